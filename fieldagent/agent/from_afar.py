@@ -40,7 +40,7 @@ LOCAL_ONLY_SETTINGS = {
     "page-listen": _OPENS_THE_KIT,
     "page-port": _OPENS_THE_KIT,
     "page-portal-port": _OPENS_THE_KIT,
-    "api-port": "programs on the kit, and the trial itself, ask there",
+    "api-port": "programs on the kit, and the trial itself, call this port",
     "state-directory": "waiting items are stored there",
     **{name: why for part in get_kit_parts().values() for name, why in part.not_from_afar.items()},
 }
@@ -64,7 +64,9 @@ def change_settings(text: str, change: SettingsChange, path: Path) -> tuple[str,
     """
     before = dict(read_pairs(text))
     if change.kit != get_kit_id(before.get("hub-token", "")):
-        raise NotForThisKit(f"it is for another kit, or {change.device} has a new hub-token since")
+        raise NotForThisKit(
+            f"the settings are for another kit, or {change.device} has a new hub-token since then"
+        )
     for name, value in change.pairs:
         if name in LOCAL_ONLY_SETTINGS:
             raise NotForThisKit(f"{name} can only be set on the kit: {LOCAL_ONLY_SETTINGS[name]}")

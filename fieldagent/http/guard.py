@@ -55,7 +55,7 @@ def screen_head(head: bytes, limits: Limits) -> None:
         raise Problem(400, "a line of the head holds a control character (RFC 9110 5.5)")
     line = _REQUEST_LINE.match(head)
     if line is None:
-        raise Problem(400, "the request line is malformed: METHOD /path HTTP/1.1 (RFC 9112 3)")
+        raise Problem(400, "the request line is malformed: use METHOD /path HTTP/1.1 (RFC 9112 3)")
     method, target, major, minor = line.groups()
     if len(target) > limits.target:
         raise Problem(414, f"the request target is longer than {limits.target} bytes")
@@ -84,18 +84,20 @@ def _screen_framing(head: bytes, minor: bytes) -> None:
         return
     if any(name == b"transfer-encoding" for name, _ in lines):
         if minor == b"0":
-            raise Problem(400, "Transfer-Encoding in HTTP/1.0 (RFC 9112 6.1)")
+            raise Problem(400, "HTTP/1.0 does not allow Transfer-Encoding (RFC 9112 6.1)")
         if any(name == b"content-length" for name, _ in lines):
-            raise Problem(400, "both Content-Length and Transfer-Encoding (RFC 9112 6.1)")
+            raise Problem(
+                400, "the request has both Content-Length and Transfer-Encoding (RFC 9112 6.1)"
+            )
     elif len(lines) > 1 or b"," in lines[0][1]:
-        raise Problem(400, "more than one Content-Length (RFC 9112 6.3)")
+        raise Problem(400, "the request has more than one Content-Length (RFC 9112 6.3)")
 
 
 def check_expectation(request: Request) -> None:
     """Refuse an expectation other than 100-continue (RFC 9110 10.1.1). Raises Problem 417."""
     expect = request.headers.get("expect", "")
     if expect and expect.lower() != "100-continue":
-        raise Problem(417, f"Expect: {expect} is unknown; 100-continue is known")
+        raise Problem(417, f"Expect: {expect} is not supported: use 100-continue")
 
 
 def check_content(request: Request, admission: Admission) -> None:
@@ -107,7 +109,7 @@ def check_content(request: Request, admission: Admission) -> None:
     if coding.lower() != "identity":
         raise Problem(
             415,
-            f"Content-Encoding {coding} is not taken",
+            f"Content-Encoding {coding} is not supported",
             headers=(("Accept-Encoding", "identity"),),
         )
     content_type = headers.get("content-type", "")
@@ -164,7 +166,9 @@ def check_loopback_caller(request: Request) -> None:
     for name in headers:
         if name == "forwarded" or name.startswith("x-forwarded-"):
             raise Problem(
-                403, f"{name} shows that a proxy sent this: the server is only for its own machine"
+                403,
+                f"{name} shows that a proxy sent this request, but this server is only for "
+                f"programs on its own machine",
             )
 
 

@@ -49,6 +49,6 @@ async def _receive_exactly(peer: socket.socket, count: int) -> bytes:
         await trio.lowlevel.wait_readable(peer)
         more = peer.recv(count - len(content))
         if not more:
-            raise RemoteProtocolError("it closed the connection before it named its client")
+            raise RemoteProtocolError("the proxy closed the connection before it named its client")
         content += more
     return content

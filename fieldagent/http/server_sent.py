@@ -51,7 +51,7 @@ def read_request(request: Request, known: Sequence[str]) -> StreamRequest:
         return StreamRequest(frozenset(topics), last)
     quiet = float(query["alive"]) if NUMBER.fullmatch(query["alive"]) else 0.0
     if not 1 <= quiet <= 60:
-        raise Problem(400, "?alive= is seconds, from 1 to 60")
+        raise Problem(400, "?alive= must be 1 to 60 seconds")
     return StreamRequest(frozenset(topics), last, quiet, SEEN_ALIVE)
 
 

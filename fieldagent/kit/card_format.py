@@ -36,7 +36,7 @@ def read_host_name(value: str) -> str:
     """
     if not LABEL.fullmatch(value):
         raise WrongProperty(
-            f"is not a host name: use lowercase letters, digits and -, not {value!r}"
+            f"must be a host name of lowercase letters, digits and -, not {value!r}"
         )
     return value
 
@@ -44,7 +44,7 @@ def read_host_name(value: str) -> str:
 def read_country(value: str) -> str:
     """Read a country as two capitals, without a check that it exists. Raises WrongProperty."""
     if not COUNTRY.fullmatch(value):
-        raise WrongProperty(f"is a country in two capitals, such as CH, not {value!r}")
+        raise WrongProperty(f"must be a country in two capitals, such as CH, not {value!r}")
     return value
 
 
@@ -61,7 +61,7 @@ def is_pass_phrase(text: str) -> bool:
 def read_network_name(value: str) -> str:
     """Read the name of a Wi-Fi, 1 to 32 bytes of UTF-8, all printable. Raises WrongProperty."""
     if not is_network_name(value):
-        raise WrongProperty(f"is not a Wi-Fi name: use 1 to 32 bytes, not {value!r}")
+        raise WrongProperty(f"must be a Wi-Fi name of 1 to 32 bytes, not {value!r}")
     return value
 
 
@@ -72,7 +72,7 @@ def read_password(value: str) -> str:
     if _PRE_SHARED.fullmatch(value):
         return value
     if not is_pass_phrase(value):
-        raise WrongProperty("has 8 to 63 characters of ASCII")
+        raise WrongProperty("must have 8 to 63 ASCII characters")
     return value
 
 
@@ -81,7 +81,7 @@ def read_time_zone(value: str) -> str:
     that. Raises WrongProperty.
     """
     if not _ZONE.fullmatch(value):
-        raise WrongProperty(f"is a time zone such as Europe/Zurich, not {value!r}")
+        raise WrongProperty(f"must be a time zone such as Europe/Zurich, not {value!r}")
     return value
 
 
@@ -92,7 +92,9 @@ def read_interface(value: str) -> str:
             return str(ipaddress.ip_interface(value))
     except ValueError:
         pass
-    raise WrongProperty(f"is an address with its network, such as 192.168.1.5/24, not {value!r}")
+    raise WrongProperty(
+        f"must be an address with its network, such as 192.168.1.5/24, not {value!r}"
+    )
 
 
 def read_address(value: str) -> str:
@@ -100,7 +102,7 @@ def read_address(value: str) -> str:
     try:
         return str(ipaddress.ip_address(value))
     except ValueError:
-        raise WrongProperty(f"is an address such as 192.168.1.1, not {value!r}") from None
+        raise WrongProperty(f"must be an address such as 192.168.1.1, not {value!r}") from None
 
 
 KEYS = (

@@ -71,7 +71,7 @@ def _derive_pre_shared_key(name: str, password: str) -> str:
     is also used elsewhere.
     """
     if not card_format.is_pass_phrase(password):
-        raise UnfitValue("a Wi-Fi's password has 8 to 63 characters of ASCII")
+        raise UnfitValue("a Wi-Fi's password must have 8 to 63 ASCII characters")
     return card_format.derive_pre_shared_key(name, password)
 
 

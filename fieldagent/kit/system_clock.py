@@ -90,7 +90,7 @@ def _refuse_again(folder: Path | None, now: Reading, unix: float) -> None:
         moves = first - float((folder / "set").read_text() or "nan")
         if not abs(moves) <= CLOCK_MOVE_MAX_S:
             raise ClockNotSet(
-                "it was set in this boot already, and this would change it by"
+                "the clock was already set in this boot, and this would change it by"
                 f" {unix - now.wall_time:+.0f} s"
             ) from None
 

@@ -57,7 +57,7 @@ def read_keys(text: str) -> list[TrustedKey]:
         if len(raw) == 42 and raw[:2] == PLAIN:
             keys.append(TrustedKey(raw[2:10], raw[10:]))
     if not keys:
-        raise NotSigned("it does not contain a minisign public key")
+        raise NotSigned("the file does not contain a minisign public key")
     return keys
 
 
@@ -65,10 +65,10 @@ def read_signature(text: str) -> Signature:
     """Read a signature. Raises NotSigned."""
     lines = text.splitlines()
     if len(lines) < 4 or not lines[2].startswith(COMMENT):
-        raise NotSigned("it is not a minisign signature")
+        raise NotSigned("the signature is not in minisign's format")
     raw, of_comment = _decode(lines[1]), _decode(lines[3])
     if len(raw) != 74 or raw[:2] not in (PLAIN, HASHED) or len(of_comment) != 64:
-        raise NotSigned("it is not a minisign signature")
+        raise NotSigned("the signature is not in minisign's format")
     return Signature(raw[:2], raw[2:10], raw[10:], lines[2].removeprefix(COMMENT), of_comment)
 
 
@@ -102,7 +102,7 @@ def _find_key(signature: Signature, keys: Iterable[TrustedKey]) -> TrustedKey:
     if key is None:
         by = TrustedKey(signature.key, b"").format_id()
         trusted = ", ".join(each.format_id() for each in known)
-        raise NotSigned(f"it was signed by key {by}; trusted here: {trusted}")
+        raise NotSigned(f"the signature is from key {by}, but this machine trusts only {trusted}")
     return key
 
 

@@ -62,7 +62,7 @@ def rebuild_program(plain: bytes) -> bytes:
             files[plain[at:named].decode()] = plain[begin : begin + size]
             at = begin + size
     except ValueError as wrong:
-        raise NoDelta(f"its result is not a program: {wrong}") from None
+        raise NoDelta(f"the result of the delta is not a program: {wrong}") from None
     return make_zip(files)
 
 
@@ -99,7 +99,7 @@ def read_delta(body: bytes) -> Delta:
     """Parse a delta. Raises NoDelta."""
     rest = body.removeprefix(MAGIC)
     if rest == body or len(rest) <= 2 * DIGEST:
-        raise NoDelta("it is not a delta, or from a later version")
+        raise NoDelta("the file is not a delta, or is from a later version")
     return Delta(rest[:DIGEST], rest[DIGEST : 2 * DIGEST], rest[2 * DIGEST :])
 
 
@@ -109,11 +109,11 @@ def apply_delta(body: bytes, before: bytes) -> bytes:
     """
     delta = read_delta(body)
     if hashlib.sha256(before).digest() != delta.before:
-        raise NoDelta("it is for a different program")
+        raise NoDelta("the delta is for a different program")
     try:
         after = unpack(delta.frame, before)
     except ZstdFailed as why:
         raise NoDelta(str(why)) from None
     if hashlib.sha256(after).digest() != delta.after:
-        raise NoDelta("its result differs from its description")
+        raise NoDelta("the result of the delta differs from its description")
     return after

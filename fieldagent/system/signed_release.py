@@ -36,12 +36,14 @@ def read_release(comment: str) -> Release:
     """Parse the kind, version, day of signing and expiry of a release. Raises NotSigned."""
     match = _FORM.fullmatch(comment)
     if match is None:
-        raise NotSigned("its signed text has no kind, version and expiry: sign it with build/sign")
+        raise NotSigned(
+            "the signed text has no kind, version and expiry: sign the file with build/sign"
+        )
     kind, version, *days = match.groups()
     try:
         signed, expires = map(date.fromisoformat, days)
     except ValueError as wrong:
-        raise NotSigned(f"its signed text has no date: {wrong}") from None
+        raise NotSigned(f"the signed text has no date: {wrong}") from None
     return Release(kind, version, signed, expires)
 
 
@@ -56,10 +58,10 @@ def check_release_as(kind: str, comment: str, now: float) -> Release:
     """
     release = read_release(comment)
     if release.kind != kind:
-        raise NotSigned(f"it signs a {release.kind} of fieldagent, not a {kind}")
+        raise NotSigned(f"the signature is for a {release.kind} of fieldagent, not a {kind}")
     if now >= EARLIEST_TIME and datetime.fromtimestamp(now, UTC).date() > release.expires:
         raise NotSigned(
-            f"it expired on {release.expires}: check this machine's date, or ask the builder"
-            " to sign it again with build/sign"
+            f"the signature expired on {release.expires}: check this machine's date, or "
+            f"ask the builder to sign the file again with build/sign"
         )
     return release

@@ -74,7 +74,7 @@ def read_name(text: bytes) -> SystemName:
         document = json.loads(text)
         return SystemName(*(str(document[name]) for name in SystemName._fields))
     except (ValueError, KeyError, TypeError):
-        raise UnreadableImage("it has no board, version and id") from None
+        raise UnreadableImage("the file has no board, version and id") from None
 
 
 def read_image(text: bytes) -> SystemImage:
@@ -92,12 +92,12 @@ def read_image(text: bytes) -> SystemImage:
         before_size = int(document["before_size"])
     except (ValueError, KeyError, TypeError, IndexError):
         raise UnreadableImage(
-            "it is not a list of a system's pieces: create one with build/image"
+            "the file is not a list of a system's pieces: create one with build/image"
         ) from None
     if not 0 < size <= MOST_BYTES or len(pieces) != -(-size // PIECE):
         raise UnreadableImage(f"{len(pieces)} pieces do not make {size} bytes")
     if not all(_is_digest(each.content) and _is_digest(each.file) for each in pieces):
-        raise UnreadableImage("a piece of it has no SHA-256")
+        raise UnreadableImage("a piece of the system has no SHA-256")
     return SystemImage(read_name(text), size, pieces, before, before_size)
 
 

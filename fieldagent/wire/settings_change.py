@@ -53,7 +53,9 @@ def read_change(text: str) -> SettingsChange:
     """Parse a settings change. Raises NotAChange."""
     match = _FORM.fullmatch(text)
     if match is None:
-        raise NotAChange(f"it is not a text of the form {HEAD!r} (docs/how-to/change-settings.md)")
+        raise NotAChange(
+            f"the signed text does not have the form {HEAD!r} (docs/how-to/change-settings.md)"
+        )
     device, kit, number, lines = match.groups()
     pairs = tuple(
         (name, value) for name, _, value in (line.partition("=") for line in lines.split("\n")[:-1])

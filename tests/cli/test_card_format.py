@@ -97,13 +97,13 @@ def test_a_wi_fi_to_join_bears_no_password_that_is_used_elsewhere(
 @pytest.mark.parametrize(
     ("text", "fault"),
     [
-        ("hostname=Kit Ada", "hostname is not a host name"),
-        ("address=10.0.0.1", "address is an address with its network"),
+        ("hostname=Kit Ada", "hostname must be a host name"),
+        ("address=10.0.0.1", "address must be an address with its network"),
         ("gateway=10.0.0.1", "gateway needs address"),
         ("wifi=HUT", "wifi needs country"),
         ("country=CH\naccess-point=camp", "access-point needs access-point-password"),
-        ("country=Ch", "country is a country in two capitals"),
-        ("time-zone=../../etc/shadow", "time-zone is a time zone"),
+        ("country=Ch", "country must be a country in two capitals"),
+        ("time-zone=../../etc/shadow", "time-zone must be a time zone"),
         ("wfi=HUT", "'wfi' is not a setting; the nearest is wifi"),
         (
             "country=CH\nwifi=HUT\naccess-point=camp\naccess-point-password=four words",
@@ -124,7 +124,7 @@ def test_what_is_wrong_stays_on_the_card_and_changes_nothing(
 def test_a_value_ends_at_its_line(kit: Path) -> None:
     """A value in kit.properties never becomes a second line in another program's file."""
     text = "country=CH\naccess-point=camp\\nignore_broadcast_ssid=1\naccess-point-password=12345678"
-    with pytest.raises(InvalidSettings, match="is not a Wi-Fi name"):
+    with pytest.raises(InvalidSettings, match="must be a Wi-Fi name"):
         card_format.parse(text, kit / "kit.properties")
 
 

@@ -103,7 +103,7 @@ def test_cloud_init_itself_takes_them(card: Path) -> None:
         (lambda: make_user_data("Kit Ada", "kit", []), "is not a host name"),
         (lambda: make_user_data("kit-", "kit", []), "is not a host name"),
         (lambda: make_user_data("kit", "root", [KEY]), "is not a login name"),
-        (lambda: make_network_config("Hut", "short", "CH"), "8 to 63 characters"),
+        (lambda: make_network_config("Hut", "short", "CH"), "8 to 63 ASCII characters"),
         (lambda: make_network_config("Hut", "long enough", ""), "--country CH"),
         (lambda: make_network_config("x" * 33, "long enough", "CH"), "1 to 32 bytes"),
         (lambda: read_public_keys(Path(__file__)), "is not an SSH public key"),

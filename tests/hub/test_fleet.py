@@ -234,7 +234,7 @@ def limited() -> None:
 @pytest.mark.parametrize(
     ("text", "arguments", "message"),
     [
-        ("link_abc\n", [], "it is not a file of `fieldagent hub device make`"),
+        ("link_abc\n", [], "the file is not from `fieldagent hub device make`"),
         (f"{HEADING}\n", [], "it has no token"),
         (f"{HEADING}\nlink_a\nlink b\n", [], "token 2 of 2 is damaged"),
         (f"{HEADING}\nlink_a\n", ["--kits", "2"], "has 1 token: from 1 on there are not 2"),

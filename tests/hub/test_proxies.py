@@ -214,7 +214,7 @@ def test_a_kit_and_a_push_come_through(name: str, tmp_path: Path) -> None:
     [
         ("127.0.0.2", b"", "trusted-proxies does not hold that address"),
         ("127.0.0.1", b"GET /healthz HTTP/1.1\r\n\r\n", "does not begin with the PROXY protocol"),
-        ("127.0.0.1", b"\r\n\r\n", "it closed the connection before it named its client"),
+        ("127.0.0.1", b"\r\n\r\n", "the proxy closed the connection before it named its client"),
     ],
 )
 def test_who_does_not_say_for_whom_they_come_is_refused(

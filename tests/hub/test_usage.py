@@ -70,7 +70,7 @@ def test_operators_write_it_in_their_own_ways(text: str, how: dict[str, Any]) ->
             "line 3: 'two' is not a number of credits",
         ),
         (f"IMEI,Date,Credits\n{ONE},2026-09-21\n", "line 2: it has fewer columns than the first"),
-        (f'IMEI,Date,Credits\n"{ONE}{"x" * 200_000}\n', "it is not valid CSV: field larger"),
+        (f'IMEI,Date,Credits\n"{ONE}{"x" * 200_000}\n', "the file is not valid CSV: field larger"),
         (f"IMEI,Date,Credits\n{ONE},0001-01-01T00:00+05:00,1\n", "line 2: date value out of range"),
     ],
 )

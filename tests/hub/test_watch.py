@@ -106,7 +106,7 @@ async def test_it_is_handed_over_once_it_was_taken(store: Store) -> None:
         (watch_desk.hand_over, (2, 3, ""), "only a user on watch"),
         (watch_desk.hand_over, (2, 1, ""), "cannot answer an SOS here"),
         (watch_desk.hand_over, (2, 2, ""), "cannot hand over to yourself"),
-        (watch_desk.end, (2, ""), "they are not on watch"),
+        (watch_desk.end, (2, ""), "this user is not on watch"),
     ],
 )
 async def test_what_cannot_be_is_told(store: Store, deed: Any, what: Any, why: str) -> None:

@@ -97,7 +97,7 @@ def test_what_an_operator_mistypes_is_told_at_once(tmp_path: Path) -> None:
     for words, fault in (
         (["sos-repaet=5"], "'sos-repaet' is not a setting; the nearest is sos-repeat"),
         (["sos-repeat=soon"], "sos-repeat must be a whole number"),
-        (["inbound-hook=rm"], "inbound-hook can only be set on the kit: the kit runs it"),
+        (["inbound-hook=rm"], "inbound-hook can only be set on the kit: the kit runs the value"),
     ):
         assert fault in refused(database, "kit-ada", *words, "--file", file)
         assert not file.exists()

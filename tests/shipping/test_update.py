@@ -258,7 +258,10 @@ SIGNED = "fieldagent {kind} {version}, signed 2026-01-02, expires {until}"
         ("timestamp:1700000000 file:new.pyz hashed", "has no kind, version and expiry"),
         (SIGNED.format(kind="settings", version="9.2.0", until="9999-12-31"), "no program"),
         (SIGNED.format(kind="program", version="9.9.9", until="9999-12-31"), "signed as 9.9.9"),
-        (SIGNED.format(kind="program", version="9.2.0", until="2026-01-03"), "it expired on 2026"),
+        (
+            SIGNED.format(kind="program", version="9.2.0", until="2026-01-03"),
+            "the signature expired on 2026",
+        ),
         (SIGNED.format(kind="program", version="9.2.0", until="2026-13-01"), "has no date"),
     ],
     ids=["plain", "kind", "version", "expired", "no day"],

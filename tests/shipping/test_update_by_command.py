@@ -62,7 +62,7 @@ def test_what_is_no_delta_is_refused_before_it_costs_anything(tmp_path: Path) ->
     administer(database, "user", "add", "Ada")
     administer(database, "device", "add", "kit", "--user", "Ada")
     file = tmp_path / "a.pyz.from-1"
-    for content, why in ((None, "cannot be read"), (b"a program", "it is not a delta")):
+    for content, why in ((None, "cannot be read"), (b"a program", "the file is not a delta")):
         if content is not None:
             file.write_bytes(content)
         with pytest.raises(AssertionError, match=why):

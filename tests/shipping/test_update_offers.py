@@ -93,7 +93,7 @@ def test_each_wave_waits_for_the_one_before_and_a_kit_that_falls_back_stops_them
     signer.sign(new)
     assert "has no kind, version and expiry" in refused(database, "9.0.0", url, *named)
     signer.release(new, "--days", "-1")
-    assert "it expired on" in refused(database, "9.0.0", url, *named)
+    assert "the signature expired on" in refused(database, "9.0.0", url, *named)
     signer.release(new)
     assert "is 9.0.0, not 9.0.1" in refused(database, "9.0.1", url, *named)
     assert "hold 2 of 3 kits" in refused(database, "9.0.0", url, *named[:2], "--waves", "1,1")

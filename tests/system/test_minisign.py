@@ -44,8 +44,8 @@ def test_any_of_several_keys_may_have_signed(signer: Signer, file: Path, tmp_pat
         (CONTENT[:-1], "", "", "changed, or cut short"),
         (CONTENT[:-1] + b"!", "", "", "changed, or cut short"),
         (CONTENT, "0.2.0", "9.9.9", "comment was changed"),
-        (CONTENT, "trusted comment: ", "", "not a minisign signature"),
-        (CONTENT, "\nR", "\nA", "not a minisign signature"),
+        (CONTENT, "trusted comment: ", "", "not in minisign's format"),
+        (CONTENT, "\nR", "\nA", "not in minisign's format"),
     ],
 )
 def test_what_was_changed_is_refused(

@@ -28,8 +28,8 @@ def test_it_says_what_was_signed_and_until_when() -> None:
 @pytest.mark.parametrize(
     ("text", "moment", "reason"),
     [
-        (TEXT, (2027, 2, 22), "it expired on 2027-02-21"),
-        (TEXT.replace("program", "settings"), (2026, 12, 1), "it signs a settings"),
+        (TEXT, (2027, 2, 22), "the signature expired on 2027-02-21"),
+        (TEXT.replace("program", "settings"), (2026, 12, 1), "the signature is for a settings"),
         (TEXT + " ", (2026, 12, 1), NOTHING),
         (TEXT.replace("0.2.0", "0.2.0\x1b[2J"), (2026, 12, 1), NOTHING),
         (TEXT.replace("2027", "२०२७"), (2026, 12, 1), NOTHING),

@@ -84,7 +84,9 @@ def check_healing(hands: Hands) -> None:
     if "satellite" not in make_healing(hands.settings):
         raise CannotBeDone("satellite-heal has no step here")
     if link.state is not LinkState.ABSENT:
-        raise CannotBeDone(f"the modem answers ({link.state.value}): only a silent one is healed")
+        raise CannotBeDone(
+            f"the modem answers ({link.state.value}): recovery steps are only for a silent modem"
+        )
 
 
 async def heal(hands: Hands, known: KnownCommand) -> str:
@@ -98,7 +100,7 @@ async def heal(hands: Hands, known: KnownCommand) -> str:
         return str(link.facts.get("healing", ""))
     link.heal_now = False
     raise CommandFailed(
-        "no step was taken in five minutes: the modem answers, or 8 were in an hour"
+        "no step was taken in five minutes: the modem answers, or 8 steps were taken in an hour"
     )
 
 
@@ -152,7 +154,7 @@ async def change_settings(hands: Hands, known: KnownCommand) -> str:
     if await _is_change_done(hands, "settings", known.number):
         return "they are in force"
     (state / OFFER).unlink(missing_ok=True)
-    raise CommandFailed("root's unit has not tried them: fieldagent-settings.path")
+    raise CommandFailed("root's unit has not tried the settings: check fieldagent-settings.path")
 
 
 async def update_program(hands: Hands, known: KnownCommand) -> str:
@@ -167,7 +169,7 @@ async def update_program(hands: Hands, known: KnownCommand) -> str:
     if await _is_change_done(hands, "program", known.number):
         return f"{__version__} runs"
     (state / PROGRAM_OFFER).unlink(missing_ok=True)
-    raise CommandFailed("root's unit has not tried it: fieldagent-update-offer.path")
+    raise CommandFailed("root's unit has not tried the program: check fieldagent-update-offer.path")
 
 
 def check_update(hands: Hands) -> None:
@@ -213,7 +215,9 @@ async def _leave_delta(hands: Hands, known: KnownCommand) -> str:
     try:
         await trio.to_thread.run_sync(leave_request)
     except OSError as error:
-        raise CommandFailed(f"it cannot be stored for root's unit: {error.strerror}") from None
+        raise CommandFailed(
+            f"the program cannot be stored for root's unit: {error.strerror}"
+        ) from None
     return version
 
 
@@ -247,7 +251,7 @@ async def change_radio_key(hands: Hands, known: KnownCommand) -> str:
     if not before.keys:
         raise CannotBeDone("no radio-key is set on this kit")
     if (new := open_key(sealed, get_secrets(hands.settings))) is None:
-        raise CannotBeDone("the key is sealed for another satellite-key or hub-token")
+        raise CannotBeDone("the key is encrypted for another satellite-key or hub-token")
     keys = radio_keys.make_keys_after(before, step, new)
     try:
         await trio.to_thread.run_sync(partial(radio_keys.store, hands.settings, keys))
@@ -306,7 +310,9 @@ async def _leave_request(hands: Hands, known: KnownCommand) -> None:
     except NotAChange as wrong:
         raise CannotBeDone(str(wrong)) from None
     except OSError as error:
-        raise CommandFailed(f"they cannot be stored for root's unit: {error.strerror}") from None
+        raise CommandFailed(
+            f"the settings cannot be stored for root's unit: {error.strerror}"
+        ) from None
 
 
 def _report(hands: Hands, what: str, number: int) -> OfferReport | None:

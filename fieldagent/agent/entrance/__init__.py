@@ -162,7 +162,7 @@ def _pass_phrase_of(request: Request) -> str:
         raise Problem(400, str(error)) from None
     pass_phrase = body.get("passPhrase") if isinstance(body, dict) and len(body) == 1 else None
     if not isinstance(pass_phrase, str):
-        raise Problem(422, "the body is an object with passPhrase, a text")
+        raise Problem(422, "the body must be an object with passPhrase, a text")
     return pass_phrase
 
 

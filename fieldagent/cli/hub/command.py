@@ -150,7 +150,7 @@ def _price_delta(
     estimate = delta_sending.compute_cost(db, posting, now)
     if estimate is None and not arguments.by:
         raise Refused(
-            f"the hub knows no satellite modem of it for a delta of {len(payload):,} bytes:"
+            f"the hub knows no satellite modem of this kit for a delta of {len(payload):,} bytes:"
             " use --by ip to wait for the link"
         )
     return _Bringing(posting, estimate)
@@ -181,7 +181,7 @@ def _ask_for_agreement(arguments: argparse.Namespace, estimate: CommandCost, pri
     if not is_paid(estimate, arguments.by or "") or arguments.yes:
         return
     if not sys.stdin.isatty():
-        raise Refused(f"{price}: --yes agrees to that, --by ip waits for the link")
+        raise Refused(f"{price}: use --yes to accept the cost, or --by ip to wait for the link")
     print(f"{price}. Send it? [y/N] ", end="", file=sys.stderr, flush=True)
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
         raise Refused("nothing was sent")

@@ -71,8 +71,9 @@ def move(arguments: argparse.Namespace, settings: HubSettings, store: Store) -> 
     origin, target = settings.database, arguments.target
     if is_postgres(origin) == is_postgres(target):
         raise Refused(
-            "a move is from SQLite to PostgreSQL, or back: name the other as TARGET; between"
-            " databases of one kind, `fieldagent hub database backup` shows the way"
+            "a move is from SQLite to PostgreSQL, or back: name the other database as "
+            "TARGET. For a copy in the same kind of database, use `fieldagent hub "
+            "database backup`"
         )
     store.close()
     options = make_database_options(settings, upgrade=True)

@@ -102,7 +102,9 @@ def _ask_for_agreement(arguments: argparse.Namespace, estimate: KeyPrice, hub: H
         return arguments.by or ""
     price = _format_price(estimate, hub)
     if not sys.stdin.isatty():
-        raise Refused(f"{price}: --yes agrees to that, --by ip waits for links and neighbours")
+        raise Refused(
+            f"{price}: use --yes to accept the cost, or --by ip to wait for links and neighbours"
+        )
     print(f"{price}. Go on? [y/N] ", end="", file=sys.stderr, flush=True)
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
         raise Refused("nothing was changed")

@@ -103,7 +103,9 @@ def write(file: Path, change: SettingsChange) -> None:
     try:
         text = change.read_text()
         if len(text) > OFFER_MAX:
-            raise Refused(f"that is more than {OFFER_MAX} characters: send them in two")
+            raise Refused(
+                f"the settings have more than {OFFER_MAX} characters: send them in two parts"
+            )
         file.write_text(text)
     except NotAChange as wrong:
         raise Refused(str(wrong)) from None
@@ -142,10 +144,13 @@ def _offer(db: Db, kit: SignedFor, file: Path, now: float) -> SettingsChange:
     except (NotSigned, NotAChange, UnicodeDecodeError) as wrong:
         raise Refused(f"nothing was sent: {file} or its signature: {wrong}") from None
     if change.kit != kit.kit:
-        raise Refused(f"it is for {change.device}, or for an earlier hub-token: write a new file")
+        raise Refused(
+            f"the file is for {change.device}, or for an earlier hub-token: write a new file"
+        )
     if change.number <= kit.last:
         raise Refused(
-            "it, or a later one, was already sent, and a kit accepts each once: write a new file"
+            "this file, or a later one, was already sent, and a kit accepts each file "
+            "once: write a new file"
         )
     kit_report.offer(db, kit.device, change, signature, now)
     names = ", ".join(name for name, _ in change.pairs)

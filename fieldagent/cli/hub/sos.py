@@ -109,10 +109,7 @@ def _find_acting_user(call: Call) -> int:
         return directory.find_member(*call.here, call.arguments.by)
     people = sos_desk.list_dispatchers(*call.here)
     if len(people) != 1:
-        raise Refused(
-            "name the user who acknowledges, closes or notes it with --by USER; its kit shows"
-            " the name"
-        )
+        raise Refused("name the user who does this with --by USER; the kit shows the name")
     return people[0]
 
 

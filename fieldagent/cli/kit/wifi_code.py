@@ -37,13 +37,13 @@ def read_network(text: str) -> WifiNetwork:
             # Use the first network if there are several.
             settings.setdefault(name.strip(), value)
     if not settings.get("ssid"):
-        raise NoNetwork("it has no ssid= line")
+        raise NoNetwork("the file has no ssid= line")
     if settings.get("wpa", "0") == "0":
         return WifiNetwork(settings["ssid"], None)
     # The password for SAE may be followed by |vlanid= and similar parts.
     secret = settings.get("wpa_passphrase") or settings.get("sae_password", "").partition("|")[0]
     if not secret:
-        raise NoNetwork("it has neither wpa_passphrase= nor sae_password=")
+        raise NoNetwork("the file has neither wpa_passphrase= nor sae_password=")
     return WifiNetwork(settings["ssid"], secret)
 
 

@@ -52,7 +52,7 @@ def read_signed_file(
     try:
         return content, release_of(content, fetch_file(signature).content.decode(), kind, keys)
     except UnicodeDecodeError:
-        raise NotTaken(f"{signature}: it is not a minisign signature") from None
+        raise NotTaken(f"{signature}: the signature is not in minisign's format") from None
     except NotSigned as wrong:
         if went_on:
             # The file may have been replaced, or a power failure may have damaged the earlier part.

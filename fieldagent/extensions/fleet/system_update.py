@@ -133,12 +133,14 @@ def _make_absolute(what: str) -> str:
 def _check_nothing_else(place: Place) -> None:
     """Check that no other change is on trial. Raises NotTaken, OSError."""
     if place.trial.exists() or SettingsPlace(place.folder).trial.exists():
-        raise NotTaken("another change is on trial; `fieldagent update --last`", TAKEN)
+        raise NotTaken("another change is on trial: `fieldagent update --last` shows it", TAKEN)
     if not place.system.exists():
         return
     under_way = system_trial.read(place)
     if under_way.phase != "write":
-        raise NotTaken(f"system {under_way.version} is on trial; `fieldagent update --last`", TAKEN)
+        raise NotTaken(
+            f"system {under_way.version} is on trial: `fieldagent update --last` shows it", TAKEN
+        )
 
 
 def _read_image(what: str, keys: list[TrustedKey], place: Place, now: str) -> SystemImage:

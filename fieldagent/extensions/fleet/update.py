@@ -65,12 +65,14 @@ def begin(
     """
     if place.trial.exists():
         version = trial.read(place).version
-        raise NotTaken(f"an update to {version} is under way; `fieldagent update --last`", TAKEN)
+        raise NotTaken(
+            f"an update to {version} is in progress: `fieldagent update --last` shows it", TAKEN
+        )
     if place.system.exists():
-        raise NotTaken("a whole system is under way; `fieldagent update --last`", TAKEN)
+        raise NotTaken("a system update is in progress: `fieldagent update --last` shows it", TAKEN)
     if SettingsPlace(place.folder).trial.exists():
         raise NotTaken(
-            "settings from the hub are on trial; `fieldagent settings` shows them", TAKEN
+            "settings from the hub are on trial: `fieldagent settings` shows them", TAKEN
         )
     root_units.make(place.folder)
     programs = _find_programs(order, place, brought)

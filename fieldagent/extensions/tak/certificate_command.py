@@ -74,9 +74,9 @@ def _check(arguments: argparse.Namespace) -> None:
     if len(chosen) > 1:
         raise Refused(f"{' and '.join(chosen)}: use only one of them")
     if arguments.user is None and (arguments.itak or chosen not in ([], ["--trust"])):
-        raise Refused("name the user whose phone it is; `fieldagent hub user list`")
+        raise Refused("name the user of the phone: `fieldagent hub user list` shows all")
     if arguments.user is not None and arguments.trust is not None:
-        raise Refused("--trust is for every phone alike: leave the user out")
+        raise Refused("--trust makes one file for all phones: leave the user out")
 
 
 def _find_workspace(db: Db, arguments: argparse.Namespace, settings: HubSettings) -> int:
@@ -93,7 +93,7 @@ def _revoke(
     holder = certificates.find_user(db, workspace, arguments.user)
     many = certificates.revoke(db, workspace, holder.member, now)
     if not many:
-        raise Refused(f"{holder.name} has no active one; see `fieldagent hub user tak`")
+        raise Refused(f"{holder.name} has no active certificate; see `fieldagent hub user tak`")
     return {"id": holder.member, "revoked": many}
 
 

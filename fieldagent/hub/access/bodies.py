@@ -40,7 +40,7 @@ def read_body(
         raise Problem(400, str(error)) from None
     if not isinstance(document, dict):
         raise Problem(
-            422, sentence("the body is an object with {members}", members=", ".join(members))
+            422, sentence("the body must be an object with {members}", members=", ".join(members))
         )
     faults: list[Fault] = []
     values = read_members(document, members, "", faults)

@@ -74,7 +74,9 @@ def find_workspace(db: Db, named: str) -> int:
     if not named:
         rows = db.execute("SELECT id FROM workspace WHERE name <> ? LIMIT 2", SYNTHETIC)
         if len(rows) != 1:
-            raise Refused("name the workspace with --workspace; `fieldagent hub workspace list`")
+            raise Refused(
+                "name the workspace with --workspace: `fieldagent hub workspace list` shows all"
+            )
         return int(rows[0][0])
     return _find_by_number_or(db, "workspace", "name", named)
 
@@ -519,7 +521,8 @@ def _disable_device(db: Db, device: int, when: float | None, now: float) -> list
     ):
         raise Refused(
             sentence(
-                "its user is disabled, and so are their devices: enable the user, here or with"
+                "the user of this device is disabled, and so are the user's devices: "
+                "enable the user, here or with"
                 " `fieldagent hub user enable {whose}`",
                 whose=whose[0][0],
             )

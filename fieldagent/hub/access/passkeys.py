@@ -141,7 +141,7 @@ class Passkeys:
             raise Problem(
                 409,
                 sentence(
-                    "it is already registered, or you have {most}: remove one first",
+                    "this passkey is already registered, or you have {most}: remove one first",
                     most=OF_ONE_MAX,
                 ),
             )

@@ -61,7 +61,7 @@ class AdministrationContext:
             ) from None
         except (StoreFailed, StoreUnavailable):
             raise make_not_now(
-                "it may not have been done: check, and repeat it if needed"
+                "the change may not have been made: check, and repeat the call if needed"
             ) from None
 
 

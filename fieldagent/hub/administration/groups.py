@@ -29,7 +29,7 @@ def _read_users(value: Any) -> frozenset[int]:
     if not isinstance(value, list) or len(value) > MEMBERS_MAX:
         raise WrongValue(
             sentence(
-                "must be an array of numbers of users, {most} at most",
+                "must be an array of at most {most} user numbers",
                 most=MEMBERS_MAX,
             )
         )

@@ -34,7 +34,7 @@ _number = make_integer_reader(1, INT32[-1])
 def _read_devices(value: Any) -> frozenset[int]:
     if not isinstance(value, list) or len(value) > KITS_MAX:
         raise WrongValue(
-            sentence("must be an array of numbers of devices, {most} at most", most=KITS_MAX)
+            sentence("must be an array of at most {most} device numbers", most=KITS_MAX)
         )
     return frozenset(_number(each) for each in value)
 
@@ -103,7 +103,7 @@ class RadioKeyApi:
             if price.by_satellite and price.credits > agreed:
                 raise Refused(
                     sentence(
-                        "it costs up to {credits} credits over satellite: accept with"
+                        "the change costs up to {credits} credits over satellite: accept with"
                         ' "credits": {credits}, or wait for links and neighbours with "by":'
                         ' "ip"',
                         credits=price.credits,

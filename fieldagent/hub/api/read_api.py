@@ -182,7 +182,7 @@ class ReadApi:
         refuse_others(request, ("device", "state", "before", "limit"))
         device = number(request, "device", 0, range(1, END + 1))
         if not device:
-            raise Problem(400, "?device= names the device by its number, as /api/devices has it")
+            raise Problem(400, "?device= must be the number of a device in /api/devices")
         state = read_one_of(request, "state", DELIVERY_STATES)
         before, limit = _read_place(request)
 
@@ -262,7 +262,7 @@ def _read_sender(request: Request) -> int | None:
     if (sender := number_of(value)) is None:
         raise Problem(
             400,
-            sentence("?sender= is the number of a user, from 1 to {most}", most=NUMBER_MAX),
+            sentence("?sender= must be the number of a user, from 1 to {most}", most=NUMBER_MAX),
         )
     return sender
 
@@ -286,6 +286,6 @@ def _read_time(request: Request, name: str) -> float | None:
         raise Problem(
             400,
             sentence(
-                "?{name}= is a time such as 2026-11-22T04:00:00Z, or in Unix seconds", name=name
+                "?{name}= must be a time such as 2026-11-22T04:00:00Z, or Unix seconds", name=name
             ),
         ) from None

@@ -240,7 +240,7 @@ class SosApi:
                 507, sentence("nothing was stored: {full}; try again later", full=full)
             ) from None
         except (StoreFailed, StoreUnavailable):
-            raise make_not_now("it may not have been stored: do it again") from None
+            raise make_not_now("the change may not have been stored: repeat the call") from None
         if answer is None:
             raise self._make_unknown(id_)
         if isinstance(answer, Problem):

@@ -127,7 +127,7 @@ def write_to(db: Db, incident: Sos, member: int, text: str, now: float) -> Sos:
     """
     ((to,),) = db.execute("SELECT member FROM device WHERE id = ?", incident.device)
     if not is_kit_told(db, incident):
-        raise Refused("its kit is disabled: nothing is sent to it")
+        raise Refused("the kit is disabled: nothing is sent to it")
     posting = Posting(
         incident.workspace, member, Message(text), int(now), ANSWER_PRIORITY, target=int(to)
     )

@@ -27,7 +27,7 @@ def hand_over(db: Db, workspace: int, member: int, heir: int, note: str, now: fl
 def end(db: Db, workspace: int, member: int, note: str, now: float) -> None:
     """End the watch; see `shifts.end`."""
     if not shifts.end(db, workspace, member, note, now):
-        raise Refused("they are not on watch; see `fieldagent hub contact watch show`")
+        raise Refused("this user is not on watch; see `fieldagent hub contact watch show`")
 
 
 def _check_can_answer(db: Db, workspace: int, member: int) -> None:

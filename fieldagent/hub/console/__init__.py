@@ -205,11 +205,11 @@ class Console:
         if workspace in known:
             return int(workspace)
         which = (
-            sentence("workspace is one of {known}", known=", ".join(known))
+            sentence("workspace must be one of {known}", known=", ".join(known))
             if known
             else sentence("only a user of type User may do this")
         )
-        return Problem(403, sentence("you cannot sign in there: {which}", which=which))
+        return Problem(403, sentence("you cannot sign in to that workspace: {which}", which=which))
 
     async def _make_signed_in(
         self, request: Request, member: int, begin: Callable[[Db], str | Problem]
@@ -261,7 +261,7 @@ def _read_members(request: Request) -> dict[str, str]:
         raise Problem(400, str(error)) from None
     if not isinstance(body, dict) or not body.keys() <= set(MEMBERS):
         raise Problem(
-            422, sentence("the body is an object with {members}", members=", ".join(MEMBERS))
+            422, sentence("the body must be an object with {members}", members=", ".join(MEMBERS))
         )
     members = {name: body.get(name, "") for name in MEMBERS}
     if not all(isinstance(value, str) and value.isprintable() for value in members.values()):

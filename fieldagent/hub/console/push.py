@@ -65,7 +65,7 @@ class PushRoutes:
         language = members.pop("language", ENGLISH)
         if language not in LANGUAGES:
             raise Problem(
-                422, sentence("language is one of {languages}", languages=", ".join(LANGUAGES))
+                422, sentence("language must be one of {languages}", languages=", ".join(LANGUAGES))
             )
         _require_library()
         from fieldagent.hub.escalation.web_push import Subscription
@@ -120,7 +120,9 @@ def _read_members(
     except NotJson as error:
         raise Problem(400, str(error)) from None
     if not isinstance(body, dict) or body.keys() - set(more) != set(names):
-        raise Problem(422, sentence("the body is an object with {names}", names=", ".join(names)))
+        raise Problem(
+            422, sentence("the body must be an object with {names}", names=", ".join(names))
+        )
     if not all(isinstance(each, str) and 0 < len(each) <= TEXT_MAX for each in body.values()):
         raise Problem(
             422,

@@ -167,7 +167,7 @@ async def read_apart(raw: bytes, mail_from: str) -> ContactAnswer | None:
         if answer is None:
             return None
         return ContactAnswer(KIND_NAME, hashlib.sha256(raw).hexdigest(), **answer)
-    raise MailUnreadable(f"reading it took more than {DEADLINE_S:g} s")
+    raise MailUnreadable(f"reading the mail took more than {DEADLINE_S:g} s")
 
 
 async def _run_in_thread(step: Callable[[], T]) -> T:

@@ -117,7 +117,7 @@ def _slim_mail(raw: bytes) -> bytes:
     slim = b"\n".join(kept)
     if len(slim) > HEADER_MAX_BYTES:
         raise MailTooLarge(
-            f"its header has {len(slim)} bytes, of which {HEADER_MAX_BYTES} are read"
+            f"the mail's header has {len(slim)} bytes, of which {HEADER_MAX_BYTES} are read"
         )
     return slim.rstrip(b"\r") + body
 

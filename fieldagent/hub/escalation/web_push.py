@@ -69,10 +69,10 @@ class Subscription(NamedTuple):
             secret = _decode_text(self.auth)
             ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256R1(), _decode_text(self.p256dh))
         except ValueError:
-            return sentence("its keys are not push subscription keys")
+            return sentence("the keys are not push subscription keys")
         if not _is_https(self.endpoint):
-            return sentence("its endpoint is not an https:// address")
-        return "" if len(secret) == 16 else sentence("its secret does not have 16 bytes")
+            return sentence("the endpoint is not an https:// address")
+        return "" if len(secret) == 16 else sentence("the secret does not have 16 bytes")
 
     def encode(self) -> str:
         """Return the subscription as stored in a contact's address."""

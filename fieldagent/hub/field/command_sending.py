@@ -25,13 +25,13 @@ def is_paid(quote: CommandCost, bearer: str) -> bool:
         return False
     if not quote.is_reachable:
         raise Refused(
-            "the hub knows no satellite modem of it: set it with `fieldagent hub device imei`,"
-            " or use --by ip"
+            "the hub knows no satellite modem of this kit: set its IMEI with "
+            "`fieldagent hub device imei`, or use --by ip"
         )
     if not quote.fits:
         raise Refused(
             sentence(
-                "its modem cannot receive a message of {down} bytes: use --by ip",
+                "the kit's modem cannot receive a message of {down} bytes: use --by ip",
                 down=quote.bytes_down,
             )
         )

@@ -54,7 +54,7 @@ def make_posting(db: Db, device: int, payload: bytes, *, paid: bool, now: float)
         device,
     )
     if why := explain_unfit(Candidate(device, name, version, installed, disabled)):
-        raise Refused(sentence("{name} cannot receive it: {why}", name=name, why=why))
+        raise Refused(sentence("{name} cannot receive the delta: {why}", name=name, why=why))
     return Posting(
         workspace,
         member,

@@ -60,6 +60,6 @@ async def run(store: Store, *, clock: Callable[[], float]) -> None:
                 except Exception as error:
                     faults.append(error)
             if faults:
-                raise ExceptionGroup("some looks at the kits failed", faults)
+                raise ExceptionGroup("some checks of the kits failed", faults)
             soonest = min(times)
         await idle.wait_until_due(written, soonest - clock(), beat=CHECK_INTERVAL_MIN_S)

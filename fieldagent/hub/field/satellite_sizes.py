@@ -50,7 +50,7 @@ class SatelliteKits(NamedTuple):
         if self.fit_count or not self.unfit:
             return ""
         return sentence(
-            "{whom}. Send fewer bytes, or wait until it has a link",
+            "{whom}. Send fewer bytes, or wait until the kit has a link",
             whom=join_sentences(
                 [sentence("{name} {why}", name=each.name, why=each.reason) for each in self.unfit]
             ),

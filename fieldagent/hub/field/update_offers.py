@@ -65,13 +65,16 @@ def explain_unfit(kit: Candidate) -> str:
     if kit.installed == "package":
         # Such a kit updates with apt, from its own source and with other keys.
         return sentence(
-            "it was installed as a Debian package: run `sudo fieldagent update` on the kit"
+            "fieldagent was installed as a Debian package: run `sudo fieldagent update` on the kit"
         )
     if kit.installed not in ("", ZIPAPP):
-        return sentence("only a zipapp can be replaced, and it was not installed as one")
+        return sentence(
+            "only a zipapp can be replaced, and fieldagent was not installed as a zipapp"
+        )
     if kit.version and not kit.installed:
         return sentence(
-            "its agent is too old for offered updates: run `fieldagent update` on the kit this time"
+            "the kit's agent is too old for offered updates: run `fieldagent update` "
+            "on the kit this time"
         )
     return ""
 

@@ -197,7 +197,7 @@ class _ConnectionLimit:
         if not is_allowed:
             return
         if elements is None:
-            raise RemoteProtocolError("it did not arrive in time, but others did")
+            raise RemoteProtocolError("the message did not arrive in time, but others did")
         async with self._storing:
             confirmed = await self._store(elements)
         with trio.move_on_after(DEADLINE_S):

@@ -88,7 +88,7 @@ def _read_rows(
     columns = _find_columns(headings, named)
     for number, row in enumerate(_read_cells(text, separator), 2):
         if number > LINES_MAX:
-            raise WrongUsageFile(f"it has more than {LINES_MAX} lines: import it in pieces")
+            raise WrongUsageFile(f"the file has more than {LINES_MAX} lines: import it in parts")
         if not any(cell.strip() for cell in row):
             continue
         try:
@@ -105,7 +105,7 @@ def _read_cells(lines: Iterable[str], separator: str) -> Iterator[list[str]]:
     try:
         yield from csv.reader(lines, delimiter=separator)
     except csv.Error as wrong:
-        raise WrongUsageFile(f"it is not valid CSV: {wrong}") from None
+        raise WrongUsageFile(f"the file is not valid CSV: {wrong}") from None
 
 
 def _find_columns(headings: Sequence[str], named: Mapping[str, str]) -> _Columns:

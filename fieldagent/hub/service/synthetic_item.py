@@ -154,7 +154,7 @@ class SyntheticItems:
             made = signature.make_headers(id_, request.body, now=int(moment), secrets=[self.secret])
             if hmac.compare_digest(dict(made)["webhook-signature"].encode(), signed.encode()):
                 return Response(204)
-        raise Problem(401, "no synthetic item of this database")
+        raise Problem(401, "this post is not a synthetic item of this database")
 
     async def _send_one(self) -> None:
         began, journey = time.monotonic(), _Journey()
@@ -179,7 +179,10 @@ class SyntheticItems:
                 lambda db: synthetic_rows.begin(db, URL, self.clock())
             )
             if journey.begun is None:
-                raise ItemStopped("push", f"its workspace has no user or webhook: {RECREATE_TEXT}")
+                raise ItemStopped(
+                    "push",
+                    f"the workspace of synthetic items has no user or webhook: {RECREATE_TEXT}",
+                )
             own = journey.begun.own
             self.secret = own.secret
             journey.stage = "push"
@@ -188,7 +191,7 @@ class SyntheticItems:
             if not await self.store.commit(
                 lambda db: synthetic_rows.give_webhook(db, own, id_, self.clock())
             ):
-                raise ItemStopped("store", "it was accepted, but is not in the database")
+                raise ItemStopped("store", "the item was accepted, but is not in the database")
             journey.stage = "hook"
             while True:
                 written = self.store.get_event(ANY_WRITE_TOPIC)
@@ -196,7 +199,9 @@ class SyntheticItems:
                     lambda db: synthetic_rows.read_post_state(db, own, id_)
                 )
                 if standing is None:
-                    raise ItemStopped("store", "it was stored, but is no longer in the database")
+                    raise ItemStopped(
+                        "store", "the item was stored, but is no longer in the database"
+                    )
                 if standing.state == "handed":
                     return
                 if standing.state == "dead":

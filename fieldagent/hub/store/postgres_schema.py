@@ -30,8 +30,9 @@ def require(connection: Connection) -> None:
     if version < schema.version:
         what = f"its tables are of version {version}" if version else "it has no tables"
         raise OtherVersion(
-            f"the database cannot be used: {what}, this program needs version {schema.version}:"
-            " stop the hubs of the earlier version, then run `fieldagent hub database migrate` as"
+            f"the database cannot be used: {what}, this program needs version "
+            f"{schema.version}. Stop the hubs of the earlier version, then run "
+            f"`fieldagent hub database migrate` as"
             " the user of PostgreSQL who owns the tables"
         )
 

@@ -181,11 +181,11 @@ def test_what_somebody_sets_on_the_kit_meanwhile_stays(
 
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
-    "of another kit": ({"token": "y" * 40}, "it is for another kit"),
+    "of another kit": ({"token": "y" * 40}, "the settings are for another kit"),
     "a typo": ({"pairs": [("sos-repaet", "5")]}, "'sos-repaet' is not a setting; the nearest is"),
     "a wrong value": ({"pairs": [("sos-repeat", "never")]}, "sos-repeat must be a whole number"),
     "incomplete": ({"pairs": [("radio-port", "/dev/ttyACM0")]}, "radio-port needs radio-station"),
-    "no such text": ({"as_text": "PK a program\n"}, "it is not a text of the form"),
+    "no such text": ({"as_text": "PK a program\n"}, "the signed text does not have the form"),
 }
 
 

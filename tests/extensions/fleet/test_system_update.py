@@ -384,7 +384,7 @@ def test_what_is_no_newer_of_another_board_or_too_large_is_refused(card: Card) -
 
 def test_a_stranger_s_is_refused(card: Card) -> None:
     Signer(card.folder / "stranger").release(card.new)
-    with pytest.raises(NotTaken, match="it was signed by key"):
+    with pytest.raises(NotTaken, match="the signature is from key"):
         card.begin(card.new)
     assert not card.place.system.exists()
 

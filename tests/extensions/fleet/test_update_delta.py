@@ -90,11 +90,11 @@ def without_zstd(served: Served) -> None:
 SPOILED: list[tuple[Callable[[Served], object], str]] = [
     (lambda served: served.delta.write_bytes(b"!"), "changed, or cut short"),
     (lambda served: served.delta.unlink(), "cannot be read"),
-    (foreign, "trusted here"),
-    (expired, "it expired on 2026-01-02"),
-    (as_program, "it signs a program of fieldagent, not a delta"),
+    (foreign, "this machine trusts only"),
+    (expired, "the signature expired on 2026-01-02"),
+    (as_program, "the signature is for a program of fieldagent, not a delta"),
     (of_another, "for a different program"),
-    (of_no_program, "its result is not a program"),
+    (of_no_program, "the result of the delta is not a program"),
     (lambda served: served.signed_delta(b"fieldagent delta 2\n" + bytes(99)), "a later version"),
     (without_zstd, "apt install zstd"),
 ]
@@ -131,7 +131,7 @@ def test_where_none_is_served_nothing_is_said_of_one(
 def test_a_delta_is_no_program(served: Served) -> None:
     """This also holds if the address of a delta is given as a program."""
     served.next = served.delta
-    with pytest.raises(NotTaken, match="signs a delta of fieldagent, not a program"):
+    with pytest.raises(NotTaken, match="is for a delta of fieldagent, not a program"):
         served.receive_message()
 
 

@@ -98,10 +98,13 @@ def test_a_feature_and_a_file_of_one_are_read() -> None:
 @pytest.mark.parametrize(
     ("document", "why"),
     [
-        ([], "it is not GeoJSON"),
-        ({"type": "Point", "coordinates": [7, 45]}, "it is a Point, but a fence must be a Polygon"),
+        ([], "the shape is not GeoJSON"),
+        (
+            {"type": "Point", "coordinates": [7, 45]},
+            "the shape is a Point, but a fence must be a Polygon",
+        ),
         ({"type": "MultiPolygon"}, "antimeridian from 179 to -179"),
-        ({"type": "FeatureCollection", "features": [1, 2]}, "it has 2 Features"),
+        ({"type": "FeatureCollection", "features": [1, 2]}, "the GeoJSON has 2 Features"),
         ({"type": "Polygon"}, "the Polygon has no coordinates"),
         (geojson(SQUARE[:3]), "the outline must have 4 points or more"),
         (geojson(SQUARE[:4]), "the outline is not closed"),

@@ -126,7 +126,7 @@ def load_toml(text: str) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise BadPlan(f"it is not TOML: {error}") from None
+        raise BadPlan(f"the file is not TOML: {error}") from None
 
 
 def change_values(values: dict[str, Any], change: str) -> dict[str, Any]:
@@ -158,7 +158,9 @@ def read_plan(values: Mapping[str, Any]) -> DrillPlan:
     for number, each in enumerate(table.read_tables("kit"), 1):
         kits += _read_kits(_PlanTable(f"kit {number}: ", {**common.values, **each}))
     if not kits:
-        raise BadPlan("kit: a drill needs at least one: [[kit]] with a name and bearers")
+        raise BadPlan(
+            "kit: a drill needs at least one kit. Add a table [[kit]] with a name and bearers"
+        )
     if len(kits) > KITS_MOST:
         raise BadPlan(f"kit: {KITS_MOST} at most, not {len(kits)}")
     names = [kit.name for kit in kits]

@@ -29,7 +29,7 @@ def read_tokens(text: str) -> list[str]:
     heading, *lines = text.split("\n")
     if heading != HEADING:
         raise NoTokens(
-            "it is not a file of `fieldagent hub device make`, and a real kit would lose its link"
+            "the file is not from `fieldagent hub device make`, and a real kit would lose its link"
             " to an emulated one: make test kits at your hub"
         )
     tokens = [line for line in map(str.strip, lines) if line and line[0] != "#"]
@@ -37,5 +37,5 @@ def read_tokens(text: str) -> list[str]:
         if not _TOKEN.fullmatch(token):
             raise NoTokens(f"token {number} of {len(tokens)} is damaged: take that line out")
     if not tokens:
-        raise NoTokens("it has no token: create the test kits again")
+        raise NoTokens("the file has no token: create the test kits again")
     return tokens

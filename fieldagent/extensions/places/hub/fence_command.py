@@ -49,7 +49,7 @@ def _drawn(arguments: argparse.Namespace) -> Shape:
         with path.open("rb") as file:
             content = file.read(FILE_MAX + 1)
         if len(content) > FILE_MAX:
-            raise WrongShape(f"it is larger than {FILE_MAX} bytes: simplify it")
+            raise WrongShape(f"the file is larger than {FILE_MAX} bytes: simplify the shape")
         return shape.polygon(load_document(content, members_max=FILE_MAX, parts_max=FILE_MAX))
     except OSError as error:
         raise WrongShape(describe_reason(error)) from None

@@ -87,9 +87,7 @@ _number = make_integer_reader(1, END)
 
 def _numbers(value: Any) -> list[str]:
     if not isinstance(value, list) or not 1 <= len(value) <= KITS_MAX:
-        raise WrongValue(
-            sentence("must be an array of 1 to {most} numbers of devices", most=KITS_MAX)
-        )
+        raise WrongValue(sentence("must be an array of 1 to {most} device numbers", most=KITS_MAX))
     return [str(_number(each)) for each in value]
 
 

@@ -184,22 +184,24 @@ def _geometry(document: Any) -> dict[str, Any]:
             number = len(features) if isinstance(features, list) else 0
             raise WrongShape(
                 sentence(
-                    "it has {number} Features: a fence is one Feature, so use a file for each",
+                    "the GeoJSON has {number} Features: a fence is one Feature, so use a file "
+                    "for each",
                     number=number,
                 )
             )
         document = features[0]
     if not isinstance(document, dict) or not isinstance(document.get("type"), str):
-        raise WrongShape("it is not GeoJSON: use an object with the type Polygon")
+        raise WrongShape("the shape is not GeoJSON: use an object with the type Polygon")
     if document["type"] == "MultiPolygon":
         raise WrongShape(
-            "it is a MultiPolygon: make a fence for each part; a Polygon can cross the"
-            " antimeridian from 179 to -179"
+            "a fence cannot be a MultiPolygon: make a fence for each part. A Polygon "
+            "can cross the antimeridian from 179 to -179"
         )
     if document["type"] != "Polygon":
         raise WrongShape(
             sentence(
-                "it is a {document}, but a fence must be a Polygon", document=document["type"][:40]
+                "the shape is a {document}, but a fence must be a Polygon",
+                document=document["type"][:40],
             )
         )
     return document
