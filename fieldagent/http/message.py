@@ -61,7 +61,7 @@ class Admission(NamedTuple):
 
     handler: Handler
     body: int = 1_048_576
-    """Maximum bytes of the body."""
+    """Largest number of bytes of the body."""
     media_types: tuple[str, ...] = ()
     """Accepted media types of the body, besides JSON."""
     caller: Any = None

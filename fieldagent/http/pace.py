@@ -29,7 +29,7 @@ from fieldagent.system.rate import retry_after
 from fieldagent.system.sentence import sentence
 
 TURN_WAIT_MAX_S = 5.0
-"""Maximum seconds to wait for a turn."""
+"""Longest time in seconds to wait for a turn."""
 RECHECK_AFTER_S = 0.25
 """Seconds between two checks of a waiting caller. Each check is also charged. So a check at the
 moment when the debt is paid would create the next debt, forever. A booked price may also be

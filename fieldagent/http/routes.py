@@ -86,7 +86,7 @@ class Route(NamedTuple):
 
 
 BODIES = {"POST": 1_048_576, "PUT": 1_048_576, "PATCH": 1_048_576}
-"""Maximum bytes of a body, by method."""
+"""Largest number of bytes of a body, by method."""
 OTHER_BODY_MAX_BYTES = 1_024
 """Largest number of bytes of a body for all other methods, for which a body has no meaning (RFC
 9110 9.3)."""

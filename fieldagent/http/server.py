@@ -512,7 +512,7 @@ class _Connection:
         raise self._make_too_late("body")
 
     async def _send(self, response: Response, *, head_only: bool) -> bool:
-        """Send a response. Returns False if the connection cannot be used for another request."""
+        """Send a response. Return False if the connection cannot be used for another request."""
         protocol = self._protocol
         close = self.crowded_out or self._server.stopping.is_set()
         date = write_date(int(time.time()))

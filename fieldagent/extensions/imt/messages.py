@@ -9,7 +9,7 @@ Rules for a driver:
 
 | rule | reason |
 |---|---|
-| answer a request for a segment within 300 ms | else the message ends as `segment_not_supplied` |
+| answer a request for a segment within 300 ms | otherwise it ends as `segment_not_supplied` |
 | abandon a message only by `cancel`, and wait for its status | the modem continues by itself |
 | before the last segment was given nothing has left | the modem sends whole messages |
 | store each message from the modem at once | it keeps no copy, and needs no acknowledgement |

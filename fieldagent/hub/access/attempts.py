@@ -61,8 +61,8 @@ def reserve(db: Db, source: str, account: str, device: str, now: float) -> Reser
     """Count a try before it is made, so that many simultaneous tries cannot exceed the limit.
 
     A source that fails too often is refused. Failures from other sources delay a try but never
-    refuse it. `device` names a browser that has signed in to this account before. A try from there
-    has a count of its own and is only delayed.
+    refuse it. `device` names a browser that has signed in to this account before. A try from that
+    browser has a count of its own and is only delayed.
     """
     if device:
         who, wait = _count_try(db, f"device {device} {account}", BY_ADDRESS, now)

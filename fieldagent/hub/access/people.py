@@ -399,7 +399,7 @@ def set_positions(
     note_of_member(db, member, by, "user positions", f"{member} {wanted}", now)
 
 
-# The directory for kits.
+# Directory for kits.
 
 
 def read_version(db: Db, workspace: int) -> int:

@@ -21,7 +21,7 @@ from fieldagent.package.package import Data
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 AT_ONCE = 200
-"""Items read in one transaction."""
+"""Largest number of items read in one transaction."""
 AUDIT_MAX = 1_000_000
 """Largest number of audit lines, the newest."""
 

@@ -32,7 +32,7 @@ class RecordsApi:
         ]
 
     async def audit(self, request: Request, caller: Caller) -> Response:
-        """Return a page of the workspace's audit, newest first."""
+        """Return a page of the workspace's audit log, newest first."""
         refuse_others(request, ("before", "limit"))
         before, limit = read_place(request)
         lines, following = await self._acts.store.read(

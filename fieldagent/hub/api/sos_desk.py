@@ -212,9 +212,9 @@ def note_posted(db: Db, item: int, webhook: int, now: float) -> None:
 
 
 def describe_for_pager(db: Db, id_: int, desk: str, link: str = "") -> dict[str, Any]:
-    """Return the facts for a person who is being woken: the incident, its device, its last position
-    with a map link, and the address for an answer. That address is the desk, or `link`, the path of
-    a link that acknowledges once. `desk` is the console's address.
+    """Return the facts for a person who is being woken. They are the incident, its device, its last
+    position with a map link, and the address for an answer. That address is the desk, or `link`,
+    the path of a link that acknowledges once. `desk` is the console's address.
     """
     ((kind, number, device, state, revoked),) = db.execute(
         "SELECT sos.kind, sos.number, device.name, sos.state, revoked FROM sos"

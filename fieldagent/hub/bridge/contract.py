@@ -35,7 +35,7 @@ class BridgeHost(NamedTuple):
     store: Store
     own: Own
     clock: Callable[[], float]
-    """Unix time."""
+    """Returns Unix time."""
     note_events: NoteEvents
     note_link: Callable[[bool], None]
     """Called at each change: True if the bridge is connected to its server."""

@@ -1,4 +1,4 @@
-"""The description of the console: its page, sign-in, passkeys and push."""
+"""Description of the console: its page, sign-in, passkeys and push, in OpenAPI."""
 
 from __future__ import annotations
 

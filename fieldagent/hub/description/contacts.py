@@ -1,4 +1,4 @@
-"""The description of contacts, the escalation chain and quiet hours."""
+"""Description of contacts, the escalation chain and quiet hours, in OpenAPI."""
 
 from __future__ import annotations
 

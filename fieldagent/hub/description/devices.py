@@ -1,4 +1,4 @@
-"""The description of devices."""
+"""Description of devices, in OpenAPI."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The description of the SOS desk and its watch."""
+"""Description of the SOS desk and its watch, in OpenAPI."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The description of the calls of kits and satellite operators."""
+"""Description of the calls of kits and satellite operators, in OpenAPI."""
 
 from __future__ import annotations
 

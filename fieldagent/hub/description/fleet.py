@@ -1,4 +1,4 @@
-"""The description of the fleet, commands to kits, and changes of the radio-key."""
+"""Description of the fleet, commands to kits, and changes of the radio-key, in OpenAPI."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The description of positions and the map."""
+"""Description of positions and the map, in OpenAPI."""
 
 from __future__ import annotations
 

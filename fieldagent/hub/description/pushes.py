@@ -1,4 +1,4 @@
-"""The description of pushes, items and deliveries."""
+"""Description of pushes, items and deliveries, in OpenAPI."""
 
 from __future__ import annotations
 

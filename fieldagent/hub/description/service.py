@@ -1,4 +1,4 @@
-"""The description of health, metrics and events."""
+"""Description of health, metrics and events, in OpenAPI."""
 
 from __future__ import annotations
 

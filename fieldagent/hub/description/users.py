@@ -1,4 +1,4 @@
-"""The description of users, groups, keys, tokens and the audit log."""
+"""Description of users, groups, keys, tokens and the audit log, in OpenAPI."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The description of webhooks and dead letters."""
+"""Description of webhooks and dead letters, in OpenAPI."""
 
 from __future__ import annotations
 

@@ -10,9 +10,9 @@ The author of the answer gets a reply with the result.
    counts. Only the owner of the number reads that reply, so forged messages cannot lock out a
    contact.
 4. Other texts go to the kit, if they fit and the kit's credits suffice. Texts without a code are
-   marked as unproved, and are not sent if several incidents may be meant. If several workspaces
-   know the address, a text without a code or a name is not sent, and the hub asks its author which
-   incident or kit is meant.
+   marked as unproved, and are not sent if several incidents may be meant. Several
+   workspaces may know the address. Then a text without a code or a name is not sent, and the hub
+   asks its author which incident or kit is meant.
 5. An answer to no incident may answer a kit that wrote to that address: `correspondence`.
 6. The hub does not reply to unknown senders.
 """

@@ -71,7 +71,7 @@ class ContactHost(NamedTuple):
     open_stream: Opener
     """Opens connections, only to addresses that the hub may call on behalf of its users."""
     clock: Callable[[], float]
-    """Unix time."""
+    """Returns Unix time."""
 
 
 class ContactAnswer(NamedTuple):

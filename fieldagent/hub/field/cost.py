@@ -93,7 +93,7 @@ def _compute_satellite_costs(
             WaitingItem(0, posting.sender, entry, contact=contact), names, account
         )
     except LocalProtocolError:
-        return None  # too large for its modem
+        return None  # the item is too large for the modem
     if len(part_sizes) > compute_most_parts(posting.item):
         return None
     return {

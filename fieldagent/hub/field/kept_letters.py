@@ -18,7 +18,7 @@ def take_in(db: Db, mobile_originated: MobileOriginated, devices: Collection[int
     for device in devices:
         try:
             kit = directory.find_device(db, device)
-        except UnknownDevice:  # it is disabled
+        except UnknownDevice:  # the device is disabled
             continue
         taken += mobile_originated.replay(db, kit, device_keys.read_mo_keys(db, device))
     return taken

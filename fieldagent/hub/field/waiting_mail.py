@@ -42,7 +42,7 @@ class MailAsked(NamedTuple):
 
 
 class Mail(NamedTuple):
-    """Mail of one device, including what is on its way."""
+    """Mail of one device, including mail that is on its way."""
 
     items: list[WaitingItem]
     receipts: list[WaitingReceipt]

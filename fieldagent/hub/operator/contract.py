@@ -156,7 +156,7 @@ class OperatorHost(NamedTuple):
     note_fault: Note
     """Logs and counts a bug in the hub. The second argument is the context of the bug."""
     clock: Callable[[], float]
-    """Unix time."""
+    """Returns Unix time."""
     book: Book | None = None
     count_session: CountSession = count_nothing
 

@@ -58,7 +58,7 @@ def note_all(db: Db, heard: Mapping[int, Position | None], bearer: str, now: flo
     """
     rows = [
         (device, now, bearer, *(position or [None] * len(_PLACE)))
-        # sorted, so that each process locks the rows in the same order
+        # They are sorted, so that each process locks the rows in the same order.
         for device, position in sorted(heard.items())
     ]
     columns = ("device", "at", "way", *_PLACE)

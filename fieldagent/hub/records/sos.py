@@ -216,7 +216,7 @@ class IncidentPlace(NamedTuple):
     latitude: float
     longitude: float
     at: float
-    """Unix time."""
+    """Unix time of the position."""
 
 
 def find_place(db: Db, id_: int) -> IncidentPlace | None:

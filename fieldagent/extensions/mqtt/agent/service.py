@@ -134,8 +134,8 @@ class MqttService(PartService):
         self.link.state = LinkState.FAULT if lost.fault else LinkState.NO_SERVICE
 
     def _log_ready(self) -> None:
-        """Show that the session works. Do not show it if the last sessions were short, because this
-        one will probably end soon too.
+        """Show that the session works. Do not show it if the last sessions were short, because the
+        new session will probably also end soon.
         """
         self.link.state = LinkState.READY
         if not self._short.often:
