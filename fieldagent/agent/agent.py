@@ -40,13 +40,13 @@ from fieldagent.agent.only_one import hold_lock
 from fieldagent.agent.outbound import check_in, own_position
 from fieldagent.agent.outbound.budget import compute_sos_reserve
 from fieldagent.agent.outbound.channel_limits import LIMITS
-from fieldagent.agent.outbound.incident_repeat import keep_going
-from fieldagent.agent.outbound.missing_fragments import keep_asking
+from fieldagent.agent.outbound.incident_repeat import run_incident_repeats
+from fieldagent.agent.outbound.missing_fragments import run_fragment_requests
 from fieldagent.agent.progress import Progress
 from fieldagent.agent.settings import Settings
 from fieldagent.agent.tracking import Tracking
 from fieldagent.agent.update_news import UpdateNews
-from fieldagent.agent.watchdog import keep_fed
+from fieldagent.agent.watchdog import feed_watchdog
 from fieldagent.http.guard import check_loopback_caller
 from fieldagent.http.listeners import ListenFailed, get_port, open_listeners
 from fieldagent.http.message import Judge
@@ -390,7 +390,7 @@ async def _run_parts(
         with suppress(StoreFull):
             # Take the reserve before anyone can post, so that an SOS finds space if the disk fills
             # up.
-            await agent.parts.journal.keep_reserve()
+            await agent.parts.journal.refill_reserve()
         for name, part in KEEPERS.items():
             nursery.start_soon(keep, name, partial(part, agent))
         for hook in agent.parts.hooks:
@@ -492,7 +492,7 @@ def _serve_network_page(agent: Agent, judge: Judge, stopping: trio.Event, note_f
     return partial(network_page.run, agent.settings, judge, stopping, note_fault)
 
 
-async def _keep_house(agent: Agent) -> None:
+async def delete_old_entries_forever(agent: Agent) -> None:
     settings = agent.settings
     while True:
         before = agent.parts.journal.clock.now() - settings.keep_ended_days * 86_400
@@ -528,14 +528,14 @@ async def _read_dead_letters(agent: Agent) -> None:
     await trio.sleep_forever()
 
 
-async def _keep_room(agent: Agent) -> None:
+async def maintain_disk_reserve(agent: Agent) -> None:
     journal = agent.parts.journal
     while True:
         every = DISK_RETRY_INTERVAL_S if journal.not_on_disk else ROOM_EVERY
         await trio.sleep_until(waits.beat_after(every))
         with suppress(StoreFull):
             await journal.return_to_disk(idle=lambda: not _is_in_memory_alone(agent))
-            await journal.keep_reserve()
+            await journal.refill_reserve()
 
 
 def _is_in_memory_alone(agent: Agent) -> bool:
@@ -544,7 +544,7 @@ def _is_in_memory_alone(agent: Agent) -> bool:
     return bool(handed or agent.get_status()["sos"]["active"])
 
 
-async def _look_at_map(agent: Agent) -> None:
+async def _check_map_regularly(agent: Agent) -> None:
     """Check the map file regularly, because its memory card may be removed while the page is not in
     use.
     """
@@ -555,16 +555,16 @@ async def _look_at_map(agent: Agent) -> None:
         await trio.sleep(MAP_CHECK_INTERVAL_S)
 
 
-async def _look_through(agent: Agent) -> None:
+async def _check_journal_once(agent: Agent) -> None:
     """Check the journal's integrity once, after the API listens."""
     await trio.sleep(START_DELAY_AND_PERIOD_S)
-    await agent.parts.journal.look_through()
+    await agent.parts.journal.check_skipped_integrity()
     await trio.sleep_forever()
 
 
 async def _keep_sos_going(agent: Agent) -> None:
     parts, settings = agent.parts, agent.settings
-    await keep_going(
+    await run_incident_repeats(
         parts.journal,
         parts.queues,
         every=settings.sos_repeat,
@@ -593,7 +593,7 @@ async def _report_links(agent: Agent) -> None:
         for service in agent.parts.services.values():
             for person in service.list_doubtful_people():
                 events.report("people", person["handle"], person)
-        await events.look_due()
+        await events.wait_until_check_due()
 
 
 async def _report_events(agent: Agent) -> None:
@@ -601,7 +601,7 @@ async def _report_events(agent: Agent) -> None:
 
 
 async def _ask_for_fragments(agent: Agent) -> None:
-    await keep_asking(
+    await run_fragment_requests(
         agent.parts.journal, agent.parts.outboxes, clock=agent.parts.journal.clock.now
     )
 
@@ -609,18 +609,18 @@ async def _ask_for_fragments(agent: Agent) -> None:
 async def _show_life(agent: Agent) -> None:
     journal = agent.parts.journal
     leave_time = partial(clock_offer.offer_time, journal.clock, agent.settings.state_directory)
-    await keep_fed(
+    await feed_watchdog(
         journal, agent.find_stuck_part, lambda: summarise_status(agent.get_status()), leave_time
     )
 
 
-async def _take_time(agent: Agent) -> None:
+async def _update_clock_from_gpsd(agent: Agent) -> None:
     if agent.settings.gpsd is not None:
-        await gpsd.keep_told(agent.parts.journal.clock, agent.settings.gpsd)
+        await gpsd.update_clock_from_gpsd(agent.parts.journal.clock, agent.settings.gpsd)
 
 
 async def _watch_for_updates(agent: Agent) -> None:
-    await agent.update_news.keep_looking()
+    await agent.update_news.run_update_checks()
 
 
 async def _report_stages(agent: Agent) -> None:
@@ -656,13 +656,13 @@ KEEPERS = {
     "the hub's commands": _carry_out_commands,
     "the resume of waiting items": _resume,
     "the kit's logbook": _keep_logbook,
-    "housekeeping": _keep_house,
+    "housekeeping": delete_old_entries_forever,
     "the dead letters": _read_dead_letters,
-    "the reserve on the disk": _keep_room,
-    "the check of the journal": _look_through,
-    "the map": _look_at_map,
+    "the reserve on the disk": maintain_disk_reserve,
+    "the check of the journal": _check_journal_once,
+    "the map": _check_map_regularly,
     "the watchdog": _show_life,
-    "the time from gpsd": _take_time,
+    "the time from gpsd": _update_clock_from_gpsd,
     "the event stream": _report_events,
     "the links' condition": _report_links,
     "the search for fragments": _ask_for_fragments,

@@ -48,7 +48,7 @@ class Events:
         """Wait until there is a listener. Without a listener the links need not be checked."""
         await self._somebody.wait()
 
-    async def look_due(self) -> None:
+    async def wait_until_check_due(self) -> None:
         """Wait until conditions should be checked again: shortly after a change, and whenever a
         stream sends its sign of life. With these together, an idle kit wakes only once for both.
         """

@@ -26,7 +26,7 @@ CLOCK_ACCURATE_S = 3600.0
 """Seconds for which the machine's own clock keeps the time accurate."""
 
 
-async def keep_told(clock: ElapsedTime, gpsd: tuple[str, int]) -> None:
+async def update_clock_from_gpsd(clock: ElapsedTime, gpsd: tuple[str, int]) -> None:
     """Set `clock` to the time of gpsd at (host, port) while the system's clock is not trusted. Call
     gpsd again `CLOCK_ACCURATE_S` seconds after a fix, or `RETRY_AFTER_S` seconds after a failure.
     Never returns.

@@ -35,11 +35,11 @@ def hold_lock(directory: Path) -> Iterator[None]:
         except OSError as error:
             log.error("%s", make_unusable(path, error))
         else:
-            _take_lock(lock, directory)
+            _acquire_lock(lock, directory)
         yield
 
 
-def _take_lock(lock: IO[str], directory: Path) -> None:
+def _acquire_lock(lock: IO[str], directory: Path) -> None:
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:

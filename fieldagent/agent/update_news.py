@@ -115,20 +115,20 @@ class UpdateNews:
         )
         return [notice] if notice else []
 
-    async def keep_looking(self) -> None:
+    async def run_update_checks(self) -> None:
         """Check for news of updates each day, each hour after a failure, and soon after a new offer
         of the hub. Log a warning if there was no news for a long time. Never returns.
         """
         await waits.sleep(FIRST_LOOK_S)
         while True:
             offered = self._find_offered_address()
-            again = trio.current_time() + await self._look_for_news(offered)
+            again = trio.current_time() + await self._check_for_updates(offered)
             for notice in self.list_notices():
                 log.warning("%s", notice)
             while self._find_offered_address() == offered and trio.current_time() < again:
                 await trio.sleep_until(waits.beat_after(OFFER_CHECK_INTERVAL_S))
 
-    async def _look_for_news(self, offered: str) -> float:
+    async def _check_for_updates(self, offered: str) -> float:
         """Check for news, and return the seconds until the next check."""
         source, now = (
             self._address or offered or self._find_other_address(),

@@ -30,7 +30,7 @@ PROOF_EVERY = 7
 33 kB on the memory card, including the file system's own writes. Any other write is a proof too."""
 
 
-async def keep_fed(
+async def feed_watchdog(
     journal: Journal,
     stuck: Callable[[], str | None],
     in_brief: Callable[[], str],

@@ -90,7 +90,7 @@ async def request(
     except (h11.LocalProtocolError, UnicodeEncodeError) as error:
         raise RequestFailed(f"a header cannot be sent: {error}") from None
     with _convert_errors(), waits.move_on_after(deadline):
-        earlier = kept.take_connection(_find_server(where)) if kept is not None else None
+        earlier = kept.pop_connection(_find_server(where)) if kept is not None else None
         if earlier is not None:
             with suppress(_NoAnswer):
                 return await _exchange(earlier, head, body, max_body, where, kept)
@@ -143,7 +143,7 @@ class KeptConnections:
 
     _idle: dict[Server, list[_ClientConnection]] = field(default_factory=dict)
 
-    def take_connection(self, server: Server) -> _ClientConnection | None:
+    def pop_connection(self, server: Server) -> _ClientConnection | None:
         """Remove and return the connection that was used last and is alive; None if there
         is none.
         """

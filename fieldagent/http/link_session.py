@@ -87,7 +87,7 @@ class MessagePost(Protocol[Outgoing]):
     async def wait_for_next_note(self) -> bytes:
         """Wait for the next note, if the peer accepts notes."""
 
-    async def take_note(self, body: bytes) -> None:
+    async def process_note(self, body: bytes) -> None:
         """Process a note from the peer, with any content. May raise CannotStore."""
 
 
@@ -223,7 +223,7 @@ class LinkSession(Generic[Outgoing]):
                 await self._settle(event.numbers)
             elif isinstance(event, NoteReceived):
                 with trio.CancelScope(shield=True):
-                    await self._post.take_note(event.body)
+                    await self._post.process_note(event.body)
 
     async def _send_messages(self) -> NoReturn:
         while True:

@@ -52,7 +52,7 @@ class ChunkedBody:
         self._framing = 0
         self._last_seen = False
 
-    def take_parts(self, data: bytearray) -> bool:
+    def consume_chunks(self, data: bytearray) -> bool:
         """Remove the complete parts from the front of `data`. Return True if the body is
         complete.
         """
@@ -65,11 +65,11 @@ class ChunkedBody:
             if size == 0:
                 self._last_seen = True
                 del data[:end]
-            elif not self._take_chunk(data, end + 2, size):
+            elif not self._consume_chunk(data, end + 2, size):
                 return False
-        return self._take_trailers(data)
+        return self._consume_trailers(data)
 
-    def _take_chunk(self, data: bytearray, start: int, size: int) -> bool:
+    def _consume_chunk(self, data: bytearray, start: int, size: int) -> bool:
         if len(self.content) + size > self.most:
             raise make_too_large(self.most)
         end = start + size
@@ -84,7 +84,7 @@ class ChunkedBody:
         del data[: end + 2]
         return True
 
-    def _take_trailers(self, data: bytearray) -> bool:
+    def _consume_trailers(self, data: bytearray) -> bool:
         """Check and drop the trailers, which are not used. Return True if they are complete."""
         end = data.find(b"\r\n\r\n")
         if (len(data) if end < 0 else end) > self._limits.head:
@@ -185,7 +185,11 @@ class ServerProtocol:
     def next_body(self) -> Request | MissingPart:
         """Return the complete request, or BODY. Raises Problem."""
         assert self._head is not None
-        body = self._take_fixed() if self._chunked is None else self._take_chunked(self._chunked)
+        body = (
+            self._read_fixed_body()
+            if self._chunked is None
+            else self._read_chunked_body(self._chunked)
+        )
         if body is None:
             self._expect_more("body")
             return MissingPart.BODY
@@ -199,7 +203,7 @@ class ServerProtocol:
         connection ends.
         """
         self._head = None
-        if self._take_fixed() is None:
+        if self._read_fixed_body() is None:
             self._may_go_on = False
 
     def make_interim(self) -> bytes:
@@ -247,15 +251,15 @@ class ServerProtocol:
         self._may_go_on = self._understands_chunks and not closes
         return head
 
-    def _take_fixed(self) -> bytes | None:
+    def _read_fixed_body(self) -> bytes | None:
         if self._length is None or len(self._buffer) < self._length:
             return None
         body = bytes(self._buffer[: self._length])
         del self._buffer[: self._length]
         return body
 
-    def _take_chunked(self, chunked: ChunkedBody) -> bytes | None:
-        return bytes(chunked.content) if chunked.take_parts(self._buffer) else None
+    def _read_chunked_body(self, chunked: ChunkedBody) -> bytes | None:
+        return bytes(chunked.content) if chunked.consume_chunks(self._buffer) else None
 
     def _expect_more(self, part: str) -> None:
         if self._ended:

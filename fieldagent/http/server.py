@@ -176,7 +176,7 @@ async def _serve(
         async with trio.open_nursery() as accepting:
             for listener in listeners:
                 accepting.start_soon(server.accept_from, listener, connections)
-            accepting.start_soon(server.look_for_callers)
+            accepting.start_soon(server.cancel_abandoned_requests_forever)
             task_status.started()
             await server.stopping.wait()
             accepting.cancel_scope.cancel()
@@ -225,7 +225,7 @@ class _Server:
                 if not isinstance(error, OSError):
                     self.note_fault(error, "a connection that came")
 
-    async def look_for_callers(self) -> None:
+    async def cancel_abandoned_requests_forever(self) -> None:
         """Check regularly for callers that have gone. A caller that gives up and asks again must
         not occupy one place per attempt, because a request may take hours.
         """
@@ -266,7 +266,7 @@ class _Server:
             self._enter(connection)
         else:
             connection.crowded_out = True
-            self._see_off(connection)
+            self._detach_connection(connection)
         return connection
 
     def _enter(self, connection: _Connection) -> None:
@@ -278,7 +278,7 @@ class _Server:
         self._leaving.pop(connection, None)
         self.leave_source(connection)
 
-    def _see_off(self, connection: _Connection) -> None:
+    def _detach_connection(self, connection: _Connection) -> None:
         """Release the connection's place, but still send the reason to its peer. The number of such
         connections is also limited.
         """
@@ -332,7 +332,7 @@ class _Server:
         self.leave(victim)
         victim.crowded_out = True
         victim.peer.scope.cancel()
-        self._see_off(victim)
+        self._detach_connection(victim)
         return True
 
     def _get_eviction_order(self, connection: _Connection) -> tuple[bool, int, tuple[int, float]]:

@@ -141,7 +141,7 @@ class Mailbox(Protocol):
     async def next_note(self) -> bytes:
         """Wait for the next note to the agent about its kit. Cancellation loses nothing."""
 
-    async def take_note(self, body: bytes) -> None:
+    async def process_note(self, body: bytes) -> None:
         """Process the agent's note about its kit, with any content. Damage is logged and never
         raised.
         """

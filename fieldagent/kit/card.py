@@ -36,7 +36,7 @@ CHECK_INTERVAL_S = 10.0
 start."""
 
 
-def take_card(root: Path) -> str:
+def store_card(root: Path) -> str:
     """Take the file from the card and return an empty string. If the file is wrong, return the
     reason; then it stays on the card, and the earlier settings stay valid. Raises OSError.
     """
@@ -185,7 +185,7 @@ def main() -> int:
     if sys.argv[1:] == ["check"]:
         check(root)
         return 0
-    if wrong := take_card(root):
+    if wrong := store_card(root):
         complain(wrong)
     start(read_kept_settings(root))
     return 0

@@ -81,7 +81,7 @@ async def detect_devices(places: Sequence[str], kinds: Sequence[Recognition]) ->
     devices: dict[str, FoundDevice] = {}
 
     async def ask(place: str) -> None:
-        devices[place] = await look_at(place, kinds)
+        devices[place] = await detect_device(place, kinds)
 
     async with trio.open_nursery() as nursery:
         for place in places:
@@ -89,7 +89,7 @@ async def detect_devices(places: Sequence[str], kinds: Sequence[Recognition]) ->
     return [devices[place] for place in places]
 
 
-async def look_at(place: str, kinds: Sequence[Recognition]) -> FoundDevice:
+async def detect_device(place: str, kinds: Sequence[Recognition]) -> FoundDevice:
     """Detect the device at a serial port, or at tcp://host."""
     if is_serial(place):
         seen = check_serial_port(Path(place))

@@ -39,10 +39,10 @@ def provision(folders: Sequence[Path], target: Path, *, as_json: bool) -> int:
     try:
         for folder in folders:
             erase(folder / TAKEN_FILE)
-            _take_beside(folder, target.parent)
+            _store_keys_of_card(folder, target.parent)
             for name in NAMES:
                 if (folder / name).is_file():
-                    return _take_file(folder / name, target, as_json)
+                    return _apply_card(folder / name, target, as_json)
     except OSError as error:
         complain(f"the settings on the card were not applied: {describe_reason(error)}")
         return IO_FAILED
@@ -50,7 +50,7 @@ def provision(folders: Sequence[Path], target: Path, *, as_json: bool) -> int:
     return OK
 
 
-def _take_beside(card: Path, target: Path) -> None:
+def _store_keys_of_card(card: Path, target: Path) -> None:
     for name in (AUTHORITY, UPDATE_KEY):
         if (card / name).is_file():
             target.mkdir(parents=True, exist_ok=True)
@@ -69,7 +69,7 @@ def _print_names(as_json: bool, target: Path | None, names: Sequence[str]) -> No
         print(f"{target}: {', '.join(names)}")
 
 
-def _take_file(card: Path, target: Path, as_json: bool) -> int:
+def _apply_card(card: Path, target: Path, as_json: bool) -> int:
     try:
         text = read_file(card, required=True)
         parse(text, card)

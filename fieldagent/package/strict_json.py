@@ -37,7 +37,7 @@ def load_document(
     try:
         text = body.decode()
         if not _is_small(text):
-            _look_for_bounds(text, members_max, parts_max)
+            _check_limits(text, members_max, parts_max)
         return _decode(text)
     except UnicodeDecodeError as error:
         raise NotJson(
@@ -72,10 +72,10 @@ def check_depth(text: str) -> None:
     for it, differ between versions of Python.
     """
     if text.count("{") + text.count("[") > DEPTH_MAX:
-        _look_for_bounds(text, members_max=len(text), parts_max=len(text))
+        _check_limits(text, members_max=len(text), parts_max=len(text))
 
 
-def _look_for_bounds(text: str, members_max: int = MEMBERS_MAX, parts_max: int = PARTS_MAX) -> None:
+def _check_limits(text: str, members_max: int = MEMBERS_MAX, parts_max: int = PARTS_MAX) -> None:
     """Check the limits in detail. Raises NotJson."""
     # Replace escapes by characters of the same length, so that the next quote ends a string.
     text = text.replace("\\\\", "..").replace('\\"', "..")

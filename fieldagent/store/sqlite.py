@@ -184,7 +184,7 @@ def _bring_up_marked(connection: sqlite3.Connection, schema: Schema, path: Path)
         # Another program may have upgraded the file meanwhile.
         head = read_head(connection, schema.version)
         if head.version != schema.version:
-            _take_steps(connection, schema, head)
+            _run_upgrade_steps(connection, schema, head)
         if head.is_contradictory and not has_the_tables(connection, schema):
             raise _find_contradiction(head)
         write_head(connection, schema.version)
@@ -200,7 +200,7 @@ def _bring_up_marked(connection: sqlite3.Connection, schema: Schema, path: Path)
         )
 
 
-def _take_steps(connection: sqlite3.Connection, schema: Schema, head: Head) -> None:
+def _run_upgrade_steps(connection: sqlite3.Connection, schema: Schema, head: Head) -> None:
     try:
         for statement in _split_statements(schema.get_upgrade_steps(head.version)):
             connection.execute(statement)

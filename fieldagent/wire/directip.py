@@ -94,7 +94,7 @@ class Confirmation:
     status: int
 
 
-def take_message(buffer: bytearray) -> bytes | None:
+def extract_message(buffer: bytearray) -> bytes | None:
     """Remove the first message from `buffer` and return its elements; None if more bytes are
     needed.
 

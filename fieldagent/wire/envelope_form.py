@@ -87,7 +87,7 @@ def write_short(parts: EnvelopeParts, key: bytes | None) -> bytes | None:
     """
     if not is_in_range(parts.base, low=0):
         return None
-    entries = [_take_apart(each) for each in parts.entries]
+    entries = [_split_entry(each) for each in parts.entries]
     first = entries[0]
     at_base = not first.address and is_int(first.elements[0]) and first.elements[0] == 0
     wide = is_in_range(first.number, low=_WIDE_FROM)
@@ -113,7 +113,7 @@ class _Entry(NamedTuple):
     """Elements after the number."""
 
 
-def _take_apart(entry: Sequence[Any]) -> _Entry:
+def _split_entry(entry: Sequence[Any]) -> _Entry:
     (kind, number, *elements), *address = entry if isinstance(entry[0], list) else [entry]
     return _Entry(kind, number, address, elements)
 

@@ -44,19 +44,21 @@ def read_public_key(pem: str) -> PublicKey:
     try:
         if lines[0] != "-----BEGIN PUBLIC KEY-----" or lines[-1] != "-----END PUBLIC KEY-----":
             raise ValueError("it does not begin and end as a PUBLIC KEY")
-        outer, rest = _take_element(base64.b64decode("".join(lines[1:-1]), validate=True), SEQUENCE)
+        outer, rest = _split_der_element(
+            base64.b64decode("".join(lines[1:-1]), validate=True), SEQUENCE
+        )
         if rest or not outer.startswith(_RSA):
             raise ValueError("it is not an RSA key")
-        bits, _ = _take_element(outer[len(_RSA) :], BIT_STRING)
-        pair, _ = _take_element(bits[1:], SEQUENCE)
-        modulus, rest = _take_element(pair, INTEGER)
-        exponent, _ = _take_element(rest, INTEGER)
+        bits, _ = _split_der_element(outer[len(_RSA) :], BIT_STRING)
+        pair, _ = _split_der_element(bits[1:], SEQUENCE)
+        modulus, rest = _split_der_element(pair, INTEGER)
+        exponent, _ = _split_der_element(rest, INTEGER)
     except (ValueError, IndexError) as error:
         raise LocalProtocolError(f"not a public key in PEM: {error}") from None
     return PublicKey(int.from_bytes(modulus, "big"), int.from_bytes(exponent, "big"))
 
 
-def _take_element(data: bytes, tag: int) -> tuple[bytes, bytes]:
+def _split_der_element(data: bytes, tag: int) -> tuple[bytes, bytes]:
     """Return the content of the first DER element in `data`, and the rest."""
     if data[0] != tag:
         raise ValueError(f"DER element {data[0]:#04x} where {tag:#04x} belongs")

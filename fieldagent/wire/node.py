@@ -208,7 +208,7 @@ class NodeLink:
 
     def send_unnumbered(self, content: NodeStatus | Log) -> None:
         """Send an unnumbered frame, which is not repeated if it is lost."""
-        kind, members = _take_apart(content)
+        kind, members = _list_members(content)
         self._write(kind, 0, 0, members)
 
     def tick(self, now: float) -> None:
@@ -349,7 +349,7 @@ class NodeLink:
         )
 
     def _write_numbered(self, sequence: int, content: Numbered) -> None:
-        kind, members = _take_apart(content)
+        kind, members = _list_members(content)
         flags = URGENT if isinstance(content, Send) and content.urgent else 0
         self._write(kind, flags, sequence, members)
 
@@ -373,7 +373,7 @@ def _load(body: bytes) -> list[Any]:
     return members
 
 
-def _take_apart(content: Numbered | NodeStatus | Log) -> tuple[NodeKind, list[Any]]:
+def _list_members(content: Numbered | NodeStatus | Log) -> tuple[NodeKind, list[Any]]:
     match content:
         case Send():
             return NodeKind.SEND, [content.number, content.packet]

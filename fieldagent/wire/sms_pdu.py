@@ -227,7 +227,7 @@ def decode(pdu: bytes, *, sent: bool = False) -> Submit | Deliver | StatusReport
     Raises RemoteProtocolError.
     """
     reader = _Reader(pdu)
-    reader.take_bytes(reader.read_byte())  # Skip the SCA.
+    reader.read_octets(reader.read_byte())  # Skip the SCA.
     first = reader.read_byte()
     kind = first & 0x03
     if sent or kind == _SUBMIT:
@@ -255,7 +255,7 @@ def _submit(reader: _Reader, first: int) -> Submit:
     if form == _RELATIVE:
         validity = reader.read_byte()
     elif form:
-        reader.take_bytes(7)
+        reader.read_octets(7)
     content = reader.read_content(scheme, header=bool(first & _HEADER))
     return Submit(number, content, bool(first & _ASKS_REPORT), validity, reference)
 
@@ -264,22 +264,22 @@ class _Reader:
     def __init__(self, pdu: bytes) -> None:
         self._rest = pdu
 
-    def take_bytes(self, size: int) -> bytes:
+    def read_octets(self, size: int) -> bytes:
         if size > len(self._rest):
             raise RemoteProtocolError("the PDU ends too soon")
         taken, self._rest = self._rest[:size], self._rest[size:]
         return taken
 
-    bytes_of = take_bytes
+    bytes_of = read_octets
 
     def read_byte(self) -> int:
-        return self.take_bytes(1)[0]
+        return self.read_octets(1)[0]
 
     def read_address(self) -> str:
         length, kind = self.read_byte(), self.read_byte()
         if length > 20:
             raise RemoteProtocolError(f"a number has {length} digits")
-        data = self.take_bytes((length + 1) // 2)
+        data = self.read_octets((length + 1) // 2)
         if kind & 0x70 == _ALPHANUMERIC & 0x70:
             return sms_alphabet.decode_septets(sms_alphabet.unpack(data, length * 4 // 7))
         nibbles = [nibble for each in data for nibble in (each & 0xF, each >> 4)][:length]
@@ -290,7 +290,7 @@ class _Reader:
 
     def read_moment(self) -> float:
         """Return Unix time. The zone is in quarters of an hour, its sign in bit 3 (9.2.3.11)."""
-        *fields, zone = self.take_bytes(7)
+        *fields, zone = self.read_octets(7)
         try:
             year, month, day, hour, minute, second = map(_read_decimal, fields)
             quarters = _read_decimal(zone & 0xF7)

@@ -321,13 +321,13 @@ async def test_what_the_hub_hears_of(clock: MockClock, other: dict[str, Any]) ->
     first = KitCondition(STATUS, clock=0, signals={"satellite": [None] * 23 + [3]})
     conditions = [first]
     news = ConditionNews(lambda: conditions[-1])
-    assert news.take_news() == first.encode()
+    assert news.encode_due_note() == first.encode()
     conditions.append(replace(first, signals={"satellite": [*[None] * 22, 3, 4]}))
     clock.jump(REPORT_INTERVAL_MIN_S)
-    assert news.take_news() is None
+    assert news.encode_due_note() is None
     conditions.append(replace(conditions[-1], **other))
     clock.jump(REPORT_INTERVAL_MIN_S)
-    assert news.take_news() == conditions[-1].encode()
+    assert news.encode_due_note() == conditions[-1].encode()
 
 
 async def test_what_fails_in_it_ends_no_link(
@@ -342,10 +342,10 @@ async def test_what_fails_in_it_ends_no_link(
         return KitCondition(STATUS)
 
     news = ConditionNews(look)
-    assert news.take_news() is None and "cannot be sent" in caplog.text
-    assert news.take_news() is None, "not before the hour is over"
+    assert news.encode_due_note() is None and "cannot be sent" in caplog.text
+    assert news.encode_due_note() is None, "not before the hour is over"
     clock.jump(REPORT_INTERVAL_MIN_S)
-    assert news.take_news() == KitCondition(STATUS).encode()
+    assert news.encode_due_note() == KitCondition(STATUS).encode()
 
 
 async def test_an_agent_with_a_hub_tells_all_that_it_knows(

@@ -174,7 +174,7 @@ async def test_conditions_are_looked_at_after_news_and_at_each_sign_of_life(
             while True:
                 await events.wait_for_listener()
                 looks.add(trio.current_time())
-                await events.look_due()
+                await events.wait_until_check_due()
 
         async def listen(first: float) -> None:
             await trio.sleep_until(first)

@@ -15,7 +15,7 @@ import trio
 from trio.testing import MockClock
 
 from fieldagent.agent.journal.journal import Journal
-from fieldagent.agent.watchdog import keep_fed
+from fieldagent.agent.watchdog import feed_watchdog
 from tests.agent.journal.test_full_disk import disk
 from tests.breaking import environment
 from tests.machine import fill, mounted
@@ -154,7 +154,7 @@ async def test_at_rest_the_disk_is_proved_each_21_minutes(
     journal = Journal(tmp_path / "journal.sqlite3")
     async with trio.open_nursery() as nursery:
         nursery.start_soon(journal.run)
-        nursery.start_soon(keep_fed, journal, lambda: None, lambda: "", lambda: None)
+        nursery.start_soon(feed_watchdog, journal, lambda: None, lambda: "", lambda: None)
         await trio.sleep(20 * 21 * 60 - 1)
         nursery.cancel_scope.cancel()
     journal.close()

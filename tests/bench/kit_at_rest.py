@@ -285,7 +285,7 @@ async def _bytes_of_each(place: Card) -> tuple[int, int]:
     logbook.write_file()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(journal.run)
-        await journal.keep_reserve()
+        await journal.refill_reserve()
         await trio.sleep(WRITTEN)
         seen = [place.written()]
         await journal.commit(partial(elapsed_base.store_base, base=journal.clock.get_base()))

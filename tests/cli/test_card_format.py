@@ -58,7 +58,7 @@ def test_what_a_hub_writes_a_kit_takes(kit: Path, tmp_path: Path) -> None:
     subprocess.run([*provision, *config], check=True, capture_output=True)
     assert (kit / "etc/fieldagent/hub-ca.pem").read_text() == CA
     assert (kit / "etc/fieldagent/hub-ca.pem").stat().st_mode & 0o777 == 0o644
-    assert card.take_card(kit) == ""
+    assert card.store_card(kit) == ""
     assert {each.name for each in boot.iterdir()} == {
         *("kit.txt", "authorized_keys", "fieldagent-result.txt")
     }
@@ -74,7 +74,7 @@ def test_what_a_hub_writes_a_kit_takes(kit: Path, tmp_path: Path) -> None:
     assert (kit / "etc/localtime").readlink() == Path("/usr/share/zoneinfo/Europe/Zurich")
     # The next start takes it from the kit's stored settings.
     access_point.unlink()
-    assert card.take_card(kit) == ""
+    assert card.store_card(kit) == ""
     assert "four words" in access_point.read_text()
 
 
@@ -88,7 +88,7 @@ def test_a_wi_fi_to_join_bears_no_password_that_is_used_elsewhere(
     # IEEE 802.11-2020, J.4.2, test vector 1.
     assert "f42c6fc52df0ebef9ebb4b90b38a5f902e83fe1b135a70e23aed762e9710a12e" in text
     assert "=password\n" not in text
-    card.take_card(kit)
+    card.store_card(kit)
     joined = (kit / "etc/wpa_supplicant/wpa_supplicant-wlan0.conf").read_text()
     assert "ssid=49454545" in joined
     assert card_format.list_units(card.read_kept_settings(kit)) == ["wpa_supplicant@wlan0.service"]
@@ -116,7 +116,7 @@ def test_what_is_wrong_stays_on_the_card_and_changes_nothing(
 ) -> None:
     (kit / "etc/fieldagent/kit.properties").write_text("hostname=before\n")
     (kit / "boot/firmware/kit.properties").write_text(f"{text}\n")
-    assert fault in card.take_card(kit)
+    assert fault in card.store_card(kit)
     assert (kit / "boot/firmware/kit.properties").exists()
     assert (kit / "etc/hostname").read_text() == "before\n"
 
@@ -152,6 +152,6 @@ def test_what_a_laptop_shows_tells_what_works(kit: Path) -> None:
 
 def test_what_notepad_has_named_is_taken(kit: Path) -> None:
     (kit / "boot/firmware/kit.properties.txt").write_text("\ufeffhostname=of-a-laptop\r\n")
-    assert card.take_card(kit) == ""
+    assert card.store_card(kit) == ""
     assert (kit / "etc/hostname").read_text() == "of-a-laptop\n"
     assert not (kit / "boot/firmware/kit.properties.txt").exists()

@@ -324,7 +324,7 @@ def read_node(data: bytes) -> None:
 def read_directip(data: bytes) -> None:
     buffer = bytearray(data)
     with suppress(RemoteProtocolError):
-        elements = directip.take_message(buffer)
+        elements = directip.extract_message(buffer)
         if elements is not None:
             try_each(_OF_A_MESSAGE, elements)
 

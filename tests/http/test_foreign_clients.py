@@ -193,7 +193,7 @@ def test_chunked_bodies_are_read_as_h11_reads_them(
     lines = [b"%x%s\r\n%s\r\n" % (len(chunk), extension, chunk) for chunk in chunks]
     data = b"".join(lines) + b"0\r\n" + trailers + b"\r\nGET"
     buffer, reader = bytearray(data), ChunkedBody(Limits(), 2**20)
-    assert reader.take_parts(buffer)
+    assert reader.consume_chunks(buffer)
     assert (bytes(reader.content), bytes(buffer)) == by_h11(data) == (b"".join(chunks), b"GET")
 
 
@@ -201,7 +201,7 @@ def test_chunked_bodies_are_read_as_h11_reads_them(
 def test_no_chunked_body_ends_where_h11_sees_no_end(data: bytes) -> None:
     buffer, reader = bytearray(data), ChunkedBody(Limits(), 2**20)
     try:
-        complete = reader.take_parts(buffer)
+        complete = reader.consume_chunks(buffer)
     except Problem:
         return
     assert not complete or (bytes(reader.content), bytes(buffer)) == by_h11(data)

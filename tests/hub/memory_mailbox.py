@@ -99,7 +99,7 @@ class MemoryMailbox:
             await trio.sleep_forever()
         return self.to_tell.pop()
 
-    async def take_note(self, body: bytes) -> None:
+    async def process_note(self, body: bytes) -> None:
         await trio.lowlevel.checkpoint()
         self.notes.append(body)
 

@@ -121,7 +121,7 @@ async def noted(alps: Field, device: int, condition: KitCondition) -> None:
         contact.note_version(db, device, "0.1.0.dev123+gabc")
 
     await alps.store.commit(note)
-    await alps.mailbox(device).take_note(condition.encode())
+    await alps.mailbox(device).process_note(condition.encode())
 
 
 async def rows(alps: Field) -> list[dict[str, Any]]:
@@ -207,7 +207,7 @@ async def test_what_a_kit_forges_changes_nothing(
         await noted(alps, KIT, TOLD)
         forged = bytearray(TOLD.encode())
         forged[forged.index(b"Debian")] = 0x1B
-        await alps.mailbox(KIT).take_note(bytes(forged))
+        await alps.mailbox(KIT).process_note(bytes(forged))
         assert (await row(alps, KIT))["about"]["system"] == "Debian 13.1"
         assert "beyond its bounds" in caplog.text
 

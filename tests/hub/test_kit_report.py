@@ -102,7 +102,7 @@ async def test_an_offer_reaches_the_link_whichever_process_has_it(with_kit: str)
                 await link.next_note()
             assert waits.cancelled_caught
             assert await mailbox(store).next_note() == notes[0]
-            await link.take_note(KitReport(None, OfferReport(7, "taken")).encode())
+            await link.process_note(KitReport(None, OfferReport(7, "taken")).encode())
             with trio.move_on_after(0.1) as waits:
                 await mailbox(store).next_note()
             assert waits.cancelled_caught
@@ -116,14 +116,14 @@ async def test_what_a_kit_tells_is_listed_and_of_another_number_is_not(with_kit:
     async with running(store):
         link = mailbox(store)
         for body in (b"", b"\xff", KitReport(None, OfferReport(7, "back", "no")).encode()):
-            await link.take_note(body)
+            await link.process_note(body)
         assert await listed(store) == ("8 offered", "")
         update = UpdateReport("2", "1", "no agent answers")
-        await link.take_note(KitReport(update, OfferReport(8, "back", "no link")).encode())
+        await link.process_note(KitReport(update, OfferReport(8, "back", "no link")).encode())
         assert await listed(store) == ("8 back: no link", "2 fell back to 1: no agent answers")
-        await link.take_note(KitReport(None, OfferReport(8, "invented")).encode())
-        await link.take_note(KitReport(modems=(ModemReport("radio", 4, 87),)).encode())
-        await link.take_note(KitReport().encode())
+        await link.process_note(KitReport(None, OfferReport(8, "invented")).encode())
+        await link.process_note(KitReport(modems=(ModemReport("radio", 4, 87),)).encode())
+        await link.process_note(KitReport().encode())
         assert (await listed(store))[0] == "8 back: no link"
     store.run_once(lambda db: kit_report.offer(db, 1, change(9), "signed", 0.0))
     assert (await listed(store))[0] == "9 offered"

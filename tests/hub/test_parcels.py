@@ -37,7 +37,7 @@ async def carrier(alps: Field, number: int, **hears: int) -> IpMailbox:
     mailbox = alps.mailbox(number)
     await mailbox.greeted(70_000_000 + number)
     stations = {{"ada": ADA, "ben": BEN, "cleo": CLEO}[who]: hops for who, hops in hears.items()}
-    await mailbox.take_note(StationsInRange(stations).encode())
+    await mailbox.process_note(StationsInRange(stations).encode())
     return mailbox
 
 
@@ -128,7 +128,7 @@ async def test_the_nearest_brings_it_and_another_where_nothing_comes_of_that(sto
         assert len(await parcels(far)) == 1
         assert await parcels(near) == [], "it goes on by itself"
         await near.greeted(80_000_000)
-        await near.take_note(StationsInRange({BEN: 1}).encode())
+        await near.process_note(StationsInRange({BEN: 1}).encode())
         alps.now += NEXT_AFTER + 1
         assert len(await parcels(near)) == 1, "its journal is lost"
 

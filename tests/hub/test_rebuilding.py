@@ -51,7 +51,7 @@ def summary(entry: Entry, hours: int = 0) -> BackupSummary:
 
 async def asks(mailbox: IpMailbox, said: BackupNote) -> object:
     """Send the note to the hub, and return its next request."""
-    await mailbox.take_note(said.encode())
+    await mailbox.process_note(said.encode())
     return decode(await mailbox.next_note())
 
 
@@ -61,7 +61,7 @@ async def gives_back(alps: Field, items: Sequence[Entry], state: str = "") -> No
     listed = Inventory(SENT, 0, tuple(map(row, items)))
     assert await asks(mailbox, listed) == ItemRequest(SENT, tuple(each.sequence for each in items))
     assert await asks(mailbox, copies(items, state)) == Ask(GOT, 0)
-    await mailbox.take_note(Inventory(GOT, 0, ()).encode())
+    await mailbox.process_note(Inventory(GOT, 0, ()).encode())
 
 
 async def state_of(alps: Field, device: int) -> rebuild.Rebuild | None:
@@ -77,7 +77,7 @@ async def test_what_is_known_costs_a_few_bytes_and_no_question(store: Store) -> 
         known = BackupSummary(
             summary(sent[-1]).last_sent, 3, HeldItem(got.sequence, compute_fingerprint(got)[:4])
         )
-        await alps.mailbox(1).take_note(known.encode())
+        await alps.mailbox(1).process_note(known.encode())
         assert await alps.rows("SELECT * FROM rebuild") == []
         assert len(known.encode()) <= 20
 
@@ -98,7 +98,7 @@ async def test_a_power_cut_in_the_middle_loses_and_doubles_nothing(store: Store)
         listed = Inventory(SENT, 0, tuple(map(row, [*sent, *newer])))
         assert await asks(mailbox, listed) == ItemRequest(SENT, (5,))
         assert await asks(mailbox, copies(sent[4:])) == Ask(GOT, 0)
-        await mailbox.take_note(Inventory(GOT, 0, ()).encode())
+        await mailbox.process_note(Inventory(GOT, 0, ()).encode())
         state = await state_of(alps, 1)
         assert state is not None and not state.is_open
         assert state.words == (
@@ -138,7 +138,7 @@ async def test_a_false_holding_concerns_its_own_kit_alone(store: Store) -> None:
         await alps.push(Message("hello"), target=3)
         before = await alps.rows("SELECT next_sequence FROM device ORDER BY id")
         names = await alps.rows("SELECT device, member FROM introduced ORDER BY device, member")
-        await alps.mailbox(1).take_note(BackupSummary(last_got=HeldItem(7, b"else")).encode())
+        await alps.mailbox(1).process_note(BackupSummary(last_got=HeldItem(7, b"else")).encode())
         now = await alps.rows("SELECT next_sequence FROM device ORDER BY id")
         assert [number - was for (number,), (was,) in zip(now, before, strict=True)] == [
             SKIPPED_NUMBERS,
@@ -200,7 +200,7 @@ async def test_what_a_kit_got_comes_back_under_its_number(store: Store) -> None:
             Copy(1, encode([pushed], origin=3)),
             Copy(2, encode([of_ada, source], origin=1)),
         )
-        await mailbox.take_note(Copies(GOT, came).encode())
+        await mailbox.process_note(Copies(GOT, came).encode())
         assert await alps.rows(
             "SELECT item.sender, source_device, source_sequence, delivery.sequence, state"
             " FROM item JOIN delivery ON delivery.item = item.id AND device = 2 ORDER BY item.id"
@@ -221,17 +221,17 @@ async def test_what_was_forgotten_or_not_asked_for_does_not_come_back(store: Sto
     async with field_of(store) as alps:
         (old,) = entries(1, 1)
         month = 31 * 24
-        await alps.mailbox(1).take_note(summary(old, hours=month).encode())
+        await alps.mailbox(1).process_note(summary(old, hours=month).encode())
         assert await state_of(alps, 1) is None
         mailbox = alps.mailbox(1)
-        await mailbox.take_note(copies([old]).encode())
+        await mailbox.process_note(copies([old]).encode())
         assert await alps.rows("SELECT 1 FROM item") == []
         assert await asks(mailbox, summary(old)) == Ask(SENT, 0)
         listed = Inventory(SENT, 0, (row(old, at=AT - month * 3600),))
         assert await asks(mailbox, listed) == Ask(GOT, 0)
-        await mailbox.take_note(Inventory(GOT, 0, ()).encode())
+        await mailbox.process_note(Inventory(GOT, 0, ()).encode())
         # The same summary is not checked again.
-        await alps.mailbox(1).take_note(summary(old).encode())
+        await alps.mailbox(1).process_note(summary(old).encode())
         state = await state_of(alps, 1)
         assert state is not None and not state.is_open
 

@@ -94,7 +94,7 @@ PIECES = st.sampled_from(
 @given(st.lists(PIECES, max_size=60).map("".join))
 def test_what_is_let_pass_at_a_glance_reaches_no_bound(text: str) -> None:
     if strict_json._is_small(text):
-        strict_json._look_for_bounds(text)
+        strict_json._check_limits(text)
     else:
         assert len(text) > strict_json.DEPTH_MAX
 

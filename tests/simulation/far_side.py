@@ -236,7 +236,7 @@ class HubPost:
     async def wait_for_next_note(self) -> bytes:
         await trio.sleep_forever()
 
-    async def take_note(self, body: bytes) -> None:
+    async def process_note(self, body: bytes) -> None:
         await trio.lowlevel.checkpoint()
 
     async def accept_hello(self, journal: int) -> None:

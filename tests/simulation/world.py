@@ -530,7 +530,7 @@ PARTS = (
     shipped._resume,
     shipped._ask_for_fragments,
     shipped._keep_sos_going,
-    shipped._keep_house,
+    shipped.delete_old_entries_forever,
 )
 
 

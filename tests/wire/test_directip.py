@@ -16,12 +16,12 @@ from fieldagent.wire.directip import (
     DirectIpMo,
     DirectIpMt,
     Flags,
+    extract_message,
     read_confirmation,
     read_mo_confirmation,
     read_mobile_originated,
     read_mobile_terminated,
     salvage_payload,
-    take_message,
     write,
     write_mo_confirmation,
 )
@@ -71,9 +71,9 @@ def test_reads_the_vectors_byte_by_byte_with_more_behind(name: str) -> None:
     buffer = bytearray()
     for byte in bytes.fromhex(raw)[:-1]:
         buffer.append(byte)
-        assert take_message(buffer) is None
+        assert extract_message(buffer) is None
     buffer += bytes.fromhex(raw)[-1:] + b"\x01\x00"
-    elements = take_message(buffer)
+    elements = extract_message(buffer)
     assert elements is not None
     assert read(elements) == message
     assert buffer == b"\x01\x00"
@@ -82,7 +82,7 @@ def test_reads_the_vectors_byte_by_byte_with_more_behind(name: str) -> None:
 @pytest.mark.parametrize(("taken", "raw"), [(True, "01000405000101"), (False, "01000405000100")])
 def test_confirms_mo_messages(taken: bool, raw: str) -> None:
     assert write_mo_confirmation(taken).hex() == raw
-    elements = take_message(bytearray.fromhex(raw))
+    elements = extract_message(bytearray.fromhex(raw))
     assert elements is not None
     assert read_mo_confirmation(elements) is taken
 
@@ -135,9 +135,9 @@ def test_the_payload_of_a_damaged_message_is_found(elements: str, imei: str, pay
 
 def test_another_version_and_an_endless_message_are_refused_at_once() -> None:
     with pytest.raises(RemoteProtocolError, match="begins with 71"):
-        take_message(bytearray(b"GET / HTTP/1.1"))
+        extract_message(bytearray(b"GET / HTTP/1.1"))
     with pytest.raises(RemoteProtocolError, match="are accepted"):
-        take_message(bytearray([1, *(MESSAGE_MAX_BYTES + 1).to_bytes(2, "big")]))
+        extract_message(bytearray([1, *(MESSAGE_MAX_BYTES + 1).to_bytes(2, "big")]))
 
 
 def test_an_imei_of_ours_is_checked() -> None:
@@ -156,7 +156,7 @@ def test_garbage_is_read_or_refused(data: bytes) -> None:
         with suppress(RemoteProtocolError):
             read(data)
     with suppress(RemoteProtocolError):
-        take_message(bytearray(data))
+        extract_message(bytearray(data))
     assert len(salvage_payload(data)[1]) <= len(data)
 
 
@@ -168,6 +168,6 @@ def test_garbage_is_read_or_refused(data: bytes) -> None:
 )
 def test_mt_messages_survive_the_wire(number: int, imei: str, payload: bytes, flags: int) -> None:
     message = DirectIpMt(number, imei, payload, flags)
-    elements = take_message(bytearray(write(message)))
+    elements = extract_message(bytearray(write(message)))
     assert elements is not None
     assert read_mobile_terminated(elements) == message

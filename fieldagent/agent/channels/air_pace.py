@@ -113,7 +113,7 @@ class AirPace:
     _met_at: float = -inf
     """Time when a known station was last heard."""
     _missed: bool = False
-    """True if a packet was not answered since `take_hastening` was last called."""
+    """True if a packet was not answered since `read_retry_request` was last called."""
     _missed_answers: int = 0
     """Number of missed answers since the last answer, counted every few seconds, while a known
     station was present."""
@@ -144,7 +144,7 @@ class AirPace:
         if now - self._met_at < PRESENT_S and now - self._missed_at >= AGAIN_FIRST:
             self._missed_answers, self._missed_at = self._missed_answers + 1, now
 
-    def take_hastening(self) -> bool:
+    def read_retry_request(self) -> bool:
         """Return True, once, if the waiting packets may be retried at once because a station is
         heard again. Return False after `UNANSWERED_ROUNDS_MAX` unanswered rounds, because then the
         stations do not hear us.

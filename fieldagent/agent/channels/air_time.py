@@ -41,7 +41,7 @@ class AirLimit(NamedTuple):
 class AirTime:
     """Air-time that a radio uses, counted by minute, so that an hour needs only sixty numbers.
     `clock` is elapsed time. `known` contains the minutes that an earlier run stored (see
-    `take_unsaved`).
+    `collect_unsaved_minutes`).
     """
 
     def __init__(
@@ -118,7 +118,7 @@ class AirTime:
         """Return True if enough air-time is unsaved to be worth a write."""
         return self.is_limited() and self._unsaved >= UNSAVED_SHARE_MAX * self._get_allowance()
 
-    def take_unsaved(self) -> dict[int, float]:
+    def collect_unsaved_minutes(self) -> dict[int, float]:
         """Return the unsaved seconds by minute, and count them as saved."""
         minutes = {minute: self._minutes.get(minute, 0.0) for minute in self._changed}
         self._changed, self._unsaved = set(), 0.0

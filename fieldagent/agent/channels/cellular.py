@@ -108,7 +108,7 @@ class _OutboxPost:
     async def wait_for_next_note(self) -> bytes:
         return await self.notes.wait_for_next()
 
-    async def take_note(self, body: bytes) -> None:
+    async def process_note(self, body: bytes) -> None:
         await self.notes.take_in(body)
 
 
@@ -225,7 +225,7 @@ class CellularDriver:
                         keepalive=self.keepalive,
                         journal=self.journal,
                         opened=self._open_link,
-                        progress=self._look_at_link,
+                        progress=self._update_link_reason,
                     )
                 )
             finally:
@@ -252,7 +252,7 @@ class CellularDriver:
             log.warning("%s", self.keepalive.note())
         self._show(LinkState.READY, self.keepalive.note())
 
-    def _look_at_link(self) -> None:
+    def _update_link_reason(self) -> None:
         self.progress()
         if self.link.state is LinkState.READY:
             self.link.reason = self.keepalive.note()

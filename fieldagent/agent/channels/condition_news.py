@@ -45,7 +45,7 @@ class ConditionNews:
         """Return the seconds until the next check."""
         return max(0.0, self.looked_at + REPORT_INTERVAL_MIN_S - trio.current_time())
 
-    def take_news(self) -> bytes | None:
+    def encode_due_note(self) -> bytes | None:
         """If a check is due, return a note for the hub with the new condition. Return None if no
         check is due or there is no news. An error here must not end the link, because an SOS may
         need it.

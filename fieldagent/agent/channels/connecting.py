@@ -84,7 +84,7 @@ async def open_stream(
 async def _connect(server: ServerPlace) -> trio.SocketStream:
     """Try each address in turn, in the system's order (RFC 6724). Raises Unreachable."""
     last = Unreachable(LinkState.NO_SERVICE, f"{server.host} has no address")
-    for family, kind, protocol, _, address in await _look_up(server):
+    for family, kind, protocol, _, address in await _resolve_host(server):
         with trio.move_on_after(ADDRESS_TIMEOUT_S):
             try:
                 return await _connect_to(server, address, family, kind, protocol)
@@ -97,7 +97,7 @@ async def _connect(server: ServerPlace) -> trio.SocketStream:
     raise last
 
 
-async def _look_up(
+async def _resolve_host(
     server: ServerPlace,
 ) -> list[tuple[socket.AddressFamily, socket.SocketKind, int, str, tuple[str | int, ...]]]:
     try:

@@ -120,7 +120,7 @@ class Healer:
         self._link.facts["healingSteps"] = int(self._link.facts.get("healingSteps", 0)) + 1
         try:
             await self._switch_on_again()
-            await self._take_step(step)
+            await self._run_step(step)
         except (OSError, ValueError, serial.SerialException) as error:
             log.error("%s could not be done: %s", step, _describe_error(error))
             self._link.facts["healing"] = (
@@ -128,7 +128,7 @@ class Healer:
             )
         return True
 
-    async def _take_step(self, step: HealingStep) -> None:
+    async def _run_step(self, step: HealingStep) -> None:
         if step.kind == "command":
             assert self._healing.command is not None
             await run_command(f"{self._healing.channel}-recovery-command", self._healing.command)

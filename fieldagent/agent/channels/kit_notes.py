@@ -133,7 +133,10 @@ class KitNotes:
             ):
                 self.reported_in_range = heard
                 return StationsInRange(heard).encode()
-            if self.condition is not None and (note := self.condition.take_news()) is not None:
+            if (
+                self.condition is not None
+                and (note := self.condition.encode_due_note()) is not None
+            ):
                 return note
             with waits.move_on_after(
                 CHECK_INTERVAL_S if self._can_change_soon(report) else self._rest()

@@ -137,7 +137,7 @@ class RadioDriver:
             with trio.CancelScope(shield=True):
                 turn = await self.reception.receive(packet.body, rssi=packet.rssi, snr=packet.snr)
             self.pace.note_heard(turn, heard_at)
-            if turn.is_from_known_station and self.pace.take_hastening():
+            if turn.is_from_known_station and self.pace.read_retry_request():
                 self.outbox.try_again()
             self.pause.cancel()
 

@@ -454,7 +454,7 @@ class SatelliteDriver:
             )
         if transmission is not None:
             await self._settle(transmission, status, verdict)
-        await self._take_mail(result, status, rang, alone=transmission is None)
+        await self._store_received_message(result, status, rang, alone=transmission is None)
 
     async def _judge_session(self, status: MoStatus, momsn: int) -> SessionVerdict:
         """Decide if the message was sent, from the MO status, the MOMSN before and after, and the
@@ -513,7 +513,7 @@ class SatelliteDriver:
             # The modem keeps its sent message: another session would send and bill it again.
             await self.modem.clear(sbd.CLEAR_MO)
 
-    async def _take_mail(
+    async def _store_received_message(
         self, result: sbd.SessionResult, status: MoStatus, rang: bool, *, alone: bool
     ) -> None:
         """Store a received message before the next session, whatever the result of the outgoing

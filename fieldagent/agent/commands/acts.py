@@ -110,7 +110,7 @@ def check_restart(hands: Hands) -> None:
         raise CannotBeDone("systemd has not started this agent, so it would not start again")
 
 
-def _keep_sos(hands: Hands) -> None:
+def _check_no_sos_in_memory(hands: Hands) -> None:
     """Raise CannotBeDone if an SOS exists only in the agent's memory and would be lost."""
     journal = hands.parts.journal
     if journal.not_on_disk and incident.open_one(journal):
@@ -119,7 +119,7 @@ def _keep_sos(hands: Hands) -> None:
 
 async def restart(hands: Hands, known: KnownCommand) -> NoReturn:
     """Stop properly; systemd starts the agent again. Raises CannotBeDone."""
-    _keep_sos(hands)
+    _check_no_sos_in_memory(hands)
     os.kill(os.getpid(), signal.SIGTERM)
     await trio.sleep_forever()
 
@@ -128,7 +128,7 @@ async def reboot(hands: Hands, known: KnownCommand) -> NoReturn:
     """Leave the order for root's unit. Raises CommandFailed if no unit takes it, and
     CannotBeDone.
     """
-    _keep_sos(hands)
+    _check_no_sos_in_memory(hands)
     place = hands.settings.state_directory / REBOOT
     boot = hands.parts.journal.clock.get_base().boot
     try:
@@ -257,7 +257,7 @@ async def change_radio_key(hands: Hands, known: KnownCommand) -> str:
         await trio.to_thread.run_sync(partial(radio_keys.store, hands.settings, keys))
     except OSError as error:
         raise CommandFailed(f"the key cannot be kept: {error.strerror}") from None
-    station.take_keys(
+    station.use_group_keys(
         GroupKeys(derive_air_keys(keys.keys), derive_air_keys(keys.dropped)), keys.step
     )
     return f"step {step} of 3"

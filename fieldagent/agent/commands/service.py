@@ -54,7 +54,7 @@ CUT_OFF = "the agent stopped during the command: its progress is unknown"
 async def run(hands: Hands, gate: CommandGate) -> None:
     """Carry out stored and new commands until canceled."""
     journal = hands.parts.journal
-    with _keep_log(hands):
+    with _record_log(hands):
         if not hands.start_count:
             hands.start_count = await journal.persist(commands.count_start)
         for each in commands.list_under_way(journal):
@@ -91,7 +91,7 @@ def _can_still_arrive(hands: Hands, known: KnownCommand) -> bool:
 
 
 @contextmanager
-def _keep_log(hands: Hands) -> Iterator[None]:
+def _record_log(hands: Hands) -> Iterator[None]:
     root = logging.getLogger()
     root.addHandler(hands.log)
     try:

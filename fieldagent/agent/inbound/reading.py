@@ -54,5 +54,5 @@ async def keep_reporting(inbox: Inbox, outboxes: Mapping[Channel, ChannelOutbox]
     while True:
         news = inbox.stages
         for outbox in outboxes.values():
-            outbox.look_for_words()
+            outbox.load_peer_entries()
         await news.wait()

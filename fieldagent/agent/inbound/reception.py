@@ -333,19 +333,19 @@ class Inbox:
             elif isinstance(entry.content, EstimatedPosition):
                 taken.seen_at[entry.sequence] = entry.content
         for entry in entries:
-            self._take_entry(db, origin, entry, taken)
+            self._store_received_entry(db, origin, entry, taken)
 
-    def _take_entry(
+    def _store_received_entry(
         self, db: sqlite3.Connection, origin: int, entry: Entry, taken: ReceivedMessage
     ) -> None:
         content = entry.content
         if isinstance(content, Introduction):
             inbound.introduce(db, entry.sequence, content.identity)
         elif isinstance(content, Report):
-            self._take_report(db, entry, content, taken)
+            self._store_report(db, entry, content, taken)
         elif isinstance(content, Receipt):
             if is_confirmation_of(db, entry.sequence, content, taken):
-                self._take_receipt(db, entry, content, taken)
+                self._store_receipt(db, entry, content, taken)
         elif isinstance(content, RemoteCommand):
             self.commands.note(db, entry.sequence, content, self._journal.clock, taken)
         elif isinstance(content, Fragment):
@@ -360,7 +360,7 @@ class Inbox:
         elif not isinstance(content, Beside):
             self.store_entry(db, origin, entry, taken)
 
-    def _take_receipt(
+    def _store_receipt(
         self, db: sqlite3.Connection, entry: Entry, receipt: Receipt, taken: ReceivedMessage
     ) -> None:
         number, by, at = entry.sequence, receipt.by, float(entry.time)
@@ -369,7 +369,7 @@ class Inbox:
         elif outbound.note_receipt(db, number, by, at, proved=taken.is_authenticated):
             taken.receipts.append(number)
 
-    def _take_report(
+    def _store_report(
         self, db: sqlite3.Connection, entry: Entry, report: Report, taken: ReceivedMessage
     ) -> None:
         """Store a report of missing fragments. A replayed report has no effect, because each report
@@ -444,7 +444,7 @@ class Inbox:
             taken.duplicates += 1
             return None
         item = inbound.FragmentedItem(origin, sequence, part.count)
-        slices = inbound.keep_slice(db, item, part.index, part.payload, taken.now)
+        slices = inbound.store_segment(db, item, part.index, part.payload, taken.now)
         try:
             whole = reassemble(sequence, part.count, slices)
         except RemoteProtocolError as error:

@@ -23,7 +23,7 @@ async def store_regularly(journal: Journal, used: AirTime) -> NoReturn:
     while True:
         while not used.is_to_be_saved():
             await used.grown.wait()
-        minutes = used.take_unsaved()
+        minutes = used.collect_unsaved_minutes()
 
         def store(db: sqlite3.Connection, minutes: dict[int, float] = minutes) -> None:
             db.execute("DELETE FROM air_time WHERE minute < ?", (max(minutes) - HOUR // 60 - 1,))

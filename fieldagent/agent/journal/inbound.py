@@ -364,7 +364,7 @@ def read_by(db: sqlite3.Connection, request_id: str, who: str) -> bool:
     return cursor.rowcount == 1
 
 
-def keep_slice(
+def store_segment(
     db: sqlite3.Connection, item: FragmentedItem, position: int, segment: bytes, now: float
 ) -> dict[int, bytes]:
     """Store one fragment, and return all fragments of the item that are here."""

@@ -55,7 +55,7 @@ FULL_PAUSE_S = 10.0
 """Seconds until a full disk is tried again."""
 
 
-def _give_reserve(db: sqlite3.Connection) -> None:
+def _free_reserve_pages(db: sqlite3.Connection) -> None:
     # By default, Debian's SQLite overwrites deleted content, which is unnecessary here.
     ((secure,),) = db.execute("PRAGMA secure_delete").fetchall()
     db.execute("PRAGMA secure_delete=OFF")
@@ -131,7 +131,7 @@ class Journal(GroupCommit[sqlite3.Connection]):
 
         return await trio.to_thread.run_sync(ask)
 
-    async def look_through(self) -> None:
+    async def check_skipped_integrity(self) -> None:
         """Run the integrity check that was skipped at the start because the journal had been closed
         properly. The disk may have damaged it since then.
         """
@@ -148,7 +148,7 @@ class Journal(GroupCommit[sqlite3.Connection]):
                 sentence("the disk has {left} left, which are reserved for an SOS", left=left)
             )
 
-    async def keep_reserve(self) -> None:
+    async def refill_reserve(self) -> None:
         """If the disk has plenty of space, make sure that the file contains enough free pages and
         that the log has its final length.
         """
@@ -160,10 +160,10 @@ class Journal(GroupCommit[sqlite3.Connection]):
         if not enough and self._files.free() >= RESERVE_FREE_MIN_BYTES:
             # Use two commits: pages that are freed in the transaction that takes them never reach
             # the disk.
-            await self.commit(self._take_reserve)
-            await self.commit(_give_reserve)
+            await self.commit(self._fill_reserve)
+            await self.commit(_free_reserve_pages)
 
-    def _take_reserve(self, db: sqlite3.Connection) -> None:
+    def _fill_reserve(self, db: sqlite3.Connection) -> None:
         db.execute("INSERT INTO reserve VALUES (zeroblob(?))", (RESERVE_PAGES * 4096,))
         self._reserve_taken = True
 
@@ -249,7 +249,7 @@ class Journal(GroupCommit[sqlite3.Connection]):
             transact(self._files.writer, order)
         except StoreFailed as failed:
             with suppress(NotOnDisk):
-                self._give_up_disk(failed)
+                self._leave_disk(failed)
             transact(self._files.writer, order)
 
     def record_stop(self) -> None:
@@ -267,7 +267,7 @@ class Journal(GroupCommit[sqlite3.Connection]):
             except (OSError, sqlite3.Error, Unusable) as error:
                 log.debug("the journal stays in its place: %s", error)
 
-    def _give_up_disk(self, failed: StoreFailed) -> NoReturn:
+    def _leave_disk(self, failed: StoreFailed) -> NoReturn:
         """Continue in memory after the disk refused a commit, so that an SOS can still be sent.
         Raises NotOnDisk, or `failed` if that is impossible too.
         """
@@ -288,7 +288,7 @@ class Journal(GroupCommit[sqlite3.Connection]):
         try:
             transact(self._files.writer, orders)
         except StoreFailed as failed:
-            self._give_up_disk(failed)
+            self._leave_disk(failed)
         if base is not None:
             self.clock.mark_kept(base)
         self.commits += 1

@@ -57,7 +57,7 @@ def open_journal(path: Path) -> OpenedJournal:
         try:
             as_left = use_note(path)
             connection = _open(path, mark, as_left=as_left)
-            _go_on_from(path, connection, mark.mark)
+            _raise_numbers(path, connection, mark.mark)
             mark.follow(high_water.of(connection))
         except BaseException:
             mark.close()
@@ -71,8 +71,8 @@ def find_damage(path: Path) -> str:
     """Return the first damage found in the whole journal; empty if it is intact. Does not write."""
     try:
         with closing(open_reader(path)) as looker:
-            _look_through(looker)
-            _see_that_all_is_sound(looker)
+            _run_integrity_check(looker)
+            _check_rows(looker)
     except sqlite3.DatabaseError as error:
         if not is_damage(error):
             raise
@@ -80,7 +80,7 @@ def find_damage(path: Path) -> str:
     return ""
 
 
-def _look_through(looker: sqlite3.Connection) -> None:
+def _run_integrity_check(looker: sqlite3.Connection) -> None:
     ((result,),) = looker.execute("PRAGMA integrity_check(1)")
     if result != "ok":
         raise DamageFound(result)
@@ -92,9 +92,9 @@ def _open(path: Path, mark: HighWaterFile, *, as_left: bool) -> sqlite3.Connecti
         mark.open_as(JOURNAL.version)
         connection = connect(path, JOURNAL, checked=True)
         try:
-            _see_that_all_is_there(connection)
+            _check_tables(connection)
             if not as_left:
-                _see_that_all_is_sound(connection)
+                _check_rows(connection)
         except BaseException:
             connection.close()
             raise
@@ -120,7 +120,7 @@ def _check_journal(path: Path, file: HighWaterFile, *, as_left: bool) -> None:
     """
     mark = file.mark
     if path.is_file() and _make_path_beside(path, "-journal").exists():
-        _take_back(path)
+        _roll_back_creation(path)
     if not path.exists() or not path.stat().st_size:
         if mark != HighWater():
             raise DamageFound("it is empty" if path.exists() else "the file is gone")
@@ -140,12 +140,12 @@ def _check_journal(path: Path, file: HighWaterFile, *, as_left: bool) -> None:
             raise DamageFound(f"no program has given it the version {version}")
         JOURNAL.judge(version)
         if not as_left:
-            _look_through(looker)
+            _run_integrity_check(looker)
         if _is_behind(looker, mark) and _has_content(_make_path_beside(path, "-wal")):
             raise DamageFound("the last entries are lost, because its log was cut or damaged")
 
 
-def _take_back(path: Path) -> None:
+def _roll_back_creation(path: Path) -> None:
     """Undo the unfinished creation of a journal, if power failed before it had a write-ahead log. A
     read-only connection may not do that (https://sqlite.org/lockingv3.html#hot_journals).
     """
@@ -166,7 +166,7 @@ def _has_content(log: Path) -> bool:
     return log.exists() and log.stat().st_size > 0
 
 
-def _go_on_from(path: Path, connection: sqlite3.Connection, mark: HighWater) -> None:
+def _raise_numbers(path: Path, connection: sqlite3.Connection, mark: HighWater) -> None:
     """Continue an intact journal whose numbers are behind those of the file beside it, because an
     older copy was restored or its log is lost. Use higher numbers than those already used, and
     another journal number, so that peers send again what is missing here.
@@ -189,7 +189,7 @@ def _go_on_from(path: Path, connection: sqlite3.Connection, mark: HighWater) -> 
     log.error("the journal %s: %s", path, text)
 
 
-def _see_that_all_is_there(connection: sqlite3.Connection) -> None:
+def _check_tables(connection: sqlite3.Connection) -> None:
     with closing(sqlite3.connect(":memory:")) as ours:
         ours.executescript(JOURNAL.tables)
         names = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
@@ -199,7 +199,7 @@ def _see_that_all_is_there(connection: sqlite3.Connection) -> None:
                 raise DamageFound(f"the table {name} was changed")
 
 
-def _see_that_all_is_sound(connection: sqlite3.Connection) -> None:
+def _check_rows(connection: sqlite3.Connection) -> None:
     for table, unsound in UNSOUND_ROWS_SQL.items():
         if connection.execute(f"SELECT 1 FROM {table} WHERE {unsound} LIMIT 1").fetchall():
             raise DamageFound(f"the table {table} has entries that the agent did not write")

@@ -99,7 +99,7 @@ class RadioReception:
         packet = await self._journal.persist(lambda db: self._packets.store(db, envelope, now))
         self._packets.mark_stored(packet)
         if packet.namesake:
-            self._meet_namesake()
+            self._report_duplicate_number()
             self._note_here(packet)
             self._note_summaries(packet)
             return {}
@@ -118,9 +118,9 @@ class RadioReception:
             self._packing.acks.note_heard()
         self._piggyback.summaries.note_crowd(len(self._neighbours.list_in_range()))
         self._note_route(packet)
-        self._look_for_twins(envelope, packet)
+        self._check_duplicate_numbers(envelope, packet)
         await self._follow_up(packet)
-        self._go_round(packet)
+        self._run_round(packet)
         self._note_words(packet, now)
         if returned:
             log.info("station %d is in range", packet.sender)
@@ -149,7 +149,7 @@ class RadioReception:
             assert isinstance(said, Receipt)
             came = packet.station, entry, packet.sender, packet.hops, now
             if said.stage is Stage.STORED:
-                readings.take_in_answer(*came, crowd=crowd)
+                readings.process_answer(*came, crowd=crowd)
             elif said.by != packet.station:
                 asked = self._rounds.is_asked(said.by, entry.sequence, said.digest)
                 readings.hear(*came, crowd=crowd, asked=asked)
@@ -162,7 +162,7 @@ class RadioReception:
         ):
             self._rounds.note_route(trio.current_time())
 
-    def _look_for_twins(self, envelope: Envelope, packet: Packet) -> None:
+    def _check_duplicate_numbers(self, envelope: Envelope, packet: Packet) -> None:
         """Check for two kits with one number. Only new items and names in packets directly from the
         station are evidence.
         """
@@ -179,7 +179,7 @@ class RadioReception:
         if [each for each in said if self._twins.note(station, each, now)]:
             self._troubles.note(Trouble.TWINS, f"station {station}")
 
-    def _go_round(self, packet: Packet) -> None:
+    def _run_round(self, packet: Packet) -> None:
         """Add the items to the rounds, which repeat them for stations that did not hear them."""
         now = trio.current_time()
         for sequence, ack in (*packet.heard, *packet.overheard_acks):
@@ -208,7 +208,7 @@ class RadioReception:
         """Repeat the items that the sender is missing or requested."""
         for summary in packet.summaries:
             assert isinstance(summary.content, Ack)
-            for number in self._piggyback.take_in_summary(summary):
+            for number in self._piggyback.process_summary(summary):
                 now = trio.current_time()
                 self._rounds.record_missing(summary.content.station, number, packet.sender, now)
 
@@ -221,7 +221,7 @@ class RadioReception:
             if not entry.sos and packet.station != self._station:
                 self._piggyback.note_here(packet.station, entry, said=said)
 
-    def _meet_namesake(self) -> None:
+    def _report_duplicate_number(self) -> None:
         if not self._troubles.is_lately(Trouble.NAMESAKE):
             # The other kit may never have heard us. Our name shows it that there are two kits.
             self._piggyback.introduce(at_once=True)

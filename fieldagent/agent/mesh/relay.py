@@ -106,7 +106,7 @@ class Relay:
         ]
         return [accepted for accepted in results if accepted is not None]
 
-    def _keep_waiting(self, station: int, entry: Entry) -> None:
+    def _store_unpaid(self, station: int, entry: Entry) -> None:
         if (station, entry.sequence) in self.waiting:
             return
         self.waiting[station, entry.sequence] = _Unpaid(entry, _compute_cost(entry))
@@ -147,7 +147,7 @@ class Relay:
         spent = self._compute_spent(db, now)
         channels = self._list_affordable(db, entry, now)
         if not channels:
-            self._keep_waiting(station, entry)
+            self._store_unpaid(station, entry)
             return None
         self.waiting.pop((station, entry.sequence), None)
         # Remember the relayed item longer than the Package, so that a replayed recording costs no

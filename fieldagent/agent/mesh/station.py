@@ -85,7 +85,7 @@ class Station:
     packets: PacketReception
     parcels: Parcels
 
-    def take_keys(self, group: GroupKeys, step: KeyStep) -> None:
+    def use_group_keys(self, group: GroupKeys, step: KeyStep) -> None:
         """Use these keys of the group from now on."""
         self.outbox.packing.tag_with(group.keys[0])
         self.packets.group = group

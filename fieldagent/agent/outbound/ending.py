@@ -77,7 +77,7 @@ class Endings:
         # Take the Packages out of the other queues before the commit, which may wait for space on
         # the disk: they must not leave meanwhile. If the commit fails, they return to the queues at
         # the next start.
-        taken_out = [each for one in ended for each in self._take_out_superfluous(one, known)]
+        taken_out = [each for one in ended for each in self._cancel_superfluous(one, known)]
         ended = [*ended, *taken_out]
         note_ends = outbound.end(ended, self.clock())
         await self._journal.persist(note_ends if also is None else together(also, note_ends))
@@ -122,7 +122,7 @@ class Endings:
             return []
         return [self._queues[Channel.SATELLITE]]
 
-    def _take_out_superfluous(
+    def _cancel_superfluous(
         self, ended: EndedDelivery, known: Mapping[int, StoredPackage]
     ) -> list[EndedDelivery]:
         """Remove the Package from other channels that need not send it any more, and return those

@@ -63,7 +63,7 @@ def _is_still_repeated(
     return open_incident.state == IncidentState.OPEN and not (until == "hub" and sequence in at_hub)
 
 
-async def keep_going(
+async def run_incident_repeats(
     journal: Journal,
     queues: Mapping[Channel, ChannelQueue],
     *,

@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 LOOK_EVERY = ASK_AFTER_S / 4
 
 
-async def keep_asking(
+async def run_fragment_requests(
     journal: Journal, outboxes: Mapping[Channel, ChannelOutbox], *, clock: Callable[[], float]
 ) -> NoReturn:
     """Ask for missing fragments forever. `clock` is the journal's."""

@@ -102,7 +102,7 @@ class ChannelOutbox:
         self._piggyback.report(origin, report)
         self._queue.wake()
 
-    def look_for_words(self) -> None:
+    def load_peer_entries(self) -> None:
         """Load the entries for the peer from the journal, and wake the driver."""
         self._piggyback.look()
         self._queue.wake()

@@ -200,7 +200,7 @@ class RadioPiggyback:
         self.summaries.greet_station(self.clock(), 2.0 + crowd)
         self.hub_routes.announce_route_to()
 
-    def take_in_summary(self, summary: Entry) -> list[int]:
+    def process_summary(self, summary: Entry) -> list[int]:
         """Take in another station's summary. Return the numbers that are missing there and present
         here.
         """

@@ -191,7 +191,7 @@ class Readings:
             rides = now + (PASS_AFTER if asked else RIDES_AFTER)
             passed.receipt.schedule(rides, now + PASS_AFTER + self._spread(PASS_WITHIN, crowd))
 
-    def take_in_answer(
+    def process_answer(
         self, station: int, answer: Entry, sender: int, hops: int, now: float, *, crowd: int
     ) -> None:
         """Take in a station's answer to another's receipt, transmitted by `sender`: stop sending

@@ -151,7 +151,7 @@ class TncModem:
                     # for a line end shows no prompt.
                     await self._leave_commands()
                 elif kind == kiss.DATA:
-                    self._take_in_frame(content)
+                    self._process_frame(content)
                 elif kind == kiss.SET_HARDWARE:
                     self._learn(kiss.read_waiting_bytes(content))
                 else:
@@ -171,7 +171,7 @@ class TncModem:
             self._told.set()
             self._told = trio.Event()
 
-    def _take_in_frame(self, content: bytes) -> None:
+    def _process_frame(self, content: bytes) -> None:
         """Take in a frame. Ignore frames to others, and our own frames that a digipeater
         returns.
         """

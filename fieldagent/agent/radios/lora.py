@@ -142,12 +142,12 @@ class BoardTurn:
         """
         if not self._air.can_send(seconds, urgent=urgent):
             return TransmitResult.SPENT
-        result = await self._give_until_taken(write, seconds, patience)
+        result = await self._write_until_accepted(write, seconds, patience)
         if result is TransmitResult.DROPPED and (count := self._given_up.note()):
             log.warning("the radio gave up %d packets: it finds no free channel", count)
         return result
 
-    async def _give_until_taken(
+    async def _write_until_accepted(
         self, write: Callable[[], Awaitable[None]], seconds: float, patience: float
     ) -> TransmitResult:
         ends = trio.current_time() + BUSY_MAX

@@ -75,7 +75,7 @@ class MeshcoreModem:
     async def transmit(self, packet: bytes, *, urgent: bool) -> TransmitResult:
         async with self._turn.lock:
             await self._turn.wait_for_report()
-            await self._see_settings()
+            await self._restore_lost_radio_settings()
             seconds = await self._compute_air_time(len(packet))
             write = partial(self._port.write, kiss.encode(packet))
             patience = TOLD_TIMES * seconds + TOLD_AFTER
@@ -125,7 +125,7 @@ class MeshcoreModem:
                 self._link.facts["firmware"] = ".".join(map(str, version.content))
             await self._set_up()
 
-    async def look_after(self) -> NoReturn:
+    async def maintain_settings(self) -> NoReturn:
         """Check the settings regularly, and whenever the radio may have restarted. Raises
         RadioLost.
         """
@@ -134,14 +134,14 @@ class MeshcoreModem:
                 await self._nonsense.wait()
             self._nonsense = trio.Event()
             async with self._turn.lock:
-                await self._see_settings()
+                await self._restore_lost_radio_settings()
                 volts = await self._ask(MeshcoreCommand.BATTERY)
                 if volts.code != MeshcoreReport.ERROR and (
                     millivolts := wire.read_number(volts.content)
                 ):
                     self._link.facts["batteryMillivolts"] = millivolts
 
-    async def _see_settings(self) -> None:
+    async def _restore_lost_radio_settings(self) -> None:
         settings = wire.read_settings((await self._ask(MeshcoreCommand.GET_RADIO)).content)
         if settings != self._wanted:
             had = "nothing" if settings is None else settings.format_settings()
@@ -204,24 +204,24 @@ class MeshcoreModem:
             with waits.move_on_after(inf if packet is None else SIGNAL_TIMEOUT_S):
                 data = await self._port.read()
             if not data and packet is not None:
-                self._take_in_frame(packet)
+                self._process_frame(packet)
                 packet = None
             for kind, content in self._deframer.receive_data(data):
                 if kind == kiss.DATA:
                     if packet is not None:
-                        self._take_in_frame(packet)
+                        self._process_frame(packet)
                     packet = content
                 elif kind == kiss.SET_HARDWARE and (word := wire.read_word(content)):
                     if word.code != MeshcoreReport.SIGNAL:
                         self._words.put_report(word)
                     elif packet is not None:
-                        self._take_in_frame(packet, wire.read_signal(word.content))
+                        self._process_frame(packet, wire.read_signal(word.content))
                         packet = None
             if self._deframer.damaged != self._link.facts.get("damagedFrames", 0):
                 self._nonsense.set()
             self._link.facts["damagedFrames"] = self._deframer.damaged
 
-    def _take_in_frame(self, packet: bytes, signal: wire.PacketSignal | None = None) -> None:
+    def _process_frame(self, packet: bytes, signal: wire.PacketSignal | None = None) -> None:
         rssi, snr = (None, None) if signal is None else (signal.rssi, signal.snr)
         self._ear.hear(ReceivedPacket(packet, rssi, snr))
 
@@ -236,7 +236,7 @@ async def open_meshcore(place: RadioPlace, link: ChannelLink) -> AsyncIterator[M
         async with trio.open_nursery() as nursery:
             nursery.start_soon(modem.listen)
             await modem.open()
-            nursery.start_soon(modem.look_after)
+            nursery.start_soon(modem.maintain_settings)
             yield modem
             nursery.cancel_scope.cancel()
 

@@ -274,11 +274,11 @@ class MeshtasticHost:
                 continue
             for message in self._deframer.receive_data(data):
                 try:
-                    self._take_in_message(wire.read_from_radio(message))
+                    self._process_message(wire.read_from_radio(message))
                 except RemoteProtocolError as error:
                     log.debug("the radio sent unreadable data: %s", error)
 
-    def _take_in_message(self, message: FromRadio) -> None:
+    def _process_message(self, message: FromRadio) -> None:
         self.facts.store_fact(message)
         if message.config_complete is not None:
             if message.config_complete == self._nonce:
@@ -293,11 +293,11 @@ class MeshtasticHost:
                 self._answers.statuses[status.packet_id] = status.result
             self._answers.put_answer()
         elif message.packet is not None:
-            self._take_packet(message.packet)
+            self._process_packet(message.packet)
         elif message.node_info is not None:
             self._heard.add(HostHeard(node=message.node_info))
 
-    def _take_packet(self, packet: MeshPacket) -> None:
+    def _process_packet(self, packet: MeshPacket) -> None:
         answer = wire.read_answer(packet)
         if answer is None:
             self._heard.add(HostHeard(packet))
@@ -323,7 +323,7 @@ class MeshtasticHost:
             " interface is on, and that no app is connected to it"
         )
 
-    async def look_after(self) -> NoReturn:
+    async def maintain_settings(self) -> NoReturn:
         """Send heartbeats, and greet a radio that has restarted. Raises RadioLost."""
         while True:
             with waits.move_on_after(HEARTBEAT_INTERVAL_S):
@@ -387,6 +387,6 @@ async def open_host(
         async with trio.open_nursery() as nursery:
             nursery.start_soon(host.listen)
             await host.request_configuration()
-            nursery.start_soon(host.look_after)
+            nursery.start_soon(host.maintain_settings)
             yield host
             nursery.cancel_scope.cancel()

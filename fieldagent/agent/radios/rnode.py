@@ -87,7 +87,7 @@ class RnodeModem:
     async def transmit(self, packet: bytes, *, urgent: bool) -> TransmitResult:
         async with self._turn.lock:
             await self._turn.wait_for_report()
-            await self._see_it_is_on()
+            await self._restore_lost_settings()
             seconds = compute_air_time(self._wanted, len(packet) + wire.HEADER_BYTES)
             write = partial(self._port.write, wire.make_command_frame(RnodeCommand.DATA, packet))
             patience = READY_TIMES * seconds + READY_AFTER
@@ -143,16 +143,16 @@ class RnodeModem:
         except PortLost:
             log.debug("the radio disappeared while it was closed")
 
-    async def look_after(self) -> NoReturn:
+    async def maintain_settings(self) -> NoReturn:
         """Check the radio regularly and after a restart. Raises RadioLost."""
         while True:
             with waits.move_on_after(CHECK_INTERVAL_S):
                 await self._restarted.wait()
             self._restarted = trio.Event()
             async with self._turn.lock:
-                await self._see_it_is_on()
+                await self._restore_lost_settings()
 
-    async def _see_it_is_on(self) -> None:
+    async def _restore_lost_settings(self) -> None:
         """If the radio has restarted, set it up again. After a restart it is off, and usually
         reports the restart.
         """
@@ -210,10 +210,10 @@ class RnodeModem:
         """Handle the board's frames until it is gone. Raises RadioLost."""
         while True:
             for command, content in self._deframer.receive_data(await self._port.read()):
-                self._take_in_message(RnodeMessage(command, content))
+                self._process_message(RnodeMessage(command, content))
             self._link.facts["damagedFrames"] = self._deframer.damaged
 
-    def _take_in_message(self, word: RnodeMessage) -> None:
+    def _process_message(self, word: RnodeMessage) -> None:
         if word.command == RnodeCommand.DATA:
             self._ear.hear(ReceivedPacket(word.content, self._rssi, self._snr))
             self._rssi = self._snr = None
@@ -249,7 +249,7 @@ async def open_rnode(place: RadioPlace, link: ChannelLink) -> AsyncIterator[Rnod
             nursery.start_soon(modem.listen)
             try:
                 await modem.open()
-                nursery.start_soon(modem.look_after)
+                nursery.start_soon(modem.maintain_settings)
                 yield modem
             finally:
                 await modem.close()

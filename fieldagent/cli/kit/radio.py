@@ -7,7 +7,7 @@ import json
 import sys
 from typing import Any
 
-from fieldagent.kit.devices import FoundDevice, get_radios, look_at
+from fieldagent.kit.devices import FoundDevice, detect_device, get_radios
 from fieldagent.system.exit_codes import MISSING, OK, SETTINGS
 from fieldagent.system.signals import run_breakable
 from fieldagent.system.terminal import escape_line
@@ -17,7 +17,7 @@ def query_radio(arguments: argparse.Namespace) -> int:
     """Query the device at the port without changing it. Return MISSING if no radio is recognized,
     SETTINGS if the radio has a problem.
     """
-    device = run_breakable(look_at, arguments.place, get_radios())
+    device = run_breakable(detect_device, arguments.place, get_radios())
     if arguments.json:
         print(json.dumps(encode_state(device)))
     elif device.report is None:

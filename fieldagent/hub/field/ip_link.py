@@ -218,6 +218,6 @@ class _MailboxPost:
         with _end_if_unstorable():
             return await self.mailbox.next_note()
 
-    async def take_note(self, body: bytes) -> None:
+    async def process_note(self, body: bytes) -> None:
         with _end_if_unstorable():
-            await self.mailbox.take_note(body)
+            await self.mailbox.process_note(body)

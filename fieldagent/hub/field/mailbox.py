@@ -272,7 +272,7 @@ class IpMailbox:
                 return question.encode()
             await news.wait()
 
-    async def take_note(self, body: bytes) -> None:
+    async def process_note(self, body: bytes) -> None:
         try:
             report = decode(body)
         except RemoteProtocolError as error:

@@ -43,10 +43,10 @@ from fieldagent.wire.directip import (
     DirectIpMo,
     DirectIpMt,
     Flags,
+    extract_message,
     read_confirmation,
     read_mobile_originated,
     salvage_payload,
-    take_message,
     write,
     write_mo_confirmation,
 )
@@ -269,7 +269,7 @@ def _estimate(message: DirectIpMo) -> Estimate | None:
 async def receive(stream: trio.SocketStream) -> bytes:
     """Return the elements of one message. Raises RemoteProtocolError."""
     buffer = bytearray()
-    while (elements := take_message(buffer)) is None:
+    while (elements := extract_message(buffer)) is None:
         data = await stream.receive_some()
         if not data:
             raise RemoteProtocolError("the connection ended before the message did")

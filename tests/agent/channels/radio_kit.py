@@ -58,7 +58,7 @@ class Station(Core):
     rounds: Rounds
     relay: Relay | None
     words: RadioPiggyback
-    take_keys: Callable[[GroupKeys, KeyStep], None]
+    use_group_keys: Callable[[GroupKeys, KeyStep], None]
 
     async def post(self, **document: object) -> int:
         """Post a Package, by default a message, and return its number on the air."""
@@ -190,7 +190,7 @@ async def station(
                 on_the_air.rounds,
                 on_the_air.relay,
                 words,
-                on_the_air.take_keys,
+                on_the_air.use_group_keys,
             )
             nursery.cancel_scope.cancel()
     finally:

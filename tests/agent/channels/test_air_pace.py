@@ -105,8 +105,8 @@ def test_towards_who_answered_lately_it_does_not_double(tries: int, share: float
 def test_hearing_somebody_after_a_miss_hastens_what_waits() -> None:
     pace = AirPace()
     pace.note_missed(1.0)
-    assert pace.take_hastening()
-    assert not pace.take_hastening(), "nothing was missed since"
+    assert pace.read_retry_request()
+    assert not pace.read_retry_request(), "nothing was missed since"
     pace.note_heard(AirTurn(is_from_known_station=True), 600.0)
     assert pace.compute_retry_wait(9, 600.0, 1.0, urgent=False, part=False) == 2 * AGAIN_FIRST
 
@@ -118,11 +118,11 @@ def test_who_hears_nothing_of_us_is_not_sent_to_without_end() -> None:
         pace.note_missed(now)
         now += AGAIN_FIRST
     pace.note_missed(now)
-    assert not pace.take_hastening()
+    assert not pace.read_retry_request()
     assert pace.compute_retry_wait(20, now + 7200.0, 1.0, urgent=False, part=False) == AGAIN_MAX
     pace.note_heard(AirTurn(is_from_known_station=True), now + 7200.0)
     pace.note_missed(now + 7200.0)
-    assert pace.take_hastening(), "it was away meanwhile"
+    assert pace.read_retry_request(), "it was away meanwhile"
 
 
 def test_a_round_in_vain_goes_on_at_once_for_a_while() -> None:

@@ -126,7 +126,7 @@ async def test_while_they_run_keys_change_and_a_thief_is_left_behind(
             for kit in kits:
                 await all_post(f"before {kit.number} takes step {number}")
                 dropped = () if len(keys) > 1 else (OLD,)
-                kit.take_keys(GroupKeys(keys, dropped), step)
+                kit.use_group_keys(GroupKeys(keys, dropped), step)
                 await trio.sleep(20)
             await until(have_all)
         counted = [kit.troubles.get_counts() for kit in kits]

@@ -59,7 +59,7 @@ async def read(kit: Station, text: str, by: str, stage: Stage = Stage.READ) -> N
     """Mark the message as read, as a person at that kit does."""
     rows = kit.journal.read("SELECT request_id FROM inbound WHERE instr(body, ?)", text)
     assert await reading.mark(kit.journal, kit.inbox, rows[0][0], by, stage)
-    kit.outbox.look_for_words()
+    kit.outbox.load_peer_entries()
 
 
 def ladder(kit: Station, sequence: int) -> list[str]:

@@ -31,7 +31,7 @@ from fieldagent.agent.mesh.rounds import (
     SOS_ALONE,
     UNCONFIRMABLE_S,
 )
-from fieldagent.agent.outbound.incident_repeat import keep_going
+from fieldagent.agent.outbound.incident_repeat import run_incident_repeats
 from fieldagent.agent.outbound.incident_status import describe_incident
 from fieldagent.agent.outbound.item_identity import make_entry
 from fieldagent.agent.outbound.summaries import ASK_AFTER_S
@@ -958,7 +958,7 @@ async def test_forged_acks_delay_repeats_of_an_sos_only_on_an_open_air(
         async with trio.open_nursery() as nursery:
             queues = {Channel.RADIO: ada.outbox._queue}
             repeats = partial(
-                keep_going,
+                run_incident_repeats,
                 *(ada.journal, queues),
                 every=600.0,
                 until="person",

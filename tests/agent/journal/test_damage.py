@@ -256,7 +256,7 @@ def test_one_that_is_as_it_was_left_is_not_looked_through_before_it_listens(
     path = tmp_path / JOURNAL
     killed(tmp_path, 3)
     looks: list[object] = []
-    monkeypatch.setattr("fieldagent.agent.journal.opening._look_through", looks.append)
+    monkeypatch.setattr("fieldagent.agent.journal.opening._run_integrity_check", looks.append)
     for expected in (1, 1, 1):
         Journal(path).close()
         assert len(looks) == expected

@@ -135,7 +135,7 @@ def note(text: str) -> Operation[None]:
 @pytest.mark.parametrize("notes", [0, 700, 3000])
 async def test_the_reserve_of_the_journal_is_nobody_else_s(disk: Path, notes: int) -> None:
     async with journal_on(disk) as journal:
-        await journal.keep_reserve()
+        await journal.refill_reserve()
         # This holds for each length of SQLite's log, which starts again after 1 000 pages.
         for number in range(notes):
             await journal.commit(note(f"note {number}"))
@@ -150,14 +150,14 @@ async def test_the_reserve_of_the_journal_is_nobody_else_s(disk: Path, notes: in
             for _ in range(2 * RESERVE_PAGES):
                 await journal.commit(note("x" * 4000))
         logs.unlink()
-        await journal.keep_reserve()
+        await journal.refill_reserve()
         assert journal.read("PRAGMA freelist_count")[0][0] >= RESERVE_PAGES
 
 
 async def test_the_reserve_is_written_once_to_log_and_file(disk: Path) -> None:
     """A card wears out. Debian's SQLite overwrites deleted data by default."""
     async with journal_on(disk) as journal:
-        await journal.keep_reserve()
+        await journal.refill_reserve()
         with closing(sqlite3.connect(journal.path)) as looker:
             ((_, frames, _),) = looker.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
             assert frames < 100
@@ -171,16 +171,16 @@ async def test_the_reserve_is_written_once_to_log_and_file(disk: Path) -> None:
 
 async def test_a_reserve_that_is_there_is_not_taken_again(disk: Path) -> None:
     async with journal_on(disk) as journal:
-        await journal.keep_reserve()
+        await journal.refill_reserve()
         commits = journal.commits
-        await journal.keep_reserve()
+        await journal.refill_reserve()
         assert journal.commits == commits
 
 
 async def test_no_reserve_is_taken_where_there_is_little_room(disk: Path) -> None:
     async with journal_on(disk) as journal:
         fill(disk, leave=NO_RESERVE)
-        await journal.keep_reserve()
+        await journal.refill_reserve()
         assert journal.read("PRAGMA freelist_count") == [(0,)]
 
 

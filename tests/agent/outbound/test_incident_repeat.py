@@ -21,7 +21,11 @@ from fieldagent.agent.mesh import relay
 from fieldagent.agent.outbound.cancel import Cancellation
 from fieldagent.agent.outbound.channel_queue import ChannelQueue
 from fieldagent.agent.outbound.incident_end import call_off
-from fieldagent.agent.outbound.incident_repeat import CHECK_INTERVAL_S, keep_going, list_repeated
+from fieldagent.agent.outbound.incident_repeat import (
+    CHECK_INTERVAL_S,
+    list_repeated,
+    run_incident_repeats,
+)
 from fieldagent.agent.outbound.incident_status import describe_incident, describe_incidents
 from fieldagent.agent.outbound.standing import get_standing
 from fieldagent.package.package import (
@@ -56,7 +60,7 @@ def clock() -> trio.testing.MockClock:
 async def in_distress(path: Path, repeat: float = REPEAT) -> AsyncIterator[Kit]:
     async with kit(path, also=[Channel.CELLULAR], keys=[MT_KEY], incidents=NEWS) as k:
         clock = k.journal.clock.now
-        going = partial(keep_going, every=repeat, until="person", clock=clock)
+        going = partial(run_incident_repeats, every=repeat, until="person", clock=clock)
         k.nursery.start_soon(going, k.journal, k.queues)
         yield k
 
@@ -118,7 +122,7 @@ async def test_a_clock_that_is_set_does_not_stop_it(
     set_by = 0.0
     async with kit(tmp_path) as k:
         going = partial(
-            keep_going,
+            run_incident_repeats,
             every=REPEAT,
             until="person",
             clock=lambda: START + trio.current_time() + set_by,

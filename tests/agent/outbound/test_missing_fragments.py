@@ -61,7 +61,7 @@ async def test_what_never_comes_is_asked_for_ever_more_seldom_and_then_no_more(
     tmp_path: Path, clock: Any
 ) -> None:
     async with kit(tmp_path) as k:
-        k.nursery.start_soon(partial(gaps.keep_asking, k.journal, k.outboxes, clock=now))
+        k.nursery.start_soon(partial(gaps.run_fragment_requests, k.journal, k.outboxes, clock=now))
         await comes(k, 1)
         questions = await asked(k, SATELLITE, 20)
         assert [at for at, _ in questions] == [10, 40, 160, 640, 2560]
@@ -70,7 +70,7 @@ async def test_what_never_comes_is_asked_for_ever_more_seldom_and_then_no_more(
 
 async def test_a_further_fragment_begins_it_anew(tmp_path: Path, clock: Any) -> None:
     async with kit(tmp_path) as k:
-        k.nursery.start_soon(partial(gaps.keep_asking, k.journal, k.outboxes, clock=now))
+        k.nursery.start_soon(partial(gaps.run_fragment_requests, k.journal, k.outboxes, clock=now))
         await comes(k, 1)
         await trio.sleep(3600)
         await comes(k, 2)
@@ -85,7 +85,9 @@ async def test_a_further_fragment_begins_it_anew(tmp_path: Path, clock: Any) -> 
 async def test_a_clock_that_is_set_changes_nothing(tmp_path: Path, clock: Any, jump: float) -> None:
     set_by = 0.0
     async with kit(tmp_path) as k:
-        asking = partial(gaps.keep_asking, k.journal, k.outboxes, clock=lambda: now() + set_by)
+        asking = partial(
+            gaps.run_fragment_requests, k.journal, k.outboxes, clock=lambda: now() + set_by
+        )
         k.nursery.start_soon(asking)
         await trio.sleep(gaps.LOOK_EVERY * 4)
         await comes(k, 1)
@@ -103,14 +105,14 @@ async def test_what_an_earlier_life_asked_for_in_vain_is_not_asked_for_anew(
         await comes(k, 1)
     await trio.sleep(ASK_UNTIL_S)
     async with kit(tmp_path) as k:
-        k.nursery.start_soon(partial(gaps.keep_asking, k.journal, k.outboxes, clock=now))
+        k.nursery.start_soon(partial(gaps.run_fragment_requests, k.journal, k.outboxes, clock=now))
         assert await asked(k, SATELLITE, 5) == []
 
 
 @pytest.mark.full
 async def test_what_has_come_whole_is_not_asked_for(tmp_path: Path, clock: Any) -> None:
     async with kit(tmp_path) as k:
-        k.nursery.start_soon(partial(gaps.keep_asking, k.journal, k.outboxes, clock=now))
+        k.nursery.start_soon(partial(gaps.run_fragment_requests, k.journal, k.outboxes, clock=now))
         for index in range(len(PARTS)):
             await comes(k, index)
         assert await asked(k, SATELLITE, 5) == []
@@ -118,7 +120,7 @@ async def test_what_has_come_whole_is_not_asked_for(tmp_path: Path, clock: Any) 
 
 async def test_it_is_asked_over_what_is_up_and_costs_least(tmp_path: Path, clock: Any) -> None:
     async with kit(tmp_path, also=[CELLULAR]) as k:
-        k.nursery.start_soon(partial(gaps.keep_asking, k.journal, k.outboxes, clock=now))
+        k.nursery.start_soon(partial(gaps.run_fragment_requests, k.journal, k.outboxes, clock=now))
         await comes(k, 1)
         k.outboxes[CELLULAR].link.state = LinkState.READY
         assert len(await asked(k, CELLULAR, 0.01)) == 1

@@ -71,7 +71,7 @@ class Air:
             if hears.find_answered(origin, entry) is not None:
                 hears.owe([], self.now)
         elif is_answer:
-            hears.take_in_answer(origin, entry, sender, hops, self.now, crowd=3)
+            hears.process_answer(origin, entry, sender, hops, self.now, crowd=3)
         elif said.by == station:
             self.came += 1
             hears.answer(origin, entry, self.now, asked=True)

@@ -71,7 +71,7 @@ class Silence:
     async def wait_for_next_note(self) -> bytes:
         await trio.sleep_forever()
 
-    async def take_note(self, body: bytes) -> None: ...
+    async def process_note(self, body: bytes) -> None: ...
 
 
 class Positions(NamedTuple):
@@ -145,7 +145,7 @@ class EmulatedKit(Silence):
             kinds = ["unreadable"]
         self._figures.count_message(len(body), kinds)
 
-    async def take_note(self, body: bytes) -> None:
+    async def process_note(self, body: bytes) -> None:
         self._figures.count_message(len(body), ["Note"])
 
     def count_waiting(self) -> int:
