@@ -72,7 +72,8 @@ FOR_PROGRAMS = re.compile(
     |^may\ only\ be
     |Idempotency-Key|^\?(?!week)|x-api-key|Authorization|link\ token|the\ key,\ or|console's\ cookie
     |trackers\ can|--workspace|sourceUserId|^the\ (source|target|key)\ .*(workspace|push|may)
-    |known\ member|exactly\ one\ of|is\ required\ for|language\ must\ be\ one\ of|are\ text\ of\ at\ most
+    |known\ member|exactly\ one\ of|is\ required\ for|language\ must\ be\ one\ of
+    |are\ text\ of\ at\ most
     |no\ such\ tile|cancel\ call|not\ a\ tracker's|^(workspace\ \{name\}|no\ \{table\})|^name\ the
     |^must\ be\ \{words\}$|^names\ one|delta\ has|is\ not\ a\ circle
     |^this\ version\ knows|these\ arguments$
