@@ -52,8 +52,8 @@ KEYS = (
         "page-portal-port",
         make_integer_reader(1, 65535, "port"),
         None,
-        "HTTP port that shows phones on the kit's own network the address of the page"
-        " (docs/how-to/access-point.md); without it, none",
+        "HTTP port that shows phones on the kit's own network the address of the "
+        "page (docs/how-to/access-point.md)",
     ),
     Key(
         "canned-messages",

@@ -27,7 +27,7 @@ KEYS = (
         "radio-relay-credits-per-day",
         make_integer_reader(0, 1_000_000, "credits"),
         10,
-        "most satellite credits per UTC day for neighbours; an SOS has 5 more (10)",
+        "maximum satellite credits per UTC day for neighbours; an SOS has 5 more (10)",
     ),
     Key(
         "radio-relay-down",

@@ -61,21 +61,22 @@ KEYS = (
         "satellite-credits-per-day",
         make_integer_reader(0, 1_000_000, "credits of 50 bytes"),
         None,
-        "most credits of 50 bytes per UTC day (no limit)",
+        "maximum credits of 50 bytes per UTC day (no limit)",
     ),
     Key(
         "satellite-bytes-per-day",
         make_integer_reader(0, 100_000_000, "bytes"),
         None,
-        "most bytes per UTC day, for an account that pays for bytes (no limit)",
+        "maximum bytes per UTC day, for an account that pays for bytes (no limit)",
     ),
     Key(
         "satellite-sos-reserve",
         make_integer_reader(0, 1_000_000, "credits"),
         None,
-        "part of these credits that only an SOS may use, and the message that ends it; half of"
-        " the part may also fetch the answer; for an account that pays for bytes, 50 bytes each"
-        " (10, or half of the day's credits if that is less)",
+        "number of these credits that only an SOS, and the message that ends it, "
+        "may use. Half of them may also fetch the answer. For an account that pays "
+        "for bytes, each is 50 bytes (10, or half of the day's credits if that is "
+        "less)",
     ),
     Key(
         "satellite-credit-price",

@@ -219,7 +219,7 @@ KEYS = (
         "inbound-hook-deadline",
         make_integer_reader(1, 3600, "seconds"),
         60,
-        "most seconds that the hook may take (60)",
+        "maximum seconds that the hook may take (60)",
     ),
     Key(
         "inbound-dead-letters",
@@ -320,7 +320,7 @@ KEYS = (
         "radio-packet-bytes",
         make_integer_reader(50, 250, "bytes"),
         200,
-        "most bytes of a packet, the same for each radio of the group (200)",
+        "maximum bytes of a packet, the same for each radio of the group (200)",
     ),
     Key(
         "radio-station",
@@ -356,8 +356,9 @@ KEYS = (
         "radio-hops",
         make_integer_reader(1, 7, "transmissions"),
         3,
-        "most transmissions of an SOS, or of an item for the hub, until it arrives: in a line of"
-        " kits, an SOS reaches that many kits in each direction; 1: this kit relays nothing (3)",
+        "maximum transmissions of an SOS, or of an item for the hub, on its way. "
+        "In a line of kits, an SOS reaches that many kits in each direction. With "
+        "1, this kit relays nothing (3)",
     ),
     *relay_settings.KEYS,
     *air_settings.KEYS,
@@ -427,7 +428,7 @@ KEYS = (
         "keep-ended-count",
         make_integer_reader(0, 10_000_000, "Packages"),
         10_000,
-        "most ended Packages whose answers are kept (10000)",
+        "maximum number of ended Packages whose answers are kept (10000)",
     ),
     Key(
         "keep-ended-days",
@@ -447,8 +448,8 @@ KEYS = (
         "update-address",
         read_url,
         None,
-        "URL of the program for `sudo fieldagent update`; its signature is checked each day,"
-        " and `status` reports 60 days without news",
+        "URL of the program for `sudo fieldagent update`; the signature is checked "
+        "each day, and `status` reports 60 days without a newer one",
     ),
     Key(
         "update-key",

@@ -22,5 +22,5 @@ ITEMS = r"""
   file: the file to send; - reads standard input
 @picture
   file: JPEG, PNG, WebP, AVIF or GIF; - reads standard input
-  --bytes N 1..10000000 >most_bytes: scale it to at most so many, as WebP; needs Pillow
+  --bytes N 1..10000000 >most_bytes: scale the picture to at most N bytes, as WebP; needs Pillow
 """

@@ -193,8 +193,8 @@ KEYS = (
         "database-direct",
         read_text,
         None,
-        "postgresql://… without the pooler, for notifications at once; without it, news takes"
-        " up to 3 s",
+        "postgresql://… without the pooler, for notifications at once; without it, "
+        "notifications take up to 3 s",
     ),
     Key("listen", _read_addresses, ("127.0.0.1", "::1"), "addresses to listen on (127.0.0.1 ::1)"),
     Key(
@@ -225,8 +225,8 @@ KEYS = (
         "admin-listen",
         read_endpoint,
         None,
-        "HOST:PORT of a separate listener for /metrics, /healthz and /livez; then /metrics is"
-        " only there",
+        "HOST:PORT of a separate listener for /metrics, /healthz and /livez; "
+        "/metrics is then only at this address",
     ),
     Key(
         "trusted-proxies",
@@ -298,9 +298,10 @@ KEYS = (
         "synthetic-item",
         read_items_route,
         "off",
-        "on: the hub sends an item to itself each minute through push, store and webhook, and"
-        " /metrics has the age of the last complete one; https://NAME of the hub: it is pushed"
-        " there, through the proxy and TLS (off)",
+        "on: each minute the hub sends a test item to itself through push, store "
+        "and webhook, and /metrics has the age of the last complete item; "
+        "https://NAME of the hub: the item is pushed to this address, through the "
+        "proxy and TLS (off)",
     ),
     Key(
         "extensions",
@@ -334,7 +335,7 @@ KEYS = (
         "kit-sms-per-day",
         make_integer_reader(0, 100_000, "SMS"),
         100,
-        "most SMS per UTC day to one kit that sends SMS itself, for confirmations and waiting"
+        "maximum SMS per UTC day to one kit that sends SMS itself, for confirmations and waiting"
         " items (100)",
     ),
     *_CONTACT_KEYS,

@@ -154,7 +154,7 @@ def test_what_a_device_needs_beside_is_asked_for(tmp_path: Path) -> None:
         assert "nothing to set" in text
         code, text = typed(tmp_path, ports, "869.525\n10\n7\nyes\n")
         assert code == OK, text
-        assert "rnode-frequency (MHz, such as 869.525" in text
+        assert "rnode-frequency (radio frequency in MHz, such as 869.525" in text
         assert settings(tmp_path)["rnode-frequency"] == "869.525"
         wrong = ("--set", "rnode-frequency=high", "--set", "rnode-share=10")
         (tmp_path / "agent.properties").write_text("")

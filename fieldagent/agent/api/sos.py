@@ -248,7 +248,7 @@ def _read_name_and_text(body: bytes) -> tuple[str, str]:
     members = {"by": Field(read_text, "by", required=True), "text": Field(read_text, "text")}
     said = read_members(_read_object(body), members, "", faults)
     if not faults and not said["by"].strip():
-        faults.append(Fault("must be the name of the person who takes it over", "/by"))
+        faults.append(Fault("must be the name of the person who takes over", "/by"))
     _refuse(faults)
     return said["by"].strip(), said.get("text", "").strip()
 

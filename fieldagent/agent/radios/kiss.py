@@ -273,8 +273,8 @@ RADIO = Radio(
     needs=("radio-callsign",),
     says_callsign=True,
     facts={
-        "callsign": "this station's call",
-        "ignoredFrames": "frames that were for others",
-        "damagedFrames": "frames that could not be read",
+        "callsign": "call sign of this station",
+        "ignoredFrames": "number of frames for other stations",
+        "damagedFrames": "number of frames that could not be read",
     },
 )

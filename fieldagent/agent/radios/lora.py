@@ -37,17 +37,23 @@ def make_keys(name: str) -> tuple[Key, ...]:
             f"{name}-frequency",
             read_frequency,
             None,
-            "MHz, such as 869.525: the same for each kit, and allowed in their country",
+            "radio frequency in MHz, such as 869.525; the same for each kit, and "
+            "allowed in the country",
         ),
         Key(
             f"{name}-share",
             share,
             None,
-            "most airtime in per cent of any hour, as the law limits it on that frequency: 1 or"
-            " 10 in Europe's 868 MHz bands, 100 without a limit; radio-region sets it if this is"
-            " missing, and limits it",
+            "maximum airtime in per cent of any hour, as the law limits it on that "
+            "frequency: 1 or 10 in Europe's 868 MHz bands, 100 without a limit. "
+            "radio-region limits this value, and sets it if it is missing",
         ),
-        Key(f"{name}-bandwidth", _read_bandwidth, 125_000, "kHz, the same for each kit (125)"),
+        Key(
+            f"{name}-bandwidth",
+            _read_bandwidth,
+            125_000,
+            "bandwidth in kHz, the same for each kit (125)",
+        ),
         Key(
             f"{name}-spreading",
             make_integer_reader(5, 12, "spreading factor"),
@@ -59,9 +65,14 @@ def make_keys(name: str) -> tuple[Key, ...]:
             f"{name}-coding",
             make_integer_reader(5, 8, "of coding rate 4/5 to 4/8"),
             5,
-            "of 4/5 to 4/8 (5)",
+            "coding rate from 5 (4/5) to 8 (4/8) (5)",
         ),
-        Key(f"{name}-power", make_integer_reader(0, 30, "dBm"), 14, "dBm at the antenna (14)"),
+        Key(
+            f"{name}-power",
+            make_integer_reader(0, 30, "dBm"),
+            14,
+            "transmit power in dBm at the antenna (14)",
+        ),
     )
 
 

@@ -256,9 +256,9 @@ RADIO = Radio(
     is_counting_air_time=True,
     facts={
         "lora": "the radio's settings",
-        "firmware": "version of the radio's",
-        "batteryMillivolts": "of the radio's own battery",
-        "damagedFrames": "frames that could not be read",
+        "firmware": "firmware version of the radio",
+        "batteryMillivolts": "voltage of the radio's own battery",
+        "damagedFrames": "number of frames that could not be read",
     },
     recognition=_make_recognition,
 )

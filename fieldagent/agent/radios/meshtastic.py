@@ -203,15 +203,15 @@ RADIO = Radio(
             f"{NAME}-share",
             share,
             10.0,
-            "most airtime of the kit in per cent of any hour, within the limit of the region: 1"
-            " if other radios share the preset (10)",
+            "maximum airtime of the kit in per cent of any hour, within the limit of "
+            "the region; 1 if other radios share the preset (10)",
         ),
     ),
     is_counting_air_time=True,
     facts={
         "lora": "the radio's settings",
         "node": "the radio's own number in its mesh",
-        "firmware": "version of the radio's",
+        "firmware": "firmware version of the radio",
     },
     recognition=_make_recognition,
 )

@@ -207,9 +207,9 @@ RADIO = Radio(
     facts={
         "node": "the node's name",
         "firmware": "the node's",
-        "battery": "per cent of its charge",
+        "battery": "charge of the battery in per cent",
         "millivolts": "of its battery",
-        "nodes": "how many others it hears",
+        "nodes": "number of other nodes that the node hears",
     },
     recognition=_make_recognition,
 )

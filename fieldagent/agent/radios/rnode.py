@@ -271,9 +271,9 @@ RADIO = Radio(
     is_counting_air_time=True,
     facts={
         "lora": "the radio's settings",
-        "firmware": "version of the radio's",
-        "battery": "per cent of the radio's own battery",
-        "damagedFrames": "frames that could not be read",
+        "firmware": "firmware version of the radio",
+        "battery": "charge of the radio's own battery in per cent",
+        "damagedFrames": "number of frames that could not be read",
     },
     recognition=_make_recognition,
 )

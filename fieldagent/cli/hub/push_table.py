@@ -32,7 +32,7 @@ picture -> push:push(kind=picture) @pushing: send a picture, as data
       FIELDAGENT_WORKSPACE
   --source! SOURCE: number of the sending user
   --receipt =read: request a read receipt
-  --priority int: higher goes first
+  --priority int: higher values are sent first
   --collapse-key int: replace a waiting item with the same key
   --time-to-live SECONDS int: seconds until the hub gives up
   --username USERNAME: user for Basic; FIELDAGENT_TOKEN has the password

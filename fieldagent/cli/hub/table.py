@@ -49,7 +49,7 @@ init [Service] -> directory:init @whole: create the database and the first works
 database [Service]: back up, move or upgrade the database, or record a restore
 database restored -> database:record_restore @whole: record that the database is a restored backup,
       so that no number is used twice
-  --post: post the items that kits have returned since then to webhooks, too
+  --post: also post the items that kits have returned since the restore to webhooks
 database backup -> database:back_up @whole: copy the database to FILE, also while a hub runs
   file FILE path: file to write
 database move -> database:move @whole: copy the database of a stopped hub from SQLite to PostgreSQL,
@@ -58,7 +58,7 @@ database move -> database:move @whole: copy the database of a stopped hub from S
 database migrate -> database:migrate @whole: create the tables in PostgreSQL, or upgrade them to
       this version
 audit [Service] -> directory:audit_list @whole-table: show the audit log, newest first
-  --limit count=100: most lines to list (100)
+  --limit count=100: maximum number of lines (100)
   --workspace WORKSPACE =: only of this workspace, by number or name
 workspace [People]: manage workspaces, and export their data
 workspace add -> directory:add_workspace @whole: add a workspace
@@ -72,7 +72,7 @@ workspace export -> export:write(what=workspace): export all data of a workspace
   folder FOLDER path: folder to create
 user [People]: manage users, their roles, radios and tokens
 user add -> directory:add_user: add a user
-  name: name of the user, to whom people write
+  name: name of the user, by which people address messages
   --type (User|Device|Integration|Resource)=User: a person, a device, a program or a thing (User)
   --email EMAIL =: e-mail address, for the sign-in
   --password: ask for a password (for Basic), or read a line from standard input
@@ -81,18 +81,18 @@ user join -> directory:join_user: add a user to another workspace
   user number: number of the user
   @over-satellite
 user positions -> people:set_user_positions: set which positions of other kits a user's kits get
-  user: their name, number or e-mail address
+  user: name, number or e-mail address of the user
   rule (all|newest): every position, or the newest of each sender
 user leave -> directory:end_membership: remove a user from a workspace
-  user: their name, number or e-mail address
+  user: name, number or e-mail address of the user
 user password -> directory:set_user_password: set a user's password
-  user: their name, number or e-mail address
+  user: name, number or e-mail address of the user
 user role -> directory:set_user_role: set the role of a user in the workspace
-  user: their name, number or e-mail address
+  user: name, number or e-mail address of the user
   role (member|observer|dispatcher|administrator): an observer reads everything, a dispatcher also
       answers, an administrator also manages users and devices
 user radio -> people:set_user_radios: set the handheld radios of a user
-  user: their name, number or e-mail address
+  user: name, number or e-mail address of the user
   radios* RADIO: such as !a1b2c3d4; without one, all are removed
 user token: manage Bearer tokens of users
 user token add -> credentials:add_token: add a token; it is shown once
@@ -103,28 +103,28 @@ user token list -> credentials:list_credentials(what=token) @table: list tokens
 user token revoke -> credentials:revoke(what=token): revoke a token
   id number: number in the list
 user disable -> device:disable(what=member): disable a user
-  named USER: their name, number or e-mail address
+  named USER: name, number or e-mail address of the user
 user enable -> device:enable(what=member): enable a user
-  named USER: their name, number or e-mail address
+  named USER: name, number or e-mail address of the user
 user delete -> deletion:delete(what=user): delete a user for good, with --yes
-  named USER: their name, number or e-mail address
+  named USER: name, number or e-mail address of the user
   --yes: delete; without it, only list the consequences
 user export -> export:write(what=user): export all data of a user into a new folder, as JSON lines
       and files
-  named USER: their name, number or e-mail address
+  named USER: name, number or e-mail address of the user
   folder FOLDER path: folder to create
 user list -> directory:list_users @table: list users
 group [People]: manage groups of users
 group add -> people:add_group: add a group
-  name: name of the group, to which people write
-  users* USER: their names, numbers or e-mail addresses
+  name: name of the group, by which people address messages
+  users* USER: names, numbers or e-mail addresses of the users
   @over-satellite
 group join -> people:join_group: add users to a group
   name: name of the group
-  users+ USER: their names, numbers or e-mail addresses
+  users+ USER: names, numbers or e-mail addresses of the users
 group leave -> people:leave_group: remove users from a group
   name: name of the group
-  users+ USER: their names, numbers or e-mail addresses
+  users+ USER: names, numbers or e-mail addresses of the users
 group satellite -> people:set_group_satellite: set whether items from kits reach a group over
       satellite, too
   name: name of the group
@@ -136,13 +136,13 @@ device [Kits]: manage kits: settings, keys, dead letters
 device add [Kit] -> device:add_device: add a device; its token is shown once
   name: name of the kit, for people
   --user! USER: user of the device
-  --imei IMEI: IMEI of its satellite modem, 15 digits
+  --imei IMEI: IMEI of the satellite modem, 15 digits
   --operator NAME: satellite operator
-  --thing ID: its id at the operator, which the hub learns from its first message
+  --thing ID: id of the modem at the operator, which the hub learns from the kit's first message
   --tagged: authenticate satellite messages
   --relay: the device may relay items of other kits
-  --credits-per-day credits: most credits for messages to it on a UTC day
-  --sos-reserve credits=0: part of them that only an SOS may use (0)
+  --credits-per-day credits: maximum credits per UTC day for messages to the device
+  --sos-reserve credits=0: number of these credits that only an SOS may use (0)
   --card FOLDER path: boot partition of a card; writes the kit's settings there, too
   --qr: show the kit's settings, with secrets, as a QR code
   --address URL: with --card and --qr: address of the hub for the kit
@@ -163,59 +163,61 @@ device add [Kit] -> device:add_device: add a device; its token is shown once
   --dns ADDRESS =: name server of that network
   --time-zone ZONE =: time zone, such as Europe/Zurich (UTC; images only)
 device token [Link] -> device:make_device_token: replace the link token of a device
-  device: its name, number or IMEI
+  device: name, number or IMEI of the device
 device rename [Kit] -> device:rename_device: rename a device
-  device: its name, number or IMEI
+  device: name, number or IMEI of the device
   name: the new name
 device imei [Satellite] -> device:set_device_imei: correct the IMEI of a device
-  device: its name, number or IMEI
-  imei: IMEI of its satellite modem, 15 digits
+  device: name, number or IMEI of the device
+  imei: IMEI of the satellite modem, 15 digits
   --take: move the IMEI from the device that has it now
 device contested [Satellite] -> device:list_contested @table: list IMEIs that two devices claim
 device retry [Satellite] -> device:retry_device: retry messages that wait over satellite now
-  device: its name, number or IMEI
+  device: name, number or IMEI of the device
 device key [Satellite] -> device:set_device_key: replace the satellite-key of a device; it is shown
       once
-  device: its name, number or IMEI
+  device: name, number or IMEI of the device
   | --given: ask for the key that the kit has, or read a line from standard input
   | --remove: remove the key; messages of the device are no longer authenticated
 device relay [Link] -> device:set_device_relay: let a device relay items of other kits in their name
-  device: its name, number or IMEI
+  device: name, number or IMEI of the device
   --off: stop relaying, except for an SOS
 device checkin [Alarm] -> sos:set_device_check_in: raise an alarm if nothing arrives from a device
-  device: its name, number or IMEI
-  |! --every 12h duration: time after its last item
+  device: name, number or IMEI of the device
+  |! --every 12h duration: time after the last item of the device
   |! --by 18:00 minute: time of each day, in UTC
   |! --off: stop the check-in of the device
 device set [Link] -> settings:offer_settings: send signed settings to a kit over its link
-  device: its name, number or IMEI
+  device: name, number or IMEI of the device
   settings* NAME=VALUE: NAME= removes the setting
   --file path: file for the text to sign, or with the signed text (device-NUMBER.settings)
-  --secret-key FILE path: sign it here with this minisign key
+  --secret-key FILE path: sign the text here with this minisign key
 device disable [Kit] -> device:disable(what=device): disable a device
-  named DEVICE: its name, number or IMEI
+  named DEVICE: name, number or IMEI of the device
 device enable [Kit] -> device:enable(what=device): enable a device
-  named DEVICE: its name, number or IMEI
+  named DEVICE: name, number or IMEI of the device
 device revoke [Alarm] -> device:revoke_device: revoke a stolen or lost kit: only its SOS still
       counts
-  device: its name, number or IMEI
+  device: name, number or IMEI of the device
   --why TEXT =: reason, for administrators
-  --new-radio-key: and change the radio-key of all other kits, as `hub device radio-key change` does
+  --new-radio-key: also change the radio-key of all other kits, as `hub device radio-key change`
+      does
   @key-change
-device restore [Alarm] -> device:restore_device: restore a revoked kit, with its items since then
-  device: its name, number or IMEI
+device restore [Alarm] -> device:restore_device: restore a revoked kit, and the items that it sent
+      while revoked
+  device: name, number or IMEI of the device
 device radio-key [Link]: change the radio-key of all kits, in three steps
 device radio-key change -> radio_key:change: begin the change; a step starts once all kits have
       completed the last one
   @key-change
 device radio-key status -> radio_key:show_status: show the current step, and the kits that are
       behind
-device radio-key leave-out -> radio_key:leave_out: continue without a kit; it catches up once it is
-      back
-  device: its name, number or IMEI
+device radio-key leave-out -> radio_key:leave_out: continue without a kit; the kit gets the key once
+      it is back
+  device: name, number or IMEI of the device
 device radio-key ask -> radio_key:ask: ask a kit again, such as one with a restored card, or over
       satellite
-  device: its name, number or IMEI
+  device: name, number or IMEI of the device
   @agreement
 device radio-key key -> radio_key:print_key: show the key, for kits that cannot reach the hub
 device dead-letter [Satellite]: manage messages from the field that could not be used
@@ -225,22 +227,22 @@ device dead-letter replay -> dead_letters:replay @whole: process dead letters th
       be used now
 device dead-letter assign -> dead_letters:assign: assign the dead letters of an IMEI to
       a device
-  device: its name, number or IMEI
+  device: name, number or IMEI of the device
 device dead-letter remove -> dead_letters:remove @whole: delete a dead letter for good
   id number: number in the list
 device delete [Kit] -> deletion:delete(what=device): delete a device for good, with --yes
-  named DEVICE: its name, number or IMEI
+  named DEVICE: name, number or IMEI of the device
   --yes: delete; without it, only list the consequences
 device list [Kit] -> device:list_devices @table: list devices
 fleet [Kits] -> fleet:show_fleet @table: show the state of all kits, unusual ones first
 command [Kits] -> command:send_command: send a command to a kit, and show its answer
-  device KIT: its name, number or IMEI
+  device KIT: name, number or IMEI of the device
   words* COMMAND: {_VERBS}; without a command, list the commands that were sent
   --by (ip|satellite): use only this bearer (the link, otherwise satellite)
   --secret-key FILE path: minisign key that signs the settings of `set`
   --yes: accept the satellite cost
   --wait SECONDS seconds=0: seconds to wait for the answer (0)
-  --limit count=20: most commands to list (20)
+  --limit count=20: maximum number of commands (20)
 usage [Kits]: compare satellite costs with the operator's bill
 usage list -> usage:list_usage @table: list our count and the operator's for each kit and day
   --device DEVICE: only this device
@@ -254,16 +256,16 @@ usage import -> usage:import_usage @whole: import an operator's count: a CSV fil
 sos [Alarms]: answer, hand over and close SOS
 sos list -> sos:list_incidents @table: list SOS, newest first
   --state (open|seen|closed): only in this state
-  --limit count=50: most SOS to list (50)
+  --limit count=50: maximum number of SOS (50)
 sos show -> sos:show @table: show an SOS with its timeline
   id number: number in the list
 sos acknowledge -> sos:acknowledge: acknowledge an SOS: its kit is notified and stops repeating it
   id number: number in the list
-  text? NOTE: words for the kit
+  text? NOTE: text for the kit
   @dispatcher
 sos take-over -> sos:take_over: take over an SOS from another dispatcher; its kit is notified
   id number: number in the list
-  text? NOTE: words for the kit
+  text? NOTE: text for the kit
   @dispatcher
 sos close -> sos:close: close an SOS, with a reason
   id number: number in the list
@@ -275,14 +277,14 @@ sos note -> sos:note: add a note to an SOS
   @dispatcher
 sos answer -> sos:answer: send an answer to the kit of an SOS
   id number: number in the list
-  text TEXT: words for the kit
+  text TEXT: text for the kit
   @dispatcher
-sos hand-over -> sos:hand_over: ask another dispatcher to take it over
+sos hand-over -> sos:hand_over: ask another dispatcher to take over
   @hand-over
 alarm [Alarms]: answer and close alarms of the hub, such as an overdue kit
 alarm list -> alarm:list_incidents @table: list alarms, newest first
   --state (open|seen|closed): only in this state
-  --limit count=50: most alarms to list (50)
+  --limit count=50: maximum number of alarms (50)
 alarm show -> alarm:show @table: show an alarm with its timeline
   id number: number in the list
 alarm acknowledge -> alarm:acknowledge: acknowledge an alarm
@@ -301,7 +303,7 @@ alarm note -> alarm:note: add a note to an alarm
   id number: number in the list
   text TEXT: the note, for dispatchers only
   @dispatcher
-alarm hand-over -> alarm:hand_over: ask another dispatcher to take it over
+alarm hand-over -> alarm:hand_over: ask another dispatcher to take over
   @hand-over
 contact [Alarms]: manage contacts, their chain and quiet hours, and the watch
 contact add -> contact:add: add a contact
@@ -327,14 +329,14 @@ contact quiet: manage hours in which alarms wait, but never an SOS or an overdue
 contact quiet set -> quiet:set_hours: set quiet hours
   hours 22:00-06:00|none: local times; an SOS or an overdue kit notifies at once all the same
   --zone ZONE =UTC: time zone, such as Europe/Zurich (UTC)
-  --contact number: number of a contact, if only for them (the whole workspace)
+  --contact number: number of one contact (the whole workspace)
 contact quiet inherit -> quiet:inherit: let a contact use the workspace's quiet hours again
   contact number: number of the contact
 contact quiet list -> quiet:list_quiet_hours @table: list quiet hours
 contact watch: manage the watch at the desk
 contact watch show -> watch:show_watch @table: show who is on watch, and requested hand-overs
 contact watch take -> watch:take_watch: put a dispatcher on watch
-  user: their name, number or e-mail address
+  user: name, number or e-mail address of the user
   --for 8h wait=28800 >length: length of the watch (8h)
 contact watch hand-over -> watch:hand_over: request a hand-over; the watch stays until the other
       dispatcher accepts
@@ -342,7 +344,7 @@ contact watch hand-over -> watch:hand_over: request a hand-over; the watch stays
   to: dispatcher who should take over
   --note NOTE =: information for that dispatcher
 contact watch end -> watch:end: end the watch of a dispatcher
-  user: their name, number or e-mail address
+  user: name, number or e-mail address of the user
   --note NOTE =: information for the next dispatcher
 contact watch hours -> watch:set_hours: set the hours in which someone must be on watch (UTC); five
       minutes without anyone are an alarm
@@ -355,12 +357,12 @@ key add -> credentials:add_key: add a key; it is shown once
   --acknowledge: dispatchers may acknowledge an SOS with the key
   --administer: administrators may manage users and devices with the key
   --per-minute count=60: calls per minute (60)
-  --burst count=60: most calls in a burst (60)
+  --burst count=60: maximum calls in a burst (60)
   --days days: days until the key expires (never)
 key rate -> credentials:set_key_rate: change the rate limit of a key
   id number: number in the list
   --per-minute count: calls per minute
-  --burst count: most calls in a burst
+  --burst count: maximum calls in a burst
 key list -> credentials:list_credentials(what=key) @table: list keys
 key revoke -> credentials:revoke(what=key): revoke a key
   id number: number in the list
@@ -373,8 +375,8 @@ webhook add -> webhook:add: test a webhook and add it
   --header* NAME:VALUE =[]: header of each post; can be repeated
   --after MINUTES 1..10080=0: post only an SOS that has had no answer for this time
   --batch ITEMS 1..100=0: post waiting items of one sender as an array of at most ITEMS
-  --steps: post the progress of each item, too, also of pushes
-  --untried: add it without a test post
+  --steps: also post the progress of each item and push
+  --untried: add the webhook without a test post
 webhook list -> webhook:list_webhooks @table: list webhooks
 webhook test -> webhook:test: post a test message
   id number: number in the list
@@ -393,9 +395,9 @@ webhook replay -> webhook:replay: post dead letters again
   --by USER =: dispatcher who does this (the only dispatcher)
 @hand-over
   id number: number in the list
-  to: dispatcher who should take it over
+  to: dispatcher who should take over
   --note NOTE = >text: information for that dispatcher
-  --by BY =: dispatcher who has it (the only dispatcher)
+  --by BY =: dispatcher who hands over (the only dispatcher)
 @over-satellite
   --over-satellite: items from other kits reach this user over satellite, too
 @key-change

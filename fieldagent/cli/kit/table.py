@@ -39,16 +39,16 @@ sos [Alarm] -> sos:run_sos @waiting: send an SOS, repeated until someone answers
   --position+ PLACE: position: 47.3769 8.5417, or 32T MT 65000 47000 (the last posted position)
   | --cancel: cancel the SOS and notify the others
   | --take KIT NUMBER: take another kit's SOS (`fieldagent status` lists them)
-  | --until-seen: wait until a person has seen it
+  | --until-seen: wait until a person has seen the SOS
   | --answer: add the text to the open SOS; do not raise a new one
-  | --words: list the words that take one or two bytes by radio or satellite
-  --by NAME: with --take: name of the person who takes it
+  | --words: list the canned messages that take one or two bytes by radio or satellite
+  --by NAME: with --take: name of the person who takes over
   --yes: do not ask before sending
 checkin [Alarm] -> check_in:check_in @waiting: raise an alarm if nothing arrives from this kit
   |! --in 4h duration >within: longest time between two messages at the hub
   |! --done: stop the check-in
 track [Packages] -> track:track @local: post positions from gpsd until stopped
-  --gpsd HOST:PORT =127.0.0.1:2947: (127.0.0.1:2947)
+  --gpsd HOST:PORT =127.0.0.1:2947: address of gpsd (127.0.0.1:2947)
   --interval positive=1800: seconds between two positions at rest (1800)
   --moving-interval positive=300: seconds between two positions in motion (300)
   --distance positive=500: metres after which the next position is due (500)
@@ -67,7 +67,7 @@ sent [Packages] -> sent:print_sent @local: list sent Packages, newest first
   = sent, show: list sent Packages; show the history of one
   --state (waiting|Delivered|Error|Collapsed|Canceled): only Packages with this status
   --kind (message|location|waypoint|data): only Packages of this kind
-  --limit count=100: most Packages to list (100)
+  --limit count=100: maximum number of Packages (100)
 queue [Packages] -> watch:queue @local: show or clear waiting Packages
   = queue, cancel: show, clear or cancel waiting Packages
   --channel {CHANNEL}: only Packages that wait for this channel
@@ -87,8 +87,8 @@ inbound replay -> watch:replay_inbound @local: pass payloads to the hooks again
   request_id* REQUEST_ID: requestId of each payload
   --dead: all payloads that hooks refused
 satellite [Devices]: control the satellite modem
-satellite retry -> satellite:retry @local: try waiting messages now, with the antenna under the open
-      sky
+satellite retry -> satellite:retry @local: send waiting messages now; first place the antenna under
+      the open sky
 satellite trace -> satellite:print_trace @local: print the last traffic on the serial line, to find
       a fault
   --payloads: include the content of messages
@@ -120,12 +120,12 @@ push: push an item to the field through a hub
   --port port=9091: port of the agent (9091)
   --json: print JSON
 @waiting
-  --no-wait: return once it is queued
+  --no-wait: return once the item is queued
   @local
 @sending
   --id int: Package id (a free one)
   --channel* {CHANNEL} >channels: only on this channel; can be repeated (all)
-  --priority int: higher goes first; 100 or more makes a message or position an SOS
+  --priority int: higher values are sent first; 100 or more makes a message or position an SOS
   --collapse-key int: replace a waiting Package with the same key
   --time-to-live SECONDS int: seconds until the agent gives up
   --by SECONDS int: longest wait for a cheaper channel

@@ -25,7 +25,7 @@ update offer -> hub_update_command:offer: offer a signed program; the offer stop
   --waves waves=1,10,all: number of kits in each wave (1,10,all)
   --within MINUTES 1..10080=120: minutes until an updating kit must be back (120)
 update list -> hub_update_command:list_offers @table: list offers, newest first
-  --limit count=20: most offers to list (20)
+  --limit count=20: maximum number of offers (20)
 update show -> hub_update_command:show_kits @table: show the result of an offer at each kit
   number? number: number of the offer (the newest)
 update stop -> hub_update_command:stop: stop an offer; kits that have begun continue

@@ -65,11 +65,11 @@ simulate node -> simulate_node:simulate_nodes: simulate radio nodes on ptys, wit
   --tcp-port PORT port: first TCP port at 127.0.0.1 of the nodes after node 1, for apps (0: any)
   --crowd N 0..10000=0: meshtastic and meshcore: number of further nodes that each knows (0)
   --loss chance=0: chance from 0 to 1 that a packet is not heard (0)
-  --duplicates chance=0: chance from 0 to 1 that it is heard twice (0)
+  --duplicates chance=0: chance from 0 to 1 that a packet is heard twice (0)
   --bit-errors chance=0: chance from 0 to 1 that a bit is flipped; the radio drops such packets (0)
   --delay seconds=0: longest delay of a packet in seconds (0)
   --bitrate positive=9600: bits per second (9600)
-  --packet-bytes 1..255=255: most bytes of a packet (255)
+  --packet-bytes 1..255=255: maximum bytes of a packet (255)
   --seed int: seed of the random losses
 simulate fleet -> simulate_fleet:run_fleet: emulate thousands of kits on IP links to your hub, and
       report
@@ -79,20 +79,20 @@ simulate fleet -> simulate_fleet:run_fleet: emulate thousands of kits on IP link
   --kits N count: number of kits (all of the file)
   --first N count=1: number of the first token to use (1)
   --every SECONDS pace=60: seconds between two positions of each kit (60)
-  --minutes M positive=5: minutes to run (5); Ctrl-C ends it
+  --minutes M positive=5: minutes to run (5); Ctrl-C ends the run
   --connect-rate R positive=100: kits per second that connect for the first time (100)
-  --source* ADDRESS =[]: local address to connect from; several take turns
+  --source* ADDRESS =[]: local address to connect from; kits take turns with several addresses
   --ca-file FILE path: certificate authority of the hub, as in hub-ca-file
   --json: print the report as JSON
 drill -> drill_command:run_drill: simulate a team's week in minutes with real agents and a real hub
-  plan+ FILE path: kits, people and what fails (TOML)
+  plan+ FILE path: plan of kits, people and faults (TOML)
   --seed int=1: seed of the week's chances (1)
   --days D positive: days to simulate, instead of the plan's
   --against KEY=VALUE: compare with another value of a setting, such as kits.credits-per-day=20
   --budget: print the credits a day that a kit needs
   --weeks N count=4: number of drills for --budget, with a seed each (4)
   --json: print the report as JSON
-  --out FILE path: write the report there
+  --out FILE path: write the report to this file
 """,
     "fieldagent.extensions.lab",
     types={**TYPES, "chance": read_chance, "pace": read_pace, "team": read_team_size},

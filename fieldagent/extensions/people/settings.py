@@ -139,7 +139,7 @@ KEYS = (
         "mesh-people",
         _read_people,
         None,
-        "people whom this kit knows in addition to those from the hub: `!a1b2c3d4 Ada,"
+        "people whom this kit knows in addition to people from the hub: `!a1b2c3d4 Ada,"
         " !0badf00d Ben`. Unknown people can only raise an SOS",
     ),
     Key(
@@ -159,16 +159,17 @@ KEYS = (
         "mesh-credits-per-day",
         make_integer_reader(0, 1_000_000, "credits"),
         None,
-        "most satellite credits per UTC day for the messages of one person, except an SOS (20);"
-        " with aprs, for all people together, SMS included (0)",
+        "maximum satellite credits per UTC day for one person's messages, without "
+        "SOS (20). With aprs, the limit is for all people together and includes "
+        "SMS (0)",
     ),
     Key(
         "mesh-positions",
         make_integer_reader(0, 86_400, "seconds; 0 for never"),
         0,
-        "seconds between two positions of a known person that are sent to the hub; positions"
-        " with an SOS are always sent (0: never). With aprs, the person is a tracker there"
-        " (docs/how-to/trackers.md)",
+        "seconds between two positions of a known person that are sent to the hub; "
+        "positions with an SOS are always sent (0: never). With aprs, the person "
+        "is a tracker at the hub (docs/how-to/trackers.md)",
     ),
     Key(
         "mesh-callsign",
@@ -200,8 +201,9 @@ KEYS = (
         "mesh-language",
         _read_language,
         ENGLISH,
-        "language of the kit's answers to people: en, de, es, fr, uk; a person who writes a word"
-        " for help in one of them is answered in that one (en)",
+        "language of the kit's answers to people: en, de, es, fr, uk; a person who "
+        "writes a word for help in one of these languages gets the answer in that "
+        "language (en)",
     ),
 )
 

@@ -8,7 +8,7 @@ COMMANDS = make_hub_table(
     """
 user tak -> certificate_command:run_command: make a data package for a user's phone and the hub's
       TAK server; without a user, list the packages
-  user?: their name, number or e-mail address
+  user?: name, number or e-mail address of the user
   --out FILE.zip path: file to write (tak-NUMBER.zip)
   --itak: in the format of iTAK, as a file or a code
   --qr: show a code for the phone's camera, valid once for 15 minutes, and write no file

@@ -109,10 +109,7 @@ CALLS = (
                     )
                 ),
                 "steps?": or_null(
-                    boolean(
-                        "Post the progress of each item, too, also of pushes; not together with "
-                        "after"
-                    )
+                    boolean("Also post the progress of each item and push; not together with after")
                 ),
                 "after?": or_null(integer(minimum=1, maximum=AFTER_MAX)),
                 "untried?": or_null(boolean("Add it without a test post")),

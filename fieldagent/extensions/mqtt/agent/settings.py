@@ -62,8 +62,9 @@ KEYS = (
         "mqtt-address",
         read_broker_address,
         None,
-        "MQTT broker that gets messages and state from this kit and through which other"
-        " programs send, such as mqtt://127.0.0.1 or mqtts://host:8883 (docs/how-to/mqtt.md)",
+        "MQTT broker that gets messages and state from this kit, and over which "
+        "other programs send through this kit, such as mqtt://127.0.0.1 or "
+        "mqtts://host:8883 (docs/how-to/mqtt.md)",
     ),
     Key("mqtt-user", read_text, None, "user name of this kit at the broker"),
     Key("mqtt-password", read_text, None, "password of this kit at the broker"),
@@ -77,22 +78,22 @@ KEYS = (
         "mqtt-senders",
         read_senders,
         frozenset[str](),
-        "senders that may use paid channels and name people, and raise an SOS if mqtt-sos is"
-        " on: the name after send/ in the topic, which the broker's access rules must protect"
-        " (none)",
+        "senders that may use paid channels and name people, and raise an SOS if "
+        "mqtt-sos is on. A sender is the name after send/ in the topic, which the "
+        "broker's access rules must protect (none)",
     ),
     Key(
         "mqtt-credits-per-day",
         make_integer_reader(0, 1_000_000, "credits"),
         0,
-        "most satellite credits, and most SMS, per UTC day for all these senders, except an SOS"
+        "maximum satellite credits, and maximum SMS, per UTC day for all these senders, without SOS"
         " (0: none)",
     ),
     Key(
         "mqtt-commands-per-hour",
         make_integer_reader(1, 100_000, "commands"),
         60,
-        "most commands per hour; more are dropped and counted (60)",
+        "maximum commands per hour; more are dropped and counted (60)",
     ),
     Key(
         "mqtt-sos",

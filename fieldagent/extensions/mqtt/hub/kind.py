@@ -34,8 +34,9 @@ KEYS = (
         "mqtt-address",
         read_broker_address,
         None,
-        "MQTT broker that gets news of the kits and through which other programs send to them,"
-        " such as mqtts://host:8883, or mqtt://127.0.0.1 without TLS (docs/how-to/mqtt.md)",
+        "MQTT broker that gets messages and state of the kits, and over which "
+        "other programs send to the kits, such as mqtts://host:8883, or "
+        "mqtt://127.0.0.1 without TLS (docs/how-to/mqtt.md)",
     ),
     Key("mqtt-workspace", read_text, None, "number or name of the workspace for the broker"),
     Key("mqtt-user", read_text, None, "user name of this hub at the broker"),
@@ -63,20 +64,20 @@ KEYS = (
         "mqtt-senders",
         read_senders,
         frozenset[str](),
-        "senders that may use paid channels, satellite and SMS: the name after send/ in the"
-        " topic, which the broker's access rules must protect (none)",
+        "senders that may use satellite and SMS. A sender is the name after send/ "
+        "in the topic, which the broker's access rules must protect (none)",
     ),
     Key(
         "mqtt-credits-per-day",
         make_integer_reader(0, 1_000_000, "credits"),
         0,
-        "most satellite credits, and most SMS, per UTC day for all these senders (0: none)",
+        "maximum satellite credits, and maximum SMS, per UTC day for all these senders (0: none)",
     ),
     Key(
         "mqtt-commands-per-hour",
         make_integer_reader(1, 100_000, "commands"),
         600,
-        "most commands per hour; more are dropped and counted (600)",
+        "maximum commands per hour; more are dropped and counted (600)",
     ),
     Key(
         "mqtt-acknowledge",

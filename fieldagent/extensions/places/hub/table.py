@@ -27,7 +27,7 @@ route add -> route_command:add: expect a kit at a place by a time
 route list -> route_command:listing @table: list routes, newest first
 route end -> route_command:end: end a route
   id number: number in the list
-  why WHY: how it ended
+  why WHY: how the route ended
   --by! USER: user who ends it
 report [Kits] -> report_command:write: write a report of a kit's week: track, messages, SOS, cost
   --kit! NAME: name, number or IMEI of the kit
@@ -38,7 +38,7 @@ tracker [Programs]: manage third-party trackers of people without a kit
 tracker add -> tracker_command:add: add a tracker of a user
   name: name for people
   --id! ID: id that the tracker sends: an IMEI, USER/DEVICE, …
-  --user! USER: user who carries it
+  --user! USER: user who carries the tracker
   --every 1m wait=60: shortest time between two positions in the conversation (1m); the map shows
       all
 tracker list -> tracker_command:listing @table: list trackers

@@ -88,7 +88,7 @@ KEYS = (
         "sms-per-day",
         make_integer_reader(0, 100_000, "SMS"),
         PER_DAY,
-        "most SMS per UTC day; a tenth of them only for an SOS (100)",
+        "maximum SMS per UTC day; a tenth of them is reserved for an SOS (100)",
     ),
     Key(
         "sms-after",

@@ -96,7 +96,7 @@ KEYS = (
         "tak-people",
         make_integer_reader(1, 200, "people"),
         40,
-        "most users with kits on its map; each uses a connection (40)",
+        "maximum number of users with kits on the server's map; each uses a connection (40)",
     ),
     Key(
         "tak-allow",
@@ -109,7 +109,7 @@ KEYS = (
         "tak-credits-per-day",
         make_integer_reader(0, 1_000_000, "credits"),
         0,
-        "most satellite credits, and most SMS, per UTC day for all these callsigns (0: none)",
+        "maximum satellite credits, and maximum SMS, per UTC day for all these callsigns (0: none)",
     ),
 )
 EXAMPLES = {

@@ -55,9 +55,9 @@ KEYS = (
         "tak-lan",
         _read_address,
         None,
-        "IPv4 address of this kit in a network with phones that run ATAK or similar apps: the"
-        " kit shows them all positions, messages and SOS by multicast, and they can write to it"
-        " (docs/how-to/tak.md)",
+        "IPv4 address of this kit in a network with phones that run ATAK or "
+        "similar apps. The kit shows these phones all positions, messages and SOS "
+        "by multicast, and the phones can write to the kit (docs/how-to/tak.md)",
     ),
     Key(
         "tak-lan-name",
@@ -75,13 +75,13 @@ KEYS = (
         "tak-lan-credits-per-day",
         make_integer_reader(0, 1_000_000, "credits"),
         0,
-        "most satellite credits, and most SMS, per UTC day for all these callsigns (0: none)",
+        "maximum satellite credits, and maximum SMS, per UTC day for all these callsigns (0: none)",
     ),
     Key(
         "tak-lan-messages-per-hour",
         make_integer_reader(1, 100_000, "messages"),
         60,
-        "most messages per hour from phones on the network (60)",
+        "maximum messages per hour from phones on the network (60)",
     ),
 )
 EXAMPLES = {"tak-lan": "192.168.4.1", "tak-lan-allow": "LEAD 1, COOK"}
