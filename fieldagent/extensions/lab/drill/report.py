@@ -15,23 +15,22 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.wording import format_count
 
 UNKNOWN = """\
-## What a drill cannot know
+## Limits of a drill
 
-- Your antennas, your valley and your sky: when something is away is a guess of the plan's.
-- The network between: an IP link loses nothing here while it is there, and a satellite session \
-takes the time that the plan says.
-- Your people: they write by chance, and whoever is at the desk looks each minute.
-- Your hardware: modems and radios are this project's simulated ones; an invoice of your operator \
-may have rules of its own.
+- Antennas, terrain and sky: the plan assumes when a link or satellite is missing.
+- The internet: an available IP link loses nothing, and a satellite session takes the time of the \
+plan.
+- People: they write at random times, and a dispatcher looks at the desk every minute.
+- Hardware: modems and radios are simulated. Your operator's invoice may follow other rules.
 
-What is real: the agents, the hub, their queues, budgets, encodings and disks are the program's own.
-Median and worst are of those that got there; whoever waits still is counted beside them. After the
-last day nobody posts for one more (or as long as a shorter drill took), so that what waits can
-arrive; the table has its credits, too.
+Agents and hub are real, with their queues, budgets, encodings and disks. Median and worst time \
+cover only the items that arrived; the waiting ones are counted separately. After the last day the \
+drill continues for a day without new items (or for its own duration if it is shorter), so that \
+waiting items can arrive. The table includes the credits of that time.
 """
 REASON_TEXT = """\
-The reason is what was away longest during the wait, or what the kit itself says. Whether who relays
-for a kit with radio alone had credits left is seen in the bill of that one.
+The reason is the link that was missing for most of the wait, or the reason that the kit reports.
+A kit with only a radio depends on the credits of the kit that relays for it; see that kit's bill.
 """
 SHARES = (50, 90, 99)
 
@@ -285,9 +284,10 @@ def budget_text(source: str, runs: Sequence[DrillRun]) -> str:
     return (
         f"# Credits a day: {source}\n\n"
         + _write_table(heads, rows)
-        + "\nBy the simulated operator's bill, which each kit's own count agrees with: messages"
-        " both ways and looks into the mailbox, within the plan's `credits-per-day`. Each SOS is"
-        f" what the kit's messages with something of it took, repeats too.{worst}\n"
+        + "\nThe figures are from the simulated operator's bill and agree with each kit's own"
+        " count. They include messages both ways and mailbox checks, within the plan's"
+        " `credits-per-day`. `each SOS` is the cost of the kit's messages about one SOS, with"
+        f" repeats.{worst}\n"
     )
 
 

@@ -22,7 +22,7 @@ KIT = '[[kit]]\nname = "hut"\nbearers = ["satellite"]\n'
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("days = ", "it is not TOML"),
+        ("days = ", "the file is not TOML"),
         ("", "kit: a drill needs at least one"),
         ("[[kit]]\nname = 'hut'", "kit 1: bearers is missing"),
         (KIT + "colour = 1", "kit 1: colour is not a key; known are name, count, bearers"),
