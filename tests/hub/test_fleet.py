@@ -235,7 +235,7 @@ def limited() -> None:
     ("text", "arguments", "message"),
     [
         ("link_abc\n", [], "the file is not from `fieldagent hub device make`"),
-        (f"{HEADING}\n", [], "it has no token"),
+        (f"{HEADING}\n", [], "the file has no token"),
         (f"{HEADING}\nlink_a\nlink b\n", [], "token 2 of 2 is damaged"),
         (f"{HEADING}\nlink_a\n", ["--kits", "2"], "has 1 token: from 1 on there are not 2"),
         (f"{HEADING}\nlink_a\n", ["--first", "2"], "has 1 token: from 2 on there are not 1"),
