@@ -74,8 +74,8 @@ APT, HUB = "apt", "hub"
 _MENDED_BY = {
     APT: "`sudo apt update` fetches apt's lists; does /etc/apt name the repository, and is the"
     " repository maintained?",
-    HUB: "the hub has never offered one. `fieldagent hub update offer` there does; or set"
-    " update-address on this kit",
+    HUB: "the hub has never offered a program: use `fieldagent hub update offer` "
+    "there, or set update-address on this kit",
 }
 
 

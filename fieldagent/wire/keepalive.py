@@ -172,9 +172,12 @@ class Keepalive:
         idle = f"{self.cut.idle:.0f}"
         if self.interval < self.cut.idle:
             every = f"{self.interval:.0f}"
-            return f"something between cuts idle links {when} {idle} s: tested every {every} s"
+            return (
+                f"something in the network cuts idle links {when} {idle} s: tested every {every} s"
+            )
         lower = f"{self._find_lower_step(self.cut):.0f}"
         return (
-            f"something between cuts idle links {when} {idle} s: remove cellular-ping, or set it to"
+            f"something in the network cuts idle links {when} {idle} s: remove "
+            f"cellular-ping, or set it to"
             f" {lower}"
         )

@@ -91,7 +91,7 @@ def test_what_is_put_together_is_said_part_by_part(chromium: Any, kit: Agent) ->
             "ein Paket wurde per Funk gehört, nicht lesbar: vielleicht ist etwas anderes auf dieser"
             " Frequenz (zuletzt 12:00:03 UTC)"
         ),
-        "something between cuts idle links after 60 s: tested every 45 s": (
+        "something in the network cuts idle links after 60 s: tested every 45 s": (
             "etwas auf dem Weg trennt ruhende Verbindungen nach 60 s: alle 45 s geprüft"
         ),
         "map-file /map.pmtiles is cut short (5 of 90 bytes): copy it there again": (

@@ -113,9 +113,7 @@ def test_a_position_that_gathers_says_so_and_goes_with_what_goes(tmp_path: Path)
         number = kit.call("POST", "/api/package/async", body).body["id"]
         delivery = kit.call("GET", f"/api/package/{number}").body["channels"]["Satellite"]
         assert delivery["status"] is None
-        assert delivery["reason"].startswith(
-            "it waits for others to share a message with; next try"
-        )
+        assert delivery["reason"].startswith("waits for other items to share a message; next try")
         assert kit.post("the bridge is out").body["status"] == "Delivered"
         assert kit.call("GET", f"/api/package/{number}").body["status"] == "Delivered"
 

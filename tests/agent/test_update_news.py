@@ -138,7 +138,11 @@ def test_of_packages_it_is_the_date_of_apts_list(tmp_path: Path) -> None:
     ("news", "days", "says"),
     [
         (News(HUB, 0.0), 59, ""),
-        (News(HUB, 0.0), 61, "the hub has never offered one. `fieldagent hub update offer`"),
+        (
+            News(HUB, 0.0),
+            61,
+            "the hub has never offered a program: use `fieldagent hub update offer`",
+        ),
         (News("x", 9 * DAY_S, 1 * DAY_S, offered=9 * DAY_S), 68, ""),
         (
             News("x", 9 * DAY_S, 1 * DAY_S, offered=9 * DAY_S),

@@ -245,7 +245,7 @@ class Office:
         self.done("accepted the test message")
         self.press("New secret")
         assert self.kept().startswith("whsec_")
-        self.done("is signed with it, and with the old one until the next")
+        self.done("are signed with this secret, and with the old secret until the next change")
         store = open_store(database)
         store.run_once(
             lambda db: db.execute(

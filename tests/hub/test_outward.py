@@ -64,7 +64,7 @@ def test_a_mail_is_handed_over_and_nobody_says_that_it_was_read(
 
 @pytest.mark.parametrize(
     ("to", "why"),
-    [(DORA, "set smtp-host"), ("+41790001122", ""), ("nobody@", "neither an address of e-mail")],
+    [(DORA, "set smtp-host"), ("+41790001122", ""), ("nobody@", "neither an e-mail address")],
 )
 def test_a_sender_is_told_what_the_hub_has_no_service_for(
     tmp_path: Path, to: str, why: str

@@ -310,7 +310,7 @@ def test_an_agent_finds_out_that_nginx_cuts_idle_links(tmp_path: Path) -> None:
     ):
         for _ in range(3):  # each later than a test can wait
             with suppress(AssertionError):
-                kit.expect("something between cuts idle links after 60 s: tested every 45 s")
+                kit.expect("something in the network cuts idle links after 60 s: tested every 45 s")
                 break
         kit.expect("linked to the hub")
         channel = kit.call("GET", "/api/status").body["channels"]["Cellular"]

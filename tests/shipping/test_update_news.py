@@ -66,7 +66,7 @@ def test_an_offer_of_the_hub_is_news_and_none_for_long_is_told(
             until(kept.exists)
             assert (news(tmp_path)["source"], told(running)) == ("hub", [])
         with kit(tmp_path, zipapp, link, 61) as running:
-            running.expect(f"{NOT} 61 days: the hub has never offered one")
+            running.expect(f"{NOT} 61 days: the hub has never offered a program")
             (notice,) = told(running)
             assert "`fieldagent hub update offer` there does" in notice
             assert notice in status(running)

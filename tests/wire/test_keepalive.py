@@ -100,7 +100,9 @@ def test_an_interval_that_is_set_stays(interval: float) -> None:
 def test_who_set_it_too_long_is_told() -> None:
     path = Path(Keepalive(300), 60)
     path.live(DAY)
-    said = "something between cuts idle links after 60 s: remove cellular-ping, or set it to 45"
+    said = (
+        "something in the network cuts idle links after 60 s: remove cellular-ping, or set it to 45"
+    )
     assert path.keepalive.note() == said
 
 
@@ -108,7 +110,7 @@ def test_what_was_measured_is_said() -> None:
     path = Path(Keepalive(None), 60)
     assert path.keepalive.note() == ""
     path.live(3600)
-    said = "something between cuts idle links after 60 s: tested every 45 s"
+    said = "something in the network cuts idle links after 60 s: tested every 45 s"
     assert path.keepalive.note() == said
     silent = Path(Keepalive(None), 60, tells=False)
     silent.live(3600)

@@ -136,7 +136,7 @@ class AirTime:
         if not self.is_limited() or self.compute_used() <= self._get_allowance():
             return ""
         usage = self.describe_usage()
-        return f"an SOS has taken more air-time than this hour has: {usage}; all else waits"
+        return f"an SOS has taken more air-time than this hour has: {usage}; all other items wait"
 
     def _get_allowance(self) -> float:
         return self.limit.percent / 100 * HOUR

@@ -264,7 +264,7 @@ class CellularDriver:
         if fault is not None:
             self._show(LinkState.FAULT, fault)
         else:
-            why = ended.reason or f"the hub ended it ({ended.code})"
+            why = ended.reason or f"the hub ended the link ({ended.code})"
             self._show(LinkState.NO_SERVICE, f"the link ended: {why}")
 
     def _note_wish(self, again: float | None) -> None:

@@ -570,7 +570,7 @@ class SatelliteDriver:
         if not urgent and await self._is_urgent_waiting():
             log.info("an SOS is sent before message %d, which is sent again later", intent.at_modem)
             await self.outbox.settle(
-                intent.transmission, Outcome.NOT_SENT, reason="an SOS went first"
+                intent.transmission, Outcome.NOT_SENT, reason="an SOS was sent first"
             )
             return
         # Store the intent before the bytes are in the modem again. An empty session may have moved

@@ -50,7 +50,7 @@ _CHANNEL_STATE = open_record(
             "absent without a price"
         ),
         "creditsPerDay?": integer("Budget of a day; absent if there is none"),
-        "creditsForSos?": integer("Part that only an SOS may use"),
+        "creditsForSos?": integer("Credits that only an SOS may use"),
     },
     "Other values that the modem reports",
 )

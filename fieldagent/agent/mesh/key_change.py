@@ -87,13 +87,13 @@ def describe_step(step: KeyStep, old: Sequence[int], new: Sequence[int]) -> str:
     with the old and the new key.
     """
     if step is KeyStep.SENDS_OLD:
-        heard = f"heard with the new one already: {_join_names(new)}"
+        heard = f"stations heard with the new key: {_join_names(new)}"
         does = "sends with radio-key, and hears radio-key-next too"
         then = "once all kits are at this step, set radio-key to the new and the old key"
     else:
-        heard = f"still heard with the old one: {_join_names(old)}"
-        does = "sends with the first of radio-key, and hears the second too"
-        then = "once all kits are at this step, remove the second"
+        heard = f"stations still heard with the old key: {_join_names(old)}"
+        does = "sends with the first key of radio-key, and hears the second too"
+        then = "once all kits are at this step, remove the second key"
     return f"the change of radio-key is at step {step:d} of 3: this kit {does}; {heard}; {then}"
 
 

@@ -56,13 +56,14 @@ class Trouble(Enum):
     )
     TWINS = (
         "twinPackets",
-        "from one of two other kits with one radio-station: give one of the two another number;"
-        " until then each is taken for the other",
+        "from one of two other kits with the same radio-station: give one of the "
+        "two another number. Until then this kit cannot distinguish them",
     )
     NAMESAKE = (
         "namesakePackets",
-        "from another kit with our radio-station: give one of the two another number; until an hour"
-        " after, nothing that is heard here is confirmed",
+        "from another kit with this kit's radio-station: give one of the two "
+        "another number. Until an hour later, this kit confirms nothing that it "
+        "hears",
     )
 
     def __init__(self, member: str, advice: str) -> None:

@@ -22,7 +22,7 @@ USUAL_TIME_FACTOR = 2.0
 attempt may fail."""
 _ROUNDING = 1e-9
 CHEAPER_FIRST_REASON = "a cheaper channel goes first"
-GATHERING_REASON = "it waits for others to share a message with"
+GATHERING_REASON = "waits for other items to share a message"
 
 
 class Begin(NamedTuple):

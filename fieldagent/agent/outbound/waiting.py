@@ -101,12 +101,12 @@ class WaitReasons:
         # the obstacle.
         rests = hindrance.is_away or hindrance.reason == _RESTING_REASON
         if sequence in queue.get_in_flight() and not rests:
-            return "it is being sent", None
+            return "being sent now", None
         look = hindrance.next_urgent if queue.is_urgent(sequence) else hindrance.next_try
         if hindrance.is_away:
             return hindrance.reason, look
         if sequence in queue.held:
-            return "the hub has ordered this kit to hold its kind", None
+            return "the hub has ordered this kit to hold this kind of item", None
         moment = compute_due_time(queue, sequence)
         if moment > self._steady:
             failed = history.read_last_failure(self._journal, sequence, channel)
@@ -117,7 +117,7 @@ class WaitReasons:
             is_rest = hindrance.reason == _RESTING_REASON
             return (is_rest and failed) or hindrance.reason, look
         goes = sequence == self._foremost[channel]
-        return "it goes next" if goes else "others go before it", None
+        return "next in the queue" if goes else "other items are sent first", None
 
     def _find_hindrance(self, outbox: ChannelOutbox) -> _Hindrance:
         link = outbox.link

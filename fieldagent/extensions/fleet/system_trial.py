@@ -68,7 +68,7 @@ PAUSES = (30.0, 120.0, 600.0)
 """Seconds before each further attempt to fetch a piece. The last value repeats."""
 STARTS = 2
 """Largest number of starts in which the loader may ignore the trial."""
-NEVER_STARTED = "it did not start, or the power failed while it was on trial"
+NEVER_STARTED = "the system did not start, or the power failed during its trial"
 
 
 @dataclass(frozen=True, slots=True)

@@ -347,7 +347,7 @@ FINAL: Mapping[str, MoStatus] = {
     "subscription_invalid": MoStatus(
         _S.FAULT, "the account does not allow this topic: see the plan of this SIM"
     ),
-    "message_expired": MoStatus(_S.DOUBTFUL, "the modem's own time for it ended"),
+    "message_expired": MoStatus(_S.DOUBTFUL, "the modem's own time for the message ended"),
     "message_transfer_timeout": MoStatus(_S.DOUBTFUL, "the network did not answer in time"),
     "network_error": MoStatus(_S.DOUBTFUL, "the network failed"),
     "protocol_error": MoStatus(_S.DOUBTFUL, "modem and network did not understand each other"),

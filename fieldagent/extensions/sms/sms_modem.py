@@ -272,7 +272,7 @@ _NOT_NOW = {
     322: "the memory of the SIM is full",
     331: "no network",
     332: "the network does not answer",
-    512: "the modem could not send it",
+    512: "the modem could not send the message",
 }
 """Texts of +CMS ERROR by number (TS 27.005, 3.2.5; 24.011, E.2). 500 has no meaning."""
 

@@ -10,8 +10,11 @@ from fieldagent.hub.records.audit import AuditLine, note_all
 from fieldagent.hub.store.contract import Db
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
-CLAIMS = "its IMEI is that of a device in another workspace: the operator of the hub decides"
-IS_CLAIMED = "another workspace claims its IMEI: the operator of the hub decides"
+CLAIMS = (
+    "the IMEI of this device is also that of a device in another workspace: "
+    "the operator of the hub decides"
+)
+IS_CLAIMED = "another workspace claims the IMEI of this device: the operator of the hub decides"
 CONTESTED_TEXT = (
     f"CASE WHEN EXISTS (SELECT 1 FROM imei_claim c WHERE c.device = device.id) THEN '{CLAIMS}'"
     f" WHEN EXISTS (SELECT 1 FROM imei_claim c WHERE c.imei = device.imei) THEN '{IS_CLAIMED}'"

@@ -134,7 +134,7 @@ export function once(title, text, file = "") {
         shown.select();
         // Without TLS, scripts cannot use the clipboard. The person can copy the selected text by
         // hand.
-        copied.textContent = await navigator.clipboard?.writeText(text).then(() => say("Copied."), () => "") ?? say("Press Ctrl+C.");
+        copied.textContent = await navigator.clipboard?.writeText(text).then(() => say("Copied."), () => "") ?? say("Press Ctrl+C to copy.");
       }),
       file && button("once-save", say("Save as {file}", { file }), () => save(text, file)),
       button("once-done", say("I have saved it"), done), copied));

@@ -98,8 +98,8 @@ export const newDevice = () => form(say("Add a device"), add, { id: "new-device-
   element("div", { id: "new-device-user" }),
   line("new-device-imei", say("IMEI of its modem, if it has one"), { inputmode: "numeric" }),
   choice("new-device-operator", say("Satellite operator"), [["", say("as usual ({name})", { name: me.operators[0] })], ...me.operators.map(each => [each, each])], ""),
-  line("new-device-creditsPerDay", say("Most credits for messages to it per UTC day (empty: no limit)"), { type: "number", min: "0" }),
-  line("new-device-sosReserve", say("Part that only an SOS may use"), { type: "number", min: "0" }),
+  line("new-device-creditsPerDay", say("Maximum credits per UTC day for messages to the device (empty: no limit)"), { type: "number", min: "0" }),
+  line("new-device-sosReserve", say("Credits of these that only an SOS may use"), { type: "number", min: "0" }),
   ...checkInFields(),
   flag("new-device-tagged", say("Authenticate its satellite messages")),
   flag("new-device-relay", say("May relay items of other kits")));

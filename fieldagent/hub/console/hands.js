@@ -14,8 +14,8 @@ const LOOK = 5000;
 /** Commands in the syntax of `fieldagent hub command`. `set` is missing, because its signature
  * needs a key that is not here. */
 const OFFERED = {
-  status: say("Ask for its status"), log: say("Its newest warnings"), trace: say("Traffic on its modem's line"), "retry satellite": say("Its modem tries again now"),
-  "heal satellite": say("The next step for a silent modem"), restart: say("Restart the agent"), reboot: say("Restart the machine"),
+  status: say("Show the kit's status"), log: say("Show the newest warnings"), trace: say("Show the traffic with the modem"), "retry satellite": say("Let the modem try again now"),
+  "heal satellite": say("Take the next recovery step for a silent modem"), restart: say("Restart the agent"), reboot: say("Restart the machine"),
   ...Object.fromEntries(["message", "location", "waypoint", "data"].flatMap(kind =>
     [[`hold ${kind}`, say("Keep each {kind} off satellite", { kind: term(kind) })], [`resume ${kind}`, say("Send each {kind} over satellite again", { kind: term(kind) })]])),
 };

@@ -53,7 +53,7 @@ function showReceivers() {
   by("to-search-label").hidden = few;
   const more = found.filter(each => !chosen.has(each.key)).length - SHOWN;
   tell("to-told", few ? "" : [counted(chosen.size, "{n} receiver chosen", "{n} receivers chosen"),
-    words.length && !found.length ? say("there is no such name") : "", more > 0 ? say("{n} more match: type more of the name", { n: more }) : ""].filter(Boolean).join(" · "));
+    words.length && !found.length ? say("there is no such name") : "", more > 0 ? say("{n} more names match: type more of the name", { n: more }) : ""].filter(Boolean).join(" · "));
   put("people", shown.map(each => element("label", {}, element("input", {
     type: "checkbox", name: "to", id: `to-${each.key}`, value: each.key, checked: chosen.has(each.key), disabled: !each.reached,
   }), each.words)));

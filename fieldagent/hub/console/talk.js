@@ -93,7 +93,7 @@ async function showDeliveries(id, list) {
     ...devices.map(each => delivered(each, each.name)),
     ...webhooks.map(each => [say("webhook"), each.url, term(each.state), each.reason && `(${each.reason})`].filter(Boolean).join(" ")),
   ].map(words => element("li", {}, words));
-  list.replaceChildren(...steps.length ? steps : [element("li", {}, say("It reaches no device and no webhook."))]);
+  list.replaceChildren(...steps.length ? steps : [element("li", {}, say("The message reaches no device and no webhook."))]);
   return item;
 }
 

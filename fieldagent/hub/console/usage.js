@@ -20,7 +20,7 @@ const day = each => element("tr", {}, [
 function sum({ since, until, total }) {
   const told = [say("{since} to {until}: {cost} here", { since, until, cost: priced(total.here, "credit", total.money) })];
   if (total.operator || total.importedHere)
-    told.push(say("on the imported days: {here} here and {there} there",
+    told.push(say("on the imported days: {here} at the hub and {there} at the operator",
       { here: priced(total.importedHere, "credit", total.importedMoney), there: priced(total.operator, "credit", total.operatorMoney) }));
   return `${told.join("; ")}.`;
 }

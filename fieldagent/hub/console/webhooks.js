@@ -25,8 +25,8 @@ function hook(each) {
         button(`hook-${each.id}-enable`, say("Enable"), go("POST", `${path}/enable`, say("Waiting items are posted now.")))],
       button(`hook-${each.id}-secret`, say("New secret"), () => act(async () => {
         const { secret } = await postOnce(`${path}/secret`, {});
-        once(say("The secret that signs what is posted to {url}", { url }), secret);
-        return say("What is posted to {url} is signed with it, and with the old one until the next.", { url });
+        once(say("The secret that signs posts to {url}", { url }), secret);
+        return say("Posts to {url} are signed with this secret, and with the old secret until the next change.", { url });
       }, loadWebhooks)),
       button(`hook-${each.id}-remove`, say("Remove"), sure(say("Remove {url} and everything that waits for it?", { url }),
         go("DELETE", path, say("{name} is removed.", { name: url }))))));
@@ -53,7 +53,7 @@ const add = () => act(async () => {
   const body = filled("new-webhook", ["url", "after", "untried"]);
   const told = await call("POST", "/api/webhooks", body);
   emptied("new-webhook", ["url"], body);
-  once(say("The secret that signs what is posted to {url}", { url: body.url }), told.secret);
+  once(say("The secret that signs posts to {url}", { url: body.url }), told.secret);
   return say("{name} is added.", { name: body.url });
 }, loadWebhooks);
 

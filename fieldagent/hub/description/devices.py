@@ -42,7 +42,7 @@ from fieldagent.hub.operator.registry import get_operator_places
 _CREDITS = record(
     {
         "perDay": integer(),
-        "sosReserve": integer("Part that only an SOS may use"),
+        "sosReserve": integer("Credits that only an SOS may use"),
         "spent": integer("On this UTC day"),
     }
 )

@@ -106,7 +106,7 @@ async def _hand_over(
     try:
         result = await reach.send_notice(due.kind, due.number, notice)
         taken = result.outcome is HandoverOutcome.HANDED
-        reason = "" if taken else result.reason or "the service did not accept it"
+        reason = "" if taken else result.reason or "the service did not accept the message"
         untaken = result.is_untaken
     except Exception as error:
         note_fault(error, f"an SMS to device {due.device}")

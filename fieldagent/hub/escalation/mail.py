@@ -44,7 +44,7 @@ async def send(own: Own, address: str, notice: Notice) -> HandoverResult:
         return await trio.to_thread.run_sync(
             partial(_send, own, address, notice), abandon_on_cancel=True
         )
-    reason = f"the mail relay {own['smtp-host']} did not accept it within {DEADLINE_S:g} s"
+    reason = f"the mail relay {own['smtp-host']} did not accept the mail within {DEADLINE_S:g} s"
     return HandoverResult(HandoverOutcome.FAILED, reason)
 
 

@@ -58,7 +58,7 @@ async def _hand_over(
     try:
         kind = find_kind(each.address, reach.kinds, reach.own)
     except Refused:
-        why = "it is neither an address of e-mail nor a telephone number"
+        why = "the address is neither an e-mail address nor a telephone number"
         await persist(store, lambda db: outward.mark_given_up(db, each, why, clock()))
         return
     notice = await store.read(lambda db: _make_notice(db, each, reach.is_answered(kind)))

@@ -55,7 +55,7 @@ def _send(address: str, notice: Notice) -> HandoverResult:
         return HandoverResult(HandoverOutcome.HANDED)
     # The log lines of apprise contain the service and the status, but no secret of the address.
     lines = [line.partition(" - ")[2] or line for line in output.getvalue().splitlines()]
-    reason = lines[-1] if lines else "the service did not accept it"
+    reason = lines[-1] if lines else "the service did not accept the message"
     return HandoverResult(HandoverOutcome.FAILED, reason[:300])
 
 

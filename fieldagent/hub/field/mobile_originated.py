@@ -101,16 +101,17 @@ NO_DEVICE_REASON = (
     " (`fieldagent hub device add`, `enable`, `imei`); this also processes the message"
 )
 NOT_TAGGED = (
-    "its messages have no tag, but the hub has a key for it: set satellite-key on the"
+    "messages of this kit have no tag, but the hub has a key for it: set satellite-key on the"
     " kit to that key, or remove the key (`fieldagent hub device key --remove`)"
 )
 OTHER_KEY = (
-    "its messages are tagged with a key that the hub does not have: set the same key on both"
+    "messages of this kit are tagged with a key that the hub does not have: "
+    "set the same key on both"
     " (`fieldagent hub"
     " device key`)"
 )
 UNCHECKED_TAG_REASON = (
-    "its messages are tagged, but the hub has no key to check them, so anyone can send in"
+    "messages of this kit are tagged, but the hub has no key to check them, so anyone can send in"
     " its name: give the hub the kit's satellite-key (`fieldagent hub device key --given`)"
 )
 FAILED_KEPT = 64

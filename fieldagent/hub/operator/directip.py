@@ -98,7 +98,7 @@ DIRECTIP = {
     -12: Failure(
         "-12",
         _A,
-        "the gateway refuses the hub's certificate: agree on it with them",
+        "the gateway refuses the hub's certificate: agree on a certificate with the operator",
         FIXED_CAUSE_RETRY_S,
     ),
 }

@@ -32,7 +32,7 @@ OPERATOR_DELAY_MAX_S = 600.0
 CROSSING_MAX_S = 1800.0
 """Seconds by which an MO message may be older than the modem's reception of an MT message, although
 the MO message arrives at the hub later."""
-GOES_AGAIN = "its kit has not confirmed it: sending again"
+GOES_AGAIN = "the kit has not confirmed the item: sending again"
 
 
 class MtCopy(NamedTuple):

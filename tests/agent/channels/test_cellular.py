@@ -416,7 +416,7 @@ async def test_a_proxy_that_cuts_idle_links_is_found_out(
         wire.idle_max = 60
         await ready(k)
         await trio.sleep(1800)
-        said = "something between cuts idle links after 60 s: tested every 45 s"
+        said = "something in the network cuts idle links after 60 s: tested every 45 s"
         assert (k.outbox.link.state, k.outbox.link.reason) == (LinkState.READY, said)
         links = wire.connections
         assert links == 3

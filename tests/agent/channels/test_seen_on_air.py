@@ -169,7 +169,7 @@ async def test_another_kit_with_our_number_is_told_on_both_and_confirmed_by_neit
         assert sequence in ben.outbox._queue, "nobody has confirmed it"
         for kit in (ada, twin):
             (notice,) = kit.troubles.list_notices(lambda at: at)
-            assert "another kit with our radio-station" in notice
+            assert "another kit with this kit's radio-station" in notice
 
 
 async def test_two_kits_with_one_number_are_told_by_a_third_between_them(
@@ -191,7 +191,7 @@ async def test_two_kits_with_one_number_are_told_by_a_third_between_them(
             await twin.post(message={"content": f"twin {text}"})
             await until(lambda text=text: f"twin {text}" in ben.messages())  # type: ignore[misc]
         (notice,) = ben.troubles.list_notices(lambda at: at)
-        assert "(station 7) from one of two other kits with one radio-station" in notice
+        assert "(station 7) from one of two other kits with the same radio-station" in notice
         assert not ada.troubles.is_lately(Trouble.NAMESAKE), "it hears nothing of the other"
 
 

@@ -88,10 +88,10 @@ CANCEL_MAX_S = 20.0
 FILL_BYTES = messages.SEGMENT_BYTES - messages.CRC_BYTES
 """Number of bytes up to which waiting entries fill one message. They are one segment."""
 MODEM_LOST_ERRORS = (PortLost, ImtSilent, ImtReset, RemoteProtocolError)
-WENT_FIRST = MoStatus(SessionVerdict.NOT_SENT, "an SOS went first")
+WENT_FIRST = MoStatus(SessionVerdict.NOT_SENT, "an SOS was sent first")
 NOBODY_KNOWS = (
-    "the modem held it and was restarted, or did not report the result; it is sent again,"
-    " because it has no number to check"
+    "the modem held the message and was restarted, or did not report the "
+    "result. The message is sent again, because it has no number to check"
 )
 
 

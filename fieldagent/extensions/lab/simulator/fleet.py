@@ -274,4 +274,4 @@ def _describe_error(ended: LinkEnd) -> str:
         return "another calls with the same token: a real kit, or a second fleet"
     if ended.code == Close.POLICY:
         return "the hub ended the link for good: its device was disabled or deleted"
-    return ended.reason or f"the hub ended it ({ended.code})"
+    return ended.reason or f"the hub ended the link ({ended.code})"

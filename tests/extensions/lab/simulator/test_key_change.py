@@ -46,14 +46,14 @@ def test_each_step_is_told(tmp_path: Path) -> None:
         ben = stack.enter_context(kit(tmp_path, 2, {}, **STEPS[1]))
         assert ben.post("to who is a step behind").body["status"] == "Delivered"
         assert "step 2 of 3" in told(ben, "status")
-        assert "still heard with the old one: station 1;" in told(ben, "status")
-        assert "heard with the new one already: station 2;" in told(ada, "status")
+        assert "stations still heard with the old key: station 1;" in told(ben, "status")
+        assert "stations heard with the new key: station 2;" in told(ada, "status")
         assert "sends with the old radio-key" in told(ben, "neighbours")
         assert "sends with the new radio-key" in told(ada, "neighbours")
         properties = tmp_path / "kit-2" / "agent.properties"
         as_it_runs = properties.read_text().replace("api-port=0", f"api-port={ben.port}")
         properties.write_text(as_it_runs)
-        assert "still heard with the old one: station 1;" in checked(tmp_path, 2)
+        assert "stations still heard with the old key: station 1;" in checked(tmp_path, 2)
         properties.write_text(as_it_runs.replace(f"{NEW} {OLD}", NEW))
         assert "radio-key was changed since the agent began: restart it" in checked(tmp_path, 2)
         assert ben.stop() == 0

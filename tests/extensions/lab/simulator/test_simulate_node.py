@@ -73,8 +73,8 @@ def test_the_air_is_seen(tmp_path: Path) -> None:
         eve = stack.enter_context(kit(tmp_path, 4, {}, **stranger))
         ada.call("POST", "/api/package/async", {"message": {"content": "I am 1"}})
         for each in (ada, clone):
-            each.expect("another kit with our radio-station")
-            assert "another kit with our radio-station" in told(each, "status")
+            each.expect("another kit with this kit's radio-station")
+            assert "another kit with this kit's radio-station" in told(each, "status")
         ben.expect("hook: ")
         heard = ben.call("GET", "/api/neighbours").body["neighbours"]
         # Without a key Ben also hears Eve.
