@@ -50,9 +50,9 @@ def main() -> int:
         if error.errno != ENOSPC:
             raise
         sys.stdout = None
-        from fieldagent.system.log_lines import complain
+        from fieldagent.system.log_lines import print_failure
 
-        complain("the disk is full: the output cannot be written")
+        print_failure("the disk is full: the output cannot be written")
         return IO_FAILED
 
 

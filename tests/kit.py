@@ -109,7 +109,7 @@ class Core:
 
     def declared(self) -> list[PackageState]:
         """Return the Packages of the open incident."""
-        open_incident = incident.open_one(self.journal)
+        open_incident = incident.find_open(self.journal)
         sequences = (
             [] if open_incident is None else incident.list_items(self.journal, open_incident.number)
         )
@@ -156,7 +156,7 @@ class Kit(Core):
         outbox = self.outbox if channel is None else self.outboxes[channel]
         transmission = outbox.load(340)
         assert transmission is not None
-        await outbox.intend(transmission, modem="300", at_modem=1)
+        await outbox.record_intent(transmission, modem="300", at_modem=1)
         await outbox.settle(transmission, outcome, **how)
         return list(decode(transmission.body).entries)
 

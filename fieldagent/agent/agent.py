@@ -22,7 +22,7 @@ from fieldagent.agent.drivers import DRIVERS
 from fieldagent.agent.in_brief import summarise_status
 from fieldagent.agent.inbound import hooks
 from fieldagent.agent.inbound.hooks import Hook, run_hook
-from fieldagent.agent.inbound.reading import keep_reporting
+from fieldagent.agent.inbound.reading import report_new_stages
 from fieldagent.agent.journal import (
     commands,
     dead_letters,
@@ -401,7 +401,7 @@ async def _run_parts(
             condition = None if agent.logbook is None else agent.read_condition
             driver = DRIVERS[channel](agent.settings, agent.parts, agent.progress, condition)
             drive = partial(_drive, outbox.link, driver)
-            nursery.start_soon(partial(keep, channel, drive, mend=outbox.give_back))
+            nursery.start_soon(partial(keep, channel, drive, mend=outbox.requeue_lost))
         for name, service in agent.parts.services.items():
             title = get_kit_part(name).title
             run = partial(service.run, agent.get_status, agent.supervisor.make_reporter(title))
@@ -624,7 +624,7 @@ async def _watch_for_updates(agent: Agent) -> None:
 
 
 async def _report_stages(agent: Agent) -> None:
-    await keep_reporting(agent.parts.inbox, agent.parts.outboxes)
+    await report_new_stages(agent.parts.inbox, agent.parts.outboxes)
 
 
 async def _carry_out_commands(agent: Agent) -> None:

@@ -63,7 +63,7 @@ def _run_satellite(
 
 def _heal(channel: Channel, settings: Settings, parts: Parts) -> Callable[[], Awaitable[bool]]:
     healer = _make_healer(channel.lower(), parts.outboxes[channel].link, settings, parts)
-    return forbid_healing if healer is None else healer.attend
+    return forbid_healing if healer is None else healer.run_due_step
 
 
 def _make_healer(name: str, link: ChannelLink, settings: Settings, parts: Parts) -> Healer | None:
@@ -120,7 +120,7 @@ def _run_cellular(
         random=random.Random(),
         ping=settings.cellular_ping,
         journal=outbound.read_journal_number(parts.journal),
-        heal=cellular.forbid_healing_since if healer is None else healer.attend_since,
+        heal=cellular.forbid_healing_since if healer is None else healer.run_due_step_since,
         progress=progress.watch("cellular"),
         turn=turn,
     )
@@ -153,7 +153,7 @@ def _list_bearer_parts(
             parts.journal,
             settings.state_directory,
             link,
-            forbid_healing if healer is None else healer.attend,
+            forbid_healing if healer is None else healer.run_due_step,
             progress.watch(name),
         )
         yield partial(bearer.run, seat)

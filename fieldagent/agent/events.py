@@ -58,7 +58,7 @@ class Events:
             self._stirred = False
             await trio.sleep(CHECK_DELAY_S)
 
-    def stir(self) -> None:
+    def note_change(self) -> None:
         """Record that a condition has changed, so that it is checked soon."""
         self._stirred = True
         self._check_conditions()
@@ -80,7 +80,7 @@ class Events:
             self._wake_listeners()
 
     def _wake_listeners(self) -> None:
-        self.stir()
+        self.note_change()
         self._news.set()
         self._news = trio.Event()
 

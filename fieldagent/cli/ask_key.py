@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fieldagent.cli.ask_password import ask_once
 from fieldagent.system.exit_codes import USAGE
-from fieldagent.system.log_lines import complain
+from fieldagent.system.log_lines import print_failure
 
 KEY_BYTES = 32
 
@@ -16,6 +16,6 @@ def ask_key(name: str) -> bytes:
     except ValueError:
         key = b""
     if len(key) != KEY_BYTES:
-        complain(f"a {name} has 64 hexadecimal digits")
+        print_failure(f"a {name} has 64 hexadecimal digits")
         raise SystemExit(USAGE)
     return key

@@ -8,14 +8,14 @@ import getpass
 import sys
 
 from fieldagent.system.exit_codes import USAGE
-from fieldagent.system.log_lines import complain
+from fieldagent.system.log_lines import print_failure
 
 
 def ask_password(what: str = "Password") -> str:
     """Ask for a password twice on a terminal; otherwise read a line of standard input."""
     first = ask_once(what)
     if sys.stdin.isatty() and first != getpass.getpass("Again: "):
-        complain("the two are not the same")
+        print_failure("the two are not the same")
         raise SystemExit(USAGE)
     return first
 

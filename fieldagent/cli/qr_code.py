@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 
-from fieldagent.system.log_lines import complain
+from fieldagent.system.log_lines import print_failure
 
 DRAW = ("qrencode", "--type=ANSIUTF8", "--margin=2")
 SECONDS = 10.0
@@ -20,10 +20,10 @@ def show_qr_code(text: str) -> None:
             DRAW, input=text.encode(), capture_output=True, check=True, timeout=SECONDS
         )
     except FileNotFoundError:
-        complain("no QR code, because qrencode is not installed (apt-get install qrencode)")
+        print_failure("no QR code, because qrencode is not installed (apt-get install qrencode)")
     except subprocess.CalledProcessError as error:
-        complain(f"no QR code: {error.stderr.decode('utf-8', 'replace').strip()}")
+        print_failure(f"no QR code: {error.stderr.decode('utf-8', 'replace').strip()}")
     except subprocess.TimeoutExpired:
-        complain(f"no QR code, because qrencode took more than {SECONDS:g} s")
+        print_failure(f"no QR code, because qrencode took more than {SECONDS:g} s")
     else:
         print(drawn.stdout.decode(), end="", flush=True)

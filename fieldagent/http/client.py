@@ -157,7 +157,7 @@ class KeptConnections:
                 latest.drop()
         return connection
 
-    def give_back(self, server: Server, connection: _ClientConnection) -> None:
+    def store_connection(self, server: Server, connection: _ClientConnection) -> None:
         """Keep a connection for at most IDLE_TIMEOUT_S seconds."""
         now = connection.idle_since = trio.current_time()
         self._idle.setdefault(server, []).append(connection)
@@ -269,7 +269,7 @@ async def _exchange(
         if keeps and kept is not None:
             protocol.start_next_cycle()
             connection.used = True
-            kept.give_back(_find_server(where), connection)
+            kept.store_connection(_find_server(where), connection)
         else:
             await trio.aclose_forcefully(stream)
 

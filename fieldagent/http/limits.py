@@ -22,7 +22,7 @@ class Limits:
     idle_deadline: float = 60.0
     write_deadline: float = 30.0
     """Deadline of one response, or of one part of a stream."""
-    linger: float = 2.0
+    linger_s: float = 2.0
     """Seconds for a refused peer to read the reason before the connection is reset."""
     connections: int = 128
     leaving_max: int = 512

@@ -218,7 +218,7 @@ class LinkSession(Generic[Outgoing]):
             self._keepalive.record_received(trio.current_time())
             event = self._link.receive(message)
             if isinstance(event, MessageReceived):
-                await self._take_in(event)
+                await self._store_arrived(event)
             elif isinstance(event, Acknowledged):
                 await self._settle(event.numbers)
             elif isinstance(event, NoteReceived):
@@ -229,7 +229,7 @@ class LinkSession(Generic[Outgoing]):
         while True:
             await self._send_message(self._link.note(await self._post.wait_for_next_note()))
 
-    async def _take_in(self, arrived: MessageReceived) -> None:
+    async def _store_arrived(self, arrived: MessageReceived) -> None:
         with trio.CancelScope(shield=True):  # Never interrupt the storing.
             if len(arrived.bodies) == 1:
                 await self._post.take_in(arrived.bodies[0])

@@ -133,11 +133,11 @@ def _open(host: str, port: int) -> socket.socket | None:
             log.info("This machine has no address %s; not listening there.", host)
             return None
         kind = PortTaken if error.errno == errno.EADDRINUSE else ListenFailed
-        raise kind(_explain(error, host, port)) from error
+        raise kind(_describe_listen_error(error, host, port)) from error
     return listener
 
 
-def _explain(error: OSError, host: str, port: int) -> str:
+def _describe_listen_error(error: OSError, host: str, port: int) -> str:
     if error.errno == errno.EADDRINUSE:
         return (
             f"port {port} on {host} is in use by another program, perhaps another fieldagent: "

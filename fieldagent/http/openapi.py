@@ -141,28 +141,28 @@ def boolean(about: str = "") -> dict[str, Any]:
     return _typed("boolean", about, {})
 
 
-def words(*values: Any, about: str = "") -> dict[str, Any]:
+def enumeration(*values: Any, about: str = "") -> dict[str, Any]:
     """Return the schema of a field that has one of these values."""
     return {**_described(about), "enum": list(values)}
 
 
-def always(value: Any, about: str = "") -> dict[str, Any]:
+def constant(value: Any, about: str = "") -> dict[str, Any]:
     if isinstance(value, bool):
         # openapi-python-client writes invalid code for a constant boolean that may be absent.
         return {**boolean(about), "enum": [value]}
     return {**_described(about), "const": value}
 
 
-def listed(items: Schema, about: str = "", /, **more: Any) -> dict[str, Any]:
+def list_of(items: Schema, about: str = "", /, **more: Any) -> dict[str, Any]:
     return _typed("array", about, {"items": items} | more)
 
 
 def record(fields: Fields, about: str = "", /, **more: Any) -> dict[str, Any]:
     """Return the schema of an object that has these fields and no others."""
-    return open_record(fields, about, additionalProperties=False, **more)
+    return extensible_record(fields, about, additionalProperties=False, **more)
 
 
-def open_record(fields: Fields, about: str = "", /, **more: Any) -> dict[str, Any]:
+def extensible_record(fields: Fields, about: str = "", /, **more: Any) -> dict[str, Any]:
     """Return the schema of an object that has these fields, and may have others."""
     members = {
         "properties": {name.removesuffix("?"): field for name, field in fields.items()},
@@ -193,7 +193,7 @@ def any_of(*options: Schema, about: str = "") -> dict[str, Any]:
 NULL = {"type": "null"}
 
 
-def or_null(content: Schema, about: str = "") -> dict[str, Any]:
+def nullable(content: Schema, about: str = "") -> dict[str, Any]:
     """Return the schema of this value or null."""
     if isinstance(content, NamedPart) or "type" not in content:
         return one_of(NULL, content, about=about)
@@ -208,7 +208,7 @@ def or_null(content: Schema, about: str = "") -> dict[str, Any]:
     return changed
 
 
-def described(text: str, content: Mapping[str, Any]) -> dict[str, Any]:
+def with_description(text: str, content: Mapping[str, Any]) -> dict[str, Any]:
     """Return the same schema with this description."""
     return {**content, **_described(text)}
 
@@ -233,13 +233,13 @@ def answer(
     headers: Mapping[str, Any] | None = None,
     **others: Any,
 ) -> dict[str, Any]:
-    made = in_formats(about, {} if content is None else {media: content}, headers)
+    made = answer_in_formats(about, {} if content is None else {media: content}, headers)
     if content is None:
         del made["content"]
     return made | others
 
 
-def in_formats(
+def answer_in_formats(
     about: str, formats: Mapping[str, Schema], headers: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
     """Return the description of an answer with a schema for each media type."""
@@ -257,14 +257,14 @@ def named_problem(name: str, about: str, headers: Mapping[str, Any] | None = Non
     return NamedPart("responses", name, problem(about, headers))
 
 
-def of_answer(content: Schema, about: str = "", required: bool = False) -> dict[str, Any]:
+def answer_header(content: Schema, about: str = "", required: bool = False) -> dict[str, Any]:
     """Return the description of a header of an answer."""
     needed = {"required": True} if required else {}
     return {**_described(about), "schema": content, **needed}
 
 
 RETRY_AFTER = {
-    "Retry-After": of_answer(text(pattern="^[1-9][0-9]*$"), "Whole seconds, 1 or more", True)
+    "Retry-After": answer_header(text(pattern="^[1-9][0-9]*$"), "Whole seconds, 1 or more", True)
 }
 
 

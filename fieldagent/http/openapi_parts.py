@@ -10,22 +10,22 @@ from fieldagent.http.openapi import (
     NULL,
     NamedPart,
     Schema,
-    always,
     answer,
+    constant,
+    enumeration,
+    extensible_record,
     header,
     integer,
-    listed,
+    list_of,
     named_problem,
     named_record,
+    nullable,
     number,
     one_of,
-    open_record,
-    or_null,
     query,
     record,
     schema,
     text,
-    words,
 )
 from fieldagent.package.package import ALTITUDE_MAX, ALTITUDE_MIN, SPEED_MAX, PositionSource
 from fieldagent.package.reading import INT32 as INT32_RANGE
@@ -49,8 +49,8 @@ SECONDS = integer(format="int32", minimum=1, maximum=INT32_RANGE[-1])
 ROW = integer(minimum=1, maximum=INT64_MAX)
 """Number of a row of the database."""
 UNIX_TIME = number("Unix time")
-NEXT_PAGE = or_null(text("Path of the next page"))
-READ_RECEIPT = words("read", None, about="read: the sender requests a read receipt")
+NEXT_PAGE = nullable(text("Path of the next page"))
+READ_RECEIPT = enumeration("read", None, about="read: the sender requests a read receipt")
 NAMED_RECORD = record({"id": text(), "name": text()})
 
 FAULT = {"detail": text(), "pointer": text("JSON Pointer (RFC 6901)")}
@@ -63,9 +63,9 @@ def problem_schema(**codes: Schema) -> NamedPart:
         "status": integer(),
         "detail?": text(),
         **{f"{name}?": each for name, each in codes.items()},
-        "errors?": listed(record(FAULT), "All faults of the request"),
+        "errors?": list_of(record(FAULT), "All faults of the request"),
     }
-    return schema("Problem", open_record(fields, "RFC 9457"))
+    return schema("Problem", extensible_record(fields, "RFC 9457"))
 
 
 IDEMPOTENCY_KEY = NamedPart(
@@ -88,8 +88,8 @@ METRICS = answer(
     "OpenMetrics 1.0", text(), "application/openmetrics-text; version=1.0.0; charset=utf-8"
 )
 THIS_DOCUMENT = answer("OpenAPI 3.1", {"type": "object"})
-UP = record({"status": always("UP")})
-DOWN_RECORD = record({"status": always("DOWN"), "reason": text()})
+UP = record({"status": constant("UP")})
+DOWN_RECORD = record({"status": constant("DOWN"), "reason": text()})
 
 MINUTE = "[0-5][0-9]"
 HOUR = "([01][0-9]|2[0-3])"
@@ -130,15 +130,15 @@ LOCATION = named_record(
     "Location",
     {
         **coordinates(AS_TEXT_TOO),
-        "timestamp?": or_null(TIMESTAMP),
-        "altitude?": or_null(
+        "timestamp?": nullable(TIMESTAMP),
+        "altitude?": nullable(
             number("Metres above mean sea level", minimum=ALTITUDE_MIN, maximum=ALTITUDE_MAX)
         ),
-        "speedOverGround?": or_null(number("m/s", minimum=0, maximum=SPEED_MAX)),
-        "courseOverGround?": or_null(
+        "speedOverGround?": nullable(number("m/s", minimum=0, maximum=SPEED_MAX)),
+        "courseOverGround?": nullable(
             number("Degrees clockwise from true north", minimum=0, maximum=360)
         ),
-        "source?": words(*PositionSource, None, about="Source of the position of an SOS"),
+        "source?": enumeration(*PositionSource, None, about="Source of the position of an SOS"),
     },
     "A position report",
 )
@@ -146,9 +146,9 @@ WAYPOINT = named_record(
     "Waypoint",
     {
         **coordinates(WGS84),
-        "timestamp?": or_null(TIMESTAMP),
+        "timestamp?": nullable(TIMESTAMP),
         "name": text("Name of the point of interest", maxLength=ITEM_BYTES_MAX),
-        "notes?": or_null(text("Additional notes", maxLength=ITEM_BYTES_MAX)),
+        "notes?": nullable(text("Additional notes", maxLength=ITEM_BYTES_MAX)),
     },
     "A point of interest",
 )

@@ -269,7 +269,7 @@ class Visit:
     def note_request(self, head: Request) -> None:
         """Record the request that the following work is for."""
 
-    def note_let_in(self, head: Request, caller: Any) -> None:
+    def note_admission(self, head: Request, caller: Any) -> None:
         """Record that the request was admitted. `caller` is None if anyone is admitted."""
 
     def note_refused(self, head: Request, status: int) -> None:
@@ -321,20 +321,20 @@ class PacedVisit(Visit):
     def note_request(self, head: Request) -> None:
         self._account = self._pace.find_account(head)
 
-    def note_let_in(self, head: Request, caller: Any) -> None:
+    def note_admission(self, head: Request, caller: Any) -> None:
         if caller is not None:
             self._pace.remember(head)
             self._account = self._pace.find_account(head)
-            self._pay_own_way_in()
+            self._move_cost_to_caller()
 
     def note_proved(self, whose: str) -> None:
         """Let the caller's own account pay for this connection, because the caller has proved who
         it is without HTTP, such as by a certificate.
         """
         self._account = self._pace.get_account(KNOWN_CALLER, whose)
-        self._pay_own_way_in()
+        self._move_cost_to_caller()
 
-    def _pay_own_way_in(self) -> None:
+    def _move_cost_to_caller(self) -> None:
         if self._account is not None and self._door is not None:
             self._account.spend(self._at_door)
             self._door.spend(-self._at_door)

@@ -37,7 +37,7 @@ UNANSWERED_PROBES_MAX = 6
 """Number of unanswered keepalive probes after which a peer counts as gone."""
 
 
-def keep_alive(set_option: Callable[[int, int, int], None], *, unanswered: int) -> None:
+def enable_keepalive(set_option: Callable[[int, int, int], None], *, unanswered: int) -> None:
     """Turn on TCP keepalive (tcp(7)). After 30 s of silence the kernel sends a probe every 10 s.
     After `unanswered` probes without an answer it breaks the connection. The kernel of a peer that
     still reads answers each probe, and the kernel of a peer that has left sends a reset.
@@ -99,7 +99,7 @@ class Peer:
             self._since = trio.current_time()
             self.scope.deadline = self._since + self._deadlines[phase]
 
-    def look_for(self) -> None:
+    def cancel_if_abandoned(self) -> None:
         """Cancel the handler if its caller has gone, because no one will read the answer. A caller
         that only closed its own direction, as `nc` does, may still read. That is not visible here,
         so keepalive is turned on and the next check decides.
@@ -111,7 +111,7 @@ class Peer:
         if look.poll(0):  # POLLHUP or POLLERR: reset, or closed in both directions
             self.scope.cancel()
         elif self._accepted.family != socket.AF_UNIX:
-            keep_alive(self._accepted.setsockopt, unanswered=UNANSWERED_PROBES_MAX)
+            enable_keepalive(self._accepted.setsockopt, unanswered=UNANSWERED_PROBES_MAX)
 
     async def read(self) -> bytes:
         """Wait for bytes and return them; empty at the end. Raises OSError."""
@@ -144,7 +144,7 @@ class Peer:
             raise TimeoutError("the peer did not read its answer in time")
         self.begin_phase_within(phase, scope)
 
-    async def linger(self) -> None:
+    async def wait_until_read(self) -> None:
         """Wait until the peer has read the answer, because closing with unread bytes would reset
         the connection.
         """

@@ -52,7 +52,7 @@ class SecureSocket:
             await self._send_all()
             await wait_readable(self._peer)
             with suppress(BlockingIOError):
-                self._take_in()
+                self._receive_record_part()
         await self._send_all()
 
     def _advance_handshake(self) -> bool:
@@ -62,7 +62,7 @@ class SecureSocket:
         except ssl.SSLWantReadError:
             return False
         except ssl.SSLError:
-            self._send_what_goes()  # This is the alert with the reason for the peer.
+            self._send_available()  # This is the alert with the reason for the peer.
             raise
         return True
 
@@ -71,12 +71,12 @@ class SecureSocket:
         RECORD_MAX.
         """
         while True:
-            if not self._take_in():
+            if not self._receive_record_part():
                 continue
             try:
                 return self._tls.read(size)
             except ssl.SSLWantReadError:
-                self._send_what_goes()  # The record was for TLS itself, which may answer.
+                self._send_available()  # The record was for TLS itself, which may answer.
             except (ssl.SSLZeroReturnError, ssl.SSLEOFError):
                 return b""
 
@@ -104,9 +104,9 @@ class SecureSocket:
         """Send close_notify, without waiting for the peer's (RFC 8446 6.1)."""
         with suppress(OSError):
             self._tls.unwrap()
-        self._send_what_goes()
+        self._send_available()
 
-    def _take_in(self) -> bool:
+    def _receive_record_part(self) -> bool:
         """Pass on the received part of one record to TLS. Return True if the record is complete.
         Raises OSError.
         """
@@ -135,7 +135,7 @@ class SecureSocket:
             self._unsent = self._unsent or self._leaving.read()
             self._unsent = self._unsent[self._peer.send(self._unsent) :]
 
-    def _send_what_goes(self) -> None:
+    def _send_available(self) -> None:
         with suppress(OSError):
             self._send()
 

@@ -215,7 +215,7 @@ class _Server:
             try:
                 peer, address = listener.accept()
             except OSError as error:
-                await self._endure(error)
+                await self._handle_accept_error(error)
                 continue
             try:
                 nursery.start_soon(self._accept_connection(peer, address))
@@ -232,7 +232,7 @@ class _Server:
         while True:
             await trio.sleep_until(waits.beat_after(CHECK_INTERVAL_S))
             for connection in self._all:
-                connection.peer.look_for()
+                connection.peer.cancel_if_abandoned()
 
     def _accept_connection(self, peer: socket.socket, address: tuple[object, ...]) -> Work:
         """Return the work for a new connection. Raises OSError if the peer has left."""
@@ -263,20 +263,20 @@ class _Server:
     def _make_connection(self, peer: socket.socket, address: str) -> _Connection:
         connection = _Connection(self, peer, address)
         if self._make_room(connection):
-            self._enter(connection)
+            self._add_connection(connection)
         else:
             connection.crowded_out = True
             self._detach_connection(connection)
         return connection
 
-    def _enter(self, connection: _Connection) -> None:
+    def _add_connection(self, connection: _Connection) -> None:
         self._all[connection] = None
         self._of.setdefault(connection.source, {})[connection] = None
 
-    def leave(self, connection: _Connection) -> None:
+    def remove_connection(self, connection: _Connection) -> None:
         self._all.pop(connection, None)
         self._leaving.pop(connection, None)
-        self.leave_source(connection)
+        self.remove_from_source(connection)
 
     def _detach_connection(self, connection: _Connection) -> None:
         """Release the connection's place, but still send the reason to its peer. The number of such
@@ -291,14 +291,14 @@ class _Server:
         del self._leaving[first]
         first.peer.scope.cancel()
 
-    def leave_source(self, connection: _Connection) -> None:
+    def remove_from_source(self, connection: _Connection) -> None:
         """Remove the connection from the connections of its source."""
         of_source = self._of.get(connection.source, {})
         of_source.pop(connection, None)
         if not of_source:
             self._of.pop(connection.source, None)
 
-    async def _endure(self, error: OSError) -> None:
+    async def _handle_accept_error(self, error: OSError) -> None:
         """Handle a failed accept. A peer that left early is ignored. If there are too many open
         files, end a connection and wait a moment.
         """
@@ -329,7 +329,7 @@ class _Server:
         victim = min(among, key=self._get_eviction_order, default=None)
         if victim is None or victim.peer.phase >= Phase.HANDLING:
             return False
-        self.leave(victim)
+        self.remove_connection(victim)
         victim.crowded_out = True
         victim.peer.scope.cancel()
         self._detach_connection(victim)
@@ -375,7 +375,7 @@ class _Connection:
             self._server.note_fault(errors, "a connection")
         finally:
             self._visit.end()
-            self._server.leave(self)
+            self._server.remove_connection(self)
             self.peer.socket.close()
 
     async def _converse(self) -> None:
@@ -390,7 +390,7 @@ class _Connection:
                 if response.upgrade is not None:
                     return await self._hand_over(head, response)
                 if not await self._send(response, head_only=head.method == "HEAD"):
-                    return await self.peer.linger()
+                    return await self.peer.wait_until_read()
         except Problem as problem:
             await self._refuse(problem)
 
@@ -475,7 +475,7 @@ class _Connection:
             self._visit.note_refused(head, admission.status)
             self._protocol.drop_body()
             return admission
-        self._visit.note_let_in(head, admission.caller)
+        self._visit.note_admission(head, admission.caller)
         self._protocol.admit(admission)
         with self._server.bodies.share(self._protocol.announced) as share:
             request = await self._wait_for_request()
@@ -526,12 +526,12 @@ class _Connection:
     async def _hand_over(self, head: Request, response: Response) -> None:
         """Switch protocols. From here on the upgrade owns the connection until it returns."""
         assert response.upgrade is not None
-        self._visit.note_let_in(head, response.upgrade)
+        self._visit.note_admission(head, response.upgrade)
         self._visit.end()
         said, already = self._protocol.switch(response, date=write_date(int(time.time())))
         await self.peer.write(said)
         scope = self.peer.begin_phase_within(Phase.UPGRADED, trio.CancelScope())
-        self._server.leave_source(self)
+        self._server.remove_from_source(self)
         if self._server.stopping.is_set():
             return
         with scope:
@@ -568,7 +568,7 @@ class _Connection:
         await self.peer.write(
             self._protocol.respond(answer, date=date, close=True, head_only=False)
         )
-        await self.peer.linger()
+        await self.peer.wait_until_read()
 
 
 def _visit(limits: Limits, address: str) -> Visit:
@@ -579,7 +579,7 @@ def _compute_deadlines(limits: Limits) -> dict[Phase, float]:
     return {
         Phase.HEAD: limits.head_deadline,
         Phase.BODY: limits.body_deadline,
-        Phase.CLOSING: limits.linger,
+        Phase.CLOSING: limits.linger_s,
         Phase.IDLE: limits.idle_deadline,
         Phase.WRITING: limits.write_deadline,
     }

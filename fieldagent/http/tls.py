@@ -33,14 +33,14 @@ def describe_fault(error: BaseException | None, ca_setting: str = "") -> str | N
     `ca_setting` is the name of the setting for a private authority's file, if there is one.
     """
     if isinstance(error, ssl.SSLCertVerificationError):
-        return _distrust(error, ca_setting)
+        return _describe_distrust(error, ca_setting)
     if not isinstance(error, ssl.SSLError) or isinstance(error, _END_ERRORS):
         return None
     why = error.reason.replace("_", " ").lower() if error.reason else str(error)
     return f"the server does not use TLS, or not correctly: {why}"
 
 
-def _distrust(error: ssl.SSLCertVerificationError, ca_setting: str) -> str:
+def _describe_distrust(error: ssl.SSLCertVerificationError, ca_setting: str) -> str:
     text = f"the certificate is not trusted: {error.verify_message.lower()}"
     if error.verify_code in _CERTIFICATE_TIMES:
         return f"{text}; is this machine's clock right?"

@@ -20,7 +20,7 @@ from fieldagent.kit import card_format, kit_health
 from fieldagent.kit.card_format import ADAPTER, CAMP
 from fieldagent.kit.provision import erase
 from fieldagent.system.folder import put_file
-from fieldagent.system.log_lines import complain
+from fieldagent.system.log_lines import print_failure
 from fieldagent.system.properties import InvalidSettings, read_file
 from fieldagent.system.wording import describe_reason
 
@@ -84,7 +84,7 @@ def read_kept_settings(root: Path) -> dict[str, str]:
         )
     except (InvalidSettings, OSError) as wrong:
         if (root / KEPT_CARD_FILE).exists():
-            complain(str(wrong))
+            print_failure(str(wrong))
         return {}
 
 
@@ -186,7 +186,7 @@ def main() -> int:
         check(root)
         return 0
     if wrong := store_card(root):
-        complain(wrong)
+        print_failure(wrong)
     start(read_kept_settings(root))
     return 0
 

@@ -16,7 +16,7 @@ from fieldagent.agent.outcomes import SOS_IN_MEMORY
 from fieldagent.agent.settings import load
 from fieldagent.kit.local_http import CallFailed, call
 from fieldagent.system.lazy_dataclass import dataclass
-from fieldagent.system.log_lines import complain
+from fieldagent.system.log_lines import print_failure
 
 AGENT = "fieldagent.service"
 OTHER_UNITS = ("fieldagent-track.service", "fieldagent-hub.service")
@@ -63,7 +63,7 @@ def restart_others() -> None:
             call_systemctl("try-restart", "--no-block", unit)
 
 
-def leave_at_work() -> None:
+def start_agent() -> None:
     """After a failure, start the agent with the current program and settings."""
     with suppress(OSError):
         call_systemctl("start", "--no-block", AGENT)
@@ -141,7 +141,7 @@ def wait_until_safe_to_stop(port: int) -> None:
     announced = ""
     while why := find_stop_obstacle(port):
         if why != announced:
-            complain(f"the agent is not stopped yet: {why}")
+            print_failure(f"the agent is not stopped yet: {why}")
         announced = why
         time.sleep(ANSWER_TIMEOUT_S)
 

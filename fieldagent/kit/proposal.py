@@ -92,8 +92,8 @@ def propose(devices: Sequence[FoundDevice], text: str, more: Mapping[str, str] =
             continue
         free.remove(fits[0])
         pairs = {seat.port: fits[0].place, **_propose_kind(fits[0], seat, before)}
-        pairs |= _of_device(fits[0], seat, before)
-        wanted = _find_wanted(seat, {**before, **pairs})
+        pairs |= _list_reported_settings(fits[0], seat, before)
+        wanted = _find_needed_settings(seat, {**before, **pairs})
         pairs |= {name: more[name] for name in wanted if name in more}
         by_port[seat.port] = pairs
         if missing := [name for name in wanted if name not in before and name not in pairs]:
@@ -135,14 +135,16 @@ def _propose_kind(
     return {} if _describe_setting(seat, before) in (there.kind, AUTO) else {seat.kind: there.kind}
 
 
-def _of_device(there: FoundDevice, seat: DeviceSeat, before: Mapping[str, str]) -> dict[str, str]:
+def _list_reported_settings(
+    there: FoundDevice, seat: DeviceSeat, before: Mapping[str, str]
+) -> dict[str, str]:
     """Return the settings that follow from the device's report."""
     if there.report is None or seat is not RADIO:
         return {}
     return {name: value for name, value in there.report.settings.items() if name not in before}
 
 
-def _find_wanted(seat: DeviceSeat, known: Mapping[str, str]) -> list[str]:
+def _find_needed_settings(seat: DeviceSeat, known: Mapping[str, str]) -> list[str]:
     """Return the settings that a port needs, and the settings that those need."""
     wanted = [*load_radio(_describe_setting(seat, known)).needs] if seat is RADIO else []
     names = [seat.port, *wanted]

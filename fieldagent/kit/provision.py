@@ -14,7 +14,7 @@ from pathlib import Path
 from fieldagent.agent.settings import list_allowed_keys, parse
 from fieldagent.system.exit_codes import IO_FAILED, OK, SETTINGS
 from fieldagent.system.folder import put_file, rename_file, sync_folder
-from fieldagent.system.log_lines import complain
+from fieldagent.system.log_lines import print_failure
 from fieldagent.system.properties import InvalidSettings, read, read_file
 from fieldagent.system.wording import describe_reason
 
@@ -44,7 +44,7 @@ def provision(folders: Sequence[Path], target: Path, *, as_json: bool) -> int:
                 if (folder / name).is_file():
                     return _apply_card(folder / name, target, as_json)
     except OSError as error:
-        complain(f"the settings on the card were not applied: {describe_reason(error)}")
+        print_failure(f"the settings on the card were not applied: {describe_reason(error)}")
         return IO_FAILED
     _print_names(as_json, None, [])
     return OK
@@ -79,10 +79,10 @@ def _apply_card(card: Path, target: Path, as_json: bool) -> int:
     except InvalidSettings as wrong:
         kept = "Nothing was applied. The kit keeps its settings."
         again = f"Correct {card.name} on the card, and start the kit again."
-        complain(f"{wrong}\n{kept} {again}")
+        print_failure(f"{wrong}\n{kept} {again}")
         put_file(card.with_name(RESULT), "\n".join([kept, *wrong.faults, again, ""]).encode())
         return SETTINGS
-    put_settings(text, target)
+    write_settings_file(text, target)
     names = sorted(pairs)
     report = f"The kit has applied these settings: {', '.join(names)}."
     report += " The file itself was erased: it held keys.\n"
@@ -95,7 +95,7 @@ def _apply_card(card: Path, target: Path, as_json: bool) -> int:
     return OK
 
 
-def put_settings(text: str, target: Path) -> None:
+def write_settings_file(text: str, target: Path) -> None:
     """Write the settings file atomically. The earlier file is kept once, as `.before`. Raises
     OSError.
     """

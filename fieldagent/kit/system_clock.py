@@ -19,7 +19,7 @@ from fieldagent.package.strict_json import NotJson, load_document
 from fieldagent.system.clock_bounds import EARLIEST_TIME, LATEST
 from fieldagent.system.elapsed_time import RANKS, Reading
 from fieldagent.system.exit_codes import IO_FAILED, OK, REFUSED
-from fieldagent.system.log_lines import complain, refuse_settings
+from fieldagent.system.log_lines import print_failure, refuse_settings
 from fieldagent.system.properties import InvalidSettings
 from fieldagent.system.wording import describe_reason
 
@@ -63,10 +63,10 @@ def set_clock(
     except InvalidSettings as wrong:
         return refuse_settings(wrong)
     except ClockNotSet as wrong:
-        complain(f"the clock is not changed: {wrong}")
+        print_failure(f"the clock is not changed: {wrong}")
         return REFUSED
     except OSError as error:
-        complain(f"the clock is not changed: {describe_reason(error)}")
+        print_failure(f"the clock is not changed: {describe_reason(error)}")
         return IO_FAILED
     moved = round(unix - now.wall_time)
     if as_json:

@@ -61,7 +61,7 @@ def _simplify(value: str | float | bytes | datetime) -> str | float:
     return value
 
 
-def sound(where: Location) -> Location:
+def drop_invalid_members(where: Location) -> Location:
     """Return a position without invalid members, such as impossible altitudes or years from a
     receiver without a fix. With them, the stored Package would count as damaged.
     """

@@ -9,13 +9,13 @@ from fieldagent.http.openapi import (
     Answers,
     Call,
     answer,
+    answer_in_formats,
     boolean,
     call,
-    in_formats,
     integer,
-    listed,
+    list_of,
+    nullable,
     number,
-    or_null,
     record,
     segment,
     text,
@@ -26,14 +26,14 @@ _MAP = answer(
     "null if there is no usable map",
     record(
         {
-            "map": or_null(
+            "map": nullable(
                 record(
                     {
                         "name": text(),
                         "attribution": text(),
                         "lowest": integer(),
                         "highest": integer(),
-                        "bounds": or_null(listed(number())),
+                        "bounds": nullable(list_of(number())),
                         "address": text(
                             "URL of its tiles: {z}, {x} and {y} are zoom level, column and row"
                         ),
@@ -43,7 +43,7 @@ _MAP = answer(
                     }
                 )
             ),
-            "trouble": or_null(text("Reason why map-file cannot be used")),
+            "trouble": nullable(text("Reason why map-file cannot be used")),
         }
     ),
 )
@@ -55,7 +55,7 @@ _SEGMENTS = [
 ]
 _MEDIA = ("image/png", "image/jpeg", "image/webp", "application/vnd.mapbox-vector-tile")
 _TILE_ANSWERS: Answers = {
-    200: in_formats("A picture, or vector data", {media: {} for media in _MEDIA}),
+    200: answer_in_formats("A picture, or vector data", {media: {} for media in _MEDIA}),
     204: "The vector map has nothing there",
     404: "There is no map",
 }

@@ -100,4 +100,4 @@ def _read_bounds(text: str) -> tuple[float, float, float, float] | None:
         west, south, east, north = map(float, text.split(","))
     except ValueError:
         return None
-    return (west, south, east, north) if tiles.sound_bounds(west, south, east, north) else None
+    return (west, south, east, north) if tiles.is_valid_box(west, south, east, north) else None

@@ -62,7 +62,7 @@ def read_about(path: Path) -> MapAbout:
         str(metadata.get("attribution", "")),
         header.lowest,
         header.highest,
-        header.bounds if tiles.sound_bounds(*header.bounds) else None,
+        header.bounds if tiles.is_valid_box(*header.bounds) else None,
         is_vector,
     )
 

@@ -53,7 +53,7 @@ def read_vector(content: bytes) -> Tile:
     return Tile(content, VECTOR, content.startswith(GZIP))
 
 
-def sound_bounds(west: float, south: float, east: float, north: float) -> bool:
+def is_valid_box(west: float, south: float, east: float, north: float) -> bool:
     """Return True if these degrees are a box on earth that does not cross the date line."""
     return -180 <= west < east <= 180 and -90 <= south < north <= 90
 

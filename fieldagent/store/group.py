@@ -129,7 +129,7 @@ class GroupCommit(Generic[C]):
         self._orders.append(order)
         if len(self._orders) == 1 or len(self._orders) >= self._enough:
             self._came.set()
-        await trio.lowlevel.wait_task_rescheduled(_stay)
+        await trio.lowlevel.wait_task_rescheduled(_refuse_abort)
         if order.error is not None:
             raise order.error
         return order.result
@@ -227,6 +227,6 @@ class GroupCommit(Generic[C]):
                     order.error = failed
 
 
-def _stay(_: object) -> trio.lowlevel.Abort:
+def _refuse_abort(_: object) -> trio.lowlevel.Abort:
     """Refuse to abort: an order is always run, and its caller must get the result."""
     return trio.lowlevel.Abort.FAILED

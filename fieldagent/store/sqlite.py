@@ -99,7 +99,7 @@ def connect(
         if not checked and (damage := connection.execute(CHECK).fetchone()[0]) != "ok":
             raise sqlite3.DatabaseError(damage)
         if marked:
-            _bring_up_marked(connection, schema, path)
+            _upgrade_marked(connection, schema, path)
         elif _read_version(connection) != schema.version:
             _migrate(connection, schema)
         # Detect now, and not only at the first commit, a file that can be read but not written.
@@ -171,7 +171,7 @@ def _migrate(connection: sqlite3.Connection, schema: Schema) -> None:
         raise
 
 
-def _bring_up_marked(connection: sqlite3.Connection, schema: Schema, path: Path) -> None:
+def _upgrade_marked(connection: sqlite3.Connection, schema: Schema, path: Path) -> None:
     """Upgrade as `_migrate` does, for a file that stores its version twice. Changes nothing if the
     tables do not confirm the version.
     """

@@ -58,7 +58,7 @@ def become_owner_of(folder: Path) -> None:
     users, or if the folder belongs to root. Raises OSError.
     """
     if os.geteuid() == 0 and (owner := find_owner(folder)).uid:
-        _become(owner)
+        _switch_to_owner(owner)
 
 
 def run_as_owner(folder: Path, work: Callable[[], T], *, within: float = DEADLINE_S) -> T:
@@ -72,7 +72,7 @@ def run_as_owner(folder: Path, work: Callable[[], T], *, within: float = DEADLIN
     reads, writes = os.pipe()
     child = os.fork()
     if child == 0:
-        _work_and_exit(owner, work, writes, within)
+        _run_and_exit(owner, work, writes, within)
     os.close(writes)
     try:
         answer = _read(reads, time.monotonic() + within + GRACE_S)
@@ -107,14 +107,14 @@ def _read_result(answer: bytes, folder: Path) -> Any:
         raise OSError(f"{folder}: an action as its owner has failed") from None
 
 
-def _work_and_exit(owner: Owner, work: Callable[[], Any], pipe: int, within: float) -> NoReturn:
+def _run_and_exit(owner: Owner, work: Callable[[], Any], pipe: int, within: float) -> NoReturn:
     code = 1
     try:
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.setitimer(signal.ITIMER_REAL, within)
         _close_all_but(pipe)
         try:
-            _become(owner)
+            _switch_to_owner(owner)
             outcome = {"result": work()}
         except OSError as error:
             arguments = (error.errno, error.strerror) if error.errno else (str(error),)
@@ -142,7 +142,7 @@ def _close_all_but(pipe: int) -> None:
     os.closerange(begin, os.sysconf("SC_OPEN_MAX"))
 
 
-def _become(owner: Owner) -> None:
+def _switch_to_owner(owner: Owner) -> None:
     os.setgroups(owner.groups)
     os.setresgid(owner.gid, owner.gid, owner.gid)
     os.setresuid(owner.uid, owner.uid, owner.uid)

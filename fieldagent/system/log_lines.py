@@ -42,7 +42,7 @@ def start_logging(verbose: bool) -> None:
     logging.basicConfig(handlers=[handler], level=level)
 
 
-def complain(text: str) -> None:
+def print_failure(text: str) -> None:
     """Print the reason why the program ends or does not start."""
     line = f"fieldagent: {text}"
     print(_add_severity(line, logging.ERROR) if is_journal(sys.stderr) else line, file=sys.stderr)
@@ -50,7 +50,7 @@ def complain(text: str) -> None:
 
 def refuse_settings(error: InvalidSettings | OSError) -> int:
     """Print the faults of the settings, and return the exit code: MISSING or SETTINGS."""
-    complain(str(error))
+    print_failure(str(error))
     return MISSING if isinstance(error, FileNotFoundError) else SETTINGS
 
 

@@ -58,14 +58,14 @@ class CobsDeframer:
         """Yield the coded frames that these bytes complete. Empty frames are skipped."""
         *ended, rest = data.split(DELIMITER)
         for piece in ended:
-            self._take(piece)
+            self._append_bounded(piece)
             coded, self._coded = bytes(self._coded), bytearray()
             if len(coded) > self._limit:
                 self.overlong += 1
             elif coded:
                 yield coded
-        self._take(rest)
+        self._append_bounded(rest)
 
-    def _take(self, piece: bytes) -> None:
+    def _append_bounded(self, piece: bytes) -> None:
         # Keep one byte more than the limit, which shows that the frame is too long.
         self._coded += piece[: self._limit + 1 - len(self._coded)]

@@ -76,7 +76,7 @@ class KissDeframer:
         """
         *ended, rest = data.split(b"\xc0")
         for piece in ended:
-            self._take(piece)
+            self._append_bounded(piece)
             raw, self._raw = bytes(self._raw), bytearray()
             if not raw:
                 continue
@@ -85,9 +85,9 @@ class KissDeframer:
                 self.damaged += 1
             else:
                 yield frame[0], frame[1:]
-        self._take(rest)
+        self._append_bounded(rest)
 
-    def _take(self, piece: bytes) -> None:
+    def _append_bounded(self, piece: bytes) -> None:
         # Keep one byte more than the limit, which shows that the frame is too long.
         self._raw += piece[: self._limit + 1 - len(self._raw)]
 

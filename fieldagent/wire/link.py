@@ -206,7 +206,7 @@ class IpLink:
         if self._peer is None:
             raise RemoteProtocolError("the first message is not a hello")
         if kind == LinkKind.MESSAGE:
-            return self._take(_number(members), members[1:])
+            return self._accept_numbered(_number(members), members[1:])
         if kind == LinkKind.NOTE and self._peer.features & NOTES:
             return NoteReceived(_note(members))
         return self._settle(_number(members)) if kind == LinkKind.ACKNOWLEDGEMENT else None
@@ -233,7 +233,7 @@ class IpLink:
         )
         return self._peer
 
-    def _take(self, number: int, members: list[Any]) -> MessageReceived:
+    def _accept_numbered(self, number: int, members: list[Any]) -> MessageReceived:
         if number != self._arrived + 1:
             raise RemoteProtocolError(f"message {number} where {self._arrived + 1} should follow")
         if number - self._answered > self._hello.window:

@@ -46,13 +46,13 @@ def write_track(fixes: Sequence[TrackFix]) -> bytes:
     contains.
     """
     bits = Bits()
-    bits.put_rice(len(fixes), _COUNT_PARAMETER)
+    bits.write_rice(len(fixes), _COUNT_PARAMETER)
     first = fixes[0]
-    bits.put(first.latitude + LATITUDE_MAX, _LATITUDE_BITS)
-    bits.put(first.longitude + LONGITUDE_MAX, _LONGITUDE_BITS)
+    bits.write_bits(first.latitude + LATITUDE_MAX, _LATITUDE_BITS)
+    bits.write_bits(first.longitude + LONGITUDE_MAX, _LONGITUDE_BITS)
     sequences = [fix.sequence for fix in fixes]
     consecutive = sequences == list(range(sequences[0], sequences[0] + len(fixes)))
-    bits.put(int(consecutive), 1)
+    bits.write_bits(int(consecutive), 1)
     if not consecutive:
         _write_column(bits, sequences)
     _write_column(bits, [fix.time for fix in fixes])
@@ -71,12 +71,12 @@ def write_track(fixes: Sequence[TrackFix]) -> bytes:
 def read_track(sequence: int, time: int, body: bytes) -> list[TrackFix]:
     """Decode a track. Raises ValueError if it is damaged."""
     bits = Bits(body)
-    count = bits.take_rice(_COUNT_PARAMETER)
+    count = bits.read_rice(_COUNT_PARAMETER)
     if not 1 <= count <= COUNT_MAX:
         raise ValueError(f"a track of {count} positions")
-    latitude = bits.take_bits(_LATITUDE_BITS) - LATITUDE_MAX
-    longitude = bits.take_bits(_LONGITUDE_BITS) - LONGITUDE_MAX
-    if bits.take_bits(1):
+    latitude = bits.read_bits(_LATITUDE_BITS) - LATITUDE_MAX
+    longitude = bits.read_bits(_LONGITUDE_BITS) - LONGITUDE_MAX
+    if bits.read_bits(1):
         sequences = list(range(sequence, sequence + count))
     else:
         sequences = _read_column(bits, sequence, count)
@@ -97,42 +97,42 @@ def _write_who_has(bits: Bits, members: Sequence[Members]) -> None:
     """
     some = any(each is not None for fix in members for each in fix)
     every = all(each is not None for fix in members for each in fix)
-    bits.put(int(some), 1)
+    bits.write_bits(int(some), 1)
     if some:
-        bits.put(int(every), 1)
+        bits.write_bits(int(every), 1)
     if not some or every:
         return
     for column in zip(*members, strict=True):
         has = [each is not None for each in column]
-        bits.put(int(any(has)), 1)
+        bits.write_bits(int(any(has)), 1)
         if any(has):
-            bits.put(int(all(has)), 1)
+            bits.write_bits(int(all(has)), 1)
         if any(has) and not all(has):
             for each in has:
-                bits.put(int(each), 1)
+                bits.write_bits(int(each), 1)
 
 
 def _read_who_has(bits: Bits, count: int) -> list[list[bool]]:
     nobody, everybody = [False] * count, [True] * count
-    if not bits.take_bits(1):
+    if not bits.read_bits(1):
         return [nobody for _ in _ORDERS]
-    if bits.take_bits(1):
+    if bits.read_bits(1):
         return [everybody for _ in _ORDERS]
     has = []
     for _ in _ORDERS:
-        some = bits.take_bits(1)
-        every = some and bits.take_bits(1)
+        some = bits.read_bits(1)
+        every = some and bits.read_bits(1)
         if not some or every:
             has.append(everybody if every else nobody)
         else:
-            has.append([bool(bits.take_bits(1)) for _ in range(count)])
+            has.append([bool(bits.read_bits(1)) for _ in range(count)])
     return has
 
 
 def _write_members(bits: Bits, column: Sequence[int], order: int) -> None:
     """Write the first value, and the column of all values."""
     if column:
-        bits.put_golomb(zigzag(column[0]), order)
+        bits.write_golomb(zigzag(column[0]), order)
     if len(column) > 1:
         _write_column(bits, column, _MEMBER_BITS)
 
@@ -141,7 +141,7 @@ def _read_members(bits: Bits, has: Sequence[bool], order: int) -> list[int | Non
     several = sum(has)
     if not several:
         return [None for _ in has]
-    first = unzigzag(bits.take_golomb(order))
+    first = unzigzag(bits.read_golomb(order))
     column = _read_column(bits, first, several, _MEMBER_BITS) if several > 1 else [first]
     members = iter(column)
     return [next(members) if each else None for each in has]
@@ -173,18 +173,18 @@ def _write_column(bits: Bits, column: Sequence[int], size: int = _PARAMETER_BITS
     bends = 2 * (first + 1).bit_length() - 1 + _compute_size(turns, bent) < _compute_size(
         steps, even
     )
-    bits.put(int(bends), 1)
-    bits.put(bent if bends else even, size)
+    bits.write_bits(int(bends), 1)
+    bits.write_bits(bent if bends else even, size)
     if bends:
-        bits.put_golomb(first, 0)
+        bits.write_golomb(first, 0)
     for code in turns if bends else steps:
-        bits.put_rice(code, bent if bends else even)
+        bits.write_rice(code, bent if bends else even)
 
 
 def _read_column(bits: Bits, first: int, count: int, size: int = _PARAMETER_BITS) -> list[int]:
-    bends, parameter = bits.take_bits(1), bits.take_bits(size)
-    codes = [bits.take_golomb(0)] if bends else []
-    codes += [bits.take_rice(parameter) for _ in range(count - 1 - len(codes))]
+    bends, parameter = bits.read_bits(1), bits.read_bits(size)
+    codes = [bits.read_golomb(0)] if bends else []
+    codes += [bits.read_rice(parameter) for _ in range(count - 1 - len(codes))]
     steps = [unzigzag(code) for code in codes]
     return list(accumulate(accumulate(steps) if bends else steps, initial=first))
 
@@ -208,33 +208,33 @@ class Bits:
         self._bits = f"{int.from_bytes(body):0{8 * len(body)}b}" if body else ""
         self._at = 0
 
-    def put(self, value: int, size: int) -> None:
+    def write_bits(self, value: int, size: int) -> None:
         """Append a non-negative number in `size` bits. It must fit into them."""
         self._bits += f"{value:0{size}b}" if size else ""
 
-    def put_rice(self, code: int, parameter: int) -> None:
+    def write_rice(self, code: int, parameter: int) -> None:
         """Append a Rice code: `code` divided by 2 to the `parameter`, in unary, then a zero and the
         remainder.
         """
         self._bits += "1" * (code >> parameter) + "0"
-        self.put(code & (1 << parameter) - 1, parameter)
+        self.write_bits(code & (1 << parameter) - 1, parameter)
 
-    def put_golomb(self, code: int, order: int) -> None:
+    def write_golomb(self, code: int, order: int) -> None:
         """Append an exponential Golomb code. Remove the low `order` bits of the code and add one.
         Write a zero for each bit of this number after its first one, the number, and the low
         bits.
         """
         high = (code >> order) + 1
-        self.put(0, high.bit_length() - 1)
-        self.put(high, high.bit_length())
-        self.put(code & (1 << order) - 1, order)
+        self.write_bits(0, high.bit_length() - 1)
+        self.write_bits(high, high.bit_length())
+        self.write_bits(code & (1 << order) - 1, order)
 
     def to_bytes(self) -> bytes:
         """Return the bits as bytes. Raises ValueError if there are none."""
         size = -(-len(self._bits) // 8)
         return int(self._bits.ljust(8 * size, "0"), 2).to_bytes(size)
 
-    def take_bits(self, size: int) -> int:
+    def read_bits(self, size: int) -> int:
         """Return the next `size` bits as a number. Raises ValueError if there are fewer."""
         bits = self._bits[self._at : self._at + size]
         if len(bits) < size:
@@ -242,19 +242,19 @@ class Bits:
         self._at += size
         return int(bits, 2) if size else 0
 
-    def take_golomb(self, order: int) -> int:
-        """Return the next code of `put_golomb`. Raises ValueError if bits are missing."""
+    def read_golomb(self, order: int) -> int:
+        """Return the next code of `write_golomb`. Raises ValueError if bits are missing."""
         end = self._bits.find("1", self._at)
         if end < 0:
             raise ValueError("track that ends before its last position")
         zeros, self._at = end - self._at, end + 1
-        high = (1 << zeros | self.take_bits(zeros)) - 1
-        return high << order | self.take_bits(order)
+        high = (1 << zeros | self.read_bits(zeros)) - 1
+        return high << order | self.read_bits(order)
 
-    def take_rice(self, parameter: int) -> int:
-        """Return the next code of `put_rice`. Raises ValueError if bits are missing."""
+    def read_rice(self, parameter: int) -> int:
+        """Return the next code of `write_rice`. Raises ValueError if bits are missing."""
         end = self._bits.find("0", self._at)
         if end < 0:
             raise ValueError("track that ends before its last position")
         ones, self._at = end - self._at, end + 1
-        return ones << parameter | self.take_bits(parameter)
+        return ones << parameter | self.read_bits(parameter)

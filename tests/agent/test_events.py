@@ -187,7 +187,7 @@ async def test_conditions_are_looked_at_after_news_and_at_each_sign_of_life(
         nursery.start_soon(listen, 22.5)
         await trio.sleep_until(33)
         assert looks == {21, 24, 28, 32}
-        events.stir()
+        events.note_change()
         await trio.sleep_until(39)
         assert looks == {21, 24, 28, 32, 33 + CHECK_DELAY_S, 36}
         nursery.cancel_scope.cancel()

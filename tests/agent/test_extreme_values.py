@@ -85,7 +85,9 @@ def kit(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Agent]:
 async def store(state: Path) -> None:
     async with spool(state) as (inbox, journal):
         for body in envelopes():
-            await inbox.take_in(body, lambda db: None, channel="Satellite", owes=None, tagged=True)
+            await inbox.store_message(
+                body, lambda db: None, channel="Satellite", owes=None, tagged=True
+            )
         assert len(inbound.list_payloads(journal, 1_000)) == len(TIMES) * len(ITEMS)
 
 

@@ -84,7 +84,7 @@ class Kit:
         """Receive a command as over a channel."""
         body = encode([Entry(number, command)])
         inbox = self.agent.parts.inbox
-        await inbox.take_in(body, lambda db: None, channel=channel, owes=None, tagged=False)
+        await inbox.store_message(body, lambda db: None, channel=channel, owes=None, tagged=False)
 
     def answers(self) -> list[CommandAnswer]:
         """Return the answers in Packages to the hub."""
@@ -386,7 +386,7 @@ async def bring(kit: Kit, payload: bytes, sequence: int = 5) -> None:
     """Bring a Package from the hub for this kit."""
     body = encode([Entry(sequence, Data(payload), NOW)], origin=3)
     inbox = kit.agent.parts.inbox
-    await inbox.take_in(body, lambda db: None, channel="Satellite", owes=None, tagged=False)
+    await inbox.store_message(body, lambda db: None, channel="Satellite", owes=None, tagged=False)
 
 
 def as_zipapp(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,7 +27,7 @@ def queue(priorities: list[int]) -> None:
     waiting = Queue()
     for key, priority in enumerate(priorities):
         waiting.add(key, priority=priority)
-    while (taken := waiting.receive_message(0.0)) is not None:
+    while (taken := waiting.pop_due(0.0)) is not None:
         waiting.remove(taken)
 
 

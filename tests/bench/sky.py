@@ -57,7 +57,7 @@ class Sky:
             with trio.move_on_at(self.air.find_next_change()):
                 await self._changed.wait()
             for number, packet in self.air.take_arrived(trio.current_time()):
-                self.modems[number].heard.hear(ReceivedPacket(packet))
+                self.modems[number].heard.add_packet(ReceivedPacket(packet))
 
 
 class SkyModem:

@@ -47,7 +47,7 @@ async def hub_end(
         listeners,
         stopping=stopping,
         tls=tls,
-        limits=Limits(linger=0.1),
+        limits=Limits(linger_s=0.1),
     )
     async with trio.open_nursery() as nursery:
         await nursery.start(run)

@@ -115,7 +115,7 @@ async def test_a_right_key_pays_for_the_database_on_every_route_that_it_opens(
             paid.clear()
             admission = await find(asked)
             by_threads = sum(paid)
-            visit.note_let_in(asked, admission.caller)
+            visit.note_admission(asked, admission.caller)
             paid.clear()
             with suppress(Problem):
                 await admission.handler(asked)

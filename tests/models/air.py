@@ -164,7 +164,7 @@ class Walk:
         kit = self._kits[index]
         if step.call == "fill":
             # A new kit may be there, so this one need not be silent for long.
-            kit.words.greet_station(crowd=CROWD)
+            kit.words.repeat_for_returned_station(crowd=CROWD)
             kit.outbox.packing.queue.wake()
         packet = None
         with trio.move_on_after(PATIENCE):
@@ -177,7 +177,7 @@ class Walk:
         assert self._call(packet) == step.call, (step, decode(packet))
         for other, set_ in self._radios.items():
             if step.value & (1 << other):
-                set_.heard.hear(ReceivedPacket(packet))
+                set_.heard.add_packet(ReceivedPacket(packet))
 
     def _call(self, packet: bytes) -> str:
         """Return the part of the packet about the item, or "" if it only contains a name."""

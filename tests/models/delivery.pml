@@ -5,7 +5,7 @@
  *
  * Code: hub/field/mobile_terminated.py (pack), hub/field/operator_calls.py (carry_out),
  * hub/field/mailbox.py (load, stored, returned), hub/field/mobile_originated.py (take_in),
- * agent/inbound/hub_reception.py (receive), agent/inbound/reception.py (take_in). What is traced has
+ * agent/inbound/hub_reception.py (receive), agent/inbound/reception.py (store_message). What is traced has
  * the name of the function there.
  *
  * Claims: the kit hands it to its programs once at the most; the hub says `stored` only where it is

@@ -92,7 +92,7 @@ class Walk:
                 return
             inbox = self._kit.inbox
             assert isinstance(outgoing.body, bytes)
-            await inbox.take_in(
+            await inbox.store_message(
                 outgoing.body, lambda db: None, channel=Channel.CELLULAR, owes=None, tagged=False
             )
             if how == "unconfirmed":

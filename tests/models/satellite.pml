@@ -23,7 +23,7 @@
 
 mtype = { waits, taken, delivered, error }
 mtype = { SENT, DOUBTFUL, NOT_SENT, REFUSED }
-mtype = { open_modem, _session, write, intend, session, _verdict, settle, clear, _resolve,
+mtype = { open_modem, _session, write, record_intent, session, _verdict, settle, clear, _resolve,
 	note_copy, ended, brown_out, dip, other_modem, port_lost, power_fails, accept, reply }
 
 /* The modem and what lies beyond. */
@@ -172,7 +172,7 @@ work:
 	}
 	atomic {
 		world(); unless_killed;
-		trace(intend, package, SENT);
+		trace(record_intent, package, SENT);
 		intent = package; at_modem = before; of_modem = imei
 	}
 
@@ -290,7 +290,7 @@ resolve:
 #endif
 	atomic {
 		world(); unless_killed;
-		trace(intend, package, SENT);
+		trace(record_intent, package, SENT);
 		at_modem = before; of_modem = imei
 	}
 #ifndef FAULT_GIVEN_BEFORE_THE_INTENT

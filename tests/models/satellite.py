@@ -304,8 +304,8 @@ class Walk:
         async def verdict(status: Any, momsn: int) -> None:
             await self.turn("_verdict", how=status.verdict.name)
 
-        async def intend(transmission: Transmission) -> None:
-            await self.turn("intend", partial(package_in, transmission.body))
+        async def record_intent(transmission: Transmission) -> None:
+            await self.turn("record_intent", partial(package_in, transmission.body))
 
         async def note_copy(transmission: Transmission) -> None:
             await self.turn("note_copy", partial(package_in, transmission.body))
@@ -317,7 +317,7 @@ class Walk:
         hold(Modem, "write", lambda body: self.turn("write", partial(package_in, body)))
         hold(Modem, "hold_session", partial(self.turn, "session"))
         hold(Modem, "clear", clear)
-        hold(ChannelOutbox, "intend", intend)
+        hold(ChannelOutbox, "record_intent", record_intent)
         hold(ChannelOutbox, "note_copy", note_copy)
         hold(ChannelOutbox, "settle", settle)
 

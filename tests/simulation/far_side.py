@@ -14,7 +14,7 @@ import trio
 from fieldagent.agent.channels.contract import ChannelLink
 from fieldagent.agent.channels.radio_modem import RadioLost
 from fieldagent.agent.channels.serial_port import PortLost
-from fieldagent.agent.mesh.packet import of_each_sender
+from fieldagent.agent.mesh.packet import split_by_origin
 from fieldagent.agent.outbound.summaries import list_numbers
 from fieldagent.agent.radios.contract import RadioPlace
 from fieldagent.agent.radios.node import NodeModem, open_node
@@ -63,7 +63,7 @@ class Collector:
 
     def receive_message(self, body: bytes) -> Envelope:
         envelope = decode(body)
-        for part in of_each_sender(envelope):
+        for part in split_by_origin(envelope):
             for entry in part.entries:
                 self._take(entry, part.origin)
         return envelope
@@ -149,7 +149,7 @@ class Neighbour:
                     self._hear(self.collector.receive_message(packet))
 
     def _hear(self, envelope: Envelope) -> None:
-        for entry in of_each_sender(envelope)[0].entries:
+        for entry in split_by_origin(envelope)[0].entries:
             content = entry.content
             if isinstance(content, Ack):
                 if content.station == self.station and content.by_hub:

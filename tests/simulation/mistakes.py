@@ -8,7 +8,7 @@ from typing import Any
 
 from fieldagent.package.package import Channel
 
-CALLS = ("load", "intend", "settle")
+CALLS = ("load", "record_intent", "settle")
 """Calls of a driver to its outbox during a transmission."""
 
 

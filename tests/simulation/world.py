@@ -241,7 +241,7 @@ class World:
             except* Mistake as mistakes:
                 self.tell(f"the driver of {outbox.channel} fails: {mistakes.exceptions[0]}")
             await trio.sleep(self.chance.uniform(1, 60))
-            await outbox.give_back()
+            await outbox.requeue_lost()
 
     def cut_power(self) -> None:
         """The next life finds the disk as it is at this moment."""

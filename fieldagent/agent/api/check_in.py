@@ -19,14 +19,14 @@ from fieldagent.package.reading import (
 from fieldagent.package.strict_json import load_document
 
 
-async def begin(parts: Parts, request: Request) -> PackageState:
+async def begin_check_in(parts: Parts, request: Request) -> PackageState:
     """Ask the hub to raise the alarm after the number of silent seconds in the body. Raises
     Problem.
     """
     return await _ask(parts, _read_deadline(get_required_body(request)))
 
 
-async def end(parts: Parts) -> PackageState:
+async def end_check_in(parts: Parts) -> PackageState:
     """Ask the hub to end the check-in."""
     return await _ask(parts, None)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from fieldagent.agent.api.content import describe_content
 from fieldagent.agent.assembly import Parts
-from fieldagent.agent.inbound.reading import mark
+from fieldagent.agent.inbound.reading import store_reading
 from fieldagent.agent.journal import directory
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.journal.records import PackageFacts
@@ -55,7 +55,7 @@ async def read(parts: Parts, request: Request, id: str) -> Response:  # noqa: A0
     if faults:
         raise InvalidPackage(faults)
     by = " ".join(said.get("by", "").split())
-    if not await mark(parts.journal, parts.inbox, id, by):
+    if not await store_reading(parts.journal, parts.inbox, id, by):
         raise Problem(404, detail=sentence("no inbound payload has the requestId {id}", id=id))
     return make_json_response({"requestId": id, "readBy": by})
 

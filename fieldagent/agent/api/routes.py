@@ -145,11 +145,11 @@ class LocalApi:
     def _make_sos_routes(self) -> dict[tuple[str, str], Handler]:
         sos = IncidentApi(self._parts)
         return {
-            ("POST", "/api/sos"): sos.raise_one,
+            ("POST", "/api/sos"): sos.raise_sos,
             ("GET", "/api/sos"): sos.answer_incidents,
             ("GET", "/api/sos/words"): sos.answer_canned_texts,
-            ("DELETE", "/api/sos"): sos.call_off,
-            ("POST", "/api/sos/{station}/{number}/take"): sos.take_over,
+            ("DELETE", "/api/sos"): sos.cancel_incident,
+            ("POST", "/api/sos/{station}/{number}/take"): sos.record_seen,
         }
 
     async def send(self, request: Request) -> Response:
@@ -418,7 +418,7 @@ def _convert_errors(handler: Handler) -> Handler:
 
 
 async def _begin_check_in(parts: Parts, request: Request) -> Response:
-    standing = await check_in.begin(parts, request)
+    standing = await check_in.begin_check_in(parts, request)
     return make_json_response(_describe_progress(standing), 202, (_make_location_header(standing),))
 
 
@@ -451,7 +451,7 @@ async def _answer_trace(parts: Parts, request: Request) -> Response:
 
 
 async def _end_check_in(parts: Parts, request: Request) -> Response:
-    standing = await check_in.end(parts)
+    standing = await check_in.end_check_in(parts)
     return make_json_response(_describe_progress(standing), 202, (_make_location_header(standing),))
 
 

@@ -62,7 +62,7 @@ class IncidentApi:
         self._raising = trio.Lock()
         """Lock that makes two simultaneous presses raise only one SOS."""
 
-    async def raise_one(self, request: Request) -> Response:
+    async def raise_sos(self, request: Request) -> Response:
         """Open an incident (201), or add text and position to the open incident (200). A faulty
         request never prevents an SOS: the answer lists the unreadable parts.
         """
@@ -70,7 +70,7 @@ class IncidentApi:
         text, position = _read_text_and_position(request.body or b"{}", unread)
         key = _read_key(request, unread)
         async with self._raising:
-            current = incident.open_one(self._journal)
+            current = incident.find_open(self._journal)
             raised = current is None
             # People with handhelds may cancel the SOS that they raised, so a press on the page adds
             # a message of the kit itself.
@@ -85,7 +85,7 @@ class IncidentApi:
                     joins = await self._add(item, joins, key and f"{key}/{get_kind(item)}")
                 if last is not None:
                     await self._add(replace(last, source=PositionSource.LAST), joins)
-        current = incident.open_one(self._journal) or incident.find_last(self._journal)
+        current = incident.find_open(self._journal) or incident.find_last(self._journal)
         assert current is not None, "something was accepted, or one was open"
         return make_json_response(
             self._describe_answer(current) | describe_unread_member(unread), 201 if raised else 200
@@ -119,7 +119,7 @@ class IncidentApi:
         refuse_others(request, ())
         return make_json_response(self._get_incident_status())
 
-    async def call_off(self, request: Request) -> Response:
+    async def cancel_incident(self, request: Request) -> Response:
         """End the open incident, or only the incident with that number, so that a repeated request
         after a lost answer does not end a newer one. Receivers are notified over the same
         channels.
@@ -127,7 +127,7 @@ class IncidentApi:
         refuse_others(request, ("number",))
         wanted = number(request, "number", 0, range(1, 2**63))
         journal = self._journal
-        current = incident.find_numbered(journal, wanted) if wanted else incident.open_one(journal)
+        current = incident.find_numbered(journal, wanted) if wanted else incident.find_open(journal)
         if current is None:
             return make_json_response({"incident": None, "othersNotified": False})
         if current.ended is not None:
@@ -145,7 +145,7 @@ class IncidentApi:
             {"incident": self._describe_answer(over), "othersNotified": is_known}
         )
 
-    async def take_over(self, request: Request, station: str, number: str) -> Response:
+    async def record_seen(self, request: Request, station: str, number: str) -> Response:
         """Record that a person here has seen another kit's incident, and notify that kit and all
         stations in range. An unknown incident is answered with 404.
         """
@@ -166,7 +166,7 @@ class IncidentApi:
         # The person is at this kit, so the alarm of this kit stops too.
         is_here = wanted[0] == OWN_STATION
         await self._journal.commit(
-            lambda db: incident.note_word(db, word, at, now, proved=True, counts=is_here)
+            lambda db: incident.record_update(db, word, at, now, proved=True, counts=is_here)
         )
         if not is_here:
             await self._send_update_once(word)

@@ -39,7 +39,7 @@ def make_routes(parts: Parts, tracking: Tracking) -> list[Route]:
         Route("GET", "/api/track", partial(_answer_day, parts, tracking)),
         Route("GET", "/api/track/cost", partial(_answer_cost, parts, tracking)),
         Route("POST", "/api/track/interval", partial(_choose, tracking)),
-        Route("DELETE", "/api/track/interval", partial(_leave_it, tracking)),
+        Route("DELETE", "/api/track/interval", partial(_clear_interval, tracking)),
         Route("POST", "/api/track/tracker", partial(_accept_report, parts, tracking)),
     ]
 
@@ -185,16 +185,16 @@ async def _choose(tracking: Tracking, request: Request) -> Response:
     if faults:
         raise Problem(422, detail="nothing was changed", errors=faults)
     interval = int(interval)
-    await _put(tracking, interval)
+    await _store_interval(tracking, interval)
     return make_json_response({"chosenInterval": interval})
 
 
-async def _leave_it(tracking: Tracking, request: Request) -> Response:
-    await _put(tracking, None)
+async def _clear_interval(tracking: Tracking, request: Request) -> Response:
+    await _store_interval(tracking, None)
     return make_json_response({"chosenInterval": None})
 
 
-async def _put(tracking: Tracking, interval: int | None) -> None:
+async def _store_interval(tracking: Tracking, interval: int | None) -> None:
     try:
         await trio.to_thread.run_sync(tracking.choose, interval)
     except OSError as error:

@@ -109,7 +109,7 @@ class _OutboxPost:
         return await self.notes.wait_for_next()
 
     async def process_note(self, body: bytes) -> None:
-        await self.notes.take_in(body)
+        await self.notes.process_note(body)
 
 
 async def forbid_healing_since(dead_since: float | None) -> bool:
@@ -201,9 +201,9 @@ class CellularDriver:
             except Unreachable as trouble:
                 self.keepalive.record_missed()
                 self._show(trouble.state, trouble.reason)
-                self._note_wish(trouble.again)
+                self._store_requested_wait(trouble.again)
             self.progress()
-            await self._rest()
+            await self._wait_for_next_attempt()
             await self._recover()
 
     async def _link(self) -> LinkEnd:
@@ -259,7 +259,7 @@ class CellularDriver:
 
     def _judge_attempt(self, ended: LinkEnd) -> None:
         if self.pace.is_back_soon(ended):
-            self._note_wish(ORDERLY_PAUSE_MAX_S)
+            self._store_requested_wait(ORDERLY_PAUSE_MAX_S)
         fault = _FAULTS.get(Close(ended.code)) if ended.code in set(Close) else None
         if fault is not None:
             self._show(LinkState.FAULT, fault)
@@ -267,7 +267,7 @@ class CellularDriver:
             why = ended.reason or f"the hub ended the link ({ended.code})"
             self._show(LinkState.NO_SERVICE, f"the link ended: {why}")
 
-    def _note_wish(self, again: float | None) -> None:
+    def _store_requested_wait(self, again: float | None) -> None:
         """Record when the hub wants the next attempt. Because the hub has answered, the modem
         works, so the time without a sign of life starts again.
         """
@@ -284,7 +284,7 @@ class CellularDriver:
         else:
             log.warning("no link to the hub: %s; trying again", reason)
 
-    async def _rest(self) -> None:
+    async def _wait_for_next_attempt(self) -> None:
         """Wait until the next attempt. An SOS ends the pause after URGENT_PAUSE_S."""
         longest = self.pace.count_try()
         if self.link.state is LinkState.FAULT:

@@ -194,7 +194,7 @@ class Outbox(Protocol):
     def get_unsettled(self) -> Intent | None:
         """Return the intent that is not settled yet; None if there is none."""
 
-    async def intend(self, transmission: Transmission, *, modem: str, at_modem: int) -> None:
+    async def record_intent(self, transmission: Transmission, *, modem: str, at_modem: int) -> None:
         """Record that the modem is about to send this transmission under this number, or is already
         sending it.
         """

@@ -41,10 +41,10 @@ async def run_command(setting: str, command: str) -> None:
     except (OSError, ValueError) as error:
         log.error("%s could not be started: %s", setting, error)
     else:
-        await _attend(setting, process)
+        await _supervise_command(setting, process)
 
 
-async def _attend(setting: str, process: trio.Process) -> None:
+async def _supervise_command(setting: str, process: trio.Process) -> None:
     with trio.move_on_after(DEADLINE_S) as deadline:
         try:
             await process.wait()
@@ -89,14 +89,14 @@ class Healer:
             healing.steps, _read_stored_times(self._file), healing.silent, healing.pause
         )
 
-    async def attend(self) -> bool:
+    async def run_due_step(self) -> bool:
         """Take the step that is due, if any. Call it while the port is closed. Return True if a
         step was due.
         """
-        return await self.attend_since(self._link.away_since)
+        return await self.run_due_step_since(self._link.away_since)
 
-    async def attend_since(self, away_since: float | None) -> bool:
-        """Take the step that is due, as `attend` does, for a modem that has been silent since
+    async def run_due_step_since(self, away_since: float | None) -> bool:
+        """Take the step that is due, as `run_due_step` does, for a modem that has been silent since
         `away_since` (trio's clock; None if it is not silent). Return True if a step was due. The
         first call switches on a device that a killed process left off.
         """

@@ -47,7 +47,7 @@ class IdentificationTimer:
         """
         self.due_at = min(self.due_at, now + IDENTIFY_AFTER_S)
 
-    def note_said(self) -> None:
+    def mark_sent(self) -> None:
         """Record that the callsign was sent: it is no longer due."""
         self.due_at = inf
 
@@ -88,7 +88,7 @@ class IdentifiedModem:
             async with self._transmitting:
                 result = await self._modem.transmit(self._owed.packet, urgent=False)
                 if result not in UNSENT_REASONS:
-                    self._owed.note_said()
+                    self._owed.mark_sent()
             if result in UNSENT_REASONS:
                 await trio.sleep(RETRY_AFTER_S)
 

@@ -139,7 +139,7 @@ class KitNotes:
             ):
                 return note
             with waits.move_on_after(
-                CHECK_INTERVAL_S if self._can_change_soon(report) else self._rest()
+                CHECK_INTERVAL_S if self._can_change_soon(report) else self._compute_longest_pause()
             ):
                 await self.offered.wait()
             self.offered = trio.Event()
@@ -148,7 +148,7 @@ class KitNotes:
         self.last_report = report
         return report.encode()
 
-    def _rest(self) -> float:
+    def _compute_longest_pause(self) -> float:
         """Return the longest time in seconds until another note may be due."""
         if self.read_in_range is not None:
             return STATIONS_INTERVAL_S
@@ -184,7 +184,7 @@ class KitNotes:
         except OSError:
             return b""
 
-    async def take_in(self, body: bytes) -> None:
+    async def process_note(self, body: bytes) -> None:
         """Take in a note of the hub. An offer is left for root's unit, once. The agent does not
         trust its content, because the unit verifies it. A directory is stored directly.
         """
@@ -209,14 +209,14 @@ class KitNotes:
             return
         log.info("the hub sent %s: %s checks it", offer.what, UNITS[offer.file])
         try:
-            await trio.to_thread.run_sync(partial(self._leave, offer, body))
+            await trio.to_thread.run_sync(partial(self._store_offer, offer, body))
         except OSError as error:
             log.warning("%s cannot be stored, the hub will send it again: %s", offer.what, error)
             return
         self.watch_until = trio.current_time() + WATCH_FILES_S
         self.offered.set()
 
-    def _leave(self, offer: _Brought, body: bytes) -> None:
+    def _store_offer(self, offer: _Brought, body: bytes) -> None:
         put_file(self.state_directory / offer.file, body)
         if offer.address:
             update_news.note_offer(self.state_directory, offer.address)

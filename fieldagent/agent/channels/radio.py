@@ -29,7 +29,7 @@ from fieldagent.agent.channels.radio_modem import (
     RadioOutbox,
     TransmitResult,
 )
-from fieldagent.agent.channels.reopening import forbid_healing, keep_open
+from fieldagent.agent.channels.reopening import forbid_healing, run_and_reopen
 from fieldagent.agent.channels.serial_port import PortLost
 from fieldagent.system import waits
 from fieldagent.system.lazy_dataclass import dataclass
@@ -83,7 +83,7 @@ async def run(
     def report(error: BaseException) -> None:
         _show(link, LinkState.ABSENT, str(error))
 
-    await keep_open(work, (RadioLost, PortLost), report, progress, link, heal)
+    await run_and_reopen(work, (RadioLost, PortLost), report, progress, link, heal)
 
 
 def _show(link: ChannelLink, state: LinkState, reason: str) -> None:
@@ -177,7 +177,7 @@ class RadioDriver:
         try:
             self.link.state = LinkState.BUSY
             self.last_transmitted.append(transmission.body)
-            result = await self._pass_to_radio(transmission)
+            result = await self._transmit_supervised(transmission)
             if result not in UNSENT_REASONS and transmission.answerable:
                 self.waiting += 1
                 flights.start_soon(self._await_answer, transmission, self.round)
@@ -194,11 +194,11 @@ class RadioDriver:
         self.link.state = LinkState.NO_SERVICE if result in UNSENT_REASONS else LinkState.READY
         self.link.reason = UNSENT_REASONS.get(result, "")
 
-    async def _pass_to_radio(self, transmission: Transmission) -> TransmitResult:
+    async def _transmit_supervised(self, transmission: Transmission) -> TransmitResult:
         """Pass a transmission to the radio, and return the radio's report. Raises RadioLost."""
         with trio.move_on_after(TRANSMIT_MAX) as limit:
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._pass_urgent, transmission, limit)
+                nursery.start_soon(self._end_wait_for_sos, transmission, limit)
                 result = await self.air.transmit(transmission.body, urgent=transmission.urgent)
                 nursery.cancel_scope.cancel()
         if not limit.cancelled_caught:
@@ -210,7 +210,7 @@ class RadioDriver:
         self.pace.packets_without_result = 0
         raise RadioLost(f"the radio did not report the result of {MUTE_MAX} packets in a row")
 
-    async def _pass_urgent(self, transmission: Transmission, limit: trio.CancelScope) -> None:
+    async def _end_wait_for_sos(self, transmission: Transmission, limit: trio.CancelScope) -> None:
         """After URGENT_MAX seconds, end the wait for the radio's report if an SOS waits or the
         packet is an SOS.
         """

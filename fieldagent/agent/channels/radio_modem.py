@@ -79,7 +79,7 @@ class ReceiveQueue:
         self._heard, self._packets = trio.open_memory_channel[ReceivedPacket](PACKETS_MAX)
         self._lost = EventRate(trio.current_time)
 
-    def hear(self, packet: ReceivedPacket) -> None:
+    def add_packet(self, packet: ReceivedPacket) -> None:
         try:
             self._heard.send_nowait(packet)
         except trio.WouldBlock:

@@ -23,7 +23,7 @@ async def forbid_healing() -> bool:
     return False
 
 
-async def keep_open(
+async def run_and_reopen(
     work: Callable[[], Awaitable[None]],
     lost: tuple[type[Exception], ...],
     tell: Callable[[BaseException], None],

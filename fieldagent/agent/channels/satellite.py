@@ -45,7 +45,7 @@ from fieldagent.agent.channels.contract import (
     Transmission,
 )
 from fieldagent.agent.channels.line_speed import LineSpeed
-from fieldagent.agent.channels.reopening import forbid_healing, keep_open
+from fieldagent.agent.channels.reopening import forbid_healing, run_and_reopen
 from fieldagent.agent.channels.satellite_pace import WITHHELD_REASON, GatewayMailbox, LinkRest
 from fieldagent.agent.channels.satellite_waits import (
     compute_next_look,
@@ -108,7 +108,7 @@ class MailReader:
         Raises ModemSilent, PortLost.
         """
         self._size = size or self._size
-        read, hurry = await self._try()
+        read, hurry = await self._read_with_retries()
         if read is None or not (read.intact or read.body):
             if not self.mailbox.withheld:
                 log.error("%s", WITHHELD_REASON)
@@ -137,7 +137,7 @@ class MailReader:
         self.mailbox.withheld, self.garbled_since, self._size = False, None, 0
         return ReadResult.STORED if read.body else ReadResult.NOTHING
 
-    async def _try(self) -> tuple[sbd.MobileTerminated | None, bool]:
+    async def _read_with_retries(self) -> tuple[sbd.MobileTerminated | None, bool]:
         """Read the message several times. Return the best result, and True if a waiting SOS ended
         the pauses.
         """
@@ -200,7 +200,7 @@ async def run(
             speed.note_silent()
         note_absent(link, error)
 
-    await keep_open(
+    await run_and_reopen(
         work,
         (PortLost, ModemSilent, RemoteProtocolError),
         report,
@@ -264,7 +264,7 @@ class SatelliteDriver:
         status = await self.modem.read_status()
         # The status is the only sign of a message that came while the modem or the agent was off.
         self.pace.mailbox.queued = max(self.pace.mailbox.queued, status.waiting)
-        await self._account_for_check(status)
+        await self._book_lost_check(status)
         self.pace.mailbox.withheld = False
         if status.mt_flag:
             await self.mail.read()
@@ -406,7 +406,7 @@ class SatelliteDriver:
         """
         try:
             await self._store(transmission)
-            await self.outbox.intend(transmission, modem=self.modem.imei, at_modem=momsn)
+            await self.outbox.record_intent(transmission, modem=self.modem.imei, at_modem=momsn)
         except BaseException:
             with trio.CancelScope(shield=True):
                 await self.outbox.settle(transmission, Outcome.NOT_SENT, reason="the modem is away")
@@ -531,7 +531,7 @@ class SatelliteDriver:
         elif alone and reached:
             await self.outbox.spend(1)
 
-    async def _account_for_check(self, status: sbd.BufferStatus) -> None:
+    async def _book_lost_check(self, status: sbd.BufferStatus) -> None:
         """Book a mailbox check whose reply was lost, if the MOMSN shows that it took place. If the
         check brought a message, it is in the modem and is booked when it is read.
         """
@@ -575,7 +575,9 @@ class SatelliteDriver:
             return
         # Store the intent before the bytes are in the modem again. An empty session may have moved
         # the MOMSN, so after a power failure the old number would make these bytes look sent.
-        await self.outbox.intend(intent.transmission, modem=self.modem.imei, at_modem=status.momsn)
+        await self.outbox.record_intent(
+            intent.transmission, modem=self.modem.imei, at_modem=status.momsn
+        )
         await self._store(intent.transmission)
         await self._converse(intent.transmission, status.momsn)
 

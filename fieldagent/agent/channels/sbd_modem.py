@@ -81,9 +81,9 @@ class Modem:
         while True:
             self.conversation.receive_data(await self.port.read())
             while (event := self.conversation.next_event()) is not sbd.NEED_DATA:
-                self._sort(event)
+                self._dispatch_event(event)
 
-    def _sort(self, event: sbd.SbdEvent) -> None:
+    def _dispatch_event(self, event: sbd.SbdEvent) -> None:
         if isinstance(event, sbd.ModemReply | sbd.Ready):
             self._replies[0].send_nowait(event)
             return
@@ -145,14 +145,14 @@ class Modem:
         if isinstance(event, sbd.ModemReply):
             return sbd.parse_write(event)
         await self._write(command, self.conversation.send_payload(body), REPLY_TIMEOUT_S)
-        reply = await self._write_result(command, len(body))
+        reply = await self._await_write_reply(command, len(body))
         assert isinstance(reply, sbd.ModemReply)
         result = sbd.parse_write(reply)
         reset = reply.is_echoed and self.echo_shows_reset
         self.is_holding_own_message = result is sbd.WriteResult.STORED and not reset
         return result
 
-    async def _write_result(self, command: str, size: int) -> sbd.SbdEvent:
+    async def _await_write_reply(self, command: str, size: int) -> sbd.SbdEvent:
         """Return the reply to a written message. If a byte was lost, the modem waits 60 s for it.
         So send line ends: they fill the gap, and the checksum is wrong at once. A surplus line end
         is only an empty command.
@@ -160,12 +160,12 @@ class Modem:
         with waits.move_on_after(WRITE_MAX + size / SLOWEST):
             return await self._replies[1].receive()
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._fill, size)
+            nursery.start_soon(self._send_line_ends, size)
             event = await self._answer(command, REPLY_TIMEOUT_S + 60)
             nursery.cancel_scope.cancel()
         return event
 
-    async def _fill(self, size: int) -> None:
+    async def _send_line_ends(self, size: int) -> None:
         for _ in range(size):
             await self.port.write(b"\r")
             await trio.sleep(FILL_EVERY)

@@ -18,7 +18,9 @@ def check_serial_port(port: Path) -> Finding:
     except OSError as error:
         if error.errno != errno.ENOENT:
             return Finding(False, f"{port}: {error.strerror}")
-        return Finding(False, f"{port} does not exist: is the modem plugged in? {_present()}")
+        return Finding(
+            False, f"{port} does not exist: is the modem plugged in? {_list_present_ports()}"
+        )
     if not stat.S_ISCHR(mode.st_mode):
         return Finding(False, f"{port} is not a serial port")
     if not os.access(port, os.R_OK | os.W_OK):
@@ -43,7 +45,7 @@ def _name_port(group: int) -> str:
         return str(group)
 
 
-def _present() -> str:
+def _list_present_ports() -> str:
     ports = sorted(
         str(path)
         for pattern in ("ttyUSB*", "ttyACM*", "ttyAMA*", "fieldagent-*")

@@ -113,7 +113,7 @@ def check_restart(hands: Hands) -> None:
 def _check_no_sos_in_memory(hands: Hands) -> None:
     """Raise CannotBeDone if an SOS exists only in the agent's memory and would be lost."""
     journal = hands.parts.journal
-    if journal.not_on_disk and incident.open_one(journal):
+    if journal.not_on_disk and incident.find_open(journal):
         raise CannotBeDone(SOS_IN_MEMORY.format(journal.not_on_disk))
 
 
@@ -150,7 +150,7 @@ async def change_settings(hands: Hands, known: KnownCommand) -> str:
     """
     state = hands.settings.state_directory
     if _report(hands, "settings", known.number) is None:
-        await _leave_request(hands, known)
+        await _store_settings_offer(hands, known)
     if await _is_change_done(hands, "settings", known.number):
         return "they are in force"
     (state / OFFER).unlink(missing_ok=True)
@@ -164,7 +164,7 @@ async def update_program(hands: Hands, known: KnownCommand) -> str:
     """
     state = hands.settings.state_directory
     if _report(hands, "program", known.number) is None:
-        version = await _leave_delta(hands, known)
+        version = await _store_delta_offer(hands, known)
         log.warning("root's unit tests version %s, built from a delta", version)
     if await _is_change_done(hands, "program", known.number):
         return f"{__version__} runs"
@@ -193,7 +193,7 @@ def _digest(known: KnownCommand) -> bytes:
     return digest
 
 
-async def _leave_delta(hands: Hands, known: KnownCommand) -> str:
+async def _store_delta_offer(hands: Hands, known: KnownCommand) -> str:
     """Leave the delta for root's unit, and return the version of the program that it makes. Raises
     CannotBeDone, CommandFailed.
     """
@@ -207,13 +207,13 @@ async def _leave_delta(hands: Hands, known: KnownCommand) -> str:
     state = hands.settings.state_directory
     offer = ProgramOffer(known.number, version, "").encode()
 
-    def leave_request() -> None:
+    def store_request() -> None:
         put_file(state / PROGRAM_DELTA, payload)
         # Root's unit watches this file, so write it last.
         put_file(state / PROGRAM_OFFER, offer)
 
     try:
-        await trio.to_thread.run_sync(leave_request)
+        await trio.to_thread.run_sync(store_request)
     except OSError as error:
         raise CommandFailed(
             f"the program cannot be stored for root's unit: {error.strerror}"
@@ -268,7 +268,7 @@ async def hold_packages(hands: Hands, known: KnownCommand) -> str:
     kind, queue = _find_kind_to_hold(hands, known)
     await hands.parts.journal.persist(commands.note_held(kind, held=True))
     # List the Packages again, to include those that were posted meanwhile.
-    there = _of_kind(hands, queue, kind)
+    there = _list_queued_of_kind(hands, queue, kind)
     hold_back(queue, kind, there)
     return f"{kind} waits: {format_count(len(there), 'Package')} now"
 
@@ -277,7 +277,7 @@ async def resume(hands: Hands, known: KnownCommand) -> str:
     """Release Packages of that kind. Raises CannotBeDone."""
     kind, queue = _find_kind_to_hold(hands, known)
     await hands.parts.journal.persist(commands.note_held(kind, held=False))
-    there = _of_kind(hands, queue, kind)
+    there = _list_queued_of_kind(hands, queue, kind)
     release_kind(queue, kind, there)
     return f"{kind} goes again: {format_count(len(there), 'Package')} now"
 
@@ -288,7 +288,7 @@ def _find_kind_to_hold(hands: Hands, known: KnownCommand) -> tuple[str, ChannelQ
     return str(known.command.arguments[0]), hands.parts.queues[Channel.SATELLITE]
 
 
-def _of_kind(hands: Hands, queue: ChannelQueue, kind: str) -> list[int]:
+def _list_queued_of_kind(hands: Hands, queue: ChannelQueue, kind: str) -> list[int]:
     """Return the queued Packages of that kind that are not an SOS."""
     known = outbound.read_packages(hands.parts.journal, queue.list_waiting())
     packages = {key: each.package for key, each in known.items() if isinstance(each, StoredPackage)}
@@ -299,7 +299,7 @@ def _of_kind(hands: Hands, queue: ChannelQueue, kind: str) -> list[int]:
     ]
 
 
-async def _leave_request(hands: Hands, known: KnownCommand) -> None:
+async def _store_settings_offer(hands: Hands, known: KnownCommand) -> None:
     kit = get_kit_id(hands.settings.hub_token or "")
     try:
         text, signature = offer_of(known.number, kit, known.command.arguments)

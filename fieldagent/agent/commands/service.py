@@ -59,12 +59,12 @@ async def run(hands: Hands, gate: CommandGate) -> None:
             hands.start_count = await journal.persist(commands.count_start)
         for each in commands.list_under_way(journal):
             if each.state == "begun":
-                await _owe(hands, await _make_answer_after_start(hands, each))
+                await _store_answer(hands, await _make_answer_after_start(hands, each))
         while True:
             news = gate.news
             for each in commands.list_under_way(journal):
                 if each.state == "accepted" and not _can_still_arrive(hands, each):
-                    await _owe(hands, await _carry_out(hands, each))
+                    await _store_answer(hands, await _carry_out(hands, each))
             for each in commands.list_under_way(journal):
                 if each.state == "owed":
                     await _send_answer(hands, each)
@@ -165,8 +165,8 @@ def _make_answer(known: KnownCommand, outcome: CommandOutcome, text: str) -> Com
     return CommandAnswer(known.number, outcome, answer_text.pack(text))
 
 
-async def _owe(hands: Hands, answer: CommandAnswer) -> None:
-    await hands.parts.journal.persist(partial(commands.owe, answer=answer))
+async def _store_answer(hands: Hands, answer: CommandAnswer) -> None:
+    await hands.parts.journal.persist(partial(commands.store_answer, answer=answer))
 
 
 async def _send_answer(hands: Hands, known: KnownCommand) -> None:

@@ -7,21 +7,21 @@ from typing import Any
 from fieldagent.http.openapi import (
     RETRY_AFTER,
     Fields,
-    always,
+    answer_header,
+    constant,
+    enumeration,
+    extensible_record,
     integer,
-    listed,
+    list_of,
     mapping,
     named_record,
+    nullable,
     number,
-    of_answer,
-    open_record,
-    or_null,
     problem,
     query,
     record,
     schema,
     text,
-    words,
 )
 from fieldagent.http.openapi_parts import FAULT, INT32, INT64_MAX, UNIX_TIME, problem_schema
 from fieldagent.package.package import Channel, IncidentState, Status
@@ -29,8 +29,8 @@ from fieldagent.package.package import Channel, IncidentState, Status
 PROBLEM = problem_schema(
     code=text("`no-such-person`: the hub's directory does not contain the addressee")
 )
-NEXT_LINK = {"Link": of_answer(text(), 'The next page (`rel="next"`), if there is one')}
-STATUS_PATH = {"Location": of_answer(text(), "Path of the Package's status", required=True)}
+NEXT_LINK = {"Link": answer_header(text(), 'The next page (`rel="next"`), if there is one')}
+STATUS_PATH = {"Location": answer_header(text(), "Path of the Package's status", required=True)}
 ON_DISK = "The Package is on disk"
 WRONG_QUERY = {400: "The query has an unknown parameter"}
 FAULTS = "The Package has faults, or the Idempotency-Key was used with another body"
@@ -55,7 +55,7 @@ def limit(about: str, default: int, most: int) -> dict[str, Any]:
 CHANNELS = [channel.value for channel in Channel]
 CHANNEL = text(enum=CHANNELS)
 STATUS_WORD = text(enum=[status.value for status in Status])
-SOS_STATE = words(
+SOS_STATE = enumeration(
     *(
         said.value
         for said in (
@@ -74,12 +74,12 @@ NOT_ON_DISK_FIELD = {
         "disk"
     )
 }
-_ACCEPTED_RECORD = record({**NOT_ON_DISK_FIELD, "status": or_null(STATUS_WORD), "reason?": text()})
+_ACCEPTED_RECORD = record({**NOT_ON_DISK_FIELD, "status": nullable(STATUS_WORD), "reason?": text()})
 NO_CHANNEL = text("Fault of the whole Package: no channel is configured")
 UNREAD_SCHEMA = schema(
     "Unread",
-    listed(
-        open_record(FAULT),
+    list_of(
+        extensible_record(FAULT),
         "Parts of an SOS that could not be read and were left out; absent if there are none",
     ),
 )
@@ -91,7 +91,7 @@ ANSWER_FIELDS: Fields = {
     "unread?": UNREAD_SCHEMA,
 }
 PROGRESS = named_record(
-    "Progress", {**ANSWER_FIELDS, "status": or_null(STATUS_WORD), "accepted": UNIX_TIME}
+    "Progress", {**ANSWER_FIELDS, "status": nullable(STATUS_WORD), "accepted": UNIX_TIME}
 )
 FORECAST = named_record(
     "Forecast",
@@ -102,14 +102,14 @@ FORECAST = named_record(
             minimum=5,
             maximum=50,
         ),
-        "half": or_null(
+        "half": nullable(
             number(
                 "Seconds from the possible start of transmission until half of them were "
                 "delivered; null if fewer were",
                 minimum=0,
             )
         ),
-        "most": or_null(number("Seconds until nine of ten were", minimum=0)),
+        "most": nullable(number("Seconds until nine of ten were", minimum=0)),
         "share": number(
             "Share that was delivered in the end; withdrawn, replaced or waiting Packages count "
             "as on their way until then",
@@ -119,11 +119,11 @@ FORECAST = named_record(
         "last": number("Seconds after which that share was reached", minimum=0),
     },
 )
-EXPECTED = or_null(FORECAST, "Null if too few Packages were sent on this channel")
+EXPECTED = nullable(FORECAST, "Null if too few Packages were sent on this channel")
 _INCIDENT_STEP = named_record(
     "IncidentStep",
     {
-        "state": words(
+        "state": enumeration(
             *("raised", "left", "heard by", "not passed on", "at the hub", "seen by"),
             *("closed", "called off", "open"),
         ),
@@ -131,7 +131,7 @@ _INCIDENT_STEP = named_record(
         "channel?": text(),
         "by?": text("A person, or a kit"),
         "text?": text(),
-        "unauthenticated?": always(
+        "unauthenticated?": constant(
             True, "True if the speaker is not authenticated: the answer changes nothing"
         ),
     },
@@ -143,7 +143,7 @@ _INCIDENT_ITEM = record(
         "kind?": text(),
         "text?": text(),
         "position?": {"type": "object"},
-        "damaged?": always(True),
+        "damaged?": constant(True),
     }
 )
 INCIDENT = named_record(
@@ -153,10 +153,10 @@ INCIDENT = named_record(
         "short": _SHORT_NUMBER,
         "state": SOS_STATE,
         "raised": UNIX_TIME,
-        "ended": or_null(UNIX_TIME),
-        "steps": listed(_INCIDENT_STEP, "Stages in order"),
-        "items": listed(_INCIDENT_ITEM, "Its newest 50 Packages, oldest first"),
-        "nextTry?": or_null(
+        "ended": nullable(UNIX_TIME),
+        "steps": list_of(_INCIDENT_STEP, "Stages in order"),
+        "items": list_of(_INCIDENT_ITEM, "Its newest 50 Packages, oldest first"),
+        "nextTry?": nullable(
             number(
                 "Unix time of the next try; null if no channel sends it; absent in the answer to "
                 "the raising, before the channels have planned it"
@@ -176,7 +176,7 @@ _HEARD_INCIDENT = named_record(
         "state": SOS_STATE,
         "raised": number("Unix time by its sender's clock"),
         "came": UNIX_TIME,
-        "age": or_null(
+        "age": nullable(
             integer(
                 "Seconds from `raised` to `came` if more than six hours: the sender's clock is "
                 "slow, the SOS was delayed, or it is a recording; otherwise null, and also while "
@@ -184,15 +184,15 @@ _HEARD_INCIDENT = named_record(
             )
         ),
         "text": text(),
-        "steps": listed(_INCIDENT_STEP),
+        "steps": list_of(_INCIDENT_STEP),
     },
     "SOS of another kit, or of an unauthenticated handheld (station 0)",
 )
 SOS_STATUS = named_record(
     "SosStatus",
     {
-        "active": words(0, 1, about="1 while an SOS of this kit is open"),
-        "incident": or_null(INCIDENT),
-        "heard": listed(_HEARD_INCIDENT),
+        "active": enumeration(0, 1, about="1 while an SOS of this kit is open"),
+        "incident": nullable(INCIDENT),
+        "heard": list_of(_HEARD_INCIDENT),
     },
 )

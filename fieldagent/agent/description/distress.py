@@ -19,9 +19,9 @@ from fieldagent.http.openapi import (
     call,
     header,
     integer,
-    listed,
+    list_of,
+    nullable,
     optional,
-    or_null,
     query,
     record,
     segment,
@@ -76,7 +76,7 @@ CALLS = (
         "callOff: Cancel this kit's SOS",
         answer(
             "The incident, and `othersNotified`: true if others may have it and are notified",
-            record({"incident": or_null(INCIDENT), "othersNotified": boolean()}),
+            record({"incident": nullable(INCIDENT), "othersNotified": boolean()}),
         ),
         parameters=[
             query(
@@ -94,9 +94,9 @@ CALLS = (
             "Texts by speaker",
             record(
                 {
-                    "raised": listed(text(), "Kinds of emergency"),
-                    "fromKit": listed(text(), "Answers of people in distress"),
-                    "fromHelpers": listed(text(), "Answers of a person at another kit"),
+                    "raised": list_of(text(), "Kinds of emergency"),
+                    "fromKit": list_of(text(), "Answers of people in distress"),
+                    "fromHelpers": list_of(text(), "Answers of a person at another kit"),
                 }
             ),
         ),
@@ -120,7 +120,7 @@ CALLS = (
         body=record(
             {
                 "by": text("Name of that person", minLength=1, maxLength=200, pattern="^[A-Za-z]"),
-                "text?": or_null(text()),
+                "text?": nullable(text()),
             }
         ),
     ),

@@ -8,17 +8,17 @@ from fieldagent.http.openapi import (
     answer,
     boolean,
     call,
+    enumeration,
+    extensible_record,
     integer,
-    listed,
+    list_of,
+    nullable,
     number,
-    open_record,
     optional,
-    or_null,
     query,
     record,
     segment,
     text,
-    words,
 )
 from fieldagent.http.openapi_parts import NEXT_PAGE, UNIX_TIME
 
@@ -30,58 +30,58 @@ _DEAD_LETTER = record(
         "received": UNIX_TIME,
         "reason": text(),
         "payload": text("base64"),
-        "text": or_null(text("The same as text, if it is text")),
+        "text": nullable(text("The same as text, if it is text")),
     }
 )
 _NEIGHBOUR = record(
     {
         "station": integer(minimum=1),
-        "name": or_null(text("null until the station has sent it")),
-        "version": or_null(
+        "name": nullable(text("null until the station has sent it")),
+        "version": nullable(
             text("Version of its program, such as 0.1.0+12; null until the station has sent it")
         ),
-        "hops": or_null(
+        "hops": nullable(
             integer(
                 "Hops from that station: 1 if it is in range; null if "
                 "nothing has arrived within the hour",
                 minimum=1,
             )
         ),
-        "callsign": or_null(
+        "callsign": nullable(
             text("null until the station has sent it; a kit without radio-callsign sends none")
         ),
         "lastHeard": UNIX_TIME,
         "inRange": boolean("True if it was heard within the last hour"),
-        "rssi": or_null(
+        "rssi": nullable(
             integer("Signal of the last packet in dBm; null if the radio does not report it")
         ),
-        "snr": or_null(
+        "snr": nullable(
             integer(
                 "Signal-to-noise ratio of the last packet in dB; null if the radio does not "
                 "report it"
             )
         ),
-        "hub": or_null(
+        "hub": nullable(
             boolean(
                 "True if the station relays to the hub itself, false if through others, null if "
                 "it reports no route"
             )
         ),
-        "hopsToHub": or_null(
+        "hopsToHub": nullable(
             integer(
                 "Number of other stations on its route to the hub; null if it reports no route",
                 minimum=0,
             )
         ),
-        "routeBatteryLow": or_null(
+        "routeBatteryLow": nullable(
             boolean("True if a battery on that route is nearly empty; null if it reports no route")
         ),
-        "missing": listed(
+        "missing": list_of(
             integer(),
             "At most 8 Packages of this kit, repeated by radio, that the station has not "
             "confirmed, newest first",
         ),
-        "radioKey": or_null(
+        "radioKey": nullable(
             text(
                 "Key of its last packet while radio-key is being changed here", enum=["old", "new"]
             )
@@ -91,22 +91,22 @@ _NEIGHBOUR = record(
 _REMOTE_STATION = record(
     {
         "station": integer(minimum=1),
-        "name": or_null(text("null until it is known")),
+        "name": nullable(text("null until it is known")),
         "hops": integer("Hops from that station", minimum=2),
     }
 )
-_COMMAND = open_record(
+_COMMAND = extensible_record(
     {
         "number": integer(minimum=0),
         "command": text(),
         "channel": text("Channel of its first arrival, which the answer uses"),
         "came": UNIX_TIME,
-        "state": words(
+        "state": enumeration(
             "accepted", "begun", "owed", "answered", about="answered: the answer is a Package"
         ),
-        "outcome": words("done", "refused", "failed", None),
-        "answer": or_null(text()),
-        "answered": or_null(UNIX_TIME),
+        "outcome": enumeration("done", "refused", "failed", None),
+        "answer": nullable(text()),
+        "answered": nullable(UNIX_TIME),
     }
 )
 _ADDRESSEE = record(
@@ -114,15 +114,15 @@ _ADDRESSEE = record(
         "to": {"type": ["string", "integer"], "description": "Value for a Package's `to`"},
         "name": text(),
         "kind": text(enum=["user", "group", "device"]),
-        "radios": listed(text(), "The user's own names for it, by id"),
+        "radios": list_of(text(), "The user's own names for it, by id"),
     }
 )
-_POSITION = open_record(
+_POSITION = extensible_record(
     {
         "latitude": number(),
         "longitude": number(),
-        "altitude": or_null(number()),
-        "at": or_null(UNIX_TIME),
+        "altitude": nullable(number()),
+        "at": nullable(UNIX_TIME),
         "blurred": boolean("True if the radio reduces the precision of its position"),
     }
 )
@@ -136,18 +136,18 @@ _PERSON = record(
             "APRS; otherwise empty"
         ),
         "keyChanged": boolean("True if its public key differs from the first one that it sent"),
-        "namesakeOf": or_null(
+        "namesakeOf": nullable(
             text(
                 "Handle of a known person whose name this unknown radio uses: a new radio of that "
                 "person, or another person's radio"
             )
         ),
-        "heard": or_null(number("Unix time; null if this kit did not hear it directly")),
-        "rssi": or_null(integer("dBm")),
-        "snr": or_null(number("dB")),
-        "hops": or_null(integer("Radios that repeated it")),
-        "battery": or_null(integer("Per cent")),
-        "position": or_null(_POSITION),
+        "heard": nullable(number("Unix time; null if this kit did not hear it directly")),
+        "rssi": nullable(integer("dBm")),
+        "snr": nullable(number("dB")),
+        "hops": nullable(integer("Radios that repeated it")),
+        "battery": nullable(integer("Per cent")),
+        "position": nullable(_POSITION),
     }
 )
 
@@ -160,8 +160,8 @@ CALLS = (
                 "A page of inbound payloads, newest first",
                 record(
                     {
-                        "payloads": listed({"type": "object"}),
-                        "deadLetters": listed(
+                        "payloads": list_of({"type": "object"}),
+                        "deadLetters": list_of(
                             _DEAD_LETTER,
                             "Dead letters: messages that could not be used completely, newest "
                             "first. They are on the first page without ?state=, and with "
@@ -186,7 +186,7 @@ CALLS = (
         {
             202: answer(
                 "The payload waits for the hooks",
-                record({"requestId": text(), "hooks": listed(text())}),
+                record({"requestId": text(), "hooks": list_of(text())}),
             ),
             404: "No payload has that requestId",
             409: "No hook is configured",
@@ -208,14 +208,14 @@ CALLS = (
             507: "Nothing is accepted, because the disk is full",
         },
         parameters=[_PAYLOAD_ID],
-        body=optional(record({"by?": or_null(text("Name of the reader"))})),
+        body=optional(record({"by?": nullable(text("Name of the reader"))})),
     ),
     call(
         "GET /api/messages/canned",
         "cannedMessages: Return the messages that can be sent with one press (`canned-messages`)",
         answer(
             "In the order of the setting",
-            record({"messages": listed(text(minLength=1, maxLength=160), maxItems=20)}),
+            record({"messages": list_of(text(minLength=1, maxLength=160), maxItems=20)}),
         ),
     ),
     call(
@@ -225,12 +225,12 @@ CALLS = (
             "Users, groups and kits that the hub has reported",
             record(
                 {
-                    "owner": or_null(integer("User of this kit")),
+                    "owner": nullable(integer("User of this kit")),
                     "complete": boolean(
                         "True if the hub's directory is complete; otherwise, the list has those "
                         "who were named before"
                     ),
-                    "people": listed(_ADDRESSEE),
+                    "people": list_of(_ADDRESSEE),
                 }
             ),
         ),
@@ -240,10 +240,10 @@ CALLS = (
         "commands: List commands from the hub, and this kit's answers",
         answer(
             "Newest first",
-            open_record(
+            extensible_record(
                 {
-                    "allowed": listed(text(), "Value of remote-commands"),
-                    "commands": listed(_COMMAND),
+                    "allowed": list_of(text(), "Value of remote-commands"),
+                    "commands": list_of(_COMMAND),
                 }
             ),
         ),
@@ -255,11 +255,11 @@ CALLS = (
             "Most recently heard first",
             record(
                 {
-                    "station": or_null(
+                    "station": nullable(
                         integer("Number of this station; null if no radio is configured")
                     ),
-                    "neighbours": listed(_NEIGHBOUR),
-                    "remoteStations": listed(
+                    "neighbours": list_of(_NEIGHBOUR),
+                    "remoteStations": list_of(
                         _REMOTE_STATION,
                         "Stations whose packets others in range have repeated within the hour",
                     ),
@@ -270,6 +270,6 @@ CALLS = (
     call(
         "GET /api/mesh",
         "mesh: List people with handhelds in range of the kit's people's radio (mesh-port)",
-        answer("Most recently heard first", open_record({"people": listed(_PERSON)})),
+        answer("Most recently heard first", extensible_record({"people": list_of(_PERSON)})),
     ),
 )

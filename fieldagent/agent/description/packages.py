@@ -30,27 +30,27 @@ from fieldagent.agent.outbound.reach import ORDER
 from fieldagent.http.openapi import (
     NULL,
     Answers,
-    always,
     answer,
+    answer_header,
     any_of,
     boolean,
     call,
+    constant,
+    enumeration,
+    extensible_record,
     header,
     integer,
-    listed,
+    list_of,
     mapping,
     named_record,
+    nullable,
     number,
-    of_answer,
     one_of,
-    open_record,
-    or_null,
     query,
     record,
     schema,
     segment,
     text,
-    words,
 )
 from fieldagent.http.openapi_parts import (
     DATA,
@@ -90,24 +90,24 @@ _NAMES = (
 )
 _MEMBER = (
     text(minLength=1, maxLength=254),
-    integer(minimum=-NUMBER_MAX, maximum=NUMBER_MAX, **{"not": always(0)}),
+    integer(minimum=-NUMBER_MAX, maximum=NUMBER_MAX, **{"not": constant(0)}),
     NULL,
 )
 PACKAGE = schema(
     "Package",
     variants(
         {
-            "id?": or_null(INT32),
-            "channels?": or_null(
-                listed(CHANNEL, "Channels to use (all configured channels)", minItems=1)
+            "id?": nullable(INT32),
+            "channels?": nullable(
+                list_of(CHANNEL, "Channels to use (all configured channels)", minItems=1)
             ),
-            "collapseKey?": or_null(INT32, "Key with which this Package replaces a waiting one"),
-            "priority?": or_null(INT32),
-            "timeToLive?": or_null(SECONDS, "Seconds"),
-            "gather?": or_null(
+            "collapseKey?": nullable(INT32, "Key with which this Package replaces a waiting one"),
+            "priority?": nullable(INT32),
+            "timeToLive?": nullable(SECONDS, "Seconds"),
+            "gather?": nullable(
                 SECONDS, "Seconds to wait over satellite for other Packages to share a message"
             ),
-            "by?": or_null(
+            "by?": nullable(
                 SECONDS,
                 "Seconds within which the Package must arrive: for that time, more expensive "
                 "channels wait for cheaper ones",
@@ -128,7 +128,7 @@ PACKAGE = schema(
 )
 FORGIVEN_SOS = schema(
     "ForgivenSos",
-    open_record(
+    extensible_record(
         {"priority": integer(minimum=SOS_PRIORITY, maximum=INT32_RANGE[-1])},
         "An SOS. Parts that cannot be read are left out, and `unread` of the answer names them. "
         "An SOS is never refused for that",
@@ -161,7 +161,7 @@ _STEP = named_record(
     },
 )
 _CONTENT = text("Content of a message; name and notes of a waypoint; at most 500 characters")
-_POSITION = or_null(listed(number(), "Latitude and longitude", minItems=2, maxItems=2))
+_POSITION = nullable(list_of(number(), "Latitude and longitude", minItems=2, maxItems=2))
 _NAMED_ADDRESSEE = {
     "type": ["string", "integer", "null"],
     "description": "Addressee, as its sender named it; a number if that is known",
@@ -171,66 +171,66 @@ _WRITER = {
     "description": "Person who wrote it, as named there; a number if that is known",
 }
 _PROGRESS = {
-    "status": or_null(STATUS_WORD),
+    "status": nullable(STATUS_WORD),
     "reason?": text(
         "Reason of the final status; while waiting, the reason and the time of the next try"
     ),
-    "nextTry?": or_null(number("Unix time of the next try, if it is known; only while waiting")),
+    "nextTry?": nullable(number("Unix time of the next try, if it is known; only while waiting")),
 }
 _ON_CHANNELS = mapping(record(_PROGRESS), "Status on each channel", keys=CHANNELS)
-_UPDATE = or_null(
+_UPDATE = nullable(
     record(
         {
             "state": SOS_STATE,
-            "by": or_null(text("Person who acted; null if unknown")),
-            "text": or_null(text("Added words; null if there are none")),
+            "by": nullable(text("Person who acted; null if unknown")),
+            "text": nullable(text("Added words; null if there are none")),
         },
         "An incident update, of which `text` is the English sentence; null for every other Package",
     )
 )
-_NEXT_PAGE = or_null(text("Path of the next page; null on the last page"))
+_NEXT_PAGE = nullable(text("Path of the next page; null on the last page"))
 _LISTED = {
     "id": INT32,
     "kind": _KIND,
     "sos": boolean(),
     "priority": INT32,
-    "text": or_null(_CONTENT),
+    "text": nullable(_CONTENT),
     "position": _POSITION,
     "channels": _ON_CHANNELS,
     "to": _NAMED_ADDRESSEE,
     "from": _WRITER,
-    "receipt": words("read", None),
+    "receipt": enumeration("read", None),
     "incident": _UPDATE,
 }
 _SENT_PACKAGE = record(
     {
         **_LISTED,
         "relayed": boolean("True for an item of a neighbour that this kit relays"),
-        "relayedFor": or_null(text("Name of its kit; null for this kit's own")),
+        "relayedFor": nullable(text("Name of its kit; null for this kit's own")),
         "accepted": UNIX_TIME,
-        "ended": or_null(UNIX_TIME),
-        "status": or_null(STATUS_WORD),
+        "ended": nullable(UNIX_TIME),
+        "status": nullable(STATUS_WORD),
         "credits": number("Cost so far; a share of transmissions with several Packages", minimum=0),
-        "money?": or_null(MONEY),
-        "receipts": listed(RECEIPT, "Users whose agents have stored it"),
-        "reached": listed(_STEP, "Last known stage after storage on a kit's disk"),
-        "toName": or_null(text("Name of the addressee")),
+        "money?": nullable(MONEY),
+        "receipts": list_of(RECEIPT, "Users whose agents have stored it"),
+        "reached": list_of(_STEP, "Last known stage after storage on a kit's disk"),
+        "toName": nullable(text("Name of the addressee")),
     }
 )
 SENT_LIST = named_record(
-    "Sent", {"packages": listed(_SENT_PACKAGE, maxItems=PAGE_MAX), "next": _NEXT_PAGE}
+    "Sent", {"packages": list_of(_SENT_PACKAGE, maxItems=PAGE_MAX), "next": _NEXT_PAGE}
 )
 _EVENT = record(
     {
         "at": number("Unix time; if `times` is above 1, of the last event"),
         "event": text(),
-        "channel": or_null(CHANNEL),
+        "channel": nullable(CHANNEL),
         "detail": text(),
         "times": integer(minimum=1),
     }
 )
 _UNCONFIRMED_STATION = record(
-    {"station": STATION, "name": or_null(text("null until the station has sent it"))}
+    {"station": STATION, "name": nullable(text("null until the station has sent it"))}
 )
 PACKAGE_STATE = named_record(
     "Standing",
@@ -240,38 +240,38 @@ PACKAGE_STATE = named_record(
         "channels": mapping(
             record({**NOT_ON_DISK_FIELD, **_PROGRESS}), "Status on each channel", keys=CHANNELS
         ),
-        "status": or_null(STATUS_WORD),
+        "status": nullable(STATUS_WORD),
         "accepted": number(),
-        "receipts": listed(RECEIPT, "Users whose agents have stored it"),
-        "unconfirmed": listed(
+        "receipts": list_of(RECEIPT, "Users whose agents have stored it"),
+        "unconfirmed": list_of(
             _UNCONFIRMED_STATION,
             "Stations that were heard by radio within the last hour and have not confirmed it, "
             "while it is sent by radio",
         ),
         "late": boolean("True if it reached its addressee after another final status"),
-        "history": listed(_EVENT, "History of the Package, oldest first"),
+        "history": list_of(_EVENT, "History of the Package, oldest first"),
         "kind?": _KIND,
         "sos?": boolean(),
         "priority?": INT32,
-        "text?": or_null(text("Content of a message; name and notes of a waypoint")),
+        "text?": nullable(text("Content of a message; name and notes of a waypoint")),
         "position?": _POSITION,
         "reason?": NO_CHANNEL,
-        "reached": listed(_STEP, "Known stages of delivery, from the first to the last"),
+        "reached": list_of(_STEP, "Known stages of delivery, from the first to the last"),
         "to?": _NAMED_ADDRESSEE,
         "from?": _WRITER,
-        "receipt?": words("read", None),
-        "toName?": or_null(text()),
-        "fromName?": or_null(text()),
+        "receipt?": enumeration("read", None),
+        "toName?": nullable(text()),
+        "fromName?": nullable(text()),
         "incident": _UPDATE,
     },
     "`kind`, `sos`, `priority`, `text` and `position` are absent if damage to the disk destroyed "
     "them",
 )
 _QUEUED = record(
-    {**_LISTED, "collapseKey": or_null(INT32), "accepted": number(), "expires": or_null(number())}
+    {**_LISTED, "collapseKey": nullable(INT32), "accepted": number(), "expires": nullable(number())}
 )
 QUEUE = named_record(
-    "Queue", {"queued": integer(minimum=0), "packages": listed(_QUEUED), "next": _NEXT_PAGE}
+    "Queue", {"queued": integer(minimum=0), "packages": list_of(_QUEUED), "next": _NEXT_PAGE}
 )
 
 _COST = record(
@@ -283,21 +283,25 @@ _COST = record(
         ),
         "bytes": integer(minimum=0),
         "credits": integer(minimum=0),
-        "creditsLeft": or_null(integer("Credits left today; null if there is no limit", minimum=0)),
+        "creditsLeft": nullable(
+            integer("Credits left today; null if there is no limit", minimum=0)
+        ),
         "byBytes": boolean(
             "True if the account pays for bytes; then `bytes` is the number that it pays for"
         ),
-        "bytesLeft": or_null(integer("Bytes left today; null if there is no limit", minimum=0)),
-        "money?": or_null(MONEY),
+        "bytesLeft": nullable(integer("Bytes left today; null if there is no limit", minimum=0)),
+        "money?": nullable(MONEY),
         "begins": number("Seconds after acceptance at which transmission may begin", minimum=0),
-        "why": or_null(text("Reason for that delay, for people")),
+        "why": nullable(text("Reason for that delay, for people")),
         "expected": EXPECTED,
-        "reason": or_null(
+        "reason": nullable(
             text("Reason why the channel cannot carry the Package, for people; null if it can")
         ),
     }
 )
-_PREFERENCE_APPLIED = {"Preference-Applied": of_answer(text(), "`wait=N`, if Prefer requested it")}
+_PREFERENCE_APPLIED = {
+    "Preference-Applied": answer_header(text(), "`wait=N`, if Prefer requested it")
+}
 _REFUSED_ANSWERS: Answers = {
     409: "A waiting Package has this id and another body",
     422: FAULTS,

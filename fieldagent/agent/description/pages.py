@@ -10,18 +10,18 @@ from fieldagent.agent.page import NAMES
 from fieldagent.http.openapi import (
     HTML,
     Answers,
-    always,
     answer,
+    answer_header,
+    answer_in_formats,
     boolean,
     call,
-    in_formats,
+    constant,
+    extensible_record,
     integer,
-    listed,
+    list_of,
     mapping,
+    nullable,
     number,
-    of_answer,
-    open_record,
-    or_null,
     query,
     record,
     segment,
@@ -33,7 +33,7 @@ from fieldagent.page import map_description
 from fieldagent.page.files import SHARED_FILES
 
 CHOSEN_INTERVAL = {
-    "chosenInterval": or_null(
+    "chosenInterval": nullable(
         integer(
             "Seconds between two positions at rest, chosen by people; null for the tracker's own "
             "value"
@@ -45,20 +45,20 @@ _TRACKER = record(
         "interval": number("Seconds between two positions at rest"),
         "movingInterval": number(),
         "satelliteFactor": number("Factor of the interval while only satellite is available"),
-        "batch": or_null(number("Seconds that positions wait to share a message")),
+        "batch": nullable(number("Seconds that positions wait to share a message")),
         "costly": boolean("True while only satellite is available"),
         "moving": boolean(),
-        "due": or_null(number("Unix time by which the next position is due")),
+        "due": nullable(number("Unix time by which the next position is due")),
         "reportedAt": number("Unix time of this report"),
     },
     "Last report of `fieldagent track`; null before the first one",
 )
 _COST = record(
-    {"positions": integer(), "bytes": integer(), "credits": integer(), "money": or_null(text())}
+    {"positions": integer(), "bytes": integer(), "credits": integer(), "money": nullable(text())}
 )
 _POSITIVE = number(minimum=0.001, exclusiveMaximum=10_000_000_000)
 _FEATURE = {"type": "object", "required": ["type", "id", "geometry", "properties"]}
-_POSITIONS = record({"type": always("FeatureCollection"), "features": listed(_FEATURE)})
+_POSITIONS = record({"type": constant("FeatureCollection"), "features": list_of(_FEATURE)})
 _UNCHANGED = "The client has this version (If-None-Match)"
 _PAGE: Answers = {200: answer("HTML", text(), HTML), 304: _UNCHANGED}
 _DISK = {507: "The disk does not accept it"}
@@ -69,7 +69,7 @@ CALLS = (
         "GET /page/{name}",
         "pageFile: Return a file of the page",
         {
-            200: in_formats(
+            200: answer_in_formats(
                 "A style sheet, a script, a picture or a catalogue of texts",
                 {
                     "text/css; charset=utf-8": text(),
@@ -88,13 +88,13 @@ CALLS = (
     call(
         "GET /help",
         "handbook: Redirect to the handbook in the browser's language",
-        {303: answer("Redirect", headers={"Location": of_answer(text(), required=True)})},
+        {303: answer("Redirect", headers={"Location": answer_header(text(), required=True)})},
     ),
     call(
         "GET /help/{name}",
         "handbookFile: Return a page or a style sheet of the handbook",
         {
-            200: in_formats(
+            200: answer_in_formats(
                 "A page in one language, a style sheet",
                 {"text/html; charset=utf-8": text(), "text/css; charset=utf-8": text()},
             ),
@@ -113,14 +113,14 @@ CALLS = (
         "GET /api/positions",
         "positions: Return the positions of this kit and of others, and this kit's waypoints",
         {
-            200: in_formats(
+            200: answer_in_formats(
                 "Newest first, this kit's before those of others",
                 {
                     CONTENT_TYPES["geojson"]: _POSITIONS,
                     CONTENT_TYPES["gpx"]: text(),
                     CONTENT_TYPES["kml"]: text(),
                 },
-                headers={"Content-Disposition": of_answer(text(), "File name for saving")},
+                headers={"Content-Disposition": answer_header(text(), "File name for saving")},
             ),
             **WRONG_QUERY,
         },
@@ -142,19 +142,19 @@ CALLS = (
                 record(
                     {
                         "day": text(),
-                        "days": listed(text(), "Days with positions"),
+                        "days": list_of(text(), "Days with positions"),
                         "pause": number(
                             "Seconds without a position that count as a gap: twice the interval"
                         ),
-                        "positions": listed(
+                        "positions": list_of(
                             record({"at": UNIX_TIME, "latitude": number(), "longitude": number()})
                         ),
-                        "gaps": listed(
-                            record({"from": number(), "until": or_null(number())}),
+                        "gaps": list_of(
+                            record({"from": number(), "until": nullable(number())}),
                             "Gaps of that day, complete; `until` is null while the gap lasts",
                         ),
                         **CHOSEN_INTERVAL,
-                        "tracker": or_null(_TRACKER),
+                        "tracker": nullable(_TRACKER),
                     }
                 ),
             ),
@@ -220,15 +220,15 @@ CALLS = (
             200: answer("The page shows it until the agent restarts", record(CHOSEN_INTERVAL)),
             422: "A member is missing or wrong",
         },
-        body=open_record(
+        body=extensible_record(
             {
                 "interval": _POSITIVE,
                 "movingInterval": _POSITIVE,
                 "satelliteFactor": _POSITIVE,
-                "batch?": or_null(_POSITIVE),
+                "batch?": nullable(_POSITIVE),
                 "costly": boolean(),
                 "moving": boolean(),
-                "due?": or_null(_POSITIVE),
+                "due?": nullable(_POSITIVE),
             }
         ),
     ),

@@ -5,19 +5,19 @@ from __future__ import annotations
 from fieldagent.agent.description.common import CHANNELS, EXPECTED, SOS_STATUS, WRONG_QUERY
 from fieldagent.agent.events import TOPICS
 from fieldagent.http.openapi import (
-    always,
     answer,
     boolean,
     call,
+    constant,
+    extensible_record,
     header,
     integer,
-    listed,
+    list_of,
     mapping,
     named_record,
+    nullable,
     number,
     one_of,
-    open_record,
-    or_null,
     query,
     record,
     text,
@@ -31,14 +31,14 @@ from fieldagent.http.openapi_parts import (
     UP,
 )
 
-_SIGNAL = or_null(integer(minimum=0, maximum=5))
-_CHANNEL_STATE = open_record(
+_SIGNAL = nullable(integer(minimum=0, maximum=5))
+_CHANNEL_STATE = extensible_record(
     {
         "configured": boolean(),
-        "state": or_null(text()),
+        "state": nullable(text()),
         "reason": text(),
         "signal": _SIGNAL,
-        "lastSuccess": or_null(number()),
+        "lastSuccess": nullable(number()),
         "queued": integer(),
         "bytesToday": integer(),
         "creditsToday": integer(),
@@ -73,12 +73,12 @@ _LOSS = record(
 )
 _CHECK_IN = record(
     {
-        "package": or_null(integer("Package of the request")),
-        "status": or_null(text()),
-        "within": or_null(integer("Seconds; null to end the check-in")),
+        "package": nullable(integer("Package of the request")),
+        "status": nullable(text()),
+        "within": nullable(integer("Seconds; null to end the check-in")),
         "since": UNIX_TIME,
-        "confirmed": or_null(number("Time at which the hub accepted it")),
-        "due": or_null(
+        "confirmed": nullable(number("Time at which the hub accepted it")),
+        "due": nullable(
             number(
                 "Time by which the hub must receive something; null until the hub has confirmed "
                 "the request"
@@ -124,15 +124,17 @@ STATUS = named_record(
         "version": text(),
         "uptime": number("Seconds"),
         "channels": mapping(_CHANNEL_STATE),
-        "ports": mapping(or_null(text()), "The ports that the agent began with, by their settings"),
+        "ports": mapping(
+            nullable(text()), "The ports that the agent began with, by their settings"
+        ),
         "journal": record(
             {
                 "commits": integer(),
                 "full": boolean("True if the disk is full, and accepted work waits for space"),
-                "notOnDisk": or_null(
+                "notOnDisk": nullable(
                     text("Reason why the journal is in memory and not on the disk")
                 ),
-                "losses": listed(_LOSS, "Losses through damage to the journal, newest first"),
+                "losses": list_of(_LOSS, "Losses through damage to the journal, newest first"),
             }
         ),
         "confirmationsRefused": integer(
@@ -140,7 +142,7 @@ STATUS = named_record(
             "another item with the same number",
             minimum=0,
         ),
-        "faults": listed(
+        "faults": list_of(
             _PART_FAULT,
             "Parts of the agent that failed since it started, because of a bug; each was restarted",
         ),
@@ -149,19 +151,19 @@ STATUS = named_record(
                 "came": integer(),
                 "dropped": integer("Dead letters that were deleted for newer ones"),
                 "kept": integer(),
-                "latest": or_null(
+                "latest": nullable(
                     record({"channel": text(), "received": UNIX_TIME, "reason": text()})
                 ),
             },
             "Messages since the journal began that could not be used",
         ),
-        "notices": listed(text(), "Problems that a person should fix, one sentence each"),
+        "notices": list_of(text(), "Problems that a person should fix, one sentence each"),
         "sos": SOS_STATUS,
         "clock": record(
             {
                 "time": UNIX_TIME,
                 "trusted": boolean(),
-                "source": or_null(
+                "source": nullable(
                     text(
                         "Source of the time: the system's network or hardware clock; otherwise "
                         "GPS, satellite or hub; null if no source is trusted"
@@ -170,8 +172,8 @@ STATUS = named_record(
             },
             "Clock that gives dates",
         ),
-        "checkIn": or_null(_CHECK_IN),
-        "mesh": or_null(
+        "checkIn": nullable(_CHECK_IN),
+        "mesh": nullable(
             {
                 "type": "object",
                 "description": (
@@ -180,19 +182,19 @@ STATUS = named_record(
                 ),
             }
         ),
-        "takLan": or_null(_TAK_LAN),
-        "mqtt": or_null(_MQTT),
+        "takLan": nullable(_TAK_LAN),
+        "mqtt": nullable(_MQTT),
         "track": record(
             {
-                "chosenInterval": or_null(
+                "chosenInterval": nullable(
                     integer(
                         "Seconds between two positions at rest, chosen by people; null for the "
                         "tracker's own value"
                     )
                 ),
-                "interval": or_null(number("Current values of the tracker")),
-                "due": or_null(number("Unix time by which the next position is due")),
-                "reportedAt": or_null(number("Unix time of the tracker's report")),
+                "interval": nullable(number("Current values of the tracker")),
+                "due": nullable(number("Unix time by which the next position is due")),
+                "reportedAt": nullable(number("Unix time of the tracker's report")),
             }
         ),
     },
@@ -225,7 +227,7 @@ CALLS = (
             200: answer(
                 "The agent works. DEGRADED: a channel has been down for an hour; `reason` names "
                 "the channel and the cause",
-                one_of(UP, record({"status": always("DEGRADED"), "reason": text()})),
+                one_of(UP, record({"status": constant("DEGRADED"), "reason": text()})),
             ),
             503: answer("The agent does not work", DOWN_RECORD),
         },
@@ -266,7 +268,7 @@ CALLS = (
         {
             200: answer(
                 "Lines of the trace",
-                open_record(
+                extensible_record(
                     {
                         "kept": text(
                             "From the file on disk, without payloads; empty if there was no fault"
@@ -313,7 +315,7 @@ CALLS = (
         answer(
             "Each configured channel, oldest value first; a value lasts until the next one, the "
             "last until now",
-            mapping(listed(record({"at": UNIX_TIME, "signal": _SIGNAL}), maxItems=240)),
+            mapping(list_of(record({"at": UNIX_TIME, "signal": _SIGNAL}), maxItems=240)),
         ),
     ),
 )

@@ -79,7 +79,7 @@ class Entrance:
         """Return the routes for signing in and out."""
         return [
             *files.make_page_routes(("/enter",), "/enter/file", __name__, NAMES),
-            Route("POST", "/enter/session", self._enter, body=2_048),
+            Route("POST", "/enter/session", self._sign_in, body=2_048),
             Route("DELETE", "/enter/session", self._sign_out),
         ]
 
@@ -87,7 +87,7 @@ class Entrance:
         until, version = self._signed_in.get(_digest_cookie(head), (0.0, None))
         return self._clock() < until and version == _read_version(self._pass_phrase)
 
-    async def _enter(self, request: Request) -> Response:
+    async def _sign_in(self, request: Request) -> Response:
         pass_phrase = _pass_phrase_of(request)
         version = _read_version(self._pass_phrase)
         if version is None:

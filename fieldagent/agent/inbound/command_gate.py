@@ -69,7 +69,7 @@ class CommandGate:
         commands.note(db, number, command, taken.channel or Channel.RADIO, taken.now)
         if why:
             body = answer_text.pack(why)
-            commands.owe(db, CommandAnswer(number, CommandOutcome.REFUSED, body))
+            commands.store_answer(db, CommandAnswer(number, CommandOutcome.REFUSED, body))
         taken.commands += 1
 
     def wake(self) -> None:

@@ -138,4 +138,4 @@ class JournalSpool:
         await self.journal.persist(inbound.hasten(self.hook))
 
     async def bury(self, request_id: str, reason: str) -> None:
-        await self.journal.persist(inbound.bury(self.hook, request_id, reason))
+        await self.journal.persist(inbound.mark_dead(self.hook, request_id, reason))

@@ -75,10 +75,10 @@ class HubReception:
         """
         cost = self._budget.book(compute_price(self._queue.limits.tariff, len(body)))
         if damage:
-            await self._bury(body, cost, damage, unreadable)
+            await self._store_damaged_message(body, cost, damage, unreadable)
             return
         try:
-            await self._take_in(body, cost)
+            await self._store_body(body, cost)
         except (StoreFailed, StoreFull):
             raise
         except Exception as error:
@@ -87,7 +87,7 @@ class HubReception:
                 raise
             log.exception("a message could not be processed, twice")
             # Leave out the cost, because booking it may be the error.
-            await self._inbox.bury(
+            await self._inbox.store_dead_letter(
                 body,
                 lambda db: None,
                 channel=self._queue.channel,
@@ -95,41 +95,43 @@ class HubReception:
             )
         self._failed = None
 
-    async def _bury(
+    async def _store_damaged_message(
         self, body: bytes, cost: Operation[None], damage: str, unreadable: Unreadable | None
     ) -> None:
         """Store a damaged message. In the same commit, record that the hub must be notified."""
         channel = self._queue.channel
         if unreadable is None:
-            await self._inbox.bury(body, cost, channel=channel, reason=damage)
+            await self._inbox.store_dead_letter(body, cost, channel=channel, reason=damage)
             return
         clock = self._journal.clock
         owed = inbound.PendingUnreadableReport(unreadable, int(clock.date(clock.now())))
 
-        def and_also(db: sqlite3.Connection) -> None:
+        def store_unreadable_report(db: sqlite3.Connection) -> None:
             cost(db)
-            inbound.owe_unreadable(db, channel, owed)
+            inbound.add_unreadable_report(db, channel, owed)
 
-        await self._inbox.bury(body, and_also, channel=channel, reason=damage)
-        self._piggyback.look()
+        await self._inbox.store_dead_letter(
+            body, store_unreadable_report, channel=channel, reason=damage
+        )
+        self._piggyback.load_entries()
         self._queue.wake()
 
-    async def _take_in(self, body: bytes, cost: Operation[None]) -> None:
+    async def _store_body(self, body: bytes, cost: Operation[None]) -> None:
         goes_down: list[StoredPackage] = []
 
-        def and_then(db: sqlite3.Connection, taken: ReceivedMessage) -> None:
+        def store_forwarded_updates(db: sqlite3.Connection, taken: ReceivedMessage) -> None:
             # The operation may run more than once, so start with an empty list each time.
             goes_down.clear()
             if self._carrier is not None:
                 goes_down.extend(self._carrier.store(db, taken.updates_for_kits, taken.now))
 
-        taken = await self._inbox.take_in(
+        taken = await self._inbox.store_message(
             body,
             cost,
             channel=self._queue.channel,
             owes=None if self._limits.confirms else self._queue.channel,
             tagged=not self._limits.authentic,
-            then=and_then,
+            then=store_forwarded_updates,
         )
         if self._carrier is not None:
             self._carrier.queue(goes_down)
@@ -137,7 +139,7 @@ class HubReception:
             self._piggyback.ask_names()
             self._queue.wake()
         if taken.owed:
-            self._piggyback.look()
+            self._piggyback.load_entries()
             self._queue.wake()
         for sequence in taken.receipts if taken.is_authenticated else ():
             await self._endings.note_at_hub(sequence, proved=True)

@@ -74,7 +74,7 @@ class IncidentNews:
         kit's trusted clock, return its age in seconds, otherwise None.
         """
         if isinstance(entry.content, IncidentUpdate):
-            self._note_word(db, origin, entry, entry.content, source, taken)
+            self._record_update(db, origin, entry, entry.content, source, taken)
             return None
         station = -origin if origin < 0 else OWN_STATION if source is None else source.station
         if not entry.sos or station in (OWN_STATION, self._station):
@@ -86,7 +86,7 @@ class IncidentNews:
         incident.note_heard(db, heard)
         return incident.compute_shown_age(heard, clock)
 
-    def _note_word(
+    def _record_update(
         self,
         db: sqlite3.Connection,
         origin: int,
@@ -109,14 +109,14 @@ class IncidentNews:
         proved = by_hub and (from_hub or about != OWN_STATION)
         if about == OWN_STATION and is_proved(word, self._keys):
             proved = True
-        counts = proved or (not self._has_hub and self._is_theirs_to_say(word, about, speaker))
+        counts = proved or (not self._has_hub and self._is_update_allowed(word, about, speaker))
         # Only its addressee can check the proof, because this kit does not have the key.
         if (by_hub or word.proof) and from_hub and about != OWN_STATION:
             taken.updates_for_kits.append(ForwardedUpdate(word, entry.time))
         named = IncidentUpdate(word.incident, word.state, about, word.by, word.text)
-        incident.note_word(db, named, entry.time, taken.now, proved=proved, counts=counts)
+        incident.record_update(db, named, entry.time, taken.now, proved=proved, counts=counts)
 
-    def _is_theirs_to_say(self, word: IncidentUpdate, about: int, speaker: int) -> bool:
+    def _is_update_allowed(self, word: IncidentUpdate, about: int, speaker: int) -> bool:
         """Return True if a kit without a hub accepts this update from that station."""
         if about == OWN_STATION:
             return word.state is IncidentState.SEEN

@@ -16,7 +16,7 @@ NAME_MAX = 40
 """Maximum number of characters of the reader's name, because a receipt has little space."""
 
 
-async def mark(
+async def store_reading(
     journal: Journal,
     inbox: Inbox,
     request_id: str,
@@ -41,7 +41,7 @@ async def mark(
             return False
         if stage is Stage.READ and not inbound.read_by(db, request_id, name):
             return False
-        inbound.owe_stage(db, request_id, stage, name, at)
+        inbound.add_pending_stage(db, request_id, stage, name, at)
         return True
 
     known = await (journal.persist if waits else journal.commit)(store)
@@ -49,7 +49,7 @@ async def mark(
     return known
 
 
-async def keep_reporting(inbox: Inbox, outboxes: Mapping[Channel, ChannelOutbox]) -> None:
+async def report_new_stages(inbox: Inbox, outboxes: Mapping[Channel, ChannelOutbox]) -> None:
     """Pass new receipts to the channels to the hub, whenever there are new ones."""
     while True:
         news = inbox.stages

@@ -1,8 +1,8 @@
 """Receives messages for this kit: decodes and reassembles them, drops duplicates, and spools them
 for the hooks.
 
-Each message is handled in one transaction, so that a modem's copy may be cleared once `take_in`
-returns.
+Each message is handled in one transaction, so that a modem's copy may be cleared once
+`store_message` returns.
 """
 
 from __future__ import annotations
@@ -165,7 +165,7 @@ class Inbox:
         self.stages = trio.Event()
         """Event that is set when a sender must receive a receipt; then a new event replaces it."""
 
-    async def take_in(
+    async def store_message(
         self,
         body: bytes,
         also: Operation[None],
@@ -185,7 +185,9 @@ class Inbox:
         try:
             envelope = decode(body, keys=self._keys if tagged else ())
         except RemoteProtocolError as error:
-            return await self.bury(body, also, channel=channel, reason=self._describe_item(error))
+            return await self.store_dead_letter(
+                body, also, channel=channel, reason=self._describe_item(error)
+            )
         if tagged:
             self._note_key("" if self._keys or not envelope.tagged else UNCHECKED_TAG_REASON)
         now = self._clock()
@@ -201,14 +203,16 @@ class Inbox:
             then(db, taken)
             if taken.troubles and not taken.buried:
                 reason = "; ".join(taken.troubles)
-                self._keep(db, DeadLetter(channel, body, reason, self.date(now)), taken)
+                self._store_dead_letter(
+                    db, DeadLetter(channel, body, reason, self.date(now)), taken
+                )
             return taken
 
         taken = await self._journal.persist(store)
         self.publish(taken)
         return taken
 
-    async def bury(
+    async def store_dead_letter(
         self, body: bytes, also: Operation[None], *, channel: str, reason: str
     ) -> ReceivedMessage:
         """Store an unusable message as a dead letter, with `also` in the same commit."""
@@ -218,7 +222,7 @@ class Inbox:
             also(db)
             trouble = f"{len(body)} bytes over {channel}: {reason}"
             taken = ReceivedMessage(now, channel=channel, troubles=[trouble])
-            self._keep(db, DeadLetter(channel, body, reason, self.date(now)), taken)
+            self._store_dead_letter(db, DeadLetter(channel, body, reason, self.date(now)), taken)
             return taken
 
         taken = await self._journal.persist(store)
@@ -260,7 +264,9 @@ class Inbox:
             log.error("%s", trouble)
         self.key_trouble = trouble
 
-    def _keep(self, db: sqlite3.Connection, letter: DeadLetter, taken: ReceivedMessage) -> None:
+    def _store_dead_letter(
+        self, db: sqlite3.Connection, letter: DeadLetter, taken: ReceivedMessage
+    ) -> None:
         taken.buried += 1
         taken.dropped += dead_letters.store_letter(db, letter)
         if self._hand_unread:
@@ -401,7 +407,7 @@ class Inbox:
             if is_new and not other_is_new:
                 # The item arrived by radio before, and now the hub has it too.
                 at, digest = self.date(taken.now), digest_of(twin)
-                taken.stages |= inbound.owe_reading_again(
+                taken.stages |= inbound.repeat_pending_stages(
                     db, source.station, twin.sequence, digest, at
                 )
             is_new = is_new and other_is_new
@@ -427,7 +433,7 @@ class Inbox:
             # The hub wrote this entry itself, so no receipt is sent.
             return
         # Send a receipt for a duplicate too, because the peer did not get the earlier one.
-        _owe(db, entry, taken, self.date(taken.now))
+        _record_owed_receipt(db, entry, taken, self.date(taken.now))
 
     def store_fragment(
         self,
@@ -465,7 +471,7 @@ class Inbox:
             if taken.channel is not None:
                 reason = "; ".join(whole.not_understood)
                 letter = DeadLetter(taken.channel, whole.envelope, reason, self.date(taken.now))
-                self._keep(db, letter, taken)
+                self._store_dead_letter(db, letter, taken)
         return whole.entries
 
     def _spool(
@@ -554,10 +560,12 @@ def _make_payload(
     )
 
 
-def _owe(db: sqlite3.Connection, entry: Entry, taken: ReceivedMessage, at: float) -> None:
+def _record_owed_receipt(
+    db: sqlite3.Connection, entry: Entry, taken: ReceivedMessage, at: float
+) -> None:
     if taken.owed_channel is not None:
         owed = inbound.PendingReceipt(entry.sequence, int(at), entry.sos, digest_of(entry))
-        inbound.owe(db, taken.owed_channel, owed)
+        inbound.add_pending_receipt(db, taken.owed_channel, owed)
         taken.owed = True
 
 

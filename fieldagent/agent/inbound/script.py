@@ -77,7 +77,7 @@ async def run_script(
         return HandoverResult(
             HandoverOutcome.REFUSED, "inbound-hook holds a character that no command can have"
         )
-    ended = await _attend(process, delivery.body, emit, deadline)
+    ended = await _serve_process(process, delivery.body, emit, deadline)
     if not ended:
         return HandoverResult(
             HandoverOutcome.REFUSED,
@@ -154,7 +154,7 @@ async def _start(command: str, environment: dict[str, str]) -> trio.Process:
     )
 
 
-async def _attend(
+async def _serve_process(
     process: trio.Process, body: str, emit: Callable[[str], None], deadline: float
 ) -> bool:
     """Serve the pipes of the command until it ends. Return False if it had to be ended."""

@@ -86,7 +86,7 @@ def begin(number: int, boot: str) -> Operation[None]:
     return store
 
 
-def owe(db: sqlite3.Connection, answer: CommandAnswer) -> None:
+def store_answer(db: sqlite3.Connection, answer: CommandAnswer) -> None:
     """Store the command's answer."""
     db.execute(
         "UPDATE command SET state = 'owed', outcome = ?, answer = ? WHERE number = ?",

@@ -75,7 +75,7 @@ class HandheldPost(NamedTuple):
     answers: int
 
 
-def note(handle: str, **known: object) -> Operation[bool]:
+def store_facts(handle: str, **known: object) -> Operation[bool]:
     """Store facts about a handheld. Return True if it is new."""
 
     def store(db: sqlite3.Connection) -> bool:
@@ -101,7 +101,7 @@ def read_handheld(journal: Journal, handle: str) -> Handheld:
     return Handheld(*rows[0]) if rows else Handheld(handle)
 
 
-def list_around(journal: Journal, limit: int = AROUND_MAX) -> list[Handheld]:
+def list_recently_heard(journal: Journal, limit: int = AROUND_MAX) -> list[Handheld]:
     """Return the known handhelds, in the order in which they were last heard, newest first."""
     rows = journal.read(
         f"SELECT {_COLUMNS} FROM handheld ORDER BY heard IS NULL, heard DESC LIMIT ?", limit
@@ -125,7 +125,7 @@ def is_refused(journal: Journal, handle: str, number: int) -> bool:
     return any(answer == REFUSED_SIGN for (answer,) in journal.read(sql, handle, number))
 
 
-def note_said(
+def record_packet(
     handle: str, number: int, now: float, sequence: int | None, answer: str = ""
 ) -> Operation[None]:
     """Record a packet as seen, with its Package, if any, and the sign that its sender has
@@ -159,7 +159,7 @@ def list_reportable(journal: Journal) -> list[HandheldSent]:
     return [HandheldSent(*row) for row in rows]
 
 
-def note_told(sent: HandheldSent, signs: str) -> Operation[None]:
+def store_signs(sent: HandheldSent, signs: str) -> Operation[None]:
     """Store all signs that were sent for a handheld's packet, in order."""
 
     def store(db: sqlite3.Connection) -> None:
@@ -236,7 +236,7 @@ def sum_spent_by_all(journal: Journal, day: str, handle: str, number: int) -> in
     return int(booked)
 
 
-def spend(day: str, handle: str, number: int, amount: int) -> Operation[None]:
+def book_packet_cost(day: str, handle: str, number: int, amount: int) -> Operation[None]:
     """Book the possible cost of a packet, only once even if the packet arrives repeatedly."""
 
     def store(db: sqlite3.Connection) -> None:
@@ -255,7 +255,7 @@ def list_booked(journal: Journal, day: str) -> list[tuple[str, int]]:
     return journal.read("SELECT handle, number FROM handheld_spent WHERE day = ?", day)
 
 
-def give_back(day: str, packets: Sequence[tuple[str, int]]) -> Operation[None]:
+def cancel_bookings(day: str, packets: Sequence[tuple[str, int]]) -> Operation[None]:
     """Cancel the bookings of packets that cost nothing."""
 
     def store(db: sqlite3.Connection) -> None:
@@ -267,7 +267,7 @@ def give_back(day: str, packets: Sequence[tuple[str, int]]) -> Operation[None]:
     return store
 
 
-def post(
+def store_text(
     handle: str, request_id: str, text: str, now: float, expires: float, answers: int = 0
 ) -> Operation[None]:
     """Store a text to a person, only once for each request."""
@@ -303,7 +303,7 @@ def note_packet(number: int, packet: int) -> Operation[None]:
     return store
 
 
-def settle(number: int, **changed: object) -> Operation[None]:
+def update_text(number: int, **changed: object) -> Operation[None]:
     """Store a text's new state."""
 
     def store(db: sqlite3.Connection) -> None:
@@ -385,7 +385,7 @@ def list_in_sos(journal: Journal, incident: int) -> list[PersonInSos]:
     return [PersonInSos(handle, bool(raised), bool(off)) for handle, raised, off in rows]
 
 
-def leave_sos(incident: int, handle: str) -> Operation[None]:
+def record_sos_canceled(incident: int, handle: str) -> Operation[None]:
     """Record that the person cancels their own SOS."""
 
     def store(db: sqlite3.Connection) -> None:

@@ -43,7 +43,7 @@ class HighWater(NamedTuple):
     payload: int = 0
 
 
-def of(db: sqlite3.Connection) -> HighWater:
+def read_highest_numbers(db: sqlite3.Connection) -> HighWater:
     """Return the highest numbers in `db`; with the indexes this takes microseconds."""
     numbers = dict(db.execute("SELECT name, seq FROM sqlite_sequence").fetchall())
     ((kept, forgotten),) = db.execute(
@@ -58,7 +58,7 @@ def raise_to(db: sqlite3.Connection, mark: HighWater) -> HighWater:
     """Make sure that no number up to `mark` is used again. Return how many of each number are
     missing in `db`. Call it within a transaction.
     """
-    known = of(db)
+    known = read_highest_numbers(db)
     missing = HighWater(*(max(0, there - here) for there, here in zip(mark, known, strict=True)))
     for table, highest in (
         ("package", max(mark.package, known.package)),

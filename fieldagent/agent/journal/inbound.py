@@ -165,7 +165,7 @@ class PendingReceipt(NamedTuple):
     digest: bytes
 
 
-def owe(db: sqlite3.Connection, channel: str, what: PendingReceipt) -> None:
+def add_pending_receipt(db: sqlite3.Connection, channel: str, what: PendingReceipt) -> None:
     """Record that the peer of a channel must receive a receipt for a stored item. Only the last
     receipt for a number is kept.
     """
@@ -175,7 +175,7 @@ def owe(db: sqlite3.Connection, channel: str, what: PendingReceipt) -> None:
     )
 
 
-def list_owed(journal: Journal, channel: str) -> list[PendingReceipt]:
+def list_pending_receipts(journal: Journal, channel: str) -> list[PendingReceipt]:
     """Return the receipts that the peer of a channel has not received, oldest first."""
     return [
         PendingReceipt(sequence, at, bool(sos), bytes(digest))
@@ -201,7 +201,9 @@ class PendingUnreadableReport(NamedTuple):
     """Unix time of the message's arrival."""
 
 
-def owe_unreadable(db: sqlite3.Connection, channel: str, what: PendingUnreadableReport) -> None:
+def add_unreadable_report(
+    db: sqlite3.Connection, channel: str, what: PendingUnreadableReport
+) -> None:
     """Record that the hub must be notified of an unreadable message."""
     db.execute(
         "INSERT OR IGNORE INTO unreadable_owed (channel, size, guard, at) VALUES (?, ?, ?, ?)",
@@ -244,7 +246,9 @@ class PendingStage(NamedTuple):
         return self.origin, self.sequence, self.stage, self.text
 
 
-def owe_stage(db: sqlite3.Connection, request_id: str, stage: Stage, text: str, at: float) -> bool:
+def add_pending_stage(
+    db: sqlite3.Connection, request_id: str, stage: Stage, text: str, at: float
+) -> bool:
     """Record that the sender of a payload must receive this receipt, by the hub and on the air.
     Return True if a new receipt was stored.
     """
@@ -264,10 +268,10 @@ def owe_stage(db: sqlite3.Connection, request_id: str, stage: Stage, text: str, 
 
 
 READ_LOOK = 500
-"""Number of the newest payloads that `owe_reading_again` searches."""
+"""Number of the newest payloads that `repeat_pending_stages` searches."""
 
 
-def owe_reading_again(
+def repeat_pending_stages(
     db: sqlite3.Connection, station: int, sequence: int, digest: bytes, at: float
 ) -> bool:
     """Record that the hub must receive again the read receipts of a station's item, because it may
@@ -287,7 +291,7 @@ def owe_reading_again(
 _STAGES = "SELECT origin, sequence, rung, text, at, digest FROM rung_owed"
 
 
-def list_stages_owed(journal: Journal, limit: int = 64) -> list[PendingStage]:
+def list_pending_stages(journal: Journal, limit: int = 64) -> list[PendingStage]:
     """Return the receipts that the hub has not received, oldest first."""
     return _list_stages(journal.read(f"{_STAGES} ORDER BY at LIMIT ?", limit))
 
@@ -473,7 +477,7 @@ def mark_handed_over(hook: str, request_id: str, at: float) -> Operation[bool]:
             f" {_OF_REQUEST}",
             (hook, request_id),
         )
-        return owe_stage(db, request_id, Stage.PROGRAMS, "", at)
+        return add_pending_stage(db, request_id, Stage.PROGRAMS, "", at)
 
     return store
 
@@ -509,7 +513,7 @@ def hasten(hook: str) -> Operation[None]:
     return store
 
 
-def bury(hook: str, request_id: str, reason: str) -> Operation[None]:
+def mark_dead(hook: str, request_id: str, reason: str) -> Operation[None]:
     """Count a failed attempt, and mark the payload as dead for that hook, which then gets it only
     by `replay`. `reason` is for people.
     """

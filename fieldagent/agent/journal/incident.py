@@ -138,7 +138,7 @@ def _end(db: sqlite3.Connection, number: int, state: str, now: float) -> bool:
     return cursor.rowcount == 1
 
 
-def note_word(
+def record_update(
     db: sqlite3.Connection,
     word: IncidentUpdate,
     at: float,
@@ -197,7 +197,7 @@ def _read_incidents(rows: Sequence[Sequence[object]]) -> list[Incident]:
 _COLUMNS = "SELECT number, raised, state, ended FROM incident"
 
 
-def open_one(journal: Journal) -> Incident | None:
+def find_open(journal: Journal) -> Incident | None:
     """Return the open incident of the kit's own people; None if there is none."""
     sql = f"{_COLUMNS} WHERE ended IS NULL AND NOT {_OF_OTHERS})"
     incidents = _read_incidents(journal.read(sql))
@@ -211,7 +211,7 @@ def list_all_open(journal: Journal) -> list[Incident]:
     return _read_incidents(journal.read(f"{_COLUMNS} WHERE ended IS NULL ORDER BY number"))
 
 
-def open_of(journal: Journal, handle: str) -> Incident | None:
+def find_open_of_handheld(journal: Journal, handle: str) -> Incident | None:
     """Return the open incident that an unauthenticated handheld has raised for itself; None if
     there is none.
     """
@@ -245,7 +245,7 @@ def is_answer_awaited(journal: Journal, now: float) -> bool:
     """Return True if an answer to an SOS is still awaited: to this kit's own open incident, or to a
     neighbour's that this kit relayed. `now` is Unix time.
     """
-    return open_one(journal) is not None or bool(
+    return find_open(journal) is not None or bool(
         journal.read(
             "SELECT 1 FROM carried JOIN heard_incident heard ON heard.station = carried.origin"
             " AND heard.number = carried.origin_sequence - carried.back"
@@ -344,7 +344,7 @@ def list_waiting(journal: Journal, number: int) -> list[tuple[int, Channel]]:
     return [(sequence, Channel(name)) for sequence, name in rows]
 
 
-def list_taken(journal: Journal, number: int) -> dict[tuple[int, Channel], float]:
+def list_accepted_items(journal: Journal, number: int) -> dict[tuple[int, Channel], float]:
     """Return the incident's Packages with each channel that accepted them, and the elapsed time of
     the last event there. Reports of other stations do not count, because anyone can forge them on
     an open channel. A position that a later one has replaced is left out.
@@ -363,7 +363,7 @@ def list_taken(journal: Journal, number: int) -> dict[tuple[int, Channel], float
     return {(sequence, Channel(name)): at for sequence, name, at in rows}
 
 
-def list_left(journal: Journal, number: int) -> dict[str, float]:
+def list_transmitting_channels(journal: Journal, number: int) -> dict[str, float]:
     """Return the channels that have transmitted items of the incident, each with the elapsed time
     of the first.
     """

@@ -293,7 +293,7 @@ class Journal(GroupCommit[sqlite3.Connection]):
             self.clock.mark_kept(base)
         self.commits += 1
         if not self.not_on_disk:
-            self._files.mark.follow(high_water.of(self._files.writer))
+            self._files.mark.follow(high_water.read_highest_numbers(self._files.writer))
         if self._reserve_taken:
             self._reserve_taken = False
             # This checkpoint moves the free pages from the log to the file, and lets later writes

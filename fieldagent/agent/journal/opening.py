@@ -58,7 +58,7 @@ def open_journal(path: Path) -> OpenedJournal:
             as_left = use_note(path)
             connection = _open(path, mark, as_left=as_left)
             _raise_numbers(path, connection, mark.mark)
-            mark.follow(high_water.of(connection))
+            mark.follow(high_water.read_highest_numbers(connection))
         except BaseException:
             mark.close()
             raise
@@ -101,7 +101,7 @@ def _open(path: Path, mark: HighWaterFile, *, as_left: bool) -> sqlite3.Connecti
     except (sqlite3.Error, UnicodeDecodeError) as error:
         if isinstance(error, sqlite3.Error) and not _is_about_damage(error):
             raise
-        _mend(path, mark.mark, " ".join(str(error).split()))
+        _replace_damaged_journal(path, mark.mark, " ".join(str(error).split()))
         mark.open_as(JOURNAL.version)
         connection = connect(path, JOURNAL, checked=True)
     return connection
@@ -171,7 +171,7 @@ def _raise_numbers(path: Path, connection: sqlite3.Connection, mark: HighWater) 
     older copy was restored or its log is lost. Use higher numbers than those already used, and
     another journal number, so that peers send again what is missing here.
     """
-    known = high_water.of(connection)
+    known = high_water.read_highest_numbers(connection)
     if known.package >= mark.package and known.payload >= mark.payload:
         return
     base = elapsed_base.read_known(connection)
@@ -207,17 +207,17 @@ def _check_rows(connection: sqlite3.Connection) -> None:
         raise DamageFound(f"the table {alone[0]} has orphaned entries")
 
 
-def _mend(path: Path, mark: HighWater, why: str) -> None:
+def _replace_damaged_journal(path: Path, mark: HighWater, why: str) -> None:
     """Replace the damaged journal at `path` by an intact one with all content that can be saved.
     Raises sqlite3.Error, OSError.
     """
     # Import it only here, so that an agent with an intact journal saves the memory.
-    from fieldagent.agent.journal.repair import mend
+    from fieldagent.agent.journal.repair import write_repaired_journal
 
     new, bad = _make_path_beside(path, "-mending"), _make_name(path)
     for suffix in FILES:
         _make_path_beside(new, suffix).unlink(missing_ok=True)
-    saved = mend(path, new, mark, why, bad.name)
+    saved = write_repaired_journal(path, new, mark, why, bad.name)
     new.rename(_make_path_beside(path, REPAIRED_SUFFIX))
     _take_over(path)
     log.error(

@@ -580,7 +580,7 @@ def send_again(
     return store
 
 
-def intend(channel: Channel, intent: Intent, segments: Iterable[Segment]) -> Operation[None]:
+def record_intent(channel: Channel, intent: Intent, segments: Iterable[Segment]) -> Operation[None]:
     """Return the operation that stores a transmission and its content before it begins. It replaces
     an earlier one on that channel.
     """

@@ -41,7 +41,7 @@ and does not check foreign keys. The other arguments are the highest numbers of 
 which must not be used again, and the elapsed time. Raises sqlite3.Error, OSError."""
 
 
-def mend(path: Path, new: Path, mark: HighWater, why: str, bad: str) -> str:
+def write_repaired_journal(path: Path, new: Path, mark: HighWater, why: str, bad: str) -> str:
     """Write the journal `new`, which must not exist yet, and return a sentence about the saved
     content.
 

@@ -176,7 +176,7 @@ class PacketReception:
         try:
             envelope = _read(body, self.group.keys)
         except Unauthenticated as error:
-            self._note_stranger(body, error)
+            self._count_foreign_packet(body, error)
             return None
         except RemoteProtocolError as error:
             self.troubles.note(Trouble.UNREADABLE, f"{len(body)} bytes: {error}")
@@ -192,7 +192,7 @@ class PacketReception:
             self.troubles.note(Trouble.SEALED if is_sealed(body) else Trouble.NOT_SEALED)
         return envelope
 
-    def _note_stranger(self, body: bytes, error: Unauthenticated) -> None:
+    def _count_foreign_packet(self, body: bytes, error: Unauthenticated) -> None:
         if error.missing:
             self.troubles.note(Trouble.NO_TAG)
             return
@@ -362,7 +362,7 @@ class PacketReception:
         content = entry.content
         if isinstance(content, Parcel) and content.station == self.station and not came_again:
             now, not_before = packet.received.now, packet.received.not_before
-            opened, answer = self._parcels.take_in(db, content, now, not_before)
+            opened, answer = self._parcels.store_parcel(db, content, now, not_before)
             packet.opened.append(opened)
             packet.relayed_items += answer
         if packet.relay and self._relay is not None and not packet.namesake:
@@ -461,7 +461,7 @@ def _read_marks(envelope: Envelope, packet: Packet) -> None:
             packet.missing_at.setdefault(entry.sequence, set()).add(entry.content.station)
 
 
-def of_each_sender(envelope: Envelope) -> list[Envelope]:
+def split_by_origin(envelope: Envelope) -> list[Envelope]:
     """Split a packet with repeated items into one envelope per origin, each marked with the
     repeating station.
     """

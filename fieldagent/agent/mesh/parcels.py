@@ -35,7 +35,7 @@ class Parcels:
         self.inbox = inbox
         self._secrets = secrets
 
-    def take_in(
+    def store_parcel(
         self, db: sqlite3.Connection, parcel: Parcel, now: float, not_before: float
     ) -> tuple[ReceivedMessage, list[StoredPackage]]:
         """Store the content of a parcel for this kit, and enter its confirmation in the journal.

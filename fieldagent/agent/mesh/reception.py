@@ -12,7 +12,7 @@ from fieldagent.agent.journal.history import add_names
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.journal.records import EndedDelivery
 from fieldagent.agent.mesh.duplicate_stations import DuplicateDetector
-from fieldagent.agent.mesh.packet import Packet, PacketReception, of_each_sender
+from fieldagent.agent.mesh.packet import Packet, PacketReception, split_by_origin
 from fieldagent.agent.mesh.rounds import OTHERS_REPEATED_S, RepeatableItem, Rounds, is_repeated
 from fieldagent.agent.mesh.troubles import Trouble
 from fieldagent.agent.outbound.ending import Endings
@@ -84,12 +84,12 @@ class RadioReception:
         if envelope is None:
             return AirTurn(stations_in_range=len(self._neighbours.list_in_range()))
         acks: dict[int, Ack] = {}
-        for part in of_each_sender(envelope):
-            acks |= await self._take_in(part, rssi, snr)
+        for part in split_by_origin(envelope):
+            acks |= await self._store_sender_entries(part, rssi, snr)
         crowd = len(self._neighbours.list_in_range())
         return AirTurn(_compute_more_fragments(envelope, acks), crowd, is_from_known_station=True)
 
-    async def _take_in(
+    async def _store_sender_entries(
         self, envelope: Envelope, rssi: int | None, snr: int | None
     ) -> dict[int, Ack]:
         """Take in the entries of one sender, and return their acknowledgements by item number."""
@@ -100,7 +100,7 @@ class RadioReception:
         self._packets.mark_stored(packet)
         if packet.namesake:
             self._report_duplicate_number()
-            self._note_here(packet)
+            self._add_stored_items(packet)
             self._note_summaries(packet)
             return {}
         if packet.sender == self._station:
@@ -121,27 +121,27 @@ class RadioReception:
         self._check_duplicate_numbers(envelope, packet)
         await self._follow_up(packet)
         self._run_round(packet)
-        self._note_words(packet, now)
+        self._process_receipts(packet, now)
         if returned:
             log.info("station %d is in range", packet.sender)
             # Answer a hello at once with our name, unless an acknowledgement is sent, which also
             # shows that we are here.
             self._piggyback.introduce(at_once=presents and not packet.acks)
         if returned or presents:
-            self._rounds.welcome(packet.sender, trio.current_time())
-            self._piggyback.greet_station(crowd=len(self._neighbours.list_in_range()))
-            self._piggyback.readings.greet_station(packet.sender, now)
+            self._rounds.schedule_sos_for_station(packet.sender, trio.current_time())
+            self._piggyback.repeat_for_returned_station(crowd=len(self._neighbours.list_in_range()))
+            self._piggyback.readings.repeat_for_returned_station(packet.sender, now)
             # The station can hear us now, so retry waiting Packages at once.
             self._queue.hasten(*self._queue.list_waiting())
         if packet.acks:
             self._queue.wake()
         return dict(packet.acks)
 
-    def _note_words(self, packet: Packet, now: float) -> None:
+    def _process_receipts(self, packet: Packet, now: float) -> None:
         """Answer receipts for our items, and pass on receipts of other stations."""
         readings, crowd = self._piggyback.readings, len(self._neighbours.list_in_range())
         if packet.is_answer:
-            self._piggyback.look()
+            self._piggyback.load_entries()
         for entry, asked in packet.receipts:
             readings.answer(packet.station, entry, now, asked=asked)
         for entry in packet.others_words:
@@ -152,7 +152,7 @@ class RadioReception:
                 readings.process_answer(*came, crowd=crowd)
             elif said.by != packet.station:
                 asked = self._rounds.is_asked(said.by, entry.sequence, said.digest)
-                readings.hear(*came, crowd=crowd, asked=asked)
+                readings.process_receipt(*came, crowd=crowd, asked=asked)
         if packet.receipts or packet.others_words:
             self._queue.wake()
 
@@ -212,14 +212,14 @@ class RadioReception:
                 now = trio.current_time()
                 self._rounds.record_missing(summary.content.station, number, packet.sender, now)
 
-    def _note_here(self, packet: Packet) -> None:
+    def _add_stored_items(self, packet: Packet) -> None:
         """Add received items to our summary. If another kit has our number, do not list them,
         because stations could not know which of the two kits has them.
         """
         said = not self._troubles.is_lately(Trouble.NAMESAKE)
         for entry in packet.items:
             if not entry.sos and packet.station != self._station:
-                self._piggyback.note_here(packet.station, entry, said=said)
+                self._piggyback.add_stored_item(packet.station, entry, said=said)
 
     def _report_duplicate_number(self) -> None:
         if not self._troubles.is_lately(Trouble.NAMESAKE):
@@ -232,7 +232,7 @@ class RadioReception:
         """Queue relayed items and acknowledgements; the packet is on disk."""
         for accepted in packet.relayed_items:
             self._intake.queue_relayed(accepted)
-        self._note_here(packet)
+        self._add_stored_items(packet)
         if not self._troubles.is_lately(Trouble.NAMESAKE):
             crowd = len(self._neighbours.list_in_range())
             urgent = {entry.sequence for entry in packet.items if entry.sos}
@@ -249,7 +249,7 @@ class RadioReception:
                     sequence, ack, together=together, twice=twice, alone=alone, crowd=crowd
                 )
         for sequence, ack in packet.overheard_acks:
-            self._piggyback.overhear(sequence, ack)
+            self._piggyback.drop_covered_acknowledgement(sequence, ack)
         for sequence, text in packet.stopped:
             log.warning("number %d is not relayed: %s", sequence, add_names(self._journal, text))
         for sequence, ack in packet.heard:

@@ -29,7 +29,7 @@ from fieldagent.package.package import (
     Parcel,
 )
 from fieldagent.package.reading import KINDS
-from fieldagent.package.writing import get_kind, make_canonical, sound
+from fieldagent.package.writing import drop_invalid_members, get_kind, make_canonical
 from fieldagent.system.elapsed_time import ElapsedTime
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.rate import EventRate
@@ -143,7 +143,7 @@ class Relay:
         request = RELAYED + identity
         if inbound.is_seen(db, -station, entry.sequence, request):
             return None
-        self._give_back(db)
+        self._refund(db)
         spent = self._compute_spent(db, now)
         channels = self._list_affordable(db, entry, now)
         if not channels:
@@ -155,7 +155,7 @@ class Relay:
         inbound.mark_arrived(db, -station, entry.sequence, request, now, sos=entry.sos)
         priority = SOS_PRIORITY if entry.sos else KINDS[get_kind(item)].priority
         package = Package(
-            item=sound(item) if isinstance(item, Location) else item,
+            item=drop_invalid_members(item) if isinstance(item, Location) else item,
             channels=frozenset(channels),
             priority=priority,
             to=entry.to,
@@ -173,7 +173,7 @@ class Relay:
             origin=station, origin_sequence=entry.sequence, back=entry.items_back
         )
 
-    def _give_back(self, db: sqlite3.Connection) -> None:
+    def _refund(self, db: sqlite3.Connection) -> None:
         """Return the booked credits of Packages that ended without a satellite transmission,
         because the IP link delivered them sooner.
         """

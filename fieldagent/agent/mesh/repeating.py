@@ -98,7 +98,7 @@ class Repeating:
             changed = self._packing.queue.changed
             self._add_ours()
             await self._repeat()
-            await self._relay_what_waited()
+            await self._relay_affordable()
             await self._report_to_hub()
             self._words.begin_beacon()
             if self._words.is_worth_sending():
@@ -175,9 +175,9 @@ class Repeating:
             item.brought_by = self._station
         self._rounds.add(item, now)
         if not entry.sos:
-            self._words.note_here(self._station, entry)
+            self._words.add_stored_item(self._station, entry)
 
-    def _drop_what_is_over(self) -> None:
+    def _drop_ended_sos(self) -> None:
         """Drop an SOS that is known to be closed or canceled."""
         for item in [each for each in self._rounds.items.values() if each.entry.sos]:
             whose = incident.OWN_STATION if item.station == self._station else item.station
@@ -186,13 +186,13 @@ class Repeating:
 
     async def _repeat(self) -> None:
         now = trio.current_time()
-        self._drop_what_is_over()
+        self._drop_ended_sos()
         for item in self._rounds.list_ours():
             if item.hub_due <= now:
                 elsewhere = on_air.is_delivered_elsewhere(self._journal, item.entry.sequence)
                 asks = self._words.is_relay_needed() and not is_going_down(item.entry)
                 item.is_for_hub = asks and not elsewhere
-        repeats = self._rounds.take_due(now)
+        repeats = self._rounds.pop_due_repeats(now)
         if not repeats:
             return
         for repeat in repeats:
@@ -229,7 +229,7 @@ class Repeating:
             lambda db: history.note(db, [sequence], channel, "sent again", detail, elapsed)
         )
 
-    async def _relay_what_waited(self) -> None:
+    async def _relay_affordable(self) -> None:
         relay, elapsed = self._relay, self._clock()
         if relay is None or not relay.can_pay(self._journal, elapsed):
             return

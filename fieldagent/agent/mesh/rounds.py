@@ -251,7 +251,7 @@ class Rounds:
             return
         if self._can_transmit(item):
             crowd = len(self.neighbours.list_in_range())
-            asked_again = _note_wanted(item, now)
+            asked_again = _record_missing(item, now)
             if not (self._on_call.draw(crowd, now, self._random()) or asked_again):
                 return
             wait = draw_backoff(
@@ -319,7 +319,7 @@ class Rounds:
             if item.is_for_hub and not item.brought_by:
                 item.hub_due = min(item.hub_due, now + 1 + 9 * self._random())
 
-    def welcome(self, station: int, now: float) -> None:
+    def schedule_sos_for_station(self, station: int, now: float) -> None:
         """Schedule an SOS for a station that is now in range and may have been away. This includes
         an SOS that it confirmed earlier, because its journal may be lost. Once it has heard our
         summary, it requests other missing items itself.
@@ -348,7 +348,7 @@ class Rounds:
         knows = item.confirmed_by | {item.station, self.station}
         return [number for number in self.neighbours.list_in_range() if number not in knows]
 
-    def take_due(self, now: float) -> list[RepeatedPacket]:
+    def pop_due_repeats(self, now: float) -> list[RepeatedPacket]:
         """Return the repeats that are due now. Items that are not an SOS are chosen newest first,
         as many as fit into one packet.
         """
@@ -500,7 +500,7 @@ class Rounds:
         return repeats
 
 
-def _note_wanted(item: RepeatableItem, now: float) -> bool:
+def _record_missing(item: RepeatableItem, now: float) -> bool:
     """Record that a station is missing the item. Return True if the item has been reported missing
     for REDRAW_INTERVAL_S or more without a repeat.
     """

@@ -39,12 +39,12 @@ class Affordable(NamedTuple):
     """Part of the price for Cellular, in SMS; it is due only if there is no IP link."""
 
     @property
-    def goes(self) -> bool:
+    def is_allowed(self) -> bool:
         """Return True if at least one channel is allowed."""
         return self.package.channels is None or bool(self.package.channels)
 
     @property
-    def why(self) -> str:
+    def withheld_text(self) -> str:
         """Return the channels that are not allowed, each with its reason; empty if all are
         allowed.
         """

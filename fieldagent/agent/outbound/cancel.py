@@ -48,7 +48,7 @@ class Cancellation:
         stands = find_standing(self._journal, id_)
         if stands.status is None:
             await self._withdraw([stands.sequence], channel)
-            await self._call_off_unsaid(stands.sequence)
+            await self._end_unsent_incident(stands.sequence)
         return get_standing(self._journal, stands.sequence)
 
     def can_have_left(self, number: int) -> bool:
@@ -66,9 +66,9 @@ class Cancellation:
             # If it is not open, the cancellation message has already ended it in its own commit.
             await self._end(number)
         # The incident is over, so new items cannot join it.
-        return await self._take_out(incident.list_items(self._journal, number), None)
+        return await self._withdraw_waiting(incident.list_items(self._journal, number), None)
 
-    async def _call_off_unsaid(self, sequence: int) -> None:
+    async def _end_unsent_incident(self, sequence: int) -> None:
         """End an incident if all its Packages were canceled before they left. An incident that
         other kits or the hub may know is canceled as a whole, with a message.
         """
@@ -92,7 +92,7 @@ class Cancellation:
 
         It uses a commit for each batch, so that an SOS that arrives meanwhile is not delayed.
         """
-        await self._is_all_back()
+        await self._wait_until_resumed()
         waiting = {key: None for queue in self._of(channel) for key in queue.list_waiting()}
         for each in incident.list_all_open(self._journal):
             for sequence in incident.list_items(self._journal, each.number):
@@ -101,21 +101,23 @@ class Cancellation:
         # Start with the newest: they are at the ends of the heaps, where removal needs no sweep.
         sequences.reverse()
         for begin in range(0, len(sequences), CANCEL_BATCH):
-            await self._take_out(sequences[begin : begin + CANCEL_BATCH], channel)
+            await self._withdraw_waiting(sequences[begin : begin + CANCEL_BATCH], channel)
         return len(sequences)
 
-    async def _is_all_back(self) -> None:
+    async def _wait_until_resumed(self) -> None:
         if self._resumed is not None:
             await self._resumed.wait()
 
     async def _withdraw(self, sequences: list[int], channel: Channel | None) -> None:
-        await wait_until_settled(await self._take_out(sequences, channel))
+        await wait_until_settled(await self._withdraw_waiting(sequences, channel))
 
-    async def _take_out(self, sequences: list[int], channel: Channel | None) -> list[trio.Event]:
+    async def _withdraw_waiting(
+        self, sequences: list[int], channel: Channel | None
+    ) -> list[trio.Event]:
         """Take out the waiting Packages, and store their ends. Return an event for each Package in
         flight, which is set when its end is known.
         """
-        await self._is_all_back()
+        await self._wait_until_resumed()
         canceled: list[EndedDelivery] = []
         in_flight: list[trio.Event] = []
         for queue in self._of(channel):

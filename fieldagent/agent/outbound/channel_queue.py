@@ -2,7 +2,7 @@
 does no I/O.
 
 A Package is here from `add` until it ends. It waits, is taken into a transmission
-(`receive_message`), and then ends (`finish`) or waits again (`put_back`). These methods decide
+(`pop_due`), and then ends (`finish`) or waits again (`requeue`). These methods decide
 endings and return them, but do not store them: the caller must record them in the journal.
 """
 
@@ -212,17 +212,17 @@ class ChannelQueue:
         """Return the time when another Package becomes due or expires."""
         return self._queue.compute_next_change(now)
 
-    def receive_message(self, now: float, *, under_way: bool) -> int | None:
+    def pop_due(self, now: float, *, under_way: bool) -> int | None:
         """Take the first waiting Package and return its sequence, or None. With `under_way` it may
         be a Package with more fragments in a running burst.
         """
         key = self.find_foremost(now) if under_way else None
-        return key if key in self.bursts else self._queue.receive_message(now)
+        return key if key in self.bursts else self._queue.pop_due(now)
 
-    def put_back_unfitting(self, sequence: int) -> None:
+    def requeue_unfitting(self, sequence: int) -> None:
         """Put back a Package that was taken but does not fit, in its old place."""
         if sequence not in self.bursts:
-            self._queue.put_back(sequence)
+            self._queue.requeue(sequence)
 
     def finish(
         self, sequence: int, delivery: ChannelDelivery | None = None, *, arrived: bool = False
@@ -239,7 +239,7 @@ class ChannelQueue:
         self.held.discard(sequence)
 
     def compute_ends(self, sequences: Iterable[int]) -> list[EndedDelivery]:
-        """Return the endings that `put_back` would cause now for these Packages in flight."""
+        """Return the endings that `requeue` would cause now for these Packages in flight."""
         deliveries: dict[int, ChannelDelivery] = {}
         for sequence in sequences:
             if sequence in self._withdrawn and sequence in self._queue:
@@ -253,7 +253,7 @@ class ChannelQueue:
             for sequence, delivery in deliveries.items()
         ]
 
-    def put_back(self, sequence: int, due: float) -> EndedDelivery | None:
+    def requeue(self, sequence: int, due: float) -> EndedDelivery | None:
         """Put back a Package that was not sent, or not completely: it waits until `due`. If the
         Package was withdrawn or replaced meanwhile, return its ending.
         """
@@ -263,7 +263,7 @@ class ChannelQueue:
         elif sequence in self._queue:
             # The newer Package that replaces it gets its place.
             waits = sequence in self.held and not self._queue.is_superseded(sequence)
-            self._queue.put_back(sequence, inf if waits else due)
+            self._queue.requeue(sequence, inf if waits else due)
             self.tried.add(sequence)
         return ended
 
@@ -307,7 +307,7 @@ def hold_back(queue: ChannelQueue, kind: str, sequences: Iterable[int]) -> None:
     for sequence in sequences:
         if sequence in queue:
             queue.held.add(sequence)
-            queue._queue.put_off(sequence)
+            queue._queue.hold_until_hastened(sequence)
     queue.wake()
 
 

@@ -57,14 +57,14 @@ class DayBudget:
                 await self._book(-count, day)
             raise
 
-    async def promise(self, sequence: int, plan: Affordable) -> None:
+    async def record_booking(self, sequence: int, plan: Affordable) -> None:
         """Remember the credits and SMS that were booked for a Package, also across a restart."""
         if plan.price:
             booked = {Channel.SATELLITE: plan.satellite, Channel.CELLULAR: plan.sms}
             day = self._budget.get_today()
             await self._journal.persist(spending.note_bookings(self._name, sequence, booked, day))
 
-    async def give_back(self) -> None:
+    async def refund_unspent(self) -> None:
         """Return the booked credits and SMS of ended Packages that another channel delivered
         sooner, so that nothing left over satellite or by SMS.
         """

@@ -143,7 +143,7 @@ class Endings:
             others = self._list_dearer(ended.channel)
         elif ended.channel is Channel.RADIO and not self._is_ended_as_heard(ended.sequence):
             return []
-        return _take_out(others, ended.sequence, f"delivered over {ended.channel}")
+        return _withdraw_from(others, ended.sequence, f"delivered over {ended.channel}")
 
     def _is_ended_as_heard(self, sequence: int) -> bool:
         """Return True if reception by another kit also ends the channels to the hub."""
@@ -170,7 +170,7 @@ class Endings:
         fan_out = self.get_fan_out(package.package, relayed=package.origin != 0)
         if fan_out is FanOut.EVERY:
             queues = self._list_dearer(Channel.CELLULAR) if proved else []
-        if withdrawn := _take_out(queues, sequence, "the hub has it"):
+        if withdrawn := _withdraw_from(queues, sequence, "the hub has it"):
             await self.record(withdrawn)
 
     def _report_to_neighbour(self, package: StoredPackage, *, by_hub: bool) -> None:
@@ -205,7 +205,7 @@ class Endings:
             waiter.set()
 
 
-def _take_out(queues: Iterable[ChannelQueue], sequence: int, why: str) -> list[EndedDelivery]:
+def _withdraw_from(queues: Iterable[ChannelQueue], sequence: int, why: str) -> list[EndedDelivery]:
     """Remove the Package from these queues. If the Package is in flight, its transmission continues
     but is not repeated.
     """

@@ -63,16 +63,16 @@ class HubBackup:
         if not known:
             await self.journal.persist(partial(_note_hub, hub=self.hub))
         sent, hours = _find_last_sent(self.journal)
-        return BackupSummary(sent, hours, _find_last_got(self.journal))
+        return BackupSummary(sent, hours, _find_last_received(self.journal))
 
     async def answer(self, asked: Ask | ItemRequest) -> Inventory | Copies:
         """Return the data that the hub requests. Wait first until no item waits to be sent."""
         while await self._has_more_urgent():
             await trio.sleep(IDLE_CHECK_INTERVAL_S)
         if isinstance(asked, Ask):
-            listing = _list_sent if asked.direction is Direction.SENT else _list_got
+            listing = _list_sent if asked.direction is Direction.SENT else _list_received
             return listing(self.journal, asked.after)
-        copy = _copy_sent if asked.direction is Direction.SENT else _copy_got
+        copy = _copy_sent if asked.direction is Direction.SENT else _copy_received
         return Copies(asked.direction, _choose_fitting(self.journal, copy, asked.places))
 
     async def _has_more_urgent(self) -> bool:
@@ -91,7 +91,7 @@ def _note_hub(db: sqlite3.Connection, hub: bytes) -> None:
     )
 
 
-def _find_other_journal(journal: Journal) -> tuple[int, int]:
+def _find_earlier_hub_limits(journal: Journal) -> tuple[int, int]:
     """Return the last sequence, and the last payload number, that an earlier hub may know. This hub
     must see only later ones.
     """
@@ -104,7 +104,7 @@ def _find_last_sent(journal: Journal) -> tuple[HeldItem, int]:
         "SELECT sequence, ended FROM leg WHERE channel = 'Cellular' AND status = 'Delivered'"
         " AND sequence > ? AND sequence NOT IN (SELECT sequence FROM carried)"
         " ORDER BY ended DESC, sequence DESC LIMIT 16",
-        _find_other_journal(journal)[0],
+        _find_earlier_hub_limits(journal)[0],
     ):
         known = outbound.read_packages(journal, [sequence]).get(sequence)
         if isinstance(known, StoredPackage) and _is_kept(known):
@@ -113,11 +113,11 @@ def _find_last_sent(journal: Journal) -> tuple[HeldItem, int]:
     return HeldItem(), 0
 
 
-def _find_last_got(journal: Journal) -> HeldItem:
+def _find_last_received(journal: Journal) -> HeldItem:
     rows = journal.read(
         "SELECT sequence, digest FROM inbound WHERE copy IS NOT NULL AND number > ?"
         " ORDER BY number DESC LIMIT 1",
-        _find_other_journal(journal)[1],
+        _find_earlier_hub_limits(journal)[1],
     )
     for sequence, digest in rows:
         return HeldItem(sequence, bytes(digest)[:DIGEST_BYTES])
@@ -138,7 +138,7 @@ def _digest(entry: Entry) -> bytes:
 
 def _list_sent(journal: Journal, after: int) -> Inventory:
     rows: list[InventoryRow] = []
-    place = max(after, _find_other_journal(journal)[0])
+    place = max(after, _find_earlier_hub_limits(journal)[0])
     while len(rows) < PAGE:
         some = journal.read(
             f"SELECT sequence, min(ended) FROM leg WHERE {_LEFT_SQL} AND sequence > ?"
@@ -165,14 +165,14 @@ def _find_dropped(journal: Journal) -> tuple[int, int]:
     """Return the range of numbers that are no longer kept here; (0, 0) if there are none."""
     ((begun,),) = journal.read("SELECT number FROM beginning")
     ((oldest,),) = journal.read("SELECT min(sequence) FROM package")
-    first = max(begun, _find_other_journal(journal)[0]) + 1
+    first = max(begun, _find_earlier_hub_limits(journal)[0]) + 1
     end = outbound.compute_next_sequence(journal) if oldest is None else oldest
     return (first, end) if first < end else (0, 0)
 
 
-def _list_got(journal: Journal, after: int) -> Inventory:
+def _list_received(journal: Journal, after: int) -> Inventory:
     rows: list[InventoryRow] = []
-    place = max(after, _find_other_journal(journal)[1])
+    place = max(after, _find_earlier_hub_limits(journal)[1])
     while len(rows) < PAGE:
         some = journal.read(
             "SELECT number, sequence, digest, copy, received FROM inbound"
@@ -222,7 +222,7 @@ def _choose_fitting(journal: Journal, copy: _Copier, places: Sequence[int]) -> t
 def _copy_sent(journal: Journal, place: int) -> Copy:
     known = outbound.read_packages(journal, [place]).get(place)
     if (
-        place <= _find_other_journal(journal)[0]
+        place <= _find_earlier_hub_limits(journal)[0]
         or not isinstance(known, StoredPackage)
         or not _is_kept(known)
     ):
@@ -234,9 +234,9 @@ def _copy_sent(journal: Journal, place: int) -> Copy:
     )
 
 
-def _copy_got(journal: Journal, place: int) -> Copy:
+def _copy_received(journal: Journal, place: int) -> Copy:
     rows = journal.read("SELECT copy FROM inbound WHERE number = ? AND copy IS NOT NULL", place)
-    if place <= _find_other_journal(journal)[1] or not rows:
+    if place <= _find_earlier_hub_limits(journal)[1] or not rows:
         return Copy(place, b"")
     body = bytes(rows[0][0])
     if (envelope := _read_whole(body)) is None:

@@ -45,22 +45,24 @@ class HubPiggyback:
         self._asks = not queue.limits.authentic and not inbound.is_anybody_known(journal)
         self._incident_named = -inf
         """Elapsed time when the open incident was last named."""
-        self.look()
+        self.load_entries()
 
     @property
     def _tariff(self) -> Tariff:
         return self._queue.limits.tariff
 
-    def look(self) -> None:
+    def load_entries(self) -> None:
         """Load the receipts that are owed: they ride in the next transmission. Receipts for an SOS
         are sent at once.
         """
-        for sequence, at, sos, digest in inbound.list_owed(self._journal, self._channel):
+        for sequence, at, sos, digest in inbound.list_pending_receipts(
+            self._journal, self._channel
+        ):
             if sequence not in self._under_way:
                 self._owed[sequence] = Entry(sequence, Receipt(digest=digest), at, sos)
         self._stages = {
             each.key: each
-            for each in inbound.list_stages_owed(self._journal)
+            for each in inbound.list_pending_stages(self._journal)
             if each.key not in self._stages_under_way
         }
         self._unreadable = [
@@ -88,7 +90,7 @@ class HubPiggyback:
         """Return True if the open incident must be named in a transmission of its own. That is done
         only on a free channel.
         """
-        if self._tariff.compute_units(1) or incident.open_one(self._journal) is None:
+        if self._tariff.compute_units(1) or incident.find_open(self._journal) is None:
             return False
         return self._journal.clock.now() - self._incident_named >= NAME_INCIDENT_INTERVAL_S
 
@@ -115,7 +117,7 @@ class HubPiggyback:
         """Name the open incident in each transmission that takes place anyway, if that costs
         nothing more. A transmission with an item of the incident already names it.
         """
-        open_incident = incident.open_one(self._journal)
+        open_incident = incident.find_open(self._journal)
         if open_incident is None or any(entry.sos for entry in draft.entries):
             return
         free = (

@@ -43,13 +43,13 @@ def list_repeated(journal: Journal, until: str) -> dict[RepeatKey, float]:
 
     `until` is `person` or `hub`.
     """
-    open_incident = incident.open_one(journal)
+    open_incident = incident.find_open(journal)
     if open_incident is None:
         return {}
     at_hub = incident.list_at_hub(journal, open_incident.number)
     return {
         key: at
-        for key, at in incident.list_taken(journal, open_incident.number).items()
+        for key, at in incident.list_accepted_items(journal, open_incident.number).items()
         if _is_still_repeated(open_incident, key, at_hub, until)
     }
 
@@ -88,7 +88,7 @@ async def run_incident_repeats(
                 log.warning("SOS item %d is sent again over %s", sequence, channel)
                 await repeat(journal, queues[channel], sequence)
                 repeating.add((sequence, channel))
-        if incident.open_one(journal) is not None:
+        if incident.find_open(journal) is not None:
             # Wake the queues, which also check if the incident must be named to the hub.
             for queue in queues.values():
                 queue.wake()

@@ -126,7 +126,7 @@ def list_steps(journal: Journal, own: Incident, sequences: Sequence[int]) -> lis
     if why := journal.not_on_disk:
         raised["text"] = f"not on the disk, and lost if power fails: {why}"
     steps = [raised]
-    left = incident.list_left(journal, own.number)
+    left = incident.list_transmitting_channels(journal, own.number)
     steps += [{"state": "left", "at": date(at), "channel": name} for name, at in left.items()]
     heard: dict[str, float] = {}
     for receipts in outbound.list_receipts_of(journal, sequences).values():

@@ -1,8 +1,8 @@
 """Outbox of one channel, which its driver uses (`channels.contract`).
 
-`load` packs the Packages that are due, `intend` records that a modem is about to send them, and
-`settle` records the result. It decides the consequences for each Package in the transmission, and
-stores all of them in one commit.
+`load` packs the Packages that are due, `record_intent` records that a modem is about to send them,
+and `settle` records the result. It decides the consequences for each Package in the transmission,
+and stores all of them in one commit.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class ChannelOutbox:
 
     def load_peer_entries(self) -> None:
         """Load the entries for the peer from the journal, and wake the driver."""
-        self._piggyback.look()
+        self._piggyback.load_entries()
         self._queue.wake()
 
     # Methods for the driver.
@@ -170,10 +170,10 @@ class ChannelOutbox:
     def get_unsettled(self) -> Intent | None:
         return self._intent
 
-    async def intend(self, transmission: Transmission, *, modem: str, at_modem: int) -> None:
+    async def record_intent(self, transmission: Transmission, *, modem: str, at_modem: int) -> None:
         intent = Intent(transmission, modem, at_modem)
         segments = self._queue.in_flight[transmission.number]
-        await self._journal.persist(outbound.intend(self.channel, intent, segments))
+        await self._journal.persist(outbound.record_intent(self.channel, intent, segments))
         self._intent = intent
 
     async def note_copy(self, transmission: Transmission) -> None:
@@ -268,7 +268,7 @@ class ChannelOutbox:
         for each in settlement.ended:
             arrived = each.delivery.status is Status.DELIVERED
             self._queue.finish(each.sequence, arrived=arrived)
-        back = [self._queue.put_back(sequence, due) for sequence, due in waits.items()]
+        back = [self._queue.requeue(sequence, due) for sequence, due in waits.items()]
         late = [each for each in back if each is not None and each not in decided]
         if late:
             # These were withdrawn or replaced during the commit.
@@ -283,7 +283,7 @@ class ChannelOutbox:
         # The transmission is over, and its result is on disk.
         self._queue.mark_landed(segment.sequence for segment in self._queue.in_flight.pop(number))
 
-    async def give_back(self) -> None:
+    async def requeue_lost(self) -> None:
         """Put the Packages back into the queue that a failed driver had in flight. An intent stays
         until it is resolved.
 
@@ -298,7 +298,7 @@ class ChannelOutbox:
         if begun is None and not self._queue.get_in_flight():
             # The driver failed before it took a Package. If a Package caused the failure, it is the
             # next one.
-            self._queue.receive_message(now, under_way=False)
+            self._queue.pop_due(now, under_way=False)
         back = self._queue.get_in_flight() - {segment.sequence for segment in kept}
         waits = {
             sequence: now

@@ -45,16 +45,16 @@ async def track(
     over free channels. `every` 0 disables both. `source` is gpsd's host and port.
     """
     while True:
-        if not every or incident.open_one(journal) is None:
+        if not every or incident.find_open(journal) is None:
             await journal.wait_for_commit()
             continue
         paid_at = trio.current_time()
         await _add(journal, intake, source, None)
-        while incident.open_one(journal) is not None:
+        while incident.find_open(journal) is not None:
             free = _free(queues)
             await waits.sleep(min(FREE_CHANNEL_INTERVAL_S, every) if free else every)
             due = trio.current_time() - paid_at >= every
-            if incident.open_one(journal) is None:
+            if incident.find_open(journal) is None:
                 break
             if due:
                 paid_at = trio.current_time()
@@ -77,7 +77,7 @@ async def _add(
     source: tuple[str, int],
     channels: frozenset[Channel] | None,
 ) -> None:
-    open_incident = incident.open_one(journal)
+    open_incident = incident.find_open(journal)
     fix = None if open_incident is None else await gpsd.fix_within(source, gpsd.FIRST_FIX_TIMEOUT_S)
     if open_incident is None or fix is None:
         return

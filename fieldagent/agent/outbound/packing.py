@@ -237,7 +237,7 @@ class Packing:
         passed: list[int] = []
         draft, whose, tries, alone = self._make_draft(0), 0, 0, False
         while len(segments) + len(passed) <= self._limits.companions:
-            key = self.queue.receive_message(now, under_way=not segments and not passed)
+            key = self.queue.pop_due(now, under_way=not segments and not passed)
             if key is None:
                 break
             try:
@@ -281,7 +281,7 @@ class Packing:
             if candidate.segment.count > 1 or key in self.queue.alone:
                 break
         for key in passed:
-            self.queue.put_back_unfitting(key)
+            self.queue.requeue_unfitting(key)
         if segments and segments[0].count > 1:
             self._add_end_mark(
                 draft, capacity, len(self.queue.bursts[segments[0].sequence].waiting)

@@ -54,7 +54,7 @@ class RepeatedPacket:
 
 
 class Piggyback(Protocol):
-    def look(self) -> None:
+    def load_entries(self) -> None:
         """Load from the journal the entries that the peer must receive."""
 
     def report(self, origin: int, report: Entry) -> None:

@@ -132,7 +132,7 @@ class Queue:
         self._negated: dict[int, int] = {}
         """One shared object for each priority, to save memory."""
         self._taken: set[int] = set()
-        """Keys that `receive_message` skips: in flight, or held."""
+        """Keys that `pop_due` skips: in flight, or held."""
         self._held: set[int] = set()
         self._overtaken: set[int] = set()
         """Keys in flight for whose collapseKey a newer Package has arrived."""
@@ -171,7 +171,7 @@ class Queue:
     def release(self, key: int) -> None:
         if key in self._held:
             self._held.discard(key)
-            self.put_back(key, self._entries[key][_DUE_INDEX])
+            self.requeue(key, self._entries[key][_DUE_INDEX])
 
     def add(
         self,
@@ -194,7 +194,7 @@ class Queue:
         of these go ahead of others with their priority.
 
         A newer Package takes the older one's place if their priority is equal. A taken Package is
-        not recalled: `put_back` reports it. An SOS is replaced only by another SOS.
+        not recalled: `requeue` reports it. An SOS is replaced only by another SOS.
         """
         if taken:
             self._taken.add(key)
@@ -228,13 +228,13 @@ class Queue:
         self._bound()
 
     def find_foremost(self, now: float) -> int | None:
-        """Return the key that `receive_message` would take."""
+        """Return the key that `pop_due` would take."""
         self._promote(now)
         entry = self._ready.find_first()
         return None if entry is None else entry[_KEY]
 
-    def receive_message(self, now: float) -> int | None:
-        """Take the most urgent Package that is due; the caller keeps it until `put_back` or
+    def pop_due(self, now: float) -> int | None:
+        """Take the most urgent Package that is due; the caller keeps it until `requeue` or
         `remove`.
         """
         if self._delayed:
@@ -251,12 +251,12 @@ class Queue:
 
     def is_superseded(self, key: int) -> bool:
         """Return True if a newer Package with its collapseKey waits or has arrived, so that
-        `put_back` would remove this one.
+        `requeue` would remove this one.
         """
         collapse = _get_kind(self._entries.get(key))
         return key in self._overtaken or self._collapse.find_newer(collapse, key) is not None
 
-    def put_off(self, key: int) -> None:
+    def hold_until_hastened(self, key: int) -> None:
         """Let a Package wait until `hasten`. A Package in flight is not changed."""
         self._move(key, inf)
 
@@ -275,7 +275,7 @@ class Queue:
         elif key not in self._taken:
             self._insert(_make_due_entry(entry, due))
 
-    def put_back(self, key: int, due: float = -inf) -> bool:
+    def requeue(self, key: int, due: float = -inf) -> bool:
         """Put back a Package that was not sent: it waits in its old place, until `due`.
 
         Return False and remove `key` if a newer Package with its collapseKey waits, which then gets

@@ -98,7 +98,7 @@ class RadioPiggyback:
         self._repeats: list[RepeatedPacket] = []
         self.said: set[int] = set()
         """Numbers of our items that were sent on the air."""
-        self.look()
+        self.load_entries()
 
     def repeat(self, repeats: Iterable[RepeatedPacket]) -> None:
         """Repeat these items, an SOS first. An item that already waits is kept as it is."""
@@ -184,20 +184,20 @@ class RadioPiggyback:
         if self.summaries.compute_due_time() <= self.clock():
             self.summaries.begin(self.clock())
 
-    def note_here(self, station: int, item: Entry, *, said: bool = True) -> None:
+    def add_stored_item(self, station: int, item: Entry, *, said: bool = True) -> None:
         """Record that an item, not an SOS, is on disk. Without `said` it is not listed in
         summaries.
         """
         if not said:
-            self.summaries.note_unsaid(station, item.sequence)
+            self.summaries.hide_item(station, item.sequence)
             return
         self.summaries.note(station, item.sequence, digest_of(item), self.clock())
 
-    def greet_station(self, *, crowd: int) -> None:
+    def repeat_for_returned_station(self, *, crowd: int) -> None:
         """Send our summaries and route soon to a station that has returned. If another station has
         sent the same first, our summaries are not sent.
         """
-        self.summaries.greet_station(self.clock(), 2.0 + crowd)
+        self.summaries.repeat_for_returned_station(self.clock(), 2.0 + crowd)
         self.hub_routes.announce_route_to()
 
     def process_summary(self, summary: Entry) -> list[int]:
@@ -209,9 +209,9 @@ class RadioPiggyback:
             due = self._acks.get((summary.content.station, number))
             if due is not None and due.together and not due.alone:
                 del self._acks[summary.content.station, number]
-        return self.summaries.hear(summary, self.clock())
+        return self.summaries.process_summary(summary, self.clock())
 
-    def overhear(self, sequence: int, ack: Ack) -> None:
+    def drop_covered_acknowledgement(self, sequence: int, ack: Ack) -> None:
         """Drop our acknowledgement if another station has sent one for as much of the item
         or more.
         """
@@ -227,9 +227,9 @@ class RadioPiggyback:
             if ours.arrived <= ack.arrived and not other:
                 del self._acks[key]
 
-    def look(self) -> None:
+    def load_entries(self) -> None:
         """Load the receipts for other stations' items that have not reached those stations."""
-        self.readings.owe(inbound.list_station_owed(self._journal), self.clock())
+        self.readings.replace_own_receipts(inbound.list_station_owed(self._journal), self.clock())
 
     def report(self, origin: int, report: Entry) -> None:
         said = report.content

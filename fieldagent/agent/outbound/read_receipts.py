@@ -143,7 +143,7 @@ class Readings:
         self._answers: dict[ReadReceiptKey, ReadReceipt] = {}
         self._passed: dict[ReadReceiptKey, _RelayedReceipt] = {}
 
-    def owe(self, owed: Iterable[PendingStationStage], now: float) -> None:
+    def replace_own_receipts(self, owed: Iterable[PendingStationStage], now: float) -> None:
         """Set the receipts of ours that other stations have not received: send these, and no others
         of ours.
         """
@@ -172,7 +172,7 @@ class Readings:
         word = self._answers.setdefault(key, ReadReceipt(self._station, said, asked))
         word.schedule(now, min(word.due_at, now + ANSWER_WITHIN * self._random()))
 
-    def hear(
+    def process_receipt(
         self, by: int, entry: Entry, sender: int, hops: int, now: float, *, crowd: int, asked: bool
     ) -> None:
         """Take in a receipt of the station `by` for another station's item, transmitted by
@@ -209,7 +209,7 @@ class Readings:
             passed.is_answer_pending = False
             passed.answer.schedule(now, now + self._spread(ANSWER_WITHIN, crowd))
 
-    def greet_station(self, station: int, now: float) -> None:
+    def repeat_for_returned_station(self, station: int, now: float) -> None:
         """Send a station that is in range again the receipts for its items, which it may have
         missed. Let the other receipts ride with packets, because that station may pass them on to
         stations out of our range.

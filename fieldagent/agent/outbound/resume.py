@@ -59,12 +59,12 @@ class Resume:
         kept both.
         """
         # First the Packages of a transmission in progress, because its result may be known at once.
-        self._put_back_all(
+        self._requeue_packages(
             segment.sequence
             for queue in self._queues.values()
             for segment in queue.in_flight.get(0, ())
         )
-        self._put_back_some()
+        self._requeue_batch()
         count = sum(len(queue) for queue in self._queues.values())
         more = "" if self._place is None else ", and more"
         if count:
@@ -82,7 +82,7 @@ class Resume:
             await trio.lowlevel.checkpoint()
             # First repeat those that could not be stored the last time.
             if not self._ended and self._place is not None:
-                self._put_back_some()
+                self._requeue_batch()
             if self._ended:
                 await self._endings.record(self._ended, together(*self._notes))
                 self._ended, self._notes = [], []
@@ -100,26 +100,26 @@ class Resume:
             return len(queues[0])
         return len(set[int]().union(*(queue.list_waiting() for queue in queues)))
 
-    def _put_back_some(self) -> None:
+    def _requeue_batch(self) -> None:
         assert self._place is not None
         sequences, self._place = outbound.list_next_waiting(
             self._journal, self._place, self._last, RESUME_BATCH
         )
-        self._put_back_all(sequences)
+        self._requeue_packages(sequences)
 
-    def _put_back_all(self, sequences: Iterable[int]) -> None:
+    def _requeue_packages(self, sequences: Iterable[int]) -> None:
         for sequence in sequences:
             if any(sequence in queue for queue in self._queues.values()):
                 continue
             try:
                 accepted = outbound.read_kept_package(self._journal, sequence)
             except DamagedPackage as damaged:
-                self._give_up(damaged)
+                self._end_damaged_package(damaged)
             else:
                 if accepted is not None:
-                    self._put_back(accepted)
+                    self._requeue(accepted)
 
-    def _put_back(self, accepted: StoredPackage) -> None:
+    def _requeue(self, accepted: StoredPackage) -> None:
         now = self._endings.clock()
         life = None
         if accepted.expires is not None:
@@ -130,7 +130,7 @@ class Resume:
         passed = max(0.0, now - accepted.accepted)
         self._ended += self._intake.enqueue(accepted, deliveries, life, passed)
 
-    def _give_up(self, damaged: DamagedPackage) -> None:
+    def _end_damaged_package(self, damaged: DamagedPackage) -> None:
         log.error("%s: it ends as Error and stays in the list; post it again", damaged)
         sequence = damaged.sequence
         deliveries = outbound.read_deliveries(self._journal, sequence)

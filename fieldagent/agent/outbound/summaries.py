@@ -145,7 +145,7 @@ class Summaries:
         known.forget_old()
         self._hasten(now, INTERVAL_MIN)
 
-    def note_unsaid(self, station: int, number: int) -> None:
+    def hide_item(self, station: int, number: int) -> None:
         """Record that this item is here but must not be listed. We do not ask for it."""
         known = self._of(station)
         known.missing.pop(number, None)
@@ -157,7 +157,7 @@ class Summaries:
         for station, number, digest in items:
             self.note(station, number, digest, now)
 
-    def hear(self, summary: Entry, now: float) -> list[int]:
+    def process_summary(self, summary: Entry, now: float) -> list[int]:
         """Take in another station's summary. Return the numbers that are missing there and present
         here.
         """
@@ -202,7 +202,7 @@ class Summaries:
         known = self._stations.get(station)
         return None if known is None else known.stored_digests.get(number)
 
-    def greet_station(self, now: float, within: float) -> None:
+    def repeat_for_returned_station(self, now: float, within: float) -> None:
         """Send all summaries again within `within` seconds, because a station has returned that has
         heard none of them.
         """

@@ -27,7 +27,7 @@ def plan_of(
     return find_affordable(package, outboxes, journal.clock.date(journal.clock.now()), limits)
 
 
-async def pay(journal: Journal, price: int) -> None:
+async def book_price(journal: Journal, price: int) -> None:
     """Book the price of such an SOS, before it is accepted."""
     if price:
         clock = journal.clock

@@ -92,7 +92,7 @@ class Portal:
         if head.method in ("GET", "HEAD"):
             return Admission(self._answer)
         if (head.method, head.path) == ("POST", KEEP_PATH):
-            return Admission(self._keep, body=1_024, media_types=(FORM,))
+            return Admission(self._confirm_phone, body=1_024, media_types=(FORM,))
         raise Problem(404, f"GET {PAGE} shows the address of the kit's page")
 
     async def _answer(self, request: Request) -> Response:
@@ -119,7 +119,7 @@ class Portal:
         policy = (("Content-Security-Policy", POLICY), ("Vary", "Accept-Language"))
         return Response(200, page.encode(), "text/html; charset=utf-8", (*NOT_KEPT, *policy))
 
-    async def _keep(self, request: Request) -> Response:
+    async def _confirm_phone(self, request: Request) -> Response:
         now = self._clock()
         self._stays = {each: until for each, until in self._stays.items() if until > now}
         if len(self._stays) < PHONES_MAX:

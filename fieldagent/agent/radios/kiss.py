@@ -153,7 +153,7 @@ class TncModem:
                 elif kind == kiss.DATA:
                     self._process_frame(content)
                 elif kind == kiss.SET_HARDWARE:
-                    self._learn(kiss.read_waiting_bytes(content))
+                    self._store_waiting_bytes(kiss.read_waiting_bytes(content))
                 else:
                     self._ignored += 1
             self._link.facts["ignoredFrames"] = self._ignored
@@ -163,7 +163,7 @@ class TncModem:
         await self._send_frame(kiss.LEAVE_COMMANDS)
         raise RadioLost(IN_COMMANDS)
 
-    def _learn(self, waiting: int | None) -> None:
+    def _store_waiting_bytes(self, waiting: int | None) -> None:
         if waiting is not None:
             # Accept a late answer too: over a slow line the first answer may be late.
             self._knows_the_question = True
@@ -184,7 +184,7 @@ class TncModem:
         if frame is None or frame.destination != DESTINATION or frame.source == self._call:
             self._ignored += 1
             return
-        self._ear.hear(ReceivedPacket(frame.info))
+        self._ear.add_packet(ReceivedPacket(frame.info))
 
 
 @asynccontextmanager

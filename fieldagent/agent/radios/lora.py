@@ -42,7 +42,7 @@ def make_keys(name: str) -> tuple[Key, ...]:
         ),
         Key(
             f"{name}-share",
-            share,
+            read_air_share,
             None,
             "maximum airtime in per cent of any hour, as the law limits it on that "
             "frequency: 1 or 10 in Europe's 868 MHz bands, 100 without a limit. "
@@ -99,7 +99,7 @@ class BoardReports(Generic[Word]):
     def __init__(self) -> None:
         self._mouth, self._ear = trio.open_memory_channel[Word](WORDS_MAX)
 
-    def put_report(self, word: Word) -> None:
+    def queue_report(self, word: Word) -> None:
         """Keep a report until it is read. If the queue is full, drop the report and log that."""
         try:
             self._mouth.send_nowait(word)
@@ -199,7 +199,7 @@ def _read_bandwidth(value: str) -> int:
     return round(float(value) * 1_000)
 
 
-def share(value: str) -> float:
+def read_air_share(value: str) -> float:
     """Read an air-time share in percent, from 0.1 to 100. Raises WrongProperty."""
     number = _number(value)
     if not 0.1 <= number <= 100:

@@ -213,7 +213,7 @@ class MeshcoreModem:
                     packet = content
                 elif kind == kiss.SET_HARDWARE and (word := wire.read_word(content)):
                     if word.code != MeshcoreReport.SIGNAL:
-                        self._words.put_report(word)
+                        self._words.queue_report(word)
                     elif packet is not None:
                         self._process_frame(packet, wire.read_signal(word.content))
                         packet = None
@@ -223,7 +223,7 @@ class MeshcoreModem:
 
     def _process_frame(self, packet: bytes, signal: wire.PacketSignal | None = None) -> None:
         rssi, snr = (None, None) if signal is None else (signal.rssi, signal.snr)
-        self._ear.hear(ReceivedPacket(packet, rssi, snr))
+        self._ear.add_packet(ReceivedPacket(packet, rssi, snr))
 
 
 @asynccontextmanager

@@ -32,7 +32,7 @@ from fieldagent.agent.channels.radio_modem import (
 from fieldagent.agent.channels.recognition import Recognition
 from fieldagent.agent.channels.serial_check import check_serial_port
 from fieldagent.agent.radios.contract import Radio, RadioPlace
-from fieldagent.agent.radios.lora import share
+from fieldagent.agent.radios.lora import read_air_share
 from fieldagent.agent.radios.meshtastic_host import MeshtasticHost, PacketOutcome, open_host
 from fieldagent.agent.radios.radio_line import TCP
 from fieldagent.system import waits
@@ -104,7 +104,7 @@ class MeshtasticModem:
                 continue
             if packet.decoded.port == Port.PRIVATE and packet.channel == self._channel:
                 signal = packet.rx_rssi or None, round(packet.rx_snr) if packet.rx_rssi else None
-                self._ear.hear(ReceivedPacket(packet.decoded.payload, *signal))
+                self._ear.add_packet(ReceivedPacket(packet.decoded.payload, *signal))
 
 
 def _make_result(fate: PacketOutcome) -> TransmitResult:
@@ -201,7 +201,7 @@ RADIO = Radio(
         ),
         Key(
             f"{NAME}-share",
-            share,
+            read_air_share,
             10.0,
             "maximum airtime of the kit in per cent of any hour, within the limit of "
             "the region; 1 if other radios share the preset (10)",

@@ -178,7 +178,7 @@ class _PacketReports:
         self.told = trio.Event()
         """Event that is set when the radio has answered; then a new event replaces it."""
 
-    def put_answer(self) -> None:
+    def notify_waiters(self) -> None:
         self.told.set()
         self.told = trio.Event()
 
@@ -291,7 +291,7 @@ class MeshtasticHost:
             status = message.queue_status
             if status.packet_id in self._answers.awaited:
                 self._answers.statuses[status.packet_id] = status.result
-            self._answers.put_answer()
+            self._answers.notify_waiters()
         elif message.packet is not None:
             self._process_packet(message.packet)
         elif message.node_info is not None:
@@ -303,7 +303,7 @@ class MeshtasticHost:
             self._heard.add(HostHeard(packet))
         elif answer[0] in self._answers.awaited:
             self._answers.verdicts[answer[0]] = RoutingVerdict(answer[1], packet.source)
-            self._answers.put_answer()
+            self._answers.notify_waiters()
 
     async def request_configuration(self) -> None:
         """Request the radio's identity and configuration. Raises RadioLost."""
@@ -331,9 +331,9 @@ class MeshtasticHost:
             if self._rebooted.is_set():
                 log.warning("the radio has restarted: connecting again")
                 await self.request_configuration()
-            await self.beat()
+            await self.send_heartbeat()
 
-    async def beat(self) -> None:
+    async def send_heartbeat(self) -> None:
         """Send a heartbeat and wait for an answer. Raises RadioLost if none comes."""
         answered = self._answers.told
         await self._line.write(wire.encode_to_radio(ToRadio(heartbeat=Heartbeat())))
@@ -370,7 +370,7 @@ class MeshtasticHost:
         while self.facts.queue.free < keep:
             queue = self.facts.queue
             await waits.sleep(min(FULL_FOR, 1.0 + queue.maximum - queue.free))
-            await self.beat()
+            await self.send_heartbeat()
 
 
 @asynccontextmanager

@@ -102,7 +102,7 @@ class NodeModem:
             self._news.set()
             self._news = trio.Event()
 
-    async def keep_time(self) -> NoReturn:
+    async def run_timers(self) -> NoReturn:
         """Call the node link when a repeat or a query is due, forever. Raises RadioLost when the
         node no longer answers.
         """
@@ -125,7 +125,7 @@ class NodeModem:
             case node.NodeOpened():
                 self._open_node(event)
             case node.PacketHeard():
-                self._ear.hear(ReceivedPacket(event.packet, event.rssi, event.snr))
+                self._ear.add_packet(ReceivedPacket(event.packet, event.rssi, event.snr))
             case node.Result() if self._in_hand and event.number == self._in_hand.number:
                 self._result = event
             case node.NodeStatus():
@@ -177,7 +177,7 @@ async def open_node(place: RadioPlace, link: ChannelLink) -> AsyncIterator[NodeM
     ):
         air = NodeModem(port, link, place.packet_bytes)
         nursery.start_soon(air.listen)
-        nursery.start_soon(air.keep_time)
+        nursery.start_soon(air.run_timers)
         await air.greet_node()
         yield air
         nursery.cancel_scope.cancel()

@@ -48,12 +48,12 @@ async def read_report(line: DeviceLine) -> DeviceReport:
     """
     heard = bytearray()
 
-    def get_both(said: bytes) -> bool | None:
+    def are_both_received(said: bytes) -> bool | None:
         heard[:] = said
         hello, status = _read_hello_and_status(said)
         return True if hello is not None and status is not None else None
 
-    await answer_to(line, _encode_hello(), get_both)
+    await answer_to(line, _encode_hello(), are_both_received)
     hello, status = _read_hello_and_status(bytes(heard))
     if hello is None:
         return DeviceReport("a node of the node link that sent one Hello and nothing else")

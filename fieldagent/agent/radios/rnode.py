@@ -215,7 +215,7 @@ class RnodeModem:
 
     def _process_message(self, word: RnodeMessage) -> None:
         if word.command == RnodeCommand.DATA:
-            self._ear.hear(ReceivedPacket(word.content, self._rssi, self._snr))
+            self._ear.add_packet(ReceivedPacket(word.content, self._rssi, self._snr))
             self._rssi = self._snr = None
         elif word.command == RnodeCommand.RSSI:
             self._rssi = wire.read_rssi(word.content)
@@ -228,7 +228,7 @@ class RnodeModem:
             if word.command == RnodeCommand.RESET:
                 self._has_forgotten = True
                 self._restarted.set()
-            self._words.put_report(word)
+            self._words.queue_report(word)
 
 
 def _raise_where_broken(error: RnodeMessage) -> None:

@@ -14,7 +14,7 @@ import trio
 
 from fieldagent.agent.channels.contract import LinkState
 from fieldagent.agent.channels.line_speed import SEARCH_INTERVAL_S, Probe, can_answer_at
-from fieldagent.agent.channels.reopening import keep_open
+from fieldagent.agent.channels.reopening import run_and_reopen
 from fieldagent.agent.channels.serial_port import PortLost
 from fieldagent.agent.satellites.contract import SatelliteModem, SatelliteSeat
 from fieldagent.agent.satellites.registry import AUTO, get_modems, load_modem
@@ -86,7 +86,7 @@ async def _run(seat: SatelliteSeat) -> NoReturn:
         seat.link.state, seat.link.reason = LinkState.ABSENT, str(error)
 
     lost = (PortLost, NobodyAnswers)
-    await keep_open(work, lost, report, seat.progress, seat.link, seat.heal)
+    await run_and_reopen(work, lost, report, seat.progress, seat.link, seat.heal)
 
 
 async def _wait_until_away(seat: SatelliteSeat) -> None:

@@ -31,7 +31,7 @@ from fieldagent.hub.settings import HubSettings, get_default_path
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.hub.webhook.reach import open_public
 from fieldagent.system.exit_codes import OK, REFUSED
-from fieldagent.system.log_lines import complain
+from fieldagent.system.log_lines import print_failure
 from fieldagent.system.signals import run_breakable
 from fieldagent.system.terminal import escape_line
 from fieldagent.webhook.delivery import HandoverOutcome, HandoverResult
@@ -107,7 +107,7 @@ def show_steps(arguments: argparse.Namespace, settings: HubSettings, store: Stor
         show_list(arguments, [_make_row(step, each) for step in whole for each in step["contacts"]])
     broken = [step["step"] for step in whole if not step["works"]]
     for number in broken:
-        complain(f"step {number} reaches no one: check its faults, and test it")
+        print_failure(f"step {number} reaches no one: check its faults, and test it")
     return REFUSED if broken else OK
 
 

@@ -26,7 +26,7 @@ from fieldagent.hub.store.schema import VERSION
 from fieldagent.hub.store.sqlite import SqliteStore
 from fieldagent.system.as_owner import become_owner_of
 from fieldagent.system.exit_codes import IO_FAILED, REFUSED
-from fieldagent.system.log_lines import complain
+from fieldagent.system.log_lines import print_failure
 from fieldagent.system.progress import Progress
 from fieldagent.system.terminal import escape_line
 from fieldagent.system.wording import describe_reason
@@ -59,7 +59,7 @@ def back_up(arguments: argparse.Namespace, settings: HubSettings, store: Store) 
         ) from None
     except (OSError, sqlite3.Error) as error:
         why = getattr(error, "strerror", None) or error
-        complain(f"{arguments.file} cannot be written: {why}")
+        print_failure(f"{arguments.file} cannot be written: {why}")
         return IO_FAILED
     size = arguments.file.stat().st_size
     return {"file": str(arguments.file), "bytes": size}
@@ -91,7 +91,7 @@ def move(arguments: argparse.Namespace, settings: HubSettings, store: Store) -> 
     except NotMoved as error:
         raise Refused(str(error)) from error
     except OSError as error:
-        complain(f"{escape_line(target)} cannot be written: {describe_reason(error)}")
+        print_failure(f"{escape_line(target)} cannot be written: {describe_reason(error)}")
         return IO_FAILED
     print(MOVED_TEXT.format(*map(escape_line, names)), end="", file=sys.stderr)
     return moved._asdict()

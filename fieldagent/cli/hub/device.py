@@ -24,7 +24,7 @@ from fieldagent.hub.settings import load
 from fieldagent.kit.cloud_init import UnfitValue
 from fieldagent.kit.provision import read_card_text, write_card
 from fieldagent.system.exit_codes import OK, REFUSED
-from fieldagent.system.log_lines import complain
+from fieldagent.system.log_lines import print_failure
 from fieldagent.system.properties import InvalidSettings
 from fieldagent.system.wording import describe_reason
 
@@ -40,7 +40,7 @@ def add_device(arguments: argparse.Namespace) -> int:
         beside = card_files.make_card_files(arguments)
         _check_operator(arguments)
     except (UnfitValue, OSError) as wrong:
-        complain(f"no device was added: {describe_reason(wrong)}")
+        print_failure(f"no device was added: {describe_reason(wrong)}")
         return REFUSED
 
     @make_dead_letter_change

@@ -26,7 +26,7 @@ from fieldagent.hub.store.contract import Db, Store
 from fieldagent.hub.store.opening import is_postgres
 from fieldagent.system import scrypt
 from fieldagent.system.exit_codes import OK, USAGE
-from fieldagent.system.log_lines import complain
+from fieldagent.system.log_lines import print_failure
 
 
 def init(arguments: argparse.Namespace) -> int:
@@ -137,7 +137,7 @@ def _ask_for_password() -> str:
     """
     password = ask_password()
     if not password:
-        complain(
+        print_failure(
             "nothing was changed, because the password is empty: type one, or pipe it as one line"
         )
         raise SystemExit(USAGE)

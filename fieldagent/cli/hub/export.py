@@ -22,7 +22,7 @@ from fieldagent.hub.settings import HubSettings
 from fieldagent.hub.store.contract import Store
 from fieldagent.system.exit_codes import IO_FAILED, REFUSED
 from fieldagent.system.folder import sync_folder
-from fieldagent.system.log_lines import complain
+from fieldagent.system.log_lines import print_failure
 from fieldagent.system.private import make_private_folder
 from fieldagent.system.progress import Progress
 from fieldagent.system.wording import describe_reason
@@ -41,13 +41,13 @@ def write(arguments: argparse.Namespace, _: HubSettings, store: Store) -> Result
     made = target.parent / f"{target.name}.unfinished"
     try:
         if target.exists():
-            complain(f"{target} already exists: use the name of a new folder")
+            print_failure(f"{target} already exists: use the name of a new folder")
             return REFUSED
         counts = _write(store, data_subject, made)
         made.rename(target)
         sync_folder(target.absolute().parent)
     except OSError as error:
-        complain(f"the export stopped: {describe_reason(error)}; remove {made}, and try again")
+        print_failure(f"the export stopped: {describe_reason(error)}; remove {made}, and try again")
         return IO_FAILED
     return {"folder": str(target), "id": data_subject.id, "name": data_subject.name, **counts}
 

@@ -26,7 +26,7 @@ from fieldagent.hub.store.opening import is_postgres, open_store
 from fieldagent.store.group import NOT_STORED, StoreFailed, StoreUnavailable
 from fieldagent.system.as_owner import become_owner_of
 from fieldagent.system.exit_codes import IO_FAILED, NEWER, OK, REFUSED, UNAVAILABLE, USAGE
-from fieldagent.system.log_lines import complain, refuse_settings
+from fieldagent.system.log_lines import print_failure, refuse_settings
 from fieldagent.system.properties import InvalidSettings
 from fieldagent.system.terminal import escape_line, format_lines, get_terminal_width
 from fieldagent.system.wording import describe_reason
@@ -55,7 +55,7 @@ def run_with_store(
             become_owner_of(Path(settings.database).parent)
             if not create and not Path(settings.database).exists():
                 see_that_none_was_lost(Path(settings.database))
-                complain(
+                print_failure(
                     f"there is no database at {escape_line(settings.database)}: check --database,"
                     " or"
                     " create one with `fieldagent hub init`"
@@ -63,25 +63,25 @@ def run_with_store(
                 return UNAVAILABLE
         store = open_store(settings.database, make_database_options(settings, upgrade=upgrade))
     except OtherVersion as error:
-        complain(str(error))
+        print_failure(str(error))
         return NEWER
     except (StoreUnavailable, StoreFailed) as error:
-        complain(str(error))
+        print_failure(str(error))
         return IO_FAILED if isinstance(error, StoreFailed) else UNAVAILABLE
     except OSError as error:
-        complain(describe_reason(error))
+        print_failure(describe_reason(error))
         return IO_FAILED
     try:
         return use(settings, store)
     except Refused as refused:
-        complain(escape_line(str(refused)))
+        print_failure(escape_line(str(refused)))
         return REFUSED
     except UnicodeEncodeError:
         # Python represents invalid UTF-8 in arguments by lone surrogates.
-        complain("nothing was changed, because an argument is not UTF-8: see `locale`")
+        print_failure("nothing was changed, because an argument is not UTF-8: see `locale`")
         return USAGE
     except NOT_STORED as error:
-        complain(str(error))
+        print_failure(str(error))
         return IO_FAILED
     finally:
         store.close()

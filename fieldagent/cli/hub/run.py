@@ -16,7 +16,7 @@ from fieldagent.store.group import StoreFailed
 from fieldagent.system.environment_settings import get_variables
 from fieldagent.system.error_groups import get_first_error
 from fieldagent.system.exit_codes import IO_FAILED, OK, TAKEN, UNAVAILABLE
-from fieldagent.system.log_lines import complain, emit, start_logging
+from fieldagent.system.log_lines import emit, print_failure, start_logging
 from fieldagent.wire.errors import LocalProtocolError
 
 log = logging.getLogger(__name__)
@@ -38,7 +38,7 @@ def run(arguments: argparse.Namespace) -> int:
             run_heeding(partial(hub.run, settings, store, emit), signal.SIGHUP)
         except* (ListenFailed, LocalProtocolError, OSError, StoreFailed) as group:
             error = get_first_error(group)
-            complain(str(error))
+            print_failure(str(error))
             return_code.append(CODES.get(type(error), UNAVAILABLE))
         return return_code[0] if return_code else OK
 

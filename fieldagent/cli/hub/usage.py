@@ -18,7 +18,7 @@ from fieldagent.hub.records.usage_file import NAMES, CountedDay, WrongUsageFile,
 from fieldagent.hub.settings import HubSettings, find_price
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.system.exit_codes import REFUSED, USAGE
-from fieldagent.system.log_lines import complain
+from fieldagent.system.log_lines import print_failure
 from fieldagent.system.terminal import escape_line
 from fieldagent.system.wording import describe_reason, format_count
 
@@ -30,13 +30,13 @@ def import_usage(arguments: argparse.Namespace) -> int:
     except (WrongUsageFile, OSError, UnicodeDecodeError) as wrong:
         why = "it is not UTF-8 text" if isinstance(wrong, UnicodeDecodeError) else wrong
         text = describe_reason(why) if isinstance(why, OSError) else f"{arguments.file}: {why}"
-        complain(escape_line(f"nothing was imported: {text}"))
+        print_failure(escape_line(f"nothing was imported: {text}"))
         return REFUSED
 
     def take(settings: HubSettings, store: Store) -> int:
         known = get_operators(settings.operators)
         if arguments.operator not in known:
-            complain(f"unknown operator {arguments.operator!r}: use {', '.join(known)}")
+            print_failure(f"unknown operator {arguments.operator!r}: use {', '.join(known)}")
             return USAGE
         counts = store.run_once(lambda db: usage.take_counts(db, arguments.operator, days))
         if counts.strangers:

@@ -13,7 +13,7 @@ from fieldagent.cli.qr_code import show_qr_code
 from fieldagent.system.as_owner import become_owner_of
 from fieldagent.system.exit_codes import IO_FAILED, MISSING, OK, SETTINGS, USAGE
 from fieldagent.system.folder import put_file
-from fieldagent.system.log_lines import complain
+from fieldagent.system.log_lines import print_failure
 from fieldagent.system.own_certificate import (
     NoCertificate,
     compute_fingerprint,
@@ -46,20 +46,22 @@ def print_page(arguments: argparse.Namespace) -> int:
             return _set(settings)
         return _show(arguments, settings)
     except InvalidSettings as invalid:
-        complain(str(invalid))
+        print_failure(str(invalid))
         return SETTINGS
     except FileNotFoundError as error:
-        complain(describe_reason(error))
+        print_failure(describe_reason(error))
         return MISSING
     except (OSError, NoCertificate) as error:
-        complain(describe_reason(error))
+        print_failure(describe_reason(error))
         return IO_FAILED
 
 
 def _set(settings: Settings) -> int:
     phrase = ask_password("Pass phrase")
     if len(phrase) < SHORTEST:
-        complain(f"it has {len(phrase)} characters: use {SHORTEST} or more, such as four words")
+        print_failure(
+            f"it has {len(phrase)} characters: use {SHORTEST} or more, such as four words"
+        )
         return USAGE
     there = get_files(settings).pass_phrase
     make_private_folder(there.parent)
@@ -72,7 +74,7 @@ def _set(settings: Settings) -> int:
 
 def _show(arguments: argparse.Namespace, settings: Settings) -> int:
     if not settings.page_listen:
-        complain(PAGE_UNSET_TEXT)
+        print_failure(PAGE_UNSET_TEXT)
         return SETTINGS
     there = get_files(settings)
     make_private_folder(there.certificate.parent)
@@ -108,7 +110,7 @@ def _show_network(arguments: argparse.Namespace) -> int:
     try:
         network = read_network(read_text_file(arguments.wifi))
     except (OSError, UnicodeDecodeError, NoNetwork) as error:
-        complain(f"{arguments.wifi}: {describe_reason(error)}")
+        print_failure(f"{arguments.wifi}: {describe_reason(error)}")
         return MISSING
     if arguments.json:
         print(json.dumps({**network._asdict(), "code": network.make_code()}))

@@ -8,7 +8,7 @@ from contextlib import suppress
 from fieldagent.agent.settings import INSTALLED
 from fieldagent.kit import provision as on_card
 from fieldagent.system.exit_codes import MISSING
-from fieldagent.system.log_lines import complain
+from fieldagent.system.log_lines import print_failure
 
 
 def provision(arguments: argparse.Namespace) -> int:
@@ -16,7 +16,7 @@ def provision(arguments: argparse.Namespace) -> int:
     # The code below reports a folder that cannot be accessed.
     with suppress(OSError):
         if arguments.card and not arguments.card.is_dir():
-            complain(
+            print_failure(
                 f"{arguments.card} is not a folder: mount the card's boot partition, and use"
                 " its path"
             )

@@ -17,7 +17,7 @@ from fieldagent.store.group import StoreFailed
 from fieldagent.store.trouble import Unusable, WrittenByOtherVersion
 from fieldagent.system.error_groups import get_first_error
 from fieldagent.system.exit_codes import IO_FAILED, NEWER, OK, SETTINGS, TAKEN, UNAVAILABLE
-from fieldagent.system.log_lines import complain, emit, refuse_settings, start_logging
+from fieldagent.system.log_lines import emit, print_failure, refuse_settings, start_logging
 from fieldagent.system.properties import InvalidSettings
 from fieldagent.system.signals import Asks, run_heeding
 
@@ -34,7 +34,7 @@ def run(arguments: RunArguments) -> int:
     except (InvalidSettings, OSError) as error:
         code = refuse_settings(error)
         if code == SETTINGS:
-            complain("once corrected, try `fieldagent check`")
+            print_failure("once corrected, try `fieldagent check`")
         return code
     if not (settings.satellite_port or settings.radio_port or settings.hub_address):
         keys = "satellite-port, radio-port or hub-address"
@@ -56,7 +56,7 @@ def run_to_end(program: Callable[[Asks], Awaitable[None]], state: Path) -> int:
         run_heeding(program)
     except* (AlreadyRunning, ListenFailed, StoreFailed, Unusable, OSError) as group:
         error = get_first_error(group)
-        complain(str(error))
+        print_failure(str(error))
         code = _get_code(error)
     else:
         code = OK

@@ -15,12 +15,12 @@ from fieldagent.cli.kit.radio import encode_state, format_state_lines
 from fieldagent.kit import proposal
 from fieldagent.kit.devices import FoundDevice, detect_devices, get_all_kinds
 from fieldagent.kit.proposal import SEATS, Proposal, propose
-from fieldagent.kit.provision import put_settings
+from fieldagent.kit.provision import write_settings_file
 from fieldagent.kit.serial_ports import find_lasting_name, is_same_port, list_serial_ports
 from fieldagent.system.exit_codes import IO_FAILED, MISSING, OK, SETTINGS, USAGE
 from fieldagent.system.java_properties import NoProperties
 from fieldagent.system.java_properties import read_pairs as pairs_in
-from fieldagent.system.log_lines import complain, refuse_settings
+from fieldagent.system.log_lines import print_failure, refuse_settings
 from fieldagent.system.properties import InvalidSettings, read_file
 from fieldagent.system.signals import run_breakable
 from fieldagent.system.terminal import escape_line
@@ -43,7 +43,7 @@ def run_setup(arguments: argparse.Namespace) -> int:
     except NoProperties as wrong:
         return refuse_settings(InvalidSettings(path, [str(wrong)]))
     except OSError as error:
-        complain(f"the settings cannot be read: {describe_reason(error)}")
+        print_failure(f"the settings cannot be read: {describe_reason(error)}")
         return IO_FAILED
     devices = _look_at_ports(arguments, before)
     more = dict(arguments.set)
@@ -62,12 +62,14 @@ def run_setup(arguments: argparse.Namespace) -> int:
     if not plan.settings:
         return _end(devices, plan)
     if arguments.dry_run or not (arguments.yes or (is_asked and _is_agreed(path))):
-        complain("nothing was written" + ("" if arguments.dry_run else "; use --yes in scripts"))
+        print_failure(
+            "nothing was written" + ("" if arguments.dry_run else "; use --yes in scripts")
+        )
         return OK if arguments.dry_run else USAGE
     try:
-        put_settings(changed, path)
+        write_settings_file(changed, path)
     except OSError as error:
-        complain(f"the settings were not written: {describe_reason(error)}")
+        print_failure(f"the settings were not written: {describe_reason(error)}")
         return IO_FAILED
     if not arguments.json:
         print(

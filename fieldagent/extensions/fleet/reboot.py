@@ -14,7 +14,7 @@ from fieldagent.kit import kit_health
 from fieldagent.kit.root_units import read_left, remove_left
 from fieldagent.system.elapsed_time import BOOT
 from fieldagent.system.exit_codes import IO_FAILED, OK, REFUSED
-from fieldagent.system.log_lines import complain, refuse_settings
+from fieldagent.system.log_lines import print_failure, refuse_settings
 from fieldagent.system.properties import InvalidSettings
 from fieldagent.system.wording import describe_reason
 
@@ -24,13 +24,13 @@ def take_request(settings: Path) -> int:
     try:
         left = load(settings).state_directory / REBOOT
         if (boot := read_left(left)) is None:
-            complain(
+            print_failure(
                 "no restart was requested for this kit: use `fieldagent hub command KIT reboot`"
             )
             return REFUSED
         remove_left(left)
         if boot.decode("ascii", "replace").strip() != BOOT.read_text().strip():
-            complain(
+            print_failure(
                 "the machine does not restart, because it has already restarted since the request"
             )
             return REFUSED
@@ -38,6 +38,6 @@ def take_request(settings: Path) -> int:
     except InvalidSettings as wrong:
         return refuse_settings(wrong)
     except OSError as error:
-        complain(f"the machine stays up: {describe_reason(error)}")
+        print_failure(f"the machine stays up: {describe_reason(error)}")
         return IO_FAILED
     return OK

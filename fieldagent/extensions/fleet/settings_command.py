@@ -11,7 +11,7 @@ from fieldagent.agent import outcomes
 from fieldagent.extensions.fleet import settings_trial
 from fieldagent.extensions.fleet.settings_trial import SettingsPlace
 from fieldagent.system.exit_codes import ERROR, IO_FAILED, OK
-from fieldagent.system.log_lines import complain, refuse_settings
+from fieldagent.system.log_lines import print_failure, refuse_settings
 from fieldagent.system.properties import InvalidSettings
 from fieldagent.system.terminal import escape_lines
 from fieldagent.system.wording import describe_reason
@@ -43,7 +43,7 @@ def show_last_result(arguments: argparse.Namespace) -> int:
     except InvalidSettings as wrong:
         return refuse_settings(wrong)
     except OSError as error:
-        complain(f"settings from the hub wait: {describe_reason(error)}")
+        print_failure(f"settings from the hub wait: {describe_reason(error)}")
         return IO_FAILED
 
 

@@ -29,7 +29,7 @@ from fieldagent.kit.root_units import read_left, read_trial, remove_left, wait_u
 from fieldagent.system.exit_codes import ERROR, OK, REFUSED
 from fieldagent.system.folder import put_file, sync_folder
 from fieldagent.system.lazy_dataclass import dataclass
-from fieldagent.system.log_lines import complain
+from fieldagent.system.log_lines import print_failure
 from fieldagent.system.minisign import NotSigned, read_keys, read_signature, verify
 from fieldagent.system.properties import InvalidSettings
 from fieldagent.system.text_files import read_text_file
@@ -81,7 +81,7 @@ def go_on(place: SettingsPlace, settings: Path, key: Path, *, minutes: float, st
             remove_left(offered)
             return REFUSED if refused else _take_steps(place)
         except OSError:
-            kit_health.leave_at_work()
+            kit_health.start_agent()
             raise
 
 
@@ -102,7 +102,7 @@ def _begin(
         number = read_change(text).number
         change = _verify(text, signature, key)
         if change.number == (last := _read_last_number(place)):
-            complain(again := f"settings {last} were already processed: nothing is done")
+            print_failure(again := f"settings {last} were already processed: nothing is done")
             return again
         if change.number < last:
             raise NotForThisKit(f"later settings were already processed, number {last}")
@@ -111,7 +111,7 @@ def _begin(
         before = read_text_file(settings)
         after, meant = change_settings(before, change, settings)
     except (NotForThisKit, NotAChange, NotSigned, InvalidSettings, UnicodeDecodeError) as wrong:
-        complain(f"settings {number or ''} were refused, nothing was changed: {wrong}")
+        print_failure(f"settings {number or ''} were refused, nothing was changed: {wrong}")
         outcomes.write_outcome(place.result, number, "refused", str(wrong))
         return str(wrong)
     put_file(place.before, before.encode())
@@ -178,7 +178,7 @@ def _take_steps(place: SettingsPlace) -> int:
                 if not why:
                     _end(place, trial)
                     return OK
-                complain(f"settings {trial.number} are rolled back: {why}")
+                print_failure(f"settings {trial.number} are rolled back: {why}")
                 _write(place, replace(trial, phase="back", why=why))
             case _:
                 _go_back(place, trial)
@@ -214,7 +214,7 @@ def _go_back(place: SettingsPlace, trial: SettingsTrial) -> None:
     if settings.read_bytes() == place.new.read_bytes():
         put_file(settings, place.before.read_bytes(), mode=0o640, group=GROUP)
     else:
-        complain(f"{settings} was changed in the meantime, and is kept")
+        print_failure(f"{settings} was changed in the meantime, and is kept")
     kit_health.call_systemctl("stop", kit_health.AGENT)
     kit_health.call_systemctl("start", "--no-block", kit_health.AGENT)
 

@@ -38,7 +38,7 @@ from fieldagent.kit.root_units import wait_until_alone
 from fieldagent.system.exit_codes import ERROR, OK
 from fieldagent.system.folder import put_file, sync_folder
 from fieldagent.system.lazy_dataclass import dataclass
-from fieldagent.system.log_lines import complain
+from fieldagent.system.log_lines import print_failure
 from fieldagent.system.properties import InvalidSettings
 from fieldagent.system.signed_release import SYSTEM
 from fieldagent.system.system_image import (
@@ -118,7 +118,7 @@ def go_on(place: Place, slots: SystemSlots) -> int:
         try:
             return _take_steps(place, slots)
         except (OSError, NotTaken, InvalidSettings):
-            kit_health.leave_at_work()
+            kit_health.start_agent()
             raise
 
 
@@ -179,7 +179,7 @@ def _watch_agent(slots: SystemSlots, trial: SystemTrial) -> SystemTrial:
     kit_health.wait_for_start()
     why = kit_health.start_watched(wanted, boots=1)
     if why:
-        complain(f"system {trial.version} does not work: {why}")
+        print_failure(f"system {trial.version} does not work: {why}")
         return replace(trial, phase="back", why=why)
     slots.keep_slot(trial.slot)
     return replace(trial, phase="end")
@@ -190,7 +190,7 @@ def _go_back(slots: SystemSlots, trial: SystemTrial) -> None:
     slots.clear(trial.slot)
     lost = trial_journal.put_back(_find_state_file(trial), trial.journal_version, trial.version)
     if lost:
-        complain(lost)
+        print_failure(lost)
     kit_health.call_systemctl("start", "--no-block", kit_health.AGENT)
     text = f"system {trial.version} did not work here, {trial.previous_version} runs again:"
     send_to_hub(Path(trial.settings), f"{text} {trial.why}{lost and f'; {lost}'}")
@@ -217,7 +217,7 @@ def _write_system(place: Place, slots: SystemSlots) -> SystemTrial:
         slots.put_kernel(trial.slot)
     except (NotTaken, OSError) as refused:
         why = describe_reason(refused)
-        complain(f"system {trial.version} is not taken: {why}")
+        print_failure(f"system {trial.version} is not taken: {why}")
         return replace(read(place), phase="end", why=why)
     return replace(read(place), phase="boot")
 
@@ -289,7 +289,7 @@ def _fetch(place: Place, trial: SystemTrial, piece: SystemPiece) -> bytes:
             if not isinstance(why, ServerUnreachable) and not _is_unplugged(name):
                 raise
             pause = PAUSES[min(away, len(PAUSES) - 1)]
-            complain(f"{why}; it is tried again in {pause:g} s")
+            print_failure(f"{why}; it is tried again in {pause:g} s")
             time.sleep(pause)
             away += 1
             continue

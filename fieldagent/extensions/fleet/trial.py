@@ -31,7 +31,7 @@ from fieldagent.kit.root_units import wait_until_alone
 from fieldagent.system.exit_codes import ERROR, OK
 from fieldagent.system.folder import put_file, sync_folder
 from fieldagent.system.lazy_dataclass import dataclass
-from fieldagent.system.log_lines import complain
+from fieldagent.system.log_lines import print_failure
 from fieldagent.system.properties import InvalidSettings
 
 UNIT = "fieldagent-update.service"
@@ -121,7 +121,7 @@ def go_on(place: Place) -> int:
         try:
             return _take_steps(place)
         except (OSError, InvalidSettings):
-            kit_health.leave_at_work()
+            kit_health.start_agent()
             raise
 
 
@@ -137,7 +137,7 @@ def _take_steps(place: Place) -> int:
                 write(place, trial)
                 why = kit_health.start_watched(_read_wanted(trial), trial.boots)
                 if why:
-                    complain(f"{trial.version} does not work: {why}")
+                    print_failure(f"{trial.version} does not work: {why}")
                 write(place, replace(trial, phase="back" if why else "end", why=why))
             case "back":
                 _go_back(place, trial)
@@ -176,7 +176,7 @@ def _go_back(place: Place, trial: Trial) -> None:
     _put(place, trial, place.previous, trial.previous_package)
     lost = trial_journal.put_back(_find_state_file(trial), trial.journal_version, trial.version)
     if lost:
-        complain(lost)
+        print_failure(lost)
     kit_health.call_systemctl("start", "--no-block", kit_health.AGENT)
     text = f"fieldagent {trial.version} did not work here, {trial.previous_version} runs again:"
     send_to_hub(Path(trial.settings), f"{text} {trial.why}{lost and f'; {lost}'}")
@@ -189,7 +189,7 @@ def send_to_hub(settings: Path, text: str) -> None:
     began = time.monotonic()
     while (status := kit_health.fetch_status(settings)) is None:
         if time.monotonic() - began > kit_health.SILENCE_S:
-            complain(f"no agent answers: `journalctl -u {kit_health.AGENT}`")
+            print_failure(f"no agent answers: `journalctl -u {kit_health.AGENT}`")
             return
         time.sleep(kit_health.CHECK_S)
     if not status["channels"]["Cellular"]["configured"]:
@@ -199,7 +199,7 @@ def send_to_hub(settings: Path, text: str) -> None:
     try:
         call(port, "POST", "/api/package/async", body, timeout=kit_health.ANSWER_TIMEOUT_S)
     except CallFailed as failed:
-        complain(f"the hub was not notified: {failed}")
+        print_failure(f"the hub was not notified: {failed}")
 
 
 def end_of_trial(place: Place, result: dict[str, Any], state: Path) -> None:

@@ -33,7 +33,7 @@ from fieldagent.kit import kit_health, root_units
 from fieldagent.system.exit_codes import ERROR, OK, TAKEN
 from fieldagent.system.folder import put_file
 from fieldagent.system.lazy_named_tuple import NamedTuple
-from fieldagent.system.log_lines import complain
+from fieldagent.system.log_lines import print_failure
 from fieldagent.system.minisign import NotSigned, TrustedKey
 from fieldagent.system.program_delta import (
     NoDelta,
@@ -289,7 +289,7 @@ def follow_update(place: Place, offered: Trial, *, as_json: bool) -> int:
         # So there may be both.
         while place.trial.exists() or not place.result.exists():
             if time.monotonic() > until:
-                complain(f"{trial.UNIT} has not ended: `journalctl -u fieldagent-update`")
+                print_failure(f"{trial.UNIT} has not ended: `journalctl -u fieldagent-update`")
                 return ERROR
             now = trial.read_phase(place) or phase
             if now != phase:
@@ -323,7 +323,7 @@ def show_last(place: Place, *, as_json: bool) -> int:
     what = f"did not work, and {result['previous_version']} runs again"
     if not result.get("starts", 1):
         what = f"was not started, and {result['previous_version']} continues"
-    complain(f"{result['version']} {what}: {escape_lines(result['why'])}")
+    print_failure(f"{result['version']} {what}: {escape_lines(result['why'])}")
     return ERROR
 
 

@@ -12,7 +12,7 @@ from fieldagent.extensions.fleet.trial import Place
 from fieldagent.extensions.fleet.update_order import UpdateOrder
 from fieldagent.system import system_image
 from fieldagent.system.exit_codes import IO_FAILED
-from fieldagent.system.log_lines import complain, refuse_settings
+from fieldagent.system.log_lines import print_failure, refuse_settings
 from fieldagent.system.properties import InvalidSettings
 from fieldagent.system.terminal import escape_lines
 from fieldagent.system.wording import describe_reason
@@ -39,13 +39,13 @@ def update(arguments: argparse.Namespace) -> int:
             return programs.show_last(place, as_json=arguments.json)
         offered = programs.begin(order, place)
     except NotTaken as refused:
-        complain(f"nothing was changed: {escape_lines(str(refused))}")
+        print_failure(f"nothing was changed: {escape_lines(str(refused))}")
         return refused.code
     except InvalidSettings as wrong:
         return refuse_settings(wrong)
     except OSError as error:
         as_root = "; only root can update: use sudo" if isinstance(error, PermissionError) else ""
-        complain(f"the update stopped: {describe_reason(error)}{as_root}")
+        print_failure(f"the update stopped: {describe_reason(error)}{as_root}")
         return IO_FAILED
     return programs.follow_update(place, offered, as_json=arguments.json)
 

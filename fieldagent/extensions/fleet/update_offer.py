@@ -22,7 +22,7 @@ from fieldagent.extensions.fleet.trial import Place
 from fieldagent.extensions.fleet.update_order import UpdateOrder
 from fieldagent.kit.root_units import read_left, remove_left, wait_until_alone
 from fieldagent.system.exit_codes import IO_FAILED, OK, REFUSED
-from fieldagent.system.log_lines import complain, refuse_settings
+from fieldagent.system.log_lines import print_failure, refuse_settings
 from fieldagent.system.properties import InvalidSettings
 from fieldagent.system.terminal import escape_lines
 from fieldagent.system.wording import describe_reason
@@ -51,7 +51,7 @@ def take_offer(order: UpdateOrder, place: Place) -> int:
     except InvalidSettings as wrong:
         return refuse_settings(wrong)
     except OSError as error:
-        complain(f"the program that the hub offered waits: {describe_reason(error)}")
+        print_failure(f"the program that the hub offered waits: {describe_reason(error)}")
         return IO_FAILED
 
 
@@ -62,7 +62,7 @@ def _take_left(order: UpdateOrder, place: Place) -> int:
         return OK
     number, refused = _take_offer(order, place, body, state)
     if refused:
-        complain(f"nothing was changed: {escape_lines(refused)}")
+        print_failure(f"nothing was changed: {escape_lines(refused)}")
         outcomes.write_outcome(place.offered, number, "refused", refused)
     remove_left(state / PROGRAM_DELTA)
     remove_left(left)
@@ -106,6 +106,6 @@ def _begin(
             update.begin(order, place, offer, brought)
             return
         except ServerUnreachable as away:
-            complain(f"{away}; it is tried again in {pause:g} s")
+            print_failure(f"{away}; it is tried again in {pause:g} s")
             time.sleep(pause)
     update.begin(order, place, offer, brought)

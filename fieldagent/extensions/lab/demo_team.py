@@ -19,7 +19,7 @@ from fieldagent.agent import agent
 from fieldagent.agent.settings import Settings, parse
 from fieldagent.cli.kit.run import run_to_end
 from fieldagent.system.exit_codes import USAGE
-from fieldagent.system.log_lines import complain, start_logging
+from fieldagent.system.log_lines import print_failure, start_logging
 from fieldagent.system.signals import Asks
 from fieldagent.system.terminal import escape_line
 
@@ -45,7 +45,7 @@ def run_demo_team(arguments: argparse.Namespace) -> int:
     """
     most = 65_536 - arguments.team
     if arguments.port > most:
-        complain(
+        print_failure(
             f"--port: {arguments.team} kits take as many ports from that on: {most} at the most"
         )
         return USAGE

@@ -22,7 +22,7 @@ from fieldagent.extensions.lab.drill.plan import (
 from fieldagent.extensions.lab.drill.report import DrillRun
 from fieldagent.extensions.lab.drill.world import run_drill as let_pass
 from fieldagent.system.exit_codes import ERROR, IO_FAILED, MISSING, OK, USAGE
-from fieldagent.system.log_lines import complain
+from fieldagent.system.log_lines import print_failure
 from fieldagent.system.properties import InvalidSettings
 from fieldagent.system.terminal import escape_line
 from fieldagent.system.text_files import read_text_file
@@ -47,7 +47,7 @@ def run_drill(arguments: argparse.Namespace) -> int:
         runs = [(name, _run_plans(name, plans, arguments)) for name, plans in drills]
         _print_progress(arguments, runs)
     except _NotRun as none:
-        complain(escape_line(str(none).partition("\n")[0]))
+        print_failure(escape_line(str(none).partition("\n")[0]))
         for line in str(none).splitlines()[1:]:
             print(escape_line(line), file=sys.stderr)
         return none.code

@@ -29,7 +29,7 @@ from fieldagent.extensions.lab.simulator.sbd_modem import SimulatedModem
 from fieldagent.http.listeners import ListenFailed, PortTaken
 from fieldagent.system.error_groups import get_first_error
 from fieldagent.system.exit_codes import OK, TAKEN, USAGE
-from fieldagent.system.log_lines import complain
+from fieldagent.system.log_lines import print_failure
 from fieldagent.system.properties import WrongProperty, read_endpoint
 from fieldagent.system.signals import Asks, run_heeding
 from fieldagent.system.terminal import escape_line
@@ -96,7 +96,7 @@ def run_until_stopped(simulate: Callable[[], Awaitable[None]]) -> int:
         run_heeding(run)
     except* (NoLine, ListenFailed) as group:
         error = get_first_error(group)
-        complain(escape_line(str(error)))
+        print_failure(escape_line(str(error)))
         code = TAKEN if isinstance(error, PortTaken) else USAGE
     else:
         code = OK
@@ -107,7 +107,7 @@ def _read_endpoint(text: str) -> tuple[str, int]:
     try:
         return read_endpoint(text)
     except WrongProperty as wrong:
-        complain(escape_line(f"--hub {wrong}"))
+        print_failure(escape_line(f"--hub {wrong}"))
         raise SystemExit(USAGE) from None
 
 

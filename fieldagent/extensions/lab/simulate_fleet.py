@@ -32,7 +32,7 @@ from fieldagent.extensions.lab.simulator.fleet_figures import (
 from fieldagent.extensions.lab.simulator.fleet_tokens import NoTokens, read_tokens
 from fieldagent.system import waits
 from fieldagent.system.exit_codes import ERROR, OK, REFUSED, UNAVAILABLE, USAGE
-from fieldagent.system.log_lines import complain
+from fieldagent.system.log_lines import print_failure
 from fieldagent.system.properties import WrongProperty
 from fieldagent.system.signals import Asks, run_heeding
 from fieldagent.system.terminal import escape_line
@@ -66,7 +66,7 @@ def run_fleet(arguments: argparse.Namespace) -> int:
         run = _Run(arguments, hub, tokens)
         run_heeding(run.run)
     except _NotBegun as none:
-        complain(escape_line(str(none)))
+        print_failure(escape_line(str(none)))
         return none.code
     figures = run.report
     if arguments.json:

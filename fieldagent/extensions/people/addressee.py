@@ -43,7 +43,7 @@ async def _hand_over(known: Handles, lasts: int, delivery: Delivery) -> Handover
         request = delivery.request_id
         if len(handles) > 1:
             request = f"{request} {handle}"
-        await journal.persist(handhelds.post(handle, request, text, now, now + lasts))
+        await journal.persist(handhelds.store_text(handle, request, text, now, now + lasts))
     return HandoverResult(HandoverOutcome.HANDED)
 
 

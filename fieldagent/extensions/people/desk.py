@@ -96,7 +96,7 @@ from fieldagent.package.package import (
     date_of,
 )
 from fieldagent.package.reading import INT32
-from fieldagent.package.writing import sound
+from fieldagent.package.writing import drop_invalid_members
 from fieldagent.system.lazy_dataclass import dataclass
 
 log = logging.getLogger(__name__)
@@ -166,7 +166,7 @@ class Desk:
         )
 
     async def _keep(self, handle: str, **known: object) -> None:
-        await self.journal.persist(handhelds.note(handle, **known))
+        await self.journal.persist(handhelds.store_facts(handle, **known))
 
     async def _take_name(self, handle: str, named: HandheldName) -> None:
         before = handhelds.read_handheld(self.journal, handle)
@@ -188,7 +188,7 @@ class Desk:
 
     async def _take_position(self, heard: HandheldReport, placed: HandheldPosition) -> None:
         before = handhelds.read_handheld(self.journal, heard.handle)
-        where = sound(placed.where)
+        where = drop_invalid_members(placed.where)
         now = self.journal.clock.date(self.journal.clock.now())
         fixed = where.timestamp.timestamp() if where.timestamp else now
         if before.fixed is not None and fixed < before.fixed <= now:
@@ -298,7 +298,9 @@ class Desk:
         request = handhelds.find_answered(self.journal, handle, packet)
         if request is not None:
             is_news, name = handhelds.read(request), self.find_holder(handle).name
-            await reading.mark(self.journal, self.inbox, request, name, waits=True, once=is_news)
+            await reading.store_reading(
+                self.journal, self.inbox, request, name, waits=True, once=is_news
+            )
 
     async def _take_message(self, heard: HandheldReport, said: HandheldText) -> bool:
         text = said.text.strip()
@@ -342,7 +344,7 @@ class Desk:
         """
         if self.caveat:
             plan = self.toll.afford(heard.handle, heard.number, package, self._credits)
-            return (plan.package if plan.goes else None), plan.price
+            return (plan.package if plan.is_allowed else None), plan.price
         price = self.toll.compute_price(package)
         spent = self.toll.compute_spent(heard.handle, heard.number) if price else 0
         return (package if not price or spent + price <= self._credits else None), price
@@ -393,11 +395,11 @@ class Desk:
         """
         plan = self.toll.afford_sos(package)
         await self.toll.take_sos(plan.price)
-        return plan.package, plan.why
+        return plan.package, plan.withheld_text
 
     async def _call_off(self, heard: HandheldReport, said: HandheldText) -> None:
-        own_incident = incident.open_of(self.journal, heard.handle)
-        open_incident = own_incident or incident.open_one(self.journal)
+        own_incident = incident.find_open_of_handheld(self.journal, heard.handle)
+        open_incident = own_incident or incident.find_open(self.journal)
         there = (
             []
             if open_incident is None
@@ -420,7 +422,9 @@ class Desk:
                 await call_off(self.journal, *ending, within=0.0)
             # Store this last, so that the person can cancel again if power fails before the SOS is
             # over.
-            await self.journal.persist(handhelds.leave_sos(open_incident.number, heard.handle))
+            await self.journal.persist(
+                handhelds.record_sos_canceled(open_incident.number, heard.handle)
+            )
             await self._reply(heard, CALLED_OFF if over else STAYS_OPEN_REPLY)
         await self._remember(heard, None)
 
@@ -449,7 +453,7 @@ class Desk:
         self, heard: HandheldReport, sequence: int | None, answer: str = ""
     ) -> None:
         now = self.journal.clock.now()
-        said = handhelds.note_said(heard.handle, heard.number, now, sequence, answer)
+        said = handhelds.record_packet(heard.handle, heard.number, now, sequence, answer)
         await self.journal.persist(said)
 
     async def _reply(self, heard: HandheldReport, text: str, **values: object) -> None:
@@ -458,7 +462,9 @@ class Desk:
     async def _post(self, request: str, heard: HandheldReport, text: str, **values: object) -> None:
         words = self.translate_for(heard, text, **values)
         now = self.journal.clock.now()
-        said = handhelds.post(heard.handle, request, words, now, now + REPLY_LASTS_S, heard.number)
+        said = handhelds.store_text(
+            heard.handle, request, words, now, now + REPLY_LASTS_S, heard.number
+        )
         await self.journal.persist(said)
 
     def translate_for(self, heard: HandheldReport, text: str, **values: object) -> str:

@@ -75,7 +75,7 @@ class Handles(NamedTuple):
         handles = {handle for handle, called in self.own.items() if called.casefold() == wanted}
         handles |= {
             each.handle
-            for each in handhelds.list_around(self.journal)
+            for each in handhelds.list_recently_heard(self.journal)
             if each.joined is not None and each.name.casefold() == wanted
         }
         there = self._list_reached(handles)

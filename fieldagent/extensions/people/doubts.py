@@ -38,7 +38,7 @@ def list_doubts(journal: Journal, own: Mapping[str, str]) -> list[Doubt]:
     """Return the doubtful handhelds among all that are around. `own` contains the handhelds of the
     settings.
     """
-    there = handhelds.list_around(journal)
+    there = handhelds.list_recently_heard(journal)
     changed = {each.handle for each in there if each.other_key is not None}
     names = {**own, **{each.handle: each.name for each in there if each.joined is not None}}
     for person in directory.list_people(journal):

@@ -183,12 +183,12 @@ class Postman:
         outcome = await radio.react(sent.handle, sent.number, sign, words)
         if not self._note(sent.handle, outcome):
             return False
-        await self.journal.persist(handhelds.note_told(sent, sent.told + sign))
+        await self.journal.persist(handhelds.store_signs(sent, sent.told + sign))
         if line and radio.has_signs:
             now = self.journal.clock.now()
             request = f"given up {sent.sequence}"
             await self.journal.persist(
-                handhelds.post(
+                handhelds.store_text(
                     sent.handle, request, f"{sign} {line}", now, now + LINE_LASTS, sent.number
                 )
             )
@@ -206,7 +206,7 @@ class Postman:
         """Send a text. Return True if another text to their radio is worthwhile now."""
         if self.journal.clock.now() >= post.expires:
             log.warning("a text did not reach %s in time", self.who(post.handle).name)
-            await self.journal.persist(handhelds.settle(post.number, state="expired"))
+            await self.journal.persist(handhelds.update_text(post.number, state="expired"))
             return True
         parts = split_into_parts(post.text, radio.text_bytes)
         for place in range(post.part, len(parts)):
@@ -218,10 +218,10 @@ class Postman:
                 log.info("%s did not receive a text: %s", self.who(post.handle).name, outcome.why)
                 if not outcome.too_early:
                     await self.journal.persist(
-                        handhelds.settle(post.number, tries=post.attempts + 1)
+                        handhelds.update_text(post.number, tries=post.attempts + 1)
                     )
                 return False
-            await self.journal.persist(handhelds.settle(post.number, part=place + 1))
+            await self.journal.persist(handhelds.update_text(post.number, part=place + 1))
         is_there = handhelds.mark_arrived(post.number)
         if post.request_id.startswith(OWN_WORDS):
             await self.journal.persist(is_there)
@@ -231,7 +231,7 @@ class Postman:
         if (cut := count_parts(post.text, radio.text_bytes)) > len(parts):
             name = f"{len(parts)}/{cut} {name}"
         whose = self.journal, self.inbox, request, name
-        await reading.mark(*whose, Stage.RADIO, waits=True, once=is_there)
+        await reading.store_reading(*whose, Stage.RADIO, waits=True, once=is_there)
         return True
 
     def _note(self, handle: str, outcome: TextOutcome) -> bool:

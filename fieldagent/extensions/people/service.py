@@ -12,7 +12,7 @@ import trio
 
 from fieldagent.agent.channels.contract import ChannelLink, LinkState
 from fieldagent.agent.channels.radio_modem import RadioLost
-from fieldagent.agent.channels.reopening import keep_open
+from fieldagent.agent.channels.reopening import run_and_reopen
 from fieldagent.agent.channels.serial_port import PortLost
 from fieldagent.agent.journal import handhelds
 from fieldagent.agent.journal.handhelds import Handheld
@@ -81,7 +81,7 @@ class PeopleService(PartService):
         async def work() -> None:
             await self._work(kind)
 
-        await keep_open(work, (RadioLost, PortLost), self._log_lost, lambda: None, self.link)
+        await run_and_reopen(work, (RadioLost, PortLost), self._log_lost, lambda: None, self.link)
 
     async def _work(self, kind: PeoplesRadio) -> None:
         mesh = self._settings
@@ -129,7 +129,7 @@ class PeopleService(PartService):
             "reason": self.link.reason,
             "protocol": self._settings.protocol,
             "texts": handhelds.count_states(self._journal),
-            "people": len(handhelds.list_around(self._journal)),
+            "people": len(handhelds.list_recently_heard(self._journal)),
             "frames": dict(self._frames),
             **self.link.facts,
         }
@@ -139,7 +139,7 @@ class PeopleService(PartService):
         namesakes = {each.handle: each.namesake_of for each in self._list_doubts()}
         return [
             self._describe_person(each, namesakes.get(each.handle))
-            for each in handhelds.list_around(self._journal)
+            for each in handhelds.list_recently_heard(self._journal)
         ]
 
     def _describe_person(self, each: Handheld, namesake_of: str | None) -> dict[str, Any]:
@@ -173,7 +173,7 @@ class PeopleService(PartService):
         by_handle = {each.handle: each for each in self._list_doubts()}
         return [
             {**self._describe_person(each, doubt.namesake_of), "notice": doubt.notice}
-            for each in (handhelds.list_around(self._journal) if by_handle else ())
+            for each in (handhelds.list_recently_heard(self._journal) if by_handle else ())
             if (doubt := by_handle.get(each.handle)) is not None
         ]
 

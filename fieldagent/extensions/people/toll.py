@@ -69,14 +69,16 @@ class HandheldLimits:
 
     async def take_sos(self, price: int) -> None:
         """Book the cost of such an SOS before it is accepted."""
-        await unproved_sos.pay(self._journal, price)
+        await unproved_sos.book_price(self._journal, price)
 
     async def receive_message(self, handle: str, number: int, price: int) -> None:
         """Book the price before the Package is accepted. If power fails in between, the person may
         send one message less on that day, never one more.
         """
         if price:
-            await self._journal.persist(handhelds.spend(self.get_day(), handle, number, price))
+            await self._journal.persist(
+                handhelds.book_packet_cost(self.get_day(), handle, number, price)
+            )
 
     async def give_back(self) -> None:
         """Cancel the bookings of messages that have ended and cost nothing, because a free channel
@@ -85,7 +87,7 @@ class HandheldLimits:
         day = self.get_day()
         free = [each for each in handhelds.list_booked(self._journal, day) if self._is_free(*each)]
         if free:
-            await self._journal.persist(handhelds.give_back(day, free))
+            await self._journal.persist(handhelds.cancel_bookings(day, free))
 
     def _is_free(self, handle: str, number: int) -> bool:
         known = outbound.find_by_idempotency_key(self._journal, handhelds.make_key(handle, number))

@@ -11,20 +11,20 @@ from fieldagent.http.openapi import (
     Schema,
     Security,
     answer,
+    answer_header,
     any_of,
     boolean,
+    enumeration,
     integer,
-    listed,
+    list_of,
     named_problem,
     named_record,
+    nullable,
     number,
-    of_answer,
-    or_null,
     query,
     record,
     segment,
     text,
-    words,
 )
 from fieldagent.http.openapi_parts import (
     LARGER_THAN_1_MIB,
@@ -48,7 +48,7 @@ PROBLEM = problem_schema()
 UNAUTHORIZED = named_problem(
     "Unauthorized",
     "The credentials are missing, wrong, expired or revoked",
-    {"WWW-Authenticate": of_answer(text(), required=True)},
+    {"WWW-Authenticate": answer_header(text(), required=True)},
 )
 TOO_OFTEN = named_problem(
     "TooOften", "The key was used too often, or this address failed too often", RETRY_AFTER
@@ -141,12 +141,12 @@ UNTIL_PARAMETER = query(
     "until", _TIME_SCHEMA, "Accepted at this time or earlier; Unix seconds are allowed"
 )
 OF_SENDER = query("sender", text(pattern="^[1-9][0-9]{0,8}$"), "Number of a user")
-NEXT_LINK = {"Link": of_answer(text(), "The next page, if there is one")}
+NEXT_LINK = {"Link": answer_header(text(), "The next page, if there is one")}
 
 
 def describe_page(about: str, name: str, item: Schema) -> dict[str, Any]:
     """Return the answer of a list that has pages."""
-    return answer(about, record({name: listed(item), "next": NEXT_PAGE}), headers=NEXT_LINK)
+    return answer(about, record({name: list_of(item), "next": NEXT_PAGE}), headers=NEXT_LINK)
 
 
 def describe_line(
@@ -165,11 +165,13 @@ USER_TYPE = text(enum=list(TYPES))
 ROLE = text(enum=list(ROLES))
 TAKEN = integer(minimum=0, maximum=1_000_000_000)
 COUNT = integer(minimum=0, maximum=2**53)
-STATE = words(*DELIVERY_STATES)
+STATE = enumeration(*DELIVERY_STATES)
 BEARERS = [bearer.value for bearer in Bearer]
 PLACE = record({"latitude": number(), "longitude": number(), "at": number()})
 DEVICE_NAMED = record({"id": integer(), "name": text()})
-CHECK_IN = record({"rule": text(), "due": number(), "state": words("in time", "late", "overdue")})
+CHECK_IN = record(
+    {"rule": text(), "due": number(), "state": enumeration("in time", "late", "overdue")}
+)
 STEP = named_record(
     "Step",
     {
@@ -186,10 +188,10 @@ STEP = named_record(
         "text": text("Text of the stage for people, in English"),
     },
 )
-REACHED_STAGES = listed(
+REACHED_STAGES = list_of(
     STEP, "Known stages of delivery for each person, from the first to the last"
 )
-ADDRESSEE = or_null(
+ADDRESSEE = nullable(
     record(
         {
             "id?": text(),
@@ -202,13 +204,13 @@ ADDRESSEE = or_null(
 ITEM_FIELDS = {
     "id": text(),
     "sender": record({"id": text(), "name": text(), "type": text()}),
-    "device": or_null(text()),
-    "targetUserId": or_null(text()),
+    "device": nullable(text()),
+    "targetUserId": nullable(text()),
     "accepted": UNIX_TIME,
     "sos": boolean(),
     "alarm": boolean("True for the hub's own alarm, such as a fence or a check-in; not an SOS"),
     "unauthenticated": boolean("True for an SOS whose sender is not authenticated"),
-    "revokedSince": or_null(
+    "revokedSince": nullable(
         number("For an SOS: time since which its kit, or the kit that relayed it, is revoked")
     ),
     "restored": boolean("True if a kit returned it to a restored database that had lost it"),

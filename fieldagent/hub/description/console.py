@@ -5,18 +5,18 @@ from __future__ import annotations
 from fieldagent.http.openapi import (
     HTML,
     answer,
+    answer_in_formats,
     boolean,
     call,
-    in_formats,
+    enumeration,
+    extensible_record,
     integer,
-    listed,
+    list_of,
+    nullable,
     number,
-    open_record,
-    or_null,
     record,
     segment,
     text,
-    words,
 )
 from fieldagent.http.openapi_parts import MALFORMED, ROW, UNIX_TIME
 from fieldagent.hub.access.caller import ROLES
@@ -58,7 +58,7 @@ _PASSKEY = record(
         "id": integer(),
         "name": text(),
         "created": UNIX_TIME,
-        "used": or_null(number("Unix time of the last sign-in")),
+        "used": nullable(number("Unix time of the last sign-in")),
     }
 )
 _PUSH = DISPATCHER._replace(
@@ -107,7 +107,7 @@ CALLS = (
         "GET /console/administration/{subject}",
         "consoleOfSubject: The same page, showing one of these subjects",
         _PAGE,
-        parameters=[segment("subject", words(*SUBJECTS))],
+        parameters=[segment("subject", enumeration(*SUBJECTS))],
     ),
     call("GET /console/account", "consoleOfAccount: The same page, showing your passkeys", _PAGE),
     call("GET /console/fleet", "consoleOfFleet: The same page, showing the fleet", _PAGE),
@@ -115,7 +115,7 @@ CALLS = (
         "GET /console/file/{name}",
         "consoleFile: Return a file of the console",
         {
-            200: in_formats(
+            200: answer_in_formats(
                 "A file of the page",
                 {
                     "text/css; charset=utf-8": text(),
@@ -146,12 +146,12 @@ CALLS = (
                     {
                         "id": text(),
                         "name": text(),
-                        "role": words(*ROLES),
+                        "role": enumeration(*ROLES),
                         "workspaceId": text(),
                         "mayPush": boolean(),
                         "mayAnswer": boolean(),
                         "mayAdminister": boolean(),
-                        "operators": listed(
+                        "operators": list_of(
                             text(), "Satellite operators that devices can use here"
                         ),
                     }
@@ -198,7 +198,7 @@ CALLS = (
         {
             200: answer(
                 "Options for navigator.credentials.get (Web Authentication)",
-                open_record({"challenge": text()}),
+                extensible_record({"challenge": text()}),
             ),
             429: TOO_OFTEN,
             503: NOT_NOW,
@@ -224,7 +224,7 @@ CALLS = (
     call(
         "GET /console/passkeys",
         "passkeys: List your passkeys",
-        {200: answer("Oldest first", record({"passkeys": listed(_PASSKEY)})), 403: MAY_NOT_READ},
+        {200: answer("Oldest first", record({"passkeys": list_of(_PASSKEY)})), 403: MAY_NOT_READ},
         PUSHER,
         about=_NEEDS,
     ),
@@ -248,7 +248,7 @@ CALLS = (
         {
             200: answer(
                 "Options for navigator.credentials.create (Web Authentication)",
-                open_record({"challenge": text()}),
+                extensible_record({"challenge": text()}),
             ),
             403: _NOT_SIGNED_IN,
             503: NOT_NOW,
@@ -286,7 +286,7 @@ CALLS = (
                 "endpoint": _PUSH_TEXT,
                 "p256dh": _PUSH_TEXT,
                 "auth": _PUSH_TEXT,
-                "language?": words(*LANGUAGES, about="Language of the notifications (en)"),
+                "language?": enumeration(*LANGUAGES, about="Language of the notifications (en)"),
             }
         ),
     ),

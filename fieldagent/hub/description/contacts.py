@@ -10,16 +10,16 @@ from fieldagent.http.openapi import (
     answer,
     boolean,
     call,
-    described,
+    enumeration,
     integer,
-    listed,
+    list_of,
     named_record,
+    nullable,
     number,
-    or_null,
     record,
     segment,
     text,
-    words,
+    with_description,
 )
 from fieldagent.http.openapi_parts import HOUR, MINUTE, ROW
 from fieldagent.hub.description.common import ADMINISTRATOR, LABEL, SENDER
@@ -57,15 +57,15 @@ CONTACT = named_record(
         "after": _describe_span("Time without an answer to an SOS; 0s: at once"),
         "tries": integer("Number of notifications until someone answers", minimum=1),
         "every": _describe_span("Time between two notifications"),
-        "about": words(
+        "about": enumeration(
             *INCIDENT_KINDS,
             about="What the contact is notified of; alarms come from the hub itself",
         ),
-        "language": words(*LANGUAGES, about="Language of the notifications"),
+        "language": enumeration(*LANGUAGES, about="Language of the notifications"),
         "quiet": _describe_quiet(
             "Its own quiet hours for the hub's own alarms; empty: those of the workspace"
         ),
-        "failingSince": or_null(number("Unix time since which no notification was handed over")),
+        "failingSince": nullable(number("Unix time since which no notification was handed over")),
         "reason": text("Reason of a failure"),
         "fault": text(
             "Reason why it cannot notify anyone now, as far as is known: a missing setting, or "
@@ -82,7 +82,7 @@ _CHAIN_STEP = record(
     {
         **_STEP,
         "works": boolean("True if one of its contacts can be notified, as far as is known"),
-        "contacts": listed(CONTACT),
+        "contacts": list_of(CONTACT),
     }
 )
 _RESULT = record(
@@ -109,7 +109,7 @@ CALLS = (
         "contacts: List contacts for an SOS, in the order of notification",
         answer(
             "Mail and other services, and dispatchers' browsers",
-            record({"contacts": listed(CONTACT)}),
+            record({"contacts": list_of(CONTACT)}),
         ),
         ADMINISTRATOR,
     ),
@@ -123,36 +123,38 @@ CALLS = (
         ADMINISTRATOR,
         body=record(
             {
-                "name": described("Name of the person or duty; kits show it", LABEL),
+                "name": with_description("Name of the person or duty; kits show it", LABEL),
                 "address": text(
                     "An e-mail address, or a telephone number; `fieldagent hub contact add` also "
                     "accepts an Apprise URL",
                     maxLength=320,
                     pattern="^([!#-'*+./0-9=?A-Z^_`a-z{|}~-]+@[A-Za-z0-9.-]+|\\+[1-9][0-9]{5,14})$",
                 ),
-                "after?": or_null(
+                "after?": nullable(
                     _describe_span(
                         "Time without an answer until the contact is notified, 10s to 168h; 0s: "
                         "at once",
                         f"^(0s|{_SPANS})$",
                     )
                 ),
-                "tries?": or_null(
+                "tries?": nullable(
                     integer(
                         "Number of notifications until someone answers (1)",
                         minimum=1,
                         maximum=TRIES_MAX,
                     )
                 ),
-                "every?": or_null(
+                "every?": nullable(
                     _describe_span(
                         "Time between two notifications, 10s to 168h (5m)", f"^({_SPANS})$"
                     )
                 ),
-                "about?": words(
+                "about?": enumeration(
                     *INCIDENT_KINDS, None, about="What the contact is notified of (all)"
                 ),
-                "language?": words(*LANGUAGES, None, about="Language of the notifications (en)"),
+                "language?": enumeration(
+                    *LANGUAGES, None, about="Language of the notifications (en)"
+                ),
             }
         ),
     ),
@@ -189,13 +191,13 @@ CALLS = (
     call(
         "GET /api/chain",
         "chain: Return the escalation chain, and the steps that cannot work",
-        answer("In order", record({"steps": listed(_CHAIN_STEP)})),
+        answer("In order", record({"steps": list_of(_CHAIN_STEP)})),
         ADMINISTRATOR,
     ),
     call(
         "POST /api/chain/test",
         "chainTest: Send a test to every contact, step by step",
-        answer("Result for each contact", record({"results": listed(_RESULT)})),
+        answer("Result for each contact", record({"results": list_of(_RESULT)})),
         ADMINISTRATOR,
     ),
     call(

@@ -7,18 +7,18 @@ from fieldagent.http.openapi import (
     answer,
     boolean,
     call,
-    described,
+    extensible_record,
     integer,
-    listed,
+    list_of,
     named_record,
+    nullable,
     number,
     one_of,
-    open_record,
     optional,
-    or_null,
     query,
     record,
     text,
+    with_description,
 )
 from fieldagent.http.openapi_parts import HOUR, MINUTE, NAMED_RECORD, ROW, UNIX_TIME
 from fieldagent.hub.access.revocation import WHY_MAX
@@ -57,11 +57,11 @@ _POSITION = record(
     }
 )
 _BATTERY = integer("Per cent; null if not available or not reported", minimum=0, maximum=100)
-_MODEM = open_record(
+_MODEM = extensible_record(
     {
         "channel": text("satellite or radio"),
         "signal": SIGNAL,
-        "battery": or_null(_BATTERY),
+        "battery": nullable(_BATTERY),
         "at": UNIX_TIME,
     }
 )
@@ -78,32 +78,32 @@ _DEVICE = {
     "id": integer(),
     "name": text(),
     "user": NAMED_RECORD,
-    "imei": or_null(text()),
-    "operator": or_null(text()),
+    "imei": nullable(text()),
+    "operator": nullable(text()),
     "disabled": boolean(),
     "revoked": REVOKED,
     "linked": boolean("True if linked by IP now"),
-    "lastContact": or_null(UNIX_TIME),
+    "lastContact": nullable(UNIX_TIME),
     "over": BEARER_SCHEMA,
-    "version": or_null(text("Version of its agent, from its last link")),
-    "lastUpdate": or_null(text("Result of its last program update")),
-    "settings": or_null(
+    "version": nullable(text("Version of its agent, from its last link")),
+    "lastUpdate": nullable(text("Result of its last program update")),
+    "settings": nullable(
         text(
             "Number and result of the settings that were sent last: offered, waiting, trial, "
             "taken, refused or back, with the reason"
         )
     ),
     "position": one_of(NULL, _POSITION),
-    "modems": listed(
+    "modems": list_of(
         _MODEM, "Signal and batteries of its modems in the last report; empty if there is none"
     ),
     "waiting": integer("Unconfirmed deliveries, at most 1000"),
     "checkIn": one_of(NULL, CHECK_IN, about="Time by which its next item is due"),
-    "trouble": or_null(text("Fault of its key")),
-    "satelliteTrouble": or_null(
+    "trouble": nullable(text("Fault of its key")),
+    "satelliteTrouble": nullable(
         text("Reason why messages to it over satellite wait, from the last call to the operator")
     ),
-    "rebuild": or_null(_REBUILD),
+    "rebuild": nullable(_REBUILD),
     "relay": boolean("True if it may relay items of other kits"),
     "tagged": boolean("True if its satellite messages are authenticated"),
     "credits": one_of(
@@ -114,7 +114,8 @@ _DEVICE = {
 }
 DEVICE = named_record("Device", _DEVICE)
 CHANGED_DEVICE = named_record(
-    "ChangedDevice", {**_DEVICE, "deadLettersTaken": described("Dead letters from before", TAKEN)}
+    "ChangedDevice",
+    {**_DEVICE, "deadLettersTaken": with_description("Dead letters from before", TAKEN)},
 )
 DAY_COST = record(
     {
@@ -125,27 +126,27 @@ DAY_COST = record(
         "mo": integer("From the kit, counted by the hub"),
         "mt": integer("To the kit, counted by the hub"),
         "here": integer("The sum of both"),
-        "operator": or_null(
+        "operator": nullable(
             integer("Count of the operator; null if nothing was imported for that day")
         ),
         "difference": text("Difference, as text; empty if there is none"),
-        "money?": or_null(text("Price of `here`, such as `0.24 EUR`; absent without a price")),
-        "operatorMoney?": or_null(text("Price of `operator`; absent without a price")),
+        "money?": nullable(text("Price of `here`, such as `0.24 EUR`; absent without a price")),
+        "operatorMoney?": nullable(text("Price of `operator`; absent without a price")),
     }
 )
 _TOTAL = record(
     {
         "here": integer("Counted by the hub"),
-        "money": or_null(text("Price; null without a price")),
+        "money": nullable(text("Price; null without a price")),
         "importedHere": integer("The hub's count of the imported days"),
-        "importedMoney": or_null(text("Price; null without a price")),
+        "importedMoney": nullable(text("Price; null without a price")),
         "operator": integer("The operator's count of these days"),
-        "operatorMoney": or_null(text("Price; null without a price")),
+        "operatorMoney": nullable(text("Price; null without a price")),
     },
     "Totals of accounts that pay credits",
 )
-_IMEI = or_null(text(pattern="^[0-9]{15}$"))
-_CREDITS_SET = or_null(integer(minimum=0, maximum=CREDITS_MAX))
+_IMEI = nullable(text(pattern="^[0-9]{15}$"))
+_CREDITS_SET = nullable(integer(minimum=0, maximum=CREDITS_MAX))
 _DAY = text(format="date", pattern="^[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])$")
 
 CALLS = (
@@ -183,19 +184,19 @@ CALLS = (
                 "name": LABEL,
                 "userId": USER_NUMBER,
                 "imei?": _IMEI,
-                "operator?": or_null(text(enum=list(get_operator_places()))),
-                "tagged?": or_null(boolean()),
-                "relay?": or_null(boolean()),
+                "operator?": nullable(text(enum=list(get_operator_places()))),
+                "tagged?": nullable(boolean()),
+                "relay?": nullable(boolean()),
                 "creditsPerDay?": _CREDITS_SET,
                 "sosReserve?": _CREDITS_SET,
-                "checkInEvery?": or_null(
+                "checkInEvery?": nullable(
                     integer(
                         "Seconds between two items, or the device is overdue; instead of checkInBy",
                         minimum=300,
                         maximum=366 * 86_400,
                     )
                 ),
-                "checkInBy?": or_null(
+                "checkInBy?": nullable(
                     text(
                         "UTC time of each day by which an item must arrive",
                         pattern=f"^{HOUR}:{MINUTE}$",
@@ -220,17 +221,17 @@ CALLS = (
         ADMINISTRATOR,
         body=record(
             {
-                "name?": or_null(LABEL),
+                "name?": nullable(LABEL),
                 "imei?": _IMEI,
-                "relay?": or_null(boolean()),
-                "disabled?": or_null(boolean()),
-                "revoked?": or_null(
+                "relay?": nullable(boolean()),
+                "disabled?": nullable(boolean()),
+                "revoked?": nullable(
                     boolean(
                         "true: the kit is stolen or lost, and its items no longer count as its "
                         "user's; its SOS still rings. false: restore the kit"
                     )
                 ),
-                "why?": or_null(
+                "why?": nullable(
                     describe_line(WHY_MAX, "Reason of a revocation, for administrators")
                 ),
             }
@@ -256,7 +257,7 @@ CALLS = (
             record({"satelliteKey?": HIDDEN, "deadLettersTaken": TAKEN}),
         ),
         ADMINISTRATOR,
-        body=optional(record({"satelliteKey?": or_null(text(pattern="^[0-9A-Fa-f]{64}$"))})),
+        body=optional(record({"satelliteKey?": nullable(text(pattern="^[0-9A-Fa-f]{64}$"))})),
     ),
     call(
         "DELETE /api/devices/{id}/key",
@@ -273,7 +274,7 @@ CALLS = (
                 {
                     "since": text(format="date"),
                     "until": text(format="date"),
-                    "usage": listed(DAY_COST),
+                    "usage": list_of(DAY_COST),
                     "total": _TOTAL,
                 }
             ),

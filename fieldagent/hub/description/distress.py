@@ -8,22 +8,22 @@ from fieldagent.http.openapi import (
     NULL,
     Call,
     answer,
+    answer_header,
+    answer_in_formats,
     any_of,
     boolean,
     call,
-    in_formats,
+    enumeration,
     integer,
-    listed,
+    list_of,
     named_record,
+    nullable,
     number,
-    of_answer,
     one_of,
     optional,
-    or_null,
     query,
     record,
     text,
-    words,
 )
 from fieldagent.http.openapi_parts import IDEMPOTENCY_KEY, NAMED_RECORD, UNIX_TIME
 from fieldagent.hub.api.sos_api import LISTED, LISTED_MAX, TEXT_MAX
@@ -48,49 +48,49 @@ THREAD_STEP = named_record(
     {
         "at": UNIX_TIME,
         "event": text("said (by its kit), answered (text to its kit), or a step of the timeline"),
-        "by": one_of(NULL, record({"id": or_null(text()), "name": text()})),
+        "by": one_of(NULL, record({"id": nullable(text()), "name": text()})),
         "detail": text(),
         "count": integer(
             "If above 1, the step stands for this many of its kind, and is the newest", minimum=1
         ),
-        "item": or_null(ITEM),
-        "reached": listed(
-            record({"device": text(), "state": text(), "ended": or_null(number())}),
+        "item": nullable(ITEM),
+        "reached": list_of(
+            record({"device": text(), "state": text(), "ended": nullable(number())}),
             "Progress of a text to a kit, for each device",
         ),
     },
 )
 
 _STATES = [state.value for state in SosState]
-REVOKED = or_null(
+REVOKED = nullable(
     record(
         {"since": number(), "why": text("Empty for callers who may not see it")},
         "Revocation of a stolen or lost kit by an administrator",
     )
 )
-_PERSON = record({"id": or_null(text("null for a contact, who has no account")), "name": text()})
+_PERSON = record({"id": nullable(text("null for a contact, who has no account")), "name": text()})
 _SOS = {
     "id": integer(),
-    "number": or_null(integer("Number at its kit; null for an alarm")),
+    "number": nullable(integer("Number at its kit; null for an alarm")),
     "short": text(
         "Number that people see: the last three digits of `number`, or the id of an alarm",
         pattern="^[0-9]+$",
     ),
-    "kind": words("sos", "overdue", "operator", "watch", "fence"),
-    "state": words(*_STATES),
+    "kind": enumeration("sos", "overdue", "operator", "watch", "fence"),
+    "state": enumeration(*_STATES),
     "raised": UNIX_TIME,
     "device": DEVICE_NAMED,
-    "item": or_null(ITEM),
-    "items": listed(ITEM, "Items of its kit, oldest first, the newest 50"),
+    "item": nullable(ITEM),
+    "items": list_of(ITEM, "Items of its kit, oldest first, the newest 50"),
     "unauthenticated": boolean("True if none of it is authenticated as its kit's"),
     "revoked": REVOKED,
     "position": one_of(NULL, PLACE, about="Last position of the device"),
-    "calledOff": or_null(
+    "calledOff": nullable(
         number("Unix time at which its kit cancelled it; its state stays until a person closes it")
     ),
     "seen": one_of(NULL, record({"at": number(), "by": _PERSON})),
-    "closed": or_null(UNIX_TIME),
-    "thread": listed(
+    "closed": nullable(UNIX_TIME),
+    "thread": list_of(
         THREAD_STEP,
         "Texts in both directions, notifications and acts, in order: the newest 50 texts, 50 "
         "positions and 100 steps of people. More than 3 machine steps of one kind are one step "
@@ -101,18 +101,18 @@ _SOS = {
     ),
 }
 SOS = named_record("Sos", _SOS)
-_EVENT = words(
+_EVENT = enumeration(
     *("raised", "item", "webhook", "escalated", "heard by", "heard", "called off", "seen"),
     *("seen at a kit", "note", "closed", "notified", "not notified", "nobody reached"),
     *("taken over", "handed over", "answered", "answer on the kit"),
 )
-_EVENTS = listed(
+_EVENTS = list_of(
     record({"at": number(), "event": _EVENT, "by": one_of(NULL, _PERSON), "detail": text()})
 )
 SOS_TIMELINE = named_record("SosTimeline", {**_SOS, "timeline": _EVENTS})
 _HEADERS = {
-    "fieldagent-sos": of_answer(text(), "`1` for an SOS"),
-    "fieldagent-alarm": of_answer(text(), "Kind of an alarm of the hub, which is no SOS"),
+    "fieldagent-sos": answer_header(text(), "`1` for an SOS"),
+    "fieldagent-alarm": answer_header(text(), "Kind of an alarm of the hub, which is no SOS"),
 }
 _NOW = answer(
     "The state after the act. The kit of an SOS is notified", SOS_TIMELINE, headers=_HEADERS
@@ -129,7 +129,7 @@ _NOTE = text(maxLength=NOTE_MAX)
 _OPTIONAL_NOTE = optional(record({"note?": _NOTE}))
 _SOME_TEXT = {**_NOTE, "minLength": 1}
 _HAND_OVER = record(
-    {"to": text("The number of a user", pattern="^[0-9]{1,18}$"), "note?": or_null(_NOTE)}
+    {"to": text("The number of a user", pattern="^[0-9]{1,18}$"), "note?": nullable(_NOTE)}
 )
 _ON_WATCH = record(
     {
@@ -150,12 +150,12 @@ _WAS_ON_WATCH = record(
 WATCH = named_record(
     "Watch",
     {
-        "onWatch": listed(_ON_WATCH),
-        "before": listed(_WAS_ON_WATCH, "The last ten"),
-        "hours": or_null(
+        "onWatch": list_of(_ON_WATCH),
+        "before": list_of(_WAS_ON_WATCH, "The last ten"),
+        "hours": nullable(
             text("Hours in which someone must be on watch, such as 06:00 to 22:00 UTC, or always")
         ),
-        "nobodySince": or_null(
+        "nobodySince": nullable(
             number("Unix time since which no one has been on watch in those hours")
         ),
     },
@@ -225,15 +225,15 @@ def _desk(member: str, name: str, one: str, several: str) -> tuple[Call, ...]:
         call(
             f"GET {path}/export",
             f"{name}Export: Return the history of {several} for download: the newest 5 000",
-            in_formats(
+            answer_in_formats(
                 "JSON with each thread and timeline, or a CSV table",
                 {
-                    "application/json": record({member: listed(SOS_TIMELINE)}),
+                    "application/json": record({member: list_of(SOS_TIMELINE)}),
                     "text/csv; charset=utf-8": text(),
                 },
             ),
             READER,
-            parameters=[*_FILTERS, query("format", words("json", "csv"))],
+            parameters=[*_FILTERS, query("format", enumeration("json", "csv"))],
         ),
     )
 
@@ -245,7 +245,7 @@ CALLS = (
         "GET /api/sos/words",
         "deskWords: Return the standard texts of dispatchers, which take one or two bytes on the "
         "air",
-        answer("The texts", record({"fromDesk": listed(text(), "Texts of a dispatcher")})),
+        answer("The texts", record({"fromDesk": list_of(text(), "Texts of a dispatcher")})),
         READER,
         about="Exact texts for a message to a kit, or the note of an acknowledgement.",
     ),
@@ -275,6 +275,6 @@ CALLS = (
         "endWatch: End your watch",
         _CHANGED,
         DISPATCHER,
-        body=record({"note?": or_null(_NOTE)}),
+        body=record({"note?": nullable(_NOTE)}),
     ),
 )

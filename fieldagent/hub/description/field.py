@@ -6,9 +6,9 @@ from fieldagent.http.openapi import (
     JSON,
     Access,
     Body,
+    answer_header,
     call,
-    of_answer,
-    open_record,
+    extensible_record,
     problem,
     schema,
     text,
@@ -18,7 +18,7 @@ from fieldagent.hub.description.common import SENDER
 
 _LINK = Access(security=[{"bearer": []}])
 ROCK_BLOCK = schema(
-    "RockBlock", open_record({"imei": text(), "momsn": text(), "data": text(), "JWT": text()})
+    "RockBlock", extensible_record({"imei": text(), "momsn": text(), "data": text(), "JWT": text()})
 )
 
 CALLS = (
@@ -29,7 +29,7 @@ CALLS = (
             101: "The connection is now a WebSocket",
             401: problem(
                 "The link token is missing or unknown",
-                {"WWW-Authenticate": of_answer(text(), required=True)},
+                {"WWW-Authenticate": answer_header(text(), required=True)},
             ),
             426: "The call does not request a WebSocket",
         },

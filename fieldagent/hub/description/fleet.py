@@ -7,18 +7,18 @@ from fieldagent.http.openapi import (
     answer,
     boolean,
     call,
+    enumeration,
+    extensible_record,
     integer,
-    listed,
+    list_of,
     mapping,
     named_record,
+    nullable,
     number,
     one_of,
-    open_record,
-    or_null,
     record,
     schema,
     text,
-    words,
 )
 from fieldagent.http.openapi_parts import IDEMPOTENCY_KEY, NAMED_RECORD, NEXT_PAGE, UNIX_TIME
 from fieldagent.hub.administration.commands import CREDITS_MAX, WORDS_MAX
@@ -41,8 +41,8 @@ from fieldagent.wire.kit_condition import CAUSES, THROTTLING
 from fieldagent.wire.kit_status import STATES
 
 _SIGNAL = integer(minimum=0, maximum=5)
-SIGNAL = or_null(_SIGNAL, "Signal bars; null while unknown")
-BEARER_SCHEMA = words(
+SIGNAL = nullable(_SIGNAL, "Signal bars; null while unknown")
+BEARER_SCHEMA = enumeration(
     *BEARERS,
     "tracker",
     "APRS",
@@ -60,32 +60,32 @@ _STATUS = record(
         ),
         "diskFree": integer("Free bytes on the disk of its journal"),
         "diskUsed": integer("Percent", minimum=0, maximum=100),
-        "temperature": or_null(
+        "temperature": nullable(
             integer("Processor temperature in degrees Celsius; null if not reported")
         ),
-        "voltage": or_null(number("Supply or battery voltage in volts; null if not reported")),
+        "voltage": nullable(number("Supply or battery voltage in volts; null if not reported")),
         "booted": number("Last start of the machine, to the minute; Unix time"),
         "agentStarted": number("Last start of the agent, to the minute; Unix time"),
         "starts": integer("Number of agent starts with this journal"),
         "links": mapping(
-            record({"state": words(*STATES[1:]), "signal": SIGNAL}),
+            record({"state": enumeration(*STATES[1:]), "signal": SIGNAL}),
             "State of `satellite`, `radio` and `cellular`, if configured",
         ),
         "queued": integer("Waiting Packages"),
         "creditsToday": integer(),
-        "creditsLeft": or_null(integer("Left of its own daily budget; null if there is no limit")),
-        "clockFrom": or_null(text("Source of its time; null if there is none")),
+        "creditsLeft": nullable(integer("Left of its own daily budget; null if there is no limit")),
+        "clockFrom": nullable(text("Source of its time; null if there is none")),
         "deadLetters": integer(),
         "partsDown": integer("Failed parts of the agent"),
         "trouble": boolean("True if its disk accepts no data, or a part does not respond"),
     }
 )
-_THROTTLING = listed(words(*THROTTLING.values()))
+_THROTTLING = list_of(enumeration(*THROTTLING.values()))
 _ABOUT = record(
     {
         "at": _REPORTED,
-        "system": or_null(text("Such as `Debian 13.1`")),
-        "bootCause": words(
+        "system": nullable(text("Such as `Debian 13.1`")),
+        "bootCause": enumeration(
             *CAUSES,
             about="Cause of the machine's last start: the hub's command; power on; a reset "
             "without that, or a watchdog; an orderly stop of the agent; or an interruption of "
@@ -97,14 +97,14 @@ _ABOUT = record(
             record({"now": _THROTTLING, "sinceBoot": _THROTTLING}),
             about="Cause of throttling; null if not reported",
         ),
-        "clockAhead": or_null(
+        "clockAhead": nullable(
             integer(
                 "Seconds by which the system clock is ahead of the kit's time; null if the time "
                 "is unknown"
             )
         ),
         "signals": mapping(
-            listed(or_null(_SIGNAL), minItems=24, maxItems=24),
+            list_of(nullable(_SIGNAL), minItems=24, maxItems=24),
             "For `satellite` and `cellular`: median bars of each of the last 24 hours, oldest "
             "first; null while unknown",
         ),
@@ -126,12 +126,12 @@ _KIT = record(
         "disabled": boolean(),
         "revoked": boolean(),
         "linked": boolean("True if linked by IP now"),
-        "lastContact": or_null(UNIX_TIME),
+        "lastContact": nullable(UNIX_TIME),
         "over": BEARER_SCHEMA,
         "nextCheckIn": one_of(
             NULL, CHECK_IN, about="Time by which the next check-in is due; null without a check-in"
         ),
-        "version": or_null(text("Version of its program")),
+        "version": nullable(text("Version of its program")),
         "credits": one_of(
             NULL,
             record({"perDay": integer(), "spent": integer()}),
@@ -146,7 +146,7 @@ _KIT = record(
         "about": one_of(
             NULL, _ABOUT, about="Additional report over its link only; null if there is none"
         ),
-        "unlike": listed(
+        "unlike": list_of(
             _UNLIKE,
             "Problems and unusual values, problems first; empty for a disabled or revoked kit",
         ),
@@ -155,24 +155,24 @@ _KIT = record(
 FLEET = named_record(
     "Fleet",
     {
-        "kits": listed(_KIT, "Kits with the most problems first; at most 5000"),
+        "kits": list_of(_KIT, "Kits with the most problems first; at most 5000"),
         "more": integer("Number of further kits, which are not compared"),
     },
 )
 _COMMAND = {
     "number": integer("Time of the command in Unix seconds, or one more than the last", minimum=0),
     "command": text(),
-    "bearer": words(*COMMAND_BEARERS, None, about="The only bearer to use; null for any"),
+    "bearer": enumeration(*COMMAND_BEARERS, None, about="The only bearer to use; null for any"),
     "given": UNIX_SECONDS,
-    "state": words(
+    "state": enumeration(
         *("waiting", "packed", "stored", "answered", "expired"),
         about="packed: in a message to the satellite operator; stored: on the kit's disk",
     ),
-    "reason": or_null(text("Reason why it waits")),
-    "outcome": words("done", "refused", "failed", None),
-    "answer": or_null(text()),
-    "answered": or_null(UNIX_SECONDS),
-    "answeredBy": or_null(text("Bearer of the answer")),
+    "reason": nullable(text("Reason why it waits")),
+    "outcome": enumeration("done", "refused", "failed", None),
+    "answer": nullable(text()),
+    "answered": nullable(UNIX_SECONDS),
+    "answeredBy": nullable(text("Bearer of the answer")),
 }
 _ORDER = {
     "command": describe_line(
@@ -181,25 +181,25 @@ _ORDER = {
 }
 RADIO_KEY_CHANGE = schema(
     "RadioKeyChange",
-    open_record(
+    extensible_record(
         {
-            "step": words(
+            "step": enumeration(
                 1, 2, 3, about="1: accept it beside the old key; 2: send with it; 3: use only it"
             ),
             "began": UNIX_SECONDS,
             "stepped": number("Time since which all kits are asked for this step"),
-            "ended": or_null(number("Time since which all kits use only the new key")),
-            "bearer": words("ip", None, about="ip: no satellite cost"),
+            "ended": nullable(number("Time since which all kits use only the new key")),
+            "bearer": enumeration("ip", None, about="ip: no satellite cost"),
             "pending": integer("Kits that have not completed this step", minimum=0),
-            "kits": listed(
-                open_record(
+            "kits": list_of(
+                extensible_record(
                     {
                         "id": integer(),
                         "name": text(),
-                        "step": words(0, 1, 2, 3, about="Step that the kit has reported"),
-                        "state": words("done", "asked", "refused", "failed", "left out"),
-                        "answered": or_null(UNIX_SECONDS),
-                        "said": or_null(text("Its last answer")),
+                        "step": enumeration(0, 1, 2, 3, about="Step that the kit has reported"),
+                        "state": enumeration("done", "asked", "refused", "failed", "left out"),
+                        "answered": nullable(UNIX_SECONDS),
+                        "said": nullable(text("Its last answer")),
                     }
                 )
             ),
@@ -208,7 +208,7 @@ RADIO_KEY_CHANGE = schema(
 )
 
 _STATE_OF_CHANGE = {
-    200: answer("The state after the call", open_record({"change": RADIO_KEY_CHANGE})),
+    200: answer("The state after the call", extensible_record({"change": RADIO_KEY_CHANGE})),
     409: "Nothing was changed: no change is in progress, or the device is disabled",
 }
 
@@ -225,7 +225,9 @@ CALLS = (
         "deviceCommands: List commands to a kit and its answers",
         answer(
             "Newest first",
-            open_record({"commands": listed(open_record(_COMMAND)), "next": NEXT_PAGE}),
+            extensible_record(
+                {"commands": list_of(extensible_record(_COMMAND)), "next": NEXT_PAGE}
+            ),
             headers=NEXT_LINK,
         ),
         ADMINISTRATOR,
@@ -237,7 +239,7 @@ CALLS = (
         {
             202: answer(
                 "The command is on its way",
-                open_record(
+                extensible_record(
                     {
                         **_COMMAND,
                         "credits": integer("Cost of command and answer over satellite", minimum=0),
@@ -254,7 +256,7 @@ CALLS = (
         body=record(
             {
                 **_ORDER,
-                "by?": words(*COMMAND_BEARERS, about="Use only this bearer"),
+                "by?": enumeration(*COMMAND_BEARERS, about="Use only this bearer"),
                 "credits?": integer(
                     "Most credits for command and answer over satellite",
                     minimum=0,
@@ -273,7 +275,7 @@ CALLS = (
         "orderCost: Return the cost of a command",
         answer(
             "With the bearer that it would use now",
-            open_record(
+            extensible_record(
                 {
                     "linked": boolean("True if the link carries it, without cost"),
                     "reached": boolean("True if the kit has a satellite modem here"),
@@ -283,7 +285,7 @@ CALLS = (
                     "credits": integer(
                         "Credits of both over satellite; 0 if bytes are paid for", minimum=0
                     ),
-                    "creditsLeft": or_null(
+                    "creditsLeft": nullable(
                         integer(
                             "Left today for messages to the kit; null if there is no limit",
                             minimum=0,
@@ -301,14 +303,14 @@ CALLS = (
         "radioKey: Return which kits have the new radio-key, and which are behind",
         answer(
             "Without the key",
-            open_record(
+            extensible_record(
                 {
                     "change": one_of(
                         RADIO_KEY_CHANGE,
                         NULL,
                         about="The last change, in progress or ended; null if there was none",
                     ),
-                    "cost": open_record(
+                    "cost": extensible_record(
                         {
                             "kits": integer(minimum=0),
                             "linked": integer(minimum=0),
@@ -330,7 +332,7 @@ CALLS = (
         "POST /api/radio-key",
         "changeRadioKey: Change the radio-key of all kits",
         {
-            202: answer("The change has begun", open_record({"change": RADIO_KEY_CHANGE})),
+            202: answer("The change has begun", extensible_record({"change": RADIO_KEY_CHANGE})),
             404: NOT_THERE,
             409: "Nothing was changed: it has a cost that was not accepted, or no kit is in use",
         },
@@ -338,12 +340,14 @@ CALLS = (
         parameters=[IDEMPOTENCY_KEY],
         body=record(
             {
-                "leftOut?": listed(
+                "leftOut?": list_of(
                     integer(minimum=1, maximum=INT32_RANGE[-1]),
                     "Numbers of devices to ignore",
                     maxItems=KITS_MAX,
                 ),
-                "by?": words("ip", about="Do not use satellite: only links and neighbours' radio"),
+                "by?": enumeration(
+                    "ip", about="Do not use satellite: only links and neighbours' radio"
+                ),
                 "credits?": integer(
                     "Most credits over satellite", minimum=0, maximum=KEY_CREDITS_MAX, default=0
                 ),

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from fieldagent.http.openapi import (
-    always,
+    answer_in_formats,
     call,
-    in_formats,
-    listed,
-    open_record,
-    or_null,
+    constant,
+    extensible_record,
+    list_of,
+    nullable,
     query,
     text,
 )
@@ -26,18 +26,18 @@ from fieldagent.hub.description.pushes import SEEN
 from fieldagent.package.tracks import CONTENT_TYPES
 from fieldagent.page import map_description
 
-_POSITIONS = open_record(
+_POSITIONS = extensible_record(
     {
-        "type": always("FeatureCollection"),
-        "features": listed({"type": "object"}),
-        "next": or_null(text()),
+        "type": constant("FeatureCollection"),
+        "features": list_of({"type": "object"}),
+        "next": nullable(text()),
     }
 )
 CALLS = (
     call(
         "GET /api/positions",
         "positions: Return positions as GeoJSON or GPX, newest first",
-        in_formats(
+        answer_in_formats(
             SEEN,
             {
                 CONTENT_TYPES["geojson"]: _POSITIONS,

@@ -8,21 +8,21 @@ from fieldagent.http.openapi import (
     NULL,
     Answers,
     answer,
+    answer_header,
     boolean,
     call,
+    enumeration,
     integer,
-    listed,
+    list_of,
     named_record,
+    nullable,
     number,
-    of_answer,
     one_of,
-    or_null,
     query,
     record,
     schema,
     segment,
     text,
-    words,
 )
 from fieldagent.http.openapi_parts import (
     DATA,
@@ -68,9 +68,9 @@ MESSAGE = named_record(
     "Message",
     {
         "content": text("The text", maxLength=ITEM_BYTES_MAX),
-        "phone?": or_null(text(_WRITER, maxLength=PHONE_MAX // 4)),
-        "email?": or_null(text(_WRITER, maxLength=EMAIL_MAX // 4)),
-        "timestamp?": or_null(TIMESTAMP),
+        "phone?": nullable(text(_WRITER, maxLength=PHONE_MAX // 4)),
+        "email?": nullable(text(_WRITER, maxLength=EMAIL_MAX // 4)),
+        "timestamp?": nullable(TIMESTAMP),
     },
     "A text message for one user",
 )
@@ -89,9 +89,9 @@ PUSH = schema(
         {
             "sourceUserId": one_of(*_MEMBER, **_MEMBER_SAYS),
             "workspaceId": one_of(*_MEMBER, **_MEMBER_SAYS),
-            "priority?": or_null(INT32),
-            "collapseKey?": or_null(INT32),
-            "timeToLive?": or_null(SECONDS, "Seconds"),
+            "priority?": nullable(INT32),
+            "collapseKey?": nullable(INT32),
+            "timeToLive?": nullable(SECONDS, "Seconds"),
             "targetUserId?": one_of(*_MEMBER, NULL, **_MEMBER_SAYS),
             "targetGroup?": one_of(
                 _AN_ID,
@@ -119,14 +119,14 @@ FORECAST = named_record(
             minimum=5,
             maximum=50,
         ),
-        "half": or_null(
+        "half": nullable(
             number(
                 "Seconds from acceptance until half of them were on the kit's disk; null if fewer "
                 "arrived",
                 minimum=0,
             )
         ),
-        "most": or_null(number("Seconds until nine of ten were", minimum=0)),
+        "most": nullable(number("Seconds until nine of ten were", minimum=0)),
         "share": number(
             "Share that arrived in the end; replaced, expired or waiting messages count as on "
             "their way until then",
@@ -137,7 +137,7 @@ FORECAST = named_record(
     },
 )
 
-_DEVICES = listed(
+_DEVICES = list_of(
     record(
         {
             "id": integer(),
@@ -148,8 +148,8 @@ _DEVICES = listed(
                 "collapsed: replaced by a newer item",
                 enum=list(DELIVERY_STATES),
             ),
-            "over": or_null(text("Bearer of the confirmation", enum=BEARERS)),
-            "ended": or_null(UNIX_TIME),
+            "over": nullable(text("Bearer of the confirmation", enum=BEARERS)),
+            "ended": nullable(UNIX_TIME),
             "reason": text(),
         }
     )
@@ -159,9 +159,9 @@ PUSH_STANDING = named_record(
     {
         "id": text(),
         "sourceUserId": text(),
-        "targetUserId": or_null(text("null for the whole workspace except the sender")),
+        "targetUserId": nullable(text("null for the whole workspace except the sender")),
         "accepted": UNIX_TIME,
-        "expires": or_null(number("Unix time; an SOS never expires")),
+        "expires": nullable(number("Unix time; an SOS never expires")),
         "devices": _DEVICES,
         "to": ADDRESSEE,
         "reached": REACHED_STAGES,
@@ -173,25 +173,25 @@ PUSHED_ITEM = named_record(
 _OF_WEBHOOK = record(
     {
         "webhook": integer(),
-        "state": words("waiting", "handed", "dead"),
+        "state": enumeration("waiting", "handed", "dead"),
         "attempts": integer(),
         "reason": text(),
     }
 )
 ITEM_DELIVERIES = named_record(
-    "ItemDeliveries", {**ITEM_FIELDS, "devices": _DEVICES, "webhooks": listed(_OF_WEBHOOK)}
+    "ItemDeliveries", {**ITEM_FIELDS, "devices": _DEVICES, "webhooks": list_of(_OF_WEBHOOK)}
 )
 _KINDS = ("message", "location", "waypoint", "data")
 DELIVERY = named_record(
     "Delivery",
     {
         "item": text("requestId of the item"),
-        "kind": words(*_KINDS, None),
+        "kind": enumeration(*_KINDS, None),
         "sos": boolean(),
         "accepted": number(),
         "state": STATE,
-        "over": words(*BEARERS, None),
-        "ended": or_null(UNIX_TIME),
+        "over": enumeration(*BEARERS, None),
+        "ended": nullable(UNIX_TIME),
         "reason": text(),
     },
 )
@@ -200,7 +200,7 @@ _COST = record(
         "parts": integer("Messages that contain only this item", minimum=0),
         "bytes": integer(minimum=0),
         "credits": integer(minimum=0),
-        "creditsLeft": or_null(integer("Credits left today; null if there is no limit")),
+        "creditsLeft": nullable(integer("Credits left today; null if there is no limit")),
     }
 )
 _COSTS = record(
@@ -212,14 +212,14 @@ _COSTS = record(
         "satellite": one_of(
             NULL, _COST, about="null if the hub cannot reach a satellite modem of the device"
         ),
-        "expected": or_null(
+        "expected": nullable(
             FORECAST,
             "Earlier delivery times to that kit's disk; null if there are too few, or for several "
             "devices",
         ),
     }
 )
-_LOCATION_OF_PUSH = of_answer(
+_LOCATION_OF_PUSH = answer_header(
     text(pattern="^/api/push/[0-9a-f-]{36}$"),
     "Path of the push's status; for a repeated Idempotency-Key, that of the first push",
 )
@@ -261,7 +261,7 @@ CALLS = (
             **_REFUSED,
             200: answer(
                 "Each addressed device; a linked device costs nothing",
-                record({"devices": listed(_COSTS)}),
+                record({"devices": list_of(_COSTS)}),
             ),
         },
         PUSHER,

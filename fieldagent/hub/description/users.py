@@ -6,14 +6,14 @@ from fieldagent.http.openapi import (
     answer,
     boolean,
     call,
-    described,
     integer,
-    listed,
+    list_of,
     named_record,
+    nullable,
     number,
-    or_null,
     record,
     text,
+    with_description,
 )
 from fieldagent.http.openapi_parts import NAMED_RECORD, ROW
 from fieldagent.hub.access.people import HANDLE_MAX
@@ -32,10 +32,10 @@ from fieldagent.hub.description.common import (
     describe_page,
 )
 
-_USERS = listed(text(pattern="^0{0,3}[1-9][0-9]{0,8}$"), "Numbers of users")
-_RATE = or_null(integer(minimum=1, maximum=RATE_MAX))
+_USERS = list_of(text(pattern="^0{0,3}[1-9][0-9]{0,8}$"), "Numbers of users")
+_RATE = nullable(integer(minimum=1, maximum=RATE_MAX))
 _RATES = {"perMinute?": _RATE, "burst?": _RATE}
-_DAYS = or_null(integer(minimum=1, maximum=36_500))
+_DAYS = nullable(integer(minimum=1, maximum=36_500))
 _ALL_POSITIONS = boolean(
     "True if the user's kits get every position of other kits, false if only the newest of each "
     "sender"
@@ -48,13 +48,14 @@ _USER = {
     "role": ROLE,
     "disabled": boolean(),
     "devices": integer("Those in use", minimum=0),
-    "email": or_null(text("Only for administrators")),
+    "email": nullable(text("Only for administrators")),
     "overSatellite": boolean("True if items of other kits reach the user over satellite, too"),
     "allPositions": _ALL_POSITIONS,
 }
 USER = named_record("User", _USER)
 CHANGED_USER = named_record(
-    "ChangedUser", {**_USER, "deadLettersTaken": described("Dead letters from before", TAKEN)}
+    "ChangedUser",
+    {**_USER, "deadLettersTaken": with_description("Dead letters from before", TAKEN)},
 )
 GROUP = named_record(
     "Group",
@@ -62,17 +63,17 @@ GROUP = named_record(
         "id": text(),
         "name": text(),
         "overSatellite": boolean("True if items from kits reach its members over satellite, too"),
-        "members": listed(NAMED_RECORD),
+        "members": list_of(NAMED_RECORD),
     },
 )
 _KEY = {
     "id": ROW,
     "name": text(),
-    "expires": or_null(number()),
-    "revoked": or_null(number("Unix time; null while it is valid")),
+    "expires": nullable(number()),
+    "revoked": nullable(number("Unix time; null while it is valid")),
 }
 _LIMITS = {"perMinute": ROW, "burst": ROW}
-KEY = named_record("Key", {**_KEY, **_LIMITS, "scopes": listed(text())})
+KEY = named_record("Key", {**_KEY, **_LIMITS, "scopes": list_of(text())})
 TOKEN = named_record("Token", {**_KEY, "userId": text()})
 AUDIT_LINE = named_record(
     "AuditLine",
@@ -117,11 +118,11 @@ CALLS = (
         body=record(
             {
                 "name": LABEL,
-                "type?": or_null(USER_TYPE),
-                "email?": or_null(LABEL),
-                "role?": or_null(ROLE),
-                "overSatellite?": or_null(boolean()),
-                "signIn?": or_null(boolean("True to create a password for the first sign-in")),
+                "type?": nullable(USER_TYPE),
+                "email?": nullable(LABEL),
+                "role?": nullable(ROLE),
+                "overSatellite?": nullable(boolean()),
+                "signIn?": nullable(boolean("True to create a password for the first sign-in")),
             }
         ),
     ),
@@ -137,12 +138,12 @@ CALLS = (
         ADMINISTRATOR,
         body=record(
             {
-                "role?": or_null(ROLE),
-                "overSatellite?": or_null(boolean()),
-                "allPositions?": or_null(_ALL_POSITIONS),
-                "disabled?": or_null(boolean()),
-                "radios?": or_null(
-                    listed(
+                "role?": nullable(ROLE),
+                "overSatellite?": nullable(boolean()),
+                "allPositions?": nullable(_ALL_POSITIONS),
+                "disabled?": nullable(boolean()),
+                "radios?": nullable(
+                    list_of(
                         text(minLength=1, maxLength=HANDLE_MAX),
                         "Ids of the user's radios, which replace the old ones",
                     )
@@ -176,7 +177,7 @@ CALLS = (
     call(
         "GET /api/groups",
         "groups: List groups of the workspace",
-        answer("All groups", record({"groups": listed(GROUP)})),
+        answer("All groups", record({"groups": list_of(GROUP)})),
         READER,
     ),
     call(
@@ -185,7 +186,7 @@ CALLS = (
         {201: answer("The group is added", GROUP), 409: "The name is already used"},
         ADMINISTRATOR,
         body=record(
-            {"name": LABEL, "overSatellite?": or_null(boolean()), "members?": or_null(_USERS)}
+            {"name": LABEL, "overSatellite?": nullable(boolean()), "members?": nullable(_USERS)}
         ),
     ),
     call(
@@ -195,9 +196,9 @@ CALLS = (
         ADMINISTRATOR,
         body=record(
             {
-                "overSatellite?": or_null(boolean()),
-                "join?": or_null(_USERS),
-                "leave?": or_null(_USERS),
+                "overSatellite?": nullable(boolean()),
+                "join?": nullable(_USERS),
+                "leave?": nullable(_USERS),
             }
         ),
     ),
@@ -210,7 +211,7 @@ CALLS = (
     call(
         "GET /api/keys",
         "keys: List API keys of the workspace",
-        answer("Oldest first", record({"keys": listed(KEY)})),
+        answer("Oldest first", record({"keys": list_of(KEY)})),
         ADMINISTRATOR,
     ),
     call(
@@ -221,7 +222,7 @@ CALLS = (
         body=record(
             {
                 "name": LABEL,
-                "scopes?": or_null(listed(text(enum=list(SCOPES)), minItems=1, maxItems=20)),
+                "scopes?": nullable(list_of(text(enum=list(SCOPES)), minItems=1, maxItems=20)),
                 **_RATES,
                 "days?": _DAYS,
             }
@@ -246,7 +247,7 @@ CALLS = (
     call(
         "GET /api/tokens",
         "tokens: List tokens of the workspace's users",
-        answer("Oldest first", record({"tokens": listed(TOKEN)})),
+        answer("Oldest first", record({"tokens": list_of(TOKEN)})),
         ADMINISTRATOR,
     ),
     call(

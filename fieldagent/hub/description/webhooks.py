@@ -7,12 +7,12 @@ from fieldagent.http.openapi import (
     boolean,
     call,
     integer,
-    listed,
+    list_of,
     mapping,
     named_record,
+    nullable,
     number,
     optional,
-    or_null,
     query,
     record,
     text,
@@ -49,8 +49,8 @@ WEBHOOK = named_record(
         "batch": integer(
             "Most items in a post, which is then an array; 0: one item per post", minimum=0
         ),
-        "failingSince": or_null(number("Unix time since which it has accepted nothing")),
-        "disabled": or_null(number()),
+        "failingSince": nullable(number("Unix time since which it has accepted nothing")),
+        "disabled": nullable(number()),
         "reason": text("Reason why it is disabled, or why posts have failed since then"),
         "waiting": COUNT,
         "dead": COUNT,
@@ -82,7 +82,7 @@ CALLS = (
     call(
         "GET /api/webhooks",
         "webhooks: List webhooks, which get the items from devices",
-        answer("Oldest first", record({"webhooks": listed(WEBHOOK)})),
+        answer("Oldest first", record({"webhooks": list_of(WEBHOOK)})),
         ADMINISTRATOR,
     ),
     call(
@@ -96,23 +96,23 @@ CALLS = (
         body=record(
             {
                 "url": text(maxLength=URL_MAX, format="uri", pattern="^https?://[!-~]+$"),
-                "secret?": or_null(_VALUE, _NEW_SECRET),
-                "unsigned?": or_null(boolean()),
-                "username?": or_null(_VALUE),
-                "password?": or_null(_VALUE),
-                "headers?": or_null(mapping(describe_line(VALUE_MAX, least=0), maxProperties=20)),
-                "batch?": or_null(
+                "secret?": nullable(_VALUE, _NEW_SECRET),
+                "unsigned?": nullable(boolean()),
+                "username?": nullable(_VALUE),
+                "password?": nullable(_VALUE),
+                "headers?": nullable(mapping(describe_line(VALUE_MAX, least=0), maxProperties=20)),
+                "batch?": nullable(
                     integer(
                         "Post waiting items of one sender as an array of at most this many",
                         minimum=1,
                         maximum=BATCH_MAX,
                     )
                 ),
-                "steps?": or_null(
+                "steps?": nullable(
                     boolean("Also post the progress of each item and push; not together with after")
                 ),
-                "after?": or_null(integer(minimum=1, maximum=AFTER_MAX)),
-                "untried?": or_null(boolean("Add it without a test post")),
+                "after?": nullable(integer(minimum=1, maximum=AFTER_MAX)),
+                "untried?": nullable(boolean("Add it without a test post")),
             }
         ),
     ),
@@ -143,10 +143,10 @@ CALLS = (
         body=optional(
             record(
                 {
-                    "secret?": or_null(
+                    "secret?": nullable(
                         text(_NEW_SECRET, minLength=1, maxLength=VALUE_MAX, pattern=_SECRETS)
                     ),
-                    "only?": or_null(boolean("True to stop signing with the old secret at once")),
+                    "only?": nullable(boolean("True to stop signing with the old secret at once")),
                 }
             )
         ),
@@ -187,7 +187,7 @@ CALLS = (
             409: "There is no such dead letter",
         },
         ADMINISTRATOR,
-        body=optional(record({"requestId?": or_null(LABEL)})),
+        body=optional(record({"requestId?": nullable(LABEL)})),
     ),
     call(
         "GET /api/dead-letters",

@@ -37,9 +37,9 @@ class Checked:
     def get_unsettled(self) -> Intent | None:
         return self._outbox.get_unsettled()
 
-    async def intend(self, transmission: Transmission, *, modem: str, at_modem: int) -> None:
+    async def record_intent(self, transmission: Transmission, *, modem: str, at_modem: int) -> None:
         self._check(transmission)
-        await self._outbox.intend(transmission, modem=modem, at_modem=at_modem)
+        await self._outbox.record_intent(transmission, modem=modem, at_modem=at_modem)
 
     async def note_doubtful_cost(self, transmission: Transmission) -> None:
         await self._outbox.note_doubtful_cost(transmission)

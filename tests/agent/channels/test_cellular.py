@@ -78,7 +78,7 @@ async def agent(
     async with kit(path, Channel.CELLULAR, **how) as k, trio.open_nursery() as nursery:
         heal: Callable[[float | None], Awaitable[bool]] = cellular.forbid_healing_since
         if recovery is not None:
-            heal = Healer(recovery, k.outbox.link, path, k.journal.clock.now).attend_since
+            heal = Healer(recovery, k.outbox.link, path, k.journal.clock.now).run_due_step_since
         nursery.start_soon(
             partial(
                 cellular.run,

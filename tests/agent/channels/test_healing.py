@@ -118,13 +118,13 @@ async def test_what_was_taken_is_on_disk_before_it_is_taken(tmp_path: Path) -> N
     done = tmp_path / "done"
     healing = Healing("satellite", "/nowhere", (COMMAND,), f"cp {tmp_path}/healing* {done}")
     healer = Healer(healing, link, tmp_path, lambda: 5000.0)
-    assert await healer.attend()
+    assert await healer.run_due_step()
     assert done.read_text() == "[5000.0]"
     assert link.facts["healingSteps"] == 1
-    assert not await healer.attend()
+    assert not await healer.run_due_step()
     full = Healer(healing, link, tmp_path, lambda: 5000.0)
     full._ladder.step_times *= STEPS_AN_HOUR
-    assert not await full.attend()
+    assert not await full.run_due_step()
 
 
 # With real processes.
@@ -285,7 +285,7 @@ link = ChannelLink()
 healing = Healing("satellite", "/dev/ttyUSB7", steps, None, silent=0.0)
 async def main():
     link.away_since = trio.current_time() if low > 1 else None
-    await healing_steps.Healer(healing, link, home, lambda: 5000.0).attend()
+    await healing_steps.Healer(healing, link, home, lambda: 5000.0).run_due_step()
 trio.run(main)
 """
 

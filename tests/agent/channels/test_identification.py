@@ -46,14 +46,16 @@ class Listener:
         self.said: list[float] = []
         transmit = SharedAir.transmit
 
-        def overhear(air: SharedAir, now: float, number: int, packet: bytes) -> float:
+        def drop_covered_acknowledgement(
+            air: SharedAir, now: float, number: int, packet: bytes
+        ) -> float:
             if number == 1:
                 self.transmitted.append(now)
                 if CALL.encode() in packet:
                     self.said.append(now)
             return transmit(air, now, number, packet)
 
-        monkeypatch.setattr(SharedAir, "transmit", overhear)
+        monkeypatch.setattr(SharedAir, "transmit", drop_covered_acknowledgement)
 
     def is_lawful(self) -> bool:
         """Return True if the callsign follows each packet within ten minutes."""

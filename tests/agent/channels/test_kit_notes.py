@@ -56,7 +56,7 @@ async def test_an_offer_waits_for_roots_unit_and_the_hub_hears_what_came_of_it(
     state: Path, clock: Any
 ) -> None:
     notes = KitNotes(state, {}, "")
-    await notes.take_in(BODY)
+    await notes.process_note(BODY)
     assert (state / OFFER).read_bytes() == BODY
     assert await told(notes) == KitReport(None, OfferReport(7, "waiting"))
     (state / OFFER).unlink()
@@ -64,7 +64,7 @@ async def test_an_offer_waits_for_roots_unit_and_the_hub_hears_what_came_of_it(
     assert await told(notes) == KitReport(None, OfferReport(7, "taken"))
     # The hub repeats the offer over the next link if it got no report.
     notes.begin()
-    await notes.take_in(BODY)
+    await notes.process_note(BODY)
     assert not (state / OFFER).exists()
     assert await told(notes) == KitReport(None, OfferReport(7, "taken"))
 
@@ -156,8 +156,8 @@ async def test_a_program_waits_for_its_own_unit_however_long_it_takes(
     state: Path, clock: Any
 ) -> None:
     notes = KitNotes(state, {}, ZIPAPP)
-    await notes.take_in(BODY)
-    await notes.take_in(PROGRAM)
+    await notes.process_note(BODY)
+    await notes.process_note(PROGRAM)
     assert (state / PROGRAM_OFFER).read_bytes() == PROGRAM
     waiting = OfferReport(7, "waiting")
     assert await told(notes) == KitReport(None, waiting, OfferReport(8, "waiting"), ZIPAPP)
@@ -168,14 +168,14 @@ async def test_a_program_waits_for_its_own_unit_however_long_it_takes(
         refused = OfferReport(8, "refused", "it is older")
         assert await told(notes) == KitReport(None, waiting, refused, ZIPAPP)
     notes.begin()
-    await notes.take_in(PROGRAM)
+    await notes.process_note(PROGRAM)
     assert not (state / PROGRAM_OFFER).exists()
 
 
 @pytest.mark.parametrize("how", ["package", "sources"])
 async def test_what_is_no_zipapp_says_so_and_keeps_no_program(state: Path, how: str) -> None:
     notes = KitNotes(state, {}, how)
-    await notes.take_in(PROGRAM)
+    await notes.process_note(PROGRAM)
     assert not (state / PROGRAM_OFFER).exists()
     assert await told(notes) == KitReport(installed=how)
 
@@ -194,14 +194,14 @@ def test_how_it_is_installed(tmp_path: Path) -> None:
     "body", [b"", b"\xff", BODY[:-1], SettingsOffer("no change", "").encode(), KitReport().encode()]
 )
 async def test_what_cannot_be_an_offer_is_not_kept(state: Path, body: bytes) -> None:
-    await KitNotes(state, {}).take_in(body)
+    await KitNotes(state, {}).process_note(body)
     assert not (state / OFFER).exists()
 
 
 async def test_an_offer_that_the_disk_refuses_is_left_to_the_next_link(
     state: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    await KitNotes(state / "nowhere", {}).take_in(BODY)
+    await KitNotes(state / "nowhere", {}).process_note(BODY)
     assert "cannot be stored, the hub will send it again" in caplog.text
 
 

@@ -318,7 +318,7 @@ async def test_an_sos_goes_between_the_fragments(tmp_path: Path, clock: Any) -> 
             # If time passes while code runs, the other Package may be complete by now.
             assert ben.messages() == ["help"]
             assert ada.standing(1).status is None
-        open_incident = incident.open_one(ada.journal)
+        open_incident = incident.find_open(ada.journal)
         assert open_incident is not None, "that another kit has it ends nothing"
         assert await ada.outcome(large) is Status.DELIVERED
         assert ben.messages() == ["help", data(9000)["payload"]]

@@ -58,7 +58,7 @@ async def enter(stack: AsyncExitStack, path: Path, number: int, **how: Any) -> S
 async def read(kit: Station, text: str, by: str, stage: Stage = Stage.READ) -> None:
     """Mark the message as read, as a person at that kit does."""
     rows = kit.journal.read("SELECT request_id FROM inbound WHERE instr(body, ?)", text)
-    assert await reading.mark(kit.journal, kit.inbox, rows[0][0], by, stage)
+    assert await reading.store_reading(kit.journal, kit.inbox, rows[0][0], by, stage)
     kit.outbox.load_peer_entries()
 
 

@@ -425,7 +425,7 @@ async def test_who_knows_by_the_hub_that_anothers_sos_is_over_gives_it_to_nobody
             await until(lambda: "help" in ben.messages())
         closed = IncidentUpdate(number, IncidentState.CLOSED, 1, "Dana")
         await ben.journal.commit(
-            lambda db: incident.note_word(db, closed, START, START, proved=True, counts=False)
+            lambda db: incident.record_update(db, closed, START, START, proved=True, counts=False)
         )
         sky.nodes.plug(sky.nodes.sockets[2])
         cid = await stack.enter_async_context(station(tmp_path, 3, tmp_path / "node-3"))
@@ -921,9 +921,12 @@ async def test_on_an_open_air_nobodys_ack_spares_an_sos_of_ours_its_repeats(
         assert (item.attempts < SOS_ALONE) is bool(keys)
         story = kit.journal.read("SELECT event, at FROM story WHERE sequence = ?", number)
         left = max(at for event, at in story if event == "sent again")
-        open_incident = incident.open_one(kit.journal)
+        open_incident = incident.find_open(kit.journal)
         assert open_incident is not None
-        assert incident.list_taken(kit.journal, open_incident.number)[number, Channel.RADIO] == left
+        assert (
+            incident.list_accepted_items(kit.journal, open_incident.number)[number, Channel.RADIO]
+            == left
+        )
 
 
 @pytest.mark.parametrize(
@@ -991,7 +994,7 @@ async def test_who_hears_others_repeat_an_sos_leaves_it_to_them(
             await kit.reception.receive(encode([item, by, Entry(7, Source(9, 0))], origin=5))
         (known,) = kit.rounds.items.values()
         known.confirmed_by |= {*range(20, 30)}
-        repeats = kit.rounds.take_due(known.due_at)
+        repeats = kit.rounds.pop_due_repeats(known.due_at)
         assert bool(repeats) is (others < REPEATERS_ENOUGH)
         assert known.attempts == 1
 

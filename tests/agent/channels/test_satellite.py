@@ -97,7 +97,7 @@ async def agent(
         if supervisor is None:
             nursery.start_soon(drive)
         else:
-            keep = partial(supervisor.keep_running, "driver", drive, mend=k.outbox.give_back)
+            keep = partial(supervisor.keep_running, "driver", drive, mend=k.outbox.requeue_lost)
             nursery.start_soon(keep)
         yield k
         nursery.cancel_scope.cancel()
@@ -345,7 +345,7 @@ async def test_a_rest_outlives_the_port_and_the_driver(
             sky.port.plug()
         else:
             with monkeypatch.context() as broken:
-                broken.setattr(sbd_modem.Modem, "_sort", fails)
+                broken.setattr(sbd_modem.Modem, "_dispatch_event", fails)
                 sky.modem.set_signal(3)
                 sky.port.poke()
                 await until(lambda: supervisor.count_faults()["driver"] > 0)
@@ -771,7 +771,7 @@ async def test_a_reset_between_writing_and_the_session_is_no_delivery(
         assert sky.contents == ["help"]
 
 
-@pytest.mark.parametrize("after", ["write", "intend"])
+@pytest.mark.parametrize("after", ["write", "record_intent"])
 async def test_a_message_that_was_given_anew_when_power_failed_is_not_taken_for_sent(
     tmp_path: Path, clock: Any, monkeypatch: pytest.MonkeyPatch, after: str
 ) -> None:
@@ -1066,7 +1066,9 @@ async def test_power_fails_while_a_message_of_words_alone_leaves(
             sky.home.send(Message("confirm this"))
             sky.modem.ring()
             sky.port.poke()
-            await until(lambda: inbound.list_owed(k.journal, "Satellite") and sky.modem.session)
+            await until(
+                lambda: inbound.list_pending_receipts(k.journal, "Satellite") and sky.modem.session
+            )
             await until(lambda: k.outbox.get_unsettled() is not None)
         if left:
             sky.modem.finish_session()
@@ -1074,7 +1076,7 @@ async def test_power_fails_while_a_message_of_words_alone_leaves(
             sky.modem.start_brown_out()
         async with agent(sky, receipts_at_once=True) as k:
             await until(lambda: k.outbox.get_unsettled() is None)
-            await until(lambda: not inbound.list_owed(k.journal, "Satellite"))
+            await until(lambda: not inbound.list_pending_receipts(k.journal, "Satellite"))
             assert await outcome(k, await k.post()) is Status.DELIVERED
         nursery.cancel_scope.cancel()
 

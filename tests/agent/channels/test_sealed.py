@@ -80,11 +80,13 @@ async def test_a_call_sign_is_for_everybody(
     on_the_air: list[bytes] = []
     transmit = SharedAir.transmit
 
-    def overhear(air: SharedAir, now: float, number: int, packet: bytes) -> float:
+    def drop_covered_acknowledgement(
+        air: SharedAir, now: float, number: int, packet: bytes
+    ) -> float:
         on_the_air.append(packet)
         return transmit(air, now, number, packet)
 
-    monkeypatch.setattr(SharedAir, "transmit", overhear)
+    monkeypatch.setattr(SharedAir, "transmit", drop_covered_acknowledgement)
     terms: dict[str, Any] = {"keys": (KEY,), "sealed": True}
     async with (
         on_air(tmp_path),

@@ -168,7 +168,7 @@ async def test_what_is_not_taken_is_looked_up_once_until_something_is_committed(
             [UnacceptedPayloads("script", "waiting", 2, "busy")],
         ),
         (inbound.mark_handed_over("script", "a", 1.0), []),
-        (inbound.bury("script", "b", "bad"), [UnacceptedPayloads("script", "dead", 1, "bad")]),
+        (inbound.mark_dead("script", "b", "bad"), [UnacceptedPayloads("script", "dead", 1, "bad")]),
     ]
     async with trio.open_nursery() as nursery:
         nursery.start_soon(journal.run)

@@ -145,7 +145,7 @@ async def test_a_person_at_another_kit_counts_where_there_is_no_hub(
         await k.post(message={"content": "help"}, priority=100)
         word = IncidentUpdate(k.sequence(), IncidentState.SEEN, 7, "Ben")
         await k.hear(said(Entry(9, word, int(now(k)))), tagged=False)
-        open_incident = incident.open_one(k.journal)
+        open_incident = incident.find_open(k.journal)
         assert open_incident is not None and open_incident.state == ("open" if has_hub else "seen")
         assert [each.by for each in incident.list_updates(k.journal, k.sequence())] == ["Ben"]
 
@@ -157,7 +157,7 @@ async def test_who_has_another_kits_sos_rings_for_it_no_more(tmp_path: Path) -> 
         at = k.journal.clock.now()
         # The page's *I have it* button stores the same.
         await k.journal.commit(
-            lambda db: incident.note_word(db, word, at, at, proved=True, counts=False)
+            lambda db: incident.record_update(db, word, at, at, proved=True, counts=False)
         )
         (heard,) = incident.list_heard(k.journal, 9)
         assert heard.state == IncidentState.SEEN
@@ -173,7 +173,7 @@ async def test_what_is_said_of_another_kits_sos_after_its_end_opens_it_no_more(
         for says in (IncidentState.CALLED_OFF, IncidentState.SEEN, IncidentState.CLOSED):
             word = IncidentUpdate(70, says, ADA, "Ben")
             await k.journal.commit(
-                lambda db, word=word: incident.note_word(  # type: ignore[misc]
+                lambda db, word=word: incident.record_update(  # type: ignore[misc]
                     db, word, at, at, proved=True, counts=False
                 )
             )
@@ -193,7 +193,7 @@ async def test_what_was_said_of_another_kits_sos_before_it_came_counts(
         for each in (IncidentState.SEEN, says):
             word = IncidentUpdate(70, each, ADA, "Ben")
             await k.journal.commit(
-                lambda db, word=word: incident.note_word(  # type: ignore[misc]
+                lambda db, word=word: incident.record_update(  # type: ignore[misc]
                     db, word, at, at, proved=True, counts=False
                 )
             )
@@ -221,7 +221,7 @@ async def test_an_sos_that_is_open_is_listed_before_later_ones_that_are_over(
             await k.hear(said(help_at(now(k), number)), tagged=False)
             word = IncidentUpdate(number, IncidentState.CLOSED, ADA, "Ben")
             await k.journal.commit(
-                lambda db, word=word: incident.note_word(  # type: ignore[misc]
+                lambda db, word=word: incident.record_update(  # type: ignore[misc]
                     db, word, at, at, proved=True, counts=False
                 )
             )

@@ -35,7 +35,7 @@ async def take_in(
     journal: Journal, parcels: Parcels, body: bytes
 ) -> tuple[ReceivedMessage, list[StoredPackage]]:
     now = journal.clock.now()
-    return await journal.persist(lambda db: parcels.take_in(db, Parcel(body, 2), now, 0.0))
+    return await journal.persist(lambda db: parcels.store_parcel(db, Parcel(body, 2), now, 0.0))
 
 
 async def test_what_came_by_the_kits_own_link_before_is_confirmed_and_no_more(
@@ -43,7 +43,7 @@ async def test_what_came_by_the_kits_own_link_before_is_confirmed_and_no_more(
 ) -> None:
     async with kit(tmp_path) as (journal, inbox):
         by_ip = encode([ITEM], origin=USER)
-        taken = await inbox.take_in(
+        taken = await inbox.store_message(
             by_ip, lambda db: None, channel=Channel.CELLULAR, owes=None, tagged=False
         )
         assert len(taken.payloads) == 1

@@ -37,7 +37,9 @@ ADA = Identity("42", "Ada", "User", "ada@example.org", "7")
 
 
 async def take_in(inbox: Inbox, body: bytes) -> None:
-    taken = await inbox.take_in(body, lambda db: None, channel="Satellite", owes=None, tagged=True)
+    taken = await inbox.store_message(
+        body, lambda db: None, channel="Satellite", owes=None, tagged=True
+    )
     assert not taken.owed and not taken.reports
 
 
@@ -328,17 +330,17 @@ async def test_the_hub_is_told_again_that_somebody_has_read_what_it_did_not_have
         await journal.persist(hear)
         (listed,) = inbound.list_payloads(journal, 9)
         if is_read:
-            assert await reading.mark(journal, inbox, listed["requestId"], "Ben")
-        stages = inbound.list_stages_owed(journal)
+            assert await reading.store_reading(journal, inbox, listed["requestId"], "Ben")
+        stages = inbound.list_pending_stages(journal)
         assert len(stages) == is_read
         await journal.persist(
             lambda db: inbound.mark_stages_reported(db, [each.key for each in stages])
         )
-        assert inbound.list_stages_owed(journal) == []
+        assert inbound.list_pending_stages(journal) == []
         news = inbox.stages
         for _ in range(2):
             await take_in(inbox, encode([copy, Entry(90, Source(5, 7))], origin=42))
-            assert [each.key for each in inbound.list_stages_owed(journal)] == [
+            assert [each.key for each in inbound.list_pending_stages(journal)] == [
                 each.key for each in stages
             ]
         assert news.is_set() is is_read
@@ -346,5 +348,5 @@ async def test_the_hub_is_told_again_that_somebody_has_read_what_it_did_not_have
             lambda db: inbound.mark_stages_reported(db, [each.key for each in stages])
         )
         await take_in(inbox, encode([copy, Entry(90, Source(5, 7))], origin=42))
-        assert inbound.list_stages_owed(journal) == []
+        assert inbound.list_pending_stages(journal) == []
         assert len(bodies(journal)) == 1

@@ -233,10 +233,10 @@ def test_a_journal_that_no_extension_saves_continues_with_the_next_number(
     path = tmp_path / JOURNAL
     accepted(tmp_path, "first", "second")
     with closing(open_journal(path).connection) as journal:
-        before = high_water.of(journal)
+        before = high_water.read_highest_numbers(journal)
     path.write_bytes(b"\xff" * 8192)
     with closing(open_journal(path).connection) as journal:
-        assert high_water.of(journal) == before
+        assert high_water.read_highest_numbers(journal) == before
         assert journal.execute("SELECT packages, payloads FROM loss").fetchall() == [(2, 0)]
     assert path.with_name("journal.sqlite3.1.bad").read_bytes() == b"\xff" * 8192
 

@@ -125,9 +125,9 @@ async def test_what_left_for_nothing_is_given_back(
         budget = DayBudget(k.journal, "mqtt", 8)
         async with budget.book(3):
             standing = await k.intake.accept(Package(Message("x")))
-        await budget.promise(standing.sequence, Affordable(Package(Message("x")), {}, 3, 3))
+        await budget.record_booking(standing.sequence, Affordable(Package(Message("x")), {}, 3, 3))
         budget = DayBudget(k.journal, "mqtt", 8)  # as after a restart
-        await budget.give_back()
+        await budget.refund_unspent()
         assert budget.compute_remaining() == 5
         for event in events:
             note = partial(history.note, event=event, detail="", at=1.0)
@@ -137,7 +137,7 @@ async def test_what_left_for_nothing_is_given_back(
             ended = [EndedDelivery(standing.sequence, Channel.SATELLITE, ChannelDelivery(status))]
             await k.journal.persist(outbound.end(ended, k.journal.clock.now()))
         for _ in range(2):
-            await budget.give_back()
+            await budget.refund_unspent()
         assert budget.compute_remaining() == left
 
 
@@ -154,7 +154,9 @@ async def test_sms_and_credits_are_given_back_each_by_itself(
         package = Package(Message("x"))
         async with budget.book(5):
             standing = await k.intake.accept(package)
-        await budget.promise(standing.sequence, Affordable(package, {}, 5, satellite=3, sms=2))
+        await budget.record_booking(
+            standing.sequence, Affordable(package, {}, 5, satellite=3, sms=2)
+        )
         happened = {(Channel.CELLULAR, history.BY_SMS): sms, (Channel.SATELLITE, "sent"): satellite}
         for (channel, event), is_so in happened.items():
             if is_so:
@@ -165,7 +167,7 @@ async def test_sms_and_credits_are_given_back_each_by_itself(
             ended = [EndedDelivery(standing.sequence, channel, ChannelDelivery(Status.DELIVERED))]
             await k.journal.persist(outbound.end(ended, k.journal.clock.now()))
             budget = DayBudget(k.journal, "mqtt", 8)  # as after a restart
-            await budget.give_back()
+            await budget.refund_unspent()
         assert budget.compute_remaining() == left
 
 
@@ -189,17 +191,17 @@ async def test_what_was_booked_is_given_back_on_its_own_day_after_a_restart(
         budget = DayBudget(journal, "tak-lan", 8)
         async with budget.book(6):
             pass
-        await budget.promise(number, Affordable(package, {}, 6, 6))
+        await budget.record_booking(number, Affordable(package, {}, 6, 6))
         assert budget.compute_remaining() == 2
     machine.passes(HOUR)
     async with running(journal := Journal(path, lambda: machine.seen)):
         budget = DayBudget(journal, "tak-lan", 8)
-        await budget.give_back()
+        await budget.refund_unspent()
         assert budget.compute_remaining() == 2, "it may still go over satellite"
         machine.passes(DAY)
         ended = [EndedDelivery(number, Channel.SATELLITE, ChannelDelivery(Status.CANCELED))]
         await journal.persist(outbound.end(ended, journal.clock.now()))
         await budget.spend(1)
-        await budget.give_back()
+        await budget.refund_unspent()
         assert budget.compute_remaining() == 7, "the new day has its own limit"
         assert journal.read("SELECT credits FROM spent ORDER BY day") == [(0,), (1,)]

@@ -56,7 +56,7 @@ async def test_a_small_message_is_read_once_and_encoded_once_or_twice(
         transmission = k.load()
         assert counts == {"reads": 1, "encodings": encodings}
         before = k.journal.commits
-        await k.outbox.intend(transmission, modem="300", at_modem=1)
+        await k.outbox.record_intent(transmission, modem="300", at_modem=1)
         await k.outbox.settle(transmission, Outcome.SENT)
         assert k.journal.commits - before == 2, "its intent, and its end with what it cost"
 

@@ -70,7 +70,7 @@ async def test_they_wait_for_each_other_and_share_one_credit(tmp_path: Path, clo
         transmission = k.load()
         assert moments(transmission.body) == taken_at(range(8))
         assert len(transmission.body) <= 50
-        await k.outbox.intend(transmission, modem="300", at_modem=1)
+        await k.outbox.record_intent(transmission, modem="300", at_modem=1)
         assert [k.status(each) for each in ids] == [None] * 8
         await k.outbox.settle(transmission, Outcome.SENT)
         assert {k.status(each) for each in ids} == {Status.DELIVERED}
@@ -97,7 +97,7 @@ async def test_an_old_one_never_delays_a_new_one(tmp_path: Path, clock: Any) -> 
         while len(k.outbox):
             transmission = k.load(MO_BYTES)
             seen.append(moments(transmission.body))
-            await k.outbox.intend(transmission, modem="300", at_modem=len(seen))
+            await k.outbox.record_intent(transmission, modem="300", at_modem=len(seen))
             await k.outbox.settle(transmission, Outcome.SENT)
         assert seen[0][-1] == taken_at(range(150))[-1]
         assert len(seen[0]) >= 60

@@ -91,7 +91,7 @@ async def test_it_goes_again_and_again_until_it_is_confirmed(
         with trio.move_on_after(3 * REPEAT) as waited:
             await k.outbox.wait_until_ready()
         assert waited.cancelled_caught
-        open_incident = incident.open_one(k.journal)
+        open_incident = incident.find_open(k.journal)
         assert open_incident is not None and open_incident.state == "open"
 
 
@@ -154,7 +154,7 @@ async def test_canceled_while_nobody_knows_whether_it_left_it_stays_open(tmp_pat
         await k.outbox.settle(in_session, Outcome.DOUBTFUL, reason="no answer")
         await k.outbox.settle(in_session, Outcome.NOT_SENT, reason="no service")
         assert (await k.cancellation.cancel(id_)).status is Status.CANCELED
-        assert incident.open_one(k.journal) is not None
+        assert incident.find_open(k.journal) is not None
 
 
 async def test_what_joins_as_it_is_called_off_is_withdrawn_too(
@@ -244,7 +244,7 @@ async def test_where_power_fails_as_it_is_called_off_it_goes_on_or_its_end_is_to
         with pytest.raises(PowerCut):
             await call_off_of(k)
         word = outbound.read_kept_package(k.journal, k.sequence() + 1)
-        assert incident.open_one(k.journal) is None and word is not None
+        assert incident.find_open(k.journal) is None and word is not None
         assert word.package.item == IncidentUpdate(k.sequence(), IncidentState.CALLED_OFF)
 
 

@@ -404,7 +404,7 @@ async def test_after_a_crash_the_intent_is_there_and_nothing_else_takes_its_pack
     async with kit(tmp_path) as k:
         id_ = await k.post()
         transmission = k.load()
-        await k.outbox.intend(transmission, modem="300", at_modem=41)
+        await k.outbox.record_intent(transmission, modem="300", at_modem=41)
     for outcome in (Outcome.DOUBTFUL, Outcome.SENT):
         async with kit(tmp_path) as k:
             intent = k.outbox.get_unsettled()
@@ -429,7 +429,7 @@ async def test_a_power_cut_behind_any_commit_lets_nothing_go_twice(
         for _ in range(k.cost(read_package(document), k.outbox.channel).parts - 1):
             await k.send()
         transmission = k.load()
-        await k.outbox.intend(transmission, modem="300", at_modem=41)
+        await k.outbox.record_intent(transmission, modem="300", at_modem=41)
         commit = k.journal.commit
 
         async def commit_and_cut(operation: Any) -> Any:
@@ -481,7 +481,7 @@ async def test_nothing_rides_with_an_sos_on_its_reserve(tmp_path: Path, clock: A
         for _ in range(3):
             sos = await k.post(message={"content": "help"}, priority=100)
             transmission = k.load()
-            await k.outbox.intend(transmission, modem="300", at_modem=1)
+            await k.outbox.record_intent(transmission, modem="300", at_modem=1)
             await k.outbox.settle(transmission, Outcome.SENT)
             assert k.status(sos) is Status.DELIVERED
             assert len(transmission.body) <= CREDIT_BYTES, "an SOS of one credit"
@@ -525,7 +525,7 @@ async def test_so_is_the_answer_to_an_sos_that_was_carried_for_a_neighbour(
             outbound.enter_relayed(db, carried, 4, 9, 2)
             if word is not None:
                 said = IncidentUpdate(7, word, 4, "Olga")
-                incident.note_word(db, said, came, 0.0, proved=True, counts=True)
+                incident.record_update(db, said, came, 0.0, proved=True, counts=True)
 
         await k.journal.persist(bring)
         assert k.outbox.compute_allowance(mailbox=True) == left
@@ -685,7 +685,7 @@ async def test_a_settled_load_leaves_anothers_intent(tmp_path: Path) -> None:
         await k.post(message={"content": "a" * 5000})
         await k.post(message={"content": "b" * 5000})
         first, second = k.load(65_536), k.load(65_536)
-        await k.outbox.intend(first, modem="300", at_modem=1)
+        await k.outbox.record_intent(first, modem="300", at_modem=1)
         await k.outbox.settle(second, Outcome.SENT)
         intent = k.outbox.get_unsettled()
         assert intent is not None
@@ -792,8 +792,8 @@ async def test_what_a_driver_fails_over_waits_again_alone_and_ever_later(
             if got_as_far_as == "loading":
                 assert k.load() is not None
             elif got_as_far_as == "taking":
-                assert queue.receive_message(trio.current_time(), under_way=False) is not None
-            await k.outbox.give_back()
+                assert queue.pop_due(trio.current_time(), under_way=False) is not None
+            await k.outbox.requeue_lost()
         assert waited == sorted(waited)
         assert len(k.outbox) == 3
         contents = []
@@ -814,12 +814,12 @@ async def test_a_cancel_waits_no_longer_than_for_the_driver_to_fail(
         if departed:
             k.load()
         else:
-            k.queues[Channel.SATELLITE].receive_message(trio.current_time(), under_way=False)
+            k.queues[Channel.SATELLITE].pop_due(trio.current_time(), under_way=False)
         with trio.fail_after(1):
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(k.cancellation.cancel, id_)
                 await trio.testing.wait_all_tasks_blocked()
-                await k.outbox.give_back()
+                await k.outbox.requeue_lost()
         assert k.status(id_) is Status.CANCELED
         assert len(k.outbox) == 0
 
@@ -829,8 +829,8 @@ async def test_an_intent_outlives_the_driver(tmp_path: Path) -> None:
     async with kit(tmp_path) as k:
         id_ = await k.post()
         transmission = k.load()
-        await k.outbox.intend(transmission, modem="300", at_modem=7)
-        await k.outbox.give_back()
+        await k.outbox.record_intent(transmission, modem="300", at_modem=7)
+        await k.outbox.requeue_lost()
         left = k.outbox.get_unsettled()
         assert left is not None
         assert (left.transmission, left.at_modem) == (transmission, 7)
@@ -897,7 +897,7 @@ async def test_text_is_packed_where_bytes_cost_and_an_sos_is_not(
             sizes[priority] = len(transmission.body)
             if channel is not Channel.RADIO:
                 assert cost == len(transmission.body), "a dry run tells what it takes"
-            await k.outbox.intend(transmission, modem="300", at_modem=1)
+            await k.outbox.record_intent(transmission, modem="300", at_modem=1)
             await k.outbox.settle(transmission, Outcome.SENT)
         assert (sizes[12] <= 50) is (channel is not Channel.CELLULAR)
 

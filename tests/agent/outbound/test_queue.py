@@ -18,7 +18,7 @@ from fieldagent.agent.outbound.queue import DEAD_ENTRIES_SLACK, Queue, get_sizes
 
 def drain(queue: Queue, now: float = 0.0) -> list[int]:
     taken = []
-    while (key := queue.receive_message(now)) is not None:
+    while (key := queue.pop_due(now)) is not None:
         taken.append(key)
     return taken
 
@@ -43,9 +43,9 @@ def test_what_is_about_to_be_replaced_may_be_hastened_or_put_off_all_the_same() 
     queue.release(1)
     assert queue.add(3, priority=10, collapse_key=2) == [2]
     assert drain(queue) == [1, 3]
-    queue.put_back(1)
+    queue.requeue(1)
     assert queue.hold(1) == [1]
-    queue.put_off(1)
+    queue.hold_until_hastened(1)
     queue.release(1)
     assert queue.find_foremost(9.0) is None
 
@@ -70,13 +70,13 @@ def test_what_is_being_sent_is_not_recalled_but_yields_before_its_next_try() -> 
     queue = Queue()
     queue.add(1, priority=10, collapse_key=7)
     queue.add(2, priority=10)
-    assert queue.receive_message(0) == 1
+    assert queue.pop_due(0) == 1
     assert queue.add(3, priority=10, collapse_key=7) == []
-    assert queue.put_back(1, due=50) is False
+    assert queue.requeue(1, due=50) is False
     assert 1 not in queue
-    assert queue.receive_message(49) == 2
-    assert queue.receive_message(49) is None, "the newer one inherits the retry time too"
-    assert queue.receive_message(50) == 3
+    assert queue.pop_due(49) == 2
+    assert queue.pop_due(49) is None, "the newer one inherits the retry time too"
+    assert queue.pop_due(50) == 3
 
 
 def test_an_sos_is_collapsed_by_another_sos_only() -> None:
@@ -90,10 +90,10 @@ def test_an_sos_is_collapsed_by_another_sos_only() -> None:
 def test_what_comes_back_after_a_newer_one_ended_is_the_newest_again() -> None:
     queue = Queue()
     queue.add(1, priority=12, collapse_key=7)
-    assert queue.receive_message(0) == 1
+    assert queue.pop_due(0) == 1
     queue.add(2, priority=12, collapse_key=7)
     queue.remove(2)
-    assert queue.put_back(1)
+    assert queue.requeue(1)
     assert queue.hold(7) == [1]
     assert queue.add(3, priority=12, collapse_key=7) == [1]
     assert drain(queue) == [3]
@@ -103,17 +103,17 @@ def test_what_a_newer_one_has_overtaken_does_not_follow_it() -> None:
     queue = Queue()
     for key in (1, 2, 3):
         queue.add(key, priority=12, collapse_key=7)
-        assert queue.receive_message(0) == key
+        assert queue.pop_due(0) == key
     queue.add(4, priority=100, collapse_key=7, sos=True)
-    assert queue.receive_message(0) == 4
+    assert queue.pop_due(0) == 4
     queue.remove(2, arrived=True)
     assert queue.is_superseded(1)
-    assert not queue.put_back(1)
+    assert not queue.requeue(1)
     queue.remove(3)
     queue.add(5, priority=12, collapse_key=7)
-    assert queue.receive_message(0) == 5
+    assert queue.pop_due(0) == 5
     queue.remove(5, arrived=True)
-    assert queue.put_back(4), "an SOS yields to another SOS only"
+    assert queue.requeue(4), "an SOS yields to another SOS only"
     assert drain(queue) == [4]
 
 
@@ -122,8 +122,8 @@ def test_next_change_is_the_earliest_of_due_and_expiry() -> None:
     assert queue.compute_next_change(0) == inf
     queue.add(1, priority=10, due=30, expires=90)
     assert queue.compute_next_change(0) == 30
-    assert queue.receive_message(30) == 1
-    queue.put_back(1, due=100)
+    assert queue.pop_due(30) == 1
+    queue.requeue(1, due=100)
     assert queue.compute_next_change(31) == 90
     assert queue.expire(90) == [1]
     assert queue.compute_next_change(90) == inf
@@ -207,7 +207,7 @@ class AgainstTheModel(RuleBasedStateMachine):
     @rule()
     def receive_message(self) -> None:
         expected = self.due()
-        assert self.queue.receive_message(self.now) == (expected[0].key if expected else None)
+        assert self.queue.pop_due(self.now) == (expected[0].key if expected else None)
         if expected:
             expected[0].taken = True
 
@@ -235,7 +235,7 @@ class AgainstTheModel(RuleBasedStateMachine):
         ]
         old.taken, old.due = False, self.now + delay
         assert self.queue.is_superseded(key) is (old.overtaken or bool(rivals))
-        assert self.queue.put_back(key, old.due) is not (old.overtaken or bool(rivals))
+        assert self.queue.requeue(key, old.due) is not (old.overtaken or bool(rivals))
         if old.overtaken or rivals:
             self.model.remove(old)
         if rivals:

@@ -69,14 +69,14 @@ class Air:
             return
         if is_answer and said.by == station:
             if hears.find_answered(origin, entry) is not None:
-                hears.owe([], self.now)
+                hears.replace_own_receipts([], self.now)
         elif is_answer:
             hears.process_answer(origin, entry, sender, hops, self.now, crowd=3)
         elif said.by == station:
             self.came += 1
             hears.answer(origin, entry, self.now, asked=True)
         else:
-            hears.hear(origin, entry, sender, hops, self.now, crowd=3, asked=True)
+            hears.process_receipt(origin, entry, sender, hops, self.now, crowd=3, asked=True)
 
 
 LINES = st.integers(2, HOPS + 1).map(lambda last: {(n, n + 1) for n in range(1, last)})
@@ -97,12 +97,12 @@ def test_it_comes_is_answered_and_then_all_are_silent(
     # If all transmissions of a lonely sender were lost, nothing could come.
     reader = max(other for _, other in line)
     air = Air(frozenset(line | more), lost, seed)
-    air.stations[reader].owe([WORD], 0.0)
+    air.stations[reader].replace_own_receipts([WORD], 0.0)
     if restarts:
         air.run(20.0)
         for number in air.stations:
             air.stations[number] = air.new(number)
-        air.stations[reader].owe([WORD], air.now)
+        air.stations[reader].replace_own_receipts([WORD], air.now)
     air.run(86_400.0)
     assert air.came
     assert air.stations[reader].list_to_send(inf, beside=True) == []
@@ -120,7 +120,7 @@ def test_what_nobody_answers_ends(more: set[tuple[int, int]], seed: int) -> None
     edges = frozenset((one + 1, other + 1) for one, other in more)
     air = Air(edges, [], seed)
     reader = min(air.stations)
-    air.stations[reader].owe([WORD], 0.0)
+    air.stations[reader].replace_own_receipts([WORD], 0.0)
     air.run(7 * 86_400.0)
     assert air.came == 0
     assert ALONE_MAX <= air.sent <= ALONE_MAX * len(air.stations)

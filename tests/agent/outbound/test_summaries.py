@@ -45,7 +45,7 @@ def said(summaries: Summaries) -> list[int]:
 
 def test_a_claim_far_ahead_hides_nothing_for_good() -> None:
     summaries, now = with_items(1, 2, 3), 0.0
-    assert summaries.hear(summary(FAR, FAR), now) == []
+    assert summaries.process_summary(summary(FAR, FAR), now) == []
     for _ in range(ASKS_MAX):
         asking = summaries.make_summary(OTHER)
         assert asking is not None and (asking.sequence, list_numbers(asking)) == (FAR, [])
@@ -53,31 +53,31 @@ def test_a_claim_far_ahead_hides_nothing_for_good() -> None:
         summaries.mark_sent(OTHER, now)
     summaries.note(OTHER, 4, DIGEST, now)
     assert said(summaries) == [1, 2, 3, 4], "nobody gave it"
-    assert summaries.hear(summary(FAR, FAR), now) == [], "it is not asked for anew"
+    assert summaries.process_summary(summary(FAR, FAR), now) == [], "it is not asked for anew"
     assert said(summaries) == [1, 2, 3, 4]
-    assert summaries.hear(summary(4, 4, 5), now) == []
+    assert summaries.process_summary(summary(4, 4, 5), now) == []
     entry = summaries.make_summary(OTHER)
-    assert entry is not None and summaries.hear(summary(1, 1, 2), now) == [3, 4]
+    assert entry is not None and summaries.process_summary(summary(1, 1, 2), now) == [3, 4]
 
 
 def test_what_is_here_is_given_while_a_claim_stands() -> None:
     summaries = with_items(1, 2, 3)
-    summaries.hear(summary(FAR, FAR), 0.0)
+    summaries.process_summary(summary(FAR, FAR), 0.0)
     summaries.note(OTHER, 4, DIGEST, 1.0)
     assert summaries.digest(OTHER, 4) == DIGEST
-    assert summaries.hear(summary(1, 1, 2), 2.0) == [3, 4]
+    assert summaries.process_summary(summary(1, 1, 2), 2.0) == [3, 4]
 
 
 def test_an_item_far_ahead_ends_with_the_hour() -> None:
     summaries = with_items(1, 2, FAR)
     summaries.note(OTHER, 3, DIGEST, FRESH_S - 1)
     assert said(summaries) == [FAR]
-    assert summaries.hear(summary(1, 1, 2), FRESH_S - 1) == [3], (
+    assert summaries.process_summary(summary(1, 1, 2), FRESH_S - 1) == [3], (
         "what is here is given all the same"
     )
     summaries.note(OTHER, 4, DIGEST, FRESH_S)
     assert said(summaries) == [1, 2, 3, 4]
-    summaries.hear(summary(FAR, FAR), FRESH_S)
+    summaries.process_summary(summary(FAR, FAR), FRESH_S)
     assert said(summaries) == [1, 2, 3, 4], "what has come is not asked for again"
     for number in range(5, 500):
         summaries.note(OTHER, number, DIGEST, FRESH_S)
@@ -93,7 +93,7 @@ def test_a_late_item_does_not_hide_what_has_come_lately() -> None:
 def test_claims_take_bounded_room() -> None:
     summaries, now = with_items(1), 0.0
     for step in range(1, 50):
-        summaries.hear(summary(step * 1000, *range(step * 1000, step * 1000 + 64)), now)
+        summaries.process_summary(summary(step * 1000, *range(step * 1000, step * 1000 + 64)), now)
         now += ASK_AFTER_S
         summaries.mark_sent(OTHER, now)
     for _ in range(ASKS_MAX):
@@ -109,7 +109,7 @@ def beacons(crowd: int, *, speaks_every: float, seconds: int = 3600) -> list[flo
     for now in range(seconds):
         if now % 20 == 0:
             number = 2 + now // 20
-            summaries.hear(summary(1, number), now)
+            summaries.process_summary(summary(1, number), now)
             if now > 60:
                 summaries.note(OTHER, number - 3, DIGEST, now)
         if now % speaks_every == 1:
@@ -138,9 +138,9 @@ def test_in_a_crowd_what_another_has_told_rides_nowhere(crowd: int, rides: bool)
     summaries, now = with_items(1, 2), 1.0
     summaries.note_crowd(crowd)
     assert summaries.list_due_stations(now, beside=True) == [OTHER]
-    summaries.hear(summary(1, 1, 2), 1.0)
+    summaries.process_summary(summary(1, 1, 2), 1.0)
     assert bool(summaries.list_due_stations(now, beside=True)) == rides
-    summaries.hear(summary(1, 1, 2, 3), 2.0)
+    summaries.process_summary(summary(1, 1, 2, 3), 2.0)
     assert summaries.list_due_stations(now, beside=True) == [OTHER], "it asks"
     summaries.mark_sent(OTHER, now)
     assert summaries.list_due_stations(now, beside=True) == []

@@ -390,10 +390,10 @@ async def test_receipts_go_beside_packages_where_bytes_are_paid(tmp_path: Path, 
     async with field_kit(tmp_path) as (sky, k):
         await until(lambda: k.outbox.link.state is LinkState.READY)
         sky.bring("down")
-        await until(lambda: inbound.list_owed(k.journal, "Satellite"))
+        await until(lambda: inbound.list_pending_receipts(k.journal, "Satellite"))
         before = k.outbox.budget.get_spent().bytes
         assert await outcome(k, await k.post()) is Status.DELIVERED
-        assert inbound.list_owed(k.journal, "Satellite") == []
+        assert inbound.list_pending_receipts(k.journal, "Satellite") == []
         assert k.outbox.budget.get_spent().bytes - before < 60
 
 

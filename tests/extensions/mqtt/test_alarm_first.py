@@ -22,4 +22,4 @@ async def test_mqtt_raises_an_sos_in_odd_company(tmp_path: Path) -> None:
             answer = await door.receive_message("panic", text.encode())
             assert answer["accepted"] and answer["key"] is None, answer
             assert "/key" in [each["pointer"] for each in answer["unread"]]
-        assert incident.open_one(k.journal) is not None
+        assert incident.find_open(k.journal) is not None

@@ -112,7 +112,7 @@ async def test_a_press_is_an_sos_in_odd_company(
     async with bench(tmp_path) as there:
         parts = SimpleNamespace(journal=there.kit.journal, intake=there.kit.intake)
         press = Request("POST", "/api/sos", (), head, body)
-        answer = await IncidentApi(cast(Parts, parts)).raise_one(press)
+        answer = await IncidentApi(cast(Parts, parts)).raise_sos(press)
         assert answer.status == 201
         assert ("unread" in json.loads(answer.body)) == bool(body)
         for item, expected in zip(there.items(), items, strict=True):
@@ -137,4 +137,4 @@ async def test_an_sos_over_the_internet_is_seen_and_rings_nobody(
 async def test_an_sos_that_is_marked_as_a_sign_rings(tmp_path: Path) -> None:
     async with bench(tmp_path) as there:
         await there.hear(HandheldText("SOS", True, reaction=True))
-        assert incident.open_one(there.kit.journal) is not None
+        assert incident.find_open(there.kit.journal) is not None

@@ -227,11 +227,11 @@ async def test_who_has_not_the_key_ends_no_sos(tmp_path: Path) -> None:
         await there.hear(HandheldName("Ada", KEY))
         await there.say("SOS fallen", key=KEY)
         await there.say("SOS CANCEL", key=b"")
-        open_incident = incident.open_one(there.kit.journal)
+        open_incident = incident.find_open(there.kit.journal)
         assert open_incident is not None
         assert there.answers()[-1].startswith("The SOS stays open, because this radio's key")
         await there.say("SOS CANCEL", key=KEY)
-        assert incident.open_one(there.kit.journal) is None
+        assert incident.find_open(there.kit.journal) is None
 
 
 async def test_one_that_is_taken_back_as_it_is_raised_is_not_raised_by_its_position(
@@ -251,7 +251,7 @@ async def test_one_that_is_taken_back_as_it_is_raised_is_not_raised_by_its_posit
         await there.hear(HandheldPosition(Location(46.5, 7.9)))
         monkeypatch.setattr(there.kit.intake, "accept", taken_back)
         await there.say("SOS fallen")
-        assert incident.open_one(there.kit.journal) is None
+        assert incident.find_open(there.kit.journal) is None
         (said,) = there.items()
         assert isinstance(said, Message) and said.content.endswith("fallen")
 
@@ -261,7 +261,7 @@ async def test_a_kits_own_sos_is_ended_by_nobody_who_joined_it(tmp_path: Path) -
         await there.kit.post(message={"content": "SOS of the hut"}, priority=100)
         await there.say("SOS me too")
         await there.say("SOS CANCEL")
-        assert incident.open_one(there.kit.journal) is not None
+        assert incident.find_open(there.kit.journal) is not None
         assert "it also has others" in there.answers()[-1]
 
 
@@ -275,11 +275,11 @@ async def test_an_sos_to_which_the_kits_own_people_added_words_stays_open_withou
         here = {"latitude": 46.5, "longitude": 7.9}
         await there.kit.post(location=here, priority=100)
         await there.say("SOS CANCEL")
-        assert incident.open_one(there.kit.journal) is None, "a position is what the kit adds"
+        assert incident.find_open(there.kit.journal) is None, "a position is what the kit adds"
         await there.say("SOS fallen again")
         await there.kit.post(message={"content": "avalanche"}, priority=100)
         await there.say("SOS CANCEL")
-        assert incident.open_one(there.kit.journal) is not None
+        assert incident.find_open(there.kit.journal) is not None
         assert "it also has others" in there.answers()[-1]
 
 
@@ -306,10 +306,10 @@ async def test_who_presses_while_a_handhelds_sos_is_open_is_in_it(tmp_path: Path
         press = Request("POST", "/api/sos", (), {})
         await there.say("SOS fallen")
         for _ in range(2):
-            assert (await IncidentApi(cast(Parts, parts)).raise_one(press)).status == 200
+            assert (await IncidentApi(cast(Parts, parts)).raise_sos(press)).status == 200
         assert there.items()[1:] == [Message("SOS")]
         await there.say("SOS CANCEL")
-        assert incident.open_one(there.kit.journal) is not None
+        assert incident.find_open(there.kit.journal) is not None
 
 
 async def test_who_takes_anothers_sos_twice_is_heard_once(tmp_path: Path) -> None:
@@ -327,11 +327,11 @@ async def test_who_takes_anothers_sos_twice_is_heard_once(tmp_path: Path) -> Non
             IncidentUpdate(6, IncidentState.SEEN, 5, "Zoe", "coming"),
         )
         for _ in range(2):
-            assert (await api.take_over(take, "5", "6")).status == 202
+            assert (await api.record_seen(take, "5", "6")).status == 202
             assert there.items() == [word]
         ((first,),) = kit.journal.read("SELECT id FROM package")
         assert (await kit.cancellation.cancel(first)).status is Status.CANCELED
-        assert (await api.take_over(take, "5", "6")).status == 202
+        assert (await api.record_seen(take, "5", "6")).status == 202
         assert there.items() == [word, word]
 
 
@@ -522,7 +522,7 @@ async def test_nobody_is_rung_by_whom_nothing_proves(
         with caplog.at_level(logging.WARNING):
             await there.say("SOS leg broken", STATION)
             await there.say("Mic-E emergency", "n0call-8", alert=True)
-        assert incident.open_one(there.kit.journal) is None
+        assert incident.find_open(there.kit.journal) is None
         assert there.items() == [Message(f"Ada {CAVEAT}: SOS leg broken")]
         assert not any(package.sos for package in there.packages())
         (answer,) = there.answers()
@@ -584,7 +584,7 @@ async def test_an_object_that_is_repeated_for_days_is_one_package(tmp_path: Path
         await there.hear(hut, STATION, number=7)
         await there.desk.toll.receive_message(EVE, 1, 2)
         later = there.kit.journal.clock.now() + handhelds.DUPLICATE_WINDOW_S + 1
-        await there.kit.journal.persist(handhelds.note_said(EVE, 1, later, None))
+        await there.kit.journal.persist(handhelds.record_packet(EVE, 1, later, None))
         assert not handhelds.is_heard(there.kit.journal, STATION, 7)
         await there.hear(hut, STATION, number=7)
         (package,) = there.packages()
@@ -635,7 +635,7 @@ async def test_an_sos_that_was_stored_as_power_failed_is_taken_back_by_who_raise
         await journal.persist(lambda db: db.execute("DELETE FROM handheld_sos") and None)
         await journal.persist(handhelds.find_again)
         await there.say("SOS CANCEL")
-        assert incident.open_one(journal) is None
+        assert incident.find_open(journal) is None
         assert there.answers()[-1].startswith("Your SOS is called off")
 
 
@@ -651,9 +651,9 @@ async def test_who_takes_it_back_may_say_so_again_where_power_failed_before_it_w
             broken.setattr("fieldagent.agent.outbound.cancel.Cancellation.call_off", cut)
             with pytest.raises(NotOnDisk):
                 await there.say("SOS CANCEL")
-        assert incident.open_one(there.kit.journal) is not None
+        assert incident.find_open(there.kit.journal) is not None
         await there.say("SOS CANCEL")
-        assert incident.open_one(there.kit.journal) is None
+        assert incident.find_open(there.kit.journal) is None
         assert there.answers()[-1].startswith("Your SOS is called off")
 
 
@@ -701,7 +701,7 @@ async def test_what_no_package_may_hold_costs_no_package(tmp_path: Path, odd: An
 async def test_an_sos_in_other_letters_is_one(tmp_path: Path, text: str) -> None:
     async with bench(tmp_path) as b:
         await b.say(text)
-        assert incident.open_one(b.kit.journal) is not None
+        assert incident.find_open(b.kit.journal) is not None
 
 
 async def test_small_letters_on_a_channel_are_asked_about(tmp_path: Path) -> None:

@@ -63,7 +63,7 @@ async def test_who_is_absent_is_left_alone_for_a_while(
     """No person counts as absent because the kit's own radio refuses."""
     async with kits.kit(tmp_path) as kit:
         journal = kit.journal
-        await journal.persist(handhelds.post(ADA, "r1", "hello", 0.0, 1e12))
+        await journal.persist(handhelds.store_text(ADA, "r1", "hello", 0.0, 1e12))
         radio = Radio(outcome, TextOutcome(True, ""))
         postman = Postman(journal, kit.inbox, of_nobody, Absence())
         with trio.move_on_after(PATIENCE):
@@ -80,7 +80,7 @@ async def test_that_it_is_on_their_radio_waits_for_room_on_the_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Here no caller could get the error of a full disk, which ends the agent at this place."""
-    owe, tries = inbound.owe_stage, count(1)
+    owe, tries = inbound.add_pending_stage, count(1)
 
     def owe_once_there_is_room(*what: Any) -> bool:
         if next(tries) == 1:
@@ -88,20 +88,20 @@ async def test_that_it_is_on_their_radio_waits_for_room_on_the_disk(
         return owe(*what)
 
     monkeypatch.setattr("fieldagent.agent.journal.journal.FULL_PAUSE_S", 0.0)
-    monkeypatch.setattr(inbound, "owe_stage", owe_once_there_is_room)
+    monkeypatch.setattr(inbound, "add_pending_stage", owe_once_there_is_room)
     async with kits.kit(tmp_path) as kit:
         await kit.hear(encode([Entry(7, Message("to Ada"), int(kits.START))]), tagged=True)
         ((request,),) = kit.journal.read("SELECT request_id FROM inbound")
-        await kit.journal.persist(handhelds.post(ADA, request, "hello", 0.0, 1e12))
+        await kit.journal.persist(handhelds.store_text(ADA, request, "hello", 0.0, 1e12))
         postman = Postman(kit.journal, kit.inbox, of_nobody, Absence())
         radio = Radio(TextOutcome(True, ""))
         async with trio.open_nursery() as nursery:
             nursery.cancel_scope.deadline = trio.current_time() + PATIENCE
             nursery.start_soon(postman.run, cast(PeopleRadio, radio))
-            while not inbound.list_stages_owed(kit.journal):
+            while not inbound.list_pending_stages(kit.journal):
                 await kit.journal.wait_for_commit()
             nursery.cancel_scope.cancel()
-        (owed,) = inbound.list_stages_owed(kit.journal)
+        (owed,) = inbound.list_pending_stages(kit.journal)
         assert (owed.stage, owed.text) == (Stage.RADIO, ADA)
 
 
@@ -134,18 +134,18 @@ async def test_power_that_fails_as_it_is_noted_hides_nothing_from_the_sender(
     async with kits.kit(tmp_path) as kit:
         await kit.hear(encode([Entry(7, Message("to Ada"), int(kits.START))]), tagged=True)
         ((request,),) = kit.journal.read("SELECT request_id FROM inbound")
-        await kit.journal.persist(handhelds.post(ADA, request, "hello", 0.0, 1e12))
+        await kit.journal.persist(handhelds.store_text(ADA, request, "hello", 0.0, 1e12))
         with monkeypatch.context() as broken:
-            broken.setattr(inbound, "owe_stage", cut)
+            broken.setattr(inbound, "add_pending_stage", cut)
             with pytest.raises((RuntimeError, BaseExceptionGroup)):
                 await once_more(kit)
         async with trio.open_nursery() as nursery:
             nursery.cancel_scope.deadline = trio.current_time() + PATIENCE
             nursery.start_soon(once_more, kit)
-            while not inbound.list_stages_owed(kit.journal):
+            while not inbound.list_pending_stages(kit.journal):
                 await kit.journal.wait_for_commit()
             nursery.cancel_scope.cancel()
-        (owed,) = inbound.list_stages_owed(kit.journal)
+        (owed,) = inbound.list_pending_stages(kit.journal)
         assert (owed.stage, owed.text) == (stage, ADA)
 
 

@@ -117,8 +117,8 @@ async def test_a_stranger_opens_an_incident_of_their_own(tmp_path: Path, sender:
         await there.say("SOS x", handle)
         await there.say("SOS y", handle)
         await k.post(message={"content": "leg broken"}, priority=100)
-        own = incident.open_one(k.journal)
-        theirs = incident.open_of(k.journal, handle)
+        own = incident.find_open(k.journal)
+        theirs = incident.find_open_of_handheld(k.journal, handle)
         assert own is not None and theirs is not None and own.number != theirs.number
         assert len(incident.list_items(k.journal, theirs.number)) == 2
         assert len(incident.list_items(k.journal, own.number)) == 1
@@ -128,15 +128,15 @@ async def test_a_stranger_opens_an_incident_of_their_own(tmp_path: Path, sender:
         assert (heard["state"], heard["number"]) == ("open", theirs.number), "it rings"
         assert "x" in heard["text"]
         await there.say("SOS CANCEL", handle)
-        assert incident.open_of(k.journal, handle) is None
-        assert incident.open_one(k.journal) == own
+        assert incident.find_open_of_handheld(k.journal, handle) is None
+        assert incident.find_open(k.journal) == own
 
 
 async def test_a_person_whom_the_kit_knows_shares_its_incident(tmp_path: Path) -> None:
     async with bench(tmp_path) as there:
         await there.kit.post(message={"content": "leg broken"}, priority=100)
         await there.say("SOS me too", ADA)
-        own = incident.open_one(there.kit.journal)
+        own = incident.find_open(there.kit.journal)
         assert own is not None and len(incident.list_items(there.kit.journal, own.number)) == 2
         assert list_heard_incidents(there.kit.journal) == []
 
@@ -147,7 +147,7 @@ async def test_what_ends_a_strangers_sos_does_not_end_the_kits(tmp_path: Path, b
         k = there.kit
         await there.say("SOS x", EVE)
         await k.post(message={"content": "leg broken"}, priority=100)
-        theirs = incident.open_of(k.journal, EVE)
+        theirs = incident.find_open_of_handheld(k.journal, EVE)
         assert theirs is not None
         if by == "the hub":
             word = IncidentUpdate(theirs.number, IncidentState.CLOSED, 7, "Olga")
@@ -155,8 +155,8 @@ async def test_what_ends_a_strangers_sos_does_not_end_the_kits(tmp_path: Path, b
             await k.hear(encode([Entry(0, word, at)], key=MT_KEY), tagged=True)
         else:
             await k.cancellation.call_off(theirs.number)
-        assert incident.open_of(k.journal, EVE) is None
-        assert incident.open_one(k.journal) is not None
+        assert incident.find_open_of_handheld(k.journal, EVE) is None
+        assert incident.find_open(k.journal) is not None
 
 
 async def test_it_is_the_strangers_own_also_after_a_restart(tmp_path: Path) -> None:
@@ -165,7 +165,7 @@ async def test_it_is_the_strangers_own_also_after_a_restart(tmp_path: Path) -> N
         await there.kit.post(message={"content": "leg broken"}, priority=100)
     async with camp(tmp_path) as there:
         await there.say("SOS y", EVE, number=99)
-        theirs = incident.open_of(there.kit.journal, EVE)
+        theirs = incident.find_open_of_handheld(there.kit.journal, EVE)
         assert theirs is not None
         assert len(incident.list_items(there.kit.journal, theirs.number)) == 2
         first, *_ = await send_all(there.kit)
@@ -181,7 +181,7 @@ async def test_a_person_here_has_it_and_the_kit_rings_no_more(tmp_path: Path) ->
         body = b'{"by": "Ben"}'
         take = Request("POST", "/", (), {"content-length": str(len(body))}, body)
         api = IncidentApi(cast(Parts, parts))
-        answer = await api.take_over(take, str(heard["station"]), str(heard["number"]))
+        answer = await api.record_seen(take, str(heard["station"]), str(heard["number"]))
         assert answer.status == 202
         (heard,) = list_heard_incidents(k.journal)
         assert (heard["state"], heard["steps"][0]["by"]) == ("seen", "Ben")

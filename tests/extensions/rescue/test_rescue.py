@@ -13,7 +13,7 @@ from fieldagent.agent.journal import inbound, outbound
 from fieldagent.agent.journal.high_water import HighWater
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.journal.records import DAMAGED_DELIVERY, RELAYED, EndedDelivery
-from fieldagent.agent.journal.repair import mend
+from fieldagent.agent.journal.repair import write_repaired_journal
 from fieldagent.agent.journal.schema import JOURNAL
 from fieldagent.agent.mesh.relay import Relay, enter
 from fieldagent.package.package import Channel, Message, Package
@@ -33,7 +33,7 @@ def test_an_sos_that_waits_belongs_to_the_incident_that_it_raised_though_that_is
         )
         db.execute("INSERT INTO leg (sequence, channel, priority) VALUES (7, 'Satellite', 100)")
         db.execute("INSERT INTO incident VALUES (7, 1, 'closed', 2)")
-    said = mend(old, new, HighWater(7, 1), "a row is lost", "old.bad")
+    said = write_repaired_journal(old, new, HighWater(7, 1), "a row is lost", "old.bad")
     assert "intact Packages: 1, 1 of them to be sent" in said
     with closing(sqlite3.connect(new)) as saved:
         assert saved.execute("SELECT * FROM incident_item").fetchall() == [(7, 7)]
@@ -59,7 +59,7 @@ def test_a_neighbour_s_sos_never_becomes_the_kit_s_own(tmp_path: Path, is_known:
         )
         if is_known:
             inbound.mark_arrived(db, -NEIGHBOUR, NUMBER, RELAYED + b"identity", 1.0, sos=True)
-    said = mend(old, new, HighWater(entered.sequence), "a row is lost", "old.bad")
+    said = write_repaired_journal(old, new, HighWater(entered.sequence), "a row is lost", "old.bad")
     with closing(sqlite3.connect(new)) as saved:
         carried = saved.execute("SELECT * FROM carried").fetchall()
         ends = saved.execute("SELECT status, reason FROM leg").fetchall()
@@ -99,7 +99,9 @@ def test_a_neighbour_s_item_that_is_damaged_is_taken_from_it_once_more(
                 [EndedDelivery(entered.sequence, Channel.SATELLITE, DAMAGED_DELIVERY)], 2.0
             )(db)
     if when == "at the start":
-        mend(old, new, HighWater(entered.sequence + 1), "a row is damaged", "old.bad")
+        write_repaired_journal(
+            old, new, HighWater(entered.sequence + 1), "a row is damaged", "old.bad"
+        )
     with closing(connect(new if when == "at the start" else old, JOURNAL, checked=True)) as db:
         assert relay.store(db, NEIGHBOUR, other, 3.0) is None
         again = relay.store(db, NEIGHBOUR, entry, 3.0)

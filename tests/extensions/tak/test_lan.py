@@ -321,7 +321,7 @@ async def test_a_911_alert_of_a_phone_is_an_sos_of_its_own(tmp_path: Path) -> No
         (own,) = list_heard_incidents(k.journal)
         assert (own["state"], own["name"]) == ("open", "BRAVO")
         assert own["text"] == "SOS from BRAVO (TAK phone), at 46.50000 8.10000"
-        assert incident.open_one(k.journal) is None, "it is not the kit's own"
+        assert incident.find_open(k.journal) is None, "it is not the kit's own"
         # A uid proves nobody: the cancel is words, and ends nothing.
         assert (await door.take_in_event(alert(cancels=True))).became == "taken"
         (own,) = list_heard_incidents(k.journal)

@@ -43,7 +43,7 @@ from fieldagent.agent.channels.contract import (
     Transmission,
 )
 from fieldagent.agent.channels.line_speed import LineSpeed
-from fieldagent.agent.channels.reopening import forbid_healing, keep_open
+from fieldagent.agent.channels.reopening import forbid_healing, run_and_reopen
 from fieldagent.agent.channels.satellite_pace import LinkRest
 from fieldagent.agent.channels.satellite_waits import (
     compute_next_look,
@@ -139,7 +139,7 @@ async def run(
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_store_mail, reception, pace.mail)
-        await keep_open(work, MODEM_LOST_ERRORS, report, progress, link, heal)
+        await run_and_reopen(work, MODEM_LOST_ERRORS, report, progress, link, heal)
 
 
 async def _store_mail(reception: Reception, mail: Mailbag) -> NoReturn:
@@ -261,7 +261,7 @@ class ImtDriver:
         assert self.modem.facts.topic is not None
         outgoing = Outgoing(self.modem.facts.topic.id, transmission.body)
         try:
-            await self.outbox.intend(
+            await self.outbox.record_intent(
                 transmission, modem=self.modem.facts.imei, at_modem=messages.UNNAMED_KEY
             )
             self.link.state = LinkState.BUSY
@@ -285,7 +285,7 @@ class ImtDriver:
         if refused is not None:
             return refused
         assert outgoing.key is not None
-        await self.outbox.intend(
+        await self.outbox.record_intent(
             transmission, modem=self.modem.facts.imei, at_modem=outgoing.key.pack()
         )
         urgent = transmission.urgent

@@ -225,7 +225,7 @@ class Kit:
             for channel, outbox in agent.parts.outboxes.items():
                 nursery.start_soon(keep, f"{channel} queue", outbox.run)
                 driver = drivers.DRIVERS[channel](agent.settings, agent.parts, agent.progress)
-                nursery.start_soon(partial(keep, channel, driver, mend=outbox.give_back))
+                nursery.start_soon(partial(keep, channel, driver, mend=outbox.requeue_lost))
             if agent.parts.station is not None:
                 nursery.start_soon(keep, "the rounds", agent.parts.station.repeating.run)
             self.agent = agent

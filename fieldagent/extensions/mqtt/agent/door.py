@@ -102,11 +102,11 @@ class CommandAdmission:
             return await self._intake.accept(package, name), {}
         if package.sos:
             return await self._intake.accept(package, name), {}
-        await self.budget.give_back()
+        await self.budget.refund_unspent()
         plan = self._find_affordable(sender, package)
         async with self.budget.book(plan.price):
             standing = await self._intake.accept(plan.package, name)
-        await self.budget.promise(standing.sequence, plan)
+        await self.budget.record_booking(standing.sequence, plan)
         return standing, plan.withheld
 
     def _refuse_what_is_not_theirs(self, sender: str, package: Package) -> None:
@@ -138,8 +138,8 @@ class CommandAdmission:
         )
         now = self._journal.clock.date(self._journal.clock.now())
         plan = find_affordable(package, self._outboxes, now, limits)
-        if not plan.goes:
-            raise Problem(403, f"nothing was queued: {plan.why}")
+        if not plan.is_allowed:
+            raise Problem(403, f"nothing was queued: {plan.withheld_text}")
         return plan
 
 

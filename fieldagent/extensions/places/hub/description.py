@@ -11,24 +11,24 @@ from fieldagent.http.openapi import (
     NULL,
     Access,
     Body,
-    always,
     answer,
+    answer_in_formats,
     boolean,
     call,
-    described,
-    in_formats,
+    constant,
+    enumeration,
     integer,
-    listed,
+    list_of,
     mapping,
     named_record,
+    nullable,
     number,
     one_of,
-    or_null,
     query,
     record,
     segment,
     text,
-    words,
+    with_description,
 )
 from fieldagent.http.openapi_parts import (
     AS_TEXT_TOO,
@@ -55,7 +55,7 @@ from fieldagent.hub.description.common import (
 )
 from fieldagent.hub.description.devices import DAY_COST
 
-_TO_KIT = record({"kind": text(), "state": STATE, "over": or_null(text()), "count": integer()})
+_TO_KIT = record({"kind": text(), "state": STATE, "over": nullable(text()), "count": integer()})
 KIT_WEEK = named_record(
     "KitWeek",
     {
@@ -65,17 +65,17 @@ KIT_WEEK = named_record(
         "ends": number(),
         "made": number(),
         "complete": boolean("false if a report cannot hold everything: 50 000 of either direction"),
-        "positions": listed(PLACE),
+        "positions": list_of(PLACE),
         "unproved": integer("Ignored positions, because the sender is not verified"),
-        "gaps": listed(
+        "gaps": list_of(
             record({"from": number(), "to": number()}),
             "Gaps without a position: three times the usual interval, and at least 15 minutes",
         ),
         "fromKit": mapping(integer(), "Number of items that the hub has stored, by kind"),
-        "toKit": listed(_TO_KIT),
-        "incidents": listed({"type": "object"}, "As in /api/sos/{id}"),
-        "costs": listed(DAY_COST),
-        "money": or_null(text()),
+        "toKit": list_of(_TO_KIT),
+        "incidents": list_of({"type": "object"}, "As in /api/sos/{id}"),
+        "costs": list_of(DAY_COST),
+        "money": nullable(text()),
     },
 )
 _TRACKER = Access(
@@ -109,7 +109,7 @@ _OSMAND = [
 CIRCLE = named_record("Circle", {"latitude": number(), "longitude": number(), "radius": number()})
 POLYGON = named_record(
     "Polygon",
-    {"type": always("Polygon"), "coordinates": listed(listed(listed(number())))},
+    {"type": constant("Polygon"), "coordinates": list_of(list_of(list_of(number())))},
     "GeoJSON (RFC 7946), at most 500 points; across the antimeridian from 179 to -179",
 )
 FENCE = named_record(
@@ -117,10 +117,10 @@ FENCE = named_record(
     {
         "id": integer(),
         "name": text(),
-        "tells": words(*REPORTED_CROSSINGS),
+        "tells": enumeration(*REPORTED_CROSSINGS),
         "devices": one_of(
             NULL,
-            listed(DEVICE_NAMED),
+            list_of(DEVICE_NAMED),
             about="Kits of the fence; null for all, or for those of the group",
         ),
         "group": one_of(NULL, NAMED_RECORD),
@@ -139,10 +139,10 @@ ROUTE = named_record(
         "due": number(),
         "margin": integer("Seconds after that time until the kit is overdue"),
         "created": number(),
-        "state": words("under way", "overdue", "arrived", "ended"),
-        "arrived": or_null(number("Time of the position within the place, by its kit")),
-        "incident": or_null(integer("The alarm that the kit is overdue")),
-        "ended": or_null(number()),
+        "state": enumeration("under way", "overdue", "arrived", "ended"),
+        "arrived": nullable(number("Time of the position within the place, by its kit")),
+        "incident": nullable(integer("The alarm that the kit is overdue")),
+        "ended": nullable(number()),
         "endedBy": text(),
         "why": text(),
     },
@@ -157,11 +157,11 @@ _GIVEN_CIRCLE = record(
 )
 _KIT = integer(minimum=1, maximum=SAFE_MAX)
 _FOR = {
-    "tells?": words(*REPORTED_CROSSINGS, None, about="Crossing that raises an alarm (both)"),
-    "devices?": or_null(
-        listed(_KIT, "Numbers of the kits (all kits)", minItems=1, maxItems=KITS_MAX)
+    "tells?": enumeration(*REPORTED_CROSSINGS, None, about="Crossing that raises an alarm (both)"),
+    "devices?": nullable(
+        list_of(_KIT, "Numbers of the kits (all kits)", minItems=1, maxItems=KITS_MAX)
     ),
-    "group?": or_null(LABEL, "Number or name of a group: only for kits of its users"),
+    "group?": nullable(LABEL, "Number or name of a group: only for kits of its users"),
 }
 _GIVEN_POLYGON = {"type": "object", "description": "A GeoJSON Polygon, or one Feature with it"}
 _DUE = {**TIMESTAMP}
@@ -172,7 +172,7 @@ CALLS = (
     call(
         "GET /api/fences",
         "fences: List fences of the workspace",
-        answer("All fences", record({"fences": listed(FENCE)})),
+        answer("All fences", record({"fences": list_of(FENCE)})),
         READER,
     ),
     call(
@@ -197,7 +197,7 @@ CALLS = (
     call(
         "GET /api/routes",
         "routes: List open routes, and the newest 200 that have ended",
-        answer("Newest first", record({"routes": listed(ROUTE)})),
+        answer("Newest first", record({"routes": list_of(ROUTE)})),
         READER,
     ),
     call(
@@ -212,11 +212,11 @@ CALLS = (
         parameters=[IDEMPOTENCY_KEY],
         body=record(
             {
-                "device": described("Number of the kit", _KIT),
+                "device": with_description("Number of the kit", _KIT),
                 "circle": _GIVEN_CIRCLE,
                 "due": _DUE,
-                "margin?": or_null(integer("Seconds (1800)", minimum=0, maximum=604800)),
-                "name?": or_null(LABEL, "Name of the place"),
+                "margin?": nullable(integer("Seconds (1800)", minimum=0, maximum=604800)),
+                "name?": nullable(LABEL, "Name of the place"),
             }
         ),
     ),
@@ -274,7 +274,7 @@ CALLS = (
     call(
         "GET /api/devices/{id}/report",
         "deviceReport: Return a report of a kit's week: places, messages, incidents, cost",
-        in_formats(
+        answer_in_formats(
             "The report",
             {
                 "application/json": KIT_WEEK,
@@ -291,7 +291,7 @@ CALLS = (
                 text(pattern="^20[0-9]{2}-W(0[1-9]|[1-4][0-9]|5[0-2])$"),
                 "Week by ISO 8601, in UTC (this week)",
             ),
-            query("format", words("json", *FORMATS), "Format (json)"),
+            query("format", enumeration("json", *FORMATS), "Format (json)"),
         ],
     ),
 )

@@ -13,7 +13,7 @@ from fieldagent.extensions.places.hub.shape import Shape, WrongShape
 from fieldagent.hub.records.stored_entry import DAMAGED_ROW
 from fieldagent.package.strict_json import NotJson, load_document
 from fieldagent.system.exit_codes import REFUSED
-from fieldagent.system.log_lines import complain
+from fieldagent.system.log_lines import print_failure
 from fieldagent.system.terminal import escape_line
 from fieldagent.system.wording import describe_reason
 
@@ -28,7 +28,7 @@ def add(arguments: argparse.Namespace) -> int:
     try:
         drawn = _drawn(arguments)
     except WrongShape as wrong:
-        complain(escape_line(f"no fence was added: {wrong}"))
+        print_failure(escape_line(f"no fence was added: {wrong}"))
         return REFUSED
 
     @make_transaction

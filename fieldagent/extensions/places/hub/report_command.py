@@ -17,7 +17,7 @@ from fieldagent.hub.access import directory
 from fieldagent.hub.settings import HubSettings, find_price
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.system.exit_codes import OK, USAGE
-from fieldagent.system.log_lines import complain
+from fieldagent.system.log_lines import print_failure
 
 
 def write(arguments: argparse.Namespace) -> int:
@@ -26,7 +26,7 @@ def write(arguments: argparse.Namespace) -> int:
     try:
         week = week_of(now) if arguments.week is None else read_week(arguments.week)
     except WrongWeek as wrong:
-        complain(str(wrong))
+        print_failure(str(wrong))
         return USAGE
 
     def look(settings: HubSettings, store: Store) -> int:

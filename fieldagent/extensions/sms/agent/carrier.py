@@ -33,7 +33,7 @@ from fieldagent.agent.channels.contract import (
     Reception,
 )
 from fieldagent.agent.channels.ip_turn import IpTurn
-from fieldagent.agent.channels.reopening import forbid_healing, keep_open
+from fieldagent.agent.channels.reopening import forbid_healing, run_and_reopen
 from fieldagent.agent.channels.satellite_waits import wait_for_first
 from fieldagent.extensions.sms.agent.contract import MODEM_LOST_ERRORS, GsmRefuses, SmsModem
 from fieldagent.extensions.sms.agent.modem_kinds import find_modem_kind
@@ -124,7 +124,7 @@ async def run(seat: SmsSeat) -> NoReturn:
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(carrier.give_way)
-        await keep_open(
+        await run_and_reopen(
             work,
             MODEM_LOST_ERRORS,
             carrier.note_absent,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fieldagent.http.openapi import Body, call, open_record, text, words
+from fieldagent.http.openapi import Body, call, enumeration, extensible_record, text
 from fieldagent.hub.description.common import SENDER
 
 CALLS = (
@@ -34,12 +34,12 @@ CALLS = (
         "sms-webhook-token is set",
         {204: "The report is on disk", 401: "The token is not sms-webhook-token"},
         SENDER,
-        body=open_record(
+        body=extensible_record(
             {
                 "id": text(),
                 "from?": text(),
                 "text?": text(),
-                "state?": words("delivered", "failed"),
+                "state?": enumeration("delivered", "failed"),
                 "reason?": text(),
             }
         ),

@@ -47,7 +47,7 @@ class LanDistress:
     async def take_in_alert(self, alert: PhoneAlert) -> str:
         """Accept an alert or its cancel, and return the result, `taken` or `repeated`."""
         handle = self._handle(alert)
-        open_incident = incident.open_of(self._journal, handle)
+        open_incident = incident.find_open_of_handheld(self._journal, handle)
         if alert.cancels:
             self._heard.pop(alert.sender.uid, None)
             return await self._cancel(alert, handle)
@@ -56,7 +56,7 @@ class LanDistress:
         self._remember(alert.sender.uid, now)
         if open_incident is not None or (before is not None and now - before < SILENCE_S):
             return "repeated"
-        await self._journal.persist(handhelds.note(handle, name=alert.sender.callsign))
+        await self._journal.persist(handhelds.store_facts(handle, name=alert.sender.callsign))
         point, place = alert.point, ""
         if point.is_known and not is_nowhere(point.latitude, point.longitude):
             place = f", at {point.latitude:.5f} {point.longitude:.5f}"
@@ -65,7 +65,7 @@ class LanDistress:
         return "taken"
 
     async def _cancel(self, alert: PhoneAlert, handle: str) -> str:
-        open_incident = incident.open_of(self._journal, handle)
+        open_incident = incident.find_open_of_handheld(self._journal, handle)
         if open_incident is None:
             return "repeated"
         words = f"{alert.sender.callsign} has cancelled the 911 alert on the phone"
@@ -79,16 +79,16 @@ class LanDistress:
     async def _accept(self, words: str, handle: str, joins: int | None = None) -> None:
         package = Package(Message(words), priority=SOS_PRIORITY)
         plan = unproved_sos.plan_of(package, self._journal, self._outboxes)
-        await unproved_sos.pay(self._journal, plan.price)
+        await unproved_sos.book_price(self._journal, plan.price)
         key = None if joins is None else f"{handle} cancels {joins}"
         await self._intake.accept(plan.package, key, joins=joins, unproved=handle)
-        if plan.why:
-            log.warning("the SOS of %s uses only other channels: %s", handle, plan.why)
+        if plan.withheld_text:
+            log.warning("the SOS of %s uses only other channels: %s", handle, plan.withheld_text)
 
     def _handle(self, alert: PhoneAlert) -> str:
         """Return the name under which the journal keeps the phone's incident."""
         handle = "tak:" + "".join(alert.sender.uid.split())
-        if incident.open_of(self._journal, handle) is not None:
+        if incident.find_open_of_handheld(self._journal, handle) is not None:
             return handle
         others = incident.list_unproved(self._journal, OPEN_MAX)
         is_open = [each for each, whose in others if each.ended is None and whose[:4] == "tak:"]

@@ -148,7 +148,7 @@ class LanAdmission:
         name = re.sub(r"[^\x21-\x7e]", "?", f"tak-{said.sender.uid}-{said.message_id}")[:200]
         if not asked and outbound.find_by_idempotency_key(self._journal, name) is not None:
             return LanOutcome("repeated")
-        await self.budget.give_back()
+        await self.budget.refund_unspent()
         listed = callsign in self._settings.allow
         limits = SpendingLimits(
             "" if listed else f"{callsign} is not in tak-lan-allow",
@@ -163,15 +163,19 @@ class LanAdmission:
         if asked:
             answer = describe_cost(compute_costs(package, self._outboxes, now), plan, limits)
             return LanOutcome("asked", said.sender, answer)
-        if not plan.goes:
-            return LanOutcome("refused", said.sender, f"Not sent: {plan.why}.")
+        if not plan.is_allowed:
+            return LanOutcome("refused", said.sender, f"Not sent: {plan.withheld_text}.")
         try:
             async with self.budget.book(plan.price):
                 standing = await self._intake.accept(plan.package, name)
         except StoreFull as full:
             return LanOutcome("refused", said.sender, f"Not sent: {full}.")
-        await self.budget.promise(standing.sequence, plan)
-        return LanOutcome("taken", said.sender, f"Without {plan.why}." if plan.why else "")
+        await self.budget.record_booking(standing.sequence, plan)
+        return LanOutcome(
+            "taken",
+            said.sender,
+            f"Without {plan.withheld_text}." if plan.withheld_text else "",
+        )
 
     def admit_reply(self, uid: str, now: float) -> bool:
         """Return True if the kit may now send that phone an explanation."""

@@ -21,7 +21,7 @@ def describe_cost(costs: Mapping[Channel, Cost], plan: Affordable, limits: Spend
         sentences.append(f"{size}, not by this: {withheld}." if withheld else f"{size}.")
     sentences.append(
         f"It would cost {format_count(plan.price, 'credit')}."
-        if plan.goes
+        if plan.is_allowed
         else "It would not be sent."
     )
     sentences.append(f"{limits.remaining} of {limits.per_day} of tak-lan-credits-per-day are left.")

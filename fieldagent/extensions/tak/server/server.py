@@ -33,7 +33,7 @@ from fieldagent.http.certificate import Certificate
 from fieldagent.http.guard import check_host
 from fieldagent.http.listeners import ListenFailed, open_listeners
 from fieldagent.http.pace import CpuPace
-from fieldagent.http.peer import keep_alive
+from fieldagent.http.peer import enable_keepalive
 from fieldagent.http.problem import Problem
 from fieldagent.http.routes import make_router
 from fieldagent.http.server import Limits, serve
@@ -222,7 +222,7 @@ class _Phones:
             return
         with suppress(OSError):
             # A phone can be silent for long, or disappear without notice.
-            keep_alive(plain.setsockopt, unanswered=UNANSWERED_PROBES_MAX)
+            enable_keepalive(plain.setsockopt, unanswered=UNANSWERED_PROBES_MAX)
         self._inside += 1
         try:
             await self._serve(plain)
