@@ -66,11 +66,11 @@ def _list_commands(words: Sequence[str] | None) -> Iterator[Command]:
         yield from _read(of_extensions, noun, {*of_extensions, *nouns})
 
 
-def _read(tables: Mapping[str, str], called: str, known: Collection[str]) -> Iterator[Command]:
-    """Yield the commands of the table `called`, or of all tables if there is no such table. Exit if
+def _read(tables: Mapping[str, str], noun: str, table_names: Collection[str]) -> Iterator[Command]:
+    """Yield the commands of the table `noun`, or of all tables if there is no such table. Exit if
     this program does not contain the table.
     """
-    for name in [called] if called in known else tables:
+    for name in [noun] if noun in table_names else tables:
         if name not in tables:
             continue
         try:
@@ -78,7 +78,7 @@ def _read(tables: Mapping[str, str], called: str, known: Collection[str]) -> Ite
         except ModuleNotFoundError as missing:
             if missing.name != tables[name].partition(":")[0]:
                 raise
-            if name == called:
+            if name == noun:
                 CommandParser(prog=f"fieldagent {name}").error(
                     "this program does not have that command; fieldagent.pyz has it"
                 )

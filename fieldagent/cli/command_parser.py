@@ -108,8 +108,8 @@ class CommandParser(argparse.ArgumentParser):
         self.error(f"{words[0]!r} is unknown; {meant or f'see `{self.prog} --help`'}")
 
 
-def _find_meant(word: str, known: Iterable[str]) -> str:
+def _find_meant(word: str, words: Iterable[str]) -> str:
     import difflib  # Import it only here, so that a correct command starts without it.
 
-    close = difflib.get_close_matches(word, known, n=1)
+    close = difflib.get_close_matches(word, words, n=1)
     return f"did you mean {close[0]!r}?" if close else ""

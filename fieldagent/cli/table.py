@@ -123,10 +123,10 @@ def add_commands(
     commands: Sequence[Command],
     words: Sequence[str] = (),
     depth: int = 0,
-    known: frozenset[str] = frozenset(),
+    known_names: frozenset[str] = frozenset(),
 ) -> None:
     """Add commands below a parser: only the command with which `words` begin, or all. Fewer
-    commands save time, because each argument costs time at a start. `known` are the names of
+    commands save time, because each argument costs time at a start. `known_names` are the names of
     arguments that the parsers above have.
     """
     below: dict[str, list[Command]] = {}
@@ -151,12 +151,14 @@ def add_commands(
         child.set_defaults(carry_out=own.place, parser=child, **own.values)
         if words and words[0] in HELP:
             continue
-        _add_arguments(child, own, known)
+        _add_arguments(child, own, known_names)
         names_here = frozenset(action.dest for action in child._actions)
-        add_commands(child, below[name], words[1:] if called else (), depth + 1, known | names_here)
+        add_commands(
+            child, below[name], words[1:] if called else (), depth + 1, known_names | names_here
+        )
 
 
-def _add_arguments(parser: CommandParser, command: Command, known: frozenset[str]) -> None:
+def _add_arguments(parser: CommandParser, command: Command, known_names: frozenset[str]) -> None:
     section: argparse._ActionsContainer = parser
     exclusive: argparse._ActionsContainer | None = None
     for line in _expand([*command.arguments, "==", *command.endings], command.fragments):
@@ -169,7 +171,7 @@ def _add_arguments(parser: CommandParser, command: Command, known: frozenset[str
         elif not mark:
             exclusive = None
         names, options = read_argument(argument, command.types)
-        if names[-1].lstrip("-").replace("-", "_") in known:
+        if names[-1].lstrip("-").replace("-", "_") in known_names:
             # This argument is allowed before and after the command. If it is missing after the
             # command, the value from before must stay.
             options["default"] = argparse.SUPPRESS

@@ -223,8 +223,8 @@ class Hub:
     def _note_bytes(self, bearer: str, direction: str, size: int) -> None:
         self.access.figures.count("carried_bytes", size, bearer=bearer, direction=direction)
 
-    def _note_event(self, name: str, became: ItemResult, by: int = 1) -> None:
-        self.access.figures.count("bridge_events", by, bridge=name, became=became.value)
+    def _note_event(self, name: str, result: ItemResult, by: int = 1) -> None:
+        self.access.figures.count("bridge_events", by, bridge=name, became=result.value)
 
     def note_call(self, operator: str, result: str, size: int) -> None:
         """Count a call of the satellite operator."""

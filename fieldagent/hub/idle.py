@@ -16,7 +16,7 @@ process may die before it announces its write."""
 
 
 async def wait_until_due(
-    written: trio.Event,
+    write_event: trio.Event,
     seconds: float,
     *,
     news: trio.Event | None = None,
@@ -25,12 +25,12 @@ async def wait_until_due(
 ) -> None:
     """Wait until something is due.
 
-    `written` is the event of `store.contract.ANY_WRITE_TOPIC`. Get it before the read that finds
-    `seconds`. After `seconds` something falls due; a negative value means an unknown time. `news`
-    ends the wait at once.
+    `write_event` is the event of `store.contract.ANY_WRITE_TOPIC`. Get it before the read that
+    finds `seconds`. After `seconds` something falls due; a negative value means an unknown time.
+    `news` ends the wait at once.
     """
     began = trio.current_time()
     with waits.move_on_after(min(seconds, ROUND_INTERVAL_MAX_S if net is None else net)):
-        await written.wait()
+        await write_event.wait()
     with trio.move_on_at(began + (BUSY_INTERVAL_S if beat is None else beat)):
         await (trio.Event() if news is None else news).wait()

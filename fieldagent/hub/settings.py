@@ -510,12 +510,12 @@ def _find_contradictions(values: Mapping[str, Any], pairs: Mapping[str, Any]) ->
 
 
 def _list_kinds(
-    content: str, setting: str, known: Callable[[tuple[str, ...]], Mapping[str, T]]
+    content: str, setting: str, get_kinds: Callable[[tuple[str, ...]], Mapping[str, T]]
 ) -> Sequence[T]:
     """Return the operators or the contacts that the file may configure. Report third-party kinds
     that cannot be loaded, with their key.
     """
     try:
-        return [*known(tuple(dict(pairs_in(content)).get(setting, "").split())).values()]
+        return [*get_kinds(tuple(dict(pairs_in(content)).get(setting, "").split())).values()]
     except (NoProperties, WrongProperty):
-        return [*known(()).values()]
+        return [*get_kinds(()).values()]

@@ -157,7 +157,7 @@ async def test_a_large_modem_that_has_it_and_a_kit_that_does_not_say_so(
         entry = await given(alps, "its commit failed")
         hello = Message("hello")
         await says(alps, Entry(60, hello, int(alps.now)))
-        await OperatorBook(store, "directip", alps.clock).note_state("mt-9", "there", ended=True)
+        await OperatorBook(store, "directip", alps.clock).note_state("mt-9", "there", is_final=True)
         await says(alps, Entry(61, hello, int(alps.now)))
         alps.now += 1700
         await says(alps, Entry(62, hello, int(alps.now)))

@@ -44,7 +44,7 @@ async def test_what_was_handed_over_is_followed_until_it_is_in_the_modem(store: 
         await alps.satellite()
         (under_way,) = await book.list_under_way()
         assert (under_way.id, under_way.state) == ("mt-7", "")
-        await book.note_state("mt-7", "Received", ended=False)
+        await book.note_state("mt-7", "Received", is_final=False)
         assert (await book.list_under_way())[0].state == "Received"
-        await book.note_state("mt-7", "Delivery Success", ended=True)
+        await book.note_state("mt-7", "Delivery Success", is_final=True)
         assert await book.list_under_way() == []

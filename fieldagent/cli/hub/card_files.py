@@ -104,16 +104,16 @@ def _read_password(name: str, more: str) -> str:
     return ask_password(f"Password of {escape_line(name)}{more}")
 
 
-def _read_text(said: Mapping[str, str]) -> str:
+def _read_text(settings: Mapping[str, str]) -> str:
     # Double each backslash, because it is the escape character of a properties file
     # (java.util.Properties).
-    marked = {name: value.replace("\\", "\\\\") for name, value in said.items()}
+    marked = {name: value.replace("\\", "\\\\") for name, value in settings.items()}
     return "".join(f"{name}={value}\n" for name, value in marked.items())
 
 
-def _check(said: Mapping[str, str]) -> None:
+def _check(settings: Mapping[str, str]) -> None:
     try:
-        card_format.parse(_read_text(said), Path(card_format.NAME))
+        card_format.parse(_read_text(settings), Path(card_format.NAME))
     except InvalidSettings as wrong:
         raise UnfitValue("; ".join(wrong.faults)) from None
 

@@ -156,9 +156,9 @@ def _price_delta(
     return _Bringing(posting, estimate)
 
 
-def _make_similar(asked: RemoteCommand) -> RemoteCommand:
+def _make_similar(command: RemoteCommand) -> RemoteCommand:
     """Return the command with a proof that has the final length but is not valid."""
-    return prove(0, asked, b"")
+    return prove(0, command, b"")
 
 
 def _format_price(estimate: CommandCost, hub: HubSettings, delta: DeltaCost | None) -> str:

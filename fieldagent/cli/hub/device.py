@@ -98,10 +98,10 @@ def _format_settings(address: str | None, row: Row, more: list[tuple[str, str]])
         raise Refused("; ".join(wrong.faults)) from None
 
 
-def _put_on(folder: Path, settings: str, beside: CardFiles) -> str:
+def _put_on(folder: Path, settings: str, files: CardFiles) -> str:
     """Write the card within the transaction, so that the device is not added if that fails."""
     try:
-        card_files.write(folder, beside)
+        card_files.write(folder, files)
         return str(write_card(folder, settings))
     except OSError as error:
         raise Refused(f"the card cannot be written: {describe_reason(error)}") from None

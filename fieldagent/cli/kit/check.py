@@ -91,8 +91,8 @@ def _check_as_agent(settings: Settings) -> Iterator[Finding]:
         yield from _list_findings(settings)
 
 
-def _reserve(limit: int, wanted: int | None) -> Finding:
-    kept = compute_sos_reserve(limit, wanted)
+def _reserve(limit: int, reserve: int | None) -> Finding:
+    kept = compute_sos_reserve(limit, reserve)
     text = f"satellite: {kept} of {format_count(limit, 'credit')} a day are reserved for an SOS"
     if not kept:
         text += (

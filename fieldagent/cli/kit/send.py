@@ -52,10 +52,10 @@ def _hint_at_sos(body: dict[str, Any]) -> None:
         print(f"fieldagent: {hint}", file=sys.stderr)
 
 
-def _read_addressee(named: str | None) -> str | int | None:
+def _read_addressee(text: str | None) -> str | int | None:
     """Return the addressee, with a number as an integer."""
-    is_number = named and named.lstrip("-").isdecimal() and named.isascii() and len(named) < 20
-    return int(named) if named and is_number else named
+    is_number = text and text.lstrip("-").isdecimal() and text.isascii() and len(text) < 20
+    return int(text) if text and is_number else text
 
 
 def _estimate(arguments: argparse.Namespace, body: dict[str, Any]) -> int:

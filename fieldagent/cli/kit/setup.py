@@ -79,11 +79,13 @@ def run_setup(arguments: argparse.Namespace) -> int:
     return _end(devices, plan)
 
 
-def _look_at_ports(arguments: argparse.Namespace, before: Mapping[str, str]) -> list[FoundDevice]:
+def _look_at_ports(
+    arguments: argparse.Namespace, old_settings: Mapping[str, str]
+) -> list[FoundDevice]:
     """Check the named ports, or all ports, and the ports in the settings."""
     places = [find_lasting_name(each) for each in arguments.places] or list_serial_ports()
     for seat in SEATS:
-        port = before.get(seat.port, "")
+        port = old_settings.get(seat.port, "")
         if port and not port.startswith("udp://"):
             # Use the name that the port has in the settings.
             places = [port, *(each for each in places if not is_same_port(each, port))]
@@ -129,14 +131,14 @@ def _is_agreed(path: Path) -> bool:
     return _ask(f"Write this to {path}? [y/N] ").lower() in ("y", "yes")
 
 
-def _print_plan(plan: Proposal, before: Mapping[str, str], path: Path) -> None:
+def _print_plan(plan: Proposal, old_settings: Mapping[str, str], path: Path) -> None:
     for port in plan.unchanged:
-        print(escape_line(f"{port}={before[port]} stays"))
+        print(escape_line(f"{port}={old_settings[port]} stays"))
     for port, names in plan.needed.items():
         text = f"{port} is left out, as it needs {', '.join(names)}"
         print(escape_line(f"{text}: name each with --set {names[0]}=… or in {path}"))
     for name, value in plan.settings.items():
-        was = f"  (was {before[name]})" if name in before else ""
+        was = f"  (was {old_settings[name]})" if name in old_settings else ""
         print(escape_line(f"+ {name}={proposal.mask_value(name, value)}{was}"))
     if not plan.settings:
         print("nothing to set")

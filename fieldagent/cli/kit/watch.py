@@ -74,8 +74,8 @@ STAGES_BEYOND_HISTORY = ("programs", "read", "handed_over", "nobody", "radio")
 """Stages that the history does not contain."""
 
 
-def _format_stations(listed: list[dict[str, Any]]) -> str:
-    return escape_line(", ".join(each["name"] or f"station {each['station']}" for each in listed))
+def _format_stations(stations: list[dict[str, Any]]) -> str:
+    return escape_line(", ".join(each["name"] or f"station {each['station']}" for each in stations))
 
 
 def _format_history_line(line: dict[str, Any]) -> str:

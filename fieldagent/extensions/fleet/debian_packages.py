@@ -206,7 +206,7 @@ def _run(*command: str, folder: Path | None = None) -> subprocess.CompletedProce
     )
 
 
-def _find_apt_errors(done: subprocess.CompletedProcess[str]) -> str:
+def _find_apt_errors(process: subprocess.CompletedProcess[str]) -> str:
     """Return only apt's own errors."""
-    said = re.findall(r"^E: (.+)$", done.stderr, re.MULTILINE)
-    return "; ".join(said) or f"`{' '.join(done.args)}` ended with {done.returncode}"
+    said = re.findall(r"^E: (.+)$", process.stderr, re.MULTILINE)
+    return "; ".join(said) or f"`{' '.join(process.args)}` ended with {process.returncode}"

@@ -137,9 +137,9 @@ def _mark(answer: Any) -> str:
     return "" if tag else str(answer.headers.get("Last-Modified", ""))
 
 
-def _can_continue(answer: Any, here: int) -> bool:
+def _can_continue(answer: Any, offset: int) -> bool:
     place: str = answer.headers.get("Content-Range", "")
-    return answer.status == HTTPStatus.PARTIAL_CONTENT and place.startswith(f"bytes {here}-")
+    return answer.status == HTTPStatus.PARTIAL_CONTENT and place.startswith(f"bytes {offset}-")
 
 
 def _begin_download(part: Path | None, what: str, mark: str) -> Path | None:

@@ -150,13 +150,13 @@ def _read_last_number(place: SettingsPlace) -> int:
         return 0 if outcome is None or outcome.state == "refused" else outcome.number
 
 
-def _find_required_channels(meant: Settings, *, by_satellite: bool) -> dict[str, str]:
+def _find_required_channels(new_settings: Settings, *, by_satellite: bool) -> dict[str, str]:
     """Return the channels that work now and stay configured. The hub's link is always included. The
     exception is a command over satellite to a kit whose link does not work: the satellite modem is
     included instead.
     """
-    configured = {"Satellite": meant.satellite_port, "Radio": meant.radio_port}
-    now = kit_health.fetch_working_channels(meant.api_port) or {}
+    configured = {"Satellite": new_settings.satellite_port, "Radio": new_settings.radio_port}
+    now = kit_health.fetch_working_channels(new_settings.api_port) or {}
     again = {name: now[name] for name in now if configured.get(name)}
     if by_satellite and "Cellular" not in now:
         return {"Satellite": "no service"} | again

@@ -249,10 +249,10 @@ def _write_pieces(place: Place, slots: SystemSlots, trial: SystemTrial) -> None:
 
 
 def _read_piece(
-    place: Place, trial: SystemTrial, image: SystemImage, number: int, here: Read
+    place: Place, trial: SystemTrial, image: SystemImage, number: int, read_old: Read
 ) -> tuple[bytes, int]:
     """Return a piece, and the number of downloaded bytes. Raises NotTaken."""
-    piece, before = image.pieces[number], read_around(here, image.before_size, number)
+    piece, before = image.pieces[number], read_around(read_old, image.before_size, number)
     for differs in (piece.is_difference, False):
         if differs != piece.is_difference:
             piece = _fetch_complete_piece(place, trial, number)

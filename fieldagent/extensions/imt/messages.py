@@ -314,23 +314,23 @@ class MoMessage:
         """Return the number of bytes on the serial line, including the CRC."""
         return len(self._whole)
 
-    def make_segment(self, wanted: SegmentWanted) -> bytes:
+    def make_segment(self, request: SegmentWanted) -> bytes:
         """Return the line with a segment. Raises RemoteProtocolError if the message does not have
         the requested bytes.
         """
-        end = wanted.start + wanted.length
+        end = request.start + request.length
         if end > len(self._whole):
             raise RemoteProtocolError(
-                f"the modem asks for bytes {wanted.start} to {end} of {len(self._whole)}"
+                f"the modem asks for bytes {request.start} to {end} of {len(self._whole)}"
             )
         self.last_given = self.last_given or end == len(self._whole)
-        data = base64.b64encode(self._whole[wanted.start : end]).decode("ascii")
+        data = base64.b64encode(self._whole[request.start : end]).decode("ascii")
         return jspr.put(
             "messageOriginateSegment",
-            topic_id=wanted.key.topic,
-            message_id=wanted.key.id,
-            segment_length=wanted.length,
-            segment_start=wanted.start,
+            topic_id=request.key.topic,
+            message_id=request.key.id,
+            segment_length=request.length,
+            segment_start=request.start,
             data=data,
         )
 
@@ -398,10 +398,10 @@ class MtAssembly:
             del self._segments[next(iter(self._segments))]
         self._segments.setdefault(segment.key, {})[segment.start] = segment.data
 
-    def end(self, ended: MtEnded) -> MtMessage | None:
+    def end(self, event: MtEnded) -> MtMessage | None:
         """Return the message that has ended; None if it was aborted or has no segments."""
-        segments = self._segments.pop(ended.key, {})
-        if ended.status != COMPLETE or not segments:
+        segments = self._segments.pop(event.key, {})
+        if event.status != COMPLETE or not segments:
             return None
         whole, gap = bytearray(), 0
         for start in sorted(segments):
@@ -410,9 +410,9 @@ class MtAssembly:
             whole += bytes(start - len(whole)) + segments[start]
         if gap:
             body = bytes(whole[:-CRC_BYTES])
-            return MtMessage(ended.key.topic, body, f"{gap} bytes of it did not arrive")
+            return MtMessage(event.key.topic, body, f"{gap} bytes of it did not arrive")
         body, guard = bytes(whole[:-CRC_BYTES]), bytes(whole[-CRC_BYTES:])
         if compute_crc(body) != guard:
             checksum = int.from_bytes(guard)
-            return MtMessage(ended.key.topic, body, "its CRC is wrong", checksum)
-        return MtMessage(ended.key.topic, body, "")
+            return MtMessage(event.key.topic, body, "its CRC is wrong", checksum)
+        return MtMessage(event.key.topic, body, "")

@@ -66,12 +66,12 @@ def simulate_satellite(arguments: argparse.Namespace) -> int:
 
 
 @contextmanager
-def link_to(named: Path | None, name: str) -> Iterator[Path]:
-    """Yield `named`. If it is None, yield a path with the name `name` in a temporary folder. The
+def link_to(link: Path | None, name: str) -> Iterator[Path]:
+    """Yield `link`. If it is None, yield a path with the name `name` in a temporary folder. The
     folder is made only if needed, because a killed process cannot remove it.
     """
-    if named is not None:
-        yield named
+    if link is not None:
+        yield link
         return
     with tempfile.TemporaryDirectory(prefix="fieldagent-") as folder:
         yield Path(folder) / name

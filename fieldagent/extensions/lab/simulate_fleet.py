@@ -230,16 +230,16 @@ def _describe_error(number: int) -> str:
     return os.strerror(number).lower()
 
 
-async def _wait_until_given_up(all_kits: Fleet, over: trio.Event) -> None:
+async def _wait_until_given_up(all_kits: Fleet, end_event: trio.Event) -> None:
     await all_kits.run()
-    over.set()
+    end_event.set()
 
 
-async def _wait_for_first(asks: Asks, over: trio.Event) -> None:
+async def _wait_for_first(asks: Asks, end_event: trio.Event) -> None:
     """Wait until a signal arrives or all kits have given up."""
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_break_off, asks, nursery.cancel_scope)
-        await over.wait()
+        await end_event.wait()
         nursery.cancel_scope.cancel()
 
 

@@ -72,13 +72,13 @@ class HourlyGate:
         self._next = 0.0
         self.counts = dict.fromkeys(("taken", "refused", *DROP_REASONS), 0)
 
-    def admit(self, came: Published) -> str:
+    def admit(self, message: Published) -> str:
         """Count the command for the rate, and return an empty string if it is admitted. Otherwise
         count and return the reason, one of DROP_REASONS.
         """
-        if came.retained:
+        if message.retained:
             return self.drop("retained")
-        if came.skipped:
+        if message.skipped:
             return self.drop("too long")
         self._next, wait = self._rate.admit(self._next, self._clock())
         return self.drop("too many") if wait else ""

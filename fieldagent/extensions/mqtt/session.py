@@ -87,11 +87,11 @@ class ShortSessions:
             self._count = 0
             tell_ready()
 
-    def judge(self, lost: BrokerLost, lasted: float) -> BrokerLost:
+    def judge(self, error: BrokerLost, lasted: float) -> BrokerLost:
         """Return the error to report for a session that lasted so many seconds."""
-        self._count = self._count + 1 if lost.closed and lasted < SHORT_SESSION_S else 0
+        self._count = self._count + 1 if error.closed and lasted < SHORT_SESSION_S else 0
         if not self.often:
-            return lost
+            return error
         return BrokerLost(
             f"the broker soon ends each session: give another client {self._client} a"
             " different mqtt-name, or check the access rules in the broker's log",

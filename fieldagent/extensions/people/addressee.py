@@ -23,18 +23,19 @@ from fieldagent.webhook.delivery import Delivery, HandoverOutcome, HandoverResul
 NAME = "people's radio"
 
 
-def make_people_hook(known: Handles, lasts: int) -> Hook:
-    """Return the hook that hands texts to people's radios. `lasts` is the time in seconds for which
+def make_people_hook(handles: Handles, lifetime_s: int) -> Hook:
+    """Return the hook that hands texts to people's radios. `lifetime_s` is the time in seconds for
+    which
     a text is tried.
     """
-    return Hook(NAME, partial(_hand_over, known, lasts))
+    return Hook(NAME, partial(_hand_over, handles, lifetime_s))
 
 
-async def _hand_over(known: Handles, lasts: int, delivery: Delivery) -> HandoverResult:
-    journal = known.journal
+async def _hand_over(directory: Handles, lifetime_s: int, delivery: Delivery) -> HandoverResult:
+    journal = directory.journal
     payload = json.loads(delivery.body)["payloads"][0]
     event, sender = payload["events"][0], payload["identity"]
-    handles = _list_handles(known, event)
+    handles = _list_handles(directory, event)
     text = _find_text(event, sender.get("name") or sender["id"])
     now = journal.clock.now()
     for handle in handles if text else ():
@@ -43,22 +44,22 @@ async def _hand_over(known: Handles, lasts: int, delivery: Delivery) -> Handover
         request = delivery.request_id
         if len(handles) > 1:
             request = f"{request} {handle}"
-        await journal.persist(handhelds.store_text(handle, request, text, now, now + lasts))
+        await journal.persist(handhelds.store_text(handle, request, text, now, now + lifetime_s))
     return HandoverResult(HandoverOutcome.HANDED)
 
 
-def _list_handles(known: Handles, event: Mapping[str, Any]) -> list[str]:
+def _list_handles(handles: Handles, event: Mapping[str, Any]) -> list[str]:
     word = event.get("incident", {})
     if "state" in word and "device" not in word:
-        return [each.handle for each in handhelds.list_in_sos(known.journal, word["number"])]
+        return [each.handle for each in handhelds.list_in_sos(handles.journal, word["number"])]
     to = event.get("to", {})
     handle = None
     if to.get("type") == "User" and "id" in to:
-        handle = known.of_user(int(to["id"]))
+        handle = handles.of_user(int(to["id"]))
     elif "name" in to and "id" not in to:
-        handle = known.of(to["name"])
+        handle = handles.of(to["name"])
     elif not to and (name := _find_addressed_name(event)):
-        handle = known.of(name)
+        handle = handles.of(name)
     return [handle] if handle else []
 
 

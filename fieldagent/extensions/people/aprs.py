@@ -148,24 +148,24 @@ class AprsPeople:
                     log.debug("the TNC received unreadable data: %s", error)
                     self._note("unreadable")
 
-    def _judge(self, frame: ax25.Frame, heard: AprsHeard) -> None:
-        if heard.source == self._own:
+    def _judge(self, frame: ax25.Frame, report: AprsHeard) -> None:
+        if report.source == self._own:
             # This is a gateway's copy of our own packet.
             return
         now, raw = trio.current_time(), (str(frame.destination), frame.info)
-        became = self._door.judge(heard, raw, self._own, now)
+        became = self._door.judge(report, raw, self._own, now)
         if became == "taken" and len(self._heard) >= WAITING_MAX:
             became = "limited"
         self._note(became)
         if became == "taken":
-            self._take(heard)
+            self._take(report)
 
     @property
     def _own(self) -> str:
         return "" if self._call is None else str(self._call)
 
-    def _take(self, heard: AprsHeard) -> None:
-        handle, what = heard.source.lower(), heard.what
+    def _take(self, report: AprsHeard) -> None:
+        handle, what = report.source.lower(), report.what
         if isinstance(what, AprsAnswer):
             self._take_answer(handle, what.to, what.id, has_it=what.has_it)
         elif isinstance(what, AprsMessage) and what.acknowledges:
@@ -174,55 +174,57 @@ class AprsPeople:
             if len(self._named) >= REMEMBERED_MAX:
                 self._named.clear()
             self._named.add(handle)
-            self._hear(heard, 0, HandheldName(heard.source, b""))
+            self._hear(report, 0, HandheldName(report.source, b""))
         if isinstance(what, AprsPosition):
-            self._take_position(heard, what)
+            self._take_position(report, what)
         elif isinstance(what, AprsEmergency):
             log.warning(
                 "the position of %s, which reports distress, cannot be read: %s",
-                heard.source,
+                report.source,
                 what.fault,
             )
-            self._take_emergency(heard)
+            self._take_emergency(report)
         elif isinstance(what, AprsObject):
-            self._take_object(heard, what)
+            self._take_object(report, what)
         elif isinstance(what, AprsMessage):
-            self._take_message(heard, what)
+            self._take_message(report, what)
         else:
-            self._hear(heard, getrandbits(48) or 1, None)
+            self._hear(report, getrandbits(48) or 1, None)
 
     def _hear(
         self,
-        heard: AprsHeard,
+        report: AprsHeard,
         number: int,
         what: HandheldText | HandheldName | HandheldPosition | HandheldMarker | None,
         key: tuple[str, str, str] | None = None,
     ) -> None:
         thing = HandheldReport(
-            heard.source.lower(), number, what, over_internet=heard.over_internet
+            report.source.lower(), number, what, over_internet=report.over_internet
         )
         self._heard.append(_HeardThing(thing, key))
         self._news.set()
 
-    def _take_position(self, heard: AprsHeard, there: AprsPosition) -> None:
+    def _take_position(self, report: AprsHeard, position: AprsPosition) -> None:
         where = Location(
-            there.latitude,
-            there.longitude,
-            wire.parse_date(there.when, datetime.fromtimestamp(self._clock(), UTC)),
-            altitude=there.altitude,
-            speed_over_ground=there.speed,
-            course_over_ground=there.course,
+            position.latitude,
+            position.longitude,
+            wire.parse_date(position.when, datetime.fromtimestamp(self._clock(), UTC)),
+            altitude=position.altitude,
+            speed_over_ground=position.speed,
+            course_over_ground=position.course,
         )
-        self._hear(heard, getrandbits(48) or 1, make_located(where, PRECISIONS[there.ambiguity]))
-        if there.emergency:
-            self._take_emergency(heard)
+        self._hear(
+            report, getrandbits(48) or 1, make_located(where, PRECISIONS[position.ambiguity])
+        )
+        if position.emergency:
+            self._take_emergency(report)
 
-    def _take_emergency(self, heard: AprsHeard) -> None:
+    def _take_emergency(self, report: AprsHeard) -> None:
         words = "Mic-E emergency"
-        number = self._number(heard.source, "", words)
-        self._hear(heard, number, HandheldText(words, True, alert=True))
+        number = self._number(report.source, "", words)
+        self._hear(report, number, HandheldText(words, True, alert=True))
 
-    def _take_object(self, heard: AprsHeard, thing: AprsObject) -> None:
+    def _take_object(self, report: AprsHeard, thing: AprsObject) -> None:
         """Accept an object, which its sender repeats for hours. It keeps its number until its
         content changes. An object that its sender removes from the map stays where it was marked.
         """
@@ -231,30 +233,30 @@ class AprsPeople:
         text = f"{name}\0{place.latitude}\0{place.longitude}\0{place.comment}"
         number = int.from_bytes(sha256(text.encode()).digest()[:6], "big") or 1
         point = HandheldMarker(mark, place.latitude, place.longitude, name, place.comment, None)
-        self._hear(heard, number, point if thing.is_alive else None)
+        self._hear(report, number, point if thing.is_alive else None)
 
-    def _take_message(self, heard: AprsHeard, message: AprsMessage) -> None:
+    def _take_message(self, report: AprsHeard, message: AprsMessage) -> None:
         is_ours = self._call is not None and message.to == self._own
         if not is_ours and not TO_ALL.fullmatch(message.to):
-            self._hear(heard, getrandbits(48) or 1, None)
+            self._hear(report, getrandbits(48) or 1, None)
             return
-        handle = heard.source.lower()
+        handle = report.source.lower()
         key = (handle, message.id, f"{message.to}:{message.text}")
         now = trio.current_time()
         before = self._messages.get(key)
         if before is not None and now < before.until:
-            if before.is_kept and is_ours and message.id and not heard.over_internet:
+            if before.is_kept and is_ours and message.id and not report.over_internet:
                 self._answer(handle, message.id, has_it=True)
             return
         while len(self._messages) >= REMEMBERED_MAX:
             del self._messages[next(iter(self._messages))]
         number = self._number(*key) if message.id else getrandbits(48) or 1
-        if not heard.over_internet:
+        if not report.over_internet:
             lasts = SAME_ID if message.id else SAME_TEXT
             self._messages.pop(key, None)
             self._messages[key] = _HeardMessage(number, now + lasts)
         spoken = HandheldText(message.text, is_ours, "" if is_ours else message.to)
-        self._hear(heard, number, spoken, key if is_ours and message.id else None)
+        self._hear(report, number, spoken, key if is_ours and message.id else None)
 
     def _number(self, *what: str) -> int:
         """Return the same number for the same content within half an hour, even if the kit
@@ -318,7 +320,7 @@ class AprsPeople:
             return TextOutcome(False, "it is not an APRS station, as this kit's radio needs")
         return await self._send_text(handle, text, _make_id(number))
 
-    async def refuse(self, heard: HandheldReport, why: str) -> None:
+    async def refuse(self, report: HandheldReport, why: str) -> None:
         """Refuse a message with an APRS rejection. The sender's station shows it, so no text is
         needed.
         """

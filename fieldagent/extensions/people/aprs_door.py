@@ -37,15 +37,17 @@ class FrameAdmission:
         self._seen: OrderedDict[tuple[str, str, bytes], float] = OrderedDict()
         self._next = {False: 0.0, True: 0.0}
 
-    def judge(self, heard: AprsHeard, frame: tuple[str, bytes], own: str, now: float) -> str:
+    def judge(self, report: AprsHeard, frame: tuple[str, bytes], callsign: str, now: float) -> str:
         """Return the decision about a frame. `frame` contains its destination and information, and
-        `own` is the kit's callsign. `now` is the time of any monotonic clock in seconds.
+        `callsign` is the kit's callsign. `now` is the time of any monotonic clock in seconds.
         """
-        if not self._admits(heard.source.lower()):
+        if not self._admits(report.source.lower()):
             return "unlisted"
-        what = heard.what
-        to_us = isinstance(what, AprsMessage | AprsAnswer) and bool(own) and what.to == own
-        key = (heard.source, *frame)
+        what = report.what
+        to_us = (
+            isinstance(what, AprsMessage | AprsAnswer) and bool(callsign) and what.to == callsign
+        )
+        key = (report.source, *frame)
         before = self._seen.get(key)
         if before is not None and now < before + (COPY_TO_US if to_us else COPY):
             return "copies"

@@ -152,7 +152,7 @@ class PeopleRadio(Protocol):
         which explain it and name the message.
         """
 
-    async def refuse(self, heard: HandheldReport, why: str) -> None:
+    async def refuse(self, report: HandheldReport, why: str) -> None:
         """Notify a person that their last message was refused, with a sign of the firmware or with
         `why`, a text for people. `why` is empty if a text is sent separately.
         """

@@ -130,55 +130,55 @@ class Desk:
         own = self.settings.credits_per_day
         return own if own is not None else 0 if self.caveat else CREDITS_PER_DAY
 
-    async def receive_message(self, heard: HandheldReport) -> bool:
+    async def receive_message(self, report: HandheldReport) -> bool:
         """Handle a received report. Return True if it was accepted and is on disk, or False if the
         sender must be notified of the refusal. Raises the journal's errors.
         """
-        await self._note(heard)
-        what = heard.what
+        await self._note(report)
+        what = report.what
         if isinstance(what, HandheldName):
-            await self._take_name(heard.handle, what)
+            await self._take_name(report.handle, what)
         elif isinstance(what, HandheldBattery):
-            await self._keep(heard.handle, battery=what.battery)
+            await self._keep(report.handle, battery=what.battery)
         elif isinstance(what, HandheldPosition):
-            await self._take_position(heard, what)
-        elif heard.over_internet:
+            await self._take_position(report, what)
+        elif report.over_internet:
             if isinstance(what, HandheldText) and _is_distress(what):
-                self._note_from_afar(heard, what)
+                self._note_from_afar(report, what)
             return True
-        elif self._is_repeated(heard):
-            return not handhelds.is_refused(self.journal, heard.handle, heard.number)
+        elif self._is_repeated(report):
+            return not handhelds.is_refused(self.journal, report.handle, report.number)
         elif isinstance(what, HandheldText):
-            return await self._take_text(heard, what)
+            return await self._take_text(report, what)
         elif isinstance(what, HandheldMarker):
-            await self._take_waypoint(heard, what)
+            await self._take_waypoint(report, what)
         return True
 
-    def _is_repeated(self, heard: HandheldReport) -> bool:
-        return handhelds.is_heard(self.journal, heard.handle, heard.number)
+    def _is_repeated(self, report: HandheldReport) -> bool:
+        return handhelds.is_heard(self.journal, report.handle, report.number)
 
-    async def _note(self, heard: HandheldReport) -> None:
-        if heard.over_internet or not heard.number:
+    async def _note(self, report: HandheldReport) -> None:
+        if report.over_internet or not report.number:
             return
-        rssi, snr, hops = heard.signal
+        rssi, snr, hops = report.signal
         await self._keep(
-            heard.handle, heard=self.journal.clock.now(), rssi=rssi, snr=snr, hops=hops
+            report.handle, heard=self.journal.clock.now(), rssi=rssi, snr=snr, hops=hops
         )
 
     async def _keep(self, handle: str, **known: object) -> None:
         await self.journal.persist(handhelds.store_facts(handle, **known))
 
-    async def _take_name(self, handle: str, named: HandheldName) -> None:
+    async def _take_name(self, handle: str, content: HandheldName) -> None:
         before = handhelds.read_handheld(self.journal, handle)
-        if named.name and named.name != before.name:
-            await self._keep(handle, name=named.name)
+        if content.name and content.name != before.name:
+            await self._keep(handle, name=content.name)
             self._warn_of_doubt(handle)
-        if not named.key:
+        if not content.key:
             return
         if not before.key:
-            await self._keep(handle, key=named.key)
-        elif named.key not in (before.key, before.other_key):
-            await self._keep(handle, other_key=named.key)
+            await self._keep(handle, key=content.key)
+        elif content.key not in (before.key, before.other_key):
+            await self._keep(handle, other_key=content.key)
             self._warn_of_doubt(handle)
 
     def _warn_of_doubt(self, handle: str) -> None:
@@ -186,112 +186,112 @@ class Desk:
             if each.handle == handle:
                 log.warning("%s", each.notice)
 
-    async def _take_position(self, heard: HandheldReport, placed: HandheldPosition) -> None:
-        before = handhelds.read_handheld(self.journal, heard.handle)
-        where = drop_invalid_members(placed.where)
+    async def _take_position(self, report: HandheldReport, position: HandheldPosition) -> None:
+        before = handhelds.read_handheld(self.journal, report.handle)
+        where = drop_invalid_members(position.where)
         now = self.journal.clock.date(self.journal.clock.now())
         fixed = where.timestamp.timestamp() if where.timestamp else now
         if before.fixed is not None and fixed < before.fixed <= now:
             return
         await self._keep(
-            heard.handle,
+            report.handle,
             latitude=where.latitude,
             longitude=where.longitude,
             altitude=where.altitude,
             fixed=fixed,
-            precision=placed.precision,
+            precision=position.precision,
         )
         every = self.settings.positions
-        person = self.find_holder(heard.handle)
-        blurred = placed.precision < PRECISE
-        is_old = not heard.number
-        if not every or not person.is_known or blurred or heard.over_internet or is_old:
+        person = self.find_holder(report.handle)
+        blurred = position.precision < PRECISE
+        is_old = not report.number
+        if not every or not person.is_known or blurred or report.over_internet or is_old:
             return
-        if not self.toll.take_position_turn(heard.handle, every):
+        if not self.toll.take_position_turn(report.handle, every):
             return
         package = replace(
             _add_position(person, where),
-            collapse_key=_number(f"position {heard.handle}"),
+            collapse_key=_number(f"position {report.handle}"),
             gather=every,
             time_to_live=every * 2,
         )
-        await self._accept(heard, package, None)
+        await self._accept(report, package, None)
 
-    async def _take_waypoint(self, heard: HandheldReport, marked: HandheldMarker) -> None:
-        person = self.find_holder(heard.handle)
+    async def _take_waypoint(self, report: HandheldReport, marker: HandheldMarker) -> None:
+        person = self.find_holder(report.handle)
         if not person.is_known:
             return
         point = Waypoint(
-            marked.latitude,
-            marked.longitude,
-            person.add_name(marked.name),
-            notes=marked.notes or None,
+            marker.latitude,
+            marker.longitude,
+            person.add_name(marker.name),
+            notes=marker.notes or None,
         )
         package = Package(
             point,
-            collapse_key=_number(f"wp {heard.handle} {marked.mark}"),
-            time_to_live=None if marked.lasts is None else min(marked.lasts, INT32[-1]),
+            collapse_key=_number(f"wp {report.handle} {marker.mark}"),
+            time_to_live=None if marker.lasts is None else min(marker.lasts, INT32[-1]),
             author=person.author,
         )
-        await self._accept(heard, package, None)
+        await self._accept(report, package, None)
 
-    async def _take_text(self, heard: HandheldReport, said: HandheldText) -> bool:
-        if said.answers is not None and said.direct:
-            await self._note_read(heard.handle, said.answers)
-        if said.reaction and not _is_distress(said):
+    async def _take_text(self, report: HandheldReport, text: HandheldText) -> bool:
+        if text.answers is not None and text.direct:
+            await self._note_read(report.handle, text.answers)
+        if text.reaction and not _is_distress(text):
             return True
-        call = distress.read(said.text, direct=said.direct).call
-        if call is Call.MAYBE and not said.alert:
-            asked = f"asked {self.toll.get_day()} {heard.handle}"
-            await self._post(asked, heard, IS_EMERGENCY)
+        call = distress.read(text.text, direct=text.direct).call
+        if call is Call.MAYBE and not text.alert:
+            asked = f"asked {self.toll.get_day()} {report.handle}"
+            await self._post(asked, report, IS_EMERGENCY)
         if call is Call.CANCEL:
-            if said.direct:
-                await self._call_off(heard, said)
-        elif _is_distress(said):
-            if self.caveat and heard.handle not in self.settings.sos:
-                return await self._take_unbelieved(heard, said)
-            await self._raise(heard, said)
+            if text.direct:
+                await self._call_off(report, text)
+        elif _is_distress(text):
+            if self.caveat and report.handle not in self.settings.sos:
+                return await self._take_unbelieved(report, text)
+            await self._raise(report, text)
         elif (
-            (code := JOIN_COMMAND.fullmatch(said.text)) and said.direct and self.settings.join_code
+            (code := JOIN_COMMAND.fullmatch(text.text)) and text.direct and self.settings.join_code
         ):
-            return await self._join(heard, said, code[1])
+            return await self._join(report, text, code[1])
         else:
-            return await self._take_message(heard, said)
+            return await self._take_message(report, text)
         return True
 
-    def _note_from_afar(self, heard: HandheldReport, said: HandheldText) -> None:
+    def _note_from_afar(self, report: HandheldReport, text: HandheldText) -> None:
         """Show people a call for help that came over the Internet, and log the first in an hour."""
         now = self.journal.clock.now()
-        is_news = heard.handle not in [handle for handle, _ in self.unbelieved.list_calls(now)]
-        self.unbelieved.note(heard.handle, now, FROM_AFAR)
+        is_news = report.handle not in [handle for handle, _ in self.unbelieved.list_calls(now)]
+        self.unbelieved.note(report.handle, now, FROM_AFAR)
         if is_news:
-            person = self.find_holder(heard.handle)
-            log.warning("%s: %s", make_distress_notice(person, FROM_AFAR), said.text)
+            person = self.find_holder(report.handle)
+            log.warning("%s: %s", make_distress_notice(person, FROM_AFAR), text.text)
 
-    async def _take_unbelieved(self, heard: HandheldReport, said: HandheldText) -> bool:
+    async def _take_unbelieved(self, report: HandheldReport, text: HandheldText) -> bool:
         """Handle a call for help from an unauthenticated sender. People see it, but no alarm is
         raised.
         """
-        person = self.find_holder(heard.handle)
-        self.unbelieved.note(heard.handle, self.journal.clock.now())
-        log.warning("%s: %s", make_distress_notice(person), said.text)
+        person = self.find_holder(report.handle)
+        self.unbelieved.note(report.handle, self.journal.clock.now())
+        log.warning("%s: %s", make_distress_notice(person), text.text)
         if not person.is_known:
-            return await self._turn_away(heard, said)
-        words = Message(person.add_name(said.text.strip()))
-        taken = await self._accept(heard, Package(words, author=person.author), said)
-        if taken and not said.alert:
-            await self._reply(heard, RINGS_NOBODY)
+            return await self._turn_away(report, text)
+        words = Message(person.add_name(text.text.strip()))
+        taken = await self._accept(report, Package(words, author=person.author), text)
+        if taken and not text.alert:
+            await self._reply(report, RINGS_NOBODY)
         return taken
 
-    async def _turn_away(self, heard: HandheldReport, said: HandheldText) -> bool:
+    async def _turn_away(self, report: HandheldReport, text: HandheldText) -> bool:
         """Explain to a guest once a day why the guest's messages are not sent. An alert gets no
         text. Return False.
         """
-        if said.direct and not said.alert:
+        if text.direct and not text.alert:
             template = STRANGER_REPLY if self.caveat else GUEST
-            request = f"guest {self.toll.get_day()} {heard.handle}"
-            await self._post(request, heard, template, handle=shorten_handle(heard.handle))
-        await self._remember(heard, None, handhelds.REFUSED_SIGN)
+            request = f"guest {self.toll.get_day()} {report.handle}"
+            await self._post(request, report, template, handle=shorten_handle(report.handle))
+        await self._remember(report, None, handhelds.REFUSED_SIGN)
         return False
 
     async def _note_read(self, handle: str, packet: int) -> None:
@@ -302,61 +302,61 @@ class Desk:
                 self.journal, self.inbox, request, name, waits=True, once=is_news
             )
 
-    async def _take_message(self, heard: HandheldReport, said: HandheldText) -> bool:
-        text = said.text.strip()
-        if not said.direct:
+    async def _take_message(self, report: HandheldReport, message: HandheldText) -> bool:
+        text = message.text.strip()
+        if not message.direct:
             word, _, text = text.partition(" ")
             if word.casefold() != self.settings.word.casefold():
                 return True
         if not text:
             return True
-        person = self.find_holder(heard.handle, said.key if said.direct else None)
+        person = self.find_holder(report.handle, message.key if message.direct else None)
         if not person.is_known:
-            return await self._turn_away(heard, said)
+            return await self._turn_away(report, message)
         to, text = _split_addressee(self.journal, text)
         words = Message(person.add_name(text))
-        return await self._accept(heard, Package(words, to=to, author=person.author), said)
+        return await self._accept(report, Package(words, to=to, author=person.author), message)
 
     async def _accept(
-        self, heard: HandheldReport, package: Package, said: HandheldText | None
+        self, report: HandheldReport, package: Package, text: HandheldText | None
     ) -> bool:
-        is_direct = said is not None and said.direct and not said.alert
-        earlier = outbound.find_by_idempotency_key(self.journal, _make_key(heard))
+        is_direct = text is not None and text.direct and not text.alert
+        earlier = outbound.find_by_idempotency_key(self.journal, _make_key(report))
         if earlier is not None:
             # An object is repeated for days. Its cost was decided at its first arrival.
-            await self._remember(heard, earlier.sequence if is_direct else None)
+            await self._remember(report, earlier.sequence if is_direct else None)
             return True
         await self.toll.give_back()
-        affordable, price = self._afford(heard, package)
+        affordable, price = self._afford(report, package)
         if affordable is None:
             if is_direct:
-                await self._reply(heard, SPENT_REPLY, limit=self._credits)
-            await self._remember(heard, None, handhelds.REFUSED_SIGN)
+                await self._reply(report, SPENT_REPLY, limit=self._credits)
+            await self._remember(report, None, handhelds.REFUSED_SIGN)
             return False
-        await self.toll.receive_message(heard.handle, heard.number, price)
-        standing = await self.intake.accept(affordable, _make_key(heard))
-        await self._remember(heard, standing.sequence if is_direct else None)
+        await self.toll.receive_message(report.handle, report.number, price)
+        standing = await self.intake.accept(affordable, _make_key(report))
+        await self._remember(report, standing.sequence if is_direct else None)
         return True
 
-    def _afford(self, heard: HandheldReport, package: Package) -> tuple[Package | None, int]:
+    def _afford(self, report: HandheldReport, package: Package) -> tuple[Package | None, int]:
         """Return the Package with the channels that are affordable, or None if there are none, and
         its price in credits.
         """
         if self.caveat:
-            plan = self.toll.afford(heard.handle, heard.number, package, self._credits)
+            plan = self.toll.afford(report.handle, report.number, package, self._credits)
             return (plan.package if plan.is_allowed else None), plan.price
         price = self.toll.compute_price(package)
-        spent = self.toll.compute_spent(heard.handle, heard.number) if price else 0
+        spent = self.toll.compute_spent(report.handle, report.number) if price else 0
         return (package if not price or spent + price <= self._credits else None), price
 
-    async def _raise(self, heard: HandheldReport, said: HandheldText) -> None:
-        person = self.find_holder(heard.handle, said.key if said.direct else None)
+    async def _raise(self, report: HandheldReport, call: HandheldText) -> None:
+        person = self.find_holder(report.handle, call.key if call.direct else None)
         # An unauthenticated sender opens a separate incident, because any radio could have sent the
         # call.
-        unproved = "" if person.is_known and not self.caveat else heard.handle
-        handheld = handhelds.read_handheld(self.journal, heard.handle)
-        text = distress.read(said.text, direct=said.direct).remaining_words.strip()
-        radio = ", ".join(filter(None, (shorten_handle(heard.handle), self.caveat)))
+        unproved = "" if person.is_known and not self.caveat else report.handle
+        handheld = handhelds.read_handheld(self.journal, report.handle)
+        text = distress.read(call.text, direct=call.direct).remaining_words.strip()
+        radio = ", ".join(filter(None, (shorten_handle(report.handle), self.caveat)))
         # A tracker's position is not shown on an incident's map, so the text contains it.
         place = (
             _describe_position(handheld) if self.caveat else _describe_blurred_position(handheld)
@@ -367,7 +367,7 @@ class Desk:
         withheld = ""
         if unproved:
             package, withheld = await self._afford_sos(package)
-        standing = await self.intake.accept(package, _make_key(heard), unproved=unproved)
+        standing = await self.intake.accept(package, _make_key(report), unproved=unproved)
         number = incident.find_incident(self.journal, standing.sequence)
         assert number is not None, "an SOS belongs to an incident"
         is_first = number == standing.sequence
@@ -378,16 +378,16 @@ class Desk:
             # The incident may have been canceled meanwhile. A position alone does not raise
             # another.
             with suppress(IncidentOver):
-                await self.intake.accept(position, f"{_make_key(heard)} position", joins=number)
-        joined = handhelds.join_sos(number, heard.handle, raised=is_first)
+                await self.intake.accept(position, f"{_make_key(report)} position", joins=number)
+        joined = handhelds.join_sos(number, report.handle, raised=is_first)
         await self.journal.persist(joined)
         log.warning("SOS of %s received by radio: %s", who_and_where, text)
         if withheld:
             log.warning("the SOS of %s uses only other channels: %s", who_and_where, withheld)
         await self._reply(
-            heard, WITHHELD_REPLY if withheld else RAISED_REPLY if is_first else ADDED_REPLY
+            report, WITHHELD_REPLY if withheld else RAISED_REPLY if is_first else ADDED_REPLY
         )
-        await self._remember(heard, standing.sequence if said.direct else None)
+        await self._remember(report, standing.sequence if call.direct else None)
 
     async def _afford_sos(self, package: Package) -> tuple[Package, str]:
         """Return the Package with the channels that the budget for other people's SOS can pay, and
@@ -397,22 +397,22 @@ class Desk:
         await self.toll.take_sos(plan.price)
         return plan.package, plan.withheld_text
 
-    async def _call_off(self, heard: HandheldReport, said: HandheldText) -> None:
-        own_incident = incident.find_open_of_handheld(self.journal, heard.handle)
+    async def _call_off(self, report: HandheldReport, text: HandheldText) -> None:
+        own_incident = incident.find_open_of_handheld(self.journal, report.handle)
         open_incident = own_incident or incident.find_open(self.journal)
         there = (
             []
             if open_incident is None
             else handhelds.list_in_sos(self.journal, open_incident.number)
         )
-        own = [each for each in there if each.handle == heard.handle and not each.called_off]
-        key = handhelds.read_handheld(self.journal, heard.handle).key
+        own = [each for each in there if each.handle == report.handle and not each.called_off]
+        key = handhelds.read_handheld(self.journal, report.handle).key
         if open_incident is None or not own:
-            await self._reply(heard, NO_SOS)
-        elif key and said.key != key:
-            await self._reply(heard, UNAUTHENTICATED_REPLY)
+            await self._reply(report, NO_SOS)
+        elif key and text.key != key:
+            await self._reply(report, UNAUTHENTICATED_REPLY)
         else:
-            others = [each for each in there if each.handle != heard.handle]
+            others = [each for each in there if each.handle != report.handle]
             is_theirs = any(each.raised for each in there)
             over = is_theirs and all(each.called_off for each in others)
             over = over and not has_own_words(self.journal, open_incident.number)
@@ -423,25 +423,25 @@ class Desk:
             # Store this last, so that the person can cancel again if power fails before the SOS is
             # over.
             await self.journal.persist(
-                handhelds.record_sos_canceled(open_incident.number, heard.handle)
+                handhelds.record_sos_canceled(open_incident.number, report.handle)
             )
-            await self._reply(heard, CALLED_OFF if over else STAYS_OPEN_REPLY)
-        await self._remember(heard, None)
+            await self._reply(report, CALLED_OFF if over else STAYS_OPEN_REPLY)
+        await self._remember(report, None)
 
-    async def _join(self, heard: HandheldReport, said: HandheldText, code: str) -> bool:
-        guesses = self.toll.guess(heard.handle)
+    async def _join(self, report: HandheldReport, text: HandheldText, code: str) -> bool:
+        guesses = self.toll.guess(report.handle)
         right = hmac.compare_digest(code.encode(), (self.settings.join_code or "").encode())
         if guesses > GUESSES_A_DAY:
             return False
         if right:
-            handheld = handhelds.read_handheld(self.journal, heard.handle)
-            key = said.key or handheld.other_key or handheld.key
+            handheld = handhelds.read_handheld(self.journal, report.handle)
+            key = text.key or handheld.other_key or handheld.key
             now = self.journal.clock.now()
-            await self._keep(heard.handle, joined=now, key=key, other_key=None)
-            await self._reply(heard, JOINED_REPLY, name=self.find_holder(heard.handle).name)
+            await self._keep(report.handle, joined=now, key=key, other_key=None)
+            await self._reply(report, JOINED_REPLY, name=self.find_holder(report.handle).name)
         else:
-            await self._reply(heard, WRONG_CODE)
-        await self._remember(heard, None, "" if right else handhelds.REFUSED_SIGN)
+            await self._reply(report, WRONG_CODE)
+        await self._remember(report, None, "" if right else handhelds.REFUSED_SIGN)
         return right
 
     def find_holder(self, handle: str, key: bytes | None = None) -> Holder:
@@ -450,39 +450,41 @@ class Desk:
         return holder._replace(caveat=self.caveat)
 
     async def _remember(
-        self, heard: HandheldReport, sequence: int | None, answer: str = ""
+        self, report: HandheldReport, sequence: int | None, answer: str = ""
     ) -> None:
         now = self.journal.clock.now()
-        said = handhelds.record_packet(heard.handle, heard.number, now, sequence, answer)
+        said = handhelds.record_packet(report.handle, report.number, now, sequence, answer)
         await self.journal.persist(said)
 
-    async def _reply(self, heard: HandheldReport, text: str, **values: object) -> None:
-        await self._post(f"answer {heard.handle} {heard.number}", heard, text, **values)
+    async def _reply(self, report: HandheldReport, text: str, **values: object) -> None:
+        await self._post(f"answer {report.handle} {report.number}", report, text, **values)
 
-    async def _post(self, request: str, heard: HandheldReport, text: str, **values: object) -> None:
-        words = self.translate_for(heard, text, **values)
+    async def _post(
+        self, request: str, report: HandheldReport, text: str, **values: object
+    ) -> None:
+        words = self.translate_for(report, text, **values)
         now = self.journal.clock.now()
         said = handhelds.store_text(
-            heard.handle, request, words, now, now + REPLY_LASTS_S, heard.number
+            report.handle, request, words, now, now + REPLY_LASTS_S, report.number
         )
         await self.journal.persist(said)
 
-    def translate_for(self, heard: HandheldReport, text: str, **values: object) -> str:
+    def translate_for(self, report: HandheldReport, text: str, **values: object) -> str:
         """Return a text of the kit in the language of the person's words, or of the kit."""
         own = (
-            distress.find_help_language(heard.what.text)
-            if isinstance(heard.what, HandheldText)
+            distress.find_help_language(report.what.text)
+            if isinstance(report.what, HandheldText)
             else None
         )
         return translate(own or self.settings.language, text, **values)
 
 
-def _is_distress(said: HandheldText) -> bool:
-    return said.alert or distress.read(said.text, direct=said.direct).call is Call.SOS
+def _is_distress(text: HandheldText) -> bool:
+    return text.alert or distress.read(text.text, direct=text.direct).call is Call.SOS
 
 
-def _make_key(heard: HandheldReport) -> str:
-    return handhelds.make_key(heard.handle, heard.number)
+def _make_key(report: HandheldReport) -> str:
+    return handhelds.make_key(report.handle, report.number)
 
 
 def _split_addressee(journal: Journal, text: str) -> tuple[Person | None, str]:

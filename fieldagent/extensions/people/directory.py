@@ -40,19 +40,19 @@ class Holder(NamedTuple):
 
 
 def find_holder(
-    journal: Journal, own: Mapping[str, str], handle: str, key: bytes | None = None
+    journal: Journal, names: Mapping[str, str], handle: str, key: bytes | None = None
 ) -> Holder:
-    """Return the holder of a handheld. `own` contains the handhelds of the settings. `key` is the
+    """Return the holder of a handheld. `names` contains the handhelds of the settings. `key` is the
     key that authenticated the message. If it is None, the key is not checked.
     """
     handheld = handhelds.read_handheld(journal, handle)
-    name = own.get(handle) or handheld.name or handle
+    name = names.get(handle) or handheld.name or handle
     if handheld.other_key is not None or (key is not None and handheld.key and key != handheld.key):
         return Holder(handle, name, is_known=False)
     person = directory.find_by_handle(journal, handle)
     if person is not None:
         return Holder(handle, person.name, True, person.number)
-    return Holder(handle, name, handle in own or handheld.joined is not None)
+    return Holder(handle, name, handle in names or handheld.joined is not None)
 
 
 class Handles(NamedTuple):

@@ -34,13 +34,17 @@ class Doubt(NamedTuple):
     """Handle of the known person's radio."""
 
 
-def list_doubts(journal: Journal, own: Mapping[str, str]) -> list[Doubt]:
-    """Return the doubtful handhelds among all that are around. `own` contains the handhelds of the
+def list_doubts(journal: Journal, settings_names: Mapping[str, str]) -> list[Doubt]:
+    """Return the doubtful handhelds among all that are around. `settings_names` contains the
+    handhelds of the
     settings.
     """
     there = handhelds.list_recently_heard(journal)
     changed = {each.handle for each in there if each.other_key is not None}
-    names = {**own, **{each.handle: each.name for each in there if each.joined is not None}}
+    names = {
+        **settings_names,
+        **{each.handle: each.name for each in there if each.joined is not None},
+    }
     for person in directory.list_people(journal):
         names |= dict.fromkeys(person.handles, person.name)
     known = {handle: name for handle, name in names.items() if handle not in changed}

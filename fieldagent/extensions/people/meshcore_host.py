@@ -216,10 +216,10 @@ CLOCK_MAX = 30
 """Largest lag of the radio's clock that is tolerated, in seconds."""
 
 
-def _add_if_whole(known: list[CompanionContact], answer: bytes) -> None:
+def _add_if_whole(contacts: list[CompanionContact], answer: bytes) -> None:
     if answer[0] == CompanionMessage.CONTACT:
         try:
-            known.append(wire.read_contact(answer))
+            contacts.append(wire.read_contact(answer))
         except RemoteProtocolError as error:
             log.debug("the radio reported an unreadable contact: %s", error)
 

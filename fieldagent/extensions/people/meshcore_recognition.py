@@ -26,8 +26,8 @@ CONFIG_TIMEOUT_S = 30.0
 """Seconds within which the radio must send its full configuration."""
 
 
-def _is_answer(said: bytes) -> bool:
-    for content in wire.CompanionDeframer().receive_data(said):
+def _is_answer(reply: bytes) -> bool:
+    for content in wire.CompanionDeframer().receive_data(reply):
         try:
             wire.read_self(content)
         except RemoteProtocolError:

@@ -86,17 +86,17 @@ class Absence:
     def __init__(self) -> None:
         self._failed: dict[str, tuple[float, int]] = {}
 
-    def compute_end(self, handle: str, heard: float | None) -> float:
+    def compute_end(self, handle: str, heard_at: float | None) -> float:
         """Return the time of the next attempt; -inf if it may be now."""
         if handle not in self._failed:
             return -inf
         failed, tries = self._failed[handle]
-        if heard is not None and heard > failed:
+        if heard_at is not None and heard_at > failed:
             return -inf
         return failed + AGAIN_AFTER[min(tries, len(AGAIN_AFTER)) - 1]
 
-    def note(self, handle: str, now: float, *, there: bool) -> None:
-        if there:
+    def note(self, handle: str, now: float, *, is_present: bool) -> None:
+        if is_present:
             self._failed.pop(handle, None)
         else:
             _, tries = self._failed.get(handle, (now, 0))
@@ -178,28 +178,35 @@ class Postman:
             # Something may have arrived for the person meanwhile.
             self._wake()
 
-    async def _sign(self, radio: PeopleRadio, sent: HandheldSent, sign: str, line: str) -> bool:
-        words = f"{line or signs.SIGN_MEANINGS[sign]} («{self._find_beginning(sent)}»)"
-        outcome = await radio.react(sent.handle, sent.number, sign, words)
-        if not self._note(sent.handle, outcome):
+    async def _sign(
+        self, radio: PeopleRadio, sent_text: HandheldSent, sign: str, line: str
+    ) -> bool:
+        words = f"{line or signs.SIGN_MEANINGS[sign]} («{self._find_beginning(sent_text)}»)"
+        outcome = await radio.react(sent_text.handle, sent_text.number, sign, words)
+        if not self._note(sent_text.handle, outcome):
             return False
-        await self.journal.persist(handhelds.store_signs(sent, sent.told + sign))
+        await self.journal.persist(handhelds.store_signs(sent_text, sent_text.told + sign))
         if line and radio.has_signs:
             now = self.journal.clock.now()
-            request = f"given up {sent.sequence}"
+            request = f"given up {sent_text.sequence}"
             await self.journal.persist(
                 handhelds.store_text(
-                    sent.handle, request, f"{sign} {line}", now, now + LINE_LASTS, sent.number
+                    sent_text.handle,
+                    request,
+                    f"{sign} {line}",
+                    now,
+                    now + LINE_LASTS,
+                    sent_text.number,
                 )
             )
         return True
 
-    def _find_beginning(self, sent: HandheldSent) -> str:
+    def _find_beginning(self, sent_text: HandheldSent) -> str:
         """Return the start of a person's message, so that they recognise it."""
-        known = outbound.read_packages(self.journal, [sent.sequence]).get(sent.sequence)
+        known = outbound.read_packages(self.journal, [sent_text.sequence]).get(sent_text.sequence)
         item = known.package.item if isinstance(known, StoredPackage) else None
         text = item.content if isinstance(item, Message) else ""
-        text = text.removeprefix(self.who(sent.handle).signature)
+        text = text.removeprefix(self.who(sent_text.handle).signature)
         return text if len(text) <= BEGINNING else text[:BEGINNING].rstrip() + "…"
 
     async def _bring(self, radio: PeopleRadio, post: HandheldPost) -> bool:
@@ -236,5 +243,5 @@ class Postman:
 
     def _note(self, handle: str, outcome: TextOutcome) -> bool:
         if not outcome.too_early:
-            self.absence.note(handle, self.journal.clock.now(), there=outcome.there)
+            self.absence.note(handle, self.journal.clock.now(), is_present=outcome.there)
         return outcome.there

@@ -119,8 +119,8 @@ class PeopleService(PartService):
     def _is_admitted(self, handle: str) -> bool:
         return is_among(handle, self._settings.calls) or self._desk.find_holder(handle).is_known
 
-    def _note_frame(self, became: str) -> None:
-        self._frames[became] += 1
+    def _note_frame(self, outcome: str) -> None:
+        self._frames[outcome] += 1
 
     def get_status(self) -> dict[str, Any]:
         """Return the state of the radio, and the number of texts by state."""

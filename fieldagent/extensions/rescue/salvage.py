@@ -192,7 +192,7 @@ class _Salvage:
         with suppress(sqlite3.IntegrityError):
             self._db.execute(table.insert, tuple(row.values()))
 
-    def mend(self, before: HighWater, count: Count) -> None:
+    def mend(self, high_water: HighWater, count: Count) -> None:
         """Make the found rows consistent, and count the losses in `count`."""
         db = self._db
         self._drop_unsound()
@@ -210,7 +210,7 @@ class _Salvage:
         self._mend_carried(count)
         self._drop_orphans()
         self._mend_incident()
-        self._number_on(before, count)
+        self._number_on(high_water, count)
         waiting = "SELECT count(DISTINCT sequence) FROM leg WHERE status IS NULL"
         ((count.waiting,),) = db.execute(waiting)
 
@@ -264,12 +264,12 @@ class _Salvage:
         self._end_damaged(sequence)
         return id_
 
-    def _mend_deliveries(self, known: set[int]) -> None:
+    def _mend_deliveries(self, sequences: set[int]) -> None:
         """Make sure that a waiting Package waits on at least one channel."""
         db = self._db
         whole = "INSERT OR IGNORE INTO leg (sequence, channel, priority) SELECT sequence, ?, ?"
         for sequence, channel in self._pending:
-            if sequence in known and channel in CHANNELS:
+            if sequence in sequences and channel in CHANNELS:
                 db.execute(f"{whole} FROM package WHERE sequence = ?", (channel, 0, sequence))
         usual = {channel for (channel,) in db.execute("SELECT DISTINCT channel FROM leg")}
         lost = db.execute(
@@ -384,18 +384,18 @@ class _Salvage:
             (0.0,),
         )
 
-    def _number_on(self, before: HighWater, count: Count) -> None:
+    def _number_on(self, high_water: HighWater, count: Count) -> None:
         """Make sure that no number and no id will be used twice."""
         db = self._db
         for table, key, highest in (
-            ("package", "sequence", before.package),
-            ("inbound", "number", before.payload),
+            ("package", "sequence", high_water.package),
+            ("inbound", "number", high_water.payload),
         ):
             ((largest,),) = db.execute(f"SELECT coalesce(max({key}), 0) FROM {table}")
             if table == "package":
                 began = max(largest, self._beginning)
                 # If no row shows the number of Packages, the ids show it, because they start at 1.
-                unknown = highest - began if began else min(highest, before.id or highest)
+                unknown = highest - began if began else min(highest, high_water.id or highest)
                 count.unknown = max(0, unknown)
             else:
                 count.payloads_lost += max(0, highest - largest)
@@ -403,7 +403,7 @@ class _Salvage:
             db.execute("INSERT INTO sqlite_sequence VALUES (?, ?)", (table, max(largest, highest)))
         db.execute(
             "INSERT INTO forgotten VALUES (1, ?1) ON CONFLICT (one) DO UPDATE SET id = max(id, ?1)",
-            (before.id,),
+            (high_water.id,),
         )
 
 
@@ -436,14 +436,14 @@ def _is_inbound(row: Found) -> bool:
     return isinstance(document, dict) and document.get("requestId") == row["request_id"]
 
 
-def salvage(path: Path, db: sqlite3.Connection, before: HighWater, now: float) -> RepairResult:
+def salvage(path: Path, db: sqlite3.Connection, high_water: HighWater, now: float) -> RepairResult:
     """Save the intact rows of the damaged journal at `path` (`agent.journal.repair.Salvage`)."""
     count = Count()
     work = _Salvage(db, now)
     work.receive_message(
         Pages(_read_content(path), _read_content(path.with_name(f"{path.name}-wal")))
     )
-    work.mend(before, count)
+    work.mend(high_water, count)
     lost = len(count.damaged) + count.unknown
     return RepairResult(count.describe_count(), lost, count.payloads_lost)
 

@@ -108,13 +108,13 @@ def _make_event(
     uid: str,
     type_: str,
     now: datetime,
-    lasts: timedelta,
+    lifetime: timedelta,
     detail: list[CotElement],
     *,
     point: CotPoint = NOWHERE,
     how: str = BY_HAND,
 ) -> CotEvent:
-    return CotEvent(uid, type_, now, now, now + lasts, how, point, tuple(detail))
+    return CotEvent(uid, type_, now, now, now + lifetime, how, point, tuple(detail))
 
 
 def _make_element(name: str, /, **attributes: str) -> CotElement:
@@ -126,8 +126,8 @@ def _make_flow(through: str, now: datetime) -> CotElement:
 
 
 def make_unit_event(
-    who: TakUnit,
-    seen: Sighting,
+    unit: TakUnit,
+    sighting: Sighting,
     now: datetime,
     program: Mapping[str, str],
     endpoint: str = BY_SERVER,
@@ -136,32 +136,34 @@ def make_unit_event(
     by which a server recognizes the sender as that unit. `endpoint` is the destination for
     messages to the unit.
     """
-    motion = seen.motion._asdict().items()
+    motion = sighting.motion._asdict().items()
     moves = {name: f"{value:.1f}" for name, value in motion if value is not None}
     detail = (
         CotElement("takv", program),
-        _make_element("contact", callsign=who.callsign, endpoint=endpoint),
+        _make_element("contact", callsign=unit.callsign, endpoint=endpoint),
         _make_element("__group", name="Cyan", role="Team Member"),
         _make_element("precisionlocation", geopointsrc="GPS", altsrc="???"),
         *([_make_element("track", **moves)] if moves else []),
-        _make_element("uid", Droid=who.callsign),
-        CotElement("remarks", text=seen.remarks),
-        _make_flow(who.uid, now),
+        _make_element("uid", Droid=unit.callsign),
+        CotElement("remarks", text=sighting.remarks),
+        _make_flow(unit.uid, now),
     )
-    return CotEvent(who.uid, UNIT, now, seen.at, seen.stale, seen.how, seen.point, detail)
+    return CotEvent(
+        unit.uid, UNIT, now, sighting.at, sighting.stale, sighting.how, sighting.point, detail
+    )
 
 
-def make_chat(said: GeoChat, now: datetime) -> CotEvent:
+def make_chat(chat: GeoChat, now: datetime) -> CotEvent:
     """Return a GeoChat as an event that ATAK can show."""
-    sender, to = said.sender, said.to
+    sender, to = chat.sender, chat.to
     written = {
         "source": f"BAO.F.ATAK.{sender.uid}",
         "to": to.uid,
         "time": f"{now.astimezone(UTC).replace(tzinfo=None).isoformat(timespec='milliseconds')}Z",
     }
-    detail = _make_addressing("__chat", sender, to, said.message_id, now)
-    detail.append(CotElement("remarks", written, said.text))
-    uid = f"GeoChat.{sender.uid}.{to.uid}.{said.message_id}"
+    detail = _make_addressing("__chat", sender, to, chat.message_id, now)
+    detail.append(CotElement("remarks", written, chat.text))
+    uid = f"GeoChat.{sender.uid}.{to.uid}.{chat.message_id}"
     return _make_event(uid, CHAT, now, _CHAT_LASTS, detail)
 
 
@@ -199,37 +201,37 @@ def _make_addressing(
     return detail
 
 
-def make_alert(who: TakUnit, point: CotPoint, now: datetime, *, cancels: bool = False) -> CotEvent:
+def make_alert(unit: TakUnit, point: CotPoint, now: datetime, *, cancels: bool = False) -> CotEvent:
     """Return a 911 alert, or its cancel. The caller must repeat it, because servers do not
     keep it.
     """
     said = {"cancel": "true"} if cancels else {"type": "911 Alert"}
     detail = [
-        _make_element("link", uid=who.uid, type=UNIT, relation="p-p"),
-        _make_element("contact", callsign=f"{who.callsign}-Alert"),
-        CotElement("emergency", said, who.callsign),
-        _make_flow(who.uid, now),
+        _make_element("link", uid=unit.uid, type=UNIT, relation="p-p"),
+        _make_element("contact", callsign=f"{unit.callsign}-Alert"),
+        CotElement("emergency", said, unit.callsign),
+        _make_flow(unit.uid, now),
     ]
     kind = CANCEL if cancels else ALERT
     return _make_event(
-        f"{who.uid}{ALERT_SUFFIX}", kind, now, _ALERT_LASTS, detail, point=point, how=GPS
+        f"{unit.uid}{ALERT_SUFFIX}", kind, now, _ALERT_LASTS, detail, point=point, how=GPS
     )
 
 
 def make_marker(
-    uid: str, by: TakUnit, placed: PlacedMarker, now: datetime, lasts: timedelta | None = None
+    uid: str, by: TakUnit, marker: PlacedMarker, now: datetime, lifetime: timedelta | None = None
 ) -> CotEvent:
-    """Return a marker for everyone. Phones keep it forever, or for `lasts`."""
-    made = f"{placed.at.astimezone(UTC).replace(tzinfo=None).isoformat(timespec='seconds')}Z"
+    """Return a marker for everyone. Phones keep it forever, or for `lifetime`."""
+    made = f"{marker.at.astimezone(UTC).replace(tzinfo=None).isoformat(timespec='seconds')}Z"
     link = {"uid": by.uid, "type": UNIT, "relation": "p-p", "parent_callsign": by.callsign}
     detail = [
-        _make_element("contact", callsign=placed.name),
-        CotElement("remarks", text=placed.notes),
+        _make_element("contact", callsign=marker.name),
+        CotElement("remarks", text=marker.notes),
         CotElement("link", {**link, "production_time": made}),
-        *([_make_element("archive")] if lasts is None else []),
+        *([_make_element("archive")] if lifetime is None else []),
         _make_flow(by.uid, now),
     ]
-    return _make_event(uid, MARKER, now, lasts or _MARKER_LASTS, detail, point=placed.point)
+    return _make_event(uid, MARKER, now, lifetime or _MARKER_LASTS, detail, point=marker.point)
 
 
 def make_removal(uid: str, by: TakUnit, now: datetime) -> CotEvent:

@@ -179,14 +179,14 @@ def compute_position_due(
     return min(last_position.at + FRESH_S / 2, (user.at or 0.0) + FRESH_S + 1.0)
 
 
-def _has_moved(before: PersonPosition, now: PersonPosition) -> bool:
-    if before.latitude is None or before.longitude is None:
+def _has_moved(previous: PersonPosition, now: PersonPosition) -> bool:
+    if previous.latitude is None or previous.longitude is None:
         return now.latitude is not None
     if now.latitude is None or now.longitude is None:
         return False
-    north = (now.latitude - before.latitude) * 111_320.0
-    east = (now.longitude - before.longitude) * 111_320.0 * cos(radians(now.latitude))
-    later = (now.at or 0.0) - (before.at or 0.0) > FRESH_S / 2
+    north = (now.latitude - previous.latitude) * 111_320.0
+    east = (now.longitude - previous.longitude) * 111_320.0 * cos(radians(now.latitude))
+    later = (now.at or 0.0) - (previous.at or 0.0) > FRESH_S / 2
     return north * north + east * east > MOVED_M * MOVED_M or later
 
 

@@ -75,13 +75,13 @@ def reserve(db: Db, source: str, account: str, device: str, now: float) -> Reser
     return ReservedTry((source, who), min(wait, DELAY_MAX_S), tat - now)
 
 
-def _count_try(db: Db, who: str, rate: Rate, now: float) -> tuple[str, float]:
+def _count_try(db: Db, key: str, rate: Rate, now: float) -> tuple[str, float]:
     """Count one more try. Return the key of its count and the seconds by which the try is too
     early. The caller waits at most DELAY_MAX_S of them.
     """
-    tat, wait = _get_rate(db, who, rate, now)
-    _store(db, who, tat)
-    return who, wait
+    tat, wait = _get_rate(db, key, rate, now)
+    _store(db, key, tat)
+    return key, wait
 
 
 def give_back(db: Db, reserved: ReservedTry) -> None:
@@ -110,20 +110,20 @@ def forget(db: Db, now: float) -> int:
     )
 
 
-def _get_rate(db: Db, who: str, rate: Rate, now: float) -> tuple[float, float]:
-    rows = db.execute("SELECT tat FROM attempt WHERE who = ?", who)
+def _get_rate(db: Db, key: str, rate: Rate, now: float) -> tuple[float, float]:
+    rows = db.execute("SELECT tat FROM attempt WHERE who = ?", key)
     return rate.admit(float(rows[0][0]) if rows else 0.0, now)
 
 
-def _admit(db: Db, who: str, rate: Rate, now: float) -> tuple[float, Problem | None]:
-    tat, wait = _get_rate(db, who, rate, now)
+def _admit(db: Db, key: str, rate: Rate, now: float) -> tuple[float, Problem | None]:
+    tat, wait = _get_rate(db, key, rate, now)
     return tat, make_too_many("too many calls with wrong credentials", wait) if wait else None
 
 
-def _store(db: Db, who: str, tat: float) -> None:
+def _store(db: Db, key: str, tat: float) -> None:
     db.execute(
         "INSERT INTO attempt (who, tat) VALUES (?, ?)"
         " ON CONFLICT (who) DO UPDATE SET tat = excluded.tat",
-        who,
+        key,
         tat,
     )

@@ -227,9 +227,9 @@ def _find_known(db: Db, calls: Sequence[Call]) -> list[_KnownKey | None]:
     return [known.get(each) for each in asked]
 
 
-def _find_in_force(known: _KnownKey | None, now: float) -> _KnownKey | None:
-    ends = () if known is None else (known.expires, known.token_expires)
-    return None if any(end is not None and end <= now for end in ends) else known
+def _find_in_force(key: _KnownKey | None, now: float) -> _KnownKey | None:
+    ends = () if key is None else (key.expires, key.token_expires)
+    return None if any(end is not None and end <= now for end in ends) else key
 
 
 def admit_all(db: Db, calls: Sequence[Call]) -> list[Caller | Problem | None]:
@@ -245,20 +245,20 @@ def admit_all(db: Db, calls: Sequence[Call]) -> list[Caller | Problem | None]:
     ]
 
 
-def _admit(known: _KnownKey, member: int, call: Call) -> Caller | Problem:
+def _admit(key: _KnownKey, member: int, call: Call) -> Caller | Problem:
     caller = Caller(
-        known.key,
-        known.key_name,
-        known.workspace,
-        frozenset(known.scopes.split()),
+        key.key,
+        key.key_name,
+        key.workspace,
+        frozenset(key.scopes.split()),
         member,
-        known.type,
-        known.name,
-        known.role or "",
-        bool(known.may_push),
-        token=known.token or 0,
+        key.type,
+        key.name,
+        key.role or "",
+        bool(key.may_push),
+        token=key.token or 0,
     )
-    _, problem = _count_call(known.per_minute, known.burst, known.tat, call.now)
+    _, problem = _count_call(key.per_minute, key.burst, key.tat, call.now)
     return problem or find_objection(caller, call.purpose) or caller
 
 

@@ -69,16 +69,16 @@ def list_workspaces(db: Db) -> list[Row]:
     )
 
 
-def find_workspace(db: Db, named: str) -> int:
+def find_workspace(db: Db, name_or_id: str) -> int:
     """Return the workspace with that id or name. If nothing is named, return the only workspace."""
-    if not named:
+    if not name_or_id:
         rows = db.execute("SELECT id FROM workspace WHERE name <> ? LIMIT 2", SYNTHETIC)
         if len(rows) != 1:
             raise Refused(
                 "name the workspace with --workspace: `fieldagent hub workspace list` shows all"
             )
         return int(rows[0][0])
-    return _find_by_number_or(db, "workspace", "name", named)
+    return _find_by_number_or(db, "workspace", "name", name_or_id)
 
 
 def add_user(
@@ -264,14 +264,14 @@ def is_member(db: Db, workspace: int, member: int) -> bool:
     )
 
 
-def find_member(db: Db, workspace: int, named: str) -> int:
+def find_member(db: Db, workspace: int, name_or_id: str) -> int:
     """Return the member of the workspace with this id, e-mail address or name. Case counts only if
     several names differ in nothing else. Raises Refused if several members match.
     """
-    there, like = list_users(db, workspace), named.casefold()
+    there, like = list_users(db, workspace), name_or_id.casefold()
     for matches in (
-        [row for row in there if named == str(row["id"])],
-        [row for row in there if named == row["name"] or like == row["email"].casefold()],
+        [row for row in there if name_or_id == str(row["id"])],
+        [row for row in there if name_or_id == row["name"] or like == row["email"].casefold()],
         [row for row in there if like == row["name"].casefold()],
     ):
         if len(matches) == 1:
@@ -282,14 +282,14 @@ def find_member(db: Db, workspace: int, named: str) -> int:
                 sentence(
                     "{found} users have the name {named}: use a number, {ids}",
                     found=len(matches),
-                    named=repr(named),
+                    named=repr(name_or_id),
                     ids=ids,
                 )
             )
     raise Refused(
         sentence(
             "no user {named} is in that workspace; see `fieldagent hub user list`",
-            named=repr(named),
+            named=repr(name_or_id),
         )
     )
 
@@ -466,19 +466,19 @@ def list_devices(db: Db, workspace: int, now: float) -> list[Row]:
     )
 
 
-def find_device_named(db: Db, workspace: int, named: str) -> int:
+def find_device_named(db: Db, workspace: int, name_or_id: str) -> int:
     """Return the id of the device with this id, name or IMEI in a workspace. Raises Refused."""
     of_workspace = "SELECT id, name, imei FROM device WHERE workspace = ? ORDER BY id"
     there = db.execute(of_workspace, workspace)
     # A number is an id first, even if another device has it as its name.
     for column in range(3):
         for row in there:
-            if row[column] is not None and named == str(row[column]):
+            if row[column] is not None and name_or_id == str(row[column]):
                 return int(row[0])
     raise Refused(
         sentence(
             "no device {named} is in that workspace; see `fieldagent hub device list`",
-            named=repr(named),
+            named=repr(name_or_id),
         )
     )
 
@@ -608,12 +608,12 @@ def find_device_of_token(db: Db, token: str) -> Device:
 
 def find_device_of_imei(db: Db, imei: str) -> Device:
     """Return the device with this IMEI that is in use or revoked. Raises UnknownDevice."""
-    return _read_device(db, "imei = ?", imei, heard=IS_HEARD)
+    return _read_device(db, "imei = ?", imei, state_condition=IS_HEARD)
 
 
 def find_device_heard(db: Db, device: int) -> Device:
     """Return the device with this id that is in use or revoked. Raises UnknownDevice."""
-    return _read_device(db, "id = ?", device, heard=IS_HEARD)
+    return _read_device(db, "id = ?", device, state_condition=IS_HEARD)
 
 
 def find_disabled_device(db: Db, imei: str) -> int | None:
@@ -628,9 +628,9 @@ def find_device(db: Db, id_: int) -> Device:
 
 
 def _read_device(
-    db: Db, condition: str, value: str | int, *, heard: str = "disabled IS NULL"
+    db: Db, condition: str, value: str | int, *, state_condition: str = "disabled IS NULL"
 ) -> Device:
-    rows = db.execute(f"{_DEVICE}{heard} AND {condition}", value)
+    rows = db.execute(f"{_DEVICE}{state_condition} AND {condition}", value)
     if not rows:
         raise UnknownDevice
     return Device(*rows[0])
@@ -662,16 +662,16 @@ def make_named_rows(db: Db, sql: str, names: Sequence[str], *parameters: Any) ->
     ]
 
 
-def _find_by_number_or(db: Db, table: str, column: str, named: str) -> int:
-    number = number_of(named) or -1
+def _find_by_number_or(db: Db, table: str, column: str, name_or_id: str) -> int:
+    number = number_of(name_or_id) or -1
     either = f"SELECT id FROM {table} WHERE {column} = ? OR id = ? ORDER BY CASE id WHEN ? THEN 0"
-    rows = db.execute(f"{either} ELSE 1 END", named, number, number)
+    rows = db.execute(f"{either} ELSE 1 END", name_or_id, number, number)
     if not rows:
         raise Refused(
             sentence(
                 "no {table} {named} exists; see `fieldagent hub {table} list`",
                 table=table,
-                named=repr(named),
+                named=repr(name_or_id),
             )
         )
     return int(rows[0][0])

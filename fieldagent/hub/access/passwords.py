@@ -87,7 +87,7 @@ class Passwords:
         return member
 
     async def _try(
-        self, seal: bytes, password: str, stored: str | None, device: str, reserve: Reserve
+        self, seal: bytes, password: str, stored_hash: str | None, device: str, reserve: Reserve
     ) -> bool:
         self._tries[seal, device] = this = _Try()
         try:
@@ -97,7 +97,7 @@ class Passwords:
                 raise reserved
             await waits.sleep(reserved.delay)
             async with self._line.hold_place((not device, reserved.debt_s)):
-                matches = partial(check_password, password, stored)
+                matches = partial(check_password, password, stored_hash)
                 this.is_right = await check_in_thread(matches, self._threads, SCRYPT_SECONDS)
         except Crowded:
             why = "the hub is checking too many passwords at the moment"
@@ -115,12 +115,12 @@ class Passwords:
         if len(self._right) > KNOWN_PASSWORDS_MAX:
             self._right.popitem(last=False)
 
-    def _seal(self, username: str, password: str, stored: str | None) -> bytes:
+    def _seal(self, username: str, password: str, stored_hash: str | None) -> bytes:
         """Return a keyed hash that distinguishes tries and reveals nothing to a later reader of
         this process's memory.
         """
         seal = hashlib.blake2b(key=self._seal_key, digest_size=32)
-        for part in (username, password, stored or ""):
+        for part in (username, password, stored_hash or ""):
             text = part.encode("utf-8", "replace")
             seal.update(len(text).to_bytes(4, "big") + text)
         return seal.digest()

@@ -52,9 +52,9 @@ class Recipient(NamedTuple):
     """JSON of the recipient: `id`, `name`, `type`, as far as known."""
 
 
-def resolve(db: Db, workspace: int, named: Person) -> Recipient:
+def resolve(db: Db, workspace: int, person: Person) -> Recipient:
     """Find the named recipient in a workspace."""
-    kind, number, text = _split_name(named)
+    kind, number, text = _split_name(person)
     if text and kind == "" and _is_address(text):
         what = "E-mail" if "@" in text else "Telephone"
         address = text if "@" in text else text.replace(" ", "")
@@ -77,14 +77,14 @@ def resolve(db: Db, workspace: int, named: Person) -> Recipient:
     return Recipient(team=NOBODY_HERE, reason=why, identity_json=json.dumps({"name": who}))
 
 
-def _split_name(named: Person) -> tuple[str, int, str]:
+def _split_name(person: Person) -> tuple[str, int, str]:
     """Return the kind (empty if not given), the id (0 if named by text), and the text."""
-    if isinstance(named, int):
-        return ("user" if named > 0 else "group"), abs(named), ""
-    kind, colon, name = named.partition(":")
+    if isinstance(person, int):
+        return ("user" if person > 0 else "group"), abs(person), ""
+    kind, colon, name = person.partition(":")
     if colon and kind in ("user", "group", "device"):
         return kind, 0, name.strip()
-    return "", 0, named
+    return "", 0, person
 
 
 def _is_address(text: str) -> bool:
@@ -239,15 +239,15 @@ def add_group(
     return int(id_)
 
 
-def find_group(db: Db, workspace: int, named: str) -> int:
+def find_group(db: Db, workspace: int, name_or_id: str) -> int:
     """Return the id of the group with this id or name. Raises Refused."""
     for row in list_groups(db, workspace):
-        if named == str(row["id"]) or named.casefold() == str(row["name"]).casefold():
+        if name_or_id == str(row["id"]) or name_or_id.casefold() == str(row["name"]).casefold():
             return int(row["id"])
     raise Refused(
         sentence(
             "no group {named} is in that workspace; see `fieldagent hub group list`",
-            named=repr(named),
+            named=repr(name_or_id),
         )
     )
 

@@ -28,9 +28,9 @@ class Repeatable(NamedTuple):
     digest: bytes
 
 
-def digest_of(asked: str) -> bytes:
+def digest_of(request_text: str) -> bytes:
     """Return a digest of 16 bytes of a request. Equal requests have the same digest."""
-    return hashlib.blake2b(asked.encode("utf-8", "replace"), digest_size=16).digest()
+    return hashlib.blake2b(request_text.encode("utf-8", "replace"), digest_size=16).digest()
 
 
 def read_repeatable(request: Request, caller: Caller) -> Repeatable | None:
@@ -56,9 +56,9 @@ def find_earlier(db: Db, names: Collection[Name]) -> dict[Name, tuple[bytes, str
     return {(*name,): (bytes(digest), answer) for *name, digest, answer in rows}
 
 
-def refuse_another(name: Name, before: bytes, digest: bytes) -> Problem | None:
+def refuse_another(name: Name, earlier_digest: bytes, digest: bytes) -> Problem | None:
     """Return the Problem 422 if another request was made under the name, else None."""
-    if before == digest:
+    if earlier_digest == digest:
         return None
     return Problem(422, sentence("Idempotency-Key {key} had another body", key=repr(name[-1])))
 
@@ -66,36 +66,36 @@ def refuse_another(name: Name, before: bytes, digest: bytes) -> Problem | None:
 _REMEMBERED = ("credential", "member", "key", "digest", "at", "request_id")
 
 
-def remember_all(db: Db, done: Sequence[tuple[Repeatable, str]], now: float) -> None:
+def remember_all(db: Db, answered: Sequence[tuple[Repeatable, str]], now: float) -> None:
     """Store the requests with the answers for their repeats. No other process stores the same,
     because `count_calls` or `find_answer` has locked the callers' keys.
     """
-    rows = [(*name, digest, now, answer) for (name, digest), answer in done]
+    rows = [(*name, digest, now, answer) for (name, digest), answer in answered]
     insert(db, "idempotency", _REMEMBERED, rows)
 
 
-def remember(db: Db, asked: Repeatable | None, answer: str, now: float) -> None:
+def remember(db: Db, repeatable: Repeatable | None, answer: str, now: float) -> None:
     """Store one request that `find_answer` has not found. Store nothing if the request has no
     key.
     """
-    if asked is not None:
-        remember_all(db, [(asked, answer)], now)
+    if repeatable is not None:
+        remember_all(db, [(repeatable, answer)], now)
 
 
-def find_answer(db: Db, asked: Repeatable | None) -> str | None:
+def find_answer(db: Db, repeatable: Repeatable | None) -> str | None:
     """Return the answer if the request was done before. None if it must be done now and then passed
     to `remember` in the same transaction.
 
     Call this before you lock other rows, as a push does. Raises Problem 422 if another request was
     made under the name.
     """
-    if asked is None:
+    if repeatable is None:
         return None
-    db.execute(f"SELECT 1 FROM credential WHERE id = ?{db.for_update()}", asked.name[0])
-    entry = find_earlier(db, [asked.name]).get(asked.name)
+    db.execute(f"SELECT 1 FROM credential WHERE id = ?{db.for_update()}", repeatable.name[0])
+    entry = find_earlier(db, [repeatable.name]).get(repeatable.name)
     if entry is None:
         return None
     before, answer = entry
-    if problem := refuse_another(asked.name, before, asked.digest):
+    if problem := refuse_another(repeatable.name, before, repeatable.digest):
         raise problem
     return answer

@@ -61,15 +61,15 @@ def list_workspaces(db: Db, subject: Subject) -> list[int | None]:
     return [workspace for (workspace,) in rows] or [None]
 
 
-def find(db: Db, kind: str, workspace: str, named: str) -> Subject:
+def find(db: Db, kind: str, workspace: str, name_or_id: str) -> Subject:
     """Find a subject by its id or name. Raises Refused."""
     if kind == "workspace":
-        id_, table = directory.find_workspace(db, named), "workspace"
+        id_, table = directory.find_workspace(db, name_or_id), "workspace"
     elif kind == "device":
-        id_ = directory.find_device_named(db, directory.find_workspace(db, workspace), named)
+        id_ = directory.find_device_named(db, directory.find_workspace(db, workspace), name_or_id)
         table = "device"
     else:
-        id_ = directory.find_member(db, directory.find_workspace(db, workspace), named)
+        id_ = directory.find_member(db, directory.find_workspace(db, workspace), name_or_id)
         table = "member"
     ((name,),) = db.execute(f"SELECT name FROM {table} WHERE id = ?", id_)
     return Subject(kind, id_, name)

@@ -115,32 +115,34 @@ class EventStreams:
         asked = server_sent.read_request(request, TOPICS)
         return server_sent.answer(partial(self.stream_events, caller, asked))
 
-    async def stream_events(self, caller: Caller, asked: StreamRequest) -> AsyncIterator[bytes]:
+    async def stream_events(
+        self, caller: Caller, stream_request: StreamRequest
+    ) -> AsyncIterator[bytes]:
         """Stream the events to a caller. The stream ends if the database is unavailable. A listener
         that comes back misses nothing.
         """
-        rings = caller.rings and "sos" in asked.topics
+        rings = caller.rings and "sos" in stream_request.topics
         console = (
             self._leases.hold_console(caller.workspace, caller.member) if rings else nullcontext()
         )
         try:
-            async with console, aclosing(self._stream_texts(caller, asked)) as pieces:
+            async with console, aclosing(self._stream_texts(caller, stream_request)) as pieces:
                 async for events in pieces:
                     yield events
         except NOT_STORED:
             return
 
     async def _stream_texts(
-        self, caller: Caller, asked: StreamRequest
+        self, caller: Caller, stream_request: StreamRequest
     ) -> AsyncGenerator[bytes, None]:
         newest = await self._store.read(partial(_find_newest, workspace=caller.workspace))
-        places = _read_places(asked.last, newest)
+        places = _read_places(stream_request.last, newest)
         unsettled = UNSETTLED_S if self._store.shared else 0.0
         items, happened = (Follower(each, unsettled) for each in places or newest)
-        lost = bool(asked.last) and places is None
+        lost = bool(stream_request.last) and places is None
         yield LISTENING + (_encode_event(*newest, "lost", "{}") if lost else b"")
         ends = trio.current_time() + STREAM_LIFETIME_S
-        deadline = trio.current_time() + asked.quiet_max_s
+        deadline = trio.current_time() + stream_request.quiet_max_s
         while trio.current_time() < ends:
             news = self._store.get_event(sos.EVENTS)
             listener = _make_listener(caller)
@@ -148,21 +150,21 @@ class EventStreams:
                 return
             any_sent = False
             async with aclosing(
-                self._stream_since(caller, asked.topics, items, happened)
+                self._stream_since(caller, stream_request.topics, items, happened)
             ) as pieces:
                 async for events in pieces:
                     any_sent = True
                     yield events
             if any_sent:
-                deadline = trio.current_time() + asked.quiet_max_s
+                deadline = trio.current_time() + stream_request.quiet_max_s
                 await trio.sleep(0.0 if items.has_more or happened.has_more else READ_PAUSE_S)
                 continue
             with trio.move_on_at(deadline) as quiet:
                 await news.wait()
                 await trio.sleep(READ_PAUSE_S)
             if quiet.cancelled_caught:
-                yield asked.alive
-                deadline = trio.current_time() + asked.quiet_max_s
+                yield stream_request.alive
+                deadline = trio.current_time() + stream_request.quiet_max_s
 
     async def _stream_since(
         self, caller: Caller, topics: frozenset[str], items: Follower, happened: Follower
@@ -216,11 +218,11 @@ def _make_listener(caller: Caller) -> _Listener:
     return _Listener(caller.key, caller.token, caller.member, caller.workspace, caller.role)
 
 
-def _check_listeners(db: Db, those: Sequence[_Listener]) -> list[bool]:
+def _check_listeners(db: Db, listeners: Sequence[_Listener]) -> list[bool]:
     """Return for each listener True if the listener's rights are unchanged. A member who is
     disabled, or whose key or token is revoked, gets no more events.
     """
-    table, values = make_small_table(db, "asked", _Listener._fields, sorted({*those}))
+    table, values = make_small_table(db, "asked", _Listener._fields, sorted({*listeners}))
     rows = db.execute(
         f"{table} SELECT {', '.join(f'asked.{name}' for name in _Listener._fields)} FROM asked"
         " JOIN credential ON credential.id = asked.key AND credential.revoked IS NULL"
@@ -232,7 +234,7 @@ def _check_listeners(db: Db, those: Sequence[_Listener]) -> list[bool]:
         *values,
     )
     there = {_Listener._make(row) for row in rows}
-    return [each in there for each in those]
+    return [each in there for each in listeners]
 
 
 class _Look(NamedTuple):
@@ -262,9 +264,9 @@ def _list_events_behind(db: Db, looks: Sequence[_Look]) -> list[_Rows]:
     )
 
 
-def _read_items(db: Db, wanted: Sequence[tuple[int, ...]]) -> list[dict[int, _NamedText]]:
+def _read_items(db: Db, id_groups: Sequence[tuple[int, ...]]) -> list[dict[int, _NamedText]]:
     return _remove_duplicates(
-        wanted,
+        id_groups,
         lambda numbers: {
             each.number: (ITEM, json.dumps(each.encode()))
             for each in reading.list_items(db, numbers)
@@ -272,7 +274,7 @@ def _read_items(db: Db, wanted: Sequence[tuple[int, ...]]) -> list[dict[int, _Na
     )
 
 
-def _read_events(db: Db, wanted: Sequence[tuple[int, ...]]) -> list[dict[int, _NamedText]]:
+def _read_events(db: Db, id_groups: Sequence[tuple[int, ...]]) -> list[dict[int, _NamedText]]:
     def encode(numbers: tuple[int, ...]) -> dict[int, _NamedText]:
         events: dict[int, _NamedText] = {}
         for number in numbers:
@@ -285,12 +287,12 @@ def _read_events(db: Db, wanted: Sequence[tuple[int, ...]]) -> list[dict[int, _N
                 events[number] = topic, json.dumps(shown)
         return events
 
-    return _remove_duplicates(wanted, encode)
+    return _remove_duplicates(id_groups, encode)
 
 
-def _remove_duplicates(asked: Sequence[K], answer: Callable[[K], V]) -> list[V]:
-    answers = {each: answer(each) for each in dict.fromkeys(asked)}
-    return [answers[each] for each in asked]
+def _remove_duplicates(keys: Sequence[K], answer: Callable[[K], V]) -> list[V]:
+    answers = {each: answer(each) for each in dict.fromkeys(keys)}
+    return [answers[each] for each in keys]
 
 
 def _find_newest(db: Db, workspace: int) -> tuple[int, int]:

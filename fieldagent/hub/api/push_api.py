@@ -175,16 +175,18 @@ class HubApi:
             raise decided
         return decided
 
-    def _decide(self, db: Db, asked: Sequence[PushRequest]) -> list[Problem | str]:
+    def _decide(self, db: Db, push_requests: Sequence[PushRequest]) -> list[Problem | str]:
         """Decide on pushes in one transaction. Refusals are returned, not raised, because their
         counts must be stored.
         """
         now = self._clock()
-        counted = count_calls(db, [each.caller for each in asked], now)
-        pushes = [each.push for each in asked if isinstance(each.parsed, Push)]
+        counted = count_calls(db, [each.caller for each in push_requests], now)
+        pushes = [each.push for each in push_requests if isinstance(each.parsed, Push)]
         members = people.find_carriers(db, pushes)
         called = [
-            each for problem, each in zip(counted.problems, asked, strict=True) if not problem
+            each
+            for problem, each in zip(counted.problems, push_requests, strict=True)
+            if not problem
         ]
         # Check for earlier pushes first: an accepted push stays accepted, even if it would be
         # refused now.
@@ -192,11 +194,11 @@ class HubApi:
         known = find_earlier(db, names)
         refusals = [
             problem or _find_refusal(db, each, members, known, now)
-            for problem, each in zip(counted.problems, asked, strict=True)
+            for problem, each in zip(counted.problems, push_requests, strict=True)
         ]
         postings: dict[PushRequest, ledger.Posting] = {}
         far: dict[PushRequest, SatelliteKits] = {}
-        for at, each in enumerate(asked):
+        for at, each in enumerate(push_requests):
             if refusals[at] is None and each.name not in known:
                 posting = make_posting(db, each.push, members, now, self._time_to_live)
                 if isinstance(posting, Problem):
@@ -208,7 +210,9 @@ class HubApi:
                     refusals[at] = _make_refused(db, each, problem, now)
                 else:
                     postings[each] = posting
-        taken = [each for each, refusal in zip(asked, refusals, strict=True) if refusal is None]
+        taken = [
+            each for each, refusal in zip(push_requests, refusals, strict=True) if refusal is None
+        ]
         # Enter only the first push under an Idempotency-Key. The others are repeats of it.
         fresh: dict[Name | PushRequest, PushRequest] = {}
         for each in taken:
@@ -222,18 +226,18 @@ class HubApi:
         requests = dict(entered)
         return [
             refusal or (_repeat_answer(each, *known[each.name]) if each.name else requests[each])
-            for each, refusal in zip(asked, refusals, strict=True)
+            for each, refusal in zip(push_requests, refusals, strict=True)
         ]
 
     def _enter(
         self,
         db: Db,
-        asked: Mapping[PushRequest, ledger.Posting],
+        postings: Mapping[PushRequest, ledger.Posting],
         far: Mapping[PushRequest, SatelliteKits],
         now: float,
     ) -> list[tuple[PushRequest, str]]:
         """Enter the pushes, and return each with its requestId."""
-        entered = ledger.enter_all(db, list(asked.values()), now=now, grace=self._grace)
+        entered = ledger.enter_all(db, list(postings.values()), now=now, grace=self._grace)
         lines = [
             AuditLine(
                 each.caller.workspace,
@@ -241,12 +245,12 @@ class HubApi:
                 PUSH,
                 f"item {item}, {_describe_refusal(each)}",
             )
-            for each, (item, _) in zip(asked, entered, strict=True)
+            for each, (item, _) in zip(postings, entered, strict=True)
         ]
         note_all(db, lines, now)
-        for each, (item, _) in zip(asked, entered, strict=True):
+        for each, (item, _) in zip(postings, entered, strict=True):
             hold_back(db, item, far[each])
-        return [(each, request) for each, (_, request) in zip(asked, entered, strict=True)]
+        return [(each, request) for each, (_, request) in zip(postings, entered, strict=True)]
 
 
 def make_posting(
@@ -320,15 +324,15 @@ def _find_refusal(
     db: Db,
     each: PushRequest,
     members: Collection[tuple[int, int]],
-    known: Collection[Name | None],
+    known_names: Collection[Name | None],
     now: float,
 ) -> Problem | None:
-    """Return the refusal of a push, or None. `known` contains the names of pushes that were
+    """Return the refusal of a push, or None. `known_names` contains the names of pushes that were
     accepted earlier.
     """
     if isinstance(each.parsed, Problem):
         return each.parsed
-    if each.name in known:
+    if each.name in known_names:
         return None
     problem = find_refusal(each.caller, each.push, members)
     return problem and _make_refused(db, each, problem, now)

@@ -217,7 +217,7 @@ class ReadApi:
         return make_page(request, {"users": rows}, "before", following)
 
     async def _read_page(
-        self, request: Request, caller: Caller, wanted: ItemFilter
+        self, request: Request, caller: Caller, item_filter: ItemFilter
     ) -> tuple[list[ReadItem], int | None]:
         """Return a page of items and the place of the next page. If matches are rare, a page can be
         short although more items follow.
@@ -227,7 +227,11 @@ class ReadApi:
         numbers: list[int] = []
         for _ in range(READS_PER_PAGE_MAX):
             look = partial(
-                reading.find, caller=caller, wanted=wanted, before=place, limit=limit - len(numbers)
+                reading.find,
+                caller=caller,
+                item_filter=item_filter,
+                before=place,
+                limit=limit - len(numbers),
             )
             more, following = await self._store.read(look)
             numbers += more

@@ -72,28 +72,28 @@ class _Conditions:
         return " AND ".join(self.sql) or "1 = 1"
 
 
-def find(db: Db, caller: Caller, wanted: ItemFilter, before: int, limit: int) -> FoundItems:
+def find(db: Db, caller: Caller, item_filter: ItemFilter, before: int, limit: int) -> FoundItems:
     """Find items in one read, over at most `LOOKED_AT` items of one index."""
     first = 0
     # Use one bound per side. With two bounds, SQLite may choose the less selective one for the
     # index.
-    if wanted.until is not None:
-        last = _bound(db, wanted.until, up=False)
+    if item_filter.until is not None:
+        last = _bound(db, item_filter.until, up=False)
         before = min(before, 0 if last is None else last + 1)
-    if wanted.since is not None:
-        first = END if (bound := _bound(db, wanted.since, up=True)) is None else bound
+    if item_filter.since is not None:
+        first = END if (bound := _bound(db, item_filter.since, up=True)) is None else bound
     if first >= before:
         return FoundItems([], None)
-    index = _choose_index_conditions(caller, wanted, first, before)
+    index = _choose_index_conditions(caller, item_filter, first, before)
     edge = None
-    if wanted.device is not None:
-        numbers, edge = _of_device(db, caller.workspace, wanted.device, before)
+    if item_filter.device is not None:
+        numbers, edge = _of_device(db, caller.workspace, item_filter.device, before)
         index.add(f"id IN ({make_marks(numbers)})" if numbers else "1 = 0", *numbers)
     inner = (
         "SELECT id, sender, target, team, kind, words, sos, accepted, source_device, request_id,"
         f" length(body) AS size FROM item WHERE {index} ORDER BY id DESC LIMIT {LOOKED_AT}"
     )
-    which = _make_row_conditions(caller, wanted)
+    which = _make_row_conditions(caller, item_filter)
     rows = db.execute(
         f"SELECT id, size FROM ({inner}) AS looked WHERE {which} ORDER BY id DESC LIMIT ?",
         *index.parameters,
@@ -107,7 +107,7 @@ def find(db: Db, caller: Caller, wanted: ItemFilter, before: int, limit: int) ->
         if len(matches) == limit or (matches and size > BYTES_MAX):
             return FoundItems(matches, matches[-1])
         matches.append(id_)
-    if wanted.device is not None:
+    if item_filter.device is not None:
         return FoundItems(matches, edge)
     return FoundItems(
         matches, _find_last(db, f"SELECT id FROM item WHERE {index} ORDER BY id", index.parameters)
@@ -147,21 +147,21 @@ def _find_last(db: Db, sql: str, parameters: Sequence[Any]) -> int | None:
 
 
 def _choose_index_conditions(
-    caller: Caller, wanted: ItemFilter, first: int, before: int
+    caller: Caller, item_filter: ItemFilter, first: int, before: int
 ) -> _Conditions:
     """Return the conditions for the most selective index."""
     index = _Conditions()
     index.add("workspace = ? AND id >= ? AND id < ?", caller.workspace, first, before)
-    if wanted.request_id is not None:
-        index.add("request_id = ?", wanted.request_id)
-    elif wanted.sos:
+    if item_filter.request_id is not None:
+        index.add("request_id = ?", item_filter.request_id)
+    elif item_filter.sos:
         index.add("sos = 1")
-    elif wanted.pushed:
+    elif item_filter.pushed:
         index.add("source_device IS NULL")
-    elif wanted.sender is not None:
-        index.add("sender = ?", wanted.sender)
-    elif wanted.kind is not None:
-        index.add("kind = ?", wanted.kind)
+    elif item_filter.sender is not None:
+        index.add("sender = ?", item_filter.sender)
+    elif item_filter.kind is not None:
+        index.add("kind = ?", item_filter.kind)
     return index
 
 
@@ -194,25 +194,25 @@ def _make_viewer_conditions(viewer: int | None) -> _Conditions:
     return which
 
 
-def _make_row_conditions(caller: Caller, wanted: ItemFilter) -> _Conditions:
+def _make_row_conditions(caller: Caller, item_filter: ItemFilter) -> _Conditions:
     """Return the conditions on the rows that are read, which also exclude rows that a wrong clock
     has put out of order.
     """
     which = _make_viewer_conditions(None if caller.sees_all else caller.member)
-    if wanted.sender is not None:
-        which.add("sender = ?", wanted.sender)
-    if wanted.kind is not None:
-        which.add("kind = ?", wanted.kind)
-    if wanted.sos is not None:
-        which.add("sos = 1" if wanted.sos else "sos <> 1")
-    if wanted.pushed is not None:
-        which.add(f"source_device IS {'' if wanted.pushed else 'NOT '}NULL")
-    if wanted.since is not None:
-        which.add("accepted >= ?", wanted.since)
-    if wanted.until is not None:
-        which.add("accepted <= ?", wanted.until)
-    if wanted.text:
-        pattern = wanted.text.casefold()
+    if item_filter.sender is not None:
+        which.add("sender = ?", item_filter.sender)
+    if item_filter.kind is not None:
+        which.add("kind = ?", item_filter.kind)
+    if item_filter.sos is not None:
+        which.add("sos = 1" if item_filter.sos else "sos <> 1")
+    if item_filter.pushed is not None:
+        which.add(f"source_device IS {'' if item_filter.pushed else 'NOT '}NULL")
+    if item_filter.since is not None:
+        which.add("accepted >= ?", item_filter.since)
+    if item_filter.until is not None:
+        which.add("accepted <= ?", item_filter.until)
+    if item_filter.text:
+        pattern = item_filter.text.casefold()
         for special in "!%_":
             pattern = pattern.replace(special, f"!{special}")
         which.add("words LIKE ? ESCAPE '!'", f"%{pattern}%")

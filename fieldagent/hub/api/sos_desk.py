@@ -49,17 +49,17 @@ def acknowledge(db: Db, incident: Sos, member: int, text: str, now: float) -> So
     return acknowledge_as(db, incident, Actor(member, _read_name(db, member)), text, now)
 
 
-def acknowledge_as(db: Db, incident: Sos, who: Actor, text: str, now: float) -> Sos:
+def acknowledge_as(db: Db, incident: Sos, by: Actor, text: str, now: float) -> Sos:
     """Acknowledge an SOS for a person who may not be a member. Raises Refused if it is seen or
     closed already.
     """
     if incident.state != SosState.OPEN:
         raise Refused(explain_end(db, incident))
-    _see(db, incident, who, now)
-    member, name = who.member, "" if who.member else who.name
+    _see(db, incident, by, now)
+    member, name = by.member, "" if by.member else by.name
     sos.note_event(db, incident.id, "seen", now, member=member, name=name, detail=text)
-    due_receipts.owe_word(db, incident, IncidentState.SEEN, who.name, text, now)
-    actor, whose = (str(member), "") if member else (CONTACT, f" by {who.name}")
+    due_receipts.owe_word(db, incident, IncidentState.SEEN, by.name, text, now)
+    actor, whose = (str(member), "") if member else (CONTACT, f" by {by.name}")
     _note_act(db, incident, actor, "acknowledge", f"{incident.id}{whose}", now)
     return _repeat_result(db, incident)
 
@@ -81,23 +81,27 @@ def take_over(db: Db, incident: Sos, member: int, text: str, now: float) -> Sos:
     return _repeat_result(db, incident)
 
 
-def hand_over(db: Db, incident: Sos, member: int, heir: int, text: str, now: float) -> Sos:
+def hand_over(
+    db: Db, incident: Sos, member: int, next_dispatcher: int, text: str, now: float
+) -> Sos:
     """Ask another dispatcher to take the SOS over. Until then it stays with the caller. Raises
     Refused if the caller does not have it, or if the other dispatcher may not answer an SOS.
     """
     if incident.state != SosState.SEEN or incident.seen_by != member:
         raise Refused(_check_its_user(incident))
-    if heir == member or heir not in list_dispatchers(db, incident.workspace):
+    if next_dispatcher == member or next_dispatcher not in list_dispatchers(db, incident.workspace):
         raise Refused(
-            sentence("user {heir} is not another dispatcher of this workspace", heir=heir)
+            sentence(
+                "user {heir} is not another dispatcher of this workspace", heir=next_dispatcher
+            )
         )
-    detail = f"to {_read_name(db, heir)}, once they take it{f': {text}' if text else ''}"
+    detail = f"to {_read_name(db, next_dispatcher)}, once they take it{f': {text}' if text else ''}"
     sos.note_event(db, incident.id, "handed over", now, member=member, detail=detail)
-    sos.set_asked(db, incident.id, heir)
+    sos.set_asked(db, incident.id, next_dispatcher)
     words = f"{_read_name(db, member)}{f': {text}' if text else ''}"
     alarm.end(db, incident.id)
-    alarm.ask(db, incident.id, heir, words, now)
-    _note_act(db, incident, str(member), "hand over", f"{incident.id} to {heir}", now)
+    alarm.ask(db, incident.id, next_dispatcher, words, now)
+    _note_act(db, incident, str(member), "hand over", f"{incident.id} to {next_dispatcher}", now)
     return _repeat_result(db, incident)
 
 
@@ -146,8 +150,8 @@ def is_kit_told(db: Db, incident: Sos) -> bool:
     )
 
 
-def _see(db: Db, incident: Sos, who: Actor, now: float) -> None:
-    sos.set_seen(db, incident.id, who, now)
+def _see(db: Db, incident: Sos, actor: Actor, now: float) -> None:
+    sos.set_seen(db, incident.id, actor, now)
     alarm.end(db, incident.id)
     if incident.item is not None:
         ledger.end_escalation(db, incident.item)

@@ -26,11 +26,11 @@ STATES = {
 """States of a delivery, for callers."""
 
 
-def find_shown_state(stored: str) -> str:
+def find_shown_state(state: str) -> str:
     """Return the state of a delivery for a caller. A list must show every row, even if its state is
     damaged.
     """
-    return STATES.get(stored, DAMAGED_ROW)
+    return STATES.get(state, DAMAGED_ROW)
 
 
 def is_request_id(text: str) -> bool:

@@ -15,12 +15,14 @@ def take_watch(db: Db, workspace: int, member: int, seconds: float, now: float) 
     shifts.take_watch(db, workspace, member, seconds, now)
 
 
-def hand_over(db: Db, workspace: int, member: int, heir: int, note: str, now: float) -> None:
+def hand_over(
+    db: Db, workspace: int, member: int, next_dispatcher: int, note: str, now: float
+) -> None:
     """Hand the watch over; see `shifts.hand_over`."""
-    _check_can_answer(db, workspace, heir)
-    if member == heir:
+    _check_can_answer(db, workspace, next_dispatcher)
+    if member == next_dispatcher:
         raise Refused("you cannot hand over to yourself: end the watch instead")
-    if not shifts.hand_over(db, workspace, member, heir, note, now):
+    if not shifts.hand_over(db, workspace, member, next_dispatcher, note, now):
         raise Refused("only a user on watch can hand it over: take the watch first")
 
 

@@ -26,7 +26,7 @@ Own: TypeAlias = "Mapping[str, Any]"
 class NoteEvents(Protocol):
     """Counter in the hub for events that arrived."""
 
-    def __call__(self, became: ItemResult, by: int = 1) -> None: ...
+    def __call__(self, result: ItemResult, by: int = 1) -> None: ...
 
 
 class BridgeHost(NamedTuple):

@@ -190,18 +190,18 @@ class Console:
             request, member, lambda db: self._begin(db, member, workspace)
         )
 
-    def _begin(self, db: Db, member: int, wanted: str) -> str | Problem:
-        where = self._choose_workspace(db, member, wanted)
+    def _begin(self, db: Db, member: int, workspace_name: str) -> str | Problem:
+        where = self._choose_workspace(db, member, workspace_name)
         if isinstance(where, Problem):
             return where
         return sessions.begin(db, member, where, self._clock())
 
-    def _choose_workspace(self, db: Db, member: int, wanted: str) -> int | Problem:
+    def _choose_workspace(self, db: Db, member: int, workspace_name: str) -> int | Problem:
         """Return the workspace of the sign-in: the named workspace, or the member's only
         workspace.
         """
         known = [str(each) for each in sessions.list_workspaces(db, member)]
-        workspace = wanted or (known[0] if len(known) == 1 else "")
+        workspace = workspace_name or (known[0] if len(known) == 1 else "")
         if workspace in known:
             return int(workspace)
         which = (
@@ -236,9 +236,9 @@ class Console:
         return set_cookie(sessions.COOKIE, value, seconds, secure=secure)
 
 
-async def _hash_chosen(password: str, before: str) -> str:
+async def _hash_chosen(password: str, old_password: str) -> str:
     """Return the hash of a chosen password. Raises Problem."""
-    if not PASSWORD_LEAST <= len(password) <= PASSWORD_MOST or password == before:
+    if not PASSWORD_LEAST <= len(password) <= PASSWORD_MOST or password == old_password:
         what = sentence(
             "must be different, with {least} to {most} characters",
             least=PASSWORD_LEAST,

@@ -191,9 +191,9 @@ def _make_question_page(db: Db, link: AlarmLink, incident: Sos, language: str) -
     return _make_page(200, language, title, "\n      ".join(parts))
 
 
-def _add_time_element(said: str, time: str) -> str:
+def _add_time_element(text: str, time: str) -> str:
     """Return the text as HTML with a `time` element, which a browser shows in local time."""
-    return escape(said).replace(time, f'<time datetime="{time}">{time}</time>')
+    return escape(text).replace(time, f'<time datetime="{time}">{time}</time>')
 
 
 def _write_place(position: Mapping[str, Any] | None, language: str) -> str:

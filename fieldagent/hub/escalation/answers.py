@@ -165,9 +165,9 @@ def _make_which_question(contact: AlarmContact, writings: list[WrittenMessage]) 
 
 
 def _find_newest(
-    whose: list[AlarmContact], links: dict[int, list[AlarmLink]]
+    contacts: list[AlarmContact], links: dict[int, list[AlarmLink]]
 ) -> tuple[AlarmContact, AlarmLink]:
-    pairs = [(each, links[each.id][0]) for each in whose if links[each.id]]
+    pairs = [(each, links[each.id][0]) for each in contacts if links[each.id]]
     return max(pairs, key=lambda pair: pair[1].id)
 
 
@@ -178,25 +178,25 @@ def _is_open(db: Db, link: AlarmLink) -> bool:
 def _find_by_code(
     db: Db,
     answer: ContactAnswer,
-    whose: list[AlarmContact],
+    contacts: list[AlarmContact],
     links: dict[int, list[AlarmLink]],
-    said: AnswerText,
+    answer_text: AnswerText,
     now: float,
 ) -> str:
-    contact, last = _find_newest(whose, links)
+    contact, last = _find_newest(contacts, links)
     ((wrong,),) = db.execute(
         "SELECT count(*) FROM contact_answer WHERE kind = ? AND sender = ? AND at > ?"
         " AND outcome = 'wrong code'",
         *(answer.kind, answer.sender, now - WRONG_WITHIN),
     )
-    if len(said.code) == alarm_link.LONG_CODE:
-        for each in whose:
+    if len(answer_text.code) == alarm_link.LONG_CODE:
+        for each in contacts:
             for link in links[each.id]:
-                if hmac.compare_digest(said.code, alarm_link.make_long_code(db, link)):
-                    return _handle_proved(db, each, link, said, now)
+                if hmac.compare_digest(answer_text.code, alarm_link.make_long_code(db, link)):
+                    return _handle_proved(db, each, link, answer_text, now)
     elif wrong >= WRONG_MAX:
         return _reply(db, contact, last.sos, "limited", _find_long_code(db, contact, last), now)
-    matches = [(each, alarm_link.of_code(db, said.code, each.id)) for each in whose]
+    matches = [(each, alarm_link.of_code(db, answer_text.code, each.id)) for each in contacts]
     coded = [(each, link) for each, link in matches if link is not None]
     if len({each.workspace for each, _ in coded}) > 1:
         why = translate(
@@ -205,12 +205,12 @@ def _find_by_code(
         )
         return _reply(db, contact, last.sos, "ambiguous", why, now)
     for each, link in coded:
-        return _handle_proved(db, each, link, said, now)
+        return _handle_proved(db, each, link, answer_text, now)
     if wrong + 1 == WRONG_MAX:
         why = _find_long_code(db, contact, last)
         return _reply(db, contact, last.sos, "wrong code", why, now, always=True)
     text = "Not answered: code {code} was not sent to you. See your newest message."
-    why = translate(contact.language, text, code=said.code)
+    why = translate(contact.language, text, code=answer_text.code)
     return _reply(db, contact, last.sos, "wrong code", why, now)
 
 
@@ -223,7 +223,9 @@ def _find_long_code(db: Db, contact: AlarmContact, link: AlarmLink) -> str:
     )
 
 
-def _handle_proved_message(db: Db, answer: ContactAnswer, said: AnswerText, now: float) -> str:
+def _handle_proved_message(
+    db: Db, answer: ContactAnswer, answer_text: AnswerText, now: float
+) -> str:
     """Process a mail that answers an address or a message known only to its recipient."""
     link = alarm_link.of_message(db, answer.answers)
     if link is None and (written := correspondence.of_message(db, answer.answers)) is not None:
@@ -235,11 +237,11 @@ def _handle_proved_message(db: Db, answer: ContactAnswer, said: AnswerText, now:
         contact = contacts.find_contact(db, workspace, link.contact)
     except Refused:
         return "from a removed contact"
-    return _handle_proved(db, contact, link, said, now)
+    return _handle_proved(db, contact, link, answer_text, now)
 
 
 def _handle_proved(
-    db: Db, contact: AlarmContact, link: AlarmLink, said: AnswerText, now: float
+    db: Db, contact: AlarmContact, link: AlarmLink, answer_text: AnswerText, now: float
 ) -> str:
     if link.expires <= now:
         why = translate(
@@ -247,8 +249,8 @@ def _handle_proved(
             "Not answered: the message is old, and its code has expired.",
         )
         return _reply(db, contact, link.sos, "expired", why, now)
-    if not said.accepts:
-        return _send_to_kit(db, contact, link, said.words, now, proved=True)
+    if not answer_text.accepts:
+        return _send_to_kit(db, contact, link, answer_text.words, now, proved=True)
     incident = _find_incident(db, contact, link)
     if link.used is not None:
         over = notice.explain_end(db, incident, contact.language)
@@ -258,7 +260,7 @@ def _handle_proved(
         return _reply(db, contact, link.sos, "used", why, now)
     try:
         who = Actor(None, link.name)
-        words = find_canned(contact.language, said.words)[:WORD_MAX]
+        words = find_canned(contact.language, answer_text.words)[:WORD_MAX]
         sos_desk.acknowledge_as(db, incident, who, words, now)
     except Refused:
         over = notice.explain_end(db, incident, contact.language)

@@ -26,9 +26,9 @@ NoteEnd = Callable[[AlarmContact, str], Awaitable[None]]
 """Stores the reason why a contact was not notified, or an empty string."""
 
 
-def list_steps(db: Db, workspace: int, kinds: Kinds, own: Own) -> list[Row]:
+def list_steps(db: Db, workspace: int, kinds: Kinds, settings: Own) -> list[Row]:
     """Return the steps in order, each with its time, its contacts, and True if it works."""
-    rows = contacts.list_alarm_contacts(db, workspace, kinds, own)
+    rows = contacts.list_alarm_contacts(db, workspace, kinds, settings)
     return [
         _make_step(number, after, [*some])
         for number, (after, some) in enumerate(groupby(rows, lambda each: each["after"]), 1)
@@ -40,11 +40,11 @@ def _make_step(number: int, after: str, rows: Sequence[Row]) -> Row:
     return {"step": number, "after": after, "works": works, "contacts": [*rows]}
 
 
-def count_broken(db: Db, kinds: Kinds, own: Own) -> int:
+def count_broken(db: Db, kinds: Kinds, settings: Own) -> int:
     """Return the number of steps in all workspaces that cannot work."""
     workspaces = db.execute("SELECT DISTINCT workspace FROM alarm_contact")
     return sum(
-        not each["works"] for (one,) in workspaces for each in list_steps(db, one, kinds, own)
+        not each["works"] for (one,) in workspaces for each in list_steps(db, one, kinds, settings)
     )
 
 

@@ -110,16 +110,16 @@ def _insert(db: Db, workspace: int, member: int | None, new: NewContact, now: fl
 
 
 def list_alarm_contacts(
-    db: Db, workspace: int, kinds: Kinds | None = None, own: Own | None = None
+    db: Db, workspace: int, kinds: Kinds | None = None, settings: Own | None = None
 ) -> list[Row]:
     """Return the contacts in the order of notification, without secrets in addresses. With the
-    settings `own` of the `kinds`, each row contains known faults.
+    settings `settings` of the `kinds`, each row contains known faults.
     """
     known = get_contact_kinds() if kinds is None else kinds
-    return [_make_row(each, known, own) for each in list_all(db, workspace)]
+    return [_make_row(each, known, settings) for each in list_all(db, workspace)]
 
 
-def _make_row(contact: AlarmContact, kinds: Kinds, own: Own | None) -> Row:
+def _make_row(contact: AlarmContact, kinds: Kinds, settings: Own | None) -> Row:
     kind = kinds.get(contact.kind)
     return {
         "id": contact.id,
@@ -134,18 +134,19 @@ def _make_row(contact: AlarmContact, kinds: Kinds, own: Own | None) -> Row:
         "quiet": contact.quiet,
         "failingSince": contact.failing_since,
         "reason": contact.reason,
-        "fault": find_fault(contact, kinds, own),
+        "fault": find_fault(contact, kinds, settings),
     }
 
 
-def find_fault(contact: AlarmContact, kinds: Kinds, own: Own | None) -> str:
-    """Return the known reason why the contact could not be notified now, or an empty string. `own`:
+def find_fault(contact: AlarmContact, kinds: Kinds, settings: Own | None) -> str:
+    """Return the known reason why the contact could not be notified now, or an empty string.
+    `settings`:
     settings of the kinds.
     """
     kind = kinds.get(contact.kind)
     if kind is None:
         return describe_missing_kind(contact.kind)
-    missing = "" if own is None else kind.missing(own)
+    missing = "" if settings is None else kind.missing(settings)
     return missing or contact.reason
 
 

@@ -125,50 +125,50 @@ def send_answer(db: Db, writings: list[WrittenMessage], answer: ContactAnswer, n
     return _queue_reply(db, written, "to the kit", why, now)
 
 
-def _is_named(words: str, written: WrittenMessage) -> bool:
-    name = make_visible(written.name).casefold()
+def _is_named(words: str, message: WrittenMessage) -> bool:
+    name = make_visible(message.name).casefold()
     rest = words.casefold().removeprefix(name)
     return rest != words.casefold() and not rest[:1].isalnum()
 
 
-def _find_voice(db: Db, written: WrittenMessage, now: float) -> tuple[int, bool]:
+def _find_voice(db: Db, message: WrittenMessage, now: float) -> tuple[int, bool]:
     """Return the member in whose name the kit sees answers from this address, and True if the
     member has just been created. The member cannot sign in.
     """
     known = db.execute(
         "SELECT member.id FROM member JOIN membership ON membership.member = member.id"
         " WHERE workspace = ? AND type = 'Integration' AND name = ? ORDER BY member.id LIMIT 1",
-        *(written.workspace, texts_to_kits.make_voice_name(written.address)),
+        *(message.workspace, texts_to_kits.make_voice_name(message.address)),
     )
     if known:
         return int(known[0][0]), False
-    return texts_to_kits.add_voice(db, written.workspace, written.address, now), True
+    return texts_to_kits.add_voice(db, message.workspace, message.address, now), True
 
 
-def _note_read(db: Db, written: WrittenMessage, answer: ContactAnswer, now: float) -> None:
-    item = written.item
+def _note_read(db: Db, message: WrittenMessage, answer: ContactAnswer, now: float) -> None:
+    item = message.item
     if not answer.answers:
         rows = db.execute(
             "SELECT outward.item FROM outward JOIN item ON item.id = outward.item WHERE address = ?"
             " AND outward.text = '' AND outward.state = 'handed over' AND source_device = ?"
             " AND item.accepted > ? AND NOT EXISTS (SELECT 1 FROM reached WHERE reached.item ="
             " outward.item AND rung = ?) ORDER BY outward.item LIMIT 1",
-            *(written.address, written.device, now - REPLY_WINDOW_S, int(Stage.READ)),
+            *(message.address, message.device, now - REPLY_WINDOW_S, int(Stage.READ)),
         )
         if not rows:
             return
         ((item,),) = rows
-    ledger.note_stage(db, item, THE_HUB, Stage.READ, written.address, now)
+    ledger.note_stage(db, item, THE_HUB, Stage.READ, message.address, now)
 
 
-def _queue_reply(db: Db, written: WrittenMessage, outcome: str, text: str, now: float) -> str:
+def _queue_reply(db: Db, message: WrittenMessage, outcome: str, text: str, now: float) -> str:
     """Queue a reply to the author, and return the outcome."""
     ((lately,),) = db.execute(
         "SELECT count(*) FROM outward WHERE address = ? AND text <> '' AND not_before > ?",
-        *(written.address, now - 3_600.0),
+        *(message.address, now - 3_600.0),
     )
     if lately < texts_to_kits.REPLIES_MAX and not sending.note_or_refuse(
-        db, written.workspace, written.address, sending.REPLY, now
+        db, message.workspace, message.address, sending.REPLY, now
     ):
-        outward.queue_reply(db, written.item, written.address, text, now)
+        outward.queue_reply(db, message.item, message.address, text, now)
     return outcome

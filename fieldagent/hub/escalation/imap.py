@@ -59,16 +59,16 @@ def reply_address(address: str, message_id: str) -> str:
     return f"{local}+{message_id}@{domain}"
 
 
-def find_faults(own: Own) -> list[str]:
+def find_faults(settings: Own) -> list[str]:
     """Return the faults of the IMAP settings, such as a missing or unsafe setting; empty if there
     are none.
     """
     problems = []
-    if own["imap-host"] is not None and own["imap-user"] is None:
+    if settings["imap-host"] is not None and settings["imap-user"] is None:
         problems.append("imap-host needs imap-user: set that too, or remove imap-host")
-    if own["imap-host"] is not None and own["mail-from"] is None:
+    if settings["imap-host"] is not None and settings["mail-from"] is None:
         problems.append("imap-host needs mail-from: set that too, or remove imap-host")
-    if own["imap-tls"] == "none" and own["imap-host"] not in (None, *_LOCAL):
+    if settings["imap-tls"] == "none" and settings["imap-host"] not in (None, *_LOCAL):
         problems.append(
             "imap-tls=none would send the password readable: set tls or starttls, or read a server"
             " on this machine"
@@ -176,23 +176,23 @@ async def _run_in_thread(step: Callable[[], T]) -> T:
         return await trio.to_thread.run_sync(step, abandon_on_cancel=True)
 
 
-def _open(own: Own) -> imaplib.IMAP4:
+def _open(settings: Own) -> imaplib.IMAP4:
     import imaplib
     import ssl
 
-    trust, where = ssl.create_default_context(), (own["imap-host"], own["imap-port"])
-    if own["imap-tls"] == "tls":
+    trust, where = ssl.create_default_context(), (settings["imap-host"], settings["imap-port"])
+    if settings["imap-tls"] == "tls":
         connection: imaplib.IMAP4 = imaplib.IMAP4_SSL(*where, ssl_context=trust, timeout=DEADLINE_S)
     else:
         connection = imaplib.IMAP4(*where, timeout=DEADLINE_S)
     try:
-        if own["imap-tls"] == "starttls":
+        if settings["imap-tls"] == "starttls":
             connection.starttls(trust)
-        password = read_first_line(own["imap-password-file"])
-        connection.login(own["imap-user"], password)
-        state, said = connection.select(f'"{own["imap-folder"]}"')
+        password = read_first_line(settings["imap-password-file"])
+        connection.login(settings["imap-user"], password)
+        state, said = connection.select(f'"{settings["imap-folder"]}"')
         if state != "OK":
-            raise connection.error(f"imap-folder {own['imap-folder']}: {said!r}")
+            raise connection.error(f"imap-folder {settings['imap-folder']}: {said!r}")
     except BaseException:
         # A failed handshake has closed the socket already, and is the error to report.
         with suppress(OSError):
@@ -217,9 +217,9 @@ def _fetch(connection: imaplib.IMAP4, uid: bytes) -> Fetched:
     return Fetched(uid, next((part[1] for part in said if isinstance(part, tuple)), b""))
 
 
-def _get_first_line(said: list[object]) -> bytes:
+def _get_first_line(lines: list[object]) -> bytes:
     """Return the first line of the server's answer."""
-    first = said[0] if said else b""
+    first = lines[0] if lines else b""
     return first if isinstance(first, bytes) else b""
 
 

@@ -35,36 +35,37 @@ MAIL = re.compile(r"[!#-'*+./0-9=?A-Z^_`a-z{|}~-]+@[A-Za-z0-9.-]+")
 NO_RELAY = "no mail relay: set smtp-host in the hub's settings"
 
 
-async def send(own: Own, address: str, notice: Notice) -> HandoverResult:
+async def send(settings: Own, address: str, notice: Notice) -> HandoverResult:
     """Send a mail to the relay. Success does not mean that anyone has read it."""
-    if own["smtp-host"] is None:
+    if settings["smtp-host"] is None:
         return HandoverResult(HandoverOutcome.FAILED, NO_RELAY)
     # smtplib blocks, so it runs in a thread. A thread that hangs is abandoned at the deadline.
     with trio.move_on_after(DEADLINE_S):
         return await trio.to_thread.run_sync(
-            partial(_send, own, address, notice), abandon_on_cancel=True
+            partial(_send, settings, address, notice), abandon_on_cancel=True
         )
-    reason = f"the mail relay {own['smtp-host']} did not accept the mail within {DEADLINE_S:g} s"
+    relay = settings["smtp-host"]
+    reason = f"the mail relay {relay} did not accept the mail within {DEADLINE_S:g} s"
     return HandoverResult(HandoverOutcome.FAILED, reason)
 
 
-def _send(own: Own, address: str, notice: Notice) -> HandoverResult:
+def _send(settings: Own, address: str, notice: Notice) -> HandoverResult:
     import smtplib  # Import it only here, because mail is rare and the module takes 2 MB.
     import ssl
 
-    host, port = own["smtp-host"] or "", own["smtp-port"]
+    host, port = settings["smtp-host"] or "", settings["smtp-port"]
     try:
         trust = ssl.create_default_context()
-        if own["smtp-tls"] == "tls":
+        if settings["smtp-tls"] == "tls":
             relay: smtplib.SMTP = smtplib.SMTP_SSL(host, port, timeout=DEADLINE_S, context=trust)
         else:
             relay = smtplib.SMTP(host, port, timeout=DEADLINE_S)
         with relay:
-            if own["smtp-tls"] == "starttls":
+            if settings["smtp-tls"] == "starttls":
                 relay.starttls(context=trust)
-            if own["smtp-user"] is not None:
-                relay.login(own["smtp-user"], read_password(own["smtp-password-file"]))
-            relay.send_message(_write_mail(own, address, notice))
+            if settings["smtp-user"] is not None:
+                relay.login(settings["smtp-user"], read_password(settings["smtp-password-file"]))
+            relay.send_message(_write_mail(settings, address, notice))
     except smtplib.SMTPRecipientsRefused as error:
         code, text = next(iter(error.recipients.values()))
         return _make_refused(host, code, text, "correct the contact's address")
@@ -90,14 +91,14 @@ def read_password(path: Path | None) -> str:
     return "" if path is None else read_first_line(path)
 
 
-def _write_mail(own: Own, address: str, notice: Notice) -> EmailMessage:
+def _write_mail(settings: Own, address: str, notice: Notice) -> EmailMessage:
     """Return the mail (RFC 5322), marked so that machines do not answer it (RFC 3834). The hub
     recognises a person's answer by the address to which it goes, or by its In-Reply-To.
     """
     from email.message import EmailMessage
     from email.utils import formatdate
 
-    sender, mail = own["mail-from"] or "", EmailMessage()
+    sender, mail = settings["mail-from"] or "", EmailMessage()
     mail["From"], mail["To"], mail["Subject"] = sender, address, notice.subject
     mail["Message-ID"] = f"<{notice.message_id}@{sender.rpartition('@')[2]}>"
     mail["Date"] = formatdate()
@@ -109,8 +110,8 @@ def _write_mail(own: Own, address: str, notice: Notice) -> EmailMessage:
     elif notice.sos:
         mail["fieldagent-sos"] = "1"
     answers = ""
-    if (notice.sos or notice.answers) and own["imap-host"] is not None:
-        mail["Reply-To"] = imap.reply_address(own["imap-address"] or sender, notice.message_id)
+    if (notice.sos or notice.answers) and settings["imap-host"] is not None:
+        mail["Reply-To"] = imap.reply_address(settings["imap-address"] or sender, notice.message_id)
         answers = f"\n{_describe_answer_ways(notice.language)}\n" if notice.link else ""
     mail.set_content(notice.text + answers)
     mail["Content-Language"] = notice.language
@@ -133,9 +134,9 @@ def check_mail_address(value: str) -> str:
     return value
 
 
-def _find_faults(own: Own) -> list[str]:
-    faults = imap.find_faults(own)
-    if own["smtp-tls"] == "none" and own["smtp-user"]:
+def _find_faults(settings: Own) -> list[str]:
+    faults = imap.find_faults(settings)
+    if settings["smtp-tls"] == "none" and settings["smtp-user"]:
         faults.append(
             "smtp-tls=none would send the password readable: set starttls or tls, or remove"
             " smtp-user"

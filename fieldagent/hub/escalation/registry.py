@@ -28,35 +28,36 @@ CONTACTS = {
 """Places of the core's kinds by their names in the database."""
 
 
-def get_contact_kinds(own: Iterable[str] = ()) -> Kinds:
+def get_contact_kinds(places: Iterable[str] = ()) -> Kinds:
     """Return the kinds of the core and of all extensions, and third-party ones, each given as
     `package.module:NAME`.
 
     Raises WrongProperty, with a text that follows the word `contacts`.
     """
-    return _load_kinds((*CONTACTS.values(), *list_places("contact_kinds").values(), *own))
+    return _load_kinds((*CONTACTS.values(), *list_places("contact_kinds").values(), *places))
 
 
 @cache
-def _load_kinds(named: tuple[str, ...]) -> Kinds:
-    kinds = [import_named_object(place, ContactKind) for place in named]
+def _load_kinds(places: tuple[str, ...]) -> Kinds:
+    kinds = [import_named_object(place, ContactKind) for place in places]
     by_name = {kind.name: kind for kind in kinds}
     if len(by_name) < len(kinds):
         raise WrongProperty("names one that already exists")
     return by_name
 
 
-def find_kind(address: str, kinds: Kinds, own: Own | None = None) -> ContactKind:
-    """Return the kind of an address. If several match, return the first one that the settings `own`
+def find_kind(address: str, kinds: Kinds, settings: Own | None = None) -> ContactKind:
+    """Return the kind of an address. If several match, return the first one that the settings
+    `settings`
     configure. Raises Refused.
     """
     fitting = [kind for kind in kinds.values() if kind.is_one(address)]
     if not fitting:
         forms = " nor ".join(dict.fromkeys(kind.form for kind in kinds.values() if kind.form))
         raise Refused(sentence("{address} is neither {forms}", address=repr(address), forms=forms))
-    if own is None:
+    if settings is None:
         return fitting[0]
-    return next((kind for kind in fitting if not kind.missing(own)), fitting[0])
+    return next((kind for kind in fitting if not kind.missing(settings)), fitting[0])
 
 
 class ContactSenders:

@@ -30,8 +30,8 @@ def make_short_text(notice: Notice, *, answers: bool) -> str:
     elif notice.desk:
         lines.append(notice.desk)
 
-    def join_whole(said: str) -> str:
-        head = f"{notice.subject}{': ' if said else ''}{said}"
+    def join_whole(detail: str) -> str:
+        head = f"{notice.subject}{': ' if detail else ''}{detail}"
         return "\n".join([head, *lines])
 
     if answers and notice.code:

@@ -54,7 +54,7 @@ async def count_queues(store: Store, now: float) -> Queues:
     made at different moments.
     """
     made = await count_backlog(store, DELIVERIES)
-    waiting = await store.read(partial(add_awaited, made=made, now=now))
+    waiting = await store.read(partial(add_awaited, backlog=made, now=now))
     return Queues(
         waiting,
         await count_backlog(store, WEBHOOKS),
@@ -82,14 +82,14 @@ async def count_backlog(store: Store, queue: IndexedTable) -> Backlog:
     return Backlog(rows, float(came[0][0]) if came else None)
 
 
-def add_awaited(db: Db, made: Backlog, now: float) -> Backlog:
+def add_awaited(db: Db, backlog: Backlog, now: float) -> Backlog:
     """Return the waiting deliveries, including those whose rows are created when devices fetch
     them.
     """
     rows, oldest = workspace_log.count_awaited(db, now)
     came = db.execute("SELECT accepted FROM item WHERE id = ?", oldest)
-    known = [float(at) for (at,) in came] + ([] if made.since is None else [made.since])
-    return Backlog(made.rows + rows, min(known, default=None))
+    known = [float(at) for (at,) in came] + ([] if backlog.since is None else [backlog.since])
+    return Backlog(backlog.rows + rows, min(known, default=None))
 
 
 def count_some(

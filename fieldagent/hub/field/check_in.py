@@ -58,11 +58,11 @@ class Rule(NamedTuple):
         """Return the Unix time when the first check-in of a new rule is due."""
         return min(self._list_due_times(now, 0.0))
 
-    def compute_next_after(self, heard: float) -> float:
+    def compute_next_after(self, heard_at: float) -> float:
         """Return the Unix time when the next check-in is due after an item, which was the check-in
         of its day.
         """
-        return min(self._list_due_times(heard, DAY))
+        return min(self._list_due_times(heard_at, DAY))
 
     def _list_due_times(self, now: float, later: float) -> list[float]:
         due = [now + every for every in (self.interval, self.kit_every) if every is not None]

@@ -262,31 +262,31 @@ DELETED_AT_ONCE = 4
 """Number of deleted names that one message removes."""
 
 
-def list_names(db: Db, wanted: Sequence[NeededNames]) -> list[DeviceNames]:
+def list_names(db: Db, needed: Sequence[NeededNames]) -> list[DeviceNames]:
     """Return the names that each device is missing."""
-    among, devices = make_membership(db, {each.device for each in wanted})
-    members = {member for each in wanted for member in each.members}
+    among, devices = make_membership(db, {each.device for each in needed})
+    members = {member for each in needed for member in each.members}
     some, numbers = make_membership(db, members or {THE_HUB})
     rows = db.execute(
         "SELECT device, member, digest FROM introduced"
         f" WHERE device {among} AND (member {some} OR digest = ?)",
         *(*devices, *numbers, DELETED_NAME_MARK),
     )
-    known: dict[int, dict[int, bytes]] = {each.device: {} for each in wanted}
+    known: dict[int, dict[int, bytes]] = {each.device: {} for each in needed}
     for device, member, digest in rows:
         known[device][member] = bytes(digest)
     people = _read_identities(db, members)
-    return [_list_names(each, known[each.device], people) for each in wanted]
+    return [_list_names(each, known[each.device], people) for each in needed]
 
 
-def _list_names(wanted: NeededNames, known: Mapping[int, bytes], people: _People) -> DeviceNames:
-    deleted = [each for each, digest in known.items() if digest == DELETED_NAME_MARK][
+def _list_names(needed: NeededNames, digests: Mapping[int, bytes], people: _People) -> DeviceNames:
+    deleted = [each for each, digest in digests.items() if digest == DELETED_NAME_MARK][
         :DELETED_AT_ONCE
     ]
     unknown = {}
-    for member in {*wanted.members, *deleted} - {THE_HUB}:
-        digest, entry = _make_introduction(people.get(member), member, wanted.workspace)
-        if known.get(member) != digest:
+    for member in {*needed.members, *deleted} - {THE_HUB}:
+        digest, entry = _make_introduction(people.get(member), member, needed.workspace)
+        if digests.get(member) != digest:
             unknown[member] = digest, entry
     return DeviceNames(unknown, deleted)
 

@@ -55,14 +55,14 @@ def take_report(db: Db, entry: Entry, report: Report, brought: KitMessage) -> No
         brought.mismatches.append(f"a report on {entry.sequence}")
 
 
-def take_check_in(db: Db, entry: Entry, asked: CheckIn, brought: KitMessage) -> None:
+def take_check_in(db: Db, entry: Entry, checkin_request: CheckIn, brought: KitMessage) -> None:
     """Record the kit's check-in request, and send a receipt, because people rely on it."""
     device, digest = brought.device.id, digest_of(entry)
     if brought.doubt_reason:
         brought.troubles.append(brought.doubt_reason)
     elif mark_arrived(db, entry, brought):
         brought.items += 1
-        check_in.ask(db, device, asked.within_s, entry.sequence, now=brought.now)
+        check_in.ask(db, device, checkin_request.within_s, entry.sequence, now=brought.now)
         owe_receipt(db, device, entry.sequence, digest, THE_HUB, brought.now, urgent=True)
     else:
         brought.duplicates += 1
@@ -122,20 +122,20 @@ def take_receipt(db: Db, entry: Entry, receipt: Receipt, brought: KitMessage) ->
                 numbering.suspect(db, brought.device.id, entry.sequence, brought.now)
 
 
-def take_unreadable(db: Db, entry: Entry, said: Unreadable, brought: KitMessage) -> None:
+def take_unreadable(db: Db, entry: Entry, report: Unreadable, brought: KitMessage) -> None:
     """Send a message again that the device's modem could not read because of noise. A replayed
     recording is ignored.
     """
     name = brought.device.name
     if not mark_arrived(db, entry, brought):
         brought.duplicates += 1
-    elif mt_copies.send_unreadable_again(db, brought.device.id, said, brought.now):
-        log.warning("%s could not read a message of %d bytes: sent again", name, said.size)
+    elif mt_copies.send_unreadable_again(db, brought.device.id, report, brought.now):
+        log.warning("%s could not read a message of %d bytes: sent again", name, report.size)
     else:
         log.error(
             "%s could not read a message of %d bytes, and the hub has sent no such message",
             name,
-            said.size,
+            report.size,
         )
 
 

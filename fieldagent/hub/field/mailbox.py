@@ -332,23 +332,23 @@ class _StoredLoad:
     at: float
 
 
-def _settle(db: Db, stored: Sequence[_StoredLoad]) -> list[None]:
+def _settle(db: Db, loads: Sequence[_StoredLoad]) -> list[None]:
     """Settle the confirmations of many devices at once."""
-    now = max(each.at for each in stored)
-    pairs = [(item, each.device) for each in stored for item in each.load.items]
+    now = max(each.at for each in loads)
+    pairs = [(item, each.device) for each in loads for item in each.load.items]
     confirm_all(db, pairs, Bearer.IP, now)
-    newest.note_stored(db, {each.device: each.place for each in stored if each.place is not None})
-    _mark_introduced(db, stored)
-    for each in stored:
+    newest.note_stored(db, {each.device: each.place for each in loads if each.place is not None})
+    _mark_introduced(db, loads)
+    for each in loads:
         commands.note_stored(db, each.device, each.load.commands)
         stations_in_range.note_given(db, each.device, each.journal, each.load.parcels, now)
         commands.note_carried(db, each.device, each.journal, each.load.relayed_commands, now)
-    mark_receipts_sent(db, [id_ for each in stored for id_ in each.load.receipts], now)
-    return [None] * len(stored)
+    mark_receipts_sent(db, [id_ for each in loads for id_ in each.load.receipts], now)
+    return [None] * len(loads)
 
 
-def _mark_introduced(db: Db, stored: Sequence[_StoredLoad]) -> None:
-    names = [each for each in stored if each.load.introduced]
+def _mark_introduced(db: Db, loads: Sequence[_StoredLoad]) -> None:
+    names = [each for each in loads if each.load.introduced]
     if not names:
         return
     among, devices = make_membership(db, {each.device for each in names})

@@ -105,10 +105,10 @@ class _OpenCalls:
             self._rest.cancel()
 
     @contextmanager
-    def rest(self, ended: int) -> Iterator[None]:
-        """Rest until a call ends. Do not rest if a call has ended since `ended` was read."""
+    def rest(self, ended_count: int) -> Iterator[None]:
+        """Rest until a call ends. Do not rest if a call has ended since `ended_count` was read."""
         self._rest = trio.CancelScope()
-        if self.ended != ended:
+        if self.ended != ended_count:
             self._rest.cancel()
         with self._rest:
             yield

@@ -195,12 +195,12 @@ def _read(db: Db, workspace: int, upto: int) -> _Found:
     return _Found(end, directory, at_once, positions, names)
 
 
-def _make_position(stored: StoredPosition) -> Position:
-    entry = replace(read_stored_entry(bytes(stored.body)), sequence=0)
-    entries = [entry, Entry(0, Source(stored.device, stored.sequence))]
-    body = encode(entries, origin=stored.sender)
-    place, device, sender, item = stored[:4]
-    return Position(place, device, sender, item, stored.expires, entries, body)
+def _make_position(row: StoredPosition) -> Position:
+    entry = replace(read_stored_entry(bytes(row.body)), sequence=0)
+    entries = [entry, Entry(0, Source(row.device, row.sequence))]
+    body = encode(entries, origin=row.sender)
+    place, device, sender, item = row[:4]
+    return Position(place, device, sender, item, row.expires, entries, body)
 
 
 class PositionFeeds:

@@ -12,11 +12,12 @@ from fieldagent.package.coordinates import DatedPlace
 from fieldagent.package.package import Location, PositionSource
 
 
-def kit_position(device: Device, place: Location, said: float, now: float) -> KitPosition:
-    """Return a kit's position from a location sent at `said` (Unix time). The location's own time
+def kit_position(device: Device, place: Location, sent_at: float, now: float) -> KitPosition:
+    """Return a kit's position from a location sent at `sent_at` (Unix time). The location's own
+    time
     counts, and a future time counts as now.
     """
-    at = said if place.timestamp is None else place.timestamp.timestamp()
+    at = sent_at if place.timestamp is None else place.timestamp.timestamp()
     position = DatedPlace(place.latitude, place.longitude, min(at, now))
     return KitPosition(device.id, device.workspace, device.member, device.name, position)
 
@@ -28,13 +29,13 @@ def says_where(place: Location) -> bool:
     return place.source is not PositionSource.LAST
 
 
-def note(db: Db, device: Device, place: Location, said: int, now: float) -> None:
-    """Store a kit's location, sent at `said` (Unix time). The parts of the hub act on the
+def note(db: Db, device: Device, place: Location, sent_at: int, now: float) -> None:
+    """Store a kit's location, sent at `sent_at` (Unix time). The parts of the hub act on the
     position.
     """
-    contact.note_position(db, device.id, place, said, now)
+    contact.note_position(db, device.id, place, sent_at, now)
     if says_where(place):
-        act_on_positions(db, [kit_position(device, place, said, now)], now)
+        act_on_positions(db, [kit_position(device, place, sent_at, now)], now)
 
 
 def act_on_positions(db: Db, positions: Sequence[KitPosition], now: float) -> None:

@@ -97,45 +97,45 @@ class Rebuilding:
         self.is_asked = True
         return Ask(progress.direction, progress.place)
 
-    async def take_in_answer(self, said: BackupNote, now: float) -> None:
+    async def take_in_answer(self, kit_answer: BackupNote, now: float) -> None:
         """Process the kit's answer. Ignore an answer without a question."""
         async with self._turn:
-            await self._take_in_answer(said, now)
+            await self._take_in_answer(kit_answer, now)
 
-    async def _take_in_answer(self, said: BackupNote, now: float) -> None:
-        if isinstance(said, BackupSummary):
-            if await self.store.commit(lambda db: self._meet(db, said, now)):
+    async def _take_in_answer(self, kit_answer: BackupNote, now: float) -> None:
+        if isinstance(kit_answer, BackupSummary):
+            if await self.store.commit(lambda db: self._meet(db, kit_answer, now)):
                 log.error(
                     "%s has exchanged items that this database does not have: the hub"
                     " requests them again. If the database was restored from an older copy,"
                     " run `fieldagent hub database restored`",
                     self.device.name,
                 )
-        elif isinstance(said, Inventory) and self.is_asked and self.page is None:
+        elif isinstance(kit_answer, Inventory) and self.is_asked and self.page is None:
             self.is_asked = False
-            await self._take_listed(said, now)
-        elif isinstance(said, Copies) and self.is_asked and self.page is not None:
+            await self._take_listed(kit_answer, now)
+        elif isinstance(kit_answer, Copies) and self.is_asked and self.page is not None:
             self.is_asked = False
-            await self._take_copies(said, now)
+            await self._take_copies(kit_answer, now)
 
-    async def _take_listed(self, said: Inventory, now: float) -> None:
+    async def _take_listed(self, inventory: Inventory, now: float) -> None:
         missing = await self.store.read(
-            lambda db: find_missing(db, self.device, said, now - self.keeping.keep)
+            lambda db: find_missing(db, self.device, inventory, now - self.keeping.keep)
         )
-        self.page, self.rows = said, {row.place: row for row in missing}
+        self.page, self.rows = inventory, {row.place: row for row in missing}
 
         def note(db: Db) -> str:
             db.announce(kit_report.get_topic(self.device.id))
-            return "" if self.rows else self._end_page(db, said, now)
+            return "" if self.rows else self._end_page(db, inventory, now)
 
         self._log_progress(await self.store.commit(note))
         if not self.rows:
             self.page = None
 
-    async def _take_copies(self, said: Copies, now: float) -> None:
+    async def _take_copies(self, kit_copies: Copies, now: float) -> None:
         page = self.page
         assert page is not None
-        copies = [each for each in said.copies if each.place in self.rows]
+        copies = [each for each in kit_copies.copies if each.place in self.rows]
         # An answer without copies means that the kit has none of them.
         copies = copies or [Copy(place, b"") for place in self.rows]
         left = self.rows.keys() - {each.place for each in copies}
@@ -166,14 +166,14 @@ class Rebuilding:
         if words:
             log.warning("%s", words)
 
-    def _meet(self, db: Db, said: BackupSummary, now: float) -> bool:
+    def _meet(self, db: Db, summary: BackupSummary, now: float) -> bool:
         """Return True if the summary shows for the first time that the database was restored."""
         device = self.device.id
-        if said.hours * 3600 > self.keeping.keep or is_known(db, device, said):
+        if summary.hours * 3600 > self.keeping.keep or is_known(db, device, summary):
             return False
-        if _is_buried(db, device, said.hours, now):
+        if _is_buried(db, device, summary.hours, now):
             return False
-        held = replace(said, hours=0).encode()
+        held = replace(summary, hours=0).encode()
         known = rebuild.of(db, device)
         if known is not None and (known.is_open or known.held == held):
             return False
@@ -190,11 +190,11 @@ def _digest(entry: Entry) -> bytes:
     return compute_fingerprint(entry)[:DIGEST_BYTES]
 
 
-def is_known(db: Db, device: int, said: BackupSummary) -> bool:
+def is_known(db: Db, device: int, summary: BackupSummary) -> bool:
     """Return True if the hub knows the last items that the kit sent and got, or may have deleted
     them.
     """
-    return _is_here(db, device, said.last_sent) and _is_delivered(db, device, said.last_got)
+    return _is_here(db, device, summary.last_sent) and _is_delivered(db, device, summary.last_got)
 
 
 def _is_buried(db: Db, device: int, hours: int, now: float) -> bool:
@@ -206,13 +206,15 @@ def _is_buried(db: Db, device: int, hours: int, now: float) -> bool:
     return bool(db.execute(sql, device, *around))
 
 
-def _is_here(db: Db, device: int, sent: HeldItem) -> bool:
+def _is_here(db: Db, device: int, held_item: HeldItem) -> bool:
     rows = db.execute(
         f"SELECT digest FROM arrived WHERE device = ? AND {UNAUTHENTICATED_COLUMN} = 0 AND"
         " sequence = ?",
-        *(device, sent.number),
+        *(device, held_item.number),
     )
-    return not sent.number or sent.digest in {bytes(row[0])[:DIGEST_BYTES] for row in rows}
+    return not held_item.number or held_item.digest in {
+        bytes(row[0])[:DIGEST_BYTES] for row in rows
+    }
 
 
 def _is_delivered(db: Db, device: int, got: HeldItem) -> bool:
@@ -236,14 +238,14 @@ def _list_given(db: Db, device: int, numbers: Sequence[int]) -> dict[int, bytes]
     }
 
 
-def find_missing(db: Db, device: Device, listed: Inventory, since: float) -> list[InventoryRow]:
+def find_missing(db: Db, device: Device, inventory: Inventory, since: float) -> list[InventoryRow]:
     """Return the listed items that are missing here. Items older than `since` were deleted on
     purpose.
     """
-    rows = [row for row in listed.rows if row.at > since]
+    rows = [row for row in inventory.rows if row.at > since]
     if not rows:
         return []
-    if listed.direction is Direction.GOT:
+    if inventory.direction is Direction.GOT:
         digests = _list_given(db, device.id, [row.number for row in rows])
         # Items of deleted accounts stay deleted.
         there = {row.origin: is_member(db, device.workspace, row.origin) for row in rows}
@@ -275,11 +277,11 @@ def _find_device(db: Db, device: Device, origin: int) -> Device | None:
     return device if origin in (0, device.id) else find_neighbour(db, device, origin)
 
 
-def _compute_dropped(db: Db, device: int, listed: Inventory) -> int:
+def _compute_dropped(db: Db, device: int, inventory: Inventory) -> int:
     """Return the largest possible number of items that the kit sent after the copy of the database
     was made and no longer has.
     """
-    first, end = listed.dropped
+    first, end = inventory.dropped
     rows = db.execute(
         f"SELECT max(sequence) FROM arrived WHERE device = ? AND {UNAUTHENTICATED_COLUMN} = 0 AND"
         " sequence < ?",
@@ -310,29 +312,29 @@ def take_back(db: Db, link: Rebuilding, copy: Copy, now: float) -> bool:
 
 
 def _take_sent(
-    db: Db, link: Rebuilding, whose: Device, entry: Entry, copy: Copy, at: float, now: float
+    db: Db, link: Rebuilding, author: Device, entry: Entry, copy: Copy, at: float, now: float
 ) -> bool:
-    brings = whose.id != link.device.id
-    doubt = doubt_of(db, link.device, whose, True) if brings else ""
+    brings = author.id != link.device.id
+    doubt = doubt_of(db, link.device, author, True) if brings else ""
     content = entry.content
     assert isinstance(content, Item)
     if doubt and not (entry.sos or isinstance(content, IncidentUpdate)):
         return False
-    if not _note_arrived(db, whose.id, entry, at, bool(doubt)):
+    if not _note_arrived(db, author.id, entry, at, bool(doubt)):
         return True
-    if not doubt and (item := _find_item(db, whose, entry)) is not None:
+    if not doubt and (item := _find_item(db, author, entry)) is not None:
         db.execute("UPDATE item SET unauthenticated = 0 WHERE id = ?", item)
         return True
     proved = isinstance(content, IncidentUpdate) and is_proved(
-        content, derive_proof_keys(db, whose.id)
+        content, derive_proof_keys(db, author.id)
     )
-    posting = make_posting(whose, entry, content, at + link.keeping.time_to_live)
+    posting = make_posting(author, entry, content, at + link.keeping.time_to_live)
     posting = replace(posting, unauthenticated=bool(doubt) and not proved)
     posting, _ = resolve_names(db, posting)
     is_closed = copy.state == "closed"
     item = ledger.enter_again(db, posting, at=at, now=now, is_closed=is_closed)
     if isinstance(content, Location) and not doubt:
-        contact.note_position(db, whose.id, content, entry.time, now)
+        contact.note_position(db, author.id, content, entry.time, now)
     if brings:
         ledger.confirm(db, item, link.device.id, Bearer.IP, now)
     return True
@@ -349,7 +351,7 @@ def _take_got(
     db: Db,
     link: Rebuilding,
     entry: Entry,
-    beside: Sequence[object],
+    details: Sequence[object],
     copy: Copy,
     row: InventoryRow,
     now: float,
@@ -357,7 +359,7 @@ def _take_got(
     """Enter an item that the kit got from the hub: an item of another kit, or a push."""
     if not is_member(db, link.device.workspace, row.origin):
         return False
-    source = next((each for each in beside if isinstance(each, Source)), None)
+    source = next((each for each in details if isinstance(each, Source)), None)
     if source is None:
         item: int | None = _enter_push(db, link, entry, row, now)
     else:
@@ -395,12 +397,12 @@ def _find_sender(
     return ledger.enter_again(db, posting, at=row.at, now=now, is_closed=is_closed)
 
 
-def _find_item(db: Db, whose: Device, entry: Entry) -> int | None:
+def _find_item(db: Db, author: Device, entry: Entry) -> int | None:
     """Return the id of the device's item, whichever kit delivered it; None if it is missing."""
     for item, body in db.execute(
         "SELECT id, body FROM item WHERE workspace = ? AND source_device = ?"
         " AND source_sequence = ? ORDER BY id DESC",
-        *(whose.workspace, whose.id, entry.sequence),
+        *(author.workspace, author.id, entry.sequence),
     ):
         if _digest(replace(read_stored_entry(body), sequence=entry.sequence)) == _digest(entry):
             return int(item)

@@ -230,16 +230,16 @@ def _count_back(db: Db, due: SmsToKit) -> None:
     )
 
 
-def _make(db: Db, device: Device, owed: str, left: int, now: float) -> str | None:
+def _make(db: Db, device: Device, owed_tags: str, sms_left: int, now: float) -> str | None:
     """Store the next message, and return its text: owed acknowledgements, and waiting items that
-    fit. None if there is nothing to send. `left` is the number of SMS left today.
+    fit. None if there is nothing to send. `sms_left` is the number of SMS left today.
     """
     rows = db.execute("SELECT link_token FROM device WHERE id = ?", device.id)
     if not rows or not rows[0][0]:
         return None
     digest = bytes.fromhex(rows[0][0])
-    tags = owed.split()[:OWED_MAX]
-    load = _load(db, device, left, now)
+    tags = owed_tags.split()[:OWED_MAX]
+    load = _load(db, device, sms_left, now)
     if not tags and not load.entries:
         return None
     envelope = load.encode() if load.entries else b""
@@ -260,13 +260,13 @@ def _make(db: Db, device: Device, owed: str, left: int, now: float) -> str | Non
     return text
 
 
-def _load(db: Db, device: Device, left: int, now: float) -> Load:
+def _load(db: Db, device: Device, sms_left: int, now: float) -> Load:
     """Return the waiting entries that fit a few SMS. If there are none, return one longer incident
     update or one longer item, because it then delays nothing else.
     """
     few = EnvelopeSpace(compute_envelope_bytes_down(SMS_PER_MESSAGE_MAX))
     most = EnvelopeSpace(
-        compute_envelope_bytes_down(max(SMS_PER_MESSAGE_MAX, min(PARTS_DOWN, left)))
+        compute_envelope_bytes_down(max(SMS_PER_MESSAGE_MAX, min(PARTS_DOWN, sms_left)))
     )
     short: list[WaitingItem] = []
     long: list[WaitingItem] = []
@@ -304,35 +304,35 @@ def _note_why(db: Db, device: Device, item: WaitingItem, reason: str) -> None:
     )
 
 
-def settle(db: Db, sent: SmsToKit, reason: str, now: float, *, untaken: bool = False) -> None:
+def settle(db: Db, sms: SmsToKit, reason: str, now: float, *, untaken: bool = False) -> None:
     """Record the result: accepted by the service, or failed for this reason. The message counts for
     the day unless it is certainly `untaken`.
     """
     rows = db.execute(
         "SELECT owed, load, copies FROM kit_sms WHERE device = ? AND claimed_until = ?",
-        *(sent.device, sent.claimed_until),
+        *(sms.device, sms.claimed_until),
     )
     if not rows:
         return
     owed, load, copies = rows[0]
     if reason:
         if untaken:
-            _count_back(db, sent)
-        wait = min(3_600.0, RETRY_S * 2.0 ** min(sent.attempts, 10))
+            _count_back(db, sms)
+        wait = min(3_600.0, RETRY_S * 2.0 ** min(sms.attempts, 10))
         db.execute(
             "UPDATE kit_sms SET claimed_until = 0, attempts = attempts + 1, not_before = ?,"
             " copies = ? WHERE device = ?",
-            *(now + wait, max(0, copies - 1), sent.device),
+            *(now + wait, max(0, copies - 1), sms.device),
         )
-        log.warning("an SMS to device %d waits %.0f s: %s", sent.device, wait, reason)
+        log.warning("an SMS to device %d waits %.0f s: %s", sms.device, wait, reason)
         return
-    tags = {each.hex() for each in sms_frame.read(sent.text).acknowledged}
+    tags = {each.hex() for each in sms_frame.read(sms.text).acknowledged}
     left = " ".join(each for each in owed.split() if each not in tags)
     wait = ANSWER_TIMEOUT_S * 2.0 ** max(0, copies - 1) if load else 0.0
     db.execute(
         "UPDATE kit_sms SET claimed_until = 0, attempts = 0, owed = ?, not_before = ?"
         " WHERE device = ?",
-        *(left, now if left else now + wait, sent.device),
+        *(left, now if left else now + wait, sms.device),
     )
 
 

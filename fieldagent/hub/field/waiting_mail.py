@@ -74,11 +74,11 @@ class Mail(NamedTuple):
         return load, self.is_all and packed == len(items) + len(receipts) + len(orders)
 
 
-def read_mail(db: Db, asked: Sequence[MailAsked]) -> list[Mail]:
+def read_mail(db: Db, requests: Sequence[MailAsked]) -> list[Mail]:
     """Return the mail of each device."""
-    devices = list(dict.fromkeys(each.device.id for each in asked))
-    now = max(each.now for each in asked)
-    most = NumbersUnderWay(*map(max, zip(*(each.under_way for each in asked), strict=True)))
+    devices = list(dict.fromkeys(each.device.id for each in requests))
+    now = max(each.now for each in requests)
+    most = NumbersUnderWay(*map(max, zip(*(each.under_way for each in requests), strict=True)))
     look_at, told = LOOK_AT + most.items, RECEIPTS + most.receipts
     ordered = RECEIPTS + most.commands
     behind = dict(zip(devices, workspace_log.find_behind(db, devices), strict=True))
@@ -92,7 +92,7 @@ def read_mail(db: Db, asked: Sequence[MailAsked]) -> list[Mail]:
             {item.sender for item in items[each.device.id]}
             | {receipt.member for receipt in receipts[each.device.id]},
         )
-        for each in asked
+        for each in requests
     }
     with_mail = [each for each in wanted.values() if each.members or orders[each.device]]
     names = dict(zip((w.device for w in with_mail), list_names(db, with_mail), strict=True))
@@ -107,5 +107,5 @@ def read_mail(db: Db, asked: Sequence[MailAsked]) -> list[Mail]:
             and len(receipts[device]) < told
             and len(orders[device]) < ordered,
         )
-        for device in (each.device.id for each in asked)
+        for device in (each.device.id for each in requests)
     ]

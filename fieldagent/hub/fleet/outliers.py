@@ -223,9 +223,9 @@ def _find_majority(texts: Iterable[str]) -> _Majority | None:
     return _Majority(text, have, len(known)) if 2 * have > len(known) else None
 
 
-def _of_text(what: str, own: str, majority: _Majority | None) -> Iterable[Unlike]:
-    if own and majority is not None and own != majority.text:
-        values = {"own": own, "most": majority.text, "n": majority.have, "all": majority.of}
+def _of_text(what: str, kit_text: str, majority: _Majority | None) -> Iterable[Unlike]:
+    if kit_text and majority is not None and kit_text != majority.text:
+        values = {"own": kit_text, "most": majority.text, "n": majority.have, "all": majority.of}
         yield Unlike(what, False, values)
 
 

@@ -84,9 +84,9 @@ def describe_fleet(db: Db, workspace: int, now: float) -> dict[str, Any]:
     return {"kits": entries, "more": count - len(kits)}
 
 
-def _rank(kit: FleetRow, those: Sequence[Unlike]) -> tuple[Any, ...]:
-    bad = sum(each.bad for each in those)
-    return -bad, -len(those), _make_sort_key(kit.row["name"]), kit.row["id"]
+def _rank(kit: FleetRow, differences: Sequence[Unlike]) -> tuple[Any, ...]:
+    bad = sum(each.bad for each in differences)
+    return -bad, -len(differences), _make_sort_key(kit.row["name"]), kit.row["id"]
 
 
 def _make_sort_key(name: str) -> list[tuple[int, str]]:
@@ -189,13 +189,13 @@ def _describe_facts(about: About, now: float) -> dict[str, Any]:
 
 
 def _make_figures(
-    shown: Mapping[str, Any], condition: KnownCondition | None, now: float
+    kit_row: Mapping[str, Any], condition: KnownCondition | None, now: float
 ) -> KitFigures:
-    next_word = shown["nextCheckIn"]
+    next_word = kit_row["nextCheckIn"]
     overdue = next_word["due"] if next_word and next_word["state"] != "in time" else None
-    version = shown["version"] or ""
+    version = kit_row["version"] or ""
     budget = None
-    if (account := shown["credits"]) is not None:
+    if (account := kit_row["credits"]) is not None:
         budget = _compute_percent(account["perDay"] - account["spent"], account["perDay"])
     if condition is None:
         return KitFigures(version, budget=budget, overdue=overdue)

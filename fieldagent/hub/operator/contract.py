@@ -131,13 +131,13 @@ class Book(Protocol):
     async def note_fetched(self, until: float) -> None:
         """Record the Unix time up to which the operator's stored messages were fetched."""
 
-    async def note_balance(self, left: Mapping[str, float], *, below: float) -> None:
+    async def note_balance(self, amounts: Mapping[str, float], *, below: float) -> None:
         """Store the remaining amount of each plan. If one is under `below`, raise an alarm once."""
 
     async def list_under_way(self) -> Sequence[HandedOver]:
         """Return the messages that were handed over and are not known to be in the modem."""
 
-    async def note_state(self, id_: str, state: str, *, ended: bool) -> None:
+    async def note_state(self, id_: str, state: str, *, is_final: bool) -> None:
         """Store the state that the operator reports for a message."""
 
 

@@ -302,29 +302,31 @@ class DirectIp:
                     await stream.send_all(write(request))
                     answer = read_confirmation(await receive(stream))
         except trio.TooSlowError:
-            return _judge_unanswered(f"no answer from {where} within {DEADLINE_S:g} s", left=left)
+            return _judge_unanswered(
+                f"no answer from {where} within {DEADLINE_S:g} s", is_sent=left
+            )
         except (OSError, trio.BrokenResourceError, RemoteProtocolError) as error:
-            return _judge_unanswered(f"{where}: {describe_reason(error)}", left=left)
+            return _judge_unanswered(f"{where}: {describe_reason(error)}", is_sent=left)
         if answer.client_id != request.client_id:
-            return _judge_unanswered(f"{where} confirmed another message", left=True)
+            return _judge_unanswered(f"{where} confirmed another message", is_sent=True)
         return judge(answer.status)
 
 
-def _judge_unanswered(reason: str, *, left: bool) -> Verdict:
-    if left:
+def _judge_unanswered(reason: str, *, is_sent: bool) -> Verdict:
+    if is_sent:
         return Verdict(Outcome.DOUBTFUL, make_no_answer(reason))
     return Verdict(Outcome.NOT_SENT, make_unreachable(reason))
 
 
-def _make_caller(own: Own) -> DirectIp | None:
-    gateway = own["directip-gateway"]
+def _make_caller(settings: Own) -> DirectIp | None:
+    gateway = settings["directip-gateway"]
     return None if gateway is None else DirectIp(*gateway)
 
 
-def _listen(own: Own) -> MoListener | None:
-    if own["directip-listen"] is None:
+def _listen(settings: Own) -> MoListener | None:
+    if settings["directip-listen"] is None:
         return None
-    host, port = own["directip-listen"]
+    host, port = settings["directip-listen"]
     listeners = open_listeners(port, [host], allow_remote=True)
     log.info("the operator's gateway can deliver MO messages to %s:%d", host, get_port(listeners))
 
@@ -334,17 +336,17 @@ def _listen(own: Own) -> MoListener | None:
             host.take_in,
             host.note_session,
             count_session=host.count_session,
-            allowed=own["directip-allow"] or LOOPBACK_NETWORKS,
+            allowed=settings["directip-allow"] or LOOPBACK_NETWORKS,
             note_fault=host.note_fault,
         )
 
     return MoListener(listeners, serve)
 
 
-def _find_faults(own: Own) -> list[str]:
-    if own["directip-listen"] is None or own["directip-allow"]:
+def _find_faults(settings: Own) -> list[str]:
+    if settings["directip-listen"] is None or settings["directip-allow"]:
         return []
-    host, _ = own["directip-listen"]
+    host, _ = settings["directip-listen"]
     if is_in(host, LOOPBACK_NETWORKS):
         return []
     return [

@@ -24,7 +24,7 @@ def get_operator_places() -> dict[str, str]:
     return OPERATORS | list_places("operators")
 
 
-def get_operators(own: Iterable[str] = ()) -> Mapping[str, OperatorKind]:
+def get_operators(places: Iterable[str] = ()) -> Mapping[str, OperatorKind]:
     """Return all operators by name, including third-party ones, each given as
     `package.module:NAME`.
 
@@ -32,7 +32,7 @@ def get_operators(own: Iterable[str] = ()) -> Mapping[str, OperatorKind]:
     """
     kinds = [
         import_named_object(place, OperatorKind)
-        for place in (*get_operator_places().values(), *own)
+        for place in (*get_operator_places().values(), *places)
     ]
     by_name = {kind.name: kind for kind in kinds}
     if len(by_name) < len(kinds):

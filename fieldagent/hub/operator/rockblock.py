@@ -94,8 +94,8 @@ def make_mo_route(
     Data that RockBLOCK's token authenticates is stored, whatever else is wrong with it.
     """
 
-    async def take_message(asked: Request) -> Response:
-        form = _read_form(asked)
+    async def take_message(request: Request) -> Response:
+        form = _read_form(request)
         try:
             signed = check_token(form, key)
         except RemoteProtocolError as error:
@@ -113,11 +113,11 @@ def make_mo_route(
     return Route("POST", PATH, take_message, body=BODY, media_types=(FORM,))
 
 
-def _read_form(asked: Request) -> dict[str, str]:
+def _read_form(request: Request) -> dict[str, str]:
     """Return the fields of a form or a JSON object. The RockBLOCK account decides the format."""
-    body = get_required_body(asked)
+    body = get_required_body(request)
     try:
-        if asked.headers.get("content-type", "").startswith("application/json"):
+        if request.headers.get("content-type", "").startswith("application/json"):
             document = load_document(body)
             if not isinstance(document, dict):
                 raise NotJson("it has other content")
@@ -167,27 +167,29 @@ class RockBlock:
         return Verdict(Outcome.REFUSED, make_unreachable("only RockBLOCK itself can ring"))
 
 
-def _make_caller(own: Own) -> RockBlock | None:
-    name, password = own["rockblock-username"], own["rockblock-password"]
+def _make_caller(settings: Own) -> RockBlock | None:
+    name, password = settings["rockblock-username"], settings["rockblock-password"]
     if name is None or password is None:
         return None
-    return RockBlock(own["rockblock-address"], name, password)
+    return RockBlock(settings["rockblock-address"], name, password)
 
 
-def _make_routes(own: Own, host: OperatorHost) -> list[Route]:
-    if own["rockblock-username"] is None:
+def _make_routes(settings: Own, host: OperatorHost) -> list[Route]:
+    if settings["rockblock-username"] is None:
         return []
     counting = host.count_session
     return [
-        make_mo_route(host.take_in, make_public_key(own), clock=host.clock, count_session=counting)
+        make_mo_route(
+            host.take_in, make_public_key(settings), clock=host.clock, count_session=counting
+        )
     ]
 
 
-def make_public_key(own: Own) -> PublicKey:
+def make_public_key(settings: Own) -> PublicKey:
     """Return the key that verifies RockBLOCK's tokens: the configured key, otherwise the published
     key.
     """
-    path = own["rockblock-public-key"]
+    path = settings["rockblock-public-key"]
     return PUBLIC_KEY if path is None else read_public_key(read_text_file(path))
 
 

@@ -52,14 +52,14 @@ _ALL = "(device) DO UPDATE SET at = excluded.at, way = excluded.way, " + ", ".jo
 )
 
 
-def note_all(db: Db, heard: Mapping[int, Position | None], bearer: str, now: float) -> None:
+def note_all(db: Db, positions: Mapping[int, Position | None], bearer: str, now: float) -> None:
     """Record that these devices were heard, and their positions if they reported any. An older
     position that arrives late does not replace a newer one.
     """
     rows = [
         (device, now, bearer, *(position or [None] * len(_PLACE)))
         # They are sorted, so that each process locks the rows in the same order.
-        for device, position in sorted(heard.items())
+        for device, position in sorted(positions.items())
     ]
     columns = ("device", "at", "way", *_PLACE)
     insert(db, "contact", columns, rows, conflict=_ALL)

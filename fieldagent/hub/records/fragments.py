@@ -15,7 +15,7 @@ Whose: TypeAlias = tuple[int, int, int]
 """Device, 1 if an unauthenticated device relays the item (else 0), and the item's number."""
 
 
-def store_fragment(db: Db, whose: Whose, part: Fragment, now: float) -> dict[int, bytes]:
+def store_fragment(db: Db, key: Whose, part: Fragment, now: float) -> dict[int, bytes]:
     """Store one fragment, and return all stored fragments of the item by position."""
     db.execute(
         f"INSERT INTO slice (device, {UNAUTHENTICATED_COLUMN}, sequence, count, position, slice,"
@@ -23,7 +23,7 @@ def store_fragment(db: Db, whose: Whose, part: Fragment, now: float) -> dict[int
         f" VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (device, {UNAUTHENTICATED_COLUMN}, sequence,"
         " count, position)"
         " DO UPDATE SET slice = excluded.slice, at = excluded.at",
-        *whose,
+        *key,
         part.count,
         part.index,
         part.payload,
@@ -33,13 +33,13 @@ def store_fragment(db: Db, whose: Whose, part: Fragment, now: float) -> dict[int
         f"SELECT position, slice FROM slice WHERE device = ? AND {UNAUTHENTICATED_COLUMN} = ? AND"
         " sequence = ?"
         " AND count = ?",
-        *whose,
+        *key,
         part.count,
     )
     return {position: bytes(piece) for position, piece in rows}
 
 
-def drop(db: Db, whose: Whose, count: int, *, but: int = -1) -> None:
+def drop(db: Db, key: Whose, count: int, *, but: int = -1) -> None:
     """Delete the fragments of an item that was cut into `count`, except the one at position
     `but`.
     """
@@ -47,7 +47,7 @@ def drop(db: Db, whose: Whose, count: int, *, but: int = -1) -> None:
         f"DELETE FROM slice WHERE device = ? AND {UNAUTHENTICATED_COLUMN} = ? AND sequence = ?"
         " AND count = ?"
         " AND position <> ?",
-        *whose,
+        *key,
         count,
         but,
     )

@@ -104,14 +104,14 @@ class Leases:
     async def _take_lease(self) -> None:
         self._owes, ended = trio.Event(), {**self._ended}
         try:
-            await self._store.commit(partial(self._renew_leases, ended=ended))
+            await self._store.commit(partial(self._renew_leases, ended_links=ended))
         except NOT_STORED:
             self._owes.set()
             raise
         for link in ended:
             self._ended.pop(link, None)
 
-    async def _watch_others(self, before: Mapping[str, _Watched]) -> dict[str, _Watched]:
+    async def _watch_others(self, watched_before: Mapping[str, _Watched]) -> dict[str, _Watched]:
         """Watch the processes whose reported end is further ahead than possible, and delete those
         whose report stays the same. Return the watched processes.
         """
@@ -119,7 +119,7 @@ class Leases:
         rows = await self._store.read(lambda db: _list_far_ahead(db, self._clock() + LEASE_S))
         watched = {
             name: known
-            if (known := before.get(name)) is not None and known.until == until
+            if (known := watched_before.get(name)) is not None and known.until == until
             else _Watched(until, now)
             for name, until in rows
         }
@@ -128,10 +128,10 @@ class Leases:
                 await self._store.commit(partial(_forget, process=name, until=known.until))
         return watched
 
-    def _renew_leases(self, db: Db, ended: Mapping[int, int]) -> None:
+    def _renew_leases(self, db: Db, ended_links: Mapping[int, int]) -> None:
         _store_alive(db, self._name, self._compute_end())
         self._note_closed(db)
-        for link, device in ended.items():
+        for link, device in ended_links.items():
             _end_link(db, self._name, link, device)
         db.execute("DELETE FROM process WHERE until < ?", self._clock() - FORGET_AFTER_S)
 

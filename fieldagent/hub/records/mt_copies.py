@@ -80,13 +80,13 @@ def note_arrived(db: Db, operator_id: str, now: float) -> None:
     )
 
 
-def send_unreadable_again(db: Db, device: int, said: Unreadable, now: float) -> bool:
+def send_unreadable_again(db: Db, device: int, report: Unreadable, now: float) -> bool:
     """Send the content of an unreadable message again. Return False if no kept message matches."""
     there = _list_unconfirmed(db, device)
     ranked = [
-        [each for each in there if (each.size, each.guard) == (said.size, said.guard)],
-        [each for each in there if each.size == said.size],
-        [each for each in there if each.guard == said.guard],
+        [each for each in there if (each.size, each.guard) == (report.size, report.guard)],
+        [each for each in there if each.size == report.size],
+        [each for each in there if each.guard == report.guard],
         there if len(there) == 1 else [],
     ]
     for matches in ranked:

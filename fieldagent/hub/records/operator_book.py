@@ -99,15 +99,15 @@ class OperatorBook:
             )
         )
 
-    async def note_balance(self, left: Mapping[str, float], *, below: float) -> None:
+    async def note_balance(self, amounts: Mapping[str, float], *, below: float) -> None:
         """Store the remaining amount of each plan. If one is under `below`, raise an alarm once."""
         now, operator = self._clock(), self._operator
 
         def store(db: Db) -> list[str]:
             db.execute("DELETE FROM operator_balance WHERE operator = ?", operator)
-            rows = [(operator, plan, remaining, now) for plan, remaining in left.items()]
+            rows = [(operator, plan, remaining, now) for plan, remaining in amounts.items()]
             insert(db, "operator_balance", ("operator", "plan", "remaining", "at"), rows)
-            short = {plan: remaining for plan, remaining in left.items() if remaining < below}
+            short = {plan: remaining for plan, remaining in amounts.items() if remaining < below}
             return operator_trouble.note_balance(db, operator, short, now)
 
         for line in await self._store.commit(store):
@@ -126,16 +126,16 @@ class OperatorBook:
         )
         return [HandedOver(*row) for row in rows]
 
-    async def note_state(self, id_: str, state: str, *, ended: bool) -> None:
+    async def note_state(self, id_: str, state: str, *, is_final: bool) -> None:
         """Store the state that the operator reports. The last possible state is "in the modem"."""
         now = self._clock()
 
         def store(db: Db) -> None:
             db.execute(
                 "UPDATE handed_over SET state = ?, ended = ? WHERE operator = ? AND id = ?",
-                *(state, int(ended), self._operator, id_),
+                *(state, int(is_final), self._operator, id_),
             )
-            if ended:
+            if is_final:
                 mt_copies.note_arrived(db, id_, now)
 
         await self._store.commit(store)

@@ -86,9 +86,9 @@ def claim(db: Db, now: float, limit: int) -> list[Outward]:
     return [Outward._make((*row, until)) for row in rows]
 
 
-def give_back(db: Db, those: Sequence[Outward]) -> None:
+def give_back(db: Db, items: Sequence[Outward]) -> None:
     """Release the claims of items that are not handed over now."""
-    for each in those:
+    for each in items:
         db.execute(
             "UPDATE outward SET claimed_until = 0 WHERE id = ? AND state = 'waiting'"
             " AND claimed_until = ?",

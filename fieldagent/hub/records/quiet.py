@@ -113,12 +113,12 @@ def of_workspace(db: Db, workspace: int) -> str:
     return str(hours)
 
 
-def find_quiet_end(own: str, of_all: str, kind: str, at: float) -> float | None:
+def find_quiet_end(contact_hours: str, of_all: str, kind: str, at: float) -> float | None:
     """Return the Unix time until which an incident of this kind, due at `at`, waits for the
-    contact's quiet hours. None if it does not wait. `own` and `of_all` are the hours of the contact
-    and of its workspace. A time zone that this machine does not know causes no delay.
+    contact's quiet hours. None if it does not wait. `contact_hours` and `of_all` are the hours of
+    the contact and of its workspace. A time zone that this machine does not know causes no delay.
     """
-    hours = own or of_all
+    hours = contact_hours or of_all
     if kind in AT_ONCE or hours in ("", NO_QUIET_HOURS):
         return None
     try:

@@ -57,14 +57,14 @@ def begin(db: Db, now: float) -> None:
         db.announce(kit_report.get_topic(device))
 
 
-def begin_one(db: Db, device: int, held: bytes, now: float) -> None:
-    """Ask this kit, which has reported `held`."""
+def begin_one(db: Db, device: int, summary: bytes, now: float) -> None:
+    """Ask this kit, which has reported `summary`."""
     db.execute(
         "INSERT INTO rebuild (device, since, state, held) VALUES (?, ?, 'open', ?)"
         " ON CONFLICT (device) DO UPDATE SET held = excluded.held, since = CASE rebuild.state"
         " WHEN 'open' THEN rebuild.since ELSE excluded.since END, state = 'open',"
         " direction = 0, place = 0, listed = 0, missing = 0, back = 0, gone = 0, ended = NULL",
-        *(device, now, held),
+        *(device, now, summary),
     )
     db.announce(kit_report.get_topic(device))
 
@@ -79,25 +79,26 @@ def of(db: Db, device: int) -> Rebuild | None:
     return Rebuild(bool(is_open), Direction(direction), *counts, bytes(held or b""))
 
 
-def note_listed(db: Db, device: int, listed: int, gone: int) -> None:
-    """Record that the kit has listed `listed` more items, and that `gone` items are lost on both
+def note_listed(db: Db, device: int, listed_count: int, lost_count: int) -> None:
+    """Record that the kit has listed `listed_count` more items, and that `lost_count` items are
+    lost on both
     sides.
     """
     db.execute(
         "UPDATE rebuild SET listed = listed + ?, missing = missing + ?, gone = gone + ?"
         " WHERE device = ? AND state = 'open'",
-        *(listed, gone, gone, device),
+        *(listed_count, lost_count, lost_count, device),
     )
 
 
-def note_copies(db: Db, device: int, back: int, gone: int) -> None:
+def note_copies(db: Db, device: int, back: int, lost_count: int) -> None:
     """Record how many missing items came back, and how many the kit no longer has. Do nothing after
     the end.
     """
     db.execute(
         "UPDATE rebuild SET missing = missing + ?, back = back + ?, gone = gone + ?"
         " WHERE device = ? AND state = 'open'",
-        *(back + gone, back, gone, device),
+        *(back + lost_count, back, lost_count, device),
     )
 
 

@@ -86,17 +86,19 @@ def take_watch(db: Db, workspace: int, member: int, seconds: float, now: float) 
     _look_soon(db, workspace)
 
 
-def hand_over(db: Db, workspace: int, member: int, heir: int, note: str, now: float) -> bool:
+def hand_over(
+    db: Db, workspace: int, member: int, next_dispatcher: int, note: str, now: float
+) -> bool:
     """Ask another dispatcher to take the watch, with a note for them. Return False if `member` is
     not on watch.
     """
     if not db.execute(
         f"UPDATE shift SET heir = ?, note = ? WHERE workspace = ? AND member = ? AND {_IS_ON_WATCH}"
         " RETURNING id",
-        *(heir, note, workspace, member, now),
+        *(next_dispatcher, note, workspace, member, now),
     ):
         return False
-    audit.note(db, workspace, str(member), "watch hand over", f"to {heir}", now)
+    audit.note(db, workspace, str(member), "watch hand over", f"to {next_dispatcher}", now)
     return True
 
 

@@ -156,9 +156,9 @@ class JoinedIncident(NamedTuple):
 
 
 def join(
-    db: Db, workspace: int, device: int, number: int, item: int, said: float, now: float
+    db: Db, workspace: int, device: int, number: int, item: int, sent_at: float, now: float
 ) -> JoinedIncident:
-    """Add an item, sent by its kit at `said` (Unix time), to the incident with that number, or
+    """Add an item, sent by its kit at `sent_at` (Unix time), to the incident with that number, or
     raise that incident.
     """
     incident = of_kit(db, device, number, locked=True)
@@ -169,8 +169,8 @@ def join(
         incident = of_kit(db, device, number, locked=True)
         assert incident is not None, "another has raised it"
     add_item(db, item, incident.id)
-    # `said` is in whole seconds.
-    if incident.closed is None or said < floor(incident.closed):
+    # `sent_at` is in whole seconds.
+    if incident.closed is None or sent_at < floor(incident.closed):
         if incident.item is None:
             set_first_item(db, item, incident.id)
         note_event(db, incident.id, "item", now)
@@ -423,14 +423,14 @@ def list_events_behind(db: Db, workspace: int, place: int, limit: int) -> list[t
     return [(number, float(at)) for number, at in rows]
 
 
-def set_seen(db: Db, sos: int, who: Actor, now: float) -> None:
+def set_seen(db: Db, sos: int, actor: Actor, now: float) -> None:
     """Record that a person has taken the incident: a member, or a contact by name only. A request
     to take it over ends.
     """
     db.execute(
         "UPDATE sos SET state = 'seen', seen = ?, seen_by = ?, seen_as = ?, asked = NULL"
         " WHERE id = ?",
-        *(now, who.member, "" if who.member else who.name, sos),
+        *(now, actor.member, "" if actor.member else actor.name, sos),
     )
 
 

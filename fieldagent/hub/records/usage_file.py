@@ -56,13 +56,14 @@ class _Columns(NamedTuple):
 
 
 def read_usage(
-    lines: Iterable[str], named: Mapping[str, str] = {}, date_format: str | None = None
+    lines: Iterable[str], column_names: Mapping[str, str] = {}, date_format: str | None = None
 ) -> list[CountedDay]:
-    """Return the counts of each modem and day. `named` maps contents to column names. `date_format`
+    """Return the counts of each modem and day. `column_names` maps contents to column names.
+    `date_format`
     is a format of `strptime`. Raises WrongUsageFile.
     """
     days: dict[tuple[str, str], list[tuple[int, int, str]]] = {}
-    for imei, day, paid, size, reference in _read_rows(lines, named, date_format):
+    for imei, day, paid, size, reference in _read_rows(lines, column_names, date_format):
         days.setdefault((imei, day), []).append((paid, size, reference))
     return [
         CountedDay(
@@ -78,14 +79,14 @@ def read_usage(
 
 
 def _read_rows(
-    lines: Iterable[str], named: Mapping[str, str], date_format: str | None
+    lines: Iterable[str], column_names: Mapping[str, str], date_format: str | None
 ) -> Iterator[tuple[str, str, int, int, str]]:
     """Yield IMEI, day, credits, bytes and reference of each line."""
     text = iter(lines)
     head = next(text, "").lstrip("\ufeff")
     separator = max(_SEPARATORS, key=head.count)
     (headings,) = list(_read_cells([head], separator)) or [[]]
-    columns = _find_columns(headings, named)
+    columns = _find_columns(headings, column_names)
     for number, row in enumerate(_read_cells(text, separator), 2):
         if number > LINES_MAX:
             raise WrongUsageFile(f"the file has more than {LINES_MAX} lines: import it in parts")
@@ -108,15 +109,17 @@ def _read_cells(lines: Iterable[str], separator: str) -> Iterator[list[str]]:
         raise WrongUsageFile(f"the file is not valid CSV: {wrong}") from None
 
 
-def _find_columns(headings: Sequence[str], named: Mapping[str, str]) -> _Columns:
+def _find_columns(headings: Sequence[str], column_names: Mapping[str, str]) -> _Columns:
     plain = [re.sub(r"[^a-z0-9]", "", each.lower()) for each in headings]
     shown = ", ".join(each.strip() for each in headings) or "nothing"
 
     def find_column(what: str) -> int | None:
-        if what in named:
-            wanted = re.sub(r"[^a-z0-9]", "", named[what].lower())
+        if what in column_names:
+            wanted = re.sub(r"[^a-z0-9]", "", column_names[what].lower())
             if wanted not in plain:
-                raise WrongUsageFile(f"no column is called {named[what]!r}; there are: {shown}")
+                raise WrongUsageFile(
+                    f"no column is called {column_names[what]!r}; there are: {shown}"
+                )
             return plain.index(wanted)
         return next((plain.index(name) for name in NAMES[what] if name in plain), None)
 

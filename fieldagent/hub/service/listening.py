@@ -27,10 +27,10 @@ def open_all_listeners(settings: HubSettings) -> Listeners:
     """Open all listeners of a hub. Raises ListenFailed."""
     with ExitStack() as opened:
 
-        def open_sockets(made: list[socket.socket]) -> list[socket.socket]:
-            for each in made:
+        def open_sockets(sockets: list[socket.socket]) -> list[socket.socket]:
+            for each in sockets:
                 opened.callback(each.close)
-            return made
+            return sockets
 
         direct = open_sockets(open_listeners(settings.port, settings.listen, allow_remote=True))
         by_proxy: list[socket.socket] = []

@@ -211,9 +211,9 @@ class SyntheticItems:
         except (StoreUnavailable, StoreFull) as error:
             raise ItemStopped("store", str(error)) from None
 
-    async def _push(self, begun: Begun) -> str:
+    async def _push(self, begun_item: Begun) -> str:
         """Push the item, and return its requestId. Raises ItemStopped."""
-        own = begun.own
+        own = begun_item.own
         body = {
             "sourceUserId": own.member,
             "workspaceId": own.workspace,

@@ -118,7 +118,7 @@ def _make(db: Db, url: str, now: float) -> OwnRows | None:
     return own
 
 
-def give_webhook(db: Db, own: OwnRows, request_id: str, now: float) -> bool:
+def give_webhook(db: Db, own_rows: OwnRows, request_id: str, now: float) -> bool:
     """Create the item's delivery to the webhook, as for items of kits. Return False if there is no
     such item.
     """
@@ -126,20 +126,20 @@ def give_webhook(db: Db, own: OwnRows, request_id: str, now: float) -> bool:
         "INSERT INTO webhook_delivery (webhook, item, sender, state, not_before)"
         " SELECT ?, id, sender, 'waiting', ? FROM item WHERE request_id = ? AND workspace = ?"
         " RETURNING item",
-        *(own.webhook, now, request_id, own.workspace),
+        *(own_rows.webhook, now, request_id, own_rows.workspace),
     )
     db.announce("webhooks")
     return bool(rows)
 
 
-def read_post_state(db: Db, own: OwnRows, request_id: str) -> PostState | None:
+def read_post_state(db: Db, own_rows: OwnRows, request_id: str) -> PostState | None:
     """Return the state of the item at the synthetic webhook; None if it has no delivery to that
     webhook.
     """
     rows = db.execute(
         "SELECT state, attempts, claimed_until, reason FROM webhook_delivery WHERE webhook = ?"
         " AND item = (SELECT id FROM item WHERE request_id = ?)",
-        *(own.webhook, request_id),
+        *(own_rows.webhook, request_id),
     )
     return PostState(*rows[0]) if rows else None
 

@@ -424,11 +424,11 @@ class PostgresStore:
             return await trio.to_thread.run_sync(ask, abandon_on_cancel=True)
         raise self._connections.make_silent()
 
-    def _note_gone(self, gone: StoreUnavailable) -> None:
+    def _note_gone(self, error: StoreUnavailable) -> None:
         if self._gone is None:
             self._gone_since = time.monotonic()
-            log.error("%s. Until it answers, pushes are refused and links closed", gone)
-        self._gone = gone
+            log.error("%s. Until it answers, pushes are refused and links closed", error)
+        self._gone = error
         self._connections.cut_all()
         self._topics.announce_all()
 

@@ -307,7 +307,7 @@ class _Writer:
         self,
         item: int,
         request_id: str,
-        who: Identity,
+        identity: Identity,
         accepted: float,
         notification: int,
         tries: int,
@@ -321,8 +321,8 @@ class _Writer:
             "reached": steps,
         }
         own_id = str(uuid.uuid5(uuid.UUID(request_id), f"reached {notification}"))
-        text = encode_event(request_id, who, event)
-        delivery = Delivery(own_id, who.id, text, accepted, tries)
+        text = encode_event(request_id, identity, event)
+        delivery = Delivery(own_id, identity.id, text, accepted, tries)
         return WebhookPost(
             self._webhook, (item,), delivery, self._now + CLAIM_S, False, item in self._early
         )

@@ -144,13 +144,15 @@ class _Posts:
             self.count(posts[0], -1)
             self.pause.cancel()
 
-    def end(self, each: WebhookPost, result: HandoverResult, left: Sequence[WebhookPost]) -> End:
+    def end(
+        self, each: WebhookPost, result: HandoverResult, unsent_posts: Sequence[WebhookPost]
+    ) -> End:
         """Return the result of a post for the store, and record it in the webhook's flow."""
         flow, now = self.flows.get_flow(each.webhook.id), self.clock()
         if result.outcome is HandoverOutcome.HANDED:
             return End(each, result, now, up_again=flow.record_success())
         flow.record_failure(now, random.random())
-        return End(each, result, now, left)
+        return End(each, result, now, unsent_posts)
 
     async def write_down(self, end: End) -> None:
         try:
@@ -164,8 +166,8 @@ class _Posts:
             if text:
                 log.warning("%s", text)
 
-    async def give_back(self, left: Sequence[WebhookPost]) -> None:
-        await persist(self.store, lambda db: give_back(db, left))
+    async def give_back(self, unsent_posts: Sequence[WebhookPost]) -> None:
+        await persist(self.store, lambda db: give_back(db, unsent_posts))
 
     async def post_one(self, each: WebhookPost) -> HandoverResult:
         webhook, began = each.webhook, trio.current_time()

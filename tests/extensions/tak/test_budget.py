@@ -397,7 +397,9 @@ async def test_a_marker_that_is_sent_to_several_users_comes_to_each(store: Store
         placed = PlacedMarker("hut", "", CotPoint(46.5, 8.1), tak_map.make_date(alps.now), ())
         sent, inbox = SentMarker(BRAVO, "marker-1", placed), TakInbox(1, RULES)
         for member in (1, 2):
-            take = partial(inward.take_marker, inbox=inbox, member=member, sent=sent, now=alps.now)
+            take = partial(
+                inward.take_marker, inbox=inbox, member=member, marker=sent, now=alps.now
+            )
             assert (await alps.store.commit(take)).became is ItemResult.TAKEN
             (envelope,) = await collect(alps.mailbox(member))
             assert any(isinstance(each.content, Waypoint) for each in envelope.entries)

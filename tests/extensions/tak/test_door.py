@@ -35,8 +35,8 @@ def counts() -> Counter[ItemResult]:
 
 @pytest.fixture
 def door(counts: Counter[ItemResult]) -> EventAdmission:
-    def note(became: ItemResult, by: int = 1) -> None:
-        counts[became] += by
+    def note(result: ItemResult, by: int = 1) -> None:
+        counts[result] += by
 
     return EventAdmission(note, lambda: 0.0, markers=True)
 

@@ -41,8 +41,8 @@ class Room:
         self.heard: dict[str, list[str]] = {}
         self.guests: dict[str, TakGuest] = {}
 
-    def _note(self, became: ItemResult, by: int = 1) -> None:
-        self.counts[became] += by
+    def _note(self, result: ItemResult, by: int = 1) -> None:
+        self.counts[result] += by
 
     def enter(self, unit: TakUnit, member: int, now: float = 0.0) -> TakGuest:
         heard = self.heard.setdefault(unit.uid, [])

@@ -152,7 +152,7 @@ class Shelf:
     async def list_under_way(self) -> list[HandedOver]:
         return [HandedOver(id_, state) for id_, state in self.handed.items()]
 
-    async def note_state(self, id_: str, state: str, *, ended: bool) -> None:
+    async def note_state(self, id_: str, state: str, *, is_final: bool) -> None:
         self.handed[id_] = state
 
 

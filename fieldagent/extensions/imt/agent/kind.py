@@ -48,9 +48,9 @@ def make_driver(seat: SatelliteSeat) -> Callable[[], Awaitable[None]]:
     )
 
 
-def check(port: str, baud: int | None, own: Mapping[str, Any]) -> list[Finding]:
+def check(port: str, baud: int | None, settings: Mapping[str, Any]) -> list[Finding]:
     """Return findings about the modem. It sends no message and has no cost."""
-    topic: str = own["imt-topic"]
+    topic: str = settings["imt-topic"]
     mail = Mailbag()
     speed = LineSpeed(baud, PROBE)
     speed.note_silent()

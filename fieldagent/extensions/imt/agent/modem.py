@@ -216,17 +216,17 @@ class ImtModem:
         self.facts.service = sky.visible
         self.link.note_signal(sky.bars)
 
-    async def _give_segment(self, wanted: messages.SegmentWanted) -> None:
+    async def _give_segment(self, request: messages.SegmentWanted) -> None:
         """Give a segment from memory at once, because the modem waits only 0.3 s."""
         outgoing = self.outgoing
-        if outgoing is None or wanted.key.topic != outgoing.topic or outgoing.status is not None:
+        if outgoing is None or request.key.topic != outgoing.topic or outgoing.status is not None:
             log.info("the modem asks for a message that has ended: it times out")
             return
         # The modem may request a segment before its answer with the number has arrived.
-        if outgoing.key not in (None, wanted.key) or wanted.key in self.given_up:
-            log.info("the modem asks for message %d, which was given up", wanted.key.id)
+        if outgoing.key not in (None, request.key) or request.key in self.given_up:
+            log.info("the modem asks for message %d, which was given up", request.key.id)
             return
-        await self._write(outgoing.message.make_segment(wanted))
+        await self._write(outgoing.message.make_segment(request))
         self.wake()
 
     def _note_key(self, line: jspr.JsprLine) -> None:

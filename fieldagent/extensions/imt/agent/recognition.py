@@ -20,9 +20,9 @@ NAME = "imt"
 TARGET = "apiVersion"
 
 
-def _can_answer_jspr(said: bytes) -> bool:
+def _can_answer_jspr(reply: bytes) -> bool:
     lines = jspr.LineReader()
-    lines.receive_data(said)
+    lines.receive_data(reply)
     return lines.read_next_line() is not None
 
 
@@ -36,9 +36,9 @@ PROBE = Probe(
 around it."""
 
 
-def _request_answer(said: bytes) -> jspr.JsprLine | None:
+def _request_answer(reply: bytes) -> jspr.JsprLine | None:
     lines = jspr.LineReader()
-    lines.receive_data(said)
+    lines.receive_data(reply)
     while (line := lines.read_next_line()) is not None:
         if line.target == TARGET and line.code == jspr.DONE:
             return line

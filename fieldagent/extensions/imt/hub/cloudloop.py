@@ -266,11 +266,11 @@ class _Webhook:
             raise Problem(404, "not found")
         return "cloudloop"
 
-    async def receive_message(self, asked: Request, *, secret: str, caller: str) -> Response:
+    async def receive_message(self, request: Request, *, secret: str, caller: str) -> Response:
         """Answer 200 once the message is on disk. After any other answer Cloudloop sends the
         message again.
         """
-        body = get_required_body(asked)
+        body = get_required_body(request)
         try:
             message = lingo.read_lingo(load_document(body))
         except (NotJson, RemoteProtocolError) as fault:
@@ -393,7 +393,7 @@ class _Fetch:
                 continue
             if state and state != each.state:
                 log.info("an MT message, by Cloudloop's report: %s", state)
-                await self._book.note_state(each.id, state, ended=state == DELIVERY_DONE)
+                await self._book.note_state(each.id, state, is_final=state == DELIVERY_DONE)
         if refused is not None:
             raise refused
 
@@ -412,28 +412,30 @@ def _get_secrets(value: str) -> tuple[str, ...]:
     return secrets
 
 
-def _make_api(own: Own) -> Cloudloop | None:
-    if own["cloudloop-token"] is None:
+def _make_api(settings: Own) -> Cloudloop | None:
+    if settings["cloudloop-token"] is None:
         return None
-    return Cloudloop(own["cloudloop-address"], own["cloudloop-token"], own["cloudloop-topic"])
+    return Cloudloop(
+        settings["cloudloop-address"], settings["cloudloop-token"], settings["cloudloop-topic"]
+    )
 
 
-def _make_routes(own: Own, host: OperatorHost) -> list[Route]:
-    if not own["cloudloop-secret"]:
+def _make_routes(settings: Own, host: OperatorHost) -> list[Route]:
+    if not settings["cloudloop-secret"]:
         return []
-    door = _Webhook(own["cloudloop-secret"], own["cloudloop-topic"], host)
+    door = _Webhook(settings["cloudloop-secret"], settings["cloudloop-topic"], host)
     return [Route("POST", PATH, door.receive_message, judge=door.judge, body=BODY)]
 
 
-def _listen(own: Own) -> MoListener | None:
-    api = _make_api(own)
-    poll = own["cloudloop-poll"]
+def _listen(settings: Own) -> MoListener | None:
+    api = _make_api(settings)
+    poll = settings["cloudloop-poll"]
     if api is None:
         return None
     every = float(poll) if poll else CATCH_UP_S
 
     async def serve(sockets: Sequence[socket.socket], host: OperatorHost) -> None:
-        await _Fetch(api, host, every, own["cloudloop-balance-below"]).run()
+        await _Fetch(api, host, every, settings["cloudloop-balance-below"]).run()
 
     return MoListener((), serve)
 

@@ -30,31 +30,32 @@ class OutageCondition:
     log: list[tuple[float, bool]] = field(default_factory=list)
     """Times of trio's clock at which an outage began (True) or ended (False)."""
 
-    async def run_plan(self, tell: Callable[[bool], None]) -> NoReturn:
-        """Run the plan of outages until cancelled. `tell` is called with True at each start of an
+    async def run_plan(self, on_change: Callable[[bool], None]) -> NoReturn:
+        """Run the plan of outages until cancelled. `on_change` is called with True at each start of
+        an
         outage, and with False at each end.
         """
-        lost, until = False, self._compute_next(lost=True)
+        lost, until = False, self._compute_next(is_lost=True)
         while True:
             now = trio.current_time()
             if until <= now:
                 lost = not lost
-                until = now + self._compute_next(lost=not lost)
+                until = now + self._compute_next(is_lost=not lost)
             hour = now % DAY / HOUR
             away = lost or any(hours.has(hour) for hours in self.plan.hours)
             if away != self.away:
                 self.away = away
                 self.log.append((now, away))
-                tell(away)
+                on_change(away)
             whole = (now // HOUR + 1) * HOUR if self.plan.hours else until
             await waits.sleep(min(until, whole) - trio.current_time())
 
-    def _compute_next(self, *, lost: bool) -> float:
+    def _compute_next(self, *, is_lost: bool) -> float:
         """Return the seconds until the next random outage, or until its end."""
         share, mean = self.plan.lost, self.plan.lasting
         if not share:
             return 1e12
-        return self.random.expovariate(1 / (mean * (1 - share) / share if lost else mean))
+        return self.random.expovariate(1 / (mean * (1 - share) / share if is_lost else mean))
 
     def compute_outage(self, begin: float, end: float) -> float:
         """Return the seconds of outage between two times."""

@@ -172,7 +172,7 @@ def read_plan(values: Mapping[str, Any]) -> DrillPlan:
         )
         for number, each in enumerate(table.read_tables("dispatcher"), 1)
     ]
-    members = table.read_all(_DRILL, beside=("kits", "kit", "dispatcher"))
+    members = table.read_all(_DRILL, table_keys=("kits", "kit", "dispatcher"))
     air = AirPlan() if "air" not in members else members.pop("air")
     for one, other, _ in air.pairs:
         if {one, other} - {*names}:
@@ -217,11 +217,13 @@ class _PlanTable:
             raise BadPlan(f"{self.where}{key} must be a list of tables: [[{key}]]")
         return value
 
-    def read_all(self, keys: Mapping[str, _Key], beside: tuple[str, ...] = ()) -> dict[str, Any]:
+    def read_all(
+        self, keys: Mapping[str, _Key], table_keys: tuple[str, ...] = ()
+    ) -> dict[str, Any]:
         """Return the values by attribute name. Raises BadPlan."""
-        unknown = [name for name in self.values if name not in keys and name not in beside]
+        unknown = [name for name in self.values if name not in keys and name not in table_keys]
         if unknown:
-            allowed = ", ".join([*keys, *beside])
+            allowed = ", ".join([*keys, *table_keys])
             raise BadPlan(f"{self.where}{unknown[0]} is not a key; known are {allowed}")
         return {
             key.attribute or name.replace("-", "_"): self._read(name, key)

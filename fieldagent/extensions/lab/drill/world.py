@@ -83,12 +83,12 @@ class World:
         plan: DrillPlan,
         seed: int,
         home: Path,
-        tell: Callable[[str], None] = lambda line: None,
+        print_line: Callable[[str], None] = lambda line: None,
     ) -> None:
         self.plan = plan
         self.home = home
         self.random = Random(seed)
-        self._tell = tell
+        self._tell = print_line
         self.sky = SimulatedOperator()
         self.lines = SimulatedLines()
         self.away = OutageCondition("the hub was away", plan.hub, self._make_chance())
@@ -319,13 +319,14 @@ async def _return_same(hub: HubAddress, stream: Any) -> Any:
     return stream
 
 
-def run_drill(plan: DrillPlan, seed: int, home: Path, tell: Callable[[str], None]) -> World:
-    """Run a plan in an empty folder. `tell` gets lines about the progress. The same seed gives the
+def run_drill(plan: DrillPlan, seed: int, home: Path, print_line: Callable[[str], None]) -> World:
+    """Run a plan in an empty folder. `print_line` gets lines about the progress. The same seed
+    gives the
     same run.
     """
     quiet, level = logging.getLogger("fieldagent"), logging.getLogger("fieldagent").level
     seed_trio(seed)
-    world = World(plan, seed, home, tell)
+    world = World(plan, seed, home, print_line)
     with replace_for_a_while(world.list_replacements()):
         quiet.setLevel(logging.CRITICAL)
         try:

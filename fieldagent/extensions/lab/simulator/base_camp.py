@@ -85,12 +85,12 @@ class HomeWriter:
             self._put([Entry(sequence, fragment)])
         return len(missing)
 
-    def repeat_unreadable(self, said: Unreadable) -> bool:
+    def repeat_unreadable(self, report: Unreadable) -> bool:
         """Send the message that the kit could not read again. Return False if no kept message has
         that size.
         """
         for body in self._bodies:
-            if len(body) == said.size:
+            if len(body) == report.size:
                 self._queue.put(body)
                 return True
         return False

@@ -269,9 +269,9 @@ class Fleet:
                 await trio.aclose_forcefully(stream)
 
 
-def _describe_error(ended: LinkEnd) -> str:
-    if ended.code == Close.REPLACED:
+def _describe_error(end: LinkEnd) -> str:
+    if end.code == Close.REPLACED:
         return "another calls with the same token: a real kit, or a second fleet"
-    if ended.code == Close.POLICY:
+    if end.code == Close.POLICY:
         return "the hub ended the link for good: its device was disabled or deleted"
-    return ended.reason or f"the hub ended the link ({ended.code})"
+    return end.reason or f"the hub ended the link ({end.code})"

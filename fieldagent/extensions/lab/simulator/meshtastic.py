@@ -153,13 +153,13 @@ class Keyring:
         key = wire.expand_key(settings.key)
         return _cover(key, self.node, number, plain), _hash_of(settings)
 
-    def decrypt(self, heard: _AirPacket) -> tuple[int | None, MeshData] | None:
+    def decrypt(self, packet: _AirPacket) -> tuple[int | None, MeshData] | None:
         """Return the channel index and the decrypted content; None if no key fits. The index is
         None if the packet was encrypted with our public key.
         """
-        for index, key in self._list_keys(heard):
-            content = heard.content[:-KEY_BYTES] if index is None else heard.content
-            plain = _cover(key, heard.source, heard.id, content)
+        for index, key in self._list_keys(packet):
+            content = packet.content[:-KEY_BYTES] if index is None else packet.content
+            plain = _cover(key, packet.source, packet.id, content)
             try:
                 data = wire.DATA.decode(plain)
             except RemoteProtocolError:
@@ -168,11 +168,11 @@ class Keyring:
                 return index, data
         return None
 
-    def _list_keys(self, heard: _AirPacket) -> Iterator[tuple[int | None, bytes]]:
-        if not heard.channel and heard.to == self.node:
-            yield None, _derive_shared_key(heard.source, self.node)
+    def _list_keys(self, packet: _AirPacket) -> Iterator[tuple[int | None, bytes]]:
+        if not packet.channel and packet.to == self.node:
+            yield None, _derive_shared_key(packet.source, self.node)
         for index, settings in enumerate(self.channels):
-            if _hash_of(settings) == heard.channel:
+            if _hash_of(settings) == packet.channel:
                 yield index, wire.expand_key(settings.key)
 
 
@@ -431,18 +431,18 @@ class SimulatedMeshtastic(LoraBoard):
             del self._unacknowledged[number]
             self._answer_host(number, RoutingError.NONE)
 
-    def _hear_ours(self, heard: _AirPacket, now: float, *, again: bool) -> None:
-        read = self.keyring.decrypt(heard)
-        if heard.want_ack:
+    def _hear_ours(self, packet: _AirPacket, now: float, *, again: bool) -> None:
+        read = self.keyring.decrypt(packet)
+        if packet.want_ack:
             error = RoutingError.NO_CHANNEL if read is None else RoutingError.NONE
-            self._acknowledge(heard, error, now)
+            self._acknowledge(packet, error, now)
         if read is not None and not again:
-            self._deliver(heard, now)
+            self._deliver(packet, now)
 
-    def _acknowledge(self, heard: _AirPacket, error: RoutingError, now: float) -> None:
+    def _acknowledge(self, packet: _AirPacket, error: RoutingError, now: float) -> None:
         routing = wire.ROUTING.encode(Routing(error))
-        data = MeshData(Port.ROUTING, routing, request_id=heard.id)
-        self._send_own(heard.source, data, now)
+        data = MeshData(Port.ROUTING, routing, request_id=packet.id)
+        self._send_own(packet.source, data, now)
 
     def _send_own(self, to: int, data: MeshData, now: float) -> None:
         number = self.random.getrandbits(32) or 1
@@ -455,24 +455,24 @@ class SimulatedMeshtastic(LoraBoard):
     def _send_own_facts(self, to: int, now: float) -> None:
         self._send_own(to, MeshData(Port.NODE_INFO, wire.USER.encode(self.user)), now)
 
-    def _deliver(self, heard: _AirPacket, now: float) -> None:
-        read = self.keyring.decrypt(heard)
+    def _deliver(self, air_packet: _AirPacket, now: float) -> None:
+        read = self.keyring.decrypt(air_packet)
         if read is None:
             return
         index, data = read
         by_key = index is None
         packet = MeshPacket(
-            heard.source,
-            heard.to,
+            air_packet.source,
+            air_packet.to,
             index or 0,
             data,
-            id=heard.id,
+            id=air_packet.id,
             rx_snr=float(SNR),
             rx_rssi=RSSI,
-            hop_limit=heard.hops_left,
-            hop_start=heard.flags >> 5,
-            want_ack=heard.want_ack,
-            public_key=_derive_public_key(heard.source) if by_key else b"",
+            hop_limit=air_packet.hops_left,
+            hop_start=air_packet.flags >> 5,
+            want_ack=air_packet.want_ack,
+            public_key=_derive_public_key(air_packet.source) if by_key else b"",
             pki_encrypted=by_key,
             transport=1,
         )

@@ -59,14 +59,14 @@ def list_indications(state: ModemState) -> tuple[str, ...]:
     return (f"+CIEV:0,{state.signal}", f"+CIEV:1,{int(state.service)}")
 
 
-def _answer_ok(asked: AtCommand) -> AtAnswer:
+def _answer_ok(command: AtCommand) -> AtAnswer:
     return AtAnswer()
 
 
-def _set_line(asked: AtCommand) -> AtAnswer:
+def _set_line(command: AtCommand) -> AtAnswer:
     """Apply line settings. One command line may contain several."""
-    volatile = asked.state.volatile
-    for name, value in re.findall(_LINE_SETTING, asked.match[0]):
+    volatile = command.state.volatile
+    for name, value in re.findall(_LINE_SETTING, command.match[0]):
         if name == "E":
             volatile.echo = value == "1"
         elif name == "V":
@@ -78,73 +78,73 @@ def _set_line(asked: AtCommand) -> AtAnswer:
     return AtAnswer()
 
 
-def _answer_time(asked: AtCommand) -> AtAnswer:
-    state = asked.state
+def _answer_time(command: AtCommand) -> AtAnswer:
+    state = command.state
     if state.clock is None or not state.service:
         return AtAnswer(("-MSSTM: no network service", "OK"))
     ticks = int((state.clock() - sbd.SYSTEM_EPOCH) / sbd.SYSTEM_TICK)
     return AtAnswer((f"-MSSTM: {ticks % 2**32:08x}", "OK"))
 
 
-def _answer_imei(asked: AtCommand) -> AtAnswer:
-    return AtAnswer((asked.state.imei, "OK"))
+def _answer_imei(command: AtCommand) -> AtAnswer:
+    return AtAnswer((command.state.imei, "OK"))
 
 
-def _answer_model(asked: AtCommand) -> AtAnswer:
+def _answer_model(command: AtCommand) -> AtAnswer:
     return AtAnswer(("IRIDIUM 9600 Family SBD Transceiver", "OK"))
 
 
-def _answer_revision(asked: AtCommand) -> AtAnswer:
+def _answer_revision(command: AtCommand) -> AtAnswer:
     return AtAnswer(("Call Processor Version: TA16005", "OK"))
 
 
-def _set_indications(asked: AtCommand) -> AtAnswer:
-    asked.state.volatile.indications = asked.match[1] == "1"
-    return AtAnswer(("OK", *list_indications(asked.state)))
+def _set_indications(command: AtCommand) -> AtAnswer:
+    command.state.volatile.indications = command.match[1] == "1"
+    return AtAnswer(("OK", *list_indications(command.state)))
 
 
-def _answer_indications(asked: AtCommand) -> AtAnswer:
-    flag = int(asked.state.volatile.indications)
+def _answer_indications(command: AtCommand) -> AtAnswer:
+    flag = int(command.state.volatile.indications)
     return AtAnswer((f"+CIER:{flag},{flag},{flag},0,0", "OK"))
 
 
-def _answer_signal(asked: AtCommand) -> AtAnswer:
-    return AtAnswer((f"+CSQ:{asked.state.signal}", "OK"))
+def _answer_signal(command: AtCommand) -> AtAnswer:
+    return AtAnswer((f"+CSQ:{command.state.signal}", "OK"))
 
 
-def _answer_lock(asked: AtCommand) -> AtAnswer:
+def _answer_lock(command: AtCommand) -> AtAnswer:
     return AtAnswer(("+CULK:0", "OK"))
 
 
-def _set_ring_indications(asked: AtCommand) -> AtAnswer:
-    asked.state.volatile.ring_indications = asked.match[1] == "1"
+def _set_ring_indications(command: AtCommand) -> AtAnswer:
+    command.state.volatile.ring_indications = command.match[1] == "1"
     return AtAnswer()
 
 
-def _answer_ring_indications(asked: AtCommand) -> AtAnswer:
-    return AtAnswer((f"+SBDMTA:{int(asked.state.volatile.ring_indications)}", "OK"))
+def _answer_ring_indications(command: AtCommand) -> AtAnswer:
+    return AtAnswer((f"+SBDMTA:{int(command.state.volatile.ring_indications)}", "OK"))
 
 
-def _set_registration(asked: AtCommand) -> AtAnswer:
-    asked.state.volatile.registration = asked.match[1] == "1"
+def _set_registration(command: AtCommand) -> AtAnswer:
+    command.state.volatile.registration = command.match[1] == "1"
     return AtAnswer()
 
 
-def _answer_registration(asked: AtCommand) -> AtAnswer:
-    return AtAnswer((f"+SBDAREG:{int(asked.state.volatile.registration)}", "OK"))
+def _answer_registration(command: AtCommand) -> AtAnswer:
+    return AtAnswer((f"+SBDAREG:{int(command.state.volatile.registration)}", "OK"))
 
 
-def _answer_traffic(asked: AtCommand) -> AtAnswer:
-    return AtAnswer((f"+SBDLOE:0,{asked.faults.traffic}", "OK"))
+def _answer_traffic(command: AtCommand) -> AtAnswer:
+    return AtAnswer((f"+SBDLOE:0,{command.faults.traffic}", "OK"))
 
 
-def _set_session_timeout(asked: AtCommand) -> AtAnswer:
-    asked.state.volatile.session_timeout = int(asked.match[1])
+def _set_session_timeout(command: AtCommand) -> AtAnswer:
+    command.state.volatile.session_timeout = int(command.match[1])
     return AtAnswer()
 
 
-def _begin_write(asked: AtCommand) -> AtAnswer:
-    size = int(asked.match[1])
+def _begin_write(command: AtCommand) -> AtAnswer:
+    size = int(command.match[1])
     if not 1 <= size <= sbd.MO_BYTES:
         return AtAnswer((str(sbd.WriteResult.WRONG_SIZE.value), "OK"))
     return AtAnswer(("READY",), payload=size + SUM_BYTES)
@@ -161,39 +161,39 @@ def store(payload: bytes, state: ModemState) -> AtAnswer:
     return AtAnswer((str(sbd.WriteResult.STORED.value), "OK"))
 
 
-def _read(asked: AtCommand) -> AtAnswer:
-    body = asked.state.volatile.mt_buffer
+def _read(command: AtCommand) -> AtAnswer:
+    body = command.state.volatile.mt_buffer
     guard = sbd.compute_checksum(body)
-    if asked.faults.wrong_sums:
-        asked.faults.wrong_sums -= 1
+    if command.faults.wrong_sums:
+        command.faults.wrong_sums -= 1
         guard = bytes([guard[0] ^ 0x55, guard[1]])
     return AtAnswer(before=len(body).to_bytes(2) + body + guard)
 
 
-def _answer_status(asked: AtCommand) -> AtAnswer:
-    state, volatile = asked.state, asked.state.volatile
+def _answer_status(command: AtCommand) -> AtAnswer:
+    state, volatile = command.state, command.state.volatile
     # MTMSN of the session that delivered the message. The state contains the next one.
     mtmsn = (state.mtmsn - 1) % sbd.MOMSN_MODULUS if volatile.mt_flag else -1
     shown = [int(volatile.mo_flag), state.momsn, int(volatile.mt_flag), mtmsn]
-    extended = asked.match[1]
+    extended = command.match[1]
     if extended:
-        shown += [int(state.ring_flag), asked.waiting]
+        shown += [int(state.ring_flag), command.waiting]
     return AtAnswer((f"+SBDS{extended}: {', '.join(map(str, shown))}", "OK"))
 
 
-def _clear(asked: AtCommand) -> AtAnswer:
-    volatile = asked.state.volatile
-    if asked.match[1] in "02":
+def _clear(command: AtCommand) -> AtAnswer:
+    volatile = command.state.volatile
+    if command.match[1] in "02":
         volatile.mo_buffer, volatile.mo_flag = b"", False
-    if asked.match[1] in "12":
+    if command.match[1] in "12":
         volatile.mt_buffer, volatile.mt_flag = b"", False
     return AtAnswer(("0", "OK"))
 
 
-def _begin_session(asked: AtCommand) -> AtAnswer:
+def _begin_session(command: AtCommand) -> AtAnswer:
     """Begin a session. +SBDIXA answers a ring and clears it."""
-    if asked.match[1]:
-        asked.state.ring_flag = False
+    if command.match[1]:
+        command.state.ring_flag = False
     return AtAnswer((), session=True)
 
 

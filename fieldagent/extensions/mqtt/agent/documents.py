@@ -22,8 +22,11 @@ EVENT_TYPES = ("message", "location", "waypoint", "data", "sos", "incident")
 LINKED = ("ready", "busy")
 
 
-def make_state(status: Mapping[str, Any], last_inbound: str | None, left: int) -> dict[str, Any]:
-    """Return the state document of the kit. `status` is the answer to `GET /api/status`, and `left`
+def make_state(
+    status: Mapping[str, Any], last_inbound: str | None, credits_left: int
+) -> dict[str, Any]:
+    """Return the state document of the kit. `status` is the answer to `GET /api/status`, and
+    `credits_left`
     the number of credits that MQTT may still spend today.
     """
     links = {name.lower(): link for name, link in status["channels"].items() if link["configured"]}
@@ -33,7 +36,7 @@ def make_state(status: Mapping[str, Any], last_inbound: str | None, left: int) -
         "clock": status["clock"]["source"],
         "notices": len(status["notices"]),
         "lastInbound": last_inbound,
-        "mqttCreditsLeft": left,
+        "mqttCreditsLeft": credits_left,
     }
     for name, link in links.items():
         document[name] = link["state"]

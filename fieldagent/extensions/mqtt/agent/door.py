@@ -143,7 +143,7 @@ class CommandAdmission:
         return plan
 
 
-def _take_key(document: dict[str, Any], unread: list[Fault]) -> str | None:
+def _take_key(document: dict[str, Any], faults: list[Fault]) -> str | None:
     """Remove the key from a document and return it. An invalid key does not stop an SOS. Raises
     InvalidPackage.
     """
@@ -152,5 +152,5 @@ def _take_key(document: dict[str, Any], unread: list[Fault]) -> str | None:
     except InvalidPackage as wrong:
         if not is_sos(document):
             raise
-        unread += wrong.faults
+        faults += wrong.faults
         return None

@@ -160,15 +160,19 @@ class MqttService(PartService):
                 nursery.start_soon(run_hook, hook, self._journal, self._inbox, note_fault)
                 nursery.start_soon(self._reporter.run, session, status)
 
-    async def _take(self, session: MqttSession, came: Published) -> None:
+    async def _take(self, session: MqttSession, message: Published) -> None:
         """Admit a message before any use of it."""
-        if came.topic == self._topics.birth and came.payload == b"online" and not came.retained:
+        if (
+            message.topic == self._topics.birth
+            and message.payload == b"online"
+            and not message.retained
+        ):
             self._reporter.announce()
-        sender = self._topics.find_sender(came.topic)
-        if sender is not None and self._commands.admit(MqttCommand(sender, came)):
+        sender = self._topics.find_sender(message.topic)
+        if sender is not None and self._commands.admit(MqttCommand(sender, message)):
             return
-        if came.number is not None:
-            await session.acknowledge(came.number)
+        if message.number is not None:
+            await session.acknowledge(message.number)
 
     async def _carry_out(self, command: MqttCommand) -> dict[str, Any]:
         return await self._door.receive_message(command.sender, command.came.payload)

@@ -118,8 +118,11 @@ def make_position(device: Mapping[str, Any]) -> dict[str, Any] | None:
     }
 
 
-def make_hub_state(kits: int, incidents: Sequence[OpenIncident], left: int) -> dict[str, Any]:
-    """Return the published state of the hub. `left` is the number of credits that MQTT may still
+def make_hub_state(
+    kits: int, incidents: Sequence[OpenIncident], credits_left: int
+) -> dict[str, Any]:
+    """Return the published state of the hub. `credits_left` is the number of credits that MQTT may
+    still
     cost today.
     """
     unanswered = sum(each.state == "open" for each in incidents)
@@ -127,7 +130,7 @@ def make_hub_state(kits: int, incidents: Sequence[OpenIncident], left: int) -> d
         "kits": kits,
         "incidents": len(incidents),
         "unanswered": unanswered,
-        "mqttCreditsLeft": left,
+        "mqttCreditsLeft": credits_left,
     }
 
 

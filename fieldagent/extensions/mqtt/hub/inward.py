@@ -107,11 +107,11 @@ def carry_out(
     db: Db,
     inbox: CommandInbox,
     address: CommandAddress,
-    came: DeliveryMark,
+    mark: DeliveryMark,
     body: bytes,
     now: float,
 ) -> BrokerOutcome:
-    """Carry out a command in the database. `came` identifies a command without a key."""
+    """Carry out a command in the database. `mark` identifies a command without a key."""
     key = None
     try:
         document = read_document(body)
@@ -125,9 +125,9 @@ def carry_out(
             return BrokerOutcome(ItemResult.ASKED, answer)
         digest = hashlib.blake2b(repr(address).encode() + body, digest_size=16).digest()
         # The outcome of a failed commit is unknown. So check if the command was stored.
-        known = records.find_known_command(db, address.sender, key or came.own_key)
-        if known is None and key is None and came.again:
-            known = records.find_earlier_outcome(db, address.sender, came.prefix, digest, now)
+        known = records.find_known_command(db, address.sender, key or mark.own_key)
+        if known is None and key is None and mark.again:
+            known = records.find_earlier_outcome(db, address.sender, mark.prefix, digest, now)
         if known is not None:
             if known.digest != digest:
                 raise Problem(422, KEY_REUSED)
@@ -142,7 +142,7 @@ def carry_out(
             )
         answer = {"accepted": True, "key": key, **answer}
         command = StoredCommand(digest, answer)
-        records.note_command(db, address.sender, key or came.own_key, command, spent, now)
+        records.note_command(db, address.sender, key or mark.own_key, command, spent, now)
         return BrokerOutcome(ItemResult.TAKEN, answer)
     except NotJson as error:
         return _make_refused(ItemResult.UNREADABLE, key, Problem(400, str(error)))
@@ -154,9 +154,9 @@ def carry_out(
         return _make_refused(ItemResult.REFUSED, key, problem)
 
 
-def _make_refused(became: ItemResult, key: str | None, problem: Problem) -> BrokerOutcome:
+def _make_refused(result: ItemResult, key: str | None, problem: Problem) -> BrokerOutcome:
     body = json.loads(problem.make_response().body)
-    return BrokerOutcome(became, {"accepted": False, "key": key, "problem": body})
+    return BrokerOutcome(result, {"accepted": False, "key": key, "problem": body})
 
 
 def _send(

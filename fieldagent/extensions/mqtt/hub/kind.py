@@ -97,21 +97,21 @@ EXAMPLES = {
 }
 
 
-def _find_faults(own: Own) -> list[str]:
+def _find_faults(settings: Own) -> list[str]:
     faults = []
-    if own["mqtt-address"] is None:
+    if settings["mqtt-address"] is None:
         faults += [
             _find_missing_setting(name, "mqtt-address")
             for name in ("mqtt-workspace", "mqtt-user", "mqtt-ca-file")
-            if own[name] is not None
+            if settings[name] is not None
         ]
-    elif own["mqtt-workspace"] is None:
+    elif settings["mqtt-workspace"] is None:
         faults.append(_find_missing_setting("mqtt-address", "mqtt-workspace"))
-    if own["mqtt-password-file"] is not None and own["mqtt-user"] is None:
+    if settings["mqtt-password-file"] is not None and settings["mqtt-user"] is None:
         faults.append(_find_missing_setting("mqtt-password-file", "mqtt-user"))
-    if own["mqtt-credits-per-day"] and not own["mqtt-senders"]:
+    if settings["mqtt-credits-per-day"] and not settings["mqtt-senders"]:
         faults.append(_find_missing_setting("mqtt-credits-per-day", "mqtt-senders"))
-    if own["mqtt-acknowledge"] == "on" and not own["mqtt-senders"]:
+    if settings["mqtt-acknowledge"] == "on" and not settings["mqtt-senders"]:
         faults.append(_find_missing_setting("mqtt-acknowledge", "mqtt-senders"))
     return faults
 

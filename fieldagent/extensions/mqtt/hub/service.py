@@ -153,15 +153,19 @@ class _BrokerBridge:
             self._trouble = ""
             log.info("MQTT: connected to the broker at %s", self._broker.host)
 
-    async def _take(self, there: MqttSession, came: Published) -> None:
+    async def _take(self, session: MqttSession, message: Published) -> None:
         """Check a message before it is processed."""
-        if came.topic == self._topics.birth and came.payload == b"online" and not came.retained:
+        if (
+            message.topic == self._topics.birth
+            and message.payload == b"online"
+            and not message.retained
+        ):
             self._reporter.announce()
-        address = self._topics.find_address(came.topic)
-        if address is not None and self._commands.admit(MqttCommand(address.sender, came)):
+        address = self._topics.find_address(message.topic)
+        if address is not None and self._commands.admit(MqttCommand(address.sender, message)):
             return
-        if came.number is not None:
-            await there.acknowledge(came.number)
+        if message.number is not None:
+            await session.acknowledge(message.number)
 
     async def _carry_out(self, command: MqttCommand) -> dict[str, Any]:
         address = self._topics.find_address(command.came.topic)

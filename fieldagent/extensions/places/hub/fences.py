@@ -220,29 +220,31 @@ def _verb(crossed: Crossing) -> str:
 
 
 def _tell(
-    db: Db, fence: Fence, seen: KitPosition, crossed: Crossing, alarm: int | None, now: float
+    db: Db, fence: Fence, position: KitPosition, crossed: Crossing, alarm: int | None, now: float
 ) -> int:
     """Raise an alarm about the crossing, or add the crossing to the open alarm. Return the alarm's
     id.
     """
-    said = Message(in_words(fence.name, seen, crossed, now))
-    posting = Posting(seen.workspace, seen.member, said, int(now), SOS_PRIORITY, alarm=True)
-    incident = None if alarm is None else sos.find_incident(db, seen.workspace, alarm, locked=True)
+    said = Message(in_words(fence.name, position, crossed, now))
+    posting = Posting(position.workspace, position.member, said, int(now), SOS_PRIORITY, alarm=True)
+    incident = (
+        None if alarm is None else sos.find_incident(db, position.workspace, alarm, locked=True)
+    )
     if incident is not None and incident.state != SosState.CLOSED:
-        ledger.announce_addition(db, posting, seen.device, incident.id, now)
+        ledger.announce_addition(db, posting, position.device, incident.id, now)
         return incident.id
-    return ledger.raise_alarm(db, posting, seen.device, now, ALARM)
+    return ledger.raise_alarm(db, posting, position.device, now, ALARM)
 
 
-def in_words(name: str, seen: KitPosition, crossed: Crossing, now: float) -> str:
+def in_words(name: str, position: KitPosition, crossed: Crossing, now: float) -> str:
     """Return the known facts as a text: times and sides of both positions."""
     now_side, other_side = ("inside", "outside") if crossed.entered else ("outside", "inside")
-    place = f"{seen.position.latitude:.5f} {seen.position.longitude:.5f}"
+    place = f"{position.position.latitude:.5f} {position.position.longitude:.5f}"
     before = "the one before"
     if crossed.unclear_between:
         before = "those in between do not show the side; the last one that does"
     came = f"; it came at {moment_in_words(now, now)}" if now - crossed.at > LATE_S else ""
     return (
-        f"{seen.name}'s position of {moment_in_words(crossed.at, now)} was {now_side} '{name}'"
+        f"{position.name}'s position of {moment_in_words(crossed.at, now)} was {now_side} '{name}'"
         f" ({place}); {before}, of {moment_in_words(crossed.before, now)}, {other_side}{came}"
     )

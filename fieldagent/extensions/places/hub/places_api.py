@@ -240,5 +240,5 @@ class PlacesApi:
             raise Problem(409, str(refused)) from None
 
 
-def _of(listed: list[dict[str, Any]], id_: int) -> dict[str, Any]:
-    return next(each for each in listed if each["id"] == id_)
+def _of(entries: list[dict[str, Any]], id_: int) -> dict[str, Any]:
+    return next(each for each in entries if each["id"] == id_)

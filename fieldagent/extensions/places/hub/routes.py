@@ -123,7 +123,7 @@ def _told(row: Sequence[Any]) -> Row:
     }
 
 
-def end(db: Db, workspace: int, route: int, who: Actor, why: str, now: float) -> None:
+def end(db: Db, workspace: int, route: int, actor: Actor, why: str, now: float) -> None:
     """End a route by a person, with a reason. An alarm about it remains for a person to close.
     Raises Refused.
     """
@@ -132,7 +132,7 @@ def end(db: Db, workspace: int, route: int, who: Actor, why: str, now: float) ->
     rows = db.execute(
         "UPDATE route SET ended = ?, ended_by = ?, why = ? WHERE id = ? AND workspace = ?"
         " AND ended IS NULL RETURNING name, alarm",
-        *(now, who.name, why, route, workspace),
+        *(now, actor.name, why, route, workspace),
     )
     if not rows:
         raise Refused(
@@ -144,8 +144,8 @@ def end(db: Db, workspace: int, route: int, who: Actor, why: str, now: float) ->
     ((name, alarm),) = rows
     if alarm is not None and db.execute("SELECT 1 FROM sos WHERE id = ?", alarm):
         detail = f"the route to {name} is ended: {why}"
-        sos.note_event(db, alarm, "note", now, member=who.member, detail=detail)
-    by = ADMINISTRATION if who.member is None else str(who.member)
+        sos.note_event(db, alarm, "note", now, member=actor.member, detail=detail)
+    by = ADMINISTRATION if actor.member is None else str(actor.member)
     audit.note(db, workspace, by, "route end", f"{route}: {why}", now)
 
 

@@ -62,12 +62,12 @@ _Group = dict[int, _Piece]
 """Known parts of one message, by part number."""
 
 
-def find_arrivals(stored: Sequence[StoredMessage]) -> StoreContent:
+def find_arrivals(messages: Sequence[StoredMessage]) -> StoreContent:
     """Return the complete messages, and those with missing parts."""
     whole: list[Arrival] = []
     groups: dict[tuple[str, int, int], list[_Group]] = {}
-    unreadable = [each for each in stored if each.message is None]
-    for place, message, *_ in stored:
+    unreadable = [each for each in messages if each.message is None]
+    for place, message, *_ in messages:
         if message is None:
             continue
         part = message.content.part if isinstance(message, Deliver) else None

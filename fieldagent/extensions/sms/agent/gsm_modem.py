@@ -97,12 +97,12 @@ class GsmModem:
             raise GsmSilent(f"{shown} was answered by a prompt")
         return event
 
-    async def _exchange(self, shown: str, data: bytes, seconds: float) -> GsmEvent:
+    async def _exchange(self, command_text: str, data: bytes, seconds: float) -> GsmEvent:
         with waits.move_on_after(seconds):
             await self.port.write(data)
             return await self._events[1].receive()
         self.conversation.give_up()
-        raise GsmSilent(f"{shown} was not answered within {seconds:.0f} s")
+        raise GsmSilent(f"{command_text} was not answered within {seconds:.0f} s")
 
     async def send(self, message: Submit) -> SendResult:
         """Pass a message to the modem and return the result. If the modem is lost meanwhile, `lost`

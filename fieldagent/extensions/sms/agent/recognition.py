@@ -20,13 +20,13 @@ SIM_MAX_S = 5.0
 _SIM = re.compile(rb"\+CPIN: ?([^\r\n]+)|\+CME ERROR: ?([^\r\n]+)|[\r\n](ERROR)[\r\n]")
 
 
-def _is_answer(said: bytes) -> bool:
-    name = model.read_model(said)
+def _is_answer(reply: bytes) -> bool:
+    name = model.read_model(reply)
     return name is not None and model.IRIDIUM not in name.upper()
 
 
-def _read_sim(said: bytes) -> str | None:
-    match = _SIM.search(said)
+def _read_sim(reply: bytes) -> str | None:
+    match = _SIM.search(reply)
     return None if match is None else match[match.lastindex or 0].decode("ascii", "replace")
 
 

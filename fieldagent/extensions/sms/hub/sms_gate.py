@@ -69,8 +69,8 @@ def _is_answered(host: ContactHost) -> bool:
     return host.own["sms-gate-key"] is not None
 
 
-def _find_missing(own: Own) -> str:
-    return _MISSING if own["sms-gate-address"] is None else ""
+def _find_missing(settings: Own) -> str:
+    return _MISSING if settings["sms-gate-address"] is None else ""
 
 
 def _make_routes(inward: Inward) -> list[Route]:
@@ -86,11 +86,11 @@ def _make_routes(inward: Inward) -> list[Route]:
         if abs(inward.host.clock() - int(moment[:12])) > EVENT_AGE_MAX_S:
             raise service.make_unsigned(f"X-Timestamp is more than {EVENT_AGE_MAX_S:.0f} s off")
 
-    async def take(asked: Request, caller: None) -> Response:
-        document = service.read_json_object(asked)
-        signed = asked.body + asked.headers["x-timestamp"].encode()
+    async def take(request: Request, caller: None) -> Response:
+        document = service.read_json_object(request)
+        signed = request.body + request.headers["x-timestamp"].encode()
         expected = hmac.new(key.encode(), signed, hashlib.sha256).hexdigest()
-        if not hmac.compare_digest(expected.encode(), asked.headers["x-signature"].encode()):
+        if not hmac.compare_digest(expected.encode(), request.headers["x-signature"].encode()):
             raise service.make_unsigned("X-Signature is not made with sms-gate-key")
         payload = document.get("payload")
         await _take_event(inward, document.get("event"), payload)

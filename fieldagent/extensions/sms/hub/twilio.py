@@ -77,8 +77,8 @@ def _is_answered(host: ContactHost) -> bool:
     return bool(host.desk)
 
 
-def _find_missing(own: Own) -> str:
-    return _MISSING if own["twilio-account"] is None else ""
+def _find_missing(settings: Own) -> str:
+    return _MISSING if settings["twilio-account"] is None else ""
 
 
 def _make_routes(inward: Inward) -> list[Route]:
@@ -91,16 +91,16 @@ def _make_routes(inward: Inward) -> list[Route]:
         if len(head.headers.get("x-twilio-signature", "")) != 28:
             raise service.make_unsigned("X-Twilio-Signature is missing or invalid")
 
-    async def take(asked: Request, caller: None) -> Response:
-        form = _read_form(asked)
-        query = f"?{urlencode(asked.query)}" if asked.query else ""
+    async def take(request: Request, caller: None) -> Response:
+        form = _read_form(request)
+        query = f"?{urlencode(request.query)}" if request.query else ""
         expected = compute_signature(token, f"{desk}{PATH}{query}", form)
-        header = asked.headers["x-twilio-signature"]
+        header = request.headers["x-twilio-signature"]
         if not hmac.compare_digest(expected.encode(), header.encode()):
             raise service.make_unsigned(
                 "X-Twilio-Signature is not made with twilio-token for this address"
             )
-        message_id = dict(asked.query).get(MESSAGE_MEMBER)
+        message_id = dict(request.query).get(MESSAGE_MEMBER)
         if message_id is not None:
             await _take_report(inward, message_id, form)
         else:
@@ -126,10 +126,10 @@ async def _take_report(inward: Inward, message_id: str, form: Mapping[str, str])
         await inward.inbox.report(message_id, False, f"{state}{', error ' + code if code else ''}")
 
 
-def _read_form(asked: Request) -> dict[str, str]:
+def _read_form(request: Request) -> dict[str, str]:
     """Return the fields of the form. Raises Problem."""
     try:
-        return dict(parse_qsl(get_required_body(asked).decode(), keep_blank_values=True))
+        return dict(parse_qsl(get_required_body(request).decode(), keep_blank_values=True))
     except ValueError:
         raise Problem(400, "the body is not a UTF-8 form") from None
 

@@ -56,8 +56,8 @@ def _is_answered(host: ContactHost) -> bool:
     return host.own["sms-webhook-token"] is not None
 
 
-def _find_missing(own: Own) -> str:
-    return _MISSING if own["sms-webhook"] is None else ""
+def _find_missing(settings: Own) -> str:
+    return _MISSING if settings["sms-webhook"] is None else ""
 
 
 def _make_routes(inward: Inward) -> list[Route]:
@@ -71,8 +71,8 @@ def _make_routes(inward: Inward) -> list[Route]:
             how = (("WWW-Authenticate", "Bearer"),)
             raise Problem(401, "Authorization is not sms-webhook-token as Bearer", headers=how)
 
-    async def take(asked: Request, caller: None) -> Response:
-        document = service.read_json_object(asked)
+    async def take(request: Request, caller: None) -> Response:
+        document = service.read_json_object(request)
         id_ = service.read_needed_member(document, "id", most=200)
         if "state" not in document:
             sender, words = (

@@ -165,10 +165,10 @@ class EventAdmission:
         _keep_value(self._replied, uid, now)
         return True
 
-    def drop(self, became: ItemResult) -> CotEvent | None:
+    def drop(self, result: ItemResult) -> CotEvent | None:
         """Count the event, and return None."""
-        self._note(became)
-        if became is ItemResult.LIMITED and (count := self._dropped.note()):
+        self._note(result)
+        if result is ItemResult.LIMITED and (count := self._dropped.note()):
             log.warning("the TAK server sent more than the hub accepts: %d dropped", count)
         return None
 
@@ -182,9 +182,9 @@ def _make_uid(raw: bytes) -> bytes:
     return b""
 
 
-def _keep_value(kept: OrderedDict[K, float], key: K, value: float) -> None:
+def _keep_value(values: OrderedDict[K, float], key: K, value: float) -> None:
     """Store the value, and remove the oldest entry if there are too many."""
-    kept[key] = value
-    kept.move_to_end(key)
-    if len(kept) > PHONES_MAX:
-        kept.popitem(last=False)
+    values[key] = value
+    values.move_to_end(key)
+    if len(values) > PHONES_MAX:
+        values.popitem(last=False)

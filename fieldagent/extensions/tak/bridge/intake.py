@@ -65,29 +65,29 @@ class TakIntake:
                 log.error("%d events from the TAK server are lost: they were never stored", lost)
             raise
 
-    async def _take_in(self, came: ReceivedEvent) -> None:
+    async def _take_in(self, received: ReceivedEvent) -> None:
         now = self._host.clock()
         try:
-            await self._store(came, now)
+            await self._store(received, now)
         except Refused as refused:
             log.warning("an event from the TAK server is refused: %s", refused)
             self._host.note_events(ItemResult.REFUSED)
 
-    async def _store(self, came: ReceivedEvent, now: float) -> None:
-        store, event = self._host.store, came.event
-        if came.kind.startswith("a-"):
+    async def _store(self, received: ReceivedEvent, now: float) -> None:
+        store, event = self._host.store, received.event
+        if received.kind.startswith("a-"):
             unit = tak.read_unit(event)
             assert unit is not None, "the door has read it"
             await persist(store, lambda db: self._note_unit(db, unit, now))
-        elif came.kind == tak.CANCEL and event.uid.startswith(records.PREFIX):
+        elif received.kind == tak.CANCEL and event.uid.startswith(records.PREFIX):
             await self._take_cancel(event, now)
-        elif came.kind in (tak.ON_PHONE, tak.READ):
+        elif received.kind in (tak.ON_PHONE, tak.READ):
             await self._take_tick(event, now)
         elif (alert := tak.read_alert(event)) is not None:
             became = await persist(store, lambda db: self._take_alert(db, alert, now))
             self._host.note_events(became)
         else:
-            await self._take_item(came, now)
+            await self._take_item(received, now)
 
     def _note_unit(self, db: Db, unit: TakUnit, now: float) -> None:
         if unit.callsign in self._inbox.rules.allow:
@@ -132,13 +132,13 @@ class TakIntake:
         )
         self._host.note_events(ItemResult.TICK if ours else ItemResult.REPEATED)
 
-    async def _take_item(self, came: ReceivedEvent, now: float) -> None:
-        said = tak.read_chat(came.event) if came.kind == tak.CHAT else None
-        author = tak.read_marker_author(came.event) if said is None else said.sender
-        link = self._links.get(came.member)
+    async def _take_item(self, received: ReceivedEvent, now: float) -> None:
+        said = tak.read_chat(received.event) if received.kind == tak.CHAT else None
+        author = tak.read_marker_author(received.event) if said is None else said.sender
+        link = self._links.get(received.member)
         taken = TakOutcome(ItemResult.REFUSED)
         if author is not None and link is not None:
-            take = partial(self._take_in_event, came, author, said, link.unit.callsign)
+            take = partial(self._take_in_event, received, author, said, link.unit.callsign)
             taken = await persist(self._host.store, partial(take, now=now))
             asked = taken.became is ItemResult.ASKED
             if taken.why and (asked or self._door.admit_reply(author.uid, now)):
@@ -147,20 +147,20 @@ class TakIntake:
 
     def _take_in_event(
         self,
-        came: ReceivedEvent,
+        received: ReceivedEvent,
         author: TakUnit,
-        said: GeoChat | None,
+        chat: GeoChat | None,
         name: str,
         db: Db,
         now: float,
     ) -> TakOutcome:
-        if said is not None:
-            return inward.take_chat(db, self._inbox, came.member, said, now)
-        placed = tak.read_marker(came.event)
+        if chat is not None:
+            return inward.take_chat(db, self._inbox, received.member, chat, now)
+        placed = tak.read_marker(received.event)
         if placed is None or name not in placed.to:
             return TakOutcome(ItemResult.REFUSED)
-        sent = inward.SentMarker(author, came.event.uid, placed)
-        return inward.take_marker(db, self._inbox, came.member, sent, now)
+        sent = inward.SentMarker(author, received.event.uid, placed)
+        return inward.take_marker(db, self._inbox, received.member, sent, now)
 
     async def _explain(self, link: UserLink, to: TakUnit, why: str) -> None:
         reply = GeoChat(link.unit, to, str(uuid.uuid4()), f"[hub] {why}")

@@ -67,9 +67,9 @@ class TakOutcome(NamedTuple):
     """Text for the author: the reason for a delay, or the cost."""
 
 
-def take_chat(db: Db, inbox: TakInbox, member: int, said: GeoChat, now: float) -> TakOutcome:
+def take_chat(db: Db, inbox: TakInbox, member: int, chat: GeoChat, now: float) -> TakOutcome:
     """Accept a message for a member."""
-    words = make_visible(said.text)
+    words = make_visible(chat.text)
     asked = tak_map.find_question(words)
     words = asked or words
     if not words or len(words.encode()) > TEXT_BYTES_MAX:
@@ -80,17 +80,17 @@ def take_chat(db: Db, inbox: TakInbox, member: int, said: GeoChat, now: float) -
         inbox.workspace, 0, Message(words), int(now), PRIORITY, target=member, asks=True
     )
     if asked:
-        return _describe_cost(db, inbox, posting, said.sender, now)
-    taken = _take_in_event(db, inbox, posting, said.sender, said.message_id, now)
+        return _describe_cost(db, inbox, posting, chat.sender, now)
+    taken = _take_in_event(db, inbox, posting, chat.sender, chat.message_id, now)
     asks = emergency.make_question(words, direct=True)
     if asks and taken.became is ItemResult.TAKEN:
         return taken._replace(why=f"{asks} {taken.why}".rstrip())
     return taken
 
 
-def take_marker(db: Db, inbox: TakInbox, member: int, sent: SentMarker, now: float) -> TakOutcome:
+def take_marker(db: Db, inbox: TakInbox, member: int, marker: SentMarker, now: float) -> TakOutcome:
     """Accept a marker that was sent to a member. A marker that is moved later is a new marker."""
-    placed = sent.placed
+    placed = marker.placed
     item = Waypoint(
         placed.point.latitude,
         placed.point.longitude,
@@ -100,8 +100,8 @@ def take_marker(db: Db, inbox: TakInbox, member: int, sent: SentMarker, now: flo
     )
     posting = Posting(inbox.workspace, 0, item, int(now), PRIORITY, target=member)
     # One event can be sent to several users, and each must get it.
-    version = f"{sent.uid[:60]} {placed.at:%Y%m%dT%H%M%S} {member}"
-    return _take_in_event(db, inbox, posting, sent.author, version, now)
+    version = f"{marker.uid[:60]} {placed.at:%Y%m%dT%H%M%S} {member}"
+    return _take_in_event(db, inbox, posting, marker.author, version, now)
 
 
 def _take_in_event(

@@ -123,20 +123,20 @@ EXAMPLES = {
 }
 
 
-def _find_faults(own: Own) -> list[str]:
+def _find_faults(settings: Own) -> list[str]:
     faults = []
-    server: TakAddress | None = own["tak-server"]
-    if server is not None and server.secure and own["tak-certificate"] is None:
+    server: TakAddress | None = settings["tak-server"]
+    if server is not None and server.secure and settings["tak-certificate"] is None:
         faults.append("tak-server needs tak-certificate: set that too, or remove tak-server")
-    works = server is not None or own.get("tak-listen") is not None
-    if server is not None and own["tak-workspace"] is None:
+    works = server is not None or settings.get("tak-listen") is not None
+    if server is not None and settings["tak-workspace"] is None:
         faults.append("tak-server needs tak-workspace: set that too, or remove tak-server")
-    if own["tak-workspace"] is not None and not works:
+    if settings["tak-workspace"] is not None and not works:
         faults.append(
             "tak-workspace needs tak-server or tak-listen: set one of them too, or remove"
             " tak-workspace"
         )
-    if own["tak-allow"] and not own["tak-credits-per-day"]:
+    if settings["tak-allow"] and not settings["tak-credits-per-day"]:
         faults.append("tak-allow needs tak-credits-per-day: set that too, or remove tak-allow")
     return faults
 
@@ -162,16 +162,16 @@ def _work(host: BridgeHost) -> Callable[[], Awaitable[None]] | None:
     return partial(service.run, host, partial(open_team_server, server), read_rules(own))
 
 
-def read_rules(own: Own) -> TakRules:
+def read_rules(settings: Own) -> TakRules:
     """Return the rules in the settings, for any TAK server."""
     from fieldagent.extensions.tak.bridge.inward import TakRules
 
     return TakRules(
-        own["tak-workspace"],
-        frozenset(own["tak-shares"]),
-        own["tak-people"],
-        own["tak-allow"],
-        own["tak-credits-per-day"],
+        settings["tak-workspace"],
+        frozenset(settings["tak-shares"]),
+        settings["tak-people"],
+        settings["tak-allow"],
+        settings["tak-credits-per-day"],
     )
 
 

@@ -291,16 +291,16 @@ class _Bridge:
         return said, soonest
 
     async def _send_and_record(
-        self, link: UserLink, session: TakSession, said: Sequence[Outgoing]
+        self, link: UserLink, session: TakSession, outgoing: Sequence[Outgoing]
     ) -> None:
         """Send the events, and record them once the server has accepted them."""
         try:
-            await session.send_events([event for each in said for event in each.events])
+            await session.send_events([event for each in outgoing for event in each.events])
         except ConnectionLost as lost:
             log.debug("not sent to the TAK server: %s", lost)
         else:
             now = self._host.clock()
-            for each in said:
+            for each in outgoing:
                 await persist(self._host.store, partial(_record_sent, each, now))
                 each.note(now)
         finally:
@@ -374,8 +374,8 @@ class _Bridge:
             self._door.drop(ItemResult.LIMITED)
 
 
-def _record_sent(said: Outgoing, now: float, db: Db) -> None:
-    said.write_down(db, now)
+def _record_sent(outgoing: Outgoing, now: float, db: Db) -> None:
+    outgoing.write_down(db, now)
 
 
 def _note_sent(db: Db, now: float, *, out: OutEvent, site: TakSite) -> None:

@@ -138,14 +138,14 @@ class LanAdmission:
         person = directory.find_by_name(self._journal, f"{directory.GROUP}:{to.callsign}")
         return person is not None, None if person is None else person.as_named
 
-    async def _accept(self, said: GeoChat, to: Person | None) -> LanOutcome:
-        callsign, words = _clean_line(said.sender.callsign)[:CALLSIGN_MAX], _clean_line(said.text)
+    async def _accept(self, chat: GeoChat, to: Person | None) -> LanOutcome:
+        callsign, words = _clean_line(chat.sender.callsign)[:CALLSIGN_MAX], _clean_line(chat.text)
         asked = tak_map.find_question(words)
         words = asked or words
         if not callsign or not words or len(words) > TEXT_MAX:
             why = f"Not sent: {TEXT_MAX} characters are the maximum." if words else ""
-            return LanOutcome("refused", said.sender, why)
-        name = re.sub(r"[^\x21-\x7e]", "?", f"tak-{said.sender.uid}-{said.message_id}")[:200]
+            return LanOutcome("refused", chat.sender, why)
+        name = re.sub(r"[^\x21-\x7e]", "?", f"tak-{chat.sender.uid}-{chat.message_id}")[:200]
         if not asked and outbound.find_by_idempotency_key(self._journal, name) is not None:
             return LanOutcome("repeated")
         await self.budget.refund_unspent()
@@ -162,18 +162,18 @@ class LanAdmission:
         plan = find_affordable(package, self._outboxes, now, limits)
         if asked:
             answer = describe_cost(compute_costs(package, self._outboxes, now), plan, limits)
-            return LanOutcome("asked", said.sender, answer)
+            return LanOutcome("asked", chat.sender, answer)
         if not plan.is_allowed:
-            return LanOutcome("refused", said.sender, f"Not sent: {plan.withheld_text}.")
+            return LanOutcome("refused", chat.sender, f"Not sent: {plan.withheld_text}.")
         try:
             async with self.budget.book(plan.price):
                 standing = await self._intake.accept(plan.package, name)
         except StoreFull as full:
-            return LanOutcome("refused", said.sender, f"Not sent: {full}.")
+            return LanOutcome("refused", chat.sender, f"Not sent: {full}.")
         await self.budget.record_booking(standing.sequence, plan)
         return LanOutcome(
             "taken",
-            said.sender,
+            chat.sender,
             f"Without {plan.withheld_text}." if plan.withheld_text else "",
         )
 

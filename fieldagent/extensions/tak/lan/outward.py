@@ -71,11 +71,11 @@ def find_user(uid: str) -> int | None:
 
 
 def list_users(
-    own: TakUnit, mine: Iterable[PlacedPoint], others: Iterable[PlacedPoint]
+    own_unit: TakUnit, mine: Iterable[PlacedPoint], others: Iterable[PlacedPoint]
 ) -> list[LanUser]:
     """Return this kit and the others with known positions, each with the newest position."""
-    newest = {own.uid: LanUser(own, own.callsign)}
-    for who, placed in [*((own, each) for each in mine), *_add_units(others)]:
+    newest = {own_unit.uid: LanUser(own_unit, own_unit.callsign)}
+    for who, placed in [*((own_unit, each) for each in mine), *_add_units(others)]:
         if not isinstance(placed.place, Location):
             continue
         at = placed.moment.timestamp()
@@ -132,12 +132,12 @@ class LanAlert(NamedTuple):
     """Position in the SOS itself."""
 
 
-def list_alerts(own: TakUnit, status: dict[str, Any]) -> list[LanAlert]:
+def list_alerts(own_unit: TakUnit, status: dict[str, Any]) -> list[LanAlert]:
     """Return the active alerts. `status` is the answer to `GET /api/sos`."""
     mine = status["incident"]
     ringing = []
     if mine is not None and mine["state"] == "open":
-        ringing.append(LanAlert(own, _find_place(mine["items"])))
+        ringing.append(LanAlert(own_unit, _find_place(mine["items"])))
     for each in status["heard"]:
         if each["state"] == "open":
             # Station 0 is this kit. Unknown handhelds are distinguished only by numbers.
@@ -155,13 +155,13 @@ def _find_place(items: Sequence[dict[str, Any]]) -> CotPoint | None:
     return None
 
 
-def make_alert(alert: LanAlert, known: Sequence[LanUser], now: float, *, over: bool) -> CotEvent:
-    """Return the 911 alert, or its cancellation if it is `over`."""
+def make_alert(alert: LanAlert, users: Sequence[LanUser], now: float, *, is_over: bool) -> CotEvent:
+    """Return the 911 alert, or its cancellation if it is `is_over`."""
     point = NOWHERE
-    for user in known:
+    for user in users:
         is_theirs = alert.unit.uid == user.unit.uid or alert.unit.callsign == user.name
         if is_theirs and user.latitude is not None and user.longitude is not None:
             point = CotPoint(user.latitude, user.longitude)
     # The position in the SOS is newer than the last position that the kit posted before it.
     point = alert.place or point
-    return tak.make_alert(alert.unit, point, tak_map.make_date(now), cancels=over)
+    return tak.make_alert(alert.unit, point, tak_map.make_date(now), cancels=is_over)

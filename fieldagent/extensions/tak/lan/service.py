@@ -211,12 +211,12 @@ class TakLan(PartService):
             if uid not in ringing:
                 self._ended[uid] = (alert, 0)
         self._alerts = ringing
-        events = [outward.make_alert(each, users, now, over=False) for each in ringing.values()]
+        events = [outward.make_alert(each, users, now, is_over=False) for each in ringing.values()]
         for uid, (alert, times) in [*self._ended.items()]:
             if uid in ringing or times == CANCELS:
                 del self._ended[uid]
             else:
-                events.append(outward.make_alert(alert, users, now, over=True))
+                events.append(outward.make_alert(alert, users, now, is_over=True))
                 self._ended[uid] = (alert, times + 1)
         return events
 

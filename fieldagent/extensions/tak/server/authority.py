@@ -207,8 +207,8 @@ def make_context(by: Authority, host: str, now: float) -> ssl.SSLContext:
     return made
 
 
-def prove(made: ssl.SSLContext, by: Authority, host: str, now: float) -> None:
-    """Load a new server certificate into `made`, for connections from now on."""
+def prove(context: ssl.SSLContext, by: Authority, host: str, now: float) -> None:
+    """Load a new server certificate into `context`, for connections from now on."""
     own = issue_for_server(by, host, now)
     key = own.key.private_bytes(
         serialization.Encoding.PEM,
@@ -219,7 +219,7 @@ def prove(made: ssl.SSLContext, by: Authority, host: str, now: float) -> None:
         file = Path(folder) / "server.pem"
         file.touch(0o600)
         file.write_bytes(key + _encode_pem(own.certificate) + _encode_pem(by.certificate))
-        made.load_cert_chain(file)
+        context.load_cert_chain(file)
 
 
 def encode_phone_file(by: Authority, issued: IssuedCertificate, name: str, password: str) -> bytes:

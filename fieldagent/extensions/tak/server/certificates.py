@@ -36,9 +36,9 @@ _IN_FORCE = (
 )
 
 
-def find_user(db: Db, workspace: int, named: str) -> PhoneHolder:
+def find_user(db: Db, workspace: int, name_or_id: str) -> PhoneHolder:
     """Return the user of that name, id or address. Raises Refused."""
-    member = find_member(db, workspace, named)
+    member = find_member(db, workspace, name_or_id)
     ((name,),) = db.execute("SELECT name FROM member WHERE id = ?", member)
     return PhoneHolder(member, name)
 

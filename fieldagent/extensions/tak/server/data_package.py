@@ -33,14 +33,15 @@ class Connection(NamedTuple):
 
 
 def make_data_package(
-    uid: str, to: Connection, trust: bytes, own: bytes | None = None, *, flat: bool = False
+    uid: str, to: Connection, trust: bytes, client_key: bytes | None = None, *, flat: bool = False
 ) -> bytes:
-    """Return the zip. `trust` and `own` are PKCS #12 files, and `uid` identifies the package. A
+    """Return the zip. `trust` and `client_key` are PKCS #12 files, and `uid` identifies the
+    package. A
     `flat` package has no folders and no manifest, as iTAK requires.
     """
-    files = {SETTINGS: _write_settings(to, enrolls=own is None).encode(), TRUST: trust}
-    if own is not None:
-        files[OWN] = own
+    files = {SETTINGS: _write_settings(to, enrolls=client_key is None).encode(), TRUST: trust}
+    if client_key is not None:
+        files[OWN] = client_key
     if not flat:
         manifest = _write_manifest(uid, to, files).encode()
         files = {f"{FOLDER}/{name}": content for name, content in files.items()}

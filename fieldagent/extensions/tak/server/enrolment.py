@@ -158,9 +158,14 @@ def read_public_key(body: bytes) -> rsa.RSAPublicKey:
     raise Problem(400, f"the request's key must be RSA with {BITS[0]} to {BITS[1]} bits")
 
 
-def _make_answer(accept: str, signed: x509.Certificate, own: x509.Certificate) -> Response:
+def _make_answer(
+    accept: str, signed: x509.Certificate, ca_certificate: x509.Certificate
+) -> Response:
     """Return the response in the client's format: XML for ATAK, text for iTAK, JSON for others."""
-    texts = [base64.b64encode(each.public_bytes(Encoding.DER)).decode() for each in (signed, own)]
+    texts = [
+        base64.b64encode(each.public_bytes(Encoding.DER)).decode()
+        for each in (signed, ca_certificate)
+    ]
     if "xml" in accept.lower():
         body = f"<enrollment><signedCert>{texts[0]}</signedCert><ca>{texts[1]}</ca></enrollment>"
         return Response(200, body.encode(), "application/xml")

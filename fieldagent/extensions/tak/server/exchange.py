@@ -149,13 +149,13 @@ class Exchange:
             del self._phones[key]
         self._phones[guest.key] = guest.uid, guest.member
 
-    def _note_shared(self, guest: TakGuest, before: str, now: float) -> None:
+    def _note_shared(self, guest: TakGuest, other_uid: str, now: float) -> None:
         self._now = now
         if self._shared.note():
             log.warning(
                 "the phone %s (%s) has the certificate of the phone %s, and each ends the other's"
                 " connection: make another with `fieldagent hub user tak %d`",
-                *(ascii(guest.uid), ascii(guest.callsign), ascii(before), guest.member),
+                *(ascii(guest.uid), ascii(guest.callsign), ascii(other_uid), guest.member),
             )
 
     def remove_phone(self, guest: TakGuest) -> None:

@@ -61,17 +61,17 @@ EXAMPLES = {
 }
 
 
-def _find_faults(own: Own) -> list[str]:
+def _find_faults(settings: Own) -> list[str]:
     faults = []
     for name in ("tak-enroll-listen", "tak-enroll-certificate"):
         needed = "tak-listen" if name == "tak-enroll-listen" else "tak-enroll-listen"
-        if own[name] is not None and own[needed] is None:
+        if settings[name] is not None and settings[needed] is None:
             faults.append(f"{name} needs {needed}: set that too, or remove {name}")
-    if own["tak-listen"] is None:
+    if settings["tak-listen"] is None:
         return faults
-    if own["tak-server"] is not None:
+    if settings["tak-server"] is not None:
         faults.append("tak-server and tak-listen cannot both be set: remove one of them")
-    if own["tak-workspace"] is None:
+    if settings["tak-workspace"] is None:
         faults.append("tak-listen needs tak-workspace: set that too, or remove tak-listen")
     return faults
 
