@@ -360,7 +360,7 @@ async def run(
                 try:
                     await _run_parts(agent, listeners, asks, stopping, task_status)
                 except* StoreFull:
-                    log.error("stopped with a full disk: events that are not on it are repeated")
+                    log.error("stopped with a full disk: events that were not stored are repeated")
                 nursery.cancel_scope.cancel()
         finally:
             journal.close()

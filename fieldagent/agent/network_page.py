@@ -85,13 +85,15 @@ async def run(settings: Settings, judge: Judge, stopping: trio.Event, note_fault
         return address if is_in(address, settings.page_listen) else None
 
     log.info(
-        "the page answers people of %s at port %d, by TLS; the certificate's fingerprint is %s",
+        "the page is open to %s at port %d over TLS; the certificate's fingerprint is %s",
         " ".join(map(str, settings.page_listen)),
         get_port(listeners),
         known_by,
     )
     if not there.pass_phrase.exists():
-        log.warning("no one can sign in to it yet: set a passphrase with `fieldagent page --set`")
+        log.warning(
+            "no one can sign in to the page yet: set a passphrase with `fieldagent page --set`"
+        )
     async with trio.open_nursery() as nursery:
         if telling:
             portal = Portal(partial(_find_page_address, settings), known_by, trio.current_time)

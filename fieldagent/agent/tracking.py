@@ -83,6 +83,6 @@ def _read_stored_interval(place: Path) -> int | None:
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:
-        log.warning("%s is not read, and the tracker's own interval counts: %s", place, error)
+        log.warning("%s cannot be read, so the tracker's own interval is used: %s", place, error)
         return None
     return interval if SHORTEST <= interval <= LONGEST else None

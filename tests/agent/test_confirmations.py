@@ -201,6 +201,6 @@ async def test_an_sos_that_was_recorded_reaches_the_hook_once_however_much_came_
                 since = len(air.heard)
                 await air.sos(since)
                 await air.say(recording)
-                await in_thread(agent.expect, "were duplicates and were not passed on")
+                await in_thread(agent.expect, "payloads were duplicates and were not passed on")
                 inbound = (await in_thread(agent.call, "GET", "/api/inbound")).body
                 assert len(inbound["payloads"]) == 1

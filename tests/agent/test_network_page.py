@@ -151,7 +151,7 @@ def test_guessing_is_slow(tmp_path: Path) -> None:
 
 def test_nobody_of_another_network_gets_a_byte(tmp_path: Path) -> None:
     with camp(tmp_path, "10.99.0.0/16 fd00:99::/32") as there:
-        there.kit.expect("the page answers people of 10.99.0.0/16")
+        there.kit.expect("the page is open to 10.99.0.0/16")
         with socket.create_connection(("127.0.0.1", there.port), timeout=PATIENCE) as stranger:
             stranger.settimeout(PATIENCE)
             with suppress(ConnectionResetError):

@@ -75,7 +75,7 @@ def test_what_is_wrong_with_a_meshcore_board(tmp_path: Path) -> None:
         air.expect("3300 mV")
         code, text = shown(tmp_path / "air" / "node-1")
         assert code == SETTINGS
-        assert "BAD its battery has 3.30 V: charge it" in text
+        assert "BAD the battery has 3.30 V: charge the battery" in text
 
 
 def test_what_is_wrong_with_a_meshtastic_radio(tmp_path: Path) -> None:

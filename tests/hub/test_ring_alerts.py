@@ -141,7 +141,7 @@ def test_a_kit_that_missed_its_ring_gets_the_message(tmp_path: Path) -> None:
         kit = stack.enter_context(agent(folder(tmp_path / "kit"), satellite))
         push(running.port, proof, message_to(ada, first, "come home"))
         running.expect("the operator has it")
-        running.expect("rung again: kit, for which the operator holds 1 MT message")
+        running.expect("ring alert repeated: kit, for which the operator holds 1 MT message")
         until(lambda: contents(kit) == ["come home"])
         above.expect("MO ")
         # The receipt has arrived, and the hub stops ringing.

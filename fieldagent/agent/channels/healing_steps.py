@@ -52,7 +52,7 @@ async def _supervise_command(setting: str, process: trio.Process) -> None:
             if process.returncode is None:
                 await end_group(process)
     if deadline.cancelled_caught:
-        log.error("%s did not end within %g s and was ended", setting, DEADLINE_S)
+        log.error("%s did not end within %g s and was stopped", setting, DEADLINE_S)
     elif process.returncode:
         log.error("%s failed (exit %d)", setting, process.returncode)
     else:

@@ -61,7 +61,7 @@ _FEATURE = {"type": "object", "required": ["type", "id", "geometry", "properties
 _POSITIONS = record({"type": constant("FeatureCollection"), "features": list_of(_FEATURE)})
 _UNCHANGED = "The client has this version (If-None-Match)"
 _PAGE: Answers = {200: answer("HTML", text(), HTML), 304: _UNCHANGED}
-_DISK = {507: "The disk does not accept it"}
+_DISK = {507: "The disk does not accept the interval"}
 
 CALLS = (
     call("GET /", "page: Return the kit's page, for a browser on the gateway", _PAGE),
@@ -129,7 +129,7 @@ CALLS = (
                 "format", text(enum=list(CONTENT_TYPES), default="geojson"), "GeoJSON, or GPX 1.1"
             ),
             query("of", text(enum=["own", "others"]), "Only these kinds"),
-            limit("Most items of each kind", DEFAULT_AND_MAX_COUNT, NEWEST_MAX),
+            limit("Maximum number of items of each kind", DEFAULT_AND_MAX_COUNT, NEWEST_MAX),
         ],
     ),
     *map_description.describe_calls("Return the map of the kit (map-file)"),

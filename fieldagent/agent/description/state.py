@@ -60,7 +60,7 @@ _PART_FAULT = record(
         "error": text("Newest fault"),
         "at": UNIX_TIME,
         "times": integer(minimum=1),
-        "down": boolean("True if it fails again and again"),
+        "down": boolean("True if the part fails again and again"),
     }
 )
 _LOSS = record(

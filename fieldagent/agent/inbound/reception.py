@@ -291,7 +291,7 @@ class Inbox:
         for number in taken.mismatches:
             self.note_mismatch(number)
         if taken.duplicates:
-            log.info("%d were duplicates and were not passed on", taken.duplicates)
+            log.info("%d payloads were duplicates and were not passed on", taken.duplicates)
         for payload in taken.payloads:
             if SOS_MARK in payload.body:
                 log.warning("an SOS has come from %s: %s", payload.sender, payload.body)

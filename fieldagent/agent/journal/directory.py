@@ -236,4 +236,4 @@ async def store_directory(journal: Journal, directory: Directory) -> None:
         )
 
     await journal.persist(store)
-    log.info("the hub's directory has come: %s", format_count(len(directory.people), "name"))
+    log.info("received the hub's directory: %s", format_count(len(directory.people), "name"))

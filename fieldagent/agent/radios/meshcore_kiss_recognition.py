@@ -67,12 +67,14 @@ async def read_report(line: DeviceLine) -> DeviceReport:
     trouble = []
     if lora is None:
         lines = []
-        trouble.append("it answers a ping, but nothing else: unplug it, and plug it in again")
+        trouble.append(
+            "the board answers a ping, but nothing else: unplug the board, and plug it in again"
+        )
     if millivolts >= NONE_BELOW:
-        lines.append(f"its battery has {millivolts / 1000:.2f} V")
+        lines.append(f"the battery has {millivolts / 1000:.2f} V")
         if millivolts < LOW_BATTERY_MV:
             trouble.append(
-                f"its battery has {millivolts / 1000:.2f} V: charge it. A board loses its"
+                f"the battery has {millivolts / 1000:.2f} V: charge the battery. A board loses its"
                 " settings if its power dips"
             )
     named = f" on {board}" if board else ""

@@ -98,7 +98,9 @@ def _list_lines(details: dict[str, Any]) -> list[str]:
         power = f", {details['power']} dBm" if details["power"] else ""
         lines.append(f"set to {details['preset']}{power}, {region}, {details['hops']} hops")
     if (share := wire.DUTY_CYCLES.get(details["region"])) is not None:
-        lines.append(f"its firmware keeps to {share:g} per cent of any hour, as that region has it")
+        lines.append(
+            f"the firmware limits airtime to {share:g} per cent of any hour, as the region requires"
+        )
     for each in details["channels"]:
         key = "a key of its own" if each["private"] else "no private key"
         passed_on = ", passed on by MQTT" if each["mqtt"] else ""

@@ -60,7 +60,7 @@ async def read_report(line: DeviceLine) -> DeviceReport:
     lines = [f"it accepts packets of {hello.packet_bytes} bytes"]
     battery = None if status is None else status.battery
     if battery is not None:
-        lines.append(f"its battery has {battery} %")
+        lines.append(f"the battery has {battery} %")
     trouble = []
     if hello.packet_bytes < AIR_BYTES_MIN:
         trouble.append(

@@ -67,7 +67,7 @@ async def read_report(line: DeviceLine) -> DeviceReport:
         lora = LoraSettings(frequency, bandwidth, spreading, coding)
         lines.append(f"set to {lora.format_settings()}, {power} dBm")
     if wire.can_start_by_itself(memory):
-        lines.append("it starts with its stored settings until an agent changes them")
+        lines.append("the board starts with its stored settings until an agent changes them")
     return DeviceReport(
         f"RNode {firmware or 'of unknown firmware'}",
         tuple(lines),
@@ -82,7 +82,7 @@ def _list_troubles(version: bytes, firmware: str, *, provisioned: bool | None) -
     troubles = []
     if tuple(version) < wire.OLDEST_FIRMWARE:
         troubles.append(
-            f"its firmware is RNode {firmware}, but 1.52 or later is needed: update it with"
+            f"the firmware is RNode {firmware}, but 1.52 or later is needed: update it with"
             " `rnodeconf --update` and its port"
         )
     if provisioned is False:

@@ -44,8 +44,8 @@ def add(arguments: argparse.Namespace) -> int:
         workspace = store.run_once(lambda db: directory.find_workspace(db, arguments.workspace))
         if not arguments.untried and not _try(settings, store, workspace, webhook):
             print(
-                "fieldagent: nothing was added; if the receiver checks signatures, choose its"
-                " secret with --secret; or add it untested with --untried",
+                "fieldagent: nothing was added. If the receiver checks signatures, set its "
+                "secret with --secret. To add the webhook without a test, use --untried",
                 file=sys.stderr,
             )
             return REFUSED

@@ -228,9 +228,9 @@ def _find_running(settings: Settings) -> RunningAgent:
         where = f"an agent runs in {settings.state_directory}"
         if port == 0:
             return RunningAgent(
-                Finding(True, f"{where}; with api-port=0 only its log shows its port")
+                Finding(True, f"{where}; with api-port=0 only the agent's log shows the port")
             )
-        mend = "was api-port changed since it began? Restart it"
+        mend = "if api-port was changed, restart the agent"
         return RunningAgent(Finding(False, f"{where} and does not answer on port {port}: {mend}"))
     return RunningAgent()
 
@@ -249,7 +249,7 @@ def _check_page(settings: Settings) -> Finding:
         is_set = pass_phrase.exists()
     except OSError as error:
         return Finding(
-            False, f"{describe_reason(error)}: it is the agent's, and so is all around it"
+            False, f"{describe_reason(error)}: only the agent's user can read the passphrase"
         )
     if not is_set:
         text = "page-listen is set without a passphrase: set one with `fieldagent page --set`"
@@ -315,7 +315,7 @@ def _check_satellite(settings: Settings, port: str, running: RunningAgent) -> It
 
 def _check_as_agent_sees(port: str, channel: Mapping[str, Any]) -> Finding:
     if not channel["configured"]:
-        return Finding(False, f"the agent that runs does not know of {port}: restart it")
+        return Finding(False, f"the running agent does not use {port}: restart the agent")
     bad = channel["state"] in ("absent", "fault")
     what = f"modem {channel['imei']}" if "imei" in channel else "the modem"
     why = f" ({channel['reason']})" if channel["reason"] else ""
@@ -353,7 +353,7 @@ def _check_key_change(settings: Settings, running: RunningAgent) -> Iterator[Fin
         radio = running.status["channels"]["Radio"]
         change = radio.get("keyChange") or {"step": KeyStep.NONE}
     if change["step"] != step:
-        yield Finding(False, "radio-key was changed since the agent began: restart it")
+        yield Finding(False, "radio-key was changed after the agent started: restart the agent")
     elif step is not KeyStep.NONE:
         yield Finding(True, describe_step(step, change["old"], change["new"]))
 

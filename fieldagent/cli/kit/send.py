@@ -100,8 +100,8 @@ def finish(arguments: argparse.Namespace, package: dict[str, Any]) -> int:
             package = _wait(arguments.port, package)
         except CallFailed as failed:
             # Report the Package as queued, because a repeated command would send it twice.
-            known = f"Package {package['id']} was accepted: `fieldagent show {package['id']}` tells"
-            raise CallFailed(f"{known} how it goes; {failed}", failed.code) from None
+            known = f"Package {package['id']} was accepted: `fieldagent show {package['id']}` shows"
+            raise CallFailed(f"{known} its progress; {failed}", failed.code) from None
     status = package["status"]
     became = format_state(status or "queued")
     show(arguments, package, f"Package {package['id']}: {became}{_format_reasons(package)}")

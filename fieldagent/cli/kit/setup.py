@@ -73,9 +73,14 @@ def run_setup(arguments: argparse.Namespace) -> int:
         return IO_FAILED
     if not arguments.json:
         print(
-            escape_line(f"{path} is written; `fieldagent check --config {path}` looks at all of it")
+            escape_line(
+                f"{path} is written; `fieldagent check --config {path}` checks all settings"
+            )
         )
-        print("a running agent uses it after a restart: `sudo systemctl restart fieldagent`")
+        print(
+            "a running agent uses the new settings after a restart: `sudo systemctl "
+            "restart fieldagent`"
+        )
     return _end(devices, plan)
 
 

@@ -129,7 +129,7 @@ def _call_off(arguments: argparse.Namespace) -> int:
 
 def _take_over(arguments: argparse.Namespace) -> int:
     if arguments.by is None:
-        print("fieldagent: --take needs --by NAME, the person who takes it over", file=sys.stderr)
+        print("fieldagent: --take needs --by NAME, the person who takes over", file=sys.stderr)
         return USAGE
     station, number = arguments.take
     body = {"by": arguments.by} | ({} if arguments.content is None else {"text": arguments.content})

@@ -82,9 +82,9 @@ def _report(host: CompanionHost, millivolts: int | None, contacts: int) -> Devic
     for each in channels:
         key = "a key of its own" if each["private"] else "a key that everyone has"
         lines.append(f"channel {each['index']} {each['name'] or '(without a name)'}: {key}")
-    lines.append(f"it knows {contacts} contacts of at most {device.contacts_max}")
+    lines.append(f"the radio has {contacts} contacts of at most {device.contacts_max}")
     if millivolts:
-        lines.append(f"its battery has {millivolts / 1000:.2f} V")
+        lines.append(f"the battery has {millivolts / 1000:.2f} V")
     is_full = 0 < device.contacts_max <= contacts
     trouble = (FULL_CONTACTS_REASON.format(count=contacts),) if is_full else ()
     what = f"MeshCore companion {device.firmware}, {own.name} ({shorten_handle(own.key.hex())})"

@@ -67,7 +67,7 @@ WRONG_QUERY = named_problem("WrongQuery", "The query has an unknown or wrong par
 FAULTS = named_problem("Faults", "The body has faults")
 LARGER_THAN_16_KIB = named_problem("LargerThan16KiB", "The body is larger than 16 KiB")
 NO_SUCH_SOS = named_problem("NoSuchSos", "The workspace has no SOS with this number")
-NOT_THERE = named_problem("NotThere", "The workspace has none with this number")
+NOT_THERE = named_problem("NotThere", "The workspace has no entry with this number")
 NOT_NOW = named_problem("NotNow", "The database is unavailable", RETRY_AFTER)
 _BUSY_TEXT = "The database is unavailable, or too many large bodies are in progress:"
 LOOK_AND_DO_IT_AGAIN = named_problem(
@@ -127,7 +127,7 @@ def limit(default: int, most: int) -> dict[str, Any]:
     return query(
         "limit",
         integer(minimum=1, maximum=most, default=default),
-        "Most entries on a page; a page may have fewer and still have a `next`",
+        "Maximum number of entries on a page; a page may have fewer and still have a `next`",
     )
 
 

@@ -70,7 +70,7 @@ _PUSH = DISPATCHER._replace(
     },
     other={400: MALFORMED},
     get={400: MALFORMED},
-    body={**DISPATCHER.body, 413: "Larger than 4 KiB", 422: "It is not a push subscription"},
+    body={**DISPATCHER.body, 413: "Larger than 4 KiB", 422: "The body is not a push subscription"},
 )
 
 _SCRIPTS = [f"{name}.js" for name in list_console_parts()]
@@ -232,11 +232,11 @@ CALLS = (
         "POST /console/passkeys",
         "addPasskey: Add a passkey that the browser has created",
         {
-            201: answer("It can be used to sign in", record({"id": integer()})),
+            201: answer("The passkey can be used to sign in", record({"id": integer()})),
             403: _NOT_SIGNED_IN,
-            409: "It is already known, or you have 20",
+            409: "The passkey is already registered, or you have 20",
             413: LARGER_THAN_16_KIB,
-            422: "It has no name, or cannot be used",
+            422: "The passkey has no name, or cannot be used",
         },
         DISPATCHER,
         body=record({"name": text("Name of its device"), "credential": _CREDENTIAL}),
@@ -260,7 +260,7 @@ CALLS = (
         "DELETE /console/passkeys/{number}",
         "removePasskey: Remove one of your passkeys",
         {
-            204: "It can no longer be used to sign in",
+            204: "The passkey can no longer be used to sign in",
             403: _NOT_SIGNED_IN,
             404: "You have no such passkey",
             503: PUSH_AGAIN,
@@ -279,7 +279,10 @@ CALLS = (
     call(
         "POST /console/push",
         "consolePushSubscribe: Let this browser ring while its page is closed",
-        {201: answer("Its number among the contacts", record({"id": ROW})), 409: _NO_OPERATOR},
+        {
+            201: answer("Number of the browser among the contacts", record({"id": ROW})),
+            409: _NO_OPERATOR,
+        },
         _PUSH,
         body=record(
             {

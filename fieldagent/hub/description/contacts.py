@@ -236,10 +236,10 @@ CALLS = (
         "POST /answer/{token}",
         "answer: Acknowledge the SOS as the contact of the link; works once",
         {
-            200: answer("A page that confirms it", text(), HTML),
+            200: answer("A page that confirms the acknowledgement", text(), HTML),
             **_OVER,
             413: "Larger than 4 KiB",
-            503: answer("It could not be stored: try again", text(), HTML),
+            503: answer("The acknowledgement could not be stored: try again", text(), HTML),
         },
         SENDER,
         parameters=[_LINK],

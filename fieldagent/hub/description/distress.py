@@ -97,7 +97,7 @@ _SOS = {
         "with a `count`",
     ),
     "askedToTakeOver": one_of(
-        NULL, NAMED_RECORD, about="Person who is asked to take it over; until they do, it stays"
+        NULL, NAMED_RECORD, about="Person who is asked to take over, and has not answered yet"
     ),
 }
 SOS = named_record("Sos", _SOS)
@@ -169,7 +169,9 @@ _CHANGED = {
 def _desk(member: str, name: str, one: str, several: str) -> tuple[Call, ...]:
     """Return the calls for SOS or for alarms. `name` is the start of their operation ids."""
     path = f"/api/{member}"
-    over = f"It is closed, or another person has acknowledged it: `{name}` shows its state"
+    over = (
+        f"The incident is closed, or another person has acknowledged it: `{name}` shows its state"
+    )
     act = partial(call, access=DISPATCHER, parameters=[IDEMPOTENCY_KEY])
     return (
         call(
@@ -194,14 +196,17 @@ def _desk(member: str, name: str, one: str, several: str) -> tuple[Call, ...]:
         act(
             f"POST {path}/{{id}}/take-over",
             f"{name}TakeOver: Take over {one} from another person",
-            {200: _NOW, 409: f"It is closed: `{name}` shows its state"},
+            {200: _NOW, 409: f"The incident is closed: `{name}` shows its state"},
             body=_OPTIONAL_NOTE,
         ),
         act(
             f"POST {path}/{{id}}/hand-over",
             f"{name}HandOver: Ask another dispatcher to take over {one}; it stays with you until "
             "they do",
-            {200: _NOW, 409: "You do not have it, or the other user is not a dispatcher"},
+            {
+                200: _NOW,
+                409: "Another person is responsible, or the other user is not a dispatcher",
+            },
             body=_HAND_OVER,
         ),
         act(

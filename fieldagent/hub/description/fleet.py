@@ -184,7 +184,11 @@ RADIO_KEY_CHANGE = schema(
     extensible_record(
         {
             "step": enumeration(
-                1, 2, 3, about="1: accept it beside the old key; 2: send with it; 3: use only it"
+                1,
+                2,
+                3,
+                about="1: accept the new key beside the old key; 2: send with the new key; 3: "
+                "use only the new key",
             ),
             "began": UNIX_SECONDS,
             "stepped": number("Time since which all kits are asked for this step"),
@@ -258,7 +262,7 @@ CALLS = (
                 **_ORDER,
                 "by?": enumeration(*COMMAND_BEARERS, about="Use only this bearer"),
                 "credits?": integer(
-                    "Most credits for command and answer over satellite",
+                    "Maximum credits for command and answer over satellite",
                     minimum=0,
                     maximum=CREDITS_MAX,
                     default=0,
@@ -274,7 +278,7 @@ CALLS = (
         "POST /api/devices/{id}/commands/cost",
         "orderCost: Return the cost of a command",
         answer(
-            "With the bearer that it would use now",
+            "With the bearer that the command would use now",
             extensible_record(
                 {
                     "linked": boolean("True if the link carries it, without cost"),
@@ -316,7 +320,7 @@ CALLS = (
                             "linked": integer(minimum=0),
                             "bySatellite": integer(minimum=0),
                             "credits": integer(
-                                "Most credits for all three steps and answers over satellite; "
+                                "Maximum credits for all three steps and answers over satellite; "
                                 "0 if bytes are paid for",
                                 minimum=0,
                             ),
@@ -334,7 +338,8 @@ CALLS = (
         {
             202: answer("The change has begun", extensible_record({"change": RADIO_KEY_CHANGE})),
             404: NOT_THERE,
-            409: "Nothing was changed: it has a cost that was not accepted, or no kit is in use",
+            409: "Nothing was changed: the change has a cost that was not accepted, or no "
+            "kit is in use",
         },
         ADMINISTRATOR,
         parameters=[IDEMPOTENCY_KEY],
@@ -360,7 +365,7 @@ CALLS = (
     ),
     call(
         "POST /api/devices/{id}/radio-key/leave-out",
-        "leaveOutOfRadioKey: Continue without a kit; it catches up once it is back",
+        "leaveOutOfRadioKey: Continue without a kit; the kit gets the key once it is back",
         _STATE_OF_CHANGE,
         ADMINISTRATOR,
     ),

@@ -178,9 +178,9 @@ async def ring_again(
             return
         verdict = await operator.ring(ring.imei)
         if verdict.outcome is Outcome.SENT:
-            log.info("rung again: %s", what)
+            log.info("ring alert repeated: %s", what)
             return
-        log.warning("not rung again: %s: %s", what, verdict.reason)
+        log.warning("ring alert not repeated: %s: %s", what, verdict.reason)
         if verdict.outcome is Outcome.REFUSED:
             await store.commit(lambda db: ring_alerts.stop(db, ring.device))
     except StoreUnavailable:

@@ -64,7 +64,10 @@ KIT_WEEK = named_record(
         "begins": number(),
         "ends": number(),
         "made": number(),
-        "complete": boolean("false if a report cannot hold everything: 50 000 of either direction"),
+        "complete": boolean(
+            "false if the report is incomplete, because there are more than 50 000 "
+            "items in one direction"
+        ),
         "positions": list_of(PLACE),
         "unproved": integer("Ignored positions, because the sender is not verified"),
         "gaps": list_of(

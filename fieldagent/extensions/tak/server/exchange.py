@@ -154,7 +154,7 @@ class Exchange:
         if self._shared.note():
             log.warning(
                 "the phone %s (%s) has the certificate of the phone %s, and each ends the other's"
-                " connection: make another with `fieldagent hub user tak %d`",
+                " connection: make another certificate with `fieldagent hub user tak %d`",
                 *(ascii(guest.uid), ascii(guest.callsign), ascii(other_uid), guest.member),
             )
 

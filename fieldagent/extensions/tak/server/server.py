@@ -290,7 +290,7 @@ class _Phones:
 
     def _note_refused(self, why: str) -> None:
         if count := self._refused.note():
-            log.warning("%d refused at tak-listen, the last since %s", count, why)
+            log.warning("%d connections refused at tak-listen, the last: %s", count, why)
 
 
 def _format_serial(stream: trio.SSLStream[trio.SocketStream]) -> str:

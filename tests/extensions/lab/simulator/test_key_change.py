@@ -55,7 +55,9 @@ def test_each_step_is_told(tmp_path: Path) -> None:
         properties.write_text(as_it_runs)
         assert "stations still heard with the old key: station 1;" in checked(tmp_path, 2)
         properties.write_text(as_it_runs.replace(f"{NEW} {OLD}", NEW))
-        assert "radio-key was changed since the agent began: restart it" in checked(tmp_path, 2)
+        assert "radio-key was changed after the agent started: restart the agent" in checked(
+            tmp_path, 2
+        )
         assert ben.stop() == 0
         properties.write_text(as_it_runs)
         assert "step 2 of 3" in checked(tmp_path, 2)

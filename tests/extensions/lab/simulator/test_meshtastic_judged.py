@@ -91,7 +91,7 @@ def test_a_radio_is_shown_as_it_is_set(tmp_path: Path) -> None:
         assert shown(place, 0).splitlines() == [
             f"Meshtastic 2.7.11.simulated, node {ADA}",
             "set to 500 kHz, SF7, 4/5, EU_868, 3 hops",
-            "its firmware keeps to 10 per cent of any hour, as that region has it",
+            "the firmware limits airtime to 10 per cent of any hour, as the region requires",
             "channel 0 (without a name): primary, no private key",
             "channel 1 Kits: secondary, a key of its own",
         ]
