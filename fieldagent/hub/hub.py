@@ -45,7 +45,7 @@ from fieldagent.hub.escalation.registry import ContactSenders, get_contact_kinds
 from fieldagent.hub.field import kit_watch, mobile_terminated, operator_calls
 from fieldagent.hub.field.ip_link import Links
 from fieldagent.hub.field.mailbox import IpMailbox
-from fieldagent.hub.field.mobile_originated import MobileOriginated
+from fieldagent.hub.field.mobile_originated import MobileOriginatedReceiver
 from fieldagent.hub.field.position_feed import PositionFeeds
 from fieldagent.hub.field.rebuilding import KeepingTimes
 from fieldagent.hub.fleet.fleet_api import FleetApi
@@ -128,7 +128,7 @@ class Hub:
         self.supervisor = Supervisor(
             fatal=(StoreFailed,), outside=(StoreFull, StoreUnavailable), clock=time.time
         )
-        self.mobile_originated = MobileOriginated(
+        self.mobile_originated = MobileOriginatedReceiver(
             store,
             clock=time.time,
             keys=self._get_keys,
@@ -381,7 +381,7 @@ async def run(
                     parts.start_soon(keep, "the certificate", certificate.watch)
                 for name, listener in brought.items():
                     title = hub.kinds[name].title
-                    parts.start_soon(keep, title, partial(_take_mo, hub, name, listener))
+                    parts.start_soon(keep, title, partial(_serve_mo_listener, hub, name, listener))
                 for kind in hub.reach.kinds.values():
                     name = f"what contacts answer {kind.by}"
                     if (ask := kind.listen(hub.make_inward(name))) is not None:
@@ -500,7 +500,7 @@ def _open_mo_listeners(hub: Hub) -> Iterator[dict[str, MoListener]]:
                 listening_socket.close()
 
 
-async def _take_mo(hub: Hub, name: str, listener: MoListener) -> None:
+async def _serve_mo_listener(hub: Hub, name: str, listener: MoListener) -> None:
     # Serving closes the sockets, but the part may have to start again.
     own = [each.dup() for each in listener.sockets]
     await listener.serve(own, hub.make_operator_host(hub.kinds[name].title, name))
@@ -538,7 +538,7 @@ async def _write_to_kits(hub: Hub) -> None:
     )
 
 
-async def _hand_outward(hub: Hub) -> None:
+async def _send_outward_messages(hub: Hub) -> None:
     await outward.run(
         hub.store,
         hub.reach,
@@ -612,7 +612,7 @@ async def _watch_kits(hub: Hub) -> None:
     await kit_watch.run(hub.store, clock=time.time)
 
 
-async def _keep_house(hub: Hub) -> None:
+async def _run_housekeeping(hub: Hub) -> None:
     while True:
         written = hub.store.get_event(ANY_WRITE_TOPIC)
         await _forget(hub)
@@ -657,11 +657,11 @@ async def _show_life(hub: Hub) -> None:
         await waits.sleep(interval / 3)
 
 
-async def _keep_positions(hub: Hub) -> None:
+async def _run_feeds(hub: Hub) -> None:
     await hub.feeds.run()
 
 
-async def _keep_leases(hub: Hub) -> None:
+async def _run_leases(hub: Hub) -> None:
     await hub.leases.run()
 
 
@@ -670,10 +670,10 @@ async def _free_claims(hub: Hub) -> None:
 
 
 PARTS = {
-    "the leases of links": _keep_leases,
-    "positions for linked kits": _keep_positions,
+    "the leases of links": _run_leases,
+    "positions for linked kits": _run_feeds,
     "the claims of hubs that died": _free_claims,
-    "housekeeping": _keep_house,
+    "housekeeping": _run_housekeeping,
     "the expiry of items": _expire,
     "check-ins and updates": _watch_kits,
     "the watchdog": _show_life,
@@ -681,7 +681,7 @@ PARTS = {
     "operator calls": _call_operators,
     "webhooks": _post_webhooks,
     "contacts": _notify_contacts,
-    "messages to addresses": _hand_outward,
+    "messages to addresses": _send_outward_messages,
     "SMS to kits": _write_to_kits,
     "the log of incidents": _log_incidents,
 }

@@ -284,7 +284,7 @@ def _count(db: Db, now: float) -> None:
     well = KitCondition(STATUS, "Debian 13.1", POWER, 1, 0, 0, heard)
     for (device,) in db.execute("SELECT id FROM kit"):
         clock = 90 if device % 25 == 0 else 0
-        kit_condition.note(db, device, replace(well, clock=clock), now - device)
+        kit_condition.store_condition(db, device, replace(well, clock=clock), now - device)
     for name in range(40):
         for kind, member in (("key", None), ("token", crowd.DISPATCHER)):
             db.execute(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fieldagent.hub.store.contract import Db
 from fieldagent.hub.webhook import deliveries
-from fieldagent.hub.webhook.deliveries import End, WebhookPost
+from fieldagent.hub.webhook.deliveries import PostResult, WebhookPost
 from fieldagent.hub.webhook.flow import Flows
 from fieldagent.webhook.delivery import HandoverResult
 
@@ -20,5 +20,5 @@ def claim_runs(db: Db, now: float, *, desk: str = "") -> list[tuple[WebhookPost,
 
 
 def settle(db: Db, posting: WebhookPost, result: HandoverResult, now: float) -> str:
-    (text,) = deliveries.settle(db, [End(posting, result, now)])
+    (text,) = deliveries.settle(db, [PostResult(posting, result, now)])
     return text

@@ -51,11 +51,11 @@ def _hear(db: Db, number: int, device: int, member: int, now: float) -> None:
     rest = number % 10
     at = now - (3 * 86_400 if rest == ROUND["silent"] else 60 * rest)
     place = (46 + number % 37 / 50, 7 + number % 41 / 50)
-    contact.note_all(db, {device: Position(*place, at)}, "ip", at)
+    contact.record_contacts(db, {device: Position(*place, at)}, "ip", at)
     battery = 12 if rest == ROUND["battery"] else 80
     update = UpdateReport("2", "1", "no link") if rest == ROUND["update"] else None
     modems = (ModemReport("satellite", 4, battery),)
-    kit_report.note(db, device, KitReport(modems=modems, update=update), at)
+    kit_report.store_report(db, device, KitReport(modems=modems, update=update), at)
     if rest == ROUND["silent"]:
         check_in.begin(db, device, Rule(interval=365 * 86_400.0), now=now)
         db.execute("UPDATE check_in SET warned = 1 WHERE device = ?", device)

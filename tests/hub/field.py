@@ -11,7 +11,7 @@ from fieldagent.hub.access import secret
 from fieldagent.hub.contract import Bearer, Device, OutgoingMessage
 from fieldagent.hub.field import mobile_terminated, operator_calls, operator_handover
 from fieldagent.hub.field.mailbox import IpMailbox
-from fieldagent.hub.field.mobile_originated import MobileOriginated
+from fieldagent.hub.field.mobile_originated import MobileOriginatedReceiver
 from fieldagent.hub.field.position_feed import PositionFeeds
 from fieldagent.hub.operator.contract import NO_MODEM, FarModem, Verdict
 from fieldagent.hub.records import ring_alerts
@@ -68,8 +68,8 @@ class Field:
     def device(self, number: int) -> Device:
         return Device(number, 1, number, f"kit {number}", f"30000000000000{number}")
 
-    def mobile_originated(self) -> MobileOriginated:
-        return MobileOriginated(
+    def mobile_originated(self) -> MobileOriginatedReceiver:
+        return MobileOriginatedReceiver(
             self.store,
             clock=self.clock,
             keys=_keys,

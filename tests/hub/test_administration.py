@@ -738,7 +738,7 @@ async def test_an_imei_of_another_workspace_is_contested_and_both_are_told(store
             await store.commit(lambda db: imeis.set_imei(db, device, theirs, now=START))
 
         def decide(db: Db) -> None:
-            imeis.take_imei(db, theirs, device, now=START)
+            imeis.reassign_imei(db, theirs, device, now=START)
             imeis.set_imei(db, device, theirs, now=START)
 
         await store.commit(decide)
@@ -778,7 +778,7 @@ async def test_what_a_device_cost_stands_beside_its_operators_count(store: Store
         await usage.count_session_of(store, IMEI, "7", 51, clock=hub.alps.clock)
         await usage.count_session_of(store, IMEI, "9", 9, clock=lambda: START - 40 * 86_400)
         counted = [CountedDay(IMEI, day, 2, 3, 51, ("7", "8"))]
-        await store.commit(lambda db: usage.take_counts(db, "directip", counted))
+        await store.commit(lambda db: usage.store_counts(db, "directip", counted))
         report = await hub.done("GET", "/api/devices/1/usage")
         assert report["until"] == day
         (row,) = report["usage"]

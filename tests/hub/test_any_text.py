@@ -27,7 +27,7 @@ async def test_what_stands_beside_a_nul_is_as_it_was(store: Store) -> None:
         before = r"c:\u0000 "
 
         def write(db: Db) -> None:
-            audit.note_all(
+            audit.write_lines(
                 db, [AuditLine(1, "1", "a", f"{before}\0"), AuditLine(1, "1", "b", "é")], 1
             )
             db.execute("UPDATE audit SET actor = ? WHERE action = 'a'", "\0x")

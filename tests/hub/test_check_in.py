@@ -167,7 +167,7 @@ async def test_it_ends_with_the_rule_and_rests_while_the_device_is_disabled(stor
         assert await look(alps) == []
         await store.commit(lambda db: directory.set_disabled(db, "device", 1, None, now=START))
         assert len(await look(alps)) == 1
-        await store.commit(lambda db: check_in.end(db, 1, now=alps.now))
+        await store.commit(lambda db: check_in.end_check_ins(db, 1, now=alps.now))
         alps.now += 2 * WARNING_TO_ALARM_S
         assert (await look(alps), await standing(alps)) == ([], None)
 
@@ -253,7 +253,7 @@ async def test_what_the_kit_asks_stands_beside_an_administrators_rule(store: Sto
         await alps.sends(1, Entry(7, CheckIn(), TIME))
         assert (await standing(alps))["rule"] == "every 12 h"
         await alps.sends(1, Entry(8, CheckIn(600), TIME))
-        await alps.store.commit(lambda db: check_in.end(db, 1, now=alps.now))
+        await alps.store.commit(lambda db: check_in.end_check_ins(db, 1, now=alps.now))
         assert await standing(alps) is None
 
 

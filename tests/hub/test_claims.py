@@ -141,9 +141,12 @@ def _make_due(db: Db) -> None:
 
 
 DUE: dict[str, tuple[Callable[[Db], Any], Callable[[Db, Any], None]]] = {
-    "webhook_delivery": (lambda db: claiming.claim(db, 2.0), deliveries.give_back),
-    "outward": (lambda db: outward.claim(db, 2.0, 16), outward.give_back),
-    "mobile_terminated": (lambda db: operator_handover.claim(db, 2.0), operator_handover.give_back),
+    "webhook_delivery": (lambda db: claiming.claim(db, 2.0), deliveries.release_claims),
+    "outward": (lambda db: outward.claim(db, 2.0, 16), outward.release_claims),
+    "mobile_terminated": (
+        lambda db: operator_handover.claim(db, 2.0),
+        operator_handover.release_claims,
+    ),
 }
 
 

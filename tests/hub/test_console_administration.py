@@ -53,7 +53,7 @@ def settle_in_as_administrator(database: str) -> None:
                 db, body, why, imei=imei, device=device, bearer=bearer, now=now
             )
         for _ in range(20):
-            audit.note(db, 1, audit.HUB, "of long ago", "", now - 9_000)
+            audit.write_line(db, 1, audit.HUB, "of long ago", "", now - 9_000)
 
     store = open_store(database)
     store.run_once(come)
@@ -72,7 +72,7 @@ def cost_something(database: str) -> None:
             today,
         )
         counted = CountedDay(imei, today, 2, 3, 60, ("7", "8"))
-        usage.take_counts(db, "directip", [counted])
+        usage.store_counts(db, "directip", [counted])
 
     store = open_store(database)
     store.run_once(cost)

@@ -61,9 +61,9 @@ def tell_of_others(database: str) -> None:
 
     def note(db: Db) -> None:
         for at, device in enumerate(ids):
-            contact.note(db, device, "ip", now - at * 3_600)
+            contact.record_contact(db, device, "ip", now - at * 3_600)
             contact.note_version(db, device, "0.1.0+60")
-            kit_condition.note(db, device, replace(well, clock=at), now - at * 3_600)
+            kit_condition.store_condition(db, device, replace(well, clock=at), now - at * 3_600)
 
     store = open_store(database)
     store.run_once(note)

@@ -480,7 +480,7 @@ def test_how_long_ago_is_by_the_hubs_clock(tmp_path: Path) -> None:
     database = str(tmp_path / "hub.sqlite3")
     settle_in(database)
     store = open_store(database)
-    store.run_once(lambda db: contact.note(db, 1, "ip", time.time() - 300))
+    store.run_once(lambda db: contact.record_contact(db, 1, "ip", time.time() - 300))
     store.close()
     with (
         browser.browser() as opened,

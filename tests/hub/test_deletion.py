@@ -198,7 +198,7 @@ async def test_a_device_goes_and_what_it_sent_stays(store: Store) -> None:
         assert await counts(alps, "item", "arrived", "device") == [MANY + 1, 0, 2]
         ((last,),) = await alps.rows("SELECT max(id) FROM item")
         await store.commit(lambda db: confirm(db, last, 2, Bearer.IP, alps.now))
-        await store.commit(lambda db: contact.note(db, 1, Bearer.IP, alps.now))
+        await store.commit(lambda db: contact.record_contact(db, 1, Bearer.IP, alps.now))
         assert await counts(alps, "receipt") == [0]
 
 

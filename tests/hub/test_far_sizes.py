@@ -62,7 +62,7 @@ async def test_a_picture_to_a_9602_is_refused_with_the_reason(store: Store) -> N
 async def test_a_kit_that_came_over_a_link_may_do_so_again(store: Store) -> None:
     async with field_of(store) as alps:
         await give_modems(alps)
-        await store.commit(lambda db: contact.note(db, SMALL, "ip", alps.now))
+        await store.commit(lambda db: contact.record_contact(db, SMALL, "ip", alps.now))
         assert await why(alps, SMALL) == ""
 
 

@@ -77,7 +77,7 @@ def test_all_that_can_fail_fails_once_and_everything_arrives_once(tmp_path: Path
         Break(f"{HUB}.field.operator_calls:settle"),
         Break(f"{HUB}.operator.directip:DirectIp.send"),
         Break(f"{HUB}.operator.directip:read_mobile_originated"),
-        Break(f"{HUB}.field.mobile_originated:MobileOriginated.take_in_from"),
+        Break(f"{HUB}.field.mobile_originated:MobileOriginatedReceiver.take_in_from"),
     ]
 
     def message(text: str) -> dict[str, Any]:

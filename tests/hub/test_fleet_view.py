@@ -117,7 +117,7 @@ def test_every_sentence_is_told_in_the_console() -> None:
 
 async def noted(alps: Field, device: int, condition: KitCondition) -> None:
     def note(db: Db) -> None:
-        contact.note(db, device, "ip", alps.now)
+        contact.record_contact(db, device, "ip", alps.now)
         contact.note_version(db, device, "0.1.0.dev123+gabc")
 
     await alps.store.commit(note)

@@ -13,7 +13,7 @@ from fieldagent.hub.field import check_in
 from fieldagent.hub.field.arrival import KitMessage
 from fieldagent.hub.field.check_in import Rule
 from fieldagent.hub.field.kit_items import KitItems, read_only_items
-from fieldagent.hub.field.mobile_originated import MobileOriginated
+from fieldagent.hub.field.mobile_originated import MobileOriginatedReceiver
 from fieldagent.hub.records.ledger import confirm_all
 from fieldagent.hub.records.workspace_log import catch_up
 from fieldagent.hub.store.contract import Db, Store
@@ -50,7 +50,7 @@ TABLES = {
 
 
 def hub_of(now: float) -> Any:
-    return MobileOriginated(
+    return MobileOriginatedReceiver(
         cast(Any, None),
         clock=lambda: now,
         keys=cast(Any, None),
@@ -91,14 +91,14 @@ def tried(store: Store, how: str) -> tuple[Any, dict[str, list[Any]], int]:
         known, subject, counted = devices(db), hub_of(START), Counted(db)
         plain = [KitItems(known[place], entries) for place, entries in MIXED]
         if how == "together":
-            taken = subject._take_items(counted, plain)
+            taken = subject._enter_items(counted, plain)
         elif how == "each":
-            taken = [subject._take_items(counted, [each])[0] for each in plain]
+            taken = [subject._enter_items(counted, [each])[0] for each in plain]
         else:
             taken = []
             for place, entries in MIXED:
                 single = KitMessage(known[place], Bearer.IP, START)
-                subject._take_in_message(counted, Envelope(tuple(entries)), single)
+                subject._process_message(counted, Envelope(tuple(entries)), single)
                 taken.append(single)
         counts = [(each.items, each.duplicates) for each in taken]
         catch_up(db, [(each.id, START) for each in known])
@@ -130,7 +130,7 @@ def test_many_messages_take_few_statements(store: Store, messages: int) -> None:
             KitItems(known[number % DEVICES], [Entry(number, Location(1.0, 2.0), TIME)])
             for number in range(messages)
         ]
-        assert sum(each.items for each in hub_of(START)._take_items(counted, sent)) == messages
+        assert sum(each.items for each in hub_of(START)._enter_items(counted, sent)) == messages
         return len(counted.statements)
 
     # SQLite accepts that many rows in one statement.
@@ -163,7 +163,7 @@ def test_many_confirmations_take_few_statements_and_each_sender_is_told(
     def confirmed(db: Db) -> tuple[int, list[Any]]:
         known, counted = devices(db), Counted(db)
         sent = [KitItems(known[0], [Entry(n, Message(f"{n}"), TIME)]) for n in range(messages)]
-        hub_of(START)._take_items(db, sent)
+        hub_of(START)._enter_items(db, sent)
         catch_up(db, [(each.id, START) for each in known])
         pairs = db.execute("SELECT item, device FROM delivery")
         assert len(pairs) == messages * (DEVICES - 1)

@@ -19,7 +19,7 @@ from fieldagent.hub.access.caller import Caller
 from fieldagent.hub.api import reading
 from fieldagent.hub.contract import Device
 from fieldagent.hub.field.mailbox import IpMailbox
-from fieldagent.hub.field.mobile_originated import MobileOriginated
+from fieldagent.hub.field.mobile_originated import MobileOriginatedReceiver
 from fieldagent.hub.field.position_feed import PositionFeeds
 from fieldagent.hub.records import contact, kit_report
 from fieldagent.hub.store.contract import Db, Store
@@ -49,7 +49,7 @@ def mailbox(store: Store) -> IpMailbox:
     async def keys(device: Device) -> list[bytes]:
         return []
 
-    taking = MobileOriginated(
+    taking = MobileOriginatedReceiver(
         store,
         clock=lambda: 0.0,
         keys=keys,
@@ -68,7 +68,7 @@ def with_kit(database: str) -> str:
         workspace = directory.add_workspace(db, "Alps", now=0.0)
         user = directory.add_user(db, workspace, "ada", now=0.0)
         directory.add_device(db, workspace, user, directory.NewDevice("kit"), now=0.0)
-        contact.note(db, 1, "ip", 0.0)
+        contact.record_contact(db, 1, "ip", 0.0)
 
     store.run_once(make)
     store.close()

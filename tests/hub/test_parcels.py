@@ -97,7 +97,7 @@ async def test_what_is_brought_again_is_no_sign_of_life(store: Store) -> None:
             Parcel(wrap([Entry(7, Receipt(digest=digest), TIME)], secret, UP))
             for digest in (b"item", b"next")
         )
-        await alps.store.commit(lambda db: check_in.ask(db, BEN, 3600, 1, now=alps.now))
+        await alps.store.commit(lambda db: check_in.record_request(db, BEN, 3600, 1, now=alps.now))
         for number, parcel, counts in ((9, first, True), (10, first, False), (11, second, True)):
             alps.now += 60
             await alps.sends(CLEO, Entry(number, parcel, int(alps.now)), origin=BEN)

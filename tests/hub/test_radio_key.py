@@ -246,7 +246,9 @@ async def test_where_nobody_has_agreed_nothing_goes_over_satellite(store: Store)
 async def parcels_for(alps: Field, device: int, carrier: int) -> list[Entry]:
     mailbox = alps.mailbox(carrier)
     await mailbox.greeted(5)
-    heard = await alps.store.commit(lambda db: stations_in_range.note(db, carrier, {device: 1}))
+    heard = await alps.store.commit(
+        lambda db: stations_in_range.store_neighbours(db, carrier, {device: 1})
+    )
     mailbox._brings_to = heard
     secrets = await secrets_of(alps, device)
     return [

@@ -130,7 +130,7 @@ async def test_neither_its_items_by_others_nor_others_by_it_are_their_word(store
         assert message.subject == f"SOS {incident.short} of kit 2 {revoked}"
         await store.commit(lambda db: revocation.restore(db, BEN, now=alps.now))
         hub, holders = alps.mobile_originated(), partial(list_devices_with_letters, workspace=1)
-        await store.commit(lambda db: kept_letters.take_in(db, hub, holders(db)))
+        await store.commit(lambda db: kept_letters.accept_letters(db, hub, holders(db)))
         assert await alps.rows("SELECT reason FROM dead_letter") == []
         assert len(await alps.rows("SELECT id FROM item")) == 3
 

@@ -160,7 +160,7 @@ async def test_what_was_given_back_is_none_of_the_day(store: Store) -> None:
         desk = await desk_of(alps)
         await desk.comes(frame_of(1, "one").encode_text(UP))
         due = await desk.due(per_day=1)
-        await alps.store.commit(lambda db: sms_mail.give_back(db, due))
+        await alps.store.commit(lambda db: sms_mail.release_claim(db, due))
         assert await alps.rows("SELECT today, copies FROM kit_sms") == [(0, 0)]
         assert await desk.due(per_day=1)
 

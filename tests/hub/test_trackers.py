@@ -38,7 +38,9 @@ async def tracked(alps: Field) -> int:
 
 
 async def says(alps: Field, what: TrackerReport) -> ItemResult:
-    return await alps.store.commit(lambda db: trackers.take_in(db, 1, what, alps.now))
+    return await alps.store.commit(
+        lambda db: trackers.process_tracker_report(db, 1, what, alps.now)
+    )
 
 
 async def incidents(alps: Field) -> list[Any]:

@@ -38,9 +38,9 @@ class Fleet:
             self.link(db, number, "1")
 
     def link(self, db: Db, device: int, version: str, installed: str = ZIPAPP) -> None:
-        contact.note(db, device, "ip", 0.0)
+        contact.record_contact(db, device, "ip", 0.0)
         contact.note_version(db, device, version)
-        kit_report.note(db, device, KitReport(installed=installed), 0.0)
+        kit_report.store_report(db, device, KitReport(installed=installed), 0.0)
 
     def _offer(self, db: Db) -> int:
         waves = [Planned(1, 1, "planned"), Planned(2, 2, "planned")]
@@ -54,7 +54,7 @@ class Fleet:
 
     def tells(self, device: int, state: str, why: str = "") -> list[str]:
         report = OfferReport(self.number, state, why)
-        self.store.run_once(lambda db: update_offers.note(db, device, report, self.now))
+        self.store.run_once(lambda db: update_offers.record_report(db, device, report, self.now))
         return self.look()
 
     def look(self) -> list[str]:
@@ -152,7 +152,7 @@ def test_one_that_cannot_take_it_or_has_it_holds_up_nobody(fleet: Fleet) -> None
 
 def test_what_is_told_of_another_offer_or_in_no_word_of_ours_changes_nothing(fleet: Fleet) -> None:
     for report in (OfferReport(fleet.number - 1, "back", "x"), OfferReport(fleet.number, "done")):
-        fleet.store.run_once(partial(update_offers.note, device=1, report=report, now=0.0))
+        fleet.store.run_once(partial(update_offers.record_report, device=1, report=report, now=0.0))
     assert fleet.look() == []
     assert fleet.states()[0] == "offered"
 

@@ -120,7 +120,7 @@ async def test_ours_stands_beside_theirs_and_what_differs_is_named(store: Store)
             CountedDay("999999999999999", day, 1, 1, 20, ()),
         ]
         for _ in range(2):
-            done = await store.commit(lambda db: usage.take_counts(db, "directip", file))
+            done = await store.commit(lambda db: usage.store_counts(db, "directip", file))
             assert done == (2, ("999999999999999",))
         one, other = await listed(alps)
         assert (one.ours, one.theirs) == (3, 5)
@@ -133,7 +133,7 @@ async def test_ours_stands_beside_theirs_and_what_differs_is_named(store: Store)
             "1 credit more there: sessions that did not reach"
         )
         agreed = [CountedDay(ONE, day, 2, 3, 51, ("7", "8"))]
-        await store.commit(lambda db: usage.take_counts(db, "directip", agreed))
+        await store.commit(lambda db: usage.store_counts(db, "directip", agreed))
         assert (await listed(alps))[0].describe_difference() == ""
 
 
@@ -147,7 +147,7 @@ async def test_what_the_operator_took_counts_and_what_it_did_not_bill_is_named(
         (day,) = await listed(alps)
         assert day.mt > 0
         none = [CountedDay(OTHER, day.day, 0, 0, 0, ())]
-        await store.commit(lambda db: usage.take_counts(db, "directip", none))
+        await store.commit(lambda db: usage.store_counts(db, "directip", none))
         (day,) = await listed(alps)
         assert day.describe_difference().startswith(
             f"{day.mt} credits fewer there: messages that the modem has not fetched"
@@ -160,7 +160,7 @@ async def test_a_large_modem_is_compared_by_bytes(store: Store) -> None:
         await sessions(alps, (ONE, "a", 5000))
         day = usage.format_day(alps.now)
         theirs = [CountedDay(ONE, day, 1, 0, 5025, ("a",))]
-        await store.commit(lambda db: usage.take_counts(db, "cloudloop", theirs))
+        await store.commit(lambda db: usage.store_counts(db, "cloudloop", theirs))
         (row,) = [
             usage.make_row(each, lambda _: read_credit_price("0.12 EUR"))
             for each in await listed(alps)
@@ -188,7 +188,7 @@ async def test_each_count_is_priced_by_whose_it_is(store: Store) -> None:
         )
         await sessions(alps, (ONE, "a", 51))
         theirs = [CountedDay(ONE, usage.format_day(alps.now), 1, 3, 51, ("a",))]
-        await store.commit(lambda db: usage.take_counts(db, "cloudloop", theirs))
+        await store.commit(lambda db: usage.store_counts(db, "cloudloop", theirs))
         days = await listed(alps)
         (row,) = [usage.make_row(each, price_of) for each in days]
         assert (row["money"], row["operatorMoney"]) == ("0.20 EUR", "0.60 USD")

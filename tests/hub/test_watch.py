@@ -93,7 +93,7 @@ async def test_it_is_handed_over_once_it_was_taken(store: Store) -> None:
         assert (before["ended"], before["note"]) == (alps.now, "Ada is late at the hut")
         # Two may be on watch. One of them ends it, and the other's time is over.
         await act(alps, watch_desk.take_watch, 2, 2 * HOUR)
-        await act(alps, watch_desk.end, 3, "")
+        await act(alps, watch_desk.end_watch, 3, "")
         assert await on_watch(alps) == [("Ben", None, "")]
         alps.now += 2 * HOUR
         assert await on_watch(alps) == []
@@ -106,7 +106,7 @@ async def test_it_is_handed_over_once_it_was_taken(store: Store) -> None:
         (watch_desk.hand_over, (2, 3, ""), "only a user on watch"),
         (watch_desk.hand_over, (2, 1, ""), "cannot answer an SOS here"),
         (watch_desk.hand_over, (2, 2, ""), "cannot hand over to yourself"),
-        (watch_desk.end, (2, ""), "this user is not on watch"),
+        (watch_desk.end_watch, (2, ""), "this user is not on watch"),
     ],
 )
 async def test_what_cannot_be_is_told(store: Store, deed: Any, what: Any, why: str) -> None:
@@ -140,7 +140,7 @@ async def test_nobody_on_watch_is_an_alarm_once_for_each_gap(store: Store) -> No
         assert ("heard", "a dispatcher is on watch again") in [
             tuple(row) for row in await alps.rows("SELECT event, detail FROM sos_event")
         ]
-        await act(alps, watch_desk.end, 3, "")
+        await act(alps, watch_desk.end_watch, 3, "")
         assert len(await look(alps)) == 1
         alps.now += ALARM_AFTER_S
         assert len(await look(alps)) == 1 and len(await alarms(alps)) == 2
@@ -175,7 +175,7 @@ async def test_who_may_answer_no_more_is_not_on_watch(store: Store, gone: Any) -
         assert await look(alps) == []
         await store.commit(lambda db: gone(db, now=alps.now))
         assert await on_watch(alps) == [("Cleo", None, "")]
-        await act(alps, watch_desk.end, 3, "")
+        await act(alps, watch_desk.end_watch, 3, "")
         (warning,) = await look(alps)
         assert warning.startswith("no one is on watch in Alps")
         standing = await store.read(lambda db: shifts.describe_watch(db, 1, alps.now))

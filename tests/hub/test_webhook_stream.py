@@ -138,7 +138,7 @@ async def test_batches_of_a_sender_are_claimed_together_and_keep_their_ids(store
         await send_messages(alps, range(8))
         (run,) = await store.commit(partial(claim_runs, now=alps.now))
         assert [len(each.items) for each in run] == [3, 3, 2]
-        await store.commit(partial(deliveries.give_back, posts=run))
+        await store.commit(partial(deliveries.release_claims, posts=run))
         there.answers = [Response(200), Response(503)]
         await turn(alps)
         # The second one is tried later, and until then later items wait.

@@ -27,7 +27,7 @@ from fieldagent.hub.records import ledger
 from fieldagent.hub.records.ledger import Posting
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.hub.webhook import deliveries, flow, webhook_directory, webhooks
-from fieldagent.hub.webhook.deliveries import End
+from fieldagent.hub.webhook.deliveries import PostResult
 from fieldagent.hub.webhook.reach import is_public, open_public
 from fieldagent.hub.webhook.special_purpose import MULTICAST, NETWORKS
 from fieldagent.hub.webhook.webhook import Webhook
@@ -107,7 +107,7 @@ async def turn(alps: Field) -> None:
                     remedy=webhooks.REMEDY,
                 )
                 handed = result.outcome is HandoverOutcome.HANDED
-                end = End(each, result, now, () if handed else run[at + 1 :])
+                end = PostResult(each, result, now, () if handed else run[at + 1 :])
                 await store.commit(partial(deliveries.settle, ends=[end]))
                 if not handed:
                     break

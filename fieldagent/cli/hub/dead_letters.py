@@ -12,7 +12,7 @@ from fieldagent.hub.access import device_keys
 from fieldagent.hub.access.directory import Row
 from fieldagent.hub.contract import Device
 from fieldagent.hub.field import dead_letters, kept_letters
-from fieldagent.hub.field.mobile_originated import MobileOriginated
+from fieldagent.hub.field.mobile_originated import MobileOriginatedReceiver
 from fieldagent.hub.settings import HubSettings
 from fieldagent.hub.store.contract import Db, Store
 
@@ -32,7 +32,7 @@ def make_dead_letter_change(
             devices, text = change(Call(arguments, db, time.time()))
             for device in devices:
                 dead_letters.assign(db, device)
-            if taken := kept_letters.take_in(db, taking, devices):
+            if taken := kept_letters.accept_letters(db, taking, devices):
                 text["deadLettersTaken"] = taken
             return text
 
@@ -41,11 +41,11 @@ def make_dead_letter_change(
     return carry_out
 
 
-def _make_originated(settings: HubSettings, store: Store) -> MobileOriginated:
+def _make_originated(settings: HubSettings, store: Store) -> MobileOriginatedReceiver:
     async def list_keys(device: Device) -> Sequence[bytes]:
         return await store.read(lambda db: device_keys.read_mo_keys(db, device.id))
 
-    return MobileOriginated(
+    return MobileOriginatedReceiver(
         store,
         clock=time.time,
         keys=list_keys,
@@ -78,7 +78,9 @@ def replay(arguments: argparse.Namespace, settings: HubSettings, store: Store) -
     """Process the dead letters of all devices that are usable now, and print their number."""
     taking = _make_originated(settings, store)
     taken = store.run_once(
-        lambda db: kept_letters.take_in(db, taking, dead_letters.list_devices_with_letters(db))
+        lambda db: kept_letters.accept_letters(
+            db, taking, dead_letters.list_devices_with_letters(db)
+        )
     )
     return {"deadLettersTaken": taken}
 

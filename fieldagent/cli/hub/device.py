@@ -130,7 +130,7 @@ def set_device_imei(call: Call) -> tuple[list[int], Row]:
     """
     imei, device = call.arguments.imei, call.device
     if call.arguments.take:
-        imeis.take_imei(call.db, imei, device, now=call.now)
+        imeis.reassign_imei(call.db, imei, device, now=call.now)
     imeis.set_imei(call.db, device, imei, now=call.now)
     return [device], {"id": device, "imei": imei}
 

@@ -21,7 +21,7 @@ from fieldagent.hub.access import directory
 from fieldagent.hub.access.directory import Refused, Row
 from fieldagent.hub.settings import HubSettings, load, make_database_options
 from fieldagent.hub.store.contract import Db, OtherVersion, Store
-from fieldagent.hub.store.copies import see_that_none_was_lost
+from fieldagent.hub.store.copies import refuse_lost_database
 from fieldagent.hub.store.opening import is_postgres, open_store
 from fieldagent.store.group import NOT_STORED, StoreFailed, StoreUnavailable
 from fieldagent.system.as_owner import become_owner_of
@@ -54,7 +54,7 @@ def run_with_store(
         if not is_postgres(settings.database):
             become_owner_of(Path(settings.database).parent)
             if not create and not Path(settings.database).exists():
-                see_that_none_was_lost(Path(settings.database))
+                refuse_lost_database(Path(settings.database))
                 print_failure(
                     f"there is no database at {escape_line(settings.database)}: check --database,"
                     " or"

@@ -155,5 +155,5 @@ def _offer(db: Db, kit: SignedFor, file: Path, now: float) -> SettingsChange:
     kit_report.offer(db, kit.device, change, signature, now)
     names = ", ".join(name for name, _ in change.pairs)
     text = f"{kit.device}: {names}"
-    audit.note(db, kit.workspace, audit.ADMINISTRATION, "device set", text, now)
+    audit.write_line(db, kit.workspace, audit.ADMINISTRATION, "device set", text, now)
     return change

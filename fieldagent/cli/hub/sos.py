@@ -22,7 +22,7 @@ from fieldagent.hub.store.contract import Db
 def set_device_check_in(call: Call) -> Result:
     """Set a check-in for a kit, or remove it with --off, and print the time of its alarm."""
     if call.arguments.off:
-        check_in.end(call.db, call.device, now=call.now)
+        check_in.end_check_ins(call.db, call.device, now=call.now)
         return [{"id": call.device, "checkIn": None}]
     rule = check_in.Rule(call.arguments.every, call.arguments.by)
     due = check_in.begin(call.db, call.device, rule, now=call.now)

@@ -38,7 +38,7 @@ def import_usage(arguments: argparse.Namespace) -> int:
         if arguments.operator not in known:
             print_failure(f"unknown operator {arguments.operator!r}: use {', '.join(known)}")
             return USAGE
-        counts = store.run_once(lambda db: usage.take_counts(db, arguments.operator, days))
+        counts = store.run_once(lambda db: usage.store_counts(db, arguments.operator, days))
         if counts.strangers:
             listed = ", ".join(counts.strangers)
             print(

@@ -84,7 +84,7 @@ def _count_try(db: Db, key: str, rate: Rate, now: float) -> tuple[str, float]:
     return key, wait
 
 
-def give_back(db: Db, reserved: ReservedTry) -> None:
+def cancel_reservation(db: Db, reserved: ReservedTry) -> None:
     """Undo the count of `reserve`, because the password was right."""
     for who in reserved.keys:
         rate = BY_ACCOUNT if who.startswith(ACCOUNTS) else BY_ADDRESS

@@ -17,7 +17,7 @@ from fieldagent.hub.access.directory import (
     make_named_rows,
     note_of_member,
 )
-from fieldagent.hub.records.audit import ADMINISTRATION, note
+from fieldagent.hub.records.audit import ADMINISTRATION, write_line
 from fieldagent.hub.store.contract import Db
 from fieldagent.package.reading import ITEMS
 from fieldagent.system.sentence import sentence
@@ -49,7 +49,7 @@ def add_key(
         burst=burst,
         expires=expires,
     )
-    note(db, workspace, by, "key add", f"{id_} {name}", now)
+    write_line(db, workspace, by, "key add", f"{id_} {name}", now)
     return id_, key
 
 
@@ -77,7 +77,7 @@ def add_source(
     only once.
     """
     id_, made = _add(db, "source", name, now, workspace=workspace)
-    note(db, workspace, by, "source add", f"{id_} {name}", now)
+    write_line(db, workspace, by, "source add", f"{id_} {name}", now)
     return id_, made
 
 
@@ -123,7 +123,7 @@ def revoke(
     """
     _check_in_force(db, kind, workspace, id_)
     db.execute("UPDATE credential SET revoked = ? WHERE id = ?", now, id_)
-    note(db, workspace, by, f"{kind} revoke", str(id_), now)
+    write_line(db, workspace, by, f"{kind} revoke", str(id_), now)
 
 
 def set_rate(
@@ -147,7 +147,7 @@ def set_rate(
         burst,
         id_,
     )
-    note(db, workspace, by, "key rate", f"{id_}: {per_minute} a minute, {burst} at once", now)
+    write_line(db, workspace, by, "key rate", f"{id_}: {per_minute} a minute, {burst} at once", now)
     return {"id": id_, "perMinute": per_minute, "burst": burst}
 
 

@@ -14,7 +14,7 @@ from fieldagent.hub.access.user_names import find_name_fault
 from fieldagent.hub.contract import Device, Revoked, UnknownDevice, number_of
 from fieldagent.hub.operator.registry import DEFAULT
 from fieldagent.hub.records import kit_report, lease, operator_trouble, shifts, workspace_log
-from fieldagent.hub.records.audit import ADMINISTRATION, AuditLine, note, note_all
+from fieldagent.hub.records.audit import ADMINISTRATION, AuditLine, write_line, write_lines
 from fieldagent.hub.store.contract import Db
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.sentence import sentence
@@ -54,7 +54,7 @@ def add_workspace(db: Db, name: str, *, now: float) -> int:
     if _change_one(db, "SELECT id FROM workspace WHERE name = ?", name):
         raise Refused(sentence("workspace {name} already exists", name=repr(name)))
     id_ = insert_row(db, "workspace", name=name, created=now)
-    note(db, id_, ADMINISTRATION, "workspace add", f"{id_} {name}", now)
+    write_line(db, id_, ADMINISTRATION, "workspace add", f"{id_} {name}", now)
     return id_
 
 
@@ -129,7 +129,7 @@ def add_user(
         created=now,
     )
     join(db, workspace, id_, over_satellite=over_satellite, now=now, by=by)
-    note(db, workspace, by, "user add", f"{id_} {type_} {name}", now)
+    write_line(db, workspace, by, "user add", f"{id_} {type_} {name}", now)
     return id_
 
 
@@ -152,7 +152,7 @@ def join(
         member,
         int(over_satellite),
     )
-    note(db, workspace, by, "user join", f"{member} in workspace {workspace}", now)
+    write_line(db, workspace, by, "user join", f"{member} in workspace {workspace}", now)
     kit_report.touch_directory(db, workspace)
 
 
@@ -169,8 +169,10 @@ def leave(db: Db, workspace: int, member: int, *, now: float) -> None:
         " (SELECT id FROM team WHERE workspace = ?)",
         *(member, workspace),
     )
-    note(db, workspace, ADMINISTRATION, "user leave", f"{member} in workspace {workspace}", now)
-    shifts.end_of(db, member, now)
+    write_line(
+        db, workspace, ADMINISTRATION, "user leave", f"{member} in workspace {workspace}", now
+    )
+    shifts.end_member_shifts(db, member, now)
     kit_report.touch_directory(db, workspace)
 
 
@@ -185,8 +187,8 @@ def set_role(
     db.execute(
         "UPDATE membership SET role = ? WHERE workspace = ? AND member = ?", role, workspace, member
     )
-    note(db, workspace, by, f"user role {role}", f"{member} in workspace {workspace}", now)
-    shifts.end_of(db, member, now)
+    write_line(db, workspace, by, f"user role {role}", f"{member} in workspace {workspace}", now)
+    shifts.end_member_shifts(db, member, now)
 
 
 def set_password(
@@ -340,7 +342,7 @@ def add_device(
         **workspace_log.read_ends(db, workspace),
         created=now,
     )
-    note(db, workspace, by, "device add", f"{id_} {new.name}", now)
+    write_line(db, workspace, by, "device add", f"{id_} {new.name}", now)
     kit_report.touch_directory(db, workspace)
     if imei is not None and contested:
         imei_claims.claim(db, id_, imei, now=now, by=by)
@@ -360,7 +362,7 @@ def rename_device(db: Db, device: int, name: str, *, now: float, by: str = ADMIN
     ((workspace,),) = db.execute("SELECT workspace FROM device WHERE id = ?", device)
     _check_device_name(db, workspace, name, device)
     db.execute("UPDATE device SET name = ? WHERE id = ?", name, device)
-    note(db, workspace, by, "device rename", f"{device} {name}", now)
+    write_line(db, workspace, by, "device rename", f"{device} {name}", now)
     kit_report.touch_directory(db, workspace)
 
 
@@ -415,7 +417,7 @@ def make_link_token(db: Db, device: int, *, now: float, by: str = ADMINISTRATION
         " WHERE id = ?",
         *(secret.hash_for_lookup(token), device),
     )
-    lease.end(db, device)
+    lease.remove_lease(db, device)
     note_of_device(db, device, by, "device token", str(device), now)
     return token
 
@@ -503,9 +505,9 @@ def set_disabled(
         devices = _disable_devices_of(db, id_, when, now)
         db.execute("UPDATE member SET disabled = ? WHERE id = ?", when, id_)
         sessions.end_all_of(db, id_)
-        shifts.end_of(db, id_, now)
+        shifts.end_member_shifts(db, id_, now)
     for device in devices:
-        lease.end(db, device)
+        lease.remove_lease(db, device)
     note_it = note_of_device if table == "device" else note_of_member
     note_it(db, id_, by, f"{table} {'enable' if when is None else 'disable'}", str(id_), now)
     return devices
@@ -561,7 +563,7 @@ def _disable_devices_of(db: Db, member: int, when: float | None, now: float) -> 
 def note_of_device(db: Db, device: int, by: str, action: str, detail: str, now: float) -> None:
     """Write an audit line about a device. Notify kits if the directory changes."""
     ((workspace,),) = db.execute("SELECT workspace FROM device WHERE id = ?", device)
-    note(db, workspace, by, action, detail, now)
+    write_line(db, workspace, by, action, detail, now)
     if action in CHANGES_DIRECTORY:
         kit_report.touch_directory(db, workspace)
 
@@ -577,7 +579,7 @@ def note_of_member(db: Db, member: int, by: str, action: str, detail: str, now: 
     """Write an audit line in each workspace of a member, because the action affects all of them."""
     rows = db.execute("SELECT workspace FROM membership WHERE member = ?", member)
     lines = [AuditLine(workspace, by, action, detail) for (workspace,) in rows or [(None,)]]
-    note_all(db, lines, now)
+    write_lines(db, lines, now)
     if action in CHANGES_DIRECTORY:
         for (workspace,) in rows:
             kit_report.touch_directory(db, workspace)

@@ -6,7 +6,7 @@ workspace's kit. Both workspaces and the operator are notified.
 
 from __future__ import annotations
 
-from fieldagent.hub.records.audit import AuditLine, note_all
+from fieldagent.hub.records.audit import AuditLine, write_lines
 from fieldagent.hub.store.contract import Db
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
@@ -44,7 +44,7 @@ def claim(db: Db, device: int, imei: str, *, now: float, by: str) -> None:
         *(device, imei, now),
     )
     rows = db.execute("SELECT workspace FROM device WHERE id = ? OR imei = ?", device, imei)
-    note_all(db, [AuditLine(each, by, "device imei contested", imei) for (each,) in rows], now)
+    write_lines(db, [AuditLine(each, by, "device imei contested", imei) for (each,) in rows], now)
 
 
 def settle(db: Db, imei: str) -> None:

@@ -8,16 +8,16 @@ from fieldagent.hub.access import imei_claims
 from fieldagent.hub.access.directory import is_contested, note_of_device
 from fieldagent.hub.operator.registry import DEFAULT
 from fieldagent.hub.records import operator_trouble
-from fieldagent.hub.records.audit import ADMINISTRATION, note
+from fieldagent.hub.records.audit import ADMINISTRATION, write_line
 from fieldagent.hub.store.contract import Db
 
 
-def take_imei(db: Db, imei: str, device: int, *, now: float) -> None:
+def reassign_imei(db: Db, imei: str, device: int, *, now: float) -> None:
     """Take an IMEI from its current device, because the operator has assigned it to this device."""
     if (holder := imei_claims.find_holder(db, imei, device)) is not None:
         db.execute("UPDATE device SET imei = NULL WHERE id = ?", holder.device)
         detail = f"{holder.device} taken away"
-        note(db, holder.workspace, ADMINISTRATION, "device imei", detail, now)
+        write_line(db, holder.workspace, ADMINISTRATION, "device imei", detail, now)
 
 
 def set_imei(db: Db, device: int, imei: str, *, now: float, by: str = ADMINISTRATION) -> None:

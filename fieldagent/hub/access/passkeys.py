@@ -19,7 +19,7 @@ from webauthn.helpers import exceptions, structs
 
 from fieldagent.http.problem import Problem
 from fieldagent.hub.access.known_devices import read_signing_key
-from fieldagent.hub.records.audit import note
+from fieldagent.hub.records.audit import write_line
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.system.sentence import sentence
 
@@ -134,7 +134,7 @@ class Passkeys:
                 *(member, made.credential_id, made.credential_public_key),
                 *(made.sign_count, name[:NAME_MAX], now),
             )
-            note(db, None, str(member), "passkey add", name[:NAME_MAX], now)
+            write_line(db, None, str(member), "passkey add", name[:NAME_MAX], now)
             return int(rows[0][0]) if rows else None
 
         if (number := await self._store.commit(insert)) is None:
@@ -169,7 +169,7 @@ class Passkeys:
             gone = "DELETE FROM passkey WHERE id = ? AND member = ? RETURNING id"
             rows = db.execute(gone, number, member)
             if rows:
-                note(db, None, str(member), "passkey remove", str(number), now)
+                write_line(db, None, str(member), "passkey remove", str(number), now)
             return bool(rows)
 
         if not await self._store.commit(delete):

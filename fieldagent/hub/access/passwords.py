@@ -107,7 +107,7 @@ class Passwords:
             this.ended.set()
         if this.is_right:
             self._remember(seal)
-            await self._store.commit(lambda db: attempts.give_back(db, reserved))
+            await self._store.commit(lambda db: attempts.cancel_reservation(db, reserved))
         return this.is_right
 
     def _remember(self, seal: bytes) -> None:

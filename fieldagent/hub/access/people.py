@@ -18,7 +18,7 @@ from fieldagent.hub.access.directory import (
 )
 from fieldagent.hub.access.push import Push
 from fieldagent.hub.records import kit_report
-from fieldagent.hub.records.audit import ADMINISTRATION, note
+from fieldagent.hub.records.audit import ADMINISTRATION, write_line
 from fieldagent.hub.store.contract import Db, make_membership
 from fieldagent.package.package import Person
 from fieldagent.system.lazy_named_tuple import NamedTuple
@@ -234,7 +234,7 @@ def add_group(
         " RETURNING id",
         *(workspace, name, int(over_satellite), now),
     )
-    note(db, workspace, by, "group add", f"{id_} {name}", now)
+    write_line(db, workspace, by, "group add", f"{id_} {name}", now)
     kit_report.touch_directory(db, workspace)
     return int(id_)
 
@@ -309,7 +309,7 @@ def change_group(
     if over_satellite is not None:
         db.execute("UPDATE team SET over_satellite = ? WHERE id = ?", int(over_satellite), group)
     detail = f"{group}: {sorted(join)} in, {sorted(leave)} out"
-    note(db, workspace, by, "group change", detail, now)
+    write_line(db, workspace, by, "group change", detail, now)
     kit_report.touch_directory(db, workspace)
 
 
@@ -334,7 +334,7 @@ def remove_group(
             )
         )
     db.execute("DELETE FROM team WHERE id = ? AND workspace = ?", group, workspace)
-    note(db, workspace, by, "group remove", str(group), now)
+    write_line(db, workspace, by, "group remove", str(group), now)
     kit_report.touch_directory(db, workspace)
 
 

@@ -37,7 +37,7 @@ def revoke(db: Db, device: int, why: str, *, now: float, by: str = ADMINISTRATIO
     )
     if not changed:
         raise Refused(sentence("device {device} is revoked already", device=device))
-    lease.end(db, device)
+    lease.remove_lease(db, device)
     detail = f"{device}: {why}" if why else str(device)
     directory.note_of_device(db, device, by, "device revoke", detail, now)
 

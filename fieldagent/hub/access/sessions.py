@@ -6,7 +6,7 @@ from fieldagent.http.cookie import read_cookie
 from fieldagent.http.message import Request
 from fieldagent.hub.access import secret
 from fieldagent.hub.access.caller import Caller, Purpose
-from fieldagent.hub.records.audit import note
+from fieldagent.hub.records.audit import write_line
 from fieldagent.hub.store.contract import Db
 from fieldagent.package.reading import ITEMS
 
@@ -33,11 +33,11 @@ def begin(db: Db, member: int, workspace: int, now: float) -> str:
         now,
         now + SESSION_LIFETIME_S,
     )
-    note(db, workspace, str(member), "console sign-in", f"workspace {workspace}", now)
+    write_line(db, workspace, str(member), "console sign-in", f"workspace {workspace}", now)
     return token
 
 
-def end(db: Db, token: str) -> None:
+def end_session(db: Db, token: str) -> None:
     """End the session of that token, if there is one."""
     db.execute(
         "DELETE FROM credential WHERE kind = 'session' AND lookup = ?",

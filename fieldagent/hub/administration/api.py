@@ -18,14 +18,14 @@ from fieldagent.hub.administration.usage import UsageApi
 from fieldagent.hub.administration.users import UsersApi
 from fieldagent.hub.administration.webhooks import WebhooksApi
 from fieldagent.hub.escalation.registry import ContactSenders
-from fieldagent.hub.field.mobile_originated import MobileOriginated
+from fieldagent.hub.field.mobile_originated import MobileOriginatedReceiver
 from fieldagent.hub.operator.registry import get_operator_places
 from fieldagent.hub.records.usage import Prices
 
 
 def make_routes(
     acts: AdministrationContext,
-    mobile_originated: MobileOriginated,
+    mobile_originated: MobileOriginatedReceiver,
     open_stream: Opener,
     reach: ContactSenders,
     operators: Collection[str] = tuple(get_operator_places()),

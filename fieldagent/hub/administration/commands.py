@@ -108,7 +108,7 @@ class CommandsApi:
         bearer, agreed = body.get("by", ""), body.get("credits", 0)
         repeat = read_repeatable(request, caller)
 
-        def act(db: Db, now: float) -> dict[str, Any]:
+        def store_order(db: Db, now: float) -> dict[str, Any]:
             done = find_answer(db, repeat)
             device = find_device(db, caller, id)
             at = commands.compute_next_number(db, device, now)
@@ -129,7 +129,7 @@ class CommandsApi:
             remember(db, repeat, str(at), now)
             return {**_find_row(db, device, at, now), "credits": quote.credits}
 
-        return make_json_response(await self._acts.carry_out(caller, act), 202)
+        return make_json_response(await self._acts.carry_out(caller, store_order), 202)
 
 
 def _find_row(db: Db, device: int, command: int, now: float) -> dict[str, Any]:

@@ -143,24 +143,24 @@ class ContactsApi:
         named = {name: value for name, value in body.items() if value is not None}
         new = contacts.NewContact(kind=kind.name, **named)
 
-        def act(db: Db, now: float) -> int:
+        def store_contact(db: Db, now: float) -> int:
             return contacts.add(db, caller.workspace, new, now=now, by=str(caller.member))
 
-        return make_json_response({"id": await self._acts.carry_out(caller, act)}, 201)
+        return make_json_response({"id": await self._acts.carry_out(caller, store_contact)}, 201)
 
     async def change(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
         """Set a contact's quiet hours: its own, none, or those of its workspace."""
         refuse_others(request, ())
         hours = read_body(request, _QUIET_FIELDS)["quiet"]
 
-        def act(db: Db, now: float) -> None:
+        def store_hours(db: Db, now: float) -> None:
             _refuse_unsound(hours)
             contact_id = _find_contact(db, caller, id).id
             quiet.set_of_contact(
                 db, caller.workspace, contact_id, hours, now, by=str(caller.member)
             )
 
-        await self._acts.carry_out(caller, act)
+        await self._acts.carry_out(caller, store_hours)
         return Response(204)
 
     async def answer_quiet_hours(self, request: Request, caller: Caller) -> Response:
@@ -175,12 +175,12 @@ class ContactsApi:
         value = read_body(request, _QUIET_FIELDS)["quiet"]
         hours = "" if value == NO_QUIET_HOURS else value
 
-        def act(db: Db, now: float) -> str:
+        def store_quiet_hours(db: Db, now: float) -> str:
             _refuse_unsound(hours)
             quiet.set_of_workspace(db, caller.workspace, hours, now, by=str(caller.member))
             return hours or NO_QUIET_HOURS
 
-        return make_json_response({"quiet": await self._acts.carry_out(caller, act)})
+        return make_json_response({"quiet": await self._acts.carry_out(caller, store_quiet_hours)})
 
     async def remove(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
         """Remove a contact, and answer 204. Raises Problem 404 for a contact of another
@@ -188,23 +188,23 @@ class ContactsApi:
         """
         refuse_others(request, ())
 
-        def act(db: Db, now: float) -> None:
+        def delete_contact(db: Db, now: float) -> None:
             contact_id = _find_contact(db, caller, id).id
             contacts.remove(db, caller.workspace, contact_id, now=now, by=str(caller.member))
 
-        await self._acts.carry_out(caller, act)
+        await self._acts.carry_out(caller, delete_contact)
         return Response(204)
 
     async def test(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
         """Send the contact a message that is marked as a test."""
         refuse_others(request, ())
 
-        def act(db: Db, now: float) -> tuple[AlarmContact, str]:
+        def prepare_test(db: Db, now: float) -> tuple[AlarmContact, str]:
             contact = _find_contact(db, caller, id)
             limit = sending.note_or_refuse(db, caller.workspace, contact.address, sending.TEST, now)
             return contact, limit
 
-        contact, limit = await self._acts.carry_out(caller, act)
+        contact, limit = await self._acts.carry_out(caller, prepare_test)
         if limit:
             raise Problem(429, limit, headers=(("Retry-After", "3600"),))
         message = notice.test(contact.name, str(uuid.uuid4()), contact.language)
@@ -238,14 +238,14 @@ class ContactsApi:
         """
         refuse_others(request, ())
 
-        def act(db: Db, now: float) -> list[tuple[AlarmContact, str]]:
+        def prepare_tests(db: Db, now: float) -> list[tuple[AlarmContact, str]]:
             everybody = contacts.list_all(db, caller.workspace)
             count = partial(
                 sending.note_or_refuse, db, caller.workspace, what=sending.TEST, now=now
             )
             return [(each, count(address=each.address)) for each in everybody]
 
-        recipients = await self._acts.carry_out(caller, act)
+        recipients = await self._acts.carry_out(caller, prepare_tests)
         results = await chain.test(recipients, self._reach, self._note_end)
         return make_json_response({"results": results})
 

@@ -20,7 +20,7 @@ from fieldagent.hub.access.directory import Refused
 from fieldagent.hub.access.subject import Subject, list_devices, list_workspaces
 from fieldagent.hub.field.envelope_packing import forget_name
 from fieldagent.hub.records import kit_report, sos
-from fieldagent.hub.records.audit import ADMINISTRATION, AuditLine, note_all
+from fieldagent.hub.records.audit import ADMINISTRATION, AuditLine, write_lines
 from fieldagent.hub.records.fragments import UNAUTHENTICATED_COLUMN
 from fieldagent.hub.store.contract import Db
 from fieldagent.system.lazy_dataclass import dataclass
@@ -210,7 +210,7 @@ def end(db: Db, subject: Subject, now: float, by: str = ADMINISTRATION) -> None:
         AuditLine(workspace, by, f"{subject.kind} delete", str(subject.id))
         for workspace in workspaces
     ]
-    note_all(db, lines, now)
+    write_lines(db, lines, now)
 
 
 _SELECT_ONLY_HERE = (

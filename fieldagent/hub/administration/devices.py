@@ -31,7 +31,7 @@ from fieldagent.hub.administration.removal import delete
 from fieldagent.hub.api import reading
 from fieldagent.hub.field import check_in, dead_letters, kept_letters
 from fieldagent.hub.field.check_in import Rule
-from fieldagent.hub.field.mobile_originated import MobileOriginated
+from fieldagent.hub.field.mobile_originated import MobileOriginatedReceiver
 from fieldagent.hub.store.contract import Db
 from fieldagent.package.reading import INT32, Field
 from fieldagent.system.sentence import sentence
@@ -76,7 +76,7 @@ class DevicesApi:
     def __init__(
         self,
         acts: AdministrationContext,
-        mobile_originated: MobileOriginated,
+        mobile_originated: MobileOriginatedReceiver,
         operators: Collection[str],
     ) -> None:
         self._acts = acts
@@ -116,7 +116,7 @@ class DevicesApi:
             )
         new = directory.NewDevice(air_key=air_key, **body)
 
-        def act(db: Db, now: float) -> dict[str, Any]:
+        def store_device(db: Db, now: float) -> dict[str, Any]:
             if not directory.is_member(db, caller.workspace, member):
                 raise make_wrong("is not a user of this workspace", "userId")
             id_, token = directory.add_device(
@@ -131,7 +131,7 @@ class DevicesApi:
                 answer["contested"] = imei_claims.CLAIMS
             return {**answer, "deadLettersTaken": self._take_imei(db, id_)}
 
-        return make_json_response(await self._acts.carry_out(caller, act), 201)
+        return make_json_response(await self._acts.carry_out(caller, store_device), 201)
 
     async def change(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
         """Change all members in the body, or nothing. Return the device, with the number of dead
@@ -140,7 +140,7 @@ class DevicesApi:
         refuse_others(request, ())
         body = read_body(request, CHANGE)
 
-        def act(db: Db, now: float) -> dict[str, Any]:
+        def store_changes(db: Db, now: float) -> dict[str, Any]:
             device, by = find_device(db, caller, id), str(caller.member)
             holders = [device]
             if "name" in body:
@@ -158,11 +158,11 @@ class DevicesApi:
                 revocation.restore(db, device, now=now, by=by)
                 # Other devices may have relayed the items of this device.
                 holders = dead_letters.list_devices_with_letters(db, caller.workspace)
-            taken = kept_letters.take_in(db, self._mobile_originated, holders)
+            taken = kept_letters.accept_letters(db, self._mobile_originated, holders)
             (shown,), _ = reading.list_devices(db, caller, device + 1, 1, now)
             return {**shown, "deadLettersTaken": taken}
 
-        return make_json_response(await self._acts.carry_out(caller, act))
+        return make_json_response(await self._acts.carry_out(caller, store_changes))
 
     async def remove(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
         """Delete a device permanently, with everything that waits for it. The items that it sent
@@ -182,11 +182,11 @@ class DevicesApi:
         """
         refuse_others(request, ())
 
-        def act(db: Db, now: float) -> str:
+        def store_token(db: Db, now: float) -> str:
             device = find_device(db, caller, id)
             return directory.make_link_token(db, device, now=now, by=str(caller.member))
 
-        return make_json_response({"hubToken": await self._acts.carry_out(caller, act)})
+        return make_json_response({"hubToken": await self._acts.carry_out(caller, store_token)})
 
     async def set_new_key(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
         """Set a satellite key: the key in the body if it contains one, otherwise a new key."""
@@ -204,15 +204,15 @@ class DevicesApi:
         return Response(204)
 
     async def _set_key(self, caller: Caller, id_: str, key: bytes | None) -> int:
-        def act(db: Db, now: float) -> int:
+        def store_key(db: Db, now: float) -> int:
             device = find_device(db, caller, id_)
             directory.set_air_key(db, device, key, now=now, by=str(caller.member))
             return self._take_imei(db, device)
 
-        return await self._acts.carry_out(caller, act)
+        return await self._acts.carry_out(caller, store_key)
 
     def _take_imei(self, db: Db, device: int) -> int:
-        return kept_letters.take_in(db, self._mobile_originated, [device])
+        return kept_letters.accept_letters(db, self._mobile_originated, [device])
 
 
 def find_device(db: Db, caller: Caller, text: str) -> int:

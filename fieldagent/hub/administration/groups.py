@@ -68,7 +68,7 @@ class GroupsApi:
         refuse_others(request, ())
         body = read_body(request, NEW_GROUP_FIELDS)
 
-        def act(db: Db, now: float) -> dict[str, Any]:
+        def store_group(db: Db, now: float) -> dict[str, Any]:
             by, rule = str(caller.member), body.get("over_satellite", False)
             add, workspace = people.add_group, caller.workspace
             group = add(db, workspace, body["name"], over_satellite=rule, now=now, by=by)
@@ -77,7 +77,7 @@ class GroupsApi:
                 people.change_group(db, workspace, group, join=join, now=now, by=by)
             return _encode_group(db, workspace, group)
 
-        return make_json_response(await self._acts.carry_out(caller, act), 201)
+        return make_json_response(await self._acts.carry_out(caller, store_group), 201)
 
     async def change(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
         """Add or remove members of a group, or change its satellite rule, and return the group.
@@ -86,23 +86,23 @@ class GroupsApi:
         refuse_others(request, ())
         body = read_body(request, CHANGE)
 
-        def act(db: Db, now: float) -> dict[str, Any]:
+        def store_changes(db: Db, now: float) -> dict[str, Any]:
             group = _find_group(db, caller, id)
             by, workspace = str(caller.member), caller.workspace
             people.change_group(db, workspace, group, **body, now=now, by=by)
             return _encode_group(db, workspace, group)
 
-        return make_json_response(await self._acts.carry_out(caller, act))
+        return make_json_response(await self._acts.carry_out(caller, store_changes))
 
     async def remove(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
         """Remove a group. Items sent to it remain."""
         refuse_others(request, ())
 
-        def act(db: Db, now: float) -> None:
+        def delete_group(db: Db, now: float) -> None:
             group = _find_group(db, caller, id)
             people.remove_group(db, caller.workspace, group, now=now, by=str(caller.member))
 
-        await self._acts.carry_out(caller, act)
+        await self._acts.carry_out(caller, delete_group)
         return Response(204)
 
 

@@ -80,14 +80,14 @@ class KeysApi:
         body = read_body(request, NEW_KEY)
         days = body.pop("days", None)
 
-        def act(db: Db, now: float) -> dict[str, Any]:
+        def store_key(db: Db, now: float) -> dict[str, Any]:
             expires = None if days is None else now + days * DAY
             id_, key = credentials.add_key(
                 db, caller.workspace, **body, expires=expires, now=now, by=str(caller.member)
             )
             return {"id": id_, "apiKey": key}
 
-        return make_json_response(await self._acts.carry_out(caller, act), 201)
+        return make_json_response(await self._acts.carry_out(caller, store_key), 201)
 
     async def add_token(self, request: Request, caller: Caller) -> Response:
         """Add a token for the caller or for a member that is not a person. No one may create a
@@ -97,7 +97,7 @@ class KeysApi:
         body = read_body(request, NEW_TOKEN)
         member, days = body.pop("member"), body.pop("days", None)
 
-        def act(db: Db, now: float) -> dict[str, Any]:
+        def store_token(db: Db, now: float) -> dict[str, Any]:
             if not directory.is_member(db, caller.workspace, member):
                 raise make_wrong("is not a user of this workspace", "userId")
             if member != caller.member and directory.is_person(db, member):
@@ -111,7 +111,7 @@ class KeysApi:
             )
             return {"id": id_, "token": token}
 
-        return make_json_response(await self._acts.carry_out(caller, act), 201)
+        return make_json_response(await self._acts.carry_out(caller, store_token), 201)
 
     async def change_rate(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
         """Set the rate of a key; missing members keep their values. Raises Problem 404, or 409 if
@@ -120,24 +120,24 @@ class KeysApi:
         refuse_others(request, ())
         rate = {"per_minute": None, "burst": None, **read_body(request, RATE)}
 
-        def act(db: Db, now: float) -> dict[str, Any]:
+        def store_rate(db: Db, now: float) -> dict[str, Any]:
             key, by = _find_credential(db, "key", caller, id)["id"], str(caller.member)
             return credentials.set_rate(db, caller.workspace, key, **rate, now=now, by=by)
 
-        return make_json_response(await self._acts.carry_out(caller, act))
+        return make_json_response(await self._acts.carry_out(caller, store_rate))
 
     async def revoke(self, kind: str, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
         """Revoke a key or token. A repeated call changes nothing."""
         refuse_others(request, ())
 
-        def act(db: Db, now: float) -> None:
+        def revoke_credential(db: Db, now: float) -> None:
             row, by = _find_credential(db, kind, caller, id), str(caller.member)
             if row["id"] == caller.key:
                 raise Refused("this call uses that key: revoke it with another key")
             if row["revoked"] is None:
                 credentials.revoke(db, kind, caller.workspace, row["id"], now=now, by=by)
 
-        await self._acts.carry_out(caller, act)
+        await self._acts.carry_out(caller, revoke_credential)
         return Response(204)
 
 

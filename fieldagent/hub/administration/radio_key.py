@@ -90,7 +90,7 @@ class RadioKeyApi:
         agreed = body.get("credits", 0)
         asked = read_repeatable(request, caller)
 
-        def act(db: Db, now: float) -> dict[str, Any] | None:
+        def begin_change(db: Db, now: float) -> dict[str, Any] | None:
             workspace = caller.workspace
             if find_answer(db, asked) is not None:
                 return radio_key.describe_change(db, workspace, now)
@@ -115,7 +115,7 @@ class RadioKeyApi:
             remember(db, asked, "", now)
             return radio_key.describe_change(db, workspace, now)
 
-        return make_json_response({"change": await self._acts.carry_out(caller, act)}, 202)
+        return make_json_response({"change": await self._acts.carry_out(caller, begin_change)}, 202)
 
     async def leave_out(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
         """Continue the change without one kit, and return its state. Raises Problem 404, or 409 if
@@ -123,19 +123,19 @@ class RadioKeyApi:
         """
         refuse_others(request, ())
 
-        def act(db: Db, now: float) -> dict[str, Any] | None:
+        def remove_kit(db: Db, now: float) -> dict[str, Any] | None:
             device = find_device(db, caller, id)
             radio_key.leave_out(db, device, by=str(caller.member), now=now)
             return radio_key.describe_change(db, caller.workspace, now)
 
-        return make_json_response({"change": await self._acts.carry_out(caller, act)})
+        return make_json_response({"change": await self._acts.carry_out(caller, remove_kit)})
 
     async def ask(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
         """Ask a kit again, over its link or through a neighbour."""
         refuse_others(request, ())
 
-        def act(db: Db, now: float) -> dict[str, Any] | None:
+        def ask_kit(db: Db, now: float) -> dict[str, Any] | None:
             radio_key.ask_again(db, find_device(db, caller, id), "ip", now=now)
             return radio_key.describe_change(db, caller.workspace, now)
 
-        return make_json_response({"change": await self._acts.carry_out(caller, act)})
+        return make_json_response({"change": await self._acts.carry_out(caller, ask_kit)})

@@ -9,7 +9,7 @@ from fieldagent.hub.access.bodies import make_unknown, read_id
 from fieldagent.hub.access.caller import Caller
 from fieldagent.hub.administration.acts import AdministrationContext, read_place
 from fieldagent.hub.field import dead_letters, kept_letters
-from fieldagent.hub.field.mobile_originated import MobileOriginated
+from fieldagent.hub.field.mobile_originated import MobileOriginatedReceiver
 from fieldagent.hub.records import audit
 from fieldagent.hub.store.contract import Db
 
@@ -17,7 +17,9 @@ LETTERS_LISTED, LETTERS_LISTED_MAX = 50, 100
 
 
 class RecordsApi:
-    def __init__(self, acts: AdministrationContext, mobile_originated: MobileOriginated) -> None:
+    def __init__(
+        self, acts: AdministrationContext, mobile_originated: MobileOriginatedReceiver
+    ) -> None:
         self._acts = acts
         self._mobile_originated = mobile_originated
 
@@ -59,26 +61,28 @@ class RecordsApi:
         """
         refuse_others(request, ())
 
-        def act(db: Db, now: float) -> None:
+        def discard_letter(db: Db, now: float) -> None:
             letter = read_id(id)
             if not dead_letters.is_of_workspace(db, caller.workspace, letter):
                 raise make_unknown("dead letter", id)
             by, workspace = str(caller.member), caller.workspace
             dead_letters.discard(db, letter, workspace=workspace, now=now, by=by)
 
-        await self._acts.carry_out(caller, act)
+        await self._acts.carry_out(caller, discard_letter)
         return Response(204)
 
     async def replay(self, request: Request, caller: Caller) -> Response:
         """Accept those dead letters of the workspace's devices that are usable now."""
         refuse_others(request, ())
 
-        def act(db: Db, now: float) -> int:
+        def replay_letter(db: Db, now: float) -> int:
             devices = dead_letters.list_devices_with_letters(db, caller.workspace)
-            taken = kept_letters.take_in(db, self._mobile_originated, devices)
-            audit.note(
+            taken = kept_letters.accept_letters(db, self._mobile_originated, devices)
+            audit.write_line(
                 db, caller.workspace, str(caller.member), "dead-letter replay", str(taken), now
             )
             return taken
 
-        return make_json_response({"deadLettersTaken": await self._acts.carry_out(caller, act)})
+        return make_json_response(
+            {"deadLettersTaken": await self._acts.carry_out(caller, replay_letter)}
+        )

@@ -29,7 +29,7 @@ from fieldagent.hub.administration.acts import AdministrationContext
 from fieldagent.hub.administration.removal import delete
 from fieldagent.hub.api import reading
 from fieldagent.hub.field import kept_letters
-from fieldagent.hub.field.mobile_originated import MobileOriginated
+from fieldagent.hub.field.mobile_originated import MobileOriginatedReceiver
 from fieldagent.hub.store.contract import Db
 from fieldagent.package.reading import Field, WrongValue
 from fieldagent.system import scrypt
@@ -59,7 +59,9 @@ CHANGE = {
 
 
 class UsersApi:
-    def __init__(self, acts: AdministrationContext, mobile_originated: MobileOriginated) -> None:
+    def __init__(
+        self, acts: AdministrationContext, mobile_originated: MobileOriginatedReceiver
+    ) -> None:
         self._acts = acts
         self._mobile_originated = mobile_originated
 
@@ -82,7 +84,7 @@ class UsersApi:
             password = secret.make_password()
             body["password"] = await _hash_password(password)
 
-        def act(db: Db, now: float) -> dict[str, Any]:
+        def store_user(db: Db, now: float) -> dict[str, Any]:
             by = str(caller.member)
             until = now + ONE_TIME_LIFETIME_S if password else None
             id_ = directory.add_user(db, caller.workspace, **body, until=until, now=now, by=by)
@@ -91,7 +93,7 @@ class UsersApi:
             shown = {"password": password, "until": until} if password else {}
             return {"id": str(id_), **shown}
 
-        return make_json_response(await self._acts.carry_out(caller, act), 201)
+        return make_json_response(await self._acts.carry_out(caller, store_user), 201)
 
     async def change(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
         """Change all members in the body, or nothing, and return the user. Raises Problem 404, 409:
@@ -100,7 +102,7 @@ class UsersApi:
         refuse_others(request, ())
         body = read_body(request, CHANGE)
 
-        def act(db: Db, now: float) -> dict[str, Any]:
+        def store_changes(db: Db, now: float) -> dict[str, Any]:
             member, by = _find_member(db, caller, id), str(caller.member)
             if body.keys() & {"role", "disabled"}:
                 _check_other(caller, member)
@@ -120,11 +122,11 @@ class UsersApi:
                 directory.check_here_alone(db, caller.workspace, member)
                 when = now if body["disabled"] else None
                 devices = directory.set_disabled(db, "member", member, when, now=now, by=by)
-                taken = kept_letters.take_in(db, self._mobile_originated, devices)
+                taken = kept_letters.accept_letters(db, self._mobile_originated, devices)
             (shown,), _ = reading.list_users(db, caller, member + 1, 1)
             return {**shown, "deadLettersTaken": taken}
 
-        return make_json_response(await self._acts.carry_out(caller, act))
+        return make_json_response(await self._acts.carry_out(caller, store_changes))
 
     async def remove(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
         """Delete a user permanently, with the user's devices, the items that the user sent, and the
@@ -147,7 +149,7 @@ class UsersApi:
         password = secret.make_password()
         hashed = await _hash_password(password)
 
-        def act(db: Db, now: float) -> float:
+        def store_password(db: Db, now: float) -> float:
             member, until = _find_member(db, caller, id), now + ONE_TIME_LIFETIME_S
             _check_other(caller, member)
             directory.check_here_alone(db, caller.workspace, member)
@@ -155,7 +157,7 @@ class UsersApi:
             directory.set_password(db, member, hashed, until=until, now=now, by=by)
             return until
 
-        until = await self._acts.carry_out(caller, act)
+        until = await self._acts.carry_out(caller, store_password)
         return make_json_response({"password": password, "until": until})
 
 

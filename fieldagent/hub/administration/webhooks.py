@@ -109,13 +109,13 @@ class WebhooksApi:
         if not untried:
             await self._try(webhook, limit)
 
-        def act(db: Db, now: float) -> dict[str, Any]:
+        def store_webhook(db: Db, now: float) -> dict[str, Any]:
             id_ = webhook_directory.add(
                 db, caller.workspace, webhook, now=now, by=str(caller.member)
             )
             return {"id": id_, "secret": " ".join(webhook.secrets)}
 
-        return make_json_response(await self._acts.carry_out(caller, act), 201)
+        return make_json_response(await self._acts.carry_out(caller, store_webhook), 201)
 
     async def remove(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
         """Remove a webhook with everything that waits for it, and answer 204. Raises Problem
@@ -123,13 +123,13 @@ class WebhooksApi:
         """
         refuse_others(request, ())
 
-        def act(db: Db, now: float) -> None:
+        def delete_webhook(db: Db, now: float) -> None:
             webhook_id = _find_webhook(db, caller, id).id
             webhook_directory.remove(
                 db, caller.workspace, webhook_id, now=now, by=str(caller.member)
             )
 
-        await self._acts.carry_out(caller, act)
+        await self._acts.carry_out(caller, delete_webhook)
         return Response(204)
 
     async def enable(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
@@ -138,13 +138,13 @@ class WebhooksApi:
         """
         refuse_others(request, ())
 
-        def act(db: Db, now: float) -> None:
+        def enable_webhook(db: Db, now: float) -> None:
             webhook_id = _find_webhook(db, caller, id).id
             webhook_directory.enable(
                 db, caller.workspace, webhook_id, now=now, by=str(caller.member)
             )
 
-        await self._acts.carry_out(caller, act)
+        await self._acts.carry_out(caller, enable_webhook)
         return Response(204)
 
     async def renew_secret(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
@@ -160,7 +160,7 @@ class WebhooksApi:
         except WrongProperty as error:
             raise _make_fault(error) from None
 
-        def act(db: Db, now: float) -> tuple[str, ...]:
+        def store_secret(db: Db, now: float) -> tuple[str, ...]:
             done = find_answer(db, asked) is not None
             webhook = _find_webhook(db, caller, id)
             if done:
@@ -174,18 +174,18 @@ class WebhooksApi:
             remember(db, asked, "", now)
             return signing
 
-        newest = await self._acts.carry_out(caller, act)
+        newest = await self._acts.carry_out(caller, store_secret)
         return make_json_response({"id": int(id), "secret": " ".join(newest)})
 
     async def test(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
         """Post a test message to a webhook. Raises Problem if it is not accepted."""
         refuse_others(request, ())
 
-        def act(db: Db, now: float) -> tuple[Webhook, str]:
+        def prepare_test(db: Db, now: float) -> tuple[Webhook, str]:
             webhook = _find_webhook(db, caller, id)
             return webhook, sending.test_of_webhook(db, caller.workspace, webhook.url, now)
 
-        await self._try(*await self._acts.carry_out(caller, act))
+        await self._try(*await self._acts.carry_out(caller, prepare_test))
         return Response(204)
 
     async def _try(self, webhook: Webhook, limit: str) -> None:
@@ -216,12 +216,12 @@ class WebhooksApi:
         body = read_body(request, REPLAY) if request.body else {}
         request_id = body.get("request_id")
 
-        def act(db: Db, now: float) -> int:
+        def replay_posts(db: Db, now: float) -> int:
             return webhook_directory.replay(
                 db, caller.workspace, request_id, now=now, by=str(caller.member)
             )
 
-        return make_json_response({"replayed": await self._acts.carry_out(caller, act)})
+        return make_json_response({"replayed": await self._acts.carry_out(caller, replay_posts)})
 
 
 def _make_fault(error: WrongProperty) -> Problem:

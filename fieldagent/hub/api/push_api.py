@@ -33,9 +33,9 @@ from fieldagent.hub.access.repeats import (
 )
 from fieldagent.hub.api.standing import push_standing
 from fieldagent.hub.field.cost import list_costs_and_forecast
-from fieldagent.hub.field.satellite_sizes import SatelliteKits, find_far_kits, hold_back
+from fieldagent.hub.field.satellite_sizes import SatelliteKits, delay_until_linked, find_far_kits
 from fieldagent.hub.records import ledger
-from fieldagent.hub.records.audit import PUSH, AuditLine, note, note_all
+from fieldagent.hub.records.audit import PUSH, AuditLine, write_line, write_lines
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.hub.unavailable import make_not_now
 from fieldagent.package.package import get_position_time
@@ -121,7 +121,7 @@ class HubApi:
         """Return the cost of pushing the body now. Nothing is entered or counted."""
         parsed = _parse(request)
 
-        def look(db: Db) -> Problem | list[dict[str, Any]]:
+        def compute_costs(db: Db) -> Problem | list[dict[str, Any]]:
             now = self._clock()
             if isinstance(parsed, Problem):
                 return parsed
@@ -134,7 +134,7 @@ class HubApi:
                 else list_costs_and_forecast(db, posting, now)
             )
 
-        answer = await self._store.read(look)
+        answer = await self._store.read(compute_costs)
         if isinstance(answer, Problem):
             raise answer
         return make_json_response({"devices": answer})
@@ -247,9 +247,9 @@ class HubApi:
             )
             for each, (item, _) in zip(postings, entered, strict=True)
         ]
-        note_all(db, lines, now)
+        write_lines(db, lines, now)
         for each, (item, _) in zip(postings, entered, strict=True):
-            hold_back(db, item, far[each])
+            delay_until_linked(db, item, far[each])
         return [(each, request) for each, (_, request) in zip(postings, entered, strict=True)]
 
 
@@ -340,7 +340,7 @@ def _find_refusal(
 
 def _make_refused(db: Db, each: PushRequest, problem: Problem, now: float) -> Problem:
     who = each.caller
-    note(db, who.workspace, str(who.member), "push refused", problem.detail, now)
+    write_line(db, who.workspace, str(who.member), "push refused", problem.detail, now)
     return problem
 
 

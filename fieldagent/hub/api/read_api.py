@@ -123,7 +123,7 @@ class ReadApi:
         """Return an item and its deliveries to devices and webhooks."""
         refuse_others(request, ())
 
-        def look(db: Db) -> dict[str, Any] | None:
+        def read_item(db: Db) -> dict[str, Any] | None:
             wanted = ItemFilter(request_id=id)
             (numbers, _) = reading.find(db, caller, wanted, END, 1)
             for each in reading.list_items(db, numbers):
@@ -134,7 +134,7 @@ class ReadApi:
                 }
             return None
 
-        answer = await self._store.read(look) if is_request_id(id) else None
+        answer = await self._store.read(read_item) if is_request_id(id) else None
         if answer is None:
             raise Problem(404, "no item with this id is visible to you, or it was deleted")
         return make_json_response(answer)
@@ -159,7 +159,7 @@ class ReadApi:
                 ),
             )
 
-        def note(db: Db) -> list[dict[str, Any]] | None:
+        def store_read_mark(db: Db) -> list[dict[str, Any]] | None:
             (numbers, _) = reading.find(db, caller, ItemFilter(request_id=id), END, 1)
             for item in numbers:
                 now = self._clock()
@@ -168,7 +168,7 @@ class ReadApi:
             return None
 
         try:
-            steps = await self._store.commit(note) if is_request_id(id) else None
+            steps = await self._store.commit(store_read_mark) if is_request_id(id) else None
         except (StoreFailed, StoreFull, StoreUnavailable):
             raise make_not_now("the hub may not have stored the note: send it again") from None
         if steps is None:
@@ -186,12 +186,12 @@ class ReadApi:
         state = read_one_of(request, "state", DELIVERY_STATES)
         before, limit = _read_place(request)
 
-        def look(db: Db) -> tuple[list[dict[str, Any]], int | None] | None:
+        def read_page(db: Db) -> tuple[list[dict[str, Any]], int | None] | None:
             if not reading.is_device_known(db, caller, device):
                 return None
             return reading.list_deliveries(db, caller, device, state, before, limit, self._clock())
 
-        result = await self._store.read(look)
+        result = await self._store.read(read_page)
         if result is None:
             raise Problem(
                 404, sentence("no device of this workspace has the number {device}", device=device)

@@ -109,13 +109,13 @@ class SosApi:
         before = number(request, "before", END, range(1, END + 1))
         limit = number(request, "limit", LISTED, range(1, LISTED_MAX + 1))
 
-        def look(db: Db) -> tuple[list[dict[str, Any]], int | None]:
+        def read_page(db: Db) -> tuple[list[dict[str, Any]], int | None]:
             listed = caller.workspace, state, before, limit + 1, text
             incidents = sos.list_sos(db, *listed, kind=self._kind)
             last = incidents[limit - 1].id if len(incidents) > limit else None
             return [sos_desk.describe_sos(db, each) for each in incidents[:limit]], last
 
-        listed, last = await self._store.read(look)
+        listed, last = await self._store.read(read_page)
         return make_page(request, {self._name: listed}, "before", last)
 
     async def export(self, request: Request, caller: Caller) -> Response:
@@ -129,12 +129,12 @@ class SosApi:
         history: list[dict[str, Any]] = []
         while len(history) < EXPORTED_MAX:
 
-            def look(db: Db, before: int = before) -> list[dict[str, Any]]:
+            def read_incidents(db: Db, before: int = before) -> list[dict[str, Any]]:
                 listed = caller.workspace, state, before, EXPORTED_AT_ONCE, text
                 incidents = sos.list_sos(db, *listed, kind=self._kind)
                 return [_add_timeline(db, each) for each in incidents]
 
-            some = await self._store.read(look)
+            some = await self._store.read(read_incidents)
             if not some:
                 break
             history += some
@@ -184,10 +184,10 @@ class SosApi:
         body = read_body(request, HAND_OVER_FIELDS)
         heir, text = body["to"], note_of(body)
 
-        def act(db: Db, incident: Sos, member: int, text: str, now: float) -> Sos:
+        def ask_dispatcher(db: Db, incident: Sos, member: int, text: str, now: float) -> Sos:
             return sos_desk.hand_over(db, incident, member, int(heir), text, now)
 
-        return await self._carry_out(request, id, caller, act, text)
+        return await self._carry_out(request, id, caller, ask_dispatcher, text)
 
     async def close(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
         return await self._send_text(request, id, caller, sos_desk.close, "reason")

@@ -14,7 +14,7 @@ from fieldagent.hub.api import reading
 from fieldagent.hub.api.reading import ReadItem
 from fieldagent.hub.api.standing import find_shown_state
 from fieldagent.hub.records import alarm, due_receipts, ledger, sos
-from fieldagent.hub.records.audit import CONTACT, note
+from fieldagent.hub.records.audit import CONTACT, write_line
 from fieldagent.hub.records.ledger import Posting
 from fieldagent.hub.records.sos import Actor, Sos, SosState
 from fieldagent.hub.store.contract import Db, make_marks
@@ -55,12 +55,12 @@ def acknowledge_as(db: Db, incident: Sos, by: Actor, text: str, now: float) -> S
     """
     if incident.state != SosState.OPEN:
         raise Refused(explain_end(db, incident))
-    _see(db, incident, by, now)
+    _mark_seen(db, incident, by, now)
     member, name = by.member, "" if by.member else by.name
     sos.note_event(db, incident.id, "seen", now, member=member, name=name, detail=text)
     due_receipts.owe_word(db, incident, IncidentState.SEEN, by.name, text, now)
     actor, whose = (str(member), "") if member else (CONTACT, f" by {by.name}")
-    _note_act(db, incident, actor, "acknowledge", f"{incident.id}{whose}", now)
+    _audit_act(db, incident, actor, "acknowledge", f"{incident.id}{whose}", now)
     return _repeat_result(db, incident)
 
 
@@ -72,12 +72,12 @@ def take_over(db: Db, incident: Sos, member: int, text: str, now: float) -> Sos:
         return acknowledge(db, incident, member, text, now)
     name = _read_name(db, member)
     before = incident.seen_as or _read_name(db, incident.seen_by)
-    alarm.end(db, incident.id)
+    alarm.cancel_messages(db, incident.id)
     sos.set_seen(db, incident.id, Actor(member, name), now)
     detail = f"from {before}{f': {text}' if text else ''}"
     sos.note_event(db, incident.id, "taken over", now, member=member, detail=detail)
     due_receipts.owe_word(db, incident, IncidentState.SEEN, name, text, now)
-    _note_act(db, incident, str(member), "take over", f"{incident.id} from {before}", now)
+    _audit_act(db, incident, str(member), "take over", f"{incident.id} from {before}", now)
     return _repeat_result(db, incident)
 
 
@@ -99,9 +99,9 @@ def hand_over(
     sos.note_event(db, incident.id, "handed over", now, member=member, detail=detail)
     sos.set_asked(db, incident.id, next_dispatcher)
     words = f"{_read_name(db, member)}{f': {text}' if text else ''}"
-    alarm.end(db, incident.id)
-    alarm.ask(db, incident.id, next_dispatcher, words, now)
-    _note_act(db, incident, str(member), "hand over", f"{incident.id} to {next_dispatcher}", now)
+    alarm.cancel_messages(db, incident.id)
+    alarm.notify_next_dispatcher(db, incident.id, next_dispatcher, words, now)
+    _audit_act(db, incident, str(member), "hand over", f"{incident.id} to {next_dispatcher}", now)
     return _repeat_result(db, incident)
 
 
@@ -110,12 +110,12 @@ def close(db: Db, incident: Sos, member: int, reason: str, now: float) -> Sos:
     if incident.state == SosState.CLOSED:
         raise Refused(explain_end(db, incident))
     if incident.state == SosState.OPEN:
-        _see(db, incident, Actor(member, _read_name(db, member)), now)
-    alarm.end(db, incident.id)  # This also cancels the request to take it over.
+        _mark_seen(db, incident, Actor(member, _read_name(db, member)), now)
+    alarm.cancel_messages(db, incident.id)  # This also cancels the request to take it over.
     sos.set_closed(db, incident.id, now)
     sos.note_event(db, incident.id, "closed", now, member=member, detail=reason)
     due_receipts.owe_word(db, incident, IncidentState.CLOSED, _read_name(db, member), reason, now)
-    _note_act(db, incident, str(member), "close", str(incident.id), now)
+    _audit_act(db, incident, str(member), "close", str(incident.id), now)
     return _repeat_result(db, incident)
 
 
@@ -150,9 +150,9 @@ def is_kit_told(db: Db, incident: Sos) -> bool:
     )
 
 
-def _see(db: Db, incident: Sos, actor: Actor, now: float) -> None:
+def _mark_seen(db: Db, incident: Sos, actor: Actor, now: float) -> None:
     sos.set_seen(db, incident.id, actor, now)
-    alarm.end(db, incident.id)
+    alarm.cancel_messages(db, incident.id)
     if incident.item is not None:
         ledger.end_escalation(db, incident.item)
 
@@ -163,10 +163,10 @@ def _repeat_result(db: Db, incident: Sos) -> Sos:
     return changed
 
 
-def _note_act(db: Db, incident: Sos, actor: str, what: str, detail: str, now: float) -> None:
+def _audit_act(db: Db, incident: Sos, actor: str, what: str, detail: str, now: float) -> None:
     """Write an act to the audit log."""
     kind = sos.ALARM if incident.is_alarm else sos.SOS
-    note(db, incident.workspace, actor, f"{kind} {what}", detail, now)
+    write_line(db, incident.workspace, actor, f"{kind} {what}", detail, now)
 
 
 def explain_end(db: Db, incident: Sos) -> str:

@@ -44,9 +44,9 @@ class WatchApi:
         answer = partial(Route, "POST", judge=self._judge(Purpose.ACKNOWLEDGE))
         return [
             Route("GET", "/api/watch", self.answer_state, judge=self._judge(Purpose.READ)),
-            answer("/api/watch/take", partial(self.carry_out, TAKING, _take)),
+            answer("/api/watch/take", partial(self.carry_out, TAKING, _take_watch)),
             answer("/api/watch/hand-over", partial(self.carry_out, HAND_OVER_FIELDS, _hand_over)),
-            answer("/api/watch/end", partial(self.carry_out, ENDING, _end)),
+            answer("/api/watch/end", partial(self.carry_out, ENDING, _end_watch)),
         ]
 
     async def answer_state(self, request: Request, caller: Caller) -> Response:
@@ -77,7 +77,7 @@ class WatchApi:
         return make_json_response(answer)
 
 
-def _take(db: Db, caller: Caller, body: dict[str, Any], now: float) -> None:
+def _take_watch(db: Db, caller: Caller, body: dict[str, Any], now: float) -> None:
     watch_desk.take_watch(db, caller.workspace, caller.member, body["seconds"], now)
 
 
@@ -85,5 +85,5 @@ def _hand_over(db: Db, caller: Caller, body: dict[str, Any], now: float) -> None
     watch_desk.hand_over(db, caller.workspace, caller.member, int(body["to"]), body["note"], now)
 
 
-def _end(db: Db, caller: Caller, body: dict[str, Any], now: float) -> None:
-    watch_desk.end(db, caller.workspace, caller.member, body["note"], now)
+def _end_watch(db: Db, caller: Caller, body: dict[str, Any], now: float) -> None:
+    watch_desk.end_watch(db, caller.workspace, caller.member, body["note"], now)

@@ -26,9 +26,9 @@ def hand_over(
         raise Refused("only a user on watch can hand it over: take the watch first")
 
 
-def end(db: Db, workspace: int, member: int, note: str, now: float) -> None:
-    """End the watch; see `shifts.end`."""
-    if not shifts.end(db, workspace, member, note, now):
+def end_watch(db: Db, workspace: int, member: int, note: str, now: float) -> None:
+    """End the watch; see `shifts.end_watch`."""
+    if not shifts.end_watch(db, workspace, member, note, now):
         raise Refused("this user is not on watch; see `fieldagent hub contact watch show`")
 
 

@@ -80,7 +80,7 @@ def enter_within(db: Db, posting: Posting, allowance: Allowance, now: float) -> 
     entered = ledger.enter(db, posting, now=now, grace=GRACE_S)
     if not quote.credits:
         # If a link ends before the item has left, that must not cause costs.
-        ledger.keep_from_costing(db, entered.item, quote.reason)
+        ledger.restrict_to_free(db, entered.item, quote.reason)
     return Paid(entered, quote.credits, quote.reason)
 
 

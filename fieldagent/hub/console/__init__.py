@@ -225,7 +225,7 @@ class Console:
         """End the session if the console's own page asks for it, and delete the cookie."""
         token = sessions.read_token(request)
         if token is not None and sessions.is_same_site(request):
-            await self._store.commit(lambda db: sessions.end(db, token))
+            await self._store.commit(lambda db: sessions.end_session(db, token))
         return Response(204, headers=(self._make_cookie("", 0),))
 
     def _make_cookie(self, value: str, seconds: float) -> tuple[str, str]:

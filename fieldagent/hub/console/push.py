@@ -74,7 +74,7 @@ class PushRoutes:
         if fault := subscription.find_fault():
             raise Problem(422, sentence("this is not a push subscription: {fault}", fault=fault))
 
-        def keep(db: Db) -> int:
+        def store_subscription(db: Db) -> int:
             return contacts.subscribe(
                 db,
                 caller.workspace,
@@ -85,7 +85,7 @@ class PushRoutes:
                 language=language,
             )
 
-        return make_json_response({"id": await self._store.commit(keep)}, 201)
+        return make_json_response({"id": await self._store.commit(store_subscription)}, 201)
 
     def _check_subject(self) -> None:
         """Raise Problem 409 if the subject is missing, because a push service would then refuse

@@ -131,7 +131,7 @@ def _describe_taken(db: Db, answer: ContactAnswer, now: float) -> str:
             db, contact, link.sos, "ambiguous", _make_which_question(contact, writings), now
         )
     if len(open_ones) > 1:
-        _keep_for_desk(db, contact, link, said.words, now)
+        _show_to_desk(db, contact, link, said.words, now)
         why = translate(
             contact.language,
             "Nothing sent: you have several alarms. Begin with the six digits of one.",
@@ -304,7 +304,7 @@ def _send_to_kit(
         target=int(to),
     )
     if why := texts_to_kits.find_excess(db, posting, incident.device, now, contact.language):
-        _keep_for_desk(db, contact, link, words, now)
+        _show_to_desk(db, contact, link, words, now)
         return _reply(db, contact, link.sos, "not sent", _describe_unsent(contact, why), now)
     try:
         sos_desk.write_to(db, incident, member, text, now)
@@ -322,7 +322,7 @@ def _describe_unsent(contact: AlarmContact, why: str) -> str:
     return translate(contact.language, "Nothing sent: {why}", why=why)
 
 
-def _keep_for_desk(db: Db, contact: AlarmContact, link: AlarmLink, words: str, now: float) -> None:
+def _show_to_desk(db: Db, contact: AlarmContact, link: AlarmLink, words: str, now: float) -> None:
     """Show the desk a text that did not go to the kit."""
     detail = f"wrote, but it was not sent to the kit: {words}"[: sos_desk.TEXT_MAX]
     sos.note_event(db, link.sos, "note", now, name=contact.name, detail=detail)

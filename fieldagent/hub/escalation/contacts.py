@@ -17,7 +17,7 @@ from fieldagent.hub.escalation.registry import (
     get_contact_kinds,
 )
 from fieldagent.hub.records.alarm import PUSH
-from fieldagent.hub.records.audit import ADMINISTRATION, note
+from fieldagent.hub.records.audit import ADMINISTRATION, write_line
 from fieldagent.hub.store.contract import Db
 from fieldagent.page.language import ENGLISH
 from fieldagent.system.lazy_named_tuple import NamedTuple
@@ -87,7 +87,7 @@ def add(db: Db, workspace: int, new: NewContact, *, now: float, by: str = ADMINI
     if there >= MAX:
         raise Refused(sentence("a workspace can have {max} contacts at most: remove some", max=MAX))
     id_ = _insert(db, workspace, None, new._replace(kind=kind), now)
-    note(db, workspace, by, "contact add", f"{id_} {new.name} ({kind})", now)
+    write_line(db, workspace, by, "contact add", f"{id_} {new.name} ({kind})", now)
     return id_
 
 
@@ -177,7 +177,7 @@ def remove(db: Db, workspace: int, contact: int, *, now: float, by: str = ADMINI
     """Remove a contact, with everything that waits for it. Raises Refused."""
     entry = find_contact(db, workspace, contact)
     forget(db, entry.id)
-    note(db, workspace, by, "contact remove", f"{entry.id} {entry.name}", now)
+    write_line(db, workspace, by, "contact remove", f"{entry.id} {entry.name}", now)
 
 
 def forget(db: Db, contact: int) -> None:

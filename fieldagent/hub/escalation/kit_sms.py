@@ -15,7 +15,7 @@ from fieldagent.hub.contract import Bearer, UnknownDevice
 from fieldagent.hub.escalation.contract import AnswerInbox, ContactAnswer, Notice
 from fieldagent.hub.escalation.registry import ContactSenders
 from fieldagent.hub.field import sms_mail
-from fieldagent.hub.field.mobile_originated import MobileOriginated
+from fieldagent.hub.field.mobile_originated import MobileOriginatedReceiver
 from fieldagent.hub.field.sms_mail import SmsToKit
 from fieldagent.hub.records import claims, contact
 from fieldagent.hub.store.contract import ANY_WRITE_TOPIC, Store
@@ -34,7 +34,7 @@ class KitSmsInbox:
     def __init__(
         self,
         store: Store,
-        mobile_originated: MobileOriginated,
+        mobile_originated: MobileOriginatedReceiver,
         answers: AnswerInbox,
         *,
         clock: Callable[[], float],
@@ -91,7 +91,7 @@ async def run(
             soonest = await store.read(lambda db: sms_mail.compute_next_due(db, clock()))
             if soonest <= clock():
                 due = await claims.commit_claim(
-                    store, lambda db: sms_mail.claim(db, clock(), per_day), sms_mail.give_back
+                    store, lambda db: sms_mail.claim(db, clock(), per_day), sms_mail.release_claim
                 )
                 if due is not None:
                     await _hand_over(store, reach, due, clock, note_fault)

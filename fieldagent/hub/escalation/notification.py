@@ -86,7 +86,7 @@ def claim(
     return [*alone, *_claim_together(db, now, limit - len(alone), desk, known)]
 
 
-def give_back(db: Db, notifications: Sequence[Notification]) -> None:
+def release_claims(db: Db, notifications: Sequence[Notification]) -> None:
     """Release the claims of notifications that are not sent now."""
     for notification in notifications:
         for each in (notification, *notification.beside):
@@ -315,7 +315,7 @@ class _Notifications:
             return soonest, await claims.commit_claim(
                 self.store,
                 lambda db: claim(db, self.clock(), free, self.desk, self.reach.kinds),
-                give_back,
+                release_claims,
             )
         return 0.0, []
 

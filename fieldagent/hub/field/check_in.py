@@ -82,13 +82,13 @@ def begin(db: Db, device: int, rule: Rule, *, now: float) -> float:
     return due
 
 
-def end(db: Db, device: int, *, now: float) -> None:
+def end_check_ins(db: Db, device: int, *, now: float) -> None:
     """End all check-ins, including the kit's own request, because a lost kit cannot withdraw it."""
     _set(db, device, Rule(), now)
     note_of_device(db, device, ADMINISTRATION, "device checkin", f"{device} off", now)
 
 
-def ask(db: Db, device: int, within: int | None, word: int, *, now: float) -> None:
+def record_request(db: Db, device: int, within: int | None, word: int, *, now: float) -> None:
     """Record the kit's own request, or its end, from item number `word`. The item itself counts as
     a check-in.
     """

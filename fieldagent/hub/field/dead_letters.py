@@ -12,7 +12,7 @@ from typing import Any
 
 from fieldagent.hub.access.directory import Refused, Row
 from fieldagent.hub.contract import Bearer, Device
-from fieldagent.hub.records.audit import ADMINISTRATION, note
+from fieldagent.hub.records.audit import ADMINISTRATION, write_line
 from fieldagent.hub.store.contract import Db, make_marks
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.sentence import sentence
@@ -72,7 +72,7 @@ def store_letter(
     return dropped
 
 
-def keep_once(db: Db, body: bytes, reason: str, imei: str, now: float) -> None:
+def store_letter_once(db: Db, body: bytes, reason: str, imei: str, now: float) -> None:
     """Store an undecodable message from an operator, unless the same bytes are stored already."""
     there = "SELECT 1 FROM dead_letter WHERE imei = ? AND body = ?"
     if not db.execute(there, imei, body):
@@ -103,7 +103,7 @@ def of_device(db: Db, device: Device) -> list[Letter]:
     return [Letter(id_, bytes(body), Bearer(bearer)) for id_, body, bearer in rows]
 
 
-def keep_letter(db: Db, letter: int, device: int, reason: str) -> None:
+def store_reason(db: Db, letter: int, device: int, reason: str) -> None:
     """Store the reason why the letter could not be used this time either."""
     db.execute("UPDATE dead_letter SET device = ?, reason = ? WHERE id = ?", device, reason, letter)
 
@@ -131,7 +131,7 @@ def discard(
             )
         )
     whose = db.execute("SELECT workspace FROM device WHERE id = ?", rows[0][0] or 0)
-    note(db, whose[0][0] if whose else workspace, by, "dead-letter remove", str(letter), now)
+    write_line(db, whose[0][0] if whose else workspace, by, "dead-letter remove", str(letter), now)
 
 
 def list_devices_with_letters(db: Db, workspace: int | None = None) -> list[int]:

@@ -116,13 +116,13 @@ class Links:
         async with self.connected(device) as lease, trio.open_nursery() as nursery:
             exchange = LinkSession(socket, post)
 
-            async def give_way() -> None:
+            async def end_on_lease_loss() -> None:
                 await lease.lost.wait()
                 exchange.farewell = STRANDED_END if lease.stranded else await self._find_end(token)
                 log.info("the link to %s must end: %s", device.name, exchange.farewell.reason)
                 nursery.cancel_scope.cancel()
 
-            nursery.start_soon(give_way)
+            nursery.start_soon(end_on_lease_loss)
             log.info("%s is linked", device.name)
             began = trio.current_time()
             ended = None

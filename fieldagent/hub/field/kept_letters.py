@@ -6,11 +6,13 @@ from collections.abc import Collection
 
 from fieldagent.hub.access import device_keys, directory
 from fieldagent.hub.contract import UnknownDevice
-from fieldagent.hub.field.mobile_originated import MobileOriginated
+from fieldagent.hub.field.mobile_originated import MobileOriginatedReceiver
 from fieldagent.hub.store.contract import Db
 
 
-def take_in(db: Db, mobile_originated: MobileOriginated, devices: Collection[int]) -> int:
+def accept_letters(
+    db: Db, mobile_originated: MobileOriginatedReceiver, devices: Collection[int]
+) -> int:
     """Accept the dead letters of those devices that are in use, each once, and return their
     number.
     """

@@ -82,7 +82,7 @@ _ARRIVAL_COLUMNS = ("device", UNAUTHENTICATED_COLUMN, "sequence", "digest", "at"
 _Key = tuple[int, int, bytes]
 
 
-def take_in_all(
+def enter_kit_messages(
     db: Db, messages: Sequence[KitItems], now: float, grace: float, time_to_live: float
 ) -> list[IntakeResult | None]:
     """Enter the new items. Return None for each message of a device that was revoked a moment ago,
@@ -93,12 +93,12 @@ def take_in_all(
     taken: list[IntakeResult] = []
     for first in range(0, len(good), MESSAGES_PER_STATEMENT_MAX):
         some = good[first : first + MESSAGES_PER_STATEMENT_MAX]
-        taken += take_in(db, some, now=now, grace=grace, time_to_live=time_to_live)
+        taken += enter_kit_items(db, some, now=now, grace=grace, time_to_live=time_to_live)
     results = iter(taken)
     return [None if each.device.id in revoked else next(results) for each in messages]
 
 
-def take_in(
+def enter_kit_items(
     db: Db, messages: Sequence[KitItems], *, now: float, grace: float, time_to_live: float
 ) -> list[IntakeResult]:
     """Enter the new items of each kit, in the order in which the kit sent them."""
@@ -130,7 +130,7 @@ def take_in(
                 if positions.says_where(content):
                     seen.append(positions.kit_position(device, content, entry.time, now))
     enter_from_kits(db, postings, now=now, grace=grace)
-    contact.note_all(db, newest, Bearer.IP, now)
+    contact.record_contacts(db, newest, Bearer.IP, now)
     positions.act_on_positions(db, seen, now)
     check_in.record_items(
         db, {posting.source.station for posting in postings if posting.source}, now

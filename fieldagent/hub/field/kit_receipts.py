@@ -23,7 +23,7 @@ from fieldagent.wire.envelope import Entry, JournalNumber, Receipt, Report, Unre
 log = logging.getLogger(__name__)
 
 
-def take_open(db: Db, word: IncidentUpdate, brought: KitMessage) -> None:
+def raise_named_incident(db: Db, word: IncidentUpdate, brought: KitMessage) -> None:
     """Raise the open incident that a kit names if the hub does not know it. The hub has lost it, so
     contacts are notified again.
     """
@@ -39,13 +39,13 @@ def take_open(db: Db, word: IncidentUpdate, brought: KitMessage) -> None:
         repeat_result(db, incident, brought.now)
 
 
-def take_journal_number(db: Db, entry: Entry, number: JournalNumber, brought: KitMessage) -> None:
+def store_journal_number(db: Db, entry: Entry, number: JournalNumber, brought: KitMessage) -> None:
     """Record the number of the kit's current journal. Relayed messages do not count."""
     if brought.relaying is None:
         note_journal(db, brought.device.id, entry.sequence, anew=number.wants_names)
 
 
-def take_report(db: Db, entry: Entry, report: Report, brought: KitMessage) -> None:
+def resend_fragments(db: Db, entry: Entry, report: Report, brought: KitMessage) -> None:
     """Send the missing fragments again. A replayed recording is ignored, so it cannot cause costs
     twice.
     """
@@ -55,21 +55,23 @@ def take_report(db: Db, entry: Entry, report: Report, brought: KitMessage) -> No
         brought.mismatches.append(f"a report on {entry.sequence}")
 
 
-def take_check_in(db: Db, entry: Entry, checkin_request: CheckIn, brought: KitMessage) -> None:
+def record_check_in(db: Db, entry: Entry, checkin_request: CheckIn, brought: KitMessage) -> None:
     """Record the kit's check-in request, and send a receipt, because people rely on it."""
     device, digest = brought.device.id, digest_of(entry)
     if brought.doubt_reason:
         brought.troubles.append(brought.doubt_reason)
     elif mark_arrived(db, entry, brought):
         brought.items += 1
-        check_in.ask(db, device, checkin_request.within_s, entry.sequence, now=brought.now)
+        check_in.record_request(
+            db, device, checkin_request.within_s, entry.sequence, now=brought.now
+        )
         owe_receipt(db, device, entry.sequence, digest, THE_HUB, brought.now, urgent=True)
     else:
         brought.duplicates += 1
         answer_again(db, device, entry.sequence, digest, brought.now)
 
 
-def take_answer(db: Db, entry: Entry, answer: CommandAnswer, brought: KitMessage) -> None:
+def record_answer(db: Db, entry: Entry, answer: CommandAnswer, brought: KitMessage) -> None:
     """Record a kit's answer to a command. Only its own link or modem may deliver it."""
     if brought.doubt_reason or brought.relaying is not None:
         brought.troubles.append("an answer to a command, relayed by another device")
@@ -95,12 +97,12 @@ def note_answer(db: Db, answer: CommandAnswer, brought: KitMessage, came_by: str
         brought.troubles.append(text)
 
 
-def take_receipt(db: Db, entry: Entry, receipt: Receipt, brought: KitMessage) -> None:
+def record_receipt(db: Db, entry: Entry, receipt: Receipt, brought: KitMessage) -> None:
     """Record that the device has stored the item of this number, or the stage that the item has
     reached there.
     """
     if receipt.stage is not Stage.STORED:
-        _take_stage(db, entry, receipt, brought)
+        _record_stage(db, entry, receipt, brought)
         return
     rows = db.execute(
         "SELECT item.id, item.body, item.sos FROM delivery JOIN item ON item.id = delivery.item"
@@ -122,7 +124,7 @@ def take_receipt(db: Db, entry: Entry, receipt: Receipt, brought: KitMessage) ->
                 numbering.suspect(db, brought.device.id, entry.sequence, brought.now)
 
 
-def take_unreadable(db: Db, entry: Entry, report: Unreadable, brought: KitMessage) -> None:
+def resend_unreadable(db: Db, entry: Entry, report: Unreadable, brought: KitMessage) -> None:
     """Send a message again that the device's modem could not read because of noise. A replayed
     recording is ignored.
     """
@@ -139,7 +141,7 @@ def take_unreadable(db: Db, entry: Entry, report: Unreadable, brought: KitMessag
         )
 
 
-def _take_stage(db: Db, entry: Entry, receipt: Receipt, brought: KitMessage) -> None:
+def _record_stage(db: Db, entry: Entry, receipt: Receipt, brought: KitMessage) -> None:
     """Record the stage that an item has reached at a kit. The kit got the item from the hub, or
     heard it by radio from the station `receipt.by`.
     """

@@ -17,7 +17,7 @@ from fieldagent.hub.field.envelope_packing import (
     mark_receipts_sent,
     note_journal,
 )
-from fieldagent.hub.field.mobile_originated import MobileOriginated
+from fieldagent.hub.field.mobile_originated import MobileOriginatedReceiver
 from fieldagent.hub.field.own_positions import OwnPositions
 from fieldagent.hub.field.position_feed import PositionFeeds
 from fieldagent.hub.field.rebuilding import KEEPING_TIMES, KeepingTimes, Rebuilding
@@ -69,7 +69,7 @@ class IpMailbox:
         self,
         store: Store,
         device: Device,
-        mobile_originated: MobileOriginated,
+        mobile_originated: MobileOriginatedReceiver,
         *,
         clock: Callable[[], float],
         version: str = "",
@@ -110,14 +110,14 @@ class IpMailbox:
         self._journal = journal
         now, device = self._clock(), self.device.id
 
-        def meet(db: Db) -> None:
+        def store_greeting(db: Db) -> None:
             note_journal(db, device, journal)
             stations_in_range.forget(db, device)
-            contact.note(db, device, Bearer.IP, now)
+            contact.record_contact(db, device, Bearer.IP, now)
             contact.note_version(db, device, self._version)
-            operator_handover.take_back_words(db, device)
+            operator_handover.withdraw_updates(db, device)
 
-        await self._store.commit(meet)
+        await self._store.commit(store_greeting)
 
     def news(self) -> trio.Event:
         self._skips_mail = not self._can_have_mail()
@@ -286,15 +286,17 @@ class IpMailbox:
             await self._store.commit(lambda db: db.announce(kit_report.get_topic(self.device.id)))
         elif isinstance(report, KitCondition):
             now = self._clock()
-            await self._store.commit(lambda db: kit_condition.note(db, self.device.id, report, now))
+            await self._store.commit(
+                lambda db: kit_condition.store_condition(db, self.device.id, report, now)
+            )
         elif isinstance(report, BackupNote):
-            await self._rebuilding.take_in_answer(report, self._clock())
+            await self._rebuilding.process_answer(report, self._clock())
         elif isinstance(report, KitReport):
             for text in await self._store.commit(lambda db: self._note(db, report)):
                 log.warning("%s", text)
 
     def _note_earshot(self, db: Db, report: StationsInRange) -> None:
-        self._brings_to = stations_in_range.note(db, self.device.id, report.hops)
+        self._brings_to = stations_in_range.store_neighbours(db, self.device.id, report.hops)
         if self._brings_to and not stations_in_range.can_relay(db, self.device.id):
             log.warning(
                 "%s offers to relay items to its neighbours, but may not: allow it with"
@@ -313,10 +315,10 @@ class IpMailbox:
     def _note(self, db: Db, report: KitReport) -> list[str]:
         """Return the warnings to log."""
         now = self._clock()
-        kit_report.note(db, self.device.id, report, now)
+        kit_report.store_report(db, self.device.id, report, now)
         if report.program is None:
             return []
-        update_offers.note(db, self.device.id, report.program, now)
+        update_offers.record_report(db, self.device.id, report.program, now)
         return update_offers.continue_offers(db, now)
 
 

@@ -21,19 +21,19 @@ from fieldagent.hub.field.arrival import KitMessage, is_stored, mark_arrived
 from fieldagent.hub.field.kit_items import (
     IntakeResult,
     KitItems,
+    enter_kit_messages,
     make_posting,
     read_only_items,
-    take_in_all,
 )
 from fieldagent.hub.field.kit_receipts import (
     note_answer,
-    take_answer,
-    take_check_in,
-    take_journal_number,
-    take_open,
-    take_receipt,
-    take_report,
-    take_unreadable,
+    raise_named_incident,
+    record_answer,
+    record_check_in,
+    record_receipt,
+    resend_fragments,
+    resend_unreadable,
+    store_journal_number,
 )
 from fieldagent.hub.field.neighbour import doubt_of, find_neighbour
 from fieldagent.hub.records import (
@@ -117,7 +117,7 @@ UNCHECKED_TAG_REASON = (
 FAILED_KEPT = 64
 
 
-class MobileOriginated:
+class MobileOriginatedReceiver:
     """Receiver of messages from agents.
 
     `keys` returns the keys that may have tagged a device's satellite messages; empty if it uses no
@@ -153,7 +153,7 @@ class MobileOriginated:
             try:
                 device = await self._store.read(lambda db: find_device_of_imei(db, imei))
             except UnknownDevice:
-                if await self._store.commit(lambda db: self._keep_strangers(db, imei, body)):
+                if await self._store.commit(lambda db: self._store_unknown_letter(db, imei, body)):
                     log.error(
                         "%d bytes from %s are stored as a dead letter: %s",
                         len(body),
@@ -165,7 +165,9 @@ class MobileOriginated:
                 await self.take_in(device, body, Bearer.SATELLITE, estimate)
                 return
         now = self._clock()
-        await self._store.commit(lambda db: dead_letters.keep_once(db, body, unusable, imei, now))
+        await self._store.commit(
+            lambda db: dead_letters.store_letter_once(db, body, unusable, imei, now)
+        )
         log.error(
             "%d bytes from %s are stored as a dead letter: %s",
             len(body),
@@ -173,7 +175,7 @@ class MobileOriginated:
             unusable,
         )
 
-    def _keep_strangers(self, db: Db, imei: str, body: bytes) -> bool:
+    def _store_unknown_letter(self, db: Db, imei: str, body: bytes) -> bool:
         """Keep a message from an unknown IMEI. Return False if a device has got the IMEI
         meanwhile.
         """
@@ -227,33 +229,33 @@ class MobileOriginated:
 
             def bury(db: Db) -> None:
                 self._bury(db, device, body, bearer, reason)
-                _note_key(db, device, trouble)
+                _store_key_trouble(db, device, trouble)
 
             await self._store.commit(bury)
             return
         alone = read_only_items(device, envelope) if bearer is Bearer.IP else None
         if alone is not None:
-            plain = await self._store.commit_together(self._take_items, alone)
+            plain = await self._store.commit_together(self._enter_items, alone)
             if plain is not None:
                 _log_trouble(device, plain.items, plain.duplicates, bearer)
                 return
         unchecked = bearer is Bearer.SATELLITE and envelope.tagged and not keys
 
-        def take(db: Db) -> KitMessage:
+        def process_envelope(db: Db) -> KitMessage:
             # A transaction can run again, so each run begins with an empty result.
             proved = bearer is not Bearer.SATELLITE or bool(keys)
             brought = KitMessage(
                 device, bearer, self._clock(), estimate=estimate, is_authenticated=proved
             )
-            self._take_in_message(db, envelope, brought)
+            self._process_message(db, envelope, brought)
             brought.troubles += envelope.not_understood
             if brought.troubles:
                 self._bury(db, device, body, bearer, "; ".join(brought.troubles))
             if bearer is Bearer.SATELLITE:
-                _note_key(db, device, UNCHECKED_TAG_REASON if unchecked else "")
+                _store_key_trouble(db, device, UNCHECKED_TAG_REASON if unchecked else "")
             return brought
 
-        brought = await self._store.commit(take)
+        brought = await self._store.commit(process_envelope)
         self.mismatches += len(brought.mismatches)
         for confirmation in brought.mismatches:
             log.error(
@@ -266,9 +268,9 @@ class MobileOriginated:
             log.error("part of a message from %s could not be used: %s", device.name, trouble)
         _log_trouble(device, brought.items, brought.duplicates, bearer)
 
-    def _take_items(self, db: Db, messages: Sequence[KitItems]) -> list[IntakeResult | None]:
+    def _enter_items(self, db: Db, messages: Sequence[KitItems]) -> list[IntakeResult | None]:
         limits = self._clock(), self._grace, self._time_to_live
-        return take_in_all(db, messages, *limits)
+        return enter_kit_messages(db, messages, *limits)
 
     def _bury(self, db: Db, device: Device, body: bytes, bearer: Bearer, reason: str) -> None:
         imei = (device.imei or "") if bearer is Bearer.SATELLITE else ""
@@ -290,26 +292,26 @@ class MobileOriginated:
         try:
             envelope = decode(letter.body, keys=keys)
         except RemoteProtocolError as error:
-            dead_letters.keep_letter(db, letter.id, device.id, _explain(error)[1])
+            dead_letters.store_reason(db, letter.id, device.id, _explain(error)[1])
             return False
         proved = letter.bearer is not Bearer.SATELLITE or bool(keys)
         brought = KitMessage(device, letter.bearer, self._clock(), is_authenticated=proved)
         # If a bug in the hub makes one letter fail, the other letters must still count.
         db.execute("SAVEPOINT dead_letter")
         try:
-            self._take_in_message(db, envelope, brought)
+            self._process_message(db, envelope, brought)
         except Exception as error:
             db.execute("ROLLBACK TO SAVEPOINT dead_letter")
             brought.troubles.append(f"the hub failed to process it: {describe_error(error)}")
             log.exception("a dead letter of %s could not be processed", device.name)
         db.execute("RELEASE SAVEPOINT dead_letter")
         if troubles := [*envelope.not_understood, *brought.troubles]:
-            dead_letters.keep_letter(db, letter.id, device.id, "; ".join(troubles))
+            dead_letters.store_reason(db, letter.id, device.id, "; ".join(troubles))
             return False
         dead_letters.remove(db, letter.id)
         return True
 
-    def _take_in_message(self, db: Db, envelope: Envelope, brought: KitMessage) -> KitMessage:
+    def _process_message(self, db: Db, envelope: Envelope, brought: KitMessage) -> KitMessage:
         if envelope.origin not in (0, brought.device.id):
             neighbour = find_neighbour(db, brought.device, envelope.origin)
             if neighbour is None:
@@ -321,14 +323,14 @@ class MobileOriginated:
             brought.doubt_reason = doubt_of(
                 db, brought.relaying, neighbour, brought.is_authenticated
             )
-            contact.note(db, brought.relaying.id, brought.bearer, brought.now)
+            contact.record_contact(db, brought.relaying.id, brought.bearer, brought.now)
         brought.revoked, why = revocation.doubt_of(db, brought.relaying, brought.device)
         brought.doubt_reason = why or brought.doubt_reason
         if not brought.doubt_reason:
             bearer = brought.bearer if brought.relaying is None else Bearer.RADIO
-            contact.note(db, brought.device.id, bearer, brought.now)
+            contact.record_contact(db, brought.device.id, bearer, brought.now)
         for entry in envelope.entries:
-            self._take_entry(db, entry, brought)
+            self._process_entry(db, entry, brought)
         if (
             brought.bearer is Bearer.SATELLITE
             and brought.relaying is None
@@ -343,7 +345,7 @@ class MobileOriginated:
                 )
         return brought
 
-    def _take_entry(self, db: Db, entry: Entry, brought: KitMessage) -> None:
+    def _process_entry(self, db: Db, entry: Entry, brought: KitMessage) -> None:
         if unusable := _find_objection(entry, brought):
             brought.troubles.append(unusable)
             return
@@ -354,29 +356,29 @@ class MobileOriginated:
         # An entry without a case here goes to people, so future kinds do too.
         match content:
             case IncidentUpdate(state=IncidentState.OPEN):
-                take_open(db, content, brought)
+                raise_named_incident(db, content, brought)
             case Parcel():
-                self._take_parcel(db, content, brought)
+                self._process_parcel(db, content, brought)
             case JournalNumber():
-                take_journal_number(db, entry, content, brought)
+                store_journal_number(db, entry, content, brought)
             case Receipt():
-                take_receipt(db, entry, content, brought)
+                record_receipt(db, entry, content, brought)
             case Report():
-                take_report(db, entry, content, brought)
+                resend_fragments(db, entry, content, brought)
             case Unreadable():
-                take_unreadable(db, entry, content, brought)
+                resend_unreadable(db, entry, content, brought)
             case CheckIn():
-                take_check_in(db, entry, content, brought)
+                record_check_in(db, entry, content, brought)
             case CommandAnswer():
-                take_answer(db, entry, content, brought)
+                record_answer(db, entry, content, brought)
             case Fragment():
-                self._take_fragment(db, entry, content, brought)
+                self._process_fragment(db, entry, content, brought)
             case Introduction():
                 brought.troubles.append("an introduction, which the hub does not need")
             case _:
-                self._take_item(db, entry, content, brought)
+                self._enter_item(db, entry, content, brought)
 
-    def _take_item(self, db: Db, entry: Entry, content: Item, brought: KitMessage) -> None:
+    def _enter_item(self, db: Db, entry: Entry, content: Item, brought: KitMessage) -> None:
         """Enter an item for people, once."""
         device = brought.device
         # An entry in doubt is not new if the kit itself has sent the same entry.
@@ -385,14 +387,14 @@ class MobileOriginated:
         ):
             brought.duplicates += 1
             if entry.sos and not brought.doubt_reason:
-                _note_carrier(db, entry, brought)
+                _record_carrier(db, entry, brought)
                 _repeat_result(db, device.id, entry, brought.now)
                 answer_again(db, device.id, entry.sequence, digest_of(entry), brought.now)
             return
         brought.items += 1
         if not brought.doubt_reason:
             check_in.record_item(db, device.id, brought.now)
-            if trackers.take_from_kit(db, device.workspace, entry, brought.now):
+            if trackers.store_kit_report(db, device.workspace, entry, brought.now):
                 return
         posting, recipient = resolve_names(db, self._make_posting(db, entry, content, brought))
         item, _ = enter(db, posting, now=brought.now, grace=self._grace)
@@ -403,7 +405,7 @@ class MobileOriginated:
             note_stage(db, item, THE_HUB, Stage.NOBODY, nobody, brought.now)
         # The position of a person with a radio of their own is not that of the kit.
         if isinstance(content, Location) and not (brought.doubt_reason or posting.carried):
-            positions.note(db, device, content, entry.time, brought.now)
+            positions.store_location(db, device, content, entry.time, brought.now)
         if entry.sos and not brought.doubt_reason and not _is_shown_by_ack(brought):
             digest = digest_of(entry)
             owe_receipt(db, device.id, entry.sequence, digest, THE_HUB, brought.now, urgent=True)
@@ -411,9 +413,9 @@ class MobileOriginated:
             # The relaying kit has the item already.
             confirm(db, item, brought.relaying.id, brought.bearer, brought.now)
             if entry.sos and not brought.doubt_reason:
-                _note_carrier(db, entry, brought)
+                _record_carrier(db, entry, brought)
 
-    def _take_parcel(self, db: Db, parcel: Parcel, brought: KitMessage) -> None:
+    def _process_parcel(self, db: Db, parcel: Parcel, brought: KitMessage) -> None:
         """Process a parcel: an authenticated message that a kit sends over a neighbour's link. It
         counts as if sent over the kit's own link.
         """
@@ -433,7 +435,7 @@ class MobileOriginated:
             check_in.record_item(db, device.id, brought.now)
         for entry in envelope.entries:
             if isinstance(entry.content, Receipt):
-                take_receipt(db, entry, entry.content, said)
+                record_receipt(db, entry, entry.content, said)
             elif isinstance(entry.content, CommandAnswer):
                 note_answer(db, entry.content, said, by_radio.value)
             else:
@@ -455,7 +457,7 @@ class MobileOriginated:
             estimate=_estimate_beside(item, brought),
         )
 
-    def _take_fragment(self, db: Db, entry: Entry, part: Fragment, brought: KitMessage) -> None:
+    def _process_fragment(self, db: Db, entry: Entry, part: Fragment, brought: KitMessage) -> None:
         if is_stored(db, entry, brought):
             brought.duplicates += 1
             return
@@ -479,7 +481,7 @@ class MobileOriginated:
             brought.buried.append(brought.doubt_reason)
             return
         for entry in whole.entries:
-            self._take_entry(db, entry, brought)
+            self._process_entry(db, entry, brought)
         if whole.not_understood and not brought.doubt_reason:
             reason = "; ".join(whole.not_understood)
             # Keep it as if it came over IP: the fragments have authenticated the sender, and the
@@ -504,7 +506,7 @@ def _explain(error: RemoteProtocolError) -> tuple[str, str]:
     return trouble, f"{error}: {trouble}"
 
 
-def _note_key(db: Db, device: Device, trouble: str) -> None:
+def _store_key_trouble(db: Db, device: Device, trouble: str) -> None:
     """Store the trouble with a key for `fieldagent hub device list`, and log it if it is new."""
     if (
         db.execute(
@@ -575,7 +577,7 @@ def _is_shown_by_ack(brought: KitMessage) -> bool:
     return brought.bearer is not Bearer.SATELLITE and brought.relaying is None
 
 
-def _note_carrier(db: Db, entry: Entry, brought: KitMessage) -> None:
+def _record_carrier(db: Db, entry: Entry, brought: KitMessage) -> None:
     """Record the relaying kit as a carrier, which also gets the updates of the incident."""
     if brought.relaying is None:
         return

@@ -114,7 +114,7 @@ def _pack_commands(db: Db, account: Account, now: float) -> int:
     for entry in commands.list_due_commands(db, id_, now, linked=bool(linked)):
         body = encode([entry], key=account.key)
         if not _is_affordable(db, account, body, now):
-            commands.put_off(db, id_, entry.sequence, _compute_midnight(now), NO_CREDITS)
+            commands.postpone_command(db, id_, entry.sequence, _compute_midnight(now), NO_CREDITS)
             continue
         _persist(db, id_, body, [], False, now)
         commands.note_packed(db, id_, entry.sequence)

@@ -18,9 +18,9 @@ from fieldagent.hub.field.operator_handover import (
     claim,
     compute_next_due,
     forgo,
-    give_back,
     is_due,
     is_needed,
+    release_claims,
     settle,
 )
 from fieldagent.hub.operator.contract import FarModem, Operator, Verdict
@@ -71,7 +71,7 @@ async def run(
                 if work.calls:
                     await store.commit(lambda db: pack(db, clock()))
                     take = partial(_claim, clock=clock, busy=busy)
-                    calls = await claims.commit_claim(store, take, give_back)
+                    calls = await claims.commit_claim(store, take, release_claims)
                 if work.rings:
                     rings = await store.commit(lambda db: ring_alerts.claim(db, clock()))
                 soonest = work.soonest

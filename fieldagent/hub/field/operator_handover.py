@@ -120,7 +120,7 @@ def claim(db: Db, now: float, busy: Busy = {}) -> list[OperatorCall]:  # noqa: B
     return calls
 
 
-def give_back(db: Db, calls: Sequence[OperatorCall]) -> None:
+def release_claims(db: Db, calls: Sequence[OperatorCall]) -> None:
     """Release the claims of messages that are not handed over now."""
     for call in calls:
         db.execute(
@@ -177,7 +177,7 @@ def settle(db: Db, call: OperatorCall, verdict: Verdict, now: float) -> str:
         if (dropped := drop(db, call)) is not None:
             _book(db, call, now)
             id_ = verdict.id
-            mt_copies.keep_copy(
+            mt_copies.store_copy(
                 db, call.device, call.body, dropped, receipts, operator_id=id_, now=now
             )
         if dropped is not None and verdict.id:
@@ -189,10 +189,10 @@ def settle(db: Db, call: OperatorCall, verdict: Verdict, now: float) -> str:
             _mark_sent(db, call.device, item, position, count)
         operator_trouble.note_account_works(db, call.operator, now)
         return ""
-    return _keep_for_retry(db, call, verdict, now)
+    return _schedule_retry(db, call, verdict, now)
 
 
-def _keep_for_retry(db: Db, call: OperatorCall, verdict: Verdict, now: float) -> str:
+def _schedule_retry(db: Db, call: OperatorCall, verdict: Verdict, now: float) -> str:
     """Keep the message for another try, whatever the failure, and store the reason for people."""
     failure = verdict.failure or make_unknown("nothing")
     doubtful = verdict.outcome is Outcome.DOUBTFUL
@@ -251,7 +251,7 @@ def forgo(db: Db, call: OperatorCall) -> None:
     announce_answer(db, call.device)
 
 
-def take_back_words(db: Db, device: int) -> None:
+def withdraw_updates(db: Db, device: int) -> None:
     """Take incident updates back from satellite, because the device has a link now. The link then
     carries the updates that the operator has not accepted, or that the modem may not have. So those
     updates do not wait for an operator that refuses them or for a view of the sky. A message with

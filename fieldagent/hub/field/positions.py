@@ -29,7 +29,7 @@ def says_where(place: Location) -> bool:
     return place.source is not PositionSource.LAST
 
 
-def note(db: Db, device: Device, place: Location, sent_at: int, now: float) -> None:
+def store_location(db: Db, device: Device, place: Location, sent_at: int, now: float) -> None:
     """Store a kit's location, sent at `sent_at` (Unix time). The parts of the hub act on the
     position.
     """

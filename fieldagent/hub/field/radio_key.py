@@ -174,8 +174,8 @@ def begin(
     )
     for device in left_out:
         _leave_out(db, device)
-    audit.note(db, workspace, by, "radio-key change", "", now)
-    go_on(db, workspace, now)
+    audit.write_line(db, workspace, by, "radio-key change", "", now)
+    continue_change(db, workspace, now)
 
 
 def leave_out(db: Db, device: int, *, by: str = audit.ADMINISTRATION, now: float) -> None:
@@ -185,7 +185,7 @@ def leave_out(db: Db, device: int, *, by: str = audit.ADMINISTRATION, now: float
     workspace = _find_under_way(db, device).workspace
     _leave_out(db, device)
     directory.note_of_device(db, device, by, "radio-key leave out", str(device), now)
-    go_on(db, workspace, now)
+    continue_change(db, workspace, now)
 
 
 def _leave_out(db: Db, device: int) -> None:
@@ -213,7 +213,7 @@ def ask_again(db: Db, device: int, bearer: str, *, now: float) -> None:
                 device=device,
             )
         )
-    _ask(db, change, kit, bearer, now)
+    _send_step(db, change, kit, bearer, now)
 
 
 def _find_under_way(db: Db, device: int) -> RadioKeyChange:
@@ -224,7 +224,7 @@ def _find_under_way(db: Db, device: int) -> RadioKeyChange:
     return change
 
 
-def go_on(db: Db, workspace: int, now: float) -> None:
+def continue_change(db: Db, workspace: int, now: float) -> None:
     """Start the next step if all kits have confirmed the last one, and ask kits that are behind."""
     change = change_of(db, workspace, lock=True)
     if change is None:
@@ -232,14 +232,14 @@ def go_on(db: Db, workspace: int, now: float) -> None:
     kits = list_kits(db, workspace, now)
     awaited = [each.step for each in kits if not each.left_out]
     while change.ended is None and min(awaited, default=LAST) >= change.step:
-        change = _take_step(db, change, now)
+        change = _begin_step(db, change, now)
     for kit in kits:
         if kit.step < change.step and kit.compute_due_time(change.step) <= now:
             first = kit.asked < change.step and not kit.left_out
-            _ask(db, change, kit, change.bearer if first else "ip", now)
+            _send_step(db, change, kit, change.bearer if first else "ip", now)
 
 
-def _take_step(db: Db, change: RadioKeyChange, now: float) -> RadioKeyChange:
+def _begin_step(db: Db, change: RadioKeyChange, now: float) -> RadioKeyChange:
     if change.step == LAST:
         change = change._replace(ended=now)
         detail = "all have it alone"
@@ -250,11 +250,11 @@ def _take_step(db: Db, change: RadioKeyChange, now: float) -> RadioKeyChange:
         "UPDATE radio_key SET step = ?, stepped = ?, ended = ? WHERE workspace = ?",
         *(change.step, change.stepped, change.ended, change.workspace),
     )
-    audit.note(db, change.workspace, audit.HUB, "radio-key step", detail, now)
+    audit.write_line(db, change.workspace, audit.HUB, "radio-key step", detail, now)
     return change
 
 
-def _ask(db: Db, change: RadioKeyChange, kit: KeyKit, bearer: str, now: float) -> None:
+def _send_step(db: Db, change: RadioKeyChange, kit: KeyKit, bearer: str, now: float) -> None:
     device = kit.device
     commands.withdraw(db, device, VERB, now)
     secret, *_ = device_keys.read_secrets(db, device)
@@ -281,7 +281,7 @@ def note_answer(db: Db, device: int, answer: CommandAnswer, now: float) -> None:
         *(int(answer.outcome), read_text(VERB, answer), now, int(done), device, answer.number),
     )
     for (workspace,) in rows:
-        go_on(db, workspace, now)
+        continue_change(db, workspace, now)
 
 
 def compute_next_due(db: Db) -> float:
@@ -293,7 +293,7 @@ def continue_changes(db: Db, now: float) -> list[str]:
     """Continue all changes, and return an empty list, because there are no warnings."""
     for workspace in _list_all(db):
         if _compute_due_time(db, workspace) <= now:
-            go_on(db, workspace, now)
+            continue_change(db, workspace, now)
     return []
 
 

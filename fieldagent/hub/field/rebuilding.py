@@ -97,14 +97,14 @@ class Rebuilding:
         self.is_asked = True
         return Ask(progress.direction, progress.place)
 
-    async def take_in_answer(self, kit_answer: BackupNote, now: float) -> None:
+    async def process_answer(self, kit_answer: BackupNote, now: float) -> None:
         """Process the kit's answer. Ignore an answer without a question."""
         async with self._turn:
-            await self._take_in_answer(kit_answer, now)
+            await self._process_answer(kit_answer, now)
 
-    async def _take_in_answer(self, kit_answer: BackupNote, now: float) -> None:
+    async def _process_answer(self, kit_answer: BackupNote, now: float) -> None:
         if isinstance(kit_answer, BackupSummary):
-            if await self.store.commit(lambda db: self._meet(db, kit_answer, now)):
+            if await self.store.commit(lambda db: self._compare_summary(db, kit_answer, now)):
                 log.error(
                     "%s has exchanged items that this database does not have: the hub"
                     " requests them again. If the database was restored from an older copy,"
@@ -113,26 +113,26 @@ class Rebuilding:
                 )
         elif isinstance(kit_answer, Inventory) and self.is_asked and self.page is None:
             self.is_asked = False
-            await self._take_listed(kit_answer, now)
+            await self._process_inventory(kit_answer, now)
         elif isinstance(kit_answer, Copies) and self.is_asked and self.page is not None:
             self.is_asked = False
-            await self._take_copies(kit_answer, now)
+            await self._process_copies(kit_answer, now)
 
-    async def _take_listed(self, inventory: Inventory, now: float) -> None:
+    async def _process_inventory(self, inventory: Inventory, now: float) -> None:
         missing = await self.store.read(
             lambda db: find_missing(db, self.device, inventory, now - self.keeping.keep)
         )
         self.page, self.rows = inventory, {row.place: row for row in missing}
 
-        def note(db: Db) -> str:
+        def store_listed(db: Db) -> str:
             db.announce(kit_report.get_topic(self.device.id))
             return "" if self.rows else self._end_page(db, inventory, now)
 
-        self._log_progress(await self.store.commit(note))
+        self._log_progress(await self.store.commit(store_listed))
         if not self.rows:
             self.page = None
 
-    async def _take_copies(self, kit_copies: Copies, now: float) -> None:
+    async def _process_copies(self, kit_copies: Copies, now: float) -> None:
         page = self.page
         assert page is not None
         copies = [each for each in kit_copies.copies if each.place in self.rows]
@@ -141,7 +141,7 @@ class Rebuilding:
         left = self.rows.keys() - {each.place for each in copies}
 
         def enter(db: Db) -> str:
-            came = [take_back(db, self, each, now) for each in copies]
+            came = [enter_copy(db, self, each, now) for each in copies]
             rebuild.note_copies(db, self.device.id, came.count(True), came.count(False))
             db.announce(kit_report.get_topic(self.device.id))
             return "" if left else self._end_page(db, page, now)
@@ -155,9 +155,9 @@ class Rebuilding:
         device = self.device
         rebuild.note_listed(db, device.id, len(page.rows), _compute_dropped(db, device.id, page))
         if not page.is_last:
-            rebuild.go_on(db, device.id, page.direction, page.rows[-1].place)
+            rebuild.store_place(db, device.id, page.direction, page.rows[-1].place)
         elif page.direction is Direction.SENT:
-            rebuild.go_on(db, device.id, Direction.GOT, 0)
+            rebuild.store_place(db, device.id, Direction.GOT, 0)
         else:
             return rebuild.finish(db, device.id, device.workspace, device.name, now)
         return ""
@@ -166,7 +166,7 @@ class Rebuilding:
         if words:
             log.warning("%s", words)
 
-    def _meet(self, db: Db, summary: BackupSummary, now: float) -> bool:
+    def _compare_summary(self, db: Db, summary: BackupSummary, now: float) -> bool:
         """Return True if the summary shows for the first time that the database was restored."""
         device = self.device.id
         if summary.hours * 3600 > self.keeping.keep or is_known(db, device, summary):
@@ -291,7 +291,7 @@ def _compute_dropped(db: Db, device: int, inventory: Inventory) -> int:
     return 0 if newest is None else max(0, end - max(first, newest + 1))
 
 
-def take_back(db: Db, link: Rebuilding, copy: Copy, now: float) -> bool:
+def enter_copy(db: Db, link: Rebuilding, copy: Copy, now: float) -> bool:
     """Enter one item. Return True if the hub has the item now."""
     if not copy.body:
         return False
@@ -307,11 +307,11 @@ def take_back(db: Db, link: Rebuilding, copy: Copy, now: float) -> bool:
         return False
     if link.page is not None and link.page.direction is Direction.SENT:
         whose = _find_device(db, link.device, envelope.origin)
-        return whose is not None and _take_sent(db, link, whose, entry, copy, row.at, now)
-    return _take_got(db, link, entry, [e.content for e in beside], copy, row, now)
+        return whose is not None and _enter_sent(db, link, whose, entry, copy, row.at, now)
+    return _enter_received(db, link, entry, [e.content for e in beside], copy, row, now)
 
 
-def _take_sent(
+def _enter_sent(
     db: Db, link: Rebuilding, author: Device, entry: Entry, copy: Copy, at: float, now: float
 ) -> bool:
     brings = author.id != link.device.id
@@ -320,7 +320,7 @@ def _take_sent(
     assert isinstance(content, Item)
     if doubt and not (entry.sos or isinstance(content, IncidentUpdate)):
         return False
-    if not _note_arrived(db, author.id, entry, at, bool(doubt)):
+    if not _record_arrival(db, author.id, entry, at, bool(doubt)):
         return True
     if not doubt and (item := _find_item(db, author, entry)) is not None:
         db.execute("UPDATE item SET unauthenticated = 0 WHERE id = ?", item)
@@ -340,14 +340,14 @@ def _take_sent(
     return True
 
 
-def _note_arrived(db: Db, device: int, entry: Entry, at: float, doubt: bool) -> bool:
+def _record_arrival(db: Db, device: int, entry: Entry, at: float, doubt: bool) -> bool:
     """Record the arrival of an entry. Return True if it is new."""
     columns = ("device", UNAUTHENTICATED_COLUMN, "sequence", "digest", "at", "sos")
     row = (device, int(doubt), entry.sequence, compute_fingerprint(entry), at, int(entry.sos))
     return bool(insert(db, "arrived", columns, [row], "sequence", conflict="DO NOTHING"))
 
 
-def _take_got(
+def _enter_received(
     db: Db,
     link: Rebuilding,
     entry: Entry,
@@ -389,7 +389,7 @@ def _find_sender(
     if item is not None:
         return item
     # The kit that sent the item has not delivered it yet. Only that would authenticate it.
-    if not _note_arrived(db, whose.id, own, row.at, doubt=True):
+    if not _record_arrival(db, whose.id, own, row.at, doubt=True):
         return None
     posting = make_posting(whose, own, content, row.at + link.keeping.time_to_live)
     posting, _ = resolve_names(db, replace(posting, unauthenticated=True))

@@ -77,7 +77,7 @@ def find_far_kits(db: Db, posting: Posting, now: float) -> SatelliteKits:
     return SatelliteKits(tuple(cannot), others)
 
 
-def hold_back(db: Db, item: int, kits: SatelliteKits) -> None:
+def delay_until_linked(db: Db, item: int, kits: SatelliteKits) -> None:
     """Hold an entered item until a link exists, for kits whose modem cannot carry it."""
     for each in kits.unfit:
         wait_for_link(db, item, each.device, f"it {each.reason}")

@@ -192,7 +192,7 @@ def claim(db: Db, now: float, per_day: int) -> SmsToKit | None:
         )
         return None
     if owed or not load:
-        made = _make(db, device, owed, per_day - today, now)
+        made = _store_message(db, device, owed, per_day - today, now)
         if made is None:
             _rest(db, id_, now + RECHECK_AFTER_S)
             return None
@@ -210,7 +210,7 @@ def claim(db: Db, now: float, per_day: int) -> SmsToKit | None:
     return SmsToKit(int(id_), kind, number, text, until, attempts)
 
 
-def give_back(db: Db, due: SmsToKit | None) -> None:
+def release_claim(db: Db, due: SmsToKit | None) -> None:
     """Release the claim of a message that is not sent now."""
     if due is not None:
         _count_back(db, due)
@@ -230,7 +230,7 @@ def _count_back(db: Db, due: SmsToKit) -> None:
     )
 
 
-def _make(db: Db, device: Device, owed_tags: str, sms_left: int, now: float) -> str | None:
+def _store_message(db: Db, device: Device, owed_tags: str, sms_left: int, now: float) -> str | None:
     """Store the next message, and return its text: owed acknowledgements, and waiting items that
     fit. None if there is nothing to send. `sms_left` is the number of SMS left today.
     """
@@ -277,7 +277,7 @@ def _load(db: Db, device: Device, sms_left: int, now: float) -> Load:
     load = load if load.entries else fill_for(db, device, [], receipts[:1], most)
     for each in long:
         alone = _load_alone(db, device, each, most)
-        _note_why(db, device, each, "" if alone.items else SPENT_REASON)
+        _store_wait_reason(db, device, each, "" if alone.items else SPENT_REASON)
         load = load if load.entries else alone
     return load
 
@@ -288,7 +288,7 @@ def _load_alone(db: Db, device: Device, item: WaitingItem, space: EnvelopeSpace)
     return load if load.items else Load()
 
 
-def _note_why(db: Db, device: Device, item: WaitingItem, reason: str) -> None:
+def _store_wait_reason(db: Db, device: Device, item: WaitingItem, reason: str) -> None:
     """Store the reason why an item waits, for its sender, or clear it."""
     if (
         reason

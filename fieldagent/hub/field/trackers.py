@@ -133,7 +133,7 @@ def find(db: Db, workspace: int, ident: str) -> Tracker | None:
     return Tracker(*rows[0]) if rows else None
 
 
-def _note(db: Db, tracker: Tracker, *, alarm: str, at: float, told_at: float) -> None:
+def _store_state(db: Db, tracker: Tracker, *, alarm: str, at: float, told_at: float) -> None:
     """Store the state of a tracker after a report."""
     db.execute(
         "UPDATE tracker SET alarm = ?, at = ?, told = ? WHERE device = ?",
@@ -150,7 +150,7 @@ def open_incident(db: Db, device: int) -> int | None:
     return int(rows[0][0]) if rows else None
 
 
-def take_from_kit(db: Db, workspace: int, entry: Entry, now: float) -> bool:
+def store_kit_report(db: Db, workspace: int, entry: Entry, now: float) -> bool:
     """Store the position of a known tracker that a kit has heard, and return True. Return False for
     everything else, which is then an ordinary item of the kit.
 
@@ -165,10 +165,10 @@ def take_from_kit(db: Db, workspace: int, entry: Entry, now: float) -> bool:
     at = get_date(point, entry.time)
     place = {"latitude": point.latitude, "longitude": point.longitude}
     report = TrackerReport(author.removeprefix(TRACKER), at, place)
-    return take_in(db, workspace, report, now, way=BY_KIT) is not ItemResult.REFUSED
+    return process_tracker_report(db, workspace, report, now, way=BY_KIT) is not ItemResult.REFUSED
 
 
-def take_in(
+def process_tracker_report(
     db: Db, workspace: int, report: TrackerReport, now: float, *, way: str = BEARER
 ) -> ItemResult:
     """Process one report. When the call returns, the report is stored and can be acknowledged.
@@ -185,8 +185,8 @@ def take_in(
     if alarm == tracker.alarm and at <= tracker.at:
         return ItemResult.REPEATED
     place = None if report.place is None else _location(report.place, at)
-    contact.note(db, tracker.device, way, now)
-    _note_heard(db, tracker, place, at, report.accuracy, now)
+    contact.record_contact(db, tracker.device, way, now)
+    _store_position(db, tracker, place, at, report.accuracy, now)
     incident = open_incident(db, tracker.device)
     told_at = tracker.told
     news = [each for each in alarms if each not in before]
@@ -200,7 +200,7 @@ def take_in(
     if place is not None and at >= told_at + tracker.every:
         _enter_report(db, tracker, place, at, incident, now)
         told_at = at
-    _note(db, tracker, alarm=alarm, at=max(at, tracker.at), told_at=told_at)
+    _store_state(db, tracker, alarm=alarm, at=max(at, tracker.at), told_at=told_at)
     return ItemResult.TAKEN
 
 
@@ -209,7 +209,7 @@ def _location(place: Mapping[str, float], at: float) -> Location:
     return Location(**members, timestamp=datetime.fromtimestamp(int(at), UTC))
 
 
-def _note_heard(
+def _store_position(
     db: Db, tracker: Tracker, place: Location | None, at: float, accuracy: float, now: float
 ) -> None:
     if place is not None:

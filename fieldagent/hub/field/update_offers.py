@@ -119,7 +119,7 @@ def offer(
     rows = [(number, *kit) for kit in kits]
     insert(db, "update_offer_kit", ("offer", "device", "wave", "state", "why"), rows)
     detail = f"{number}: {version} for {format_count(len(kits), 'kit')}, from {url}"
-    audit.note(db, workspace, audit.ADMINISTRATION, "update offer", detail, now)
+    audit.write_line(db, workspace, audit.ADMINISTRATION, "update offer", detail, now)
     continue_offers(db, now)
     return number
 
@@ -142,7 +142,9 @@ def stop(db: Db, workspace: int, now: float) -> int | None:
     )
     if not rows:
         return None
-    audit.note(db, workspace, audit.ADMINISTRATION, "update stop", f"{rows[0][0]}: by hand", now)
+    audit.write_line(
+        db, workspace, audit.ADMINISTRATION, "update stop", f"{rows[0][0]}: by hand", now
+    )
     return int(rows[0][0])
 
 
@@ -159,7 +161,7 @@ def list_offers(db: Db, devices: Sequence[int]) -> dict[int, ProgramOffer]:
     return {device: ProgramOffer(*fields) for device, *fields in rows}
 
 
-def note(db: Db, device: int, report: OfferReport, now: float) -> None:
+def record_report(db: Db, device: int, report: OfferReport, now: float) -> None:
     """Store a kit's report about an offer, and the time of its first report. A state outside
     `STATES` changes nothing.
     """
@@ -189,11 +191,11 @@ def continue_offers(db: Db, now: float) -> list[str]:
         f" ORDER BY number{db.skip_locked()}",
         UNDER_WAY,
     )
-    lines = [_go_on(db, _UnderWay(*row), now) for row in rows]
+    lines = [_continue_offer(db, _UnderWay(*row), now) for row in rows]
     return [text for text in lines if text]
 
 
-def _go_on(db: Db, offer: _UnderWay, now: float) -> str:
+def _continue_offer(db: Db, offer: _UnderWay, now: float) -> str:
     while True:
         kits = _of_wave(db, offer, now)
         for kit in kits:
@@ -207,7 +209,7 @@ def _go_on(db: Db, offer: _UnderWay, now: float) -> str:
             offer.wave,
         )
         if not wave:
-            _end(db, offer, DONE, "", now)
+            _end_offer(db, offer, DONE, "", now)
             return ""
         offer = offer._replace(wave=wave)
         _begin(db, offer, now)
@@ -225,10 +227,10 @@ def _of_wave(db: Db, offer: _UnderWay, now: float) -> list[_Row]:
         offer.number,
         offer.wave,
     )
-    return [_keep_row(db, offer, _Row(*row), now) for row in rows]
+    return [_update_row(db, offer, _Row(*row), now) for row in rows]
 
 
-def _keep_row(db: Db, offer: _UnderWay, kit: _Row, now: float) -> _Row:
+def _update_row(db: Db, offer: _UnderWay, kit: _Row, now: float) -> _Row:
     state, why = kit.state, kit.why
     if kit.state == "offered":
         version = kit.version or ""
@@ -271,23 +273,23 @@ def _begin(db: Db, offer: _UnderWay, now: float) -> None:
     for (device,) in rows:
         db.announce(kit_report.get_topic(device))
     detail = f"{offer.number}: wave {offer.wave}, {format_count(len(rows), 'kit')}"
-    audit.note(db, offer.workspace, audit.HUB, "update wave", detail, now)
+    audit.write_line(db, offer.workspace, audit.HUB, "update wave", detail, now)
 
 
 def _stop(db: Db, offer: _UnderWay, kit: _Row, now: float) -> str:
     what = {"back": "fell back", "refused": "refused it", "late": "is late"}[kit.state]
     why = f"{kit.name} {what}: {kit.why}"
-    _end(db, offer, STOPPED, why, now)
+    _end_offer(db, offer, STOPPED, why, now)
     return f"The update to {offer.version} stopped: {why}; `fieldagent hub update list`"
 
 
-def _end(db: Db, offer: _UnderWay, state: str, why: str, now: float) -> None:
+def _end_offer(db: Db, offer: _UnderWay, state: str, why: str, now: float) -> None:
     db.execute(
         "UPDATE update_offer SET state = ?, why = ? WHERE number = ?", state, why, offer.number
     )
     action = "update stop" if state == STOPPED else "update done"
     detail = f"{offer.number}: {why}" if why else str(offer.number)
-    audit.note(db, offer.workspace, audit.HUB, action, detail, now)
+    audit.write_line(db, offer.workspace, audit.HUB, action, detail, now)
 
 
 _KITS = "FROM update_offer_kit AS kit WHERE kit.offer = number"

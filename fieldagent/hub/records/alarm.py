@@ -54,7 +54,7 @@ _IS_NOTIFIED = "(about = 'all' OR about = CASE WHEN ? = 'sos' THEN 'sos' ELSE 'a
 def begin(db: Db, id_: int, now: float) -> None:
     """Queue the messages to the contacts for an SOS that has just been raised or opened again."""
     db.execute("UPDATE sos SET unreached = NULL WHERE id = ?", id_)
-    end(db, id_)
+    cancel_messages(db, id_)
     db.execute("UPDATE alarm_link SET expires = ? WHERE sos = ? AND expires > ?", now, id_, now)
     _queue_notifications(db, id_, RAISED, now)
     ((workspace, kind),) = db.execute("SELECT workspace, kind FROM sos WHERE id = ?", id_)
@@ -71,7 +71,7 @@ def escalate(db: Db, id_: int, now: float) -> None:
     _queue_notifications(db, id_, ESCALATED, now, f" AND kind = '{PUSH}'")
 
 
-def end(db: Db, id_: int) -> None:
+def cancel_messages(db: Db, id_: int) -> None:
     """Cancel the waiting messages, because someone has answered."""
     db.execute(
         "UPDATE alarm_message SET state = 'not needed' WHERE sos = ? AND state = 'waiting'"
@@ -139,7 +139,7 @@ def reply(db: Db, sos_id: int, contact: int, text: str, now: float) -> None:
     _queue_step(db, sos_id, [contact], REPLY, text, now)
 
 
-def ask(db: Db, sos_id: int, member: int, text: str, now: float) -> None:
+def notify_next_dispatcher(db: Db, sos_id: int, member: int, text: str, now: float) -> None:
     """Ring the browsers of a dispatcher who is asked to take over an SOS."""
     rows = db.execute(
         "SELECT alarm_contact.id FROM alarm_contact JOIN sos ON sos.id = ?"

@@ -31,12 +31,14 @@ class AuditLine(NamedTuple):
     detail: str
 
 
-def note(db: Db, workspace: int | None, actor: str, action: str, detail: str, now: float) -> None:
+def write_line(
+    db: Db, workspace: int | None, actor: str, action: str, detail: str, now: float
+) -> None:
     """Write one audit line. `workspace` is None if the line concerns the whole hub."""
-    note_all(db, [AuditLine(workspace, actor, action, detail)], now)
+    write_lines(db, [AuditLine(workspace, actor, action, detail)], now)
 
 
-def note_all(db: Db, lines: Sequence[AuditLine], now: float) -> None:
+def write_lines(db: Db, lines: Sequence[AuditLine], now: float) -> None:
     """Write audit lines, all with the Unix time `now`."""
     columns = ("at", "workspace", "actor", "action", "detail")
     insert(db, "audit", columns, [(now, *line) for line in lines])

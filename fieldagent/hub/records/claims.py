@@ -64,25 +64,25 @@ async def run(store: Store) -> None:
 
 
 async def commit_claim(
-    store: Store, claim: Callable[[Db], T], give_back: Callable[[Db, T], None]
+    store: Store, claim: Callable[[Db], T], release: Callable[[Db, T], None]
 ) -> T:
     """Commit `claim`, which claims something for this process, and return its result.
 
-    If the database becomes unavailable during the commit, the outcome is unknown. `give_back` then
+    If the database becomes unavailable during the commit, the outcome is unknown. `release` then
     releases the claim once the database answers, without waiting for its expiry. Raises
     StoreUnavailable in that case, and StoreFull.
     """
     claims: list[T] = []
 
-    def note(db: Db) -> T:
+    def store_claim(db: Db) -> T:
         claims[:] = [claim(db)]
         return claims[0]
 
     try:
-        return await store.commit(note)
+        return await store.commit(store_claim)
     except StoreUnavailable:
         if claims:
-            await persist(store, lambda db: give_back(db, claims[0]))
+            await persist(store, lambda db: release(db, claims[0]))
         raise
 
 

@@ -77,7 +77,7 @@ def store_command(db: Db, order: CommandToSend, now: float, grace: float) -> boo
         return False
     by = f" by {order.bearer}" if order.bearer else ""
     detail = f"{order.device}: {order.number} {format_command(order.command)}{by}"
-    audit.note(db, order.workspace, order.actor, "command", detail, now)
+    audit.write_line(db, order.workspace, order.actor, "command", detail, now)
     announce_mail(db, order.device)
     db.announce("satellite")
     return True
@@ -137,7 +137,7 @@ def is_under_way(db: Db, device: int, number: int, now: float) -> bool:
     return bool(db.execute(f"{sql} AND expires > ?", device, number, now))
 
 
-def put_off(db: Db, device: int, number: int, until: float, why: str) -> None:
+def postpone_command(db: Db, device: int, number: int, until: float, why: str) -> None:
     """Delay the command until `until`. `why` is a text for people."""
     db.execute(
         "UPDATE command SET not_before = ?, reason = ? WHERE device = ? AND number = ?",
@@ -223,7 +223,7 @@ def note_answer(db: Db, device: int, answer: CommandAnswer, came_by: str, now: f
         kit_condition.note_answer(db, device, verb, answer, came_by, now)
         ((workspace,),) = db.execute("SELECT workspace FROM device WHERE id = ?", device)
         detail = f"{device}: {answer.number} {answer.outcome.name.lower()} by {came_by}"
-        audit.note(db, workspace, audit.HUB, "command answered", detail, now)
+        audit.write_line(db, workspace, audit.HUB, "command answered", detail, now)
         db.announce(get_topic(device))
     return bool(rows)
 

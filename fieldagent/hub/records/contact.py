@@ -12,7 +12,7 @@ SMS_NEWS = "kit sms"
 """Topic that is announced when an SMS to a kit may be due."""
 
 
-def note(db: Db, device: int, bearer: str, now: float) -> None:
+def record_contact(db: Db, device: int, bearer: str, now: float) -> None:
     """Record that a device was heard. A device that was deleted meanwhile is ignored."""
     db.execute(
         "INSERT INTO contact (device, at, way) SELECT id, ?, ? FROM device WHERE id = ?"
@@ -52,7 +52,9 @@ _ALL = "(device) DO UPDATE SET at = excluded.at, way = excluded.way, " + ", ".jo
 )
 
 
-def note_all(db: Db, positions: Mapping[int, Position | None], bearer: str, now: float) -> None:
+def record_contacts(
+    db: Db, positions: Mapping[int, Position | None], bearer: str, now: float
+) -> None:
     """Record that these devices were heard, and their positions if they reported any. An older
     position that arrives late does not replace a newer one.
     """
@@ -66,12 +68,13 @@ def note_all(db: Db, positions: Mapping[int, Position | None], bearer: str, now:
 
 
 def note_version(db: Db, device: int, version: str) -> None:
-    """Note the device's program version. Call `note` first."""
+    """Note the device's program version. Call `record_contact` first."""
     db.execute("UPDATE contact SET version = ? WHERE device = ?", version, device)
 
 
 def note_position(db: Db, device: int, position: Location, time: int, now: float) -> None:
-    """Note the newest position. Call `note` first. An older position that arrives late does not
+    """Note the newest position. Call `record_contact` first. An older position that arrives late
+    does not
     replace a newer one. A time in the future counts as now.
     """
     at = min(float(time), now)

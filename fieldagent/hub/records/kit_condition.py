@@ -52,7 +52,7 @@ class KnownCondition(NamedTuple):
     about: About | None
 
 
-def note(db: Db, device: int, condition: KitCondition, now: float) -> None:
+def store_condition(db: Db, device: int, condition: KitCondition, now: float) -> None:
     """Store the condition that a kit reports. A device that was deleted meanwhile is ignored."""
     about = {
         "system": condition.system,

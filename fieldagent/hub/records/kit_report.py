@@ -33,8 +33,8 @@ def get_topic(device: int) -> str:
     return f"offers {device}"
 
 
-def note(db: Db, device: int, report: KitReport, now: float) -> None:
-    """Store the report of a device. Call `contact.note` first."""
+def store_report(db: Db, device: int, report: KitReport, now: float) -> None:
+    """Store the report of a device. Call `contact.record_contact` first."""
     if report.modems:
         text = json.dumps([asdict(each) for each in report.modems])
         db.execute(

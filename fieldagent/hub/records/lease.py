@@ -96,12 +96,12 @@ class Leases:
                 await self._owes.wait()
             with log_once():
                 if self.links or self._consoles or self._owes.is_set():
-                    await self._take_lease()
+                    await self._acquire_lease()
                 if self._store.shared:
                     watched = await self._watch_others(watched)
             await waits.sleep(LEASE_S / 3)
 
-    async def _take_lease(self) -> None:
+    async def _acquire_lease(self) -> None:
         self._owes, ended = trio.Event(), {**self._ended}
         try:
             await self._store.commit(partial(self._renew_leases, ended_links=ended))
@@ -146,11 +146,11 @@ class Leases:
         lease, link = Lease(), next(self._numbers)
         try:
             await self._store.commit(
-                lambda db: _take(db, self._name, link, device.id, until=self._compute_end())
+                lambda db: _store_lease(db, self._name, link, device.id, until=self._compute_end())
             )
         except NOT_STORED:
             # The outcome of a failed commit is unknown, so the lease must be returned later.
-            self._note_owed(link, device.id)
+            self._store_owed_end(link, device.id)
             raise
         self.links += 1
         try:
@@ -162,20 +162,22 @@ class Leases:
             self.links -= 1
             with trio.CancelScope(shield=True):
                 try:
-                    await self._store.commit(partial(self._give_back, link=link, device=device.id))
+                    await self._store.commit(
+                        partial(self._release_link, link=link, device=device.id)
+                    )
                 except NOT_STORED:
-                    self._note_owed(link, device.id)
+                    self._store_owed_end(link, device.id)
 
-    def _note_owed(self, link: int, device: int) -> None:
+    def _store_owed_end(self, link: int, device: int) -> None:
         self._ended[link] = device
         self._owes.set()
 
-    def _give_back(self, db: Db, link: int, device: int) -> None:
+    def _release_link(self, db: Db, link: int, device: int) -> None:
         """End the link. Deliveries under way over the link go over satellite after their grace
         period.
         """
         _end_link(db, self._name, link, device)
-        contact.note(db, device, Bearer.IP, self._clock())
+        contact.record_contact(db, device, Bearer.IP, self._clock())
 
     @asynccontextmanager
     async def hold_console(self, workspace: int, member: int) -> AsyncIterator[None]:
@@ -236,7 +238,7 @@ def get_topic(device: int) -> str:
     return f"lease {device}"
 
 
-def end(db: Db, device: int) -> None:
+def remove_lease(db: Db, device: int) -> None:
     """Remove the lease of a device: its link ends and the device must authenticate again."""
     db.execute("DELETE FROM lease WHERE device = ?", device)
     db.announce(get_topic(device))
@@ -280,7 +282,7 @@ def _end_link(db: Db, process: str, link: int, device: int) -> None:
     db.announce("satellite")
 
 
-def _take(db: Db, process: str, link: int, device: int, *, until: float) -> None:
+def _store_lease(db: Db, process: str, link: int, device: int, *, until: float) -> None:
     _store_alive(db, process, until)
     db.execute(
         "INSERT INTO lease (device, process, link) VALUES (?, ?, ?)"

@@ -183,7 +183,7 @@ def enter_of(db: Db, posting: Posting, device: int, now: float, *, free: str) ->
     entered = _store(db, [(posting, device)], now)
     item = entered[0].item
     _deliver_to_devices(db, [(posting, entered[0])], now, 0.0)
-    keep_from_costing(db, item, free)
+    restrict_to_free(db, item, free)
     _collapse(db, [posting], entered, now)
     _deliver_to_webhooks(db, [posting], [item], now, escalates=False)
     return item
@@ -199,7 +199,7 @@ def raise_alarm(
     item = entered[0].item
     if free:
         _deliver_to_devices(db, [(posting, entered[0])], now, 0.0)
-        keep_from_costing(db, item, free)
+        restrict_to_free(db, item, free)
     _deliver_to_webhooks(db, [posting], [item], now, escalates=True)
     raised = sos.raise_of(db, posting.workspace, device, item, now, kind=kind)
     alarm.begin(db, raised, now)
@@ -241,13 +241,13 @@ def enter_again(db: Db, posting: Posting, *, at: float, now: float, is_closed: b
         return item
     entered = [(posting, Entered(item, request_id))]
     _deliver_to_devices(db, entered, now, 0.0, _spread_of(posting), with_exceptions)
-    keep_from_costing(db, item, CAME_BACK)
+    restrict_to_free(db, item, CAME_BACK)
     if posting.sos:
         number = source.sequence - posting.back
         joined = sos.join(db, posting.workspace, source.station, number, item, posting.time, at)
         if is_closed:
             sos.note_closed(db, joined.id, now)
-            alarm.end(db, joined.id)
+            alarm.cancel_messages(db, joined.id)
         elif joined.rings:
             alarm.begin(db, joined.id, now)
     elif isinstance(posting.item, IncidentUpdate):
@@ -368,7 +368,7 @@ def _store_all(
     db.announce(sos.EVENTS)
     entered = [Entered(numbers[row[0]], row[0]) for row in rows]
     items = {id(posting): each.item for (posting, _), each in zip(postings, entered, strict=True)}
-    newest.note_all(
+    newest.store_positions(
         db,
         {
             track: NewPosition(own.workspace, place, items[id(own)], min(own.time, now))
@@ -577,7 +577,7 @@ def _queue_step_posts(db: Db, items: Collection[int]) -> None:
         db.announce("webhooks")
 
 
-def keep_from_costing(db: Db, item: int, why: str) -> None:
+def restrict_to_free(db: Db, item: int, why: str) -> None:
     """Restrict a new item to free bearers. `why` is a text for people."""
     db.execute(
         "UPDATE delivery SET satellite_from = NULL, unpaid = 1, reason = ? WHERE item = ?",

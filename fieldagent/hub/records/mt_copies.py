@@ -46,7 +46,7 @@ class MtCopy(NamedTuple):
     arrived: float | None
 
 
-def keep_copy(
+def store_copy(
     db: Db,
     device: int,
     body: bytes,

@@ -41,7 +41,7 @@ class NewPosition(NamedTuple):
 _COLUMNS = ("device", "sender", "workspace", "place", "item", "at")
 
 
-def note_all(db: Db, positions: Mapping[Track, NewPosition]) -> None:
+def store_positions(db: Db, positions: Mapping[Track, NewPosition]) -> None:
     """Record new positions. An earlier one that arrives late does not replace a newer one."""
     rows = [(*track, *position) for track, position in sorted(positions.items())]
     replaced = ", ".join(f"{name} = excluded.{name}" for name in _COLUMNS[2:])

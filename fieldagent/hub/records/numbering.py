@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 
 from fieldagent.hub.records import rebuild
-from fieldagent.hub.records.audit import ADMINISTRATION, HUB, note
+from fieldagent.hub.records.audit import ADMINISTRATION, HUB, write_line
 from fieldagent.hub.store.contract import Db
 
 log = logging.getLogger(__name__)
@@ -32,7 +32,7 @@ def leave_out(db: Db, now: float) -> int:
     )
     db.execute("DELETE FROM introduced")
     rebuild.begin(db, now)
-    note(
+    write_line(
         db,
         None,
         ADMINISTRATION,
@@ -59,7 +59,7 @@ def leave_out_of(db: Db, device: int, now: float) -> bool:
         *(SKIPPED_NUMBERS, device),
     )
     db.execute("DELETE FROM introduced WHERE device = ?", device)
-    note(db, workspace, HUB, "restored", detail, now)
+    write_line(db, workspace, HUB, "restored", detail, now)
     return True
 
 

@@ -86,7 +86,7 @@ def claim(db: Db, now: float, limit: int) -> list[Outward]:
     return [Outward._make((*row, until)) for row in rows]
 
 
-def give_back(db: Db, items: Sequence[Outward]) -> None:
+def release_claims(db: Db, items: Sequence[Outward]) -> None:
     """Release the claims of items that are not handed over now."""
     for each in items:
         db.execute(

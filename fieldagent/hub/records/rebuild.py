@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fieldagent.hub.records import kit_report
-from fieldagent.hub.records.audit import HUB, note
+from fieldagent.hub.records.audit import HUB, write_line
 from fieldagent.hub.store.contract import Db
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.wording import format_count
@@ -102,7 +102,7 @@ def note_copies(db: Db, device: int, back: int, lost_count: int) -> None:
     )
 
 
-def go_on(db: Db, device: int, direction: Direction, place: int) -> None:
+def store_place(db: Db, device: int, direction: Direction, place: int) -> None:
     """Continue after this place, because all items up to it are here."""
     db.execute(
         "UPDATE rebuild SET direction = ?, place = ? WHERE device = ? AND state = 'open'",
@@ -120,7 +120,7 @@ def finish(db: Db, device: int, workspace: int, name: str, now: float) -> str:
     if progress is None or not progress.missing:
         return ""
     words = f"{name}: {progress.words}"
-    note(db, workspace, HUB, "rebuilt", words, now)
+    write_line(db, workspace, HUB, "rebuilt", words, now)
     return words
 
 

@@ -82,7 +82,9 @@ def take_watch(db: Db, workspace: int, member: int, seconds: float, now: float) 
             "INSERT INTO shift (workspace, member, begun, until) VALUES (?, ?, ?, ?)",
             *(workspace, member, now, until),
         )
-    audit.note(db, workspace, str(member), "watch take", f"until {format_clock_time(until)}", now)
+    audit.write_line(
+        db, workspace, str(member), "watch take", f"until {format_clock_time(until)}", now
+    )
     _look_soon(db, workspace)
 
 
@@ -98,11 +100,11 @@ def hand_over(
         *(next_dispatcher, note, workspace, member, now),
     ):
         return False
-    audit.note(db, workspace, str(member), "watch hand over", f"to {next_dispatcher}", now)
+    audit.write_line(db, workspace, str(member), "watch hand over", f"to {next_dispatcher}", now)
     return True
 
 
-def end(db: Db, workspace: int, member: int, note: str, now: float) -> bool:
+def end_watch(db: Db, workspace: int, member: int, note: str, now: float) -> bool:
     """End a dispatcher's watch. Return False if they are not on watch."""
     if not db.execute(
         "UPDATE shift SET ended = ?, note = CASE WHEN ? = '' THEN note ELSE ? END"
@@ -110,19 +112,19 @@ def end(db: Db, workspace: int, member: int, note: str, now: float) -> bool:
         *(now, note, note, workspace, member, now),
     ):
         return False
-    audit.note(db, workspace, str(member), "watch end", "", now)
+    audit.write_line(db, workspace, str(member), "watch end", "", now)
     _look_soon(db, workspace)
     return True
 
 
-def end_of(db: Db, member: int, now: float) -> None:
+def end_member_shifts(db: Db, member: int, now: float) -> None:
     """End the shifts of a member who may no longer answer an SOS there."""
     for (workspace,) in db.execute(
         f"UPDATE shift SET ended = ? WHERE member = ? AND {_IS_ON_WATCH}"
         f" AND NOT {MAY_ANSWER.format('shift')} RETURNING workspace",
         *(now, member, now),
     ):
-        audit.note(
+        audit.write_line(
             db, workspace, audit.HUB, "watch end", f"{member} can no longer answer an SOS", now
         )
         _look_soon(db, workspace)
@@ -139,7 +141,7 @@ def set_hours(
             *(workspace, *hours),
         )
         _look_soon(db, workspace)
-    audit.note(db, workspace, by, "watch hours", str(hours or "none"), now)
+    audit.write_line(db, workspace, by, "watch hours", str(hours or "none"), now)
 
 
 def describe_watch(db: Db, workspace: int, now: float) -> dict[str, Any]:

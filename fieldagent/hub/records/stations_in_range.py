@@ -27,7 +27,7 @@ def forget(db: Db, carrier: int) -> None:
     db.execute("DELETE FROM earshot WHERE carrier = ?", carrier)
 
 
-def note(db: Db, carrier: int, stations: Mapping[int, int]) -> list[int]:
+def store_neighbours(db: Db, carrier: int, stations: Mapping[int, int]) -> list[int]:
     """Store the neighbours of a kit with the number of transmissions to each. Return the neighbours
     in its workspace.
     """

@@ -108,7 +108,7 @@ class ImportResult(NamedTuple):
     """IMEIs without a device."""
 
 
-def take_counts(db: Db, operator: str, days: Sequence[CountedDay]) -> ImportResult:
+def store_counts(db: Db, operator: str, days: Sequence[CountedDay]) -> ImportResult:
     """Store an operator's counts. They replace earlier imports for the same kit and day."""
     devices = dict(db.execute("SELECT imei, id FROM device WHERE imei IS NOT NULL"))
     for each in days:

@@ -33,7 +33,7 @@ from fieldagent.hub.access.authentication import Authentication
 from fieldagent.hub.access.directory import SYNTHETIC
 from fieldagent.hub.api.push_api import HubApi
 from fieldagent.hub.service import synthetic_rows
-from fieldagent.hub.service.synthetic_rows import Begun
+from fieldagent.hub.service.synthetic_rows import BegunItem
 from fieldagent.hub.store.contract import ANY_WRITE_TOPIC, Store
 from fieldagent.hub.unavailable import make_patient
 from fieldagent.store.group import StoreFull, StoreUnavailable
@@ -77,7 +77,7 @@ class _Journey:
     """Progress of one item."""
 
     stage: str = "store"
-    begun: Begun | None = None
+    begun: BegunItem | None = None
     request_id: str = ""
 
 
@@ -189,7 +189,7 @@ class SyntheticItems:
             journey.request_id = id_ = await self._push(journey.begun)
             journey.stage = "store"
             if not await self.store.commit(
-                lambda db: synthetic_rows.give_webhook(db, own, id_, self.clock())
+                lambda db: synthetic_rows.add_delivery(db, own, id_, self.clock())
             ):
                 raise ItemStopped("store", "the item was accepted, but is not in the database")
             journey.stage = "hook"
@@ -211,7 +211,7 @@ class SyntheticItems:
         except (StoreUnavailable, StoreFull) as error:
             raise ItemStopped("store", str(error)) from None
 
-    async def _push(self, begun_item: Begun) -> str:
+    async def _push(self, begun_item: BegunItem) -> str:
         """Push the item, and return its requestId. Raises ItemStopped."""
         own = begun_item.own
         body = {

@@ -13,7 +13,7 @@ import secrets
 
 from fieldagent.hub.access import secret
 from fieldagent.hub.access.directory import SYNTHETIC, insert_row
-from fieldagent.hub.records.audit import HUB, PUSH, note
+from fieldagent.hub.records.audit import HUB, PUSH, write_line
 from fieldagent.hub.store.contract import Db
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.webhook.signature import PREFIX
@@ -50,7 +50,7 @@ class OwnRows(NamedTuple):
         return f"{what}_{hmac.digest(self.secret.encode(), what.encode(), hashlib.sha256).hex()}"
 
 
-class Begun(NamedTuple):
+class BegunItem(NamedTuple):
     own: OwnRows
     line: int
     """Id of the last audit line before the item."""
@@ -65,7 +65,7 @@ class PostState(NamedTuple):
     reason: str
 
 
-def begin(db: Db, url: str, now: float) -> Begun | None:
+def begin(db: Db, url: str, now: float) -> BegunItem | None:
     """Create missing rows and begin an item. None if a part of the rows was deleted."""
     own = _find_own(db) or _make(db, url, now) or _find_own(db)
     if own is None:
@@ -77,7 +77,7 @@ def begin(db: Db, url: str, now: float) -> Begun | None:
         own.webhook,
     )
     ((line,),) = db.execute("SELECT coalesce(max(id), 0) FROM audit")
-    return Begun(own, line)
+    return BegunItem(own, line)
 
 
 def _find_own(db: Db) -> OwnRows | None:
@@ -114,11 +114,11 @@ def _make(db: Db, url: str, now: float) -> OwnRows | None:
         insert_row(
             db, "credential", kind=kind, name=SYNTHETIC, lookup=lookup, created=now, **columns
         )
-    note(db, workspace, HUB, "workspace add", f"{workspace} {SYNTHETIC}", now)
+    write_line(db, workspace, HUB, "workspace add", f"{workspace} {SYNTHETIC}", now)
     return own
 
 
-def give_webhook(db: Db, own_rows: OwnRows, request_id: str, now: float) -> bool:
+def add_delivery(db: Db, own_rows: OwnRows, request_id: str, now: float) -> bool:
     """Create the item's delivery to the webhook, as for items of kits. Return False if there is no
     such item.
     """
@@ -144,7 +144,7 @@ def read_post_state(db: Db, own_rows: OwnRows, request_id: str) -> PostState | N
     return PostState(*rows[0]) if rows else None
 
 
-def clear(db: Db, begun: Begun, request_id: str, now: float) -> None:
+def clear(db: Db, begun: BegunItem, request_id: str, now: float) -> None:
     """Delete the item, its audit line, and leftovers of killed hubs."""
     workspace = begun.own.workspace
     db.execute(

@@ -53,7 +53,7 @@ def back_up(
     sync_folder(target.parent)
 
 
-def see_that_none_was_lost(file: Path) -> None:
+def refuse_lost_database(file: Path) -> None:
     """Raise StoreFailed if a database was at `file` and is now empty or missing. Raises OSError."""
     # Look for the log first, because another program may be creating both files at this moment.
     left = [

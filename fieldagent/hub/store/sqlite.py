@@ -23,7 +23,7 @@ from fieldagent.hub.store.contract import (
     Topics,
     write_proof,
 )
-from fieldagent.hub.store.copies import back_up, see_that_none_was_lost, set_aside_log_of_another
+from fieldagent.hub.store.copies import back_up, refuse_lost_database, set_aside_log_of_another
 from fieldagent.hub.store.schema import make_hub_schema
 from fieldagent.hub.store.shared_reads import SharedReads
 from fieldagent.store.group import GroupCommit, Order, StoreFailed, StoreFull, StoreUnavailable
@@ -108,7 +108,7 @@ class SqliteStore:
     def __init__(self, path: str) -> None:
         self._file = file = Path(path)
         try:
-            see_that_none_was_lost(file)
+            refuse_lost_database(file)
             set_aside_log_of_another(file)
             self._writer = connect(file, make_hub_schema(TYPES), marked=True)
             self._reader = open_reader(file)

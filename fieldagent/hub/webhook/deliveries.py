@@ -19,7 +19,7 @@ from fieldagent.hub.api.standing import list_reached
 from fieldagent.hub.escalation import alarm_link
 from fieldagent.hub.field.envelope_packing import read_identity
 from fieldagent.hub.records import alarm
-from fieldagent.hub.records.audit import HUB, note
+from fieldagent.hub.records.audit import HUB, write_line
 from fieldagent.hub.records.stored_entry import read_beside, read_stored_entry
 from fieldagent.hub.store.contract import Db, make_marks, make_membership
 from fieldagent.hub.webhook.flow import Lane
@@ -73,7 +73,7 @@ class WebhookPost:
     try."""
 
 
-class End(NamedTuple):
+class PostResult(NamedTuple):
     """Result of a post, and its consequences."""
 
     post: WebhookPost
@@ -333,7 +333,7 @@ class _Writer:
         return self._identities[sender, workspace]
 
 
-def settle(db: Db, ends: Sequence[End]) -> list[str]:
+def settle(db: Db, ends: Sequence[PostResult]) -> list[str]:
     """Record the results of posts. Return a log line for each, or an empty string.
 
     If a claim has expired meanwhile, the result of the other process counts.
@@ -347,11 +347,11 @@ def settle(db: Db, ends: Sequence[End]) -> list[str]:
     ]
 
 
-def _claim_of(end: End) -> tuple[int, float]:
+def _claim_of(end: PostResult) -> tuple[int, float]:
     return end.post.webhook.id, end.post.claimed_until
 
 
-def _note_handed(db: Db, webhook: int, claimed_until: float, ends: Sequence[End]) -> None:
+def _note_handed(db: Db, webhook: int, claimed_until: float, ends: Sequence[PostResult]) -> None:
     among, items = make_membership(db, [item for end in ends for item in end.post.items])
     now = ends[0].now
     rows = db.execute(
@@ -397,7 +397,7 @@ def _alarm_kind(db: Db, item: int, incident: int) -> str:
     return str(rows[0][0]) if rows else ""
 
 
-def _note_failed(db: Db, end: End) -> str:
+def _note_failed(db: Db, end: PostResult) -> str:
     post, result, now = end.post, end.result, end.now
     webhook, attempts = post.webhook.id, post.delivery.attempts + 1
     schedule = SOS_SCHEDULE if post.delivery.urgent else SCHEDULE
@@ -407,7 +407,7 @@ def _note_failed(db: Db, end: End) -> str:
     # A probe does not use up a try: the last try is still to come at its own time.
     last = wait is None and not post.is_early
     dead = (last or result.outcome is HandoverOutcome.REFUSED) and not gone
-    give_back(db, end.not_made)
+    release_claims(db, end.not_made)
     change: str
     values: list[str | float]
     apart = dead and len(post.items) > 1
@@ -459,7 +459,7 @@ def _note_failed(db: Db, end: End) -> str:
     return f"webhook {webhook}: {result.reason}; tried again within {wait:.0f} s"
 
 
-def give_back(db: Db, posts: Sequence[WebhookPost]) -> None:
+def release_claims(db: Db, posts: Sequence[WebhookPost]) -> None:
     """Release the claims of posts that are not made now."""
     for post in posts:
         among, items = make_membership(db, post.items)
@@ -483,5 +483,5 @@ def _disable(db: Db, webhook: int, reason: str, now: float) -> str:
     if not disabled:
         return ""
     notice = f"webhook {webhook} is disabled: {reason}"
-    note(db, disabled[0][0], HUB, "webhook disable", notice, now)
+    write_line(db, disabled[0][0], HUB, "webhook disable", notice, now)
     return f"{notice}; resume with `fieldagent hub webhook enable {webhook}`"

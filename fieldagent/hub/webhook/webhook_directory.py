@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from fieldagent.hub.access.directory import Refused, Row
-from fieldagent.hub.records.audit import ADMINISTRATION, note
+from fieldagent.hub.records.audit import ADMINISTRATION, write_line
 from fieldagent.hub.store.contract import Db
 from fieldagent.hub.webhook.webhook import COLUMNS, Webhook, read_webhook
 from fieldagent.system.properties import WrongProperty
@@ -107,7 +107,7 @@ def add(db: Db, workspace: int, webhook: Webhook, *, now: float, by: str = ADMIN
         webhook.batch,
         int(webhook.steps),
     )
-    note(db, workspace, by, "webhook add", f"{id_} {webhook.url}", now)
+    write_line(db, workspace, by, "webhook add", f"{id_} {webhook.url}", now)
     return int(id_)
 
 
@@ -162,7 +162,7 @@ def enable(db: Db, workspace: int, webhook: int, *, now: float, by: str = ADMINI
         " AND state = 'waiting' AND attempts > 0",
         webhook,
     )
-    note(db, workspace, by, "webhook enable", str(webhook), now)
+    write_line(db, workspace, by, "webhook enable", str(webhook), now)
     db.announce("webhooks")
 
 
@@ -185,14 +185,14 @@ def sign_with(
     kept = () if only else tuple(each for each in before[:1] if each not in signing)
     text = " ".join((*signing, *kept))
     db.execute("UPDATE webhook SET secrets = ? WHERE id = ?", text, webhook)
-    note(db, workspace, by, "webhook secret", str(webhook), now)
+    write_line(db, workspace, by, "webhook secret", str(webhook), now)
 
 
 def remove(db: Db, workspace: int, webhook: int, *, now: float, by: str = ADMINISTRATION) -> None:
     """Remove a webhook, with everything that waits for it."""
     gone = "DELETE FROM webhook WHERE id = ? AND workspace = ? RETURNING id"
     _check_one(db.execute(gone, webhook, workspace), webhook)
-    note(db, workspace, by, "webhook remove", str(webhook), now)
+    write_line(db, workspace, by, "webhook remove", str(webhook), now)
 
 
 END = 2**63 - 1
@@ -242,7 +242,7 @@ def replay(
     )
     if not rows:
         raise Refused("no such dead letter; see `fieldagent hub webhook dead`")
-    note(db, workspace, by, "webhook replay", f"{len(rows)} deliveries", now)
+    write_line(db, workspace, by, "webhook replay", f"{len(rows)} deliveries", now)
     db.announce("webhooks")
     return len(rows)
 

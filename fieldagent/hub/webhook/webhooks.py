@@ -22,12 +22,12 @@ from fieldagent.hub.records import claims
 from fieldagent.hub.store.contract import ANY_WRITE_TOPIC, Db, Store
 from fieldagent.hub.store.persist import log_once, persist, persist_together
 from fieldagent.hub.webhook.deliveries import (
-    End,
+    PostResult,
     WebhookPost,
     claim,
-    give_back,
     list_failing,
     list_oldest,
+    release_claims,
     settle,
 )
 from fieldagent.hub.webhook.flow import Flows, Lane
@@ -110,7 +110,7 @@ class _Posts:
         if not chosen:
             return soonest, []
         claim = partial(self.claim, chosen=chosen, now=now)
-        return soonest, await claims.commit_claim(self.store, claim, _give_back_all)
+        return soonest, await claims.commit_claim(self.store, claim, _release_all)
 
     def claim(self, db: Db, chosen: list[Lane], now: float) -> list[tuple[WebhookPost, ...]]:
         return claim(db, chosen, now, desk=self.desk)
@@ -133,28 +133,28 @@ class _Posts:
                     result = await self.post_one(each)
                     taken = result.outcome is HandoverOutcome.HANDED
                     left = posts[at + 1 :]
-                    end = self.end(each, result, () if taken else left)
+                    end = self.record_result(each, result, () if taken else left)
                     nursery.start_soon(self.write_down, end)
                     if not taken:
                         break
                     if left and (self.stopping or trio.current_time() > until):
-                        nursery.start_soon(self.give_back, left)
+                        nursery.start_soon(self.release_posts, left)
                         break
         finally:
             self.count(posts[0], -1)
             self.pause.cancel()
 
-    def end(
+    def record_result(
         self, each: WebhookPost, result: HandoverResult, unsent_posts: Sequence[WebhookPost]
-    ) -> End:
+    ) -> PostResult:
         """Return the result of a post for the store, and record it in the webhook's flow."""
         flow, now = self.flows.get_flow(each.webhook.id), self.clock()
         if result.outcome is HandoverOutcome.HANDED:
-            return End(each, result, now, up_again=flow.record_success())
+            return PostResult(each, result, now, up_again=flow.record_success())
         flow.record_failure(now, random.random())
-        return End(each, result, now, unsent_posts)
+        return PostResult(each, result, now, unsent_posts)
 
-    async def write_down(self, end: End) -> None:
+    async def write_down(self, end: PostResult) -> None:
         try:
             # Store the result together with other results that arrive at this moment.
             text = await persist_together(self.store, settle, end)
@@ -166,8 +166,8 @@ class _Posts:
             if text:
                 log.warning("%s", text)
 
-    async def give_back(self, unsent_posts: Sequence[WebhookPost]) -> None:
-        await persist(self.store, lambda db: give_back(db, unsent_posts))
+    async def release_posts(self, unsent_posts: Sequence[WebhookPost]) -> None:
+        await persist(self.store, lambda db: release_claims(db, unsent_posts))
 
     async def post_one(self, each: WebhookPost) -> HandoverResult:
         webhook, began = each.webhook, trio.current_time()
@@ -191,8 +191,8 @@ class _Posts:
         return result
 
 
-def _give_back_all(db: Db, runs: Sequence[Sequence[WebhookPost]]) -> None:
-    give_back(db, [post for run in runs for post in run])
+def _release_all(db: Db, runs: Sequence[Sequence[WebhookPost]]) -> None:
+    release_claims(db, [post for run in runs for post in run])
 
 
 async def test_call(

@@ -124,7 +124,7 @@ async def test_what_can_wait_is_told_in_the_morning_in_one_message(store: Store)
         await store.commit(lambda db: alarm.notify_of_open(db, alps.now))
         assert await due(alps) == []
         # An alarm that was answered meanwhile is not sent.
-        await store.commit(lambda db: alarm.end(db, third))
+        await store.commit(lambda db: alarm.cancel_messages(db, third))
         alps.now = MORNING
         (message,) = await due(alps)
         assert message.notice.subject == "2 alarms in quiet hours"

@@ -37,7 +37,7 @@ from fieldagent.hub.api.push_api import make_posting
 from fieldagent.hub.bridge import spending
 from fieldagent.hub.bridge.spending import Allowance
 from fieldagent.hub.contract import ItemResult
-from fieldagent.hub.field.satellite_sizes import SatelliteKits, find_far_kits, hold_back
+from fieldagent.hub.field.satellite_sizes import SatelliteKits, delay_until_linked, find_far_kits
 from fieldagent.hub.records import sos
 from fieldagent.hub.records.ledger import Posting
 from fieldagent.hub.store.contract import Db
@@ -169,7 +169,7 @@ def _send(
 ) -> tuple[dict[str, Any], int]:
     """Return the answer to the sender, and the possible cost in credits."""
     paid = spending.enter_within(db, posting, allowance, now)
-    hold_back(db, paid.entered.item, far)
+    delay_until_linked(db, paid.entered.item, far)
     topic = inbox.topics.get_stages_topic(None, paid.entered.request_id)
     records.follow_item(db, paid.entered.item, topic, now)
     answer = {"id": paid.entered.request_id, "credits": paid.credits, **_make_withheld(paid.reason)}

@@ -102,7 +102,7 @@ def add(
     insert(db, "fence_kit", ("fence", "device"), [(id_, device) for device in sorted(devices)])
     columns = ("fence", "device", "inside", "clear", "newest")
     insert(db, "fence_standing", columns, _standing_now(db, workspace, id_, drawn))
-    audit.note(db, workspace, by, "fence add", f"{id_} {name}", now)
+    audit.write_line(db, workspace, by, "fence add", f"{id_} {name}", now)
     return id_
 
 
@@ -160,7 +160,7 @@ def remove(db: Db, workspace: int, fence: int, now: float, *, by: str = ADMINIST
                 fence=fence,
             )
         )
-    audit.note(db, workspace, by, "fence remove", f"{fence} {gone[0][0]}", now)
+    audit.write_line(db, workspace, by, "fence remove", f"{fence} {gone[0][0]}", now)
 
 
 _FOR = (

@@ -81,7 +81,7 @@ def add(db: Db, workspace: int, plan: RoutePlan, now: float, *, by: str = ADMINI
         created=now,
     )
     detail = f"{id_}: {plan.device} at {plan.name} by {moment_in_words(plan.due, now)}"
-    audit.note(db, workspace, by, "route add", detail, now)
+    audit.write_line(db, workspace, by, "route add", detail, now)
     db.announce(sos.EVENTS)
     return id_
 
@@ -146,7 +146,7 @@ def end(db: Db, workspace: int, route: int, actor: Actor, why: str, now: float) 
         detail = f"the route to {name} is ended: {why}"
         sos.note_event(db, alarm, "note", now, member=actor.member, detail=detail)
     by = ADMINISTRATION if actor.member is None else str(actor.member)
-    audit.note(db, workspace, by, "route end", f"{route}: {why}", now)
+    audit.write_line(db, workspace, by, "route end", f"{route}: {why}", now)
 
 
 def note_arrivals(db: Db, positions: Sequence[KitPosition], now: float) -> None:

@@ -91,7 +91,7 @@ class TrackerDoor:
 
         def carry_out(db: Db) -> ItemResult | float:
             now = self._clock()
-            return charge_call(db, source, now) or trackers.take_in(
+            return charge_call(db, source, now) or trackers.process_tracker_report(
                 db, source.workspace, report, now
             )
 

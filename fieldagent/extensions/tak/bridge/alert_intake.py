@@ -59,7 +59,7 @@ def take_in(
     if point.is_known and not is_nowhere(point.latitude, point.longitude):
         place = {"latitude": point.latitude, "longitude": point.longitude}
     alarm = "" if alert.cancels else "sos"
-    return trackers.take_in(
+    return trackers.process_tracker_report(
         db, workspace, TrackerReport(ident, None, place, alarm), now, way=SOURCE
     )
 

@@ -13,7 +13,7 @@ from collections.abc import Collection
 
 from fieldagent.extensions.tak.bridge.records import TakPerson
 from fieldagent.hub.access.directory import Refused, Row, find_member, make_named_rows
-from fieldagent.hub.records.audit import ADMINISTRATION, note
+from fieldagent.hub.records.audit import ADMINISTRATION, write_line
 from fieldagent.hub.store.contract import Db, make_membership
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
@@ -66,7 +66,9 @@ def add(
         " ON CONFLICT DO NOTHING",
         *(workspace, holder.name, holder.member),
     )
-    note(db, workspace, ADMINISTRATION, "tak certificate add", f"{holder.member} {serial}", now)
+    write_line(
+        db, workspace, ADMINISTRATION, "tak certificate add", f"{holder.member} {serial}", now
+    )
 
 
 def revoke(db: Db, workspace: int, member: int, now: float) -> int:
@@ -81,7 +83,9 @@ def revoke(db: Db, workspace: int, member: int, now: float) -> int:
     )
     db.execute("DELETE FROM tak_person WHERE workspace = ? AND member = ?", workspace, member)
     for (serial,) in gone:
-        note(db, workspace, ADMINISTRATION, "tak certificate revoke", f"{member} {serial}", now)
+        write_line(
+            db, workspace, ADMINISTRATION, "tak certificate revoke", f"{member} {serial}", now
+        )
     return len(gone)
 
 

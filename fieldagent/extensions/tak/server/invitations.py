@@ -13,7 +13,7 @@ from fieldagent.extensions.tak.server import certificates
 from fieldagent.extensions.tak.server.certificates import PhoneHolder
 from fieldagent.hub.access import secret
 from fieldagent.hub.access.directory import Refused
-from fieldagent.hub.records.audit import ADMINISTRATION, note
+from fieldagent.hub.records.audit import ADMINISTRATION, write_line
 from fieldagent.hub.store.contract import Db
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
@@ -44,7 +44,7 @@ def invite(db: Db, workspace: int, holder: PhoneHolder, now: float) -> str:
         "INSERT INTO tak_invitation (token, workspace, member, expires) VALUES (?, ?, ?, ?)",
         *(secret.hash_for_lookup(token), workspace, holder.member, now + LIFETIME_S),
     )
-    note(db, workspace, ADMINISTRATION, "tak invite", str(holder.member), now)
+    write_line(db, workspace, ADMINISTRATION, "tak invite", str(holder.member), now)
     return token
 
 
