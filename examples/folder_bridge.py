@@ -1,7 +1,7 @@
 """A bridge to a folder: each item of a kit becomes a JSON file, and JSON files become items for
 kits. The example of docs/how-to/add-a-bridge.md.
 
-In `hub.properties`, where Python finds this module:
+Python must find this module. In `hub.properties`:
 
     extensions=folder_bridge:EXTENSION
     board-folder=/srv/board
@@ -10,7 +10,7 @@ In `hub.properties`, where Python finds this module:
 
 An item becomes NUMBER.item. A file ANYTHING.push has the body of `POST /api/package`, without
 `sourceUserId` and `workspaceId`. The bridge removes it, or renames it to ANYTHING.refused. After a
-power cut, it may take in a file twice.
+power cut, it may read a file twice.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ from fieldagent.system.properties import Key, make_integer_reader, read_absolute
 log = logging.getLogger(__name__)
 
 NAME = "board"
-LOOK_S = 1.0
-"""Seconds between two looks."""
+POLL_S = 1.0
+"""Seconds between two searches for new files."""
 LIFE_S = 604_800.0
 """Seconds that an item waits for its kit."""
 UNPAID = Allowance(False, 0, "waits for a link: a folder pays for nothing", "")
@@ -69,8 +69,8 @@ async def work(host: BridgeHost, identity: str, workspace: int) -> NoReturn:
             while True:
                 await publish(host, follower, workspace)
                 await take_in(host, workspace)
-                await trio.sleep(LOOK_S)
-        await trio.sleep(LOOK_S)
+                await trio.sleep(POLL_S)
+        await trio.sleep(POLL_S)
 
 
 async def publish(host: BridgeHost, follower: Follower, workspace: int) -> None:
@@ -114,7 +114,7 @@ def enter(db: Db, body: bytes, ours: dict[str, str], now: float) -> None:
     if any(
         (push.workspace, each) not in members for each in (push.source, push.target or push.source)
     ):
-        raise Problem(403, "board-user or targetUserId is no user of the workspace")
+        raise Problem(403, "board-user or targetUserId is not a user of the workspace")
     if push.priority >= SOS_PRIORITY:
         raise Problem(403, "a folder cannot raise an SOS")
     posting = make_posting(db, push, members, now, LIFE_S)
@@ -142,7 +142,7 @@ KIND = BridgeKind(
             "board-user",
             make_integer_reader(1, 1_000_000, "number of a user"),
             None,
-            "number of the user who sends the items of the board, and who may see those there",
+            "number of the user who sends the items of the files and whose items become files",
         ),
     ),
     work=_work,

@@ -1,12 +1,13 @@
-"""A satellite operator that is a folder: messages come and go as files, for a bench without any
-account, or where a courier carries them on a stick. The example of docs/how-to/add-an-operator.md.
+"""A folder as satellite operator: messages are files. Use it for tests without an account, or if a
+courier carries the messages on a USB stick. The example of docs/how-to/add-an-operator.md.
 
-In `hub.properties`, where Python finds this module (PYTHONPATH, or a zipapp built `--with` it):
+Python must find this module (PYTHONPATH, or a zipapp built `--with` it). In `hub.properties`:
 
     operators=folder_operator:KIND
     folder-path=/srv/courier
 
-A message to a modem becomes IMEI-NUMBER.mt there; a file IMEI-ANYTHING.mo is taken in and removed.
+A message to a modem becomes the file IMEI-NUMBER.mt. The hub reads and removes each file
+IMEI-ANYTHING.mo.
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ from fieldagent.system.properties import Key, read_absolute_path
 from fieldagent.system.wording import describe_reason
 from fieldagent.wire.outcome import Outcome
 
-LOOK = 1.0
-"""Seconds between two looks for what came."""
+POLL_S = 1.0
+"""Seconds between two searches for new files."""
 MOST_BYTES = 1_960
 """The largest message in bytes that an SBD modem sends."""
 FULL = Failure("full", Scope.GATEWAY, "the folder is full: free some space", retry_after=600.0)
@@ -49,7 +50,7 @@ class Folder:
     async def send(
         self, imei: str, body: bytes, *, number: int, priority: bool, modem: FarModem = NO_MODEM
     ) -> Verdict:
-        # The same number is the same message: called again, it lies there once.
+        # The same number is the same message, so a repeated call replaces the file.
         target = self._path / f"{imei}-{number}.mt"
         try:
             await trio.to_thread.run_sync(put_file, target, body)
@@ -61,25 +62,25 @@ class Folder:
         return Verdict(Outcome.SENT)
 
     async def ring(self, imei: str) -> Verdict:
-        return Verdict(Outcome.REFUSED, make_unreachable("a folder rings nobody"))
+        return Verdict(Outcome.REFUSED, make_unreachable("a folder cannot ring a modem"))
 
 
 async def take_files(path: Path, host: OperatorHost) -> None:
-    """Take in what lies there, until cancelled. A file is removed once its message is on disk."""
+    """Receive the files until cancelled. Remove a file once its message is in the database."""
     while True:
         for file, body in await trio.to_thread.run_sync(_read_all, path):
             try:
                 await host.take_in(file.name.partition("-")[0], body, None)
                 await trio.to_thread.run_sync(file.unlink)
             except StoreUnavailable:
-                break  # the store logs that itself; the file stays for the next look
+                break  # The store logs the error. The file stays for the next search.
             except OSError as error:
                 host.note_fault(error, f"an MO message in {file}")
-        await trio.sleep(LOOK)
+        await trio.sleep(POLL_S)
 
 
 def _read_all(path: Path) -> list[tuple[Path, bytes]]:
-    """Return each message that has come, with its file; in a thread, as disks may be slow."""
+    """Return each new file with its message. Call it in a thread, because a disk may be slow."""
     return [(file, file.read_bytes()[:MOST_BYTES]) for file in sorted(path.glob("*.mo"))]
 
 
@@ -101,7 +102,7 @@ def _listen(own: Own) -> MoListener | None:
 KIND = OperatorKind(
     "folder",
     "Folder",
-    "a folder, from which somebody carries the messages on",
+    "a folder whose messages a courier carries",
     keys=(Key("folder-path", read_absolute_path, None, "folder of the messages, .mt and .mo"),),
     caller=_caller,
     failures={"full": FULL},

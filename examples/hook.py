@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""An inbound hook that answers: whoever writes "where?" is told where the kit stands.
+"""An inbound hook that answers the message "where?" with the position of the kit.
 
 inbound-hook=/path/to/hook.py [--port 9091]
 

@@ -1,6 +1,6 @@
 #!/bin/sh
 # An inbound hook: appends each message's sender and text to a file. `inbound-hook=/path/to/hook.sh /path/to/messages`
-# The payload is JSON on standard input; exit 0 says that it is handed over, 75 asks to try again later.
+# The payload is JSON on standard input. Exit code 0 accepts it, and 75 requests another try later.
 set -eu
 file=${1:-/var/lib/fieldagent/messages}
 python3 -c '
@@ -11,5 +11,5 @@ for payload in json.load(sys.stdin)["payloads"]:
         if event["type"] == "Message":
             print(payload["identity"]["name"], event["content"], sep=": ")
 ' >>"$file" || exit 75
-# What is printed goes to the log of the agent.
+# The agent logs the output of a hook.
 echo "written to $file"

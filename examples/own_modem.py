@@ -1,5 +1,10 @@
-"""A satellite modem of your own: a 9602 with a label as its own setting. Name it in
-`agent.properties`: extensions=own_modem:EXTENSION, satellite-modem=mymodem, mymodem-label=roof.
+"""A satellite modem of your own: a 9602 with a label as its own setting.
+
+In `agent.properties`:
+
+    extensions=own_modem:EXTENSION
+    satellite-modem=mymodem
+    mymodem-label=roof
 """
 
 from __future__ import annotations

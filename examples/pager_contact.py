@@ -1,7 +1,7 @@
 """A kind of contact for pagers: each notice becomes a file, which the program of a POCSAG
 transmitter sends. The example of docs/how-to/add-an-operator.md.
 
-In `hub.properties`, where Python finds this module:
+Python must find this module. In `hub.properties`:
 
     contacts=pager_contact:KIND
     pager-folder=/srv/pager

@@ -68,7 +68,7 @@ def test_an_offer_of_the_hub_is_news_and_none_for_long_is_told(
         with kit(tmp_path, zipapp, link, 61) as running:
             running.expect(f"{NOT} 61 days: the hub has never offered a program")
             (notice,) = told(running)
-            assert "`fieldagent hub update offer` there does" in notice
+            assert "use `fieldagent hub update offer` there" in notice
             assert notice in status(running)
             with browser.browser() as opened, browser.page(opened, running.port) as page:
                 page.locator("#notices").get_by_text(notice).wait_for()
