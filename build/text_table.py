@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 import wordfreq
 
-from fieldagent.wire.text_models import ORDER, WEIGHTS, get_alphabet
+from fieldagent.wire.text_models import CONTEXT_SYMBOLS_MAX, WEIGHTS, get_alphabet
 
 
 class Language(NamedTuple):
@@ -185,7 +185,7 @@ Counts = dict[bytes, Counter[int]]
 def counted(texts: Sequence[tuple[bytes, int]]) -> Counts:
     """Count the followers of each context of any length."""
     counts: Counts = {b"": Counter()}
-    for size in range(ORDER + 1):
+    for size in range(CONTEXT_SYMBOLS_MAX + 1):
         below = {context for context, after in counts.items() if len(context) == size - 1}
         seen: defaultdict[bytes, Counter[int]] = defaultdict(Counter)
         for text, times in texts:
@@ -233,7 +233,7 @@ def weighed(
     for text, times in texts:
         for at in range(1, len(text)):
             symbol = text[at]
-            for size in range(min(ORDER, at), -1, -1):
+            for size in range(min(CONTEXT_SYMBOLS_MAX, at), -1, -1):
                 context = text[at - size : at]
                 after = met.get(context)
                 if not after:

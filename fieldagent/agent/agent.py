@@ -74,7 +74,7 @@ AWAY_REPORTED_AFTER_S = 3600.0
 """Seconds that a channel must be away before `/api/health` reports it."""
 HOUSEKEEPING_INTERVAL_S = 3600.0
 """Seconds between two deletions of old rows."""
-START_DELAY_AND_PERIOD_S, ROOM_EVERY = 5.0, 60.0
+CLEANUP_DELAY_S, RESERVE_CHECK_INTERVAL_S = 5.0, 60.0
 """Seconds after a start until work begins that can wait, and seconds between two checks of the
 disk's space."""
 MAP_CHECK_INTERVAL_S = 600.0
@@ -391,7 +391,7 @@ async def _run_parts(
             # Take the reserve before anyone can post, so that an SOS finds space if the disk fills
             # up.
             await agent.parts.journal.refill_reserve()
-        for name, part in KEEPERS.items():
+        for name, part in BACKGROUND_TASKS.items():
             nursery.start_soon(keep, name, partial(part, agent))
         for hook in agent.parts.hooks:
             if hook.by_itself:
@@ -504,9 +504,9 @@ async def delete_old_entries_forever(agent: Agent) -> None:
         await agent.parts.journal.persist(losses.forget(before=before))
         if agent.parts.station is not None:
             # With a station this module is already loaded.
-            from fieldagent.agent.mesh.rounds import OTHERS_REPEATED_S
+            from fieldagent.agent.mesh.rounds import OTHERS_REPEAT_LIFETIME_S
 
-            too_old = agent.parts.journal.clock.now() - OTHERS_REPEATED_S
+            too_old = agent.parts.journal.clock.now() - OTHERS_REPEAT_LIFETIME_S
             await agent.parts.journal.persist(on_air.forget_kept(before=too_old))
         await trio.sleep(HOUSEKEEPING_INTERVAL_S)
 
@@ -515,7 +515,7 @@ async def _read_dead_letters(agent: Agent) -> None:
     """Replay the dead letters once at the start, because some may be readable with another key or a
     later version.
     """
-    await trio.sleep(START_DELAY_AND_PERIOD_S)
+    await trio.sleep(CLEANUP_DELAY_S)
     for letter in reversed(dead_letters.list_newest(agent.parts.journal)):
         tagged = not LIMITS[Channel(letter.channel)].authentic
         try:
@@ -531,7 +531,7 @@ async def _read_dead_letters(agent: Agent) -> None:
 async def maintain_disk_reserve(agent: Agent) -> None:
     journal = agent.parts.journal
     while True:
-        every = DISK_RETRY_INTERVAL_S if journal.not_on_disk else ROOM_EVERY
+        every = DISK_RETRY_INTERVAL_S if journal.not_on_disk else RESERVE_CHECK_INTERVAL_S
         await trio.sleep_until(waits.beat_after(every))
         with suppress(StoreFull):
             await journal.return_to_disk(idle=lambda: not _is_in_memory_alone(agent))
@@ -557,7 +557,7 @@ async def _check_map_regularly(agent: Agent) -> None:
 
 async def _check_journal_once(agent: Agent) -> None:
     """Check the journal's integrity once, after the API listens."""
-    await trio.sleep(START_DELAY_AND_PERIOD_S)
+    await trio.sleep(CLEANUP_DELAY_S)
     await agent.parts.journal.check_skipped_integrity()
     await trio.sleep_forever()
 
@@ -652,7 +652,7 @@ async def _resume(agent: Agent) -> None:
     await agent.parts.resume.run()
 
 
-KEEPERS = {
+BACKGROUND_TASKS = {
     "the hub's commands": _carry_out_commands,
     "the resume of waiting items": _resume,
     "the kit's logbook": _keep_logbook,

@@ -42,9 +42,9 @@ KEYS = (
     ),
 )
 
-EXAMPLES = {"radio-region": "amateur", "radio-frequency": "869.525", "radio-bit-rate": "9600"}
+EXAMPLE_VALUES = {"radio-region": "amateur", "radio-frequency": "869.525", "radio-bit-rate": "9600"}
 """Example values for a first settings file."""
-NEEDS = {
+REQUIRED_SETTINGS = {
     "radio-region": "radio-port",
     "radio-frequency": "radio-region",
     "radio-bit-rate": "radio-port",

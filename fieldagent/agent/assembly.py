@@ -57,8 +57,8 @@ if TYPE_CHECKING:
 
 
 FAR_END = {Channel.SATELLITE: "satellite", Channel.CELLULAR: "hub", Channel.RADIO: "radio"}
-"""Name of the time source over each channel (`system.elapsed_time.RANKS`). The radio is not a
-source of time."""
+"""Name of the time source over each channel (`system.elapsed_time.SOURCES_BY_RANK`). The radio is
+not a source of time."""
 
 _TRACE_CONTENTS = {Channel.RADIO: trace.RADIO, Channel.CELLULAR: trace.LINK}
 """Kind of content in a channel's trace, if the modem does not set it."""

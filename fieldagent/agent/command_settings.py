@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fieldagent.system.properties import Key, WrongProperty
-from fieldagent.wire.command import BY_NAME, VERBS
+from fieldagent.wire.command import VERB_BY_NAME, VERBS
 
 ALLOWED_VERBS = tuple(verb.name for verb in VERBS if verb.allowed)
 
@@ -13,8 +13,8 @@ def read_names(value: str) -> tuple[str, ...]:
     if value == "none":
         return ()
     names = tuple(dict.fromkeys(value.replace(",", " ").split()))
-    if unknown := [name for name in names if name not in BY_NAME]:
-        raise WrongProperty(f"has {unknown[0]!r}: use {', '.join(BY_NAME)}, or none")
+    if unknown := [name for name in names if name not in VERB_BY_NAME]:
+        raise WrongProperty(f"has {unknown[0]!r}: use {', '.join(VERB_BY_NAME)}, or none")
     return names
 
 
@@ -23,7 +23,9 @@ KEYS = (
         "remote-commands",
         read_names,
         ALLOWED_VERBS,
-        "commands that the hub may send to this kit, from " + ", ".join(BY_NAME) + "; none for none"
+        "commands that the hub may send to this kit, from "
+        + ", ".join(VERB_BY_NAME)
+        + "; none for none"
         f" ({' '.join(ALLOWED_VERBS)})",
     ),
 )

@@ -20,7 +20,7 @@ from fieldagent.agent.journal.changes import Change
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.outbound.incident_status import describe_incident, list_heard_incidents
 from fieldagent.agent.outbound.standing import UnknownPackage, get_standing
-from fieldagent.http.server_sent import LISTENING, StreamRequest, encode_event
+from fieldagent.http.server_sent import LISTENING_COMMENT, StreamRequest, encode_event
 from fieldagent.package.delivery import encode_deliveries
 from fieldagent.system import waits
 
@@ -97,7 +97,7 @@ class Events:
         try:
             place, beginning = self._begin(asked.last)
             known: dict[tuple[str, str], Any] = {}
-            yield LISTENING + beginning
+            yield LISTENING_COMMENT + beginning
             deadline = waits.compute_next_tick(asked.quiet_max_s)
             while True:
                 events, place = self._read_changes_since(place, asked.topics)

@@ -7,7 +7,12 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
-from fieldagent.agent.kit_part import POWERS, RUNS, SECRET, get_kit_parts
+from fieldagent.agent.kit_part import (
+    RUNS_COMMAND_REASON,
+    SECRET,
+    SWITCHES_POWER_REASON,
+    get_kit_parts,
+)
 from fieldagent.agent.radios.registry import RADIOS
 from fieldagent.agent.satellites.registry import get_modems
 from fieldagent.agent.settings import Settings, parse
@@ -15,17 +20,17 @@ from fieldagent.system.java_properties import read_pairs, remove_pairs, set_pair
 from fieldagent.system.properties import InvalidSettings
 from fieldagent.wire.settings_change import SettingsChange, get_kit_id
 
-_OPENS_THE_KIT = "it opens the kit to a network"
+_NETWORK_REASON = "it opens the kit to a network"
 _LINK = "it would move the kit to another hub, and this hub could not undo that"
 
 LOCAL_ONLY_SETTINGS = {
-    "inbound-hook": RUNS,
-    "cellular-recovery-command": RUNS,
-    "satellite-recovery-command": RUNS,
-    "radio-recovery-command": RUNS,
-    "satellite-heal": POWERS,
-    "cellular-heal": POWERS,
-    "radio-heal": POWERS,
+    "inbound-hook": RUNS_COMMAND_REASON,
+    "cellular-recovery-command": RUNS_COMMAND_REASON,
+    "satellite-recovery-command": RUNS_COMMAND_REASON,
+    "radio-recovery-command": RUNS_COMMAND_REASON,
+    "satellite-heal": SWITCHES_POWER_REASON,
+    "cellular-heal": SWITCHES_POWER_REASON,
+    "radio-heal": SWITCHES_POWER_REASON,
     "webhook-address": "all received items would go there",
     "webhook-secret": SECRET,
     "satellite-key": SECRET,
@@ -37,15 +42,15 @@ LOCAL_ONLY_SETTINGS = {
     ),
     "hub-address": _LINK,
     "hub-ca-file": _LINK,
-    "page-listen": _OPENS_THE_KIT,
-    "page-port": _OPENS_THE_KIT,
-    "page-portal-port": _OPENS_THE_KIT,
+    "page-listen": _NETWORK_REASON,
+    "page-port": _NETWORK_REASON,
+    "page-portal-port": _NETWORK_REASON,
     "api-port": "programs on the kit, and the trial itself, call this port",
     "state-directory": "waiting items are stored there",
     **{name: why for part in get_kit_parts().values() for name, why in part.not_from_afar.items()},
 }
 """Settings that can only be changed on the kit itself, each with the reason."""
-OWN_VALUES: Mapping[str, Collection[str]] = {
+BUILT_IN_VALUES: Mapping[str, Collection[str]] = {
     "extensions": (),
     "radio-protocol": RADIOS,
     "satellite-modem": get_modems(),
@@ -70,7 +75,7 @@ def change_settings(text: str, change: SettingsChange, path: Path) -> tuple[str,
     for name, value in change.pairs:
         if name in LOCAL_ONLY_SETTINGS:
             raise NotForThisKit(f"{name} can only be set on the kit: {LOCAL_ONLY_SETTINGS[name]}")
-        if value and value not in OWN_VALUES.get(name, (value,)):
+        if value and value not in BUILT_IN_VALUES.get(name, (value,)):
             raise NotForThisKit(
                 f"a custom {name} can only be set on the kit, because it is a program"
             )

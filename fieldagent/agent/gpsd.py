@@ -12,9 +12,9 @@ from contextlib import suppress
 import trio
 
 from fieldagent.system import waits
-from fieldagent.system.elapsed_time import GPS, RANKS, ElapsedTime
+from fieldagent.system.elapsed_time import GPS, SOURCES_BY_RANK, ElapsedTime
 from fieldagent.wire.errors import RemoteProtocolError
-from fieldagent.wire.gpsd import LINE_BYTES, WATCH, Fix, read_line
+from fieldagent.wire.gpsd import LINE_BYTES, WATCH_COMMAND, Fix, read_line
 
 log = logging.getLogger(__name__)
 
@@ -33,7 +33,7 @@ async def update_clock_from_gpsd(clock: ElapsedTime, gpsd: tuple[str, int]) -> N
     """
     while True:
         pause = RETRY_AFTER_S
-        if clock.source() in ("", *RANKS):
+        if clock.source() in ("", *SOURCES_BY_RANK):
             with waits.move_on_after(FIRST_FIX_TIMEOUT_S):
                 try:
                     clock.record_time(GPS, (await _wait_for_fix(*gpsd, dated=True)).time)
@@ -58,7 +58,7 @@ async def _wait_for_fix(host: str, port: int, *, dated: bool = False) -> Fix:
     trio.BrokenResourceError.
     """
     async with await trio.open_tcp_stream(host, port) as stream:
-        await stream.send_all(WATCH)
+        await stream.send_all(WATCH_COMMAND)
         text = b""
         while data := await stream.receive_some():
             *lines, text = (text + data).split(b"\n")

@@ -18,8 +18,8 @@ from fieldagent.system.properties import Key
 
 SECRET = "it is a secret, and readers of the hub's database could read it"
 """Reason why a remote command cannot change a key that contains a secret."""
-RUNS = "the kit runs the value as a command"
-POWERS = "it switches pins and ports, and only the kit knows the devices on them"
+RUNS_COMMAND_REASON = "the kit runs the value as a command"
+SWITCHES_POWER_REASON = "it switches pins and ports, and only the kit knows the devices on them"
 """Reason why a remote command cannot change a key for the recovery of a modem."""
 
 

@@ -37,5 +37,5 @@ KEYS = (
     ),
 )
 
-NEEDS = {"radio-relay": "radio-port", "radio-relay-down": "radio-relay"}
+REQUIRED_SETTINGS = {"radio-relay": "radio-port", "radio-relay-down": "radio-relay"}
 """Settings that need another setting."""

@@ -127,7 +127,7 @@ KEYS = (
         " receipt separately, for a credit (ride). Receipts of an SOS are sent at once",
     ),
 )
-EXAMPLES = {
+EXAMPLE_VALUES = {
     "satellite-port": "/dev/fieldagent-satellite",
     "satellite-credits-per-day": "100",
     "satellite-sos-reserve": "10",
@@ -139,7 +139,7 @@ EXAMPLES = {
     "satellite-baud": "19200",
     "satellite-bytes-per-day": "100000",
 }
-NEEDS = {
+REQUIRED_SETTINGS = {
     "satellite-heal": "satellite-port",
     "satellite-recovery-command": "satellite-port",
 }

@@ -467,7 +467,7 @@ KEYS = (
 )
 
 
-EXAMPLES = {
+EXAMPLE_VALUES = {
     "canned-messages": "All well; Storm, we stay; Back at the hut",
     "update-address": "https://example.org/fieldagent.pyz",
     "inbound-hook": "/usr/local/lib/fieldagent-hook",
@@ -480,8 +480,8 @@ EXAMPLES = {
     "cellular-ping": "300",
     "cellular-heal": "usb:1-1.2 command",
     "cellular-recovery-command": "/usr/local/sbin/reset-modem",
-    **satellite_settings.EXAMPLES,
-    **air_settings.EXAMPLES,
+    **satellite_settings.EXAMPLE_VALUES,
+    **air_settings.EXAMPLE_VALUES,
     "radio-port": "/dev/ttyACM0",
     "radio-station": "2",
     "radio-callsign": "N0CALL",
@@ -554,19 +554,19 @@ def list_allowed_keys(text: str) -> Sequence[Key]:
 
 
 def get_examples() -> Mapping[str, str]:
-    """Return `EXAMPLES` together with the examples of extensions."""
+    """Return `EXAMPLE_VALUES` together with the examples of extensions."""
     of_parts = {
         name: text for part in get_kit_parts().values() for name, text in part.examples.items()
     }
-    return {**EXAMPLES, **of_parts}
+    return {**EXAMPLE_VALUES, **of_parts}
 
 
 def get_needs() -> Mapping[str, str]:
-    """Return `NEEDS` together with the needs of extensions."""
+    """Return `REQUIRED_SETTINGS` together with the needs of extensions."""
     of_parts = {
         name: other for part in get_kit_parts().values() for name, other in part.needs.items()
     }
-    return {**NEEDS, **of_parts}
+    return {**REQUIRED_SETTINGS, **of_parts}
 
 
 def parse(text: str, path: Path, environ: Mapping[str, str] = os.environ) -> Settings:
@@ -588,7 +588,7 @@ def parse(text: str, path: Path, environ: Mapping[str, str] = os.environ) -> Set
     }
     values["radio_own"] = {key.name: values.pop(key.attribute) for key in of_radio}
     values["satellite_own"] = {key.name: values.pop(key.attribute) for key in of_modem}
-    faults += _find_missing_settings(pairs, get_needs() if parts else NEEDS)
+    faults += _find_missing_settings(pairs, get_needs() if parts else REQUIRED_SETTINGS)
     faults += [fault for part in parts.values() for fault in part.faults(pairs)]
     if faults:
         raise InvalidSettings(path, faults)
@@ -602,7 +602,7 @@ def parse(text: str, path: Path, environ: Mapping[str, str] = os.environ) -> Set
     return Settings(**values)
 
 
-NEEDS = {
+REQUIRED_SETTINGS = {
     "hub-address": "hub-token",
     "hub-token": "hub-address",
     "hub-ca-file": "hub-address",
@@ -610,15 +610,15 @@ NEEDS = {
     "cellular-heal": "hub-address",
     "cellular-recovery-command": "hub-address",
     "radio-port": "radio-station",
-    **satellite_settings.NEEDS,
+    **satellite_settings.REQUIRED_SETTINGS,
     "radio-heal": "radio-port",
     "radio-recovery-command": "radio-port",
     "radio-callsign": "radio-port",
     "radio-key": "radio-port",
     "radio-key-next": "radio-key",
     "radio-seal": "radio-key",
-    **relay_settings.NEEDS,
-    **air_settings.NEEDS,
+    **relay_settings.REQUIRED_SETTINGS,
+    **air_settings.REQUIRED_SETTINGS,
 }
 """Settings that need another setting."""
 

@@ -18,7 +18,7 @@ SHORTEST, LONGEST = 60, 86_400
 """Limits of the chosen interval between two positions at rest, in seconds."""
 DEFAULT_INTERVAL_S = 1800.0
 """Interval in seconds if a tracker has not reported."""
-GAP = 2.0
+GAP_INTERVALS = 2.0
 """Number of intervals without a position that count as a gap."""
 
 
@@ -61,8 +61,8 @@ class Tracking:
         """Return the number of seconds without a position that counts as a gap."""
         pace = self.tracker
         if pace is None:
-            return GAP * (self.chosen or DEFAULT_INTERVAL_S)
-        return GAP * pace.interval * (pace.satellite_factor if pace.costly else 1.0)
+            return GAP_INTERVALS * (self.chosen or DEFAULT_INTERVAL_S)
+        return GAP_INTERVALS * pace.interval * (pace.satellite_factor if pace.costly else 1.0)
 
     def get_status(self) -> dict[str, float | None]:
         """Return the chosen interval and the interval in use, in seconds. Also return the Unix

@@ -35,7 +35,7 @@ SILENCE_S = 60 * DAY_S
 """Seconds without news after which people are notified."""
 NEWS_FILE, OFFER_FILE = "update-news.json", "update-address"
 """Files in the agent's state directory: the last news, and the address of the hub's last offer."""
-LISTS = Path("/var/lib/apt/lists")
+APT_LISTS_FOLDER = Path("/var/lib/apt/lists")
 LIST_HEAD_BYTES = 2_000
 """Number of bytes at the start of a list that contain its origin and date."""
 SIGNATURE_MAX = 4_096
@@ -59,8 +59,8 @@ class News(NamedTuple):
         days = int((now - (max(self.signed, self.offered) or self.since)) / DAY_S)
         if days * DAY_S < SILENCE_S:
             return ""
-        if self.source in _MENDED_BY:
-            return f"no news of updates for {days} days: {_MENDED_BY[self.source]}"
+        if self.source in _REMEDY_BY_CAUSE:
+            return f"no news of updates for {days} days: {_REMEDY_BY_CAUSE[self.source]}"
         last = "has provided none"
         if self.signed:
             last = f"was last signed on {datetime.fromtimestamp(self.signed, UTC).date()}"
@@ -71,7 +71,7 @@ class News(NamedTuple):
 
 
 APT, HUB = "apt", "hub"
-_MENDED_BY = {
+_REMEDY_BY_CAUSE = {
     APT: "`sudo apt update` fetches apt's lists; does /etc/apt name the repository, and is the"
     " repository maintained?",
     HUB: "the hub has never offered a program: use `fieldagent hub update offer` "
@@ -166,14 +166,14 @@ class UpdateNews:
             return ""
 
     def _find_other_address(self) -> str:
-        if any(_read_list_dates(LISTS)):
+        if any(_read_list_dates(APT_LISTS_FOLDER)):
             return APT
         return HUB if self._has_hub else ""
 
     async def _read_signature_time(self, source: str) -> float:
         """Return the Unix time of the signature. Raises NoNews."""
         if source == APT:
-            return max(_read_list_dates(LISTS), default=0.0)
+            return max(_read_list_dates(APT_LISTS_FOLDER), default=0.0)
         if source == HUB:
             return 0.0
         # Import them here, so that a kit without such an address saves the memory.

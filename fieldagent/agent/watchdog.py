@@ -21,11 +21,11 @@ from fieldagent.system.systemd_notify import get_watchdog_interval, notify
 
 log = logging.getLogger(__name__)
 
-TIMES = 3
+SIGNS_PER_INTERVAL = 3
 """Number of feeds within the time that systemd waits."""
-LAST_WORDS = 0.9
+STACK_DUMP_SHARE = 0.9
 """Share of that time after which the stacks are written."""
-PROOF_EVERY = 7
+INTERVALS_PER_DISK_PROOF = 7
 """Number of watchdog intervals between two writes that only prove that the disk works. Each takes
 33 kB on the memory card, including the file system's own writes. Any other write is a proof too."""
 
@@ -43,12 +43,12 @@ async def feed_watchdog(
     interval = get_watchdog_interval()
     if interval is None:
         return
-    every = interval / TIMES
+    every = interval / SIGNS_PER_INTERVAL
     try:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(_prove_disk, journal, interval * PROOF_EVERY)
+            nursery.start_soon(_prove_disk, journal, interval * INTERVALS_PER_DISK_PROOF)
             while True:
-                faulthandler.dump_traceback_later(interval * LAST_WORDS)
+                faulthandler.dump_traceback_later(interval * STACK_DUMP_SHARE)
                 if trouble := _find_hanging_write(journal, every / 2) or stuck():
                     log.error("%s; systemd will restart the agent", trouble)
                 else:

@@ -107,7 +107,7 @@ class _NoAnswer(RequestFailed):
     """Error: the other side closed the connection without any answer."""
 
 
-_BROKEN_OFF = "the connection was broken off before the answer"
+_CONNECTION_BROKEN_REASON = "the connection was broken off before the answer"
 
 
 @dataclass(slots=True)
@@ -287,10 +287,10 @@ async def _read_reply(connection: _ClientConnection, max_body: int) -> Reply:
                 data = bytes(await stream.receive_some(_READ_SIZE))
             except trio.BrokenResourceError:
                 if silent and connection.used:
-                    raise _NoAnswer(_BROKEN_OFF) from None
+                    raise _NoAnswer(_CONNECTION_BROKEN_REASON) from None
                 raise
             if silent and not data:
-                raise _NoAnswer(_BROKEN_OFF)
+                raise _NoAnswer(_CONNECTION_BROKEN_REASON)
             silent = False
             protocol.receive_data(data)
         elif isinstance(event, h11.Response):
@@ -340,7 +340,9 @@ def _convert_errors() -> Iterator[None]:
     except OSError as error:
         raise RequestFailed(_describe_reason(error)) from error
     except trio.BrokenResourceError as error:
-        raise RequestFailed(tls.describe_fault(error.__cause__) or _BROKEN_OFF) from error
+        raise RequestFailed(
+            tls.describe_fault(error.__cause__) or _CONNECTION_BROKEN_REASON
+        ) from error
     except h11.RemoteProtocolError as error:
         why = describe_parser_error(error)
         raise RequestFailed(f"the answer is not HTTP or was cut short: {why}") from error

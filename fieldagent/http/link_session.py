@@ -45,7 +45,7 @@ CROWD_BYTES = 16_384
 added also if only one more message may be in flight."""
 GOODBYE_TIMEOUT_S = 2.0
 """Seconds for the exchange of close frames at the end."""
-LOOK_EVERY = 60.0
+CHECK_INTERVAL_S = 60.0
 
 
 class Sendable(Protocol):
@@ -297,7 +297,7 @@ class LinkSession(Generic[Outgoing]):
                 raise _Silent("nothing was acknowledged for too long")
             if self._compute_receipt_time() <= now:
                 raise _Silent("the peer was silent for longer than it had promised")
-            look = min(self._answer_due(), self._compute_receipt_time(), now + LOOK_EVERY)
+            look = min(self._answer_due(), self._compute_receipt_time(), now + CHECK_INTERVAL_S)
             with trio.CancelScope(deadline=look) as self._patience:
                 await trio.sleep_forever()
 

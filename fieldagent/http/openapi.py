@@ -35,7 +35,7 @@ Answers = Mapping[Any, Any]
 """Answers by status, or `default`. Each is a result of `answer` or `problem`, a `NamedPart`, or a
 text. A text for `default` or a status from 400 describes a problem, any other text an answer
 without a body."""
-NONE: Answers = {}
+NO_ANSWERS: Answers = {}
 Security = Sequence[Mapping[str, Sequence[str]]]
 
 
@@ -43,18 +43,18 @@ class Access(NamedTuple):
     """Credentials of calls, and the answers that these calls have in common."""
 
     security: Security = ()
-    answers: Answers = NONE
-    get: Answers = NONE
+    answers: Answers = NO_ANSWERS
+    get: Answers = NO_ANSWERS
     """Answers to GET."""
-    other: Answers = NONE
+    other: Answers = NO_ANSWERS
     """Answers to all other methods."""
-    body: Answers = NONE
+    body: Answers = NO_ANSWERS
     """Answers to a call that takes a body. A call without the body has no answer 411."""
-    segment: Answers = NONE
+    segment: Answers = NO_ANSWERS
     """Answers to a call whose path has a parameter."""
 
 
-OPEN = Access()
+OPEN_ACCESS = Access()
 """Access for everyone."""
 
 
@@ -83,7 +83,7 @@ def call(
     route: str,
     summary: str,
     answers: Answers | NamedPart | str,
-    access: Access = OPEN,
+    access: Access = OPEN_ACCESS,
     *,
     parameters: Sequence[Schema] = (),
     body: Schema | Body | None = None,
@@ -346,7 +346,7 @@ def _describe_operation(
     answers: dict[Any, Any] = {}
     for access in (common, each.access):
         answers |= {**access.answers, **(access.get if method == "get" else access.other)}
-        answers |= access.segment if "{" in each.route else NONE
+        answers |= access.segment if "{" in each.route else NO_ANSWERS
         if body is not None:
             answers |= {
                 status: those

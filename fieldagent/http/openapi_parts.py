@@ -27,7 +27,7 @@ from fieldagent.http.openapi import (
     schema,
     text,
 )
-from fieldagent.package.package import ALTITUDE_MAX, ALTITUDE_MIN, SPEED_MAX, PositionSource
+from fieldagent.package.package import ALTITUDE_MAX, ALTITUDE_MIN, SPEED_MAX_M_S, PositionSource
 from fieldagent.package.reading import INT32 as INT32_RANGE
 from fieldagent.package.reading import ITEM_BYTES_MAX
 
@@ -37,12 +37,12 @@ MALFORMED = named_problem(
 NO_LENGTH = named_problem("NoLength", "The length is missing")
 LARGER_THAN_1_MIB = named_problem("LargerThan1MiB", "The body is larger than 1 MiB")
 NOT_JSON = named_problem("NotJson", "The content type is not application/json")
-OF_HTTP = named_problem("OfHttp", "An error of HTTP itself, or a fault of the server")
+HTTP_PROBLEM = named_problem("OfHttp", "An error of HTTP itself, or a fault of the server")
 WRONG_HOST = "The Host, Origin or proxy is not allowed"
-USED_KEY = "The body has faults, or the Idempotency-Key was used with another body"
+USED_KEY_TEXT = "The body has faults, or the Idempotency-Key was used with another body"
 
 INT64_MAX = 2**63 - 1
-SAFE_MAX = 2**53 - 1
+SAFE_INTEGER_MAX = 2**53 - 1
 """Largest integer that JavaScript reads exactly."""
 INT32 = integer(format="int32", minimum=INT32_RANGE[0], maximum=INT32_RANGE[-1])
 SECONDS = integer(format="int32", minimum=1, maximum=INT32_RANGE[-1])
@@ -88,7 +88,7 @@ METRICS = answer(
     "OpenMetrics 1.0", text(), "application/openmetrics-text; version=1.0.0; charset=utf-8"
 )
 THIS_DOCUMENT = answer("OpenAPI 3.1", {"type": "object"})
-UP = record({"status": constant("UP")})
+UP_SCHEMA = record({"status": constant("UP")})
 DOWN_RECORD = record({"status": constant("DOWN"), "reason": text()})
 
 MINUTE = "[0-5][0-9]"
@@ -118,10 +118,12 @@ def coordinates(about: str) -> dict[str, dict[str, Any]]:
 
 
 WGS84 = "WGS84, decimal degrees"
-AS_TEXT_TOO = f"{WGS84}; as text also with a comma, or with minutes and seconds: 47° 22' 36.8\" N"
+COORDINATE_TEXT = (
+    f"{WGS84}; as text also with a comma, or with minutes and seconds: 47° 22' 36.8\" N"
+)
 _BASE64 = "^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
 _BASE64_MAX = len(base64.b64encode(bytes(ITEM_BYTES_MAX)))
-DATA = named_record(
+DATA_SCHEMA = named_record(
     "Data",
     {"payload": text(contentEncoding="base64", pattern=_BASE64, maxLength=_BASE64_MAX)},
     "Raw bytes",
@@ -129,12 +131,12 @@ DATA = named_record(
 LOCATION = named_record(
     "Location",
     {
-        **coordinates(AS_TEXT_TOO),
+        **coordinates(COORDINATE_TEXT),
         "timestamp?": nullable(TIMESTAMP),
         "altitude?": nullable(
             number("Metres above mean sea level", minimum=ALTITUDE_MIN, maximum=ALTITUDE_MAX)
         ),
-        "speedOverGround?": nullable(number("m/s", minimum=0, maximum=SPEED_MAX)),
+        "speedOverGround?": nullable(number("m/s", minimum=0, maximum=SPEED_MAX_M_S)),
         "courseOverGround?": nullable(
             number("Degrees clockwise from true north", minimum=0, maximum=360)
         ),

@@ -34,7 +34,7 @@ RECHECK_AFTER_S = 0.25
 """Seconds between two checks of a waiting caller. Each check is also charged. So a check at the
 moment when the debt is paid would create the next debt, forever. A booked price may also be
 refunded meanwhile."""
-IN_LINE = 32
+WAITING_CONNECTIONS_MAX = 32
 """Largest number of waiting connections of one source. Further connections are closed at once."""
 ACCOUNTS = 10_000
 """Number of accounts at which accounts without debt are dropped."""
@@ -189,7 +189,7 @@ class CpuPace(trio.abc.Instrument):
     def is_crowded(self, address: str) -> bool:
         """Return True if no further connection from that address can wait now."""
         door = self._accounts.get((ANONYMOUS_TOTAL_SHARE, find_source(address)))
-        return door is not None and door.waiting >= IN_LINE
+        return door is not None and door.waiting >= WAITING_CONNECTIONS_MAX
 
     def find_account(self, head: Request) -> CallerAccount:
         """Return the account that pays for this request."""

@@ -20,12 +20,12 @@ from fieldagent.http.message import Admission, Guard, Request, Response
 from fieldagent.http.problem import Problem, make_too_large
 from fieldagent.http.target import convert_to_origin_form, query_pairs
 
-_SHOWN = re.compile(r"bytearray\(b(['\"])(.*)\1\)", re.DOTALL)
+_BYTEARRAY_REPR = re.compile(r"bytearray\(b(['\"])(.*)\1\)", re.DOTALL)
 
 
 def describe_parser_error(error: h11.RemoteProtocolError) -> str:
     """Return h11's error with only the refused line, without Python's bytearray around it."""
-    return _SHOWN.sub(lambda shown: shown[2].replace("\\'", "'"), str(error))
+    return _BYTEARRAY_REPR.sub(lambda shown: shown[2].replace("\\'", "'"), str(error))
 
 
 _TOKEN = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+"

@@ -85,7 +85,7 @@ class Route(NamedTuple):
     """Accepted media types besides JSON."""
 
 
-BODIES = {"POST": 1_048_576, "PUT": 1_048_576, "PATCH": 1_048_576}
+BODY_MAX_BY_METHOD = {"POST": 1_048_576, "PUT": 1_048_576, "PATCH": 1_048_576}
 """Largest number of bytes of a body, by method."""
 OTHER_BODY_MAX_BYTES = 1_024
 """Largest number of bytes of a body for all other methods, for which a body has no meaning (RFC
@@ -147,7 +147,11 @@ async def _admit(methods: _Methods, head: Request, names: dict[str, str]) -> Adm
         except Exception as error:
             error.add_note(f"{method} {route.pattern}")
             raise
-        body = BODIES.get(method, OTHER_BODY_MAX_BYTES) if route.body is None else route.body
+        body = (
+            BODY_MAX_BY_METHOD.get(method, OTHER_BODY_MAX_BYTES)
+            if route.body is None
+            else route.body
+        )
         handler = partial(route.handler, **names, **arguments)
         return Admission(handler, body, route.media_types, arguments.get("caller"), route.pattern)
     allowed = {*methods, "OPTIONS", *(("HEAD",) if "GET" in methods else ())}

@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 import trio
 from trio.lowlevel import wait_readable, wait_writable
 
-RECORD_MAX = 16_384
+RECORD_MAX_BYTES = 16_384
 """Largest number of plain bytes in one TLS record (RFC 8446 5.1)."""
 _HEAD_BYTES = 5
 """Bytes of a record's head: type, version and, in the last two, the length of the rest."""
@@ -85,7 +85,7 @@ class SecureSocket:
         bytes next.
         """
         if data and not self._taken:
-            self._taken = self._tls.write(data[:RECORD_MAX])
+            self._taken = self._tls.write(data[:RECORD_MAX_BYTES])
         self._send()
         taken, self._taken = self._taken, 0
         return taken

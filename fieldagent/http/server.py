@@ -32,7 +32,7 @@ from fieldagent.http.pace import Visit
 from fieldagent.http.peer import Peer, Phase
 from fieldagent.http.problem import Problem
 from fieldagent.http.protocol import MissingPart, ServerProtocol
-from fieldagent.http.secure import RECORD_MAX, SecureSocket
+from fieldagent.http.secure import RECORD_MAX_BYTES, SecureSocket
 from fieldagent.system import waits
 from fieldagent.system.supervisor import Note, log_fault
 
@@ -58,7 +58,7 @@ class UpgradedStream(trio.abc.Stream):
         while True:
             await wait_readable(self._socket)
             try:
-                return self._socket.recv(RECORD_MAX)
+                return self._socket.recv(RECORD_MAX_BYTES)
             except BlockingIOError:
                 continue
             except OSError as error:
@@ -130,7 +130,7 @@ Introduce = Callable[[socket.socket, str], Awaitable[str | None]]
 """Function that gets a new connection and its address. It returns the client's address, or None to
 refuse the connection. It raises nothing."""
 
-_OUT_OF_FILES = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
+_RESOURCE_ERRNOS = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 
 
 CONNECTIONS_ORDINARY = 8
@@ -302,7 +302,7 @@ class _Server:
         """Handle a failed accept. A peer that left early is ignored. If there are too many open
         files, end a connection and wait a moment.
         """
-        if error.errno in _OUT_OF_FILES:
+        if error.errno in _RESOURCE_ERRNOS:
             log.error("No connection can be accepted now: %s. Still trying.", error.strerror)
             if self._leaving:
                 self._cut_first_leaving()

@@ -11,9 +11,9 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 
 KEEP_ALIVE_INTERVAL_S = 15.0
 """Seconds of silence after which a comment shows that the stream is alive."""
-LISTENING = b": listening\n\n"
+LISTENING_COMMENT = b": listening\n\n"
 ALIVE_COMMENT = b": alive\n\n"
-SEEN_ALIVE = b"event: alive\ndata: {}\n\n"
+ALIVE_EVENT = b"event: alive\ndata: {}\n\n"
 """Sign of life as an event without an id, because a browser's script cannot see comments."""
 QUERY = ("topics", "alive")
 NUMBER = re.compile(r"[0-9]+(\.[0-9]+)?([eE][-+]?[0-9]+)?", re.ASCII)
@@ -52,7 +52,7 @@ def read_request(request: Request, known: Sequence[str]) -> StreamRequest:
     quiet = float(query["alive"]) if NUMBER.fullmatch(query["alive"]) else 0.0
     if not 1 <= quiet <= 60:
         raise Problem(400, "?alive= must be 1 to 60 seconds")
-    return StreamRequest(frozenset(topics), last, quiet, SEEN_ALIVE)
+    return StreamRequest(frozenset(topics), last, quiet, ALIVE_EVENT)
 
 
 def answer(stream: Callable[[], AsyncIterator[bytes]]) -> Response:

@@ -14,7 +14,7 @@ from typing import Any
 from fieldagent.system.properties import InvalidSettings, Key, WrongProperty, read
 
 NAME = "kit.properties"
-MARK = "kit.txt"
+MARKER_FILE = "kit.txt"
 """File that marks such a card in its boot partition. Other cards have cloud-init or nothing."""
 ADAPTER = "wlan0"
 CAMP = "192.168.4.1/24"
@@ -122,7 +122,7 @@ KEYS = (
     Key("access-point", read_network_name, "", "Name of the kit's own Wi-Fi"),
     Key("access-point-password", read_password, "", "Password of the kit's own Wi-Fi"),
 )
-NEEDS = {
+REQUIRED_SETTINGS = {
     "gateway": "address",
     "dns": "address",
     "wifi": "country",
@@ -137,7 +137,7 @@ def parse(text: str, path: Path) -> dict[str, str]:
     values, pairs, faults = read(text, path, KEYS)
     faults += [
         f"{name} needs {other}"
-        for name, other in NEEDS.items()
+        for name, other in REQUIRED_SETTINGS.items()
         if name in pairs and other not in pairs
     ]
     if "wifi" in pairs and "access-point" in pairs:

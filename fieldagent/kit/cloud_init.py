@@ -18,7 +18,7 @@ from fieldagent.system.folder import put_file, rename_file
 from fieldagent.system.text_files import read_text_file
 
 GROUPS = ["adm", "dialout", "netdev", "plugdev", "sudo"]
-ORDER = ("meta-data", "network-config", "user-data")
+FILE_ORDER = ("meta-data", "network-config", "user-data")
 """Order of writing. The last file makes cloud-init read the others."""
 
 _LOGIN = re.compile(r"[a-z_][a-z0-9_-]{0,30}")
@@ -107,7 +107,7 @@ def write(folder: Path, files: Mapping[str, str]) -> None:
     """Write the files. Existing ones, such as the templates of Raspberry Pi OS, are kept once as
     `.before`. Raises OSError.
     """
-    for name in ORDER:
+    for name in FILE_ORDER:
         if name not in files:
             continue
         file = folder / name

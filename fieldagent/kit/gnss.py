@@ -15,7 +15,7 @@ from fieldagent.wire import nmea
 NAME = "gnss"
 SENTENCE_TIMEOUT_S = 1.3
 """Longest time in seconds until a receiver sends something."""
-TELL_MAX = 2.0
+FIX_WAIT_MAX_S = 2.0
 
 
 async def check_receiver(line: DeviceLine) -> DeviceReport:
@@ -26,7 +26,7 @@ async def check_receiver(line: DeviceLine) -> DeviceReport:
         heard[:] = nmea.read_sentences(said)
         return nmea.read_satellite_count(heard)
 
-    count = await answer_to(line, b"", find_position, TELL_MAX)
+    count = await answer_to(line, b"", find_position, FIX_WAIT_MAX_S)
     lines = ["gpsd reads it for the agent, without a setting: `sudo apt install gpsd`"]
     if count is not None:
         sees = f"its position rests on {count} satellites" if count else "it has no position yet"

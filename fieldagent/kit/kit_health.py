@@ -26,7 +26,7 @@ SILENCE_S = 120.0
 """Seconds without an answer after which the agent counts as not starting."""
 START_TIMEOUT_S = 600.0
 """Longest time in seconds until a machine has started."""
-CHECK_S = 1.0
+CHECK_INTERVAL_S = 1.0
 BOOTS = 3
 """Maximum number of starts of the kit during a trial. If there are more, the trial counts as the
 cause."""
@@ -94,7 +94,7 @@ def start_watched(wanted: HealthConditions, boots: int) -> str:
         waited = time.monotonic() - began
         if not why or waited > 60 * wanted.minutes or (waited > SILENCE_S and not answered):
             return why
-        time.sleep(CHECK_S)
+        time.sleep(CHECK_INTERVAL_S)
 
 
 def _find_unfitness(answer: Mapping[str, Any] | None, wanted: HealthConditions) -> str:

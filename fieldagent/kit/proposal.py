@@ -44,14 +44,14 @@ def _choose_seat(port: str, part: KitPart) -> DeviceSeat:
 AUTO = "auto"
 """Kind that stands for any device that answers."""
 RADIO = DeviceSeat("radio-port", "radio-protocol", RADIOS)
-SEATS = (
+SEAT_ORDER = (
     DeviceSeat("satellite-port", "satellite-modem", get_modems()),
     *(_choose_seat(port, part) for port, part in get_device_parts().items()),
     RADIO,
 )
 """Devices in order of choice. Radios between kits are the last choice for a radio with several
 uses, because a single kit has no use for them."""
-DEFAULTS = {key.name: key.default for key in list_all_keys()}
+DEFAULT_BY_NAME = {key.name: key.default for key in list_all_keys()}
 
 
 class Proposal(NamedTuple):
@@ -76,14 +76,14 @@ def propose(devices: Sequence[FoundDevice], text: str, more: Mapping[str, str] =
     before = dict(pairs_in(text))
     by_port: dict[str, Mapping[str, str]] = {}
     needed: dict[str, Sequence[str]] = {}
-    there = {seat.port: _find_at(before.get(seat.port), devices) for seat in SEATS}
+    there = {seat.port: _find_at(before.get(seat.port), devices) for seat in SEAT_ORDER}
     kept = [
         port
-        for port, seat in zip(there, SEATS, strict=True)
+        for port, seat in zip(there, SEAT_ORDER, strict=True)
         if port in before and _can_stay(there[port], seat, before)
     ]
     free = [each for each in devices if each not in [there[port] for port in kept]]
-    for seat in SEATS:
+    for seat in SEAT_ORDER:
         if seat.port in kept:
             by_port[seat.port] = _propose_kind(there[seat.port], seat, before)
             continue
@@ -123,7 +123,7 @@ def _can_tell(seat: DeviceSeat, before: Mapping[str, str]) -> bool:
 
 
 def _describe_setting(seat: DeviceSeat, before: Mapping[str, str]) -> str:
-    return str(before.get(seat.kind, DEFAULTS.get(seat.kind, "")))
+    return str(before.get(seat.kind, DEFAULT_BY_NAME.get(seat.kind, "")))
 
 
 def _propose_kind(

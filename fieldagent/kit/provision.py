@@ -24,7 +24,7 @@ NAME = "fieldagent.properties"
 NAMES = (NAME, f"{NAME}.txt")
 """Names of the file. Windows' Notepad adds the second ending, and hides it."""
 RESULT = "fieldagent-result.txt"
-TAKEN_FILE = "fieldagent.taken"
+APPLIED_CARD_FILE = "fieldagent.taken"
 AUTHORITY, UPDATE_KEY = "hub-ca.pem", "update.pub"
 """Public certificate of the hub's authority, and public key of the programs' builder. The agent's
 user cannot read the card itself."""
@@ -38,7 +38,7 @@ def provision(folders: Sequence[Path], target: Path, *, as_json: bool) -> int:
     """
     try:
         for folder in folders:
-            erase(folder / TAKEN_FILE)
+            erase(folder / APPLIED_CARD_FILE)
             _store_keys_of_card(folder, target.parent)
             for name in NAMES:
                 if (folder / name).is_file():
@@ -89,8 +89,8 @@ def _apply_card(card: Path, target: Path, as_json: bool) -> int:
     # Write the result first. If power fails after the next line, this code does not run again, and
     # the errors of an earlier start would stay in the result.
     put_file(card.with_name(RESULT), report.encode())
-    rename_file(card, card.with_name(TAKEN_FILE))
-    erase(card.with_name(TAKEN_FILE))
+    rename_file(card, card.with_name(APPLIED_CARD_FILE))
+    erase(card.with_name(APPLIED_CARD_FILE))
     _print_names(as_json, target, names)
     return OK
 

@@ -16,8 +16,8 @@ from fieldagent.agent.clock_offer import CLOCK_OFFER
 from fieldagent.agent.settings import load
 from fieldagent.kit.root_units import read_left, remove_left
 from fieldagent.package.strict_json import NotJson, load_document
-from fieldagent.system.clock_bounds import EARLIEST_TIME, LATEST
-from fieldagent.system.elapsed_time import RANKS, Reading
+from fieldagent.system.clock_bounds import EARLIEST_TIME, LATEST_TIME
+from fieldagent.system.elapsed_time import SOURCES_BY_RANK, Reading
 from fieldagent.system.exit_codes import IO_FAILED, OK, REFUSED
 from fieldagent.system.log_lines import print_failure, refuse_settings
 from fieldagent.system.properties import InvalidSettings
@@ -105,11 +105,11 @@ def _read(body: bytes, now: Reading) -> tuple[str, float]:
         raise ClockNotSet("the agent's time for the clock cannot be read") from error
     if now.trusted:
         raise ClockNotSet(f"the {now.source} has set it")
-    if source not in RANKS:
+    if source not in SOURCES_BY_RANK:
         raise ClockNotSet("no allowed source has reported the time")
     since = now.since_boot - at
     if boot != now.boot or not 0 <= since <= AGE_MAX_S:
         raise ClockNotSet("the agent's time for the clock is old")
-    if not EARLIEST_TIME <= unix <= LATEST:
+    if not EARLIEST_TIME <= unix <= LATEST_TIME:
         raise ClockNotSet("the agent's time for the clock is not plausible")
     return source, unix + since

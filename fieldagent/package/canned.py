@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-NUMBERS = {
+TEXT_BY_NUMBER = {
     0: "SOS",
     1: "injury",
     2: "medical",
@@ -65,31 +65,31 @@ NUMBERS = {
 
 
 def _read_catalogue_texts(*numbers: int) -> tuple[str, ...]:
-    return tuple(NUMBERS[number] for number in numbers)
+    return tuple(TEXT_BY_NUMBER[number] for number in numbers)
 
 
 SOS_REASONS = _read_catalogue_texts(*range(1, 9))
 """Short reasons of an SOS."""
-FROM_KIT = _read_catalogue_texts(9, 10, 11, *range(13, 17), *range(24, 38))
+KIT_TEXTS = _read_catalogue_texts(9, 10, 11, *range(13, 17), *range(24, 38))
 """Answers of the people in distress."""
-FROM_HELPERS = _read_catalogue_texts(12, 17, 18, 11, 33, 34, 20, 21, 22, 23)
+HELPER_TEXTS = _read_catalogue_texts(12, 17, 18, 11, 33, 34, 20, 21, 22, 23)
 """Texts from a person at another kit."""
-FROM_DESK = _read_catalogue_texts(*range(17, 24), *range(38, 51), 11)
+DESK_TEXTS = _read_catalogue_texts(*range(17, 24), *range(38, 51), 11)
 """Texts from a dispatcher at the hub."""
 
-LAST = 255
-_BY_WORDS = {words: number for number, words in NUMBERS.items()}
+NUMBER_MAX = 255
+_NUMBER_BY_TEXT = {words: number for number, words in TEXT_BY_NUMBER.items()}
 _LATER_TEXT = re.compile(r"canned words (\d{1,3})", re.ASCII)
 
 
 def number_of(words: str) -> int | None:
     """Return the number of exactly this text; None if there is none."""
-    known = _BY_WORDS.get(words)
+    known = _NUMBER_BY_TEXT.get(words)
     if known is None and (later := _LATER_TEXT.fullmatch(words)):
         number = int(later[1])
         # Recognize the texts that `get_text` makes for unknown numbers, so that these numbers
         # survive relaying.
-        known = number if number <= LAST and words == get_text(number) else None
+        known = number if number <= NUMBER_MAX and words == get_text(number) else None
     return known
 
 
@@ -97,4 +97,4 @@ def get_text(number: int) -> str:
     """Return the text of a number. For an unknown number of a later version, return a text that
     contains the number.
     """
-    return NUMBERS.get(number, f"canned words {number}")
+    return TEXT_BY_NUMBER.get(number, f"canned words {number}")

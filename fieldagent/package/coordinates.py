@@ -17,12 +17,12 @@ _DEGREES_MINUTES_SECONDS = (
     rf"([+-]?)\s*([0-9]{{1,3}})(?:\s*[°º:]\s*|\s+){_NUMBER}\s*(?:['′’´:]\s*|\s+|$)"
     rf"(?:{_NUMBER}\s*(?:\"|″|”|''|′′)?\s*)?"
 )
-_SIDES = {"N": 1, "S": -1, "E": 1, "W": -1}
+_SIGN_BY_SIDE = {"N": 1, "S": -1, "E": 1, "W": -1}
 """Sides of the compass. O is missing, because it means east in German and west in French."""
 TEXT_MAX = 64
 
 
-NEAR_NOWHERE = 1e-4
+ZERO_TOLERANCE_DEGREES = 1e-4
 """Distance in degrees (11 m) up to which a position counts as 0, 0."""
 
 
@@ -31,7 +31,7 @@ def is_nowhere(latitude: float, longitude: float, blur: float = 0.0) -> bool:
     report it until they know their own position. `blur` is the possible error of the position in
     degrees.
     """
-    return max(abs(latitude), abs(longitude)) < max(NEAR_NOWHERE, blur)
+    return max(abs(latitude), abs(longitude)) < max(ZERO_TOLERANCE_DEGREES, blur)
 
 
 class DatedPlace(NamedTuple):
@@ -68,9 +68,9 @@ def read_degrees(text: str, sides: str) -> float:
         raise NoCoordinate
     side = 1
     if plain[:1] in sides and plain:
-        side, plain = _SIDES[plain[0]], plain[1:].strip()
+        side, plain = _SIGN_BY_SIDE[plain[0]], plain[1:].strip()
     elif plain[-1:] in sides and plain:
-        side, plain = _SIDES[plain[-1]], plain[:-1].strip()
+        side, plain = _SIGN_BY_SIDE[plain[-1]], plain[:-1].strip()
     if match := re.fullmatch(_DECIMAL, plain, re.ASCII):
         sign, degrees = match.groups()
         return side * _apply_sign(sign, _parse_decimal(degrees))

@@ -32,7 +32,14 @@ class Stage(IntEnum):
     `1/4`."""
 
 
-LADDER = (Stage.NOBODY, Stage.STORED, Stage.RADIO, Stage.PROGRAMS, Stage.HANDED_OVER, Stage.READ)
+STAGE_ORDER = (
+    Stage.NOBODY,
+    Stage.STORED,
+    Stage.RADIO,
+    Stage.PROGRAMS,
+    Stage.HANDED_OVER,
+    Stage.READ,
+)
 """Stages in order, the lowest first. Times alone give no order, because kits' clocks differ."""
 
 
@@ -61,7 +68,7 @@ def _describe_part(text: str) -> str:
 
 
 NOT_CONFIGURED = "not configured"
-CHEAPEST_FIRST = (Channel.CELLULAR, Channel.RADIO, Channel.SATELLITE)
+CHANNELS_BY_PRICE = (Channel.CELLULAR, Channel.RADIO, Channel.SATELLITE)
 
 
 class FanOut(Enum):

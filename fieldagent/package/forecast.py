@@ -23,10 +23,10 @@ PACKAGES_USED_MAX = 50
 TIME_OF_DAY_DISTANCE_S = 3 * 3600.0
 """Maximum difference in seconds of similar times of day. Satellites, people and hubs have daily
 patterns."""
-LEAST_NEAR = 10
+SAME_HOUR_PACKAGES_MIN = 10
 """Minimum number of Packages at that time of day; with fewer, the Packages of all day are used."""
 SHARES, NEARLY_ALL = 0.5, 0.9
-_DAY = 86_400.0
+_DAY_S = 86_400.0
 _ROUNDING = 1e-9
 
 
@@ -124,13 +124,13 @@ def _choose_deliveries(deliveries: Sequence[PastDelivery], now: float) -> Sequen
         for delivery in known
         if _compute_day_difference(delivery.begun, now) <= TIME_OF_DAY_DISTANCE_S
     ]
-    return (near if len(near) >= LEAST_NEAR else known)[:PACKAGES_USED_MAX]
+    return (near if len(near) >= SAME_HOUR_PACKAGES_MIN else known)[:PACKAGES_USED_MAX]
 
 
 def _compute_day_difference(one: float, other: float) -> float:
     """Return the difference of two times of day in seconds."""
-    apart = (one - other) % _DAY
-    return min(apart, _DAY - apart)
+    apart = (one - other) % _DAY_S
+    return min(apart, _DAY_S - apart)
 
 
 def _get_waiting_time(delivery: PastDelivery, now: float) -> tuple[float, bool]:

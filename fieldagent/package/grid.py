@@ -16,20 +16,28 @@ from math import asin, atan, atan2, cos, cosh, degrees, hypot, pi, sin, sinh, sq
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 _RADIUS, _FLATTENING = 6_378_137.0, 1 / 298.257223563
-_N = _FLATTENING / (2 - _FLATTENING)
-_E = sqrt(_FLATTENING * (2 - _FLATTENING))
-_RECTIFYING = _RADIUS / (1 + _N) * (1 + _N**2 / 4 + _N**4 / 64)
+_THIRD_FLATTENING = _FLATTENING / (2 - _FLATTENING)
+_ECCENTRICITY = sqrt(_FLATTENING * (2 - _FLATTENING))
+_RECTIFYING = (
+    _RADIUS / (1 + _THIRD_FLATTENING) * (1 + _THIRD_FLATTENING**2 / 4 + _THIRD_FLATTENING**4 / 64)
+)
 _BETA = (
-    _N / 2 - 2 * _N**2 / 3 + 37 * _N**3 / 96 - _N**4 / 360,
-    _N**2 / 48 + _N**3 / 15 - 437 * _N**4 / 1440,
-    17 * _N**3 / 480 - 37 * _N**4 / 840,
-    4397 * _N**4 / 161280,
+    _THIRD_FLATTENING / 2
+    - 2 * _THIRD_FLATTENING**2 / 3
+    + 37 * _THIRD_FLATTENING**3 / 96
+    - _THIRD_FLATTENING**4 / 360,
+    _THIRD_FLATTENING**2 / 48 + _THIRD_FLATTENING**3 / 15 - 437 * _THIRD_FLATTENING**4 / 1440,
+    17 * _THIRD_FLATTENING**3 / 480 - 37 * _THIRD_FLATTENING**4 / 840,
+    4397 * _THIRD_FLATTENING**4 / 161280,
 )
 _DELTA = (
-    2 * _N - 2 * _N**2 / 3 - 2 * _N**3 + 116 * _N**4 / 45,
-    7 * _N**2 / 3 - 8 * _N**3 / 5 - 227 * _N**4 / 45,
-    56 * _N**3 / 15 - 136 * _N**4 / 35,
-    4279 * _N**4 / 630,
+    2 * _THIRD_FLATTENING
+    - 2 * _THIRD_FLATTENING**2 / 3
+    - 2 * _THIRD_FLATTENING**3
+    + 116 * _THIRD_FLATTENING**4 / 45,
+    7 * _THIRD_FLATTENING**2 / 3 - 8 * _THIRD_FLATTENING**3 / 5 - 227 * _THIRD_FLATTENING**4 / 45,
+    56 * _THIRD_FLATTENING**3 / 15 - 136 * _THIRD_FLATTENING**4 / 35,
+    4279 * _THIRD_FLATTENING**4 / 630,
 )
 """Coefficients that convert a conformal latitude into a latitude."""
 _SCALE, _EAST, _SOUTH = 0.9996, 500_000, 10_000_000
@@ -49,7 +57,7 @@ _POLAR = re.compile(r"([ABYZ])(?=\s*[A-Z0-9])\s*", re.ASCII)
 _METRES = re.compile(
     r"([0-9]{6,7}(?:\.[0-9]+)?)\s*M?E?[\s,]+([0-9]{1,8}(?:\.[0-9]+)?)\s*M?N?", re.ASCII
 )
-_IN_SQUARE = re.compile(
+_GRID_DIGITS = re.compile(
     r"([A-HJ-NP-Z])\s*([A-HJ-NP-Z])\s*(?:([0-9]{2,10})|([0-9]{1,5})\s+([0-9]{1,5}))", re.ASCII
 )
 
@@ -127,7 +135,7 @@ def _find_metres_in_zone(zone: int, lowest: float, rest: str) -> list[tuple[floa
 
 def _find_square_middle(rest: str, columns: str, rows: str) -> tuple[float, float] | None:
     """Return the middle of a square of MGRS, in metres from the start of the letters."""
-    match = _IN_SQUARE.fullmatch(rest)
+    match = _GRID_DIGITS.fullmatch(rest)
     if match is None or match[1] not in columns or match[2] not in rows:
         return None
     together = match[3] or ""
@@ -187,7 +195,9 @@ def _read_at_pole(letter: str, rest: str) -> tuple[float, float] | None:
 
 def _of_stereographic(east: float, north: float, *, is_south: bool) -> tuple[float, float]:
     """Return latitude and longitude. `east` and `north` are distances from the pole."""
-    flattened = sqrt((1 + _E) ** (1 + _E) * (1 - _E) ** (1 - _E))
+    flattened = sqrt(
+        (1 + _ECCENTRICITY) ** (1 + _ECCENTRICITY) * (1 - _ECCENTRICITY) ** (1 - _ECCENTRICITY)
+    )
     tangent = hypot(east, north) * flattened / (2 * _RADIUS * _POLAR_SCALE)
     latitude = _of_conformal(pi / 2 - 2 * atan(tangent))
     if is_south:

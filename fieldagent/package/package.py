@@ -218,7 +218,7 @@ class Package:
 
 ALTITUDE_MIN, ALTITUDE_MAX = -12_000, 100_000
 """Range of altitudes in metres."""
-SPEED_MAX = 10_000
+SPEED_MAX_M_S = 10_000
 """Maximum speed in metres per second."""
 CHECK_IN_MIN, CHECK_IN_MAX = 300, 31 * 86_400
 """Range of a check-in in seconds."""

@@ -22,7 +22,7 @@ from fieldagent.package.package import (
     FIRST_DATE,
     LAST_DATE,
     SOS_PRIORITY,
-    SPEED_MAX,
+    SPEED_MAX_M_S,
     Channel,
     CheckIn,
     CommandAnswer,
@@ -244,7 +244,7 @@ ITEMS: Items = {
         {
             **_POSITION,
             "altitude": Field(_number(ALTITUDE_MIN, ALTITUDE_MAX, "m"), "altitude"),
-            "speedOverGround": Field(_number(0, SPEED_MAX, "m/s"), "speed_over_ground"),
+            "speedOverGround": Field(_number(0, SPEED_MAX_M_S, "m/s"), "speed_over_ground"),
             "courseOverGround": Field(_number(0, 360, sentence("degrees")), "course_over_ground"),
             "source": Field(_read_position_source, "source"),
         },

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from fieldagent.http.openapi import (
-    NONE,
-    OPEN,
+    NO_ANSWERS,
+    OPEN_ACCESS,
     Access,
     Answers,
     Call,
@@ -62,7 +62,7 @@ _TILE_ANSWERS: Answers = {
 
 
 def describe_calls(
-    summary: str, access: Access = OPEN, answers: Answers = NONE
+    summary: str, access: Access = OPEN_ACCESS, answers: Answers = NO_ANSWERS
 ) -> tuple[Call, Call]:
     """Return the descriptions of both calls."""
     return (

@@ -16,10 +16,10 @@ MAGIC = b"PMTiles"
 VERSION = 3
 HEADER = struct.Struct("<7sB11Q6B4iB2i")
 NO_COMPRESSION, GZIP = 1, 2
-COMPRESSIONS = {0: "unknown", NO_COMPRESSION: "none", GZIP: "gzip", 3: "brotli", 4: "zstd"}
+COMPRESSION_NAMES = {0: "unknown", NO_COMPRESSION: "none", GZIP: "gzip", 3: "brotli", 4: "zstd"}
 VECTOR, PICTURES = 1, (2, 3, 4)
 """Types of tiles. VECTOR is MVT; PICTURES are PNG, JPEG and WebP."""
-E7 = 10_000_000
+PARTS_PER_DEGREE = 10_000_000
 """Parts of a degree in the header."""
 PLAIN_BYTES, ENTRIES = 4_000_000, 200_000
 """Largest number of unpacked bytes of a directory or the metadata, and of entries in a
@@ -74,14 +74,14 @@ def read_header(content: bytes) -> Header:
     inner, outer, tile_type, lowest, highest = fields[14:19]
     for compression in (inner, outer):
         if compression not in (NO_COMPRESSION, GZIP):
-            name = COMPRESSIONS.get(compression, str(compression))
+            name = COMPRESSION_NAMES.get(compression, str(compression))
             raise WrongArchive(f"is compressed with {name}, not with gzip")
     root, metadata, leaves, tiles = spans = [
         ByteSpan(*fields[at : at + 2]) for at in range(2, 10, 2)
     ]
     if any(sum(span) > OFFSET_MAX for span in spans) or not lowest <= highest <= ZOOM_MAX:
         raise WrongArchive("is damaged: its header has an impossible value")
-    west, south, east, north = (each / E7 for each in fields[19:23])
+    west, south, east, north = (each / PARTS_PER_DEGREE for each in fields[19:23])
     bounds = (west, south, east, north)
     return Header(root, metadata, leaves, tiles, inner, outer, tile_type, lowest, highest, bounds)
 

@@ -22,7 +22,7 @@ from fieldagent.page.pmtiles import (
 from fieldagent.page.tiles import TILE_BYTES, MapAbout, Tile, UnusableMap
 from fieldagent.system.wording import describe_reason
 
-DEEPEST = 4
+DIRECTORY_DEPTH_MAX = 4
 """Largest number of directories from the root to a tile."""
 PART_BYTES = 1_000_000
 """Largest number of bytes of a directory or the metadata in the file."""
@@ -75,7 +75,7 @@ def tile(path: Path, zoom: int, x: int, y: int) -> Tile | None:
     with _open_file(path) as file:
         header = _read_header(file)
         span = header.root
-        for _ in range(DEEPEST):
+        for _ in range(DIRECTORY_DEPTH_MAX):
             entry = pmtiles.find(
                 _find_directory(path, file, header.metadata_compression, span), number
             )

@@ -45,7 +45,7 @@ class StoreUnavailable(Exception):
     """The database cannot be reached now. Nothing is known to be stored."""
 
 
-NOT_AGAIN = StoreFailed, StoreUnavailable, NotOnDisk
+FINAL_ERRORS = StoreFailed, StoreUnavailable, NotOnDisk
 """Errors after which the orders of a transaction are not repeated one by one."""
 NOT_STORED = StoreFull, StoreFailed, StoreUnavailable
 """Errors of a commit that are not bugs."""
@@ -213,7 +213,7 @@ class GroupCommit(Generic[C]):
         try:
             self._transact(orders)
         except Exception as error:
-            if len(orders) == 1 or isinstance(error, NOT_AGAIN):
+            if len(orders) == 1 or isinstance(error, FINAL_ERRORS):
                 for order in orders:
                     order.error = error
                 return

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from fieldagent.system.lazy_dataclass import dataclass
 
-WRITTEN_LATER = (
+LATER_VERSION_TEXT = (
     "{} was written by a later version of fieldagent ({}), and is not changed: install the later"
     " version again, or put back the copy from before the upgrade"
 )
@@ -15,7 +15,7 @@ WRITTEN_LATER = (
 under Rollback; a test compares them."""
 
 
-WRITTEN_EARLIER = (
+EARLIER_VERSION_TEXT = (
     "{} was written by a version of fieldagent before its first release ({}), and"
     " is not changed: move it away, or name another"
 )
@@ -62,10 +62,10 @@ class Schema:
             raise sqlite3.DatabaseError(f"no program has given it the version {version}")
         if version > self.version:
             why = f"it has version {version}, this program knows {self.version}"
-            raise WrongVersion(WRITTEN_LATER, why)
+            raise WrongVersion(LATER_VERSION_TEXT, why)
         if 0 < version < self.first:
             why = f"it has version {version}, the first release has {self.first}"
-            raise WrongVersion(WRITTEN_EARLIER, why)
+            raise WrongVersion(EARLIER_VERSION_TEXT, why)
 
     def get_upgrade_steps(self, version: int) -> str:
         """Return SQL that upgrades a database from that version; 0 is an empty database.

@@ -26,12 +26,12 @@ log = logging.getLogger(__name__)
 COPIED_PAGES = 1_000
 """Number of copied pages between two reports of progress."""
 CHECK = "PRAGMA quick_check(1)"
-_OF_THE_DISK = (
+_DISK_ERROR_CODES = (
     *(sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB),
     # Linux makes a file system with errors read-only.
     sqlite3.SQLITE_READONLY,
 )
-LOCKED_S = 5.0
+LOCK_WAIT_MAX_S = 5.0
 """Longest time in seconds that a writer waits for another program's transaction, which usually
 takes milliseconds."""
 
@@ -60,7 +60,7 @@ def is_fatal(error: BaseException) -> bool:
     reliable.
     """
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-    return code in _OF_THE_DISK
+    return code in _DISK_ERROR_CODES
 
 
 def _replace_texts(error: BaseException) -> BaseException:
@@ -88,7 +88,7 @@ def connect(
     make_private_file(path)
     _close_alike(path)
     connection = sqlite3.connect(
-        path, isolation_level=None, check_same_thread=False, timeout=LOCKED_S
+        path, isolation_level=None, check_same_thread=False, timeout=LOCK_WAIT_MAX_S
     )
     try:
         connection.execute("PRAGMA locking_mode=NORMAL")
@@ -139,7 +139,7 @@ def _begin_log(connection: sqlite3.Connection) -> None:
     """Turn on WAL mode. Try it repeatedly, because SQLite does not wait here if another program
     starts at the same time.
     """
-    deadline = time.monotonic() + LOCKED_S
+    deadline = time.monotonic() + LOCK_WAIT_MAX_S
     while True:
         try:
             ((mode,),) = connection.execute("PRAGMA journal_mode=WAL").fetchall()

@@ -60,7 +60,7 @@ _DISK = (
     "the disk does not read or write it",
     "First copy the file to another disk, then check the system's log for disk errors",
 )
-_LOCKED = ("another program has locked it", "End that program, then start again")
+_LOCKED_REASON = ("another program has locked it", "End that program, then start again")
 
 
 def _describe_reason(path: Path, error: sqlite3.Error | OSError) -> tuple[str, str]:
@@ -78,7 +78,7 @@ def _describe_reason(path: Path, error: sqlite3.Error | OSError) -> tuple[str, s
         # SQLite reports the same error if the disk has no space for the log's index.
         return _DISK_FULL if is_full(path.parent) else _DISK
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-        return _LOCKED
+        return _LOCKED_REASON
     return _describe_place(path, str(error))
 
 

@@ -7,5 +7,5 @@ EARLIEST_TIME = 1_767_225_600.0
 ROLLOVER_S = 1024 * 7 * 86_400.0
 """Seconds after which the week number of GPS restarts at 0 (IS-GPS-200, 20.3.3.3.1.1). A receiver
 with the wrong cycle is wrong by this amount."""
-LATEST = EARLIEST_TIME + ROLLOVER_S
+LATEST_TIME = EARLIEST_TIME + ROLLOVER_S
 """Unix time of 17 August 2045."""

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from math import inf
 from pathlib import Path
 
-from fieldagent.system.clock_bounds import EARLIEST_TIME, LATEST
+from fieldagent.system.clock_bounds import EARLIEST_TIME, LATEST_TIME
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
@@ -43,7 +43,7 @@ CONTRADICTION_S = 3600.0
 SOURCE_VARIATION_S = 2.0
 """Normal variation of a source in seconds, because the hub sends whole seconds."""
 GPS = "GPS"
-RANKS = (GPS, "satellite", "hub")
+SOURCES_BY_RANK = (GPS, "satellite", "hub")
 """Other sources of time, the best first. If the system's clock is not trusted, dates follow the
 best source since the boot, and root's unit sets the clock by it (`kit.system_clock`)."""
 
@@ -104,7 +104,7 @@ class MachineClocks:
         was_set = abs(wall - since_boot - self._ahead) >= CLOCK_SET_FROM_S
         if was_set or since_boot - self._asked >= CLOCK_CACHE_S:
             self._ahead, self._asked = wall - since_boot, since_boot
-            self._source = self._ask() if EARLIEST_TIME <= wall <= LATEST else ""
+            self._source = self._ask() if EARLIEST_TIME <= wall <= LATEST_TIME else ""
         return Reading(self._boot, since_boot, wall, self._source)
 
     def _ask(self) -> str:
@@ -162,7 +162,7 @@ class ElapsedTime:
 
     def record_time(self, source: str, unix: float) -> None:
         """Record a time from `source`, one of RANKS."""
-        if not EARLIEST_TIME <= unix <= LATEST:
+        if not EARLIEST_TIME <= unix <= LATEST_TIME:
             return
         seen = self._look()
         offset = unix - self._read_elapsed(seen)
@@ -217,7 +217,7 @@ class ElapsedTime:
         """Return the best source that at most half of the others contradict; empty if there is
         none.
         """
-        for who in filter(self._told.__contains__, RANKS):
+        for who in filter(self._told.__contains__, SOURCES_BY_RANK):
             others = [offset for each, offset in self._told.items() if each != who]
             wrong = sum(abs(offset - self._told[who]) >= CONTRADICTION_S for offset in others)
             if wrong * 2 <= len(others):
@@ -229,7 +229,7 @@ class ElapsedTime:
         offset = seen.wall_time - self._read_elapsed(seen)
         if not source:
             # A contradicted source is still better than a clock that was never set.
-            source = next(filter(self._told.__contains__, RANKS), "")
+            source = next(filter(self._told.__contains__, SOURCES_BY_RANK), "")
         if not seen.source and source:
             offset = self._told[source]
         if abs(offset - self._offset) >= CLOCK_SET_FROM_S:

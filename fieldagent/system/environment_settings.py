@@ -19,7 +19,7 @@ from fieldagent.system.properties import (
 from fieldagent.system.text_files import read_first_line
 from fieldagent.system.wording import describe_reason
 
-_OF_FILE = "-file"
+_FILE_SUFFIX = "-file"
 
 
 def get_variables(environ: Mapping[str, str], prefix: str) -> Mapping[str, str]:
@@ -68,8 +68,12 @@ def add_environment(
 
 def _parse_variable(name: str, value: str, known: Mapping[str, Key]) -> tuple[str, str]:
     """Return the setting's own name and its value. Raises WrongProperty."""
-    if name not in known and name.endswith(_OF_FILE) and name.removesuffix(_OF_FILE) in known:
-        name = name.removesuffix(_OF_FILE)
+    if (
+        name not in known
+        and name.endswith(_FILE_SUFFIX)
+        and name.removesuffix(_FILE_SUFFIX) in known
+    ):
+        name = name.removesuffix(_FILE_SUFFIX)
         try:
             value = read_first_line(Path(value))
         except (OSError, ValueError) as error:

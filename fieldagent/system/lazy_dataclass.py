@@ -22,7 +22,9 @@ def _make_slotted(plain: type[Any] | None = None, /, **options: Any) -> Any:
         # Without slots, an object may have other attributes.
         return dataclasses.dataclass(plain, **options)
     kind: Any = type(plain)
-    attributes = {name: value for name, value in vars(plain).items() if name not in _OF_PLAIN}
+    attributes = {
+        name: value for name, value in vars(plain).items() if name not in _PLAIN_CLASS_NAMES
+    }
     attributes["__qualname__"] = plain.__qualname__
     names = [name for name, text in plain.__annotations__.items() if "ClassVar" not in text]
     # A class attribute with a member's name is that member's default.
@@ -36,7 +38,7 @@ def _make_slotted(plain: type[Any] | None = None, /, **options: Any) -> Any:
         # Set the signature here, because otherwise the library builds a text of it.
         worked_out.__doc__ = slotted.__doc__ or slotted.__name__
         dataclasses.dataclass(worked_out, **{**options, "slots": False})
-        kept = (attributes.keys() | _OF_PLAIN) - {"__hash__"}
+        kept = (attributes.keys() | _PLAIN_CLASS_NAMES) - {"__hash__"}
         for name, value in vars(worked_out).items():
             if name not in kept:
                 setattr(slotted, name, value)
@@ -46,7 +48,7 @@ def _make_slotted(plain: type[Any] | None = None, /, **options: Any) -> Any:
     return slotted
 
 
-_OF_PLAIN = {"__dict__", "__weakref__"}
+_PLAIN_CLASS_NAMES = {"__dict__", "__weakref__"}
 
 if TYPE_CHECKING:
     from dataclasses import dataclass as dataclass

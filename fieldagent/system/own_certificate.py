@@ -12,7 +12,7 @@ from fieldagent.system.folder import put_file
 
 VALIDITY_DAYS = 36_500
 """Validity in days. It is long because the clock may show 1970 when the certificate is made."""
-MAKING_MAX = 60.0
+CREATION_MAX_S = 60.0
 """Longest time in seconds for making the certificate."""
 
 
@@ -32,7 +32,7 @@ def provide_own_certificate(path: Path) -> Path:
     command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"]
     command += ["-nodes", "-days", str(VALIDITY_DAYS), "-subj", "/CN=fieldagent", "-keyout", "-"]
     try:
-        made = subprocess.run(command, capture_output=True, timeout=MAKING_MAX, check=True)
+        made = subprocess.run(command, capture_output=True, timeout=CREATION_MAX_S, check=True)
         put_file(path, made.stdout)
     except FileNotFoundError:
         raise NoCertificate("openssl is missing: apt install openssl") from None

@@ -17,7 +17,7 @@ BAR = 30
 """Characters of the bar."""
 LINE_EVERY_S = 10.0
 """Seconds between two lines if standard error is not a terminal."""
-DRAWN_EVERY_S = 0.1
+DRAW_INTERVAL_S = 0.1
 """Seconds between two drawings of the bar."""
 
 
@@ -35,7 +35,7 @@ class Progress:
         """`at_once` shows the first progress without waiting, for work that is seldom short."""
         self._what, self._unit, self._clock = escape_line(what), unit, clock
         self._is_terminal = sys.stderr.isatty()
-        self._every = DRAWN_EVERY_S if self._is_terminal else LINE_EVERY_S
+        self._every = DRAW_INTERVAL_S if self._is_terminal else LINE_EVERY_S
         self._shown_at = -inf if at_once else clock()
 
     def __enter__(self) -> Progress:

@@ -10,7 +10,7 @@ import shutil
 import time
 from datetime import datetime
 
-_ACTS = re.compile(
+_CONTROL_CHARACTERS = re.compile(
     "[\x00-\x1f\x7f-\x9f"  # Control characters of C0 and C1, such as ESC, BEL and CSI (ECMA-48).
     "\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
     "\ud800-\udfff]"  # Surrogates, which no terminal can show.
@@ -19,7 +19,7 @@ _ACTS = re.compile(
 
 def escape_line(text: str) -> str:
     r"""Return one line with control characters in Python's form, such as ESC as \x1b."""
-    return _ACTS.sub(lambda match: repr(match[0])[1:-1], text)
+    return _CONTROL_CHARACTERS.sub(lambda match: repr(match[0])[1:-1], text)
 
 
 def escape_lines(text: str) -> str:

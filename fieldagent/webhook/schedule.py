@@ -33,14 +33,14 @@ SOS_SCHEDULE = (
 then every two hours for two days. So a receiver that was down for ten minutes does not wait half
 an hour more."""
 
-JITTER = 0.2
+JITTER_SHARE = 0.2
 """Largest share of the delay that is added at random, so that many kits do not call at the same
 time."""
 
 RETRY_AFTER_MAX_S = 24 * HOUR
 """Largest number of seconds that the other side may make us wait."""
 
-LONGEST = SCHEDULE[-1] * (1 + JITTER)
+DELAY_MAX_S = SCHEDULE[-1] * (1 + JITTER_SHARE)
 
 
 def compute_delay(
@@ -53,7 +53,9 @@ def compute_delay(
     """
     if attempts >= len(schedule):
         return None
-    return max(schedule[attempts] * (1 + JITTER * chance), min(retry_after, RETRY_AFTER_MAX_S))
+    return max(
+        schedule[attempts] * (1 + JITTER_SHARE * chance), min(retry_after, RETRY_AFTER_MAX_S)
+    )
 
 
 def wait(not_before: float, now: float) -> float:
@@ -63,4 +65,4 @@ def wait(not_before: float, now: float) -> float:
     start of a gateway without a clock battery. Such a time counts as now.
     """
     seconds = not_before - now
-    return 0.0 if seconds > LONGEST else max(seconds, 0.0)
+    return 0.0 if seconds > DELAY_MAX_S else max(seconds, 0.0)

@@ -25,7 +25,7 @@ ARGUMENT_MAX_BYTES = 2_000
 ANSWER_BYTES, ANSWER_BYTES_MAX = 200, 1_500
 """Default and maximum size in bytes of an answer whose size can be requested."""
 STATUS_BYTES = 32
-WORDS_BYTES = 60
+SENTENCE_BYTES = 60
 """Approximate size of an answer that is a sentence."""
 
 Argument = int | str | bytes
@@ -199,7 +199,7 @@ def _is_digest(arguments: tuple[Argument, ...]) -> bool:
 
 
 def _count_words(arguments: tuple[Argument, ...]) -> int:
-    return WORDS_BYTES
+    return SENTENCE_BYTES
 
 
 VERBS = (
@@ -319,15 +319,15 @@ VERBS = (
     ),
 )
 """All verbs."""
-BY_NAME = {verb.name: verb for verb in VERBS}
-BY_NUMBER = {verb.number: verb for verb in VERBS}
+VERB_BY_NAME = {verb.name: verb for verb in VERBS}
+VERB_BY_NUMBER = {verb.number: verb for verb in VERBS}
 
 
 def read_words(words: Sequence[str]) -> RemoteCommand:
     """Return the command that a person has written. Raises NotACommand."""
-    verb = BY_NAME.get(words[0]) if words else None
+    verb = VERB_BY_NAME.get(words[0]) if words else None
     if verb is None:
-        known = ", ".join(BY_NAME)
+        known = ", ".join(VERB_BY_NAME)
         raise NotACommand(
             sentence(
                 "{value} is not a command: use {known}",
@@ -343,7 +343,7 @@ def read_words(words: Sequence[str]) -> RemoteCommand:
 
 def format_command(command: RemoteCommand) -> str:
     """Return the command in the form for people."""
-    verb = BY_NUMBER.get(command.verb)
+    verb = VERB_BY_NUMBER.get(command.verb)
     if verb is None:
         return f"command {command.verb}"
     # Signed settings also have a name and a signature as arguments. Leave these out.
@@ -360,7 +360,7 @@ def get_verb(command: RemoteCommand) -> Verb:
     """Return the command's row of the table. Raises NotACommand if the verb is unknown or the
     arguments do not fit.
     """
-    verb = BY_NUMBER.get(command.verb)
+    verb = VERB_BY_NUMBER.get(command.verb)
     if verb is None:
         raise NotACommand(f"this version knows no command {command.verb}")
     if not verb.can_have(command.arguments):

@@ -16,12 +16,12 @@ import cbor2
 
 from fieldagent.package.package import CommandAnswer, CommandOutcome
 from fieldagent.wire import answer_text, kit_status
-from fieldagent.wire.command import BY_NAME, RemoteCommand
+from fieldagent.wire.command import VERB_BY_NAME, RemoteCommand
 from fieldagent.wire.envelope import derive_key
 from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.tag import TAG_BYTES
 
-STATUS = BY_NAME["status"].number
+STATUS = VERB_BY_NAME["status"].number
 
 
 def read_text(verb: int, answer: CommandAnswer) -> str:

@@ -31,8 +31,8 @@ class Tariff(NamedTuple):
         return 0 if units < self.minimum else units * self.step
 
 
-FREE = Tariff("")
-CREDITS = Tariff("credit")
+FREE_TARIFF = Tariff("")
+CREDIT_TARIFF = Tariff("credit")
 
 
 def by_bytes(minimum: int) -> Tariff:

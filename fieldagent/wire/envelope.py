@@ -67,9 +67,9 @@ EPOCH = 1_735_689_600
 PACKED_BYTES = 512
 """Maximum size of an envelope with packed text, because decoding a hostile envelope must not take
 long."""
-BEYOND_MAX = 8
+MISSING_STATIONS_MAX = 8
 """Maximum number of stations that an Ack lists as missing an item."""
-RADIUS_MAX = 20_100
+RADIUS_MAX_KM = 20_100
 """Maximum radius of a position in kilometres: half of the earth's circumference."""
 AT_GATEWAY = 1
 """The value of an Ack's *by hub* if a satellite gateway has the item."""
@@ -542,7 +542,7 @@ def _read_ack(station: Any, count: Any, bitmap: Any, reach: Any = None, beyond: 
     expect(is_in_range(station, low=1), "station")
     expect(reach in (None, False, True, AT_GATEWAY), "word of the hub")
     stations = [] if beyond is None else beyond
-    expect(isinstance(stations, list) and len(stations) <= BEYOND_MAX, "stations beyond")
+    expect(isinstance(stations, list) and len(stations) <= MISSING_STATIONS_MAX, "stations beyond")
     expect(all(is_in_range(each, low=1) for each in stations), "stations beyond")
     if is_int(count) and count == 0:
         arrived, digest = read_bitmap(read_bytes(bitmap), 0)
@@ -578,7 +578,7 @@ def _read_sent_by(station: Any, transmissions: Any) -> AuthorMark:
 
 
 def _read_seen_at(position: Any, radius: Any) -> EstimatedPosition:
-    expect(is_in_range(radius, low=0, high=RADIUS_MAX), "radius in kilometres")
+    expect(is_in_range(radius, low=0, high=RADIUS_MAX_KM), "radius in kilometres")
     return EstimatedPosition(*read_position(position), radius)
 
 

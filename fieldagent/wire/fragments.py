@@ -13,10 +13,10 @@ from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire.envelope import Entry, Fragment, decode
 from fieldagent.wire.errors import LocalProtocolError, RemoteProtocolError
 
-COUNT_MAX = 255
+FRAGMENTS_MAX = 255
 ASK_AFTER_S = 600.0
 """Seconds without a new fragment after which the missing fragments are requested."""
-ASK_RARER = 4
+SILENCE_GROWTH_FACTOR = 4
 """Factor by which the silence before the next request grows."""
 ASK_UNTIL_S = 2 * 86_400.0
 """Seconds of silence after which requests stop."""
@@ -31,8 +31,8 @@ def split(envelope: bytes, capacity: int) -> list[Fragment]:
     """
     size = capacity - OVERHEAD_BYTES
     count = -(-len(add_checksum(envelope)) // size)
-    if size < 1 or count > COUNT_MAX:
-        raise LocalProtocolError(f"{len(envelope)} bytes need more than {COUNT_MAX} fragments")
+    if size < 1 or count > FRAGMENTS_MAX:
+        raise LocalProtocolError(f"{len(envelope)} bytes need more than {FRAGMENTS_MAX} fragments")
     return cut_into_fragments(envelope, count)
 
 

@@ -10,14 +10,14 @@ from typing import Any
 
 from fieldagent.package.coordinates import is_nowhere
 from fieldagent.package.strict_json import NotJson, check_depth
-from fieldagent.system.clock_bounds import LATEST
+from fieldagent.system.clock_bounds import LATEST_TIME
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.wire.errors import RemoteProtocolError
 
-WATCH = b'?WATCH={"enable":true,"json":true};\n'
+WATCH_COMMAND = b'?WATCH={"enable":true,"json":true};\n'
 LINE_BYTES = 16_384
 """Maximum bytes of a line. gpsd's own lines have at most 10 240."""
-YEARS = range(1980, 2106)
+PLAUSIBLE_YEARS = range(1980, 2106)
 """Plausible years, from the start of GPS time. A receiver that does not know the date may report
 any year."""
 
@@ -89,7 +89,7 @@ def _read_time(text: Any) -> float:
         moment = datetime.fromisoformat(text)
     except (TypeError, ValueError):
         return 0.0
-    if moment.year not in YEARS:
+    if moment.year not in PLAUSIBLE_YEARS:
         return 0.0
     time = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
-    return time if time <= LATEST else 0.0
+    return time if time <= LATEST_TIME else 0.0

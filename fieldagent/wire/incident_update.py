@@ -49,7 +49,7 @@ def write_incident_word(word: IncidentUpdate) -> list[Any]:
 def read_words(value: Any) -> str:
     """Return a text, or the canned text with this number. Raises RemoteProtocolError."""
     if is_int(value):
-        expect(is_in_range(value, low=0, high=canned.LAST), "number of canned words")
+        expect(is_in_range(value, low=0, high=canned.NUMBER_MAX), "number of canned words")
         return canned.get_text(value)
     return read_text(value)
 

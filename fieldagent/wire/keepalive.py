@@ -33,7 +33,7 @@ coverage expensive, without a benefit."""
 GROWTH, MARGIN = 1.5, 0.75
 ANSWERED_TESTS_ENOUGH = 3
 """Number of answered tests in a row after which the interval grows."""
-TRY_LONGER = 86_400.0
+LONGER_TRY_INTERVAL_S = 86_400.0
 
 
 class LinkBreak(NamedTuple):
@@ -127,7 +127,7 @@ class Keepalive:
 
     def _lengthen(self, now: float) -> None:
         bound = LONGEST
-        if self.cut is not None and now - self._learnt < TRY_LONGER:
+        if self.cut is not None and now - self._learnt < LONGER_TRY_INTERVAL_S:
             bound = self._find_lower_step(self.cut)
         longer = min(bound, self.interval * GROWTH)
         if longer > self.interval:

@@ -14,17 +14,17 @@ import cbor2
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire import kit_status
 from fieldagent.wire.errors import RemoteProtocolError
-from fieldagent.wire.kit_status import BARS, KitStatus
+from fieldagent.wire.kit_status import BARS_MAX, KitStatus
 
 KIND = 11
 """Number of the kind of note."""
-HOURS = 24
+REPORTED_HOURS = 24
 """Hours of signal in a report."""
-CHANNELS = ("satellite", "cellular")
+REPORTED_CHANNELS = ("satellite", "cellular")
 """Channels whose signal is reported."""
-SYSTEM_MAX = 60
+SYSTEM_TEXT_MAX = 60
 """Maximum characters of the description of the machine."""
-CLOCK_MAX = 2**40
+CLOCK_ERROR_MAX_S = 2**40
 """Maximum plausible error of a clock in seconds."""
 STARTS_MAX = 1_000
 
@@ -73,11 +73,11 @@ class KitCondition:
             [
                 KIND,
                 kit_status.encode(self.status),
-                self.system[:SYSTEM_MAX],
+                self.system[:SYSTEM_TEXT_MAX],
                 self.cause,
                 min(self.starts, STARTS_MAX),
                 None if self.throttled is None else self.throttled & _KNOWN_BITS,
-                None if clock is None else max(-CLOCK_MAX, min(clock, CLOCK_MAX)),
+                None if clock is None else max(-CLOCK_ERROR_MAX_S, min(clock, CLOCK_ERROR_MAX_S)),
                 signals,
             ]
         )
@@ -87,13 +87,13 @@ def read(items: list[Any]) -> KitCondition:
     """Parse a note of that kind. Raises RemoteProtocolError if a value is out of range."""
     match items[1:8]:
         case [bytes(status), str(system), cause, starts, throttled, clock, list(signals)] if (
-            len(system) <= SYSTEM_MAX
+            len(system) <= SYSTEM_TEXT_MAX
             and (system.isprintable() or not system)
             and _is_within(cause, 0, 255)
             and _is_within(starts, 0, STARTS_MAX)
             and (throttled is None or _is_within(throttled, 0, 2**32 - 1))
-            and (clock is None or _is_within(clock, -CLOCK_MAX, CLOCK_MAX))
-            and len(signals) <= len(CHANNELS)
+            and (clock is None or _is_within(clock, -CLOCK_ERROR_MAX_S, CLOCK_ERROR_MAX_S))
+            and len(signals) <= len(REPORTED_CHANNELS)
         ):
             return KitCondition(
                 kit_status.decode(status),
@@ -120,15 +120,17 @@ def _is_within(value: Any, least: int, most: int) -> bool:
 
 def _read_signal(row: Any) -> tuple[str, list[int | None]]:
     match row:
-        case [str(channel), bytes(nibbles)] if channel in CHANNELS and 2 * len(nibbles) == HOURS:
+        case [str(channel), bytes(nibbles)] if (
+            channel in REPORTED_CHANNELS and 2 * len(nibbles) == REPORTED_HOURS
+        ):
             hours = list(_read_bars(nibbles))
-            if all(bars is None or bars <= BARS for bars in hours):
+            if all(bars is None or bars <= BARS_MAX for bars in hours):
                 return channel, hours
     raise RemoteProtocolError("a kit's signal by the hour is damaged")
 
 
 def _encode_nibbles(hours: Sequence[int | None]) -> bytes:
-    nibbles = [_NO_VALUE if bars is None else min(bars, BARS) for bars in hours]
+    nibbles = [_NO_VALUE if bars is None else min(bars, BARS_MAX) for bars in hours]
     return bytes(high << 4 | low for high, low in zip(nibbles[::2], nibbles[1::2], strict=True))
 
 

@@ -19,7 +19,7 @@ from fieldagent.wire.backup_note import BackupNote
 from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.kit_condition import KitCondition
 
-WORDS_MAX = 2_000
+REASON_MAX = 2_000
 """Maximum characters of a reason; a longer one is cut."""
 MODEMS_MAX = 8
 """Maximum number of modems in a kit's report."""
@@ -307,7 +307,7 @@ def _read_directory_entry(row: Any) -> DirectoryEntry:
 def is_address(url: str) -> bool:
     """Return True if a program may be offered at that address."""
     plain = url.isascii() and url.isprintable() and " " not in url
-    return plain and len(url) <= WORDS_MAX and url.startswith(("https://", "http://"))
+    return plain and len(url) <= REASON_MAX and url.startswith(("https://", "http://"))
 
 
 def _get_row(items: list[Any], types: tuple[type, ...]) -> list[Any] | None:
@@ -343,7 +343,7 @@ def _is_up_to(most: int, number: Any) -> bool:
 
 
 def _cut_text(text: str) -> str:
-    return text if len(text) <= WORDS_MAX else f"{text[:WORDS_MAX]} …"
+    return text if len(text) <= REASON_MAX else f"{text[:REASON_MAX]} …"
 
 
 _READERS: Mapping[int, Callable[[list[Any]], Note]] = {

@@ -23,7 +23,7 @@ _NO_BYTE, _NO_SHORT = 0xFF, 0xFFFF
 _UNKNOWN_DEGREES = -128
 DISK_UNIT = 10_000_000
 """Unit of free disk space in bytes."""
-BARS = 5
+BARS_MAX = 5
 """Maximum bars of a signal."""
 _NO_BARS = 15
 
@@ -68,7 +68,7 @@ def encode(status: KitStatus) -> bytes:
     one.
     """
     states = [
-        STATES.index(state) << 4 | (_NO_BARS if bars is None else min(bars, BARS))
+        STATES.index(state) << 4 | (_NO_BARS if bars is None else min(bars, BARS_MAX))
         for state, bars in zip(status.links, status.signals, strict=True)
     ]
     return _BODY.pack(
@@ -160,7 +160,7 @@ def decode(body: bytes) -> KitStatus:
     if clock >= len(CLOCKS) or any(each >> 4 >= len(STATES) for each in links):
         raise RemoteProtocolError("a kit's status has an unknown value")
     bars = [None if each & 15 == _NO_BARS else each & 15 for each in links]
-    if used > 100 or any(each is not None and each > BARS for each in bars):
+    if used > 100 or any(each is not None and each > BARS_MAX for each in bars):
         raise RemoteProtocolError("a kit's status has more than 100 %, or more than 5 bars")
     states = [STATES[each >> 4] for each in links]
     return KitStatus(

@@ -23,7 +23,7 @@ CHECK_PATH = "/link?check"
 """Path of a WebSocket that the hub closes at once. It is not a link, and does not end
 another link."""
 VERSION = 1
-BODIES = 200
+BODIES_MAX = 200
 """Maximum number of bodies in a message."""
 HEAD = 5
 """Maximum bytes of the head of each body, if there are several."""
@@ -165,8 +165,10 @@ class IpLink:
             raise LocalProtocolError("the window is full, or the peer has not said hello")
         if (size := get_size(body)) > self._peer.size:
             raise LocalProtocolError(f"{size} bytes, but the peer accepts {self._peer.size}")
-        if len(body) > BODIES and not isinstance(body, bytes):
-            raise LocalProtocolError(f"{len(body)} bodies, where a message has {BODIES} at most")
+        if len(body) > BODIES_MAX and not isinstance(body, bytes):
+            raise LocalProtocolError(
+                f"{len(body)} bodies, where a message has {BODIES_MAX} at most"
+            )
         self._sent += 1
         self._unacknowledged.append(self._sent)
         message = [LinkKind.MESSAGE, self._sent, body] if body else [LinkKind.MESSAGE, self._sent]
@@ -247,8 +249,8 @@ class IpLink:
         body = content if isinstance(content, bytes) else tuple(bodies)
         if not are_bytes or get_size(body) > self._hello.size:
             raise RemoteProtocolError(f"message {number} has no body of {self._hello.size} bytes")
-        if len(bodies) > BODIES:
-            raise RemoteProtocolError(f"message {number} has more than {BODIES} bodies")
+        if len(bodies) > BODIES_MAX:
+            raise RemoteProtocolError(f"message {number} has more than {BODIES_MAX} bodies")
         return tuple(body for body in bodies if body)
 
     def _settle(self, number: int) -> Acknowledged:

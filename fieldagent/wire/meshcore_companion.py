@@ -41,10 +41,10 @@ APP_VERSION = 3
 CHANNEL_KEY_BYTES = 16
 PUBLIC_KEY = bytes.fromhex("8b3387e9c5cdea6ac9e5edbaa115cd72")
 """Key of the public channel, which each radio has."""
-BY_PATH = 0xFF
+KNOWN_PATH_LENGTH = 0xFF
 """Value of the path length for a message that arrived by a known path, whose length is not
 reported."""
-HOPS = 0x3F
+HOPS_MASK = 0x3F
 """Bits of the hop count in a path length. The upper two bits are the length of each
 station's hash."""
 
@@ -412,7 +412,7 @@ def _read_direct(body: bytes, snr: float | None) -> CompanionText:
 
 def write_text(message: CompanionText) -> bytes:
     """Return a message in the form for a host that wants its signal."""
-    path = BY_PATH if message.hops is None else message.hops
+    path = KNOWN_PATH_LENGTH if message.hops is None else message.hops
     signal = _SIGNAL.pack(round((message.snr or 0) * 4), 0, 0)
     text = message.text.encode()
     if message.channel is None:
@@ -423,7 +423,7 @@ def write_text(message: CompanionText) -> bytes:
 
 
 def _read_hops(path: int) -> int | None:
-    return None if path == BY_PATH else path & HOPS
+    return None if path == KNOWN_PATH_LENGTH else path & HOPS_MASK
 
 
 def read_sent(content: bytes) -> CompanionSent:

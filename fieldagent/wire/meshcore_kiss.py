@@ -16,7 +16,7 @@ from fieldagent.wire.lora import LoraSettings
 
 PACKET_BYTES = 255
 """Maximum bytes of a packet. The modem discards a longer one without an answer."""
-ANSWER = 0x80
+ANSWER_FLAG = 0x80
 _RADIO = struct.Struct("<IIBB")
 _SHORT, _LONG = struct.Struct("<H"), struct.Struct("<I")
 
@@ -88,7 +88,7 @@ def is_answer_to(word: MeshcoreMessage, command: MeshcoreCommand) -> bool:
     """Return True if a modem's message is the final answer to `command`."""
     if word.code in (MeshcoreReport.OK, MeshcoreReport.ERROR):
         return True
-    return word.code == command | ANSWER
+    return word.code == command | ANSWER_FLAG
 
 
 def write_settings(settings: LoraSettings) -> bytes:

@@ -31,13 +31,13 @@ PAYLOAD_BYTES = 233
 CHANNEL_BYTES, DIRECT_BYTES = 231, 219
 """Maximum bytes of a payload on the air: on a channel, and to one node by its public key."""
 BROADCAST = 0xFFFF_FFFF
-EVERYTHING_BUT_NODES = 69420
+WITHOUT_NODES_NONCE = 69420
 """Nonce of a request for everything except the other nodes that the radio knows. 69421 requests
 only those."""
-NODES_ALONE = 69421
+ONLY_NODES_NONCE = 69421
 DEFAULT_KEY = bytes.fromhex("d4f1bb3a20290759f0bcffabcf4e6901")
 """The public default key."""
-OVER_MQTT = 5
+MQTT_TRANSPORT = 5
 """Value of `MeshPacket.transport` for a packet that arrived over the Internet."""
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from fieldagent.package.package import (
     ALTITUDE_MAX,
     ALTITUDE_MIN,
-    SPEED_MAX,
+    SPEED_MAX_M_S,
     Location,
     PositionSource,
     Waypoint,
@@ -76,7 +76,7 @@ def read_location(
     # A receiver without a fix reports such values. Drop them, but keep the position.
     if altitude is not None and not ALTITUDE_MIN <= altitude <= ALTITUDE_MAX:
         altitude = None
-    if speed is not None and speed > SPEED_MAX * 10:
+    if speed is not None and speed > SPEED_MAX_M_S * 10:
         speed = None
     expect(course is None or is_in_range(course, low=-180, high=179), "course in degrees")
     expect(source is None or is_in_range(source, low=0, high=255), "source of a position")

@@ -24,7 +24,7 @@ DETECT, DETECTED = b"\x73", b"\x46"
 LEAVE_COMMAND = b"\xff"
 HUNDRED_PER_CENT = 10_000
 """100 per cent, in hundredths of a per cent."""
-FREQUENCY_OFF = 100
+FREQUENCY_TOLERANCE_HZ = 100
 """Tolerance in Hz of a frequency that is read back, because the chips tune in steps."""
 OLDEST_FIRMWARE = (1, 52)
 """Oldest supported firmware version."""
@@ -121,7 +121,7 @@ def is_same_value(asked: RnodeMessage, answer: bytes) -> bool:
     """Return True if the value that a radio reports is the one that was set."""
     if asked.command == RnodeCommand.FREQUENCY:
         off = int.from_bytes(answer, "big") - int.from_bytes(asked.content, "big")
-        return len(answer) == len(asked.content) and abs(off) <= FREQUENCY_OFF
+        return len(answer) == len(asked.content) and abs(off) <= FREQUENCY_TOLERANCE_HZ
     return answer == asked.content
 
 

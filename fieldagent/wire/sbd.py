@@ -40,7 +40,7 @@ class MoStatus(NamedTuple):
 
 OPERATOR_BUSY = 900.0
 FAULT_WAIT = 600.0
-BARRED_WAIT = 180.0
+BARRED_WAIT_S = 180.0
 
 MO_STATUS: dict[int, MoStatus] = {
     0: MoStatus(SessionVerdict.SENT, "sent"),
@@ -65,7 +65,7 @@ MO_STATUS: dict[int, MoStatus] = {
     34: MoStatus(SessionVerdict.FAULT, "the radio is switched off"),
     35: MoStatus(SessionVerdict.NOT_SENT, "the modem is busy", network_waits=True),
     36: MoStatus(
-        SessionVerdict.NOT_SENT, "the network asks to wait three minutes", BARRED_WAIT, True
+        SessionVerdict.NOT_SENT, "the network asks to wait three minutes", BARRED_WAIT_S, True
     ),
     37: MoStatus(SessionVerdict.NOT_SENT, "the SBD service is temporarily disabled"),
     38: MoStatus(
@@ -83,11 +83,11 @@ def find_mo_status(number: int) -> MoStatus:
     )
 
 
-URGENT_WAIT_MAX = 60.0
-_SPREADS = (0.0, 5.0, 5.0, 30.0, 30.0)
+URGENT_WAIT_MAX_S = 60.0
+_RETRY_SPREADS_S = (0.0, 5.0, 5.0, 30.0, 30.0)
 """Maximum random delays in seconds, by the maker's advice: at once, twice within 5 s, twice within
 30 s, and then every five minutes."""
-_STEADY = 300.0
+_STEADY_WAIT_S = 300.0
 
 
 def retry_after(status: MoStatus, tries: int, chance: float, *, urgent: bool) -> float:
@@ -97,13 +97,13 @@ def retry_after(status: MoStatus, tries: int, chance: float, *, urgent: bool) ->
     An SOS waits at most a minute, because a fault of the kit, account or gateway may be fixed
     meanwhile. It waits longer only if the network itself requests that.
     """
-    steady = _STEADY * (0.75 + 0.5 * chance)
-    wait = _SPREADS[tries] * chance if tries < len(_SPREADS) else steady
+    steady = _STEADY_WAIT_S * (0.75 + 0.5 * chance)
+    wait = _RETRY_SPREADS_S[tries] * chance if tries < len(_RETRY_SPREADS_S) else steady
     least = status.wait_s
     if least is None and status.verdict is SessionVerdict.FAULT:
         least = FAULT_WAIT
     if urgent:
-        wait = min(wait, URGENT_WAIT_MAX * (0.5 + 0.5 * chance))
+        wait = min(wait, URGENT_WAIT_MAX_S * (0.5 + 0.5 * chance))
         least = least if status.bars_sos else None
     return wait if least is None else max(wait, least * (1 + 0.1 * chance))
 
@@ -112,7 +112,7 @@ def retry_at_once(status: MoStatus, chance: float) -> float:
     """Return the seconds until the next attempt when the network has returned, or a person says
     that the sky is visible.
     """
-    soon = _SPREADS[1] * chance
+    soon = _RETRY_SPREADS_S[1] * chance
     return max(soon, status.wait_s or 0.0) if status.bars_sos else soon
 
 
@@ -135,7 +135,7 @@ LINE_BYTES = 256
 MOMSN_MODULUS = 65_536
 
 AT_PREFIX = "AT"
-SET_UP = "ATE0V1Q0&D0&K0"
+SETUP_COMMAND = "ATE0V1Q0&D0&K0"
 """Turns off the echo, shows results as text, and ignores DTR and flow control, whatever the stored
 profile contains."""
 SYSTEM_TIME = "AT-MSSTM"
@@ -171,8 +171,8 @@ class LineSetting(NamedTuple):
     """Beginning of the answer to the query while the setting is active."""
 
 
-RINGS = LineSetting("AT+SBDMTA=1", "AT+SBDMTA?", (1,))
-SIGNAL_AND_SERVICE = LineSetting("AT+CIER=1,1,1", "AT+CIER?", (1, 1, 1))
+RING_ALERT_SETTING = LineSetting("AT+SBDMTA=1", "AT+SBDMTA?", (1,))
+INDICATOR_SETTING = LineSetting("AT+CIER=1,1,1", "AT+CIER?", (1, 1, 1))
 REGISTRATION = LineSetting("AT+SBDAREG=1", "AT+SBDAREG?", (1,))
 """With this setting, the modem registers again after it was moved far. Otherwise rings are sent to
 its old position."""

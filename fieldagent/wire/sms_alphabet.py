@@ -11,7 +11,7 @@ from enum import Enum
 
 from fieldagent.wire.errors import RemoteProtocolError
 
-BASIC = (
+BASIC_CHARACTERS = (
     "@£$¥èéùìòÇ\nØø\rÅåΔ_ΦΓΛΩΠΨΣΘΞ\x1bÆæßÉ !\"#¤%&'()*+,-./0123456789:;<=>?"
     "¡ABCDEFGHIJKLMNOPQRSTUVWXYZÄÖÑÜ§¿abcdefghijklmnopqrstuvwxyzäöñüà"
 )
@@ -29,7 +29,9 @@ EXTENSION = {
     0x40: "|",
     0x65: "€",
 }
-_CODES = {character: bytes([code]) for code, character in enumerate(BASIC) if code != ESCAPE}
+_CODES = {
+    character: bytes([code]) for code, character in enumerate(BASIC_CHARACTERS) if code != ESCAPE
+}
 _CODES |= {character: bytes([ESCAPE, code]) for code, character in EXTENSION.items()}
 
 
@@ -79,12 +81,14 @@ def decode_septets(codes: bytes) -> str:
     characters, escaped = [], False
     for code in codes:
         if escaped:
-            characters.append(EXTENSION.get(code, BASIC[code] if code != ESCAPE else " "))
+            characters.append(
+                EXTENSION.get(code, BASIC_CHARACTERS[code] if code != ESCAPE else " ")
+            )
             escaped = False
         elif code == ESCAPE:
             escaped = True
         else:
-            characters.append(BASIC[code])
+            characters.append(BASIC_CHARACTERS[code])
     return "".join(characters)
 
 

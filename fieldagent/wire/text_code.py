@@ -14,9 +14,9 @@ from fieldagent.wire.arithmetic_code import Coder, Decoder, Encoder
 from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.text_models import (
     BETWEEN_WORDS,
+    CONTEXT_SYMBOLS_MAX,
     DIGITS,
-    FOLDED,
-    ORDER,
+    LETTER_BY_CAPITAL,
     SCRIPTS,
     Block,
     Model,
@@ -24,9 +24,9 @@ from fieldagent.wire.text_models import (
     get_table,
 )
 
-PER_BYTE = 8
+CHARACTERS_PER_BYTE_MAX = 8
 """Maximum characters per packed byte, which limits the cost of hostile input."""
-LONGEST = 2_000
+TEXT_MAX = 2_000
 """Maximum characters of a packed text. A longer text is not packed."""
 _CAPITALS = ((39, 1), (2, 30))
 """Weights of a small letter and a capital, after one capital, and after two or more."""
@@ -88,7 +88,7 @@ class CodedText:
     def _is_capital(self, upper: bool) -> bool:
         if self._before[-2] == self.alphabet.shift:
             return True
-        capitals = [each in FOLDED for each in self.characters[-2:]]
+        capitals = [each in LETTER_BY_CAPITAL for each in self.characters[-2:]]
         if not any(capitals[-1:]):
             return False
         return bool(self._coder.choose(_CAPITALS[capitals == [True, True]], int(upper)))
@@ -118,7 +118,7 @@ class CodedText:
         else:
             self._model = get_table(_SCRIPTS[to - TABLE])
         self._own = to
-        last = self.characters[-ORDER:]
+        last = self.characters[-CONTEXT_SYMBOLS_MAX:]
         self._before = [self.alphabet.end, *self.alphabet.split_into_symbols(last)]
 
     def _choose_block(self, block: int) -> None:
@@ -137,7 +137,7 @@ class CodedText:
                 self.append_unknown(how, character)
                 return
             self.change(how, ord(character) >> 8)
-        capitals = bool(self.characters) and self.characters[-1] in FOLDED
+        capitals = bool(self.characters) and self.characters[-1] in LETTER_BY_CAPITAL
         for symbol in self.alphabet.split_into_symbols(character, capitals=capitals):
             self.code_symbol(symbol)
         self.append_known(symbol, character)
@@ -147,7 +147,7 @@ class CodedText:
         model, only the character is coded, because two changes of the model cost more.
         """
         character, number = text[at], ord(text[at])
-        script = _LETTERS.get(FOLDED.get(character, character))
+        script = _LETTERS.get(LETTER_BY_CAPITAL.get(character, character))
         follow = (
             each for each in text[at + 1 : at + _LOOK_AHEAD_MAX] if each not in _BETWEEN_WORDS
         )
@@ -165,7 +165,7 @@ class CodedText:
 @lru_cache(maxsize=64)
 def pack(text: str) -> bytes | str:
     """Return the packed text, or the text itself if UTF-8 is not longer."""
-    if len(text) > LONGEST:
+    if len(text) > TEXT_MAX:
         return text
     coder = Encoder()
     coded = CodedText(coder)
@@ -173,7 +173,7 @@ def pack(text: str) -> bytes | str:
         coded.write(text, at)
     coded.code_symbol(coded.alphabet.end)
     packed = coder.finish()
-    worth = len(packed) < len(text.encode()) and len(text) <= PER_BYTE * len(packed)
+    worth = len(packed) < len(text.encode()) and len(text) <= CHARACTERS_PER_BYTE_MAX * len(packed)
     return packed if worth else text
 
 
@@ -181,7 +181,7 @@ def unpack(packed: bytes) -> str:
     """Return the text. Raises RemoteProtocolError if it is damaged."""
     coded = CodedText(Decoder(packed))
     owed = 0
-    while len(coded.characters) <= min(LONGEST, PER_BYTE * len(packed)):
+    while len(coded.characters) <= min(TEXT_MAX, CHARACTERS_PER_BYTE_MAX * len(packed)):
         known, symbol = coded.alphabet, coded.code_symbol()
         if symbol == known.end:
             return "".join(coded.characters)

@@ -21,7 +21,7 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.wire.arithmetic_code import Coder
 from fieldagent.wire.errors import RemoteProtocolError
 
-ORDER = 6
+CONTEXT_SYMBOLS_MAX = 6
 """Maximum symbols of a context."""
 WEIGHTS = tuple(max(1, (1 << 12) * 2**level // 3**level) for level in range(16))
 """Weights of the levels in the table. Each weight is two thirds of the previous one."""
@@ -71,12 +71,12 @@ SCRIPTS = {
 }
 """Scripts with a table, in the order of their numbers on air."""
 # Do not use `str.lower`, which differs between versions of Unicode.
-CAPITAL = {
+LETTER_CAPITALS = {
     letter: capital
     for script in SCRIPTS.values()
     for letter, capital in zip(script.letters, script.capitals, strict=False)
 }
-FOLDED = {capital: letter for letter, capital in CAPITAL.items()}
+LETTER_BY_CAPITAL = {capital: letter for letter, capital in LETTER_CAPITALS.items()}
 
 
 class TextAlphabet:
@@ -95,7 +95,11 @@ class TextAlphabet:
         there is none.
         """
         direct = self._symbol.get(character)
-        return self._symbol.get(FOLDED.get(character, ""), self.other) if direct is None else direct
+        return (
+            self._symbol.get(LETTER_BY_CAPITAL.get(character, ""), self.other)
+            if direct is None
+            else direct
+        )
 
     def split_into_symbols(self, text: Iterable[str], *, capitals: bool = False) -> Iterator[int]:
         """Yield the symbols of a text, which may follow a capital (`capitals`). A capital after a
@@ -103,7 +107,7 @@ class TextAlphabet:
         """
         for character in text:
             symbol = self.get_symbol(character)
-            upper = character in FOLDED
+            upper = character in LETTER_BY_CAPITAL
             if upper and not capitals and symbol != self.other and character not in self._symbol:
                 yield self.shift
             yield symbol
@@ -111,7 +115,7 @@ class TextAlphabet:
 
     def find_capital(self, symbol: int) -> str | None:
         """Return the capital with the same symbol; None if there is none."""
-        capital = CAPITAL.get(self.characters[symbol])
+        capital = LETTER_CAPITALS.get(self.characters[symbol])
         return None if capital in self._symbol else capital
 
 
@@ -145,7 +149,7 @@ class Table:
     def find_contexts(self, before: list[int]) -> list[int]:
         """Return the known contexts before the next symbol, the longest first."""
         nodes = [0]
-        for symbol in before[: -ORDER - 1 : -1]:
+        for symbol in before[: -CONTEXT_SYMBOLS_MAX - 1 : -1]:
             start, end = self._below[nodes[-1]], self._below[nodes[-1] + 1]
             child = self._fronts.find(symbol, start, end)
             if child < 0:

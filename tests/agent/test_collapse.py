@@ -12,7 +12,7 @@ from tests.breaking import Break, Put, environment
 from tests.processes import MODULE, Agent, agent, sky
 
 TRANSACT = "fieldagent.agent.journal.journal:Journal._transact"
-NO_KEEPERS = Put("fieldagent.agent.agent:KEEPERS", {})
+NO_KEEPERS = Put("fieldagent.agent.agent:BACKGROUND_TASKS", {})
 """Without keepers, all commits are those of the Packages."""
 AT_START = 2
 """Commits that reserve disk space for the journal."""

@@ -33,8 +33,8 @@ from fieldagent.system.folder import put_in_slots, read_slots
 from fieldagent.wire.kit_condition import (
     CAPPED,
     CAUSES,
-    HOURS,
     POWER,
+    REPORTED_HOURS,
     RESET,
     UNDER_VOLTAGE,
     UNKNOWN,
@@ -252,7 +252,7 @@ async def test_hours_are_kept_over_a_start_and_forgotten_after_a_day(
     elapsed.now += 60
     again = start(tmp_path, "this", elapsed)
     (hours,) = again.compute_signals(links, trio.current_time()).values()
-    assert len(hours) == HOURS and hours[-5:] == [None, 3, 0, None, 5]
+    assert len(hours) == REPORTED_HOURS and hours[-5:] == [None, 3, 0, None, 5]
     elapsed.now += 30 * HOUR
     again.close_hour({}, trio.current_time())
     assert again.compute_signals({"satellite": ChannelLink()}, trio.current_time()) == {}

@@ -16,7 +16,7 @@ from trio.testing import MockClock
 
 from fieldagent.agent.events import CHECK_DELAY_S, Events
 from fieldagent.agent.journal.schema import EVENTS_KEPT
-from fieldagent.http.server_sent import LISTENING, StreamRequest
+from fieldagent.http.server_sent import LISTENING_COMMENT, StreamRequest
 from tests.kit import kit
 from tests.processes import PATIENCE, Agent, agent, sky
 
@@ -151,7 +151,7 @@ async def test_who_reads_too_slowly_is_told_that_something_is_lost(tmp_path: Pat
     async with kit(tmp_path) as k:
         asked = StreamRequest(frozenset({"package"}))
         async with aclosing(Events(k.journal).listen(asked)) as stream:
-            assert await anext(stream) == LISTENING
+            assert await anext(stream) == LISTENING_COMMENT
             await k.post()
             changed = [(k.sequence(),)] * (EVENTS_KEPT + 600)
             sql = "INSERT INTO event (topic, subject) VALUES ('package', ?)"

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import trio
 
-from fieldagent.agent.agent import KEEPERS
+from fieldagent.agent.agent import BACKGROUND_TASKS
 from fieldagent.agent.api.routes import LocalApi
 from fieldagent.agent.api.sos import IncidentApi
 from tests.agent.test_linked_agent import link_settings
@@ -37,7 +37,7 @@ ENDINGS = "fieldagent.agent.outbound.ending:Endings"
 INBOUND = "fieldagent.agent.inbound"
 SOON = [
     Put("fieldagent.system.supervisor:PAUSES", [0.05]),
-    Put("fieldagent.agent.outbound.outbox:FAILURE_PAUSE_AND_MAX_S", 0.05),
+    Put("fieldagent.agent.outbound.outbox:FAILURE_PAUSE_S", 0.05),
 ]
 """A failed part restarts immediately."""
 
@@ -189,12 +189,12 @@ def test_a_hook_that_fails_by_our_mistake_gets_what_it_should(tmp_path: Path) ->
 
 def test_every_keeper_and_queue_starts_again(tmp_path: Path) -> None:
     broken: list[Break] = [
-        *(Break(f"fieldagent.agent.agent:KEEPERS.{name}") for name in KEEPERS),
+        *(Break(f"fieldagent.agent.agent:BACKGROUND_TASKS.{name}") for name in BACKGROUND_TASKS),
         Break("fieldagent.agent.outbound.queue:Queue.expire"),
     ]
     with sky(tmp_path, latency=0.1), breaking(tmp_path, *broken) as kit:
         assert kit.post("x").body["status"] == "Delivered"
-        assert faults(kit).keys() == {*KEEPERS, "Satellite queue"}
+        assert faults(kit).keys() == {*BACKGROUND_TASKS, "Satellite queue"}
         works_on(kit, "Satellite queue", *broken)
 
 

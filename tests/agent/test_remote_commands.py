@@ -38,7 +38,7 @@ from fieldagent.package.package import (
 from fieldagent.package.writing import get_kind
 from fieldagent.system.elapsed_time import Reading
 from fieldagent.wire import answer_text
-from fieldagent.wire.command import BY_NAME, VERBS, RemoteCommand, Verb, read_words
+from fieldagent.wire.command import VERB_BY_NAME, VERBS, RemoteCommand, Verb, read_words
 from fieldagent.wire.command_proof import derive_command_key, prove, read_text
 from fieldagent.wire.envelope import Entry, encode
 from fieldagent.wire.incident_proof import digest_token
@@ -53,7 +53,7 @@ from tests.wire.test_command import written
 NOW = 1_790_000_000
 TOKEN = "fa_token"
 KEY = derive_command_key(digest_token(TOKEN))
-ALL = " ".join(BY_NAME)
+ALL = " ".join(VERB_BY_NAME)
 
 
 def clocks(boot: str = "this") -> Callable[[], Reading]:
@@ -125,7 +125,7 @@ async def test_a_command_is_done_and_answered_by_the_way_that_it_came(tmp_path: 
         await kit.hears(NOW, "status", channel="Satellite")
         (answer,) = await kit.answered(1)
         assert answer.number == NOW and answer.outcome is CommandOutcome.DONE
-        assert "1 starts of the agent" in read_text(BY_NAME["status"].number, answer)
+        assert "1 starts of the agent" in read_text(VERB_BY_NAME["status"].number, answer)
         ((channel,),) = kit.journal.read("SELECT channel FROM leg")
         assert channel == "Satellite"
 
@@ -227,10 +227,10 @@ class Done:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.times: list[str] = []
-        for name in acts.ACTS:
-            monkeypatch.setitem(acts.ACTS, name, partial(self._do, name))
-        for name in acts.JUDGES:
-            monkeypatch.setitem(acts.JUDGES, name, lambda hands: None)
+        for name in acts.ACTION_BY_VERB:
+            monkeypatch.setitem(acts.ACTION_BY_VERB, name, partial(self._do, name))
+        for name in acts.CHECK_BY_VERB:
+            monkeypatch.setitem(acts.CHECK_BY_VERB, name, lambda hands: None)
         for name in acts.VERB_CONDITIONS:
             monkeypatch.setitem(acts.VERB_CONDITIONS, name, lambda hands, known: True)
 
@@ -335,7 +335,7 @@ async def test_a_command_that_fails_by_our_mistake_holds_up_none_behind_it(
     def broken(hands: Hands, arguments: object) -> bytes:
         raise ZeroDivisionError("of the test")
 
-    monkeypatch.setitem(reads.READS, "log", broken)
+    monkeypatch.setitem(reads.READER_BY_VERB, "log", broken)
     async with at_work(tmp_path) as kit:
         await kit.hears(NOW, "log")
         await kit.hears(NOW + 1, "status")
@@ -379,7 +379,7 @@ PAYLOAD = SignedDelta(
 
 def update_to(payload: bytes, number: int = NOW) -> RemoteCommand:
     digest = (digest_of_payload(payload),)
-    return prove(number, RemoteCommand(BY_NAME["update"].number, digest), KEY)
+    return prove(number, RemoteCommand(VERB_BY_NAME["update"].number, digest), KEY)
 
 
 async def bring(kit: Kit, payload: bytes, sequence: int = 5) -> None:
@@ -466,7 +466,10 @@ async def test_a_delta_that_does_not_come_is_told_after_five_days(tmp_path: Path
         late = known._replace(arrived_at=known.arrived_at - AGE_MAX_S)
         assert not service._can_still_arrive(kit.hands, late)
         answer = await service._carry_out(kit.hands, late)
-        assert (answer.outcome, told(answer)) == (CommandOutcome.REFUSED, service.NOT_HERE)
+        assert (answer.outcome, told(answer)) == (
+            CommandOutcome.REFUSED,
+            service.SUBJECT_MISSING_REASON,
+        )
 
 
 async def test_a_kit_that_is_no_zipapp_takes_no_delta(tmp_path: Path) -> None:

@@ -173,7 +173,7 @@ def test_where_nothing_turns_any_more_the_log_shows_where_it_hangs(
         "async def hangs(_):\n"
         "    await trio.sleep(3)\n"
         "    time.sleep(600)\n"
-        "agent.KEEPERS['the event stream'] = hangs\n"
+        "agent.BACKGROUND_TASKS['the event stream'] = hangs\n"
     )
     with Agent(tmp_path, state(tmp_path), MODULE, **systemd.environment, **soon) as kit:
         kit.expect("Timeout")

@@ -27,7 +27,7 @@ import trustme
 from fieldagent.agent.condition.logbook import Logbook
 from fieldagent.agent.journal import elapsed_base
 from fieldagent.agent.journal.journal import Journal
-from fieldagent.agent.watchdog import PROOF_EVERY
+from fieldagent.agent.watchdog import INTERVALS_PER_DISK_PROOF
 from fieldagent.wire.kit_condition import UNKNOWN
 from tests.bench.process import (
     REST,
@@ -276,7 +276,7 @@ def bytes_of_day() -> tuple[float, float]:
     """
     with tempfile.TemporaryDirectory() as name, card(Path(name)) as place:
         proof, kept = trio.run(_bytes_of_each, place)
-    return proof * DAY / (WATCHDOG * PROOF_EVERY), kept * DAY / HOUR
+    return proof * DAY / (WATCHDOG * INTERVALS_PER_DISK_PROOF), kept * DAY / HOUR
 
 
 async def _bytes_of_each(place: Card) -> tuple[int, int]:

@@ -14,7 +14,7 @@ import pytest
 
 from fieldagent.kit.root_units import read_left, remove_left
 from fieldagent.kit.system_clock import AGE_MAX_S, set_clock
-from fieldagent.system.clock_bounds import EARLIEST_TIME, LATEST
+from fieldagent.system.clock_bounds import EARLIEST_TIME, LATEST_TIME
 from fieldagent.system.elapsed_time import Reading
 from fieldagent.system.exit_codes import OK, REFUSED
 
@@ -64,7 +64,7 @@ def test_the_clock_is_set_to_the_time_that_was_told_and_what_has_passed_since(
         ({"sinceBoot": 499.0 - AGE_MAX_S}, IN_1970, "is old"),
         ({"source": "ada"}, IN_1970, "no allowed source has reported"),
         ({"unix": EARLIEST_TIME - 1}, IN_1970, "is not plausible"),
-        ({"unix": LATEST + 1}, IN_1970, "is not plausible"),
+        ({"unix": LATEST_TIME + 1}, IN_1970, "is not plausible"),
         ({"unix": float("nan")}, IN_1970, "cannot be read"),
         ({"unix": "soon"}, IN_1970, "cannot be read"),
         ({"unix": None}, IN_1970, "cannot be read"),

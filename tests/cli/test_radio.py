@@ -131,7 +131,7 @@ def check_harmless(asked: bytes) -> None:
     }, "a data frame would be transmitted; another command would set something"
     assert NOTHING not in {*rnode.RnodeCommand}
     assert ping not in (rnode.STATE_ON, rnode.OFF), "KISS's SetHardware turns an RNode on and off"
-    asks = meshtastic.ToRadio(want_config=meshtastic.EVERYTHING_BUT_NODES)
+    asks = meshtastic.ToRadio(want_config=meshtastic.WITHOUT_NODES_NONCE)
     frames = [*meshtastic.Deframer().receive_data(asked)]
     assert {meshtastic.TO_RADIO.decode(each) for each in frames} == {asks}
     said = companion.CompanionDeframer(companion.TO_RADIO).receive_data(asked)
@@ -170,7 +170,9 @@ def test_a_radio_that_stops_in_the_middle() -> None:
 @pytest.mark.full
 def test_a_board_that_starts_as_its_port_is_opened_misses_the_first_question() -> None:
     ping = meshcore.ask(meshcore.MeshcoreCommand.PING)
-    pong = kiss.encode(bytes([meshcore.MeshcoreCommand.PING | meshcore.ANSWER]), kiss.SET_HARDWARE)
+    pong = kiss.encode(
+        bytes([meshcore.MeshcoreCommand.PING | meshcore.ANSWER_FLAG]), kiss.SET_HARDWARE
+    )
     asked: list[bytes] = []
 
     def answer(data: bytes) -> bytes:

@@ -102,7 +102,7 @@ def read_text(data: bytes) -> None:
     packed = data[: envelope.PACKED_BYTES]
     with suppress(RemoteProtocolError):
         text = text_code.unpack(packed)
-        assert len(text) <= min(text_code.LONGEST, text_code.PER_BYTE * len(packed))
+        assert len(text) <= min(text_code.TEXT_MAX, text_code.CHARACTERS_PER_BYTE_MAX * len(packed))
         # Text that was packed in another way is packed again, unless UTF-8 is equally short.
         again = text_code.pack(text)
         assert text == (text_code.unpack(again) if isinstance(again, bytes) else again)

@@ -14,7 +14,7 @@ import trio.testing
 
 import fieldagent
 from fieldagent.http.limits import Limits
-from fieldagent.http.pace import ANONYMOUS_TOTAL_SHARE, IN_LINE, KNOWN_CALLER
+from fieldagent.http.pace import ANONYMOUS_TOTAL_SHARE, KNOWN_CALLER, WAITING_CONNECTIONS_MAX
 from fieldagent.http.problem import Problem
 from fieldagent.http.unproved import UnauthenticatedLimit
 from tests.http.serving import HOST, serving
@@ -129,7 +129,7 @@ async def test_a_line_of_one_source_has_an_end(clock: trio.testing.MockClock) ->
 
     async with trio.open_nursery() as nursery:
         began = trio.current_time()
-        for _ in range(IN_LINE + 5):
+        for _ in range(WAITING_CONNECTIONS_MAX + 5):
             nursery.start_soon(come)
             await trio.testing.wait_all_tasks_blocked()
     assert refused.count(began) == 5

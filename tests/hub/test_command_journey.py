@@ -12,7 +12,7 @@ import pytest
 
 from fieldagent.agent import outcomes
 from fieldagent.system.minisign import read_keys, read_signature, verify
-from fieldagent.wire.command import BY_NAME, VERBS
+from fieldagent.wire.command import VERB_BY_NAME, VERBS
 from fieldagent.wire.kit_note import SettingsOffer, decode
 from fieldagent.wire.settings_change import read_change
 from tests.hub.alps import Alps
@@ -21,7 +21,7 @@ from tests.processes import Agent, administer, agent, free_port, hub, until
 from tests.signer import Signer
 from tests.wire.test_command import example
 
-EVERYTHING = " ".join(BY_NAME)
+EVERYTHING = " ".join(VERB_BY_NAME)
 """Value of remote-commands."""
 
 

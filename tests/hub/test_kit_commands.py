@@ -23,7 +23,7 @@ from fieldagent.hub.store.contract import Db, Store
 from fieldagent.hub.store.opening import open_store
 from fieldagent.package.package import CommandAnswer, CommandOutcome
 from fieldagent.wire import answer_text
-from fieldagent.wire.command import BY_NAME, VERBS, RemoteCommand, Verb
+from fieldagent.wire.command import VERB_BY_NAME, VERBS, RemoteCommand, Verb
 from fieldagent.wire.command_proof import derive_command_key, prove
 from fieldagent.wire.envelope import Entry, decode, derive_key, encode
 from fieldagent.wire.outcome import Outcome
@@ -218,7 +218,7 @@ async def test_two_hubs_may_give_one_kit_a_command_at_the_same_moment(
     address = new_database(postgres)
     here, there = open_store(address), open_store(address)
     begun = threading.Event()
-    command = written(BY_NAME[verb])
+    command = written(VERB_BY_NAME[verb])
     with closing(here), closing(there):
         async with field_of(here) as alps:
             number = await here.read(lambda db: commands.compute_next_number(db, KIT, alps.now))

@@ -18,7 +18,7 @@ from fieldagent.package.delivery import Stage
 from fieldagent.package.package import Message
 from fieldagent.system.properties import WrongProperty
 from fieldagent.webhook.delivery import HandoverOutcome, HandoverResult
-from fieldagent.webhook.schedule import LONGEST
+from fieldagent.webhook.schedule import DELAY_MAX_S
 from fieldagent.wire.envelope import Entry
 from tests.hub.claiming import claim, settle
 from tests.hub.field import START, Field
@@ -101,7 +101,7 @@ async def test_a_post_of_steps_that_fails_comes_again_with_what_came_meanwhile(
         await comes(alps, Stage.READ, "Ben")
         await turn(alps)
         assert len(there.got) == 2, "its schedule holds"
-        alps.now += LONGEST
+        alps.now += DELAY_MAX_S
         await turn(alps)
         assert told(there)[1:] == [["on Ben's kit"], ["on Ben's kit", "read by Ben"]]
         ids = [request.headers["webhook-id"] for request in there.got]

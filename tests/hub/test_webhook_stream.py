@@ -20,7 +20,7 @@ from fieldagent.hub.store.contract import Db, Store
 from fieldagent.hub.store.opening import open_store
 from fieldagent.hub.webhook import deliveries
 from fieldagent.package.package import Message
-from fieldagent.webhook.schedule import LONGEST
+from fieldagent.webhook.schedule import DELAY_MAX_S
 from tests.hub.claiming import claim_runs
 from tests.hub.test_journey import folder
 from tests.hub.test_webhooks import of_batch, posting, send_messages, turn
@@ -143,7 +143,7 @@ async def test_batches_of_a_sender_are_claimed_together_and_keep_their_ids(store
         await turn(alps)
         # The second one is tried later, and until then later items wait.
         await send_messages(alps, range(8, 9))
-        alps.now += LONGEST
+        alps.now += DELAY_MAX_S
         await turn(alps)
         ids = [each.delivery.request_id for each in run]
         got = [each.headers["webhook-id"] for each in there.got]

@@ -34,7 +34,7 @@ from fieldagent.hub.webhook.webhook import Webhook
 from fieldagent.package.package import Message
 from fieldagent.webhook.delivery import HandoverOutcome, HandoverResult
 from fieldagent.webhook.post import post
-from fieldagent.webhook.schedule import LONGEST, SCHEDULE
+from fieldagent.webhook.schedule import DELAY_MAX_S, SCHEDULE
 from fieldagent.wire.envelope import Entry
 from tests.http.serving import anybody
 from tests.hub.claiming import claim, claim_runs, settle
@@ -277,7 +277,7 @@ async def test_after_the_last_try_it_is_a_dead_letter_that_can_be_replayed(store
             await turn(alps)
             # Only this one fails: the test does not cover the days until it is disabled.
             await store.commit(lambda db: db.execute("UPDATE webhook SET failing_since = NULL"))
-            alps.now += LONGEST
+            alps.now += DELAY_MAX_S
         assert await states(alps) == [("dead", len(SCHEDULE))]
         (letter,), _ = await store.read(lambda db: webhook_directory.list_dead_letters(db, 1))
         assert letter["reason"] == "the receiver answered 500 Internal Server Error"
@@ -304,7 +304,7 @@ async def test_one_that_fails_is_listed_with_the_reason_until_it_takes_something
             (listed,) = await store.read(lambda db: webhook_directory.list_webhooks(db, 1))
             assert listed["reason"] == reason
             assert (listed["failingSince"] is None) is (not reason)
-            alps.now += LONGEST
+            alps.now += DELAY_MAX_S
         assert listed["disabled"] is None
 
 
@@ -708,7 +708,7 @@ async def test_a_batch_is_a_signed_array_in_order_and_keeps_its_id_when_it_comes
         await turn(alps)
         # Later items are not added to a batch that may have arrived already.
         await send_messages(alps, range(2, 6))
-        alps.now += LONGEST
+        alps.now += DELAY_MAX_S
         await turn(alps)
         assert [of_batch(each) for each in there.got] == [
             *(["a0", "a1"], ["a0", "a1"]),
@@ -767,7 +767,7 @@ async def test_what_a_batch_is_refused_for_takes_no_other_item_with_it(store: St
         for _ in range(tries + 3):
             await turn(alps)
             await store.commit(lambda db: db.execute("UPDATE webhook SET failing_since = NULL"))
-            alps.now += LONGEST
+            alps.now += DELAY_MAX_S
         got = [of_batch(each) for each in there.got]
         assert got == [["a0", "a1", "a2"]] * tries + [["a0"], ["a1"], ["a2"]]
         assert [state for state, _ in await states(alps)] == ["handed", "dead", "handed"]

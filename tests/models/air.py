@@ -64,7 +64,7 @@ class Turns:
 
         patch.setattr(ChannelOutbox, "wait_until_ready", held)
         # A twin's identical bytes are not an echo here.
-        patch.setattr(radio, "ECHOES", 0)
+        patch.setattr(radio, "ECHOES_MAX", 0)
 
 
 class Radio:

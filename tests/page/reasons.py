@@ -240,13 +240,13 @@ GIVERS = {
     "ContactKind": Giver((1, 2)),
     "KitPart": Giver((), ("title", "not_from_afar")),
     **dict.fromkeys(
-        ("_note_taken", "_settle", "_wait", "_take_out", "Failure", "SendResult"), THIRD
+        ("_note_taken", "_settle", "_wait", "_withdraw_from", "Failure", "SendResult"), THIRD
     ),
     **dict.fromkeys(
         ("_Hindrance", "make_unreachable", "make_no_answer", "make_failure", "make_not_set_up"),
         FIRST,
     ),
-    **dict.fromkeys(("settle", "release", "bury", "Verdict"), Giver(())),
+    **dict.fromkeys(("settle", "release", "bury", "store_dead_letter", "Verdict"), Giver(())),
 }
 """Callees that take reasons, by name. If another function has the same name, it takes no reason at
 this position."""
@@ -262,13 +262,13 @@ OF_KIT = {
     "Settlement": Giver((), ("event",)),
 }
 NAMED = {
-    "agent/agent.py": ("NOT_ON_DISK", "KEEPERS", "name_handover"),
+    "agent/agent.py": ("NOT_ON_DISK", "BACKGROUND_TASKS", "name_handover"),
     "agent/channels/air_time.py": ("describe_usage", "find_notice"),
     "agent/channels/radio_modem.py": ("UNSENT_REASONS",),
     "agent/inbound/hooks.py": ("list_notices", "remedy"),
-    "agent/journal/history.py": ("WAITS", "_name_station"),
+    "agent/journal/history.py": ("WAITS_EVENT", "_name_station"),
     "extensions/rescue/salvage.py": ("describe_count",),
-    "agent/kit_part.py": ("POWERS", "RUNS", "SECRET"),
+    "agent/kit_part.py": ("SWITCHES_POWER_REASON", "RUNS_COMMAND_REASON", "SECRET"),
     "agent/mesh/key_change.py": ("describe_step", "heard", "does", "then", "_join_names"),
     "agent/mesh/relay.py": ("find_notice",),
     "agent/mesh/troubles.py": ("Trouble", "describe_trouble", "list_notices", "packets"),
@@ -276,7 +276,7 @@ NAMED = {
     "agent/outbound/settlement.py": (
         "event",
         "detail",
-        "MAY_HAVE_LEFT",
+        "MAY_HAVE_LEFT_REASON",
         "_describe_cost",
         "_describe_fragment",
     ),
@@ -292,7 +292,7 @@ NAMED = {
     "agent/outcomes.py": ("SOS_IN_MEMORY",),
     "extensions/people/doubts.py": ("ANOTHER_KEY", "NAMESAKE"),
     "extensions/people/unbelieved.py": ("IN_DISTRESS", "FROM_AFAR"),
-    "agent/update_news.py": ("describe_silence", "last", "why", "_MENDED_BY"),
+    "agent/update_news.py": ("describe_silence", "last", "why", "_REMEDY_BY_CAUSE"),
     "extensions/imt/agent/modem.py": ("describe_trouble",),
     "extensions/sms/agent/pin.py": ("WRONG_PIN_REASON", "UNKNOWN"),
     "hub/access/imei_claims.py": ("CLAIMS", "IS_CLAIMED"),
@@ -317,8 +317,14 @@ NAMED = {
     "extensions/fleet/update_offer.py": ("_take_offer",),
     "page/map_file.py": ("why",),
     "page/pmtiles.py": ("WRONG_DIRECTORY", "WRONG_PART"),
-    "store/schema.py": ("WRITTEN_LATER", "WRITTEN_EARLIER", "why"),
-    "store/trouble.py": ("_DISK_FULL", "_DISK", "_LOCKED", "_describe_reason", "_describe_place"),
+    "store/schema.py": ("LATER_VERSION_TEXT", "EARLIER_VERSION_TEXT", "why"),
+    "store/trouble.py": (
+        "_DISK_FULL",
+        "_DISK",
+        "_LOCKED_REASON",
+        "_describe_reason",
+        "_describe_place",
+    ),
     "extensions/imt/messages.py": ("STATE_REASONS",),
     "extensions/imt/jspr.py": ("MEANS",),
     "wire/keepalive.py": ("note", "text"),
@@ -327,8 +333,8 @@ NAMED = {
     "wire/rnode.py": ("BROKEN_ERRORS",),
     "wire/sbd.py": ("MT_STATUS",),
     "webhook/post.py": ("answer", "REMEDY"),
-    "http/client.py": ("_BROKEN_OFF",),
-    "http/tls.py": ("text", "describe_fault", "_distrust"),
+    "http/client.py": ("_CONNECTION_BROKEN_REASON",),
+    "http/tls.py": ("text", "describe_fault", "_describe_distrust"),
 }
 ROOMS = (
     *(f"hub/{each}" for each in ("access", "escalation", "field", "operator")),

@@ -99,7 +99,7 @@ BROKEN = {
     "queue_relayed": Broken(
         Intake, "queue_relayed", _not_queued, "is not at the hub|still waits", 5
     ),
-    "give_back": Broken(ChannelOutbox, "give_back", _kept, "has not ended|still waits", 12),
+    "requeue_lost": Broken(ChannelOutbox, "requeue_lost", _kept, "has not ended|still waits", 12),
     "add": Broken(ChannelQueue, "add", _selfless, "waited behind|has not ended|still waits", 0),
 }
 

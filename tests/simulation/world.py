@@ -692,8 +692,8 @@ def _replaced(world: World) -> Iterator[None]:
 
         put(trio.testing.MockClock, "_autojump", autojump.jump)
         put(satellite_waits, "CHECK_INTERVAL_S", 3600.0)
-        for module in (radio, ip_link):
-            put(module, "LOOK_EVERY", 3600.0)
+        put(radio, "PROGRESS_INTERVAL_S", 3600.0)
+        put(ip_link, "CHECK_INTERVAL_S", 3600.0)
         put(satellite_waits, "PROGRESS_INTERVAL_S", 3600.0)
         put(node, "SILENCE_S", 3600.0)
         put(reopening, "REOPEN_AFTER", (1.0, 10.0, 600.0))
@@ -701,7 +701,7 @@ def _replaced(world: World) -> Iterator[None]:
         put(cellular, "URGENT_PAUSE_S", 300.0)
         put(incident_repeat, "CHECK_INTERVAL_S", 600.0)
         put(gaps, "ASK_AFTER_S", 7200.0)
-        put(gaps, "LOOK_EVERY", 1800.0)
+        put(gaps, "CHECK_INTERVAL_S", 1800.0)
         put(shipped, "time", world)
         put(trio.to_thread, "run_sync", run_at_once)
         for module in WITH_CHANCE:

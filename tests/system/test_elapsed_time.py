@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from fieldagent.system.clock_bounds import EARLIEST_TIME, LATEST
+from fieldagent.system.clock_bounds import EARLIEST_TIME, LATEST_TIME
 from fieldagent.system.elapsed_time import (
     CLOCK_CACHE_S,
     SAVE_INTERVAL_S,
@@ -149,7 +149,7 @@ def test_dates_follow_the_best_who_tells_the_time_while_the_clock_is_not_trusted
 def test_who_tells_a_time_before_all_this_was_made_is_not_heard() -> None:
     time = ElapsedTime(None, lambda: Reading("one", 7.0, 12.0))
     time.record_time("satellite", EARLIEST_TIME - 1)
-    time.record_time("GPS", LATEST + 1)
+    time.record_time("GPS", LATEST_TIME + 1)
     assert (time.source(), time.date(time.now())) == ("", 12.0)
 
 

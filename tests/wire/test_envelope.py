@@ -404,9 +404,11 @@ def test_the_canned_words_are_those_described() -> None:
     text = (Path(__file__).parents[2] / "docs/reference/on-air.md").read_text()
     _, _, section = text.partition("\n## Canned words\n")
     rows = re.findall(r"(?<=[|]) (\d+) \| ([^|]+?) (?=[|])", section.partition("\n## ")[0])
-    assert {int(number): words for number, words in rows} == canned.NUMBERS
-    lists = (canned.SOS_REASONS, canned.FROM_KIT, canned.FROM_HELPERS, canned.FROM_DESK)
-    assert {words for each in lists for words in each} == {*canned.NUMBERS.values()} - {"SOS"}
+    assert {int(number): words for number, words in rows} == canned.TEXT_BY_NUMBER
+    lists = (canned.SOS_REASONS, canned.KIT_TEXTS, canned.HELPER_TEXTS, canned.DESK_TEXTS)
+    assert {words for each in lists for words in each} == {*canned.TEXT_BY_NUMBER.values()} - {
+        "SOS"
+    }
 
 
 @pytest.mark.parametrize("number", range(256))

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from fieldagent.wire import kit_status
 from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.kit_condition import (
-    HOURS,
     KIND,
     POWER,
+    REPORTED_HOURS,
     THROTTLED,
     UNDER_VOLTAGE,
     UNKNOWN,
@@ -50,8 +50,8 @@ def test_what_holds_now_and_held_is_told_apart() -> None:
 
 def test_what_is_beyond_a_bound_is_told_as_the_bound() -> None:
     huge = replace(WHOLE, system="x" * 99, starts=10**9, throttled=2**40, clock=-(10**18))
-    read = decode(replace(huge, signals={"satellite": [99] * HOURS}).encode())
-    assert isinstance(read, KitCondition) and read.signals == {"satellite": [5] * HOURS}
+    read = decode(replace(huge, signals={"satellite": [99] * REPORTED_HOURS}).encode())
+    assert isinstance(read, KitCondition) and read.signals == {"satellite": [5] * REPORTED_HOURS}
     assert (len(read.system), read.starts, read.throttled) == (60, 1_000, 0)
 
 

@@ -24,7 +24,7 @@ from fieldagent.wire.backup_note import (
 )
 from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.kit_note import (
-    WORDS_MAX,
+    REASON_MAX,
     Directory,
     DirectoryEntry,
     HasDirectory,
@@ -113,7 +113,7 @@ def test_what_is_told_is_what_is_read(note: KitReport | Offer) -> None:
 def test_a_long_reason_is_cut() -> None:
     report = decode(KitReport(UpdateReport("2", "1", "x" * 9_000)).encode())
     assert isinstance(report, KitReport) and report.update is not None
-    assert len(report.update.reason) < WORDS_MAX + 9
+    assert len(report.update.reason) < REASON_MAX + 9
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from fieldagent.wire import sbd
 from fieldagent.wire.errors import LocalProtocolError, RemoteProtocolError
 from fieldagent.wire.sbd import (
-    BARRED_WAIT,
+    BARRED_WAIT_S,
     MO_STATUS,
     NEED_DATA,
     BufferStatus,
@@ -267,7 +267,7 @@ def test_waits_have_their_bounds(number: int, tries: int, chance: float) -> None
     status = MO_STATUS[number]
     urgent = retry_after(status, tries, chance, urgent=True)
     if number == 36:
-        assert BARRED_WAIT <= urgent <= BARRED_WAIT * 1.1
+        assert BARRED_WAIT_S <= urgent <= BARRED_WAIT_S * 1.1
     else:
         assert 0 <= urgent <= 60.0
     assert retry_after(status, tries, chance, urgent=False) >= (status.wait_s or 0)

@@ -25,16 +25,16 @@ from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.text_code import (
     BLOCK,
     BYTE,
+    CHARACTERS_PER_BYTE_MAX,
     FAR,
-    LONGEST,
-    PER_BYTE,
     PLANES,
     TABLE,
+    TEXT_MAX,
     CodedText,
     pack,
     unpack,
 )
-from fieldagent.wire.text_models import CAPITAL, ORDER, SCRIPTS, get_table
+from fieldagent.wire.text_models import CONTEXT_SYMBOLS_MAX, LETTER_CAPITALS, SCRIPTS, get_table
 from tests.bench.field_texts import BY_TRADE, FIELD_TEXTS, TRADES, packed_share
 from tests.wire.field_messages import FIELD_MESSAGES
 
@@ -108,11 +108,11 @@ def test_a_table_knows_each_letter_small_and_capital(script: str) -> None:
     # The others have no capital, or a capital of two letters.
     with_capital = known.letters[: len(known.capitals)]
     assert with_capital.upper() == known.capitals
-    assert {CAPITAL[letter] for letter in with_capital} == set(known.capitals)
+    assert {LETTER_CAPITALS[letter] for letter in with_capital} == set(known.capitals)
     # Rare letters do not justify their own model.
     beside = " ".join(FIELD_TEXTS[LANGUAGE[script]][:4])
     for letter in known.letters:
-        upper = CAPITAL.get(letter, letter)
+        upper = LETTER_CAPITALS.get(letter, letter)
         text = f"{beside} {letter}{letter} {upper}{letter} {letter}{upper} {upper}{upper}{letter}"
         packed = pack(text)
         assert isinstance(packed, bytes)
@@ -179,7 +179,7 @@ any_text = st.text(st.characters(exclude_categories=["Cs"]), max_size=200)
 @example("Д" * 500)
 @example("一二三 \U00020000\U00020001")
 @example("a" * 500)
-@example("ok " * LONGEST)
+@example("ok " * TEXT_MAX)
 @example("\0\x7f\ufeff\U0010ffff")
 def test_every_text_comes_back_and_is_never_longer(text: str) -> None:
     packed = pack(text)
@@ -212,7 +212,7 @@ def test_any_bytes_are_refused_or_read_as_bounded_text(packed: bytes) -> None:
         text = unpack(packed)
     except RemoteProtocolError:
         return
-    assert len(text) <= min(LONGEST, PER_BYTE * len(packed))
+    assert len(text) <= min(TEXT_MAX, CHARACTERS_PER_BYTE_MAX * len(packed))
     text.encode()
 
 
@@ -232,8 +232,8 @@ def test_any_bytes_cost_bounded_work(packed: bytes) -> None:
         Counting.choices = 0
         with suppress(RemoteProtocolError):
             unpack(packed)
-    symbols = 4 * (1 + min(LONGEST, PER_BYTE * len(packed)))
-    assert Counting.choices <= (ORDER + 1 + 4) * symbols
+    symbols = 4 * (1 + min(TEXT_MAX, CHARACTERS_PER_BYTE_MAX * len(packed)))
+    assert Counting.choices <= (CONTEXT_SYMBOLS_MAX + 1 + 4) * symbols
 
 
 LATIN, CYRILLIC = TABLE, TABLE + 1

@@ -10,12 +10,12 @@ from fieldagent.agent.journal.commands import KnownCommand
 from fieldagent.wire.command import format_command
 from fieldagent.wire.command_proof import read_text
 
-LISTED = 50
+LIST_MAX = 50
 
 
 def list_commands(parts: Parts) -> dict[str, Any]:
     """Return the allowed commands, and the newest commands, newest first."""
-    newest = commands.list_newest(parts.journal, LISTED)
+    newest = commands.list_newest(parts.journal, LIST_MAX)
     date = parts.journal.clock.date
     return {
         "allowed": list(parts.inbox.commands.allowed),

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from fieldagent.agent.outbound.hub_routes import KnownRoute
 
 
-LACKS_MAX = 8
+MISSING_SHOWN_MAX = 8
 
 
 def list_neighbours(journal: Journal, station: Station | None) -> dict[str, Any]:
@@ -76,7 +76,7 @@ def _list_repeated_packages(journal: Journal, station: Station) -> list[tuple[in
 
 
 def _list_missing(number: int, ours: list[tuple[int, set[int]]]) -> list[int]:
-    return [id_ for id_, has in ours if number not in has][:LACKS_MAX]
+    return [id_ for id_, has in ours if number not in has][:MISSING_SHOWN_MAX]
 
 
 def list_unconfirmed_stations(

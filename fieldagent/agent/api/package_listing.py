@@ -11,7 +11,7 @@ from typing import Any
 
 import trio
 
-from fieldagent.agent.api.queue_listing import AT_ONCE, shorten_content
+from fieldagent.agent.api.queue_listing import BATCH_SIZE, shorten_content
 from fieldagent.agent.journal import inbound, listing, outbound
 from fieldagent.agent.journal.directory import describe_addressee
 from fieldagent.agent.journal.journal import Journal
@@ -23,7 +23,7 @@ from fieldagent.package.package import Status
 
 WAITING = "waiting"
 STATES = (WAITING, *Status)
-LOOKED_AT_MAX = 10_000
+SEARCHED_PACKAGES_MAX = 10_000
 """Maximum number of Packages that are searched for one page."""
 
 
@@ -40,13 +40,13 @@ async def list_page(
     """
     rows: list[dict[str, Any]] = []
     place = before
-    for _ in range(0, LOOKED_AT_MAX, AT_ONCE):
-        batch = listing.list_newest(journal, place, AT_ONCE)
+    for _ in range(0, SEARCHED_PACKAGES_MAX, BATCH_SIZE):
+        batch = listing.list_newest(journal, place, BATCH_SIZE)
         for sequence, row in _list_rows(journal, waiting, batch, state, kind):
             rows.append(row)
             if len(rows) == limit:
                 return rows, sequence if listing.list_newest(journal, sequence, 1) else None
-        if len(batch) < AT_ONCE:
+        if len(batch) < BATCH_SIZE:
             return rows, None
         place = batch[-1].sequence
         await trio.lowlevel.checkpoint()

@@ -8,7 +8,7 @@ from fieldagent.http.message import Request, Response, make_json_response
 from fieldagent.http.query import number, read_one_of, refuse_others
 from fieldagent.package import tracks
 
-DEFAULT_AND_MAX_COUNT, NEWEST_MAX = 500, 5_000
+DEFAULT_COUNT, NEWEST_MAX = 500, 5_000
 
 
 async def answer_positions(parts: Parts, request: Request) -> Response:
@@ -18,7 +18,7 @@ async def answer_positions(parts: Parts, request: Request) -> Response:
     refuse_others(request, ("format", "limit", "of"))
     named = read_one_of(request, "format", tuple(tracks.CONTENT_TYPES)) or "geojson"
     of = read_one_of(request, "of", ("own", "others"))
-    limit = number(request, "limit", DEFAULT_AND_MAX_COUNT, range(1, NEWEST_MAX + 1))
+    limit = number(request, "limit", DEFAULT_COUNT, range(1, NEWEST_MAX + 1))
     own, others = await places.list_newest(parts.journal, limit)
     entries = [*(own if of != "others" else ()), *(others if of != "own" else ())]
     saved = ("Content-Disposition", f'attachment; filename="fieldagent.{named}"')

@@ -19,7 +19,7 @@ from fieldagent.package.package import Channel
 
 PAGE_MAX = 1000
 """Maximum and default number of Packages on one page."""
-AT_ONCE = 50
+BATCH_SIZE = 50
 """Number of Packages in one batch, after which other tasks may run."""
 
 
@@ -31,8 +31,8 @@ async def list_page(
     """
     listed: list[dict[str, Any]] = []
     sequences = listing.list_waiting_behind(journal, channels, after, limit + 1)
-    for begin in range(0, min(limit, len(sequences)), AT_ONCE):
-        listed += _list_rows(journal, waiting, sequences[begin : min(begin + AT_ONCE, limit)])
+    for begin in range(0, min(limit, len(sequences)), BATCH_SIZE):
+        listed += _list_rows(journal, waiting, sequences[begin : min(begin + BATCH_SIZE, limit)])
         await trio.lowlevel.checkpoint()
     last = sequences[limit - 1] if len(sequences) > limit else None
     return listed, last

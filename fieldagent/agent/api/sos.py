@@ -110,8 +110,8 @@ class IncidentApi:
         return make_json_response(
             {
                 "raised": canned.SOS_REASONS,
-                "fromKit": canned.FROM_KIT,
-                "fromHelpers": canned.FROM_HELPERS,
+                "fromKit": canned.KIT_TEXTS,
+                "fromHelpers": canned.HELPER_TEXTS,
             }
         )
 
@@ -189,9 +189,9 @@ class IncidentApi:
         return self._parts.incident_status()
 
 
-UNREAD_MAX = 60
+POSITION_TEXT_MAX = 60
 """Maximum number of characters of an unreadable position."""
-_RAISE = {"text": Field(read_text, "text")}
+_RAISE_FIELDS = {"text": Field(read_text, "text")}
 
 
 def _read_text_and_position(body: bytes, unread: list[Fault]) -> tuple[str, Location | None]:
@@ -210,7 +210,7 @@ def _read_text_and_position(body: bytes, unread: list[Fault]) -> tuple[str, Loca
         unread.append(Fault(wrong.detail, ""))
         return "", None
     where = document.pop("position", None)
-    said = read_members(document, _RAISE, "", unread, also={"position": None})
+    said = read_members(document, _RAISE_FIELDS, "", unread, also={"position": None})
     position = None
     if where is not None:
         faults: list[Fault] = []
@@ -231,7 +231,7 @@ def _summarise_value(where: Any) -> str:
     """Return an unreadable position for people."""
     if isinstance(where, dict):
         where = " ".join(str(where.get(name, "?")) for name in ("latitude", "longitude"))
-    return "".join(each if each.isprintable() else "?" for each in str(where))[:UNREAD_MAX]
+    return "".join(each if each.isprintable() else "?" for each in str(where))[:POSITION_TEXT_MAX]
 
 
 def _read_key(request: Request, unread: list[Fault]) -> str | None:

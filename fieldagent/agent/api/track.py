@@ -26,8 +26,8 @@ from fieldagent.package.strict_json import load_document
 from fieldagent.package.tracks import PlacedPoint
 from fieldagent.system.sentence import sentence
 
-DAY = 86_400
-LOOKED_AT = 5_000
+DAY_S = 86_400
+SEARCHED_POSITIONS_MAX = 5_000
 """Number of our newest positions that are searched for a day's positions."""
 
 
@@ -49,7 +49,7 @@ async def _answer_day(parts: Parts, tracking: Tracking, request: Request) -> Res
     clock = parts.journal.clock
     now = datetime.fromtimestamp(clock.date(clock.now()), UTC)
     begin = _begin_of(dict(request.query).get("day"), now)
-    own, _ = await places.list_newest(parts.journal, LOOKED_AT)
+    own, _ = await places.list_newest(parts.journal, SEARCHED_POSITIONS_MAX)
     track = sorted((each for each in own if isinstance(each.place, Location)), key=_read_moment)
     pause = tracking.pause()
     end = begin + timedelta(days=1)
@@ -150,7 +150,7 @@ async def _answer_cost(parts: Parts, tracking: Tracking, request: Request) -> Re
 
     def of(channel: Channel, pause: float) -> dict[str, Any]:
         cost = estimates[channel]
-        many = -(-DAY // (pause * (pace.satellite_factor if channel == Channel.SATELLITE else 1)))
+        many = -(-DAY_S // (pause * (pace.satellite_factor if channel == Channel.SATELLITE else 1)))
         paid = int(cost.credits * many)
         price = parts.price
         return {

@@ -27,15 +27,15 @@ ACK_WITHIN, ACK_EACH, ACK_MOST = 2.0, 1.0, 20.0
 """Seconds within which one station confirms an item that is not an SOS: the minimum, the addition
 for each station beyond `CROWD_STATIONS`, and the maximum. In a dense network the wait is long,
 because the confirmation can ride in a packet that a station sends anyway."""
-PAUSE = 1.0
+PAUSE_MAX_S = 1.0
 """Longest random quiet time before a packet, in seconds."""
 CROWD_STATIONS = 10
-"""Number of stations in range from which the full `PAUSE` is used. With fewer stations the pause is
-shorter."""
-ON_CALL = 3
+"""Number of stations in range from which the full `PAUSE_MAX_S` is used. With fewer stations the
+pause is shorter."""
+ANSWERING_STATIONS = 3
 """Number of stations in a dense network that give or repeat an answer which every station could
 give. One station is not enough, because some stations would not hear it."""
-SLOWER = 0.25
+PAUSE_AIR_TIME_SHARE = 0.25
 """Longest pause on a slow channel, as a share of a packet's time on air."""
 AGAIN_FIRST, AGAIN_MAX, URGENT_AGAIN_MAX = 3.0, 600.0, 60.0
 """Seconds until a packet is retried: the first wait, which doubles, the longest wait, and the
@@ -69,9 +69,10 @@ def compute_ack_wait(crowd: int) -> float:
 
 def draw_share(share: float, crowd: int) -> float:
     """Return a number below 1 if this kit is one of the stations that answer for all, otherwise 1
-    or more. With up to `CROWD_STATIONS` stations all answer, with more about `ON_CALL` of them.
+    or more. With up to `CROWD_STATIONS` stations all answer, with more about
+    `ANSWERING_STATIONS` of them.
     """
-    return share * max(1.0, (crowd - CROWD_STATIONS + ON_CALL) / ON_CALL)
+    return share * max(1.0, (crowd - CROWD_STATIONS + ANSWERING_STATIONS) / ANSWERING_STATIONS)
 
 
 def compute_lone_wait(share: float, crowd: int) -> float:
@@ -87,7 +88,7 @@ def compute_lone_wait(share: float, crowd: int) -> float:
         return inf
     if crowd <= CROWD_STATIONS:
         return draw_backoff(share, most, crowd)
-    return most / 2 + draw_backoff(share, most / 2, ON_CALL)
+    return most / 2 + draw_backoff(share, most / 2, ANSWERING_STATIONS)
 
 
 class AirTurn(NamedTuple):
@@ -174,7 +175,7 @@ class AirPace:
 
     def pause(self, share: float) -> float:
         """Return the seconds of quiet before our next packet."""
-        longest = max(PAUSE, self.slowest_air_time * SLOWER) * min(
+        longest = max(PAUSE_MAX_S, self.slowest_air_time * PAUSE_AIR_TIME_SHARE) * min(
             1.0, max(1, self._last_turn.stations_in_range) / CROWD_STATIONS
         )
         held = self._last_turn.more_fragments * self._spacing

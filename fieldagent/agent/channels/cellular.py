@@ -44,17 +44,17 @@ ATTEMPT_TIMEOUT_S = 60.0
 PAUSE_FIRST, PAUSE_MAX = 4.0, 60.0
 """Longest pause in seconds between two attempts: its first value, which doubles, and its last. The
 pause is random, so that a thousand agents do not return to a hub at the same moment."""
-SHARE = (0.05, 1.0)
+PAUSE_SHARE_RANGE = (0.05, 1.0)
 """Range of the random pause, as shares of the longest pause."""
 ORDERLY_PAUSE_MAX_S = 4.0
 """Longest pause in seconds after the hub closed the link with a regular code: the hub stops and
 another takes over, or its database is unavailable for a moment."""
-SOON_TRIES = 5
+SHORT_PAUSES_MAX = 5
 """Number of attempts in a row with such short pauses. A hub that closes every link has a fault."""
 URGENT_PAUSE_S = 3.0
 """Seconds after which an SOS is tried again, even if the pause is longer."""
 
-_IN_ORDER = {Close.GOING_AWAY, Close.TRY_AGAIN}
+_REGULAR_CLOSES = {Close.GOING_AWAY, Close.TRY_AGAIN}
 _FAULTS = {
     Close.REPLACED: "another agent uses this token: give each kit its own",
     Close.NO_COMMON_VERSION: "the hub and this agent are too far apart: update the older one",
@@ -165,7 +165,7 @@ class LinkPace:
         """Return True if the hub closed the link with a regular code, so that a pause of at most
         `ORDERLY_PAUSE_MAX_S` is right.
         """
-        return ended.by_peer and ended.code in _IN_ORDER and self.attempts < SOON_TRIES
+        return ended.by_peer and ended.code in _REGULAR_CLOSES and self.attempts < SHORT_PAUSES_MAX
 
 
 @dataclass(slots=True)
@@ -196,7 +196,7 @@ class CellularDriver:
             try:
                 ended = await self._link()
                 self._judge_attempt(ended)
-                if ended.code not in _IN_ORDER:
+                if ended.code not in _REGULAR_CLOSES:
                     await self.link.recorder.record_fault(self.link.reason)
             except Unreachable as trouble:
                 self.keepalive.record_missed()
@@ -289,7 +289,7 @@ class CellularDriver:
         longest = self.pace.count_try()
         if self.link.state is LinkState.FAULT:
             longest = PAUSE_MAX
-        pause = self.random.uniform(*SHARE) * longest
+        pause = self.random.uniform(*PAUSE_SHARE_RANGE) * longest
         self.link.next_look = trio.current_time() + pause
         self.link.next_urgent = trio.current_time() + min(pause, URGENT_PAUSE_S)
         with waits.move_on_after(pause):

@@ -7,7 +7,7 @@ import struct
 from fcntl import ioctl
 from pathlib import Path
 
-DEVICES = Path("/dev")
+DEVICE_FOLDER = Path("/dev")
 PI_CHIPS = ("pinctrl-bcm2835", "pinctrl-bcm2711", "pinctrl-rp1")
 """Labels of the chips that drive a Raspberry Pi's header: models up to 3 and Zero 2 W, model 4,
 model 5."""
@@ -77,8 +77,8 @@ def find_chip(name: str) -> Path:
     header. Raises OSError.
     """
     if name:
-        return DEVICES / name
-    for path in sorted(DEVICES.glob("gpiochip*")):
+        return DEVICE_FOLDER / name
+    for path in sorted(DEVICE_FOLDER.glob("gpiochip*")):
         with path.open("rb", buffering=0) as device:
             answer = bytearray(_CHIP.size)
             ioctl(device, GET_CHIP_INFO, answer)

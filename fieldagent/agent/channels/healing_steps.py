@@ -145,7 +145,7 @@ class Healer:
         except OSError as error:
             log.info("%s cannot be written: %s", self._off, error.strerror)
         try:
-            await trio.to_thread.run_sync(_OFF_AND_ON[step.kind], where)
+            await trio.to_thread.run_sync(_POWER_CYCLE_STEPS[step.kind], where)
         except (FileNotFoundError, PermissionError):
             # The device was not switched off, so nothing must be undone.
             self._off.unlink(missing_ok=True)
@@ -161,7 +161,7 @@ class Healer:
         except (OSError, UnicodeDecodeError):
             return
         log.warning("%s %s may still be off, because a step did not end", kind, where)
-        on = _ON_AGAIN.get(kind)
+        on = _SWITCH_ON_STEPS.get(kind)
         try:
             if on is not None:
                 await trio.to_thread.run_sync(on, where)
@@ -256,13 +256,13 @@ def _authorize(switch: str, value: str) -> None:
         file.write(value.encode())
 
 
-_OFF_AND_ON: dict[str, Callable[[str], None]] = {
+_POWER_CYCLE_STEPS: dict[str, Callable[[str], None]] = {
     "gpio": _sleep,
     "rockblock": _power_rockblock,
     "usb": _cut_usb,
 }
 """Steps that switch a device off."""
-_ON_AGAIN: dict[str, Callable[[str], None]] = {
+_SWITCH_ON_STEPS: dict[str, Callable[[str], None]] = {
     # Repeat the whole step, because the state of the line is unknown and the order must be kept.
     "gpio": _sleep,
     "rockblock": _power_rockblock,

@@ -11,10 +11,10 @@ import trio
 
 from fieldagent.agent.channels.contract import MessageLimits, Transmission
 from fieldagent.system.lazy_dataclass import dataclass
-from fieldagent.wire.credit import FREE
+from fieldagent.wire.credit import FREE_TARIFF
 from fieldagent.wire.link import BODY_BYTES
 
-IP_MESSAGE_LIMITS = MessageLimits(BODY_BYTES, 4_096, FREE)
+IP_MESSAGE_LIMITS = MessageLimits(BODY_BYTES, 4_096, FREE_TARIFF)
 """Message limits of the IP link."""
 
 

@@ -11,7 +11,7 @@ from math import inf
 
 import trio
 
-from fieldagent.agent.channels.recognition import SAID_MAX, answer_to
+from fieldagent.agent.channels.recognition import RECEIVED_BYTES_MAX, answer_to
 from fieldagent.agent.channels.serial_port import open_serial
 from fieldagent.system.lazy_dataclass import dataclass
 
@@ -41,7 +41,7 @@ async def can_answer_at(port: str, baud: int, probe: Probe) -> bool:
     """Return True if such a modem answers at this baud rate. Raises PortLost."""
 
     def is_there(said: bytes) -> bool | None:
-        return probe.is_answered_by(said[-SAID_MAX:]) or None
+        return probe.is_answered_by(said[-RECEIVED_BYTES_MAX:]) or None
 
     async with open_serial(port, baud) as line:
         for _ in range(ATTEMPTS):

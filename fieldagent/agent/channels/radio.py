@@ -39,7 +39,7 @@ log = logging.getLogger(__name__)
 
 BUSY_RETRY_S = 10.0
 """Seconds until a packet that the radio dropped is retried."""
-ROUND_MAX = 300.0
+ROUND_MAX_S = 300.0
 """Longest time in seconds to wait until all fragments of a round have left."""
 NEXT_FRAGMENT_TIMEOUT_S = 1.0
 """Seconds to wait for the next fragment of a round. If it does not come, its Package was
@@ -47,10 +47,10 @@ withdrawn."""
 TRANSMIT_MAX, URGENT_MAX = 120.0, 10.0
 """Longest wait in seconds for the radio's report on a packet, and the longest part of that wait for
 which an SOS is delayed."""
-MUTE_MAX = 3
+UNREPORTED_PACKETS_MAX = 3
 """Number of packets in a row without a report, after which the radio is reopened."""
-LOOK_EVERY = 60.0
-ECHOES = 64
+PROGRESS_INTERVAL_S = 60.0
+ECHOES_MAX = 64
 """Number of our own packets that are remembered."""
 
 
@@ -115,7 +115,7 @@ class RadioDriver:
     """Event that is set when all fragments of a round have left; then a new event replaces it."""
     pause: trio.CancelScope = field(default_factory=trio.CancelScope)
     """Scope in which the transmitting task waits; cancel it to make the task decide again."""
-    last_transmitted: deque[bytes] = field(default_factory=lambda: deque(maxlen=ECHOES))
+    last_transmitted: deque[bytes] = field(default_factory=lambda: deque(maxlen=ECHOES_MAX))
     """Our last packets, to recognise them, because some radios and repeaters return them."""
 
     async def work(self) -> None:
@@ -144,7 +144,7 @@ class RadioDriver:
     async def _show_life(self) -> NoReturn:
         while True:
             self.progress()
-            await trio.sleep_until(waits.beat_after(LOOK_EVERY))
+            await trio.sleep_until(waits.beat_after(PROGRESS_INTERVAL_S))
 
     async def _transmit_packets(self, flights: trio.Nursery) -> NoReturn:
         follows = False
@@ -205,10 +205,12 @@ class RadioDriver:
             self.pace.packets_without_result = 0
             return result
         self.pace.packets_without_result += 1
-        if self.pace.packets_without_result < MUTE_MAX:
+        if self.pace.packets_without_result < UNREPORTED_PACKETS_MAX:
             return TransmitResult.UNKNOWN
         self.pace.packets_without_result = 0
-        raise RadioLost(f"the radio did not report the result of {MUTE_MAX} packets in a row")
+        raise RadioLost(
+            f"the radio did not report the result of {UNREPORTED_PACKETS_MAX} packets in a row"
+        )
 
     async def _end_wait_for_sos(self, transmission: Transmission, limit: trio.CancelScope) -> None:
         """After URGENT_MAX seconds, end the wait for the radio's report if an SOS waits or the
@@ -223,7 +225,7 @@ class RadioDriver:
         answered = missed = False
         part, pace, began = transmission.part, self.pace, trio.current_time()
         try:
-            with trio.move_on_after(ROUND_MAX):
+            with trio.move_on_after(ROUND_MAX_S):
                 await round_over.wait()
             began = trio.current_time()
             patience = pace.compute_answer_wait(

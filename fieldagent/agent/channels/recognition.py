@@ -31,7 +31,7 @@ QUESTION_ROUNDS = 2
 round."""
 ANSWER_TIMEOUT_S = 0.8
 """Longest time in seconds for an answer, unless the kind sets another."""
-SAID_MAX = 8_192
+RECEIVED_BYTES_MAX = 8_192
 """Maximum number of received bytes that are examined."""
 SHOWN_CHARACTERS_MAX = 40
 """Characters of the received text that are shown to people."""
@@ -117,7 +117,7 @@ class _ReceivedBytes:
 
     def add_bytes(self, data: bytes) -> None:
         self._said += data
-        del self._said[:-SAID_MAX]
+        del self._said[:-RECEIVED_BYTES_MAX]
 
     def get_received(self) -> bytes:
         said = bytes(self._said)

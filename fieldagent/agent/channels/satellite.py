@@ -59,7 +59,7 @@ from fieldagent.agent.channels.serial_port import PortLost
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.wording import format_count
 from fieldagent.wire import sbd
-from fieldagent.wire.credit import CREDITS, compute_credits
+from fieldagent.wire.credit import CREDIT_TARIFF, compute_credits
 from fieldagent.wire.envelope import Unreadable
 from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.outcome import Outcome
@@ -67,7 +67,7 @@ from fieldagent.wire.sbd import MT_STATUS, MoStatus, SessionVerdict, find_mo_sta
 
 PAUSES = (1.0, 5.0, 30.0)
 """Seconds before a garbled message is read again. An SOS ends the pauses."""
-TRIES_BESIDE = 2
+RETRIES_PER_CHECK = 2
 """Attempts per check to read a message that was already read with pauses."""
 GARBLED_MAX_S = 600.0
 """Seconds for which an unreadable message stays in the modem, if its place is not needed."""
@@ -142,7 +142,7 @@ class MailReader:
         the pauses.
         """
         before = self.garbled_since is not None or self.mailbox.withheld
-        pauses = (0.0,) * TRIES_BESIDE if before else (0.0, *PAUSES)
+        pauses = (0.0,) * RETRIES_PER_CHECK if before else (0.0, *PAUSES)
         best, hurry = None, False
         for seconds in pauses:
             if seconds and not hurry:
@@ -156,12 +156,12 @@ class MailReader:
 
 log = logging.getLogger(__name__)
 
-HOLD_EACH = 10
+CHECKS_PER_SETTINGS_RESTORE = 10
 """Number of checks of an idle modem, of which one also restores its settings."""
 NO_SERVICE_WAIT_S = 120.0
 """Seconds after which a session is tried although the modem reports no network."""
 WRITE_TRIES = 3
-EMPTY_MAX = 3
+EMPTY_SESSIONS_MAX = 3
 """Number of sessions in a row with an empty buffer, after which we assume that this modem always
 clears a sent message. Each session must be reported as sent, with the MOMSN moved and no other sign
 of a reset, and the modem must never have kept a sent message. Without this limit a message would be
@@ -236,7 +236,7 @@ class Pace:
         message: EMPTY_MAX sessions have shown no other sign of a reset.
         """
         self.empty = self.empty + 1 if looks_sent and modem != self.keeping_imei else 0
-        return self.empty >= EMPTY_MAX
+        return self.empty >= EMPTY_SESSIONS_MAX
 
 
 @dataclass(slots=True)
@@ -260,7 +260,7 @@ class SatelliteDriver:
         """Settle the intent that is left from before, then hold sessions when they are due. Raises
         PortLost, ModemSilent and RemoteProtocolError; the caller then reopens the port.
         """
-        self.outbox.fit(MessageLimits(sbd.MO_BYTES, sbd.MO_BYTES, CREDITS))
+        self.outbox.fit(MessageLimits(sbd.MO_BYTES, sbd.MO_BYTES, CREDIT_TARIFF))
         status = await self.modem.read_status()
         # The status is the only sign of a message that came while the modem or the agent was off.
         self.pace.mailbox.queued = max(self.pace.mailbox.queued, status.waiting)
@@ -319,7 +319,7 @@ class SatelliteDriver:
             looks += 1
             if (await self.modem.read_status()).mt_flag:
                 await self.mail.read()
-            if looks % HOLD_EACH == 0:
+            if looks % CHECKS_PER_SETTINGS_RESTORE == 0:
                 await self.modem.hold_settings()
             self._show()
         if self.modem.service is False:

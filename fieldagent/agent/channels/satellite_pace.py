@@ -12,12 +12,18 @@ from math import inf
 
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.wording import format_count
-from fieldagent.wire.sbd import URGENT_WAIT_MAX, MoStatus, SessionResult, retry_after, retry_at_once
+from fieldagent.wire.sbd import (
+    URGENT_WAIT_MAX_S,
+    MoStatus,
+    SessionResult,
+    retry_after,
+    retry_at_once,
+)
 
 FRUITLESS_FIRST, FRUITLESS_MAX = 300.0, 6 * 3600.0
 """Seconds to wait after a check that brought nothing: the first wait, which doubles, and the
 longest wait."""
-TRAFFIC_MAX = 3600.0
+REQUESTED_WAIT_MAX_S = 3600.0
 """Longest wait in seconds that the network may request, because a damaged number could
 mean a day."""
 WITHHELD_REASON = (
@@ -54,9 +60,9 @@ class LinkRest:
         """Pause for the `seconds` until the network accepts sessions again. An SOS waits no longer
         than its usual maximum.
         """
-        seconds = min(seconds, TRAFFIC_MAX) * (1 + 0.1 * chance)
+        seconds = min(seconds, REQUESTED_WAIT_MAX_S) * (1 + 0.1 * chance)
         self.until = now + seconds
-        self.urgent_until = self.earliest_retry = now + min(seconds, URGENT_WAIT_MAX)
+        self.urgent_until = self.earliest_retry = now + min(seconds, URGENT_WAIT_MAX_S)
 
     def end_after_success(self) -> None:
         """Record a successful session, which ends every pause."""

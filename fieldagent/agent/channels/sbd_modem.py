@@ -29,11 +29,11 @@ HOST_SESSION_TIMEOUT_S = MODEM_SESSION_TIMEOUT_S + 30.0
 SOS_SESSION_TIME = 50
 """Seconds after which the modem ends the session of an SOS, so that a lost reply delays it by less
 than a minute. A session takes 11 to 62 seconds."""
-SOS_SESSION_MAX = SOS_SESSION_TIME + 5.0
+SOS_SESSION_MAX_S = SOS_SESSION_TIME + 5.0
 WRITE_MAX, SLOWEST = 2.0, 120.0
 """Longest time in seconds for the reply to +SBDWB after the payload has left, and the lowest speed
 in bytes per second."""
-FILL_EVERY = 0.1
+FILL_INTERVAL_S = 0.1
 READ_TIMEOUT_S = WRITE_MAX + sbd.MT_BYTES / 60.0
 """Longest time in seconds to read a message out of the modem, even at 600 baud. It is extended
 while bytes arrive."""
@@ -64,7 +64,7 @@ class Modem:
     of a reset since."""
     resets: int = 0
     """Number of resets that were detected."""
-    settings: tuple[sbd.LineSetting, ...] = (sbd.RINGS, sbd.SIGNAL_AND_SERVICE)
+    settings: tuple[sbd.LineSetting, ...] = (sbd.RING_ALERT_SETTING, sbd.INDICATOR_SETTING)
     """Settings that the agent must set after each reset."""
     unreported_settings: set[sbd.LineSetting] = field(default_factory=set)
     """Settings that this modem does not report when queried."""
@@ -168,7 +168,7 @@ class Modem:
     async def _send_line_ends(self, size: int) -> None:
         for _ in range(size):
             await self.port.write(b"\r")
-            await trio.sleep(FILL_EVERY)
+            await trio.sleep(FILL_INTERVAL_S)
 
     async def read(self) -> sbd.MobileTerminated | None:
         """Read the message in the modem. Return the message, or the part of it that arrived; None
@@ -239,7 +239,7 @@ class Modem:
         time, and may reply to half a line. A modem whose stored settings are V0 or Q1 gives no
         readable reply before SET_UP.
         """
-        for command in (sbd.SET_UP, sbd.SET_UP, sbd.AT_PREFIX):
+        for command in (sbd.SETUP_COMMAND, sbd.SETUP_COMMAND, sbd.AT_PREFIX):
             try:
                 reply = await self.ask(command, 3)
             except ModemSilent:
@@ -280,7 +280,7 @@ class Modem:
             sbd.make_session_timeout(SOS_SESSION_TIME if urgent else MODEM_SESSION_TIMEOUT_S)
         )
         # A modem that does not know the command for the limit may take the full time.
-        seconds = SOS_SESSION_MAX if urgent and limit.ok else HOST_SESSION_TIMEOUT_S
+        seconds = SOS_SESSION_MAX_S if urgent and limit.ok else HOST_SESSION_TIMEOUT_S
         reply = None
         if answers_ring:
             reply = await self.ask(sbd.SESSION_ANSWERING_RING, seconds)

@@ -343,7 +343,7 @@ def _find_busy_channel(outboxes: Mapping[Channel, ChannelOutbox]) -> str:
     return ""
 
 
-ACTS: dict[str, Callable[[Hands, KnownCommand], Awaitable[str]]] = {
+ACTION_BY_VERB: dict[str, Callable[[Hands, KnownCommand], Awaitable[str]]] = {
     "retry": retry,
     "heal": heal,
     "restart": restart,
@@ -359,7 +359,7 @@ REPEATABLE_VERBS = ("reboot", "set", "hold", "resume", "radio-key", "update")
 repetition has no further effect. A repeated command reboots only once per boot, tries settings or a
 program with that number only once, holds or releases the same kind, and takes the same step to a
 key."""
-JUDGES = {"heal": check_healing, "restart": check_restart, "update": check_update}
+CHECK_BY_VERB = {"heal": check_healing, "restart": check_restart, "update": check_update}
 """Checks before a command is begun."""
 VERB_CONDITIONS: dict[str, Callable[[Hands, KnownCommand], bool]] = {"update": is_delta_here}
 """Conditions that a command waits for."""

@@ -48,4 +48,4 @@ def read_trace(hands: Hands, arguments: tuple[Argument, ...]) -> bytes:
     return answer_text.pack_last(lines, get_answer_size(arguments))
 
 
-READS = {"status": read_status, "log": log, "show": show, "trace": read_trace}
+READER_BY_VERB = {"status": read_status, "log": log, "show": show, "trace": read_trace}

@@ -19,15 +19,15 @@ from math import inf
 import trio
 
 from fieldagent.agent.commands.acts import (
-    ACTS,
+    ACTION_BY_VERB,
+    CHECK_BY_VERB,
     INTERRUPTING_VERBS,
-    JUDGES,
     REPEATABLE_VERBS,
     VERB_CONDITIONS,
     wait_until_quiet,
 )
 from fieldagent.agent.commands.hands import CannotBeDone, CommandFailed, Hands
-from fieldagent.agent.commands.reads import READS
+from fieldagent.agent.commands.reads import READER_BY_VERB
 from fieldagent.agent.inbound.command_gate import AGE_MAX_S, CommandGate
 from fieldagent.agent.journal import commands
 from fieldagent.agent.journal.commands import KnownCommand
@@ -46,9 +46,9 @@ DISK_RETRY_AFTER_S = 60.0
 """Seconds until an answer is stored again if the disk was full."""
 RECHECK_AFTER_S = 3_600.0
 """Seconds between two checks of the age of waiting commands."""
-NOT_HERE = "its subject did not arrive within 5 days"
+SUBJECT_MISSING_REASON = "its subject did not arrive within 5 days"
 UNREADABLE = "it is damaged on the kit's disk, and was not carried out: send it again"
-CUT_OFF = "the agent stopped during the command: its progress is unknown"
+INTERRUPTED_REASON = "the agent stopped during the command: its progress is unknown"
 
 
 async def run(hands: Hands, gate: CommandGate) -> None:
@@ -105,15 +105,15 @@ async def _carry_out(hands: Hands, known: KnownCommand) -> CommandAnswer:
     if not known.is_readable:
         return _make_answer(known, CommandOutcome.FAILED, UNREADABLE)
     if _is_something_missing(hands, known):
-        return _make_answer(known, CommandOutcome.REFUSED, NOT_HERE)
+        return _make_answer(known, CommandOutcome.REFUSED, SUBJECT_MISSING_REASON)
     log.info("the hub's command %d: %s", known.number, words)
     name = get_verb(known.command).name
     try:
-        if name in READS:
-            body = READS[name](hands, known.command.arguments)
+        if name in READER_BY_VERB:
+            body = READER_BY_VERB[name](hands, known.command.arguments)
             return CommandAnswer(known.number, CommandOutcome.DONE, body)
-        if name in JUDGES:
-            JUDGES[name](hands)
+        if name in CHECK_BY_VERB:
+            CHECK_BY_VERB[name](hands)
         if name in INTERRUPTING_VERBS:
             await wait_until_quiet(hands)
     except CannotBeDone as why:
@@ -128,7 +128,7 @@ async def _carry_out(hands: Hands, known: KnownCommand) -> CommandAnswer:
 
 async def _make_done(hands: Hands, known: KnownCommand, name: str) -> CommandAnswer:
     try:
-        return _make_answer(known, CommandOutcome.DONE, await ACTS[name](hands, known))
+        return _make_answer(known, CommandOutcome.DONE, await ACTION_BY_VERB[name](hands, known))
     except CannotBeDone as why:
         return _make_answer(known, CommandOutcome.REFUSED, str(why))
     except CommandFailed as why:
@@ -150,7 +150,7 @@ def _make_mistake_answer(known: KnownCommand, error: Exception) -> CommandAnswer
 async def _make_answer_after_start(hands: Hands, known: KnownCommand) -> CommandAnswer:
     """Return the answer to a command that was begun before the agent's start."""
     if not known.is_readable:
-        return _make_answer(known, CommandOutcome.FAILED, CUT_OFF)
+        return _make_answer(known, CommandOutcome.FAILED, INTERRUPTED_REASON)
     name = get_verb(known.command).name
     if name == "restart":
         return _make_answer(known, CommandOutcome.DONE, "the agent has restarted")
@@ -158,7 +158,7 @@ async def _make_answer_after_start(hands: Hands, known: KnownCommand) -> Command
         return _make_answer(known, CommandOutcome.DONE, "the machine has restarted")
     if name in REPEATABLE_VERBS:
         return await _make_done(hands, known, name)
-    return _make_answer(known, CommandOutcome.FAILED, CUT_OFF)
+    return _make_answer(known, CommandOutcome.FAILED, INTERRUPTED_REASON)
 
 
 def _make_answer(known: KnownCommand, outcome: CommandOutcome, text: str) -> CommandAnswer:

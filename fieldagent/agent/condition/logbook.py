@@ -25,14 +25,21 @@ from typing import Any
 from fieldagent.agent.channels.contract import ChannelLink
 from fieldagent.system.folder import put_in_slots, read_slots
 from fieldagent.system.lazy_dataclass import dataclass
-from fieldagent.wire.kit_condition import CAUSES, COMMAND, CUT_OFF, HOURS, SHUTDOWN, UNKNOWN
-from fieldagent.wire.kit_status import BARS
+from fieldagent.wire.kit_condition import (
+    CAUSES,
+    COMMAND,
+    CUT_OFF,
+    REPORTED_HOURS,
+    SHUTDOWN,
+    UNKNOWN,
+)
+from fieldagent.wire.kit_status import BARS_MAX
 
 log = logging.getLogger(__name__)
 
 NAME = "condition"
 HOUR, DAY = 3_600.0, 86_400.0
-STARTS_KEPT = 100
+STARTS_MAX = 100
 """Maximum number of starts that are kept, because the agent may restart every second."""
 
 
@@ -75,7 +82,7 @@ class Logbook:
         if before.boot != boot:
             cause = COMMAND if before.boot in commanded else find_cause(before, reset)
         starts = [*(each for each in before.starts if 0 <= at - each < DAY), at]
-        self._known = LogbookContent(boot, cause, False, starts[-STARTS_KEPT:], before.hours)
+        self._known = LogbookContent(boot, cause, False, starts[-STARTS_MAX:], before.hours)
 
     @property
     def cause(self) -> int:
@@ -111,7 +118,7 @@ class Logbook:
             if (bars := compute_median(link.signals, clock - HOUR, clock)) is not None:
                 hours.setdefault(name, {})[hour] = bars
         recent = {
-            name: {each: bars for each, bars in known.items() if 0 <= hour - each < HOURS}
+            name: {each: bars for each, bars in known.items() if 0 <= hour - each < REPORTED_HOURS}
             for name, known in hours.items()
         }
         kept = {name: known for name, known in recent.items() if known}
@@ -132,7 +139,7 @@ class Logbook:
         medians = {}
         for name, link in links.items():
             known = self._known.hours.get(name, {})
-            before = [known.get(hour - ago) for ago in range(HOURS - 1, 0, -1)]
+            before = [known.get(hour - ago) for ago in range(REPORTED_HOURS - 1, 0, -1)]
             hours = [*before, compute_median(link.signals, began, clock)]
             if any(bars is not None for bars in hours):
                 medians[name] = hours
@@ -175,7 +182,7 @@ def _read(path: Path) -> LogbookContent:
             str(document["boot"]),
             _count_within(document["cause"], len(CAUSES)),
             document["in_order"] is True,
-            [float(each) for each in document["starts"]][-STARTS_KEPT:],
+            [float(each) for each in document["starts"]][-STARTS_MAX:],
             {str(name): _group_by_hour(hours) for name, hours in document["hours"].items()},
         )
     return LogbookContent()
@@ -186,5 +193,5 @@ def _count_within(value: Any, end: int) -> int:
 
 
 def _group_by_hour(hours: Mapping[str, Any]) -> dict[int, int]:
-    known = {int(hour): max(0, min(int(bars), BARS)) for hour, bars in hours.items()}
-    return dict(sorted(known.items())[-HOURS:])
+    known = {int(hour): max(0, min(int(bars), BARS_MAX)) for hour, bars in hours.items()}
+    return dict(sorted(known.items())[-REPORTED_HOURS:])

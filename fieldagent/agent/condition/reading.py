@@ -14,7 +14,7 @@ from fieldagent.agent.condition import machine
 from fieldagent.agent.condition.logbook import Logbook
 from fieldagent.agent.settings import Settings
 from fieldagent.system.elapsed_time import ElapsedTime
-from fieldagent.wire.kit_condition import CHANNELS, KitCondition
+from fieldagent.wire.kit_condition import REPORTED_CHANNELS, KitCondition
 from fieldagent.wire.kit_status import CLOCKS, LINKS, STATES, KitStatus, read_version_numbers
 
 
@@ -63,7 +63,7 @@ def make_condition(
     """Return the kit's condition: its status and other facts about the kit. `links` are its
     channels' links by name.
     """
-    heard = {name: link for name, link in links.items() if name in CHANNELS}
+    heard = {name: link for name, link in links.items() if name in REPORTED_CHANNELS}
     return KitCondition(
         status,
         machine.read_system_name(),

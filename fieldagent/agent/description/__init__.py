@@ -12,18 +12,18 @@ from fieldagent.agent.description import distress, inbound, packages, pages, sta
 from fieldagent.agent.description.common import PROBLEM
 from fieldagent.http.openapi import Access, document
 from fieldagent.http.openapi_parts import (
+    HTTP_PROBLEM,
     LARGER_THAN_1_MIB,
     MALFORMED,
     NO_LENGTH,
     NOT_JSON,
-    OF_HTTP,
     WRONG_HOST,
 )
 from fieldagent.page.language import LANGUAGES
 
 _CALLS = (*packages.CALLS, *distress.CALLS, *inbound.CALLS, *state.CALLS, *pages.CALLS)
 _COMMON_ACCESS = Access(
-    answers={403: WRONG_HOST, "default": OF_HTTP},
+    answers={403: WRONG_HOST, "default": HTTP_PROBLEM},
     body={400: MALFORMED, 411: NO_LENGTH, 413: LARGER_THAN_1_MIB, 415: NOT_JSON},
 )
 

@@ -31,9 +31,9 @@ PROBLEM = problem_schema(
 )
 NEXT_LINK = {"Link": answer_header(text(), 'The next page (`rel="next"`), if there is one')}
 STATUS_PATH = {"Location": answer_header(text(), "Path of the Package's status", required=True)}
-ON_DISK = "The Package is on disk"
+ON_DISK_TEXT = "The Package is on disk"
 WRONG_QUERY = {400: "The query has an unknown parameter"}
-FAULTS = "The Package has faults, or the Idempotency-Key was used with another body"
+FAULTS_TEXT = "The Package has faults, or the Idempotency-Key was used with another body"
 BUSY_ANSWER = problem(
     "The agent is stopping, its disk has failed, or too many large bodies are in progress",
     RETRY_AFTER,
@@ -52,8 +52,8 @@ def limit(about: str, default: int, most: int) -> dict[str, Any]:
     return query("limit", integer(minimum=1, maximum=most, default=default), about)
 
 
-CHANNELS = [channel.value for channel in Channel]
-CHANNEL = text(enum=CHANNELS)
+CHANNEL_NAMES = [channel.value for channel in Channel]
+CHANNEL = text(enum=CHANNEL_NAMES)
 STATUS_WORD = text(enum=[status.value for status in Status])
 SOS_STATE = enumeration(
     *(
@@ -86,7 +86,7 @@ UNREAD_SCHEMA = schema(
 ANSWER_FIELDS: Fields = {
     "id": INT32,
     "data": record({"payload": text()}),
-    "channels": mapping(_ACCEPTED_RECORD, "Status on each channel", keys=CHANNELS),
+    "channels": mapping(_ACCEPTED_RECORD, "Status on each channel", keys=CHANNEL_NAMES),
     "reason?": NO_CHANNEL,
     "unread?": UNREAD_SCHEMA,
 }
@@ -119,7 +119,7 @@ FORECAST = named_record(
         "last": number("Seconds after which that share was reached", minimum=0),
     },
 )
-EXPECTED = nullable(FORECAST, "Null if too few Packages were sent on this channel")
+FORECAST_OR_NULL = nullable(FORECAST, "Null if too few Packages were sent on this channel")
 _INCIDENT_STEP = named_record(
     "IncidentStep",
     {

@@ -5,10 +5,10 @@ from __future__ import annotations
 from fieldagent.agent.description.common import (
     BUSY_ANSWER,
     DISK_FULL,
-    FAULTS,
+    FAULTS_TEXT,
     INCIDENT,
     JOURNAL_IN_MEMORY,
-    ON_DISK,
+    ON_DISK_TEXT,
     PROGRESS,
     SOS_STATUS,
     STATUS_PATH,
@@ -27,7 +27,7 @@ from fieldagent.http.openapi import (
     segment,
     text,
 )
-from fieldagent.http.openapi_parts import NO_LENGTH, ROW, SAFE_MAX
+from fieldagent.http.openapi_parts import NO_LENGTH, ROW, SAFE_INTEGER_MAX
 from fieldagent.package.package import CHECK_IN_MAX, CHECK_IN_MIN
 
 CALLS = (
@@ -38,7 +38,7 @@ CALLS = (
             200: answer("An SOS was already open", INCIDENT),
             201: answer("The SOS is raised and on disk", INCIDENT),
             411: NO_LENGTH,
-            422: FAULTS,
+            422: FAULTS_TEXT,
             503: BUSY_ANSWER,
             507: DISK_FULL,
         },
@@ -114,8 +114,8 @@ CALLS = (
             507: DISK_FULL,
         },
         parameters=[
-            segment("station", integer(minimum=0, maximum=SAFE_MAX)),
-            segment("number", integer(minimum=1, maximum=SAFE_MAX)),
+            segment("station", integer(minimum=0, maximum=SAFE_INTEGER_MAX)),
+            segment("number", integer(minimum=1, maximum=SAFE_INTEGER_MAX)),
         ],
         body=record(
             {
@@ -129,7 +129,7 @@ CALLS = (
         "askForCheckIn: Have the hub raise an alarm if it receives nothing from this kit for this "
         "time",
         {
-            202: answer(ON_DISK, PROGRESS, headers=STATUS_PATH),
+            202: answer(ON_DISK_TEXT, PROGRESS, headers=STATUS_PATH),
             409: "No channel leads to the hub",
             422: "`within` is missing or wrong, or the body has an unknown member",
             503: BUSY_ANSWER,
@@ -150,7 +150,7 @@ CALLS = (
         "DELETE /api/check-in",
         "endCheckIn: End the check-in of this kit",
         {
-            202: answer(ON_DISK, PROGRESS, headers=STATUS_PATH),
+            202: answer(ON_DISK_TEXT, PROGRESS, headers=STATUS_PATH),
             409: "No channel leads to the hub",
             503: BUSY_ANSWER,
             507: JOURNAL_IN_MEMORY,

@@ -10,14 +10,14 @@ from fieldagent.agent.description.common import (
     BEFORE_PARAMETER,
     BUSY_ANSWER,
     CHANNEL,
-    CHANNELS,
-    EXPECTED,
-    FAULTS,
+    CHANNEL_NAMES,
+    FAULTS_TEXT,
+    FORECAST_OR_NULL,
     JOURNAL_IN_MEMORY,
     NEXT_LINK,
     NO_CHANNEL,
     NOT_ON_DISK_FIELD,
-    ON_DISK,
+    ON_DISK_TEXT,
     PROGRESS,
     SOS_STATE,
     STATION,
@@ -26,7 +26,7 @@ from fieldagent.agent.description.common import (
     WRONG_QUERY,
     limit,
 )
-from fieldagent.agent.outbound.reach import ORDER
+from fieldagent.agent.outbound.reach import STEP_ORDER
 from fieldagent.http.openapi import (
     NULL,
     Answers,
@@ -53,7 +53,7 @@ from fieldagent.http.openapi import (
     text,
 )
 from fieldagent.http.openapi_parts import (
-    DATA,
+    DATA_SCHEMA,
     IDEMPOTENCY_KEY,
     INT32,
     LOCATION,
@@ -70,11 +70,11 @@ from fieldagent.package.reading import ITEM_BYTES_MAX, ITEMS, NUMBER_MAX
 _KIND = text(enum=[*ITEMS, "checkIn", "commandAnswer"])
 _PACKAGE_ID = segment("id", INT32, "Package id")
 _ONE_CHANNEL = query("channel", CHANNEL, "Limits the call to one channel")
-MONEY = text(
+MONEY_SCHEMA = text(
     "Price of these credits by satellite-credit-price, such as `0.24 EUR`; null if there are "
     "none, or no price is set"
 )
-ANSWER = named_record("Answer", {**ANSWER_FIELDS, "status": STATUS_WORD})
+ANSWER_SCHEMA = named_record("Answer", {**ANSWER_FIELDS, "status": STATUS_WORD})
 MESSAGE = named_record(
     "Message",
     {
@@ -119,14 +119,14 @@ PACKAGE = schema(
             "from?": one_of(*_MEMBER, about=f"Person at this kit who wrote the Package. {_NAMES}"),
             "workspaceId?": {"description": "Accepted and unused"},
         },
-        {"data": DATA, "message": MESSAGE, "location": LOCATION, "waypoint": WAYPOINT},
+        {"data": DATA_SCHEMA, "message": MESSAGE, "location": LOCATION, "waypoint": WAYPOINT},
         "Exactly one of data, message, location, waypoint. Default priority: data and waypoint "
         f"{ITEMS['data'].priority}, message {ITEMS['message'].priority}, location "
         f"{ITEMS['location'].priority}; {SOS_PRIORITY} and above makes a message or location an "
         "SOS.",
     ),
 )
-FORGIVEN_SOS = schema(
+UNREADABLE_SOS_SCHEMA = schema(
     "ForgivenSos",
     extensible_record(
         {"priority": integer(minimum=SOS_PRIORITY, maximum=INT32_RANGE[-1])},
@@ -153,7 +153,7 @@ _STEP = named_record(
         "stage": text(
             "nobody: the directory has no such name or address, or it is unreachable; "
             "handed_over: a mail or SMS service has accepted it, not yet a person",
-            enum=list(ORDER),
+            enum=list(STEP_ORDER),
         ),
         "who": text("Empty if the stage is about no person"),
         "text": text("Text of the stage for people"),
@@ -177,7 +177,7 @@ _PROGRESS = {
     ),
     "nextTry?": nullable(number("Unix time of the next try, if it is known; only while waiting")),
 }
-_ON_CHANNELS = mapping(record(_PROGRESS), "Status on each channel", keys=CHANNELS)
+_CHANNEL_PROGRESS_SCHEMA = mapping(record(_PROGRESS), "Status on each channel", keys=CHANNEL_NAMES)
 _UPDATE = nullable(
     record(
         {
@@ -189,14 +189,14 @@ _UPDATE = nullable(
     )
 )
 _NEXT_PAGE = nullable(text("Path of the next page; null on the last page"))
-_LISTED = {
+_LISTED_FIELDS = {
     "id": INT32,
     "kind": _KIND,
     "sos": boolean(),
     "priority": INT32,
     "text": nullable(_CONTENT),
     "position": _POSITION,
-    "channels": _ON_CHANNELS,
+    "channels": _CHANNEL_PROGRESS_SCHEMA,
     "to": _NAMED_ADDRESSEE,
     "from": _WRITER,
     "receipt": enumeration("read", None),
@@ -204,14 +204,14 @@ _LISTED = {
 }
 _SENT_PACKAGE = record(
     {
-        **_LISTED,
+        **_LISTED_FIELDS,
         "relayed": boolean("True for an item of a neighbour that this kit relays"),
         "relayedFor": nullable(text("Name of its kit; null for this kit's own")),
         "accepted": UNIX_TIME,
         "ended": nullable(UNIX_TIME),
         "status": nullable(STATUS_WORD),
         "credits": number("Cost so far; a share of transmissions with several Packages", minimum=0),
-        "money?": nullable(MONEY),
+        "money?": nullable(MONEY_SCHEMA),
         "receipts": list_of(RECEIPT, "Users whose agents have stored it"),
         "reached": list_of(_STEP, "Last known stage after storage on a kit's disk"),
         "toName": nullable(text("Name of the addressee")),
@@ -238,7 +238,7 @@ PACKAGE_STATE = named_record(
         "id": INT32,
         "data": record({"payload": text()}),
         "channels": mapping(
-            record({**NOT_ON_DISK_FIELD, **_PROGRESS}), "Status on each channel", keys=CHANNELS
+            record({**NOT_ON_DISK_FIELD, **_PROGRESS}), "Status on each channel", keys=CHANNEL_NAMES
         ),
         "status": nullable(STATUS_WORD),
         "accepted": number(),
@@ -268,7 +268,12 @@ PACKAGE_STATE = named_record(
     "them",
 )
 _QUEUED = record(
-    {**_LISTED, "collapseKey": nullable(INT32), "accepted": number(), "expires": nullable(number())}
+    {
+        **_LISTED_FIELDS,
+        "collapseKey": nullable(INT32),
+        "accepted": number(),
+        "expires": nullable(number()),
+    }
 )
 QUEUE = named_record(
     "Queue", {"queued": integer(minimum=0), "packages": list_of(_QUEUED), "next": _NEXT_PAGE}
@@ -290,10 +295,10 @@ _COST = record(
             "True if the account pays for bytes; then `bytes` is the number that it pays for"
         ),
         "bytesLeft": nullable(integer("Bytes left today; null if there is no limit", minimum=0)),
-        "money?": nullable(MONEY),
+        "money?": nullable(MONEY_SCHEMA),
         "begins": number("Seconds after acceptance at which transmission may begin", minimum=0),
         "why": nullable(text("Reason for that delay, for people")),
-        "expected": EXPECTED,
+        "expected": FORECAST_OR_NULL,
         "reason": nullable(
             text("Reason why the channel cannot carry the Package, for people; null if it can")
         ),
@@ -304,12 +309,12 @@ _PREFERENCE_APPLIED = {
 }
 _REFUSED_ANSWERS: Answers = {
     409: "A waiting Package has this id and another body",
-    422: FAULTS,
+    422: FAULTS_TEXT,
     503: BUSY_ANSWER,
     507: JOURNAL_IN_MEMORY,
 }
 _CANCELED: Answers = {
-    200: answer("The Package is canceled", ANSWER),
+    200: answer("The Package is canceled", ANSWER_SCHEMA),
     202: answer("A channel is transmitting the Package; the rest is canceled", PROGRESS),
     400: "The query has an unknown parameter",
     404: "No Package has that id",
@@ -322,7 +327,7 @@ CALLS = (
         "POST /api/package",
         "send: Send a Package and wait for its terminal status",
         {
-            200: answer("The Package has ended", ANSWER, headers=_PREFERENCE_APPLIED),
+            200: answer("The Package has ended", ANSWER_SCHEMA, headers=_PREFERENCE_APPLIED),
             202: answer(
                 "The Package is still waiting after the seconds of Prefer",
                 PROGRESS,
@@ -339,14 +344,14 @@ CALLS = (
                 "continues; other preferences are ignored",
             ),
         ],
-        body=any_of(PACKAGE, FORGIVEN_SOS),
+        body=any_of(PACKAGE, UNREADABLE_SOS_SCHEMA),
     ),
     call(
         "POST /api/package/async",
         "enqueue: Accept a Package and return",
-        {202: answer(ON_DISK, PROGRESS, headers=STATUS_PATH), **_REFUSED_ANSWERS},
+        {202: answer(ON_DISK_TEXT, PROGRESS, headers=STATUS_PATH), **_REFUSED_ANSWERS},
         parameters=[IDEMPOTENCY_KEY],
-        body=any_of(PACKAGE, FORGIVEN_SOS),
+        body=any_of(PACKAGE, UNREADABLE_SOS_SCHEMA),
     ),
     call(
         "POST /api/package/cost",
@@ -354,9 +359,9 @@ CALLS = (
         {
             200: answer(
                 "Each configured channel that is not excluded",
-                record({"channels": mapping(_COST, keys=CHANNELS)}),
+                record({"channels": mapping(_COST, keys=CHANNEL_NAMES)}),
             ),
-            422: FAULTS,
+            422: FAULTS_TEXT,
         },
         body=PACKAGE,
     ),

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from fieldagent.agent.api.places import DEFAULT_AND_MAX_COUNT, NEWEST_MAX
-from fieldagent.agent.api.track import DAY
-from fieldagent.agent.description.common import CHANNELS, WRONG_QUERY, limit
+from fieldagent.agent.api.places import DEFAULT_COUNT, NEWEST_MAX
+from fieldagent.agent.api.track import DAY_S
+from fieldagent.agent.description.common import CHANNEL_NAMES, WRONG_QUERY, limit
 from fieldagent.agent.handbook import NAMES as HANDBOOK
 from fieldagent.agent.page import NAMES
 from fieldagent.http.openapi import (
@@ -32,7 +32,7 @@ from fieldagent.package.tracks import CONTENT_TYPES
 from fieldagent.page import map_description
 from fieldagent.page.files import SHARED_FILES
 
-CHOSEN_INTERVAL = {
+CHOSEN_INTERVAL_FIELDS = {
     "chosenInterval": nullable(
         integer(
             "Seconds between two positions at rest, chosen by people; null for the tracker's own "
@@ -129,7 +129,7 @@ CALLS = (
                 "format", text(enum=list(CONTENT_TYPES), default="geojson"), "GeoJSON, or GPX 1.1"
             ),
             query("of", text(enum=["own", "others"]), "Only these kinds"),
-            limit("Maximum number of items of each kind", DEFAULT_AND_MAX_COUNT, NEWEST_MAX),
+            limit("Maximum number of items of each kind", DEFAULT_COUNT, NEWEST_MAX),
         ],
     ),
     *map_description.describe_calls("Return the map of the kit (map-file)"),
@@ -153,7 +153,7 @@ CALLS = (
                             record({"from": number(), "until": nullable(number())}),
                             "Gaps of that day, complete; `until` is null while the gap lasts",
                         ),
-                        **CHOSEN_INTERVAL,
+                        **CHOSEN_INTERVAL_FIELDS,
                         "tracker": nullable(_TRACKER),
                     }
                 ),
@@ -178,7 +178,7 @@ CALLS = (
                     {
                         "interval": integer(),
                         "channels": mapping(
-                            record({"rest": _COST, "motion": _COST}), keys=CHANNELS
+                            record({"rest": _COST, "motion": _COST}), keys=CHANNEL_NAMES
                         ),
                     }
                 ),
@@ -186,14 +186,14 @@ CALLS = (
             **WRONG_QUERY,
             409: "No tracker has reported its intervals",
         },
-        parameters=[query("interval", integer(minimum=60, maximum=DAY), required=True)],
+        parameters=[query("interval", integer(minimum=60, maximum=DAY_S), required=True)],
     ),
     call(
         "POST /api/track/interval",
         "chooseTrackInterval: Set the interval of the tracker; the tracker uses it within a "
         "minute and after a restart",
         {
-            200: answer("The interval is on disk", record(CHOSEN_INTERVAL)),
+            200: answer("The interval is on disk", record(CHOSEN_INTERVAL_FIELDS)),
             422: "`interval` is missing or wrong",
             **_DISK,
         },
@@ -202,7 +202,7 @@ CALLS = (
                 "interval": integer(
                     "Seconds at rest; the tracker's other values change in proportion",
                     minimum=60,
-                    maximum=DAY,
+                    maximum=DAY_S,
                 )
             }
         ),
@@ -210,14 +210,20 @@ CALLS = (
     call(
         "DELETE /api/track/interval",
         "leaveTrackInterval: Reset the interval to the tracker's own options",
-        {200: answer("The interval is on disk", record(CHOSEN_INTERVAL)), **WRONG_QUERY, **_DISK},
+        {
+            200: answer("The interval is on disk", record(CHOSEN_INTERVAL_FIELDS)),
+            **WRONG_QUERY,
+            **_DISK,
+        },
     ),
     call(
         "POST /api/track/tracker",
         "tellTrackPace: For `fieldagent track`: report the intervals; the answer has the chosen "
         "interval",
         {
-            200: answer("The page shows it until the agent restarts", record(CHOSEN_INTERVAL)),
+            200: answer(
+                "The page shows it until the agent restarts", record(CHOSEN_INTERVAL_FIELDS)
+            ),
             422: "A member is missing or wrong",
         },
         body=extensible_record(

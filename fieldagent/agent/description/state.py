@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from fieldagent.agent.description.common import CHANNELS, EXPECTED, SOS_STATUS, WRONG_QUERY
+from fieldagent.agent.description.common import (
+    CHANNEL_NAMES,
+    FORECAST_OR_NULL,
+    SOS_STATUS,
+    WRONG_QUERY,
+)
 from fieldagent.agent.events import TOPICS
 from fieldagent.http.openapi import (
     answer,
@@ -28,7 +33,7 @@ from fieldagent.http.openapi_parts import (
     METRICS,
     THIS_DOCUMENT,
     UNIX_TIME,
-    UP,
+    UP_SCHEMA,
 )
 
 _SIGNAL = nullable(integer(minimum=0, maximum=5))
@@ -201,7 +206,7 @@ STATUS = named_record(
 )
 _FORECAST_OF = record(
     {
-        "expected": EXPECTED,
+        "expected": FORECAST_OR_NULL,
         "kept": record(
             {
                 "of": integer(
@@ -227,7 +232,7 @@ CALLS = (
             200: answer(
                 "The agent works. DEGRADED: a channel has been down for an hour; `reason` names "
                 "the channel and the cause",
-                one_of(UP, record({"status": constant("DEGRADED"), "reason": text()})),
+                one_of(UP_SCHEMA, record({"status": constant("DEGRADED"), "reason": text()})),
             ),
             503: answer("The agent does not work", DOWN_RECORD),
         },
@@ -281,7 +286,7 @@ CALLS = (
             409: "The channel is not configured",
         },
         parameters=[
-            query("channel", text(enum=CHANNELS, default=CHANNELS[0])),
+            query("channel", text(enum=CHANNEL_NAMES, default=CHANNEL_NAMES[0])),
             query(
                 "payloads",
                 text(enum=["0", "1"], default="0"),
@@ -306,7 +311,8 @@ CALLS = (
         "forecasts: Return the expected delivery time of each channel, and how good such "
         "forecasts were",
         answer(
-            "Each configured channel", record({"channels": mapping(_FORECAST_OF, keys=CHANNELS)})
+            "Each configured channel",
+            record({"channels": mapping(_FORECAST_OF, keys=CHANNEL_NAMES)}),
         ),
     ),
     call(

@@ -31,9 +31,9 @@ SESSION_LIFETIME_S = 43_200.0
 SIGNED_IN_MAX = 256
 PASSPHRASE_RATE = Rate(per_minute=6, burst=12)
 """Limit on wrong passphrases from one address."""
-FEW_TRIES = Rate(per_minute=0.05, burst=3)
+MISTYPING_RATE = Rate(per_minute=0.05, burst=3)
 """Rate of wrong passphrases up to which we assume that a person at this address mistypes."""
-ALL_TRIES = Rate(per_minute=60, burst=60)
+PASSPHRASE_RATE_LIMIT = Rate(per_minute=60, burst=60)
 """Limit on wrong passphrases from all such addresses together, and from all other addresses
 together, because each check takes processor time. So guesses from many addresses do not lock people
 out."""
@@ -118,12 +118,12 @@ class Entrance:
         """
         now = self._clock()
         self._tats = {account: tat for account, tat in self._tats.items() if tat > now}
-        few = FEW_TRIES, source
-        tat, wait = FEW_TRIES.admit(self._tats.get(few, 0.0), now)
+        few = MISTYPING_RATE, source
+        tat, wait = MISTYPING_RATE.admit(self._tats.get(few, 0.0), now)
         guesses = wait > 0
         accounts: list[_Account] = [
             (PASSPHRASE_RATE, source),
-            (ALL_TRIES, "guesses" if guesses else ""),
+            (PASSPHRASE_RATE_LIMIT, "guesses" if guesses else ""),
         ]
         waiting = self._limiter.statistics().tasks_waiting
         if waiting >= (GUESSES_WAITING_MAX if guesses else WAITING_MAX):

@@ -34,7 +34,7 @@ from fieldagent.webhook.schedule import (
 
 log = logging.getLogger(__name__)
 
-AT_ONCE = 4
+LANES_MAX = 4
 """Number of lanes that are served at the same time. Each takes a process or a connection."""
 
 FAILURES = 2
@@ -55,7 +55,7 @@ async def dispatch(
     name: str,
     clock: Callable[[], float],
     schedule: Sequence[float] = SCHEDULE,
-    at_once: int = AT_ONCE,
+    at_once: int = LANES_MAX,
     chance: Callable[[], float] = random.random,
     probes: bool = False,
 ) -> str:

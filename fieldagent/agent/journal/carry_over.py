@@ -14,7 +14,7 @@ from pathlib import Path
 
 from fieldagent.store.sqlite import roll_back
 
-TABLES_LEFT_OUT = ("reserve",)
+UNCOPIED_TABLES = ("reserve",)
 """Tables that are not copied: each file has its own reserve of space."""
 _TABLES = "SELECT name FROM main.sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
 _TRIGGERS = "SELECT name, sql FROM main.sqlite_schema WHERE type = 'trigger'"
@@ -46,7 +46,7 @@ def _replace(db: sqlite3.Connection) -> None:
     for name, _ in triggers:
         db.execute(f"DROP TRIGGER main.{name}")
     for (table,) in db.execute(_TABLES).fetchall():
-        if table not in TABLES_LEFT_OUT:
+        if table not in UNCOPIED_TABLES:
             theirs = _list_columns(db, "later", table)
             names = ", ".join(each for each in _list_columns(db, "main", table) if each in theirs)
             if not names:

@@ -15,7 +15,7 @@ from fieldagent.agent.journal.journal import Journal
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 TOPICS = ("package", "inbound", "sos")
-AT_ONCE = 100
+BATCH_SIZE = 100
 
 
 class Change(NamedTuple):
@@ -54,13 +54,13 @@ def list_since(journal: Journal, place: int, topics: Collection[str]) -> tuple[l
         place,
         last,
         json.dumps(sorted(topics)),
-        AT_ONCE,
+        BATCH_SIZE,
     )
     by_subject = {
         (topic, subject): Change(number, topic, subject) for number, topic, subject in rows
     }
     changes = sorted(by_subject.values())
-    return changes, rows[-1][0] if len(rows) == AT_ONCE else last
+    return changes, rows[-1][0] if len(rows) == BATCH_SIZE else last
 
 
 def read_payload(journal: Journal, number: int) -> Any:

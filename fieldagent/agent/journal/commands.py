@@ -22,12 +22,12 @@ from fieldagent.agent.journal.journal import Journal, Operation
 from fieldagent.package.package import CommandAnswer, CommandOutcome
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.wire import answer_text, strict_cbor
-from fieldagent.wire.command import BY_NAME, NotACommand, RemoteCommand, get_verb, read_command
+from fieldagent.wire.command import VERB_BY_NAME, NotACommand, RemoteCommand, get_verb, read_command
 from fieldagent.wire.errors import RemoteProtocolError
 
 COMMANDS_MAX = 200
 """Number of commands that are kept. A command with a lower number counts as old."""
-ANSWER_DAMAGED = "its answer is damaged on the kit's disk: its progress is unknown"
+DAMAGED_ANSWER_REASON = "its answer is damaged on the kit's disk: its progress is unknown"
 _ROW = "number, verb, arguments, channel, came, state, boot, outcome, answer, answered"
 
 
@@ -126,7 +126,7 @@ def list_newest(journal: Journal, limit: int) -> list[KnownCommand]:
 
 def note_held(kind: str, *, held: bool) -> Operation[None]:
     """Record if posted items of a kind are held back from satellite."""
-    sql = "INSERT OR IGNORE INTO held_kind VALUES (?)" if held else _LET_GO
+    sql = "INSERT OR IGNORE INTO held_kind VALUES (?)" if held else _DELETE_HELD_KIND_SQL
 
     def store(db: sqlite3.Connection) -> None:
         db.execute(sql, (kind,))
@@ -134,7 +134,7 @@ def note_held(kind: str, *, held: bool) -> Operation[None]:
     return store
 
 
-_LET_GO = "DELETE FROM held_kind WHERE kind = ?"
+_DELETE_HELD_KIND_SQL = "DELETE FROM held_kind WHERE kind = ?"
 
 
 def read_held_kinds(journal: Journal) -> set[str]:
@@ -160,7 +160,7 @@ def read_ended_boots(journal: Journal) -> set[str]:
     """Return the boots that a reboot command of the hub ended."""
     rows = journal.read(
         "SELECT boot FROM command WHERE verb = ? AND boot <> '' AND coalesce(outcome, ?) = ?",
-        *(BY_NAME["reboot"].number, int(CommandOutcome.DONE), int(CommandOutcome.DONE)),
+        *(VERB_BY_NAME["reboot"].number, int(CommandOutcome.DONE), int(CommandOutcome.DONE)),
     )
     return {boot for (boot,) in rows}
 
@@ -184,7 +184,9 @@ def _of_row(
     command, is_readable = _read_command(verb, arguments)
     reply = _answer(number, outcome, answer)
     if reply is None and state in ("owed", "answered"):
-        reply = CommandAnswer(number, CommandOutcome.FAILED, answer_text.pack(ANSWER_DAMAGED))
+        reply = CommandAnswer(
+            number, CommandOutcome.FAILED, answer_text.pack(DAMAGED_ANSWER_REASON)
+        )
     return KnownCommand(number, command, channel, came, state, boot, reply, done, is_readable)
 
 

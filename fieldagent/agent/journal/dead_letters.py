@@ -12,7 +12,7 @@ from fieldagent.agent.journal.journal import Journal
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
-COUNT_MAX = 1_000
+LETTERS_MAX = 1_000
 BYTES_MAX = 1 << 20
 """Maximum size of all dead letters together, in bytes."""
 
@@ -50,7 +50,7 @@ def store_letter(db: sqlite3.Connection, letter: DeadLetter) -> int:
         " row_number() OVER newest AS place, sum(length(body)) OVER newest AS size"
         " FROM dead_letter WINDOW newest AS (ORDER BY number DESC))"
         " WHERE place > ? OR size > ?)",
-        (COUNT_MAX, BYTES_MAX),
+        (LETTERS_MAX, BYTES_MAX),
     ).rowcount
     db.execute(
         "INSERT INTO dead_letter_tally VALUES (1, 1, ?1) ON CONFLICT (one) DO UPDATE"
@@ -65,7 +65,7 @@ def remove(db: sqlite3.Connection, number: int) -> bool:
     return db.execute("DELETE FROM dead_letter WHERE number = ?", (number,)).rowcount > 0
 
 
-def list_newest(journal: Journal, limit: int = COUNT_MAX) -> list[DeadLetter]:
+def list_newest(journal: Journal, limit: int = LETTERS_MAX) -> list[DeadLetter]:
     """Return the dead letters, newest first."""
     rows = journal.read(
         "SELECT channel, body, reason, received, number FROM dead_letter"

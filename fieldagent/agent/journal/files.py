@@ -27,12 +27,12 @@ log = logging.getLogger(__name__)
 
 MEMORY = "/dev/shm", "/run"
 """Folders in memory; if neither is usable, the folder for temporary files is used."""
-ROOM_BYTES = 2 << 20
+FREE_MIN_BYTES = 2 << 20
 """Bytes that must be free on the disk before items other than an SOS are accepted, because accepted
 items need space too."""
 
 
-OPEN_ATTEMPTS_AND_PAUSE_S, PAUSE = 2, 0.5
+OPEN_ATTEMPTS, OPEN_PAUSE_S = 2, 0.5
 """Number of attempts to open the journal, because a disk may fail once, and the seconds between
 them."""
 
@@ -57,7 +57,7 @@ class JournalFiles:
         """Writer and reader of the journal in the other place, because its reader may still be in
         use."""
         try:
-            opened = _open_journal(home, tries=OPEN_ATTEMPTS_AND_PAUSE_S if may_leave_disk else 1)
+            opened = _open_journal(home, tries=OPEN_ATTEMPTS if may_leave_disk else 1)
         except Unusable as trouble:
             if not may_leave_disk:
                 raise
@@ -137,7 +137,7 @@ class JournalFiles:
         """Return to the disk. If it raises Unusable or sqlite3.Error, the journal stays in
         memory.
         """
-        if self.free() < 2 * self.path.stat().st_size + ROOM_BYTES:
+        if self.free() < 2 * self.path.stat().st_size + FREE_MIN_BYTES:
             raise Unusable("the disk has too little space")
         if not self._others:
             opened = open_journal(self._home)
@@ -178,7 +178,7 @@ def _open_journal(home: Path, tries: int) -> OpenedJournal:
         except Unusable:
             if not tries:
                 raise
-        time.sleep(PAUSE)
+        time.sleep(OPEN_PAUSE_S)
 
 
 def _copy_of_files(home: Path) -> Path:

@@ -8,13 +8,13 @@ import re
 import sqlite3
 from collections.abc import Sequence
 
-from fieldagent.agent.journal.journal import FORGOTTEN_AT_ONCE, Journal, Operation
+from fieldagent.agent.journal.journal import DELETED_ROWS_MAX, Journal, Operation
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 DUPLICATE_WINDOW_S = 86_400.0
 """Seconds for which a handheld's packet is recognised as a duplicate. The time is limited because a
 handheld begins with a random number at each start."""
-AROUND_MAX = 500
+HANDHELDS_MAX = 500
 """Maximum number of handhelds that are kept. If there are more, those that were heard longest ago
 are deleted, unless their person has joined."""
 
@@ -88,7 +88,7 @@ def store_facts(handle: str, **known: object) -> Operation[bool]:
             db.execute(
                 "DELETE FROM handheld WHERE joined IS NULL AND handle NOT IN (SELECT handle FROM"
                 " handheld ORDER BY heard IS NULL, heard DESC LIMIT ?) AND handle <> ?",
-                (AROUND_MAX, handle),
+                (HANDHELDS_MAX, handle),
             )
         return is_new
 
@@ -101,7 +101,7 @@ def read_handheld(journal: Journal, handle: str) -> Handheld:
     return Handheld(*rows[0]) if rows else Handheld(handle)
 
 
-def list_recently_heard(journal: Journal, limit: int = AROUND_MAX) -> list[Handheld]:
+def list_recently_heard(journal: Journal, limit: int = HANDHELDS_MAX) -> list[Handheld]:
     """Return the known handhelds, in the order in which they were last heard, newest first."""
     rows = journal.read(
         f"SELECT {_COLUMNS} FROM handheld ORDER BY heard IS NULL, heard DESC LIMIT ?", limit
@@ -418,7 +418,7 @@ def forget(*, before: float, keep: int) -> Operation[int]:
             "DELETE FROM handheld_post WHERE number IN (SELECT number FROM handheld_post"
             " WHERE state <> 'waiting' AND (not_before < ? OR number <= (SELECT max(number) - ?"
             " FROM handheld_post)) LIMIT ?)",
-            (before, keep, FORGOTTEN_AT_ONCE),
+            (before, keep, DELETED_ROWS_MAX),
         )
         return cursor.rowcount
 

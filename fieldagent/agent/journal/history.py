@@ -17,14 +17,14 @@ from fieldagent.package.delivery import ChannelDelivery
 from fieldagent.package.package import Channel
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
-WAITS = "waits"
+WAITS_EVENT = "waits"
 """Event: a Package does not start on a channel at once; the detail contains the time and the
 reason."""
 
-REFUSED = "refused"
+REFUSED_EVENT = "refused"
 """Event: the remote side or the modem refuses a Package; the detail contains the reason."""
 
-BY_SMS = "by SMS"
+SMS_EVENT = "by SMS"
 """Event: an SMS with a Package left, or may have left."""
 
 
@@ -89,7 +89,7 @@ _LEFT_OVER = f"{_SELECT_LEFT} AND channel = ? LIMIT 1"
 def is_sent_by_sms(journal: Journal, sequence: int) -> bool:
     """Return True if an SMS with the Package left, or may have left."""
     sql = "SELECT 1 FROM story WHERE sequence = ? AND event = ? LIMIT 1"
-    return bool(journal.read(sql, sequence, BY_SMS))
+    return bool(journal.read(sql, sequence, SMS_EVENT))
 
 
 def count_refusals(journal: Journal, sequence: int, channel: Channel) -> int:
@@ -98,7 +98,7 @@ def count_refusals(journal: Journal, sequence: int, channel: Channel) -> int:
         "SELECT total(times) FROM story WHERE sequence = ? AND channel = ? AND event = ?",
         sequence,
         channel,
-        REFUSED,
+        REFUSED_EVENT,
     )
     return int(rows[0][0])
 
@@ -108,7 +108,7 @@ def read_last_failure(journal: Journal, sequence: int, channel: Channel) -> str:
     rows = journal.read(
         "SELECT detail FROM story WHERE sequence = ? AND channel = ?"
         " AND event NOT IN ('sent', ?, ?) ORDER BY number DESC LIMIT 1",
-        *(sequence, channel, WAITS, BY_SMS),
+        *(sequence, channel, WAITS_EVENT, SMS_EVENT),
     )
     return add_names(journal, rows[0][0]) if rows else ""
 

@@ -8,9 +8,9 @@ import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from fieldagent.agent.journal.journal import FORGOTTEN_AT_ONCE, Journal, Operation
+from fieldagent.agent.journal.journal import DELETED_ROWS_MAX, Journal, Operation
 from fieldagent.agent.journal.listing import END
-from fieldagent.agent.journal.records import LANE
+from fieldagent.agent.journal.records import LANE_SQL
 from fieldagent.package.delivery import Stage
 from fieldagent.package.payload import Identity
 from fieldagent.system.lazy_dataclass import dataclass
@@ -151,7 +151,7 @@ def _hand_over(
 ) -> None:
     db.executemany(
         "INSERT OR REPLACE INTO handover (hook, number, state, sender, not_before)"
-        f" SELECT ?, number, 'waiting', {LANE} FROM inbound WHERE request_id = ?",
+        f" SELECT ?, number, 'waiting', {LANE_SQL} FROM inbound WHERE request_id = ?",
         [(hook, not_before, request_id) for hook in hooks],
     )
 
@@ -267,7 +267,7 @@ def add_pending_stage(
     return cursor.rowcount == 1
 
 
-READ_LOOK = 500
+SEARCHED_PAYLOADS_MAX = 500
 """Number of the newest payloads that `repeat_pending_stages` searches."""
 
 
@@ -283,7 +283,7 @@ def repeat_pending_stages(
         " SELECT origin, sequence, ?, read_by, ?, digest FROM (SELECT * FROM inbound"
         " ORDER BY number DESC LIMIT ?) WHERE origin = ? AND sequence = ? AND digest = ?"
         " AND read_by IS NOT NULL",
-        (Stage.READ, int(at), READ_LOOK, -station, sequence, digest),
+        (Stage.READ, int(at), SEARCHED_PAYLOADS_MAX, -station, sequence, digest),
     )
     return cursor.rowcount > 0
 
@@ -463,7 +463,9 @@ class UnacceptedPayloadList:
         return [UnacceptedPayloads(*row) for *row, last in rows if last is not None]
 
 
-_OF_REQUEST = "WHERE hook = ? AND number = (SELECT number FROM inbound WHERE request_id = ?)"
+_REQUEST_CONDITION_SQL = (
+    "WHERE hook = ? AND number = (SELECT number FROM inbound WHERE request_id = ?)"
+)
 
 
 def mark_handed_over(hook: str, request_id: str, at: float) -> Operation[bool]:
@@ -474,7 +476,7 @@ def mark_handed_over(hook: str, request_id: str, at: float) -> Operation[bool]:
     def store(db: sqlite3.Connection) -> bool:
         db.execute(
             f"UPDATE handover SET state = 'handed', reason = '', attempts = attempts + 1"
-            f" {_OF_REQUEST}",
+            f" {_REQUEST_CONDITION_SQL}",
             (hook, request_id),
         )
         return add_pending_stage(db, request_id, Stage.PROGRAMS, "", at)
@@ -492,7 +494,7 @@ def postpone(
     def store(db: sqlite3.Connection) -> None:
         db.execute(
             f"UPDATE handover SET attempts = attempts + ?, not_before = ?, reason = ?"
-            f" {_OF_REQUEST}",
+            f" {_REQUEST_CONDITION_SQL}",
             (tries, not_before, reason, hook, request_id),
         )
 
@@ -521,7 +523,7 @@ def mark_dead(hook: str, request_id: str, reason: str) -> Operation[None]:
     def store(db: sqlite3.Connection) -> None:
         db.execute(
             f"UPDATE handover SET state = 'dead', attempts = attempts + 1, reason = ?"
-            f" {_OF_REQUEST}",
+            f" {_REQUEST_CONDITION_SQL}",
             (reason, hook, request_id),
         )
 
@@ -593,13 +595,13 @@ def forget(*, before: float, keep: int) -> Operation[int]:
             f"DELETE FROM inbound WHERE number IN (SELECT number FROM inbound WHERE {done}"
             " AND (received < ? OR number <= (SELECT number FROM inbound"
             f" WHERE {done} ORDER BY number DESC LIMIT 1 OFFSET ?)) ORDER BY number LIMIT ?)",
-            (before, keep, FORGOTTEN_AT_ONCE),
+            (before, keep, DELETED_ROWS_MAX),
         )
         # Delete by age only if there are many: after a jump of the clock all of them look old.
         (slices,) = db.execute("SELECT count(*) FROM slice").fetchone()
-        if slices > SLICES_MAX:
+        if slices > FRAGMENTS_MAX:
             db.execute("DELETE FROM slice WHERE at < ?", (before,))
-        for sos, kept in ((0, SEEN_MAX), (1, SOS_SEEN_MAX)):
+        for sos, kept in ((0, ARRIVALS_MAX), (1, SOS_ARRIVALS_MAX)):
             db.execute(
                 "DELETE FROM arrived WHERE sos = ?1 AND at < (SELECT min(at) FROM (SELECT at"
                 " FROM arrived WHERE sos = ?1 ORDER BY at DESC LIMIT ?2))",
@@ -610,10 +612,10 @@ def forget(*, before: float, keep: int) -> Operation[int]:
     return store
 
 
-SLICES_MAX = 4_096
+FRAGMENTS_MAX = 4_096
 """Number of fragments of incomplete items that are kept whatever their age: about 1 MB on disk."""
-SEEN_MAX = 50_000
+ARRIVALS_MAX = 50_000
 """Number of arrivals that are remembered: years of satellite traffic, 3 MB on disk."""
-SOS_SEEN_MAX = 2_000
+SOS_ARRIVALS_MAX = 2_000
 """Number of SOS arrivals that are remembered in addition. Other traffic never displaces them, so
 that a replayed SOS is always recognised."""

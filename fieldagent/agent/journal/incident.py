@@ -35,12 +35,12 @@ AGE_SHOWN_S = 6 * 3600
 clock, from which people see the difference."""
 
 
-RAISED_UNPROVED = 2
+RAISED_BY_UNKNOWN = 2
 """Value of `handheld_sos.raised`: the radio's owner is unauthenticated, and the incident is the
 radio's own."""
-_OF_OTHERS = (
+_IS_OTHERS_SQL = (
     "EXISTS (SELECT 1 FROM handheld_sos WHERE incident = incident.number"
-    f" AND raised = {RAISED_UNPROVED}"
+    f" AND raised = {RAISED_BY_UNKNOWN}"
 )
 
 
@@ -102,10 +102,12 @@ def join(
     if only is not None:
         sql, values = "SELECT number FROM incident WHERE number = ? AND ended IS NULL", (only,)
     elif unproved:
-        sql = f"SELECT number FROM incident WHERE ended IS NULL AND {_OF_OTHERS} AND handle = ?)"
+        sql = (
+            f"SELECT number FROM incident WHERE ended IS NULL AND {_IS_OTHERS_SQL} AND handle = ?)"
+        )
         values = (unproved,)
     else:
-        sql = f"SELECT number FROM incident WHERE ended IS NULL AND NOT {_OF_OTHERS})"
+        sql = f"SELECT number FROM incident WHERE ended IS NULL AND NOT {_IS_OTHERS_SQL})"
     row = db.execute(sql, values).fetchone()
     if only is not None and row is None:
         raise IncidentOver
@@ -113,7 +115,7 @@ def join(
     if row is None:
         db.execute("INSERT INTO incident VALUES (?, ?, 'open', NULL)", (number, now))
         if unproved:
-            raised = (number, unproved, RAISED_UNPROVED)
+            raised = (number, unproved, RAISED_BY_UNKNOWN)
             db.execute("INSERT INTO handheld_sos VALUES (?, ?, ?, 0)", raised)
     db.execute("INSERT INTO incident_item VALUES (?, ?)", (sequence, number))
     return number
@@ -199,7 +201,7 @@ _COLUMNS = "SELECT number, raised, state, ended FROM incident"
 
 def find_open(journal: Journal) -> Incident | None:
     """Return the open incident of the kit's own people; None if there is none."""
-    sql = f"{_COLUMNS} WHERE ended IS NULL AND NOT {_OF_OTHERS})"
+    sql = f"{_COLUMNS} WHERE ended IS NULL AND NOT {_IS_OTHERS_SQL})"
     incidents = _read_incidents(journal.read(sql))
     return incidents[0] if incidents else None
 
@@ -215,7 +217,7 @@ def find_open_of_handheld(journal: Journal, handle: str) -> Incident | None:
     """Return the open incident that an unauthenticated handheld has raised for itself; None if
     there is none.
     """
-    sql = f"{_COLUMNS} WHERE ended IS NULL AND {_OF_OTHERS} AND handle = ?)"
+    sql = f"{_COLUMNS} WHERE ended IS NULL AND {_IS_OTHERS_SQL} AND handle = ?)"
     incidents = _read_incidents(journal.read(sql, handle))
     return incidents[0] if incidents else None
 
@@ -226,7 +228,7 @@ def list_unproved(journal: Journal, limit: int) -> list[tuple[Incident, str]]:
     """
     rows = journal.read(
         "SELECT * FROM (SELECT number, incident.raised, state, ended, handle FROM incident"
-        f" JOIN handheld_sos ON incident = number AND handheld_sos.raised = {RAISED_UNPROVED}"
+        f" JOIN handheld_sos ON incident = number AND handheld_sos.raised = {RAISED_BY_UNKNOWN}"
         " ORDER BY ended IS NOT NULL, number DESC LIMIT ?) ORDER BY number DESC",
         limit,
     )
@@ -257,7 +259,7 @@ def is_answer_awaited(journal: Journal, now: float) -> bool:
 
 def find_last(journal: Journal) -> Incident | None:
     """Return the last incident of the kit's own people, open or over; None if there is none."""
-    sql = f"{_COLUMNS} WHERE NOT {_OF_OTHERS}) ORDER BY number DESC LIMIT 1"
+    sql = f"{_COLUMNS} WHERE NOT {_IS_OTHERS_SQL}) ORDER BY number DESC LIMIT 1"
     incidents = _read_incidents(journal.read(sql))
     return incidents[0] if incidents else None
 

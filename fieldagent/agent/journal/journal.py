@@ -18,7 +18,7 @@ from typing import Any, NoReturn, TypeVar
 import trio
 
 from fieldagent.agent.journal import elapsed_base, high_water, untouched
-from fieldagent.agent.journal.files import ROOM_BYTES, JournalFiles
+from fieldagent.agent.journal.files import FREE_MIN_BYTES, JournalFiles
 from fieldagent.agent.journal.opening import find_damage
 from fieldagent.store.group import GroupCommit, NotOnDisk, Order, StoreFailed, StoreFull
 from fieldagent.store.sqlite import open_reader, transact
@@ -48,7 +48,7 @@ makes the write-ahead log longer than the 1 000 pages at which SQLite restarts i
 must grow when the disk is full."""
 RESERVE_FREE_MIN_BYTES = 32 << 20
 """Bytes that must be free on the disk before the reserve is taken."""
-FORGOTTEN_AT_ONCE = 200
+DELETED_ROWS_MAX = 200
 """Number of rows, with their dependent rows, that one commit deletes. An SOS that is posted
 meanwhile waits for that commit."""
 FULL_PAUSE_S = 10.0
@@ -65,7 +65,7 @@ def _free_reserve_pages(db: sqlite3.Connection) -> None:
         db.execute(f"PRAGMA secure_delete={secure}")
 
 
-USABLE_AGAIN = "the disk works again; the agent restarts with the data on it"
+DISK_USABLE_NOTICE = "the disk works again; the agent restarts with the data on it"
 
 
 class Journal(GroupCommit[sqlite3.Connection]):
@@ -142,8 +142,8 @@ class Journal(GroupCommit[sqlite3.Connection]):
         """Raise StoreFull or NotOnDisk if new work must not be accepted."""
         if self.not_on_disk:
             raise NotOnDisk(self.not_on_disk)
-        if self._files.free() < ROOM_BYTES:
-            left = sentence("less than {size} MiB", size=ROOM_BYTES >> 20)
+        if self._files.free() < FREE_MIN_BYTES:
+            left = sentence("less than {size} MiB", size=FREE_MIN_BYTES >> 20)
             raise StoreFull(
                 sentence("the disk has {left} left, which are reserved for an SOS", left=left)
             )
@@ -213,7 +213,7 @@ class Journal(GroupCommit[sqlite3.Connection]):
             takes = await trio.to_thread.run_sync(self._files.can_start_anew, writing)
             # An SOS may have arrived meanwhile, or may be waiting for its commit. Then try later.
             if takes and not self.is_busy and idle():
-                self.fail(USABLE_AGAIN)
+                self.fail(DISK_USABLE_NOTICE)
 
     async def persist(self, operation: Operation[T]) -> T:
         """Commit an event that has happened, for which no caller could handle a full disk.

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from fieldagent.agent.journal import elapsed_base, high_water, losses
 from fieldagent.agent.journal.high_water import HighWater, HighWaterFile
-from fieldagent.agent.journal.schema import A_NUMBER, JOURNAL, UNSOUND_ROWS_SQL
+from fieldagent.agent.journal.schema import JOURNAL, RANDOM_NUMBER_SQL, UNSOUND_ROWS_SQL
 from fieldagent.agent.journal.untouched import use_note
 from fieldagent.store.sqlite import connect, open_reader
 from fieldagent.store.trouble import is_damage, make_unusable
@@ -178,7 +178,7 @@ def _raise_numbers(path: Path, connection: sqlite3.Connection, mark: HighWater) 
     now = time.time() - (0.0 if base is None else base.offset)
     connection.execute("BEGIN IMMEDIATE")
     missing = high_water.raise_to(connection, mark)
-    connection.execute(f"UPDATE beginning SET number = {A_NUMBER}")
+    connection.execute(f"UPDATE beginning SET number = {RANDOM_NUMBER_SQL}")
     text = (
         "the last entries are lost: their log is missing, or an older copy was restored."
         f" The rest is complete; received payloads lost: {missing.payload}; unknown: the last"

@@ -12,8 +12,8 @@ from fieldagent.agent.channels.contract import Intent, Transmission
 from fieldagent.agent.journal import check_in as asked
 from fieldagent.agent.journal import dating, incident
 from fieldagent.agent.journal.high_water import CHOSEN_IDS
-from fieldagent.agent.journal.incident import RAISED_UNPROVED
-from fieldagent.agent.journal.journal import FORGOTTEN_AT_ONCE, Journal, Operation
+from fieldagent.agent.journal.incident import RAISED_BY_UNKNOWN
+from fieldagent.agent.journal.journal import DELETED_ROWS_MAX, Journal, Operation
 from fieldagent.agent.journal.losses import read_status
 from fieldagent.agent.journal.records import (
     DAMAGED_DELIVERY,
@@ -39,16 +39,16 @@ _COLUMNS = (
     "sequence, id, body, digest, idempotency_key, accepted, expires, dated, crc, status, ended,"
     " origin, origin_sequence, sequence IN (SELECT sequence FROM undated),"
     " coalesce(back, sequence - incident, 0), EXISTS (SELECT 1 FROM handheld_sos"
-    f" WHERE handheld_sos.incident = incident_item.incident AND raised = {RAISED_UNPROVED})"
+    f" WHERE handheld_sos.incident = incident_item.incident AND raised = {RAISED_BY_UNKNOWN})"
 )
 _PACKAGES = (
     "FROM package LEFT JOIN carried USING (sequence) LEFT JOIN incident_item USING (sequence)"
 )
-_AMONG_SQL = "(SELECT value FROM json_each(?))"
+_LISTED_SQL = "(SELECT value FROM json_each(?))"
 _SELECT_FACTS = "SELECT sequence, id, digest, accepted, status, ended FROM package"
 _SELECT_BY_STATUSES = (
     "SELECT statuses, json_group_array(sequence) FROM (SELECT sequence, json_group_array(status)"
-    f" AS statuses FROM leg WHERE sequence IN {_AMONG_SQL} GROUP BY sequence) GROUP BY statuses"
+    f" AS statuses FROM leg WHERE sequence IN {_LISTED_SQL} GROUP BY sequence) GROUP BY statuses"
 )
 """SQL for all combinations of channel delivery states, each with its Packages, because thousands of
 Packages may end at one moment."""
@@ -86,7 +86,7 @@ def read_packages(
     would hide a loss.
     """
     rows = journal.read(
-        f"SELECT {_COLUMNS} {_PACKAGES} WHERE sequence IN {_AMONG_SQL}", json.dumps(sequences)
+        f"SELECT {_COLUMNS} {_PACKAGES} WHERE sequence IN {_LISTED_SQL}", json.dumps(sequences)
     )
     by_number: dict[int, StoredPackage | PackageFacts] = {}
     for row in rows:
@@ -189,7 +189,7 @@ def read_deliveries_of(
     """
     by_number: dict[int, dict[Channel, ChannelDelivery]] = {sequence: {} for sequence in sequences}
     for sequence, channel, *columns in journal.read(
-        f"SELECT sequence, channel, status, reason, begins FROM leg WHERE sequence IN {_AMONG_SQL}"
+        f"SELECT sequence, channel, status, reason, begins FROM leg WHERE sequence IN {_LISTED_SQL}"
         " ORDER BY sequence, channel",
         json.dumps(sequences),
     ):
@@ -217,7 +217,7 @@ def list_receipts_of(journal: Journal, sequences: Sequence[int]) -> dict[int, li
     for sequence, by, at, *who in journal.read(
         "SELECT sequence, by, at, identity.id, name, type, email, account"
         " FROM receipt LEFT JOIN identity ON identity.origin = receipt.by"
-        f" WHERE sequence IN {_AMONG_SQL} ORDER BY at, by",
+        f" WHERE sequence IN {_LISTED_SQL} ORDER BY at, by",
         json.dumps(sequences),
     ):
         by_number[sequence].append(
@@ -271,7 +271,7 @@ def list_reached(journal: Journal, sequences: Sequence[int]) -> dict[int, list[R
     for sequence, by, stage, text, at, *who in journal.read(
         "SELECT sequence, by, rung, text, at, identity.id, name, type, email, account"
         " FROM reached LEFT JOIN identity ON identity.origin = by"
-        f" WHERE sequence IN {_AMONG_SQL} AND NOT (by < 0 AND EXISTS (SELECT 1 FROM reached hub"
+        f" WHERE sequence IN {_LISTED_SQL} AND NOT (by < 0 AND EXISTS (SELECT 1 FROM reached hub"
         " WHERE hub.sequence = reached.sequence AND hub.rung = reached.rung AND hub.by > 0"
         " AND hub.at = reached.at AND instr(hub.text, reached.text) = 1))"
         " ORDER BY at",
@@ -408,7 +408,7 @@ def end(ended: Iterable[EndedDelivery], now: float) -> Operation[None]:
         for (channel, delivery), sequences in alike.items():
             db.execute(
                 "UPDATE leg SET status = ?, reason = ?, ended = ?"
-                f" WHERE sequence IN {_AMONG_SQL} AND channel = ? AND status IS NULL",
+                f" WHERE sequence IN {_LISTED_SQL} AND channel = ? AND status IS NULL",
                 (delivery.status, delivery.reason, now, json.dumps(sequences), channel),
             )
         for statuses, listed in db.execute(_SELECT_BY_STATUSES, (concerned,)).fetchall():
@@ -418,7 +418,7 @@ def end(ended: Iterable[EndedDelivery], now: float) -> Operation[None]:
             if status is not None:
                 db.execute(
                     "UPDATE package SET status = ?, ended = ?"
-                    f" WHERE sequence IN {_AMONG_SQL} AND status IS NULL",
+                    f" WHERE sequence IN {_LISTED_SQL} AND status IS NULL",
                     (status, now, listed),
                 )
         for (_, delivery), sequences in alike.items():
@@ -638,7 +638,7 @@ def forget(*, before: float, keep: int) -> Operation[int]:
             "DELETE FROM package WHERE sequence IN (SELECT sequence FROM package"
             f" WHERE {done} AND (ended < ? OR (ended, sequence) <= ({last} LIMIT 1 OFFSET ?))"
             " ORDER BY ended, sequence LIMIT ?)",
-            (before, keep, FORGOTTEN_AT_ONCE),
+            (before, keep, DELETED_ROWS_MAX),
         )
         return cursor.rowcount
 

@@ -15,7 +15,7 @@ from fieldagent.package.reading import read_package, read_timestamp
 from fieldagent.package.tracks import PlacedPoint
 
 OWN_IDENTITY = Identity("", "this kit", "Device")
-LOOKED_AT = 20_000
+SEARCHED_ROWS_MAX = 20_000
 """Number of Packages, and of payloads, that are searched, however long the journal is."""
 _SELECT_OWN = (
     "SELECT sequence, body, accepted FROM package WHERE sequence > (SELECT max(sequence) FROM"
@@ -33,8 +33,10 @@ async def list_newest(journal: Journal, limit: int) -> tuple[list[PlacedPoint], 
     """Return our own places and those of others, each list newest first and with at most `limit`
     places. A row that cannot be read is logged and left out.
     """
-    own = await journal.read_aside(_SELECT_OWN.format(limit=limit, looked_at=LOOKED_AT))
-    others = await journal.read_aside(_SELECT_OTHERS.format(limit=limit, looked_at=LOOKED_AT))
+    own = await journal.read_aside(_SELECT_OWN.format(limit=limit, looked_at=SEARCHED_ROWS_MAX))
+    others = await journal.read_aside(
+        _SELECT_OTHERS.format(limit=limit, looked_at=SEARCHED_ROWS_MAX)
+    )
     return list(_list_own(journal, own)), list(_list_received(others))
 
 
@@ -42,7 +44,7 @@ def find_last_own(journal: Journal) -> Location | None:
     """Return the last position that this kit posted, with the time of the position; None if there
     is none.
     """
-    sql = _SELECT_OWN.format(limit=LOOKED_AT, looked_at=LOOKED_AT)
+    sql = _SELECT_OWN.format(limit=SEARCHED_ROWS_MAX, looked_at=SEARCHED_ROWS_MAX)
     for each in _list_own(journal, journal.read(sql)):
         if isinstance(each.place, Location):
             return replace(each.place, timestamp=each.moment)

@@ -166,7 +166,9 @@ class StorageReceipt:
 
 
 _SOS = f"instr(body, '{SOS_MARK}') > 0"
-LANE = f"CASE WHEN {_SOS} THEN request_id ELSE sender END, CASE WHEN {_SOS} THEN -1.0 ELSE ? END"
+LANE_SQL = (
+    f"CASE WHEN {_SOS} THEN request_id ELSE sender END, CASE WHEN {_SOS} THEN -1.0 ELSE ? END"
+)
 """SQL for two values of a row of `inbound`: its lane, and the time from which it is due. The lane
 is the sender, and the time is the parameter. An SOS has a lane of its own and is due before all
 others, so that a payload that was postponed for hours does not delay it."""

@@ -517,7 +517,7 @@ LATENCY_BOUNDS = (1, 5, 15, 60, 300, 900, 3_600, 21_600, 86_400)
 """Bounds in seconds from acceptance to delivery: a session takes half a minute, but a night without
 a view of the sky takes hours."""
 _BOUND_SQL = " ".join(f"WHEN seconds <= {bound} THEN '{bound}'" for bound in LATENCY_BOUNDS)
-TALLY = f"""
+TALLY_SQL = f"""
 CREATE TABLE tally ( -- counted for ever, also of what is forgotten
     what TEXT NOT NULL, -- ended, latency, hook
     who TEXT NOT NULL, -- a channel or a hook
@@ -557,17 +557,17 @@ END;
 """
 """Times when the hub confirmed the request, and when this kit last sent something to the hub."""
 
-A_NUMBER = f"{2**24} + abs(random() % 1879048192)"
+RANDOM_NUMBER_SQL = f"{2**24} + abs(random() % 1879048192)"
 """Random number below 2^31. If a previous journal was lost, it has probably not used this
 number."""
 FIRST_NUMBERS = f"""
-INSERT INTO beginning VALUES (1, {A_NUMBER});
+INSERT INTO beginning VALUES (1, {RANDOM_NUMBER_SQL});
 INSERT INTO sqlite_sequence SELECT 'package', number FROM beginning;
 """
 
 TABLES = "".join((
     *(OUTBOUND, BOOKING, INBOUND, INCIDENTS, PEOPLE, COMMANDS, JOURNAL_TABLES_SQL),
-    *(EVENTS, TALLY, CHECK_IN, FIRST_NUMBERS),
+    *(EVENTS, TALLY_SQL, CHECK_IN, FIRST_NUMBERS),
 ))  # fmt: skip
 STEPS: Mapping[int, str] = {23: BOOKING}
 """SQL from each version to the next. A test needs the step from 23. The tables above already

@@ -34,7 +34,7 @@ class Booking(NamedTuple):
     day: BudgetDay
 
 
-_DAY = "SELECT day, since, trusted, carried FROM budget_day"
+_SELECT_DAY_SQL = "SELECT day, since, trusted, carried FROM budget_day"
 _SELECT_SPENT = (
     "SELECT coalesce(sum(bytes), 0), coalesce(sum(credits), 0), coalesce(sum(doubtful), 0)"
     " FROM spent"
@@ -44,12 +44,12 @@ _SELECT_SPENT = (
 
 def read_known_day(journal: Journal) -> BudgetDay | None:
     """Return the day of the last booking; None if there was none."""
-    return _read_day(journal.read(_DAY))
+    return _read_day(journal.read(_SELECT_DAY_SQL))
 
 
 def read_known_day_in(db: sqlite3.Connection) -> BudgetDay | None:
     """Return the day as `read_known_day` does, within a transaction."""
-    return _read_day(db.execute(_DAY).fetchall())
+    return _read_day(db.execute(_SELECT_DAY_SQL).fetchall())
 
 
 def _read_day(rows: list[tuple[str, float, int, str]]) -> BudgetDay | None:

@@ -59,7 +59,7 @@ Numbered = tuple[int, Ack]
 AskedFor = tuple[int, int]
 """A station, and the number of one of its items. A fragment of this item arrived with a request to
 relay."""
-ASKED_FOR_MAX = 1000
+REQUESTED_ITEMS_MAX = 1000
 _NOT_STORED = (
     RelayRequest
     | AuthorMark
@@ -71,7 +71,7 @@ _NOT_STORED = (
     | RemoteCommand
     | Unreadable
 )
-_BY_RADIO = (Stage.PROGRAMS, Stage.RADIO, Stage.READ)
+_STATION_STAGES = (Stage.PROGRAMS, Stage.RADIO, Stage.READ)
 """Stages of an item that a station can report."""
 
 
@@ -242,7 +242,7 @@ class PacketReception:
         """Record the requests of a packet that is now on disk, and publish its items."""
         self._asked_for |= packet.requested_items
         self._asked_for -= packet.complete_items
-        while len(self._asked_for) > ASKED_FOR_MAX:
+        while len(self._asked_for) > REQUESTED_ITEMS_MAX:
             self._asked_for.pop()
         for each in (packet.received, *packet.opened):
             self._inbox.publish(each)
@@ -310,7 +310,7 @@ class PacketReception:
             if owed is not None:
                 inbound.mark_station_reported(db, owed)
                 packet.is_answer = True
-        elif receipt.stage in _BY_RADIO and is_confirmation_of(
+        elif receipt.stage in _STATION_STAGES and is_confirmation_of(
             db, entry.sequence, receipt, packet.received
         ):
             said = receipt.stage, receipt.text, float(entry.time)

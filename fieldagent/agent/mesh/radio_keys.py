@@ -21,7 +21,7 @@ from fieldagent.system.lazy_dataclass import dataclass
 log = logging.getLogger(__name__)
 
 FILE = "radio-keys.json"
-HEARD_MAX = 4
+ACCEPTED_KEYS_MAX = 4
 """Maximum number of accepted keys. It is more than two because a change may begin before another
 has ended."""
 
@@ -50,12 +50,12 @@ def make_keys_after(now: RadioKeys, step: int, new: bytes) -> RadioKeys:
     others = tuple(key for key in now.keys if key != new)
     dropped = tuple(key for key in now.dropped if key != new)
     if step == 3:
-        return RadioKeys((new,), KeyStep.NONE, (*dropped, *others)[-HEARD_MAX:])
+        return RadioKeys((new,), KeyStep.NONE, (*dropped, *others)[-ACCEPTED_KEYS_MAX:])
     if now.keys[:1] == (new,):
         return now
     if step == 2:
-        return RadioKeys((new, *others[: HEARD_MAX - 1]), KeyStep.SENDS_NEW, dropped)
-    heard = (*others[:1], *others[1:][-(HEARD_MAX - 2) :], new)
+        return RadioKeys((new, *others[: ACCEPTED_KEYS_MAX - 1]), KeyStep.SENDS_NEW, dropped)
+    heard = (*others[:1], *others[1:][-(ACCEPTED_KEYS_MAX - 2) :], new)
     return RadioKeys(heard, KeyStep.SENDS_OLD, dropped)
 
 

@@ -13,7 +13,12 @@ from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.journal.records import EndedDelivery
 from fieldagent.agent.mesh.duplicate_stations import DuplicateDetector
 from fieldagent.agent.mesh.packet import Packet, PacketReception, split_by_origin
-from fieldagent.agent.mesh.rounds import OTHERS_REPEATED_S, RepeatableItem, Rounds, is_repeated
+from fieldagent.agent.mesh.rounds import (
+    OTHERS_REPEAT_LIFETIME_S,
+    RepeatableItem,
+    Rounds,
+    is_repeated,
+)
 from fieldagent.agent.mesh.troubles import Trouble
 from fieldagent.agent.outbound.ending import Endings
 from fieldagent.agent.outbound.intake import Intake
@@ -195,7 +200,7 @@ class RadioReception:
                 packet.station,
                 entry,
                 parts,
-                now + OTHERS_REPEATED_S,
+                now + OTHERS_REPEAT_LIFETIME_S,
                 is_for_hub=packet.relay,
                 hops=packet.hops,
                 confirmed_by={packet.sender},

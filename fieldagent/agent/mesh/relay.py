@@ -38,10 +38,10 @@ from fieldagent.wire.envelope import Entry, compute_fingerprint, encode
 
 log = logging.getLogger(__name__)
 
-WAITING_MAX = 200
-PROMISED_MAX = 1_000
+WAITING_ITEMS_MAX = 200
+BOOKED_PACKAGES_MAX = 1_000
 """Maximum number of Packages whose credits may be returned to the budget."""
-FOR_OTHERS = "others"
+RELAY_COST_NAME = "others"
 """Name in the journal's table of costs, in the place of a channel, for credits that were spent for
 neighbours."""
 
@@ -88,7 +88,7 @@ class Relay:
         if not self.waiting:
             return False
         day = compute_day(spending.read_known_day(journal), now, self._clock)
-        left = self._credits_per_day - spending.read_spent(journal, FOR_OTHERS, day).credits
+        left = self._credits_per_day - spending.read_spent(journal, RELAY_COST_NAME, day).credits
         for_sos = max(left, others_sos.compute_remaining(journal))
         return any(
             each.credits <= (for_sos if _is_urgent(each.entry) else left)
@@ -110,7 +110,7 @@ class Relay:
         if (station, entry.sequence) in self.waiting:
             return
         self.waiting[station, entry.sequence] = _Unpaid(entry, _compute_cost(entry))
-        while len(self.waiting) > WAITING_MAX:
+        while len(self.waiting) > WAITING_ITEMS_MAX:
             # Drop the oldest item, and an SOS last.
             del self.waiting[min(self.waiting, key=lambda key: _is_urgent(self.waiting[key].entry))]
         if self._over_budget.note():
@@ -166,7 +166,7 @@ class Relay:
         entered = enter(db, package, identity, now, expires, entry.time)
         if booked := self._compute_spent(db, now) - spent:
             self._promised[entered.sequence] = booked, self._get_day(db, now)
-        if len(self._promised) > PROMISED_MAX:
+        if len(self._promised) > BOOKED_PACKAGES_MAX:
             self._promised.popitem(last=False)
         outbound.enter_relayed(db, entered.sequence, station, entry.sequence, entry.items_back)
         return entered._replace(
@@ -186,7 +186,7 @@ class Relay:
                 continue
             del self._promised[sequence]
             if rows and not history.can_have_left_in(db, sequence, Channel.SATELLITE):
-                spending.spend(FOR_OTHERS, day, Spent(0, -count))(db)
+                spending.spend(RELAY_COST_NAME, day, Spent(0, -count))(db)
 
     def _list_affordable(self, db: sqlite3.Connection, entry: Entry, now: float) -> list[Channel]:
         channels: list[Channel] = []
@@ -204,7 +204,7 @@ class Relay:
     ) -> Operation[None] | None:
         """Return the operation that pays the cost today; None if the budgets do not allow it."""
         if cost <= self._compute_remaining(db, now):
-            return spending.spend(FOR_OTHERS, self._get_day(db, now), Spent(0, cost))
+            return spending.spend(RELAY_COST_NAME, self._get_day(db, now), Spent(0, cost))
         if _is_urgent(entry) and cost <= others_sos.compute_remaining_in(db, now, self._clock):
             return others_sos.spend(cost, now, self._clock)
         return None
@@ -214,7 +214,7 @@ class Relay:
         return self._credits_per_day - self._compute_spent(db, now)
 
     def _compute_spent(self, db: sqlite3.Connection, now: float) -> int:
-        return spending.read_spent_in(db, FOR_OTHERS, self._get_day(db, now)).credits
+        return spending.read_spent_in(db, RELAY_COST_NAME, self._get_day(db, now)).credits
 
     def _get_day(self, db: sqlite3.Connection, now: float) -> BudgetDay:
         return compute_day(spending.read_known_day_in(db), now, self._clock)

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from fieldagent.agent.inbound.incident_news import ForwardedUpdate
 from fieldagent.agent.journal import outbound, spending
 from fieldagent.agent.journal.records import Spent, StoredPackage
-from fieldagent.agent.mesh.relay import FOR_OTHERS, enter
+from fieldagent.agent.mesh.relay import RELAY_COST_NAME, enter
 from fieldagent.agent.outbound.budget import compute_day
 from fieldagent.agent.outbound.intake import Intake
 from fieldagent.package.package import SOS_PRIORITY, Channel, IncidentUpdate, Package, Parcel
@@ -80,7 +80,7 @@ class RelayDown:
             if outbound.is_accepted_since(db, identity, since=now - RETENTION_S):
                 return None
             day = compute_day(spending.read_known_day_in(db), now, self._clock)
-            spending.spend(FOR_OTHERS, day, Spent(len(said.body)))(db)
+            spending.spend(RELAY_COST_NAME, day, Spent(len(said.body)))(db)
         package = Package(said, channels=frozenset({Channel.RADIO}), priority=priority)
         return enter(db, package, identity, now, now + seconds, down.at)
 

@@ -18,8 +18,8 @@ from fieldagent.agent.journal.records import DamagedPackage, StoredPackage
 from fieldagent.agent.mesh.parcels import Parcels
 from fieldagent.agent.mesh.relay import Relay
 from fieldagent.agent.mesh.rounds import (
-    OTHERS_REPEATED_S,
-    OURS_REPEATED_S,
+    OTHERS_REPEAT_LIFETIME_S,
+    OWN_REPEAT_LIFETIME_S,
     RepeatableItem,
     Rounds,
     is_repeated,
@@ -89,7 +89,7 @@ class Repeating:
         """
         elapsed = self._clock()
         self._words.said |= on_air.list_recently_delivered(
-            self._journal, since=elapsed - OURS_REPEATED_S
+            self._journal, since=elapsed - OWN_REPEAT_LIFETIME_S
         )
         self._words.summaries.load(on_air.list_here(self._journal, self._station), elapsed)
         presents, hellos, was_carried = _draw_time(PRESENT_FIRST), 1, False
@@ -124,7 +124,7 @@ class Repeating:
         """
         now = trio.current_time()
         for envelope, identity, came in on_air.list_stored(
-            self._journal, since=elapsed - OTHERS_REPEATED_S
+            self._journal, since=elapsed - OTHERS_REPEAT_LIFETIME_S
         ):
             pair = _read_whole(envelope, identity)
             if pair is None:
@@ -139,7 +139,7 @@ class Repeating:
                 len(parts), self._packing.capacity.size
             ):
                 continue
-            until = now + OTHERS_REPEATED_S - (elapsed - came)
+            until = now + OTHERS_REPEAT_LIFETIME_S - (elapsed - came)
             self._rounds.add(RepeatableItem(station, entry, parts, until, hops=hops), now)
 
     def _add_ours(self) -> None:
@@ -158,7 +158,7 @@ class Repeating:
 
     def _add(self, known: StoredPackage) -> None:
         now, entry = trio.current_time(), make_entry(known)
-        left = OURS_REPEATED_S
+        left = OWN_REPEAT_LIFETIME_S
         if known.expires is not None:
             left = min(left, known.expires - self._clock())
         parts = self._packing.split_into_parts(entry, self._station)

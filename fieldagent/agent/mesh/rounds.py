@@ -32,17 +32,25 @@ from fieldagent.agent.mesh.neighbours import Neighbours
 from fieldagent.agent.outbound.piggyback import RepeatedPacket
 from fieldagent.agent.outbound.radio_piggyback import RadioPiggyback
 from fieldagent.system.lazy_dataclass import dataclass
-from fieldagent.wire.envelope import BEYOND_MAX, Ack, Entry, RelayRequest, Source, digest_of, encode
+from fieldagent.wire.envelope import (
+    MISSING_STATIONS_MAX,
+    Ack,
+    Entry,
+    RelayRequest,
+    Source,
+    digest_of,
+    encode,
+)
 
 BYTES_MAX = 1_000_000
 """Maximum memory in bytes for items that can be repeated. Each item counts with its own size plus
 `ITEM_BYTES`."""
 ITEM_BYTES = 1000
-NAMED_MAX = 8
+LISTED_STATIONS_MAX = 8
 """Maximum number of stations that a packet lists as missing an item, about 9 bytes each. If more
 are missing it, all stations answer."""
 AGAIN_MAX, HUB_AGAIN_MAX, PROD_MAX = 600.0, 3600.0, 240.0
-WAIT_PER_STATION_AND_MIN_S, WAIT_LEAST = 0.5, 2.0
+GATHER_WAIT_PER_STATION_S, GATHER_WAIT_MIN_S = 0.5, 2.0
 """Longest wait in seconds before we repeat a missing item, because other stations have it too: the
 time for each station in range, and the minimum."""
 REDRAW_INTERVAL_S = 30.0
@@ -50,11 +58,11 @@ REDRAW_INTERVAL_S = 30.0
 still requested after that time, every station repeats it."""
 UNCONFIRMABLE_S = 2.0
 """Seconds after a transmission in which no station can have confirmed it yet."""
-PRODS_MAX = 3
-STOP_TELLS_MAX = 6
+PROBES_MAX = 3
+STOP_NOTICES_MAX = 6
 """Number of times that the sender of an SOS is notified that the SOS is not passed on any further.
 The notice is repeated because it is not confirmed."""
-STOPS_AFTER_S = 10.0
+STOP_NOTICE_DELAY_S = 10.0
 """Seconds in which another station may deliver an item that we may not pass on. After that its
 sender is notified."""
 TELLS_MAX, TELL_AGAIN = 3, 30.0
@@ -74,9 +82,9 @@ the item may have as many fragments as these bytes fill."""
 PACKET_SPACING_S = 5.0
 """Seconds between two packets of repeated items that are not an SOS. Without this pause a returning
 station, which is missing many items, would block the channel."""
-OTHERS_REPEATED_S = 3600.0
+OTHERS_REPEAT_LIFETIME_S = 3600.0
 """Seconds after its arrival for which another station's item is repeated."""
-OURS_REPEATED_S = 86_400.0
+OWN_REPEAT_LIFETIME_S = 86_400.0
 """Seconds after its acceptance for which our item is repeated."""
 
 Key = tuple[int, int, bytes]
@@ -229,7 +237,7 @@ class Rounds:
                 0,
                 min(known.notice_due_at, now + 1 + 4 * self._random()),
             )
-        elif not known.brought_by and known.hub_tries >= PRODS_MAX and again.hops <= known.hops:
+        elif not known.brought_by and known.hub_tries >= PROBES_MAX and again.hops <= known.hops:
             # Ignore the request of a station that is not nearer to the sender than we are, because
             # two such stations would ask each other forever.
             known.hub_tries, known.hub_due = 0, now + 2 + 4 * self._random()
@@ -255,11 +263,11 @@ class Rounds:
             if not (self._on_call.draw(crowd, now, self._random()) or asked_again):
                 return
             wait = draw_backoff(
-                self._random(), max(WAIT_LEAST, WAIT_PER_STATION_AND_MIN_S * crowd), crowd
+                self._random(), max(GATHER_WAIT_MIN_S, GATHER_WAIT_PER_STATION_S * crowd), crowd
             )
             item.due_at = min(item.due_at, now + wait)
         else:
-            self._note_stop(item, self.station, [by], now + STOPS_AFTER_S)
+            self._note_stop(item, self.station, [by], now + STOP_NOTICE_DELAY_S)
 
     def list_ours(self) -> list[RepeatableItem]:
         """Return the items of this station that may be repeated."""
@@ -384,7 +392,7 @@ class Rounds:
         if item.stop_due <= now:
             item.stop_notice_count += 1
             pause = self._spread(TELL_AGAIN * 2 ** (item.stop_notice_count - 1))
-            more = item.entry.sos and item.stop_notice_count < STOP_TELLS_MAX
+            more = item.entry.sos and item.stop_notice_count < STOP_NOTICES_MAX
             item.stop_due = now + pause if more else inf
             again += self._make_stop_notices(item)
         lacking: list[int] = []
@@ -437,7 +445,7 @@ class Rounds:
         ours = item.station == self.station
         if not item.is_for_hub or item.brought_by or self._words.hub_routes.is_relaying():
             return False
-        if not ours and (item.hops >= self._hops or item.hub_tries >= PRODS_MAX):
+        if not ours and (item.hops >= self._hops or item.hub_tries >= PROBES_MAX):
             return False
         if self._words.request(sos=item.entry.sos) is None:
             return False
@@ -468,7 +476,7 @@ class Rounds:
         if item.station != self.station or not sos:
             beside.append(Entry(0, Source(self.station, item.hops)))
         named: list[Entry] = []
-        if sos and len(lacking) <= NAMED_MAX:
+        if sos and len(lacking) <= LISTED_STATIONS_MAX:
             # If no station is missing it, list ourselves: then only stations that reach the hub
             # answer.
             named = [Entry(number, Source(each, 0)) for each in lacking or [self.station]]
@@ -492,7 +500,7 @@ class Rounds:
         repeats = []
         for at, beyond in item.stopped.items():
             ours = at == self.station
-            lack = sorted(beyond - item.confirmed_by)[:BEYOND_MAX]
+            lack = sorted(beyond - item.confirmed_by)[:MISSING_STATIONS_MAX]
             if lack and ours is not self._can_transmit(item):
                 ack = Ack(item.station, digest=digest_of(item.entry), missing_at=tuple(lack))
                 mark = [] if ours else [Entry(0, Source(self.station, item.hops))]

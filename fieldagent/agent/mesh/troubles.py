@@ -16,7 +16,7 @@ from fieldagent.system.rate import EventRate
 
 log = logging.getLogger(__name__)
 
-SHOWN_FOR_S = 3600.0
+TROUBLE_SHOWN_S = 3600.0
 """Seconds for which a problem is shown after its last occurrence."""
 
 
@@ -96,7 +96,7 @@ class AirTroubles:
         """Return True if the problem occurred within SHOWN_FOR_S."""
         return (
             trouble in self._seen_troubles
-            and self.clock() - self._seen_troubles[trouble].at < SHOWN_FOR_S
+            and self.clock() - self._seen_troubles[trouble].at < TROUBLE_SHOWN_S
         )
 
     def get_counts(self) -> dict[str, int]:

@@ -11,9 +11,9 @@ from fieldagent.agent.journal.records import Spent
 from fieldagent.agent.journal.spending import BudgetDay
 from fieldagent.system.elapsed_time import ElapsedTime
 from fieldagent.system.lazy_named_tuple import NamedTuple
-from fieldagent.wire.credit import CREDIT_BYTES, CREDITS, Tariff
+from fieldagent.wire.credit import CREDIT_BYTES, CREDIT_TARIFF, Tariff
 
-DAY = 86_400
+DAY_S = 86_400
 SOS_RESERVE = 10
 """Default credits per day that are kept for an SOS; at most half of the day's credits."""
 
@@ -25,7 +25,7 @@ def format_utc_day(unix: float) -> str:
 
 def compute_time_to_midnight(unix: float) -> float:
     """Return the seconds until the next day, when the budget is renewed."""
-    return DAY - unix % DAY
+    return DAY_S - unix % DAY_S
 
 
 def compute_day(known: BudgetDay | None, elapsed: float, clock: ElapsedTime) -> BudgetDay:
@@ -37,17 +37,17 @@ def compute_day(known: BudgetDay | None, elapsed: float, clock: ElapsedTime) -> 
     unix = clock.date(elapsed)
     trusted = bool(clock.source())
     if known is None:
-        return BudgetDay(format_utc_day(unix), elapsed - unix % DAY, trusted)
-    passed = int((elapsed - known.since) // DAY)
+        return BudgetDay(format_utc_day(unix), elapsed - unix % DAY_S, trusted)
+    passed = int((elapsed - known.since) // DAY_S)
     if not trusted:
         if passed < 1:
             return known._replace(trusted=False)
         day = date.fromisoformat(known.day) + timedelta(days=passed)
-        return BudgetDay(day.isoformat(), known.since + passed * DAY, False)
+        return BudgetDay(day.isoformat(), known.since + passed * DAY_S, False)
     if known.day == format_utc_day(unix):
         return known._replace(trusted=True)
     carried = known.day if not known.trusted and passed < 1 else ""
-    return BudgetDay(format_utc_day(unix), elapsed - unix % DAY, True, carried)
+    return BudgetDay(format_utc_day(unix), elapsed - unix % DAY_S, True, carried)
 
 
 def format_credit_range(spent: Spent) -> str:
@@ -95,7 +95,7 @@ class Budget:
         *,
         clock: Callable[[], float],
         limits: Mapping[str, DayLimit] = {},
-        tariff: Callable[[], Tariff] = lambda: CREDITS,
+        tariff: Callable[[], Tariff] = lambda: CREDIT_TARIFF,
     ) -> None:
         self._name = name
         self._journal = journal
@@ -164,7 +164,7 @@ class Budget:
         clock = self._journal.clock
         if clock.source():
             return "it is renewed at 00:00 UTC"
-        moment = datetime.fromtimestamp(clock.date(self.get_today().since + DAY), UTC)
+        moment = datetime.fromtimestamp(clock.date(self.get_today().since + DAY_S), UTC)
         return f"it is renewed at {moment:%H:%M} UTC by an unconfirmed clock"
 
     def book(self, spent: Spent, day: BudgetDay | None = None) -> Operation[None]:
@@ -178,7 +178,7 @@ class Budget:
         now, clock = self._clock(), self._journal.clock
         if clock.source():
             return compute_time_to_midnight(clock.date(now))
-        return self.get_today().since + DAY - now
+        return self.get_today().since + DAY_S - now
 
     def get_today(self) -> BudgetDay:
         """Return the budget's current UTC day."""

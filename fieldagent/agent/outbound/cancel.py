@@ -16,10 +16,10 @@ from fieldagent.package.delivery import ChannelDelivery
 from fieldagent.package.package import Channel, Status
 from fieldagent.system import waits
 
-SETTLED_WITHIN = 120.0
+END_WAIT_MAX_S = 120.0
 """Longest time in seconds to wait for the end of a transmission in progress."""
-BY_CALL = "by a call"
-CANCELED = ChannelDelivery(Status.CANCELED, BY_CALL)
+CANCELED_BY_CALL_REASON = "by a call"
+CANCELED = ChannelDelivery(Status.CANCELED, CANCELED_BY_CALL_REASON)
 CANCEL_BATCH = 400
 """Number of Packages that one commit cancels; it takes some milliseconds."""
 
@@ -121,7 +121,7 @@ class Cancellation:
         canceled: list[EndedDelivery] = []
         in_flight: list[trio.Event] = []
         for queue in self._of(channel):
-            withdrawn = queue.withdraw(sequences, BY_CALL)
+            withdrawn = queue.withdraw(sequences, CANCELED_BY_CALL_REASON)
             canceled += [EndedDelivery(out, queue.channel, CANCELED) for out in withdrawn.removed]
             in_flight += withdrawn.in_flight
         if canceled:
@@ -133,7 +133,7 @@ class Cancellation:
 
 
 async def wait_until_settled(
-    in_flight: Iterable[trio.Event], within: float = SETTLED_WITHIN
+    in_flight: Iterable[trio.Event], within: float = END_WAIT_MAX_S
 ) -> None:
     """Wait until all these events are set, but at most `within` seconds."""
     with waits.move_on_after(within):

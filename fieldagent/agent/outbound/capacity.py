@@ -13,7 +13,7 @@ import cbor2
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire.envelope import Entry, Fragment, encode
 from fieldagent.wire.errors import LocalProtocolError
-from fieldagent.wire.fragments import COUNT_MAX, add_checksum, cut_into_fragments, split
+from fieldagent.wire.fragments import FRAGMENTS_MAX, add_checksum, cut_into_fragments, split
 from fieldagent.wire.tag import TAG_BYTES
 
 ACK_BYTES = 28
@@ -84,7 +84,7 @@ class Capacity:
         """Return the maximum number of fragments of an item; one Ack in one packet must be able to
         list all of them.
         """
-        return min(COUNT_MAX, 8 * (self._free - ACK_BYTES))
+        return min(FRAGMENTS_MAX, 8 * (self._free - ACK_BYTES))
 
 
 def _compute_width(number: int) -> int:

@@ -7,7 +7,7 @@ from fieldagent.agent.channels.radio_modem import AIR_BYTES, AIR_BYTES_MAX
 from fieldagent.agent.journal.records import Spent
 from fieldagent.package.package import Channel
 from fieldagent.system.lazy_dataclass import dataclass
-from fieldagent.wire.credit import CREDITS, FREE, Tariff
+from fieldagent.wire.credit import CREDIT_TARIFF, FREE_TARIFF, Tariff
 from fieldagent.wire.sbd import MO_BYTES
 
 
@@ -33,10 +33,12 @@ class ChannelLimits:
 
 
 LIMITS = {
-    Channel.SATELLITE: ChannelLimits(MO_BYTES, MO_BYTES, CREDITS, packs_text=True, companions=96),
+    Channel.SATELLITE: ChannelLimits(
+        MO_BYTES, MO_BYTES, CREDIT_TARIFF, packs_text=True, companions=96
+    ),
     Channel.CELLULAR: ChannelLimits(*IP_MESSAGE_LIMITS, authentic=True, confirms=True),
     Channel.RADIO: ChannelLimits(
-        AIR_BYTES, AIR_BYTES_MAX, FREE, confirms=True, packs_text=True, shared=True
+        AIR_BYTES, AIR_BYTES_MAX, FREE_TARIFF, confirms=True, packs_text=True, shared=True
     ),
 }
 """Initial limits of each channel. The driver replaces them if the modem has others

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from fieldagent.package.delivery import CHEAPEST_FIRST, ChannelDelivery, FanOut
+from fieldagent.package.delivery import CHANNELS_BY_PRICE, ChannelDelivery, FanOut
 from fieldagent.package.forecast import Steps, share_within
 from fieldagent.package.package import Channel, Package
 from fieldagent.system.lazy_named_tuple import NamedTuple
@@ -57,7 +57,7 @@ def compute_head_starts(
         return begins
     if fan_out is FanOut.CHEAPEST:
         cheaper: list[_CheaperChannel] = []
-        for channel in sorted(waits, key=CHEAPEST_FIRST.index):
+        for channel in sorted(waits, key=CHANNELS_BY_PRICE.index):
             begins[channel] = _begin(cheaper, shown.get(channel), head_start, package.by)
             cheaper.append(_CheaperChannel(begins[channel].after, shown.get(channel)))
     satellite = begins.get(Channel.SATELLITE)

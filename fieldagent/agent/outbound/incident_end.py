@@ -20,7 +20,7 @@ from fieldagent.package.package import (
 )
 from fieldagent.wire.incident_proof import prove
 
-ANSWERED_WITHIN = 15.0
+ANSWER_DELAY_MAX_S = 15.0
 """Longest time in seconds that a session, or an unplugged modem, delays the answer to a
 cancellation. The page reports after 20 s that the agent does not answer."""
 
@@ -45,7 +45,7 @@ async def call_off(
     proof_keys: Sequence[bytes],
     number: int,
     *,
-    within: float = ANSWERED_WITHIN,
+    within: float = ANSWER_DELAY_MAX_S,
 ) -> bool:
     """End the open incident, and notify its possible receivers over the same channels. Return True
     if anyone may have received it. If it is known `within` that many seconds that the items in

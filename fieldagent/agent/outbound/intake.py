@@ -361,7 +361,7 @@ def _store_with_reasons(
         sequence = store(db)
         for channel, begin in waits.items():
             detail = f"{format_duration(begin.after)}: {begin.reason}"
-            history.note(db, [sequence], channel, history.WAITS, detail, now)
+            history.note(db, [sequence], channel, history.WAITS_EVENT, detail, now)
         return sequence
 
     return store_both

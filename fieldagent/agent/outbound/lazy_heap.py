@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar
 
 Entry = TypeVar("Entry", bound=tuple[Any, ...])
 
-STEP = 24
+SWEEP_STEP_ENTRIES = 24
 """Number of entries that one operation moves. It is large enough that a sweep ends before half of
 all entries can be dead."""
 
@@ -62,7 +62,7 @@ class SweptHeap(Generic[Entry]):
         """Remove dead entries from the end, where removal moves no other entry. Return True if it
         removed as many as one step of a sweep moves.
         """
-        for _ in range(STEP):
+        for _ in range(SWEEP_STEP_ENTRIES):
             if not self._heap or self._lives(self._heap[-1]):
                 return False
             self._heap.pop()
@@ -74,7 +74,7 @@ class SweptHeap(Generic[Entry]):
             if 2 * len(self._heap) <= 3 * live + slack or self._trim():
                 return
             self._heap, self._old = self._old, self._heap
-        for _ in range(min(STEP, len(self._old))):
+        for _ in range(min(SWEEP_STEP_ENTRIES, len(self._old))):
             entry = self._old.pop()
             if self._lives(entry) and entry not in self._moved:
                 self._moved.add(entry)

@@ -19,22 +19,22 @@ from fieldagent.agent.outbound.idle_time import IdleTimes
 from fieldagent.agent.outbound.outbox import ChannelOutbox
 from fieldagent.package.package import Channel
 from fieldagent.wire.envelope import Entry, Report, digest_of_slices
-from fieldagent.wire.fragments import ASK_AFTER_S, ASK_RARER, ASK_UNTIL_S
+from fieldagent.wire.fragments import ASK_AFTER_S, ASK_UNTIL_S, SILENCE_GROWTH_FACTOR
 
 log = logging.getLogger(__name__)
 
-LOOK_EVERY = ASK_AFTER_S / 4
+CHECK_INTERVAL_S = ASK_AFTER_S / 4
 
 
 async def run_fragment_requests(
     journal: Journal, outboxes: Mapping[Channel, ChannelOutbox], *, clock: Callable[[], float]
 ) -> NoReturn:
     """Ask for missing fragments forever. `clock` is the journal's."""
-    silences = IdleTimes[inbound.FragmentedItem](LOOK_EVERY)
+    silences = IdleTimes[inbound.FragmentedItem](CHECK_INTERVAL_S)
     asked: dict[inbound.FragmentedItem, float] = {}
     """Seconds of silence of each item at the last request."""
     while True:
-        await trio.sleep(LOOK_EVERY)
+        await trio.sleep(CHECK_INTERVAL_S)
         last = inbound.list_incomplete(journal)
         silent = silences.measure(last, trio.current_time(), clock())
         asked = {item: asked.get(item, 0.0) for item in last}
@@ -44,7 +44,9 @@ async def run_fragment_requests(
             outbox = _find_channel_toward(outboxes, item.origin)
             if (
                 outbox is None
-                or not max(ASK_AFTER_S, ASK_RARER * asked[item]) <= seconds < ASK_UNTIL_S
+                or not max(ASK_AFTER_S, SILENCE_GROWTH_FACTOR * asked[item])
+                <= seconds
+                < ASK_UNTIL_S
             ):
                 continue
             asked[item] = seconds

@@ -15,7 +15,7 @@ from fieldagent.agent.journal.records import Spent
 from fieldagent.agent.outbound.budget import compute_day
 from fieldagent.system.elapsed_time import ElapsedTime
 
-OTHERS_SOS = "an SOS of others"
+OTHERS_SOS_COST_NAME = "an SOS of others"
 """Name in the journal's table of costs, in the place of a channel, for these credits."""
 CREDITS_PER_DAY = 5
 
@@ -23,13 +23,13 @@ CREDITS_PER_DAY = 5
 def compute_remaining_in(db: sqlite3.Connection, now: float, clock: ElapsedTime) -> int:
     """Return today's remaining credits, within a transaction. `now` is elapsed time."""
     day = compute_day(spending.read_known_day_in(db), now, clock)
-    return max(0, CREDITS_PER_DAY - spending.read_spent_in(db, OTHERS_SOS, day).credits)
+    return max(0, CREDITS_PER_DAY - spending.read_spent_in(db, OTHERS_SOS_COST_NAME, day).credits)
 
 
 def compute_remaining(journal: Journal) -> int:
     """Return today's remaining credits."""
     day = compute_day(spending.read_known_day(journal), journal.clock.now(), journal.clock)
-    return max(0, CREDITS_PER_DAY - spending.read_spent(journal, OTHERS_SOS, day).credits)
+    return max(0, CREDITS_PER_DAY - spending.read_spent(journal, OTHERS_SOS_COST_NAME, day).credits)
 
 
 def spend(credit: int, now: float, clock: ElapsedTime) -> Operation[None]:
@@ -37,6 +37,6 @@ def spend(credit: int, now: float, clock: ElapsedTime) -> Operation[None]:
 
     def store(db: sqlite3.Connection) -> None:
         day = compute_day(spending.read_known_day_in(db), now, clock)
-        spending.spend(OTHERS_SOS, day, Spent(0, credit))(db)
+        spending.spend(OTHERS_SOS_COST_NAME, day, Spent(0, credit))(db)
 
     return store

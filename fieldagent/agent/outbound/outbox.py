@@ -27,7 +27,7 @@ from fieldagent.agent.outbound.ending import Endings
 from fieldagent.agent.outbound.packing import Packing
 from fieldagent.agent.outbound.piggyback import Piggyback, Piggybacked
 from fieldagent.agent.outbound.settlement import (
-    MAY_HAVE_LEFT,
+    MAY_HAVE_LEFT_REASON,
     Settlement,
     compute_refused_pause,
     note_copy,
@@ -43,7 +43,7 @@ from fieldagent.wire.outcome import Outcome
 
 log = logging.getLogger(__name__)
 
-FAILURE_PAUSE_AND_MAX_S, AGAIN_MAX = 5.0, 60.0
+FAILURE_PAUSE_S, FAILURE_PAUSE_MAX_S = 5.0, 60.0
 """Seconds that a Package waits after a driver failed with it, for each such failure, and the
 longest wait."""
 RECHECK_AFTER_S = 3600.0
@@ -197,7 +197,7 @@ class ChannelOutbox:
     async def note_sms(self, packages: Sequence[int]) -> None:
         now = self._endings.clock()
         await self._journal.persist(
-            lambda db: history.note(db, packages, self.channel, history.BY_SMS, "", now)
+            lambda db: history.note(db, packages, self.channel, history.SMS_EVENT, "", now)
         )
 
     def _sum_in_doubt(self, transmission: Transmission) -> Spent:
@@ -253,7 +253,7 @@ class ChannelOutbox:
     ) -> None:
         segments = self._queue.in_flight[transmission.number]
         settlement = _land_failed(self._queue, segments, Outcome.DOUBTFUL, reason, retry_after)
-        settlement.event = MAY_HAVE_LEFT
+        settlement.event = MAY_HAVE_LEFT_REASON
         record = note_tried(self._queue, settlement, reason, self._endings.clock())
         await self._apply(settlement, record)
         self._end(transmission.number, sent=False)
@@ -302,7 +302,7 @@ class ChannelOutbox:
         back = self._queue.get_in_flight() - {segment.sequence for segment in kept}
         waits = {
             sequence: now
-            + min(AGAIN_MAX, FAILURE_PAUSE_AND_MAX_S * self.packing.count_tries(sequence))
+            + min(FAILURE_PAUSE_MAX_S, FAILURE_PAUSE_S * self.packing.count_tries(sequence))
             for sequence in back
         }
         settlement = Settlement(

@@ -117,7 +117,7 @@ def _is_covered(ack: Ack, segment: Segment) -> bool:
 log = logging.getLogger(__name__)
 
 
-SOS_ALONE = 2
+SOS_ALONE_TRIES = 2
 """Number of attempts for which an SOS is sent in a message of its own."""
 
 
@@ -300,7 +300,7 @@ class Packing:
         """Return True if an SOS is sent alone because bytes cost: a short message is more likely to
         get through.
         """
-        return self._limits.tariff.compute_units(1) > 0 and tries < SOS_ALONE
+        return self._limits.tariff.compute_units(1) > 0 and tries < SOS_ALONE_TRIES
 
     def _add_end_mark(self, draft: Draft, capacity: int, follow: int) -> None:
         """Add the number of fragments that follow in this round. After them we listen, and the

@@ -21,7 +21,7 @@ from fieldagent.agent.journal import directory, on_air, outbound
 from fieldagent.agent.journal.history import add_names
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.journal.records import DamagedPackage, PackageFacts, StoredPackage
-from fieldagent.package.delivery import LADDER, Stage, describe_stage
+from fieldagent.package.delivery import STAGE_ORDER, Stage, describe_stage
 from fieldagent.package.package import Channel, Status
 from fieldagent.package.payload import Identity
 from fieldagent.system.lazy_named_tuple import NamedTuple
@@ -41,7 +41,14 @@ class Step(NamedTuple):
 
 
 HUB = "the hub"
-ORDER = ("kept", "left", "heard", "hub", *(stage.name.lower() for stage in LADDER), "ended")
+STEP_ORDER = (
+    "kept",
+    "left",
+    "heard",
+    "hub",
+    *(stage.name.lower() for stage in STAGE_ORDER),
+    "ended",
+)
 
 
 def list_reached(journal: Journal, known: PackageFacts) -> list[Step]:
@@ -63,7 +70,7 @@ def list_reached(journal: Journal, known: PackageFacts) -> list[Step]:
     steps += list_reached_beyond(journal, [known])[known.sequence]
     if known.status in (Status.ERROR, Status.CANCELED, Status.COLLAPSED) and known.ended:
         steps.append(Step(date(known.ended), "ended", "", _end(journal, known)))
-    return sorted(steps, key=lambda step: (ORDER.index(step.stage), step.at))
+    return sorted(steps, key=lambda step: (STEP_ORDER.index(step.stage), step.at))
 
 
 def list_reached_beyond(
@@ -74,7 +81,7 @@ def list_reached_beyond(
     stages = outbound.list_reached(journal, [each.sequence for each in packages])
     for known in packages:
         steps = ladders.setdefault(known.sequence, [])
-        for each in sorted(stages[known.sequence], key=lambda each: LADDER.index(each.stage)):
+        for each in sorted(stages[known.sequence], key=lambda each: STAGE_ORDER.index(each.stage)):
             named = each.by != outbound.THE_HUB
             who = _describe_kit(each.by) if named else _describe_addressee(journal, known)
             words = describe_stage(each.stage, who or "the addressee", each.text)

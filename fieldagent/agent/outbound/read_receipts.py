@@ -29,26 +29,26 @@ from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.wire.envelope import Entry, Receipt, digest_of
 
-ALONE_AFTER_S = 5.0
+OWN_PACKET_DELAY_S = 5.0
 """Seconds that a receipt waits for another packet in which it can ride, times a random factor from
 1 to 3."""
 AGAIN_FIRST, AGAIN_MAX = 30.0, 3600.0
 """Seconds between two repeats of a receipt: the first wait, which doubles, and the longest wait."""
-ALONE_MAX = 12
+OWN_PACKETS_MAX = 12
 """Number of times that a receipt gets its own packet, over some six hours. After that it only rides
 along, until its station is back."""
-ANSWER_WITHIN = 2.0
+ANSWER_DELAY_MAX_S = 2.0
 PASS_AFTER, PASS_WITHIN = 3.0, 4.0
 """Seconds before a receipt is passed on: a fixed time, in which the answer may be heard, and the
 longest random time after it."""
-RIDES_AFTER = 60.0
+RIDE_DELAY_S = 60.0
 """Seconds before a receipt that was not requested may ride with other entries. Its answer, too,
 only rides."""
 RELAYS_ENOUGH = 2
 """Number of other stations that we must hear passing on a receipt before we do not pass it on."""
 HOPS_RETENTION_S = 7200.0
 """Seconds for which the number of hops is remembered; longer than any wait between repeats."""
-RIDE_MAX = 3
+RIDING_RECEIPTS_MAX = 3
 """Maximum number of receipts that ride in one packet with other entries."""
 PASSED_MAX = 1000
 """Maximum number of receipts of other stations that are remembered; each takes about 1 kB."""
@@ -157,7 +157,7 @@ class Readings:
                 self._ours[key] = known[key]
                 continue
             word = ReadReceipt(self._station, entry, each.wants_receipt)
-            word.schedule(now, now + ALONE_AFTER_S * (1 + 2 * self._random()))
+            word.schedule(now, now + OWN_PACKET_DELAY_S * (1 + 2 * self._random()))
             self._ours[key] = each, word
 
     def find_answered(self, station: int, answer: Entry) -> PendingStationStage | None:
@@ -170,7 +170,7 @@ class Readings:
         key = _make_key(by, entry)
         said = Entry(entry.sequence, Receipt(by, key.digest), entry.time)
         word = self._answers.setdefault(key, ReadReceipt(self._station, said, asked))
-        word.schedule(now, min(word.due_at, now + ANSWER_WITHIN * self._random()))
+        word.schedule(now, min(word.due_at, now + ANSWER_DELAY_MAX_S * self._random()))
 
     def process_receipt(
         self, by: int, entry: Entry, sender: int, hops: int, now: float, *, crowd: int, asked: bool
@@ -186,9 +186,9 @@ class Readings:
         if not passed.receipt.record_arrival(hops, now):
             passed.receipt.note_echo(sender)
         elif passed.answer is not None and passed.answer.hops < self._hops:
-            passed.answer.schedule(now, now + self._spread(ANSWER_WITHIN, crowd))
+            passed.answer.schedule(now, now + self._spread(ANSWER_DELAY_MAX_S, crowd))
         elif passed.answer is None and hops < self._hops:
-            rides = now + (PASS_AFTER if asked else RIDES_AFTER)
+            rides = now + (PASS_AFTER if asked else RIDE_DELAY_S)
             passed.receipt.schedule(rides, now + PASS_AFTER + self._spread(PASS_WITHIN, crowd))
 
     def process_answer(
@@ -207,7 +207,7 @@ class Readings:
             passed.answer.note_echo(sender)
         elif passed.is_answer_pending and hops < self._hops:
             passed.is_answer_pending = False
-            passed.answer.schedule(now, now + self._spread(ANSWER_WITHIN, crowd))
+            passed.answer.schedule(now, now + self._spread(ANSWER_DELAY_MAX_S, crowd))
 
     def repeat_for_returned_station(self, station: int, now: float) -> None:
         """Send a station that is in range again the receipts for its items, which it may have
@@ -218,7 +218,7 @@ class Readings:
             assert isinstance(word.entry.content, Receipt)
             if word.entry.content.by == station:
                 word.attempts = 0
-                word.schedule(now, now + ALONE_AFTER_S * (1 + 2 * self._random()))
+                word.schedule(now, now + OWN_PACKET_DELAY_S * (1 + 2 * self._random()))
             else:
                 word.rides_from = min(word.rides_from, now)
 
@@ -237,7 +237,7 @@ class Readings:
         if not (beside or self.is_due(now)):
             return []
         words = [word for word in self._list_entries() if min(word.rides_from, word.due_at) <= now]
-        return words[:RIDE_MAX] if beside else words
+        return words[:RIDING_RECEIPTS_MAX] if beside else words
 
     def mark_sent(self, word: ReadReceipt, now: float) -> None:
         """Record that an entry is sent."""
@@ -249,8 +249,8 @@ class Readings:
                 again = min(AGAIN_MAX, AGAIN_FIRST * 2 ** min(word.attempts, 10))
                 rides = now + again * (0.75 + 0.5 * self._random())
                 word.attempts += 1
-                alone = word.attempts < ALONE_MAX
-                word.schedule(rides, rides + ALONE_AFTER_S if alone else inf)
+                alone = word.attempts < OWN_PACKETS_MAX
+                word.schedule(rides, rides + OWN_PACKET_DELAY_S if alone else inf)
         for passed in self._passed.values():
             passed.is_answer_pending |= passed.receipt is word
 

@@ -21,7 +21,7 @@ from dataclasses import field
 from math import inf
 
 from fieldagent.agent.journal import history, outbound
-from fieldagent.agent.journal.history import REFUSED
+from fieldagent.agent.journal.history import REFUSED_EVENT
 from fieldagent.agent.journal.journal import Journal, Operation
 from fieldagent.agent.journal.records import EndedDelivery, Segment, Spent
 from fieldagent.agent.outbound.burst import Burst
@@ -32,7 +32,7 @@ from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.wording import format_count
 from fieldagent.wire.outcome import Outcome
 
-MAY_HAVE_LEFT = "may have left"
+MAY_HAVE_LEFT_REASON = "may have left"
 """History text for a transmission whose outcome is unknown."""
 
 
@@ -97,9 +97,11 @@ def settle_failure(
         (sequence,) = (segment.sequence for segment in segments)
         if refused_due is not None:
             waits = {sequence: refused_due}
-            return Settlement(waits=waits, failed=[sequence], sent_alone={sequence}, event=REFUSED)
+            return Settlement(
+                waits=waits, failed=[sequence], sent_alone={sequence}, event=REFUSED_EVENT
+            )
         ended = EndedDelivery(sequence, channel, ChannelDelivery(Status.ERROR, reason or "refused"))
-        return Settlement([ended], failed=[sequence], event=REFUSED)
+        return Settlement([ended], failed=[sequence], event=REFUSED_EVENT)
     alone = {segment.sequence for segment in segments} if outcome is Outcome.REFUSED else set()
     # The rest of a burst that was partly heard is sent at once.
     waits = {segment.sequence: -inf if burst.heard else due for segment, burst in over.items()}
@@ -157,7 +159,7 @@ def note_doubt(
 ) -> Operation[None]:
     """Return the operation that records why it is unknown if the transmission left."""
     sequences = [segment.sequence for segment in segments]
-    return lambda db: history.note(db, sequences, channel, MAY_HAVE_LEFT, reason, now)
+    return lambda db: history.note(db, sequences, channel, MAY_HAVE_LEFT_REASON, reason, now)
 
 
 def note_copy(

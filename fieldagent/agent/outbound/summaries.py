@@ -20,14 +20,14 @@ from fieldagent.wire.bitmap import SEVERAL_MAX
 from fieldagent.wire.envelope import Ack, Entry, digest_of_slices
 
 STATIONS_MAX = 1000
-CONFIRMS = 16
+CONFIRMATIONS_MAX = 16
 """Number of the newest items that a summary confirms with a digest; older items are only listed."""
 INTERVAL_MIN, INTERVAL_MAX = 60.0, 600.0
 """Seconds between beacons: the shortest time, after news, and the longest, after a long silence."""
 ASK_AFTER_S = 40.0
 """Seconds, plus or minus half, until we report that items are missing here. A station that is
 missing the same items and hears the report stays silent."""
-PUT_OFF_MAX = 600.0
+POSTPONE_MAX_S = 600.0
 """Longest time in seconds between beacons in a dense network while their content rides in other
 packets."""
 SLOWER_MAX = 3.0
@@ -38,7 +38,7 @@ item."""
 FRESH_S = 3600.0
 """Seconds after the last news of a station in which beacons list it; a station that comes later is
 notified when it arrives."""
-HERE_MAX = 2 * SEVERAL_MAX
+LISTED_ITEMS_MAX = 2 * SEVERAL_MAX
 """Maximum number of items that are remembered for each station: those that a summary lists, and as
 many others."""
 RIDING_SUMMARIES_MAX = 3
@@ -97,11 +97,11 @@ class _OfStation:
         first = self.get_listed_numbers().start
         for number in [each for each in self.missing if each < first]:
             del self.missing[number]
-        while len(self.missing) > HERE_MAX:
+        while len(self.missing) > LISTED_ITEMS_MAX:
             del self.missing[next(iter(self.missing))]
         last = self._find_last()
         elsewhere = [each for each in self.stored_digests if each not in last]
-        for number in elsewhere[: max(0, len(self.stored_digests) - HERE_MAX)]:
+        for number in elsewhere[: max(0, len(self.stored_digests) - LISTED_ITEMS_MAX)]:
             del self.stored_digests[number]
         self.unlisted = {each for each in self.unlisted if each >= last.start}
 
@@ -220,7 +220,7 @@ class Summaries:
     def begin(self, now: float) -> None:
         """Begin the beacon that is due, and set the time of the next one."""
         asks = False
-        self._beacon, self._latest = [], now + PUT_OFF_MAX
+        self._beacon, self._latest = [], now + POSTPONE_MAX_S
         for number, each in self._stations.items():
             asks |= each.is_asking()
             if now < each.fresh_until and self._is_news(each):
@@ -291,7 +291,9 @@ class Summaries:
             return None
         first = min((*present, *lacking), default=0)
         arrived = frozenset(number - first for number in present)
-        digest = digest_of_slices(known.stored_digests[number] for number in present[-CONFIRMS:])
+        digest = digest_of_slices(
+            known.stored_digests[number] for number in present[-CONFIRMATIONS_MAX:]
+        )
         return Entry(first, Ack(station, 0, arrived, digest=digest if present else b""))
 
     def _of(self, station: int) -> _OfStation:
@@ -318,4 +320,4 @@ def list_numbers(summary: Entry) -> list[int]:
 
 def list_confirmed(summary: Entry) -> list[int]:
     """Return the listed numbers that its digest covers."""
-    return list_numbers(summary)[-CONFIRMS:]
+    return list_numbers(summary)[-CONFIRMATIONS_MAX:]

@@ -31,7 +31,7 @@ PHONE_ANSWER_S = 12 * 3600.0
 PHONES_MAX = 1_000
 """Maximum number of phones that are remembered."""
 PAGE, KEEP_PATH, STYLE = "/portal", "/portal/keep", "/portal/portal.css"
-NOT_KEPT = (("Cache-Control", "no-store"),)
+NO_STORE_HEADERS = (("Cache-Control", "no-store"),)
 POLICY = (
     "default-src 'none'; style-src 'self'; form-action 'self'; frame-ancestors 'none';"
     " base-uri 'none'"
@@ -102,8 +102,8 @@ class Portal:
         if request.path == PAGE:
             return self._serve_page(request, stays=stays)
         if stays and (wanted := PROBES.get(request.path)) is not None:
-            return Response(*wanted, NOT_KEPT)
-        return Response(302, headers=(("Location", PAGE), *NOT_KEPT))
+            return Response(*wanted, NO_STORE_HEADERS)
+        return Response(302, headers=(("Location", PAGE), *NO_STORE_HEADERS))
 
     def _serve_page(self, request: Request, *, stays: bool) -> Response:
         language = choose_language(request.headers.get("accept-language", ""), LANGUAGES)
@@ -117,14 +117,16 @@ class Portal:
             asking="hidden" if stays else "",
         )
         policy = (("Content-Security-Policy", POLICY), ("Vary", "Accept-Language"))
-        return Response(200, page.encode(), "text/html; charset=utf-8", (*NOT_KEPT, *policy))
+        return Response(
+            200, page.encode(), "text/html; charset=utf-8", (*NO_STORE_HEADERS, *policy)
+        )
 
     async def _confirm_phone(self, request: Request) -> Response:
         now = self._clock()
         self._stays = {each: until for each, until in self._stays.items() if until > now}
         if len(self._stays) < PHONES_MAX:
             self._stays[request.peer] = now + PHONE_ANSWER_S
-        return Response(303, headers=(("Location", PAGE), *NOT_KEPT))
+        return Response(303, headers=(("Location", PAGE), *NO_STORE_HEADERS))
 
 
 @cache

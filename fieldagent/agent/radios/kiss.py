@@ -37,7 +37,7 @@ from fieldagent.wire.errors import RemoteProtocolError
 log = logging.getLogger(__name__)
 
 DESTINATION = ax25.Callsign("FIELDA")
-CONNECT_MAX = 10.0
+CONNECT_MAX_S = 10.0
 CHECK_TIMEOUT_S = 5.0
 """Seconds that `fieldagent check` waits for a connection."""
 WRITE_TIMEOUT_S = 10.0
@@ -46,7 +46,7 @@ ANSWER_TIMEOUT_S = 2.0
 """Longest time in seconds for a TNC's answer with its waiting bytes."""
 SILENCE_MAX_S = 10.0
 """Seconds without an answer after which a TNC that answered before is considered lost."""
-ASK_EVERY = 0.5
+QUERY_INTERVAL_S = 0.5
 FRAME_WAIT_MAX_S = 55.0
 """Seconds after which a frame that still waits counts as dropped. Dire Wolf discards a frame that
 found no free channel for 60 seconds; after that, the frame would look transmitted."""
@@ -57,7 +57,7 @@ TRANSMIT_LEAD_S = 0.5
 """Seconds before the first byte: the transmitter's delay and its turn on the channel."""
 
 
-IN_COMMANDS = (
+COMMAND_MODE_REASON = (
     "the TNC is in its command mode, and sends nothing: `KISS ON` and `RESTART` were sent to it"
 )
 
@@ -104,7 +104,7 @@ class TncModem:
                 if waiting == 0:
                     return TransmitResult.TRANSMITTED
                 if waiting is not None:
-                    await trio.sleep(ASK_EVERY)
+                    await trio.sleep(QUERY_INTERVAL_S)
             return TransmitResult.UNKNOWN
         if count := self._given_up.note():
             log.warning("the TNC gave up %d packets: it finds no free channel", count)
@@ -161,7 +161,7 @@ class TncModem:
 
     async def _leave_commands(self) -> NoReturn:
         await self._send_frame(kiss.LEAVE_COMMANDS)
-        raise RadioLost(IN_COMMANDS)
+        raise RadioLost(COMMAND_MODE_REASON)
 
     def _store_waiting_bytes(self, waiting: int | None) -> None:
         if waiting is not None:
@@ -216,13 +216,13 @@ async def _serve(air: TncModem) -> AsyncIterator[TncModem]:
 
 
 async def _connect(place: str) -> trio.SocketStream:
-    with trio.move_on_after(CONNECT_MAX):
+    with trio.move_on_after(CONNECT_MAX_S):
         try:
             where = urlsplit(place)
             return await trio.open_tcp_stream(where.hostname or "", where.port or 8001)
         except (OSError, ValueError) as error:
             raise RadioLost(f"{place} cannot be reached ({error}): does the TNC run?") from None
-    raise RadioLost(f"{place} does not answer within {CONNECT_MAX:g} s")
+    raise RadioLost(f"{place} does not answer within {CONNECT_MAX_S:g} s")
 
 
 def _make_reader(stream: trio.SocketStream, place: str) -> Callable[[], Awaitable[bytes]]:

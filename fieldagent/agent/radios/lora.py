@@ -24,7 +24,7 @@ Word = TypeVar("Word")
 BUSY_AGAIN, BUSY_MAX = 0.2, 20.0
 """Seconds until a packet is offered to a busy board again, and seconds after which it is
 dropped."""
-WORDS_MAX = 16
+REPORTS_MAX = 16
 """Maximum number of waiting reports. A board sends two or three for a query."""
 BANDWIDTHS = ("7.8", "10.4", "15.6", "20.8", "31.25", "41.7", "62.5", "125", "250", "500")
 """Bandwidths of the chips in kHz (SX1262 data sheet, 13.4.5)."""
@@ -97,7 +97,7 @@ class BoardReports(Generic[Word]):
     """Queue of a board's reports that have not been read."""
 
     def __init__(self) -> None:
-        self._mouth, self._ear = trio.open_memory_channel[Word](WORDS_MAX)
+        self._mouth, self._ear = trio.open_memory_channel[Word](REPORTS_MAX)
 
     def queue_report(self, word: Word) -> None:
         """Keep a report until it is read. If the queue is full, drop the report and log that."""

@@ -112,7 +112,7 @@ class MeshcoreModem:
     async def _greet_modem(self) -> None:
         for _ in range(2):
             word = await self._request_answer(MeshcoreCommand.PING)
-            if word is not None and word.code == MeshcoreCommand.PING | wire.ANSWER:
+            if word is not None and word.code == MeshcoreCommand.PING | wire.ANSWER_FLAG:
                 return
         raise RadioLost("the radio does not answer: does it run MeshCore's KISS modem firmware?")
 

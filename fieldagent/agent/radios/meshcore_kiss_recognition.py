@@ -25,7 +25,7 @@ def _find_last(said: bytes, command: MeshcoreCommand) -> bytes | None:
     answer = None
     for kind, content in kiss.KissDeframer().receive_data(said):
         word = wire.read_word(content) if kind == kiss.SET_HARDWARE else None
-        if word is not None and word.code == command | wire.ANSWER:
+        if word is not None and word.code == command | wire.ANSWER_FLAG:
             answer = word.content
     return answer
 

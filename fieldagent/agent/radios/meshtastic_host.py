@@ -65,7 +65,7 @@ NODES_MAX = 5_000
 KEPT_FREE, FREE_QUEUE_PLACES = 4, 1
 """Number of free places in the radio's queue that are left for packets that it repeats for others:
 the usual number, and the number for an SOS."""
-FULL_FOR = 10.0
+QUEUE_FULL_MAX_S = 10.0
 """Longest wait in seconds until a full queue is queried again."""
 
 
@@ -85,7 +85,7 @@ class RoutingVerdict(NamedTuple):
     """Node that sent the report."""
 
 
-QUEUED_WORDS: dict[int, str] = {
+TEXT_BY_QUEUE_ERROR: dict[int, str] = {
     QueueError.FULL: "the radio's queue is full",
     QueueError.NO_CHIP: "the radio has no LoRa chip",
     QueueError.OFF: "no region is set on the radio, or its transmitter is off: nothing is"
@@ -93,7 +93,7 @@ QUEUED_WORDS: dict[int, str] = {
     QueueError.LOCALLY: "it is for the radio itself",
 }
 """Texts for people, by result. For other results the text of the RoutingError is used."""
-ROUTING_WORDS: dict[int | None, str] = {
+TEXT_BY_ROUTING_ERROR: dict[int | None, str] = {
     None: "the radio did not report it",
     RoutingError.NONE: "a radio has it",
     RoutingError.NO_ROUTE: "there is no route to the receiver",
@@ -110,7 +110,7 @@ ROUTING_WORDS: dict[int | None, str] = {
 
 
 def _describe_value(error: int | None) -> str:
-    return ROUTING_WORDS.get(error, f"the radio reports error {error}")
+    return TEXT_BY_ROUTING_ERROR.get(error, f"the radio reports error {error}")
 
 
 class PacketOutcome(NamedTuple):
@@ -129,7 +129,7 @@ class PacketOutcome(NamedTuple):
     def describe_fate(self) -> str:
         """Return the result, for people."""
         if self.queued:
-            return QUEUED_WORDS.get(self.queued) or _describe_value(self.queued)
+            return TEXT_BY_QUEUE_ERROR.get(self.queued) or _describe_value(self.queued)
         return _describe_value(self.verdict.error)
 
 
@@ -308,7 +308,7 @@ class MeshtasticHost:
     async def request_configuration(self) -> None:
         """Request the radio's identity and configuration. Raises RadioLost."""
         for _ in range(HANDSHAKES):
-            self._nonce = wire.EVERYTHING_BUT_NODES
+            self._nonce = wire.WITHOUT_NODES_NONCE
             if self._wants_nodes:
                 self._nonce = random.getrandbits(31) | 1
             self._whole, self._rebooted = trio.Event(), trio.Event()
@@ -369,7 +369,7 @@ class MeshtasticHost:
         keep = FREE_QUEUE_PLACES if urgent else KEPT_FREE
         while self.facts.queue.free < keep:
             queue = self.facts.queue
-            await waits.sleep(min(FULL_FOR, 1.0 + queue.maximum - queue.free))
+            await waits.sleep(min(QUEUE_FULL_MAX_S, 1.0 + queue.maximum - queue.free))
             await self.send_heartbeat()
 
 

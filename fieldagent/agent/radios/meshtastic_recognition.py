@@ -21,7 +21,7 @@ CONFIG_TIMEOUT_S = 30.0
 
 
 def _encode_question() -> bytes:
-    return wire.WAKE_BYTES + wire.encode_to_radio(ToRadio(want_config=wire.EVERYTHING_BUT_NODES))
+    return wire.WAKE_BYTES + wire.encode_to_radio(ToRadio(want_config=wire.WITHOUT_NODES_NONCE))
 
 
 def _is_answer(said: bytes) -> bool:

@@ -15,7 +15,7 @@ from fieldagent.wire import node
 
 NAME = "node"
 BAUD = 115_200
-BEGINNINGS = b"\xc0\x94<"
+FRAME_STARTS = b"\xc0\x94<"
 """Start bytes of the frames of KISS, Meshtastic and MeshCore's companion; a question must not
 contain them."""
 
@@ -25,7 +25,7 @@ def _encode_hello() -> bytes:
         link = node.NodeLink(node.NodeHello(boot=getrandbits(32)))
         link.open(0.0)
         data = link.data_to_send()
-        if not any(each in data for each in BEGINNINGS):
+        if not any(each in data for each in FRAME_STARTS):
             return data
 
 

@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 NAME = "rnode"
 ANSWER_TIMEOUT_S = 2.0
 """Longest time in seconds for a radio's answer."""
-GREETINGS = 3
+GREETINGS_MAX = 3
 """Number of greetings. A radio that starts when its port is opened, like an ESP32 by DTR, misses
 the first one."""
 READY_AFTER, READY_TIMES = 10.0, 3.0
@@ -48,7 +48,7 @@ UNREADY_AFTER, UNREADY_TIMES = 0.5, 1.5
 """The same time for a radio that never reports that it is ready: then the next packet follows."""
 CHECK_INTERVAL_S = 30.0
 """Seconds between two checks of an idle radio."""
-CLOSE_MAX = 1.0
+CLOSE_MAX_S = 1.0
 ANSWERS = {*RnodeCommand} - {
     RnodeCommand.DATA,
     RnodeCommand.RSSI,
@@ -135,7 +135,7 @@ class RnodeModem:
     async def close(self) -> None:
         """Switch the radio off, because its received packets are no longer read."""
         try:
-            with trio.CancelScope(shield=True), waits.move_on_after(CLOSE_MAX):
+            with trio.CancelScope(shield=True), waits.move_on_after(CLOSE_MAX_S):
                 await self._port.write(wire.make_command_frame(RnodeCommand.STATE, wire.OFF))
                 await self._port.write(
                     wire.make_command_frame(RnodeCommand.LEAVE, wire.LEAVE_COMMAND)
@@ -181,7 +181,7 @@ class RnodeModem:
             raise RadioLost("the radio stays off")
 
     async def _greet_radio(self) -> None:
-        for _ in range(GREETINGS):
+        for _ in range(GREETINGS_MAX):
             if await self._wait_for_answer(RnodeCommand.DETECT, wire.DETECT) == wire.DETECTED:
                 return
         raise RadioLost("the radio does not answer: does it run RNode firmware?")

@@ -28,7 +28,7 @@ from fieldagent.system.wording import describe_reason
 
 LOOPBACK = IPv4Address("127.255.255.255")
 """Address that reaches every socket on the port of this machine, but no other machine."""
-DATAGRAM = 2048
+DATAGRAM_MAX_BYTES = 2048
 """Buffer size in bytes; larger than any packet."""
 
 
@@ -56,7 +56,7 @@ class UdpModem:
     async def receive(self) -> ReceivedPacket:
         while True:
             try:
-                packet, sender = await self._ear.recvfrom(DATAGRAM)
+                packet, sender = await self._ear.recvfrom(DATAGRAM_MAX_BYTES)
             except OSError as error:
                 raise RadioLost(
                     f"the network delivers no packets: {describe_reason(error)}"

@@ -50,7 +50,7 @@ def make_card_files(arguments: argparse.Namespace) -> CardFiles:
     if arguments.update_key:
         files[UPDATE_KEY] = _update_key(arguments.update_key)
     keys = [key for file in arguments.ssh_key for key in cloud_init.read_public_keys(file)]
-    if not (arguments.card / card_format.MARK).exists():
+    if not (arguments.card / card_format.MARKER_FILE).exists():
         return CardFiles({**files, **_make_cloud_init_files(arguments, keys)}, settings, True)
     if keys:
         files["authorized_keys"] = "".join(f"{key}\n" for key in keys)
@@ -65,7 +65,7 @@ def _make_cloud_init_files(arguments: argparse.Namespace, keys: list[str]) -> Ma
     for word, option in OF_AN_IMAGE.items():
         if getattr(arguments, word):
             raise UnfitValue(
-                f"{option}: this card has no {card_format.MARK}. Use it only with a card of"
+                f"{option}: this card has no {card_format.MARKER_FILE}. Use it only with a card of"
                 " build/image"
             )
     if not (arguments.hostname or keys or arguments.wifi):
@@ -139,5 +139,5 @@ def write(folder: Path, wished: CardFiles) -> None:
     if wished.cloud_init:
         cloud_init.write(folder, wished.files)
     for name, text in wished.files.items():
-        if name not in cloud_init.ORDER:
+        if name not in cloud_init.FILE_ORDER:
             put_file(folder / name, text.encode())

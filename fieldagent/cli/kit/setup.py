@@ -14,7 +14,7 @@ from fieldagent.agent.settings import INSTALLED, get_default_path
 from fieldagent.cli.kit.radio import encode_state, format_state_lines
 from fieldagent.kit import proposal
 from fieldagent.kit.devices import FoundDevice, detect_devices, get_all_kinds
-from fieldagent.kit.proposal import SEATS, Proposal, propose
+from fieldagent.kit.proposal import SEAT_ORDER, Proposal, propose
 from fieldagent.kit.provision import write_settings_file
 from fieldagent.kit.serial_ports import find_lasting_name, is_same_port, list_serial_ports
 from fieldagent.system.exit_codes import IO_FAILED, MISSING, OK, SETTINGS, USAGE
@@ -89,7 +89,7 @@ def _look_at_ports(
 ) -> list[FoundDevice]:
     """Check the named ports, or all ports, and the ports in the settings."""
     places = [find_lasting_name(each) for each in arguments.places] or list_serial_ports()
-    for seat in SEATS:
+    for seat in SEAT_ORDER:
         port = old_settings.get(seat.port, "")
         if port and not port.startswith("udp://"):
             # Use the name that the port has in the settings.

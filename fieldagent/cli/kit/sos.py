@@ -160,8 +160,8 @@ def _send_answer(arguments: argparse.Namespace) -> int:
 def _print_words(arguments: argparse.Namespace) -> int:
     words = {
         "raised": canned.SOS_REASONS,
-        "fromKit": canned.FROM_KIT,
-        "fromHelpers": canned.FROM_HELPERS,
+        "fromKit": canned.KIT_TEXTS,
+        "fromHelpers": canned.HELPER_TEXTS,
     }
     what = ("what happened", "answers of people in distress", "texts to people in distress")
     lists = [f"{name}: {', '.join(each)}" for name, each in zip(what, words.values(), strict=True)]

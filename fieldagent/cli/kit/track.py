@@ -25,7 +25,7 @@ from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.terminal import escape_lines, format_local_time
 from fieldagent.system.wording import describe_reason
 from fieldagent.wire.errors import RemoteProtocolError
-from fieldagent.wire.gpsd import LINE_BYTES, WATCH, Fix, NoFix, read_line
+from fieldagent.wire.gpsd import LINE_BYTES, WATCH_COMMAND, Fix, NoFix, read_line
 
 SILENCE = 30.0
 """Seconds without a line after which gpsd is called again. gpsd reports each second."""
@@ -108,7 +108,7 @@ class _Tracker:
         try:
             with socket.create_connection(self.gpsd, timeout=SILENCE) as line:
                 self._last_messages.pop("line", None)
-                line.sendall(WATCH)
+                line.sendall(WATCH_COMMAND)
                 for text in _read_lines(line):
                     yield from self._read(text, where)
         except TimeoutError:

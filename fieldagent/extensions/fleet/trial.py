@@ -191,7 +191,7 @@ def send_to_hub(settings: Path, text: str) -> None:
         if time.monotonic() - began > kit_health.SILENCE_S:
             print_failure(f"no agent answers: `journalctl -u {kit_health.AGENT}`")
             return
-        time.sleep(kit_health.CHECK_S)
+        time.sleep(kit_health.CHECK_INTERVAL_S)
     if not status["channels"]["Cellular"]["configured"]:
         return
     body = {"message": {"content": text}, "channels": ["Cellular"]}

@@ -99,7 +99,7 @@ class MeshtasticPeople:
         signal = HandheldSignal(
             packet.rx_rssi or None, packet.rx_snr if packet.rx_rssi else None, hops
         )
-        by_internet = packet.via_mqtt or packet.transport == wire.OVER_MQTT
+        by_internet = packet.via_mqtt or packet.transport == wire.MQTT_TRANSPORT
         what = None
         if packet.decoded is not None:
             try:

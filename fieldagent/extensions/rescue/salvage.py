@@ -16,7 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from fieldagent.agent.journal.high_water import HighWater
-from fieldagent.agent.journal.records import DAMAGED_DELIVERY, LANE, RELAYED, ask_anew, compute_crc
+from fieldagent.agent.journal.records import (
+    DAMAGED_DELIVERY,
+    LANE_SQL,
+    RELAYED,
+    ask_anew,
+    compute_crc,
+)
 from fieldagent.agent.journal.repair import RepairResult
 from fieldagent.agent.journal.schema import UNSOUND_ROWS_SQL
 from fieldagent.extensions.rescue.pages import Pages, Row, Value
@@ -378,7 +384,7 @@ class _Salvage:
         db.execute("DELETE FROM handover WHERE number NOT IN (SELECT number FROM inbound)")
         db.execute(
             "INSERT INTO handover (hook, number, state, sender, not_before)"
-            f" SELECT hooks.hook, number, 'waiting', {LANE} FROM inbound,"
+            f" SELECT hooks.hook, number, 'waiting', {LANE_SQL} FROM inbound,"
             " (SELECT DISTINCT hook FROM handover) AS hooks"
             " WHERE number NOT IN (SELECT number FROM handover)",
             (0.0,),

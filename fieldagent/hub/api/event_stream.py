@@ -21,7 +21,7 @@ from fieldagent.http import server_sent
 from fieldagent.http.message import Request, Response
 from fieldagent.http.query import refuse_others
 from fieldagent.http.routes import Route
-from fieldagent.http.server_sent import LISTENING, StreamRequest, encode_event
+from fieldagent.http.server_sent import LISTENING_COMMENT, StreamRequest, encode_event
 from fieldagent.hub.access.authentication import Authentication
 from fieldagent.hub.access.caller import Caller, Purpose
 from fieldagent.hub.api import reading, sos_desk
@@ -140,7 +140,7 @@ class EventStreams:
         unsettled = UNSETTLED_S if self._store.shared else 0.0
         items, happened = (Follower(each, unsettled) for each in places or newest)
         lost = bool(stream_request.last) and places is None
-        yield LISTENING + (_encode_event(*newest, "lost", "{}") if lost else b"")
+        yield LISTENING_COMMENT + (_encode_event(*newest, "lost", "{}") if lost else b"")
         ends = trio.current_time() + STREAM_LIFETIME_S
         deadline = trio.current_time() + stream_request.quiet_max_s
         while trio.current_time() < ends:

@@ -147,7 +147,7 @@ class SosApi:
     async def answer_canned_texts(self, request: Request, caller: Caller) -> Response:
         """Return the canned texts for dispatchers. Each takes one or two bytes on the air."""
         refuse_others(request, ())
-        return make_json_response({"fromDesk": canned.FROM_DESK})
+        return make_json_response({"fromDesk": canned.DESK_TEXTS})
 
     async def look(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
         """Return an incident with its timeline. Raises Problem 404 for an incident of another

@@ -11,7 +11,7 @@ from fieldagent.hub.records import workspace_log
 from fieldagent.hub.records.operator_trouble import REASON_SQL
 from fieldagent.hub.records.stored_entry import DAMAGED_ROW, read_beside
 from fieldagent.hub.store.contract import Db, make_marks
-from fieldagent.package.delivery import LADDER, Stage, describe_stage
+from fieldagent.package.delivery import STAGE_ORDER, Stage, describe_stage
 
 _ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
@@ -102,7 +102,7 @@ def list_reached(db: Db, items: Sequence[int]) -> dict[int, list[dict[str, Any]]
 
 def _compute_height(row: tuple[Any, ...]) -> int:
     _item, _at, stage, *_ = row
-    return LADDER.index(stage)
+    return STAGE_ORDER.index(stage)
 
 
 def list_device_standings(db: Db, item: int, now: float) -> list[dict[str, Any]]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from fieldagent.extensions import get_own_calls
 from fieldagent.http.openapi import Access, document
-from fieldagent.http.openapi_parts import OF_HTTP
+from fieldagent.http.openapi_parts import HTTP_PROBLEM
 from fieldagent.hub.description import (
     console,
     contacts,
@@ -49,7 +49,7 @@ def describe() -> dict[str, Any]:
         "https://localhost:9443",
         calls,
         problem=PROBLEM,
-        common=Access(answers={"default": OF_HTTP}),
+        common=Access(answers={"default": HTTP_PROBLEM}),
         segments={"id": NUMBER},
         schemes={
             "key": {"type": "apiKey", "in": "header", "name": "x-api-key"},

@@ -25,7 +25,7 @@ from fieldagent.http.openapi import (
     text,
 )
 from fieldagent.http.openapi_parts import (
-    DATA,
+    DATA_SCHEMA,
     IDEMPOTENCY_KEY,
     INT32,
     LOCATION,
@@ -34,7 +34,7 @@ from fieldagent.http.openapi_parts import (
     SECONDS,
     TIMESTAMP,
     UNIX_TIME,
-    USED_KEY,
+    USED_KEY_TEXT,
     WAYPOINT,
     variants,
 )
@@ -103,7 +103,7 @@ PUSH = schema(
             ),
             "receipt?": READ_RECEIPT,
         },
-        {"data": DATA, "message": MESSAGE, "location": LOCATION, "waypoint": WAYPOINT},
+        {"data": DATA_SCHEMA, "message": MESSAGE, "location": LOCATION, "waypoint": WAYPOINT},
         "Exactly one of data, message, location, waypoint. A message goes to targetUserId or "
         "targetGroup. The others go there too if it is set, otherwise to the workspace except the "
         "sender.",
@@ -229,7 +229,7 @@ _STANDING_LINK = {
 }
 _REFUSED: Answers = {
     403: "The caller may not push this item, in this name, or to this target",
-    422: USED_KEY,
+    422: USED_KEY_TEXT,
 }
 SEEN = (
     "Users see items for everyone, for them, and from them; an Integration and a dispatcher see "

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from fieldagent.http.openapi import answer, call, header, query, text
-from fieldagent.http.openapi_parts import ALIVE_PARAMETER, DOWN_RECORD, METRICS, THIS_DOCUMENT, UP
+from fieldagent.http.openapi_parts import (
+    ALIVE_PARAMETER,
+    DOWN_RECORD,
+    METRICS,
+    THIS_DOCUMENT,
+    UP_SCHEMA,
+)
 from fieldagent.hub.description.common import READER
 
-UP_ANSWER = answer("Ready", UP)
+UP_ANSWER = answer("Ready", UP_SCHEMA)
 
 CALLS = (
     call(

@@ -11,10 +11,10 @@ from fieldagent.hub.records import commands
 from fieldagent.hub.records.commands import CommandToSend
 from fieldagent.hub.store.contract import Db
 from fieldagent.system.sentence import sentence
-from fieldagent.wire.command import BY_NAME
+from fieldagent.wire.command import VERB_BY_NAME
 from fieldagent.wire.command_proof import derive_command_key, prove
 
-SET = BY_NAME["set"]
+SET = VERB_BY_NAME["set"]
 
 
 def is_paid(quote: CommandCost, bearer: str) -> bool:

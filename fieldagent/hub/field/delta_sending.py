@@ -15,10 +15,10 @@ from fieldagent.package.package import Data
 from fieldagent.package.reading import ITEM_BYTES_MAX, KINDS
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.sentence import sentence
-from fieldagent.wire.command import BY_NAME, RemoteCommand
+from fieldagent.wire.command import VERB_BY_NAME, RemoteCommand
 from fieldagent.wire.signed_delta import digest_of_payload
 
-UPDATE = BY_NAME["update"]
+UPDATE = VERB_BY_NAME["update"]
 
 
 class DeltaCost(NamedTuple):

@@ -40,7 +40,7 @@ from fieldagent.wire.envelope import (
     encode,
 )
 from fieldagent.wire.errors import LocalProtocolError
-from fieldagent.wire.fragments import ASK_AFTER_S, ASK_RARER, ASK_UNTIL_S, split
+from fieldagent.wire.fragments import ASK_AFTER_S, ASK_UNTIL_S, SILENCE_GROWTH_FACTOR, split
 from fieldagent.wire.tag import TAG_BYTES
 
 PICTURE_PARTS = 8
@@ -302,7 +302,7 @@ def ask_for_fragments(db: Db, now: float) -> int:
         now - ASK_AFTER_S,
         now - ASK_UNTIL_S,
         now,
-        ASK_RARER,
+        SILENCE_GROWTH_FACTOR,
     )
     asked = 0
     for sequence, count, *row in rows:

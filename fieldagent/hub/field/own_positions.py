@@ -9,7 +9,7 @@ from fieldagent.hub.field.envelope_packing import Load, get_names_topic, list_in
 from fieldagent.hub.field.position_feed import Position, PositionFeed, PositionFeeds
 from fieldagent.hub.records import newest
 from fieldagent.hub.store.contract import Store
-from fieldagent.wire.link import BODIES, HEAD
+from fieldagent.wire.link import BODIES_MAX, HEAD
 
 NAMES_MOST = 10
 """Largest number of names in one message. Each name becomes a row, and messages to a thousand kits
@@ -104,7 +104,7 @@ class OwnPositions:
                 body = each.encode_introduction(name)
             size += len(body) + HEAD
             named = len(self._load.introduced) + introduces
-            if bodies and (size > capacity or len(bodies) == BODIES or named > NAMES_MOST):
+            if bodies and (size > capacity or len(bodies) == BODIES_MAX or named > NAMES_MOST):
                 return tuple(bodies)
             if introduces:
                 self._marks |= name.bit

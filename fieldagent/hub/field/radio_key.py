@@ -29,11 +29,11 @@ from fieldagent.hub.store.contract import Db
 from fieldagent.package.package import CommandAnswer, CommandOutcome
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.sentence import sentence
-from fieldagent.wire.command import BY_NAME, SEALED_KEY_BYTES, RemoteCommand
+from fieldagent.wire.command import SEALED_KEY_BYTES, VERB_BY_NAME, RemoteCommand
 from fieldagent.wire.command_proof import prove, read_text
 from fieldagent.wire.sealed_key import seal_key
 
-VERB = BY_NAME["radio-key"].number
+VERB = VERB_BY_NAME["radio-key"].number
 LAST = 3
 GRACE_S = 900.0
 """Seconds that a link has before a satellite message is paid for."""

@@ -26,7 +26,7 @@ from fieldagent.hub.store.contract import Db, make_marks, make_membership
 from fieldagent.package.package import CommandAnswer, CommandOutcome
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.lazy_named_tuple import NamedTuple
-from fieldagent.wire.command import BY_NAME, RemoteCommand, format_command
+from fieldagent.wire.command import VERB_BY_NAME, RemoteCommand, format_command
 from fieldagent.wire.command_proof import read_text
 from fieldagent.wire.envelope import Entry, decode, encode
 from fieldagent.wire.errors import RemoteProtocolError
@@ -174,7 +174,7 @@ def list_to_carry(db: Db, carrier: int, journal: int, now: float) -> list[ToCarr
     ]
 
 
-SET = BY_NAME["set"].number
+SET = VERB_BY_NAME["set"].number
 """A carrier does not relay settings, because a trial of settings needs the kit's own route to the
 hub."""
 

@@ -17,7 +17,7 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.wire import kit_status
 from fieldagent.wire.command_proof import STATUS
 from fieldagent.wire.errors import RemoteProtocolError
-from fieldagent.wire.kit_condition import CAUSES, HOURS, KitCondition
+from fieldagent.wire.kit_condition import CAUSES, REPORTED_HOURS, KitCondition
 from fieldagent.wire.kit_status import KitStatus, format_version, read_version_numbers
 
 HOUR = 3_600.0
@@ -120,5 +120,5 @@ def shift_to_now(hours: list[int | None], at: float, now: float) -> list[int | N
     """Return the values of the last 24 hours. `hours` are the values reported at `at`; hours after
     the report are None.
     """
-    since = max(0, min(int((now - at) // HOUR), HOURS))
+    since = max(0, min(int((now - at) // HOUR), REPORTED_HOURS))
     return [*hours[since:], *[None] * since]

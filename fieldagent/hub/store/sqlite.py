@@ -28,7 +28,13 @@ from fieldagent.hub.store.schema import make_hub_schema
 from fieldagent.hub.store.shared_reads import SharedReads
 from fieldagent.store.group import GroupCommit, Order, StoreFailed, StoreFull, StoreUnavailable
 from fieldagent.store.schema import WrongVersion
-from fieldagent.store.sqlite import LOCKED_S, close_keeping_log, connect, open_reader, transact
+from fieldagent.store.sqlite import (
+    LOCK_WAIT_MAX_S,
+    close_keeping_log,
+    connect,
+    open_reader,
+    transact,
+)
 from fieldagent.store.trouble import is_damage, make_unusable
 from fieldagent.system.file_writes import FileWrites
 
@@ -159,7 +165,7 @@ class SqliteStore:
             if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:
                 raise
             raise StoreUnavailable(
-                f"another program has kept {self._file} locked for {LOCKED_S:g} s"
+                f"another program has kept {self._file} locked for {LOCK_WAIT_MAX_S:g} s"
             ) from error
         finally:
             self._begun_at = None

@@ -15,10 +15,10 @@ from fieldagent.agent.channels.air_pace import (
     AGAIN_MAX,
     ANSWER_TIMEOUT_S,
     ANSWER_WAIT_MIN_S,
+    ANSWERING_STATIONS,
     CROWD_STATIONS,
     FRAGMENT_SPACING_S,
-    ON_CALL,
-    PAUSE,
+    PAUSE_MAX_S,
     PRESENT_S,
     UNANSWERED_ROUNDS_MAX,
     AirPace,
@@ -40,10 +40,10 @@ def paced(*heard: tuple[float, AirTurn]) -> AirPace:
 @pytest.mark.parametrize(
     ("crowd", "longest"),
     [
-        (0, PAUSE / CROWD_STATIONS),
-        (1, PAUSE / CROWD_STATIONS),
-        (CROWD_STATIONS, PAUSE),
-        (30, PAUSE),
+        (0, PAUSE_MAX_S / CROWD_STATIONS),
+        (1, PAUSE_MAX_S / CROWD_STATIONS),
+        (CROWD_STATIONS, PAUSE_MAX_S),
+        (30, PAUSE_MAX_S),
     ],
 )
 def test_the_more_are_there_the_longer_the_pause(crowd: int, longest: float) -> None:
@@ -61,7 +61,7 @@ def test_the_more_are_there_the_longer_the_pause(crowd: int, longest: float) -> 
 )
 def test_while_a_round_goes_on_nobody_speaks(heard: list[tuple[float, int]], held: float) -> None:
     pace = paced(*((at, AirTurn(follows, 1)) for at, follows in heard))
-    assert held <= pace.pause(0.0) <= held + PAUSE / CROWD_STATIONS
+    assert held <= pace.pause(0.0) <= held + PAUSE_MAX_S / CROWD_STATIONS
 
 
 def test_what_we_said_ourselves_ends_the_round_of_another() -> None:
@@ -165,7 +165,7 @@ def test_a_few_of_a_crowd_say_by_themselves_that_it_has_come(crowd: int) -> None
     if crowd <= CROWD_STATIONS:
         assert len(alone) == crowd
     else:
-        assert ON_CALL <= len(alone) < crowd
+        assert ANSWERING_STATIONS <= len(alone) < crowd
         assert min(alone) >= compute_ack_wait(crowd) / 2
     if crowd >= 30:
-        assert len(alone) <= 2 * ON_CALL
+        assert len(alone) <= 2 * ANSWERING_STATIONS

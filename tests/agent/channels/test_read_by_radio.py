@@ -15,7 +15,7 @@ import trio.testing
 from fieldagent.agent.inbound import reading
 from fieldagent.agent.journal import inbound, outbound
 from fieldagent.agent.outbound.reach import list_reached
-from fieldagent.agent.outbound.read_receipts import AGAIN_FIRST, ALONE_MAX, HOPS_RETENTION_S
+from fieldagent.agent.outbound.read_receipts import AGAIN_FIRST, HOPS_RETENTION_S, OWN_PACKETS_MAX
 from fieldagent.package.delivery import Stage
 from fieldagent.package.package import Message
 from fieldagent.wire.envelope import (
@@ -393,7 +393,7 @@ async def test_a_peer_that_does_not_know_the_words_is_served_as_before(
         item = Entry(7, Message("camp reached?"), int(START), wants_receipt=True)
         await ben.reception.receive(encode([item], origin=1))
         await read(ben, "camp reached?", "Ben")
-        for _ in range(ALONE_MAX):
+        for _ in range(OWN_PACKETS_MAX):
             envelope = await next_words(ben)
         assert envelope.not_understood == ()
         await trio.sleep(7200)

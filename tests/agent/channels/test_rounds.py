@@ -25,7 +25,7 @@ from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.mesh import relay
 from fieldagent.agent.mesh.rounds import (
     HUB_AGAIN_MAX,
-    OTHERS_REPEATED_S,
+    OTHERS_REPEAT_LIFETIME_S,
     REDRAW_INTERVAL_S,
     REPEATERS_ENOUGH,
     SOS_ALONE,
@@ -220,12 +220,12 @@ async def test_what_others_sent_is_given_also_by_who_was_started_anew(
             await trio.sleep(600)
             assert len(late.messages()) == len({*late.messages()})
             assert on_air_journal.list_stored(
-                late.journal, since=late.words.clock() - OTHERS_REPEATED_S
+                late.journal, since=late.words.clock() - OTHERS_REPEAT_LIFETIME_S
             )
-            await trio.sleep(OTHERS_REPEATED_S)
+            await trio.sleep(OTHERS_REPEAT_LIFETIME_S)
             assert (
                 on_air_journal.list_stored(
-                    late.journal, since=late.words.clock() - OTHERS_REPEATED_S
+                    late.journal, since=late.words.clock() - OTHERS_REPEAT_LIFETIME_S
                 )
                 == []
             )

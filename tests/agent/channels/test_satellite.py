@@ -481,7 +481,9 @@ async def test_an_idle_modem_that_lost_its_settings_is_found(tmp_path: Path, clo
         sky.modem.state.stored = VolatileState(echo=False, ring_indications=False)
         await outcome(k, await k.post())
         sky.modem.start_brown_out()
-        await trio.sleep((satellite.HOLD_EACH + 1) * satellite_waits.CHECK_INTERVAL_S)
+        await trio.sleep(
+            (satellite.CHECKS_PER_SETTINGS_RESTORE + 1) * satellite_waits.CHECK_INTERVAL_S
+        )
         assert sky.modem.state.volatile.ring_indications
         assert sky.modem.state.volatile.registration
 
@@ -816,7 +818,7 @@ async def test_resets_that_nothing_else_shows_are_no_habit(
     """Sometimes the buffer is empty. In between, the modem keeps the sent message."""
     async with field_kit(tmp_path) as (sky, k):
         sky.modem.state.stored = VolatileState(echo=False)
-        for number in range(satellite.EMPTY_MAX + 1):
+        for number in range(satellite.EMPTY_SESSIONS_MAX + 1):
             for other in range(kept):
                 await outcome(k, await k.post(message={"content": f"kept {number} {other}"}))
             sky.modem.faults.reset_before_session = 1

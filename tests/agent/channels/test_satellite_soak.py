@@ -28,7 +28,7 @@ CALLERS = 16
 FEW, SOME, MANY = 100, 1000, int(os.environ.get("SOAK", "10000"))
 AGAIN_SOON = (
     Put("fieldagent.agent.channels.reopening:REOPEN_AFTER", [0.05]),
-    Put("fieldagent.wire.sbd:_SPREADS", [0.05] * 1000),
+    Put("fieldagent.wire.sbd:_RETRY_SPREADS_S", [0.05] * 1000),
     Put("fieldagent.agent.channels.sbd_modem:REPLY_TIMEOUT_S", 3.0),
     Put("fieldagent.agent.channels.sbd_modem:HOST_SESSION_TIMEOUT_S", 3.0),
 )

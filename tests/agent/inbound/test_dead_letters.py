@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from fieldagent.agent.journal import dead_letters
-from fieldagent.agent.journal.dead_letters import BYTES_MAX, COUNT_MAX, DeadLetter
+from fieldagent.agent.journal.dead_letters import BYTES_MAX, LETTERS_MAX, DeadLetter
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.package.package import Message
 from fieldagent.wire.envelope import Entry, derive_key, encode
@@ -185,13 +185,13 @@ async def test_the_oldest_go_first(tmp_path: Path) -> None:
 
         journal.commit_at_start(store)
 
-    keep(*(DeadLetter("Satellite", b"%d" % n, "foreign", 1.0) for n in range(COUNT_MAX + 3)))
+    keep(*(DeadLetter("Satellite", b"%d" % n, "foreign", 1.0) for n in range(LETTERS_MAX + 3)))
     assert dead_letters.list_newest(journal)[-1].body == b"3"
-    assert dead_letters.tally(journal) == (COUNT_MAX + 3, 3, COUNT_MAX)
+    assert dead_letters.tally(journal) == (LETTERS_MAX + 3, 3, LETTERS_MAX)
     large = DeadLetter("Cellular", bytes(BYTES_MAX - 8), "foreign", 2.0)
     keep(large)
     kept = dead_letters.list_newest(journal)
     assert kept[0].body == large.body
     assert sum(len(letter.body) for letter in kept) <= BYTES_MAX
-    assert kept[1].body == b"%d" % (COUNT_MAX + 2)
+    assert kept[1].body == b"%d" % (LETTERS_MAX + 2)
     journal.close()

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from fieldagent.agent.inbound.dispatch import UNREADABLE
 from fieldagent.webhook import schedule
 from fieldagent.webhook.delivery import Delivery, HandoverOutcome, HandoverResult
-from fieldagent.webhook.schedule import LONGEST, SCHEDULE, compute_delay, wait
+from fieldagent.webhook.schedule import DELAY_MAX_S, SCHEDULE, compute_delay, wait
 from tests.agent.inbound.spooling import FAILED, HANDED, Hook, now, of, spooled
 
 REFUSED = HandoverResult(HandoverOutcome.REFUSED, "exit 1")
@@ -441,9 +441,9 @@ def test_delays_stay_within_the_schedule_and_its_jitter(
     if seconds is not None:
         planned = SCHEDULE[attempts]
         assert seconds >= max(planned, min(asked, schedule.RETRY_AFTER_MAX_S))
-        assert seconds <= max(planned * (1 + schedule.JITTER), schedule.RETRY_AFTER_MAX_S)
+        assert seconds <= max(planned * (1 + schedule.JITTER_SHARE), schedule.RETRY_AFTER_MAX_S)
 
 
 @given(st.floats(-1e12, 1e12), st.floats(-1e12, 1e12))
 def test_no_wait_is_negative_or_longer_than_the_longest(not_before: float, at: float) -> None:
-    assert 0 <= wait(not_before, at) <= LONGEST
+    assert 0 <= wait(not_before, at) <= DELAY_MAX_S

@@ -257,7 +257,7 @@ async def test_fragments_that_were_forgotten_may_come_again(
             await take_in(inbox, body)
         await journal.commit(inbound.forget(before=TIME + 1000.0, keep=1))
         assert len(inbound.list_incomplete(journal)) == 1, "few are kept, as clocks jump"
-        monkeypatch.setattr(inbound, "SLICES_MAX", 2)
+        monkeypatch.setattr(inbound, "FRAGMENTS_MAX", 2)
         await journal.commit(inbound.forget(before=TIME + 1000.0, keep=1))
         assert not inbound.list_incomplete(journal)
         for body in parts:

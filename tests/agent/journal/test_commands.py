@@ -8,11 +8,11 @@ from pathlib import Path
 from fieldagent.agent.journal import commands
 from fieldagent.agent.journal.schema import JOURNAL
 from fieldagent.store.sqlite import connect
-from fieldagent.wire.command import BY_NAME, RemoteCommand
+from fieldagent.wire.command import VERB_BY_NAME, RemoteCommand
 
 
 def test_one_that_is_forgotten_is_known_though_an_older_one_is_not_over(tmp_path: Path) -> None:
-    command = RemoteCommand(BY_NAME["reboot"].number)
+    command = RemoteCommand(VERB_BY_NAME["reboot"].number)
     newest = 2 * commands.COMMANDS_MAX
     with closing(connect(tmp_path / "journal", JOURNAL, checked=True)) as db:
         for number in range(1, newest + 1):

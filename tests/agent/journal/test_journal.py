@@ -20,7 +20,7 @@ import trio
 import trio.testing
 
 from fieldagent.agent.journal.files import JournalFiles
-from fieldagent.agent.journal.journal import USABLE_AGAIN, Journal
+from fieldagent.agent.journal.journal import DISK_USABLE_NOTICE, Journal
 from fieldagent.agent.journal.schema import JOURNAL
 from fieldagent.store.group import NotOnDisk, StoreFailed, StoreFull
 from fieldagent.store.schema import Schema
@@ -270,7 +270,7 @@ async def test_an_sos_that_comes_while_the_disk_is_looked_at_is_not_left_behind(
         await journal.return_to_disk(idle=lambda: not taken[0])
         assert journal.failed is None
         await journal.return_to_disk(idle=lambda: True)
-        assert str(journal.failed) == USABLE_AGAIN
+        assert str(journal.failed) == DISK_USABLE_NOTICE
     journal.close()
 
 

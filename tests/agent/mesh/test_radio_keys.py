@@ -11,7 +11,7 @@ import pytest
 
 from fieldagent.agent.mesh import radio_keys
 from fieldagent.agent.mesh.key_change import KeyStep
-from fieldagent.agent.mesh.radio_keys import FILE, HEARD_MAX, RadioKeys, make_keys_after
+from fieldagent.agent.mesh.radio_keys import ACCEPTED_KEYS_MAX, FILE, RadioKeys, make_keys_after
 from fieldagent.agent.settings import Settings, parse
 
 OLD, NEW, NEWER = (bytes([number] * 32) for number in (1, 2, 3))
@@ -60,7 +60,7 @@ def test_keys_do_not_pile_up_and_the_one_that_is_sent_with_stays() -> None:
     now = BEFORE
     for number in range(10, 30):
         now = make_keys_after(now, 1, bytes([number] * 32))
-    assert len(now.keys) == HEARD_MAX
+    assert len(now.keys) == ACCEPTED_KEYS_MAX
     assert (now.keys[0], now.keys[-1]) == (OLD, bytes([29] * 32))
 
 

@@ -13,7 +13,7 @@ from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.journal.records import EndedDelivery
 from fieldagent.agent.journal.spending import BudgetDay
 from fieldagent.agent.outbound.affordable import Affordable
-from fieldagent.agent.outbound.budget import DAY, compute_day
+from fieldagent.agent.outbound.budget import DAY_S, compute_day
 from fieldagent.agent.outbound.day_budget import DayBudget
 from fieldagent.package.delivery import ChannelDelivery
 from fieldagent.package.package import Channel, Message, Package, Status
@@ -24,7 +24,7 @@ from tests.running import running
 
 MIDNIGHT = 1_789_948_800.0
 """2026-09-21."""
-NOON = MIDNIGHT + DAY / 2
+NOON = MIDNIGHT + DAY_S / 2
 HOUR = 3600.0
 
 
@@ -53,10 +53,10 @@ def test_a_trusted_clock_begins_a_day_at_midnight() -> None:
     machine.passes(11 * HOUR)
     assert machine.day().day == "2026-09-21"
     machine.passes(HOUR)
-    assert machine.day() == BudgetDay("2026-09-22", MIDNIGHT + DAY, True)
+    assert machine.day() == BudgetDay("2026-09-22", MIDNIGHT + DAY_S, True)
 
 
-@pytest.mark.parametrize("shows", [12.0, NOON - 3 * DAY, NOON + 3650 * DAY])
+@pytest.mark.parametrize("shows", [12.0, NOON - 3 * DAY_S, NOON + 3650 * DAY_S])
 def test_one_that_is_not_trusted_gives_no_new_budget_by_being_set(shows: float) -> None:
     machine = Machine(NOON, "network")
     machine.day()
@@ -64,25 +64,25 @@ def test_one_that_is_not_trusted_gives_no_new_budget_by_being_set(shows: float) 
     assert machine.day() == BudgetDay("2026-09-21", MIDNIGHT, False)
     machine.passes(11 * HOUR)
     assert machine.day().day == "2026-09-22", "by elapsed time"
-    machine.passes(3 * DAY, wall_time=shows)
-    assert machine.day() == BudgetDay("2026-09-25", MIDNIGHT + 4 * DAY, False)
+    machine.passes(3 * DAY_S, wall_time=shows)
+    assert machine.day() == BudgetDay("2026-09-25", MIDNIGHT + 4 * DAY_S, False)
 
 
 def test_what_was_spent_before_the_clock_was_set_counts_for_the_day_that_it_shows() -> None:
     machine = Machine(12.0, "")
     assert machine.day().day == "1970-01-01"
     machine.passes(HOUR, wall_time=NOON, source="network")
-    assert machine.day() == BudgetDay("2026-09-21", 12.0 + HOUR - DAY / 2, True, "1970-01-01")
+    assert machine.day() == BudgetDay("2026-09-21", 12.0 + HOUR - DAY_S / 2, True, "1970-01-01")
     machine.passes(HOUR)
     assert machine.day().carried == "1970-01-01", "till the end of that day"
-    machine.passes(DAY)
+    machine.passes(DAY_S)
     assert machine.day().carried == ""
 
 
 def test_a_day_that_had_ended_counts_no_more() -> None:
     machine = Machine(12.0, "")
     machine.day()
-    machine.passes(DAY, wall_time=NOON, source="network")
+    machine.passes(DAY_S, wall_time=NOON, source="network")
     assert machine.day().carried == ""
 
 
@@ -93,12 +93,12 @@ async def test_what_is_given_back_after_midnight_was_spent_before_it(tmp_path: P
     async with running(journal):
         budget = DayBudget(journal, "SMS", 5)
         await budget.spend(2)
-        machine.passes(DAY / 2)
+        machine.passes(DAY_S / 2)
         await budget.spend(-1)
         assert (budget.compute_spent(), budget.compute_remaining()) == (0, 5)
         with pytest.raises(TimeoutError):
             async with budget.book(3):
-                machine.passes(DAY)
+                machine.passes(DAY_S)
                 raise TimeoutError
         assert (budget.compute_spent(), budget.compute_remaining()) == (0, 5)
         await budget.spend(1)
@@ -157,7 +157,10 @@ async def test_sms_and_credits_are_given_back_each_by_itself(
         await budget.record_booking(
             standing.sequence, Affordable(package, {}, 5, satellite=3, sms=2)
         )
-        happened = {(Channel.CELLULAR, history.BY_SMS): sms, (Channel.SATELLITE, "sent"): satellite}
+        happened = {
+            (Channel.CELLULAR, history.SMS_EVENT): sms,
+            (Channel.SATELLITE, "sent"): satellite,
+        }
         for (channel, event), is_so in happened.items():
             if is_so:
                 note = partial(history.note, event=event, detail="", at=1.0)
@@ -198,7 +201,7 @@ async def test_what_was_booked_is_given_back_on_its_own_day_after_a_restart(
         budget = DayBudget(journal, "tak-lan", 8)
         await budget.refund_unspent()
         assert budget.compute_remaining() == 2, "it may still go over satellite"
-        machine.passes(DAY)
+        machine.passes(DAY_S)
         ended = [EndedDelivery(number, Channel.SATELLITE, ChannelDelivery(Status.CANCELED))]
         await journal.persist(outbound.end(ended, journal.clock.now()))
         await budget.spend(1)

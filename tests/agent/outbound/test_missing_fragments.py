@@ -89,9 +89,9 @@ async def test_a_clock_that_is_set_changes_nothing(tmp_path: Path, clock: Any, j
             gaps.run_fragment_requests, k.journal, k.outboxes, clock=lambda: now() + set_by
         )
         k.nursery.start_soon(asking)
-        await trio.sleep(gaps.LOOK_EVERY * 4)
+        await trio.sleep(gaps.CHECK_INTERVAL_S * 4)
         await comes(k, 1)
-        await trio.sleep(gaps.LOOK_EVERY * 2)
+        await trio.sleep(gaps.CHECK_INTERVAL_S * 2)
         set_by = jump
         questions = await asked(k, SATELLITE, 5)
         assert [at for at, _ in questions] == [20, 50, 170, 650, 2570]

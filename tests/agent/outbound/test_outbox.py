@@ -16,12 +16,12 @@ import trio.testing
 
 from fieldagent.agent.journal import incident, outbound
 from fieldagent.agent.journal.incident import HeardIncident
-from fieldagent.agent.journal.journal import FORGOTTEN_AT_ONCE
+from fieldagent.agent.journal.journal import DELETED_ROWS_MAX
 from fieldagent.agent.journal.records import Segment
 from fieldagent.agent.outbound.budget import compute_sos_reserve
 from fieldagent.agent.outbound.ending import AgentStopping
 from fieldagent.agent.outbound.intake import Conflict
-from fieldagent.agent.outbound.packing import SOS_ALONE
+from fieldagent.agent.outbound.packing import SOS_ALONE_TRIES
 from fieldagent.agent.outbound.standing import PackageState, UnknownPackage
 from fieldagent.package.package import Channel, IncidentState, IncidentUpdate, Message, Status
 from fieldagent.package.payload import Identity
@@ -537,7 +537,7 @@ async def test_what_fits_beside_an_sos_for_nothing_rides_along(tmp_path: Path, c
         await k.send()
         rides = await k.post(message={"content": "y"})
         await k.post(message={"content": "help"}, priority=100)
-        for _ in range(SOS_ALONE):
+        for _ in range(SOS_ALONE_TRIES):
             await k.send(Outcome.NOT_SENT, reason="no signal")
         before = k.outbox.budget.get_spent().credits
         assert len(await k.send()) == 2
@@ -624,7 +624,7 @@ async def test_many_that_ended_are_forgotten_in_slices_the_oldest_first(tmp_path
         while not forgotten or forgotten[-1]:
             forgotten.append(await k.journal.commit(outbound.forget(before=0, keep=20)))
             first += k.journal.read("SELECT min(id) FROM package")
-        assert forgotten == [FORGOTTEN_AT_ONCE, FORGOTTEN_AT_ONCE, 30, 0]
+        assert forgotten == [DELETED_ROWS_MAX, DELETED_ROWS_MAX, 30, 0]
         assert first == [(201,), (401,), (431,), (431,)]
 
 

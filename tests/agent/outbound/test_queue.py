@@ -12,7 +12,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from fieldagent.agent.outbound.lazy_heap import STEP, SweptHeap
+from fieldagent.agent.outbound.lazy_heap import SWEEP_STEP_ENTRIES, SweptHeap
 from fieldagent.agent.outbound.queue import DEAD_ENTRIES_SLACK, Queue, get_sizes
 
 
@@ -336,5 +336,5 @@ def test_a_long_queue_that_is_cleared_is_swept_a_few_at_a_time(order: int) -> No
             queue.remove(key)
             size = get_sizes(queue)
             assert max(size.heaps) <= 2 * size.live + DEAD_ENTRIES_SLACK
-            assert looks <= len(size.heaps) * STEP
+            assert looks <= len(size.heaps) * SWEEP_STEP_ENTRIES
     assert queue.find_foremost(10.0) is None

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fieldagent.agent.journal.inbound import PendingStationStage
-from fieldagent.agent.outbound.read_receipts import ALONE_MAX, Readings
+from fieldagent.agent.outbound.read_receipts import OWN_PACKETS_MAX, Readings
 from fieldagent.package.delivery import Stage
 from fieldagent.wire.envelope import Entry, Receipt
 
@@ -85,7 +85,11 @@ MORE = st.sets(st.tuples(st.integers(1, 6), st.integers(1, 6)).filter(lambda e: 
 
 @settings(max_examples=200, deadline=None)
 @given(
-    LINES, MORE, st.lists(st.booleans(), max_size=ALONE_MAX - 1), st.integers(0, 999), st.booleans()
+    LINES,
+    MORE,
+    st.lists(st.booleans(), max_size=OWN_PACKETS_MAX - 1),
+    st.integers(0, 999),
+    st.booleans(),
 )
 def test_it_comes_is_answered_and_then_all_are_silent(
     line: set[tuple[int, int]],
@@ -108,7 +112,7 @@ def test_it_comes_is_answered_and_then_all_are_silent(
     assert air.stations[reader].list_to_send(inf, beside=True) == []
     # For each transmission of the sender, each station sends the receipt and its answer at most
     # once.
-    assert air.sent <= 2 * ALONE_MAX * 2 * len(air.stations)
+    assert air.sent <= 2 * OWN_PACKETS_MAX * 2 * len(air.stations)
     before = air.sent
     air.run(7 * 86_400.0)
     assert air.sent == before
@@ -123,4 +127,4 @@ def test_what_nobody_answers_ends(more: set[tuple[int, int]], seed: int) -> None
     air.stations[reader].replace_own_receipts([WORD], 0.0)
     air.run(7 * 86_400.0)
     assert air.came == 0
-    assert ALONE_MAX <= air.sent <= ALONE_MAX * len(air.stations)
+    assert OWN_PACKETS_MAX <= air.sent <= OWN_PACKETS_MAX * len(air.stations)

@@ -13,7 +13,7 @@ from fieldagent.agent.outbound.summaries import (
     ASK_AFTER_S,
     ASKS_MAX,
     FRESH_S,
-    PUT_OFF_MAX,
+    POSTPONE_MAX_S,
     SLOWER_MAX,
     Summaries,
     list_confirmed,
@@ -128,9 +128,9 @@ def beacons(crowd: int, *, speaks_every: float, seconds: int = 3600) -> list[flo
 def test_who_speaks_in_a_crowd_says_there_what_it_lacks(crowd: int, speaks_every: float) -> None:
     begun = beacons(crowd, speaks_every=speaks_every)
     pauses = [after - before for before, after in pairwise(begun)]
-    assert max(pauses) <= PUT_OFF_MAX + 1, "none waits for what never rides"
+    assert max(pauses) <= POSTPONE_MAX_S + 1, "none waits for what never rides"
     put_off = crowd > CROWD_STATIONS and speaks_every == 60
-    assert (min(pauses[1:]) >= PUT_OFF_MAX - ASK_AFTER_S) == put_off, pauses
+    assert (min(pauses[1:]) >= POSTPONE_MAX_S - ASK_AFTER_S) == put_off, pauses
 
 
 @pytest.mark.parametrize(("crowd", "rides"), [(CROWD_STATIONS, True), (3 * CROWD_STATIONS, False)])

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from fieldagent.agent.from_afar import (
+    BUILT_IN_VALUES,
     LOCAL_ONLY_SETTINGS,
-    OWN_VALUES,
     NotForThisKit,
     change_settings,
 )
@@ -204,7 +204,7 @@ def test_what_is_wrong_is_refused_and_touches_nothing(kit: Kit, name: str) -> No
 def test_no_program_of_ones_own_is_named_from_afar() -> None:
     """This covers each setting whose description allows a third-party program."""
     named = {key.name for key in list_all_keys() if "package.module:NAME" in key.description}
-    assert named == OWN_VALUES.keys()
+    assert named == BUILT_IN_VALUES.keys()
     for name in named:
         change = SettingsChange("kit", get_kit_id(TOKEN), 1, ((name, "json:loads"),))
         with pytest.raises(

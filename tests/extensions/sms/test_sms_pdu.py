@@ -26,7 +26,9 @@ from fieldagent.wire.sms_pdu import (
 
 NUMBER = "+41791234567"
 AT = datetime(2026, 11, 24, 21, 7, 5, tzinfo=UTC).timestamp()
-GSM = "".join(sms_alphabet.BASIC.replace("\x1b", "")) + "".join(sms_alphabet.EXTENSION.values())
+GSM = "".join(sms_alphabet.BASIC_CHARACTERS.replace("\x1b", "")) + "".join(
+    sms_alphabet.EXTENSION.values()
+)
 
 
 def stranger(pdu: bytes, kind: str) -> Any:

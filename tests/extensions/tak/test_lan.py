@@ -259,7 +259,7 @@ def test_who_is_not_allowed_costs_nothing_and_a_flood_is_dropped(camp: Camp) -> 
 def test_where_the_disk_is_full_a_phone_is_told_so_and_the_agent_goes_on(camp: Camp) -> None:
     """The agent may have an SOS, perhaps only in memory. Clients in the network must not end it."""
     camp.begin(
-        Put("fieldagent.agent.journal.journal:ROOM_BYTES", 1 << 60),
+        Put("fieldagent.agent.journal.journal:FREE_MIN_BYTES", 1 << 60),
         allow="BRAVO",
         credits_per_day="2",
     )

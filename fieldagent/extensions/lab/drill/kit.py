@@ -221,7 +221,7 @@ class Kit:
         keep = agent.supervisor.keep_running
         async with trio.open_nursery() as nursery:
             for name in KEEPERS:
-                nursery.start_soon(keep, name, partial(shipped.KEEPERS[name], agent))
+                nursery.start_soon(keep, name, partial(shipped.BACKGROUND_TASKS[name], agent))
             for channel, outbox in agent.parts.outboxes.items():
                 nursery.start_soon(keep, f"{channel} queue", outbox.run)
                 driver = drivers.DRIVERS[channel](agent.settings, agent.parts, agent.progress)

@@ -19,7 +19,7 @@ from fieldagent.agent.channels.cellular import (
     ATTEMPT_TIMEOUT_S,
     ORDERLY_PAUSE_MAX_S,
     PAUSE_MAX,
-    SHARE,
+    PAUSE_SHARE_RANGE,
     LinkPace,
 )
 from fieldagent.agent.channels.connecting import Unreachable, open_stream, trust
@@ -224,7 +224,7 @@ class Fleet:
                     break
                 if pace.is_back_soon(ended):
                     pace.requested_wait = ORDERLY_PAUSE_MAX_S
-            await waits.sleep(self._random.uniform(*SHARE) * pace.count_try())
+            await waits.sleep(self._random.uniform(*PAUSE_SHARE_RANGE) * pace.count_try())
         kit.give_up()
         self.living.discard(kit)
         self.figures.given_up += 1

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from fieldagent.extensions.lab.simulator.mt_queue import MtQueue
 from fieldagent.system.wording import format_count
-from fieldagent.wire.credit import CREDITS, Tariff
+from fieldagent.wire.credit import CREDIT_TARIFF, Tariff
 
 
 class GatewayReceiver(Protocol):
@@ -27,7 +27,7 @@ class SimulatedGateway:
         say: Callable[[str], None],
         queue: MtQueue,
         behind: GatewayReceiver,
-        tariff: Tariff = CREDITS,
+        tariff: Tariff = CREDIT_TARIFF,
     ) -> None:
         self._tariff = tariff
         self._say = say

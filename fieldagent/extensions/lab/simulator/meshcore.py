@@ -86,7 +86,7 @@ class SimulatedMeshcore(LoraBoard):
         elif command == MeshcoreCommand.REBOOT:
             self.reboot()
         elif (answer := self._answer(command, content)) is not None:
-            self._send_to_host(command | wire.ANSWER, answer)
+            self._send_to_host(command | wire.ANSWER_FLAG, answer)
         else:
             self._send_to_host(MeshcoreReport.ERROR, b"\5")
 

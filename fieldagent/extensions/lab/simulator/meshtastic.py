@@ -304,7 +304,7 @@ class SimulatedMeshtastic(LoraBoard):
         self.host.put_message(FromRadio(my_info=MyInfo(self.node)))
         own = NodeInfo(self.node, self.user, metrics=self.metrics)
         self.host.put_message(FromRadio(node_info=own))
-        if nonce != wire.NODES_ALONE:
+        if nonce != wire.ONLY_NODES_NONCE:
             self.host.put_message(FromRadio(metadata=Metadata(FIRMWARE, self.user.hw_model)))
             for index in range(8):
                 self.host.put_message(FromRadio(channel=self.keyring.get_settings(index)))
@@ -312,7 +312,7 @@ class SimulatedMeshtastic(LoraBoard):
                 True, self.preset, region=self.region, hop_limit=self.hop_limit, transmits=True
             )
             self.host.put_message(FromRadio(config=Config(lora)))
-        if nonce != wire.EVERYTHING_BUT_NODES:
+        if nonce != wire.WITHOUT_NODES_NONCE:
             for each in self.keyring.nodes.values():
                 self.host.put_message(FromRadio(node_info=each))
         self.host.put_message(FromRadio(config_complete=nonce))

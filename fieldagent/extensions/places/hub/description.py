@@ -31,12 +31,12 @@ from fieldagent.http.openapi import (
     with_description,
 )
 from fieldagent.http.openapi_parts import (
-    AS_TEXT_TOO,
+    COORDINATE_TEXT,
+    HTTP_PROBLEM,
     IDEMPOTENCY_KEY,
     MALFORMED,
     NAMED_RECORD,
-    OF_HTTP,
-    SAFE_MAX,
+    SAFE_INTEGER_MAX,
     TIMESTAMP,
     coordinates,
 )
@@ -86,7 +86,7 @@ _TRACKER = Access(
         200: "The report is on disk",
         400: MALFORMED,
         404: "The address is not valid, or the tracker was not added",
-        429: OF_HTTP,
+        429: HTTP_PROBLEM,
     }
 )
 _SECRET = segment(
@@ -154,11 +154,11 @@ ROUTE = named_record(
 
 _GIVEN_CIRCLE = record(
     {
-        **coordinates(AS_TEXT_TOO),
+        **coordinates(COORDINATE_TEXT),
         "radius": number("Metres", minimum=int(RADIUS_LEAST), maximum=int(RADIUS_MOST)),
     }
 )
-_KIT = integer(minimum=1, maximum=SAFE_MAX)
+_KIT = integer(minimum=1, maximum=SAFE_INTEGER_MAX)
 _FOR = {
     "tells?": enumeration(*REPORTED_CROSSINGS, None, about="Crossing that raises an alarm (both)"),
     "devices?": nullable(

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 
 from fieldagent.agent.channels.healing import HealingStep, read_steps
-from fieldagent.agent.kit_part import POWERS, RUNS, SECRET, KitPart
+from fieldagent.agent.kit_part import RUNS_COMMAND_REASON, SECRET, SWITCHES_POWER_REASON, KitPart
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.properties import Key, WrongProperty, make_integer_reader, read_text
 
@@ -160,5 +160,9 @@ PART = KitPart(
     check="fieldagent.extensions.sms.agent.check:check",
     examples=EXAMPLES,
     needs=NEEDS,
-    not_from_afar={"sms-recovery-command": RUNS, "sms-heal": POWERS, "sms-pin": SECRET},
+    not_from_afar={
+        "sms-recovery-command": RUNS_COMMAND_REASON,
+        "sms-heal": SWITCHES_POWER_REASON,
+        "sms-pin": SECRET,
+    },
 )
