@@ -68,7 +68,7 @@ class SecureSocket:
 
     def recv(self, size: int) -> bytes:
         """Return received bytes; b"" if the peer has closed its side. `size` must be at least
-        RECORD_MAX.
+        RECORD_MAX_BYTES.
         """
         while True:
             if not self._receive_record_part():

@@ -161,7 +161,7 @@ class ElapsedTime:
         return elapsed + self._offset
 
     def record_time(self, source: str, unix: float) -> None:
-        """Record a time from `source`, one of RANKS."""
+        """Record a time from `source`, one of SOURCES_BY_RANK."""
         if not EARLIEST_TIME <= unix <= LATEST_TIME:
             return
         seen = self._look()

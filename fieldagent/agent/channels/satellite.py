@@ -233,7 +233,7 @@ class Pace:
 
     def count_empty(self, modem: str, looks_sent: bool) -> bool:
         """Count a session that left an empty buffer. Return True if this modem always clears a sent
-        message: EMPTY_MAX sessions have shown no other sign of a reset.
+        message: EMPTY_SESSIONS_MAX sessions have shown no other sign of a reset.
         """
         self.empty = self.empty + 1 if looks_sent and modem != self.keeping_imei else 0
         return self.empty >= EMPTY_SESSIONS_MAX

@@ -237,7 +237,7 @@ class Modem:
     async def _wake_up(self) -> sbd.ModemReply:
         """Send commands until the modem answers. A modem that has just been switched on needs some
         time, and may reply to half a line. A modem whose stored settings are V0 or Q1 gives no
-        readable reply before SET_UP.
+        readable reply before SETUP_COMMAND.
         """
         for command in (sbd.SETUP_COMMAND, sbd.SETUP_COMMAND, sbd.AT_PREFIX):
             try:

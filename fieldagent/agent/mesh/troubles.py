@@ -93,7 +93,7 @@ class AirTroubles:
             log.warning("%s", describe_trouble(trouble, count, detail))
 
     def is_lately(self, trouble: Trouble) -> bool:
-        """Return True if the problem occurred within SHOWN_FOR_S."""
+        """Return True if the problem occurred within `TROUBLE_SHOWN_S`."""
         return (
             trouble in self._seen_troubles
             and self.clock() - self._seen_troubles[trouble].at < TROUBLE_SHOWN_S
