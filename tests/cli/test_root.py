@@ -654,7 +654,8 @@ def swapped(folder: Path, name: str, target: Path) -> Iterator[None]:
         ("settings.offer", "victim", lambda kit: root_units.remove_left(
             kit.state / "settings.offer")),
         ("journal.sqlite3", "victim/secret", lambda kit: trial_journal.copy_journal(kit.state, 2)),
-        ("journal.sqlite3", "etc/shadow", lambda kit: trial_journal.put_back(kit.state, 1, "9")),
+        ("journal.sqlite3", "etc/shadow",
+            lambda kit: trial_journal.restore_journal(kit.state, 1, "9")),
     ],
     ids=["page", "read", "remove", "keep", "put back"],
 )  # fmt: skip

@@ -28,7 +28,7 @@ def shown(*fixes: Fix, policy: Policy = POLICY) -> Track:
     """Return a track with only its first fix posted."""
     track = Track(policy)
     for number, fix in enumerate(fixes):
-        track.see(fix)
+        track.add_fix(fix)
         if not number:
             track.mark_posted()
     return track
@@ -45,7 +45,7 @@ def count(speed: Callable[[int], float], policy: Policy = POLICY, hours: int = 2
     """Return the number of posts from a fix per second that wanders slightly around one place."""
     track, posted = Track(policy), 0
     for second in range(hours * 3600):
-        track.see(after(second, metres=second * 7 % 13 - 6, speed=speed(second)))
+        track.add_fix(after(second, metres=second * 7 % 13 - 6, speed=speed(second)))
         if track.is_due(costly=False):
             track.mark_posted()
             posted += 1
@@ -55,7 +55,7 @@ def count(speed: Callable[[int], float], policy: Policy = POLICY, hours: int = 2
 def test_nothing_is_due_without_a_fix_and_the_first_at_once() -> None:
     track = Track()
     assert not track.is_due(costly=False)
-    track.see(HOME)
+    track.add_fix(HOME)
     assert track.is_due(costly=True)
 
 
@@ -118,7 +118,7 @@ def test_in_motion_oftener_and_where_it_came_to_rest(
 ) -> None:
     track = driving()
     for second in range(seconds + 1):
-        track.see(after(second, speed=speed))
+        track.add_fix(after(second, speed=speed))
     assert track.is_due(costly=False) is due
 
 
@@ -126,7 +126,7 @@ def test_what_came_to_rest_is_posted_once() -> None:
     track = driving()
     due = []
     for second in range(1860):
-        track.see(after(second, speed=0.1))
+        track.add_fix(after(second, speed=0.1))
         if track.is_due(costly=False):
             track.mark_posted()
             due.append(second)
@@ -137,7 +137,7 @@ def test_speed_since_before_a_clock_that_jumped_counts() -> None:
     track = shown(HOME, after(10, speed=3.0), after(-5000, speed=3.0))
     assert track.is_due(costly=False)
     track.mark_posted()
-    track.see(after(-5000 + 300, speed=3.0))
+    track.add_fix(after(-5000 + 300, speed=3.0))
     assert track.is_due(costly=False)
 
 
@@ -196,7 +196,7 @@ def test_what_was_just_posted_is_not_due_and_a_day_later_something_is(
     track.mark_posted()
     newest = [first, *later][-1]
     assert not track.is_due(costly=False)
-    track.see(newest._replace(time=newest.time + 86_400))
+    track.add_fix(newest._replace(time=newest.time + 86_400))
     assert track.is_due(costly=True)
 
 

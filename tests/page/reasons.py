@@ -314,7 +314,7 @@ NAMED = {
     "agent/inbound/reception.py": ("UNTAGGED_PEER", "OTHER_KEY", "_describe_item"),
     "kit/kit_health.py": ("start_watched", "_find_unfitness"),
     "extensions/fleet/system_trial.py": ("NEVER_STARTED",),
-    "extensions/fleet/update_offer.py": ("_take_offer",),
+    "extensions/fleet/update_offer.py": ("_begin_offered_trial",),
     "page/map_file.py": ("why",),
     "page/pmtiles.py": ("WRONG_DIRECTORY", "WRONG_PART"),
     "store/schema.py": ("LATER_VERSION_TEXT", "EARLIER_VERSION_TEXT", "why"),

@@ -62,20 +62,20 @@ def words(board: Board) -> list[str]:
 def tried(board: Board) -> None:
     """Let the kit ask for it, and reboot."""
     slots(board, 'slots.arm("b")')
-    assert slots(board, 'print(slots.state("b"))') == "armed"
+    assert slots(board, 'print(slots.get_state("b"))') == "armed"
     board.run("sync; systemctl reboot --no-block")
     board.until_reset(RESET)
 
 
 def test_the_kernel_that_works_starts_the_other_system(board: Board) -> None:
     assert {"kit.slot=a"} <= {*words(board)}
-    slots(board, 'slots.put_kernel("b")')
+    slots(board, 'slots.copy_kernel("b")')
     tried(board)
     board.boot()
     parameters = words(board)
     assert {"kit.slot=b", "kit.trial", "root=PARTUUID=6b697400-03"} <= {*parameters}
     assert "nr_cpus=1" not in parameters
-    assert slots(board, 'print(slots.state("b"))') == "spent"
+    assert slots(board, 'print(slots.get_state("b"))') == "spent"
     board.until_active("fieldagent")
 
 
@@ -94,12 +94,12 @@ def test_a_kernel_that_cannot_be_started_is_left_at_once(board: Board) -> None:
     board.boot_in_vain(RESET)
     board.boot()
     assert "kit.slot=a" in words(board)
-    assert slots(board, 'print(slots.state("b"))') == "spent"
+    assert slots(board, 'print(slots.get_state("b"))') == "spent"
 
 
 def test_what_is_kept_starts_without_the_other(board: Board) -> None:
-    slots(board, 'slots.put_kernel("b")')
-    slots(board, 'slots.keep("b")')
+    slots(board, 'slots.copy_kernel("b")')
+    slots(board, 'slots.set_default_slot("b")')
     board.run("sync")
     board.cut()
     board.boot()

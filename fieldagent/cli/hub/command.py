@@ -63,7 +63,7 @@ def send_command(arguments: argparse.Namespace, hub: HubSettings, store: Store) 
         asked = delta_sending.make_command(payload)
         delta = store.run_once(lambda db: _price_delta(db, arguments, kit, payload))
     estimate = store.run_once(
-        lambda db: compute_cost(db, kit.device, number, _make_similar(asked), time.time())
+        lambda db: compute_cost(db, kit.device, number, _make_sample(asked), time.time())
     )
     price = _format_price(estimate, hub, None if delta is None else delta.cost)
     _ask_for_agreement(arguments, estimate, price)
@@ -117,7 +117,7 @@ def _sign_settings(
     return change.number, RemoteCommand(SET.number, make_arguments(change, signature))
 
 
-class _Bringing(NamedTuple):
+class _DeltaPosting(NamedTuple):
     posting: Posting
     cost: DeltaCost | None
 
@@ -141,7 +141,7 @@ def _read_delta(arguments: argparse.Namespace) -> bytes:
 
 def _price_delta(
     db: Db, arguments: argparse.Namespace, kit: _Commanded, payload: bytes
-) -> _Bringing:
+) -> _DeltaPosting:
     """Return the delta's posting and its price. Raises Refused."""
     if arguments.by == "satellite":
         raise Refused("a delta goes over the link if there is one: omit --by, or use --by ip")
@@ -153,10 +153,10 @@ def _price_delta(
             f"the hub knows no satellite modem of this kit for a delta of {len(payload):,} bytes:"
             " use --by ip to wait for the link"
         )
-    return _Bringing(posting, estimate)
+    return _DeltaPosting(posting, estimate)
 
 
-def _make_similar(command: RemoteCommand) -> RemoteCommand:
+def _make_sample(command: RemoteCommand) -> RemoteCommand:
     """Return the command with a proof that has the final length but is not valid."""
     return prove(0, command, b"")
 

@@ -63,7 +63,7 @@ def add_device(arguments: argparse.Namespace) -> int:
         if arguments.card is not None or arguments.qr:
             settings.append(_format_settings(arguments.address, text, beside.settings))
         if arguments.card is not None:
-            text["card"] = _put_on(arguments.card, settings[-1], beside)
+            text["card"] = _write_card(arguments.card, settings[-1], beside)
             if beside.files:
                 text["cloudInit" if beside.cloud_init else "cardFiles"] = ", ".join(beside.files)
         return [id_], text
@@ -98,7 +98,7 @@ def _format_settings(address: str | None, row: Row, more: list[tuple[str, str]])
         raise Refused("; ".join(wrong.faults)) from None
 
 
-def _put_on(folder: Path, settings: str, files: CardFiles) -> str:
+def _write_card(folder: Path, settings: str, files: CardFiles) -> str:
     """Write the card within the transaction, so that the device is not added if that fails."""
     try:
         card_files.write(folder, files)

@@ -60,7 +60,7 @@ def _write(store: Store, data_subject: Subject, folder: Path) -> dict[str, int]:
     for name, listing in export.select_listings(data_subject.kind).items():
         rows = store.run_once(partial(listing, subject=data_subject, now=now))
         with _open_private(folder / f"{name}.jsonl") as file:
-            counts[name] = _put(file, rows)
+            counts[name] = _write_rows(file, rows)
     counts["items"] = _write_items(store, data_subject, folder, now)
     about = {
         data_subject.kind: data_subject.id,
@@ -69,7 +69,7 @@ def _write(store: Store, data_subject: Subject, folder: Path) -> dict[str, int]:
         "fieldagent": __version__,
     }
     with _open_private(folder / "export.json") as file:
-        _put(file, [{**about, **counts}])
+        _write_rows(file, [{**about, **counts}])
     sync_folder(folder)
     return counts
 
@@ -93,7 +93,7 @@ def _write_items(store: Store, data_subject: Subject, folder: Path, now: float) 
                 if item.data is not None:
                     with _open_private(folder / item.row["event"]["file"]) as data:
                         data.write(item.data)
-            count += _put(file, (item.row for item in read))
+            count += _write_rows(file, (item.row for item in read))
             place = last
             progress.show(count, whole)
     sync_folder(folder / "data")
@@ -109,7 +109,7 @@ def _open_private(path: Path) -> Iterator[IO[bytes]]:
         os.fsync(file.fileno())
 
 
-def _put(file: IO[bytes], rows: Iterable[dict[str, Any]]) -> int:
+def _write_rows(file: IO[bytes], rows: Iterable[dict[str, Any]]) -> int:
     count = 0
     for row in rows:
         file.write(json.dumps(row, ensure_ascii=False).encode("utf-8", "replace") + b"\n")

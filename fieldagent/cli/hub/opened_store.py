@@ -131,7 +131,7 @@ def make_transaction(operation: Callable[[Call], Result]) -> Callable[[argparse.
 
     def carry_out(arguments: argparse.Namespace) -> int:
         def operate(db: Db, now: float) -> int:
-            return _put(arguments, operation(Call(arguments, db, now)))
+            return _print_result(arguments, operation(Call(arguments, db, now)))
 
         return run_with_store(arguments, lambda _, store: commit_and_print(store, operate))
 
@@ -146,12 +146,14 @@ def make_store_command(
     """
 
     def carry_out(arguments: argparse.Namespace) -> int:
-        return run_with_store(arguments, lambda *both: _put(arguments, use(arguments, *both)))
+        return run_with_store(
+            arguments, lambda *both: _print_result(arguments, use(arguments, *both))
+        )
 
     return carry_out
 
 
-def _put(arguments: argparse.Namespace, result: Result) -> int:
+def _print_result(arguments: argparse.Namespace, result: Result) -> int:
     if isinstance(result, int):
         return result
     return show(arguments, result) if isinstance(result, Mapping) else show_list(arguments, result)

@@ -56,7 +56,7 @@ def _change(
     workspace, but, lost, estimate = store.run_once(find)
     bearer = _ask_for_agreement(arguments, estimate, hub)
 
-    def act(db: Db) -> Row:
+    def start_change(db: Db) -> Row:
         now = time.time()
         if lost is not None:
             revocation.revoke(db, lost, arguments.why, now=now)
@@ -64,7 +64,7 @@ def _change(
         revoked = {} if lost is None else {"id": lost, "revoked": True}
         return {**revoked, **_shorten(db, workspace, now)}
 
-    return show(arguments, {**store.run_once(act), "cost": _format_price(estimate, hub)})
+    return show(arguments, {**store.run_once(start_change), "cost": _format_price(estimate, hub)})
 
 
 def _compute_price(

@@ -62,7 +62,7 @@ def _make_row(incident: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _put(call: Call, incident: Sos) -> Result:
+def _print_incident(call: Call, incident: Sos) -> Result:
     """Print an incident and its timeline."""
     timeline = sos_desk.list_timeline(call.db, incident.id)
     document = {**sos_desk.describe_sos(call.db, incident), "timeline": timeline}
@@ -81,24 +81,26 @@ def _find_sos(call: Call, kind: str, *, locked: bool = False) -> Sos:
     return incident
 
 
-def make_show(kind: str) -> Callable[[argparse.Namespace], int]:
+def make_show_command(kind: str) -> Callable[[argparse.Namespace], int]:
     """Return the function that prints one incident of that kind with its timeline."""
 
     @make_transaction
     def carry_out(call: Call) -> Result:
-        return _put(call, _find_sos(call, kind))
+        return _print_incident(call, _find_sos(call, kind))
 
     return carry_out
 
 
-def make_answer(kind: str, deed: Deed) -> Callable[[argparse.Namespace], int]:
+def make_dispatcher_command(kind: str, deed: Deed) -> Callable[[argparse.Namespace], int]:
     """Return the function of a command with which a dispatcher acts on an incident of that kind."""
 
     @make_transaction
     def carry_out(call: Call) -> Result:
         incident = _find_sos(call, kind, locked=True)
         text = call.arguments.text or ""
-        return _put(call, deed(call.db, incident, _find_acting_user(call), text, call.now))
+        return _print_incident(
+            call, deed(call.db, incident, _find_acting_user(call), text, call.now)
+        )
 
     return carry_out
 
@@ -113,26 +115,26 @@ def _find_acting_user(call: Call) -> int:
     return people[0]
 
 
-def make_hand_over(kind: str) -> Callable[[argparse.Namespace], int]:
+def make_hand_over_command(kind: str) -> Callable[[argparse.Namespace], int]:
     """Return the function that asks another dispatcher to take over an incident of that kind, and
     prints the incident. Until then the incident stays with the current dispatcher.
     """
 
     def carry_out(arguments: argparse.Namespace) -> int:
-        def act(db: Db, incident: Sos, member: int, text: str, now: float) -> Sos:
+        def ask_dispatcher(db: Db, incident: Sos, member: int, text: str, now: float) -> Sos:
             heir = directory.find_member(db, incident.workspace, arguments.to)
             return sos_desk.hand_over(db, incident, member, heir, text, now)
 
-        return make_answer(kind, act)(arguments)
+        return make_dispatcher_command(kind, ask_dispatcher)(arguments)
 
     return carry_out
 
 
 list_incidents = make_list(sos.SOS)
-show = make_show(sos.SOS)
-acknowledge = make_answer(sos.SOS, sos_desk.acknowledge)
-take_over = make_answer(sos.SOS, sos_desk.take_over)
-close = make_answer(sos.SOS, sos_desk.close)
-answer = make_answer(sos.SOS, sos_desk.write_to)
-note = make_answer(sos.SOS, sos_desk.write_down)
-hand_over = make_hand_over(sos.SOS)
+show = make_show_command(sos.SOS)
+acknowledge = make_dispatcher_command(sos.SOS, sos_desk.acknowledge)
+take_over = make_dispatcher_command(sos.SOS, sos_desk.take_over)
+close = make_dispatcher_command(sos.SOS, sos_desk.close)
+answer = make_dispatcher_command(sos.SOS, sos_desk.write_to)
+note = make_dispatcher_command(sos.SOS, sos_desk.write_down)
+hand_over = make_hand_over_command(sos.SOS)

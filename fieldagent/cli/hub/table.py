@@ -343,7 +343,7 @@ contact watch hand-over -> watch:hand_over: request a hand-over; the watch stays
   user: dispatcher on watch
   to: dispatcher who should take over
   --note NOTE =: information for that dispatcher
-contact watch end -> watch:end: end the watch of a dispatcher
+contact watch end -> watch:end_watch: end the watch of a dispatcher
   user: name, number or e-mail address of the user
   --note NOTE =: information for the next dispatcher
 contact watch hours -> watch:set_hours: set the hours in which someone must be on watch (UTC); five

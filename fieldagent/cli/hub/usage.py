@@ -33,7 +33,7 @@ def import_usage(arguments: argparse.Namespace) -> int:
         print_failure(escape_line(f"nothing was imported: {text}"))
         return REFUSED
 
-    def take(settings: HubSettings, store: Store) -> int:
+    def store_usage(settings: HubSettings, store: Store) -> int:
         known = get_operators(settings.operators)
         if arguments.operator not in known:
             print_failure(f"unknown operator {arguments.operator!r}: use {', '.join(known)}")
@@ -46,7 +46,7 @@ def import_usage(arguments: argparse.Namespace) -> int:
             )
         return show(arguments, {"days": counts.days, "unknownImeis": len(counts.strangers)})
 
-    return run_with_store(arguments, take)
+    return run_with_store(arguments, store_usage)
 
 
 def _read(arguments: argparse.Namespace) -> list[CountedDay]:

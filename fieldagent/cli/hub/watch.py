@@ -65,7 +65,7 @@ def hand_over(call: Call) -> None:
 
 
 @_make_watch_change
-def end(call: Call) -> None:
+def end_watch(call: Call) -> None:
     """End a user's watch, and print the new watch. Refused if the user is not on watch."""
     watch_desk.end_watch(*call.here, call.member, call.arguments.note, call.now)
 

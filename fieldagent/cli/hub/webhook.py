@@ -40,7 +40,7 @@ def add(arguments: argparse.Namespace) -> int:
         print(f"fieldagent: {wrong}", file=sys.stderr)
         return USAGE
 
-    def keep(settings: HubSettings, store: Store) -> int:
+    def store_webhook(settings: HubSettings, store: Store) -> int:
         workspace = store.run_once(lambda db: directory.find_workspace(db, arguments.workspace))
         if not arguments.untried and not _try(settings, store, workspace, webhook):
             print(
@@ -54,7 +54,7 @@ def add(arguments: argparse.Namespace) -> int:
         )
         return show(arguments, {"id": id_, "secret": " ".join(webhook.secrets)})
 
-    return run_with_store(arguments, keep)
+    return run_with_store(arguments, store_webhook)
 
 
 def _read(arguments: argparse.Namespace) -> Webhook:

@@ -386,7 +386,7 @@ def _check_hub(settings: Settings, address: str) -> Finding:
     token, interface = settings.hub_token or "", settings.cellular_interface
     hub = HubAddress(address, token, settings.hub_ca_file, interface)
 
-    async def ask() -> str:
+    async def ask_hub() -> str:
         with trio.move_on_after(HUB_MAX):
             try:
                 await probe(hub)
@@ -395,7 +395,7 @@ def _check_hub(settings: Settings, address: str) -> Finding:
             return ""
         return f"it does not answer within {HUB_MAX:g} s"
 
-    if trouble := run_breakable(ask):
+    if trouble := run_breakable(ask_hub):
         return Finding(False, f"{address}: {trouble}")
     over = f" over {interface}" if interface else ""
     return Finding(True, f"{address} accepts a WebSocket{over} and the token")

@@ -16,7 +16,7 @@ def set_system_clock(arguments: argparse.Namespace) -> int:
     is no such file.
     """
 
-    def put(unix: float) -> None:
+    def set_realtime(unix: float) -> None:
         time.clock_settime(time.CLOCK_REALTIME, unix)
 
     # Folder of root's systemd unit (RuntimeDirectory=).
@@ -24,7 +24,7 @@ def set_system_clock(arguments: argparse.Namespace) -> int:
     return set_clock(
         arguments.config,
         MachineClocks(),
-        put,
+        set_realtime,
         as_json=arguments.json,
         own_folder=None if own is None else Path(own),
     )

@@ -45,12 +45,12 @@ def run_setup(arguments: argparse.Namespace) -> int:
     except OSError as error:
         print_failure(f"the settings cannot be read: {describe_reason(error)}")
         return IO_FAILED
-    devices = _look_at_ports(arguments, before)
+    devices = _find_devices(arguments, before)
     more = dict(arguments.set)
     plan = propose(devices, text, more)
     is_asked = not (arguments.yes or arguments.dry_run or arguments.json) and sys.stdin.isatty()
     if is_asked:
-        plan, more = _ask_for(plan, devices, text, more)
+        plan, more = _ask_for_settings(plan, devices, text, more)
     try:
         changed = proposal.change_text(text, plan.settings, path)
     except InvalidSettings as wrong:
@@ -60,7 +60,7 @@ def run_setup(arguments: argparse.Namespace) -> int:
     else:
         _print_plan(plan, before, path)
     if not plan.settings:
-        return _end(devices, plan)
+        return _choose_exit_code(devices, plan)
     if arguments.dry_run or not (arguments.yes or (is_asked and _is_agreed(path))):
         print_failure(
             "nothing was written" + ("" if arguments.dry_run else "; use --yes in scripts")
@@ -81,10 +81,10 @@ def run_setup(arguments: argparse.Namespace) -> int:
             "a running agent uses the new settings after a restart: `sudo systemctl "
             "restart fieldagent`"
         )
-    return _end(devices, plan)
+    return _choose_exit_code(devices, plan)
 
 
-def _look_at_ports(
+def _find_devices(
     arguments: argparse.Namespace, old_settings: Mapping[str, str]
 ) -> list[FoundDevice]:
     """Check the named ports, or all ports, and the ports in the settings."""
@@ -108,7 +108,7 @@ def _look_at_ports(
     return devices
 
 
-def _ask_for(
+def _ask_for_settings(
     plan: Proposal, devices: list[FoundDevice], text: str, more: Mapping[str, str]
 ) -> tuple[Proposal, dict[str, str]]:
     """Ask for settings that no device can report. An empty answer leaves the device out."""
@@ -161,7 +161,7 @@ def _encode_proposal(devices: list[FoundDevice], plan: Proposal, path: Path) -> 
     }
 
 
-def _end(devices: list[FoundDevice], plan: Proposal) -> int:
+def _choose_exit_code(devices: list[FoundDevice], plan: Proposal) -> int:
     if plan.needed or any(each.trouble for each in devices):
         return SETTINGS
     return OK if plan.settings or plan.unchanged else MISSING

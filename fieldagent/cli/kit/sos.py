@@ -17,7 +17,7 @@ from fieldagent.package.package import PositionSource
 from fieldagent.system.exit_codes import CANCELED, ERROR, OK, USAGE
 from fieldagent.system.terminal import escape_line, format_local_time
 
-LOOK_EVERY = 2.0
+QUERY_INTERVAL_S = 2.0
 """Seconds between two checks of the state of the SOS."""
 END_STATES = ("closed", "called off")
 
@@ -88,7 +88,7 @@ def _follow_sos(arguments: argparse.Namespace, incident: dict[str, Any]) -> int:
             if arguments.json:
                 show(arguments, incident, "")
             return CANCELED if incident["state"] == "called off" else OK
-        time.sleep(LOOK_EVERY)
+        time.sleep(QUERY_INTERVAL_S)
         try:
             incident = call(arguments.port, "GET", "/api/sos").body["incident"]
         except CallFailed as failed:

@@ -31,9 +31,9 @@ SILENCE = 30.0
 """Seconds without a line after which gpsd is called again. gpsd reports each second."""
 RETRY_S = 5.0
 """Seconds between two calls of gpsd or the agent while it is down."""
-TELL_EVERY = 20.0
+REPORT_INTERVAL_S = 20.0
 """Seconds between two reports of the interval to the agent."""
-LOOK_EVERY = 30.0
+QUERY_INTERVAL_S = 30.0
 """Seconds for which the states of the channels are cached."""
 
 
@@ -97,7 +97,7 @@ class _Tracker:
         while True:
             try:
                 for fix in self._read_fixes():
-                    self._take_fix(fix)
+                    self._process_fix(fix)
             except GpsdLost as away:
                 self._print_line("gpsd", str(away))
             time.sleep(RETRY_S)
@@ -136,15 +136,15 @@ class _Tracker:
             # The policy needs the time between two fixes, independent of the date.
             yield report if report.time else report._replace(time=time.monotonic())
 
-    def _take_fix(self, fix: Fix) -> None:
-        self.track.see(fix)
+    def _process_fix(self, fix: Fix) -> None:
+        self.track.add_fix(fix)
         # While the agent is down, continue to read fixes, because unread fixes would be old later.
         if time.monotonic() < self._call_again:
             return
         try:
-            self._report_pace()
+            self._exchange_pace()
             if self.track.is_due(costly=False) and (
-                self.arguments.batch is not None or self.track.is_due(costly=self._look_at_cost())
+                self.arguments.batch is not None or self.track.is_due(costly=self._is_costly())
             ):
                 self._post(fix)
         except CallFailed as failed:
@@ -171,15 +171,15 @@ class _Tracker:
         shown = {**answer, "location": body["location"]}
         print(json.dumps(shown) if self.arguments.json else escape_lines(text), flush=True)
 
-    def _report_pace(self) -> None:
+    def _exchange_pace(self) -> None:
         """Report the interval to the agent, which shows it on its page, and use the interval that
         people have selected there.
         """
         now = time.monotonic()
-        if now - self._reported_at < TELL_EVERY:
+        if now - self._reported_at < REPORT_INTERVAL_S:
             return
         self._reported_at = now
-        costly = self.arguments.batch is None and self._look_at_cost()
+        costly = self.arguments.batch is None and self._is_costly()
         policy = self.track.policy
         pace = {
             "interval": policy.interval,
@@ -204,10 +204,10 @@ class _Tracker:
             self._reported_at = -math.inf
             self._print_line("pace", f"a position each {wanted.interval:g} s at rest from now on")
 
-    def _look_at_cost(self) -> bool:
+    def _is_costly(self) -> bool:
         """Return True if satellite is the only allowed channel that is up."""
         now = time.monotonic()
-        if now - self._queried_at >= LOOK_EVERY:
+        if now - self._queried_at >= QUERY_INTERVAL_S:
             channels = _get_member(call(self.arguments.port, "GET", "/api/status").body, "channels")
             up = {name for name, channel in channels.items() if _is_up(channel)}
             self._costly = up & set(self.arguments.channels or up) == {"Satellite"}

@@ -56,7 +56,7 @@ class Track:
     _contradicted_since: float | None = None
     """Unix time since which the speed contradicts `_moving`."""
 
-    def see(self, fix: Fix) -> None:
+    def add_fix(self, fix: Fix) -> None:
         """Process the newest fix. Motion begins or ends after the speed has been on the other side
         of the limit for `policy.steady` seconds.
         """

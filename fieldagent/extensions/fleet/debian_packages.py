@@ -104,7 +104,7 @@ def fetch(folder: Path, version: str) -> None:
                 raise NotAtHand(f"apt cannot fetch {version}: {_find_apt_errors(done)}") from None
 
 
-def keep_only(folder: Path, *versions: str) -> None:
+def remove_others(folder: Path, *versions: str) -> None:
     """Remove all files of the folder that are not packages of these versions. Raises OSError."""
     kept = {each for version in versions for each in list_files(folder, version)}
     for each in set(folder.iterdir()) - kept:

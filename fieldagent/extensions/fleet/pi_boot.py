@@ -61,7 +61,7 @@ class PiBoot:
             return "armed"
         return "spent" if (self._boot / slot / TRIED_FILE).exists() else "absent"
 
-    def keep_slot(self, slot: str) -> None:
+    def set_default_slot(self, slot: str) -> None:
         """Start the slot from now on. Raises OSError."""
         self._choose(slot)
         (self._boot / slot / TRIED_FILE).unlink(missing_ok=True)

@@ -19,7 +19,7 @@ from fieldagent.system.properties import InvalidSettings
 from fieldagent.system.wording import describe_reason
 
 
-def take_request(settings: Path) -> int:
+def process_request(settings: Path) -> int:
     """Process the request of the agent with these settings, once. Return an exit code."""
     try:
         left = load(settings).state_directory / REBOOT

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 
-from fieldagent.extensions.fleet.reboot import take_request
+from fieldagent.extensions.fleet.reboot import process_request
 
 
 def reboot(arguments: argparse.Namespace) -> int:
     """Reboot the machine once if the hub has asked for that. Only root's unit calls this."""
-    return take_request(arguments.config)
+    return process_request(arguments.config)

@@ -33,7 +33,7 @@ def show_last_result(arguments: argparse.Namespace) -> int:
         return _show_last(outcomes.of_offer(arguments.state / outcomes.SETTINGS), arguments.json)
     place = SettingsPlace(arguments.state)
     try:
-        return settings_trial.go_on(
+        return settings_trial.continue_trial(
             place,
             arguments.config,
             arguments.key,

@@ -66,20 +66,22 @@ class SettingsPlace:
         self.result = folder / outcomes.SETTINGS
 
 
-def go_on(place: SettingsPlace, settings: Path, key: Path, *, minutes: float, steady: float) -> int:
+def continue_trial(
+    place: SettingsPlace, settings: Path, key: Path, *, minutes: float, steady: float
+) -> int:
     """Complete a trial, then process the agent's offer. Raises OSError. The next start then repeats
     the steps, and the agent continues meanwhile.
     """
     with wait_until_alone(place.folder):
         try:
-            ended = _take_steps(place)
+            ended = _run_steps(place)
             _remove_files(place)
             offered = load(settings).state_directory / OFFER
             if (offer := read_left(offered)) is None:
                 return ended
             refused = _begin(place, offer, settings, key, minutes=minutes, steady=steady)
             remove_left(offered)
-            return REFUSED if refused else _take_steps(place)
+            return REFUSED if refused else _run_steps(place)
         except OSError:
             kit_health.start_agent()
             raise
@@ -163,7 +165,7 @@ def _find_required_channels(new_settings: Settings, *, by_satellite: bool) -> di
     return again | {"Cellular": "ready"}
 
 
-def _take_steps(place: SettingsPlace) -> int:
+def _run_steps(place: SettingsPlace) -> int:
     while place.trial.exists():
         trial = read_trial(place.trial, SettingsTrial)
         match trial.phase:
@@ -176,13 +178,13 @@ def _take_steps(place: SettingsPlace) -> int:
                 _write(place, trial)
                 why = _watch_agent(trial)
                 if not why:
-                    _end(place, trial)
+                    _end_trial(place, trial)
                     return OK
                 print_failure(f"settings {trial.number} are rolled back: {why}")
                 _write(place, replace(trial, phase="back", why=why))
             case _:
-                _go_back(place, trial)
-                _end(place, trial)
+                _roll_back(place, trial)
+                _end_trial(place, trial)
                 return ERROR
     return OK
 
@@ -209,7 +211,7 @@ def _watch_agent(trial: SettingsTrial) -> str:
         return str(wrong)
 
 
-def _go_back(place: SettingsPlace, trial: SettingsTrial) -> None:
+def _roll_back(place: SettingsPlace, trial: SettingsTrial) -> None:
     settings = Path(trial.settings)
     if settings.read_bytes() == place.new.read_bytes():
         put_file(settings, place.before.read_bytes(), mode=0o640, group=GROUP)
@@ -219,7 +221,7 @@ def _go_back(place: SettingsPlace, trial: SettingsTrial) -> None:
     kit_health.call_systemctl("start", "--no-block", kit_health.AGENT)
 
 
-def _end(place: SettingsPlace, trial: SettingsTrial) -> None:
+def _end_trial(place: SettingsPlace, trial: SettingsTrial) -> None:
     put_file(place.number, str(trial.number).encode())
     outcomes.write_outcome(place.result, trial.number, "back" if trial.why else "taken", trial.why)
     # Remove the trial first, because its rollback needs the other files.

@@ -71,7 +71,7 @@ class SystemSlots:
         self._make_loader().clear(slot)
         shutil.rmtree(self._kept / f"program-{slot}", ignore_errors=True)
 
-    def put_kernel(self, slot: str) -> None:
+    def copy_kernel(self, slot: str) -> None:
         """Copy the slot's kernel and its other files to the loader's folder. Raises OSError."""
         folder, words = self._boot / slot, self._make_loader().WORDS
         folder.mkdir(exist_ok=True)
@@ -94,9 +94,9 @@ class SystemSlots:
         """Return `absent`, `armed`, `spent` or `kept`. Raises OSError."""
         return self._make_loader().get_state(slot)
 
-    def keep_slot(self, slot: str) -> None:
+    def set_default_slot(self, slot: str) -> None:
         """Let the loader start the slot from now on. Raises OSError."""
-        self._make_loader().keep_slot(slot)
+        self._make_loader().set_default_slot(slot)
 
     def _make_loader(self) -> SystemdBoot | PiBoot:
         for loader in self._loaders:

@@ -31,7 +31,7 @@ from fieldagent.extensions.fleet.signed_file import (
     read_trusted_keys,
 )
 from fieldagent.extensions.fleet.system_slots import SystemSlots
-from fieldagent.extensions.fleet.trial import Place, end_of_trial, send_to_hub
+from fieldagent.extensions.fleet.trial import Place, finish_trial, send_to_hub
 from fieldagent.kit import kit_health, root_units
 from fieldagent.kit.kit_health import HealthConditions
 from fieldagent.kit.root_units import wait_until_alone
@@ -104,7 +104,7 @@ def write(place: Place, trial: SystemTrial) -> None:
     put_file(place.system, json.dumps(asdict(trial)).encode())
 
 
-def go_on(place: Place, slots: SystemSlots) -> int:
+def continue_trial(place: Place, slots: SystemSlots) -> int:
     """Take the remaining steps, up to the next start of the machine. Raises OSError, NotTaken,
     InvalidSettings. The next start then repeats the steps, and the agent continues meanwhile.
     """
@@ -116,13 +116,13 @@ def go_on(place: Place, slots: SystemSlots) -> int:
         kit_health.wait_until_safe_to_stop(load(Path(trial.settings)).api_port)
     with wait_until_alone(place.folder):
         try:
-            return _take_steps(place, slots)
+            return _run_steps(place, slots)
         except (OSError, NotTaken, InvalidSettings):
             kit_health.start_agent()
             raise
 
 
-def _take_steps(place: Place, slots: SystemSlots) -> int:
+def _run_steps(place: Place, slots: SystemSlots) -> int:
     while place.system.exists():
         trial = read(place)
         match trial.phase, slots.find_running() == trial.slot:
@@ -142,10 +142,10 @@ def _take_steps(place: Place, slots: SystemSlots) -> int:
                 kit_health.call_systemctl("stop", kit_health.AGENT)
                 return _start_anew()
             case "back", False:
-                _go_back(slots, trial)
+                _roll_back(slots, trial)
                 trial = replace(trial, phase="end")
             case _:
-                _end(place, trial)
+                _end_trial(place, trial)
                 return ERROR if trial.why else OK
         write(place, trial)
     return OK
@@ -181,14 +181,16 @@ def _watch_agent(slots: SystemSlots, trial: SystemTrial) -> SystemTrial:
     if why:
         print_failure(f"system {trial.version} does not work: {why}")
         return replace(trial, phase="back", why=why)
-    slots.keep_slot(trial.slot)
+    slots.set_default_slot(trial.slot)
     return replace(trial, phase="end")
 
 
-def _go_back(slots: SystemSlots, trial: SystemTrial) -> None:
+def _roll_back(slots: SystemSlots, trial: SystemTrial) -> None:
     kit_health.call_systemctl("stop", kit_health.AGENT)
     slots.clear(trial.slot)
-    lost = trial_journal.put_back(_find_state_file(trial), trial.journal_version, trial.version)
+    lost = trial_journal.restore_journal(
+        _find_state_file(trial), trial.journal_version, trial.version
+    )
     if lost:
         print_failure(lost)
     kit_health.call_systemctl("start", "--no-block", kit_health.AGENT)
@@ -196,8 +198,8 @@ def _go_back(slots: SystemSlots, trial: SystemTrial) -> None:
     send_to_hub(Path(trial.settings), f"{text} {trial.why}{lost and f'; {lost}'}")
 
 
-def _end(place: Place, trial: SystemTrial) -> None:
-    end_of_trial(place, asdict(trial), _find_state_file(trial))
+def _end_trial(place: Place, trial: SystemTrial) -> None:
+    finish_trial(place, asdict(trial), _find_state_file(trial))
     for each in (place.image, place.part, place.system):
         each.unlink(missing_ok=True)
     sync_folder(place.folder)
@@ -214,7 +216,7 @@ def _write_system(place: Place, slots: SystemSlots) -> SystemTrial:
     trial = read(place)
     try:
         _write_pieces(place, slots, trial)
-        slots.put_kernel(trial.slot)
+        slots.copy_kernel(trial.slot)
     except (NotTaken, OSError) as refused:
         why = describe_reason(refused)
         print_failure(f"system {trial.version} is not taken: {why}")

@@ -60,7 +60,7 @@ def begin(order: UpdateOrder, place: Place, slots: SystemSlots) -> SystemTrial:
     try:
         # The other trial may have advanced meanwhile.
         _check_nothing_else(place)
-        image, trial = _check_image(order, place, slots, now, slot)
+        image, trial = _prepare_trial(order, place, slots, now, slot)
     except BaseException:
         # Do this even if the user interrupts the command.
         if under_way:
@@ -90,7 +90,7 @@ def _start_unit() -> bool:
     return subprocess.run(start, stdin=subprocess.DEVNULL).returncode == 0
 
 
-def _check_image(
+def _prepare_trial(
     order: UpdateOrder, place: Place, slots: SystemSlots, now: SystemName, slot: str
 ) -> tuple[SystemImage, SystemTrial]:
     """Return the image and its trial. Raises NotTaken, OSError."""

@@ -54,7 +54,7 @@ class SystemdBoot:
             return "absent"
         return "armed" if any(name.startswith("+1") for name in names) else "spent"
 
-    def keep_slot(self, slot: str) -> None:
+    def set_default_slot(self, slot: str) -> None:
         """Let the loader start the slot from now on. Raises OSError."""
         tried = [each for each in self._of(slot) if "+" in each.name]
         if tried:

@@ -113,19 +113,19 @@ def read_phase(place: Place) -> str:
         return ""
 
 
-def go_on(place: Place) -> int:
+def continue_trial(place: Place) -> int:
     """Take the remaining steps. Raises OSError, InvalidSettings. The next start then repeats the
     steps, and the agent continues meanwhile with the current program.
     """
     with wait_until_alone(place.folder):
         try:
-            return _take_steps(place)
+            return _run_steps(place)
         except (OSError, InvalidSettings):
             kit_health.start_agent()
             raise
 
 
-def _take_steps(place: Place) -> int:
+def _run_steps(place: Place) -> int:
     while place.trial.exists():
         trial = read(place)
         match trial.phase:
@@ -140,10 +140,10 @@ def _take_steps(place: Place) -> int:
                     print_failure(f"{trial.version} does not work: {why}")
                 write(place, replace(trial, phase="back" if why else "end", why=why))
             case "back":
-                _go_back(place, trial)
+                _roll_back(place, trial)
                 write(place, replace(trial, phase="end"))
             case _:
-                _end(place, trial)
+                _end_trial(place, trial)
                 return ERROR if trial.why else OK
     return OK
 
@@ -158,23 +158,25 @@ def _switch(place: Place, trial: Trial) -> Trial:
     kit_health.call_systemctl("stop", kit_health.AGENT)
     trial_journal.copy_journal(_find_state_file(trial), trial.journal_version)
     try:
-        _put(place, trial, place.new, trial.package)
+        _install_program(place, trial, place.new, trial.package)
     except NotInstalled as failed:
         return replace(trial, phase="back", why=str(failed))
     return replace(trial, phase="watch")
 
 
-def _put(place: Place, trial: Trial, program: Path, package: str) -> None:
+def _install_program(place: Place, trial: Trial, program: Path, package: str) -> None:
     if package:
         debian_packages.install(place.packages, package)
     else:
         put_file(Path(trial.program), program.read_bytes(), mode=0o644)
 
 
-def _go_back(place: Place, trial: Trial) -> None:
+def _roll_back(place: Place, trial: Trial) -> None:
     kit_health.call_systemctl("stop", kit_health.AGENT)
-    _put(place, trial, place.previous, trial.previous_package)
-    lost = trial_journal.put_back(_find_state_file(trial), trial.journal_version, trial.version)
+    _install_program(place, trial, place.previous, trial.previous_package)
+    lost = trial_journal.restore_journal(
+        _find_state_file(trial), trial.journal_version, trial.version
+    )
     if lost:
         print_failure(lost)
     kit_health.call_systemctl("start", "--no-block", kit_health.AGENT)
@@ -202,15 +204,15 @@ def send_to_hub(settings: Path, text: str) -> None:
         print_failure(f"the hub was not notified: {failed}")
 
 
-def end_of_trial(place: Place, result: dict[str, Any], state: Path) -> None:
+def finish_trial(place: Place, result: dict[str, Any], state: Path) -> None:
     """Leave the result for the agent, and remove the files for a rollback. Raises OSError."""
     put_file(place.result, json.dumps(result).encode(), mode=0o644)
     kit_health.restart_others()
     trial_journal.forget(state)
 
 
-def _end(place: Place, trial: Trial) -> None:
-    end_of_trial(place, asdict(trial), _find_state_file(trial))
+def _end_trial(place: Place, trial: Trial) -> None:
+    finish_trial(place, asdict(trial), _find_state_file(trial))
     place.record_result(trial.offer, "back" if trial.why else "taken", trial.why)
     place.new.unlink(missing_ok=True)
     place.trial.unlink()

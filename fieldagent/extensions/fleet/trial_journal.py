@@ -38,13 +38,13 @@ def copy_journal(state: Path, expected: int) -> None:
     _retry(partial(_copy_file, expected=expected), state)
 
 
-def put_back(state: Path, old_version: int, program: str) -> str:
+def restore_journal(state: Path, old_version: int, program: str) -> str:
     """If the new `program` has upgraded the journal, restore the journal of version `old_version`
     with
     all contents of the upgraded journal. Return a text for people about contents that cannot be
     restored; empty if there are none. Raises OSError.
     """
-    return _retry(partial(_put_back, old_version=old_version, program=program), state)
+    return _retry(partial(_restore_journal, old_version=old_version, program=program), state)
 
 
 def forget(state: Path) -> None:
@@ -90,7 +90,7 @@ def _copy_file(state: Path, expected: int) -> None:
     sync_folder(state)
 
 
-def _put_back(state: Path, old_version: int, program: str) -> str:
+def _restore_journal(state: Path, old_version: int, program: str) -> str:
     if not old_version or _read_version(state) <= old_version:
         return ""
     journal = state / NAME

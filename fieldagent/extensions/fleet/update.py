@@ -183,7 +183,7 @@ def _read_packaged_programs(version: str, folder: Path) -> Programs:
             f"{missing}. The rollback needs them: put them into {folder}, or"
             f" `sudo apt install {debian_packages.NAMES[-1]}` updates without a rollback"
         ) from None
-    debian_packages.keep_only(folder, now, next_)
+    debian_packages.remove_others(folder, now, next_)
     debian_packages.change_alone(folder, next_)
     new, before = (debian_packages.read_content(folder, each) for each in (next_, now))
     if debian_packages.UNIT not in new:

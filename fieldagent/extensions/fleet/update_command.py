@@ -25,12 +25,12 @@ def update(arguments: argparse.Namespace) -> int:
     """
     place, order = Place(arguments.state), _order(arguments)
     if arguments.offered:
-        return update_offer.take_offer(order, place)
+        return update_offer.process_offer(order, place)
     try:
         if arguments.go_on:
             if place.system.exists():
-                return system_trial.go_on(place, SystemSlots())
-            return trial.go_on(place)
+                return system_trial.continue_trial(place, SystemSlots())
+            return trial.continue_trial(place)
         if arguments.last:
             return programs.show_last(place, as_json=arguments.json)
         if order.what.endswith(system_image.SUFFIX):

@@ -36,7 +36,7 @@ PAUSES = (30.0, 120.0, 600.0)
 """Seconds before each further attempt to fetch the program."""
 
 
-def take_offer(order: UpdateOrder, place: Place) -> int:
+def process_offer(order: UpdateOrder, place: Place) -> int:
     """Process the hub's offer when nothing else is on trial. `order` contains the program to
     replace, and the conditions of the trial. Return an exit code.
     """
@@ -46,7 +46,7 @@ def take_offer(order: UpdateOrder, place: Place) -> int:
             with wait_until_alone(place.folder):
                 # After a power failure, the other units first continue their trials.
                 if not any(each.exists() for each in others):
-                    return _take_left(order, place)
+                    return _process_stored_offer(order, place)
             time.sleep(CHECK_INTERVAL_S)
     except InvalidSettings as wrong:
         return refuse_settings(wrong)
@@ -55,12 +55,12 @@ def take_offer(order: UpdateOrder, place: Place) -> int:
         return IO_FAILED
 
 
-def _take_left(order: UpdateOrder, place: Place) -> int:
+def _process_stored_offer(order: UpdateOrder, place: Place) -> int:
     state = load(order.settings).state_directory
     left = state / PROGRAM_OFFER
     if (body := read_left(left)) is None:
         return OK
-    number, refused = _take_offer(order, place, body, state)
+    number, refused = _begin_offered_trial(order, place, body, state)
     if refused:
         print_failure(f"nothing was changed: {escape_lines(refused)}")
         outcomes.write_outcome(place.offered, number, "refused", refused)
@@ -69,7 +69,9 @@ def _take_left(order: UpdateOrder, place: Place) -> int:
     return REFUSED if refused else OK
 
 
-def _take_offer(order: UpdateOrder, place: Place, body: bytes, state: Path) -> tuple[int, str]:
+def _begin_offered_trial(
+    order: UpdateOrder, place: Place, body: bytes, state: Path
+) -> tuple[int, str]:
     """Return the number of the offer, and the reason of a refusal, or an empty string."""
     try:
         offer = decode(body)

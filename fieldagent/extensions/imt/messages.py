@@ -398,7 +398,7 @@ class MtAssembly:
             del self._segments[next(iter(self._segments))]
         self._segments.setdefault(segment.key, {})[segment.start] = segment.data
 
-    def end(self, event: MtEnded) -> MtMessage | None:
+    def finish_message(self, event: MtEnded) -> MtMessage | None:
         """Return the message that has ended; None if it was aborted or has no segments."""
         segments = self._segments.pop(event.key, {})
         if event.status != COMPLETE or not segments:

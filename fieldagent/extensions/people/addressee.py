@@ -28,10 +28,10 @@ def make_people_hook(handles: Handles, lifetime_s: int) -> Hook:
     which
     a text is tried.
     """
-    return Hook(NAME, partial(_hand_over, handles, lifetime_s))
+    return Hook(NAME, partial(_post_text, handles, lifetime_s))
 
 
-async def _hand_over(directory: Handles, lifetime_s: int, delivery: Delivery) -> HandoverResult:
+async def _post_text(directory: Handles, lifetime_s: int, delivery: Delivery) -> HandoverResult:
     journal = directory.journal
     payload = json.loads(delivery.body)["payloads"][0]
     event, sender = payload["events"][0], payload["identity"]

@@ -149,49 +149,49 @@ class AprsPeople:
                     self._note("unreadable")
 
     def _judge(self, frame: ax25.Frame, report: AprsHeard) -> None:
-        if report.source == self._own:
+        if report.source == self._format_call:
             # This is a gateway's copy of our own packet.
             return
         now, raw = trio.current_time(), (str(frame.destination), frame.info)
-        became = self._door.judge(report, raw, self._own, now)
+        became = self._door.judge(report, raw, self._format_call, now)
         if became == "taken" and len(self._heard) >= WAITING_MAX:
             became = "limited"
         self._note(became)
         if became == "taken":
-            self._take(report)
+            self._process_report(report)
 
     @property
-    def _own(self) -> str:
+    def _format_call(self) -> str:
         return "" if self._call is None else str(self._call)
 
-    def _take(self, report: AprsHeard) -> None:
+    def _process_report(self, report: AprsHeard) -> None:
         handle, what = report.source.lower(), report.what
         if isinstance(what, AprsAnswer):
-            self._take_answer(handle, what.to, what.id, has_it=what.has_it)
+            self._process_answer(handle, what.to, what.id, has_it=what.has_it)
         elif isinstance(what, AprsMessage) and what.acknowledges:
-            self._take_answer(handle, what.to, what.acknowledges, has_it=True)
+            self._process_answer(handle, what.to, what.acknowledges, has_it=True)
         if handle not in self._named:
             if len(self._named) >= REMEMBERED_MAX:
                 self._named.clear()
             self._named.add(handle)
-            self._hear(report, 0, HandheldName(report.source, b""))
+            self._queue_report(report, 0, HandheldName(report.source, b""))
         if isinstance(what, AprsPosition):
-            self._take_position(report, what)
+            self._process_position(report, what)
         elif isinstance(what, AprsEmergency):
             log.warning(
                 "the position of %s, which reports distress, cannot be read: %s",
                 report.source,
                 what.fault,
             )
-            self._take_emergency(report)
+            self._process_emergency(report)
         elif isinstance(what, AprsObject):
-            self._take_object(report, what)
+            self._process_object(report, what)
         elif isinstance(what, AprsMessage):
-            self._take_message(report, what)
+            self._process_message(report, what)
         else:
-            self._hear(report, getrandbits(48) or 1, None)
+            self._queue_report(report, getrandbits(48) or 1, None)
 
-    def _hear(
+    def _queue_report(
         self,
         report: AprsHeard,
         number: int,
@@ -204,7 +204,7 @@ class AprsPeople:
         self._heard.append(_HeardThing(thing, key))
         self._news.set()
 
-    def _take_position(self, report: AprsHeard, position: AprsPosition) -> None:
+    def _process_position(self, report: AprsHeard, position: AprsPosition) -> None:
         where = Location(
             position.latitude,
             position.longitude,
@@ -213,18 +213,18 @@ class AprsPeople:
             speed_over_ground=position.speed,
             course_over_ground=position.course,
         )
-        self._hear(
+        self._queue_report(
             report, getrandbits(48) or 1, make_located(where, PRECISIONS[position.ambiguity])
         )
         if position.emergency:
-            self._take_emergency(report)
+            self._process_emergency(report)
 
-    def _take_emergency(self, report: AprsHeard) -> None:
+    def _process_emergency(self, report: AprsHeard) -> None:
         words = "Mic-E emergency"
         number = self._number(report.source, "", words)
-        self._hear(report, number, HandheldText(words, True, alert=True))
+        self._queue_report(report, number, HandheldText(words, True, alert=True))
 
-    def _take_object(self, report: AprsHeard, thing: AprsObject) -> None:
+    def _process_object(self, report: AprsHeard, thing: AprsObject) -> None:
         """Accept an object, which its sender repeats for hours. It keeps its number until its
         content changes. An object that its sender removes from the map stays where it was marked.
         """
@@ -233,12 +233,12 @@ class AprsPeople:
         text = f"{name}\0{place.latitude}\0{place.longitude}\0{place.comment}"
         number = int.from_bytes(sha256(text.encode()).digest()[:6], "big") or 1
         point = HandheldMarker(mark, place.latitude, place.longitude, name, place.comment, None)
-        self._hear(report, number, point if thing.is_alive else None)
+        self._queue_report(report, number, point if thing.is_alive else None)
 
-    def _take_message(self, report: AprsHeard, message: AprsMessage) -> None:
-        is_ours = self._call is not None and message.to == self._own
+    def _process_message(self, report: AprsHeard, message: AprsMessage) -> None:
+        is_ours = self._call is not None and message.to == self._format_call
         if not is_ours and not TO_ALL.fullmatch(message.to):
-            self._hear(report, getrandbits(48) or 1, None)
+            self._queue_report(report, getrandbits(48) or 1, None)
             return
         handle = report.source.lower()
         key = (handle, message.id, f"{message.to}:{message.text}")
@@ -246,7 +246,7 @@ class AprsPeople:
         before = self._messages.get(key)
         if before is not None and now < before.until:
             if before.is_kept and is_ours and message.id and not report.over_internet:
-                self._answer(handle, message.id, has_it=True)
+                self._schedule_answer(handle, message.id, has_it=True)
             return
         while len(self._messages) >= REMEMBERED_MAX:
             del self._messages[next(iter(self._messages))]
@@ -256,7 +256,7 @@ class AprsPeople:
             self._messages.pop(key, None)
             self._messages[key] = _HeardMessage(number, now + lasts)
         spoken = HandheldText(message.text, is_ours, "" if is_ours else message.to)
-        self._hear(report, number, spoken, key if is_ours and message.id else None)
+        self._queue_report(report, number, spoken, key if is_ours and message.id else None)
 
     def _number(self, *what: str) -> int:
         """Return the same number for the same content within half an hour, even if the kit
@@ -284,9 +284,9 @@ class AprsPeople:
         elif not has_it:
             # A repetition then counts as a new attempt.
             self._messages.pop(taken.key, None)
-        self._answer(taken.heard.handle, taken.key[1], has_it=has_it)
+        self._schedule_answer(taken.heard.handle, taken.key[1], has_it=has_it)
 
-    def _answer(self, handle: str, number: str, *, has_it: bool) -> None:
+    def _schedule_answer(self, handle: str, number: str, *, has_it: bool) -> None:
         self._nursery.start_soon(self._send_answer, handle, number, has_it)
 
     async def _send_answer(self, handle: str, number: str, has_it: bool) -> None:
@@ -303,9 +303,9 @@ class AprsPeople:
                 return
         raise RadioLost(f"the TNC has accepted nothing for {WRITE_TIMEOUT_S:.0f} seconds")
 
-    def _take_answer(self, handle: str, to: str, number: str, *, has_it: bool) -> None:
+    def _process_answer(self, handle: str, to: str, number: str, *, has_it: bool) -> None:
         asked = self._asked.get((handle, number))
-        if asked is not None and to == self._own:
+        if asked is not None and to == self._format_call:
             answered, answers = asked
             answers.append(has_it)
             answered.set()

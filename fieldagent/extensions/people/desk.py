@@ -134,51 +134,51 @@ class Desk:
         """Handle a received report. Return True if it was accepted and is on disk, or False if the
         sender must be notified of the refusal. Raises the journal's errors.
         """
-        await self._note(report)
+        await self._store_signal(report)
         what = report.what
         if isinstance(what, HandheldName):
-            await self._take_name(report.handle, what)
+            await self._process_name(report.handle, what)
         elif isinstance(what, HandheldBattery):
-            await self._keep(report.handle, battery=what.battery)
+            await self._store_facts(report.handle, battery=what.battery)
         elif isinstance(what, HandheldPosition):
-            await self._take_position(report, what)
+            await self._process_position(report, what)
         elif report.over_internet:
             if isinstance(what, HandheldText) and _is_distress(what):
-                self._note_from_afar(report, what)
+                self._show_internet_call(report, what)
             return True
         elif self._is_repeated(report):
             return not handhelds.is_refused(self.journal, report.handle, report.number)
         elif isinstance(what, HandheldText):
-            return await self._take_text(report, what)
+            return await self._process_text(report, what)
         elif isinstance(what, HandheldMarker):
-            await self._take_waypoint(report, what)
+            await self._process_marker(report, what)
         return True
 
     def _is_repeated(self, report: HandheldReport) -> bool:
         return handhelds.is_heard(self.journal, report.handle, report.number)
 
-    async def _note(self, report: HandheldReport) -> None:
+    async def _store_signal(self, report: HandheldReport) -> None:
         if report.over_internet or not report.number:
             return
         rssi, snr, hops = report.signal
-        await self._keep(
+        await self._store_facts(
             report.handle, heard=self.journal.clock.now(), rssi=rssi, snr=snr, hops=hops
         )
 
-    async def _keep(self, handle: str, **known: object) -> None:
+    async def _store_facts(self, handle: str, **known: object) -> None:
         await self.journal.persist(handhelds.store_facts(handle, **known))
 
-    async def _take_name(self, handle: str, content: HandheldName) -> None:
+    async def _process_name(self, handle: str, content: HandheldName) -> None:
         before = handhelds.read_handheld(self.journal, handle)
         if content.name and content.name != before.name:
-            await self._keep(handle, name=content.name)
+            await self._store_facts(handle, name=content.name)
             self._warn_of_doubt(handle)
         if not content.key:
             return
         if not before.key:
-            await self._keep(handle, key=content.key)
+            await self._store_facts(handle, key=content.key)
         elif content.key not in (before.key, before.other_key):
-            await self._keep(handle, other_key=content.key)
+            await self._store_facts(handle, other_key=content.key)
             self._warn_of_doubt(handle)
 
     def _warn_of_doubt(self, handle: str) -> None:
@@ -186,14 +186,14 @@ class Desk:
             if each.handle == handle:
                 log.warning("%s", each.notice)
 
-    async def _take_position(self, report: HandheldReport, position: HandheldPosition) -> None:
+    async def _process_position(self, report: HandheldReport, position: HandheldPosition) -> None:
         before = handhelds.read_handheld(self.journal, report.handle)
         where = drop_invalid_members(position.where)
         now = self.journal.clock.date(self.journal.clock.now())
         fixed = where.timestamp.timestamp() if where.timestamp else now
         if before.fixed is not None and fixed < before.fixed <= now:
             return
-        await self._keep(
+        await self._store_facts(
             report.handle,
             latitude=where.latitude,
             longitude=where.longitude,
@@ -207,7 +207,7 @@ class Desk:
         is_old = not report.number
         if not every or not person.is_known or blurred or report.over_internet or is_old:
             return
-        if not self.toll.take_position_turn(report.handle, every):
+        if not self.toll.begin_position_interval(report.handle, every):
             return
         package = replace(
             _add_position(person, where),
@@ -217,7 +217,7 @@ class Desk:
         )
         await self._accept(report, package, None)
 
-    async def _take_waypoint(self, report: HandheldReport, marker: HandheldMarker) -> None:
+    async def _process_marker(self, report: HandheldReport, marker: HandheldMarker) -> None:
         person = self.find_holder(report.handle)
         if not person.is_known:
             return
@@ -235,7 +235,7 @@ class Desk:
         )
         await self._accept(report, package, None)
 
-    async def _take_text(self, report: HandheldReport, text: HandheldText) -> bool:
+    async def _process_text(self, report: HandheldReport, text: HandheldText) -> bool:
         if text.answers is not None and text.direct:
             await self._note_read(report.handle, text.answers)
         if text.reaction and not _is_distress(text):
@@ -249,41 +249,41 @@ class Desk:
                 await self._call_off(report, text)
         elif _is_distress(text):
             if self.caveat and report.handle not in self.settings.sos:
-                return await self._take_unbelieved(report, text)
+                return await self._handle_unauthenticated(report, text)
             await self._raise(report, text)
         elif (
             (code := JOIN_COMMAND.fullmatch(text.text)) and text.direct and self.settings.join_code
         ):
             return await self._join(report, text, code[1])
         else:
-            return await self._take_message(report, text)
+            return await self._process_message(report, text)
         return True
 
-    def _note_from_afar(self, report: HandheldReport, text: HandheldText) -> None:
+    def _show_internet_call(self, report: HandheldReport, text: HandheldText) -> None:
         """Show people a call for help that came over the Internet, and log the first in an hour."""
         now = self.journal.clock.now()
         is_news = report.handle not in [handle for handle, _ in self.unbelieved.list_calls(now)]
-        self.unbelieved.note(report.handle, now, FROM_AFAR)
+        self.unbelieved.add_call(report.handle, now, FROM_AFAR)
         if is_news:
             person = self.find_holder(report.handle)
             log.warning("%s: %s", make_distress_notice(person, FROM_AFAR), text.text)
 
-    async def _take_unbelieved(self, report: HandheldReport, text: HandheldText) -> bool:
+    async def _handle_unauthenticated(self, report: HandheldReport, text: HandheldText) -> bool:
         """Handle a call for help from an unauthenticated sender. People see it, but no alarm is
         raised.
         """
         person = self.find_holder(report.handle)
-        self.unbelieved.note(report.handle, self.journal.clock.now())
+        self.unbelieved.add_call(report.handle, self.journal.clock.now())
         log.warning("%s: %s", make_distress_notice(person), text.text)
         if not person.is_known:
-            return await self._turn_away(report, text)
+            return await self._refuse_guest(report, text)
         words = Message(person.add_name(text.text.strip()))
         taken = await self._accept(report, Package(words, author=person.author), text)
         if taken and not text.alert:
             await self._reply(report, RINGS_NOBODY)
         return taken
 
-    async def _turn_away(self, report: HandheldReport, text: HandheldText) -> bool:
+    async def _refuse_guest(self, report: HandheldReport, text: HandheldText) -> bool:
         """Explain to a guest once a day why the guest's messages are not sent. An alert gets no
         text. Return False.
         """
@@ -302,7 +302,7 @@ class Desk:
                 self.journal, self.inbox, request, name, waits=True, once=is_news
             )
 
-    async def _take_message(self, report: HandheldReport, message: HandheldText) -> bool:
+    async def _process_message(self, report: HandheldReport, message: HandheldText) -> bool:
         text = message.text.strip()
         if not message.direct:
             word, _, text = text.partition(" ")
@@ -312,7 +312,7 @@ class Desk:
             return True
         person = self.find_holder(report.handle, message.key if message.direct else None)
         if not person.is_known:
-            return await self._turn_away(report, message)
+            return await self._refuse_guest(report, message)
         to, text = _split_addressee(self.journal, text)
         words = Message(person.add_name(text))
         return await self._accept(report, Package(words, to=to, author=person.author), message)
@@ -326,7 +326,7 @@ class Desk:
             # An object is repeated for days. Its cost was decided at its first arrival.
             await self._remember(report, earlier.sequence if is_direct else None)
             return True
-        await self.toll.give_back()
+        await self.toll.cancel_bookings()
         affordable, price = self._afford(report, package)
         if affordable is None:
             if is_direct:
@@ -346,7 +346,7 @@ class Desk:
             plan = self.toll.afford(report.handle, report.number, package, self._credits)
             return (plan.package if plan.is_allowed else None), plan.price
         price = self.toll.compute_price(package)
-        spent = self.toll.compute_spent(report.handle, report.number) if price else 0
+        spent = self.toll.read_spent(report.handle, report.number) if price else 0
         return (package if not price or spent + price <= self._credits else None), price
 
     async def _raise(self, report: HandheldReport, call: HandheldText) -> None:
@@ -394,7 +394,7 @@ class Desk:
         the reason why the other channels are left out.
         """
         plan = self.toll.afford_sos(package)
-        await self.toll.take_sos(plan.price)
+        await self.toll.book_sos_cost(plan.price)
         return plan.package, plan.withheld_text
 
     async def _call_off(self, report: HandheldReport, text: HandheldText) -> None:
@@ -437,7 +437,7 @@ class Desk:
             handheld = handhelds.read_handheld(self.journal, report.handle)
             key = text.key or handheld.other_key or handheld.key
             now = self.journal.clock.now()
-            await self._keep(report.handle, joined=now, key=key, other_key=None)
+            await self._store_facts(report.handle, joined=now, key=key, other_key=None)
             await self._reply(report, JOINED_REPLY, name=self.find_holder(report.handle).name)
         else:
             await self._reply(report, WRONG_CODE)

@@ -155,8 +155,8 @@ class MeshcorePeople:
         await self._host.set_clock(self._clock)
         await self._learn_contacts()
         for contact in self._contacts.values():
-            self._hear_of(contact, 0, self._find_known_since(contact))
-        self._note_room(full=False)
+            self._queue_contact(contact, 0, self._find_known_since(contact))
+        self._show_capacity(full=False)
 
     async def advertise(self) -> NoReturn:
         """Send the kit's advert, so that people can write to it: first to the radios in range, and
@@ -186,16 +186,16 @@ class MeshcorePeople:
             with waits.move_on_after(CHECK_INTERVAL_S):
                 content = await self._host.push()
             if content is None:
-                await self._look_after()
+                await self._maintain_radio()
             else:
-                await self._take(content)
+                await self._process_unsolicited(content)
 
-    async def _look_after(self) -> None:
+    async def _maintain_radio(self) -> None:
         if await self._host.set_clock(self._clock):
             log.warning("the people's radio has restarted, or its clock was wrong: clock set")
         if self._is_full:
             await self._learn_contacts()
-            self._note_room(full=False)
+            self._show_capacity(full=False)
         self._may_wait = True
 
     async def _learn_contacts(self) -> None:
@@ -223,11 +223,11 @@ class MeshcorePeople:
                 log.warning("the people's radio sent a message that cannot be read: %s", error)
                 return
             if message.channel is None:
-                await self._hear_direct(message)
+                await self._process_direct_text(message)
             elif message.type == TextType.PLAIN:
-                self._hear_on_channel(message)
+                self._process_channel_text(message)
 
-    async def _hear_direct(self, message: CompanionText) -> None:
+    async def _process_direct_text(self, message: CompanionText) -> None:
         if message.type != TextType.PLAIN:
             return
         there = self._find_called(message.sender)
@@ -251,7 +251,7 @@ class MeshcorePeople:
         self._heard.append(HandheldReport(handle, _number_of(message), spoken, signal))
         self._wrote = key
 
-    def _hear_on_channel(self, message: CompanionText) -> None:
+    def _process_channel_text(self, message: CompanionText) -> None:
         name, colon, text = message.text.partition(": ")
         if not colon:
             # Apps put the name before the colon. A text without a name may still be a call for
@@ -277,30 +277,30 @@ class MeshcorePeople:
     def _find_called(self, prefix: bytes) -> list[CompanionContact]:
         return [each for key, each in self._contacts.items() if key.startswith(prefix)]
 
-    async def _take(self, content: bytes) -> None:
+    async def _process_unsolicited(self, content: bytes) -> None:
         """Handle an unsolicited report. Raises RadioLost."""
         try:
             if content[0] == CompanionMessage.MESSAGE_WAITS:
                 self._may_wait = True
             elif content[0] == CompanionMessage.ADVERT:
-                await self._take_advert(wire.read_advert(content))
+                await self._process_advert(wire.read_advert(content))
             elif content[0] == CompanionMessage.NEW_ADVERT:
-                await self._take_newcomer(wire.read_contact(content))
+                await self._add_contact(wire.read_contact(content))
             elif content[0] == CompanionMessage.TELEMETRY:
-                self._take_battery(*wire.read_telemetry(content))
+                self._process_battery(*wire.read_telemetry(content))
             elif content[0] == CompanionMessage.CONTACTS_FULL:
-                self._note_room(full=True)
+                self._show_capacity(full=True)
         except RemoteProtocolError as error:
             log.debug("the people's radio sent unreadable data: %s", error)
 
-    async def _take_advert(self, key: bytes) -> None:
+    async def _process_advert(self, key: bytes) -> None:
         contact = await self._host.find_contact(key)
         if contact is not None:
             self._contacts[key] = contact
             number = _number(key + contact.advertised.to_bytes(4, "big"))
-            self._hear_of(contact, number, None)
+            self._queue_contact(contact, number, None)
 
-    async def _take_newcomer(self, contact: CompanionContact) -> None:
+    async def _add_contact(self, contact: CompanionContact) -> None:
         """Add a contact that the radio would not add by itself. The radio does not read texts of
         unknown people, and a person in distress may be unknown to it.
         """
@@ -308,11 +308,13 @@ class MeshcorePeople:
             return
         answer = await self._host.ask(wire.put_contact(contact), CompanionMessage.OK)
         if answer[0] == CompanionMessage.OK:
-            await self._take_advert(contact.key)
+            await self._process_advert(contact.key)
         else:
-            self._note_room(full=True)
+            self._show_capacity(full=True)
 
-    def _hear_of(self, contact: CompanionContact, number: int, since: datetime | None) -> None:
+    def _queue_contact(
+        self, contact: CompanionContact, number: int, since: datetime | None
+    ) -> None:
         """Record a contact's name and position. `number` 0 means earlier knowledge of the radio,
         from the time `since`.
         """
@@ -334,7 +336,7 @@ class MeshcorePeople:
         earliest = min(contact.advertised, contact.changed)
         return datetime.fromtimestamp(earliest, UTC) if 0 < earliest <= self._clock() else None
 
-    def _note_room(self, *, full: bool) -> None:
+    def _show_capacity(self, *, full: bool) -> None:
         """Show if the radio's contact list is full. `full` is True if the radio itself reported
         that.
         """
@@ -351,7 +353,7 @@ class MeshcorePeople:
             self._ask_battery_at[key] = now + BATTERY_INTERVAL_S
             await self._host.ask(wire.ask_telemetry(key), CompanionMessage.SENT)
 
-    def _take_battery(self, sender: bytes, volts: float | None) -> None:
+    def _process_battery(self, sender: bytes, volts: float | None) -> None:
         there = self._find_called(sender)
         if volts is not None and len(there) == 1 and (charge := _charge(volts)) is not None:
             self._heard.append(HandheldReport(there[0].key.hex(), 0, HandheldBattery(charge)))

@@ -83,9 +83,9 @@ class CompanionHost:
                 self._deframer.give_up()
                 continue
             for content in self._deframer.receive_data(data):
-                self._take(content)
+                self._process_content(content)
 
-    def _take(self, content: bytes) -> None:
+    def _process_content(self, content: bytes) -> None:
         if content[0] < UNSOLICITED_MIN:
             self._answers.append(content)
             self._answered.set()

@@ -95,7 +95,7 @@ class Absence:
             return -inf
         return failed + AGAIN_AFTER[min(tries, len(AGAIN_AFTER)) - 1]
 
-    def note(self, handle: str, now: float, *, is_present: bool) -> None:
+    def record_attempt(self, handle: str, now: float, *, is_present: bool) -> None:
         if is_present:
             self._failed.pop(handle, None)
         else:
@@ -171,7 +171,7 @@ class Postman:
                 if sent.handle == handle and not await self._sign(radio, sent, sign, line):
                     return
             for post in handhelds.list_posts(self.journal):
-                if post.handle == handle and not await self._bring(radio, post):
+                if post.handle == handle and not await self._send_post(radio, post):
                     return
         finally:
             busy.discard(handle)
@@ -183,7 +183,7 @@ class Postman:
     ) -> bool:
         words = f"{line or signs.SIGN_MEANINGS[sign]} («{self._find_beginning(sent_text)}»)"
         outcome = await radio.react(sent_text.handle, sent_text.number, sign, words)
-        if not self._note(sent_text.handle, outcome):
+        if not self._record_outcome(sent_text.handle, outcome):
             return False
         await self.journal.persist(handhelds.store_signs(sent_text, sent_text.told + sign))
         if line and radio.has_signs:
@@ -209,7 +209,7 @@ class Postman:
         text = text.removeprefix(self.who(sent_text.handle).signature)
         return text if len(text) <= BEGINNING else text[:BEGINNING].rstrip() + "…"
 
-    async def _bring(self, radio: PeopleRadio, post: HandheldPost) -> bool:
+    async def _send_post(self, radio: PeopleRadio, post: HandheldPost) -> bool:
         """Send a text. Return True if another text to their radio is worthwhile now."""
         if self.journal.clock.now() >= post.expires:
             log.warning("a text did not reach %s in time", self.who(post.handle).name)
@@ -221,7 +221,7 @@ class Postman:
             await self.journal.persist(handhelds.note_packet(post.number, packet))
             answers = 0 if place else post.answers
             outcome = await radio.send_text(post.handle, parts[place], packet, answers)
-            if not self._note(post.handle, outcome):
+            if not self._record_outcome(post.handle, outcome):
                 log.info("%s did not receive a text: %s", self.who(post.handle).name, outcome.why)
                 if not outcome.too_early:
                     await self.journal.persist(
@@ -241,7 +241,7 @@ class Postman:
         await reading.store_reading(*whose, Stage.RADIO, waits=True, once=is_there)
         return True
 
-    def _note(self, handle: str, outcome: TextOutcome) -> bool:
+    def _record_outcome(self, handle: str, outcome: TextOutcome) -> bool:
         if not outcome.too_early:
-            self.absence.note(handle, self.journal.clock.now(), is_present=outcome.there)
+            self.absence.record_attempt(handle, self.journal.clock.now(), is_present=outcome.there)
         return outcome.there

@@ -42,7 +42,7 @@ class HandheldLimits:
         cost = compute_costs(package, self._outboxes, now).get(Channel.SATELLITE)
         return 0 if cost is None else cost.credits
 
-    def compute_spent(self, handle: str, number: int) -> int:
+    def read_spent(self, handle: str, number: int) -> int:
         """Return the possible cost of a person's messages of today, without the message with that
         number, because it may have been booked before a power failure.
         """
@@ -67,7 +67,7 @@ class HandheldLimits:
         """Return an unauthenticated person's SOS with the channels that it may use."""
         return unproved_sos.plan_of(package, self._journal, self._outboxes)
 
-    async def take_sos(self, price: int) -> None:
+    async def book_sos_cost(self, price: int) -> None:
         """Book the cost of such an SOS before it is accepted."""
         await unproved_sos.book_price(self._journal, price)
 
@@ -80,7 +80,7 @@ class HandheldLimits:
                 handhelds.book_packet_cost(self.get_day(), handle, number, price)
             )
 
-    async def give_back(self) -> None:
+    async def cancel_bookings(self) -> None:
         """Cancel the bookings of messages that have ended and cost nothing, because a free channel
         was quicker.
         """
@@ -103,7 +103,7 @@ class HandheldLimits:
             and not history.is_sent_by_sms(self._journal, known.sequence)
         )
 
-    def take_position_turn(self, handle: str, every: int) -> bool:
+    def begin_position_interval(self, handle: str, every: int) -> bool:
         """Return True if a position may be sent now, and start the interval if so."""
         now = self._journal.clock.now()
         if now < self._positions.get(handle, -inf) + every:

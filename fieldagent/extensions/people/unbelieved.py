@@ -27,7 +27,7 @@ class UnauthenticatedCalls:
 
     _heard: dict[str, tuple[float, str]] = field(default_factory=dict)
 
-    def note(self, handle: str, now: float, notice: str = IN_DISTRESS) -> None:
+    def add_call(self, handle: str, now: float, notice: str = IN_DISTRESS) -> None:
         self._heard.pop(handle, None)
         self._heard[handle] = now, notice
         if len(self._heard) > CALLERS_MAX:

@@ -62,7 +62,7 @@ Found = dict[str, Value]
 
 
 @dataclass
-class Count:
+class LossCount:
     packages: int = 0
     waiting: int = 0
     payloads: int = 0
@@ -173,7 +173,7 @@ class _Salvage:
                     self._pending.add((sequence, channel))
                 case _:
                     for table, row in self._of(record):
-                        self._keep(table, row)
+                        self._collect_row(table, row)
 
     def _of(self, record: Row) -> Iterator[tuple[_Table, Found]]:
         """Yield the tables to which a record may belong, by its page or otherwise by its
@@ -186,7 +186,7 @@ class _Salvage:
             if row is not None and (certain or _is_inbound(row)):
                 yield table, row
 
-    def _keep(self, table: _Table, row: Found) -> None:
+    def _collect_row(self, table: _Table, row: Found) -> None:
         if table.name == "package" and not _is_whole(row):
             sequence = row["sequence"]
             assert isinstance(sequence, int)
@@ -198,7 +198,7 @@ class _Salvage:
         with suppress(sqlite3.IntegrityError):
             self._db.execute(table.insert, tuple(row.values()))
 
-    def mend(self, high_water: HighWater, count: Count) -> None:
+    def mend(self, high_water: HighWater, count: LossCount) -> None:
         """Make the found rows consistent, and count the losses in `count`."""
         db = self._db
         self._drop_unsound()
@@ -210,7 +210,7 @@ class _Salvage:
         orphans |= {sequence for sequence, channel in self._pending if channel in CHANNELS}
         orphans |= {each for each, row in self._bad.items() if row["status"] is None}
         for sequence in sorted(orphans - known):
-            count.damaged.append(self._end(sequence))
+            count.damaged.append(self._end_package(sequence))
         self._mend_deliveries(known)
         self._mend_payloads(count)
         self._mend_carried(count)
@@ -241,7 +241,7 @@ class _Salvage:
                     f"DELETE FROM {table} WHERE {column} NOT IN (SELECT {key} FROM {parent})"
                 )
 
-    def _end(self, sequence: int) -> int:
+    def _end_package(self, sequence: int) -> int:
         """End a Package of which too little is left, and return its id. The rest is kept for
         inspection.
         """
@@ -303,7 +303,7 @@ class _Salvage:
                 (status, None if status is None else self._now, sequence),
             )
 
-    def _mend_carried(self, count: Count) -> None:
+    def _mend_carried(self, count: LossCount) -> None:
         """Restore the original station of neighbours' items from the relay marks. As an item of
         this kit, a neighbour's SOS would mean that this kit is in need. If the station is lost, the
         item ends, and is relayed again when its kit repeats the request.
@@ -373,7 +373,7 @@ class _Salvage:
         for (sequence,) in waits:
             self._db.execute("INSERT INTO incident_item VALUES (?, ?)", (sequence, *rows[0]))
 
-    def _mend_payloads(self, count: Count) -> None:
+    def _mend_payloads(self, count: LossCount) -> None:
         """Hand over again each payload whose state is lost. Its `requestId` is the same."""
         db = self._db
         ((count.payloads,),) = db.execute("SELECT count(*) FROM inbound")
@@ -390,7 +390,7 @@ class _Salvage:
             (0.0,),
         )
 
-    def _number_on(self, high_water: HighWater, count: Count) -> None:
+    def _number_on(self, high_water: HighWater, count: LossCount) -> None:
         """Make sure that no number and no id will be used twice."""
         db = self._db
         for table, key, highest in (
@@ -444,7 +444,7 @@ def _is_inbound(row: Found) -> bool:
 
 def salvage(path: Path, db: sqlite3.Connection, high_water: HighWater, now: float) -> RepairResult:
     """Save the intact rows of the damaged journal at `path` (`agent.journal.repair.Salvage`)."""
-    count = Count()
+    count = LossCount()
     work = _Salvage(db, now)
     work.receive_message(
         Pages(_read_content(path), _read_content(path.with_name(f"{path.name}-wal")))

@@ -27,7 +27,7 @@ def systemd(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def taken(home: Path) -> int:
     settings = home / "agent.properties"
     settings.write_text(f"state-directory={home}\nsatellite-port=/dev/null\n")
-    return reboot.take_request(settings)
+    return reboot.process_request(settings)
 
 
 def test_the_machine_starts_anew_once(tmp_path: Path, systemd: list[str]) -> None:

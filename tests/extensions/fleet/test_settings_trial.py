@@ -63,7 +63,9 @@ class Kit:
         self.offer.write_bytes(SettingsOffer(text, self.signer.sign(signed)).encode())
 
     def go_on(self) -> int:
-        return settings_trial.go_on(self.place, self.settings, self.key, minutes=0, steady=0)
+        return settings_trial.continue_trial(
+            self.place, self.settings, self.key, minutes=0, steady=0
+        )
 
     def systemctl(self, *words: str) -> None:
         self.runs = words[0] == "start"

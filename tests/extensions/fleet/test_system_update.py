@@ -135,7 +135,7 @@ class Card:
         system_update.begin(order, self.place, self.slots)
 
     def go_on(self) -> int:
-        return system_trial.go_on(self.place, self.slots)
+        return system_trial.continue_trial(self.place, self.slots)
 
     def names(self) -> set[str]:
         return {each.name for each in self.entries.iterdir()}

@@ -101,7 +101,7 @@ def cut_trial(kit: Kit, step: int, monkeypatch: pytest.MonkeyPatch) -> list[int]
     monkeypatch.setattr(kit_health, "fetch_status", kit.status)
     files = ((os, "fsync"), (os, "link"), (Path, "rename"), (Path, "unlink"))
     with cut_at(step, *files, (kit_health, "call_systemctl")) as made:
-        trial.go_on(kit.place)
+        trial.continue_trial(kit.place)
     return made
 
 
@@ -116,7 +116,7 @@ def test_power_may_fail_at_any_step(
         assert kit.program.read_bytes() in (OLD, NEW, HALF)[: 3 if packages else 2]
         # The next boot of the kit starts with the program that is there.
         kit.systemctl("start")
-        trial.go_on(kit.place)
+        trial.continue_trial(kit.place)
         assert not kit.place.trial.exists()
         assert kit.place.result.exists()
         assert kit.program.read_bytes() == (NEW if works else OLD)
@@ -141,7 +141,7 @@ def test_what_works_no_more_after_a_power_cut_goes_back_whole(
         ended = trial.read_phase(kit.place) in ("", "end")
         kit.works = False
         kit.systemctl("start")
-        trial.go_on(kit.place)
+        trial.continue_trial(kit.place)
         assert kit.program.read_bytes() == (NEW if ended else OLD)
         assert kit.rows() == kit.expected(14 if ended else 13)
         assert not [*kit.journal.parent.glob("*.before*")]
@@ -159,7 +159,7 @@ def test_the_way_back_follows_no_link_that_the_agents_user_has_laid(
     monkeypatch.setattr(kit_health, "fetch_status", kit.status)
     (tmp_path / "roots").write_bytes(b"root's")
     (tmp_path / place).symlink_to(tmp_path / "roots")
-    assert trial.go_on(kit.place) == 1
+    assert trial.continue_trial(kit.place) == 1
     assert (tmp_path / "roots").read_bytes() == b"root's"
     assert kit.rows() == kit.expected(13)
 
@@ -177,10 +177,10 @@ def test_a_disk_that_fails_leaves_the_agent_at_work(
 
     with monkeypatch.context() as failing, pytest.raises(OSError, match="full"):
         failing.setattr(trial_journal, "copy_whole", full)
-        trial.go_on(kit.place)
+        trial.continue_trial(kit.place)
     assert kit.runs
     assert kit.program.read_bytes() == OLD
-    assert trial.go_on(kit.place) == 0
+    assert trial.continue_trial(kit.place) == 0
     assert kit.program.read_bytes() == NEW
 
 
@@ -200,10 +200,10 @@ def test_packages_that_dpkg_cannot_install_give_way_to_those_before(
 
     with monkeypatch.context() as failing, pytest.raises(NotInstalled, match="1 is cursed"):
         failing.setattr(debian_packages, "install", fails)
-        trial.go_on(kit.place)
+        trial.continue_trial(kit.place)
     assert kit.runs
     monkeypatch.setattr(debian_packages, "install", kit.install)
-    assert trial.go_on(kit.place) == 1
+    assert trial.continue_trial(kit.place) == 1
     assert kit.program.read_bytes() == OLD
     assert "2 is cursed" in kit.place.result.read_text()
 
@@ -220,9 +220,9 @@ def test_a_kit_that_starts_again_and_again_goes_back(
     monkeypatch.setattr(kit_health, "fetch_status", dies)
     for _ in range(kit_health.BOOTS):
         with pytest.raises(PowerCut):
-            trial.go_on(kit.place)
+            trial.continue_trial(kit.place)
     monkeypatch.setattr(kit_health, "fetch_status", kit.status)
-    assert trial.go_on(kit.place) == 1
+    assert trial.continue_trial(kit.place) == 1
     assert kit.program.read_bytes() == OLD
     assert "was started 3 times" in kit.place.result.read_text()
 
@@ -258,7 +258,7 @@ def test_a_trial_that_cannot_be_read_stands_in_nobodys_way(
     kit.runs = False
     kit.place.trial.write_bytes(content)
     with pytest.raises(OSError, match=r"kept as trial\.json\.unreadable"):
-        trial.go_on(kit.place)
+        trial.continue_trial(kit.place)
     assert kit.runs
-    assert trial.go_on(kit.place) == 0
+    assert trial.continue_trial(kit.place) == 0
     assert kit.program.read_bytes() == OLD

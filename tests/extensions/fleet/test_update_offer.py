@@ -47,7 +47,7 @@ class Kit:
         self.offer.write_bytes(body)
 
     def receive_message(self) -> int:
-        return update_offer.take_offer(
+        return update_offer.process_offer(
             UpdateOrder(
                 what="",
                 program=self.program,
@@ -120,13 +120,13 @@ def test_power_may_fail_at_any_step(
             kit.bring(ProgramOffer(7, "2", "").encode())
         with cut_at(step, *files) as made:
             kit.receive_message()
-            trial.go_on(kit.place)
+            trial.continue_trial(kit.place)
         assert kit.program.read_bytes() in (OLD, NEW)
         # Each boot of the kit starts with the program on trial, and then checks for an offer.
         for _ in range(2):
-            trial.go_on(kit.place)
+            trial.continue_trial(kit.place)
             kit.receive_message()
-        trial.go_on(kit.place)
+        trial.continue_trial(kit.place)
         assert kit.program.read_bytes() == (NEW if works else OLD)
         assert kit.outcome()[:2] == (7, "taken" if works else "back")
         assert not kit.offer.exists() and not delta.exists()
@@ -147,7 +147,7 @@ def test_it_waits_until_a_whole_system_that_is_under_way_has_ended(
     kit.place.system.write_text("{}")
     monkeypatch.setattr(time, "sleep", lambda seconds: kit.place.system.unlink())
     kit.receive_message()
-    trial.go_on(kit.place)
+    trial.continue_trial(kit.place)
     assert kit.outcome()[:2] == (7, "taken")
 
 
@@ -191,7 +191,7 @@ def test_a_network_that_is_away_is_tried_again_and_what_is_not_there_is_not(kit:
     kit.refusal = [ServerUnreachable("no route")] * 3
     assert kit.receive_message() == 0
     assert kit.fetched == 4 and kit.place.trial.exists()
-    trial.go_on(kit.place)
+    trial.continue_trial(kit.place)
     kit.program.write_bytes(OLD)
     kit.bring(ProgramOffer(8, "2", "https://example.org/2.pyz").encode())
     kit.refusal = [NotTaken("404")]

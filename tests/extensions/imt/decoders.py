@@ -39,7 +39,7 @@ def read_imt(data: bytes) -> None:
             if isinstance(event, messages.MtSegment):
                 assembly.add(event)
             elif isinstance(event, messages.MtEnded):
-                assembly.end(event)
+                assembly.finish_message(event)
             elif isinstance(event, messages.MoEnded):
                 assert messages.find_mo_status(event.status) and messages.find_refusal_status(
                     event.status

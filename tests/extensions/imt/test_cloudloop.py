@@ -130,7 +130,7 @@ async def test_a_name_that_no_database_holds_keeps_back_no_message(store: Store,
         lent = hub.lent()._replace(book=OperatorBook(store, "cloudloop", alps.clock))
         document = lingo(id=name, identity={"hardware": {"imei": IMEI}, "thingId": name})
         for _ in range(2):
-            await cloudloop.take_lingo(read_lingo(document), "RAW", lent)
+            await cloudloop.store_lingo(read_lingo(document), "RAW", lent)
         assert hub.taken == [(IMEI, b"Hello", "")]
 
 

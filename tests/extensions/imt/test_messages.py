@@ -230,7 +230,7 @@ def assembled(body: bytes, *, damage: bytes = b"", skip: int = -1) -> messages.M
     for number, start in enumerate(range(0, len(whole), 1446)):
         if number != skip:
             assembly.add(MtSegment(KEY, start, whole[start : start + 1446]))
-    return assembly.end(MtEnded(KEY, "complete"))
+    return assembly.finish_message(MtEnded(KEY, "complete"))
 
 
 @given(st.binary(min_size=1, max_size=6000))
@@ -244,7 +244,7 @@ def test_segments_may_come_twice_and_in_any_order() -> None:
     for start in (1446, 0, 2892, 1446):
         assembly.add(MtSegment(KEY, start, whole[start : start + 1446]))
         assembly.add(MtSegment(MessageKey(244, 9), 0, b"another"))
-    assert assembly.end(MtEnded(KEY, "complete")) == messages.MtMessage(244, body, "")
+    assert assembly.finish_message(MtEnded(KEY, "complete")) == messages.MtMessage(244, body, "")
 
 
 def test_damage_is_told_with_the_bytes() -> None:
@@ -263,13 +263,13 @@ def test_damage_is_told_with_the_bytes() -> None:
 def test_what_was_broken_off_is_dropped(word: str) -> None:
     assembly = MtAssembly()
     assembly.add(MtSegment(KEY, 0, b"tst\x67\xd1"))
-    assert assembly.end(MtEnded(KEY, word)) is None
-    assert assembly.end(MtEnded(KEY, "complete")) is None, "and forgotten"
+    assert assembly.finish_message(MtEnded(KEY, word)) is None
+    assert assembly.finish_message(MtEnded(KEY, "complete")) is None, "and forgotten"
 
 
 def test_messages_that_never_end_are_forgotten() -> None:
     assembly = MtAssembly()
     for number in range(256):
         assembly.add(MtSegment(MessageKey(244, number), 0, bytes(1446)))
-    assert assembly.end(MtEnded(MessageKey(244, 0), "complete")) is None
-    assert assembly.end(MtEnded(MessageKey(244, 255), "complete")) is not None
+    assert assembly.finish_message(MtEnded(MessageKey(244, 0), "complete")) is None
+    assert assembly.finish_message(MtEnded(MessageKey(244, 255), "complete")) is not None

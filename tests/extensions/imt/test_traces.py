@@ -85,7 +85,7 @@ def test_of_a_9704_the_sum_stays_right_or_wrong(body: bytes, size: int, right: b
         if isinstance(event, messages.MtSegment):
             assembly.add(event)
         elif isinstance(event, messages.MtEnded):
-            message = assembly.end(event)
+            message = assembly.finish_message(event)
     assert message is not None
     assert not any(message.body[:-1])
     assert (message.damage == "") == right

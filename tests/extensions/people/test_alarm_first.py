@@ -49,7 +49,7 @@ def of_meshtastic(data: MeshData, **packet: Any) -> bool:
 def of_meshcore(text: str) -> bool:
     host = SimpleNamespace(channels={})
     people = MeshcorePeople(cast(Any, host), cast(Any, None), lambda: 0.0)
-    people._hear_on_channel(CompanionText(b"", 0, 0, text))
+    people._process_channel_text(CompanionText(b"", 0, 0, text))
     what = people._heard[-1].what
     return isinstance(what, HandheldText) and what.text.startswith("SOS")
 

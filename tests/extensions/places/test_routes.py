@@ -120,12 +120,12 @@ async def test_a_person_ends_it_and_says_why(store: Store) -> None:
         alps.now = DUE + 2 * HOUR
         assert "Its position is unknown." in (await look(alps))[0]
         with pytest.raises(Refused, match="enter a reason"):
-            await store.commit(lambda db: routes.end(db, 1, 1, ben, " ", alps.now))
-        await store.commit(lambda db: routes.end(db, 1, 1, ben, "they called", alps.now))
+            await store.commit(lambda db: routes.end_route(db, 1, 1, ben, " ", alps.now))
+        await store.commit(lambda db: routes.end_route(db, 1, 1, ben, "they called", alps.now))
         route = await standing(alps)
         assert (route["state"], route["endedBy"], route["why"]) == ("ended", "Ben", "they called")
         with pytest.raises(Refused, match="no route 1 is active"):
-            await store.commit(lambda db: routes.end(db, 1, 1, ben, "again", alps.now))
+            await store.commit(lambda db: routes.end_route(db, 1, 1, ben, "again", alps.now))
         assert await store.commit(lambda db: routes.forget(db, alps.now + 1)) == 1
 
 

@@ -296,7 +296,7 @@ class ImtDriver:
             return messages.find_mo_status(outgoing.status)
         sos = not urgent and await self._is_urgent_waiting()
         log.info("message %d is given up%s", outgoing.key.id, ": an SOS waits" if sos else "")
-        status = await self._give_up(outgoing.key)
+        status = await self._cancel_message(outgoing.key)
         # An SOS is the reason and not the link, so no pause follows.
         return WENT_FIRST if sos and status.verdict is SessionVerdict.NOT_SENT else status
 
@@ -315,7 +315,7 @@ class ImtDriver:
             await self.modem.query_state()
             idle = idle + 1 if self.modem.facts.active is False else 0
 
-    async def _give_up(self, key: messages.MessageKey) -> MoStatus:
+    async def _cancel_message(self, key: messages.MessageKey) -> MoStatus:
         """Cancel a message and return its final status. The message may have left before."""
         if key not in self.modem.ended and await self.modem.cancel(key):
             await self._wait(CANCEL_MAX_S, partial(self.modem.has_ended, key))
@@ -374,7 +374,7 @@ class ImtDriver:
         key = messages.unpack(intent.at_modem)
         if key is None or intent.modem != self.modem.facts.imei or self.modem.facts.rebooted:
             return None
-        status = await self._give_up(key)
+        status = await self._cancel_message(key)
         return None if status.verdict is SessionVerdict.DOUBTFUL else status
 
 

@@ -55,7 +55,7 @@ def check(port: str, baud: int | None, settings: Mapping[str, Any]) -> list[Find
     speed = LineSpeed(baud, PROBE)
     speed.note_silent()
 
-    async def ask() -> list[Finding]:
+    async def ask_modem() -> list[Finding]:
         with trio.move_on_after(CHECK_TIMEOUT_S):
             async with open_modem(
                 port, await speed.find_speed(port), ChannelLink(), mail, topic
@@ -67,7 +67,7 @@ def check(port: str, baud: int | None, settings: Mapping[str, Any]) -> list[Find
 
     findings: list[Finding] = []
     try:
-        findings = run_breakable(ask)
+        findings = run_breakable(ask_modem)
     except* (PortLost, ImtSilent, ImtReset, RemoteProtocolError) as trouble:
         findings = [Finding(False, f"{port}: {get_first_error(trouble)}")]
     return findings

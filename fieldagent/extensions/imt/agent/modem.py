@@ -55,7 +55,7 @@ class Mailbag:
     def __bool__(self) -> bool:
         return bool(self._waiting)
 
-    def put(self, message: messages.MtMessage) -> None:
+    def add_message(self, message: messages.MtMessage) -> None:
         """Add a received message."""
         self._waiting.append(message)
         self._note_change()
@@ -163,12 +163,12 @@ class ImtModem:
             self._received_at = trio.current_time()
             self.lines.receive_data(data)
             while (line := self.lines.read_next_line()) is not None:
-                await self._take_in_line(line)
+                await self._process_line(line)
 
-    async def _take_in_line(self, line: jspr.JsprLine) -> None:
+    async def _process_line(self, line: jspr.JsprLine) -> None:
         try:
             if line.code == jspr.UNASKED:
-                await self._take_event(messages.read_event(line))
+                await self._process_event(messages.read_event(line))
             elif line.target == "messageOriginateSegment":
                 if line.code != jspr.DONE:
                     log.info("the modem did not take a segment: %s", line.describe_refusal())
@@ -180,16 +180,16 @@ class ImtModem:
         except RemoteProtocolError as error:
             log.warning("the modem sent an invalid line: %s", error)
 
-    async def _take_event(self, event: messages.Event | None) -> None:
+    async def _process_event(self, event: messages.Event | None) -> None:
         # The first two events are steps inside a message. The waiting tasks need only its end.
         if isinstance(event, messages.SegmentWanted):
-            await self._give_segment(event)
+            await self._send_segment(event)
             return
         if isinstance(event, messages.MtSegment):
             self._assembly.add(event)
             return
         if isinstance(event, messages.MtEnded):
-            self._end_mail(event)
+            self._process_mail_end(event)
         elif isinstance(event, messages.MoEnded):
             self._end_outgoing(event)
         elif isinstance(event, messages.ModemStarted):
@@ -197,7 +197,7 @@ class ImtModem:
             if not self._starts:
                 raise ImtReset("the modem has restarted: its power may have dipped")
         elif isinstance(event, messages.Constellation):
-            self.see(event)
+            self.record_sky(event)
         elif isinstance(event, messages.SimStatus):
             self.facts.sim = event
         elif isinstance(event, messages.OperationalState):
@@ -211,12 +211,12 @@ class ImtModem:
         self.news.set()
         self.news = trio.Event()
 
-    def see(self, sky: messages.Constellation) -> None:
+    def record_sky(self, sky: messages.Constellation) -> None:
         """Record the modem's view of the network."""
         self.facts.service = sky.visible
         self.link.note_signal(sky.bars)
 
-    async def _give_segment(self, request: messages.SegmentWanted) -> None:
+    async def _send_segment(self, request: messages.SegmentWanted) -> None:
         """Give a segment from memory at once, because the modem waits only 0.3 s."""
         outgoing = self.outgoing
         if outgoing is None or request.key.topic != outgoing.topic or outgoing.status is not None:
@@ -248,12 +248,12 @@ class ImtModem:
         else:
             log.info("message %d, which was given up, ended: %s", event.key.id, event.status)
 
-    def _end_mail(self, event: messages.MtEnded) -> None:
-        message = self._assembly.end(event)
+    def _process_mail_end(self, event: messages.MtEnded) -> None:
+        message = self._assembly.finish_message(event)
         if message is None:
             log.warning("a message from the network was broken off: %s", event.status)
         else:
-            self.mail.put(message)
+            self.mail.add_message(message)
 
     # Requests to the modem.
 
@@ -389,7 +389,7 @@ class ImtModem:
         for target in (*targets, *["messageActivityStatus"] * self.facts.reports_activity):
             line = await self.ask(jspr.get(target))
             if line.code == jspr.DONE:
-                await self._take_event(messages.read_event(line))
+                await self._process_event(messages.read_event(line))
         line = await self.ask(jspr.get("messageProvisioning"))
         self.facts.topic = messages.find_topic(messages.list_provisioned(line), self.topic_name)
         if self.facts.topic is not None:

@@ -58,7 +58,7 @@ def _find_ends_of_garbled(whole: bytes) -> list[int]:
                 place = (event.start, begin + head.start() + data.end())
                 ends[event.key] = max(ends.get(event.key, place), place)
         elif isinstance(event, messages.MtEnded):
-            message = assembly.end(event)
+            message = assembly.finish_message(event)
             if message is not None and message.damage and event.key in ends:
                 positions.append(ends[event.key][1])
             ends.pop(event.key, None)

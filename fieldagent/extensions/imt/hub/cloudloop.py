@@ -276,11 +276,11 @@ class _Webhook:
         except (NotJson, RemoteProtocolError) as fault:
             await self._host.take_in("", body, None, unusable=f"from Cloudloop: {fault}")
             return Response(200)
-        await take_lingo(message, self._topic, self._host)
+        await store_lingo(message, self._topic, self._host)
         return Response(200)
 
 
-async def take_lingo(message: lingo.Lingo, topic: str, host: OperatorHost) -> None:
+async def store_lingo(message: lingo.Lingo, topic: str, host: OperatorHost) -> None:
     """Store an MO message, unless it was delivered before."""
     assert host.book is not None
     if message.id and await host.book.has(message.id):

@@ -205,7 +205,7 @@ def judge(db: Db, positions: Sequence[KitPosition], now: float) -> None:
             if after == before:
                 continue
             if crossed is not None and fence.tells in ("both", _verb(crossed)):
-                alarm = _tell(db, fence, seen, crossed, alarm, now)
+                alarm = _report_crossing(db, fence, seen, crossed, alarm, now)
             standings[fence.id, seen.device] = after, alarm
             db.execute(
                 "UPDATE fence_standing SET inside = ?, clear = ?, newest = ?, alarm = ?"
@@ -219,7 +219,7 @@ def _verb(crossed: Crossing) -> str:
     return "enter" if crossed.entered else "leave"
 
 
-def _tell(
+def _report_crossing(
     db: Db, fence: Fence, position: KitPosition, crossed: Crossing, alarm: int | None, now: float
 ) -> int:
     """Raise an alarm about the crossing, or add the crossing to the open alarm. Return the alarm's

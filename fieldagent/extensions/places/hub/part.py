@@ -23,7 +23,7 @@ def _routes(host: PartHost) -> list[Route]:
     ]
 
 
-def _take_positions(db: Db, positions: Sequence[KitPosition], now: float) -> None:
+def _check_positions(db: Db, positions: Sequence[KitPosition], now: float) -> None:
     """Check fences and routes against new positions."""
     if _anything_is_watched(db, positions):
         fences.judge(db, positions, now)
@@ -48,7 +48,7 @@ def _anything_is_watched(db: Db, positions: Sequence[KitPosition]) -> bool:
 
 PART = HubPart(
     routes=_routes,
-    take_positions=_take_positions,
+    take_positions=_check_positions,
     checks=(HubCheck(routes.next_due, routes.look),),
     forget=routes.forget,
     exports={"fences": fences.listing, "routes": routes.listing},

@@ -156,7 +156,7 @@ class PlacesApi:
         drawn = body["circle"] if "circle" in body else _polygon(body["polygon"])
         kits = FenceKits(body.get("devices", ()), body.get("group", ""))
 
-        def act(db: Db, now: float) -> dict[str, Any]:
+        def store_fence(db: Db, now: float) -> dict[str, Any]:
             name, tells, by = (
                 body["name"],
                 body.get("tells", REPORTED_CROSSINGS[0]),
@@ -165,20 +165,20 @@ class PlacesApi:
             fence = fences.add(db, caller.workspace, name, drawn, tells, kits, now, by=by)
             return _of(fences.listing(db, caller.workspace), fence)
 
-        return make_json_response(await self._commit(act), 201)
+        return make_json_response(await self._commit(store_fence), 201)
 
     async def remove_fence(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
         """Remove a fence, and answer 204. Raises Problem 404."""
         refuse_others(request, ())
         fence = read_id(id)
 
-        def act(db: Db, now: float) -> bool:
+        def delete_fence(db: Db, now: float) -> bool:
             if not any(each["id"] == fence for each in fences.listing(db, caller.workspace)):
                 return False
             fences.remove(db, caller.workspace, fence, now, by=str(caller.member))
             return True
 
-        if not await self._commit(act):
+        if not await self._commit(delete_fence):
             raise make_unknown("fence", id)
         return Response(204)
 
@@ -197,7 +197,7 @@ class PlacesApi:
         place: Circle = body["circle"]
         name = body.get("name", f"{place.latitude:g} {place.longitude:g}")
 
-        def act(db: Db, now: float) -> dict[str, Any]:
+        def store_route(db: Db, now: float) -> dict[str, Any]:
             if done := find_answer(db, asked):
                 listed = routes.listing(db, caller.workspace)
                 if not any(each["id"] == int(done) for each in listed):
@@ -214,7 +214,7 @@ class PlacesApi:
             remember(db, asked, str(route), now)
             return _of(routes.listing(db, caller.workspace), route)
 
-        return make_json_response(await self._commit(act), 201)
+        return make_json_response(await self._commit(store_route), 201)
 
     async def end_route(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
         """End a route by the caller, with a reason."""
@@ -222,13 +222,13 @@ class PlacesApi:
         body = read_body(request, ENDING)
         route, who = read_id(id), Actor(caller.member, caller.name)
 
-        def act(db: Db, now: float) -> dict[str, Any] | None:
+        def finish_route(db: Db, now: float) -> dict[str, Any] | None:
             if not any(each["id"] == route for each in routes.listing(db, caller.workspace)):
                 return None
-            routes.end(db, caller.workspace, route, who, body["why"], now)
+            routes.end_route(db, caller.workspace, route, who, body["why"], now)
             return _of(routes.listing(db, caller.workspace), route)
 
-        if (answer := await self._commit(act)) is None:
+        if (answer := await self._commit(finish_route)) is None:
             raise make_unknown("route", id)
         return make_json_response(answer)
 

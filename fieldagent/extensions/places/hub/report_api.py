@@ -38,11 +38,11 @@ class ReportsApi:
         except WrongWeek as wrong:
             raise Problem(400, sentence("?week= is invalid: {wrong}", wrong=wrong)) from None
 
-        def look(db: Db) -> KitWeek:
+        def find_kit_week(db: Db) -> KitWeek:
             device = find_device(db, caller, id)
             return kit_week.find(db, caller.workspace, device, week, self._prices, now)
 
-        week_report = await self._acts.store.read(look)
+        week_report = await self._acts.store.read(find_kit_week)
         if named == "json":
             return make_json_response(kit_week.as_json(week_report))
         kind = FORMATS[named]

@@ -29,7 +29,7 @@ def write(arguments: argparse.Namespace) -> int:
         print_failure(str(wrong))
         return USAGE
 
-    def look(settings: HubSettings, store: Store) -> int:
+    def write_week(settings: HubSettings, store: Store) -> int:
         def find(db: Db) -> KitWeek:
             workspace = directory.find_workspace(db, arguments.workspace)
             device = directory.find_device_named(db, workspace, arguments.kit)
@@ -43,4 +43,4 @@ def write(arguments: argparse.Namespace) -> int:
         sys.stdout.buffer.flush()
         return OK
 
-    return run_with_store(arguments, look)
+    return run_with_store(arguments, write_week)

@@ -84,5 +84,5 @@ def end(call: Call) -> Result:
     asked = call.arguments
     member = directory.find_member(*call.here, asked.by)
     ((name,),) = call.db.execute("SELECT name FROM member WHERE id = ?", member)
-    routes.end(*call.here, asked.id, Actor(member, name), asked.why, call.now)
+    routes.end_route(*call.here, asked.id, Actor(member, name), asked.why, call.now)
     return {"id": asked.id, "ended": True}

@@ -123,7 +123,7 @@ def _told(row: Sequence[Any]) -> Row:
     }
 
 
-def end(db: Db, workspace: int, route: int, actor: Actor, why: str, now: float) -> None:
+def end_route(db: Db, workspace: int, route: int, actor: Actor, why: str, now: float) -> None:
     """End a route by a person, with a reason. An alarm about it remains for a person to close.
     Raises Refused.
     """

@@ -83,10 +83,12 @@ class TrackerDoor:
             self._warn_once((source.workspace, kind.name, ""), what, kind.title, fault.detail)
             raise
         if report is not None:
-            await self._take(kind, source, report)
+            await self._store_report(kind, source, report)
         return Response(200, kind.answer)
 
-    async def _take(self, kind: TrackerKind, source: ReportAddress, report: TrackerReport) -> None:
+    async def _store_report(
+        self, kind: TrackerKind, source: ReportAddress, report: TrackerReport
+    ) -> None:
         """Store a report. Raises Problem 404, 429."""
 
         def carry_out(db: Db) -> ItemResult | float:
