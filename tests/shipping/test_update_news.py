@@ -19,7 +19,7 @@ from tests.agent.test_update_news import NOT, status, told
 from tests.agent.test_wrong_clock import FAKETIME, Gpsd, environment
 from tests.file_server import file_server
 from tests.machine import needs
-from tests.processes import Agent, administer, agent, hub, until
+from tests.processes import MODULE, Agent, administer, agent, hub, until
 from tests.signer import Signer
 
 pytestmark = [
@@ -30,9 +30,7 @@ pytestmark = [
 
 @contextmanager
 def kit(home: Path, zipapp: Path, link: dict[str, str | None], days: int) -> Iterator[Agent]:
-    """Yield a kit that is that many days ahead of today, linked to its hub, which does not know
-    that.
-    """
+    """Yield a kit that is that many days ahead of today."""
     with closing(Gpsd(timedelta(days))) as gpsd:
         settings = {**link, "gpsd": gpsd.address, "update-key": str(home / "update.pub")}
         later = environment(home, f"+{days}d")
@@ -60,11 +58,16 @@ def test_an_offer_of_the_hub_is_news_and_none_for_long_is_told(
         archive.writestr("fieldagent/__init__.py", '__version__ = "9.0.0"')
     signer.release(program)
     kept = tmp_path / "state/update-news.json"
-    with hub(tmp_path, {"database": database}) as cloud, file_server(served) as address:
-        link = {"satellite-port": None, "hub-address": cloud.address, "hub-token": token}
+    link: dict[str, str | None] = {"satellite-port": None, "hub-token": token}
+    with hub(tmp_path, {"database": database}) as cloud:
+        link["hub-address"] = cloud.address
         with kit(tmp_path, zipapp, link, 0) as running:
             until(kept.exists)
             assert (news(tmp_path)["source"], told(running)) == ("hub", [])
+    # The hub has the kit's date: the kit trusts no clock that its hub contradicts.
+    ahead = hub(tmp_path, {"database": database}, MODULE, **environment(tmp_path, "+61d"))
+    with ahead as cloud, file_server(served) as address:
+        link["hub-address"] = cloud.address
         with kit(tmp_path, zipapp, link, 61) as running:
             running.expect(f"{NOT} 61 days: the hub has never offered a program")
             (notice,) = told(running)
