@@ -40,7 +40,7 @@ from fieldagent.hub.console.guest_link import Guest, GuestLink
 from fieldagent.hub.contract import Device, Estimate, ItemResult
 from fieldagent.hub.escalation import answers, chain, kit_sms, notification, outward
 from fieldagent.hub.escalation.answer_page import AnswerPage
-from fieldagent.hub.escalation.contract import ContactHost, Inward
+from fieldagent.hub.escalation.contract import AnswerServices, ContactHost
 from fieldagent.hub.escalation.registry import ContactSenders, get_contact_kinds
 from fieldagent.hub.field import kit_watch, mobile_terminated, operator_calls
 from fieldagent.hub.field.ip_link import Links
@@ -318,13 +318,13 @@ class Hub:
             note_link,
         )
 
-    def make_inward(self, what: str) -> Inward:
+    def make_inward(self, what: str) -> AnswerServices:
         """Return the hub's services for replies of contacts. `what` names the part in reports of
         failures.
         """
         people = answers.ContactInbox(self.store, clock=time.time)
         inbox = kit_sms.KitSmsInbox(self.store, self.mobile_originated, people, clock=time.time)
-        return Inward(self.reach.host, inbox, partial(self._note_inward, what))
+        return AnswerServices(self.reach.host, inbox, partial(self._note_inward, what))
 
     def _note_inward(self, what: str, error: BaseException, about: str) -> None:
         """Create the reporter only at the first failure, so that a part without failures is not

@@ -56,7 +56,7 @@ class Sky:
             self._changed = trio.Event()
             with trio.move_on_at(self.air.find_next_change()):
                 await self._changed.wait()
-            for number, packet in self.air.take_arrived(trio.current_time()):
+            for number, packet in self.air.remove_arrived(trio.current_time()):
                 self.modems[number].heard.add_packet(ReceivedPacket(packet))
 
 

@@ -89,7 +89,7 @@ def sent(item: Item) -> set[str]:
     event_types = set()
     for target in (None, 9):
         fresh = NewItem(1, 0.0, 1, target, target is None, get_kind(item), True, False)
-        person = outward.find_person(fresh, {9}, tak_kind.SHARES)
+        person = outward.find_person(fresh, {9}, tak_kind.SHAREABLE_KINDS)
         if person is not None:
             out = OutEvent(1, 1, 1, person or None, "BRAVO", "ANDROID-1", "m", 0, item, 0.0)
             event = outward.make_event(out, ADA, 0.0)
@@ -171,7 +171,7 @@ def test_every_setting_and_share_is_told_of() -> None:
     part = PAGE.partition("## A team's TAK server")[2].partition("## TAK on the kit's own")[0]
     unnamed = [key.name for key in tak_kind.KEYS if key.name not in part]
     assert not unnamed
-    assert all(share.rstrip("s") in PAGE.lower() for share in tak_kind.SHARES)
+    assert all(share.rstrip("s") in PAGE.lower() for share in tak_kind.SHAREABLE_KINDS)
     own = (ROOT / "docs/how-to/tak-server.md").read_text()
     assert all(key.name in own for key in phones_kind.KEYS)
 
@@ -180,7 +180,7 @@ def test_the_hubs_mqtt_is_told_of() -> None:
     kit, _, part = MQTT.partition("## MQTT at the hub")
     unnamed = [key.name for key in hub_mqtt_kind.KEYS if key.name not in part + kit]
     assert not unnamed
-    assert all(f"`{share}`" in part for share in hub_mqtt_kind.SHARES)
+    assert all(f"`{share}`" in part for share in hub_mqtt_kind.SHAREABLE_KINDS)
     assert all(f"`{kind}`" in part for kind in hub_documents.EVENT_TYPES)
     topics = make_topics("fieldagent", "hub", "homeassistant")
     named_topics = {
@@ -197,7 +197,7 @@ def test_the_hubs_mqtt_is_told_of() -> None:
 @pytest.mark.parametrize("kind", ITEMS_OF_KIND)
 def test_what_the_hub_publishes_is_what_mqtt_shares_says(kind: str) -> None:
     item = KitItem(1, 0.0, 1, kind, False, False, "id")
-    every = {*hub_mqtt_kind.SHARES}
+    every = {*hub_mqtt_kind.SHAREABLE_KINDS}
     needed = {share for share in every if not hub_documents.is_shared(item, every - {share})}
     assert len(needed) == 1
     private = item._replace(private=True)

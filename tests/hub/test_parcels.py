@@ -11,7 +11,7 @@ from fieldagent.hub.access.directory import set_relay
 from fieldagent.hub.api.standing import list_device_standings
 from fieldagent.hub.field import check_in
 from fieldagent.hub.field.mailbox import IpMailbox
-from fieldagent.hub.records.stations_in_range import NEXT_AFTER
+from fieldagent.hub.records.stations_in_range import NEXT_CARRIER_AFTER_S
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.package.package import Message, Parcel
 from fieldagent.wire.envelope import Entry, Introduction, Receipt, digest_of
@@ -124,12 +124,12 @@ async def test_the_nearest_brings_it_and_another_where_nothing_comes_of_that(sto
         assert await parcels(far) == []
         assert len(await parcels(near)) == 1
         assert await parcels(far) == []
-        alps.now += NEXT_AFTER + 1
+        alps.now += NEXT_CARRIER_AFTER_S + 1
         assert len(await parcels(far)) == 1
         assert await parcels(near) == [], "it goes on by itself"
         await near.greeted(80_000_000)
         await near.process_note(StationsInRange({BEN: 1}).encode())
-        alps.now += NEXT_AFTER + 1
+        alps.now += NEXT_CARRIER_AFTER_S + 1
         assert len(await parcels(near)) == 1, "its journal is lost"
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from fieldagent.hub.access import directory
 from fieldagent.hub.field import update_offers
-from fieldagent.hub.field.update_offers import Planned
+from fieldagent.hub.field.update_offers import PlannedKit
 from fieldagent.hub.records import audit, contact, kit_report
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.hub.store.opening import open_store
@@ -43,8 +43,8 @@ class Fleet:
         kit_report.store_report(db, device, KitReport(installed=installed), 0.0)
 
     def _offer(self, db: Db) -> int:
-        waves = [Planned(1, 1, "planned"), Planned(2, 2, "planned")]
-        last = [Planned(device, 3, "planned") for device in (3, 4)]
+        waves = [PlannedKit(1, 1, "planned"), PlannedKit(2, 2, "planned")]
+        last = [PlannedKit(device, 3, "planned") for device in (3, 4)]
         kits = [*waves, *last]
         return update_offers.offer(db, 1, "2", URL, kits, within=WITHIN, now=self.now)
 

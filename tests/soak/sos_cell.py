@@ -320,7 +320,7 @@ async def run_hardware(made: Cell, *, task_status: trio.TaskStatus[None]) -> Non
         await nursery.start(made.nodes.run)
         if made.gateway.hub is not None:
             await nursery.start(made.gateway.hub.serve, made.mt_port, stage)
-            nursery.start_soon(made.gateway.hub.bring)
+            nursery.start_soon(made.gateway.hub.send_messages)
         task_status.started()
         await trio.sleep_forever()
 

@@ -40,7 +40,7 @@ ANSWER_CHECK_S = 0.5
 """Seconds between two checks for the answer."""
 
 
-class _Commanded(NamedTuple):
+class _CommandTarget(NamedTuple):
     workspace: int
     device: int
 
@@ -82,9 +82,9 @@ def send_command(arguments: argparse.Namespace, hub: HubSettings, store: Store) 
     return _wait(arguments, store, kit, store.run_once(carry), price)
 
 
-def _find_kit(db: Db, arguments: argparse.Namespace) -> _Commanded:
+def _find_kit(db: Db, arguments: argparse.Namespace) -> _CommandTarget:
     workspace = directory.find_workspace(db, arguments.workspace)
-    return _Commanded(workspace, directory.find_device_named(db, workspace, arguments.device))
+    return _CommandTarget(workspace, directory.find_device_named(db, workspace, arguments.device))
 
 
 def _read(words: list[str]) -> RemoteCommand:
@@ -140,7 +140,7 @@ def _read_delta(arguments: argparse.Namespace) -> bytes:
 
 
 def _price_delta(
-    db: Db, arguments: argparse.Namespace, kit: _Commanded, payload: bytes
+    db: Db, arguments: argparse.Namespace, kit: _CommandTarget, payload: bytes
 ) -> _DeltaPosting:
     """Return the delta's posting and its price. Raises Refused."""
     if arguments.by == "satellite":
@@ -188,7 +188,7 @@ def _ask_for_agreement(arguments: argparse.Namespace, estimate: CommandCost, pri
 
 
 def _wait(
-    arguments: argparse.Namespace, store: Store, kit: _Commanded, number: int, price: str
+    arguments: argparse.Namespace, store: Store, kit: _CommandTarget, number: int, price: str
 ) -> int:
     until = time.monotonic() + arguments.wait
     while True:
@@ -207,7 +207,7 @@ def _wait(
     return _print_answer(arguments, [], row)
 
 
-def _make_row(db: Db, kit: _Commanded, number: int) -> dict[str, Any]:
+def _make_row(db: Db, kit: _CommandTarget, number: int) -> dict[str, Any]:
     listed = commands.list_commands(db, kit.device, time.time(), limit=100)
     return next(each for each in listed if each["number"] == number)
 
@@ -229,7 +229,7 @@ def _format_lines(row: dict[str, Any]) -> list[str]:
     return [f"{head}{by}{why}", *(f"    {line}" for line in answer)]
 
 
-def _list(arguments: argparse.Namespace, store: Store, kit: _Commanded) -> int:
+def _list(arguments: argparse.Namespace, store: Store, kit: _CommandTarget) -> int:
     rows = store.run_once(
         lambda db: commands.list_commands(
             db, kit.device, time.time(), limit=max(1, arguments.limit)

@@ -29,7 +29,7 @@ from fieldagent.wire.kit_note import OFFER_MAX
 from fieldagent.wire.settings_change import NotAChange, SettingsChange, read_change
 
 
-class SignedFor(NamedTuple):
+class SignedKit(NamedTuple):
     """Kit for which the settings are."""
 
     workspace: int
@@ -64,7 +64,7 @@ def offer_settings(arguments: argparse.Namespace, _: HubSettings, store: Store) 
     }
 
 
-def find_kit(db: Db, arguments: argparse.Namespace) -> SignedFor:
+def find_kit(db: Db, arguments: argparse.Namespace) -> SignedKit:
     """Return the kit for a settings change. Raises Refused, for example if the device has no link
     token.
     """
@@ -75,10 +75,10 @@ def find_kit(db: Db, arguments: argparse.Namespace) -> SignedFor:
         raise Refused(
             f"{name} has no link token: create one with `fieldagent hub device token {device}`"
         )
-    return SignedFor(workspace, device, name, kit, kit_report.read_last_number(db, device))
+    return SignedKit(workspace, device, name, kit, kit_report.read_last_number(db, device))
 
 
-def change_of(kit: SignedFor, settings: Sequence[str], number: int) -> SettingsChange:
+def change_of(kit: SignedKit, settings: Sequence[str], number: int) -> SettingsChange:
     """Return the change from NAME=VALUE arguments. Raises Refused."""
     known = {key.name: key for key in list_all_keys()}
     pairs = []
@@ -131,7 +131,7 @@ def sign(file: Path, key: Path, *how: str) -> None:
         raise Refused(f"nothing was sent: minisign has not signed {file}")
 
 
-def _offer(db: Db, kit: SignedFor, file: Path, now: float) -> SettingsChange:
+def _offer(db: Db, kit: SignedKit, file: Path, now: float) -> SettingsChange:
     signed = file.with_name(f"{file.name}.minisig")
     try:
         text, signature = file.read_text(), signed.read_text()

@@ -21,7 +21,7 @@ from fieldagent.extensions.fleet.version_order import order
 from fieldagent.hub.access import directory
 from fieldagent.hub.access.directory import Refused, Row
 from fieldagent.hub.field import update_offers
-from fieldagent.hub.field.update_offers import Candidate, Planned
+from fieldagent.hub.field.update_offers import Candidate, PlannedKit
 from fieldagent.hub.settings import HubSettings
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.system.minisign import NotSigned, read_signature
@@ -107,7 +107,7 @@ def _sort_as_named(db: Db, workspace: int, devices: str, now: float) -> Sequence
 
 def _plan_waves(
     kits: Sequence[Candidate], version: str, waves: Sequence[int | None]
-) -> Sequence[Planned]:
+) -> Sequence[PlannedKit]:
     """Return the plan of waves. Raises Refused."""
     beside = {kit: entry for kit in kits if (entry := _plan_without_offer(kit, version))}
     left = [kit.device for kit in kits if kit not in beside]
@@ -116,7 +116,7 @@ def _plan_waves(
         raise Refused(f"nothing was offered, because no kit would accept it: {why or 'no kits'}")
     devices = iter(left)
     plan = [
-        Planned(device, wave, "planned")
+        PlannedKit(device, wave, "planned")
         for wave, size in enumerate(waves, 1)
         for device in islice(devices, size)
     ]
@@ -126,14 +126,14 @@ def _plan_waves(
     return [*plan, *beside.values()]
 
 
-def _plan_without_offer(kit: Candidate, version: str) -> Planned | None:
+def _plan_without_offer(kit: Candidate, version: str) -> PlannedKit | None:
     """Return the plan of a kit that does not get the offer; None if the kit gets it."""
     if why := update_offers.explain_unfit(kit):
-        return Planned(kit.device, 0, "left out", why)
+        return PlannedKit(kit.device, 0, "left out", why)
     if kit.version == version:
-        return Planned(kit.device, 0, "taken", "it already ran this version")
+        return PlannedKit(kit.device, 0, "taken", "it already ran this version")
     if _is_newer(kit.version, version):
-        return Planned(kit.device, 0, "left out", f"it runs {kit.version}, which is newer")
+        return PlannedKit(kit.device, 0, "left out", f"it runs {kit.version}, which is newer")
     return None
 
 

@@ -82,13 +82,13 @@ def run_until_stopped(simulate: Callable[[], Awaitable[None]]) -> int:
     print the reason.
     """
 
-    async def end(asks: Asks, scope: trio.CancelScope) -> None:
+    async def cancel_on_signal(asks: Asks, scope: trio.CancelScope) -> None:
         await asks.receive()
         scope.cancel()
 
     async def run(asks: Asks) -> None:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(end, asks, nursery.cancel_scope)
+            nursery.start_soon(cancel_on_signal, asks, nursery.cancel_scope)
             await simulate()
             nursery.cancel_scope.cancel()
 
@@ -167,7 +167,7 @@ async def _run_imt(bench: ImtBench) -> None:
 async def _run(bench: Bench, mt_port: int) -> None:
     async with trio.open_nursery() as nursery:
         if bench.hub is not None:
-            await _look_to_hub(bench, bench.hub, mt_port, nursery)
+            await _connect_to_hub(bench, bench.hub, mt_port, nursery)
         await nursery.start(bench.port.run)
         print_line(
             f"modem {bench.modem.state.imei} on {bench.port.link}: satellite-port={bench.port.link}"
@@ -178,13 +178,13 @@ async def _run(bench: Bench, mt_port: int) -> None:
         await trio.sleep_forever()
 
 
-async def _look_to_hub(bench: Bench, hub: HubSide, mt_port: int, nursery: trio.Nursery) -> None:
+async def _connect_to_hub(bench: Bench, hub: HubSide, mt_port: int, nursery: trio.Nursery) -> None:
     def ring() -> None:
         bench.modem.ring()
         bench.port.poke()
 
     listening = await nursery.start(hub.serve, mt_port, ring)
-    nursery.start_soon(hub.bring)
+    nursery.start_soon(hub.send_messages)
     print_line(
         f"MO messages go to {hub.host}:{hub.port};"
         f" MT messages: directip-gateway=127.0.0.1:{listening}"

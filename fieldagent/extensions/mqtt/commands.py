@@ -140,12 +140,14 @@ class Commands:
         async for command in self._get:
             result: dict[str, Any] = {}
 
-            async def take(command: MqttCommand = command, result: dict[str, Any] = result) -> None:
+            async def carry_out_once(
+                command: MqttCommand = command, result: dict[str, Any] = result
+            ) -> None:
                 result |= await self._carry_out(command)
                 if command.came.number is not None:
                     self._handled.append(command.identity)
 
-            await waits.run_to_the_end(take)
+            await waits.run_to_the_end(carry_out_once)
             if command.came.number is not None:
                 await session.acknowledge(command.came.number)
             await session.publish(self._result_topic(command.sender), encode_compact(result))
@@ -164,7 +166,7 @@ def read_document(body: bytes) -> Any:
         raise NotJson(f"the text is not UTF-8: byte {error.start} does not fit") from None
 
 
-def take_key(document: Any) -> str | None:
+def remove_key(document: Any) -> str | None:
     """Remove the key from a document and return it. Raises InvalidPackage."""
     key = document.pop("key", None)
     if key is None or (isinstance(key, str) and re.fullmatch(r"[\x21-\x7e]{1,200}", key)):

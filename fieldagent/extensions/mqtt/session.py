@@ -189,7 +189,7 @@ class MqttSession:
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._send_pings)
-                nursery.start_soon(self._hear, take)
+                nursery.start_soon(self._process_packets, take)
                 await self._ended.wait()
                 nursery.cancel_scope.cancel()
         except* BrokerLost as lost:
@@ -208,14 +208,14 @@ class MqttSession:
         for answered in self._waiting.values():
             answered.set()
 
-    async def _hear(self, take: Callable[[Published], Awaitable[None]]) -> NoReturn:
+    async def _process_packets(self, take: Callable[[Published], Awaitable[None]]) -> NoReturn:
         packets = self._early
         while True:
             for packet in packets:
                 if isinstance(packet, Published):
                     await take(packet)
                 else:
-                    self._note(packet)
+                    self._process_answer(packet)
             packets = await self._listen()
 
     async def _send_pings(self) -> NoReturn:
@@ -228,7 +228,7 @@ class MqttSession:
             return await self._receive()
         raise BrokerLost(f"the broker has been silent for {KEEPALIVE_S} s")
 
-    def _note(self, packet: FromBroker) -> None:
+    def _process_answer(self, packet: FromBroker) -> None:
         if isinstance(packet, mqtt.Puback | mqtt.Suback):
             # Ignore the acknowledgement of a packet that no task waits for any more.
             waits = self._waiting.get(packet.number)

@@ -57,7 +57,7 @@ def send(place: int, seconds: float) -> list[str]:
     return ["-s", str(place), "--send", f"--timeout={seconds:.0f}"]
 
 
-def look(place: int) -> list[str]:
+def make_sms_query(place: int) -> list[str]:
     """Return mmcli's arguments for one SMS and its state, for `read_message`."""
     return ["-s", str(place), "-J"]
 

@@ -179,7 +179,7 @@ class GsmConversation:
             raise LocalProtocolError("there is no prompt")
         return sms_pdu.encode(message).hex().upper().encode() + b"\x1a"
 
-    def give_up(self) -> None:
+    def abandon_reply(self) -> None:
         """Stop waiting for a reply. A late reply counts as noise."""
         self._under_way, self._prompts, self._lines = "", False, []
 
@@ -203,10 +203,10 @@ class GsmConversation:
                 return NEED_MORE
             line = bytes(self._input[:end]).decode("ascii", "replace").strip()
             del self._input[: end + 1]
-            if line and (event := self._take_line(line)) is not None:
+            if line and (event := self._process_line(line)) is not None:
                 return event
 
-    def _take_line(self, line: str) -> GsmEvent | None:
+    def _process_line(self, line: str) -> GsmEvent | None:
         is_pdu, self._is_pdu_next = self._is_pdu_next, _PASSED_ON.fullmatch(line) is not None
         if self._is_pdu_next:
             return None
@@ -222,7 +222,7 @@ class GsmConversation:
             self._lines.append(line)
             return None
         reply = GsmReply(line == "OK", tuple(self._lines), int(failed[1]) if failed else None)
-        self.give_up()
+        self.abandon_reply()
         return reply
 
 

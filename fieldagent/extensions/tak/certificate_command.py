@@ -145,7 +145,7 @@ def _make(
         flat=arguments.itak,
     )
     file = arguments.out or Path(f"tak-{holder.member}.zip")
-    _put(file, written)
+    _write_file(file, written)
     app = "iTAK" if arguments.itak else "ATAK"
     return {
         "id": holder.member,
@@ -158,7 +158,7 @@ def _make(
     }
 
 
-def _put(file: Path, content: bytes) -> None:
+def _write_file(file: Path, content: bytes) -> None:
     try:
         put_file(file, content)
     except OSError as error:
@@ -178,7 +178,7 @@ def _trust(db: Db, arguments: argparse.Namespace, settings: HubSettings) -> dict
     to = Connection(host, port, f"fieldagent at {host}", "", password)
     trusted = authority.trust_file(by, password)
     name = f"fieldagent-{by.certificate.serial_number:x}"
-    _put(arguments.trust, make_data_package(name, to, trusted))
+    _write_file(arguments.trust, make_data_package(name, to, trusted))
     return {
         "file": str(arguments.trust),
         "next": "it holds no secret: import it, then give name and secret as `--qr` shows them",

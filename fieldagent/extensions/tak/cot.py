@@ -238,8 +238,8 @@ def _read_tree(xml: bytes) -> CotElement:
     parser = expat.ParserCreate("utf-8")
     parser.buffer_text = True
     parser.StartElementHandler = tree.begin
-    parser.EndElementHandler = tree.end
-    parser.CharacterDataHandler = tree.say
+    parser.EndElementHandler = tree.end_element
+    parser.CharacterDataHandler = tree.add_text
     try:
         parser.Parse(xml, True)
     except expat.ExpatError as error:
@@ -249,7 +249,7 @@ def _read_tree(xml: bytes) -> CotElement:
 
 
 @dataclass(slots=True)
-class _Open:
+class _OpenElement:
     name: str
     attributes: Mapping[str, str]
     text: list[str] = field(default_factory=list)
@@ -261,16 +261,16 @@ class _Tree:
 
     def __init__(self) -> None:
         self.root: CotElement | None = None
-        self._open: list[_Open] = []
+        self._open: list[_OpenElement] = []
         self._elements = 0
 
     def begin(self, name: str, attributes: Mapping[str, str]) -> None:
         self._elements += 1
         if self._elements > ELEMENTS_MAX or len(self._open) >= DEPTH_MAX:
             raise RemoteProtocolError("an event of too many elements")
-        self._open.append(_Open(name, attributes))
+        self._open.append(_OpenElement(name, attributes))
 
-    def end(self, name: str) -> None:
+    def end_element(self, name: str) -> None:
         done = self._open.pop()
         text = "".join(done.text)
         element = CotElement(done.name, done.attributes, text, tuple(done.children))
@@ -279,7 +279,7 @@ class _Tree:
         else:
             self.root = element
 
-    def say(self, text: str) -> None:
+    def add_text(self, text: str) -> None:
         if self._open:
             self._open[-1].text.append(text)
 

@@ -16,7 +16,7 @@ Claim = tuple[float, ...]
 
 
 @dataclass(slots=True, eq=False)
-class _Waiting:
+class _WaitingCaller:
     claim: Claim
     number: int
     called: trio.Event = field(default_factory=trio.Event)
@@ -35,7 +35,7 @@ class WaitingLine:
     def __init__(self, places: int, waiting: int) -> None:
         self._free = places
         self._most = waiting
-        self._line: list[_Waiting] = []
+        self._line: list[_WaitingCaller] = []
         self._numbers = count()
 
     @asynccontextmanager
@@ -46,14 +46,14 @@ class WaitingLine:
         if self._free:
             self._free -= 1
         else:
-            await self._wait(_Waiting(claim, next(self._numbers)))
+            await self._wait(_WaitingCaller(claim, next(self._numbers)))
         try:
             yield
         finally:
             self._free += 1
             self._call_next()
 
-    async def _wait(self, me: _Waiting) -> None:
+    async def _wait(self, me: _WaitingCaller) -> None:
         self._line.append(me)
         if len(self._line) > self._most:
             worst = max(self._line, key=lambda each: each.order)

@@ -171,7 +171,7 @@ class EventStreams:
     ) -> AsyncGenerator[bytes, None]:
         viewer = None if caller.sees_all else caller.member
         if "item" in topics:
-            look = _Look(caller.workspace, viewer, items.place, items.capacity)
+            look = _View(caller.workspace, viewer, items.place, items.capacity)
             async with aclosing(
                 self._read_fresh(_list_items_behind, _read_items, look, items)
             ) as rows:
@@ -179,7 +179,7 @@ class EventStreams:
                     at = happened.place
                     yield b"".join(_encode_event(place, at, *told) for told, place in batch)
         if not topics.isdisjoint((sos.SOS, sos.ALARM)):
-            look = _Look(caller.workspace, None, happened.place, happened.capacity)
+            look = _View(caller.workspace, None, happened.place, happened.capacity)
             async with aclosing(
                 self._read_fresh(_list_events_behind, _read_events, look, happened)
             ) as rows:
@@ -189,7 +189,7 @@ class EventStreams:
                     yield b"".join(_encode_event(at, place, *told) for told, place in wanted)
 
     async def _read_fresh(
-        self, behind: _Behind, texts: _Texts, look: _Look, follower: Follower
+        self, behind: _Behind, texts: _Texts, look: _View, follower: Follower
     ) -> AsyncGenerator[list[tuple[_NamedText, int]], None]:
         """Yield the events of new rows in small batches, each with the place from which a listener
         may continue. Simultaneous reads of the same rows, as by many consoles, are shared.
@@ -237,7 +237,7 @@ def _check_listeners(db: Db, listeners: Sequence[_Listener]) -> list[bool]:
     return [each in there for each in listeners]
 
 
-class _Look(NamedTuple):
+class _View(NamedTuple):
     workspace: int
     viewer: int | None
     """Member who sees only their own items; None for all items."""
@@ -246,7 +246,7 @@ class _Look(NamedTuple):
 
 
 _Rows = list[tuple[int, float]]
-_Behind = Callable[[Db, Sequence[_Look]], list[_Rows]]
+_Behind = Callable[[Db, Sequence[_View]], list[_Rows]]
 """Returns the ids and times of the next rows, for each look."""
 _NamedText = tuple[str, str]
 """Topic and JSON text of an event."""
@@ -254,11 +254,11 @@ _Texts = Callable[[Db, Sequence[tuple[int, ...]]], list[dict[int, _NamedText]]]
 """Returns the events of some rows, by their ids."""
 
 
-def _list_items_behind(db: Db, looks: Sequence[_Look]) -> list[_Rows]:
+def _list_items_behind(db: Db, looks: Sequence[_View]) -> list[_Rows]:
     return _remove_duplicates(looks, lambda look: reading.list_behind(db, *look))
 
 
-def _list_events_behind(db: Db, looks: Sequence[_Look]) -> list[_Rows]:
+def _list_events_behind(db: Db, looks: Sequence[_View]) -> list[_Rows]:
     return _remove_duplicates(
         looks, lambda look: sos.list_events_behind(db, look.workspace, look.place, look.capacity)
     )

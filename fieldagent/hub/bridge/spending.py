@@ -11,7 +11,7 @@ from fieldagent.hub.api.sos_desk import GRACE_S
 from fieldagent.hub.escalation import texts_to_kits
 from fieldagent.hub.field import cost
 from fieldagent.hub.records import ledger
-from fieldagent.hub.records.ledger import Entered, Posting
+from fieldagent.hub.records.ledger import ItemIds, Posting
 from fieldagent.hub.store.contract import Db, make_membership
 from fieldagent.package.package import Message
 from fieldagent.system.lazy_named_tuple import NamedTuple
@@ -64,15 +64,15 @@ class Quote(NamedTuple):
         return 0 if self.reason else self.price
 
 
-class Paid(NamedTuple):
-    entered: Entered
+class PaidItem(NamedTuple):
+    entered: ItemIds
     credits: int
     """Possible cost in credits."""
     reason: str
     """Reason for the author why the item waits for a link; empty if it does not wait."""
 
 
-def enter_within(db: Db, posting: Posting, allowance: Allowance, now: float) -> Paid:
+def enter_within(db: Db, posting: Posting, allowance: Allowance, now: float) -> PaidItem:
     """Enter an item. It uses paid channels only if it has a cost now and the allowance covers it.
     Raises the errors of `ledger.enter`.
     """
@@ -81,7 +81,7 @@ def enter_within(db: Db, posting: Posting, allowance: Allowance, now: float) -> 
     if not quote.credits:
         # If a link ends before the item has left, that must not cause costs.
         ledger.restrict_to_free(db, entered.item, quote.reason)
-    return Paid(entered, quote.credits, quote.reason)
+    return PaidItem(entered, quote.credits, quote.reason)
 
 
 def make_quote(db: Db, posting: Posting, allowance: Allowance, now: float) -> Quote:

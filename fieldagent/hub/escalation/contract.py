@@ -100,7 +100,7 @@ class AnswerInbox(Protocol):
         """
 
 
-class Inward(NamedTuple):
+class AnswerServices(NamedTuple):
     """Services of the hub for a kind with answers."""
 
     host: ContactHost
@@ -147,8 +147,8 @@ class ContactKind:
     """
     is_answered: Callable[[ContactHost], bool] = lambda host: False
     """Returns True if answers reach this hub."""
-    routes: Callable[[Inward], list[Route]] = lambda inward: []
+    routes: Callable[[AnswerServices], list[Route]] = lambda inward: []
     """Returns the routes on which its service delivers answers and reports."""
-    listen: Callable[[Inward], Callable[[], Awaitable[None]] | None] = lambda inward: None
+    listen: Callable[[AnswerServices], Callable[[], Awaitable[None]] | None] = lambda inward: None
     """Returns a function that polls for answers until cancelled; None if there is nothing to poll.
     """

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, TypeVar
 import trio
 
 import fieldagent
-from fieldagent.hub.escalation.contract import ContactAnswer, Inward, Own
+from fieldagent.hub.escalation.contract import AnswerServices, ContactAnswer, Own
 from fieldagent.store.group import StoreUnavailable
 from fieldagent.system import waits
 from fieldagent.system.lazy_named_tuple import NamedTuple
@@ -76,20 +76,20 @@ def find_faults(settings: Own) -> list[str]:
     return problems
 
 
-class Fetched(NamedTuple):
+class FetchedMail(NamedTuple):
     uid: bytes
     raw: bytes
     """Empty if the mail is too large."""
 
 
-def listen(inward: Inward) -> Callable[[], Awaitable[None]] | None:
+def listen(inward: AnswerServices) -> Callable[[], Awaitable[None]] | None:
     """Return a function that polls the folder until cancelled; None without imap-host."""
     if inward.host.own["imap-host"] is None:
         return None
     return partial(_run, inward)
 
 
-async def _run(inward: Inward) -> None:
+async def _run(inward: AnswerServices) -> None:
     """Poll until cancelled. A failure is logged once, and again if its text changes."""
     last_trouble = ""
     while True:
@@ -118,7 +118,7 @@ def _is_of_the_server(error: Exception) -> bool:
     return isinstance(error, (OSError, imaplib.IMAP4.error, trio.TooSlowError))
 
 
-async def process_unseen(inward: Inward) -> None:
+async def process_unseen(inward: AnswerServices) -> None:
     """Process unseen mails. Raises the errors of the server and of the inbox; the remaining mails
     then stay unseen.
     """
@@ -139,7 +139,7 @@ class MailUnreadable(Exception):
     """The child process that parsed a mail failed, or exceeded its limits."""
 
 
-async def _read(mail: Fetched, inward: Inward) -> ContactAnswer | None:
+async def _read(mail: FetchedMail, inward: AnswerServices) -> ContactAnswer | None:
     """Return the answer in a mail, as `read_apart` does. An unreadable mail must not block the next
     ones.
     """
@@ -201,20 +201,20 @@ def _open(settings: Own) -> imaplib.IMAP4:
     return connection
 
 
-def _fetch_unseen(connection: imaplib.IMAP4) -> list[Fetched]:
+def _fetch_unseen(connection: imaplib.IMAP4) -> list[FetchedMail]:
     _, response = connection.uid("SEARCH", "UNSEEN")
     return [_fetch(connection, uid) for uid in (response[0] or b"").split()[:AT_ONCE]]
 
 
-def _fetch(connection: imaplib.IMAP4, uid: bytes) -> Fetched:
+def _fetch(connection: imaplib.IMAP4, uid: bytes) -> FetchedMail:
     number = uid.decode("ascii")
     _, said = connection.uid("FETCH", number, "(RFC822.SIZE)")
     size = re.search(rb"RFC822\.SIZE ([0-9]+)", _get_first_line(said))
     if size is None or int(size[1]) > MAIL_MAX:
         log.warning("a mail of more than %d bytes is not read: uid %s", MAIL_MAX, number)
-        return Fetched(uid, b"")
+        return FetchedMail(uid, b"")
     _, said = connection.uid("FETCH", number, "(BODY.PEEK[])")
-    return Fetched(uid, next((part[1] for part in said if isinstance(part, tuple)), b""))
+    return FetchedMail(uid, next((part[1] for part in said if isinstance(part, tuple)), b""))
 
 
 def _get_first_line(lines: list[object]) -> bytes:

@@ -16,7 +16,7 @@ from fieldagent.hub.escalation.contract import Notice
 from fieldagent.hub.escalation.notice import make_visible
 from fieldagent.hub.escalation.registry import ContactSenders, find_kind
 from fieldagent.hub.records import claims, outward
-from fieldagent.hub.records.outward import Outward
+from fieldagent.hub.records.outward import OutwardItem
 from fieldagent.hub.store.contract import ANY_WRITE_TOPIC, Db, Store
 from fieldagent.hub.store.persist import log_once, persist
 from fieldagent.package.writing import format_clock_time
@@ -53,7 +53,11 @@ async def run(
 
 
 async def _hand_over(
-    store: Store, reach: ContactSenders, each: Outward, clock: Callable[[], float], note_fault: Note
+    store: Store,
+    reach: ContactSenders,
+    each: OutwardItem,
+    clock: Callable[[], float],
+    note_fault: Note,
 ) -> None:
     try:
         kind = find_kind(each.address, reach.kinds, reach.own)
@@ -75,7 +79,7 @@ async def _hand_over(
     await persist(store, lambda db: _settle(db, each, kind.service, result, clock()))
 
 
-def _settle(db: Db, each: Outward, service: str, result: HandoverResult, now: float) -> None:
+def _settle(db: Db, each: OutwardItem, service: str, result: HandoverResult, now: float) -> None:
     if result.outcome is HandoverOutcome.HANDED:
         outward.mark_accepted(db, each, service, now)
         return
@@ -93,7 +97,7 @@ def _settle(db: Db, each: Outward, service: str, result: HandoverResult, now: fl
         log.warning("item %d for an address waits %.0f s: %s", each.item, wait, result.reason)
 
 
-def _make_notice(db: Db, each: Outward, answers: bool) -> Notice:
+def _make_notice(db: Db, each: OutwardItem, answers: bool) -> Notice:
     """Return the mail or SMS in plain text. Its text is empty if the item has no text. `answers` is
     True if answers go to the kit.
     """

@@ -67,7 +67,7 @@ async def run(
             rings: list[RingAlert] = []
             busy, soonest = dict(under_way.calls), 0.0
             with log_once():
-                work = await store.read(partial(_look_for_calls, clock=clock, busy=busy))
+                work = await store.read(partial(_find_due_work, clock=clock, busy=busy))
                 if work.calls:
                     await store.commit(lambda db: pack(db, clock()))
                     take = partial(_claim, clock=clock, busy=busy)
@@ -118,7 +118,7 @@ def _claim(db: Db, *, clock: Callable[[], float], busy: Mapping[str, int]) -> li
     return claim(db, clock(), busy)
 
 
-class _Found(NamedTuple):
+class _DueWork(NamedTuple):
     calls: bool
     rings: bool
     soonest: float
@@ -126,10 +126,10 @@ class _Found(NamedTuple):
     is due now."""
 
 
-def _look_for_calls(db: Db, *, clock: Callable[[], float], busy: Mapping[str, int]) -> _Found:
+def _find_due_work(db: Db, *, clock: Callable[[], float], busy: Mapping[str, int]) -> _DueWork:
     now = clock()
     soonest = min(compute_next_due(db, busy), ring_alerts.compute_next_ring(db))
-    return _Found(is_due(db, now, busy), ring_alerts.is_due(db, now), soonest)
+    return _DueWork(is_due(db, now, busy), ring_alerts.is_due(db, now), soonest)
 
 
 async def carry_out(

@@ -22,7 +22,7 @@ MINUTES = 1440
 """Minutes for which a carrier tries to deliver an item that does not expire."""
 
 
-class Due(NamedTuple):
+class DueItem(NamedTuple):
     item: int
     device: int
     entry: Entry
@@ -38,7 +38,7 @@ class DueCommand(NamedTuple):
 
 def list_due(
     db: Db, carrier: Device, journal: int, now: float, but: Collection[tuple[int, int]]
-) -> list[Due]:
+) -> list[DueItem]:
     """Return the items that a linked kit must relay to kits in its range, except those in `but`."""
     if not stations_in_range.can_relay(db, carrier.id):
         return []
@@ -54,7 +54,7 @@ def list_due(
             addressee = Device(device, carrier.workspace, 0, "")
             parcel = _make_parcel(db, addressee, each, secrets[0], now)
             if parcel is not None and (each.item, device) not in but:
-                parcels.append(Due(each.item, device, parcel))
+                parcels.append(DueItem(each.item, device, parcel))
     return parcels
 
 

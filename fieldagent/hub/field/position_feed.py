@@ -177,7 +177,7 @@ class PositionFeed:
         return marks
 
 
-class _Found(NamedTuple):
+class _FeedUpdate(NamedTuple):
     end: int
     directory: int
     at_once: frozenset[int]
@@ -185,14 +185,14 @@ class _Found(NamedTuple):
     names: list[tuple[bytes, Entry]]
 
 
-def _read(db: Db, workspace: int, upto: int) -> _Found:
+def _read(db: Db, workspace: int, upto: int) -> _FeedUpdate:
     # Read the end first: a position that is stored between the two reads is then read again.
     sql = "SELECT tracked, directory FROM workspace WHERE id = ?"
     end, directory = (db.execute(sql, workspace) or [(0, 0)])[0]
     positions = [each for each in newest.list_after(db, workspace, upto) if each.place <= end]
     names = introduce_members(db, {each.sender for each in positions}, workspace)
     at_once = frozenset(workspace_log.list_direct(db, [workspace], positions=True))
-    return _Found(end, directory, at_once, positions, names)
+    return _FeedUpdate(end, directory, at_once, positions, names)
 
 
 def _make_position(row: StoredPosition) -> Position:

@@ -48,7 +48,7 @@ OWED_MAX = 4
 SEEN_TAGS_MAX = 64
 """Number of a kit's last tags that the hub stores to recognise a replay."""
 COPIES = 3
-CLAIM = 120.0
+CLAIM_S = 120.0
 ANSWER_TIMEOUT_S = 600.0
 """Seconds that the hub waits for a kit's acknowledgement. The time doubles with each copy."""
 RECHECK_AFTER_S = 600.0
@@ -201,7 +201,7 @@ def claim(db: Db, now: float, per_day: int) -> SmsToKit | None:
     if parts > SMS_PER_MESSAGE_MAX and today + parts > per_day:
         _rest(db, id_, midnight)
         return None
-    until = now + CLAIM
+    until = now + CLAIM_S
     db.execute(
         "UPDATE kit_sms SET claimed_until = ?, claimed_by = ?, copies = ?, day = ?, today = ?"
         " WHERE device = ?",
@@ -226,7 +226,7 @@ def _count_back(db: Db, due: SmsToKit) -> None:
     db.execute(
         "UPDATE kit_sms SET today = today - ? WHERE device = ? AND claimed_until = ? AND day = ?",
         *(sms_alphabet.count_parts(due.text), due.device, due.claimed_until),
-        _format_day(due.claimed_until - CLAIM),
+        _format_day(due.claimed_until - CLAIM_S),
     )
 
 

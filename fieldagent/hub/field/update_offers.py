@@ -48,7 +48,7 @@ class _Row(NamedTuple):
     disabled: float | None
 
 
-class _UnderWay(NamedTuple):
+class _RunningOffer(NamedTuple):
     number: int
     workspace: int
     version: str
@@ -92,7 +92,7 @@ def list_candidates(db: Db, workspace: int, now: float) -> list[Candidate]:
     return [Candidate(*row) for row in rows]
 
 
-class Planned(NamedTuple):
+class PlannedKit(NamedTuple):
     device: int
     wave: int
     """Wave from 1. 0 if the kit is left out, or runs the version already."""
@@ -105,7 +105,7 @@ def offer(
     workspace: int,
     version: str,
     url: str,
-    kits: Sequence[Planned],
+    kits: Sequence[PlannedKit],
     *,
     within: float,
     now: float,
@@ -191,11 +191,11 @@ def continue_offers(db: Db, now: float) -> list[str]:
         f" ORDER BY number{db.skip_locked()}",
         UNDER_WAY,
     )
-    lines = [_continue_offer(db, _UnderWay(*row), now) for row in rows]
+    lines = [_continue_offer(db, _RunningOffer(*row), now) for row in rows]
     return [text for text in lines if text]
 
 
-def _continue_offer(db: Db, offer: _UnderWay, now: float) -> str:
+def _continue_offer(db: Db, offer: _RunningOffer, now: float) -> str:
     while True:
         kits = _of_wave(db, offer, now)
         for kit in kits:
@@ -215,7 +215,7 @@ def _continue_offer(db: Db, offer: _UnderWay, now: float) -> str:
         _begin(db, offer, now)
 
 
-def _of_wave(db: Db, offer: _UnderWay, now: float) -> list[_Row]:
+def _of_wave(db: Db, offer: _RunningOffer, now: float) -> list[_Row]:
     """Return the current state of the offer's kits up to its current wave; empty before the first
     wave.
     """
@@ -230,7 +230,7 @@ def _of_wave(db: Db, offer: _UnderWay, now: float) -> list[_Row]:
     return [_update_row(db, offer, _Row(*row), now) for row in rows]
 
 
-def _update_row(db: Db, offer: _UnderWay, kit: _Row, now: float) -> _Row:
+def _update_row(db: Db, offer: _RunningOffer, kit: _Row, now: float) -> _Row:
     state, why = kit.state, kit.why
     if kit.state == "offered":
         version = kit.version or ""
@@ -262,7 +262,7 @@ def _update_row(db: Db, offer: _UnderWay, kit: _Row, now: float) -> _Row:
     return kit._replace(state=state, why=why)
 
 
-def _begin(db: Db, offer: _UnderWay, now: float) -> None:
+def _begin(db: Db, offer: _RunningOffer, now: float) -> None:
     db.execute("UPDATE update_offer SET wave = ? WHERE number = ?", offer.wave, offer.number)
     rows = db.execute(
         "UPDATE update_offer_kit SET state = 'offered' WHERE offer = ? AND wave = ?"
@@ -276,14 +276,14 @@ def _begin(db: Db, offer: _UnderWay, now: float) -> None:
     audit.write_line(db, offer.workspace, audit.HUB, "update wave", detail, now)
 
 
-def _stop(db: Db, offer: _UnderWay, kit: _Row, now: float) -> str:
+def _stop(db: Db, offer: _RunningOffer, kit: _Row, now: float) -> str:
     what = {"back": "fell back", "refused": "refused it", "late": "is late"}[kit.state]
     why = f"{kit.name} {what}: {kit.why}"
     _end_offer(db, offer, STOPPED, why, now)
     return f"The update to {offer.version} stopped: {why}; `fieldagent hub update list`"
 
 
-def _end_offer(db: Db, offer: _UnderWay, state: str, why: str, now: float) -> None:
+def _end_offer(db: Db, offer: _RunningOffer, state: str, why: str, now: float) -> None:
     db.execute(
         "UPDATE update_offer SET state = ?, why = ? WHERE number = ?", state, why, offer.number
     )

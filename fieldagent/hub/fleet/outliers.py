@@ -63,7 +63,7 @@ class KitFigures:
     """Unix time when a missing check-in was due; None if no check-in is late."""
 
 
-class Unlike(NamedTuple):
+class Difference(NamedTuple):
     finding: str
     """A key of TEXTS."""
     bad: bool
@@ -111,7 +111,7 @@ class _Number(NamedTuple):
     is_bad: Callable[[KitFigures], bool]
 
 
-NUMBERS = {
+COMPARED_NUMBERS = {
     "disk": _Number(
         lambda kit: kit.disk_free,
         -1,
@@ -140,15 +140,15 @@ NUMBERS = {
 }
 
 
-def find_outliers(fleet: Sequence[KitFigures]) -> list[list[Unlike]]:
+def find_outliers(fleet: Sequence[KitFigures]) -> list[list[Difference]]:
     """Return the bad values and the differences of each kit, bad ones first."""
-    middles = {what: _compute_middle(fleet, number) for what, number in NUMBERS.items()}
+    middles = {what: _compute_middle(fleet, number) for what, number in COMPARED_NUMBERS.items()}
     versions = _find_majority(kit.version for kit in fleet)
     systems = _find_majority(kit.system for kit in fleet)
     differences = []
     for kit in fleet:
         those = [*_check_fixed(kit)]
-        for what, number in NUMBERS.items():
+        for what, number in COMPARED_NUMBERS.items():
             those += _of_number(kit, what, number, middles[what])
         those += _of_text("version", kit.version, versions)
         those += _of_text("system", kit.system, systems)
@@ -156,41 +156,41 @@ def find_outliers(fleet: Sequence[KitFigures]) -> list[list[Unlike]]:
     return differences
 
 
-def _check_fixed(kit: KitFigures) -> Iterable[Unlike]:
+def _check_fixed(kit: KitFigures) -> Iterable[Difference]:
     """Yield the findings that need no comparison."""
     if kit.overdue is not None:
-        yield Unlike("overdue", True, {"time": kit.overdue})
+        yield Difference("overdue", True, {"time": kit.overdue})
     if kit.trouble:
-        yield Unlike("trouble", True, {})
+        yield Difference("trouble", True, {})
     if kit.parts_down:
-        yield Unlike("parts", True, {"own": kit.parts_down})
+        yield Difference("parts", True, {"own": kit.parts_down})
     for what, when in (("supply", kit.weak_supply), ("slowed", kit.slowed_by)):
         if when:
-            yield Unlike(what if when == "now" else f"{what}-before", True, {})
+            yield Difference(what if when == "now" else f"{what}-before", True, {})
     if kit.clock_untold:
-        yield Unlike("clock-untold", True, {})
+        yield Difference("clock-untold", True, {})
     if kit.clock is not None and abs(kit.clock) >= CLOCK_MOST:
         what = "clock-ahead" if kit.clock > 0 else "clock-behind"
-        yield Unlike(what, True, {"age": abs(kit.clock)})
+        yield Difference(what, True, {"age": abs(kit.clock)})
 
 
-class _Middle(NamedTuple):
+class _Median(NamedTuple):
     median: float
     spread: float
 
 
-def _compute_middle(fleet: Sequence[KitFigures], number: _Number) -> _Middle | None:
+def _compute_middle(fleet: Sequence[KitFigures], number: _Number) -> _Median | None:
     """Return the median and the spread; None if too few kits report the number."""
     known = [value for kit in fleet if (value := number.of(kit)) is not None]
     if len(known) < FLEET_LEAST:
         return None
     middle = median(known)
-    return _Middle(middle, median(abs(value - middle) for value in known))
+    return _Median(middle, median(abs(value - middle) for value in known))
 
 
 def _of_number(
-    kit: KitFigures, what: str, number: _Number, middle: _Middle | None
-) -> Iterable[Unlike]:
+    kit: KitFigures, what: str, number: _Number, middle: _Median | None
+) -> Iterable[Difference]:
     own, bad = number.of(kit), number.is_bad(kit)
     if own is None:
         return
@@ -200,10 +200,12 @@ def _of_number(
     if middle is not None and not (bad and what in ("satellite", "budget")):
         worse = number.sign * (own - middle.median)
         if worse >= number.floor and worse > SPREADS * middle.spread:
-            yield Unlike(f"{what}-others", bad, {**values, "most": _round_if_whole(middle.median)})
+            yield Difference(
+                f"{what}-others", bad, {**values, "most": _round_if_whole(middle.median)}
+            )
             return
     if bad:
-        yield Unlike(what, True, values)
+        yield Difference(what, True, values)
 
 
 class _Majority(NamedTuple):
@@ -223,10 +225,10 @@ def _find_majority(texts: Iterable[str]) -> _Majority | None:
     return _Majority(text, have, len(known)) if 2 * have > len(known) else None
 
 
-def _of_text(what: str, kit_text: str, majority: _Majority | None) -> Iterable[Unlike]:
+def _of_text(what: str, kit_text: str, majority: _Majority | None) -> Iterable[Difference]:
     if kit_text and majority is not None and kit_text != majority.text:
         values = {"own": kit_text, "most": majority.text, "n": majority.have, "all": majority.of}
-        yield Unlike(what, False, values)
+        yield Difference(what, False, values)
 
 
 def _round_if_whole(value: float) -> int | float:

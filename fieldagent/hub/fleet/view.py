@@ -11,9 +11,9 @@ from statistics import median
 from typing import Any
 
 from fieldagent.hub.field import check_in
-from fieldagent.hub.fleet.outliers import TEXTS, KitFigures, Unlike, find_outliers
+from fieldagent.hub.fleet.outliers import TEXTS, Difference, KitFigures, find_outliers
 from fieldagent.hub.records import kit_condition, lease
-from fieldagent.hub.records.kit_condition import About, KnownCondition, shift_to_now
+from fieldagent.hub.records.kit_condition import KnownCondition, LinkOnlyReport, shift_to_now
 from fieldagent.hub.records.usage import format_day
 from fieldagent.hub.store.contract import Db, select
 from fieldagent.package.writing import format_clock_time
@@ -84,7 +84,7 @@ def describe_fleet(db: Db, workspace: int, now: float) -> dict[str, Any]:
     return {"kits": entries, "more": count - len(kits)}
 
 
-def _rank(kit: FleetRow, differences: Sequence[Unlike]) -> tuple[Any, ...]:
+def _rank(kit: FleetRow, differences: Sequence[Difference]) -> tuple[Any, ...]:
     bad = sum(each.bad for each in differences)
     return -bad, -len(differences), _make_sort_key(kit.row["name"]), kit.row["id"]
 
@@ -95,7 +95,7 @@ def _make_sort_key(name: str) -> list[tuple[int, str]]:
     return [(int(part), "") if at % 2 else (0, part) for at, part in enumerate(parts)]
 
 
-def _encode_outlier(difference: Unlike) -> dict[str, Any]:
+def _encode_outlier(difference: Difference) -> dict[str, Any]:
     return {
         "what": difference.finding,
         "bad": difference.bad,
@@ -104,7 +104,7 @@ def _encode_outlier(difference: Unlike) -> dict[str, Any]:
     }
 
 
-def describe_outlier(difference: Unlike) -> str:
+def describe_outlier(difference: Difference) -> str:
     """Return the sentence for people."""
     values = dict(difference.values)
     if "age" in values:
@@ -171,7 +171,7 @@ def _describe_links(status: KitStatus) -> dict[str, dict[str, Any]]:
     }
 
 
-def _describe_facts(about: About, now: float) -> dict[str, Any]:
+def _describe_facts(about: LinkOnlyReport, now: float) -> dict[str, Any]:
     held = None
     if about.throttled is not None:
         held = dict(zip(("now", "sinceBoot"), describe_throttling(about.throttled), strict=True))
@@ -225,7 +225,7 @@ def _make_figures(
     )
 
 
-def _list_bars(about: About, now: float) -> list[int]:
+def _list_bars(about: LinkOnlyReport, now: float) -> list[int]:
     hours = about.signals.get("satellite", [])
     return [bars for bars in shift_to_now(hours, about.at, now) if bars is not None]
 

@@ -20,7 +20,7 @@ from typing import Any
 from fieldagent.hub.records import audit, kit_condition
 from fieldagent.hub.records.due_receipts import announce_mail
 from fieldagent.hub.records.lease import IS_LINKED
-from fieldagent.hub.records.stations_in_range import NEXT_AFTER, REGIVE_AFTER_S
+from fieldagent.hub.records.stations_in_range import NEXT_CARRIER_AFTER_S, REGIVE_AFTER_S
 from fieldagent.hub.records.stored_entry import DAMAGED_ROW
 from fieldagent.hub.store.contract import Db, make_marks, make_membership
 from fieldagent.package.package import CommandAnswer, CommandOutcome
@@ -145,14 +145,14 @@ def postpone_command(db: Db, device: int, number: int, until: float, why: str) -
     )
 
 
-class ToCarry(NamedTuple):
+class CarriedCommand(NamedTuple):
     device: int
     given_at: float
     expires: float
     entry: Entry
 
 
-def list_to_carry(db: Db, carrier: int, journal: int, now: float) -> list[ToCarry]:
+def list_to_carry(db: Db, carrier: int, journal: int, now: float) -> list[CarriedCommand]:
     """Return the commands that a carrier can relay by radio, for kits in its range that have no
     link now. A command is included if the carrier has not had it, has another journal now, or had
     it long ago. The same rule applies to items (`stations_in_range`).
@@ -165,10 +165,19 @@ def list_to_carry(db: Db, carrier: int, journal: int, now: float) -> list[ToCarr
         f" AND command.expires > ? AND device.disabled IS NULL AND NOT {IS_LINKED}"
         " AND (carried IS NULL OR command.carrier = ? AND (command.journal <> ? OR carried < ?)"
         " OR command.carrier <> ? AND carried < ?) ORDER BY command.device, number",
-        *(carrier, now, now, carrier, journal, now - REGIVE_AFTER_S, carrier, now - NEXT_AFTER),
+        *(
+            carrier,
+            now,
+            now,
+            carrier,
+            journal,
+            now - REGIVE_AFTER_S,
+            carrier,
+            now - NEXT_CARRIER_AFTER_S,
+        ),
     )
     return [
-        ToCarry(device, given_at, ends, entry)
+        CarriedCommand(device, given_at, ends, entry)
         for device, given_at, ends, number, body in rows
         if (entry := _make_entry(device, number, body)) is not None
     ]

@@ -29,7 +29,7 @@ COLUMNS = {
 """Columns that `read_condition` reads."""
 
 
-class About(NamedTuple):
+class LinkOnlyReport(NamedTuple):
     """Part of the condition that a kit reports only over its link."""
 
     at: float
@@ -49,7 +49,7 @@ class KnownCondition(NamedTuple):
     at: float
     way: str
     status: KitStatus
-    about: About | None
+    about: LinkOnlyReport | None
 
 
 def store_condition(db: Db, device: int, condition: KitCondition, now: float) -> None:
@@ -108,7 +108,7 @@ def read_condition(row: Mapping[str, Any]) -> KnownCondition | None:
     with suppress(RemoteProtocolError, ValueError, TypeError, LookupError):
         if about:
             members = json.loads(about)
-            details = About(
+            details = LinkOnlyReport(
                 float(row["condition about_at"]), **{**members, "cause": CAUSES[members["cause"]]}
             )
         status = kit_status.decode(bytes(row["condition status"]))

@@ -61,7 +61,7 @@ class Lease:
     device may have none."""
 
 
-class _Watched(NamedTuple):
+class _WatchedProcess(NamedTuple):
     until: float
     """Unix time until which the process is alive, by its own report."""
     since: float
@@ -90,7 +90,7 @@ class Leases:
         """
         if not self._store.shared:
             await self._store.commit(lambda db: _forget_others(db, self._name))
-        watched: dict[str, _Watched] = {}
+        watched: dict[str, _WatchedProcess] = {}
         while True:
             if not self._store.shared:
                 await self._owes.wait()
@@ -111,7 +111,9 @@ class Leases:
         for link in ended:
             self._ended.pop(link, None)
 
-    async def _watch_others(self, watched_before: Mapping[str, _Watched]) -> dict[str, _Watched]:
+    async def _watch_others(
+        self, watched_before: Mapping[str, _WatchedProcess]
+    ) -> dict[str, _WatchedProcess]:
         """Watch the processes whose reported end is further ahead than possible, and delete those
         whose report stays the same. Return the watched processes.
         """
@@ -120,7 +122,7 @@ class Leases:
         watched = {
             name: known
             if (known := watched_before.get(name)) is not None and known.until == until
-            else _Watched(until, now)
+            else _WatchedProcess(until, now)
             for name, until in rows
         }
         for name, known in watched.items():

@@ -105,13 +105,13 @@ def make_search_text(item: Item) -> str:
     return words.replace("\0", " ")
 
 
-class Entered(NamedTuple):
+class ItemIds(NamedTuple):
     item: int
     request_id: str
     """Id by which the caller can ask for the item."""
 
 
-def enter(db: Db, posting: Posting, *, now: float, grace: float) -> Entered:
+def enter(db: Db, posting: Posting, *, now: float, grace: float) -> ItemIds:
     """Enter one item. An item from an agent also goes to webhooks."""
     (entered,) = enter_all(db, [posting], now=now, grace=grace)
     source = posting.source
@@ -148,14 +148,14 @@ def _note_word(db: Db, word: IncidentUpdate, posting: Posting, now: float) -> No
 
 def enter_from_kits(
     db: Db, postings: Sequence[Posting], *, now: float, grace: float
-) -> list[Entered]:
+) -> list[ItemIds]:
     """Enter items from agents that do not concern an SOS, for devices and webhooks."""
     entered = enter_all(db, postings, now=now, grace=grace)
     _deliver_to_webhooks(db, postings, [each.item for each in entered], now, escalates=False)
     return entered
 
 
-def enter_all(db: Db, postings: Sequence[Posting], *, now: float, grace: float) -> list[Entered]:
+def enter_all(db: Db, postings: Sequence[Posting], *, now: float, grace: float) -> list[ItemIds]:
     """Store items with their deliveries to devices. The number of statements is the same for one
     item and one device as for 100 items and 1000 devices.
 
@@ -239,7 +239,7 @@ def enter_again(db: Db, posting: Posting, *, at: float, now: float, is_closed: b
     db.execute("UPDATE item SET restored = ? WHERE id = ?", now, item)
     if source is None:
         return item
-    entered = [(posting, Entered(item, request_id))]
+    entered = [(posting, ItemIds(item, request_id))]
     _deliver_to_devices(db, entered, now, 0.0, _spread_of(posting), with_exceptions)
     restrict_to_free(db, item, CAME_BACK)
     if posting.sos:
@@ -324,14 +324,14 @@ def _make_entry(posting: Posting) -> Entry:
     return Entry(0, posting.item, posting.time, posting.sos, posting.back, *how)
 
 
-def _store(db: Db, postings: Sequence[tuple[Posting, int | None]], now: float) -> list[Entered]:
+def _store(db: Db, postings: Sequence[tuple[Posting, int | None]], now: float) -> list[ItemIds]:
     """Store items, each with its sender, or with its subject if it has no `source`."""
     return _store_all(db, postings, now)[0]
 
 
 def _store_all(
     db: Db, postings: Sequence[tuple[Posting, int | None]], now: float
-) -> tuple[list[Entered], set[int]]:
+) -> tuple[list[ItemIds], set[int]]:
     """Store items. Also return the workspaces in which some devices get their rows at once."""
     fetched = [each.workspace for each, _ in postings if _spread_of(each) is DeliverySpread.FETCHED]
     tracks = _get_newest(postings, now)
@@ -366,7 +366,7 @@ def _store_all(
     ]
     numbers = {request: item for item, request in insert(db, "item", _ITEM, rows, "id, request_id")}
     db.announce(sos.EVENTS)
-    entered = [Entered(numbers[row[0]], row[0]) for row in rows]
+    entered = [ItemIds(numbers[row[0]], row[0]) for row in rows]
     items = {id(posting): each.item for (posting, _), each in zip(postings, entered, strict=True)}
     newest.store_positions(
         db,
@@ -403,7 +403,7 @@ _DELIVERY = ("item", "device", "rank", "expires", "sequence", "state", "satellit
 
 def _deliver_to_devices(
     db: Db,
-    entered: Sequence[tuple[Posting, Entered]],
+    entered: Sequence[tuple[Posting, ItemIds]],
     now: float,
     grace: float,
     spread: DeliverySpread = DeliverySpread.NOW,
@@ -594,7 +594,7 @@ def end_escalation(db: Db, item: int) -> None:
     )
 
 
-def _collapse(db: Db, postings: Sequence[Posting], entered: Sequence[Entered], now: float) -> None:
+def _collapse(db: Db, postings: Sequence[Posting], entered: Sequence[ItemIds], now: float) -> None:
     """Let newer items replace older items that have not left yet."""
     newest = {
         (posting.workspace, posting.sender, posting.collapse_key): each.item

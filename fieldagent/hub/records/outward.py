@@ -20,7 +20,7 @@ PER_DAY = 50
 TOO_MANY = f"{PER_DAY} messages to addresses have been sent today, which is the limit"
 
 
-class Outward(NamedTuple):
+class OutwardItem(NamedTuple):
     """An item that this process may hand over now."""
 
     id: int
@@ -69,7 +69,7 @@ def compute_next_due(db: Db) -> float:
     )
 
 
-def claim(db: Db, now: float, limit: int) -> list[Outward]:
+def claim(db: Db, now: float, limit: int) -> list[OutwardItem]:
     """Return the due items, claimed for this process."""
     rows = db.execute(
         "SELECT id, item, address, text, message_id, attempts FROM outward WHERE state = 'waiting'"
@@ -83,10 +83,10 @@ def claim(db: Db, now: float, limit: int) -> list[Outward]:
             "UPDATE outward SET claimed_until = ?, claimed_by = ? WHERE id = ?",
             *(until, db.worker, id_),
         )
-    return [Outward._make((*row, until)) for row in rows]
+    return [OutwardItem._make((*row, until)) for row in rows]
 
 
-def release_claims(db: Db, items: Sequence[Outward]) -> None:
+def release_claims(db: Db, items: Sequence[OutwardItem]) -> None:
     """Release the claims of items that are not handed over now."""
     for each in items:
         db.execute(
@@ -96,24 +96,24 @@ def release_claims(db: Db, items: Sequence[Outward]) -> None:
         )
 
 
-def mark_accepted(db: Db, each: Outward, service: str, now: float) -> None:
+def mark_accepted(db: Db, each: OutwardItem, service: str, now: float) -> None:
     """Record that a service has accepted the item. That does not mean that a person has it."""
     if _settle(db, each, "handed over", now) and not each.text:
         ledger.note_stage(db, each.item, THE_HUB, Stage.HANDED_OVER, service, now)
 
 
-def retry_at(db: Db, each: Outward, at: float) -> None:
+def retry_at(db: Db, each: OutwardItem, at: float) -> None:
     """Retry at `at`, in Unix time."""
     _settle(db, each, "waiting", at)
 
 
-def mark_given_up(db: Db, each: Outward, why: str, now: float) -> None:
+def mark_given_up(db: Db, each: OutwardItem, why: str, now: float) -> None:
     """Record that the hub has given up, and why. The item's delivery status shows the reason."""
     if _settle(db, each, "failed", now) and not each.text:
         ledger.note_stage(db, each.item, THE_HUB, Stage.NOBODY, why, now)
 
 
-def _settle(db: Db, each: Outward, state: str, not_before: float) -> bool:
+def _settle(db: Db, each: OutwardItem, state: str, not_before: float) -> bool:
     """Settle an item. Return False if its claim has expired, so that another process has it."""
     return bool(
         db.execute(

@@ -2,8 +2,8 @@
 
 A kit that relays from the hub to its neighbours reports them over its link. The hub sends an item
 through one linked carrier that hears the addressee: the nearest one. If nothing is confirmed for
-`NEXT_AFTER`, another carrier gets it. The same carrier gets it again after `REGIVE_AFTER_S`, or if
-it has another journal.
+`NEXT_CARRIER_AFTER_S`, another carrier gets it. The same carrier gets it again after
+`REGIVE_AFTER_S`, or if it has another journal.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 
 STATIONS_MAX = 64
 """Largest number of stations that the hub stores for a kit."""
-NEXT_AFTER = 900.0
+NEXT_CARRIER_AFTER_S = 900.0
 REGIVE_AFTER_S = 86_400.0
 """Seconds, the longest time for which a carrier tries (`agent.mesh.relay_down.RETENTION_S`)."""
 
@@ -95,7 +95,7 @@ def make_due_parameters(carrier: int, journal: int, hops: int, now: float) -> Se
     between the carrier and the kit.
     """
     mine = (carrier, journal, now - REGIVE_AFTER_S)
-    others = (carrier, now - NEXT_AFTER)
+    others = (carrier, now - NEXT_CARRIER_AFTER_S)
     return (carrier, carrier, *mine, *others, hops, hops, carrier, now)
 
 

@@ -140,7 +140,7 @@ NUMBER = "device.next_sequence - 1 + item.place - device.place"
 log."""
 
 
-class _Coming(NamedTuple):
+class _ComingPlace(NamedTuple):
     device: int
     member: int
     workspace: int
@@ -173,7 +173,7 @@ def catch_up(db: Db, coming: Sequence[tuple[int, float]]) -> list[bool]:
     behind = []
     for device, member, workspace, place, posted, sequence in rows:
         upto = min(posted, place + share)
-        behind.append(_Coming(device, member, workspace, place, upto, sequence))
+        behind.append(_ComingPlace(device, member, workspace, place, upto, sequence))
         if upto < posted:
             more.add(device)
     for first in range(0, len(behind), ROWS // 2):
@@ -192,9 +192,9 @@ def _lock(db: Db, devices: set[int]) -> list[tuple[int, ...]]:
     )
 
 
-def _make(db: Db, behind: Sequence[_Coming], now: float, until: float | None = None) -> None:
+def _make(db: Db, behind: Sequence[_ComingPlace], now: float, until: float | None = None) -> None:
     """Create the rows of items that arrived before `until`."""
-    table, numbers = make_small_table(db, "coming", _Coming._fields, behind)
+    table, numbers = make_small_table(db, "coming", _ComingPlace._fields, behind)
     made = db.execute(
         f"{table} INSERT INTO delivery (item, device, rank, expires, sequence, state, ended,"
         " reason, from_log) SELECT item.id, coming.device, -item.priority, item.expires,"
@@ -245,7 +245,7 @@ def restore_device(db: Db, device: int, now: float) -> None:
         device,
     )
     for id_, member, workspace, place, posted, sequence, disabled in rows:
-        coming = _Coming(id_, member, workspace, place, posted, sequence)
+        coming = _ComingPlace(id_, member, workspace, place, posted, sequence)
         _make(db, [coming], now, until=disabled)
 
 
@@ -288,13 +288,13 @@ def list_awaiting(db: Db, item: int, now: float) -> list[AwaitingDevice]:
     return [AwaitingDevice(*row) for row in rows]
 
 
-class Awaited(NamedTuple):
+class AwaitedCount(NamedTuple):
     rows: int
     oldest: int | None
     """Id of the item."""
 
 
-def count_awaited(db: Db, now: float) -> Awaited:
+def count_awaited(db: Db, now: float) -> AwaitedCount:
     """Return the number of rows that devices will get of unexpired items, and the oldest of those
     items. It counts places, so it includes items that a device itself has sent since its last
     fetch.
@@ -314,6 +314,6 @@ def count_awaited(db: Db, now: float) -> Awaited:
             "SELECT id FROM item WHERE workspace = ? AND place > ? ORDER BY place LIMIT 1",
             *(workspace, since),
         )
-    return Awaited(
+    return AwaitedCount(
         sum(int(count) for _, count, _ in rows), min((id_ for (id_,) in oldest), default=None)
     )

@@ -173,13 +173,15 @@ def _normalise(value: Any) -> Any:
     return value + 0.0 if isinstance(value, float) else value
 
 
-class Moved(NamedTuple):
+class MoveResult(NamedTuple):
     tables: int
     """Number of tables that had rows."""
     rows: int
 
 
-def move(source: DatabaseSide, target: DatabaseSide, report: Callable[[int, int], None]) -> Moved:
+def move(
+    source: DatabaseSide, target: DatabaseSide, report: Callable[[int, int], None]
+) -> MoveResult:
     """Copy everything and commit it. `report` gets the number of rows copied or compared so far,
     and the number of all rows to copy or compare. Raises NotMoved.
     """
@@ -215,4 +217,4 @@ def move(source: DatabaseSide, target: DatabaseSide, report: Callable[[int, int]
             )
         done += there.rows
     target.commit()
-    return Moved(sum(each.rows > 0 for each in copied.values()), rows)
+    return MoveResult(sum(each.rows > 0 for each in copied.values()), rows)

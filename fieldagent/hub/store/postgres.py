@@ -31,7 +31,12 @@ from fieldagent.hub.store.contract import (
 from fieldagent.hub.store.postgres_connections import Connection, Connections, Cursor
 from fieldagent.hub.store.postgres_proof import WriteProof, make_worker_number
 from fieldagent.hub.store.postgres_schema import migrate, require
-from fieldagent.hub.store.postgres_stuck import Stuck, end_sessions, find_reason, is_still_there
+from fieldagent.hub.store.postgres_stuck import (
+    BlockingCause,
+    end_sessions,
+    find_reason,
+    is_still_there,
+)
 from fieldagent.hub.store.shared_reads import SharedReads
 from fieldagent.store.group import (
     GroupCommit,
@@ -183,7 +188,7 @@ class PostgresStore:
         self._gone: StoreUnavailable | None = None
         """Reason why the database cannot be used now. None while the database answers."""
         self._gone_since = 0.0
-        self._stuck = Stuck("")
+        self._stuck = BlockingCause("")
         """Cause that blocked the last write."""
         self._touch = trio.CancelScope()
         """Scope of the listening connection. It is cancelled when the database must prove itself
@@ -370,7 +375,7 @@ class PostgresStore:
             what = str(trouble)
         if stuck is None and writes and (what or self._connections.pooled):
             # Behind a pooler, the session of the writer is unknown.
-            stuck = Stuck("its server is still busy with it; check its activity")
+            stuck = BlockingCause("its server is still busy with it; check its activity")
         # The late transaction may have ended meanwhile.
         if stuck is None or not {*late} & {*self._connections.list_used_for(TRANSACTION_TIMEOUT_S)}:
             return
@@ -434,7 +439,7 @@ class PostgresStore:
 
     def _note_back(self) -> None:
         if self._gone is not None:
-            self._gone, self._stuck = None, Stuck("")
+            self._gone, self._stuck = None, BlockingCause("")
             away = time.monotonic() - self._gone_since
             log.warning(
                 "%s answers again, and accepts writes, after %.0f s", self._connections.name, away

@@ -35,7 +35,7 @@ class _WaitRow(NamedTuple):
     """Ids of the server processes that hold the lock for which this process waits."""
 
 
-class Stuck(NamedTuple):
+class BlockingCause(NamedTuple):
     """Cause that blocks a statement."""
 
     reason: str
@@ -50,7 +50,7 @@ def find_reason(
     late: Sequence[Connection],
     writer: Connection | None,
     seconds: float,
-) -> Stuck | None:
+) -> BlockingCause | None:
     """Return the reason why the late connections do not finish.
 
     Return None if none of them has waited `seconds` for a lock, and the `writer` has not spent that
@@ -69,13 +69,15 @@ def find_reason(
         if each.pid != writes:
             continue
         if each.event == "SyncRep":
-            return Stuck("no standby has confirmed it: check those in synchronous_standby_names")
+            return BlockingCause(
+                "no standby has confirmed it: check those in synchronous_standby_names"
+            )
         what = f"waits for {each.kind} {each.event}" if each.kind else "is busy"
-        return Stuck(f"its server {what}: check its disk and its processors")
+        return BlockingCause(f"its server {what}: check its disk and its processors")
     return None
 
 
-def _find_lock(connection: Connection, blocked: _WaitRow) -> Stuck:
+def _find_lock(connection: Connection, blocked: _WaitRow) -> BlockingCause:
     what = [name for (name,) in connection.execute(_SELECT_LOCKED, (blocked.pid,)).fetchall()]
     holders = connection.execute(_HOLDERS, ([*blocked.blocking],)).fetchall()
     names = ", ".join(
@@ -85,14 +87,14 @@ def _find_lock(connection: Connection, blocked: _WaitRow) -> Stuck:
         f"it waits for {what[0] if what else 'what'}, which is locked by"
         f" {names or 'a prepared transaction'}: wait until it ends, or end it"
     )
-    return Stuck(text, tuple(transaction for *_, transaction in holders))
+    return BlockingCause(text, tuple(transaction for *_, transaction in holders))
 
 
 def _get_name(pid: int, name: str) -> str:
     return f"session {pid} ({name})"
 
 
-def end_sessions(connections: Connections, stuck: Stuck) -> None:
+def end_sessions(connections: Connections, stuck: BlockingCause) -> None:
     """End the server processes that wait. PostgreSQL does not notice a lost client while a process
     waits for a lock, and the process keeps its own locks. Raises psycopg.Error.
     """
@@ -105,7 +107,7 @@ def end_sessions(connections: Connections, stuck: Stuck) -> None:
             connection.execute(ended, ([*stuck.waiting],))
 
 
-def is_still_there(connection: Connection, stuck: Stuck) -> bool:
+def is_still_there(connection: Connection, stuck: BlockingCause) -> bool:
     """Return True if the transactions that held the lock still exist."""
     rows: list[Any] = []
     if stuck.blocking:

@@ -187,7 +187,7 @@ async def test_people_and_strangers_on_the_radio_are_not_heard_as_kits(tmp_path:
             (MeshData(Port.PRIVATE, b"far away"), 1, True),
         ):
             packet = MeshPacket(5, 0xFFFFFFFF, channel, data, id=9, via_mqtt=by_internet)
-            radio_of(simulated).host.give(packet)
+            radio_of(simulated).host.send_packet(packet)
         simulated.sockets[0].poke()
         await two.transmit(b"a kit", urgent=False)
         with trio.fail_after(PATIENCE):

@@ -71,7 +71,7 @@ class Sky:
 
     def bring(self, text: str) -> None:
         self.home.send(Message(text))
-        self.modem.bring_mail()
+        self.modem.push_mail()
         self.port.poke()
 
 
@@ -375,7 +375,7 @@ async def test_what_came_garbled_is_told_and_sent_again(tmp_path: Path, clock: A
         sky.bring("garbled")
 
         def goes_again() -> bool:
-            sky.modem.bring_mail()
+            sky.modem.push_mail()
             sky.port.poke()
             return bool(inbound.list_payloads(k.journal, 9))
 

@@ -19,7 +19,7 @@ from fieldagent.extensions.mqtt.hub.inward import (
     DeliveryMark,
     HubMqttRules,
 )
-from fieldagent.extensions.mqtt.hub.kind import SHARES
+from fieldagent.extensions.mqtt.hub.kind import SHAREABLE_KINDS
 from fieldagent.extensions.mqtt.hub.outward import HubReporter
 from fieldagent.extensions.mqtt.hub.topics import CommandAddress, make_topics
 from fieldagent.extensions.mqtt.session import BrokerLost, MqttSession
@@ -35,7 +35,7 @@ from fieldagent.wire.envelope import Entry
 from tests.hub.field import Field, collect, field_of, said
 
 TOPICS = make_topics("fieldagent", "hub", "homeassistant")
-RULES = HubMqttRules("1", frozenset(SHARES), frozenset(("house",)), 4, True)
+RULES = HubMqttRules("1", frozenset(SHAREABLE_KINDS), frozenset(("house",)), 4, True)
 INBOX = CommandInbox(1, RULES, TOPICS)
 ON_BOTH = pytest.mark.parametrize(
     "database", ["sqlite", pytest.param("postgresql", marks=pytest.mark.full)], indirect=True

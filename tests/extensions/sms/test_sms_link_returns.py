@@ -107,7 +107,7 @@ async def test_what_the_link_can_carry_is_given_back_and_not_paid_for(
     )
     carrier = SmsCarrier(seat)
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(carrier.give_way)
+        nursery.start_soon(carrier.return_frames_on_link)
         nursery.start_soon(carrier.work, cast(SmsModem, one))
         with trio.fail_after(PATIENCE):
             await one.turn.wait_for_change()

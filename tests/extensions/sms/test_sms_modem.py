@@ -82,7 +82,7 @@ class Line:
         reply = self.write(self.talk.encode_pdu(message))
         assert not isinstance(reply, Prompt)
         if reply is None:
-            self.talk.give_up()
+            self.talk.abandon_reply()
         return sms_modem.judge(reply)
 
 

@@ -124,7 +124,7 @@ async def test_nothing_beside_it_refuses_an_alert(store: Store, old: bytes, new:
 async def test_many_phones_share_a_device_and_each_is_named(store: Store) -> None:
     async with bridge(store) as (alps, say):
         await say(alert(point=NOWHERE))
-        add = partial(alert_intake.take_in, workspace=1, member=None, now=alps.now)
+        add = partial(alert_intake.accept_alert, workspace=1, member=None, now=alps.now)
         for number in range(alert_intake.PHONES_MAX + 5):
             who = TakUnit(f"P-{number}", f"P{number}")
             read = tak.read_alert(cot.decode(alert(who)))

@@ -67,7 +67,7 @@ async def say(
 ) -> TakOutcome:
     chat = GeoChat(who, TakUnit(f"FA-1-{to}", "Cleo"), message_id, text)
     inbox = TakInbox(1, rules)
-    return await alps.store.commit(lambda db: inward.take_chat(db, inbox, to, chat, alps.now))
+    return await alps.store.commit(lambda db: inward.accept_chat(db, inbox, to, chat, alps.now))
 
 
 async def test_who_is_not_allowed_costs_nothing_and_is_told_so(store: Store) -> None:
@@ -193,7 +193,7 @@ async def test_a_tick_is_owed_for_what_is_known_alone(store: Store) -> None:
         await mailbox.mark_stored(outgoing)
         (tick,) = await alps.store.read(owed)
         assert (tick.uid, tick.message_id, tick.read) == (BRAVO.uid, "m-1", False)
-        await alps.store.commit(lambda db: records.note_told(db, tick))
+        await alps.store.commit(lambda db: records.record_tick_sent(db, tick))
         assert await alps.store.read(owed) == []
         ((item,),) = await alps.rows("SELECT item FROM tak_event")
         await alps.store.commit(
@@ -201,7 +201,7 @@ async def test_a_tick_is_owed_for_what_is_known_alone(store: Store) -> None:
         )
         (tick,) = await alps.store.read(owed)
         assert tick.read
-        await alps.store.commit(lambda db: records.note_told(db, tick))
+        await alps.store.commit(lambda db: records.record_tick_sent(db, tick))
         assert await alps.store.read(owed) == []
         # A sender who repeats a message lacks the tick, so it is sent again.
         assert (await say(alps, BRAVO, "come down", "m-1")).became is ItemResult.REPEATED
@@ -219,7 +219,7 @@ async def test_what_is_not_due_and_who_is_not_here_hold_no_tick_up(store: Store)
             await collect(alps.mailbox(CLEO))
             for tick in await store.read(lambda db: records.list_owed_ticks(db, KITS, 1)):
                 assert tick.message_id == f"m-{number}"
-                await store.commit(partial(records.note_told, tick=tick))
+                await store.commit(partial(records.record_tick_sent, tick=tick))
         await say(alps, BRAVO, "and bring water", "m-9")
         await collect(alps.mailbox(CLEO))
         (tick,) = await store.read(lambda db: records.list_owed_ticks(db, KITS, 1))
@@ -382,7 +382,7 @@ async def test_a_marker_for_a_user_is_a_waypoint_once(store: Store) -> None:
         async def come() -> Any:
             inbox = TakInbox(1, RULES)
             return await alps.store.commit(
-                lambda db: inward.take_marker(db, inbox, 1, sent, alps.now)
+                lambda db: inward.accept_marker(db, inbox, 1, sent, alps.now)
             )
 
         assert (await come()).became is ItemResult.TAKEN
@@ -398,7 +398,7 @@ async def test_a_marker_that_is_sent_to_several_users_comes_to_each(store: Store
         sent, inbox = SentMarker(BRAVO, "marker-1", placed), TakInbox(1, RULES)
         for member in (1, 2):
             take = partial(
-                inward.take_marker, inbox=inbox, member=member, marker=sent, now=alps.now
+                inward.accept_marker, inbox=inbox, member=member, marker=sent, now=alps.now
             )
             assert (await alps.store.commit(take)).became is ItemResult.TAKEN
             (envelope,) = await collect(alps.mailbox(member))

@@ -122,11 +122,11 @@ async def test_what_waits_for_a_phone_goes_as_it_comes(store: Store) -> None:
         # Dora's message belongs to her, and does not return to her phone.
         inbox = TakInbox(1, RULES, certificates.find_person)
         chat = GeoChat(TakUnit(PHONE, "Cleo"), TakUnit("FA-1-3", "Cleo"), "m-1", "down")
-        taken = await store.commit(lambda db: inward.take_chat(db, inbox, CLEO, chat, alps.now))
+        taken = await store.commit(lambda db: inward.accept_chat(db, inbox, CLEO, chat, alps.now))
         assert taken.became is ItemResult.TAKEN
         stranger = chat.__class__(TakUnit(OTHER, "Dora"), chat.to, "m-2", "no")
         refused = await store.commit(
-            lambda db: inward.take_chat(db, inbox, CLEO, stranger, alps.now)
+            lambda db: inward.accept_chat(db, inbox, CLEO, stranger, alps.now)
         )
         assert refused == TakOutcome(ItemResult.LIMITED)
         assert [text for _, text in said(await collect(alps.mailbox(CLEO)))][-1] == "down"

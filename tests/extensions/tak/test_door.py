@@ -70,24 +70,26 @@ def test_two_hundred_phones_that_tell_where_they_are(
     door: EventAdmission, counts: Counter[ItemResult]
 ) -> None:
     events = [here(phone(number)) for number in range(200)]
-    looked = [door.look_at(raw, 1_000.0 + second) for second in range(20) for raw in events * 2]
+    looked = [
+        door.find_returned_unit(raw, 1_000.0 + second) for second in range(20) for raw in events * 2
+    ]
     # Each sender is noted once, at its first event. The rest is not even parsed.
     assert len([each for each in looked if each is not None]) == 200
     assert counts[ItemResult.OTHER] == len(looked) == 8_000
-    assert door.look_at(events[0], 1_000.0 + SEEN_AGAIN_S) is None
-    assert door.look_at(events[0], 2_000.0 + AWAY_S) is not None
+    assert door.find_returned_unit(events[0], 1_000.0 + SEEN_AGAIN_S) is None
+    assert door.find_returned_unit(events[0], 2_000.0 + AWAY_S) is not None
 
 
 def test_a_new_connection_takes_every_phone_for_one_that_was_away(door: EventAdmission) -> None:
-    assert door.look_at(here(phone(1)), 1_000.0) is not None
-    assert door.look_at(here(phone(1)), 1_040.0) is None
+    assert door.find_returned_unit(here(phone(1)), 1_000.0) is not None
+    assert door.find_returned_unit(here(phone(1)), 1_040.0) is None
     door.forget_units()
-    assert door.look_at(here(phone(1)), 1_041.0) is not None
+    assert door.find_returned_unit(here(phone(1)), 1_041.0) is not None
 
 
 def test_more_phones_than_anybody_has_take_no_more_room(door: EventAdmission) -> None:
     for number in range(PHONES_MAX + 500):
-        door.look_at(here(phone(number)), 1_000.0 + number)
+        door.find_returned_unit(here(phone(number)), 1_000.0 + number)
         admit(door, chat(phone(number)), 1_000.0 + number)
     assert len(door._seen) == len(door._rates) == PHONES_MAX
 
@@ -95,7 +97,7 @@ def test_more_phones_than_anybody_has_take_no_more_room(door: EventAdmission) ->
 def test_phones_that_nobody_has_are_not_looked_for(
     door: EventAdmission, counts: Counter[ItemResult]
 ) -> None:
-    results = [door.look_at(here(phone(number)), 1_000.0) for number in range(1_000)]
+    results = [door.find_returned_unit(here(phone(number)), 1_000.0) for number in range(1_000)]
     assert len([each for each in results if each is not None]) == UNITS.burst
     assert counts == {ItemResult.OTHER: UNITS.burst, ItemResult.LIMITED: 1_000 - UNITS.burst}
 

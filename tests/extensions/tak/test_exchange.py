@@ -250,13 +250,17 @@ def test_what_is_no_event_is_counted(room: Room) -> None:
 
 async def test_who_is_slow_has_the_newest_of_each_unit() -> None:
     outbox = PhoneOutbox()
-    assert outbox.put(b"old ", "a") and outbox.put(b"word ") and outbox.put(b"new ", "a")
+    assert (
+        outbox.add_event(b"old ", "a")
+        and outbox.add_event(b"word ")
+        and outbox.add_event(b"new ", "a")
+    )
     assert await outbox.take_events() == b"new word "
-    assert outbox.put(bytes(OF_UNITS_MAX), "a")
-    assert not outbox.put(b"x", "b")
-    assert outbox.put(bytes(BYTES_MAX - OF_UNITS_MAX))
-    assert not outbox.put(b"x")
-    assert outbox.put(b"", "a")
+    assert outbox.add_event(bytes(OF_UNITS_MAX), "a")
+    assert not outbox.add_event(b"x", "b")
+    assert outbox.add_event(bytes(BYTES_MAX - OF_UNITS_MAX))
+    assert not outbox.add_event(b"x")
+    assert outbox.add_event(b"", "a")
 
 
 @pytest.mark.parametrize("points", [395, 396, 1_000, 2_000])

@@ -316,21 +316,21 @@ async def test_a_911_alert_of_a_phone_is_an_sos_of_its_own(tmp_path: Path) -> No
         budget = DayBudget(k.journal, service.PAYER, 0)
         settings = TakLanSettings(LO)
         door = LanAdmission(settings, k.journal, k.intake, outboxes, budget, bearer_bytes=0)
-        assert (await door.take_in_event(alert())).became == "taken"
-        assert (await door.take_in_event(alert())).became == "repeated"
+        assert (await door.receive_event(alert())).became == "taken"
+        assert (await door.receive_event(alert())).became == "repeated"
         (own,) = list_heard_incidents(k.journal)
         assert (own["state"], own["name"]) == ("open", "BRAVO")
         assert own["text"] == "SOS from BRAVO (TAK phone), at 46.50000 8.10000"
         assert incident.find_open(k.journal) is None, "it is not the kit's own"
         # A uid proves nobody: the cancel is words, and ends nothing.
-        assert (await door.take_in_event(alert(cancels=True))).became == "taken"
+        assert (await door.receive_event(alert(cancels=True))).became == "taken"
         (own,) = list_heard_incidents(k.journal)
         assert own["state"] == "open"
         # An alert without a time that can be read, and in another's place, rings too.
         odd = alert("ANDROID-2").replace(b'time="2026', b'time="soon').replace(b"46.5", b"north")
-        assert (await door.take_in_event(odd)).became == "taken"
+        assert (await door.receive_event(odd)).became == "taken"
         for number in range(3, 60):
-            await door.take_in_event(alert(f"ANDROID-{number}"))
+            await door.receive_event(alert(f"ANDROID-{number}"))
         assert len(incident.list_all_open(k.journal)) == OPEN_MAX + 1
 
 
@@ -356,7 +356,7 @@ async def test_a_chat_that_reads_like_an_sos_is_asked_about(
         whom = room if to == "all" else make_own_unit("kit")
         chat = GeoChat(TakUnit("ANDROID-1", "BRAVO"), whom, "m-1", text)
         raw = encode_event(tak.make_chat(chat, NOW)).replace(b"_flow-tags_", b"x")
-        outcome = await door.take_in_event(raw)
+        outcome = await door.receive_event(raw)
         assert outcome.why.startswith(asked)
         assert ("?" in outcome.why) is bool(asked)
 

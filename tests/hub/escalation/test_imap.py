@@ -22,7 +22,7 @@ import pytest
 import trustme
 
 from fieldagent.hub.escalation import imap, mail_reading
-from fieldagent.hub.escalation.contract import ContactAnswer, ContactHost, Inward
+from fieldagent.hub.escalation.contract import AnswerServices, ContactAnswer, ContactHost
 from fieldagent.store.group import StoreUnavailable
 from tests.hub.relay import mail_relay
 from tests.hub.test_contacts import BEHIND, changed, kit_of, raise_sos, settle_in
@@ -188,7 +188,7 @@ class Disk:
         raise AssertionError("mail has none")
 
 
-def inward_of(settings: dict[str, str], disk: Disk) -> Inward:
+def inward_of(settings: dict[str, str], disk: Disk) -> AnswerServices:
     own = {
         **OWN,
         **settings,
@@ -197,7 +197,7 @@ def inward_of(settings: dict[str, str], disk: Disk) -> Inward:
         "imap-folder": "INBOX",
     }
     nobody: Any = None
-    return Inward(ContactHost(nobody, own, "", nobody, nobody), disk, nobody)
+    return AnswerServices(ContactHost(nobody, own, "", nobody, nobody), disk, nobody)
 
 
 @contextmanager

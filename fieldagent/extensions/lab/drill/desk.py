@@ -70,11 +70,11 @@ class DrillDesk:
             while True:
                 await trio.sleep(CHECK_INTERVAL_S)
                 if awake := self._list_awake():
-                    await store.commit(partial(self._look_at_incidents, awake[0]))
+                    await store.commit(partial(self._answer_incidents, awake[0]))
         finally:
             self._store = None
 
-    def _look_at_incidents(self, place: int, db: Db) -> None:
+    def _answer_incidents(self, place: int, db: Db) -> None:
         now, member = self._clock(), self._members[place]
         rows = db.execute(
             "SELECT id, state, seen FROM sos WHERE workspace = ? AND state <> 'closed' ORDER BY id",

@@ -132,7 +132,7 @@ class Kit:
 
     # Simulated failures.
 
-    async def keep_sky(self) -> NoReturn:
+    async def run_sky_outages(self) -> NoReturn:
         """Remove and restore the modem's satellite network as planned. Never returns."""
 
         def log(away: bool) -> None:
@@ -141,11 +141,11 @@ class Kit:
 
         await self.conditions["sky"].run_plan(log)
 
-    async def keep_network(self) -> NoReturn:
+    async def run_network_outages(self) -> NoReturn:
         """Cut the link to the hub each time the network goes away. Never returns."""
         await self.conditions["network"].run_plan(lambda away: self.cut_link() if away else None)
 
-    async def keep_power(self) -> NoReturn:
+    async def run_power_outages(self) -> NoReturn:
         """Cut and restore the power of kit and modem as planned. Never returns."""
 
         def log(away: bool) -> None:
@@ -192,7 +192,7 @@ class Kit:
         for name, value in plan.settings.items():
             yield f"{name}={value}"
 
-    async def keep_running(self) -> NoReturn:
+    async def run_agent(self) -> NoReturn:
         """Run the agent while there is power. Never returns."""
         settings, first = self.read_settings(), True
         while True:
@@ -241,11 +241,11 @@ class Kit:
         async with trio.open_nursery() as nursery:
             if self.plan.messages_per_day:
                 nursery.start_soon(
-                    self._act_by_chance, self._write, self._compute_writing_interval(), until
+                    self._repeat_randomly, self._write, self._compute_writing_interval(), until
                 )
             if self.plan.sos_per_week:
                 every = 7 * DAY / self.plan.sos_per_week
-                nursery.start_soon(self._act_by_chance, self._call_for_help, every, until)
+                nursery.start_soon(self._repeat_randomly, self._call_for_help, every, until)
             if self.plan.position_every:
                 nursery.start_soon(self._send_positions, until)
 
@@ -259,7 +259,7 @@ class Kit:
     def _is_awake(self, hour: float) -> bool:
         return any(hours.has(hour) for hours in self.plan.awake)
 
-    async def _act_by_chance(self, act: Callable[[], Any], every: float, until: float) -> None:
+    async def _repeat_randomly(self, act: Callable[[], Any], every: float, until: float) -> None:
         while (at := trio.current_time() + self.random.expovariate(1 / every)) < until:
             await trio.sleep_until(at)
             await act()

@@ -18,7 +18,7 @@ from fieldagent.agent.channels.serial_port import PortLost, SerialPort
 from fieldagent.http.web_socket import WebSocketClosed
 
 
-class _Bytes:
+class _LineBuffer:
     """One direction of a line."""
 
     def __init__(self) -> None:
@@ -26,11 +26,11 @@ class _Bytes:
         self._news = trio.Event()
         self.ended = False
 
-    def put(self, data: bytes) -> None:
+    def add(self, data: bytes) -> None:
         self._data += data
         self._wake()
 
-    def end(self) -> None:
+    def close(self) -> None:
         self.ended = True
         self._wake()
 
@@ -52,10 +52,10 @@ class _Bytes:
         return data
 
 
-class _End:
+class _LineEnd:
     """Part of a stream's interface that `SerialPort` and the simulators use."""
 
-    def __init__(self, hears: _Bytes, says: _Bytes) -> None:
+    def __init__(self, hears: _LineBuffer, says: _LineBuffer) -> None:
         self._hears = hears
         self._says = says
 
@@ -66,27 +66,27 @@ class _End:
         await trio.lowlevel.checkpoint()
         if self._says.ended:
             raise trio.BrokenResourceError
-        self._says.put(data)
+        self._says.add(data)
 
 
 class SimulatedLines:
     """All serial lines, by name. Replaces `open_pty` and `open_serial`."""
 
     def __init__(self) -> None:
-        self._lines: dict[str, tuple[_Bytes, _Bytes]] = {}
+        self._lines: dict[str, tuple[_LineBuffer, _LineBuffer]] = {}
 
     @asynccontextmanager
     async def open_pty(self, name: Path) -> AsyncIterator[Any]:
         """Open the modem's end of a line. Until this context ends, `open_serial` can open the other
         end.
         """
-        to_agent, from_agent = self._lines[str(name)] = _Bytes(), _Bytes()
+        to_agent, from_agent = self._lines[str(name)] = _LineBuffer(), _LineBuffer()
         try:
-            yield _End(from_agent, to_agent)
+            yield _LineEnd(from_agent, to_agent)
         finally:
             del self._lines[str(name)]
-            to_agent.end()
-            from_agent.end()
+            to_agent.close()
+            from_agent.close()
 
     @asynccontextmanager
     async def open_serial(
@@ -100,7 +100,7 @@ class SimulatedLines:
             raise PortLost(f"{path} cannot be opened: no such file or directory")
         to_agent, from_agent = self._lines[path]
         to_agent.clear()
-        yield SerialPort(path, _End(to_agent, from_agent), recorder)  # type: ignore[arg-type]
+        yield SerialPort(path, _LineEnd(to_agent, from_agent), recorder)  # type: ignore[arg-type]
 
 
 class Wire:

@@ -67,7 +67,7 @@ class OperatorBill:
     def count_waiting(self) -> int:
         return len(self.queue)
 
-    async def bring(self, host: OperatorHost) -> None:
+    async def deliver_messages(self, host: OperatorHost) -> None:
         """Deliver the waiting MO messages to the hub, until cancelled."""
         while True:
             while self.brought:

@@ -180,10 +180,10 @@ class World:
         if self.hub is None or self.hub_nursery is None:
             raise Unreachable(LinkState.NO_SERVICE, "the hub does not answer")
         kit.wire = Wire()
-        self.hub_nursery.start_soon(self._hold_link, self.hub, kit, kit.wire)
+        self.hub_nursery.start_soon(self._serve_link, self.hub, kit, kit.wire)
         return kit.wire.ends[0]
 
-    async def _hold_link(self, hub: shipped_hub.Hub, kit: Kit, wire: Wire) -> None:
+    async def _serve_link(self, hub: shipped_hub.Hub, kit: Kit, wire: Wire) -> None:
         async def find_device(token: str) -> Device:
             return await hub.store.read(lambda db: directory.find_device_of_token(db, token))
 
@@ -203,13 +203,13 @@ class World:
 
     # The hub.
 
-    async def _keep_hub(self) -> NoReturn:
+    async def _run_hub(self) -> NoReturn:
         while True:
             while self.away.away:
                 await trio.sleep(60)
-            await self._run_one_life_of_hub()
+            await self._run_hub_once()
 
-    async def _run_one_life_of_hub(self) -> None:
+    async def _run_hub_once(self) -> None:
         store = SteadyStore(self.database)
         settings = hub_settings.parse("", self.home / "hub.properties", self.database, {})
         hub = shipped_hub.Hub(settings, store)
@@ -224,7 +224,8 @@ class World:
                 nursery.start_soon(hub.supervisor.keep_running, "operator calls", calls)
                 for kit in self.kits:
                     nursery.start_soon(
-                        kit.account.bring, hub.make_operator_host("the drill", "directip")
+                        kit.account.deliver_messages,
+                        hub.make_operator_host("the drill", "directip"),
                     )
                 nursery.start_soon(self.desk.attend, store)
                 while not self.away.away:
@@ -286,12 +287,12 @@ class World:
         for kit in self.kits:
             if Channel.SATELLITE in kit.plan.bearers:
                 await nursery.start(kit.port.run)
-            nursery.start_soon(kit.keep_sky)
-            nursery.start_soon(kit.keep_network)
-            nursery.start_soon(kit.keep_power)
-            nursery.start_soon(self._keep_earshot, kit)
-            nursery.start_soon(kit.keep_running)
-        nursery.start_soon(self._keep_hub)
+            nursery.start_soon(kit.run_sky_outages)
+            nursery.start_soon(kit.run_network_outages)
+            nursery.start_soon(kit.run_power_outages)
+            nursery.start_soon(self._run_range_outages, kit)
+            nursery.start_soon(kit.run_agent)
+        nursery.start_soon(self._run_hub)
 
     def _make_nodes(self, kits: list[Kit]) -> Nodes:
         nodes = Nodes(self.air, [kit.home / "node" for kit in kits], lambda line: None)
@@ -300,7 +301,7 @@ class World:
         self.air.stations[:] = [kit.number for kit in kits]
         return nodes
 
-    async def _keep_earshot(self, kit: Kit) -> NoReturn:
+    async def _run_range_outages(self, kit: Kit) -> NoReturn:
         def log(away: bool) -> None:
             (self.air.away.add if away else self.air.away.discard)(kit.number)
 

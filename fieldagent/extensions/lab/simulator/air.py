@@ -184,7 +184,7 @@ class SharedAir:
         ends = min((flight.ends for flight in self.flights), default=inf)
         return min(ends, self._arrivals[0].at if self._arrivals else inf)
 
-    def take_arrived(self, now: float) -> list[tuple[int, bytes]]:
+    def remove_arrived(self, now: float) -> list[tuple[int, bytes]]:
         """Return the packets that have arrived by now, each with its listener."""
         for flight in sorted(self.flights, key=lambda each: each.ends):
             if flight.ends <= now:

@@ -182,7 +182,7 @@ class Fleet:
         async with trio.open_nursery() as nursery:
             for place, token in enumerate(self._tokens):
                 await trio.sleep_until(began + place / self.plan.connect_rate)
-                nursery.start_soon(self._keep_kit_running, place, token, context)
+                nursery.start_soon(self._run_kit, place, token, context)
 
     def stop(self) -> None:
         """Stop making new positions."""
@@ -197,9 +197,7 @@ class Fleet:
         """Return the number of positions of the living kits that are due but not sent."""
         return sum(kit.count_waiting() for kit in self.living)
 
-    async def _keep_kit_running(
-        self, place: int, token: str, context: ssl.SSLContext | None
-    ) -> None:
+    async def _run_kit(self, place: int, token: str, context: ssl.SSLContext | None) -> None:
         """Run one kit until the hub refuses it for good."""
         sources = self.plan.sources
         source = sources[place % len(sources)] if sources else None

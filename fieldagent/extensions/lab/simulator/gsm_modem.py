@@ -141,7 +141,9 @@ class SimulatedGsmModem:
         if self.faults.deaf:
             return
         self._input += data
-        while self._input and (self._take_command() if self._expected is None else self._prompt()):
+        while self._input and (
+            self._process_command() if self._expected is None else self._prompt()
+        ):
             pass
 
     def data_to_send(self) -> bytes:
@@ -159,7 +161,7 @@ class SimulatedGsmModem:
         self._input.clear()
         self._output.clear()
 
-    def _take_command(self) -> bool:
+    def _process_command(self) -> bool:
         end = self._input.find(b"\r")
         if end < 0:
             return False

@@ -70,19 +70,19 @@ class HubSide:
         self._reference = 0
 
     def receive_message(self, imei: str, momsn: int, body: bytes) -> None:
-        """Keep an MO message in memory for `bring`, without a limit."""
+        """Keep an MO message in memory for `send_messages`, without a limit."""
         self._reference += 1
         now = int(time.time())
         self._send.send_nowait(DirectIpMo(self._reference, imei, 0, momsn, 0, now, body))
 
-    async def bring(self) -> None:
+    async def send_messages(self) -> None:
         """Send MO messages to the hub. This never returns."""
         async for message in self._waiting:
-            while not await self._bring_one(message):
+            while not await self._send_message(message):
                 await trio.sleep(RETRY_AFTER_S)
             self.say(f"   the hub has MO {message.momsn}")
 
-    async def _bring_one(self, message: DirectIpMo) -> bool:
+    async def _send_message(self, message: DirectIpMo) -> bool:
         try:
             with trio.fail_after(EXCHANGE_TIMEOUT_S):
                 async with await trio.open_tcp_stream(self.host, self.port) as stream:

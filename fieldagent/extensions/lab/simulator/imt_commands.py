@@ -29,7 +29,7 @@ class ImtBench:
 
     def ring(self) -> None:
         """Push the waiting messages to the host. The network does this without a ring."""
-        self.modem.bring_mail()
+        self.modem.push_mail()
 
 
 def run_line(bench: ImtBench, line: str) -> str:

@@ -95,7 +95,7 @@ class ImtFaults:
 
 
 @dataclass
-class _Mo:
+class _MoMessage:
     topic: int
     id: int
     size: int
@@ -141,7 +141,7 @@ class SimulatedImtModem:
         self.interface, self.state = "none", "inactive"
         self.since_boot = VolatileState()
         self._input = bytearray()
-        self._mo: _Mo | None = None
+        self._mo: _MoMessage | None = None
         version = {"major": 1, "minor": 5, "patch": 5, "build_info": "simulated"}
         self._output += b"\0\0\0\x11"
         self._send_report(
@@ -193,7 +193,7 @@ class SimulatedImtModem:
             return
         if self.faults.interleave and self.state == "active":
             self.faults.interleave -= 1
-            self.bring_mail()
+            self.push_mail()
         if self.version is None and target != "apiVersion":
             self._send_to_host(400, target, {})
             return
@@ -231,7 +231,7 @@ class SimulatedImtModem:
         self._send_report("operationalState", {"state": self.state, "reason": 0})
         if self.state == "active":
             self._send_report("constellationState", _make_sky_report(self))
-            self.bring_mail()
+            self.push_mail()
 
     def _set_activity(self, body: Mapping[str, Any]) -> None:
         self.since_boot.tells_activity = body["enabled"] is True
@@ -257,7 +257,7 @@ class SimulatedImtModem:
         if refusal is not None:
             self._send_to_host(200, "messageOriginate", {**members, "message_response": refusal})
             return
-        self._mo = _Mo(topic, self.since_boot.next_mo, size)
+        self._mo = _MoMessage(topic, self.since_boot.next_mo, size)
         self.since_boot.next_mo = (self.since_boot.next_mo + 1) % 256
         named = {**members, "message_id": self._mo.id, "message_response": "message_accepted"}
         if self.faults.lose_answers:
@@ -268,7 +268,7 @@ class SimulatedImtModem:
             self._send_activity()
             self._request_segment(self._mo)
 
-    def _request_segment(self, mo: _Mo) -> None:
+    def _request_segment(self, mo: _MoMessage) -> None:
         if self.faults.pause_after == mo.segments:
             self.faults.pause_after = None
             return
@@ -277,7 +277,7 @@ class SimulatedImtModem:
         wanted = {"segment_length": length, "segment_start": len(mo.body)}
         self._send_report("messageOriginateSegment", {**_make_key_members(mo), **wanted})
 
-    def _take_segment(self, body: Mapping[str, Any]) -> None:
+    def _process_segment(self, body: Mapping[str, Any]) -> None:
         mo = self._mo
         if mo is None or body["message_id"] != mo.id or body["segment_start"] != len(mo.body):
             self._send_to_host(406, "messageOriginateSegment", {})
@@ -313,7 +313,7 @@ class SimulatedImtModem:
             else:
                 self._end(mo, "message_cancelled_pre_transit")
 
-    def _end(self, mo: _Mo, word: str) -> None:
+    def _end(self, mo: _MoMessage, word: str) -> None:
         self._mo = self.since_boot.wanted = None
         if self.faults.lose_finals:
             self.faults.lose_finals -= 1
@@ -349,9 +349,9 @@ class SimulatedImtModem:
         if self._is_power_lost("told"):
             return
         self._end(mo, word)
-        self.bring_mail()
+        self.push_mail()
 
-    def bring_mail(self) -> None:
+    def push_mail(self) -> None:
         """Push the messages that wait at the gateway to the host if the modem is on the network."""
         if self.state != "active" or not self.visible:
             return
@@ -380,7 +380,7 @@ class SimulatedImtModem:
         self.visible, self.bars = visible, bars
         if self.state == "active":
             self._send_report("constellationState", _make_sky_report(self))
-        self.bring_mail()
+        self.push_mail()
 
     def reset(self) -> None:
         """Simulate a short power failure: all volatile state and the current message are lost."""
@@ -454,7 +454,7 @@ _SET: Mapping[str, Callable[[SimulatedImtModem, Mapping[str, Any]], None]] = {
     "operationalState": SimulatedImtModem._set_state,
     "messageActivityStatus": SimulatedImtModem._set_activity,
     "messageOriginate": SimulatedImtModem._originate,
-    "messageOriginateSegment": SimulatedImtModem._take_segment,
+    "messageOriginateSegment": SimulatedImtModem._process_segment,
     "messageOriginateStatus": SimulatedImtModem._cancel,
 }
 """Actions of PUT requests."""
@@ -465,7 +465,7 @@ def _compute_crc(body: bytes) -> bytes:
     return binascii.crc_hqx(body, 0).to_bytes(2)
 
 
-def _make_key_members(mo: _Mo) -> dict[str, object]:
+def _make_key_members(mo: _MoMessage) -> dict[str, object]:
     return {"topic_id": mo.topic, "message_id": mo.id}
 
 

@@ -198,12 +198,12 @@ class HostSide:
         """
         self.attended = True
         while self._stored:
-            self.put_message(FromRadio(packet=self._stored.popleft()))
+            self.add_message(FromRadio(packet=self._stored.popleft()))
 
-    def give(self, packet: MeshPacket) -> None:
+    def send_packet(self, packet: MeshPacket) -> None:
         """Send a packet to the host, or store it until a host is connected."""
         if self.attended:
-            self.put_message(FromRadio(packet=packet))
+            self.add_message(FromRadio(packet=packet))
             return
         has_text = packet.decoded is not None and packet.decoded.port == Port.TEXT
         if len(self._stored) >= STORED_PACKETS_MAX:
@@ -212,7 +212,7 @@ class HostSide:
             self._stored.popleft()
         self._stored.append(packet)
 
-    def put_message(self, message: FromRadio) -> None:
+    def add_message(self, message: FromRadio) -> None:
         """Add a message to the host's output, with the next number."""
         self._counted += 1
         self.said += wire.from_radio(message._replace(number=self._counted))
@@ -257,7 +257,7 @@ class SimulatedMeshtastic(LoraBoard):
 
     def start(self, now: float) -> None:
         self.host.said += b"INFO  | ??:??:?? 1 [Main] booting\r\n"
-        self.host.put_message(FromRadio(rebooted=True))
+        self.host.add_message(FromRadio(rebooted=True))
 
     def _tune(self) -> None:
         self.air.radios.pop(self.number, None)
@@ -301,21 +301,21 @@ class SimulatedMeshtastic(LoraBoard):
     def _introduce(self, nonce: int) -> None:
         """Send everything for which a host asks first, in the firmware's order."""
         self.host.attended = False
-        self.host.put_message(FromRadio(my_info=MyInfo(self.node)))
+        self.host.add_message(FromRadio(my_info=MyInfo(self.node)))
         own = NodeInfo(self.node, self.user, metrics=self.metrics)
-        self.host.put_message(FromRadio(node_info=own))
+        self.host.add_message(FromRadio(node_info=own))
         if nonce != wire.ONLY_NODES_NONCE:
-            self.host.put_message(FromRadio(metadata=Metadata(FIRMWARE, self.user.hw_model)))
+            self.host.add_message(FromRadio(metadata=Metadata(FIRMWARE, self.user.hw_model)))
             for index in range(8):
-                self.host.put_message(FromRadio(channel=self.keyring.get_settings(index)))
+                self.host.add_message(FromRadio(channel=self.keyring.get_settings(index)))
             lora = LoraConfig(
                 True, self.preset, region=self.region, hop_limit=self.hop_limit, transmits=True
             )
-            self.host.put_message(FromRadio(config=Config(lora)))
+            self.host.add_message(FromRadio(config=Config(lora)))
         if nonce != wire.WITHOUT_NODES_NONCE:
             for each in self.keyring.nodes.values():
-                self.host.put_message(FromRadio(node_info=each))
-        self.host.put_message(FromRadio(config_complete=nonce))
+                self.host.add_message(FromRadio(node_info=each))
+        self.host.add_message(FromRadio(config_complete=nonce))
         self.host.begin()
 
     def _take(self, packet: MeshPacket, now: float) -> None:
@@ -334,7 +334,7 @@ class SimulatedMeshtastic(LoraBoard):
             return
         if self._take_turn_early(data.port, now):
             if data.port == Port.TEXT:
-                self.host.put_message(FromRadio(notification=Notification(30, "one text per 2 s")))
+                self.host.add_message(FromRadio(notification=Notification(30, "one text per 2 s")))
                 self._queue_status(RoutingError.RATE_LIMIT_EXCEEDED, number)
             else:
                 # The packet is dropped, but the report is the same as for a waiting packet.
@@ -407,12 +407,12 @@ class SimulatedMeshtastic(LoraBoard):
         to, source, number, flags, channel, _, _ = HEADER.unpack_from(packet)
         heard = _AirPacket(to, source, number, flags, channel, packet[HEADER.size :])
         if source == self.node:
-            self._hear_repeated(number)
+            self._record_repeat(number)
             return
         again = (source, number) in self._seen
         self._seen.append((source, number))
         if to == self.node:
-            self._hear_ours(heard, now, again=again)
+            self._receive_own(heard, now, again=again)
         elif not again:
             self._deliver(heard, now)
             if heard.hops_left:
@@ -422,7 +422,7 @@ class SimulatedMeshtastic(LoraBoard):
             # Another radio repeats the packet, which is enough.
             self._repeats.pop((source, number), None)
 
-    def _hear_repeated(self, number: int) -> None:
+    def _record_repeat(self, number: int) -> None:
         """Note that another radio repeats our packet. For a broadcast, this is the sender's only
         confirmation.
         """
@@ -431,7 +431,7 @@ class SimulatedMeshtastic(LoraBoard):
             del self._unacknowledged[number]
             self._answer_host(number, RoutingError.NONE)
 
-    def _hear_ours(self, packet: _AirPacket, now: float, *, again: bool) -> None:
+    def _receive_own(self, packet: _AirPacket, now: float, *, again: bool) -> None:
         read = self.keyring.decrypt(packet)
         if packet.want_ack:
             error = RoutingError.NO_CHANNEL if read is None else RoutingError.NONE
@@ -481,7 +481,7 @@ class SimulatedMeshtastic(LoraBoard):
             if answer[0] not in self._unacknowledged:
                 return
             del self._unacknowledged[answer[0]]
-        self.host.give(packet)
+        self.host.send_packet(packet)
 
     def _learn(self, packet: MeshPacket, data: MeshData, now: float) -> None:
         known = self.keyring.nodes.get(packet.source, NodeInfo(packet.source))
@@ -499,14 +499,14 @@ class SimulatedMeshtastic(LoraBoard):
     def _answer_host(self, number: int, error: RoutingError) -> None:
         routing = wire.ROUTING.encode(Routing(error))
         data = MeshData(Port.ROUTING, routing, request_id=number)
-        self.host.give(
+        self.host.send_packet(
             MeshPacket(self.node, self.node, 0, data, id=self.random.getrandbits(32) or 1)
         )
 
     def _queue_status(self, result: int, number: int) -> None:
         self.host.free = QUEUE - self._mouth.waiting
         status = QueueStatus(result, self.host.free, QUEUE, number)
-        self.host.put_message(FromRadio(queue_status=status))
+        self.host.add_message(FromRadio(queue_status=status))
 
 
 def introduce_all(radios: list[SimulatedMeshtastic], crowd: int = 0) -> None:

@@ -21,7 +21,7 @@ BACKOFF = 0.2
 
 
 @dataclass(slots=True)
-class _Queued:
+class _QueuedPacket:
     send: node.Send
     since: float
 
@@ -43,7 +43,7 @@ class SimulatedNode:
     deaf: bool = False
     """True if the node discards all bytes from its line."""
     link: node.NodeLink = field(init=False)
-    _queue: list[_Queued] = field(default_factory=list)
+    _queue: list[_QueuedPacket] = field(default_factory=list)
     _begin_at: float = inf
     _on_air: tuple[float, node.Send] | None = None
     _unsaid: list[node.Numbered] = field(default_factory=list)
@@ -125,7 +125,7 @@ class SimulatedNode:
     def _take(self, send: node.Send, now: float) -> None:
         urgent = [queued for queued in self._queue if queued.send.urgent]
         at = len(urgent) if send.urgent else len(self._queue)
-        self._queue.insert(at, _Queued(send, now))
+        self._queue.insert(at, _QueuedPacket(send, now))
         if self._begin_at == inf and self._on_air is None:
             self._plan(now)
 

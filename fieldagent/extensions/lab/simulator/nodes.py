@@ -108,7 +108,7 @@ class Nodes:
         async with trio.open_nursery() as nursery:
             for socket in self.sockets:
                 socket.plugged.set()
-                await nursery.start(self._keep, socket)
+                await nursery.start(self._run_node, socket)
             nursery.start_soon(self._run_clock)
             task_status.started()
             await trio.sleep_forever()
@@ -138,7 +138,7 @@ class Nodes:
         socket.node.start(trio.current_time())
         self._poke(socket)
 
-    async def _keep(
+    async def _run_node(
         self, socket: Socket, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
     ) -> NoReturn:
         while True:
@@ -219,7 +219,7 @@ class Nodes:
                 if len(self.air.flights) > before:
                     size = len(self.air.flights[-1].packet)
                     self._say(f"node {socket.node.number} transmits {size} bytes")
-            for number, packet in self.air.take_arrived(now):
+            for number, packet in self.air.remove_arrived(now):
                 socket = self.sockets[number - 1]
                 if socket.plugged.is_set():
                     self._say(f"node {number} hears {len(packet)} bytes")

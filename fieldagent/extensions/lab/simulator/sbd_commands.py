@@ -1,7 +1,7 @@
 """AT commands of a simulated Iridium 9602, in the order of the ISU AT Command Reference.
 
-`answer` applies a command to the modem's state. It returns the output and the next action of the
-modem.
+`answer_command` applies a command to the modem's state. It returns the output and the next action
+of the modem.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class AtAnswer:
     """True if a session begins. The result of the session is then the answer."""
 
 
-def answer(line: str, state: ModemState, faults: ModemFaults, waiting: int) -> AtAnswer:
+def answer_command(line: str, state: ModemState, faults: ModemFaults, waiting: int) -> AtAnswer:
     """Return the modem's answer to one command line, or ERROR if the modem does not know the
     command. `waiting` is the number of messages at the gateway.
     """

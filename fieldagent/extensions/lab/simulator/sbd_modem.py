@@ -13,11 +13,11 @@ from dataclasses import replace
 
 from fieldagent.extensions.lab.simulator.sbd_commands import (
     AtAnswer,
-    answer,
+    answer_command,
     list_indications,
     store,
 )
-from fieldagent.extensions.lab.simulator.sbd_session import Gateway, hold_session
+from fieldagent.extensions.lab.simulator.sbd_session import Gateway, run_session
 from fieldagent.extensions.lab.simulator.sbd_state import ModemFaults, ModemState
 
 _RESULTS = {"OK": "0", "ERROR": "4"}
@@ -61,7 +61,7 @@ class SimulatedModem:
             # The real modem also discards characters during a session.
             self._input.clear()
         while self._input and not self.session:
-            if not (self._take_payload() if self._expected else self._take_command()):
+            if not (self._store_payload() if self._expected else self._process_command()):
                 return
 
     def data_to_send(self) -> bytes:
@@ -81,7 +81,7 @@ class SimulatedModem:
         self._input.clear()
         self._send_to_host(["1"])
 
-    def _take_payload(self) -> bool:
+    def _store_payload(self) -> bool:
         """Store the payload. Return False if it is not complete."""
         if self.faults.swallow:
             self.faults.swallow -= 1
@@ -94,7 +94,7 @@ class SimulatedModem:
         self._do(store(payload, self.state))
         return True
 
-    def _take_command(self) -> bool:
+    def _process_command(self) -> bool:
         """Run one command. Return False if its line is not complete."""
         end = self._input.find(b"\r")
         if end < 0:
@@ -104,7 +104,9 @@ class SimulatedModem:
         if self.state.volatile.echo or self.faults.stubborn_echo:
             self._output += line + b"\r"
         if command := line.decode("ascii", "replace").strip().upper():
-            self._do(answer(command, self.state, self.faults, self._gateway.count_waiting()))
+            self._do(
+                answer_command(command, self.state, self.faults, self._gateway.count_waiting())
+            )
         return True
 
     def _do(self, answered: AtAnswer) -> None:
@@ -133,7 +135,7 @@ class SimulatedModem:
         """
         if self.session:
             self.session = False
-            self._send_to_host(hold_session(self.state, self.faults, self._gateway))
+            self._send_to_host(run_session(self.state, self.faults, self._gateway))
 
     def ring(self) -> None:
         """Set the ring flag, and send SBDRING if the host has enabled it with +SBDMTA."""

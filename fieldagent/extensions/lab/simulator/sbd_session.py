@@ -25,7 +25,7 @@ class Gateway(Protocol):
         """Return the number of waiting MT messages."""
 
 
-def hold_session(state: ModemState, faults: ModemFaults, gateway: Gateway) -> tuple[str, ...]:
+def run_session(state: ModemState, faults: ModemFaults, gateway: Gateway) -> tuple[str, ...]:
     """Send the message of the MO buffer, receive a waiting MT message, and return the
     result lines.
     """
@@ -41,7 +41,7 @@ def hold_session(state: ModemState, faults: ModemFaults, gateway: Gateway) -> tu
     if planned.mo_status <= 4 and faults.stuck_mail is not None:
         shown[0], shown[5] = faults.stuck_mail, 1
     elif planned.mo_status <= 4:
-        shown[2:] = _take_mail(state, gateway)
+        shown[2:] = _fetch_message(state, gateway)
     if faults.lose_replies:
         faults.lose_replies -= 1
         return ()
@@ -54,7 +54,7 @@ def _choose_by_coverage(state: ModemState) -> PlannedStatus:
     return PlannedStatus(0 if reached else 32, delivered=reached, counted=reached)
 
 
-def _take_mail(state: ModemState, gateway: Gateway) -> list[int]:
+def _fetch_message(state: ModemState, gateway: Gateway) -> list[int]:
     """Return MT status, MTMSN, length and number of waiting messages, as in +SBDIX."""
     body = gateway.get_mobile_terminated()
     if body is None:

@@ -26,7 +26,7 @@ from fieldagent.agent.outbound.outbox import ChannelOutbox
 from fieldagent.agent.outbound.standing import PackageState
 from fieldagent.agent.refusals import convert_refusals, describe_unread_member
 from fieldagent.extensions.mqtt.agent.settings import MqttSettings
-from fieldagent.extensions.mqtt.commands import HourlyGate, read_document, take_key
+from fieldagent.extensions.mqtt.commands import HourlyGate, read_document, remove_key
 from fieldagent.http.problem import Problem
 from fieldagent.package.delivery import encode_deliveries
 from fieldagent.package.package import Channel, Package
@@ -65,7 +65,7 @@ class CommandAdmission:
             with convert_refusals():
                 document = read_document(body)
                 unread: list[Fault] = []
-                key = _take_key(document, unread)
+                key = _remove_key(document, unread)
                 package = read_package(document, ITEMS, unread)
                 standing, withheld = await self._accept(sender, key, package)
         except Problem as problem:
@@ -143,12 +143,12 @@ class CommandAdmission:
         return plan
 
 
-def _take_key(document: dict[str, Any], faults: list[Fault]) -> str | None:
+def _remove_key(document: dict[str, Any], faults: list[Fault]) -> str | None:
     """Remove the key from a document and return it. An invalid key does not stop an SOS. Raises
     InvalidPackage.
     """
     try:
-        return take_key(document)
+        return remove_key(document)
     except InvalidPackage as wrong:
         if not is_sos(document):
             raise

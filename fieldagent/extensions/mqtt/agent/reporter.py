@@ -56,12 +56,12 @@ class Reporter:
         """Report over a session until canceled. Raises BrokerLost."""
         async with trio.open_nursery() as nursery:
             if self._topics.config:
-                nursery.start_soon(self._keep_announced, session, status)
+                nursery.start_soon(self._announce_discovery, session, status)
             nursery.start_soon(self._publish_state, session, status)
             nursery.start_soon(self._publish_position, session)
             nursery.start_soon(self._publish_packages, session)
 
-    async def _keep_announced(
+    async def _announce_discovery(
         self, session: MqttSession, status: Callable[[], Mapping[str, Any]]
     ) -> NoReturn:
         while True:

@@ -53,9 +53,9 @@ class Publisher:
     def __init__(self, topic: str) -> None:
         self._topic = topic
         self.session: MqttSession | None = None
-        self.hook = Hook(HOOK, self._hand_over, by_itself=False)
+        self.hook = Hook(HOOK, self._publish_delivery, by_itself=False)
 
-    async def _hand_over(self, delivery: Delivery) -> HandoverResult:
+    async def _publish_delivery(self, delivery: Delivery) -> HandoverResult:
         if self.session is None:
             return HandoverResult(HandoverOutcome.FAILED, "the broker is away")
         try:
@@ -149,7 +149,7 @@ class MqttService(PartService):
             self._commands.begin()
             async with trio.open_nursery() as nursery:
                 # Receive from the start, because the broker sends stored messages at once.
-                nursery.start_soon(session.run, partial(self._take, session))
+                nursery.start_soon(session.run, partial(self._admit_message, session))
                 nursery.start_soon(self._commands.run, session)
                 await session.publish(self._topics.online, b"online", retain=True)
                 await session.subscribe(self._topics.list_filters())
@@ -160,7 +160,7 @@ class MqttService(PartService):
                 nursery.start_soon(run_hook, hook, self._journal, self._inbox, note_fault)
                 nursery.start_soon(self._reporter.run, session, status)
 
-    async def _take(self, session: MqttSession, message: Published) -> None:
+    async def _admit_message(self, session: MqttSession, message: Published) -> None:
         """Admit a message before any use of it."""
         if (
             message.topic == self._topics.birth

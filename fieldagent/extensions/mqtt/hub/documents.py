@@ -42,7 +42,7 @@ class KitItem(NamedTuple):
     """True for the hub's own alarm."""
 
     @property
-    def has_way(self) -> bool:
+    def has_delivery_steps(self) -> bool:
         """Return True if the delivery steps of the item are published. People seldom want the steps
         of a position that is sent every minute.
         """

@@ -24,7 +24,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from fieldagent.extensions.mqtt.commands import read_document, take_key
+from fieldagent.extensions.mqtt.commands import read_document, remove_key
 from fieldagent.extensions.mqtt.hub import records
 from fieldagent.extensions.mqtt.hub.records import StoredCommand
 from fieldagent.extensions.mqtt.hub.topics import CommandAddress, HubTopics
@@ -115,9 +115,9 @@ def carry_out(
     key = None
     try:
         document = read_document(body)
-        key = take_key(document)
+        key = remove_key(document)
         name = address.sender if address.sender in inbox.rules.senders else ""
-        if _take_dry_run(document):
+        if _remove_dry_run(document):
             member = records.find_member(db, inbox.workspace, name, now)
             posting, _ = _make_posting(db, inbox, address, document, member, now)
             cost = _describe_cost(db, posting, _make_allowance(db, inbox, address, now), now)
@@ -180,7 +180,7 @@ def _make_withheld(why: str) -> dict[str, str]:
     return {"withheld": f"it {why}"} if why else {}
 
 
-def _take_dry_run(document: dict[str, Any]) -> bool:
+def _remove_dry_run(document: dict[str, Any]) -> bool:
     """Remove `dryRun` from a document and return it. Raises InvalidPackage."""
     if "acknowledge" in document:
         return False

@@ -26,7 +26,7 @@ from fieldagent.system.properties import (
     read_text,
 )
 
-SHARES = ("positions", "incidents", "messages", "waypoints", "data", "private")
+SHAREABLE_KINDS = ("positions", "incidents", "messages", "waypoints", "data", "private")
 
 
 KEYS = (
@@ -54,7 +54,7 @@ KEYS = (
     DISCOVERY,
     Key(
         "mqtt-shares",
-        make_choices_reader(*SHARES),
+        make_choices_reader(*SHAREABLE_KINDS),
         ("positions", "incidents", "messages", "waypoints", "data"),
         "published kinds: some of positions, incidents, messages, waypoints, data, and private"
         " (also those for one person or a group); or none (positions incidents messages"

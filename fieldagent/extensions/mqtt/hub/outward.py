@@ -117,7 +117,7 @@ class HubReporter:
                     self._alarms[each.sos] = alarm = Alarm()
                     alarm.note(now)
         if follower.place > before:
-            await persist(store, partial(records.keep_happened, up_to=follower.place))
+            await persist(store, partial(records.store_last_event, up_to=follower.place))
 
     async def _repeat_incidents(self, session: MqttSession) -> float:
         store, workspace = self._host.store, self._inbox.workspace
@@ -175,7 +175,7 @@ class HubReporter:
                 items.append((item, self._topics.get_stages_topic(item.kit, item.request_id)))
         # With several hub processes, the place can be behind the published items.
         if items or follower.place > before:
-            note = partial(records.note_told, items=items, up_to=follower.place, now=now)
+            note = partial(records.record_published, items=items, up_to=follower.place, now=now)
             await persist(store, note)
         return follower.has_more and bool(fresh)
 
@@ -187,13 +187,13 @@ class HubReporter:
         for way in await store.read(partial(records.list_route_news, now=now)):
             document = {"id": way.request_id, "reached": way.steps}
             await session.publish(way.topic, encode_compact(document))
-            await persist(store, partial(records.note_way, way=way))
+            await persist(store, partial(records.store_step_count, way=way))
 
     # Retained documents.
 
     async def _publish_kits(self, session: MqttSession) -> None:
         now = self._host.clock()
-        devices, incidents, spent = await self._host.store.read(partial(self._look, now=now))
+        devices, incidents, spent = await self._host.store.read(partial(self._read_state, now=now))
         in_use = [each for each in devices if not each["disabled"]]
         wanted: dict[str, bytes] = {}
         left = max(0, self._inbox.rules.credits_per_day - spent)
@@ -221,7 +221,9 @@ class HubReporter:
                 self._retained[topic] = payload
         self._took_back = True
 
-    def _look(self, db: Db, now: float) -> tuple[list[dict[str, Any]], list[OpenIncident], int]:
+    def _read_state(
+        self, db: Db, now: float
+    ) -> tuple[list[dict[str, Any]], list[OpenIncident], int]:
         workspace = self._inbox.workspace
         return (
             records.list_kits(db, workspace, now),

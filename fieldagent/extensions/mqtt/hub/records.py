@@ -44,7 +44,7 @@ def read_last_event(db: Db) -> int:
     return int(number)
 
 
-def keep_happened(db: Db, up_to: int) -> None:
+def store_last_event(db: Db, up_to: int) -> None:
     """Store the id of the last published event. A lower id changes nothing."""
     db.execute("UPDATE bridge SET happened = ? WHERE name = ? AND happened < ?", up_to, NAME, up_to)
 
@@ -74,10 +74,10 @@ def add_documents(db: Db, items: Sequence[KitItem]) -> list[tuple[KitItem, dict[
     return [(each, bodies[each.id]) for each in items]
 
 
-def note_told(db: Db, items: Sequence[tuple[KitItem, str]], up_to: int, now: float) -> None:
+def record_published(db: Db, items: Sequence[tuple[KitItem, str]], up_to: int, now: float) -> None:
     """Record that the broker has these items with their topics, and all items up to `up_to`."""
     for item, topic in items:
-        if item.has_way:
+        if item.has_delivery_steps:
             follow_item(db, item.id, topic, now)
     tenure.keep_place(db, NAME, up_to)
 
@@ -122,7 +122,7 @@ def list_route_news(db: Db, now: float) -> list[ItemDeliverySteps]:
     ]
 
 
-def note_way(db: Db, way: ItemDeliverySteps) -> None:
+def store_step_count(db: Db, way: ItemDeliverySteps) -> None:
     """Store the number of an item's published steps."""
     db.execute("UPDATE mqtt_item SET steps = ? WHERE item = ?", way.stored, way.item)
 

@@ -138,7 +138,7 @@ class _BrokerBridge:
             self._commands.begin()
             async with trio.open_nursery() as nursery:
                 # Receive from the start, because the broker sends waiting messages at once.
-                nursery.start_soon(there.run, partial(self._take, there))
+                nursery.start_soon(there.run, partial(self._admit_message, there))
                 nursery.start_soon(self._commands.run, there)
                 await there.publish(online, b"online", retain=True)
                 await there.subscribe(self._topics.list_filters())
@@ -153,7 +153,7 @@ class _BrokerBridge:
             self._trouble = ""
             log.info("MQTT: connected to the broker at %s", self._broker.host)
 
-    async def _take(self, session: MqttSession, message: Published) -> None:
+    async def _admit_message(self, session: MqttSession, message: Published) -> None:
         """Check a message before it is processed."""
         if (
             message.topic == self._topics.birth

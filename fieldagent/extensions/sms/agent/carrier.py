@@ -37,7 +37,7 @@ from fieldagent.agent.channels.reopening import forbid_healing, run_and_reopen
 from fieldagent.agent.channels.satellite_waits import wait_for_first
 from fieldagent.extensions.sms.agent.contract import MODEM_LOST_ERRORS, GsmRefuses, SmsModem
 from fieldagent.extensions.sms.agent.modem_kinds import find_modem_kind
-from fieldagent.extensions.sms.agent.parts_kept import GivenUp, PartsKept
+from fieldagent.extensions.sms.agent.parts_kept import GivenUpParts, PartsKept
 from fieldagent.extensions.sms.agent.pin import PinMemory
 from fieldagent.extensions.sms.agent.settings import SmsSettings
 from fieldagent.extensions.sms.agent.under_way import (
@@ -123,7 +123,7 @@ async def run(seat: SmsSeat) -> NoReturn:
             await carrier.work(modem)
 
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(carrier.give_way)
+        nursery.start_soon(carrier.return_frames_on_link)
         await run_and_reopen(
             work,
             MODEM_LOST_ERRORS,
@@ -162,7 +162,7 @@ class SmsCarrier:
 
     # Choice of the bearer.
 
-    async def give_way(self) -> NoReturn:
+    async def return_frames_on_link(self) -> NoReturn:
         """Return the frames on their way to the queue once the IP link is there, whatever the modem
         does.
         """
@@ -174,7 +174,7 @@ class SmsCarrier:
                     await self._release(tag, "the IP link is back: the item is sent over IP", 0.0)
             await self._seat.turn.wait_for_change()
 
-    async def _take_over(self) -> None:
+    async def _requeue_earlier(self) -> None:
         """Take over the transmissions that the last link left unacknowledged, to be packed again
         for SMS.
         """
@@ -216,11 +216,11 @@ class SmsCarrier:
             self._seat.progress()
             now = trio.current_time()
             if modem.arrived or now >= self._next_look:
-                await self._look_at_store(modem)
+                await self._read_stored_messages(modem)
             elif now >= min(
                 self._compute_earliest(urgent=True), self._compute_earliest(urgent=False)
             ) and (not self._ours):
-                await self._take_over()
+                await self._requeue_earlier()
             elif not await self._send_one(modem):
                 await self._wait(modem)
             self._show()
@@ -266,7 +266,7 @@ class SmsCarrier:
                 retry_after=DAY_OVER_S,
             )
             return True
-        owed = self._take_fitting_acks(transmission.body)
+        owed = self._remove_fitting_acks(transmission.body)
         frame = SmsFrame(self._name, transmission.body, owed)
         tag = frame.tag_by(self._key_up)
         self._under_way[tag] = SentFrame(transmission, frame.encode_text(self._key_up))
@@ -274,7 +274,7 @@ class SmsCarrier:
             self._owed = [each for each in self._owed if each not in owed]
         return True
 
-    def _take_fitting_acks(self, envelope: bytes) -> tuple[bytes, ...]:
+    def _remove_fitting_acks(self, envelope: bytes) -> tuple[bytes, ...]:
         """Return the acknowledgements that fit beside an envelope without another SMS."""
         for count in range(min(len(self._owed), sms_frame.ACKNOWLEDGED_MAX), 0, -1):
             if sms_frame.fits_into_one_sms(self._owed[:count], envelope):
@@ -311,7 +311,7 @@ class SmsCarrier:
             elif here:
                 under_way.due = self._rest.compute_end(urgent=under_way.urgent)
             return False
-        self._rest.end()
+        self._rest.end_pause()
         under_way.copies += 1
         under_way.due = trio.current_time() + self._answer_within(under_way)
         forget_reference(self._under_way.values(), sent.reference)
@@ -389,7 +389,7 @@ class SmsCarrier:
 
     # Receiving.
 
-    async def _look_at_store(self, modem: SmsModem) -> None:
+    async def _read_stored_messages(self, modem: SmsModem) -> None:
         # Some modems do not report that an SMS arrived.
         every = CHECK_INTERVAL_S if self._seat.turn.linked else modem.look_soon
         self._next_look = trio.current_time() + every
@@ -397,7 +397,7 @@ class SmsCarrier:
         for arrival in contents.whole:
             match arrival.message:
                 case Deliver() as message:
-                    await self._take_in_message(message)
+                    await self._process_message(message)
                 case StatusReport() as report if self._settings.is_hub(report.number):
                     note_report(self._under_way.values(), report)
             for place in arrival.places:
@@ -405,16 +405,16 @@ class SmsCarrier:
         await self._read_again(modem, contents.unreadable)
         waiting = {each.name: each for each in contents.waiting}
         for given_up in self._parts.judge(contents, trio.current_time()):
-            await self._give_up(modem, given_up)
+            await self._delete_given_up(modem, given_up)
             del waiting[given_up.parts.name]
         for each in list(waiting.values()):
             if not self._settings.can_come_from(each.number):
                 self._note_stranger(each.number)
-                await self._give_up(modem, GivenUp(each, ""))
+                await self._delete_given_up(modem, GivenUpParts(each, ""))
                 del waiting[each.name]
         await modem.read_state()
         if modem.crowded and waiting:
-            await self._give_up(modem, self._parts.find_oldest(list(waiting.values())))
+            await self._delete_given_up(modem, self._parts.find_oldest(list(waiting.values())))
             modem.arrived = True
 
     async def _read_again(self, modem: SmsModem, unreadable: Sequence[StoredMessage]) -> None:
@@ -434,7 +434,7 @@ class SmsCarrier:
             if looks >= LOOKS_MAX:
                 await modem.delete(each.place)
 
-    async def _give_up(self, modem: SmsModem, given_up: GivenUp) -> None:
+    async def _delete_given_up(self, modem: SmsModem, given_up: GivenUpParts) -> None:
         if given_up.reason:
             log.warning("%s", given_up.reason)
         for place in given_up.parts.places:
@@ -444,7 +444,7 @@ class SmsCarrier:
         self._strangers += 1
         log.warning("an SMS of %s is deleted: see sms-allow", number)
 
-    async def _take_in_message(self, message: Deliver) -> None:
+    async def _process_message(self, message: Deliver) -> None:
         if not self._settings.can_come_from(message.number):
             self._note_stranger(message.number)
             return

@@ -75,12 +75,12 @@ class GsmModem:
                     self._events[0].send_nowait(event)
                     continue
                 if isinstance(event, StoredMessage):
-                    self._keep_message(event)
+                    self._store_message(event)
                 self.arrived = True
                 self.news.set()
                 self.news = trio.Event()
 
-    def _keep_message(self, message: StoredMessage) -> None:
+    def _store_message(self, message: StoredMessage) -> None:
         """Keep a message that the modem did not store. If too many wait, the oldest is lost. That
         is harmless, because the hub repeats an SMS that this kit has not acknowledged.
         """
@@ -101,7 +101,7 @@ class GsmModem:
         with waits.move_on_after(seconds):
             await self.port.write(data)
             return await self._events[1].receive()
-        self.conversation.give_up()
+        self.conversation.abandon_reply()
         raise GsmSilent(f"{command_text} was not answered within {seconds:.0f} s")
 
     async def send(self, message: Submit) -> SendResult:
@@ -115,7 +115,7 @@ class GsmModem:
                 return _read_refused_prompt(prompted)
             pdu = self.conversation.encode_pdu(message)
             written = True
-            event = await self._hand_over(pdu)
+            event = await self._write_message(pdu)
         except (GsmSilent, PortLost) as error:
             self.lost = error
             if written:
@@ -123,7 +123,7 @@ class GsmModem:
             return SendResult(Outcome.NOT_SENT, reason=str(error))
         return sms_modem.judge(event if isinstance(event, GsmReply) else None)
 
-    async def _hand_over(self, pdu: bytes) -> GsmEvent:
+    async def _write_message(self, pdu: bytes) -> GsmEvent:
         """Write the message and return the modem's reply. If another message arrives meanwhile, the
         modem has finished its exchange with the network. A reply that does not come soon after that
         is lost.
@@ -135,7 +135,7 @@ class GsmModem:
                 event = await self._events[1].receive()
                 nursery.cancel_scope.cancel()
             return event
-        self.conversation.give_up()
+        self.conversation.abandon_reply()
         raise GsmSilent("the modem did not report whether it sent the message")
 
     async def _hasten(self, limit: trio.CancelScope) -> None:

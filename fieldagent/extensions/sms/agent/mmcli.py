@@ -37,7 +37,7 @@ LOOK_SOON_S = 10.0
 """Seconds between two looks at the store, because mmcli does not report an arrival."""
 
 
-class _Ended(NamedTuple):
+class _FinishedProcess(NamedTuple):
     status: int
     output: str
     errors: str
@@ -93,7 +93,7 @@ class ManagedModem:
         ignored.
         """
         try:
-            output = await self.ask(*modem_manager.look(place))
+            output = await self.ask(*modem_manager.make_sms_query(place))
             return modem_manager.read_message(place, output).reference
         except (GsmSilent, GsmRefuses, RemoteProtocolError) as error:
             log.info("delivery reports of SMS are not available: %s", error)
@@ -124,7 +124,7 @@ class ManagedModem:
         """Return a stored message; None if it cannot be read or no longer exists. It stays in the
         store.
         """
-        ended = await _run(modem_manager.look(place), REPLY_TIMEOUT_S)
+        ended = await _run(modem_manager.make_sms_query(place), REPLY_TIMEOUT_S)
         try:
             if ended.status:
                 raise RemoteProtocolError(modem_manager.read_complaint(ended.errors))
@@ -193,7 +193,7 @@ def _make_silent(error: RemoteProtocolError) -> GsmSilent:
     return GsmSilent(str(error))
 
 
-async def _run(arguments: list[str] | tuple[str, ...], seconds: float) -> _Ended:
+async def _run(arguments: list[str] | tuple[str, ...], seconds: float) -> _FinishedProcess:
     """Run the command in its own process group. Raises GsmSilent if it does not end in time or
     writes more than OUTPUT_MAX, and GsmRefuses if it is not installed.
     """
@@ -223,7 +223,7 @@ async def _run(arguments: list[str] | tuple[str, ...], seconds: float) -> _Ended
     if limit.cancelled_caught or process.returncode is None:
         raise GsmSilent(f"mmcli did not end within {seconds:.0f} s ({shown})")
     text, complained = output.decode(errors="replace"), errors.decode(errors="replace")
-    return _Ended(process.returncode, text, complained)
+    return _FinishedProcess(process.returncode, text, complained)
 
 
 async def _gather(process: trio.Process, output: bytearray, errors: bytearray) -> None:

@@ -16,7 +16,7 @@ PARTS_KEPT_S = 86_400.0
 since the first look after a start, or by the network's time in the messages."""
 
 
-class GivenUp(NamedTuple):
+class GivenUpParts(NamedTuple):
     parts: WaitingParts
     reason: str
     """Text for the log. Empty if it was logged before and the modem has not deleted the parts."""
@@ -32,7 +32,7 @@ class PartsKept:
         self._told: set[str] = set()
         self._network_time = -inf
 
-    def judge(self, contents: StoreContent, now: float) -> list[GivenUp]:
+    def judge(self, contents: StoreContent, now: float) -> list[GivenUpParts]:
         """Return the parts that have waited too long, as of a look at `now` (any monotonic
         clock).
         """
@@ -42,7 +42,7 @@ class PartsKept:
         old = [each for each in contents.waiting if self._is_old(each, now)]
         return [self._give_up(each, "the others never arrived") for each in old]
 
-    def find_oldest(self, waiting: Sequence[WaitingParts]) -> GivenUp:
+    def find_oldest(self, waiting: Sequence[WaitingParts]) -> GivenUpParts:
         """Return the parts to give up first if the store is full, among those shown to `judge`."""
         first = min(waiting, key=lambda each: (self._since[each.name], each.at))
         return self._give_up(first, "and the modem's store is filled")
@@ -51,11 +51,11 @@ class PartsKept:
         waited = max(now - self._since[parts.name], self._network_time - parts.at)
         return waited >= PARTS_KEPT_S
 
-    def _give_up(self, parts: WaitingParts, why: str) -> GivenUp:
+    def _give_up(self, parts: WaitingParts, why: str) -> GivenUpParts:
         if parts.name in self._told:
-            return GivenUp(parts, "")
+            return GivenUpParts(parts, "")
         self._told.add(parts.name)
-        return GivenUp(parts, f"an SMS of {parts.number} is deleted: {parts.told}, {why}")
+        return GivenUpParts(parts, f"an SMS of {parts.number} is deleted: {parts.told}, {why}")
 
 
 def _list_times(contents: StoreContent) -> Iterable[float]:

@@ -60,7 +60,7 @@ class SendPause:
         self.until = now + (REFUSED_PAUSE_S if final else pause)
         self.urgent_until = now + REST_URGENT
 
-    def end(self) -> None:
+    def end_pause(self) -> None:
         """End the pause, because a message was accepted."""
         self.tries, self.until, self.urgent_until = 0, -inf, -inf
 

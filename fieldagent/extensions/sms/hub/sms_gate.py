@@ -16,10 +16,10 @@ from fieldagent.extensions.sms.hub import service
 from fieldagent.http.message import Request, Response
 from fieldagent.http.routes import Route
 from fieldagent.hub.escalation.contract import (
+    AnswerServices,
     ContactAnswer,
     ContactHost,
     ContactKind,
-    Inward,
     Notice,
     Own,
     Send,
@@ -73,12 +73,12 @@ def _find_missing(settings: Own) -> str:
     return _MISSING if settings["sms-gate-address"] is None else ""
 
 
-def _make_routes(inward: Inward) -> list[Route]:
+def _make_routes(inward: AnswerServices) -> list[Route]:
     key = inward.host.own["sms-gate-key"]
     if key is None:
         return []
 
-    async def look(head: Request) -> None:
+    async def check_head(head: Request) -> None:
         """Reject unknown callers by the head, before the body is read."""
         moment, signature = (head.headers.get(name, "") for name in ("x-timestamp", "x-signature"))
         if not moment.isascii() or not moment.isdigit() or len(signature) != 64:
@@ -86,20 +86,20 @@ def _make_routes(inward: Inward) -> list[Route]:
         if abs(inward.host.clock() - int(moment[:12])) > EVENT_AGE_MAX_S:
             raise service.make_unsigned(f"X-Timestamp is more than {EVENT_AGE_MAX_S:.0f} s off")
 
-    async def take(request: Request, caller: None) -> Response:
+    async def receive_event(request: Request, caller: None) -> Response:
         document = service.read_json_object(request)
         signed = request.body + request.headers["x-timestamp"].encode()
         expected = hmac.new(key.encode(), signed, hashlib.sha256).hexdigest()
         if not hmac.compare_digest(expected.encode(), request.headers["x-signature"].encode()):
             raise service.make_unsigned("X-Signature is not made with sms-gate-key")
         payload = document.get("payload")
-        await _take_event(inward, document.get("event"), payload)
+        await _process_event(inward, document.get("event"), payload)
         return Response(204)
 
-    return [Route("POST", PATH, take, look, body=service.BODY)]
+    return [Route("POST", PATH, receive_event, check_head, body=service.BODY)]
 
 
-async def _take_event(inward: Inward, event: object, payload: object) -> None:
+async def _process_event(inward: AnswerServices, event: object, payload: object) -> None:
     """Process an event. Events that the hub does not use are accepted and ignored, because the
     telephone would otherwise repeat them.
     """

@@ -19,10 +19,10 @@ from fieldagent.http.message import FORM, Request, Response
 from fieldagent.http.problem import Problem
 from fieldagent.http.routes import Route
 from fieldagent.hub.escalation.contract import (
+    AnswerServices,
     ContactAnswer,
     ContactHost,
     ContactKind,
-    Inward,
     Notice,
     Own,
     Send,
@@ -81,17 +81,17 @@ def _find_missing(settings: Own) -> str:
     return _MISSING if settings["twilio-account"] is None else ""
 
 
-def _make_routes(inward: Inward) -> list[Route]:
+def _make_routes(inward: AnswerServices) -> list[Route]:
     token, desk = inward.host.own["twilio-token"], inward.host.desk
     if token is None or not desk:
         return []
 
-    async def look(head: Request) -> None:
+    async def check_head(head: Request) -> None:
         """Reject unknown callers by the head, before the body is read."""
         if len(head.headers.get("x-twilio-signature", "")) != 28:
             raise service.make_unsigned("X-Twilio-Signature is missing or invalid")
 
-    async def take(request: Request, caller: None) -> Response:
+    async def receive_form(request: Request, caller: None) -> Response:
         form = _read_form(request)
         query = f"?{urlencode(request.query)}" if request.query else ""
         expected = compute_signature(token, f"{desk}{PATH}{query}", form)
@@ -102,7 +102,7 @@ def _make_routes(inward: Inward) -> list[Route]:
             )
         message_id = dict(request.query).get(MESSAGE_MEMBER)
         if message_id is not None:
-            await _take_report(inward, message_id, form)
+            await _process_report(inward, message_id, form)
         else:
             sender, identity = (
                 service.read_needed_member(form, "From"),
@@ -114,10 +114,10 @@ def _make_routes(inward: Inward) -> list[Route]:
             await inward.inbox.receive_message(answer)
         return Response(200, _EMPTY_ANSWER, "text/xml")
 
-    return [Route("POST", PATH, take, look, body=service.BODY, media_types=(FORM,))]
+    return [Route("POST", PATH, receive_form, check_head, body=service.BODY, media_types=(FORM,))]
 
 
-async def _take_report(inward: Inward, message_id: str, form: Mapping[str, str]) -> None:
+async def _process_report(inward: AnswerServices, message_id: str, form: Mapping[str, str]) -> None:
     state = form.get("MessageStatus", "")
     if state == "delivered":
         await inward.inbox.report(message_id, True)

@@ -15,10 +15,10 @@ from fieldagent.http.message import Request, Response
 from fieldagent.http.problem import Problem
 from fieldagent.http.routes import Route
 from fieldagent.hub.escalation.contract import (
+    AnswerServices,
     ContactAnswer,
     ContactHost,
     ContactKind,
-    Inward,
     Notice,
     Own,
     Send,
@@ -60,18 +60,18 @@ def _find_missing(settings: Own) -> str:
     return _MISSING if settings["sms-webhook"] is None else ""
 
 
-def _make_routes(inward: Inward) -> list[Route]:
+def _make_routes(inward: AnswerServices) -> list[Route]:
     token = inward.host.own["sms-webhook-token"]
     if token is None:
         return []
 
-    async def look(head: Request) -> None:
+    async def check_head(head: Request) -> None:
         header = head.headers.get("authorization", "")
         if not hmac.compare_digest(f"Bearer {token}".encode(), header.encode()):
             how = (("WWW-Authenticate", "Bearer"),)
             raise Problem(401, "Authorization is not sms-webhook-token as Bearer", headers=how)
 
-    async def take(request: Request, caller: None) -> Response:
+    async def receive_message(request: Request, caller: None) -> Response:
         document = service.read_json_object(request)
         id_ = service.read_needed_member(document, "id", most=200)
         if "state" not in document:
@@ -91,7 +91,7 @@ def _make_routes(inward: Inward) -> list[Route]:
             raise Problem(422, "state must be delivered or failed")
         return Response(204)
 
-    return [Route("POST", PATH, take, look, body=service.BODY)]
+    return [Route("POST", PATH, receive_message, check_head, body=service.BODY)]
 
 
 KIND = ContactKind(

@@ -30,7 +30,7 @@ SHARED_TRACKER = "tak:"
 """Id of the tracker that further phones share."""
 
 
-def take_in(
+def accept_alert(
     db: Db, workspace: int, member: int | None, alert: PhoneAlert, now: float
 ) -> ItemResult:
     """Accept an alert, or its cancel. `member` is the user of the phone, if the hub knows them."""

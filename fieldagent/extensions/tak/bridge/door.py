@@ -115,7 +115,7 @@ class EventAdmission:
         key = f"{alert.cancels} {alert.sender.uid}"
         if now - self._alerts.get(key, -ALERT_AGAIN_S) < ALERT_AGAIN_S:
             return self.drop(ItemResult.REPEATED)
-        _keep_value(self._alerts, key, now)
+        _store_value(self._alerts, key, now)
         return event
 
     def _admit_from(self, uid: str, now: float) -> bool:
@@ -125,10 +125,10 @@ class EventAdmission:
         self._all, wait = OF_ALL.admit(self._all, now)
         if wait:
             return False
-        _keep_value(self._rates, uid, mine)
+        _store_value(self._rates, uid, mine)
         return True
 
-    def look_at(self, raw: bytes, now: float) -> CotEvent | None:
+    def find_returned_unit(self, raw: bytes, now: float) -> CotEvent | None:
         """Return a unit that is back after being away, else None. Positions of units are not
         stored.
         """
@@ -141,7 +141,7 @@ class EventAdmission:
             self._units, wait = UNITS.admit(self._units, now)
             if wait:
                 return self.drop(ItemResult.LIMITED)
-        _keep_value(self._seen, uid, now)
+        _store_value(self._seen, uid, now)
         self._note(ItemResult.OTHER)
         if now - before < AWAY_S:
             return None
@@ -162,7 +162,7 @@ class EventAdmission:
         """Return True if the hub may send that phone an explanation now."""
         if now - self._replied.get(uid, 0.0) < REPLY_INTERVAL_S:
             return False
-        _keep_value(self._replied, uid, now)
+        _store_value(self._replied, uid, now)
         return True
 
     def drop(self, result: ItemResult) -> CotEvent | None:
@@ -182,7 +182,7 @@ def _make_uid(raw: bytes) -> bytes:
     return b""
 
 
-def _keep_value(values: OrderedDict[K, float], key: K, value: float) -> None:
+def _store_value(values: OrderedDict[K, float], key: K, value: float) -> None:
     """Store the value, and remove the oldest entry if there are too many."""
     values[key] = value
     values.move_to_end(key)

@@ -58,14 +58,14 @@ class TakIntake:
         try:
             async for came in self._get:
                 in_hand = 1
-                await self._take_in(came)
+                await self._process_event(came)
                 in_hand = 0
         except trio.Cancelled:
             if lost := in_hand + self._get.statistics().current_buffer_used:
                 log.error("%d events from the TAK server are lost: they were never stored", lost)
             raise
 
-    async def _take_in(self, received: ReceivedEvent) -> None:
+    async def _process_event(self, received: ReceivedEvent) -> None:
         now = self._host.clock()
         try:
             await self._store(received, now)
@@ -80,30 +80,30 @@ class TakIntake:
             assert unit is not None, "the door has read it"
             await persist(store, lambda db: self._note_unit(db, unit, now))
         elif received.kind == tak.CANCEL and event.uid.startswith(records.PREFIX):
-            await self._take_cancel(event, now)
+            await self._process_cancel(event, now)
         elif received.kind in (tak.ON_PHONE, tak.READ):
-            await self._take_tick(event, now)
+            await self._process_tick(event, now)
         elif (alert := tak.read_alert(event)) is not None:
-            became = await persist(store, lambda db: self._take_alert(db, alert, now))
+            became = await persist(store, lambda db: self._process_alert(db, alert, now))
             self._host.note_events(became)
         else:
-            await self._take_item(received, now)
+            await self._process_item(received, now)
 
     def _note_unit(self, db: Db, unit: TakUnit, now: float) -> None:
         if unit.callsign in self._inbox.rules.allow:
             records.note_person(db, self._inbox.workspace, unit.callsign, unit.uid, now)
-        records.note_there(db, self._inbox.workspace, unit.uid, now)
+        records.record_return(db, self._inbox.workspace, unit.uid, now)
 
-    def _take_alert(self, db: Db, alert: PhoneAlert, now: float) -> ItemResult:
+    def _process_alert(self, db: Db, alert: PhoneAlert, now: float) -> ItemResult:
         inbox, sender = self._inbox, alert.sender
         person = inbox.person_of(db, inbox.workspace, sender.callsign, sender.uid, now)
         member = None if person is None else person.member
-        became = alert_intake.take_in(db, inbox.workspace, member, alert, now)
+        became = alert_intake.accept_alert(db, inbox.workspace, member, alert, now)
         if became is ItemResult.TAKEN and not alert.cancels:
             log.warning("a 911 alert of %s at the TAK server is an SOS", sender.callsign)
         return became
 
-    async def _take_cancel(self, event: CotEvent, now: float) -> None:
+    async def _process_cancel(self, event: CotEvent, now: float) -> None:
         """Record a cancelled alert, and send the alert again at once."""
         said = event.find("emergency")
         by = ("" if said is None else make_visible(said.text)[: inward.CALLSIGN_MAX]) or "somebody"
@@ -117,7 +117,7 @@ class TakIntake:
         note = partial(records.note_cancelled_there, workspace=self._inbox.workspace, member=whose)
         await persist(self._host.store, partial(note, by=by, now=now))
 
-    async def _take_tick(self, event: CotEvent, now: float) -> None:
+    async def _process_tick(self, event: CotEvent, now: float) -> None:
         receipt = tak.read_receipt(event)
         ours = receipt is not None and await persist(
             self._host.store,
@@ -132,20 +132,20 @@ class TakIntake:
         )
         self._host.note_events(ItemResult.TICK if ours else ItemResult.REPEATED)
 
-    async def _take_item(self, received: ReceivedEvent, now: float) -> None:
+    async def _process_item(self, received: ReceivedEvent, now: float) -> None:
         said = tak.read_chat(received.event) if received.kind == tak.CHAT else None
         author = tak.read_marker_author(received.event) if said is None else said.sender
         link = self._links.get(received.member)
         taken = TakOutcome(ItemResult.REFUSED)
         if author is not None and link is not None:
-            take = partial(self._take_in_event, received, author, said, link.unit.callsign)
+            take = partial(self._enter_event, received, author, said, link.unit.callsign)
             taken = await persist(self._host.store, partial(take, now=now))
             asked = taken.became is ItemResult.ASKED
             if taken.why and (asked or self._door.admit_reply(author.uid, now)):
                 await self._explain(link, author, taken.why)
         self._host.note_events(taken.became)
 
-    def _take_in_event(
+    def _enter_event(
         self,
         received: ReceivedEvent,
         author: TakUnit,
@@ -155,12 +155,12 @@ class TakIntake:
         now: float,
     ) -> TakOutcome:
         if chat is not None:
-            return inward.take_chat(db, self._inbox, received.member, chat, now)
+            return inward.accept_chat(db, self._inbox, received.member, chat, now)
         placed = tak.read_marker(received.event)
         if placed is None or name not in placed.to:
             return TakOutcome(ItemResult.REFUSED)
         sent = inward.SentMarker(author, received.event.uid, placed)
-        return inward.take_marker(db, self._inbox, received.member, sent, now)
+        return inward.accept_marker(db, self._inbox, received.member, sent, now)
 
     async def _explain(self, link: UserLink, to: TakUnit, why: str) -> None:
         reply = GeoChat(link.unit, to, str(uuid.uuid4()), f"[hub] {why}")

@@ -67,7 +67,7 @@ class TakOutcome(NamedTuple):
     """Text for the author: the reason for a delay, or the cost."""
 
 
-def take_chat(db: Db, inbox: TakInbox, member: int, chat: GeoChat, now: float) -> TakOutcome:
+def accept_chat(db: Db, inbox: TakInbox, member: int, chat: GeoChat, now: float) -> TakOutcome:
     """Accept a message for a member."""
     words = make_visible(chat.text)
     asked = tak_map.find_question(words)
@@ -81,14 +81,16 @@ def take_chat(db: Db, inbox: TakInbox, member: int, chat: GeoChat, now: float) -
     )
     if asked:
         return _describe_cost(db, inbox, posting, chat.sender, now)
-    taken = _take_in_event(db, inbox, posting, chat.sender, chat.message_id, now)
+    taken = _enter_event(db, inbox, posting, chat.sender, chat.message_id, now)
     asks = emergency.make_question(words, direct=True)
     if asks and taken.became is ItemResult.TAKEN:
         return taken._replace(why=f"{asks} {taken.why}".rstrip())
     return taken
 
 
-def take_marker(db: Db, inbox: TakInbox, member: int, marker: SentMarker, now: float) -> TakOutcome:
+def accept_marker(
+    db: Db, inbox: TakInbox, member: int, marker: SentMarker, now: float
+) -> TakOutcome:
     """Accept a marker that was sent to a member. A marker that is moved later is a new marker."""
     placed = marker.placed
     item = Waypoint(
@@ -101,10 +103,10 @@ def take_marker(db: Db, inbox: TakInbox, member: int, marker: SentMarker, now: f
     posting = Posting(inbox.workspace, 0, item, int(now), PRIORITY, target=member)
     # One event can be sent to several users, and each must get it.
     version = f"{marker.uid[:60]} {placed.at:%Y%m%dT%H%M%S} {member}"
-    return _take_in_event(db, inbox, posting, marker.author, version, now)
+    return _enter_event(db, inbox, posting, marker.author, version, now)
 
 
-def _take_in_event(
+def _enter_event(
     db: Db, inbox: TakInbox, posting: Posting, author: TakUnit, event_id: str, now: float
 ) -> TakOutcome:
     member = posting.target
@@ -114,7 +116,7 @@ def _take_in_event(
     person = _find_person(db, inbox, author, now)
     if isinstance(person, TakOutcome):
         return person
-    row = records.note_came(db, member, author.uid, event_id, now, person=person.member)
+    row = records.record_event(db, member, author.uid, event_id, now, person=person.member)
     if row is None:
         return TakOutcome(ItemResult.REPEATED)
     posting = replace(posting, sender=person.member, expires=now + records.OVER_AFTER_S)

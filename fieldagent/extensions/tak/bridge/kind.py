@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 PORTS = {"tls": 8089, "tcp": 8087}
 """Default ports of TAK Server and ATAK."""
-SHARES = ("positions", "sos", "messages", "waypoints")
+SHAREABLE_KINDS = ("positions", "sos", "messages", "waypoints")
 
 
 class TakAddress(NamedTuple):
@@ -86,7 +86,7 @@ KEYS = (
     ),
     Key(
         "tak-shares",
-        make_choices_reader(*SHARES),
+        make_choices_reader(*SHAREABLE_KINDS),
         ("positions", "sos", "messages"),
         "kinds that everyone at the server sees: some of positions, sos, messages (those to"
         " everyone) and waypoints, which are also accepted from there; or none (positions sos"

@@ -165,9 +165,11 @@ class StreamSession:
                 raise ConnectionLost(
                     "the server closed the connection; if it refuses the hub, see its log"
                 )
-            await self._hand_over(splitter.receive_data(data), take)
+            await self._process_events(splitter.receive_data(data), take)
 
-    async def _hand_over(self, events: Iterable[bytes], take: Callable[[str, bytes], None]) -> None:
+    async def _process_events(
+        self, events: Iterable[bytes], take: Callable[[str, bytes], None]
+    ) -> None:
         for raw in events:
             kind = find_type(raw)
             # OpenTAKServer returns the ping itself instead of an answer.

@@ -132,7 +132,7 @@ def note_person(db: Db, workspace: int, callsign: str, uid: str, now: float) -> 
     return known._replace(uid=uid)
 
 
-def note_there(db: Db, workspace: int, uid: str, now: float) -> None:
+def record_return(db: Db, workspace: int, uid: str, now: float) -> None:
     """Record that a phone is back, so that its unconfirmed messages are sent again."""
     db.execute(
         "UPDATE tak_event SET not_before = ? WHERE inward = 0 AND state = 'sent' AND uid = ?"
@@ -307,7 +307,7 @@ def _has_come(db: Db, item: int, person: int) -> bool:
 # Incoming.
 
 
-def note_came(
+def record_event(
     db: Db, member: int, uid: str, message_id: str, now: float, *, person: int | None
 ) -> int | None:
     """Record an event for a member and return its row. Return None if the event arrived before. Its
@@ -381,7 +381,7 @@ def list_owed_ticks(db: Db, members: Collection[int], limit: int) -> list[Pendin
     return [PendingTick._make((*row, bool(read))) for *row, read in rows]
 
 
-def note_told(db: Db, tick: PendingTick) -> None:
+def record_tick_sent(db: Db, tick: PendingTick) -> None:
     """Record that an author has received a tick. If the state has changed meanwhile, nothing
     changes.
     """

@@ -148,9 +148,9 @@ class _Bridge:
                 with log_once():
                     more = await self._queue_items(follower)
                     await self._give_up()
-                    work = await store.read(self._look_for_work)
+                    work = await store.read(self._list_work)
                     self._keep_links(work.users, nursery)
-                    soonest = self._hand_out(work, nursery)
+                    soonest = self._distribute_work(work, nursery)
                     soonest = 0.0 if more else soonest
                 await trio.sleep(REST_S)
                 with waits.move_on_after(soonest - REST_S):
@@ -190,7 +190,7 @@ class _Bridge:
             self._looked_back = now
             await self._host.store.commit(lambda db: records.give_up(db, now))
 
-    def _look_for_work(self, db: Db) -> ReadResult:
+    def _list_work(self, db: Db) -> ReadResult:
         now = self._host.clock()
         sos = "sos" in self._rules.shares
         users = records.list_kit_users(db, self._workspace, self._rules.people)
@@ -219,7 +219,7 @@ class _Bridge:
             else:
                 known.unit = unit
 
-    def _hand_out(self, work: ReadResult, nursery: trio.Nursery) -> float:
+    def _distribute_work(self, work: ReadResult, nursery: trio.Nursery) -> float:
         """Hand due events to the free connections. Return the seconds until more are due."""
         now = self._host.clock()
         soonest = now + TURN_MAX_S
@@ -249,10 +249,10 @@ class _Bridge:
         shared = "positions" in self._rules.shares
         events = outward.make_position_events(link.unit, user, link.told, now, shared=shared)
 
-        def note(now: float) -> None:
+        def record_position(now: float) -> None:
             link.told = SentPosition(user, now, tak_map.is_old(user, now))
 
-        return Outgoing(events, note=note)
+        return Outgoing(events, note=record_position)
 
     def _of_items(
         self, work: ReadResult, user: KitUser, unit: TakUnit, now: float
@@ -358,7 +358,11 @@ class _Bridge:
     def _filter_event(self, member: int, link: UserLink, kind: str, raw: bytes) -> None:
         """Filter an event before any of it is stored."""
         if kind.startswith("a-"):
-            event = self._door.look_at(raw, self._host.clock()) if member == self._ear else None
+            event = (
+                self._door.find_returned_unit(raw, self._host.clock())
+                if member == self._ear
+                else None
+            )
         elif kind.startswith(tak.ALERTS) and not (
             kind == tak.CANCEL and records.PREFIX.encode() in raw
         ):
@@ -383,7 +387,7 @@ def _note_sent(db: Db, now: float, *, out: OutEvent, site: TakSite) -> None:
 
 
 def _note_told(db: Db, now: float, *, tick: PendingTick) -> None:
-    records.note_told(db, tick)
+    records.record_tick_sent(db, tick)
 
 
 def _note_alerted(db: Db, now: float, *, alert: OpenAlert) -> None:

@@ -44,7 +44,7 @@ class LanDistress:
         self._heard: OrderedDict[str, float] = OrderedDict()
         """Time of each phone's last alert, by its uid."""
 
-    async def take_in_alert(self, alert: PhoneAlert) -> str:
+    async def accept_alert(self, alert: PhoneAlert) -> str:
         """Accept an alert or its cancel, and return the result, `taken` or `repeated`."""
         handle = self._handle(alert)
         open_incident = incident.find_open_of_handheld(self._journal, handle)

@@ -91,13 +91,13 @@ class LanAdmission:
         self.budget = budget
         self.counts = dict.fromkeys(COUNTS, 0)
 
-    async def take_in_event(self, raw: bytes) -> LanOutcome:
+    async def receive_event(self, raw: bytes) -> LanOutcome:
         """Handle a received event and return the outcome."""
-        outcome = await self._take_in_event(raw)
+        outcome = await self._receive_event(raw)
         self.counts[outcome.became] += 1
         return outcome
 
-    async def _take_in_event(self, raw: bytes) -> LanOutcome:
+    async def _receive_event(self, raw: bytes) -> LanOutcome:
         try:
             # Nearly all events from phones are positions, so only possible chats and alerts are
             # decoded.
@@ -106,7 +106,7 @@ class LanAdmission:
             return LanOutcome("unreadable")
         alert = None if event is None or tak.is_of(event, PREFIX) else tak.read_alert(event)
         if alert is not None:
-            return LanOutcome(await self._distress.take_in_alert(alert))
+            return LanOutcome(await self._distress.accept_alert(alert))
         if event is None:
             return LanOutcome("own" if _OWN_UID_PREFIX in cot.start_tag(raw) else "other")
         if tak.is_of(event, PREFIX):

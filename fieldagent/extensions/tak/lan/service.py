@@ -227,12 +227,12 @@ class TakLan(PartService):
     ) -> NoReturn:
         while True:
             data, _ = await hearing.recvfrom(EVENT_BYTES_MAX)
-            await self._take_in_bytes(data, speaking)
+            await self._receive_bytes(data, speaking)
 
     async def _serve(self, listener: trio.SocketListener, speaking: trio.socket.SocketType) -> None:
         unproved = UnauthenticatedLimit(CONNECTIONS, EVENT_WITHIN_S)
 
-        async def take(stream: trio.SocketStream) -> None:
+        async def serve_phone(stream: trio.SocketStream) -> None:
             raw = b""
             async with stream:
                 with suppress(Problem, OSError):
@@ -244,15 +244,15 @@ class TakLan(PartService):
                     visit.begin()
                     try:
                         for each in EventSplitter().receive_data(raw) or [raw]:
-                            await self._take_in_bytes(each, speaking)
+                            await self._receive_bytes(each, speaking)
                     finally:
                         visit.end()
 
         with unproved.pace.measure_work():
-            await trio.serve_listeners(take, [listener])
+            await trio.serve_listeners(serve_phone, [listener])
 
-    async def _take_in_bytes(self, raw: bytes, speaking: trio.socket.SocketType) -> None:
-        outcome = await self._door.take_in_event(raw)
+    async def _receive_bytes(self, raw: bytes, speaking: trio.socket.SocketType) -> None:
+        outcome = await self._door.receive_event(raw)
         now = self._journal.clock.now()
         if outcome.to is None or not outcome.why:
             return

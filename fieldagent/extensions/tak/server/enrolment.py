@@ -59,7 +59,7 @@ CONFIG = (
 _CHALLENGE = (("WWW-Authenticate", 'Basic realm="fieldagent", charset="UTF-8"'),)
 
 
-class Invited(NamedTuple):
+class InvitedPhone(NamedTuple):
     holder: PhoneHolder
     token: str
 
@@ -92,7 +92,7 @@ class Enrolment:
             Route("GET", f"{PATH_PREFIX}/profile/enrollment", self.answer_profile, judge),
         ]
 
-    async def judge(self, head: Request) -> Invited:
+    async def judge(self, head: Request) -> InvitedPhone:
         """Return the invited user. Raises Problem 401."""
         name, token = read_basic(head.headers) or ("", "")
         now = self._clock()
@@ -107,17 +107,17 @@ class Enrolment:
                 " `fieldagent hub user tak NAME --qr` makes another",
                 headers=_CHALLENGE,
             )
-        return Invited(holder, token)
+        return InvitedPhone(holder, token)
 
-    async def answer_config(self, request: Request, caller: Invited) -> Response:
+    async def answer_config(self, request: Request, caller: InvitedPhone) -> Response:
         """Return the names for a client's certificate request."""
         return Response(200, CONFIG.encode(), "application/xml")
 
-    async def answer_profile(self, request: Request, caller: Invited) -> Response:
+    async def answer_profile(self, request: Request, caller: InvitedPhone) -> Response:
         """Answer that there is no profile. A client asks for a profile after enrolment."""
         return Response(204)
 
-    async def sign(self, request: Request, caller: Invited) -> Response:
+    async def sign(self, request: Request, caller: InvitedPhone) -> Response:
         """Return a certificate for the key in a PKCS #10 request. The same key gets the same
         certificate again. Raises Problem 409 if another phone has used the invitation.
         """

@@ -67,14 +67,14 @@ class TakGuest:
     are sent again after a lost connection."""
 
 
-class _Kept(NamedTuple):
+class _StoredEvent(NamedTuple):
     raw: bytes
     unit: str
     kind: str
     until: float
 
 
-class _Said(NamedTuple):
+class _ChatEvent(NamedTuple):
     number: int
     raw: bytes
     until: float
@@ -86,9 +86,9 @@ class Exchange:
         self._guests: dict[TakGuest, None] = {}
         self._phones: dict[str, tuple[str, int]] = {}
         """uid and member of each phone by its key, also while it is away."""
-        self._kept: OrderedDict[str, _Kept] = OrderedDict()
+        self._kept: OrderedDict[str, _StoredEvent] = OrderedDict()
         self._kept_bytes = 0
-        self._said: deque[_Said] = deque(maxlen=SAID_MAX)
+        self._said: deque[_ChatEvent] = deque(maxlen=SAID_MAX)
         self._number = 0
         self._heard: OrderedDict[str, int] = OrderedDict()
         self._now = 0.0
@@ -202,11 +202,11 @@ class Exchange:
         else:
             if (unit := _find_own_unit(guest, event)) is not None:
                 guest.callsign = unit.callsign
-            self._hand_on(guest, event, cot.frame_event(raw), now)
+            self._forward_event(guest, event, cot.frame_event(raw), now)
 
     def send_events(self, guest: TakGuest, event: CotEvent, now: float) -> None:
         """Pass on an event of a user of the hub."""
-        self._hand_on(guest, event, cot.encode(event), now)
+        self._forward_event(guest, event, cot.encode(event), now)
 
     def refuse(self) -> None:
         """Count an event of a phone that has not identified itself."""
@@ -235,7 +235,7 @@ class Exchange:
             unit is None or unit.callsign == guest.callsign or not self.find_objection(guest, unit)
         )
 
-    def _hand_on(self, guest: TakGuest, event: CotEvent, raw: bytes, now: float) -> None:
+    def _forward_event(self, guest: TakGuest, event: CotEvent, raw: bytes, now: float) -> None:
         addressed = tak.read_addressed(event)
         unit = event.uid if event.type.startswith("a-") else ""
         others = [each for each in self._guests if each is not guest]
@@ -250,7 +250,7 @@ class Exchange:
             told = to
         else:
             to = others
-            self._keep_event(event, raw, unit, now)
+            self._store_event(event, raw, unit, now)
         if guest.key and event.type.startswith(tak.ALERTS):
             # The hub raises an SOS for a phone's alert, whoever its receivers are. It gets the
             # alert through users' sessions.
@@ -273,18 +273,18 @@ class Exchange:
 
     # Kept objects and messages.
 
-    def _keep_event(self, event: CotEvent, raw: bytes, unit: str, now: float) -> None:
+    def _store_event(self, event: CotEvent, raw: bytes, unit: str, now: float) -> None:
         until = now + min((event.stale - event.time).total_seconds(), LASTS_MAX)
         if event.type == tak.CHAT:
             self._number += 1
-            self._said.append(_Said(self._number, raw, until))
+            self._said.append(_ChatEvent(self._number, raw, until))
         elif event.type == tak.REMOVAL:
             self._forget(tak.read_removed(event))
         elif event.type == tak.CANCEL:
             self._forget(event.uid)
         elif event.type.startswith(_KEPT_TYPES):
             self._forget(event.uid)
-            self._kept[event.uid] = _Kept(raw, unit, event.type, until)
+            self._kept[event.uid] = _StoredEvent(raw, unit, event.type, until)
             self._kept_bytes += len(raw)
             self._make_room(now)
 

@@ -20,7 +20,7 @@ class PhoneOutbox:
         self._number = 0
         self._news = trio.Event()
 
-    def put(self, data: bytes, unit: str = "") -> bool:
+    def add_event(self, data: bytes, unit: str = "") -> bool:
         """Add an event. A unit's event replaces its earlier event. Return False if there is no
         space.
         """

@@ -68,7 +68,7 @@ async def serve(
     try:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(phone.send)
-            await phone.hear()
+            await phone.process_events()
             nursery.cancel_scope.cancel()
     except* (trio.BrokenResourceError, trio.ClosedResourceError):
         why = "the connection broke off"
@@ -103,7 +103,7 @@ class _Phone:
         phone depend on the database."""
 
     def _send(self, kind: str, raw: bytes, unit: str) -> bool:
-        return self._outbox.put(raw, unit)
+        return self._outbox.add_event(raw, unit)
 
     async def send(self) -> None:
         """Send waiting events until cancelled. Raises TooSlow."""
@@ -117,7 +117,7 @@ class _Phone:
                 raise TooSlow
             self._sent = said
 
-    async def hear(self) -> None:
+    async def process_events(self) -> None:
         """Process the phone's events until it leaves."""
         splitter = EventSplitter()
         while data := await self._stream.receive_some(RECEIVE_MAX):
@@ -128,17 +128,17 @@ class _Phone:
             self.guest.heard = max(self.guest.heard, self._sent)
             too_long = splitter.too_long
             for raw in splitter.receive_data(bytes(data)):
-                await self._take_in_event(raw)
+                await self._process_event(raw)
             if splitter.too_long > too_long:
                 why = f"it is longer than {EVENT_BYTES_MAX} bytes"
                 self._host.exchange.drop(self.guest, why, self._host.clock())
             # Give other tasks a turn, because the dropping of many events never waits.
             await trio.lowlevel.checkpoint()
 
-    async def _take_in_event(self, raw: bytes) -> None:
+    async def _process_event(self, raw: bytes) -> None:
         now = self._host.clock()
         if find_type(raw) == tak.PING:
-            self._outbox.put(exchange.encode_pong(now), tak.PONG)
+            self._outbox.add_event(exchange.encode_pong(now), tak.PONG)
             return
         event = self._host.exchange.read(self.guest, raw, now)
         if event is None:
@@ -193,7 +193,7 @@ class _Phone:
         said = GeoChat(
             hub, tak.ALL_UNITS, str(uuid.uuid4()), f"[hub] This client {SPEAKS_PROTOBUF}"
         )
-        self._outbox.put(encode(tak.make_chat(said, now)))
+        self._outbox.add_event(encode(tak.make_chat(said, now)))
 
     def _note(self, why: str) -> None:
         if why and why != self._told:

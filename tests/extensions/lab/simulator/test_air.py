@@ -22,7 +22,7 @@ def air(**impairments: float) -> SharedAir:
 def heard(shared: SharedAir, until: float = 1e9) -> list[tuple[int, bytes]]:
     arrivals = []
     while (change := shared.find_next_change()) <= until:
-        arrivals += shared.take_arrived(change)
+        arrivals += shared.remove_arrived(change)
     return arrivals
 
 
@@ -30,8 +30,8 @@ def test_everybody_but_the_sender_hears_it_when_it_has_ended() -> None:
     shared = air()
     ends = shared.transmit(0, 1, b"hello")
     assert ends == pytest.approx(shared.compute_air_time(b"hello"))
-    assert shared.take_arrived(ends - 0.001) == []
-    assert shared.take_arrived(ends) == [(2, b"hello"), (3, b"hello")]
+    assert shared.remove_arrived(ends - 0.001) == []
+    assert shared.remove_arrived(ends) == [(2, b"hello"), (3, b"hello")]
     assert shared.find_next_change() == float("inf")
 
 
