@@ -214,7 +214,7 @@ async def kit(
 
     inbox = Inbox(journal, ["script"], clock=clock, keys=keys, incidents=incidents)
     queues = {name: channel_queue(journal, name) for name in (channel, *also)}
-    endings = Endings(journal, queues, clock=clock, fan_out=fan_out, heard_ends=heard_ends)
+    endings = Endings(journal, queues, clock=clock, fan_out=fan_out, ends_when_heard=heard_ends)
     intake = Intake(journal, queues, endings, time_to_live=3600, head_start=HEAD_START)
     outboxes: dict[Channel, ChannelOutbox] = {}
     receptions: dict[Channel, Reception] = {}

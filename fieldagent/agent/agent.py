@@ -199,7 +199,7 @@ class Agent:
     def _channel(self, channel: Channel) -> dict[str, Any]:
         outbox = self.parts.outboxes.get(channel)
         if outbox is None:
-            return _channel_status(configured=False, link=ChannelLink(), queued=0, spent=Spent())
+            return _channel_status(is_configured=False, link=ChannelLink(), queued=0, cost=Spent())
         budget = None
         if channel is Channel.SATELLITE:
             budget = self.settings.satellite_credits_per_day
@@ -268,25 +268,25 @@ class Agent:
         return f"no progress in: {', '.join(silent)}" if silent else None
 
 
-def _format_money(price: Price, spent: Spent) -> str:
+def _format_money(price: Price, cost: Spent) -> str:
     """Return today's cost, or a range if a part of it is in doubt."""
-    least = price.of(spent.credits)
-    return f"{least} to {price.of(spent.credits + spent.doubtful)}" if spent.doubtful else least
+    least = price.of(cost.credits)
+    return f"{least} to {price.of(cost.credits + cost.doubtful)}" if cost.doubtful else least
 
 
 def _channel_status(
-    configured: bool, link: ChannelLink, queued: int, spent: Spent
+    is_configured: bool, link: ChannelLink, queued: int, cost: Spent
 ) -> dict[str, Any]:
     return {
-        "configured": configured,
-        "state": link.state.value if configured else None,
+        "configured": is_configured,
+        "state": link.state.value if is_configured else None,
         "reason": link.reason,
         "signal": link.signal,
         "lastSuccess": link.last_success,
         "queued": queued,
-        "bytesToday": spent.bytes,
-        "creditsToday": spent.credits,
-        "creditsInDoubtToday": spent.doubtful,
+        "bytesToday": cost.bytes,
+        "creditsToday": cost.credits,
+        "creditsInDoubtToday": cost.doubtful,
         **link.facts,
     }
 
@@ -333,7 +333,7 @@ def _open_logbook(settings: Settings, journal: Journal) -> Logbook | None:
         clock.get_base().boot,
         clock.now,
         reset=machine.reset(),
-        commanded=commands.read_ended_boots(journal),
+        command_causes=commands.read_ended_boots(journal),
     )
 
 
@@ -519,7 +519,7 @@ async def _read_dead_letters(agent: Agent) -> None:
     for letter in reversed(dead_letters.list_newest(agent.parts.journal)):
         tagged = not LIMITS[Channel(letter.channel)].authentic
         try:
-            if await agent.parts.inbox.replay(letter, tagged=tagged):
+            if await agent.parts.inbox.replay(letter, is_tagged=tagged):
                 log.info("dead letter %d of %s could be read now", letter.number, letter.channel)
         except (StoreFailed, StoreFull):
             raise
@@ -567,8 +567,8 @@ async def _keep_sos_going(agent: Agent) -> None:
     await run_incident_repeats(
         parts.journal,
         parts.queues,
-        every=settings.sos_repeat,
-        until=settings.sos_until,
+        interval_s=settings.sos_repeat,
+        end_condition=settings.sos_until,
         clock=parts.journal.clock.now,
     )
 
@@ -578,7 +578,11 @@ async def _track_sos(agent: Agent) -> None:
     if settings.gpsd is None:
         await trio.sleep_forever()
     await own_position.track(
-        parts.journal, parts.intake, parts.queues, source=settings.gpsd, every=settings.sos_track
+        parts.journal,
+        parts.intake,
+        parts.queues,
+        source=settings.gpsd,
+        interval_s=settings.sos_track,
     )
 
 

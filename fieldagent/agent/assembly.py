@@ -109,7 +109,7 @@ def assemble(settings: Settings, journal: Journal, emit: Callable[[str], None]) 
         queues,
         clock=journal.clock.now,
         fan_out=settings.fan_out,
-        heard_ends=settings.fan_out_until == "heard",
+        ends_when_heard=settings.fan_out_until == "heard",
         neighbours=words if ours is not None and ours.relays_over else None,
     )
     resumed = trio.Event()
@@ -119,7 +119,7 @@ def assemble(settings: Settings, journal: Journal, emit: Callable[[str], None]) 
         endings,
         time_to_live=settings.package_time_to_live,
         head_start=settings.fan_out_head_start,
-        resumed=resumed,
+        resume_event=resumed,
     )
     carrier = _make_carrier(ours, intake, journal.clock)
     outboxes: dict[Channel, ChannelOutbox] = {}
@@ -141,7 +141,9 @@ def assemble(settings: Settings, journal: Journal, emit: Callable[[str], None]) 
     cancellation = Cancellation(journal, queues, endings, resumed)
     proof_keys = _derive_proof_keys(settings)
     every, until = settings.sos_repeat, settings.sos_until
-    incidents = partial(describe_incidents, journal, queues, outboxes, every=every, until=until)
+    incidents = partial(
+        describe_incidents, journal, queues, outboxes, interval_s=every, end_condition=until
+    )
     host = PartHost(
         journal,
         intake,
@@ -173,7 +175,7 @@ def assemble(settings: Settings, journal: Journal, emit: Callable[[str], None]) 
 
 
 def _link(
-    settings: Settings, journal: Journal, channel: Channel, changed: Callable[[], None]
+    settings: Settings, journal: Journal, channel: Channel, report_change: Callable[[], None]
 ) -> ChannelLink:
     ring = settings.state_directory / f"trace-{channel.lower()}.log"
     used = AirTime()
@@ -182,19 +184,19 @@ def _link(
     return ChannelLink(
         air_time=used,
         report_time=partial(journal.clock.record_time, FAR_END[channel]),
-        changed=changed,
+        changed=report_change,
         recorder=FlightRecorder(ring, _TRACE_CONTENTS.get(channel, "")),
     )
 
 
 def _make_carrier(
-    ours: StationSettings | None, intake: Intake, clock: ElapsedTime
+    station_settings: StationSettings | None, intake: Intake, clock: ElapsedTime
 ) -> Carrier | None:
-    if ours is None or not ours.relays_over:
+    if station_settings is None or not station_settings.relays_over:
         return None
     from fieldagent.agent.mesh.relay_down import RelayDown
 
-    return RelayDown(intake, clock, brings_parcels=ours.brings_down)
+    return RelayDown(intake, clock, brings_parcels=station_settings.brings_down)
 
 
 def _make_plans(settings: Settings, base: PartBase) -> dict[str, PartPlan]:
@@ -227,7 +229,7 @@ def _make_inbox(settings: Settings, journal: Journal, hooks: list[Hook]) -> Inbo
         [hook.name for hook in hooks],
         clock=journal.clock.now,
         keys=[derive_key(master, "MT") for master in settings.satellite_key],
-        hand_unread=settings.inbound_dead_letters == "hook",
+        spools_unreadable=settings.inbound_dead_letters == "hook",
         incidents=IncidentNews(
             settings.radio_station or OWN_STATION,
             _derive_proof_keys(settings),
@@ -335,7 +337,7 @@ def _make_station_settings(
 
 
 def _make_piggyback(
-    ours: StationSettings,
+    station_settings: StationSettings,
     journal: Journal,
     links: Mapping[Channel, ChannelLink],
     clock: Callable[[], float],
@@ -353,5 +355,9 @@ def _make_piggyback(
         return any(isinstance(each, int) and each < machine.BATTERY_LOW for each in levels)
 
     return make_piggyback(
-        ours, journal, asks_for_relay=is_relay_needed, low=is_battery_low, clock=clock
+        station_settings,
+        journal,
+        asks_for_relay=is_relay_needed,
+        is_battery_low=is_battery_low,
+        clock=clock,
     )

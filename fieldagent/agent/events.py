@@ -84,7 +84,7 @@ class Events:
         self._news.set()
         self._news = trio.Event()
 
-    async def listen(self, asked: StreamRequest) -> AsyncGenerator[bytes, None]:
+    async def listen(self, request: StreamRequest) -> AsyncGenerator[bytes, None]:
         """Yield the bytes of a listener's event stream, from the place that it requested. While
         idle, yield a sign of life every `asked.quiet` seconds.
         """
@@ -95,21 +95,21 @@ class Events:
         self._listeners += 1
         self._somebody.set()
         try:
-            place, beginning = self._begin(asked.last)
+            place, beginning = self._begin(request.last)
             known: dict[tuple[str, str], Any] = {}
             yield LISTENING_COMMENT + beginning
-            deadline = waits.compute_next_tick(asked.quiet_max_s)
+            deadline = waits.compute_next_tick(request.quiet_max_s)
             while True:
-                events, place = self._read_changes_since(place, asked.topics)
-                events += self._encode_change(place, asked.topics, known)
+                events, place = self._read_changes_since(place, request.topics)
+                events += self._encode_change(place, request.topics, known)
                 if not events:
                     with trio.move_on_at(deadline):
                         await self._news.wait()
                         continue
-                    events = asked.alive
+                    events = request.alive
                     self._check_conditions()
                 yield events
-                deadline = waits.compute_next_tick(asked.quiet_max_s)
+                deadline = waits.compute_next_tick(request.quiet_max_s)
         finally:
             self._listeners -= 1
             if not self._listeners:
@@ -156,14 +156,14 @@ class Events:
         return json.dumps(list_heard_incidents(self._journal, number))
 
     def _encode_change(
-        self, place: int, topics: frozenset[str], known: dict[tuple[str, str], Any]
+        self, place: int, topics: frozenset[str], sent_documents: dict[tuple[str, str], Any]
     ) -> bytes:
         news = {
             about: now
             for about, now in self._conditions.items()
-            if about[0] in topics and known.get(about) != now
+            if about[0] in topics and sent_documents.get(about) != now
         }
-        known.update(news)
+        sent_documents.update(news)
         return b"".join(
             encode_event(place, topic, json.dumps(now)) for (topic, _), now in news.items()
         )

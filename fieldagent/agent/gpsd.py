@@ -36,7 +36,7 @@ async def update_clock_from_gpsd(clock: ElapsedTime, gpsd: tuple[str, int]) -> N
         if clock.source() in ("", *SOURCES_BY_RANK):
             with waits.move_on_after(FIRST_FIX_TIMEOUT_S):
                 try:
-                    clock.record_time(GPS, (await _wait_for_fix(*gpsd, dated=True)).time)
+                    clock.record_time(GPS, (await _wait_for_fix(*gpsd, needs_time=True)).time)
                     pause = CLOCK_ACCURATE_S
                 except (OSError, trio.BrokenResourceError) as error:
                     log.debug("no time from gpsd: %s", error)
@@ -53,8 +53,8 @@ async def fix_within(gpsd: tuple[str, int], seconds: float) -> Fix | None:
     return None
 
 
-async def _wait_for_fix(host: str, port: int, *, dated: bool = False) -> Fix:
-    """Return the next fix; with `dated`, the next fix with a time. Raises OSError,
+async def _wait_for_fix(host: str, port: int, *, needs_time: bool = False) -> Fix:
+    """Return the next fix; with `needs_time`, the next fix with a time. Raises OSError,
     trio.BrokenResourceError.
     """
     async with await trio.open_tcp_stream(host, port) as stream:
@@ -66,7 +66,7 @@ async def _wait_for_fix(host: str, port: int, *, dated: bool = False) -> Fix:
                 # Skip an unreadable line, because it does not affect the next.
                 with suppress(RemoteProtocolError):
                     report = read_line(line)
-                    if isinstance(report, Fix) and (report.time or not dated):
+                    if isinstance(report, Fix) and (report.time or not needs_time):
                         return report
             if len(text) > LINE_BYTES:
                 raise OSError("gpsd sent an endless line")

@@ -144,16 +144,16 @@ def _find_page_address(settings: Settings, caller: str) -> str:
     return format_url(own or socket.gethostname(), settings.page_port)
 
 
-def _make_context(there: Files) -> ssl.SSLContext:
+def _make_context(files: Files) -> ssl.SSLContext:
     try:
-        make_private_folder(there.certificate.parent)
+        make_private_folder(files.certificate.parent)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(provide_own_certificate(there.certificate))
+        context.load_cert_chain(provide_own_certificate(files.certificate))
     except NoCertificate as none:
         raise ListenFailed(f"the page cannot begin: {none}") from none
     except OSError as error:  # OSError includes ssl.SSLError.
         raise ListenFailed(
-            f"{there.certificate} cannot be used: {error.strerror or error}; remove it, and the"
+            f"{files.certificate} cannot be used: {error.strerror or error}; remove it, and the"
             " next start makes another"
         ) from error
     return context

@@ -68,9 +68,9 @@ def of_offer(path: Path) -> OfferReport | None:
     return None if values is None else OfferReport(*values)
 
 
-def write_outcome(path: Path, number: int, state: str, why: str = "") -> None:
+def write_outcome(path: Path, number: int, state: str, reason: str = "") -> None:
     """Write the result of an offer. Root writes it, the agent reads it, and the hub lists it."""
-    result = {"number": number, "state": state, "why": why}
+    result = {"number": number, "state": state, "why": reason}
     put_file(path, json.dumps(result).encode(), mode=0o644)
 
 

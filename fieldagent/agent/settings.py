@@ -631,10 +631,12 @@ def _read_pairs(text: str) -> Mapping[str, str]:
         return {}
 
 
-def _find_missing_settings(pairs: Mapping[str, str], needed: Mapping[str, str]) -> list[str]:
+def _find_missing_settings(
+    pairs: Mapping[str, str], required_settings: Mapping[str, str]
+) -> list[str]:
     faults = [
         f"{name} needs {other}: set that too, or remove {name}"
-        for name, other in needed.items()
+        for name, other in required_settings.items()
         if name in pairs and other not in pairs
     ]
     faults += find_missing_settings(pairs)

@@ -52,8 +52,8 @@ class News(NamedTuple):
     offered: float = 0.0
     """Unix time of the hub's offer, if known; 0 if the address is in the settings."""
 
-    def describe_silence(self, now: float, why: str = "") -> str:
-        """Return a notice if there was no news for too long, with the reason `why` of the last
+    def describe_silence(self, now: float, reason: str = "") -> str:
+        """Return a notice if there was no news for too long, with the `reason` of the last
         failure; otherwise an empty string.
         """
         days = int((now - (max(self.signed, self.offered) or self.since)) / DAY_S)
@@ -66,8 +66,8 @@ class News(NamedTuple):
             last = f"was last signed on {datetime.fromtimestamp(self.signed, UTC).date()}"
         if self.offered > self.signed:
             last = f"was offered by the hub on {datetime.fromtimestamp(self.offered, UTC).date()}"
-        why = why or "check that it is served, and signed again each month (build/sign)"
-        return f"no news of updates for {days} days: {self.source} {last}: {why}"
+        reason = reason or "check that it is served, and signed again each month (build/sign)"
+        return f"no news of updates for {days} days: {self.source} {last}: {reason}"
 
 
 APT, HUB = "apt", "hub"
@@ -128,10 +128,10 @@ class UpdateNews:
             while self._find_offered_address() == offered and trio.current_time() < again:
                 await trio.sleep_until(waits.beat_after(OFFER_CHECK_INTERVAL_S))
 
-    async def _check_for_updates(self, offered: str) -> float:
+    async def _check_for_updates(self, offered_address: str) -> float:
         """Check for news, and return the seconds until the next check."""
         source, now = (
-            self._address or offered or self._find_other_address(),
+            self._address or offered_address or self._find_other_address(),
             self._get_trusted_time(),
         )
         if not source or now is None:
@@ -146,7 +146,7 @@ class UpdateNews:
             pause = NEXT_LOOK_S
         before = self._news
         if before is None or before.source != source:
-            before = News(source, now, offered=now if source == offered else 0.0)
+            before = News(source, now, offered=now if source == offered_address else 0.0)
         # A signing date in the future counts as now.
         news = before._replace(signed=max(before.signed, min(signed, now)))
         if news != self._news:

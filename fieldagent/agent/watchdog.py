@@ -32,13 +32,13 @@ INTERVALS_PER_DISK_PROOF = 7
 
 async def feed_watchdog(
     journal: Journal,
-    stuck: Callable[[], str | None],
-    in_brief: Callable[[], str],
-    beside: Callable[[], object],
+    find_problem: Callable[[], str | None],
+    summarise_status: Callable[[], str],
+    store_time: Callable[[], object],
 ) -> None:
-    """Feed systemd's watchdog. Return at once if systemd expects no sign of life. `stuck` returns a
-    problem that only a restart may fix. `in_brief` returns the text that systemd shows while the
-    agent works. `beside` is called each time, too.
+    """Feed systemd's watchdog. Return at once if systemd expects no sign of life. `find_problem`
+    returns a problem that only a restart may fix. `summarise_status` returns the text that systemd
+    shows while the agent works. `store_time` is called each time, too.
     """
     interval = get_watchdog_interval()
     if interval is None:
@@ -49,25 +49,25 @@ async def feed_watchdog(
             nursery.start_soon(_prove_disk, journal, interval * INTERVALS_PER_DISK_PROOF)
             while True:
                 faulthandler.dump_traceback_later(interval * STACK_DUMP_SHARE)
-                if trouble := _find_hanging_write(journal, every / 2) or stuck():
+                if trouble := _find_hanging_write(journal, every / 2) or find_problem():
                     log.error("%s; systemd will restart the agent", trouble)
                 else:
                     notify("WATCHDOG=1")
-                    notify(f"STATUS={in_brief()}")
-                beside()
+                    notify(f"STATUS={summarise_status()}")
+                store_time()
                 await trio.sleep_until(waits.beat_after(every))
     finally:
         faulthandler.cancel_dump_traceback_later()
 
 
-def _find_hanging_write(journal: Journal, bearable: float) -> str | None:
+def _find_hanging_write(journal: Journal, limit_s: float) -> str | None:
     silent = trio.current_time() - journal.writing_since
-    if silent < bearable:
+    if silent < limit_s:
         return None
     return f"the disk has not completed a write for {silent:.0f} s: is it worn out, or gone?"
 
 
-async def _prove_disk(journal: Journal, every: float) -> None:
+async def _prove_disk(journal: Journal, interval_s: float) -> None:
     """Write one small row regularly: the base of elapsed time, which is useful anyway.
 
     A full disk still answers, and a restart would not free space.
@@ -77,4 +77,4 @@ async def _prove_disk(journal: Journal, every: float) -> None:
             await journal.commit(partial(elapsed_base.store_base, base=journal.clock.get_base()))
         except StoreFull:
             log.debug("the disk is full, and answers")
-        await waits.sleep(every)
+        await waits.sleep(interval_s)

@@ -194,7 +194,7 @@ class LinkSession(Generic[Outgoing]):
                 await self._judge()
         except* (WebSocketClosed, RemoteProtocolError, CannotStore, _Silent) as trouble:
             causes.append(get_first_error(trouble))
-        self._keepalive.end(trio.current_time(), explained=not _is_broken_off(causes[0]))
+        self._keepalive.end(trio.current_time(), is_explained=not _is_broken_off(causes[0]))
         return _end(causes[0])
 
     async def _exchange_hellos(self) -> int:
@@ -279,7 +279,7 @@ class LinkSession(Generic[Outgoing]):
         due = trio.current_time() + ANSWER_TIMEOUT_S + waits / LINK_BYTES_PER_S_MIN
         self._in_flight[number] = _InFlight(item, due)
         self._patience.deadline = min(self._patience.deadline, due)
-        self._keepalive.record_sent(trio.current_time(), awaits=True)
+        self._keepalive.record_sent(trio.current_time(), needs_answer=True)
         await self._send_message(message)
 
     async def _send_message(self, message: bytes) -> None:

@@ -44,11 +44,11 @@ class ChunkedBody:
     line.
     """
 
-    def __init__(self, limits: Limits, most: int) -> None:
-        """Create the collector. `most` is the largest number of bytes of the content."""
+    def __init__(self, limits: Limits, maximum: int) -> None:
+        """Create the collector. `maximum` is the largest number of bytes of the content."""
         self.content = bytearray()
         self._limits = limits
-        self.most = most
+        self.most = maximum
         self._framing = 0
         self._last_seen = False
 

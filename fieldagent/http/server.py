@@ -108,9 +108,9 @@ class ReservedBytes:
 
 
 class BodyBudget:
-    def __init__(self, most: int) -> None:
+    def __init__(self, maximum: int) -> None:
         self.held = 0
-        self._most = most
+        self._most = maximum
 
     def share(self, size: int) -> ReservedBytes:
         """Reserve space for a body of `size` bytes. Raises Problem 503."""

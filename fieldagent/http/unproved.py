@@ -20,9 +20,9 @@ class UnauthenticatedLimit:
     meanwhile.
     """
 
-    def __init__(self, most: int, seconds: float) -> None:
+    def __init__(self, maximum: int, seconds: float) -> None:
         self.pace = CpuPace(cookie="")
-        self._most = most
+        self._most = maximum
         self._seconds = seconds
         self._of: dict[str, dict[trio.CancelScope, None]] = {}
         """Connections by source, the oldest first."""

@@ -88,33 +88,33 @@ def read_kept_settings(root: Path) -> dict[str, str]:
         return {}
 
 
-def start(said: Mapping[str, str]) -> None:
+def start(card_settings: Mapping[str, str]) -> None:
     """Set the host name of the running system, and let systemd start the needed units, without
     waiting. Raises OSError.
     """
-    if host := said.get("hostname"):
+    if host := card_settings.get("hostname"):
         Path("/proc/sys/kernel/hostname").write_text(host)
-    for unit in card_format.list_units(said):
+    for unit in card_format.list_units(card_settings):
         kit_health.call_systemctl("start", "--no-block", unit)
 
 
-def check_settings(said: Mapping[str, str], root: Path) -> dict[str, str]:
+def check_settings(card_settings: Mapping[str, str], root: Path) -> dict[str, str]:
     """Return the reason of each setting that does not work; an empty string if the setting
     works.
     """
     reasons = {}
     addresses = _read_addresses()
-    if "time-zone" in said:
-        known = (root / "usr/share/zoneinfo" / said["time-zone"]).is_file()
-        reasons["time-zone"] = "" if known else f"unknown time zone {said['time-zone']}"
-    if own := said.get("address"):
+    if "time-zone" in card_settings:
+        known = (root / "usr/share/zoneinfo" / card_settings["time-zone"]).is_file()
+        reasons["time-zone"] = "" if known else f"unknown time zone {card_settings['time-zone']}"
+    if own := card_settings.get("address"):
         there = [name for name, each in addresses.items() if own in each and name != ADAPTER]
         reasons["address"] = "" if there else f"no Ethernet adapter has {own}"
-    if name := said.get("wifi"):
+    if name := card_settings.get("wifi"):
         own = ", ".join(addresses.get(ADAPTER, []))
         reasons["wifi"] = "" if own else _find_adapter(addresses) or f"{name} was not joined"
-    if "access-point" in said:
-        running = all(map(_is_active, card_format.list_units(said)))
+    if "access-point" in card_settings:
+        running = all(map(_is_active, card_format.list_units(card_settings)))
         works = running and CAMP in addresses.get(ADAPTER, [])
         reasons["access-point"] = "" if works else _find_adapter(addresses) or "it does not run"
     status = kit_health.fetch_status(root / INSTALLED.relative_to("/"))
@@ -148,13 +148,15 @@ def _is_active(unit: str) -> bool:
     return subprocess.run(["systemctl", "is-active", "--quiet", unit]).returncode == 0
 
 
-def describe_result(said: Mapping[str, str], reasons: Mapping[str, str], wrong: str) -> str:
+def describe_result(
+    card_settings: Mapping[str, str], reasons: Mapping[str, str], fault_text: str
+) -> str:
     """Return the result as a text for the card, which people read on a laptop. It contains no
     secrets.
     """
-    lines = [f"Not applied: {wrong}"] if wrong else []
+    lines = [f"Not applied: {fault_text}"] if fault_text else []
     lines += [f"{name}: {why or 'works'}" for name, why in reasons.items()]
-    host = said.get("hostname")
+    host = card_settings.get("hostname")
     return "\n".join([f"This is {host}." if host else "This kit has no name.", *lines, ""])
 
 

@@ -159,55 +159,57 @@ def derive_pre_shared_key(name: str, secret: str) -> str:
     return hashlib.pbkdf2_hmac("sha1", secret.encode(), name.encode(), 4096, 32).hex()
 
 
-def make_files(said: Mapping[str, str]) -> dict[str, str]:
+def make_files(card_settings: Mapping[str, str]) -> dict[str, str]:
     """Return the files for Debian's programs, by path."""
     made = {}
-    if host := said.get("hostname"):
+    if host := card_settings.get("hostname"):
         made["etc/hostname"] = f"{host}\n"
         made["etc/hosts"] = f"127.0.0.1 localhost\n127.0.1.1 {host}\n::1 localhost\n"
-    if own := said.get("address"):
+    if own := card_settings.get("address"):
         lines = [f"Address={own}"]
-        lines += [f"Gateway={said['gateway']}"] if "gateway" in said else []
-        lines += [f"DNS={said['dns']}"] if "dns" in said else []
+        lines += [f"Gateway={card_settings['gateway']}"] if "gateway" in card_settings else []
+        lines += [f"DNS={card_settings['dns']}"] if "dns" in card_settings else []
         made["etc/systemd/network/70-kit-cable.network"] = _write_network("Type=ether", *lines)
-    if name := said.get("wifi"):
+    if name := card_settings.get("wifi"):
         made["etc/systemd/network/70-kit-wifi.network"] = _write_network(
             f"Name={ADAPTER}", "DHCP=yes"
         )
-        made[f"etc/wpa_supplicant/wpa_supplicant-{ADAPTER}.conf"] = _write_client(name, said)
-    if name := said.get("access-point"):
+        made[f"etc/wpa_supplicant/wpa_supplicant-{ADAPTER}.conf"] = _write_client(
+            name, card_settings
+        )
+    if name := card_settings.get("access-point"):
         lines = [f"Address={CAMP}", "ConfigureWithoutCarrier=yes"]
         made["etc/systemd/network/70-kit-wifi.network"] = _write_network(f"Name={ADAPTER}", *lines)
-        made["etc/hostapd/hostapd.conf"] = _write_access_point(name, said)
+        made["etc/hostapd/hostapd.conf"] = _write_access_point(name, card_settings)
         made["etc/dnsmasq.d/kit.conf"] = _NAMES
         made["etc/nftables.conf"] = _PORTAL
     return made
 
 
-def list_units(said: Mapping[str, str]) -> list[str]:
+def list_units(card_settings: Mapping[str, str]) -> list[str]:
     """Return the systemd units to start."""
-    if "access-point" in said:
+    if "access-point" in card_settings:
         return ["nftables.service", "hostapd.service", "dnsmasq.service"]
-    return [f"wpa_supplicant@{ADAPTER}.service"] if "wifi" in said else []
+    return [f"wpa_supplicant@{ADAPTER}.service"] if "wifi" in card_settings else []
 
 
 def _write_network(match: str, *lines: str) -> str:
     return "\n".join(["[Match]", match, "[Network]", *lines, ""])
 
 
-def _write_client(name: str, said: Mapping[str, str]) -> str:
-    secret = said.get("wifi-password")
+def _write_client(name: str, card_settings: Mapping[str, str]) -> str:
+    secret = card_settings.get("wifi-password")
     key = "key_mgmt=NONE" if secret is None else f"psk={derive_pre_shared_key(name, secret)}"
     network = f"network={{\n\tssid={name.encode().hex()}\n\tscan_ssid=1\n\t{key}\n}}\n"
-    return f"ctrl_interface=/run/wpa_supplicant\ncountry={said['country']}\n{network}"
+    return f"ctrl_interface=/run/wpa_supplicant\ncountry={card_settings['country']}\n{network}"
 
 
-def _write_access_point(name: str, said: Mapping[str, str]) -> str:
-    secret = said["access-point-password"]
+def _write_access_point(name: str, card_settings: Mapping[str, str]) -> str:
+    secret = card_settings["access-point-password"]
     kind = "wpa_psk" if _PRE_SHARED.fullmatch(secret) else "wpa_passphrase"
     return f"""\
 interface={ADAPTER}
-country_code={said["country"]}
+country_code={card_settings["country"]}
 ssid={name}
 utf8_ssid=1
 hw_mode=g

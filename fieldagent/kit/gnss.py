@@ -22,8 +22,8 @@ async def check_receiver(line: DeviceLine) -> DeviceReport:
     """Report on a receiver, which sends its position once a second."""
     heard: list[str] = []
 
-    def find_position(said: bytes) -> int | None:
-        heard[:] = nmea.read_sentences(said)
+    def find_position(data: bytes) -> int | None:
+        heard[:] = nmea.read_sentences(data)
         return nmea.read_satellite_count(heard)
 
     count = await answer_to(line, b"", find_position, FIX_WAIT_MAX_S)

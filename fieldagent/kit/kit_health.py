@@ -78,7 +78,7 @@ def wait_for_start() -> None:
         subprocess.run(wait, stdin=subprocess.DEVNULL, timeout=START_TIMEOUT_S)
 
 
-def start_watched(wanted: HealthConditions, boots: int) -> str:
+def start_watched(conditions: HealthConditions, boots: int) -> str:
     """Start the agent, and return the reason if it does not work; empty if it does. `boots` is the
     number of starts of the kit during the trial.
     """
@@ -88,27 +88,27 @@ def start_watched(wanted: HealthConditions, boots: int) -> str:
     began = time.monotonic()
     answered = False
     while True:
-        answer = fetch_status(wanted.settings)
+        answer = fetch_status(conditions.settings)
         answered = answered or answer is not None
-        why = _find_unfitness(answer, wanted)
+        why = _find_unfitness(answer, conditions)
         waited = time.monotonic() - began
-        if not why or waited > 60 * wanted.minutes or (waited > SILENCE_S and not answered):
+        if not why or waited > 60 * conditions.minutes or (waited > SILENCE_S and not answered):
             return why
         time.sleep(CHECK_INTERVAL_S)
 
 
-def _find_unfitness(answer: Mapping[str, Any] | None, wanted: HealthConditions) -> str:
+def _find_unfitness(answer: Mapping[str, Any] | None, conditions: HealthConditions) -> str:
     if answer is None:
         return f"no agent answers; see `journalctl -u {AGENT}`"
-    if wanted.version and answer["version"] != wanted.version:
+    if conditions.version and answer["version"] != conditions.version:
         return f"the running version is {answer['version']}"
-    for name, before in wanted.channels.items():
+    for name, before in conditions.channels.items():
         channel = answer["channels"][name]
         if WORKING_STATES.get(channel["state"], 0) < WORKING_STATES[before]:
             why = f" ({channel['reason']})" if channel["reason"] else ""
             return f"{name} was {before}, and is {channel['state']}{why}"
-    if answer["uptime"] < wanted.steady:
-        return f"it does not run for {wanted.steady:g} s without a restart"
+    if answer["uptime"] < conditions.steady:
+        return f"it does not run for {conditions.steady:g} s without a restart"
     return ""
 
 

@@ -69,9 +69,11 @@ class Proposal(NamedTuple):
         return {name: value for pairs in whole for name, value in pairs.items()}
 
 
-def propose(devices: Sequence[FoundDevice], text: str, more: Mapping[str, str] = {}) -> Proposal:
-    """Return the settings to make in the settings file `text`. `more` contains other settings from
-    the user.
+def propose(
+    devices: Sequence[FoundDevice], text: str, extra_settings: Mapping[str, str] = {}
+) -> Proposal:
+    """Return the settings to make in the settings file `text`. `extra_settings` contains other
+    settings from the user.
     """
     before = dict(pairs_in(text))
     by_port: dict[str, Mapping[str, str]] = {}
@@ -94,7 +96,7 @@ def propose(devices: Sequence[FoundDevice], text: str, more: Mapping[str, str] =
         pairs = {seat.port: fits[0].place, **_propose_kind(fits[0], seat, before)}
         pairs |= _list_reported_settings(fits[0], seat, before)
         wanted = _find_needed_settings(seat, {**before, **pairs})
-        pairs |= {name: more[name] for name in wanted if name in more}
+        pairs |= {name: extra_settings[name] for name in wanted if name in extra_settings}
         by_port[seat.port] = pairs
         if missing := [name for name in wanted if name not in before and name not in pairs]:
             needed[seat.port] = missing
@@ -106,47 +108,55 @@ def _find_at(port: str | None, devices: Sequence[FoundDevice]) -> FoundDevice | 
     return there[0] if there else None
 
 
-def _can_stay(there: FoundDevice | None, seat: DeviceSeat, before: Mapping[str, str]) -> bool:
-    if there is None or there.in_use or there.kind in seat.names:
+def _can_stay(
+    device: FoundDevice | None, seat: DeviceSeat, old_settings: Mapping[str, str]
+) -> bool:
+    if device is None or device.in_use or device.kind in seat.names:
         # The place was not checked, such as that of a radio over UDP.
         return True
     # A device that cannot be recognized stays, unless another device answers in its place.
-    return there.is_answering and not there.kind and not _can_tell(seat, before)
+    return device.is_answering and not device.kind and not _can_tell(seat, old_settings)
 
 
-def _can_tell(seat: DeviceSeat, before: Mapping[str, str]) -> bool:
+def _can_tell(seat: DeviceSeat, old_settings: Mapping[str, str]) -> bool:
     """Return True if the configured device could be recognized."""
-    named = _describe_setting(seat, before)
+    named = _describe_setting(seat, old_settings)
     if seat.kind and named not in seat.names:
         return False
     return seat is not RADIO or load_radio(named).recognition is not None
 
 
-def _describe_setting(seat: DeviceSeat, before: Mapping[str, str]) -> str:
-    return str(before.get(seat.kind, DEFAULT_BY_NAME.get(seat.kind, "")))
+def _describe_setting(seat: DeviceSeat, old_settings: Mapping[str, str]) -> str:
+    return str(old_settings.get(seat.kind, DEFAULT_BY_NAME.get(seat.kind, "")))
 
 
 def _propose_kind(
-    there: FoundDevice | None, seat: DeviceSeat, before: Mapping[str, str]
+    device: FoundDevice | None, seat: DeviceSeat, old_settings: Mapping[str, str]
 ) -> dict[str, str]:
     """Return the setting for the kind of device, unless it is set."""
-    if there is None or not seat.kind or not there.kind:
+    if device is None or not seat.kind or not device.kind:
         return {}
-    return {} if _describe_setting(seat, before) in (there.kind, AUTO) else {seat.kind: there.kind}
+    return (
+        {}
+        if _describe_setting(seat, old_settings) in (device.kind, AUTO)
+        else {seat.kind: device.kind}
+    )
 
 
 def _list_reported_settings(
-    there: FoundDevice, seat: DeviceSeat, before: Mapping[str, str]
+    device: FoundDevice, seat: DeviceSeat, old_settings: Mapping[str, str]
 ) -> dict[str, str]:
     """Return the settings that follow from the device's report."""
-    if there.report is None or seat is not RADIO:
+    if device.report is None or seat is not RADIO:
         return {}
-    return {name: value for name, value in there.report.settings.items() if name not in before}
+    return {
+        name: value for name, value in device.report.settings.items() if name not in old_settings
+    }
 
 
-def _find_needed_settings(seat: DeviceSeat, known: Mapping[str, str]) -> list[str]:
+def _find_needed_settings(seat: DeviceSeat, known_settings: Mapping[str, str]) -> list[str]:
     """Return the settings that a port needs, and the settings that those need."""
-    wanted = [*load_radio(_describe_setting(seat, known)).needs] if seat is RADIO else []
+    wanted = [*load_radio(_describe_setting(seat, known_settings)).needs] if seat is RADIO else []
     names = [seat.port, *wanted]
     while names:
         name = get_needs().get(names.pop(0), "")

@@ -43,10 +43,10 @@ def find_lasting_name(place: str, dev: Path = DEV) -> str:
     return str(better[0]) if better else place
 
 
-def is_same_port(one: str, other: str) -> bool:
+def is_same_port(first_port: str, second_port: str) -> bool:
     """Return True if both names mean the same port, also through a symbolic link. Addresses must be
     equal as text.
     """
-    if "://" in one or "://" in other:
-        return one == other
-    return Path(one).resolve() == Path(other).resolve()
+    if "://" in first_port or "://" in second_port:
+        return first_port == second_port
+    return Path(first_port).resolve() == Path(second_port).resolve()

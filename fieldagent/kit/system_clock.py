@@ -38,14 +38,14 @@ class ClockNotSet(ValueError):
 
 def set_clock(
     settings: Path,
-    look: Callable[[], Reading],
-    put: Callable[[float], None],
+    read_clocks: Callable[[], Reading],
+    set_time: Callable[[float], None],
     *,
     as_json: bool,
     own_folder: Path | None = None,
 ) -> int:
-    """Take the time that the agent of these settings has left, and set the clock to it with `put`.
-    `look` reads the clocks. Return an exit code.
+    """Take the time that the agent of these settings has left, and set the clock to it with
+    `set_time`. `read_clocks` reads the clocks. Return an exit code.
 
     `own_folder` belongs only to root and is kept for one boot. An intruder who has become the
     agent's user can give a wrong time once in a boot. Later times are compared with that first one,
@@ -56,10 +56,10 @@ def set_clock(
         if (body := read_left(left)) is None:
             return OK
         remove_left(left)
-        now = look()
+        now = read_clocks()
         source, unix = _read(body, now)
         _refuse_again(own_folder, now, unix)
-        put(unix)
+        set_time(unix)
     except InvalidSettings as wrong:
         return refuse_settings(wrong)
     except ClockNotSet as wrong:

@@ -82,14 +82,14 @@ _NUMBER_BY_TEXT = {words: number for number, words in TEXT_BY_NUMBER.items()}
 _LATER_TEXT = re.compile(r"canned words (\d{1,3})", re.ASCII)
 
 
-def number_of(words: str) -> int | None:
+def number_of(text: str) -> int | None:
     """Return the number of exactly this text; None if there is none."""
-    known = _NUMBER_BY_TEXT.get(words)
-    if known is None and (later := _LATER_TEXT.fullmatch(words)):
+    known = _NUMBER_BY_TEXT.get(text)
+    if known is None and (later := _LATER_TEXT.fullmatch(text)):
         number = int(later[1])
         # Recognize the texts that `get_text` makes for unknown numbers, so that these numbers
         # survive relaying.
-        known = number if number <= NUMBER_MAX and words == get_text(number) else None
+        known = number if number <= NUMBER_MAX and text == get_text(number) else None
     return known
 
 

@@ -57,19 +57,19 @@ class NoCoordinate(ValueError):
         )
 
 
-def read_degrees(text: str, sides: str) -> float:
+def read_degrees(text: str, side_letters: str) -> float:
     """Return decimal degrees: `47.3769`, `47,3769`, `47° 22.614' N`, `8 32 30 E`, `-122.5`.
 
-    `sides` are the letters that may be before or after the number: `NS` for a latitude, `EW` for a
-    longitude. South and west are negative. Raises NoCoordinate.
+    `side_letters` are the letters that may be before or after the number: `NS` for a latitude, `EW`
+    for a longitude. South and west are negative. Raises NoCoordinate.
     """
     plain = text.strip().replace("\u2212", "-").upper()
     if len(plain) > TEXT_MAX:
         raise NoCoordinate
     side = 1
-    if plain[:1] in sides and plain:
+    if plain[:1] in side_letters and plain:
         side, plain = _SIGN_BY_SIDE[plain[0]], plain[1:].strip()
-    elif plain[-1:] in sides and plain:
+    elif plain[-1:] in side_letters and plain:
         side, plain = _SIGN_BY_SIDE[plain[-1]], plain[:-1].strip()
     if match := re.fullmatch(_DECIMAL, plain, re.ASCII):
         sign, degrees = match.groups()

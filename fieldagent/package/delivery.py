@@ -43,21 +43,21 @@ STAGE_ORDER = (
 """Stages in order, the lowest first. Times alone give no order, because kits' clocks differ."""
 
 
-def describe_stage(stage: Stage, who: str, text: str = "") -> str:
-    """Return the stage as a text for people. `who` is the addressee, `text` is a person's name, a
-    service or a reason.
+def describe_stage(stage: Stage, addressee: str, text: str = "") -> str:
+    """Return the stage as a text for people. `addressee` is their name, `text` is a person's name,
+    a service or a reason.
     """
     if stage is Stage.READ and not text:
         # The kit's current user has read it without giving a name.
-        return f"read at {who}'s kit"
+        return f"read at {addressee}'s kit"
     if stage is Stage.READ:
-        return f"read by {text}" if text == who else f"read by {text}, at {who}'s kit"
+        return f"read by {text}" if text == addressee else f"read by {text}, at {addressee}'s kit"
     words = {
-        Stage.STORED: f"on {who}'s kit",
-        Stage.PROGRAMS: f"with {who}'s programs",
-        Stage.HANDED_OVER: f"handed over to {text}, for {who}",
-        Stage.NOBODY: f"{who} cannot be reached: {text}",
-        Stage.RADIO: f"{_describe_part(text)}on {who}'s radio",
+        Stage.STORED: f"on {addressee}'s kit",
+        Stage.PROGRAMS: f"with {addressee}'s programs",
+        Stage.HANDED_OVER: f"handed over to {text}, for {addressee}",
+        Stage.NOBODY: f"{addressee} cannot be reached: {text}",
+        Stage.RADIO: f"{_describe_part(text)}on {addressee}'s radio",
     }
     return words[stage]
 
@@ -116,13 +116,13 @@ def get_terminal_status(deliveries: Iterable[ChannelDelivery]) -> Status | None:
 
 @lru_cache(maxsize=16)
 def make_deliveries(
-    channels: frozenset[Channel] | None, configured: frozenset[Channel]
+    channels: frozenset[Channel] | None, configured_channels: frozenset[Channel]
 ) -> Mapping[Channel, ChannelDelivery]:
     """Return the initial channel deliveries of a Package. They wait on configured channels and have
     failed on others.
     """
-    waiting = configured if channels is None else channels & configured
-    missing = frozenset[Channel]() if channels is None else channels - configured
+    waiting = configured_channels if channels is None else channels & configured_channels
+    missing = frozenset[Channel]() if channels is None else channels - configured_channels
     unavailable = ChannelDelivery(Status.ERROR, NOT_CONFIGURED)
     return {
         **dict.fromkeys(sorted(waiting), ChannelDelivery()),

@@ -127,9 +127,9 @@ def _choose_deliveries(deliveries: Sequence[PastDelivery], now: float) -> Sequen
     return (near if len(near) >= SAME_HOUR_PACKAGES_MIN else known)[:PACKAGES_USED_MAX]
 
 
-def _compute_day_difference(one: float, other: float) -> float:
+def _compute_day_difference(first_time: float, second_time: float) -> float:
     """Return the difference of two times of day in seconds."""
-    apart = (one - other) % _DAY_S
+    apart = (first_time - second_time) % _DAY_S
     return min(apart, _DAY_S - apart)
 
 

@@ -105,12 +105,12 @@ def read_grid(text: str) -> tuple[float, float]:
     return place
 
 
-def _read_in_zone(zone: int, band: str, rest: str) -> tuple[float, float] | None:
+def _read_in_zone(zone: int, band: str, digits: str) -> tuple[float, float] | None:
     lowest = 8.0 * _BANDS.index(band) - 80
     highest = 84.0 if band == "X" else lowest + 8
     if not 1 <= zone <= 60:
         return None
-    for east, north in _find_metres_in_zone(zone, lowest, rest):
+    for east, north in _find_metres_in_zone(zone, lowest, digits):
         latitude, longitude = _of_mercator(zone, east, north)
         in_band = lowest - _MARGIN < latitude < highest + _MARGIN
         if in_band and _can_be_in(zone, latitude, longitude):
@@ -118,13 +118,13 @@ def _read_in_zone(zone: int, band: str, rest: str) -> tuple[float, float] | None
     return None
 
 
-def _find_metres_in_zone(zone: int, lowest: float, rest: str) -> list[tuple[float, float]]:
+def _find_metres_in_zone(zone: int, lowest: float, digits: str) -> list[tuple[float, float]]:
     """Return the possible positions in metres; there are several, because row letters repeat. In
     the south, north is negative.
     """
-    if match := _METRES.fullmatch(rest):
+    if match := _METRES.fullmatch(digits):
         return [(float(match[1]), float(match[2]) - (_SOUTH if lowest < 0 else 0))]
-    square = _find_square_middle(rest, _COLUMNS[(zone - 1) % 3], _ROWS)
+    square = _find_square_middle(digits, _COLUMNS[(zone - 1) % 3], _ROWS)
     if square is None:
         return []
     east, north = square
@@ -133,9 +133,9 @@ def _find_metres_in_zone(zone: int, lowest: float, rest: str) -> list[tuple[floa
     return [(east + _SQUARE, north % _ROUND + times * _ROUND) for times in range(-5, 5)]
 
 
-def _find_square_middle(rest: str, columns: str, rows: str) -> tuple[float, float] | None:
+def _find_square_middle(digits: str, columns: str, rows: str) -> tuple[float, float] | None:
     """Return the middle of a square of MGRS, in metres from the start of the letters."""
-    match = _GRID_DIGITS.fullmatch(rest)
+    match = _GRID_DIGITS.fullmatch(digits)
     if match is None or match[1] not in columns or match[2] not in rows:
         return None
     together = match[3] or ""
@@ -178,11 +178,11 @@ def _find_zone(latitude: float, longitude: float) -> int:
     return int((longitude + 180) // 6) % 60 + 1
 
 
-def _read_at_pole(letter: str, rest: str) -> tuple[float, float] | None:
+def _read_at_pole(letter: str, digits: str) -> tuple[float, float] | None:
     letters = _AT_POLES[letter]
-    if match := _METRES.fullmatch(rest):
+    if match := _METRES.fullmatch(digits):
         east, north = float(match[1]), float(match[2])
-    elif square := _find_square_middle(rest, letters.columns, letters.rows):
+    elif square := _find_square_middle(digits, letters.columns, letters.rows):
         east, north = square[0] + letters.east, square[1] + letters.north
     else:
         return None

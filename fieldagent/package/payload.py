@@ -137,30 +137,30 @@ def _make_waypoint(item: Waypoint) -> dict[str, Any]:
     }
 
 
-def describe_incident_update(word: IncidentUpdate) -> str:
+def describe_incident_update(update: IncidentUpdate) -> str:
     """Return an incident update as a sentence for people."""
-    who = word.by or "somebody"
+    who = update.by or "somebody"
     said = {
         IncidentState.OPEN: "SOS open",
         IncidentState.SEEN: f"SOS seen by {who}",
         IncidentState.CLOSED: f"SOS closed by {who}",
         IncidentState.CALLED_OFF: "SOS called off",
-    }[word.state]
-    return f"{said}: {word.text}" if word.text else said
+    }[update.state]
+    return f"{said}: {update.text}" if update.text else said
 
 
-def _make_incident_update(word: IncidentUpdate) -> dict[str, Any]:
+def _make_incident_update(update: IncidentUpdate) -> dict[str, Any]:
     """Return an incident update as a Message, so that programs without support for incidents show
     its text.
     """
-    number = {"number": word.incident, "state": word.state.value}
+    number = {"number": update.incident, "state": update.state.value}
     details = {
-        "device": str(word.station) if word.station else None,
-        "by": word.by,
-        "text": word.text,
+        "device": str(update.station) if update.station else None,
+        "by": update.by,
+        "text": update.text,
     }
     incident = number | {name: value for name, value in details.items() if value}
-    return {"type": "Message", "content": describe_incident_update(word), "incident": incident}
+    return {"type": "Message", "content": describe_incident_update(update), "incident": incident}
 
 
 _EVENTS: dict[type[Item], Callable[[Any], dict[str, Any]]] = {

@@ -139,15 +139,15 @@ def read_seconds(value: Any) -> int:
     return seconds
 
 
-def _number(low: float, high: float, unit: str) -> Reader:
+def _number(minimum: float, high: float, unit: str) -> Reader:
     def read(value: Any) -> float:
         if not isinstance(value, int | float) or isinstance(value, bool):
             raise WrongValue("must be a number")
-        if not (low <= value <= high):
+        if not (minimum <= value <= high):
             raise WrongValue(
                 sentence(
                     "must be from {low} to {high} {unit}",
-                    low=f"{low:g}",
+                    low=f"{minimum:g}",
                     high=f"{high:g}",
                     unit=unit,
                 )
@@ -157,14 +157,14 @@ def _number(low: float, high: float, unit: str) -> Reader:
     return read
 
 
-def _make_coordinate_reader(limit: float, sides: str) -> Reader:
+def _make_coordinate_reader(limit: float, side_letters: str) -> Reader:
     within = _number(-limit, limit, sentence("degrees"))
 
     def read(value: Any) -> float:
         if not isinstance(value, str):
             return float(within(value))
         try:
-            return float(within(read_degrees(value, sides)))
+            return float(within(read_degrees(value, side_letters)))
         except NoCoordinate as error:
             raise WrongValue(str(error)) from None
 
@@ -387,28 +387,30 @@ SOS_WITHOUT_TEXT = "SOS"
 """Text of an SOS without a text."""
 
 
-def parse_package(body: bytes, unread: list[Fault] | None = None) -> Package:
-    """Read the body of a POST. Raises NotJson, or InvalidPackage with all faults. `unread` is the
-    same as for `read_package`.
+def parse_package(body: bytes, faults_out: list[Fault] | None = None) -> Package:
+    """Read the body of a POST. Raises NotJson, or InvalidPackage with all faults. `faults_out` is
+    the same as for `read_package`.
     """
-    return read_package(load_document(body), ITEMS, unread)
+    return read_package(load_document(body), ITEMS, faults_out)
 
 
-def read_package(document: Any, kinds: Items = KINDS, unread: list[Fault] | None = None) -> Package:
+def read_package(
+    document: Any, kinds: Items = KINDS, faults_out: list[Fault] | None = None
+) -> Package:
     """Return the Package of a JSON document. Raises InvalidPackage with all faults.
 
-    With `unread` an SOS is never refused: its faults are added to `unread`, and its faulty members
-    are left out.
+    With `faults_out` an SOS is never refused: its faults are added to `faults_out`, and its faulty
+    members are left out.
     """
     faults: list[Fault] = []
     try:
         item, priority, routing = read_one_of(document, kinds, ROUTING)
     except InvalidPackage:
-        if unread is None or not is_sos(document):
+        if faults_out is None or not is_sos(document):
             raise
         item, routing = _read_sos(document, kinds, faults)
         priority = SOS_PRIORITY
-        unread += faults
+        faults_out += faults
     package = Package(item=item, **{"priority": priority, **routing})
     # Drop a faulty addressee, because an SOS is for everyone in any case, and must not be refused.
     return replace(package, to=None) if package.sos else package
@@ -440,7 +442,7 @@ def read_one_of(
             for pointer in [f"/{kind}" for kind in kinds] or [""]
         ]
     members = {name: value for name, value in document.items() if name not in items}
-    beside = read_members(members, routing, "", faults, also=items)
+    beside = read_members(members, routing, "", faults, extra_members=items)
     read = [_read_item(kind, document[kind], items, faults) for kind in kinds]
     if faults:
         raise InvalidPackage(faults)
@@ -463,7 +465,7 @@ def _read_sos(
     item, the SOS is a message.
     """
     beside = {name: value for name, value in document.items() if name not in kinds}
-    routing = read_members(beside, ROUTING, "", faults, also=kinds)
+    routing = read_members(beside, ROUTING, "", faults, extra_members=kinds)
     routing.pop("", None)
     items: list[Any] = []
     if not any(document.get(kind) is not None for kind in kinds):
@@ -506,7 +508,7 @@ def read_members(
     members: Mapping[str, Field],
     at: str,
     faults: list[Fault],
-    also: Mapping[str, Any] | None = None,
+    extra_members: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Return the readable members by attribute, and add the faults to `faults`. A null is the same
     as a missing member.
@@ -515,7 +517,7 @@ def read_members(
     for name, member in value.items():
         pointer = f"{at}/{name[:_NAME_SHOWN].replace('~', '~0').replace('/', '~1')}"
         if name not in members:
-            known = ", ".join([*members, *(also or ())])
+            known = ", ".join([*members, *(extra_members or ())])
             faults.append(
                 Fault(sentence("is not a known member; known are {known}", known=known), pointer)
             )

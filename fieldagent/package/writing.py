@@ -61,18 +61,18 @@ def _simplify(value: str | float | bytes | datetime) -> str | float:
     return value
 
 
-def drop_invalid_members(where: Location) -> Location:
+def drop_invalid_members(location: Location) -> Location:
     """Return a position without invalid members, such as impossible altitudes or years from a
     receiver without a fix. With them, the stored Package would count as damaged.
     """
     try:
-        read_package(json.loads(make_canonical(Package(where))))
+        read_package(json.loads(make_canonical(Package(location))))
     except InvalidPackage as wrong:
         members = ITEMS["location"].members
         names = [each.pointer.rpartition("/")[2] for each in wrong.faults]
         without: dict[str, Any] = {members[name].attribute: None for name in names}
-        return replace(where, **without)
-    return where
+        return replace(location, **without)
+    return location
 
 
 _canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode

@@ -120,8 +120,8 @@ def _find_span(room: ByteSpan, span: ByteSpan) -> ByteSpan:
     return ByteSpan(room.offset + span.offset, span.length)
 
 
-def _read_part(file: BinaryIO, span: ByteSpan, most: int) -> bytes:
-    if span.length > most:
+def _read_part(file: BinaryIO, span: ByteSpan, maximum: int) -> bytes:
+    if span.length > maximum:
         raise WrongArchive(WRONG_PART)
     file.seek(span.offset)
     content = file.read(span.length)

@@ -143,12 +143,12 @@ class GroupCommit(Generic[C]):
         """Wait until an order is committed."""
         await self._news.wait()
 
-    def fail(self, why: str) -> StoreFailed:
+    def fail(self, reason: str) -> StoreFailed:
         """Refuse all later orders, and let `run` end. Return the error to raise, which is the first
         failure.
         """
         if self.failed is None:
-            self.failed = StoreFailed(why)
+            self.failed = StoreFailed(reason)
             self._came.set()
         return self.failed
 

@@ -26,8 +26,8 @@ class WrongVersion(sqlite3.DatabaseError):
     version.
     """
 
-    def __init__(self, template: str, why: str) -> None:
-        super().__init__(why)
+    def __init__(self, template: str, reason: str) -> None:
+        super().__init__(reason)
         self._template = template
 
     def of(self, database: str) -> str:

@@ -75,12 +75,12 @@ def _replace_texts(error: BaseException) -> BaseException:
 
 
 def connect(
-    path: Path, schema: Schema, *, checked: bool = False, marked: bool = False
+    path: Path, schema: Schema, *, is_checked: bool = False, is_marked: bool = False
 ) -> sqlite3.Connection:
     """Open the file for writing and upgrade it to `schema`. A missing file is created for its owner
-    only, and SQLite gives the same mode to the files beside it. `checked` means that the file was
-    already checked. `marked` means that its version is stored twice (`version_mark`), and that a
-    damaged version is repaired.
+    only, and SQLite gives the same mode to the files beside it. `is_checked` means that the file
+    was already checked. `is_marked` means that its version is stored twice (`version_mark`), and
+    that a damaged version is repaired.
 
     Raises sqlite3.DatabaseError for a damaged file or a later version, or OSError.
     """
@@ -96,9 +96,9 @@ def connect(
         connection.execute("PRAGMA synchronous=FULL")
         connection.execute("PRAGMA foreign_keys=ON")
         connection.execute("PRAGMA cache_size=-512")
-        if not checked and (damage := connection.execute(CHECK).fetchone()[0]) != "ok":
+        if not is_checked and (damage := connection.execute(CHECK).fetchone()[0]) != "ok":
             raise sqlite3.DatabaseError(damage)
-        if marked:
+        if is_marked:
             _upgrade_marked(connection, schema, path)
         elif _read_version(connection) != schema.version:
             _migrate(connection, schema)
@@ -227,15 +227,15 @@ def _split_statements(script: str) -> Iterator[str]:
 
 
 def copy_whole(
-    source: sqlite3.Connection, new: Path, report: Callable[[int, int], None] | None = None
+    source: sqlite3.Connection, target: Path, report: Callable[[int, int], None] | None = None
 ) -> None:
     """Copy the database as of one moment to a file for its owner only, and check it. An existing
     file is replaced. `report` gets the number of copied pages, and the number of all pages. Raises
     OSError, sqlite3.Error.
     """
-    new.unlink(missing_ok=True)
-    make_private_file(new)
-    with closing(sqlite3.connect(new)) as copy:
+    target.unlink(missing_ok=True)
+    make_private_file(target)
+    with closing(sqlite3.connect(target)) as copy:
         # In a transaction, all steps read the same state, whatever other programs write meanwhile.
         source.execute("BEGIN")
         try:

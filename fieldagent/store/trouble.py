@@ -82,7 +82,7 @@ def _describe_reason(path: Path, error: sqlite3.Error | OSError) -> tuple[str, s
     return _describe_place(path, str(error))
 
 
-def _describe_place(path: Path, what: str) -> tuple[str, str]:
+def _describe_place(path: Path, file_name: str) -> tuple[str, str]:
     """Return a problem with the file's place or owner, and the fix."""
     if path.is_dir():
         return "it is a folder", "Move it away, or name another place"
@@ -97,9 +97,9 @@ def _describe_place(path: Path, what: str) -> tuple[str, str]:
         if place.exists() and place.stat().st_uid != me != 0:
             owner = place.stat().st_uid
             return (
-                f"{place} belongs to user {owner}, and this program runs as user {me}: {what}",
+                f"{place} belongs to user {owner}, and this program runs as user {me}: {file_name}",
                 "Run it as that user, or give the file to this one (chown)",
             )
-    return what, (
+    return file_name, (
         "See that this program may write the file and the folder around it (ls -l, lsattr)"
     )

@@ -45,15 +45,15 @@ def mark_of(version: int) -> int:
     return (version & _BITS) << 16 | (~version & 0xFFFF)
 
 
-def read_head(connection: sqlite3.Connection, known: int) -> Head:
-    """Return the head of a file. `known` is the version of this program."""
+def read_head(connection: sqlite3.Connection, program_version: int) -> Head:
+    """Return the head of a file. `program_version` is the version of this program."""
     ((number,),) = connection.execute("PRAGMA user_version")
     ((mark,),) = connection.execute("PRAGMA application_id")
     version = mark >> 16
     if version > 0 and mark == mark_of(version):
         return Head(version, number, number != version, True)
     if mark == 0 and number:
-        return Head(known, number, True, False)
+        return Head(program_version, number, True, False)
     return Head(number, number, False, False)
 
 

@@ -61,7 +61,7 @@ def become_owner_of(folder: Path) -> None:
         _switch_to_owner(owner)
 
 
-def run_as_owner(folder: Path, work: Callable[[], T], *, within: float = DEADLINE_S) -> T:
+def run_as_owner(folder: Path, work: Callable[[], T], *, limit_s: float = DEADLINE_S) -> T:
     """Return the result of `work`, run as the owner of `folder`. The result must be
     JSON-serializable.
 
@@ -72,10 +72,10 @@ def run_as_owner(folder: Path, work: Callable[[], T], *, within: float = DEADLIN
     reads, writes = os.pipe()
     child = os.fork()
     if child == 0:
-        _run_and_exit(owner, work, writes, within)
+        _run_and_exit(owner, work, writes, limit_s)
     os.close(writes)
     try:
-        answer = _read(reads, time.monotonic() + within + GRACE_S)
+        answer = _read(reads, time.monotonic() + limit_s + GRACE_S)
     finally:
         os.close(reads)
         with suppress(OSError):
@@ -85,10 +85,10 @@ def run_as_owner(folder: Path, work: Callable[[], T], *, within: float = DEADLIN
     return result
 
 
-def _read(pipe: int, until: float) -> bytes:
+def _read(pipe: int, deadline: float) -> bytes:
     answer = b""
     while len(answer) <= MOST_BYTES:
-        ready, _, _ = select.select([pipe], [], [], max(0.0, until - time.monotonic()))
+        ready, _, _ = select.select([pipe], [], [], max(0.0, deadline - time.monotonic()))
         if not ready:
             raise OSError("an action as the owner of a folder has not ended in time")
         if not (piece := os.read(pipe, 65_536)):
@@ -107,11 +107,11 @@ def _read_result(answer: bytes, folder: Path) -> Any:
         raise OSError(f"{folder}: an action as its owner has failed") from None
 
 
-def _run_and_exit(owner: Owner, work: Callable[[], Any], pipe: int, within: float) -> NoReturn:
+def _run_and_exit(owner: Owner, work: Callable[[], Any], pipe: int, limit_s: float) -> NoReturn:
     code = 1
     try:
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
-        signal.setitimer(signal.ITIMER_REAL, within)
+        signal.setitimer(signal.ITIMER_REAL, limit_s)
         _close_all_but(pipe)
         try:
             _switch_to_owner(owner)
@@ -204,10 +204,10 @@ def _require_ours(status: os.stat_result, place: Path, *, last: bool) -> None:
         )
 
 
-def _require_one_owner(before: os.stat_result, entry: os.stat_result, place: Path) -> None:
-    if before.st_uid not in (0, entry.st_uid):
+def _require_one_owner(status: os.stat_result, entry: os.stat_result, place: Path) -> None:
+    if status.st_uid not in (0, entry.st_uid):
         raise UnsafeFolder(
-            f"{place} belongs to user {entry.st_uid}, in a folder of user {before.st_uid}: give it"
+            f"{place} belongs to user {entry.st_uid}, in a folder of user {status.st_uid}: give it"
             " to that user (chown), or name another place"
         )
     if stat.S_ISLNK(entry.st_mode) and entry.st_uid:

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 
-def find_xdg_directory(environ: Mapping[str, str], variable: str, fallback: str) -> Path:
+def find_xdg_directory(environ: Mapping[str, str], variable: str, default: str) -> Path:
     """Return our folder by the XDG Base Directory Specification, which ignores a relative path."""
     root = environ.get(variable, "")
-    base = Path(root) if root.startswith("/") else Path.home() / fallback
+    base = Path(root) if root.startswith("/") else Path.home() / default
     return base / "fieldagent"
 
 

@@ -137,9 +137,9 @@ class ElapsedTime:
     clocks.
     """
 
-    def __init__(self, base: ClockBase | None, look: Callable[[], Reading]) -> None:
-        self._look = look
-        seen = look()
+    def __init__(self, base: ClockBase | None, read_clocks: Callable[[], Reading]) -> None:
+        self._look = read_clocks
+        seen = read_clocks()
         self._begun, self._since_boot = compute_elapsed_time(base, seen), seen.since_boot
         self._offset = 0.0 if base is None else base.offset
         """Seconds to add to elapsed time for the date."""
@@ -153,12 +153,12 @@ class ElapsedTime:
         """Return the elapsed time in seconds, independent of changes of the wall clock."""
         return self._read_elapsed(self._look())
 
-    def date(self, elapsed: float) -> float:
+    def date(self, elapsed_s: float) -> float:
         """Return an elapsed time as Unix time. It is correct as soon as there is a trusted
         source.
         """
         self._follow_clock(self._look())
-        return elapsed + self._offset
+        return elapsed_s + self._offset
 
     def record_time(self, source: str, unix: float) -> None:
         """Record a time from `source`, one of SOURCES_BY_RANK."""

@@ -66,12 +66,12 @@ def add_environment(
     return set_pairs(text, values)
 
 
-def _parse_variable(name: str, value: str, known: Mapping[str, Key]) -> tuple[str, str]:
+def _parse_variable(name: str, value: str, key_by_variable: Mapping[str, Key]) -> tuple[str, str]:
     """Return the setting's own name and its value. Raises WrongProperty."""
     if (
-        name not in known
+        name not in key_by_variable
         and name.endswith(_FILE_SUFFIX)
-        and name.removesuffix(_FILE_SUFFIX) in known
+        and name.removesuffix(_FILE_SUFFIX) in key_by_variable
     ):
         name = name.removesuffix(_FILE_SUFFIX)
         try:
@@ -80,9 +80,9 @@ def _parse_variable(name: str, value: str, known: Mapping[str, Key]) -> tuple[st
             raise WrongProperty(
                 f"the file {value} cannot be read: {describe_reason(error)}"
             ) from None
-    if name not in known:
-        raise WrongProperty(describe_unknown_setting(name, known))
+    if name not in key_by_variable:
+        raise WrongProperty(describe_unknown_setting(name, key_by_variable))
     if "\n" in value or "\r" in value:
         raise WrongProperty("must be one line")
-    known[name].read(value)
+    key_by_variable[name].read(value)
     return name, value

@@ -47,14 +47,14 @@ def pack_last(lines: Sequence[str], size: int) -> bytes:
     return pack("\n".join(lines[len(lines) - fit :]))
 
 
-def _find_most(taken: Callable[[int], Sequence[str]], most: int, size: int) -> int:
-    """Return the largest number up to `most` for which the packed `taken` fits into `size` bytes; 0
-    if none fits.
+def _find_most(select: Callable[[int], Sequence[str]], maximum: int, size: int) -> int:
+    """Return the largest number up to `maximum` for which the packed `select` fits into `size`
+    bytes; 0 if none fits.
     """
-    low, high = 0, most
+    low, high = 0, maximum
     while low < high:
         middle = (low + high + 1) // 2
-        fits = len(pack("\n".join(taken(middle)))) <= size
+        fits = len(pack("\n".join(select(middle)))) <= size
         low, high = (middle, high) if fits else (low, middle - 1)
     return low
 

@@ -16,22 +16,22 @@ class Coder(Protocol):
     and the decoder finds it.
     """
 
-    def choose(self, weights: Sequence[int], chosen: int) -> int:
-        """Code one of the weighted choices and return its index. A decoder ignores `chosen`."""
+    def choose(self, weights: Sequence[int], choice: int) -> int:
+        """Code one of the weighted choices and return its index. A decoder ignores `choice`."""
 
 
 class Encoder:
     def __init__(self) -> None:
         self._low, self._range, self._bytes = 0, 1 << _BITS, _BITS // 8
 
-    def choose(self, weights: Sequence[int], chosen: int) -> int:
-        """Encode the choice `chosen` among weighted choices."""
+    def choose(self, weights: Sequence[int], choice: int) -> int:
+        """Encode the choice `choice` among weighted choices."""
         unit = self._range // sum(weights)
-        self._low += unit * sum(weights[:chosen])
-        self._range = unit * weights[chosen]
+        self._low += unit * sum(weights[:choice])
+        self._range = unit * weights[choice]
         while self._range < _LEAST:
             self._low, self._range, self._bytes = self._low << 8, self._range << 8, self._bytes + 1
-        return chosen
+        return choice
 
     def finish(self) -> bytes:
         """Return the shortest number in the remaining range, without trailing zeros."""
@@ -49,16 +49,16 @@ class Decoder:
         for _ in range(_BITS // 8):
             self._code = self._code << 8 | next(self._rest, 0)
 
-    def choose(self, weights: Sequence[int], chosen: int) -> int:
-        """Decode the next choice and return its index; `chosen` is ignored. After the end of the
+    def choose(self, weights: Sequence[int], choice: int) -> int:
+        """Decode the next choice and return its index; `choice` is ignored. After the end of the
         number, zeros are read.
         """
         ends = list(accumulate(weights))
         unit = self._range // ends[-1]
         target = min(self._code // unit, ends[-1] - 1)
-        chosen = next(index for index, end in enumerate(ends) if target < end)
-        self._code -= unit * (ends[chosen] - weights[chosen])
-        self._range = unit * weights[chosen]
+        choice = next(index for index, end in enumerate(ends) if target < end)
+        self._code -= unit * (ends[choice] - weights[choice])
+        self._range = unit * weights[choice]
         while self._range < _LEAST:
             self._code, self._range = self._code << 8 | next(self._rest, 0), self._range << 8
-        return chosen
+        return choice

@@ -13,9 +13,9 @@ SEVERAL_MAX = 64
 """Maximum number of items in one bitmap."""
 
 
-def write_bitmap(arrived: Set[int], count: int, digest: bytes) -> bytes:
+def write_bitmap(indexes: Set[int], count: int, digest: bytes) -> bytes:
     """Return the bitmap of `count` fragments, or of items if `count` is 0."""
-    bits = sum(1 << index for index in arrived)
+    bits = sum(1 << index for index in indexes)
     shortest = -(-bits.bit_length() // 8)
     size = -(-count // 8) or shortest
     return bits.to_bytes(size, "little") + digest

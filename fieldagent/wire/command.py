@@ -64,36 +64,42 @@ class Verb(NamedTuple):
     thief."""
 
 
-def _read_nothing(words: Sequence[str]) -> tuple[Argument, ...]:
-    if words:
-        raise NotACommand(sentence("takes no arguments, not {words}", words=repr(" ".join(words))))
+def _read_nothing(arguments: Sequence[str]) -> tuple[Argument, ...]:
+    if arguments:
+        raise NotACommand(
+            sentence("takes no arguments, not {words}", words=repr(" ".join(arguments)))
+        )
     return ()
 
 
-def _read_size(words: Sequence[str]) -> tuple[Argument, ...]:
-    if not words:
+def _read_size(arguments: Sequence[str]) -> tuple[Argument, ...]:
+    if not arguments:
         return ()
-    if len(words) > 1 or not _SIZE.fullmatch(words[0]) or int(words[0]) > ANSWER_BYTES_MAX:
+    if (
+        len(arguments) > 1
+        or not _SIZE.fullmatch(arguments[0])
+        or int(arguments[0]) > ANSWER_BYTES_MAX
+    ):
         raise NotACommand(
             sentence(
                 "takes the maximum size of the answer in bytes, 20 to {most}", most=ANSWER_BYTES_MAX
             )
         )
-    return (int(words[0]),)
+    return (int(arguments[0]),)
 
 
 _SIZE = re.compile(r"[2-9][0-9]|[1-9][0-9]{2,3}")
 _ID = re.compile(r"-?[0-9]{1,10}")
 
 
-def _read_package(words: Sequence[str]) -> tuple[Argument, ...]:
-    if not words or not _ID.fullmatch(words[0]):
+def _read_package(arguments: Sequence[str]) -> tuple[Argument, ...]:
+    if not arguments or not _ID.fullmatch(arguments[0]):
         raise NotACommand("takes the id of a Package, and the maximum size of the answer in bytes")
-    return (int(words[0]), *_read_size(words[1:]))
+    return (int(arguments[0]), *_read_size(arguments[1:]))
 
 
-def _read_satellite(words: Sequence[str]) -> tuple[Argument, ...]:
-    if list(words) != ["satellite"]:
+def _read_satellite(arguments: Sequence[str]) -> tuple[Argument, ...]:
+    if list(arguments) != ["satellite"]:
         raise NotACommand("takes the word satellite, which names the modem")
     return ()
 
@@ -102,10 +108,10 @@ HOLDABLE_KINDS = ("message", "location", "waypoint", "data")
 """Kinds of Packages that a command can hold back."""
 
 
-def _read_kind(words: Sequence[str]) -> tuple[Argument, ...]:
-    if len(words) != 1 or words[0] not in HOLDABLE_KINDS:
+def _read_kind(arguments: Sequence[str]) -> tuple[Argument, ...]:
+    if len(arguments) != 1 or arguments[0] not in HOLDABLE_KINDS:
         raise NotACommand(sentence("takes one of {words}", words=", ".join(HOLDABLE_KINDS)))
-    return (words[0],)
+    return (arguments[0],)
 
 
 def _is_kind(arguments: tuple[Argument, ...]) -> bool:
@@ -118,12 +124,14 @@ def _is_bare(arguments: tuple[Argument, ...]) -> bool:
 
 def _is_size(arguments: tuple[Argument, ...]) -> bool:
     return not arguments or (
-        len(arguments) == 1 and is_in_range(arguments[0], low=20, high=ANSWER_BYTES_MAX)
+        len(arguments) == 1 and is_in_range(arguments[0], minimum=20, high=ANSWER_BYTES_MAX)
     )
 
 
 def _is_package(arguments: tuple[Argument, ...]) -> bool:
-    return bool(arguments) and is_in_range(arguments[0], low=-(2**31)) and _is_size(arguments[1:])
+    return (
+        bool(arguments) and is_in_range(arguments[0], minimum=-(2**31)) and _is_size(arguments[1:])
+    )
 
 
 def get_answer_size(arguments: Sequence[Argument]) -> int:
@@ -142,13 +150,13 @@ def _get_package_size(arguments: tuple[Argument, ...]) -> int:
     return get_answer_size(arguments[1:])
 
 
-def _read_settings(words: Sequence[str]) -> tuple[Argument, ...]:
+def _read_settings(arguments: Sequence[str]) -> tuple[Argument, ...]:
     """Return only the lines with settings. The program that signs them adds the other arguments
     (`wire.command_settings`).
     """
-    if not words or not all(_SETTING.fullmatch(each) for each in words):
+    if not arguments or not all(_SETTING.fullmatch(each) for each in arguments):
         raise NotACommand("takes settings, each as NAME=VALUE; NAME= removes one")
-    return ("\n".join(words),)
+    return ("\n".join(arguments),)
 
 
 _SETTING = re.compile(r"[a-z0-9-]+=[^\n]*")
@@ -168,11 +176,11 @@ SEALED_KEY_BYTES = 41
 """Size of a key that is sealed by `wire.sealed_key`."""
 
 
-def _read_key_step(words: Sequence[str]) -> tuple[Argument, ...]:
+def _read_key_step(arguments: Sequence[str]) -> tuple[Argument, ...]:
     """Return only the step. The program that has the key adds it, sealed (`wire.sealed_key`)."""
-    if len(words) != 1 or words[0] not in KEY_STEPS:
+    if len(arguments) != 1 or arguments[0] not in KEY_STEPS:
         raise NotACommand(sentence("takes a step: {steps}", steps=", ".join(KEY_STEPS)))
-    return (int(words[0]),)
+    return (int(arguments[0]),)
 
 
 def _is_key_step(arguments: tuple[Argument, ...]) -> bool:
@@ -182,13 +190,13 @@ def _is_key_step(arguments: tuple[Argument, ...]) -> bool:
     return False
 
 
-def _read_file(words: Sequence[str]) -> tuple[Argument, ...]:
+def _read_file(arguments: Sequence[str]) -> tuple[Argument, ...]:
     """Return only the file. The program that reads the file replaces it by the digest of its
     contents (`wire.signed_delta`).
     """
-    if len(words) != 1:
+    if len(arguments) != 1:
         raise NotACommand("takes a file made by build/delta, with its signature in the same folder")
-    return (words[0],)
+    return (arguments[0],)
 
 
 def _is_digest(arguments: tuple[Argument, ...]) -> bool:
@@ -323,20 +331,20 @@ VERB_BY_NAME = {verb.name: verb for verb in VERBS}
 VERB_BY_NUMBER = {verb.number: verb for verb in VERBS}
 
 
-def read_words(words: Sequence[str]) -> RemoteCommand:
+def read_words(arguments: Sequence[str]) -> RemoteCommand:
     """Return the command that a person has written. Raises NotACommand."""
-    verb = VERB_BY_NAME.get(words[0]) if words else None
+    verb = VERB_BY_NAME.get(arguments[0]) if arguments else None
     if verb is None:
         known = ", ".join(VERB_BY_NAME)
         raise NotACommand(
             sentence(
                 "{value} is not a command: use {known}",
-                value=repr(words[0] if words else ""),
+                value=repr(arguments[0] if arguments else ""),
                 known=known,
             )
         )
     try:
-        return RemoteCommand(verb.number, verb.read(words[1:]))
+        return RemoteCommand(verb.number, verb.read(arguments[1:]))
     except NotACommand as wrong:
         raise NotACommand(sentence("{name} {wrong}", name=verb.name, wrong=wrong)) from None
 
@@ -378,7 +386,7 @@ def write_command(command: RemoteCommand) -> list[Any]:
 
 def read_command(verb: Any, proof: Any, *arguments: Any) -> RemoteCommand:
     """Parse a command. Raises ValueError."""
-    expect(is_in_range(verb, low=1), "verb")
+    expect(is_in_range(verb, minimum=1), "verb")
     expect(isinstance(proof, bytes) and len(proof) <= 64, "proof")
     expect(len(arguments) <= ARGUMENTS_MAX and all(map(_is_argument, arguments)), "arguments")
     return RemoteCommand(verb, tuple(arguments), proof)
@@ -397,6 +405,6 @@ def write_answer(answer: CommandAnswer) -> list[Any]:
 
 def read_answer(time: int, number: Any, outcome: Any, body: Any = b"") -> CommandAnswer:
     """Parse the answer to a command. Raises ValueError."""
-    expect(is_in_range(number, low=0), "number of a command")
-    expect(is_in_range(outcome, low=0, high=max(CommandOutcome)), "outcome known here")
+    expect(is_in_range(number, minimum=0), "number of a command")
+    expect(is_in_range(outcome, minimum=0, high=max(CommandOutcome)), "outcome known here")
     return CommandAnswer(number, CommandOutcome(outcome), read_bytes(body))

@@ -189,11 +189,11 @@ def write(message: DirectIpMo | DirectIpMt | Confirmation) -> bytes:
     return _join(elements)
 
 
-def write_mo_confirmation(taken: bool) -> bytes:
-    """Return the hub's answer to an MO message. If the message is not `taken`, the gateway delivers
-    it again.
+def write_mo_confirmation(is_accepted: bool) -> bytes:
+    """Return the hub's answer to an MO message. If the message is not `is_accepted`, the gateway
+    delivers it again.
     """
-    return _join([(MO_CONFIRMATION, bytes([taken]))])
+    return _join([(MO_CONFIRMATION, bytes([is_accepted]))])
 
 
 def _join(elements: list[tuple[int, bytes]]) -> bytes:
@@ -254,11 +254,11 @@ def _write_location(location: MoLocation) -> bytes:
     return _MO_LOCATION.pack(flags, north, north_minutes, east, east_minutes, location.radius)
 
 
-def _read_imei(raw: bytes | int) -> str:
-    assert isinstance(raw, bytes)
-    if not raw.isdigit():
-        raise RemoteProtocolError(f"{raw!r} is not an IMEI")
-    return raw.decode("ascii")
+def _read_imei(data: bytes | int) -> str:
+    assert isinstance(data, bytes)
+    if not data.isdigit():
+        raise RemoteProtocolError(f"{data!r} is not an IMEI")
+    return data.decode("ascii")
 
 
 def _encode_ascii(imei: str) -> bytes:

@@ -346,17 +346,17 @@ def digest_of_slices(slices: Iterable[bytes]) -> bytes:
 
 
 def encode(
-    entries: Sequence[Entry], *, origin: int = 0, key: bytes | None = None, packed: bool = False
+    entries: Sequence[Entry], *, origin: int = 0, key: bytes | None = None, is_packed: bool = False
 ) -> bytes:
     """Return the bytes of one envelope. Its times are relative to that of its first entry.
 
-    With `packed` it has the short form, and compressed texts and tracks, unless it is too long for
-    that. Texts of an SOS are not compressed, so that any CBOR reader can read them.
+    With `is_packed` it has the short form, and compressed texts and tracks, unless it is too long
+    for that. Texts of an SOS are not compressed, so that any CBOR reader can read them.
     """
     if not entries:
         raise LocalProtocolError("an envelope holds at least one entry")
     base = entries[0].time
-    if packed:
+    if is_packed:
         parts = EnvelopeParts(base - EPOCH, origin, _write_packed(entries, base))
         write = write_array if any(entry.sos for entry in entries) else write_short
         body = write(parts, key)
@@ -425,7 +425,7 @@ def _read_packed(entry: Any, base: int) -> list[Entry] | None:
     match entry:
         case [2, sequence, time, bytes(body)] if not is_position(body):
             try:
-                expect(is_in_range(sequence, low=0) and is_in_range(time), "number and time")
+                expect(is_in_range(sequence, minimum=0) and is_in_range(time), "number and time")
                 fixes = read_track(sequence, base + time, body)
                 return [Entry(fix.sequence, make_location(fix), fix.time) for fix in fixes]
             except (ValueError, OverflowError) as error:
@@ -452,7 +452,7 @@ def _write_packed(entries: Sequence[Entry], base: int) -> list[list[Any]]:
     written = []
     for at, entry in enumerate(entries):
         if at not in track:
-            written.append(_write_entry(entry, base, packed=not entry.sos))
+            written.append(_write_entry(entry, base, is_packed=not entry.sos))
         elif at == next(iter(fixes)):
             first, *_ = together = [*track.values()]
             members = [first.sequence, first.time - base, write_track(together)]
@@ -460,14 +460,14 @@ def _write_packed(entries: Sequence[Entry], base: int) -> list[list[Any]]:
     return written
 
 
-def _write_entry(entry: Entry, base: int, *, packed: bool = False) -> list[Any]:
-    plain = _write_plain(entry, base, packed=packed)
+def _write_entry(entry: Entry, base: int, *, is_packed: bool = False) -> list[Any]:
+    plain = _write_plain(entry, base, is_packed=is_packed)
     if not entry.addressed:
         return plain
     return _trim([plain, entry.to, int(entry.wants_receipt) or None, entry.author])
 
 
-def _write_plain(entry: Entry, base: int, *, packed: bool) -> list[Any]:
+def _write_plain(entry: Entry, base: int, *, is_packed: bool) -> list[Any]:
     content = entry.content
     kind = _KIND_OF[type(content)]
     if kind in _UNTIMED_KINDS:
@@ -476,16 +476,16 @@ def _write_plain(entry: Entry, base: int, *, packed: bool) -> list[Any]:
     if entry.sos:
         head.append(entry.items_back)
     members = _TIMED_KINDS[kind][2](content)
-    if packed and kind in _TEXTS:
+    if is_packed and kind in _TEXTS:
         members = [pack(each) if isinstance(each, str) else each for each in members]
     return _trim([*head, *members])
 
 
 def _read_entry(entry: Any, base: int) -> Entry:
-    if not isinstance(entry, list) or len(entry) < 3 or not is_in_range(entry[0], low=0):
+    if not isinstance(entry, list) or len(entry) < 3 or not is_in_range(entry[0], minimum=0):
         raise RemoteProtocolError("has no kind")
     kind, sequence, *rest = entry
-    if not is_in_range(sequence, low=0):
+    if not is_in_range(sequence, minimum=0):
         raise RemoteProtocolError("has no sequence number")
     try:
         if kind in _UNTIMED_KINDS:
@@ -500,24 +500,24 @@ def _read_entry(entry: Any, base: int) -> Entry:
         if not kind & SOS:
             return Entry(sequence, read(base + delta, *members), base + delta)
         back, *members = members
-        expect(is_in_range(back, low=0), "number of the incident")
+        expect(is_in_range(back, minimum=0), "number of the incident")
         return Entry(sequence, read(base + delta, *members), base + delta, True, back)
     except (TypeError, ValueError, OverflowError) as error:
         raise RemoteProtocolError(f"kind {kind} is damaged: {error}") from error
 
 
-def _encode_bitmap(said: Report | Ack) -> bytes:
-    return write_bitmap(said.arrived, said.count, said.digest)
+def _encode_bitmap(content: Report | Ack) -> bytes:
+    return write_bitmap(content.arrived, content.count, content.digest)
 
 
-def _write_ack(said: Ack) -> list[Any]:
-    stations = [*said.missing_at] or None
-    reach = True if said.by_hub else AT_GATEWAY if said.is_at_gateway else None
-    return [said.station, said.count, _encode_bitmap(said), reach, stations]
+def _write_ack(content: Ack) -> list[Any]:
+    stations = [*content.missing_at] or None
+    reach = True if content.by_hub else AT_GATEWAY if content.is_at_gateway else None
+    return [content.station, content.count, _encode_bitmap(content), reach, stations]
 
 
-def _write_introduction(said: Introduction) -> list[Any]:
-    who = said.identity
+def _write_introduction(content: Introduction) -> list[Any]:
+    who = content.identity
     return [who.id, who.name, who.type, who.email, who.account]
 
 
@@ -528,57 +528,63 @@ def _trim(members: list[Any]) -> list[Any]:
 
 
 def _read_fragment(index: Any, count: Any, piece: Any) -> Fragment:
-    expect(is_in_range(count, low=1, high=255), "count of fragments")
-    expect(is_in_range(index, low=0, high=count - 1), "index of a fragment")
+    expect(is_in_range(count, minimum=1, high=255), "count of fragments")
+    expect(is_in_range(index, minimum=0, high=count - 1), "index of a fragment")
     return Fragment(index, count, read_bytes(piece))
 
 
 def _read_report(count: Any, bitmap: Any) -> Report:
-    expect(is_in_range(count, low=1, high=255), "count of fragments")
+    expect(is_in_range(count, minimum=1, high=255), "count of fragments")
     return Report(count, *read_bitmap(read_bytes(bitmap), count))
 
 
-def _read_ack(station: Any, count: Any, bitmap: Any, reach: Any = None, beyond: Any = None) -> Ack:
-    expect(is_in_range(station, low=1), "station")
-    expect(reach in (None, False, True, AT_GATEWAY), "word of the hub")
+def _read_ack(
+    station: Any, count: Any, bitmap: Any, hop_limit: Any = None, beyond: Any = None
+) -> Ack:
+    expect(is_in_range(station, minimum=1), "station")
+    expect(hop_limit in (None, False, True, AT_GATEWAY), "word of the hub")
     stations = [] if beyond is None else beyond
     expect(isinstance(stations, list) and len(stations) <= MISSING_STATIONS_MAX, "stations beyond")
-    expect(all(is_in_range(each, low=1) for each in stations), "stations beyond")
+    expect(all(is_in_range(each, minimum=1) for each in stations), "stations beyond")
     if is_int(count) and count == 0:
         arrived, digest = read_bitmap(read_bytes(bitmap), 0)
         return Ack(station, 0, arrived, digest=digest)
     report = _read_report(count, bitmap)
     # In Python True equals 1, the value of AT_GATEWAY.
-    by_hub = reach is True
-    details = by_hub, report.digest, tuple(stations), reach == AT_GATEWAY and not by_hub
+    by_hub = hop_limit is True
+    details = by_hub, report.digest, tuple(stations), hop_limit == AT_GATEWAY and not by_hub
     return Ack(station, report.count, report.arrived, *details)
 
 
 def _read_relay_request(station: Any) -> RelayRequest:
-    expect(is_in_range(station, low=0), "station")
+    expect(is_in_range(station, minimum=0), "station")
     return RelayRequest(station)
 
 
 def _read_route(hops: Any, minutes: Any = None, cost: Any = None, low: Any = None) -> RouteToHub:
-    expect(is_in_range(hops, low=0, high=NO_ROUTE), "hops to the hub")
-    expect(minutes is None or is_in_range(minutes, low=0), "age of a way")
-    expect(cost is None or is_in_range(cost, low=0), "cost of a way")
+    expect(is_in_range(hops, minimum=0, high=NO_ROUTE), "hops to the hub")
+    expect(minutes is None or is_in_range(minutes, minimum=0), "age of a way")
+    expect(cost is None or is_in_range(cost, minimum=0), "cost of a way")
     expect(low is None or (is_int(low) and low in (0, 1)), "state of a battery known here")
     return RouteToHub(hops, minutes or 0, cost or 0, bool(low))
 
 
 def _read_source(station: Any, sequence: Any) -> Source:
-    expect(is_in_range(station, low=1) and is_in_range(sequence, low=0), "station and number")
+    expect(
+        is_in_range(station, minimum=1) and is_in_range(sequence, minimum=0), "station and number"
+    )
     return Source(station, sequence)
 
 
 def _read_sent_by(station: Any, transmissions: Any) -> AuthorMark:
-    expect(is_in_range(station, low=1) and is_in_range(transmissions, low=0), "station and way")
+    expect(
+        is_in_range(station, minimum=1) and is_in_range(transmissions, minimum=0), "station and way"
+    )
     return AuthorMark(station, transmissions)
 
 
 def _read_seen_at(position: Any, radius: Any) -> EstimatedPosition:
-    expect(is_in_range(radius, low=0, high=RADIUS_MAX_KM), "radius in kilometres")
+    expect(is_in_range(radius, minimum=0, high=RADIUS_MAX_KM), "radius in kilometres")
     return EstimatedPosition(*read_position(position), radius)
 
 
@@ -594,9 +600,9 @@ def _read_unproved(proof: Any) -> UnauthenticatedMark:
 
 def _read_receipt(by: Any, digest: Any, stage: Any = None, text: Any = None) -> Receipt:
     by = 0 if by is None else by
-    expect(is_in_range(by, low=0), "number of the station that has it")
+    expect(is_in_range(by, minimum=0), "number of the station that has it")
     expect(len(read_bytes(digest)) == DIGEST_BYTES, "digest of 4 bytes")
-    expect(stage is None or is_in_range(stage, low=0, high=max(Stage)), "stage known here")
+    expect(stage is None or is_in_range(stage, minimum=0, high=max(Stage)), "stage known here")
     return Receipt(by, digest, Stage(stage or 0), "" if text is None else read_text(text))
 
 
@@ -609,19 +615,19 @@ def _read_introduction(*members: Any) -> Introduction:
 
 
 def _read_check_in(time: int, minutes: Any = None) -> CheckIn:
-    expect(minutes is None or is_in_range(minutes, low=1), "minutes")
+    expect(minutes is None or is_in_range(minutes, minimum=1), "minutes")
     return CheckIn(minutes and min(minutes * 60, CHECK_IN_MAX))
 
 
 def _read_parcel(time: int, station: Any, body: Any, minutes: Any = None) -> Parcel:
-    expect(station is None or is_in_range(station, low=1), "station")
-    expect(minutes is None or is_in_range(minutes, low=0), "minutes")
+    expect(station is None or is_in_range(station, minimum=1), "station")
+    expect(minutes is None or is_in_range(minutes, minimum=0), "minutes")
     return Parcel(read_bytes(body), station or 0, minutes)
 
 
 def _read_unreadable(time: int, size: Any, guard: Any = None) -> Unreadable:
-    expect(is_in_range(size, low=0), "size in bytes")
-    expect(guard is None or is_in_range(guard, low=0, high=0xFFFF), "guard of 16 bits")
+    expect(is_in_range(size, minimum=0), "size in bytes")
+    expect(guard is None or is_in_range(guard, minimum=0, high=0xFFFF), "guard of 16 bits")
     return Unreadable(size, guard)
 
 

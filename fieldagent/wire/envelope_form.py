@@ -76,7 +76,7 @@ def _read_array(body: bytes) -> EnvelopeParts:
         raise RemoteProtocolError(f"version {items[0]} is unknown; this program knows {VERSION}")
     tagged = isinstance(items[-1], bytes) and len(items[-1]) == TAG_BYTES
     head, entries = items[1:3], items[3 : len(items) - tagged]
-    if len(head) < 2 or not is_in_range(head[0]) or not is_in_range(head[1], low=0):
+    if len(head) < 2 or not is_in_range(head[0]) or not is_in_range(head[1], minimum=0):
         raise RemoteProtocolError("the envelope's time or origin is damaged")
     return EnvelopeParts(head[0], head[1], entries, tagged)
 
@@ -85,12 +85,12 @@ def write_short(parts: EnvelopeParts, key: bytes | None) -> bytes | None:
     """Return an envelope in the short form; None if its base or the length of an entry does not
     fit.
     """
-    if not is_in_range(parts.base, low=0):
+    if not is_in_range(parts.base, minimum=0):
         return None
     entries = [_split_entry(each) for each in parts.entries]
     first = entries[0]
     at_base = not first.address and is_int(first.elements[0]) and first.elements[0] == 0
-    wide = is_in_range(first.number, low=_WIDE_FROM)
+    wide = is_in_range(first.number, minimum=_WIDE_FROM)
     flags = {_TAGGED: key is not None, _ORIGIN: parts.origin, _AT_BASE: at_base, _WIDE: wide}
     number = first.number.to_bytes(_WIDE_BYTES) if wide else cbor2.dumps(first.number)
     contents = [_encode_content(first, number, at_base=at_base)]
@@ -127,11 +127,11 @@ def _encode_content(entry: _Entry, number: bytes, *, at_base: bool = False) -> b
     return content + b"".join(map(cbor2.dumps, members)) + (elements[1] if bare else b"")
 
 
-def _encode_step(number: int, before: int) -> bytes:
+def _encode_step(number: int, previous: int) -> bytes:
     """Return the shorter of two forms: the number itself, or the difference to the one before as a
     negative number.
     """
-    return min(cbor2.dumps(number), cbor2.dumps(-1 - zigzag(number - before)), key=len)
+    return min(cbor2.dumps(number), cbor2.dumps(-1 - zigzag(number - previous)), key=len)
 
 
 def _encode_length(size: int) -> bytes:
@@ -146,7 +146,7 @@ def _read_short(body: bytes) -> EnvelopeParts:
     data = body[: len(body) - TAG_BYTES] if tagged else body
     base, at = _read_whole_number(data, 1, _BASE_BYTES)
     origin, at = strict_cbor.decode_item(data, at) if flags & _ORIGIN else (0, at)
-    if not is_in_range(origin, low=0):
+    if not is_in_range(origin, minimum=0):
         raise RemoteProtocolError("the envelope's origin is damaged")
     entries: list[list[Any]] = []
     before: int | None = None
@@ -161,30 +161,30 @@ def _read_short(body: bytes) -> EnvelopeParts:
     return EnvelopeParts(base, origin, entries, tagged, short=True)
 
 
-def _split_contents(data: bytes, at: int) -> Iterator[bytes]:
+def _split_contents(data: bytes, offset: int) -> Iterator[bytes]:
     """Yield each entry without its length."""
     more = True
     while more:
-        two = data[at : at + 1] >= bytes([_TWO_BYTES])
-        length, at = _read_whole_number(data, at, 2 if two else 1)
+        two = data[offset : offset + 1] >= bytes([_TWO_BYTES])
+        length, offset = _read_whole_number(data, offset, 2 if two else 1)
         length &= _LENGTH_MAX
-        if not 0 < length <= len(data) - at:
+        if not 0 < length <= len(data) - offset:
             raise RemoteProtocolError("a short form that ends in the middle of an entry")
-        yield data[at : at + length]
-        more = bool(data[at] & _MORE)
-        at += length
-    if at < len(data):
-        raise RemoteProtocolError(f"a short form with {len(data) - at} bytes behind it")
+        yield data[offset : offset + length]
+        more = bool(data[offset] & _MORE)
+        offset += length
+    if offset < len(data):
+        raise RemoteProtocolError(f"a short form with {len(data) - offset} bytes behind it")
 
 
-def _read_number(content: bytes, before: int | None, *, wide: bool) -> tuple[int, int]:
+def _read_number(content: bytes, previous: int | None, *, wide: bool) -> tuple[int, int]:
     """Return the number of an entry, and the index after it."""
     if wide:
         return _read_whole_number(content, 1, _WIDE_BYTES)
     number, at = strict_cbor.decode_item(content, 1)
-    if not is_int(number) or (number < 0 and before is None):
+    if not is_int(number) or (number < 0 and previous is None):
         raise RemoteProtocolError("a number is missing in a short form")
-    return (number if before is None or number >= 0 else before + unzigzag(-1 - number)), at
+    return (number if previous is None or number >= 0 else previous + unzigzag(-1 - number)), at
 
 
 def _read_elements(data: bytes, *, bare: bool, at_base: bool) -> tuple[list[Any], list[Any]]:
@@ -198,7 +198,7 @@ def _read_elements(data: bytes, *, bare: bool, at_base: bool) -> tuple[list[Any]
     return address, [*elements, data[at:]] if bare else elements
 
 
-def _read_whole_number(data: bytes, at: int, size: int) -> tuple[int, int]:
-    if len(data) < at + size:
+def _read_whole_number(data: bytes, offset: int, size: int) -> tuple[int, int]:
+    if len(data) < offset + size:
         raise RemoteProtocolError("a short form that ends in the middle of a number")
-    return int.from_bytes(data[at : at + size]), at + size
+    return int.from_bytes(data[offset : offset + size]), offset + size

@@ -51,17 +51,21 @@ def cut_into_fragments(envelope: bytes, count: int) -> list[Fragment]:
 
 
 def find_missing_fragments(
-    count: int, held: Collection[Collection[int]], tries: int = 0
+    count: int, stored_indexes: Collection[Collection[int]], tries: int = 0
 ) -> list[int]:
-    """Return the indexes to send, in order. `held` has one list of stored indexes per receiver that
-    has any.
+    """Return the indexes to send, in order. `stored_indexes` has one list of stored indexes per
+    receiver that has any.
 
     Fragments that no receiver has come first, then fragments that some receivers are missing. A
     receiver that is missing the first fragment may be out of range now. So each attempt without
     progress starts with another index.
     """
-    holders = Counter(index for indices in held for index in indices)
-    worth = [index for index in range(count) if not held or holders[index] < len(held)]
+    holders = Counter(index for indices in stored_indexes for index in indices)
+    worth = [
+        index
+        for index in range(count)
+        if not stored_indexes or holders[index] < len(stored_indexes)
+    ]
     worth.sort(key=lambda index: holders[index])
     turn = tries % len(worth) if worth else 0
     return worth[turn:] + worth[:turn]

@@ -30,16 +30,16 @@ def digest_token(token: str) -> bytes:
     return hashlib.sha256(token.encode()).digest()
 
 
-def prove(word: IncidentUpdate, key: bytes) -> IncidentUpdate:
+def prove(update: IncidentUpdate, key: bytes) -> IncidentUpdate:
     """Return the update with its proof."""
-    return replace(word, proof=_compute_proof(word, key))
+    return replace(update, proof=_compute_proof(update, key))
 
 
-def is_proved(word: IncidentUpdate, keys: Iterable[bytes]) -> bool:
+def is_proved(update: IncidentUpdate, keys: Iterable[bytes]) -> bool:
     """Return True if the update's proof is valid for one of the keys."""
-    return any(hmac.compare_digest(_compute_proof(word, key), word.proof) for key in keys)
+    return any(hmac.compare_digest(_compute_proof(update, key), update.proof) for key in keys)
 
 
-def _compute_proof(word: IncidentUpdate, key: bytes) -> bytes:
-    said = cbor2.dumps([word.incident, word.state.value, word.by, word.text])
+def _compute_proof(update: IncidentUpdate, key: bytes) -> bytes:
+    said = cbor2.dumps([update.incident, update.state.value, update.by, update.text])
     return hmac.digest(key, said, "sha256")[:TAG_BYTES]

@@ -30,26 +30,26 @@ def read_incident_word(
     proof: Any = None,
 ) -> IncidentUpdate:
     """Parse the members of an entry after its time. Raises RemoteProtocolError."""
-    expect(is_in_range(incident, low=0), "number of the incident")
-    expect(is_in_range(says, low=0, high=len(_STATES_BY_NUMBER) - 1), "word known here")
-    expect(station is None or is_in_range(station, low=1), "station")
+    expect(is_in_range(incident, minimum=0), "number of the incident")
+    expect(is_in_range(says, minimum=0, high=len(_STATES_BY_NUMBER) - 1), "word known here")
+    expect(station is None or is_in_range(station, minimum=1), "station")
     expect(proof is None or len(read_bytes(proof)) == TAG_BYTES, "proof of 8 bytes")
     who = "" if by is None else read_text(by)
     what = "" if text is None else read_words(text)
     return IncidentUpdate(incident, _STATES_BY_NUMBER[says], station or 0, who, what, proof or b"")
 
 
-def write_incident_word(word: IncidentUpdate) -> list[Any]:
+def write_incident_word(update: IncidentUpdate) -> list[Any]:
     """Return the members of the update's entry."""
-    text = write_words(word.text) if word.text else None
-    members = (word.station or None, word.by or None, text, word.proof or None)
-    return [word.incident, _STATES_BY_NUMBER.index(word.state), *members]
+    text = write_words(update.text) if update.text else None
+    members = (update.station or None, update.by or None, text, update.proof or None)
+    return [update.incident, _STATES_BY_NUMBER.index(update.state), *members]
 
 
 def read_words(value: Any) -> str:
     """Return a text, or the canned text with this number. Raises RemoteProtocolError."""
     if is_int(value):
-        expect(is_in_range(value, low=0, high=canned.NUMBER_MAX), "number of canned words")
+        expect(is_in_range(value, minimum=0, high=canned.NUMBER_MAX), "number of canned words")
         return canned.get_text(value)
     return read_text(value)
 

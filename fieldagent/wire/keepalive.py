@@ -100,9 +100,9 @@ class Keepalive:
         """Record a message of the peer."""
         self._link.heard = now
 
-    def record_sent(self, now: float, *, awaits: bool = False) -> None:
-        """Record a sent message. With `awaits` the peer must acknowledge it."""
-        if awaits and self._link.unanswered is None:
+    def record_sent(self, now: float, *, needs_answer: bool = False) -> None:
+        """Record a sent message. With `needs_answer` the peer must acknowledge it."""
+        if needs_answer and self._link.unanswered is None:
             self._link.unanswered = self._link.idle(now)
         self._link.sent_at = now
 
@@ -133,10 +133,10 @@ class Keepalive:
         if longer > self.interval:
             self.interval, self._answered = longer, 0
 
-    def end(self, now: float, *, explained: bool) -> None:
-        """End the link, or an attempt. If the end is not `explained`, the link broke."""
+    def end(self, now: float, *, is_explained: bool) -> None:
+        """End the link, or an attempt. If the end is not `is_explained`, the link broke."""
         link, self._link = self._link, _LinkTimes(-inf, -inf)
-        if explained:
+        if is_explained:
             self._broken = None
         elif link.unanswered is not None:
             self._broken = LinkBreak(link.unanswered, exact=False)
@@ -161,8 +161,8 @@ class Keepalive:
                 self.interval = min(self.interval, self._find_lower_step(broken))
 
     @staticmethod
-    def _find_lower_step(cut: LinkBreak) -> float:
-        return max(SHORTEST if cut.exact else SHORTEST_GUESS, MARGIN * cut.idle)
+    def _find_lower_step(link_break: LinkBreak) -> float:
+        return max(SHORTEST if link_break.exact else SHORTEST_GUESS, MARGIN * link_break.idle)
 
     def note(self) -> str:
         """Return a text for people about the path; empty if there is nothing to report."""

@@ -92,9 +92,9 @@ class KissDeframer:
         self._raw += piece[: self._limit + 1 - len(self._raw)]
 
 
-def _unescape(raw: bytes) -> bytes | None:
+def _unescape(data: bytes) -> bytes | None:
     # Some TNCs send a meaningless FESC before the FEND in 2 to 3 of 100 frames.
-    raw = raw.rstrip(b"\xdb")
-    if not raw or re.search(rb"\xdb(?![\xdc\xdd])", raw):
+    data = data.rstrip(b"\xdb")
+    if not data or re.search(rb"\xdb(?![\xdc\xdd])", data):
         return None
-    return raw.replace(b"\xdb\xdc", b"\xc0").replace(b"\xdb\xdd", b"\xdb")
+    return data.replace(b"\xdb\xdc", b"\xc0").replace(b"\xdb\xdd", b"\xdb")

@@ -114,8 +114,8 @@ def describe_throttling(bits: int) -> tuple[list[str], list[str]]:
     return now, before
 
 
-def _is_within(value: Any, least: int, most: int) -> bool:
-    return type(value) is int and least <= value <= most
+def _is_within(value: Any, minimum: int, maximum: int) -> bool:
+    return type(value) is int and minimum <= value <= maximum
 
 
 def _read_signal(row: Any) -> tuple[str, list[int | None]]:

@@ -338,8 +338,8 @@ def _read_modem(row: Any) -> ModemReport:
     raise RemoteProtocolError("a report of a modem is damaged")
 
 
-def _is_up_to(most: int, number: Any) -> bool:
-    return number is None or (type(number) is int and 0 <= number <= most)
+def _is_up_to(maximum: int, number: Any) -> bool:
+    return number is None or (type(number) is int and 0 <= number <= maximum)
 
 
 def _cut_text(text: str) -> str:

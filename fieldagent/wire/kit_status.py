@@ -130,8 +130,8 @@ def format_version(status: KitStatus) -> str:
     return _count_words(status.version, status.since)
 
 
-def _count_words(numbers: Sequence[int], since: int) -> str:
-    return ".".join(map(str, numbers)) + (f"+{since}" if since else "")
+def _count_words(numbers: Sequence[int], first_hour: int) -> str:
+    return ".".join(map(str, numbers)) + (f"+{first_hour}" if first_hour else "")
 
 
 def write_version(version: str) -> bytes:

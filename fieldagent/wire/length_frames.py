@@ -15,11 +15,11 @@ class LengthDeframer:
     """
 
     def __init__(
-        self, mark: bytes, order: Literal["big", "little"], most: int, least: int = 0
+        self, mark: bytes, order: Literal["big", "little"], maximum: int, minimum: int = 0
     ) -> None:
-        """`order` is the byte order of the length. A content has from `least` to `most` bytes."""
+        """`order` is the byte order of the length. A content has `minimum` to `maximum` bytes."""
         self._mark, self._order = mark, order
-        self._least, self._most = least, most
+        self._least, self._most = minimum, maximum
         self._raw = bytearray()
         self.damaged = 0
 

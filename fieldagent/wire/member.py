@@ -10,15 +10,15 @@ def is_int(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def is_in_range(value: Any, *, low: int = -(2**32), high: int = 2**32 - 1) -> bool:
+def is_in_range(value: Any, *, minimum: int = -(2**32), high: int = 2**32 - 1) -> bool:
     """Return True if the value is an integer in the range, by default that of 4 bytes in CBOR."""
-    return is_int(value) and low <= value <= high
+    return is_int(value) and minimum <= value <= high
 
 
-def expect(condition: bool, what: str) -> None:
-    """If the condition is false, raise ValueError with a text that `what` is missing."""
+def expect(condition: bool, missing_part: str) -> None:
+    """If the condition is false, raise ValueError with a text that `missing_part` is missing."""
     if not condition:
-        raise ValueError(f"{what} is missing")
+        raise ValueError(f"{missing_part} is missing")
 
 
 def read_text(value: Any) -> str:

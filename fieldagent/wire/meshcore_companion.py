@@ -232,18 +232,18 @@ _NUMBER, _SHORT = struct.Struct("<I"), struct.Struct("<H")
 _POSITION = struct.Struct("<iii")
 
 
-def make_frame(content: bytes, begins: bytes = TO_RADIO) -> bytes:
+def make_frame(content: bytes, start_byte: bytes = TO_RADIO) -> bytes:
     """Return a frame with the content. Raises LocalProtocolError if it is too long."""
     if len(content) > FRAME_BYTES:
         raise LocalProtocolError(f"a frame holds {FRAME_BYTES} bytes, not {len(content)}")
-    return begins + _SHORT.pack(len(content)) + content
+    return start_byte + _SHORT.pack(len(content)) + content
 
 
 class CompanionDeframer(LengthDeframer):
     """Splits a stream into the contents of its frames, which are never empty."""
 
-    def __init__(self, begins: bytes = FROM_RADIO) -> None:
-        super().__init__(begins, "little", FRAME_BYTES, 1)
+    def __init__(self, start_byte: bytes = FROM_RADIO) -> None:
+        super().__init__(start_byte, "little", FRAME_BYTES, 1)
 
 
 def make_app_start(name: str) -> bytes:
@@ -268,11 +268,11 @@ def set_time(now: int) -> bytes:
     return make_command(CompanionCommand.SET_TIME, _NUMBER.pack(now))
 
 
-def send_text(to: bytes, text: str, time: int, attempt: int = 0) -> bytes:
-    """Return the command that sends a direct message. `to` is a key, or its first six bytes. In
-    each attempt, a text with the same time is the same message.
+def send_text(recipient: bytes, text: str, time: int, attempt: int = 0) -> bytes:
+    """Return the command that sends a direct message. `recipient` is a key, or its first six bytes.
+    In each attempt, a text with the same time is the same message.
     """
-    head = _SEND_TEXT.pack(TextType.PLAIN, attempt & 3, time, to[:PREFIX_BYTES])
+    head = _SEND_TEXT.pack(TextType.PLAIN, attempt & 3, time, recipient[:PREFIX_BYTES])
     return make_command(CompanionCommand.SEND_TEXT, head + text.encode())
 
 
@@ -306,21 +306,21 @@ def read_self(content: bytes) -> CompanionSelf:
     )
 
 
-def write_self(known: CompanionSelf) -> bytes:
+def write_self(device: CompanionSelf) -> bytes:
     """Return a radio's description of itself, in the form for `read_self`. Its power is also given
     as its maximum power.
     """
     head = _SELF.pack(
-        known.type,
-        known.power,
-        known.power,
-        known.key,
-        known.latitude,
-        known.longitude,
-        *(0, 1, 0, known.is_adding_by_hand),
-        *(known.frequency, known.bandwidth, known.spreading, known.coding),
+        device.type,
+        device.power,
+        device.power,
+        device.key,
+        device.latitude,
+        device.longitude,
+        *(0, 1, 0, device.is_adding_by_hand),
+        *(device.frequency, device.bandwidth, device.spreading, device.coding),
     )
-    return bytes([CompanionMessage.SELF_INFO]) + head + known.name.encode()
+    return bytes([CompanionMessage.SELF_INFO]) + head + device.name.encode()
 
 
 def read_device(content: bytes) -> CompanionDevice:
@@ -334,17 +334,17 @@ def read_device(content: bytes) -> CompanionDevice:
     return CompanionDevice(body[0], half * 2, channels, _read_text(firmware), _read_text(model))
 
 
-def write_device(known: CompanionDevice) -> bytes:
+def write_device(device: CompanionDevice) -> bytes:
     """Return the description of a device. Model and firmware are cut to 40 and 20 bytes."""
     body = _DEVICE.pack(
-        known.contacts_max // 2,
-        known.channels_max,
+        device.contacts_max // 2,
+        device.channels_max,
         0,
         b"",
-        known.model.encode()[:40],
-        known.firmware.encode()[:20],
+        device.model.encode()[:40],
+        device.firmware.encode()[:20],
     )
-    return bytes([CompanionMessage.DEVICE_INFO, known.protocol]) + body
+    return bytes([CompanionMessage.DEVICE_INFO, device.protocol]) + body
 
 
 def read_contact(content: bytes) -> CompanionContact:
@@ -567,6 +567,6 @@ def _is_long_enough(body: bytes, size: int) -> None:
         raise RemoteProtocolError(f"a frame has {len(body)} bytes, and needs {size}")
 
 
-def _read_text(raw: bytes) -> str:
+def _read_text(data: bytes) -> str:
     """Return the text before the first null byte."""
-    return raw.partition(b"\0")[0].decode("utf-8", "replace")
+    return data.partition(b"\0")[0].decode("utf-8", "replace")

@@ -84,11 +84,11 @@ def read_word(content: bytes) -> MeshcoreMessage | None:
     return MeshcoreMessage(content[0], content[1:]) if content else None
 
 
-def is_answer_to(word: MeshcoreMessage, command: MeshcoreCommand) -> bool:
+def is_answer_to(message: MeshcoreMessage, command: MeshcoreCommand) -> bool:
     """Return True if a modem's message is the final answer to `command`."""
-    if word.code in (MeshcoreReport.OK, MeshcoreReport.ERROR):
+    if message.code in (MeshcoreReport.OK, MeshcoreReport.ERROR):
         return True
-    return word.code == command | ANSWER_FLAG
+    return message.code == command | ANSWER_FLAG
 
 
 def write_settings(settings: LoraSettings) -> bytes:

@@ -20,10 +20,10 @@ class SignatureParts(NamedTuple):
     """The trusted comment, one line."""
     second: bytes
 
-    def format_signature(self, by: str) -> str:
-        """Return the signature in the form of minisign's file. `by` is the untrusted comment."""
+    def format_signature(self, comment: str) -> str:
+        """Return the signature in the form of minisign's file, with that untrusted comment."""
         first, second = (base64.b64encode(each).decode() for each in (self.first, self.second))
-        return f"untrusted comment: {by}\n{first}\n{TRUSTED_COMMENT}{self.comment}\n{second}\n"
+        return f"untrusted comment: {comment}\n{first}\n{TRUSTED_COMMENT}{self.comment}\n{second}\n"
 
     def fit(self) -> bool:
         """Return True if the parts have the sizes and forms of a signature."""

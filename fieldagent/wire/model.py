@@ -10,9 +10,9 @@ IRIDIUM = "IRIDIUM"
 _ANSWER = re.compile(rb"[\r\n]([ -~]+)[\r\n]+(?:OK|0)[\r\n]")
 
 
-def read_model(said: bytes) -> str | None:
+def read_model(data: bytes) -> str | None:
     """Return the name in a modem's answer; None if there is none."""
-    match = _ANSWER.search(b"\n" + said)
+    match = _ANSWER.search(b"\n" + data)
     if match is None:
         return None
     name = match[1].decode().partition("+CGMM:")

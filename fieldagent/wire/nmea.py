@@ -9,11 +9,11 @@ from operator import xor
 _SENTENCE = re.compile(rb"\$([A-Z0-9]{5}(?:,[ -#%-)+-~]*)?)\*([0-9A-Fa-f]{2})\r?\n")
 
 
-def read_sentences(said: bytes) -> list[str]:
+def read_sentences(data: bytes) -> list[str]:
     """Return the complete sentences with a correct checksum, without `$` and checksum."""
     return [
         match[1].decode()
-        for match in _SENTENCE.finditer(said)
+        for match in _SENTENCE.finditer(data)
         if reduce(xor, match[1]) == int(match[2], 16)
     ]
 

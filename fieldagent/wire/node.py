@@ -152,9 +152,9 @@ class NodeLink:
     After `quiet` seconds without a valid frame, the peer is asked for a sign of life.
     """
 
-    def __init__(self, hello: NodeHello, quiet: float = inf) -> None:
+    def __init__(self, hello: NodeHello, silence_s: float = inf) -> None:
         self.hello = hello
-        self._quiet = quiet
+        self._quiet = silence_s
         self.peer: NodeHello | None = None
         self.deadline = inf
         self._deframer = cobs.CobsDeframer(FRAME_BYTES)
@@ -395,8 +395,8 @@ def _read(read: Callable[..., Any], members: list[Any]) -> Any:
         raise RemoteProtocolError(f"a damaged frame: {error}") from None
 
 
-def _is_int(value: Any, low: int, high: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
+def _is_int(value: Any, minimum: int, high: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and minimum <= value <= high
 
 
 def _expect(*conditions: bool) -> None:
@@ -404,8 +404,8 @@ def _expect(*conditions: bool) -> None:
         raise ValueError("a member of the wrong type or out of range")
 
 
-def _is_optional(value: Any, low: int, high: int) -> bool:
-    return value is None or _is_int(value, low, high)
+def _is_optional(value: Any, minimum: int, high: int) -> bool:
+    return value is None or _is_int(value, minimum, high)
 
 
 def _read_hello(members: list[Any]) -> NodeHello:
@@ -433,9 +433,11 @@ def _read_send(number: Any, packet: Any) -> Send:
     return Send(number, packet)
 
 
-def _read_result(number: Any, transmitted: Any, reason: Any) -> Result:
-    _expect(_is_int(number, 0, 2**32 - 1), isinstance(transmitted, bool), isinstance(reason, str))
-    return Result(number, transmitted, reason)
+def _read_result(number: Any, is_transmitted: Any, reason: Any) -> Result:
+    _expect(
+        _is_int(number, 0, 2**32 - 1), isinstance(is_transmitted, bool), isinstance(reason, str)
+    )
+    return Result(number, is_transmitted, reason)
 
 
 def _read_heard(packet: Any, rssi: Any, snr: Any) -> PacketHeard:

@@ -72,14 +72,14 @@ def read_location(
     """
     latitude, longitude = read_position(position)
     expect(altitude is None or is_in_range(altitude), "altitude in metres")
-    expect(speed is None or is_in_range(speed, low=0), "speed in 0.1 m/s")
+    expect(speed is None or is_in_range(speed, minimum=0), "speed in 0.1 m/s")
     # A receiver without a fix reports such values. Drop them, but keep the position.
     if altitude is not None and not ALTITUDE_MIN <= altitude <= ALTITUDE_MAX:
         altitude = None
     if speed is not None and speed > SPEED_MAX_M_S * 10:
         speed = None
-    expect(course is None or is_in_range(course, low=-180, high=179), "course in degrees")
-    expect(source is None or is_in_range(source, low=0, high=255), "source of a position")
+    expect(course is None or is_in_range(course, minimum=-180, high=179), "course in degrees")
+    expect(source is None or is_in_range(source, minimum=0, high=255), "source of a position")
     return Location(
         latitude,
         longitude,
@@ -105,7 +105,7 @@ def make_location(fix: TrackFix) -> Location:
     """Return a fix of a track as a separate position. Raises ValueError for an impossible number,
     time or position.
     """
-    expect(is_in_range(fix.sequence, low=0) and is_in_range(fix.time), "number and time")
+    expect(is_in_range(fix.sequence, minimum=0) and is_in_range(fix.time), "number and time")
     in_degrees = abs(fix.latitude) <= LATITUDE_MAX and abs(fix.longitude) <= LONGITUDE_MAX
     expect(in_degrees, "place on earth")
     position = write_position(fix.latitude * UNIT / 1e7, fix.longitude * UNIT / 1e7)

@@ -158,20 +158,20 @@ def _read_varint(data: bytes, position: int) -> tuple[int, int]:
     raise RemoteProtocolError("a number has more than ten bytes")
 
 
-def _read_value(kind: Kind, raw: int | bytes) -> Any:
+def _read_value(kind: Kind, data: int | bytes) -> Any:
     if isinstance(kind, ProtobufSchema):
-        assert isinstance(raw, bytes)
-        return kind.decode(raw)
-    if isinstance(raw, int):
-        return _number(kind, raw)
+        assert isinstance(data, bytes)
+        return kind.decode(data)
+    if isinstance(data, int):
+        return _number(kind, data)
     if kind is Scalar.TEXT:
         # Third-party names and texts are for people, so replace invalid UTF-8 by a mark.
-        return raw.decode("utf-8", "replace")
-    return struct.unpack(FOUR_BYTE_FORMATS[kind], raw)[0] if kind in FOUR_BYTE_FORMATS else raw
+        return data.decode("utf-8", "replace")
+    return struct.unpack(FOUR_BYTE_FORMATS[kind], data)[0] if kind in FOUR_BYTE_FORMATS else data
 
 
-def _number(kind: Scalar, raw: int) -> int | bool:
+def _number(kind: Scalar, data: int) -> int | bool:
     if kind is Scalar.BOOL:
-        return bool(raw)
-    low = raw & 0xFFFF_FFFF
+        return bool(data)
+    low = data & 0xFFFF_FFFF
     return low - 2**32 if kind is Scalar.SIGNED and low >= 2**31 else low

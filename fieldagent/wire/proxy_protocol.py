@@ -36,7 +36,7 @@ def compute_remaining_length(head: bytes) -> int:
     return length
 
 
-def read_client(head: bytes, behind: bytes) -> str | None:
+def read_client(head: bytes, address_bytes: bytes) -> str | None:
     """Return the client's address; None for the proxy's own connection.
 
     Raises RemoteProtocolError.
@@ -46,6 +46,6 @@ def read_client(head: bytes, behind: bytes) -> str | None:
     size = ADDRESS.get(head[13])
     if size is None:
         raise RemoteProtocolError("it names no TCP client over IPv4 or IPv6")
-    if len(behind) < 2 * size + 4:
+    if len(address_bytes) < 2 * size + 4:
         raise RemoteProtocolError("its addresses are cut short")
-    return str(ipaddress.ip_address(behind[:size]))
+    return str(ipaddress.ip_address(address_bytes[:size]))

@@ -117,12 +117,12 @@ def make_settings_commands(settings: LoraSettings, power: int) -> list[RnodeMess
     ]
 
 
-def is_same_value(asked: RnodeMessage, answer: bytes) -> bool:
+def is_same_value(expected: RnodeMessage, answer: bytes) -> bool:
     """Return True if the value that a radio reports is the one that was set."""
-    if asked.command == RnodeCommand.FREQUENCY:
-        off = int.from_bytes(answer, "big") - int.from_bytes(asked.content, "big")
-        return len(answer) == len(asked.content) and abs(off) <= FREQUENCY_TOLERANCE_HZ
-    return answer == asked.content
+    if expected.command == RnodeCommand.FREQUENCY:
+        off = int.from_bytes(answer, "big") - int.from_bytes(expected.content, "big")
+        return len(answer) == len(expected.content) and abs(off) <= FREQUENCY_TOLERANCE_HZ
+    return answer == expected.content
 
 
 def describe_setting(command: int, content: bytes) -> str:

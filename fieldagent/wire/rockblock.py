@@ -48,22 +48,22 @@ class RockBlockMo:
     """Reasons to store `data` but not to process it."""
 
 
-def read_mobile_originated(signed: Mapping[str, Any], *, now: float) -> RockBlockMo:
+def read_mobile_originated(token_members: Mapping[str, Any], *, now: float) -> RockBlockMo:
     """Parse the result of `check_token`. RockBLOCK has signed it, so `data` is kept in spite of any
     fault. `now` is Unix time.
     """
     faults = []
-    imei = str(signed.get("imei", ""))
+    imei = str(token_members.get("imei", ""))
     if len(imei) != 15 or not imei.isascii() or not imei.isdigit():
         faults.append("imei has not 15 digits")
         imei = ""
-    text = str(signed.get("data", ""))
+    text = str(token_members.get("data", ""))
     try:
         data = bytes.fromhex(text)
     except ValueError:
         data = text.encode()
         faults.append("data is not hexadecimal")
-    issued = signed.get("iat")
+    issued = token_members.get("iat")
     if not isinstance(issued, int) or not now - AGE_MAX_S <= issued <= now + CLOCK_AHEAD_MAX_S:
         faults.append(f"the token has another time ({str(issued)[:20]}): check the hub's clock")
     return RockBlockMo(imei, data, tuple(faults))
@@ -82,12 +82,12 @@ def check_token(form: Mapping[str, Any], key: PublicKey) -> Mapping[str, Any]:
     return claims
 
 
-def read_position(claims: Mapping[str, Any]) -> tuple[float, float, int] | None:
+def read_position(token_members: Mapping[str, Any]) -> tuple[float, float, int] | None:
     """Return the signed latitude, longitude and CEP in kilometres; None if they are missing or
     impossible.
     """
     try:
-        latitude, longitude, radius = (float(str(claims[name])) for name in POSITION)
+        latitude, longitude, radius = (float(str(token_members[name])) for name in POSITION)
     except (KeyError, ValueError):
         return None
     possible = abs(latitude) <= 90 and abs(longitude) <= 180 and 0 < radius < 100_000

@@ -90,29 +90,29 @@ _RETRY_SPREADS_S = (0.0, 5.0, 5.0, 30.0, 30.0)
 _STEADY_WAIT_S = 300.0
 
 
-def retry_after(status: MoStatus, tries: int, chance: float, *, urgent: bool) -> float:
-    """Return the seconds until the next attempt after `tries` earlier ones. `chance`, from 0 to 1,
-    spreads kits over time.
+def retry_after(status: MoStatus, tries: int, random_share: float, *, urgent: bool) -> float:
+    """Return the seconds until the next attempt after `tries` earlier ones. `random_share`, from 0
+    to 1, spreads kits over time.
 
     An SOS waits at most a minute, because a fault of the kit, account or gateway may be fixed
     meanwhile. It waits longer only if the network itself requests that.
     """
-    steady = _STEADY_WAIT_S * (0.75 + 0.5 * chance)
-    wait = _RETRY_SPREADS_S[tries] * chance if tries < len(_RETRY_SPREADS_S) else steady
+    steady = _STEADY_WAIT_S * (0.75 + 0.5 * random_share)
+    wait = _RETRY_SPREADS_S[tries] * random_share if tries < len(_RETRY_SPREADS_S) else steady
     least = status.wait_s
     if least is None and status.verdict is SessionVerdict.FAULT:
         least = FAULT_WAIT
     if urgent:
-        wait = min(wait, URGENT_WAIT_MAX_S * (0.5 + 0.5 * chance))
+        wait = min(wait, URGENT_WAIT_MAX_S * (0.5 + 0.5 * random_share))
         least = least if status.bars_sos else None
-    return wait if least is None else max(wait, least * (1 + 0.1 * chance))
+    return wait if least is None else max(wait, least * (1 + 0.1 * random_share))
 
 
-def retry_at_once(status: MoStatus, chance: float) -> float:
+def retry_at_once(status: MoStatus, random_share: float) -> float:
     """Return the seconds until the next attempt when the network has returned, or a person says
     that the sky is visible.
     """
-    soon = _RETRY_SPREADS_S[1] * chance
+    soon = _RETRY_SPREADS_S[1] * random_share
     return max(soon, status.wait_s or 0.0) if status.bars_sos else soon
 
 
@@ -390,9 +390,9 @@ class Conversation:
         self._lines.append(line)
         return None
 
-    def _end(self, ok: bool, *last: str) -> ModemReply:
+    def _end(self, is_ok: bool, *last: str) -> ModemReply:
         self._state = _State.IDLE
-        return ModemReply(ok, (*self._lines, *last), self._echoed)
+        return ModemReply(is_ok, (*self._lines, *last), self._echoed)
 
 
 def _read_unsolicited(line: str) -> SbdEvent | None:
@@ -508,10 +508,10 @@ def parse_traffic(reply: ModemReply) -> int | None:
     return numbers[1] if len(numbers) == 2 and numbers[0] == 0 else None
 
 
-def _read_numbers(reply: ModemReply, name: str, pattern: str, least: int) -> list[int]:
-    """Return `least` to six numbers of the answer. Raises RemoteProtocolError."""
+def _read_numbers(reply: ModemReply, name: str, pattern: str, minimum: int) -> list[int]:
+    """Return `minimum` to six numbers of the answer. Raises RemoteProtocolError."""
     number = r"\s*(-?[0-9]{1,9})\s*"
-    shape = re.compile(rf"{pattern}\s*:{number}(?:,{number}){{{least - 1},5}}")
+    shape = re.compile(rf"{pattern}\s*:{number}(?:,{number}){{{minimum - 1},5}}")
     for line in reply.lines:
         if shape.fullmatch(line):
             return [int(digits) for digits in re.findall(r"-?[0-9]+", line.partition(":")[2])]

@@ -33,12 +33,12 @@ def is_sealed(body: bytes) -> bool:
     return body[:1] == MARK
 
 
-def seal(plain: bytes, key: bytes) -> bytes:
+def seal(data: bytes, key: bytes) -> bytes:
     """Return the envelope, sealed with a group's key. It is 9 bytes longer, and equal for equal
     content.
     """
-    tag = _tag(plain, key)
-    return MARK + tag + _combine(plain, tag, key)
+    tag = _tag(data, key)
+    return MARK + tag + _combine(data, tag, key)
 
 
 def unseal(body: bytes, keys: Sequence[bytes]) -> tuple[bytes, int] | None:
@@ -51,8 +51,8 @@ def unseal(body: bytes, keys: Sequence[bytes]) -> tuple[bytes, int] | None:
     return None
 
 
-def _tag(plain: bytes, key: bytes) -> bytes:
-    return hmac.digest(_derive_key(key, b"tag"), plain, "sha256")[:TAG_BYTES]
+def _tag(data: bytes, key: bytes) -> bytes:
+    return hmac.digest(_derive_key(key, b"tag"), data, "sha256")[:TAG_BYTES]
 
 
 def _combine(content: bytes, tag: bytes, key: bytes) -> bytes:
@@ -62,6 +62,6 @@ def _combine(content: bytes, tag: bytes, key: bytes) -> bytes:
     return (int.from_bytes(content) ^ int.from_bytes(stream)).to_bytes(size)
 
 
-def _derive_key(key: bytes, what: bytes) -> bytes:
+def _derive_key(key: bytes, purpose: bytes) -> bytes:
     """Return a key derived from the key of direction AIR by HKDF-Expand (RFC 5869)."""
-    return hmac.digest(key, b"fieldagent seal " + what + b"\x01", "sha256")
+    return hmac.digest(key, b"fieldagent seal " + purpose + b"\x01", "sha256")

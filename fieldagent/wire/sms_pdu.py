@@ -222,15 +222,15 @@ def _encode_user_data(content: Content) -> bytes:
     return bytes((length,)) + header + sms_alphabet.pack(body, skip)
 
 
-def decode(pdu: bytes, *, sent: bool = False) -> Submit | Deliver | StatusReport:
-    """Decode a PDU from a modem, DELIVER or STATUS-REPORT; with `sent`, a SUBMIT for a modem.
+def decode(pdu: bytes, *, is_sent: bool = False) -> Submit | Deliver | StatusReport:
+    """Decode a PDU from a modem, DELIVER or STATUS-REPORT; with `is_sent`, a SUBMIT for a modem.
     Raises RemoteProtocolError.
     """
     reader = _Reader(pdu)
     reader.read_octets(reader.read_byte())  # Skip the SCA.
     first = reader.read_byte()
     kind = first & 0x03
-    if sent or kind == _SUBMIT:
+    if is_sent or kind == _SUBMIT:
         if kind != _SUBMIT:
             raise RemoteProtocolError(f"it is not a SUBMIT: its first octet is {first:02X}")
         return _submit(reader, first)
@@ -326,10 +326,10 @@ class _Reader:
         return Content(coding, sms_alphabet.unpack(data[size:], septets, skip), part)
 
 
-def _read_decimal(swapped: int) -> int:
-    tens, ones = swapped & 0xF, swapped >> 4
+def _read_decimal(octet: int) -> int:
+    tens, ones = octet & 0xF, octet >> 4
     if tens > 9 or ones > 9:
-        raise ValueError(f"{swapped:02X} are not two digits")
+        raise ValueError(f"{octet:02X} are not two digits")
     return 10 * tens + ones
 
 

@@ -38,18 +38,18 @@ def decode_single(data: bytes) -> Any:
     return item
 
 
-def decode_item(data: bytes, begin: int) -> tuple[Any, int]:
-    """Return the item at `begin`, and the index after it. Raises RemoteProtocolError."""
-    end = _end(data, begin)
+def decode_item(data: bytes, start: int) -> tuple[Any, int]:
+    """Return the item at `start`, and the index after it. Raises RemoteProtocolError."""
+    end = _end(data, start)
     try:
-        return cbor2.loads(data[begin:end]), end
+        return cbor2.loads(data[start:end]), end
     except Exception as error:
         # cbor2 also raises other errors, for text that is not UTF-8 and for maps with arrays as
         # keys.
         raise RemoteProtocolError(f"not CBOR: {error}") from error
 
 
-def _end(data: bytes, at: int) -> int:
+def _end(data: bytes, offset: int) -> int:
     items = 0
     missing = [1]
     """Number of items still missing in each open array, the innermost last."""
@@ -57,34 +57,34 @@ def _end(data: bytes, at: int) -> int:
         if not missing[-1]:
             missing.pop()
             continue
-        if at >= len(data):
+        if offset >= len(data):
             raise RemoteProtocolError("not CBOR: it ends in the middle of an item")
         missing[-1] -= 1
         items += 1
         if items > ITEMS_MAX:
             raise RemoteProtocolError(f"not CBOR of this protocol: more than {ITEMS_MAX} items")
-        size = _SCALAR.get(data[at])
+        size = _SCALAR.get(data[offset])
         if size is not None:
-            at += size
+            offset += size
             continue
-        major, length, at = _read_head(data, at)
+        major, length, offset = _read_head(data, offset)
         if major in (_BYTES, _TEXT):
-            at += length
+            offset += length
         elif len(missing) > DEPTH_MAX:
             raise RemoteProtocolError(f"not CBOR of this protocol: nested deeper than {DEPTH_MAX}")
         else:
             missing.append(length * (2 if major == _MAP else 1))
-    if at > len(data):
+    if offset > len(data):
         raise RemoteProtocolError("not CBOR: it ends in the middle of an item")
-    return at
+    return offset
 
 
-def _read_head(data: bytes, at: int) -> tuple[int, int, int]:
+def _read_head(data: bytes, offset: int) -> tuple[int, int, int]:
     """Return the major type and the length of an item, and the start of its content."""
-    major, length = data[at] >> 5, data[at] & 0x1F
+    major, length = data[offset] >> 5, data[offset] & 0x1F
     if not _BYTES <= major <= _MAP or length > 27:
-        raise RemoteProtocolError(f"not CBOR of this protocol: initial byte {data[at]:#04x}")
-    begin = at + 1 + _EXTRA.get(length, 0)
+        raise RemoteProtocolError(f"not CBOR of this protocol: initial byte {data[offset]:#04x}")
+    begin = offset + 1 + _EXTRA.get(length, 0)
     if length in _EXTRA:
-        length = int.from_bytes(data[at + 1 : begin], "big")
+        length = int.from_bytes(data[offset + 1 : begin], "big")
     return major, length, begin

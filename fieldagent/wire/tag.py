@@ -12,10 +12,10 @@ TAG_BYTES = 8
 """Length of the tag: HMAC 256/64, RFC 9053 section 3.1."""
 
 
-def tag(plain: bytes, key: bytes) -> bytes:
+def tag(data: bytes, key: bytes) -> bytes:
     """Return the tag, `TAG_BYTES` bytes, of all bytes before it."""
     # The protected header contains algorithm 4.
-    structure = cbor2.dumps(["MAC0", b"\xa1\x01\x04", b"", plain])
+    structure = cbor2.dumps(["MAC0", b"\xa1\x01\x04", b"", data])
     return hmac.digest(key, structure, hashlib.sha256)[:TAG_BYTES]
 
 

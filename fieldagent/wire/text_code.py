@@ -85,39 +85,39 @@ class CodedText:
             next_character = capital
         self.characters.append(next_character)
 
-    def _is_capital(self, upper: bool) -> bool:
+    def _is_capital(self, is_upper: bool) -> bool:
         if self._before[-2] == self.alphabet.shift:
             return True
         capitals = [each in LETTER_BY_CAPITAL for each in self.characters[-2:]]
         if not any(capitals[-1:]):
             return False
-        return bool(self._coder.choose(_CAPITALS[capitals == [True, True]], int(upper)))
+        return bool(self._coder.choose(_CAPITALS[capitals == [True, True]], int(is_upper)))
 
-    def code_other(self, chosen: int = 0) -> int:
+    def code_other(self, choice: int = 0) -> int:
         """Code the choice after the symbol *other*, and return it: NEAR, FAR, BLOCK, or TABLE and
         up.
         """
         weights = list(_OTHERS)
         if self._own != BLOCK:
             weights[self._own] = 0
-        return self._coder.choose(weights, chosen)
+        return self._coder.choose(weights, choice)
 
-    def append_unknown(self, how: int, character: str = "\0") -> None:
+    def append_unknown(self, choice: int, character: str = "\0") -> None:
         """Append a character that is not in the model, with the choice NEAR or FAR."""
         number = ord(character)
-        if how == FAR:
+        if choice == FAR:
             self._choose_block(number >> 8)
         number = self._block << 8 | self._coder.choose(BYTE, number & 255)
         self.characters.append(chr(number))
 
-    def change(self, to: int, block: int = 0) -> None:
+    def change(self, model: int, block: int = 0) -> None:
         """Change to another model: BLOCK, or TABLE and up."""
-        if to == BLOCK:
+        if model == BLOCK:
             self._choose_block(block)
             self._model = Block(self._block)
         else:
-            self._model = get_table(_SCRIPTS[to - TABLE])
-        self._own = to
+            self._model = get_table(_SCRIPTS[model - TABLE])
+        self._own = model
         last = self.characters[-CONTEXT_SYMBOLS_MAX:]
         self._before = [self.alphabet.end, *self.alphabet.split_into_symbols(last)]
 
@@ -127,12 +127,12 @@ class CodedText:
         if 0xD8 <= self._block < 0xE0:
             raise RemoteProtocolError("packed text holds half of a surrogate pair")
 
-    def write(self, text: str, at: int) -> None:
+    def write(self, text: str, offset: int) -> None:
         """Code the character at that index."""
-        character = text[at]
+        character = text[offset]
         if self.alphabet.get_symbol(character) == self.alphabet.other:
             self.code_symbol(self.alphabet.other)
-            how = self.code_other(self._code_choice(text, at))
+            how = self.code_other(self._code_choice(text, offset))
             if how < BLOCK:
                 self.append_unknown(how, character)
                 return
@@ -142,20 +142,22 @@ class CodedText:
             self.code_symbol(symbol)
         self.append_known(symbol, character)
 
-    def _code_choice(self, text: str, at: int) -> int:
+    def _code_choice(self, text: str, offset: int) -> int:
         """Return the choice for a character that is not in the model. If the next letter is in the
         model, only the character is coded, because two changes of the model cost more.
         """
-        character, number = text[at], ord(text[at])
+        character, number = text[offset], ord(text[offset])
         script = _LETTERS.get(LETTER_BY_CAPITAL.get(character, character))
         follow = (
-            each for each in text[at + 1 : at + _LOOK_AHEAD_MAX] if each not in _BETWEEN_WORDS
+            each
+            for each in text[offset + 1 : offset + _LOOK_AHEAD_MAX]
+            if each not in _BETWEEN_WORDS
         )
         following = next(follow, character)
         if self.alphabet.get_symbol(following) == self.alphabet.other:
             if script:
                 return TABLE + _SCRIPTS.index(script)
-            if [ord(each) >> 8 for each in text[at + 1 : at + 2]] == [number >> 8]:
+            if [ord(each) >> 8 for each in text[offset + 1 : offset + 2]] == [number >> 8]:
                 return BLOCK
         return NEAR if number >> 8 == self._block else FAR
 
@@ -177,11 +179,11 @@ def pack(text: str) -> bytes | str:
     return packed if worth else text
 
 
-def unpack(packed: bytes) -> str:
+def unpack(packed_text: bytes) -> str:
     """Return the text. Raises RemoteProtocolError if it is damaged."""
-    coded = CodedText(Decoder(packed))
+    coded = CodedText(Decoder(packed_text))
     owed = 0
-    while len(coded.characters) <= min(TEXT_MAX, CHARACTERS_PER_BYTE_MAX * len(packed)):
+    while len(coded.characters) <= min(TEXT_MAX, CHARACTERS_PER_BYTE_MAX * len(packed_text)):
         known, symbol = coded.alphabet, coded.code_symbol()
         if symbol == known.end:
             return "".join(coded.characters)

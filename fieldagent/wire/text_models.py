@@ -122,7 +122,7 @@ class TextAlphabet:
 class Model(Protocol):
     alphabet: TextAlphabet
 
-    def code_symbol(self, coder: Coder, before: list[int], symbol: int = 0) -> int:
+    def code_symbol(self, coder: Coder, symbols_before: list[int], symbol: int = 0) -> int:
         """Code the next symbol, and return it. A decoder ignores `symbol` and finds it."""
 
 
@@ -146,10 +146,10 @@ class Table:
         self._below = array("H", accumulate(below, initial=0))
         self._follow = array("H", accumulate(follow, initial=0))
 
-    def find_contexts(self, before: list[int]) -> list[int]:
+    def find_contexts(self, symbols_before: list[int]) -> list[int]:
         """Return the known contexts before the next symbol, the longest first."""
         nodes = [0]
-        for symbol in before[: -CONTEXT_SYMBOLS_MAX - 1 : -1]:
+        for symbol in symbols_before[: -CONTEXT_SYMBOLS_MAX - 1 : -1]:
             start, end = self._below[nodes[-1]], self._below[nodes[-1] + 1]
             child = self._fronts.find(symbol, start, end)
             if child < 0:
@@ -158,10 +158,10 @@ class Table:
             nodes.append(child + 1)
         return nodes[::-1]
 
-    def code_symbol(self, coder: Coder, before: list[int], symbol: int = 0) -> int:
+    def code_symbol(self, coder: Coder, symbols_before: list[int], symbol: int = 0) -> int:
         """Code a symbol with the longest context that contains it. Raises RemoteProtocolError."""
         excluded: set[int] = set()
-        for context in self.find_contexts(before):
+        for context in self.find_contexts(symbols_before):
             start, end = self._follow[context], self._follow[context + 1]
             known, weights = [], []
             for place in range(start, end):
@@ -190,7 +190,7 @@ class Block:
         self.alphabet = TextAlphabet(BETWEEN_WORDS + letters)
         self._weights = [48, *[4] * (len(BETWEEN_WORDS) - 1), *[1] * 256, 8, 0, 4, 4]
 
-    def code_symbol(self, coder: Coder, before: list[int], symbol: int = 0) -> int:
+    def code_symbol(self, coder: Coder, symbols_before: list[int], symbol: int = 0) -> int:
         """Code a symbol, and make it more likely."""
         choice = coder.choose(self._weights, symbol)
         self._weights[choice] += _LEARNT_WEIGHT

@@ -115,34 +115,34 @@ def _mask_sbd(records: Sequence[TraceRecord]) -> list[TraceRecord]:
     return copies
 
 
-def _mask_read(records: Sequence[TraceRecord], at: int) -> bytes:
+def _mask_read(records: Sequence[TraceRecord], offset: int) -> bytes:
     """Return the received bytes of a record, without its part of a message."""
-    first = at
+    first = offset
     while first and records[first - 1].direction == CAME:
         first -= 1
     asked = records[first - 1].data if first and records[first - 1].direction == SENT else b""
     if asked != b"AT+SBDRB\r":
-        return records[at].data
-    last = at
+        return records[offset].data
+    last = offset
     while last + 1 < len(records) and records[last + 1].direction == CAME:
         last += 1
     whole = b"".join(each.data for each in records[first : last + 1])
-    begins = sum(len(each.data) for each in records[first:at])
-    return _message_zeroed(whole)[begins : begins + len(records[at].data)]
+    begins = sum(len(each.data) for each in records[first:offset])
+    return _message_zeroed(whole)[begins : begins + len(records[offset].data)]
 
 
-def _message_zeroed(whole: bytes) -> bytes:
+def _message_zeroed(answer: bytes) -> bytes:
     """Return the answer to +SBDRB without its message. The echo, the line ends and the length are
     kept.
     """
-    head = re.match(rb"(?:AT\+SBDRB)?[\r\n]*", whole)
+    head = re.match(rb"(?:AT\+SBDRB)?[\r\n]*", answer)
     start = head.end() if head else 0
-    if len(whole) < start + 2 or whole[start] >= 0x09:
-        return whole
-    size = int.from_bytes(whole[start : start + 2])
-    message = whole[start + 2 : start + 2 + size + 2]
-    rest = whole[start + 2 + len(message) :]
-    return whole[: start + 2] + _zero_message(message) + rest
+    if len(answer) < start + 2 or answer[start] >= 0x09:
+        return answer
+    size = int.from_bytes(answer[start : start + 2])
+    message = answer[start + 2 : start + 2 + size + 2]
+    rest = answer[start + 2 + len(message) :]
+    return answer[: start + 2] + _zero_message(message) + rest
 
 
 def _zero_message(message: bytes) -> bytes:
@@ -167,9 +167,9 @@ def _mask_message(record: TraceRecord) -> TraceRecord:
     return _mask_frames([record])[0]
 
 
-def write_head(kind: str, *, masked: bool) -> str:
+def write_head(kind: str, *, is_masked: bool) -> str:
     """Return the first lines of a trace."""
-    remark = NO_REPLAY if masked and kind == RADIO else ""
+    remark = NO_REPLAY if is_masked and kind == RADIO else ""
     return f"{HEAD} {kind}\n{remark}"
 
 

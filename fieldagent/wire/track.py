@@ -137,14 +137,14 @@ def _write_members(bits: Bits, column: Sequence[int], order: int) -> None:
         _write_column(bits, column, _MEMBER_BITS)
 
 
-def _read_members(bits: Bits, has: Sequence[bool], order: int) -> list[int | None]:
-    several = sum(has)
+def _read_members(bits: Bits, member_flags: Sequence[bool], order: int) -> list[int | None]:
+    several = sum(member_flags)
     if not several:
-        return [None for _ in has]
+        return [None for _ in member_flags]
     first = unzigzag(bits.read_golomb(order))
     column = _read_column(bits, first, several, _MEMBER_BITS) if several > 1 else [first]
     members = iter(column)
-    return [next(members) if each else None for each in has]
+    return [next(members) if each else None for each in member_flags]
 
 
 def _unwind_courses(courses: Sequence[int]) -> list[int]:

@@ -86,7 +86,7 @@ async def store(state: Path) -> None:
     async with spool(state) as (inbox, journal):
         for body in envelopes():
             await inbox.store_message(
-                body, lambda db: None, channel="Satellite", owes=None, tagged=True
+                body, lambda db: None, channel="Satellite", receipt_channel=None, is_tagged=True
             )
         assert len(inbound.list_payloads(journal, 1_000)) == len(TIMES) * len(ITEMS)
 

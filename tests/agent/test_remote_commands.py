@@ -84,7 +84,9 @@ class Kit:
         """Receive a command as over a channel."""
         body = encode([Entry(number, command)])
         inbox = self.agent.parts.inbox
-        await inbox.store_message(body, lambda db: None, channel=channel, owes=None, tagged=False)
+        await inbox.store_message(
+            body, lambda db: None, channel=channel, receipt_channel=None, is_tagged=False
+        )
 
     def answers(self) -> list[CommandAnswer]:
         """Return the answers in Packages to the hub."""
@@ -386,7 +388,9 @@ async def bring(kit: Kit, payload: bytes, sequence: int = 5) -> None:
     """Bring a Package from the hub for this kit."""
     body = encode([Entry(sequence, Data(payload), NOW)], origin=3)
     inbox = kit.agent.parts.inbox
-    await inbox.store_message(body, lambda db: None, channel="Satellite", owes=None, tagged=False)
+    await inbox.store_message(
+        body, lambda db: None, channel="Satellite", receipt_channel=None, is_tagged=False
+    )
 
 
 def as_zipapp(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -546,7 +550,7 @@ async def test_what_is_posted_while_its_kind_is_held_or_resumed_does_as_the_othe
     note, orders = commands.note_held, list[Any]()
 
     def ordered(kind: str, *, held: bool) -> Any:
-        orders.append(note(kind, held=held))
+        orders.append(note(kind, is_held=held))
         return orders[-1]
 
     monkeypatch.setattr(commands, "note_held", ordered)

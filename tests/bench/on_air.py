@@ -36,7 +36,7 @@ def main() -> None:
 
 
 def size(*entries: Entry, key: bytes | None = None, packed: bool = True) -> int:
-    return len(encode(entries, key=key, packed=packed))
+    return len(encode(entries, key=key, is_packed=packed))
 
 
 def texts() -> None:

@@ -72,12 +72,12 @@ def main() -> None:
 
 def message_bytes(texts: Sequence[str]) -> list[int]:
     """Return the bytes of a packed message for each single text."""
-    return [len(encode([Entry(NUMBER, Message(text), TIME)], packed=True)) for text in texts]
+    return [len(encode([Entry(NUMBER, Message(text), TIME)], is_packed=True)) for text in texts]
 
 
 def messages(item: Data, largest: int) -> list[int]:
     """Return the bytes of each message that carries a part of the item."""
-    whole = encode([Entry(NUMBER, item, TIME)], packed=True)
+    whole = encode([Entry(NUMBER, item, TIME)], is_packed=True)
     if len(whole) <= largest:
         return [len(whole)]
     return [len(encode([Entry(NUMBER, part)])) for part in split(whole, largest)]

@@ -81,7 +81,7 @@ def read_envelope(data: bytes) -> None:
                 [(e.sequence, e.content, e.sos) for e in each.entries] for each in (original, again)
             )
             assert said == heard
-            packed = envelope.encode(original.entries, origin=original.origin, packed=True)
+            packed = envelope.encode(original.entries, origin=original.origin, is_packed=True)
             if len(packed) <= envelope.PACKED_BYTES:
                 read = [(e.sequence, e.content, e.sos) for e in envelope.decode(packed).entries]
                 # A track contains its positions in the order of their numbers.
@@ -237,7 +237,7 @@ def read_sms(data: bytes) -> None:
     """Decode SMS from and to a modem."""
     for sent in (False, True):
         with suppress(RemoteProtocolError):
-            message = sms_pdu.decode(data, sent=sent)
+            message = sms_pdu.decode(data, is_sent=sent)
             if isinstance(message, sms_pdu.StatusReport):
                 assert message.state in sms_pdu.ReportState
             else:

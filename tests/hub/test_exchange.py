@@ -201,7 +201,7 @@ async def test_a_track_comes_out_as_single_locations_with_their_times(store: Sto
         Entry(70 + number, Location(46.5 + number / 1000, 7.25, moment), times[number])
         for number, moment in enumerate(moments)
     ]
-    body = encode(track, packed=True)
+    body = encode(track, is_packed=True)
     async with field(store) as alps:
         await alps.mobile_originated().take_in(alps.device(1), body, Bearer.SATELLITE)
         # Each position is the same as over another route.

@@ -93,7 +93,11 @@ class Walk:
             inbox = self._kit.inbox
             assert isinstance(outgoing.body, bytes)
             await inbox.store_message(
-                outgoing.body, lambda db: None, channel=Channel.CELLULAR, owes=None, tagged=False
+                outgoing.body,
+                lambda db: None,
+                channel=Channel.CELLULAR,
+                receipt_channel=None,
+                is_tagged=False,
             )
             if how == "unconfirmed":
                 return

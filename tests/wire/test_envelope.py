@@ -327,7 +327,7 @@ def test_every_vector_is_checked() -> None:
 def test_writes_the_vectors(name: str) -> None:
     entries, origin, key = CONTENTS[name]
     packed = name.startswith("packed ")
-    assert encode(entries, origin=origin, key=key, packed=packed) == vectors()[name]
+    assert encode(entries, origin=origin, key=key, is_packed=packed) == vectors()[name]
 
 
 @pytest.mark.parametrize("name", CONTENTS)
@@ -369,7 +369,7 @@ def test_whatever_is_packed_is_read_as_it_was(name: str) -> None:
     """Over satellite: an answer of a dispatcher that a kit cannot read would be lost."""
     entries, origin, _key = CONTENTS[name]
     plain = decode(encode(entries, origin=origin))
-    packed = decode(encode(entries, origin=origin, packed=True))
+    packed = decode(encode(entries, origin=origin, is_packed=True))
     assert not packed.not_understood
     assert sorted(packed.entries, key=str) == sorted(plain.entries, key=str)
 
@@ -386,7 +386,7 @@ def said_packed() -> Iterator[Entry]:
 
 @pytest.mark.parametrize("entry", [*said_packed()], ids=str)
 def test_long_words_are_read_as_they_were_packed(entry: Entry) -> None:
-    assert decode(encode([entry], packed=True)).entries == (entry,)
+    assert decode(encode([entry], is_packed=True)).entries == (entry,)
 
 
 def test_the_kinds_are_those_described() -> None:

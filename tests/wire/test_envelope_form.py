@@ -34,7 +34,7 @@ def said(number: int, time: int = TIME) -> Entry:
 
 
 def short(*sent: Entry, origin: int = 0, key: bytes | None = None) -> bytes:
-    return encode(sent, origin=origin, key=key, packed=True)
+    return encode(sent, origin=origin, key=key, is_packed=True)
 
 
 def test_what_a_message_takes_beside_its_text() -> None:
@@ -62,7 +62,7 @@ def test_a_number_is_told_in_the_shorter_way() -> None:
 def test_whatever_goes_over_satellite_comes_back(
     sent: list[Entry], origin: int, tagged: bool
 ) -> None:
-    body = encode(sent, origin=origin, key=KEY if tagged else None, packed=True)
+    body = encode(sent, origin=origin, key=KEY if tagged else None, is_packed=True)
     envelope = decode(body, keys=[bytes(32), KEY] if tagged else [])
     assert sorted(envelope.entries, key=str) == sorted(sent, key=str)
     assert (envelope.origin, envelope.tagged) == (origin, tagged)

@@ -41,7 +41,7 @@ class Path:
             if wait > seconds:
                 return
             self.tests += 1
-            self.keepalive.record_sent(self.now, awaits=True)
+            self.keepalive.record_sent(self.now, needs_answer=True)
             if wait >= self.limit:
                 self.now += 30
                 self.break_off()
@@ -50,7 +50,7 @@ class Path:
                 self.keepalive.record_acknowledged(self.now)
 
     def break_off(self, *, explained: bool = False, reachable: bool = True) -> None:
-        self.keepalive.end(self.now, explained=explained)
+        self.keepalive.end(self.now, is_explained=explained)
         if not reachable:
             self.keepalive.record_missed()
         self.now += 2
@@ -150,7 +150,7 @@ def test_what_proves_nothing(how: str) -> None:
     for number in range(20):
         path.now += 100 if how != "unequal" else 20 + 11 * number
         if how == "busy":
-            path.keepalive.record_sent(path.now, awaits=True)
+            path.keepalive.record_sent(path.now, needs_answer=True)
             path.keepalive.record_received(path.now)
             path.keepalive.record_acknowledged(path.now)
             path.now += 1
@@ -175,8 +175,8 @@ def test_a_hello_that_never_comes_is_no_cut() -> None:
     path.live(3600)
     path.break_off(explained=True)
     for _ in range(5):
-        path.keepalive.end(path.now, explained=True)
+        path.keepalive.end(path.now, is_explained=True)
         path.now += 100
-        path.keepalive.end(path.now, explained=False)
+        path.keepalive.end(path.now, is_explained=False)
         path.keepalive.record_reached(path.now)
     assert path.keepalive.cut is None

@@ -129,7 +129,7 @@ def test_a_table_is_read_once_it_is_needed() -> None:
 def test_nearly_all_of_them_are_a_credit() -> None:
     spent = {
         packed: sum(
-            compute_credits(len(encode([Entry(NUMBER, Message(text), TIME)], packed=packed)))
+            compute_credits(len(encode([Entry(NUMBER, Message(text), TIME)], is_packed=packed)))
             for text in SAID
         )
         for packed in (False, True)
@@ -288,7 +288,7 @@ def test_a_bit_that_is_wrong_raises_nothing_else(text: str, bit: int) -> None:
 def test_a_number_says_the_same_item_whichever_form_it_came_in() -> None:
     """Otherwise it would be delivered twice after arriving over satellite and over cellular."""
     sent = Entry(7, Waypoint(46.5, 7.25, "Hut with water", None, "Key under the stone"), TIME)
-    plain, packed = (decode(encode([sent], packed=each)) for each in (False, True))
+    plain, packed = (decode(encode([sent], is_packed=each)) for each in (False, True))
     assert plain.entries == packed.entries
     assert digest_of(plain.entries[0]) == digest_of(packed.entries[0])
     assert (plain.is_packed, packed.is_packed) == (False, True)
@@ -297,15 +297,15 @@ def test_a_number_says_the_same_item_whichever_form_it_came_in() -> None:
 def test_an_sos_is_plain_for_whoever_reads_no_packed_text() -> None:
     sent = Entry(7, Message("Leg broken at the upper camp"), TIME, sos=True)
     beside = replace(sent, sequence=8, sos=False)
-    assert encode([sent], packed=True) == encode([sent])
-    _, _, _, sos, other = cbor2.loads(encode([sent, beside], packed=True))
+    assert encode([sent], is_packed=True) == encode([sent])
+    _, _, _, sos, other = cbor2.loads(encode([sent, beside], is_packed=True))
     assert isinstance(sos[4], str) and isinstance(other[3], bytes)
 
 
 def test_a_large_envelope_holds_no_packed_text() -> None:
     """Decoding its texts would take long: our code packs none, and refuses foreign ones."""
     many = [Entry(n, Message("Arrived at camp, all well"), TIME) for n in range(60)]
-    body = encode(many, packed=True)
+    body = encode(many, is_packed=True)
     assert len(body) > PACKED_BYTES
     read = decode(body)
     assert (read.entries, read.is_packed) == (tuple(many), False)
@@ -318,4 +318,4 @@ def test_a_large_envelope_holds_no_packed_text() -> None:
 def test_a_long_text_is_read_however_long_it_is_where_packed() -> None:
     """A 9704 sends it in one message."""
     sent = Entry(7, Message("At the pass, wind is strong but fine. " * 50), TIME)
-    assert decode(encode([sent], packed=True)).entries == (sent,)
+    assert decode(encode([sent], is_packed=True)).entries == (sent,)

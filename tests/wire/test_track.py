@@ -87,7 +87,7 @@ def fitting(way: str, room: int, *, full: bool = False, irregular: bool = False)
     def fit(seed: int) -> int:
         entries = recorded(way, COUNT_MAX, seed, full=full, irregular=irregular)
         sizes = range(1, COUNT_MAX + 1)
-        return bisect_right(sizes, room, key=lambda n: len(encode(entries[:n], packed=True)))
+        return bisect_right(sizes, room, key=lambda n: len(encode(entries[:n], is_packed=True)))
 
     return statistics.median(map(fit, range(5)))
 
@@ -115,7 +115,7 @@ def test_they_come_out_as_the_single_locations_that_went_in(
     sent = recorded(way, 45, full=bool(full), irregular=bool(irregular))
     newest_first = [*reversed(sent), Entry(7, Message("at the hut"), TIME)]
     key = derive_key(bytes(32), "MO")
-    read = decode(encode(newest_first, key=key, packed=True), keys=[key])
+    read = decode(encode(newest_first, key=key, is_packed=True), keys=[key])
     assert list(read.entries) == [*sent, newest_first[-1]]
     assert read.is_packed
     assert [digest_of(e) for e in read.entries[:45]] == [digest_of(e) for e in sent]
@@ -133,17 +133,17 @@ def test_they_come_out_as_the_single_locations_that_went_in(
 )
 def test_what_a_track_cannot_tell_goes_beside_it(other: Entry) -> None:
     pair = [bare(1, TIME, 47.1, 8.1), bare(2, TIME + 60, 47.2, 8.2)]
-    track, beside = read_form(encode([*pair, other], packed=True)).entries
+    track, beside = read_form(encode([*pair, other], is_packed=True)).entries
     position = (beside[0] if other.addressed else beside)[4 if other.sos else 3]
     assert (len(position), len(track)) == (8, 4)
-    read = decode(encode([*pair, other], packed=True)).entries
+    read = decode(encode([*pair, other], is_packed=True)).entries
     plain = decode(encode([*pair, other])).entries
     assert read == plain
 
 
 def test_one_position_is_no_track() -> None:
     one = recorded("walking", 1)
-    (entry,), (plain,) = (read_form(encode(one, packed=p)).entries for p in (True, False))
+    (entry,), (plain,) = (read_form(encode(one, is_packed=p)).entries for p in (True, False))
     assert entry == plain
 
 
@@ -157,9 +157,9 @@ def test_a_course_turns_the_shorter_way() -> None:
         ]
 
     over_north, elsewhere = track(330.0, 350.0, 10.0, 30.0), track(30.0, 50.0, 70.0, 90.0)
-    sizes = {len(encode(each, packed=True)) for each in (over_north, elsewhere)}
+    sizes = {len(encode(each, is_packed=True)) for each in (over_north, elsewhere)}
     assert len(sizes) == 1
-    contents = [each.content for each in decode(encode(over_north, packed=True)).entries]
+    contents = [each.content for each in decode(encode(over_north, is_packed=True)).entries]
     courses = [each.course_over_ground for each in contents if isinstance(each, Location)]
     assert courses == [330.0, 350.0, 10.0, 30.0]
 
@@ -196,7 +196,7 @@ def test_any_bytes_are_refused_or_read_as_places_on_earth(
 
 @pytest.mark.parametrize("full", [False, True])
 def test_every_cut_of_a_track_is_refused(full: bool) -> None:
-    ((*head, body),) = read_form(encode(recorded("walking", 20, full=full), packed=True)).entries
+    ((*head, body),) = read_form(encode(recorded("walking", 20, full=full), is_packed=True)).entries
     for cut in (0, 1, 9, *range(10, len(body))):
         read = decode(cbor2.dumps([1, 0, 0, [*head, body[:cut]]]))
         assert not read.entries

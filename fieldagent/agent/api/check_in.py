@@ -31,8 +31,8 @@ async def end_check_in(parts: Parts) -> PackageState:
     return await _ask(parts, None)
 
 
-async def _ask(parts: Parts, within: int | None) -> PackageState:
-    package = make_request(within, frozenset(parts.queues))
+async def _ask(parts: Parts, limit_s: int | None) -> PackageState:
+    package = make_request(limit_s, frozenset(parts.queues))
     if package is None:
         detail = "no channel leads to the hub: set hub-address or satellite-port and restart"
         raise Problem(409, detail=detail)

@@ -34,10 +34,10 @@ def list_commands(parts: Parts) -> dict[str, Any]:
     }
 
 
-def _answer(known: KnownCommand) -> dict[str, str | None]:
-    if known.answer is None:
+def _answer(command_record: KnownCommand) -> dict[str, str | None]:
+    if command_record.answer is None:
         return {"outcome": None, "answer": None}
     return {
-        "outcome": known.answer.outcome.name.lower(),
-        "answer": read_text(known.command.verb, known.answer),
+        "outcome": command_record.answer.outcome.name.lower(),
+        "answer": read_text(command_record.command.verb, command_record.answer),
     }

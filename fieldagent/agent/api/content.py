@@ -36,8 +36,8 @@ DAMAGED_CONTENT: dict[str, Any] = {
 """Content of a Package that can no longer be read."""
 
 
-def describe_content(package: Package, most: int | None = None) -> dict[str, Any]:
-    """Return the content of a Package in the API's form, with at most `most` characters of its
+def describe_content(package: Package, maximum: int | None = None) -> dict[str, Any]:
+    """Return the content of a Package in the API's form, with at most `maximum` characters of its
     text.
     """
     text = _find_text(package.item)
@@ -46,7 +46,9 @@ def describe_content(package: Package, most: int | None = None) -> dict[str, Any
         "kind": get_kind(package.item),
         "sos": package.sos,
         "priority": package.priority,
-        "text": text if text is None or most is None or len(text) <= most else text[:most] + "…",
+        "text": text
+        if text is None or maximum is None or len(text) <= maximum
+        else text[:maximum] + "…",
         "position": None if place is None else [place.latitude, place.longitude],
         "to": package.to,
         "from": package.author,

@@ -75,8 +75,8 @@ def _list_repeated_packages(journal: Journal, station: Station) -> list[tuple[in
     return [each for each in reversed(packages) if each[0] > 0]
 
 
-def _list_missing(number: int, ours: list[tuple[int, set[int]]]) -> list[int]:
-    return [id_ for id_, has in ours if number not in has][:MISSING_SHOWN_MAX]
+def _list_missing(number: int, own_items: list[tuple[int, set[int]]]) -> list[int]:
+    return [id_ for id_, has in own_items if number not in has][:MISSING_SHOWN_MAX]
 
 
 def list_unconfirmed_stations(

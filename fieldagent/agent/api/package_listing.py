@@ -88,26 +88,29 @@ def _list_rows(
 
 
 def _describe_package(
-    journal: Journal, known: StoredPackage | PackageFacts, said: dict[str, Any]
+    journal: Journal, stored_package: StoredPackage | PackageFacts, filters: dict[str, Any]
 ) -> dict[str, Any]:
-    date, ended = journal.clock.date, known.ended
+    date, ended = journal.clock.date, stored_package.ended
     return {
-        "id": known.id,
-        **said,
-        "relayed": isinstance(known, StoredPackage) and bool(known.origin),
-        "relayedFor": _find_origin(journal, known),
-        "accepted": date(known.accepted),
+        "id": stored_package.id,
+        **filters,
+        "relayed": isinstance(stored_package, StoredPackage) and bool(stored_package.origin),
+        "relayedFor": _find_origin(journal, stored_package),
+        "accepted": date(stored_package.accepted),
         "ended": None if ended is None else date(ended),
-        "status": known.status,
+        "status": stored_package.status,
     }
 
 
-def _find_origin(journal: Journal, known: StoredPackage | PackageFacts) -> str | None:
+def _find_origin(journal: Journal, stored_package: StoredPackage | PackageFacts) -> str | None:
     """Return the name of the kit whose item this kit relays; None if the item is this kit's."""
-    if not isinstance(known, StoredPackage) or not known.origin:
+    if not isinstance(stored_package, StoredPackage) or not stored_package.origin:
         return None
-    return inbound.read_station_names(journal).get(known.origin) or f"kit {known.origin}"
+    return (
+        inbound.read_station_names(journal).get(stored_package.origin)
+        or f"kit {stored_package.origin}"
+    )
 
 
-def _sum_credits(sent: Sequence[tuple[str, int]]) -> float:
-    return round(sum(parse_credits(detail) * times for detail, times in sent), 2)
+def _sum_credits(credits_by_channel: Sequence[tuple[str, int]]) -> float:
+    return round(sum(parse_credits(detail) * times for detail, times in credits_by_channel), 2)

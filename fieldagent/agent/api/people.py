@@ -69,6 +69,6 @@ def describe_with_names(journal: Journal, package: Package) -> dict[str, Any]:
     }
 
 
-def list_stages(journal: Journal, known: PackageFacts) -> list[dict[str, Any]]:
+def list_stages(journal: Journal, stored_package: PackageFacts) -> list[dict[str, Any]]:
     """Return the stages that a Package has reached, in the API's form."""
-    return [step._asdict() for step in list_reached(journal, known)]
+    return [step._asdict() for step in list_reached(journal, stored_package)]

@@ -60,12 +60,12 @@ def _list_rows(
             }
 
 
-def shorten_content(known: StoredPackage | PackageFacts) -> dict[str, Any]:
+def shorten_content(stored_package: StoredPackage | PackageFacts) -> dict[str, Any]:
     """Return the content of a Package in a list, with a shortened text; a damaged Package is
     marked.
     """
     return (
-        describe_content(known.package, TEXT_MAX)
-        if isinstance(known, StoredPackage)
+        describe_content(stored_package.package, TEXT_MAX)
+        if isinstance(stored_package, StoredPackage)
         else DAMAGED_CONTENT
     )

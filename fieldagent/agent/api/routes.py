@@ -207,12 +207,12 @@ class LocalApi:
             }
         )
 
-    def _format_money(self, paid: float) -> str | None:
-        """Return the price of that many credits; None without credits or without a configured
-        price.
+    def _format_money(self, credit_count: float) -> str | None:
+        """Return the price of that many credits; None without credits or without a
+        configured price.
         """
         price = self._parts.price
-        return price.of(paid) if price is not None and paid else None
+        return price.of(credit_count) if price is not None and credit_count else None
 
     async def _accept(self, request: Request) -> tuple[PackageState, dict[str, Any]]:
         """Accept a Package, and return its state. Also return the answer's member that lists the

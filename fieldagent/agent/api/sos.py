@@ -91,12 +91,14 @@ class IncidentApi:
             self._describe_answer(current) | describe_unread_member(unread), 201 if raised else 200
         )
 
-    async def _add(self, item: Item, joins: int | None, key: str | None = None) -> int | None:
-        """Add an item to the open incident, to a new one, or to `joins`, and return the incident's
-        number. Raises IncidentOver, and the intake's errors.
+    async def _add(
+        self, item: Item, incident_number: int | None, key: str | None = None
+    ) -> int | None:
+        """Add an item to the open incident, to a new one, or to `incident_number`, and return the
+        incident's number. Raises IncidentOver, and the intake's errors.
         """
         package = Package(item, priority=SOS_PRIORITY)
-        accept = partial(self._parts.intake.accept, package, joins=joins)
+        accept = partial(self._parts.intake.accept, package, incident_number=incident_number)
         try:
             standing = await accept(key)
         except KeyReused:
@@ -166,24 +168,24 @@ class IncidentApi:
         # The person is at this kit, so the alarm of this kit stops too.
         is_here = wanted[0] == OWN_STATION
         await self._journal.commit(
-            lambda db: incident.record_update(db, word, at, now, proved=True, counts=is_here)
+            lambda db: incident.record_update(db, word, at, now, is_proved=True, counts=is_here)
         )
         if not is_here:
             await self._send_update_once(word)
         return make_json_response(self._get_incident_status(), 202)
 
-    async def _send_update_once(self, word: IncidentUpdate) -> None:
+    async def _send_update_once(self, update: IncidentUpdate) -> None:
         """Send the update. A repeated request sends it again only if the first was not
         delivered.
         """
-        key = f"seen {word.station} {word.incident} {word.by} {word.text}"
+        key = f"seen {update.station} {update.incident} {update.by} {update.text}"
         known = outbound.find_by_idempotency_key(self._journal, key)
         failed = known is not None and known.status not in (None, Status.DELIVERED)
-        package = Package(word, priority=SOS_PRIORITY - 1)
+        package = Package(update, priority=SOS_PRIORITY - 1)
         await self._parts.intake.accept(package, None if failed else key)
 
-    def _describe_answer(self, current: Incident) -> dict[str, Any]:
-        return incident_status.describe_incident(self._journal, current)
+    def _describe_answer(self, incident_record: Incident) -> dict[str, Any]:
+        return incident_status.describe_incident(self._journal, incident_record)
 
     def _get_incident_status(self) -> dict[str, Any]:
         return self._parts.incident_status()
@@ -210,7 +212,7 @@ def _read_text_and_position(body: bytes, unread: list[Fault]) -> tuple[str, Loca
         unread.append(Fault(wrong.detail, ""))
         return "", None
     where = document.pop("position", None)
-    said = read_members(document, _RAISE_FIELDS, "", unread, also={"position": None})
+    said = read_members(document, _RAISE_FIELDS, "", unread, extra_members={"position": None})
     position = None
     if where is not None:
         faults: list[Fault] = []
@@ -227,19 +229,19 @@ def _read_text_and_position(body: bytes, unread: list[Fault]) -> tuple[str, Loca
 _LOCATION, _POSITION = "/location", "/position"
 
 
-def _summarise_value(where: Any) -> str:
+def _summarise_value(value: Any) -> str:
     """Return an unreadable position for people."""
-    if isinstance(where, dict):
-        where = " ".join(str(where.get(name, "?")) for name in ("latitude", "longitude"))
-    return "".join(each if each.isprintable() else "?" for each in str(where))[:POSITION_TEXT_MAX]
+    if isinstance(value, dict):
+        value = " ".join(str(value.get(name, "?")) for name in ("latitude", "longitude"))
+    return "".join(each if each.isprintable() else "?" for each in str(value))[:POSITION_TEXT_MAX]
 
 
-def _read_key(request: Request, unread: list[Fault]) -> str | None:
+def _read_key(request: Request, faults: list[Fault]) -> str | None:
     """Return the Idempotency-Key; None if it cannot be read."""
     try:
         return read_idempotency_key(request.headers)
     except Problem as fault:
-        unread.append(Fault(fault.detail, ""))
+        faults.append(Fault(fault.detail, ""))
         return None
 
 

@@ -53,13 +53,13 @@ MEAN_SHARE, STRAY_SHARE, DEVIATION_WEIGHTS = 1 / 8, 1 / 4, 4.0
 added to the mean (RFC 6298, 2.3)."""
 
 
-def draw_backoff(share: float, most: float, crowd: int) -> float:
-    """Return a random delay, up to `most` seconds, before an answer that any of `crowd` stations
+def draw_backoff(share: float, maximum: float, crowd: int) -> float:
+    """Return a random delay, up to `maximum` seconds, before an answer that any of `crowd` stations
     could send. The delays are short if the crowd is small and mostly long if it is large. So about
     one station begins and the others hear it (RFC 5401, RandomBackoff).
     """
     steep = log(max(1, crowd)) + 1
-    return most / steep * log(share * (exp(steep) - 1) + 1)
+    return maximum / steep * log(share * (exp(steep) - 1) + 1)
 
 
 def compute_ack_wait(crowd: int) -> float:

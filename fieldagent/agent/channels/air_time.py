@@ -45,14 +45,16 @@ class AirTime:
     """
 
     def __init__(
-        self, clock: Callable[[], float] = trio.current_time, known: Mapping[int, float] = {}
+        self,
+        clock: Callable[[], float] = trio.current_time,
+        seconds_by_minute: Mapping[int, float] = {},
     ) -> None:
         self.limit = AirLimit()
         self.grown = trio.Event()
         """Event that is set when the counts should be stored; then a new event replaces it."""
         self._clock = clock
-        self._minutes = {**known}
-        self._may_lack = bool(known)
+        self._minutes = {**seconds_by_minute}
+        self._may_lack = bool(seconds_by_minute)
         self._changed: set[int] = set()
         self._unsaved = 0.0
         self._lately: deque[tuple[float, float]] = deque()

@@ -161,11 +161,15 @@ class LinkPace:
             return min(PAUSE_MAX, max(1.0, self.requested_wait))
         return float(min(PAUSE_MAX, PAUSE_FIRST * 2 ** min(self.attempts - 1, 10)))
 
-    def is_back_soon(self, ended: LinkEnd) -> bool:
+    def is_back_soon(self, link_end: LinkEnd) -> bool:
         """Return True if the hub closed the link with a regular code, so that a pause of at most
         `ORDERLY_PAUSE_MAX_S` is right.
         """
-        return ended.by_peer and ended.code in _REGULAR_CLOSES and self.attempts < SHORT_PAUSES_MAX
+        return (
+            link_end.by_peer
+            and link_end.code in _REGULAR_CLOSES
+            and self.attempts < SHORT_PAUSES_MAX
+        )
 
 
 @dataclass(slots=True)
@@ -238,14 +242,14 @@ class CellularDriver:
         try:
             return await exchange.run()
         finally:
-            self.turn.note(linked=False)
+            self.turn.note(is_linked=False)
             self.dead_since = trio.current_time()
             if exchange.acknowledged or self.dead_since - began > PAUSE_MAX:
                 self.pace.attempts = 0
 
     def _open_link(self) -> None:
         self.post.outbox.fit(IP_MESSAGE_LIMITS)
-        self.turn.note(linked=True)
+        self.turn.note(is_linked=True)
         before = self.keepalive.cut
         self.keepalive.record_reached(trio.current_time())
         if self.keepalive.cut not in (None, before):
@@ -257,22 +261,22 @@ class CellularDriver:
         if self.link.state is LinkState.READY:
             self.link.reason = self.keepalive.note()
 
-    def _judge_attempt(self, ended: LinkEnd) -> None:
-        if self.pace.is_back_soon(ended):
+    def _judge_attempt(self, link_end: LinkEnd) -> None:
+        if self.pace.is_back_soon(link_end):
             self._store_requested_wait(ORDERLY_PAUSE_MAX_S)
-        fault = _FAULTS.get(Close(ended.code)) if ended.code in set(Close) else None
+        fault = _FAULTS.get(Close(link_end.code)) if link_end.code in set(Close) else None
         if fault is not None:
             self._show(LinkState.FAULT, fault)
         else:
-            why = ended.reason or f"the hub ended the link ({ended.code})"
+            why = link_end.reason or f"the hub ended the link ({link_end.code})"
             self._show(LinkState.NO_SERVICE, f"the link ended: {why}")
 
-    def _store_requested_wait(self, again: float | None) -> None:
+    def _store_requested_wait(self, retry_s: float | None) -> None:
         """Record when the hub wants the next attempt. Because the hub has answered, the modem
         works, so the time without a sign of life starts again.
         """
-        self.pace.requested_wait = again
-        if again is not None:
+        self.pace.requested_wait = retry_s
+        if retry_s is not None:
             self.dead_since = trio.current_time()
 
     def _show(self, state: LinkState, reason: str) -> None:

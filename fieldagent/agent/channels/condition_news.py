@@ -71,36 +71,36 @@ class ConditionNews:
         return note
 
 
-def is_changed(previous: KitCondition, current: KitCondition) -> bool:
+def is_changed(previous: KitCondition, condition: KitCondition) -> bool:
     """Return True if the change is large enough for a report."""
-    one, other = previous.status, current.status
+    one, other = previous.status, condition.status
     return (
         (previous.system, previous.cause, previous.starts)
-        != (current.system, current.cause, current.starts)
-        or previous.throttled != current.throttled
+        != (condition.system, condition.cause, condition.starts)
+        or previous.throttled != condition.throttled
         or (one.clock, one.faults, one.trouble) != (other.clock, other.faults, other.trouble)
         or _is_apart(one.disk_used, other.disk_used, DISK)
         or _is_apart(one.degrees, other.degrees, DEGREES)
         or _is_apart(one.millivolts, other.millivolts, MILLIVOLTS)
-        or _is_apart(previous.clock, current.clock, CLOCK)
+        or _is_apart(previous.clock, condition.clock, CLOCK)
         or _is_apart(one.credits_left, other.credits_left, CREDITS)
         or (one.credits_left == 0) != (other.credits_left == 0)
-        or _is_heard_otherwise(previous.signals or {}, current.signals or {})
+        or _is_heard_otherwise(previous.signals or {}, condition.signals or {})
     )
 
 
-def _is_apart(one: int | None, other: int | None, least: int) -> bool:
-    if one is None or other is None:
-        return one is not other
-    return abs(one - other) >= least
+def _is_apart(first: int | None, second: int | None, minimum: int) -> bool:
+    if first is None or second is None:
+        return first is not second
+    return abs(first - second) >= minimum
 
 
 def _is_heard_otherwise(
-    previous: Mapping[str, Sequence[int | None]], current: Mapping[str, Sequence[int | None]]
+    previous: Mapping[str, Sequence[int | None]], condition: Mapping[str, Sequence[int | None]]
 ) -> bool:
     """Return True if the hour that has just ended differs from the running hour of the
     last report.
     """
-    if previous.keys() != current.keys():
+    if previous.keys() != condition.keys():
         return True
-    return any(_is_apart(previous[name][-1], current[name][-2], BARS) for name in current)
+    return any(_is_apart(previous[name][-1], condition[name][-2], BARS) for name in condition)

@@ -30,11 +30,11 @@ class Unreachable(Exception):
     remedy.
     """
 
-    def __init__(self, state: LinkState, reason: str, again: float | None = None) -> None:
+    def __init__(self, state: LinkState, reason: str, retry_s: float | None = None) -> None:
         super().__init__(reason)
         self.state = state
         self.reason = reason
-        self.again = again
+        self.again = retry_s
         """Seconds after which a hub that was reached asks for the next attempt; None if it does
         not."""
 

@@ -66,8 +66,8 @@ class FlightRecorder:
         self._begun = now if self._begun is None else self._begun
         return now - self._begun
 
-    def _note(self, way: str, data: bytes) -> None:
-        self._records.append(TraceRecord(self._read_clock(), way, data))
+    def _note(self, direction: str, data: bytes) -> None:
+        self._records.append(TraceRecord(self._read_clock(), direction, data))
         self._size += len(data)
         while self._size > MEMORY_BYTES or len(self._records) > RECORDS_MAX:
             self._size -= len(self._records.popleft().data)
@@ -76,7 +76,7 @@ class FlightRecorder:
         """Return the records in memory as a trace."""
         records = list(self._records)
         shown = records if payloads else mask(records, self.kind)
-        return trace.write_head(self.kind, masked=not payloads) + trace.write(shown)
+        return trace.write_head(self.kind, is_masked=not payloads) + trace.write(shown)
 
     async def record_fault(self, text: str) -> None:
         """Record a fault, and append the new records to the ring on disk, at most every
@@ -122,7 +122,7 @@ def _append(ring: Path, text: str, kind: str) -> None:
     never a mixture.
     """
     before = _read(ring) if ring.exists() else ""
-    whole = before + trace.write_head(kind, masked=True) + text
+    whole = before + trace.write_head(kind, is_masked=True) + text
     if len(whole) > RING_BYTES:
         whole = whole[-RING_BYTES:]
         whole = whole[whole.index("\n") + 1 :]

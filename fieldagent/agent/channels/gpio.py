@@ -24,8 +24,8 @@ _VALUES = struct.Struct("=QQ")
 class GpioLine:
     """An output line that is low from its creation. Raises OSError."""
 
-    def __init__(self, where: str) -> None:
-        chip, _, line = where.rpartition("/")
+    def __init__(self, place: str) -> None:
+        chip, _, line = place.rpartition("/")
         with find_chip(chip).open("rb", buffering=0) as device:
             request = _encode_request(int(line), OUTPUT)
             ioctl(device, GET_LINE, request)

@@ -131,22 +131,22 @@ class HealingLadder:
     rounds: int = 0
 
     def find_due_step(
-        self, away_since: float | None, now: float, elapsed: float, *, asked: bool = False
+        self, away_since: float | None, now: float, elapsed_s: float, *, is_requested: bool = False
     ) -> HealingStep | None:
-        """Return the step that is due now or was requested with `asked`, else None. `away_since` is
-        the time when the modem became silent; None if it answers.
+        """Return the step that is due now or is requested (`is_requested`), else None. `away_since`
+        is the time when the modem became silent; None if it answers.
         """
         if away_since != self.away_since:
             self.away_since, self.place, self.rounds = away_since, 0, 0
             self.not_before = (away_since or 0.0) + self.silent
-        self.step_times = [at for at in self.step_times if elapsed - HOUR < at <= elapsed]
-        if away_since is None or not self.steps or (now < self.not_before and not asked):
+        self.step_times = [at for at in self.step_times if elapsed_s - HOUR < at <= elapsed_s]
+        if away_since is None or not self.steps or (now < self.not_before and not is_requested):
             return None
         return self.steps[self.place] if len(self.step_times) < STEPS_AN_HOUR else None
 
-    def record_step(self, now: float, elapsed: float) -> None:
+    def record_step(self, now: float, elapsed_s: float) -> None:
         """Record that the step that was due is being taken now."""
-        self.step_times.append(elapsed)
+        self.step_times.append(elapsed_s)
         self.place = (self.place + 1) % len(self.steps)
         self.not_before = now + self.pause
         if self.place == 0:

@@ -105,7 +105,7 @@ class Healer:
             await self._switch_on_again()
         ladder, now = self._ladder, self._clock()
         asked = self._link.heal_now
-        step = ladder.find_due_step(away_since, trio.current_time(), now, asked=asked)
+        step = ladder.find_due_step(away_since, trio.current_time(), now, is_requested=asked)
         if step is None:
             return False
         place = f"step {ladder.place + 1} of {len(ladder.steps)}"
@@ -200,8 +200,8 @@ def _drop_dtr(port: str) -> None:
         line.close()
 
 
-def _sleep(where: str) -> None:
-    line = GpioLine(where)
+def _sleep(place: str) -> None:
+    line = GpioLine(place)
     try:
         time.sleep(SLEEP_LOW_S)
         line.set_high()
@@ -209,12 +209,12 @@ def _sleep(where: str) -> None:
         line.close()
 
 
-def _power_rockblock(where: str) -> None:
+def _power_rockblock(place: str) -> None:
     """Switch a RockBLOCK off and on by I_EN. The module may be damaged if I_EN changes again before
     I_BTD has followed. So if I_BTD does not become low, the line stays low while the agent runs,
     and an error is raised. (Ground Control, RockBLOCK, power sequence)
     """
-    enable, booted = where.split("/")
+    enable, booted = place.split("/")
     follows = GpioInput(int(booted))
     try:
         line = GpioLine(enable)
@@ -229,9 +229,9 @@ def _power_rockblock(where: str) -> None:
         follows.close()
 
 
-def _await_level(follows: GpioInput, *, high: bool) -> None:
+def _await_level(state_input: GpioInput, *, high: bool) -> None:
     deadline = time.monotonic() + ROCKBLOCK_FOLLOWS
-    while follows.is_high() is not high:
+    while state_input.is_high() is not high:
         if time.monotonic() > deadline:
             level = "high" if high else "low"
             raise OSError(f"I_BTD did not become {level} within {ROCKBLOCK_FOLLOWS:g} s")
@@ -270,14 +270,14 @@ _SWITCH_ON_STEPS: dict[str, Callable[[str], None]] = {
 }
 
 
-def find_usb_switch(port: str, where: str) -> Path:
-    """Return the file that switches the port's device, or the device named in `where`. Raises
+def find_usb_switch(port: str, place: str) -> Path:
+    """Return the file that switches the port's device, or the device named in `place`. Raises
     OSError.
     """
-    if where:
-        switch = USB_DEVICES / where / "authorized"
+    if place:
+        switch = USB_DEVICES / place / "authorized"
         if not switch.exists():
-            raise FileNotFoundError(f"no USB device {where} is there: see {USB_DEVICES}")
+            raise FileNotFoundError(f"no USB device {place} is there: see {USB_DEVICES}")
         return switch
     tty = (TTYS / Path(os.path.realpath(port)).name / "device").resolve(strict=True)
     for folder in (tty, *tty.parents):

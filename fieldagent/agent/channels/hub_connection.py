@@ -87,19 +87,19 @@ async def probe(hub: HubAddress) -> None:
     raise Unreachable(LinkState.FAULT, text)
 
 
-def _make_refusal(refused: HandshakeRefused) -> Unreachable:
-    if refused.status == 401:
+def _make_refusal(refusal: HandshakeRefused) -> Unreachable:
+    if refusal.status == 401:
         return TokenRefused(LinkState.FAULT, "the hub refuses the token: correct hub-token")
-    if refused.status == STATUS_GONE:
+    if refusal.status == STATUS_GONE:
         return Unreachable(LinkState.FAULT, REVOKED_WORDS)
-    if refused.status == UPGRADE_REQUIRED:
+    if refusal.status == UPGRADE_REQUIRED:
         what = (
             "the hub answers, but a proxy removes the header Upgrade (HTTP 426): the hub's"
             " proxy must pass WebSockets at /link; see docs/how-to/hub-tls.md for nginx and others"
         )
-    elif refused.status in _BUSY_STATUSES:
-        text = f"the hub cannot take the link now: {refused}"
-        return Unreachable(LinkState.NO_SERVICE, text, refused.retry_after)
+    elif refusal.status in _BUSY_STATUSES:
+        text = f"the hub cannot take the link now: {refusal}"
+        return Unreachable(LinkState.NO_SERVICE, text, refusal.retry_after)
     else:
-        what = f"no hub answers at hub-address, or a proxy blocks it: {refused}"
+        what = f"no hub answers at hub-address, or a proxy blocks it: {refusal}"
     return Unreachable(LinkState.FAULT, what)

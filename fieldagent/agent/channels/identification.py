@@ -55,9 +55,9 @@ class IdentificationTimer:
 class IdentifiedModem:
     """Implements `channels.radio_modem.RadioModem` on top of another modem."""
 
-    def __init__(self, modem: RadioModem, owed: IdentificationTimer) -> None:
+    def __init__(self, modem: RadioModem, timer: IdentificationTimer) -> None:
         self._modem = modem
-        self._owed = owed
+        self._owed = timer
         self._transmitting = trio.Lock()
         self._left = trio.Event()
         """Event that is set when a packet has left; then a new event replaces it."""
@@ -95,14 +95,14 @@ class IdentifiedModem:
 
 @asynccontextmanager
 async def open_identified(
-    open_modem: Callable[[], AbstractAsyncContextManager[RadioModem]], owed: IdentificationTimer
+    open_modem: Callable[[], AbstractAsyncContextManager[RadioModem]], timer: IdentificationTimer
 ) -> AsyncIterator[RadioModem]:
-    """Open a modem that identifies itself. The caller keeps `owed`, because the duty remains when
+    """Open a modem that identifies itself. The caller keeps `timer`, because the duty remains when
     the radio is opened again. Raises the errors of `open_modem`; errors from within are raised in
     groups.
     """
     async with open_modem() as modem, trio.open_nursery() as nursery:
-        air = IdentifiedModem(modem, owed)
+        air = IdentifiedModem(modem, timer)
         nursery.start_soon(air.identify)
         yield air
         nursery.cancel_scope.cancel()

@@ -32,10 +32,10 @@ class IpTurn:
     link returns them to the outbox."""
     _changed: trio.Event = field(default_factory=trio.Event)
 
-    def note(self, *, linked: bool) -> None:
-        if linked == self.linked:
+    def note(self, *, is_linked: bool) -> None:
+        if is_linked == self.linked:
             return
-        self.linked, self.since = linked, trio.current_time()
+        self.linked, self.since = is_linked, trio.current_time()
         self._changed.set()
         self._changed = trio.Event()
 

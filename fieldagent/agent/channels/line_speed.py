@@ -40,8 +40,8 @@ class Probe:
 async def can_answer_at(port: str, baud: int, probe: Probe) -> bool:
     """Return True if such a modem answers at this baud rate. Raises PortLost."""
 
-    def is_there(said: bytes) -> bool | None:
-        return probe.is_answered_by(said[-RECEIVED_BYTES_MAX:]) or None
+    def is_there(data: bytes) -> bool | None:
+        return probe.is_answered_by(data[-RECEIVED_BYTES_MAX:]) or None
 
     async with open_serial(port, baud) as line:
         for _ in range(ATTEMPTS):

@@ -221,12 +221,12 @@ class RadioDriver:
             await self.outbox.wait_until_ready(urgent=True)
         limit.cancel()
 
-    async def _await_answer(self, transmission: Transmission, round_over: trio.Event) -> None:
+    async def _await_answer(self, transmission: Transmission, round_end: trio.Event) -> None:
         answered = missed = False
         part, pace, began = transmission.part, self.pace, trio.current_time()
         try:
             with trio.move_on_after(ROUND_MAX_S):
-                await round_over.wait()
+                await round_end.wait()
             began = trio.current_time()
             patience = pace.compute_answer_wait(
                 transmission.attempts, part=part, urgent=transmission.urgent
@@ -251,13 +251,13 @@ class RadioDriver:
             await self._settle(transmission, answered, "no answer", wait)
 
     async def _settle(
-        self, transmission: Transmission, sent: bool, reason: str, retry_after: float
+        self, transmission: Transmission, is_sent: bool, reason: str, retry_after: float
     ) -> None:
-        outcome = Outcome.SENT if sent else Outcome.NOT_SENT
+        outcome = Outcome.SENT if is_sent else Outcome.NOT_SENT
         with trio.CancelScope(shield=True):
             await self.outbox.settle(
                 transmission,
                 outcome,
-                reason="" if sent else reason,
-                retry_after=0.0 if sent else retry_after,
+                reason="" if is_sent else reason,
+                retry_after=0.0 if is_sent else retry_after,
             )

@@ -134,15 +134,15 @@ class _ReceivedBytes:
 
 
 async def recognise(
-    line: DeviceLine, asked: Sequence[Recognition], known: Sequence[Recognition] = ()
+    line: DeviceLine, kinds_to_ask: Sequence[Recognition], known_kinds: Sequence[Recognition] = ()
 ) -> Recognition | Unrecognised:
-    """Send the question of each kind in `asked` in turn, and return the kind that matches the
-    answer. That may also be one of `known`. Return Unrecognised if no kind answers. Raises
-    PortLost.
+    """Send the question of each kind in `kinds_to_ask` in turn, and return the kind that matches
+    the answer. That may also be one of `known_kinds`. Return Unrecognised if no kind answers.
+    Raises PortLost.
     """
     hearing = _ReceivedBytes()
     for number in range(QUESTION_ROUNDS):
-        for kind in sorted(asked, key=lambda each: each.order):
+        for kind in sorted(kinds_to_ask, key=lambda each: each.order):
             question = kind.question()
             if not question and number:
                 continue
@@ -152,7 +152,7 @@ async def recognise(
                     await line.write(GUARD_BYTES + question)
                 while True:
                     said = hearing.get_received()
-                    for each in (*asked, *known):
+                    for each in (*kinds_to_ask, *known_kinds):
                         if each.is_answer(said):
                             return each
                     hearing.add_bytes(await line.read())

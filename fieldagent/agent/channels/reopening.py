@@ -25,14 +25,14 @@ async def forbid_healing() -> bool:
 
 async def run_and_reopen(
     work: Callable[[], Awaitable[None]],
-    lost: tuple[type[Exception], ...],
-    tell: Callable[[BaseException], None],
+    lost_errors: tuple[type[Exception], ...],
+    report_loss: Callable[[BaseException], None],
     progress: Callable[[], None],
     link: ChannelLink,
     heal: Callable[[], Awaitable[bool]] = forbid_healing,
 ) -> NoReturn:
     """Call `work` forever. `work` opens the device and serves it until it raises one of the errors
-    in `lost`. That error is passed to `tell`.
+    in `lost_errors`. That error is passed to `report_loss`.
 
     `progress` is called before each attempt, and `heal` after each. If `heal` returns True, it took
     a recovery step, so the next attempt follows soon. `heal` takes at most two and a half minutes.
@@ -43,9 +43,9 @@ async def run_and_reopen(
         began = trio.current_time()
         try:
             await work()
-        except* lost as trouble:
+        except* lost_errors as trouble:
             error = get_first_error(trouble)
-            tell(error)
+            report_loss(error)
             failed = f"{type(error).__name__}: {error}"
         else:
             failed = ""

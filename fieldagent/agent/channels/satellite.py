@@ -100,10 +100,10 @@ class MailReader:
     _size: int = 0
     """Size of the message in bytes, as the session reported it; 0 if unknown."""
 
-    async def read(self, *, needed: bool = False, size: int = 0) -> ReadResult:
-        """Read the message. With `needed`, another message is about to take its place, so a garbled
-        message is stored as it is. `size` is the message's size in bytes, if a session has just
-        reported it.
+    async def read(self, *, is_needed: bool = False, size: int = 0) -> ReadResult:
+        """Read the message. With `is_needed`, another message is about to take its place, so a
+        garbled message is stored as it is. `size` is the message's size in bytes, if a session has
+        just reported it.
 
         Raises ModemSilent, PortLost.
         """
@@ -119,7 +119,7 @@ class MailReader:
             if self.garbled_since is None:
                 self.garbled_since = now
                 await self.modem.link.recorder.record_fault("a message was garbled")
-            if not needed and not hurry and now - self.garbled_since < GARBLED_MAX_S:
+            if not is_needed and not hurry and now - self.garbled_since < GARBLED_MAX_S:
                 return ReadResult.STAYS
         if size:
             self.mailbox.uncleared_message = b""
@@ -231,11 +231,11 @@ class Pace:
         """
         self.keeping_imei, self.empty = modem, 0
 
-    def count_empty(self, modem: str, looks_sent: bool) -> bool:
+    def count_empty(self, modem: str, is_buffer_sent: bool) -> bool:
         """Count a session that left an empty buffer. Return True if this modem always clears a sent
         message: EMPTY_SESSIONS_MAX sessions have shown no other sign of a reset.
         """
-        self.empty = self.empty + 1 if looks_sent and modem != self.keeping_imei else 0
+        self.empty = self.empty + 1 if is_buffer_sent and modem != self.keeping_imei else 0
         return self.empty >= EMPTY_SESSIONS_MAX
 
 
@@ -381,7 +381,7 @@ class SatelliteDriver:
     async def _hold_session(self) -> None:
         status = await self.modem.read_status()
         if status.mt_flag and not self.pace.mailbox.withheld:
-            await self.mail.read(needed=True)
+            await self.mail.read(is_needed=True)
         await self.modem.hold_settings()
         # The modem may have received the network's time since it was set up.
         await self.modem.ask_time()
@@ -514,7 +514,7 @@ class SatelliteDriver:
             await self.modem.clear(sbd.CLEAR_MO)
 
     async def _store_received_message(
-        self, result: sbd.SessionResult, status: MoStatus, rang: bool, *, alone: bool
+        self, result: sbd.SessionResult, status: MoStatus, is_ringing: bool, *, alone: bool
     ) -> None:
         """Store a received message before the next session, whatever the result of the outgoing
         message was.
@@ -524,7 +524,7 @@ class SatelliteDriver:
             chance = self.pace.random.random()
             self.pace.mailbox.note_check(result, trio.current_time(), chance)
         else:
-            self.modem.has_rung = self.modem.has_rung or rang
+            self.modem.has_rung = self.modem.has_rung or is_ringing
         if result.mt_status == 1 and result.mt_length > 0:
             if await self.mail.read(size=result.mt_length) is ReadResult.NOTHING:
                 await self.outbox.spend(compute_credits(result.mt_length))
@@ -566,7 +566,7 @@ class SatelliteDriver:
             )
             await self.outbox.note_copy(intent.transmission)
         if status.mt_flag:
-            await self.mail.read(needed=True)
+            await self.mail.read(is_needed=True)
         if not urgent and await self._is_urgent_waiting():
             log.info("an SOS is sent before message %d, which is sent again later", intent.at_modem)
             await self.outbox.settle(

@@ -46,21 +46,21 @@ class LinkRest:
     was_without_network: bool = False
     """True if the modem had no network at some time since the last session."""
 
-    def start_after_failure(self, status: MoStatus, now: float, chance: float) -> None:
-        """Start a pause after a session that failed with this status. `chance` is a random number
-        from 0 to 1, so that many kits do not call at one moment.
+    def start_after_failure(self, status: MoStatus, now: float, random_share: float) -> None:
+        """Start a pause after a session that failed with this status. `random_share` is a random
+        number from 0 to 1, so that many kits do not call at one moment.
         """
-        self.until = now + retry_after(status, self.failures, chance, urgent=False)
-        self.urgent_until = now + retry_after(status, self.failures, chance, urgent=True)
-        self.earliest_retry = now + retry_at_once(status, chance)
+        self.until = now + retry_after(status, self.failures, random_share, urgent=False)
+        self.urgent_until = now + retry_after(status, self.failures, random_share, urgent=True)
+        self.earliest_retry = now + retry_at_once(status, random_share)
         self.failures += 1
         self.was_without_network = False
 
-    def start_until_traffic(self, seconds: float, now: float, chance: float) -> None:
+    def start_until_traffic(self, seconds: float, now: float, random_share: float) -> None:
         """Pause for the `seconds` until the network accepts sessions again. An SOS waits no longer
         than its usual maximum.
         """
-        seconds = min(seconds, REQUESTED_WAIT_MAX_S) * (1 + 0.1 * chance)
+        seconds = min(seconds, REQUESTED_WAIT_MAX_S) * (1 + 0.1 * random_share)
         self.until = now + seconds
         self.urgent_until = self.earliest_retry = now + min(seconds, URGENT_WAIT_MAX_S)
 
@@ -101,7 +101,7 @@ class GatewayMailbox:
     begun_check: tuple[str, int] | None = None
     """IMEI and MOMSN of the modem before a check whose end is unknown."""
 
-    def note_check(self, result: SessionResult, now: float, chance: float) -> None:
+    def note_check(self, result: SessionResult, now: float, random_share: float) -> None:
         """Record that a session reached the gateway. Start a pause if messages wait but none
         arrived.
         """
@@ -111,12 +111,14 @@ class GatewayMailbox:
         if brought or not (blocked or result.queued):
             self.fruitless_checks, self.until = 0, -inf
             return
-        self.rest(now, chance, FRUITLESS_MAX if blocked else 0.0)
+        self.rest(now, random_share, FRUITLESS_MAX if blocked else 0.0)
 
-    def rest(self, now: float, chance: float, least: float = 0.0) -> None:
-        """Pause after a check that brought nothing, for at least `least` seconds."""
-        wait = max(least, min(FRUITLESS_MAX, FRUITLESS_FIRST * 2 ** min(self.fruitless_checks, 10)))
-        self.until = now + wait * (1 + 0.1 * chance)
+    def rest(self, now: float, random_share: float, minimum: float = 0.0) -> None:
+        """Pause after a check that brought nothing, for at least `minimum` seconds."""
+        wait = max(
+            minimum, min(FRUITLESS_MAX, FRUITLESS_FIRST * 2 ** min(self.fruitless_checks, 10))
+        )
+        self.until = now + wait * (1 + 0.1 * random_share)
         self.fruitless_checks += 1
 
     def describe_wait(self) -> str:

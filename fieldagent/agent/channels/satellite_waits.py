@@ -65,13 +65,13 @@ async def wait_until_rested(
 
 
 async def end_pauses_on_request(
-    link: ChannelLink, rest: LinkRest, tell: Callable[[], None]
+    link: ChannelLink, rest: LinkRest, wake: Callable[[], None]
 ) -> NoReturn:
-    """End the pause whenever a person requests it; `tell` wakes the task that waits for its end."""
+    """End the pause whenever a person requests it; `wake` wakes the task that waits for its end."""
     while True:
         await link.wait_until_requested()
         rest.end()
-        tell()
+        wake()
 
 
 def note_absent(link: ChannelLink, error: BaseException) -> None:

@@ -64,24 +64,24 @@ REBOOT_TIMEOUT_S = 120.0
 """Longest time in seconds until root's unit reboots the machine."""
 
 
-def _get_satellite(hands: Hands) -> ChannelOutbox:
-    outbox = hands.parts.outboxes.get(Channel.SATELLITE)
+def _get_satellite(context: Hands) -> ChannelOutbox:
+    outbox = context.parts.outboxes.get(Channel.SATELLITE)
     if outbox is None:
         raise CannotBeDone("no satellite modem is configured")
     return outbox
 
 
-async def retry(hands: Hands, known: KnownCommand) -> str:
+async def retry(context: Hands, command_record: KnownCommand) -> str:
     """Let the modem try now. Raises CannotBeDone."""
-    outbox = _get_satellite(hands)
+    outbox = _get_satellite(context)
     outbox.link.ask()
     return f"the modem tries now, with {format_count(len(outbox), 'Package')} to send"
 
 
-def check_healing(hands: Hands) -> None:
+def check_healing(context: Hands) -> None:
     """Raise CannotBeDone if no modem needs a recovery step."""
-    link = _get_satellite(hands).link
-    if "satellite" not in make_healing(hands.settings):
+    link = _get_satellite(context).link
+    if "satellite" not in make_healing(context.settings):
         raise CannotBeDone("satellite-heal has no step here")
     if link.state is not LinkState.ABSENT:
         raise CannotBeDone(
@@ -89,9 +89,9 @@ def check_healing(hands: Hands) -> None:
         )
 
 
-async def heal(hands: Hands, known: KnownCommand) -> str:
+async def heal(context: Hands, command_record: KnownCommand) -> str:
     """Take the next recovery step for a silent modem. Raises CommandFailed."""
-    link = _get_satellite(hands).link
+    link = _get_satellite(context).link
     before = link.facts.get("healingSteps", 0)
     link.heal_now = True
     with trio.move_on_after(HEALING_TIMEOUT_S):
@@ -104,33 +104,33 @@ async def heal(hands: Hands, known: KnownCommand) -> str:
     )
 
 
-def check_restart(hands: Hands) -> None:
+def check_restart(context: Hands) -> None:
     """Raise CannotBeDone if systemd would not start the agent again."""
     if not os.environ.get("INVOCATION_ID"):
         raise CannotBeDone("systemd has not started this agent, so it would not start again")
 
 
-def _check_no_sos_in_memory(hands: Hands) -> None:
+def _check_no_sos_in_memory(context: Hands) -> None:
     """Raise CannotBeDone if an SOS exists only in the agent's memory and would be lost."""
-    journal = hands.parts.journal
+    journal = context.parts.journal
     if journal.not_on_disk and incident.find_open(journal):
         raise CannotBeDone(SOS_IN_MEMORY.format(journal.not_on_disk))
 
 
-async def restart(hands: Hands, known: KnownCommand) -> NoReturn:
+async def restart(context: Hands, command_record: KnownCommand) -> NoReturn:
     """Stop properly; systemd starts the agent again. Raises CannotBeDone."""
-    _check_no_sos_in_memory(hands)
+    _check_no_sos_in_memory(context)
     os.kill(os.getpid(), signal.SIGTERM)
     await trio.sleep_forever()
 
 
-async def reboot(hands: Hands, known: KnownCommand) -> NoReturn:
+async def reboot(context: Hands, command_record: KnownCommand) -> NoReturn:
     """Leave the order for root's unit. Raises CommandFailed if no unit takes it, and
     CannotBeDone.
     """
-    _check_no_sos_in_memory(hands)
-    place = hands.settings.state_directory / REBOOT
-    boot = hands.parts.journal.clock.get_base().boot
+    _check_no_sos_in_memory(context)
+    place = context.settings.state_directory / REBOOT
+    boot = context.parts.journal.clock.get_base().boot
     try:
         await trio.to_thread.run_sync(partial(put_file, place, boot.encode()))
     except OSError as error:
@@ -143,36 +143,36 @@ async def reboot(hands: Hands, known: KnownCommand) -> NoReturn:
     )
 
 
-async def change_settings(hands: Hands, known: KnownCommand) -> str:
+async def change_settings(context: Hands, command_record: KnownCommand) -> str:
     """Leave the settings for root's unit, which verifies and tries them and restarts the agent.
     Wait for the result. Raises CannotBeDone if they are refused, CommandFailed if they are rolled
     back.
     """
-    state = hands.settings.state_directory
-    if _report(hands, "settings", known.number) is None:
-        await _store_settings_offer(hands, known)
-    if await _is_change_done(hands, "settings", known.number):
+    state = context.settings.state_directory
+    if _report(context, "settings", command_record.number) is None:
+        await _store_settings_offer(context, command_record)
+    if await _is_change_done(context, "settings", command_record.number):
         return "they are in force"
     (state / OFFER).unlink(missing_ok=True)
     raise CommandFailed("root's unit has not tried the settings: check fieldagent-settings.path")
 
 
-async def update_program(hands: Hands, known: KnownCommand) -> str:
+async def update_program(context: Hands, command_record: KnownCommand) -> str:
     """Leave the delta for root's unit, which verifies it, makes the program and tries it. Wait for
     the result. Raises CannotBeDone if it is refused, CommandFailed if the previous program runs
     again.
     """
-    state = hands.settings.state_directory
-    if _report(hands, "program", known.number) is None:
-        version = await _store_delta_offer(hands, known)
+    state = context.settings.state_directory
+    if _report(context, "program", command_record.number) is None:
+        version = await _store_delta_offer(context, command_record)
         log.warning("root's unit tests version %s, built from a delta", version)
-    if await _is_change_done(hands, "program", known.number):
+    if await _is_change_done(context, "program", command_record.number):
         return f"{__version__} runs"
     (state / PROGRAM_OFFER).unlink(missing_ok=True)
     raise CommandFailed("root's unit has not tried the program: check fieldagent-update-offer.path")
 
 
-def check_update(hands: Hands) -> None:
+def check_update(context: Hands) -> None:
     """Raise CannotBeDone if the program cannot be replaced by a delta."""
     from fieldagent.agent.channels.kit_notes import find_installation_kind
 
@@ -180,32 +180,32 @@ def check_update(hands: Hands) -> None:
         raise CannotBeDone("only a zipapp accepts a delta: update the packages with apt")
 
 
-def is_delta_here(hands: Hands, known: KnownCommand) -> bool:
+def is_delta_here(context: Hands, command_record: KnownCommand) -> bool:
     """Return True if the delta for the command has arrived completely. It arrives in an item of its
     own.
     """
-    return program_deltas.is_here(hands.parts.journal, _digest(known))
+    return program_deltas.is_here(context.parts.journal, _digest(command_record))
 
 
-def _digest(known: KnownCommand) -> bytes:
-    (digest,) = known.command.arguments
+def _digest(command_record: KnownCommand) -> bytes:
+    (digest,) = command_record.command.arguments
     assert isinstance(digest, bytes)
     return digest
 
 
-async def _store_delta_offer(hands: Hands, known: KnownCommand) -> str:
+async def _store_delta_offer(context: Hands, command_record: KnownCommand) -> str:
     """Leave the delta for root's unit, and return the version of the program that it makes. Raises
     CannotBeDone, CommandFailed.
     """
-    payload = program_deltas.find_payload(hands.parts.journal, _digest(known))
+    payload = program_deltas.find_payload(context.parts.journal, _digest(command_record))
     if payload is None:
         raise CannotBeDone("the delta was replaced by a later one")
     try:
         version = read_release(read_payload(payload).signature.comment).version
     except (ValueError, NotSigned) as wrong:
         raise CannotBeDone(str(wrong)) from None
-    state = hands.settings.state_directory
-    offer = ProgramOffer(known.number, version, "").encode()
+    state = context.settings.state_directory
+    offer = ProgramOffer(command_record.number, version, "").encode()
 
     def store_request() -> None:
         put_file(state / PROGRAM_DELTA, payload)
@@ -221,12 +221,12 @@ async def _store_delta_offer(hands: Hands, known: KnownCommand) -> str:
     return version
 
 
-async def _is_change_done(hands: Hands, what: str, number: int) -> bool:
+async def _is_change_done(context: Hands, subject: str, number: int) -> bool:
     """Return True if the change succeeded, or False if root's unit has not tried it in time. Raises
     CannotBeDone if it was refused, CommandFailed if it was rolled back.
     """
     with trio.move_on_after(TRIAL_TIMEOUT_S):
-        while (report := _report(hands, what, number)) is None or report.state not in ENDED:
+        while (report := _report(context, subject, number)) is None or report.state not in ENDED:
             await trio.sleep(CHECK_INTERVAL_S)
         if report.state == "refused":
             raise CannotBeDone(report.reason)
@@ -236,25 +236,25 @@ async def _is_change_done(hands: Hands, what: str, number: int) -> bool:
     return False
 
 
-async def change_radio_key(hands: Hands, known: KnownCommand) -> str:
+async def change_radio_key(context: Hands, command_record: KnownCommand) -> str:
     """Take a step of the change to the group's new radio-key. The step takes effect at once. Raises
     CannotBeDone, CommandFailed.
     """
     from fieldagent.agent.mesh import radio_keys
     from fieldagent.agent.mesh.key_change import GroupKeys
 
-    step, sealed = known.command.arguments
+    step, sealed = command_record.command.arguments
     assert isinstance(step, int) and isinstance(sealed, bytes)
-    if (station := hands.parts.station) is None:
+    if (station := context.parts.station) is None:
         return "no radio is configured: there is nothing to change"
-    before = radio_keys.load(hands.settings)
+    before = radio_keys.load(context.settings)
     if not before.keys:
         raise CannotBeDone("no radio-key is set on this kit")
-    if (new := open_key(sealed, get_secrets(hands.settings))) is None:
+    if (new := open_key(sealed, get_secrets(context.settings))) is None:
         raise CannotBeDone("the key is encrypted for another satellite-key or hub-token")
     keys = radio_keys.make_keys_after(before, step, new)
     try:
-        await trio.to_thread.run_sync(partial(radio_keys.store, hands.settings, keys))
+        await trio.to_thread.run_sync(partial(radio_keys.store, context.settings, keys))
     except OSError as error:
         raise CommandFailed(f"the key cannot be kept: {error.strerror}") from None
     station.use_group_keys(
@@ -263,34 +263,34 @@ async def change_radio_key(hands: Hands, known: KnownCommand) -> str:
     return f"step {step} of 3"
 
 
-async def hold_packages(hands: Hands, known: KnownCommand) -> str:
+async def hold_packages(context: Hands, command_record: KnownCommand) -> str:
     """Hold back posted Packages of a kind from satellite. Raises CannotBeDone."""
-    kind, queue = _find_kind_to_hold(hands, known)
-    await hands.parts.journal.persist(commands.note_held(kind, held=True))
+    kind, queue = _find_kind_to_hold(context, command_record)
+    await context.parts.journal.persist(commands.note_held(kind, is_held=True))
     # List the Packages again, to include those that were posted meanwhile.
-    there = _list_queued_of_kind(hands, queue, kind)
+    there = _list_queued_of_kind(context, queue, kind)
     hold_back(queue, kind, there)
     return f"{kind} waits: {format_count(len(there), 'Package')} now"
 
 
-async def resume(hands: Hands, known: KnownCommand) -> str:
+async def resume(context: Hands, command_record: KnownCommand) -> str:
     """Release Packages of that kind. Raises CannotBeDone."""
-    kind, queue = _find_kind_to_hold(hands, known)
-    await hands.parts.journal.persist(commands.note_held(kind, held=False))
-    there = _list_queued_of_kind(hands, queue, kind)
+    kind, queue = _find_kind_to_hold(context, command_record)
+    await context.parts.journal.persist(commands.note_held(kind, is_held=False))
+    there = _list_queued_of_kind(context, queue, kind)
     release_kind(queue, kind, there)
     return f"{kind} goes again: {format_count(len(there), 'Package')} now"
 
 
-def _find_kind_to_hold(hands: Hands, known: KnownCommand) -> tuple[str, ChannelQueue]:
+def _find_kind_to_hold(context: Hands, command_record: KnownCommand) -> tuple[str, ChannelQueue]:
     """Return the kind and the satellite queue. Raises CannotBeDone."""
-    _get_satellite(hands)
-    return str(known.command.arguments[0]), hands.parts.queues[Channel.SATELLITE]
+    _get_satellite(context)
+    return str(command_record.command.arguments[0]), context.parts.queues[Channel.SATELLITE]
 
 
-def _list_queued_of_kind(hands: Hands, queue: ChannelQueue, kind: str) -> list[int]:
+def _list_queued_of_kind(context: Hands, queue: ChannelQueue, kind: str) -> list[int]:
     """Return the queued Packages of that kind that are not an SOS."""
-    known = outbound.read_packages(hands.parts.journal, queue.list_waiting())
+    known = outbound.read_packages(context.parts.journal, queue.list_waiting())
     packages = {key: each.package for key, each in known.items() if isinstance(each, StoredPackage)}
     return [
         sequence
@@ -299,13 +299,13 @@ def _list_queued_of_kind(hands: Hands, queue: ChannelQueue, kind: str) -> list[i
     ]
 
 
-async def _store_settings_offer(hands: Hands, known: KnownCommand) -> None:
-    kit = get_kit_id(hands.settings.hub_token or "")
+async def _store_settings_offer(context: Hands, command_record: KnownCommand) -> None:
+    kit = get_kit_id(context.settings.hub_token or "")
     try:
-        text, signature = offer_of(known.number, kit, known.command.arguments)
-        by_satellite = known.channel == Channel.SATELLITE
+        text, signature = offer_of(command_record.number, kit, command_record.command.arguments)
+        by_satellite = command_record.channel == Channel.SATELLITE
         body = SettingsOffer(text, signature, by_satellite).encode()
-        place = hands.settings.state_directory / OFFER
+        place = context.settings.state_directory / OFFER
         await trio.to_thread.run_sync(partial(put_file, place, body))
     except NotAChange as wrong:
         raise CannotBeDone(str(wrong)) from None
@@ -315,19 +315,19 @@ async def _store_settings_offer(hands: Hands, known: KnownCommand) -> None:
         ) from None
 
 
-def _report(hands: Hands, what: str, number: int) -> OfferReport | None:
+def _report(context: Hands, subject: str, number: int) -> OfferReport | None:
     """Return the report of root's unit on the `settings` or the `program` with that number; None if
     there is none.
     """
-    reports = outcomes.read(hands.settings.state_directory)
-    report = reports.settings if what == "settings" else reports.program
+    reports = outcomes.read(context.settings.state_directory)
+    report = reports.settings if subject == "settings" else reports.program
     return report if report is not None and report.number == number else None
 
 
-async def wait_until_quiet(hands: Hands) -> None:
+async def wait_until_quiet(context: Hands) -> None:
     """Wait until no modem is in a session. Raises CannotBeDone if a session does not end."""
     with trio.move_on_after(SESSION_END_TIMEOUT_S):
-        while busy := _find_busy_channel(hands.parts.outboxes):
+        while busy := _find_busy_channel(context.parts.outboxes):
             await trio.sleep(CHECK_INTERVAL_S)
         return
     raise CannotBeDone(f"{busy} has been in a session for ten minutes")

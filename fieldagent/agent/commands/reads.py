@@ -11,23 +11,23 @@ from fieldagent.wire import answer_text, kit_status
 from fieldagent.wire.command import Argument, get_answer_size
 
 
-def read_status(hands: Hands, arguments: tuple[Argument, ...]) -> bytes:
+def read_status(context: Hands, arguments: tuple[Argument, ...]) -> bytes:
     """Return the kit's condition in 32 bytes."""
-    answer, trouble = hands.status(), hands.trouble() is not None
+    answer, trouble = context.status(), context.trouble() is not None
     return kit_status.encode(
-        make_status(hands.settings, answer, hands.start_count, trouble=trouble)
+        make_status(context.settings, answer, context.start_count, trouble=trouble)
     )
 
 
-def log(hands: Hands, arguments: tuple[Argument, ...]) -> bytes:
+def log(context: Hands, arguments: tuple[Argument, ...]) -> bytes:
     """Return the newest warnings."""
-    lines = hands.log.list_lines() or ["no warning since the agent began"]
+    lines = context.log.list_lines() or ["no warning since the agent began"]
     return answer_text.pack_lines(lines, get_answer_size(arguments))
 
 
-def show(hands: Hands, arguments: tuple[Argument, ...]) -> bytes:
+def show(context: Hands, arguments: tuple[Argument, ...]) -> bytes:
     """Return a Package's history, newest first. Raises CannotBeDone."""
-    journal, id_ = hands.parts.journal, int(arguments[0])
+    journal, id_ = context.parts.journal, int(arguments[0])
     known = outbound.find_by_id(journal, id_)
     if known is None:
         raise CannotBeDone(f"no Package has the id {id_}")
@@ -40,9 +40,9 @@ def show(hands: Hands, arguments: tuple[Argument, ...]) -> bytes:
     return answer_text.pack_lines(lines, get_answer_size(arguments[1:]))
 
 
-def read_trace(hands: Hands, arguments: tuple[Argument, ...]) -> bytes:
+def read_trace(context: Hands, arguments: tuple[Argument, ...]) -> bytes:
     """Return the last part of the satellite's trace. Raises CannotBeDone."""
-    if (outbox := hands.parts.outboxes.get(Channel.SATELLITE)) is None:
+    if (outbox := context.parts.outboxes.get(Channel.SATELLITE)) is None:
         raise CannotBeDone("no satellite modem is configured")
     lines = outbox.link.recorder.write_trace().splitlines()
     return answer_text.pack_last(lines, get_answer_size(arguments))

@@ -51,147 +51,151 @@ UNREADABLE = "it is damaged on the kit's disk, and was not carried out: send it 
 INTERRUPTED_REASON = "the agent stopped during the command: its progress is unknown"
 
 
-async def run(hands: Hands, gate: CommandGate) -> None:
+async def run(context: Hands, gate: CommandGate) -> None:
     """Carry out stored and new commands until canceled."""
-    journal = hands.parts.journal
-    with _record_log(hands):
-        if not hands.start_count:
-            hands.start_count = await journal.persist(commands.count_start)
+    journal = context.parts.journal
+    with _record_log(context):
+        if not context.start_count:
+            context.start_count = await journal.persist(commands.count_start)
         for each in commands.list_under_way(journal):
             if each.state == "begun":
-                await _store_answer(hands, await _make_answer_after_start(hands, each))
+                await _store_answer(context, await _make_answer_after_start(context, each))
         while True:
             news = gate.news
             for each in commands.list_under_way(journal):
-                if each.state == "accepted" and not _can_still_arrive(hands, each):
-                    await _store_answer(hands, await _carry_out(hands, each))
+                if each.state == "accepted" and not _can_still_arrive(context, each):
+                    await _store_answer(context, await _carry_out(context, each))
             for each in commands.list_under_way(journal):
                 if each.state == "owed":
-                    await _send_answer(hands, each)
+                    await _send_answer(context, each)
             left = commands.list_under_way(journal)
-            if all(each.state == "accepted" and _can_still_arrive(hands, each) for each in left):
+            if all(each.state == "accepted" and _can_still_arrive(context, each) for each in left):
                 with waits.move_on_after(RECHECK_AFTER_S if left else inf):
                     await news.wait()
 
 
-def _is_something_missing(hands: Hands, known: KnownCommand) -> bool:
+def _is_something_missing(context: Hands, command_record: KnownCommand) -> bool:
     """Return True if the command needs something that has not arrived."""
-    if not known.is_readable:
+    if not command_record.is_readable:
         return False
-    is_here = VERB_CONDITIONS.get(get_verb(known.command).name)
-    return is_here is not None and not is_here(hands, known)
+    is_here = VERB_CONDITIONS.get(get_verb(command_record.command).name)
+    return is_here is not None and not is_here(context, command_record)
 
 
-def _can_still_arrive(hands: Hands, known: KnownCommand) -> bool:
+def _can_still_arrive(context: Hands, command_record: KnownCommand) -> bool:
     """Return True if the missing part may still arrive."""
     return (
-        _is_something_missing(hands, known)
-        and hands.parts.journal.clock.now() < known.arrived_at + AGE_MAX_S
+        _is_something_missing(context, command_record)
+        and context.parts.journal.clock.now() < command_record.arrived_at + AGE_MAX_S
     )
 
 
 @contextmanager
-def _record_log(hands: Hands) -> Iterator[None]:
+def _record_log(context: Hands) -> Iterator[None]:
     root = logging.getLogger()
-    root.addHandler(hands.log)
+    root.addHandler(context.log)
     try:
         yield
     finally:
-        root.removeHandler(hands.log)
+        root.removeHandler(context.log)
 
 
-async def _carry_out(hands: Hands, known: KnownCommand) -> CommandAnswer:
-    words = format_command(known.command)
-    if not known.is_readable:
-        return _make_answer(known, CommandOutcome.FAILED, UNREADABLE)
-    if _is_something_missing(hands, known):
-        return _make_answer(known, CommandOutcome.REFUSED, SUBJECT_MISSING_REASON)
-    log.info("the hub's command %d: %s", known.number, words)
-    name = get_verb(known.command).name
+async def _carry_out(context: Hands, command_record: KnownCommand) -> CommandAnswer:
+    words = format_command(command_record.command)
+    if not command_record.is_readable:
+        return _make_answer(command_record, CommandOutcome.FAILED, UNREADABLE)
+    if _is_something_missing(context, command_record):
+        return _make_answer(command_record, CommandOutcome.REFUSED, SUBJECT_MISSING_REASON)
+    log.info("the hub's command %d: %s", command_record.number, words)
+    name = get_verb(command_record.command).name
     try:
         if name in READER_BY_VERB:
-            body = READER_BY_VERB[name](hands, known.command.arguments)
-            return CommandAnswer(known.number, CommandOutcome.DONE, body)
+            body = READER_BY_VERB[name](context, command_record.command.arguments)
+            return CommandAnswer(command_record.number, CommandOutcome.DONE, body)
         if name in CHECK_BY_VERB:
-            CHECK_BY_VERB[name](hands)
+            CHECK_BY_VERB[name](context)
         if name in INTERRUPTING_VERBS:
-            await wait_until_quiet(hands)
+            await wait_until_quiet(context)
     except CannotBeDone as why:
-        return _make_answer(known, CommandOutcome.REFUSED, str(why))
+        return _make_answer(command_record, CommandOutcome.REFUSED, str(why))
     except Exception as error:
-        return _make_mistake_answer(known, error)
-    boot = hands.parts.journal.clock.get_base().boot
-    await hands.parts.journal.persist(commands.begin(known.number, boot))
-    log.warning("the hub's command %d is carried out: %s", known.number, words)
-    return await _make_done(hands, known, name)
+        return _make_mistake_answer(command_record, error)
+    boot = context.parts.journal.clock.get_base().boot
+    await context.parts.journal.persist(commands.begin(command_record.number, boot))
+    log.warning("the hub's command %d is carried out: %s", command_record.number, words)
+    return await _make_done(context, command_record, name)
 
 
-async def _make_done(hands: Hands, known: KnownCommand, name: str) -> CommandAnswer:
+async def _make_done(context: Hands, command_record: KnownCommand, name: str) -> CommandAnswer:
     try:
-        return _make_answer(known, CommandOutcome.DONE, await ACTION_BY_VERB[name](hands, known))
+        return _make_answer(
+            command_record, CommandOutcome.DONE, await ACTION_BY_VERB[name](context, command_record)
+        )
     except CannotBeDone as why:
-        return _make_answer(known, CommandOutcome.REFUSED, str(why))
+        return _make_answer(command_record, CommandOutcome.REFUSED, str(why))
     except CommandFailed as why:
-        return _make_answer(known, CommandOutcome.FAILED, str(why))
+        return _make_answer(command_record, CommandOutcome.FAILED, str(why))
     except Exception as error:
-        return _make_mistake_answer(known, error)
+        return _make_mistake_answer(command_record, error)
 
 
-def _make_mistake_answer(known: KnownCommand, error: Exception) -> CommandAnswer:
+def _make_mistake_answer(command_record: KnownCommand, error: Exception) -> CommandAnswer:
     """Return the answer for an unexpected error, so that the error does not block the next
     commands.
     """
     if isinstance(error, StoreFailed | StoreFull):
         raise error
-    log.exception("command %d failed because of a bug", known.number)
-    return _make_answer(known, CommandOutcome.FAILED, f"the agent failed: {describe_error(error)}")
+    log.exception("command %d failed because of a bug", command_record.number)
+    return _make_answer(
+        command_record, CommandOutcome.FAILED, f"the agent failed: {describe_error(error)}"
+    )
 
 
-async def _make_answer_after_start(hands: Hands, known: KnownCommand) -> CommandAnswer:
+async def _make_answer_after_start(context: Hands, command_record: KnownCommand) -> CommandAnswer:
     """Return the answer to a command that was begun before the agent's start."""
-    if not known.is_readable:
-        return _make_answer(known, CommandOutcome.FAILED, INTERRUPTED_REASON)
-    name = get_verb(known.command).name
+    if not command_record.is_readable:
+        return _make_answer(command_record, CommandOutcome.FAILED, INTERRUPTED_REASON)
+    name = get_verb(command_record.command).name
     if name == "restart":
-        return _make_answer(known, CommandOutcome.DONE, "the agent has restarted")
-    if name == "reboot" and known.boot != hands.parts.journal.clock.get_base().boot:
-        return _make_answer(known, CommandOutcome.DONE, "the machine has restarted")
+        return _make_answer(command_record, CommandOutcome.DONE, "the agent has restarted")
+    if name == "reboot" and command_record.boot != context.parts.journal.clock.get_base().boot:
+        return _make_answer(command_record, CommandOutcome.DONE, "the machine has restarted")
     if name in REPEATABLE_VERBS:
-        return await _make_done(hands, known, name)
-    return _make_answer(known, CommandOutcome.FAILED, INTERRUPTED_REASON)
+        return await _make_done(context, command_record, name)
+    return _make_answer(command_record, CommandOutcome.FAILED, INTERRUPTED_REASON)
 
 
-def _make_answer(known: KnownCommand, outcome: CommandOutcome, text: str) -> CommandAnswer:
-    return CommandAnswer(known.number, outcome, answer_text.pack(text))
+def _make_answer(command_record: KnownCommand, outcome: CommandOutcome, text: str) -> CommandAnswer:
+    return CommandAnswer(command_record.number, outcome, answer_text.pack(text))
 
 
-async def _store_answer(hands: Hands, answer: CommandAnswer) -> None:
-    await hands.parts.journal.persist(partial(commands.store_answer, answer=answer))
+async def _store_answer(context: Hands, answer: CommandAnswer) -> None:
+    await context.parts.journal.persist(partial(commands.store_answer, answer=answer))
 
 
-async def _send_answer(hands: Hands, known: KnownCommand) -> None:
+async def _send_answer(context: Hands, command_record: KnownCommand) -> None:
     """Put the answer into a Package, for the channel over which the command arrived."""
-    assert known.answer is not None
-    log.info("command %d: %s", known.number, known.answer.outcome.name.lower())
-    if known.channel == Channel.RADIO:
-        await _answer_by_radio(hands, known.number, known.answer)
+    assert command_record.answer is not None
+    log.info("command %d: %s", command_record.number, command_record.answer.outcome.name.lower())
+    if command_record.channel == Channel.RADIO:
+        await _answer_by_radio(context, command_record.number, command_record.answer)
         return
     priority = KINDS["commandAnswer"].priority
-    channels = frozenset([Channel(known.channel)])
-    package = Package(known.answer, channels=channels, priority=priority)
+    channels = frozenset([Channel(command_record.channel)])
+    package = Package(command_record.answer, channels=channels, priority=priority)
     try:
-        await hands.parts.intake.accept(package, f"fieldagent command {known.number}")
+        await context.parts.intake.accept(package, f"fieldagent command {command_record.number}")
     except StoreFull as full:
-        log.error("the answer to command %d waits: %s", known.number, full)
+        log.error("the answer to command %d waits: %s", command_record.number, full)
         await trio.sleep(DISK_RETRY_AFTER_S)
         return
-    journal = hands.parts.journal
-    await journal.persist(commands.mark_answered(known.number, journal.clock.now()))
+    journal = context.parts.journal
+    await journal.persist(commands.mark_answered(command_record.number, journal.clock.now()))
 
 
-async def _answer_by_radio(hands: Hands, number: int, answer: CommandAnswer) -> None:
+async def _answer_by_radio(context: Hands, number: int, answer: CommandAnswer) -> None:
     """Send the answer to the hub in a parcel, because the command arrived in a parcel."""
-    parts, now = hands.parts, hands.parts.journal.clock.now()
+    parts, now = context.parts, context.parts.journal.clock.now()
 
     def store(db: sqlite3.Connection) -> StoredPackage | None:
         commands.mark_answered(number, now)(db)

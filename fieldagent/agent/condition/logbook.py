@@ -72,7 +72,7 @@ class Logbook:
         now: Callable[[], float],
         *,
         reset: int,
-        commanded: Collection[str],
+        command_causes: Collection[str],
     ) -> None:
         self._path, self._now = folder / NAME, now
         self._writing = Lock()
@@ -80,7 +80,7 @@ class Logbook:
         at = now()
         cause = before.cause
         if before.boot != boot:
-            cause = COMMAND if before.boot in commanded else find_cause(before, reset)
+            cause = COMMAND if before.boot in command_causes else find_cause(before, reset)
         starts = [*(each for each in before.starts if 0 <= at - each < DAY), at]
         self._known = LogbookContent(boot, cause, False, starts[-STARTS_MAX:], before.hours)
 
@@ -146,24 +146,24 @@ class Logbook:
         return medians
 
 
-def find_cause(before: LogbookContent, reset: int) -> int:
+def find_cause(content: LogbookContent, reset: int) -> int:
     """Return the reason of a start without a command; `reset` is the hardware's report."""
-    if before.in_order:
+    if content.in_order:
         return SHUTDOWN
-    if reset != UNKNOWN or not before.boot:
+    if reset != UNKNOWN or not content.boot:
         return reset
     return CUT_OFF
 
 
 def compute_median(
-    signals: Iterable[tuple[float, int | None]], begin: float, end: float
+    signals: Iterable[tuple[float, int | None]], start: float, end: float
 ) -> int | None:
     """Return the median of the bars, weighted by time, over the time in which they were known; None
     if they were never known. `signals` are pairs of time and bars, each valid until the next.
     """
     weights: dict[int, float] = {}
-    for (at, bars), (following, _) in pairwise([*signals, (max(begin, end), None)]):
-        seconds = min(following, end) - max(at, begin)
+    for (at, bars), (following, _) in pairwise([*signals, (max(start, end), None)]):
+        seconds = min(following, end) - max(at, start)
         if bars is not None and seconds > 0:
             weights[bars] = weights.get(bars, 0.0) + seconds
     half, so_far = sum(weights.values()) / 2, 0.0

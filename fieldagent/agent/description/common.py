@@ -47,9 +47,9 @@ BEFORE_PARAMETER = query(
 )
 
 
-def limit(about: str, default: int, most: int) -> dict[str, Any]:
+def limit(about: str, default: int, maximum: int) -> dict[str, Any]:
     """Return the parameter of a list: its default, and its maximum."""
-    return query("limit", integer(minimum=1, maximum=most, default=default), about)
+    return query("limit", integer(minimum=1, maximum=maximum, default=default), about)
 
 
 CHANNEL_NAMES = [channel.value for channel in Channel]

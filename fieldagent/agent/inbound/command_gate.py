@@ -39,9 +39,9 @@ class CommandGate:
     this kit carries out.
     """
 
-    def __init__(self, keys: Sequence[bytes] = (), allowed: Collection[str] = ()) -> None:
+    def __init__(self, keys: Sequence[bytes] = (), allowed_verbs: Collection[str] = ()) -> None:
         self._keys = keys
-        self.allowed = allowed
+        self.allowed = allowed_verbs
         self.news = trio.Event()
         """Event that is set when a command has arrived; then a new event replaces it."""
 
@@ -55,22 +55,22 @@ class CommandGate:
         number: int,
         command: RemoteCommand,
         clock: ElapsedTime,
-        taken: ReceivedCommand,
+        result: ReceivedCommand,
     ) -> None:
         """Store a new, authenticated command. If it is refused, store its answer too."""
         if not is_proved(number, command, self._keys):
             # Do not answer, because then anyone could make the kit pay for answers.
-            taken.troubles.append(NOT_PROVED)
+            result.troubles.append(NOT_PROVED)
             return
         if commands.is_known(db, number):
-            taken.duplicates += 1
+            result.duplicates += 1
             return
-        why = self._find_refusal(db, number, command, clock, taken.now)
-        commands.note(db, number, command, taken.channel or Channel.RADIO, taken.now)
+        why = self._find_refusal(db, number, command, clock, result.now)
+        commands.note(db, number, command, result.channel or Channel.RADIO, result.now)
         if why:
             body = answer_text.pack(why)
             commands.store_answer(db, CommandAnswer(number, CommandOutcome.REFUSED, body))
-        taken.commands += 1
+        result.commands += 1
 
     def wake(self) -> None:
         """Wake the task that carries out commands; the command is on disk."""

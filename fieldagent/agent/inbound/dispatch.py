@@ -56,17 +56,17 @@ async def dispatch(
     clock: Callable[[], float],
     schedule: Sequence[float] = SCHEDULE,
     at_once: int = LANES_MAX,
-    chance: Callable[[], float] = random.random,
+    draw_random: Callable[[], float] = random.random,
     probes: bool = False,
 ) -> str:
     """Hand over payloads until canceled, or until the hook wants no more; then return the reason.
 
-    `name` is the hook's name in logs, `clock` returns the journal's elapsed time, and `chance` a
-    number in [0, 1). With `probes`, a failed call shows that the receiver is away, and says nothing
-    about this delivery.
+    `name` is the hook's name in logs, `clock` returns the journal's elapsed time, and `draw_random`
+    a number in [0, 1). With `probes`, a failed call shows that the receiver is away, and says
+    nothing about this delivery.
     """
     reach = _HookReachability() if probes else None
-    return await _Dispatch(spool, call, name, clock, schedule, at_once, chance, reach).run()
+    return await _Dispatch(spool, call, name, clock, schedule, at_once, draw_random, reach).run()
 
 
 @dataclass(slots=True)
@@ -154,25 +154,25 @@ class _Dispatch:
             return inf
         return self.reachability.compute_next_probe()
 
-    async def serve(self, delivery: Delivery, early: bool) -> None:
+    async def serve(self, delivery: Delivery, is_early: bool) -> None:
         """Hand a payload to the hook. If the agent stops, a running hook may finish, so that it is
         not called twice for this payload.
         """
-        await waits.run_to_the_end(partial(self.hand_over, delivery, early))
+        await waits.run_to_the_end(partial(self.hand_over, delivery, is_early))
         self.busy.remove(delivery.lane)
         self.urgent -= delivery.sos
         self.pause.cancel()
 
-    async def hand_over(self, delivery: Delivery, early: bool = False) -> None:
+    async def hand_over(self, delivery: Delivery, is_early: bool = False) -> None:
         try:
             result = await self.call(delivery)
         except (ValueError, LookupError, TypeError):
             # An error here must not stop the hook, because other senders' payloads wait for it.
             log.exception("%s cannot read %s", self.name, delivery.request_id)
             result = HandoverResult(HandoverOutcome.FAILED, UNREADABLE)
-        await self.settle(delivery, result, early)
+        await self.settle(delivery, result, is_early)
 
-    async def settle(self, delivery: Delivery, result: HandoverResult, early: bool) -> None:
+    async def settle(self, delivery: Delivery, result: HandoverResult, is_early: bool) -> None:
         """Store the result of a hand-over. It starts without a checkpoint, so that an accepted
         payload is never handed over again.
         """
@@ -186,7 +186,7 @@ class _Dispatch:
         elif result.outcome is HandoverOutcome.FAILED:
             if self.reachability is not None:
                 self.reachability.record_failure(result.retry_after)
-            if early:
+            if is_early:
                 at, why = delivery.not_before, result.reason
                 await self.spool.postpone(delivery.request_id, at, why, tries=0)
             else:

@@ -63,7 +63,7 @@ def make_hooks(settings: Settings, emit: Callable[[str], None]) -> list[Hook]:
 
 
 def list_notices(
-    hooks: Collection[Hook], left_overs: Collection[UnacceptedPayloads]
+    hooks: Collection[Hook], unaccepted_payloads: Collection[UnacceptedPayloads]
 ) -> Iterator[str]:
     """Yield notices for people about payloads that a hook has not accepted."""
     for hook in hooks:
@@ -71,7 +71,7 @@ def list_notices(
             remedy = "correct it, and restart the agent"
             yield f"the {hook.name} is not used any more: {hook.end_reason}; {remedy}"
     configured = {hook.name for hook in hooks}
-    for each in left_overs:
+    for each in unaccepted_payloads:
         if each.hook not in configured:
             continue
         payloads = format_count(each.payloads, "payload")
@@ -130,8 +130,10 @@ class JournalSpool:
         if await self.journal.persist(inbound.mark_handed_over(self.hook, request_id, at)):
             self.notify_receipt()
 
-    async def postpone(self, request_id: str, until: float, reason: str, *, tries: int = 1) -> None:
-        put_off = inbound.postpone(self.hook, request_id, until, reason, tries=tries)
+    async def postpone(
+        self, request_id: str, deadline: float, reason: str, *, tries: int = 1
+    ) -> None:
+        put_off = inbound.postpone(self.hook, request_id, deadline, reason, tries=tries)
         await self.journal.persist(put_off)
 
     async def hasten(self) -> None:

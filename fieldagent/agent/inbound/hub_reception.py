@@ -34,7 +34,7 @@ class Carrier(Protocol):
     ) -> list[StoredPackage]:
         """Store messages for neighbours in this transaction, and return the accepted Packages."""
 
-    def queue(self, accepted: Sequence[StoredPackage]) -> None: ...
+    def queue(self, stored_packages: Sequence[StoredPackage]) -> None: ...
 
 
 class HubReception:
@@ -119,19 +119,19 @@ class HubReception:
     async def _store_body(self, body: bytes, cost: Operation[None]) -> None:
         goes_down: list[StoredPackage] = []
 
-        def store_forwarded_updates(db: sqlite3.Connection, taken: ReceivedMessage) -> None:
+        def store_forwarded_updates(db: sqlite3.Connection, result: ReceivedMessage) -> None:
             # The operation may run more than once, so start with an empty list each time.
             goes_down.clear()
             if self._carrier is not None:
-                goes_down.extend(self._carrier.store(db, taken.updates_for_kits, taken.now))
+                goes_down.extend(self._carrier.store(db, result.updates_for_kits, result.now))
 
         taken = await self._inbox.store_message(
             body,
             cost,
             channel=self._queue.channel,
-            owes=None if self._limits.confirms else self._queue.channel,
-            tagged=not self._limits.authentic,
-            then=store_forwarded_updates,
+            receipt_channel=None if self._limits.confirms else self._queue.channel,
+            is_tagged=not self._limits.authentic,
+            after_store=store_forwarded_updates,
         )
         if self._carrier is not None:
             self._carrier.queue(goes_down)
@@ -142,7 +142,7 @@ class HubReception:
             self._piggyback.load_entries()
             self._queue.wake()
         for sequence in taken.receipts if taken.is_authenticated else ():
-            await self._endings.note_at_hub(sequence, proved=True)
+            await self._endings.note_at_hub(sequence, is_proved=True)
         for sequence, report in taken.reports:
             try:
                 known = outbound.read_kept_package(self._journal, sequence)

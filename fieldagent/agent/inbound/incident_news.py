@@ -68,18 +68,18 @@ class IncidentNews:
         entry: Entry,
         source: Source | None,
         clock: ElapsedTime,
-        taken: ReceivedUpdate,
+        result: ReceivedUpdate,
     ) -> int | None:
         """Store the incident news of a new item. If it is an SOS whose date is far behind this
         kit's trusted clock, return its age in seconds, otherwise None.
         """
         if isinstance(entry.content, IncidentUpdate):
-            self._record_update(db, origin, entry, entry.content, source, taken)
+            self._record_update(db, origin, entry, entry.content, source, result)
             return None
         station = -origin if origin < 0 else OWN_STATION if source is None else source.station
         if not entry.sos or station in (OWN_STATION, self._station):
             return None
-        now = clock.date(taken.now)
+        now = clock.date(result.now)
         text = entry.content.content if isinstance(entry.content, Message) else ""
         number = get_incident_number(entry, source)
         heard = HeardIncident(station, number, IncidentState.OPEN, entry.time, now, text)
@@ -91,33 +91,33 @@ class IncidentNews:
         db: sqlite3.Connection,
         origin: int,
         entry: Entry,
-        word: IncidentUpdate,
+        update: IncidentUpdate,
         source: Source | None,
-        taken: ReceivedUpdate,
+        result: ReceivedUpdate,
     ) -> None:
         speaker = -origin if origin < 0 else OWN_STATION if source is None else source.station
         from_hub = origin >= 0 and source is None
-        about = word.station or (OWN_STATION if from_hub else speaker)
+        about = update.station or (OWN_STATION if from_hub else speaker)
         # A kit without a station number does not know its number at the hub. Then the incident's
         # number shows that the incident is its own, because each journal starts at a random number.
-        unnamed = self._station == OWN_STATION and incident.is_own(db, word.incident)
+        unnamed = self._station == OWN_STATION and incident.is_own(db, update.incident)
         if about == self._station or unnamed:
             about = OWN_STATION
-        doubtful = entry.sequence in taken.unauthenticated
-        by_hub = origin >= 0 and taken.is_authenticated and not doubtful
+        doubtful = entry.sequence in result.unauthenticated
+        by_hub = origin >= 0 and result.is_authenticated and not doubtful
         # Only the hub can verify that another kit's update is about that kit's own incident.
         proved = by_hub and (from_hub or about != OWN_STATION)
-        if about == OWN_STATION and is_proved(word, self._keys):
+        if about == OWN_STATION and is_proved(update, self._keys):
             proved = True
-        counts = proved or (not self._has_hub and self._is_update_allowed(word, about, speaker))
+        counts = proved or (not self._has_hub and self._is_update_allowed(update, about, speaker))
         # Only its addressee can check the proof, because this kit does not have the key.
-        if (by_hub or word.proof) and from_hub and about != OWN_STATION:
-            taken.updates_for_kits.append(ForwardedUpdate(word, entry.time))
-        named = IncidentUpdate(word.incident, word.state, about, word.by, word.text)
-        incident.record_update(db, named, entry.time, taken.now, proved=proved, counts=counts)
+        if (by_hub or update.proof) and from_hub and about != OWN_STATION:
+            result.updates_for_kits.append(ForwardedUpdate(update, entry.time))
+        named = IncidentUpdate(update.incident, update.state, about, update.by, update.text)
+        incident.record_update(db, named, entry.time, result.now, is_proved=proved, counts=counts)
 
-    def _is_update_allowed(self, word: IncidentUpdate, about: int, speaker: int) -> bool:
+    def _is_update_allowed(self, update: IncidentUpdate, about: int, speaker: int) -> bool:
         """Return True if a kit without a hub accepts this update from that station."""
         if about == OWN_STATION:
-            return word.state is IncidentState.SEEN
-        return word.state is IncidentState.CALLED_OFF and about == speaker
+            return update.state is IncidentState.SEEN
+        return update.state is IncidentState.CALLED_OFF and about == speaker

@@ -20,24 +20,24 @@ async def store_reading(
     journal: Journal,
     inbox: Inbox,
     request_id: str,
-    by: str = "",
+    person: str = "",
     stage: Stage = Stage.READ,
     *,
     waits: bool = False,
-    once: Operation[bool] | None = None,
+    condition: Operation[bool] | None = None,
 ) -> bool:
     """Store that a person has read the payload, or that it has reached `stage`. Its sender is
     notified with the next transmission to the hub. Return True if the payload is known.
 
-    `by` is the person's name, empty if it is unknown. With `waits`, wait for space on a full disk,
-    because there is no caller who could be notified. `once` runs in the same commit and returns
-    True if the stage is new; otherwise no receipt is sent. Raises the journal's errors.
+    `person` is the person's name, empty if it is unknown. With `waits`, wait for space on a full
+    disk, because there is no caller who could be notified. `condition` runs in the same commit and
+    returns True if the stage is new; otherwise no receipt is sent. Raises the journal's errors.
     """
     at = journal.clock.date(journal.clock.now())
-    name = by if len(by) <= NAME_MAX else f"{by[: NAME_MAX - 1]}…"
+    name = person if len(person) <= NAME_MAX else f"{person[: NAME_MAX - 1]}…"
 
     def store(db: sqlite3.Connection) -> bool:
-        if once is not None and not once(db):
+        if condition is not None and not condition(db):
             return False
         if stage is Stage.READ and not inbound.read_by(db, request_id, name):
             return False

@@ -142,7 +142,7 @@ class Inbox:
         *,
         clock: Callable[[], float],
         keys: Sequence[bytes] = (),
-        hand_unread: bool = False,
+        spools_unreadable: bool = False,
         incidents: IncidentNews | None = None,
         commands: CommandGate | None = None,
     ) -> None:
@@ -154,7 +154,7 @@ class Inbox:
         self.date = journal.clock.date
         """Converts elapsed time to Unix time."""
         self._keys = keys
-        self._hand_unread = hand_unread
+        self._hand_unread = spools_unreadable
         self.key_trouble = ""
         """Problem with satellite-key that the last satellite message showed, for people; empty if
         there is none."""
@@ -168,39 +168,44 @@ class Inbox:
     async def store_message(
         self,
         body: bytes,
-        also: Operation[None],
+        extra_operation: Operation[None],
         *,
         channel: str,
-        owes: str | None,
-        tagged: bool,
-        then: Callable[[sqlite3.Connection, ReceivedMessage], None] = lambda db, taken: None,
+        receipt_channel: str | None,
+        is_tagged: bool,
+        after_store: Callable[[sqlite3.Connection, ReceivedMessage], None] = lambda db, taken: None,
     ) -> ReceivedMessage:
-        """Take in a message; it is on disk when this returns. `also` and `then` run in the same
-        commit; `then` receives the result. Damage, unknown versions and unknown kinds are never
-        raised: the message is kept as a dead letter.
+        """Take in a message; it is on disk when this returns. `extra_operation` and `after_store`
+        run in the same commit; `after_store` receives the result. Damage, unknown versions and
+        unknown kinds are never raised: the message is kept as a dead letter.
 
-        `owes` is the channel on which the peer must receive receipts; None if the link itself
-        confirms. Without `tagged` the link has authenticated the sender, and no tag is required.
+        `receipt_channel` is the channel on which the peer must receive receipts; None if the link
+        itself confirms. Without `is_tagged` the link has authenticated the sender, and no tag is
+        required.
         """
         try:
-            envelope = decode(body, keys=self._keys if tagged else ())
+            envelope = decode(body, keys=self._keys if is_tagged else ())
         except RemoteProtocolError as error:
             return await self.store_dead_letter(
-                body, also, channel=channel, reason=self._describe_item(error)
+                body, extra_operation, channel=channel, reason=self._describe_item(error)
             )
-        if tagged:
+        if is_tagged:
             self._note_key("" if self._keys or not envelope.tagged else UNCHECKED_TAG_REASON)
         now = self._clock()
 
         def store(db: sqlite3.Connection) -> ReceivedMessage:
-            also(db)
+            extra_operation(db)
             # The operation may run more than once, so start with an empty result each time.
-            proved = not tagged or bool(self._keys)
+            proved = not is_tagged or bool(self._keys)
             taken = ReceivedMessage(
-                now, owes, channel, troubles=[*envelope.not_understood], is_authenticated=proved
+                now,
+                receipt_channel,
+                channel,
+                troubles=[*envelope.not_understood],
+                is_authenticated=proved,
             )
             self.store_all(db, envelope.origin, envelope.entries, taken)
-            then(db, taken)
+            after_store(db, taken)
             if taken.troubles and not taken.buried:
                 reason = "; ".join(taken.troubles)
                 self._store_dead_letter(
@@ -213,13 +218,13 @@ class Inbox:
         return taken
 
     async def store_dead_letter(
-        self, body: bytes, also: Operation[None], *, channel: str, reason: str
+        self, body: bytes, extra_operation: Operation[None], *, channel: str, reason: str
     ) -> ReceivedMessage:
-        """Store an unusable message as a dead letter, with `also` in the same commit."""
+        """Store an unusable message as a dead letter, with `extra_operation` in the same commit."""
         now = self._clock()
 
         def store(db: sqlite3.Connection) -> ReceivedMessage:
-            also(db)
+            extra_operation(db)
             trouble = f"{len(body)} bytes over {channel}: {reason}"
             taken = ReceivedMessage(now, channel=channel, troubles=[trouble])
             self._store_dead_letter(db, DeadLetter(channel, body, reason, self.date(now)), taken)
@@ -229,12 +234,12 @@ class Inbox:
         self.publish(taken)
         return taken
 
-    async def replay(self, letter: DeadLetter, *, tagged: bool) -> bool:
+    async def replay(self, letter: DeadLetter, *, is_tagged: bool) -> bool:
         """Take in a dead letter that is now readable with another key or a later version. Return
         True if it was taken in, and is no longer a dead letter.
         """
         try:
-            envelope = decode(letter.body, keys=self._keys if tagged else ())
+            envelope = decode(letter.body, keys=self._keys if is_tagged else ())
         except RemoteProtocolError:
             return False
         if envelope.not_understood:
@@ -265,43 +270,43 @@ class Inbox:
         self.key_trouble = trouble
 
     def _store_dead_letter(
-        self, db: sqlite3.Connection, letter: DeadLetter, taken: ReceivedMessage
+        self, db: sqlite3.Connection, letter: DeadLetter, result: ReceivedMessage
     ) -> None:
-        taken.buried += 1
-        taken.dropped += dead_letters.store_letter(db, letter)
+        result.buried += 1
+        result.dropped += dead_letters.store_letter(db, letter)
         if self._hand_unread:
             sender = Identity(letter.channel, letter.channel, "Integration")
             moment = datetime.fromtimestamp(letter.received, UTC)
             extra = {"source": letter.channel, "reason": letter.reason}
             payload = _make_payload(sender, Data(letter.body), moment, self._clock(), extra=extra)
             inbound.spool(db, payload, self.hooks)
-            taken.payloads.append(payload)
+            result.payloads.append(payload)
 
-    def publish(self, taken: ReceivedMessage) -> None:
+    def publish(self, result: ReceivedMessage) -> None:
         """Log the result, which is on disk, and wake the hooks."""
         # Several of these can apply to one message. Wake the hooks last, so that the log shows the
         # reason before the actions.
-        for trouble in taken.troubles:
+        for trouble in result.troubles:
             log.error(
                 "not all of a message could be used: %s; `fieldagent inbound list` shows it",
                 trouble,
             )
-        if taken.dropped:
-            log.error("%d dead letters were dropped to make room for newer ones", taken.dropped)
-        for number in taken.mismatches:
+        if result.dropped:
+            log.error("%d dead letters were dropped to make room for newer ones", result.dropped)
+        for number in result.mismatches:
             self.note_mismatch(number)
-        if taken.duplicates:
-            log.info("%d payloads were duplicates and were not passed on", taken.duplicates)
-        for payload in taken.payloads:
+        if result.duplicates:
+            log.info("%d payloads were duplicates and were not passed on", result.duplicates)
+        for payload in result.payloads:
             if SOS_MARK in payload.body:
                 log.warning("an SOS has come from %s: %s", payload.sender, payload.body)
-        if taken.payloads:
+        if result.payloads:
             self.wake()
-        if taken.commands:
+        if result.commands:
             self.commands.wake()
-        if taken.stages:
+        if result.stages:
             self.report_stages()
-        for sequence in taken.receipts:
+        for sequence in result.receipts:
             log.info("Package number %d has reached its addressee", sequence)
 
     def note_mismatch(self, sequence: int) -> None:
@@ -326,74 +331,76 @@ class Inbox:
         self.stages = trio.Event()
 
     def store_all(
-        self, db: sqlite3.Connection, origin: int, entries: Sequence[Entry], taken: ReceivedMessage
+        self, db: sqlite3.Connection, origin: int, entries: Sequence[Entry], result: ReceivedMessage
     ) -> None:
         """Store the content of one envelope. Call `publish` once it is on disk."""
         for entry in entries:
             if isinstance(entry.content, Source):
-                taken.sources[entry.sequence] = entry.content
+                result.sources[entry.sequence] = entry.content
             elif isinstance(entry.content, UnauthenticatedMark):
-                taken.unauthenticated.add(entry.sequence)
+                result.unauthenticated.add(entry.sequence)
             elif isinstance(entry.content, Contact):
-                taken.contacts[entry.sequence] = entry.content
+                result.contacts[entry.sequence] = entry.content
             elif isinstance(entry.content, EstimatedPosition):
-                taken.seen_at[entry.sequence] = entry.content
+                result.seen_at[entry.sequence] = entry.content
         for entry in entries:
-            self._store_received_entry(db, origin, entry, taken)
+            self._store_received_entry(db, origin, entry, result)
 
     def _store_received_entry(
-        self, db: sqlite3.Connection, origin: int, entry: Entry, taken: ReceivedMessage
+        self, db: sqlite3.Connection, origin: int, entry: Entry, result: ReceivedMessage
     ) -> None:
         content = entry.content
         if isinstance(content, Introduction):
             inbound.introduce(db, entry.sequence, content.identity)
         elif isinstance(content, Report):
-            self._store_report(db, entry, content, taken)
+            self._store_report(db, entry, content, result)
         elif isinstance(content, Receipt):
-            if is_confirmation_of(db, entry.sequence, content, taken):
-                self._store_receipt(db, entry, content, taken)
+            if is_confirmation_of(db, entry.sequence, content, result):
+                self._store_receipt(db, entry, content, result)
         elif isinstance(content, RemoteCommand):
-            self.commands.note(db, entry.sequence, content, self._journal.clock, taken)
+            self.commands.note(db, entry.sequence, content, self._journal.clock, result)
         elif isinstance(content, Fragment):
-            whole = self.store_fragment(db, origin, entry.sequence, content, taken)
-            self.store_all(db, origin, whole or (), taken)
+            whole = self.store_fragment(db, origin, entry.sequence, content, result)
+            self.store_all(db, origin, whole or (), result)
         elif isinstance(content, _NOT_FOR_A_KIT):
-            taken.troubles.append(
+            result.troubles.append(
                 "a note for the air or the hub, which is not valid on this channel"
             )
         elif isinstance(content, Parcel):
-            taken.updates_for_kits.append(ForwardedUpdate(content, entry.time))
+            result.updates_for_kits.append(ForwardedUpdate(content, entry.time))
         elif not isinstance(content, Beside):
-            self.store_entry(db, origin, entry, taken)
+            self.store_entry(db, origin, entry, result)
 
     def _store_receipt(
-        self, db: sqlite3.Connection, entry: Entry, receipt: Receipt, taken: ReceivedMessage
+        self, db: sqlite3.Connection, entry: Entry, receipt: Receipt, result: ReceivedMessage
     ) -> None:
         number, by, at = entry.sequence, receipt.by, float(entry.time)
         if receipt.stage is not Stage.STORED:
             outbound.note_stage(db, number, by, receipt.stage, receipt.text, at)
-        elif outbound.note_receipt(db, number, by, at, proved=taken.is_authenticated):
-            taken.receipts.append(number)
+        elif outbound.note_receipt(db, number, by, at, is_proved=result.is_authenticated):
+            result.receipts.append(number)
 
     def _store_report(
-        self, db: sqlite3.Connection, entry: Entry, report: Report, taken: ReceivedMessage
+        self, db: sqlite3.Connection, entry: Entry, report: Report, result: ReceivedMessage
     ) -> None:
         """Store a report of missing fragments. A replayed report has no effect, because each report
         causes transmissions that cost.
         """
-        if inbound.mark_arrived(db, THE_HUB, entry.sequence, compute_fingerprint(entry), taken.now):
-            taken.reports.append((entry.sequence, report))
+        if inbound.mark_arrived(
+            db, THE_HUB, entry.sequence, compute_fingerprint(entry), result.now
+        ):
+            result.reports.append((entry.sequence, report))
         else:
-            taken.duplicates += 1
+            result.duplicates += 1
 
     def store_entry(
-        self, db: sqlite3.Connection, origin: int, entry: Entry, taken: ReceivedMessage
+        self, db: sqlite3.Connection, origin: int, entry: Entry, result: ReceivedMessage
     ) -> None:
         """Spool an item if it is new under each of its numbers."""
         is_new = inbound.mark_arrived(
-            db, origin, entry.sequence, compute_fingerprint(entry), taken.now, sos=entry.sos
+            db, origin, entry.sequence, compute_fingerprint(entry), result.now, sos=entry.sos
         )
-        source = taken.sources.get(entry.sequence)
+        source = result.sources.get(entry.sequence)
         if source is not None:
             twin = replace(entry, sequence=source.sequence)
             other_is_new = inbound.mark_arrived(
@@ -401,39 +408,39 @@ class Inbox:
                 -source.station,
                 twin.sequence,
                 compute_fingerprint(twin),
-                taken.now,
+                result.now,
                 sos=twin.sos,
             )
             if is_new and not other_is_new:
                 # The item arrived by radio before, and now the hub has it too.
-                at, digest = self.date(taken.now), digest_of(twin)
-                taken.stages |= inbound.repeat_pending_stages(
+                at, digest = self.date(result.now), digest_of(twin)
+                result.stages |= inbound.repeat_pending_stages(
                     db, source.station, twin.sequence, digest, at
                 )
             is_new = is_new and other_is_new
         if not is_new:
-            taken.duplicates += 1
+            result.duplicates += 1
         else:
             assert isinstance(entry.content, Item)
-            age = self._incidents.note(db, origin, entry, source, self._journal.clock, taken)
-            extra = _make_envelope_members(entry, source, age, taken) | _make_address_members(
+            age = self._incidents.note(db, origin, entry, source, self._journal.clock, result)
+            extra = _make_envelope_members(entry, source, age, result) | _make_address_members(
                 db, entry
             )
-            taken.has_nameless_author |= origin > 0 and inbound.find_identity(db, origin) is None
+            result.has_nameless_author |= origin > 0 and inbound.find_identity(db, origin) is None
             here = not isinstance(entry.content, Parcel) and (
                 entry.sos or origin >= 0 or not directory.is_for_others(db, entry.to)
             )
             if origin >= 0 and isinstance(entry.content, Data) and _is_program(entry.content):
                 program_deltas.note(db, entry.content.payload)
-                taken.commands += 1
+                result.commands += 1
             elif here:
-                spooled = self._spool(db, origin, entry, entry.content, taken, extra)
-                taken.payloads.append(spooled)
+                spooled = self._spool(db, origin, entry, entry.content, result, extra)
+                result.payloads.append(spooled)
         if entry.sequence == 0:
             # The hub wrote this entry itself, so no receipt is sent.
             return
         # Send a receipt for a duplicate too, because the peer did not get the earlier one.
-        _record_owed_receipt(db, entry, taken, self.date(taken.now))
+        _record_owed_receipt(db, entry, result, self.date(result.now))
 
     def store_fragment(
         self,
@@ -441,21 +448,21 @@ class Inbox:
         origin: int,
         sequence: int,
         part: Fragment,
-        taken: ReceivedMessage,
+        result: ReceivedMessage,
     ) -> Sequence[Entry] | None:
         """Store a fragment. Return the entries of the item if it is complete now, otherwise
         None.
         """
         if inbound.is_seen(db, origin, sequence, compute_fingerprint(Entry(sequence, part))):
-            taken.duplicates += 1
+            result.duplicates += 1
             return None
         item = inbound.FragmentedItem(origin, sequence, part.count)
-        slices = inbound.store_segment(db, item, part.index, part.payload, taken.now)
+        slices = inbound.store_segment(db, item, part.index, part.payload, result.now)
         try:
             whole = reassemble(sequence, part.count, slices)
         except RemoteProtocolError as error:
-            taken.troubles.append(f"{part.count} fragments of {sequence}: {error}")
-            inbound.drop_slices(db, item, but=part.index)
+            result.troubles.append(f"{part.count} fragments of {sequence}: {error}")
+            inbound.drop_slices(db, item, kept_position=part.index)
             return None
         if whole is None:
             return None
@@ -464,14 +471,14 @@ class Inbox:
         digest = next(map(digest_of, items), None)
         for fragment in whole.fragments:
             inbound.mark_arrived(
-                db, origin, sequence, compute_fingerprint(fragment), taken.now, whole=digest
+                db, origin, sequence, compute_fingerprint(fragment), result.now, whole=digest
             )
         if whole.not_understood:
-            taken.troubles += whole.not_understood
-            if taken.channel is not None:
+            result.troubles += whole.not_understood
+            if result.channel is not None:
                 reason = "; ".join(whole.not_understood)
-                letter = DeadLetter(taken.channel, whole.envelope, reason, self.date(taken.now))
-                self._store_dead_letter(db, letter, taken)
+                letter = DeadLetter(result.channel, whole.envelope, reason, self.date(result.now))
+                self._store_dead_letter(db, letter, result)
         return whole.entries
 
     def _spool(
@@ -480,19 +487,19 @@ class Inbox:
         origin: int,
         entry: Entry,
         item: Item,
-        taken: ReceivedMessage,
+        result: ReceivedMessage,
         extra: Mapping[str, Any],
     ) -> Received:
         sender = inbound.find_identity(db, origin) or _make_numbered_identity(origin)
         moment = get_date(item, entry.time)
-        plain = _make_payload(sender, item, moment, taken.now, sos=entry.sos, extra=extra)
+        plain = _make_payload(sender, item, moment, result.now, sos=entry.sos, extra=extra)
         came = None
         if entry.sequence and not isinstance(item, IncidentUpdate):
             asks = entry.wants_receipt or entry.sos
             came = NumberedItem(min(origin, 0), entry.sequence, digest_of(entry), asks)
-        copy = _copy(origin, entry, taken) if came is not None and origin > 0 else None
+        copy = _copy(origin, entry, result) if came is not None and origin > 0 else None
         payload = replace(plain, item=came, copy=copy)
-        inbound.spool(db, payload, self.hooks, taken.not_before)
+        inbound.spool(db, payload, self.hooks, result.not_before)
         return payload
 
 
@@ -503,30 +510,30 @@ def _is_program(data: Data) -> bool:
     return is_signed_delta(data.payload)
 
 
-def _copy(origin: int, entry: Entry, taken: ReceivedMessage) -> bytes:
+def _copy(origin: int, entry: Entry, result: ReceivedMessage) -> bytes:
     """Return a copy of the hub's item with its accompanying entries, for a hub that has lost it."""
     number = entry.sequence
-    extras = [taken.sources.get(number), taken.contacts.get(number), taken.seen_at.get(number)]
+    extras = [result.sources.get(number), result.contacts.get(number), result.seen_at.get(number)]
     beside: list[Content] = [each for each in extras if each is not None]
-    if number in taken.unauthenticated:
+    if number in result.unauthenticated:
         beside.append(UnauthenticatedMark())
     return encode([entry, *(Entry(number, each) for each in beside)], origin=origin)
 
 
 def _make_envelope_members(
-    entry: Entry, source: Source | None, age: int | None, taken: ReceivedMessage
+    entry: Entry, source: Source | None, age: int | None, result: ReceivedMessage
 ) -> dict[str, Any]:
     """Return the envelope's facts about the item, as members of its event."""
     sequence = entry.sequence
-    contact = taken.contacts.get(sequence, Contact())
+    contact = result.contacts.get(sequence, Contact())
     members: dict[str, Any] = {name: value for name, value in asdict(contact).items() if value}
-    if (seen := taken.seen_at.get(sequence)) is not None:
+    if (seen := result.seen_at.get(sequence)) is not None:
         members["estimatedPosition"] = make_estimated_position(*astuple(seen))
     if entry.sos:
         members["incident"] = {"number": get_incident_number(entry, source)}
     if age is not None:
         members["age"] = age
-    return members | ({"unauthenticated": True} if sequence in taken.unauthenticated else {})
+    return members | ({"unauthenticated": True} if sequence in result.unauthenticated else {})
 
 
 def _make_address_members(db: sqlite3.Connection, entry: Entry) -> dict[str, Any]:
@@ -561,23 +568,23 @@ def _make_payload(
 
 
 def _record_owed_receipt(
-    db: sqlite3.Connection, entry: Entry, taken: ReceivedMessage, at: float
+    db: sqlite3.Connection, entry: Entry, result: ReceivedMessage, at: float
 ) -> None:
-    if taken.owed_channel is not None:
+    if result.owed_channel is not None:
         owed = inbound.PendingReceipt(entry.sequence, int(at), entry.sos, digest_of(entry))
-        inbound.add_pending_receipt(db, taken.owed_channel, owed)
-        taken.owed = True
+        inbound.add_pending_receipt(db, result.owed_channel, owed)
+        result.owed = True
 
 
 def is_confirmation_of(
-    db: sqlite3.Connection, sequence: int, said: Receipt | Ack, taken: ReceivedMessage
+    db: sqlite3.Connection, sequence: int, content: Receipt | Ack, result: ReceivedMessage
 ) -> bool:
     """Return True if the confirmation belongs to the Package that has this number now."""
     try:
         known = outbound.read_package_in(db, sequence)
     except DamagedPackage:
         return False
-    if known is None or is_about(known, said):
+    if known is None or is_about(known, content):
         return known is not None
-    taken.mismatches.append(sequence)
+    result.mismatches.append(sequence)
     return False

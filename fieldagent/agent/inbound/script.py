@@ -98,12 +98,12 @@ def make_marks(delivery: Delivery) -> dict[str, str]:
 
 
 def make_environment(
-    body: str, inherited: Mapping[str, str], marks: Mapping[str, str] = MappingProxyType({})
+    body: str, environment: Mapping[str, str], marks: Mapping[str, str] = MappingProxyType({})
 ) -> dict[str, str]:
     """Return the hook's environment: our own, `make_marks`, and the payload if every shell can
     handle its size.
     """
-    ours = {name: value for name, value in inherited.items() if name not in _OWN_VARIABLES}
+    ours = {name: value for name, value in environment.items() if name not in _OWN_VARIABLES}
     ours |= marks
     if len(body) <= ENVIRONMENT_MAX and body.isascii() and "\0" not in body:
         return ours | {"AGENT_PAYLOAD": body}
@@ -214,15 +214,15 @@ async def _feed(stdin: trio.abc.SendStream, body: str) -> None:
     await stdin.aclose()
 
 
-async def _read(stream: trio.abc.ReceiveStream, tell: Callable[[str], None]) -> None:
+async def _read(stream: trio.abc.ReceiveStream, handle_line: Callable[[str], None]) -> None:
     lines = Lines()
     try:
         while data := await stream.receive_some(_READ_SIZE):
             for line in lines.feed(bytes(data)):
-                tell(line)
+                handle_line(line)
     finally:
         for line in lines.end():
-            tell(line)
+            handle_line(line)
 
 
 async def _end_all(process: trio.Process) -> None:

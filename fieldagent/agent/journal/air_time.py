@@ -16,14 +16,14 @@ def read_known(journal: Journal) -> dict[int, float]:
     return dict(journal.read("SELECT minute, seconds FROM air_time"))
 
 
-async def store_regularly(journal: Journal, used: AirTime) -> NoReturn:
+async def store_regularly(journal: Journal, air_time: AirTime) -> NoReturn:
     """Store the air-time whenever enough has been used. Writes are seldom, because each one wears
     the memory card.
     """
     while True:
-        while not used.is_to_be_saved():
-            await used.grown.wait()
-        minutes = used.collect_unsaved_minutes()
+        while not air_time.is_to_be_saved():
+            await air_time.grown.wait()
+        minutes = air_time.collect_unsaved_minutes()
 
         def store(db: sqlite3.Connection, minutes: dict[int, float] = minutes) -> None:
             db.execute("DELETE FROM air_time WHERE minute < ?", (max(minutes) - HOUR // 60 - 1,))

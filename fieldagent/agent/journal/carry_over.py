@@ -20,16 +20,16 @@ _TABLES = "SELECT name FROM main.sqlite_schema WHERE type = 'table' AND name NOT
 _TRIGGERS = "SELECT name, sql FROM main.sqlite_schema WHERE type = 'trigger'"
 
 
-def carry_over(later: Path, journal: Path) -> None:
-    """Replace the content of `journal` by that of `later`, which started as a copy of it. Replace
-    either everything or nothing. No program may use either file. Raises sqlite3.Error.
+def carry_over(copy_path: Path, journal: Path) -> None:
+    """Replace the content of `journal` by that of `copy_path`, which started as a copy of it.
+    Replace either everything or nothing. No program may use either file. Raises sqlite3.Error.
     """
     address = journal.absolute().as_uri()
     with closing(sqlite3.connect(address, uri=True, isolation_level=None)) as db:
         # Without a write-ahead log all content is in the one file, which will be renamed.
         db.execute("PRAGMA journal_mode=DELETE").fetchall()
         db.execute("PRAGMA synchronous=FULL")
-        db.execute("ATTACH ? AS later", (f"{later.absolute().as_uri()}?mode=rw",))
+        db.execute("ATTACH ? AS later", (f"{copy_path.absolute().as_uri()}?mode=rw",))
         db.execute("BEGIN IMMEDIATE")
         try:
             _replace(db)

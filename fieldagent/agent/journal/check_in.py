@@ -22,9 +22,9 @@ class CheckInRequest(NamedTuple):
     """Time when this kit last sent anything to the hub."""
 
 
-def note(db: sqlite3.Connection, sequence: int, within: int | None, now: float) -> None:
+def note(db: sqlite3.Connection, sequence: int, limit_s: int | None, now: float) -> None:
     """Store the request; it replaces the previous one."""
-    db.execute("REPLACE INTO check_in VALUES (1, ?, ?, ?, NULL, NULL)", (sequence, within, now))
+    db.execute("REPLACE INTO check_in VALUES (1, ?, ?, ?, NULL, NULL)", (sequence, limit_s, now))
 
 
 def read_last_request(journal: Journal) -> CheckInRequest | None:

@@ -124,9 +124,9 @@ def list_newest(journal: Journal, limit: int) -> list[KnownCommand]:
     )
 
 
-def note_held(kind: str, *, held: bool) -> Operation[None]:
+def note_held(kind: str, *, is_held: bool) -> Operation[None]:
     """Record if posted items of a kind are held back from satellite."""
-    sql = "INSERT OR IGNORE INTO held_kind VALUES (?)" if held else _DELETE_HELD_KIND_SQL
+    sql = "INSERT OR IGNORE INTO held_kind VALUES (?)" if is_held else _DELETE_HELD_KIND_SQL
 
     def store(db: sqlite3.Connection) -> None:
         db.execute(sql, (kind,))
@@ -174,12 +174,12 @@ def _of_row(
     verb: int,
     arguments: bytes,
     channel: str,
-    came: float,
+    arrived_at: float,
     state: str,
     boot: str,
     outcome: int | None,
     answer: bytes | None,
-    done: float | None,
+    ended_at: float | None,
 ) -> KnownCommand:
     command, is_readable = _read_command(verb, arguments)
     reply = _answer(number, outcome, answer)
@@ -187,7 +187,9 @@ def _of_row(
         reply = CommandAnswer(
             number, CommandOutcome.FAILED, answer_text.pack(DAMAGED_ANSWER_REASON)
         )
-    return KnownCommand(number, command, channel, came, state, boot, reply, done, is_readable)
+    return KnownCommand(
+        number, command, channel, arrived_at, state, boot, reply, ended_at, is_readable
+    )
 
 
 def _read_command(verb: int, arguments: bytes) -> tuple[RemoteCommand, bool]:

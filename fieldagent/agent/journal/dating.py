@@ -74,11 +74,13 @@ def _redate(db: sqlite3.Connection, sequence: int, offset: float) -> None:
     )
 
 
-def _stamp_again(package: Package, was: float, now: float) -> Package:
+def _stamp_again(package: Package, old_time: float, now: float) -> Package:
     """Return the Package with the new date. If the caller gave a position's time, keep that time,
     because it may come from a GPS receiver.
     """
     item = package.item
-    if isinstance(item, Location | Waypoint) and item.timestamp == datetime.fromtimestamp(was, UTC):
+    if isinstance(item, Location | Waypoint) and item.timestamp == datetime.fromtimestamp(
+        old_time, UTC
+    ):
         return replace(package, item=replace(item, timestamp=None)).with_time(now)
     return package

@@ -45,8 +45,8 @@ class Person(NamedTuple):
 _PEOPLE = "SELECT number, name, kind, handles FROM person"
 
 
-def _read_person(number: int, name: str, kind: str, handles: str) -> Person:
-    return Person(number, name, kind, tuple(json.loads(handles)))
+def _read_person(number: int, name: str, kind: str, handle_texts: str) -> Person:
+    return Person(number, name, kind, tuple(json.loads(handle_texts)))
 
 
 def list_people(journal: Journal) -> list[Person]:
@@ -70,9 +70,9 @@ def find_by_name(journal: Journal, text: str) -> Person | None:
     return _find_called(list_people(journal), text)
 
 
-def _find_called(listed: list[Person], text: str) -> Person | None:
+def _find_called(candidates: list[Person], text: str) -> Person | None:
     kind, name = _split_kind_and_name(text)
-    there = [each for each in listed if kind in ("", each.kind)]
+    there = [each for each in candidates if kind in ("", each.kind)]
     for matches in (
         [each for each in there if each.name == name],
         [each for each in there if each.name.casefold() == name.casefold()],
@@ -100,26 +100,26 @@ def find_by_handle(journal: Journal, handle: str) -> Person | None:
     return None
 
 
-def resolve(journal: Journal, named: Named | None) -> Named | None:
+def resolve(journal: Journal, addressee: Named | None) -> Named | None:
     """Return the number for a name. An unknown name is returned as it is, because the hub may know
     it.
     """
-    if not isinstance(named, str):
-        return named
-    person = find_by_name(journal, named)
-    return named if person is None else person.as_named
+    if not isinstance(addressee, str):
+        return addressee
+    person = find_by_name(journal, addressee)
+    return addressee if person is None else person.as_named
 
 
 class NoSuchPerson(InvalidPackage):
     """The hub's directory does not contain the addressee of a Package."""
 
 
-def require_known(journal: Journal, named: Named | None) -> None:
+def require_known(journal: Journal, addressee: Named | None) -> None:
     """Raise NoSuchPerson, with the nearest names, if the hub does not know this name either. Only a
     kit with the hub's whole directory can decide that. Mail addresses and phone numbers are not
     checked, because the directory does not contain them.
     """
-    if not isinstance(named, str) or "@" in named or named.startswith("+"):
+    if not isinstance(addressee, str) or "@" in addressee or addressee.startswith("+"):
         return
     if not read_version(journal):
         return
@@ -129,7 +129,7 @@ def require_known(journal: Journal, named: Named | None) -> None:
     from fieldagent.wire.kit_note import DIRECTORY_MAX
 
     listed = list_people(journal)
-    kind, name = _split_kind_and_name(named)
+    kind, name = _split_kind_and_name(addressee)
     # Programs are not in the directory, but a kit that has heard a program can answer it.
     names = {each.name for each in listed if kind in ("", each.kind)}
     names |= {each.name for each in _list_introduced(journal)}
@@ -153,36 +153,36 @@ def require_known(journal: Journal, named: Named | None) -> None:
     raise NoSuchPerson([Fault(why, "/to")])
 
 
-def describe_addressee(journal: Journal, named: Named) -> str:
+def describe_addressee(journal: Journal, addressee: Named) -> str:
     """Return the addressee's name, or the number if the name is unknown."""
-    if isinstance(named, str):
-        return named
-    kind = GROUP if named < 0 else USER
+    if isinstance(addressee, str):
+        return addressee
+    kind = GROUP if addressee < 0 else USER
     for person in list_people(journal):
-        if (person.kind, person.number) == (kind, abs(named)):
+        if (person.kind, person.number) == (kind, abs(addressee)):
             return person.name
-    return f"{kind} {abs(named)}"
+    return f"{kind} {abs(addressee)}"
 
 
-def make_identity_members(db: sqlite3.Connection, named: Named) -> dict[str, str]:
+def make_identity_members(db: sqlite3.Connection, addressee: Named) -> dict[str, str]:
     """Return the addressee as an event shows it: `id`, `name` and `type`, as far as known."""
-    if isinstance(named, str):
-        person = _find_called([_read_person(*row) for row in db.execute(_PEOPLE)], named)
+    if isinstance(addressee, str):
+        person = _find_called([_read_person(*row) for row in db.execute(_PEOPLE)], addressee)
         if person is None:
-            return {"name": named}
+            return {"name": addressee}
         return {
             "id": str(person.number),
             "name": person.name,
             "type": person.kind.capitalize(),
         }
-    kind = GROUP if named < 0 else USER
+    kind = GROUP if addressee < 0 else USER
     row = (
         db.execute(
-            "SELECT name FROM person WHERE kind = ? AND number = ?", (kind, abs(named))
+            "SELECT name FROM person WHERE kind = ? AND number = ?", (kind, abs(addressee))
         ).fetchone()
-        or db.execute("SELECT name FROM identity WHERE origin = ?", (named,)).fetchone()
+        or db.execute("SELECT name FROM identity WHERE origin = ?", (addressee,)).fetchone()
     )
-    return {"id": str(abs(named)), "name": row[0] if row else "", "type": kind.capitalize()}
+    return {"id": str(abs(addressee)), "name": row[0] if row else "", "type": kind.capitalize()}
 
 
 def read_version(journal: Journal) -> int:
@@ -197,16 +197,16 @@ def read_owner(journal: Journal) -> int:
     return int(rows[0][0]) if rows else 0
 
 
-def is_for_others(db: sqlite3.Connection, named: Named | None) -> bool:
+def is_for_others(db: sqlite3.Connection, addressee: Named | None) -> bool:
     """Return True if an item for this addressee is certainly not for the kit's owner."""
     rows = db.execute("SELECT owner FROM directory").fetchall()
-    if not rows or not isinstance(named, int):
+    if not rows or not isinstance(addressee, int):
         return False
     ((whose,),) = rows
-    if named > 0:
-        return bool(whose != named)
+    if addressee > 0:
+        return bool(whose != addressee)
     group = db.execute(
-        "SELECT members FROM person WHERE kind = 'group' AND number = ?", (-named,)
+        "SELECT members FROM person WHERE kind = 'group' AND number = ?", (-addressee,)
     ).fetchone()
     return group is not None and whose not in json.loads(group[0])
 

@@ -42,10 +42,10 @@ class JournalFiles:
     journal.
     """
 
-    def __init__(self, home: Path, *, may_leave_disk: bool) -> None:
-        self._home = self.path = home
+    def __init__(self, folder: Path, *, may_leave_disk: bool) -> None:
+        self._home = self.path = folder
         """Path of the journal on disk, and its present path."""
-        self._folder = home.parent
+        self._folder = folder.parent
         self.not_on_disk = ""
         """Reason, in a sentence, why the journal is in memory; empty while it is on disk."""
         self.may_return = True
@@ -57,7 +57,7 @@ class JournalFiles:
         """Writer and reader of the journal in the other place, because its reader may still be in
         use."""
         try:
-            opened = _open_journal(home, tries=OPEN_ATTEMPTS if may_leave_disk else 1)
+            opened = _open_journal(folder, tries=OPEN_ATTEMPTS if may_leave_disk else 1)
         except Unusable as trouble:
             if not may_leave_disk:
                 raise
@@ -105,11 +105,11 @@ class JournalFiles:
         self._report_change(str(trouble))
         return opened
 
-    def _report_change(self, why: str) -> None:
-        self.not_on_disk = why
-        log.error("%s. Until then only an SOS is accepted, in memory: it is not on disk", why)
+    def _report_change(self, reason: str) -> None:
+        self.not_on_disk = reason
+        log.error("%s. Until then only an SOS is accepted, in memory: it is not on disk", reason)
 
-    def move_to_memory(self, why: str) -> None:
+    def move_to_memory(self, reason: str) -> None:
         """Continue in memory with the full content. If the journal is already there, do nothing,
         because two callers may find the disk full at the same time. Raises OSError, sqlite3.Error.
         """
@@ -118,19 +118,19 @@ class JournalFiles:
         copy = _make_folder() / self._home.name
         try:
             copy_whole(self.reader, copy)
-            writer = connect(copy, JOURNAL, checked=True)
+            writer = connect(copy, JOURNAL, is_checked=True)
         except BaseException:
             _remove(copy)
             raise
         self._others = [self.writer, self.reader]
         self.writer, self.reader, self.path = writer, open_reader(copy), copy
-        self._report_change(why)
+        self._report_change(reason)
 
-    def give_up_disk(self, why: str) -> None:
+    def give_up_disk(self, reason: str) -> None:
         """Continue in memory after a failed commit, with everything that was committed before. The
         agent restarts once the disk is usable. Raises OSError, sqlite3.Error.
         """
-        self.move_to_memory(why)
+        self.move_to_memory(reason)
         self.may_return = False
 
     def return_to_disk(self) -> None:
@@ -157,11 +157,11 @@ class JournalFiles:
         if copy != self._home:
             _remove(copy)
 
-    def close(self, *, failed: bool) -> None:
-        """Close the journal. After a `failed` commit, its content in the write-ahead log must not
-        return.
+    def close(self, *, has_failed: bool) -> None:
+        """Close the journal. With `has_failed`, after a failed commit, its content in the
+        write-ahead log must not return.
         """
-        if failed:
+        if has_failed:
             self.reader.close()
             self.writer.close()
         else:
@@ -169,24 +169,24 @@ class JournalFiles:
         self.mark.close()
 
 
-def _open_journal(home: Path, tries: int) -> OpenedJournal:
+def _open_journal(folder: Path, tries: int) -> OpenedJournal:
     """Open the journal, with `tries` attempts. Raises Unusable."""
     while True:
         tries -= 1
         try:
-            return open_journal(home)
+            return open_journal(folder)
         except Unusable:
             if not tries:
                 raise
         time.sleep(OPEN_PAUSE_S)
 
 
-def _copy_of_files(home: Path) -> Path:
+def _copy_of_files(folder: Path) -> Path:
     """Copy the journal's files to memory. Raises OSError."""
-    copy = _make_folder() / home.name
+    copy = _make_folder() / folder.name
     try:
         for suffix in ("", "-wal"):
-            part = home.with_name(home.name + suffix)
+            part = folder.with_name(folder.name + suffix)
             if part.exists() or not suffix:
                 shutil.copyfile(part, copy.with_name(copy.name + suffix))
     except OSError:

@@ -159,13 +159,13 @@ def list_reportable(journal: Journal) -> list[HandheldSent]:
     return [HandheldSent(*row) for row in rows]
 
 
-def store_signs(sent: HandheldSent, signs: str) -> Operation[None]:
+def store_signs(sent: HandheldSent, sign_texts: str) -> Operation[None]:
     """Store all signs that were sent for a handheld's packet, in order."""
 
     def store(db: sqlite3.Connection) -> None:
         db.execute(
             "UPDATE handheld_said SET told = ? WHERE handle = ? AND number = ?",
-            (signs, sent.handle, sent.number),
+            (sign_texts, sent.handle, sent.number),
         )
 
     return store
@@ -354,14 +354,14 @@ def read(request_id: str) -> Operation[bool]:
     return store
 
 
-def join_sos(incident: int, handle: str, *, raised: bool) -> Operation[None]:
+def join_sos(incident: int, handle: str, *, is_raiser: bool) -> Operation[None]:
     """Record that a person is part of that incident of this kit."""
 
     def store(db: sqlite3.Connection) -> None:
         db.execute(
             # Keep the value of `raised` that was stored first.
             "INSERT INTO handheld_sos VALUES (?, ?, ?, 0) ON CONFLICT DO UPDATE SET called_off = 0",
-            (incident, handle, int(raised)),
+            (incident, handle, int(is_raiser)),
         )
 
     return store

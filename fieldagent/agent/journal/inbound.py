@@ -92,13 +92,13 @@ def find_whole(db: sqlite3.Connection, origin: int, sequence: int, digest: bytes
     return b"" if row is None or row[0] is None else bytes(row[0])
 
 
-def introduce(db: sqlite3.Connection, origin: int, who: Identity) -> None:
+def introduce(db: sqlite3.Connection, origin: int, person: Identity) -> None:
     """Store the identity of `origin`, which is negative for a station. It replaces an
     earlier one.
     """
     db.execute(
         "INSERT OR REPLACE INTO identity VALUES (?, ?, ?, ?, ?, ?)",
-        (origin, who.id, who.name, who.type, who.email, who.account),
+        (origin, person.id, person.name, person.type, person.email, person.account),
     )
 
 
@@ -165,13 +165,13 @@ class PendingReceipt(NamedTuple):
     digest: bytes
 
 
-def add_pending_receipt(db: sqlite3.Connection, channel: str, what: PendingReceipt) -> None:
+def add_pending_receipt(db: sqlite3.Connection, channel: str, receipt: PendingReceipt) -> None:
     """Record that the peer of a channel must receive a receipt for a stored item. Only the last
     receipt for a number is kept.
     """
     db.execute(
         "INSERT OR REPLACE INTO owed (channel, sequence, at, sos, digest) VALUES (?, ?, ?, ?, ?)",
-        (channel, *what),
+        (channel, *receipt),
     )
 
 
@@ -202,12 +202,12 @@ class PendingUnreadableReport(NamedTuple):
 
 
 def add_unreadable_report(
-    db: sqlite3.Connection, channel: str, what: PendingUnreadableReport
+    db: sqlite3.Connection, channel: str, report: PendingUnreadableReport
 ) -> None:
     """Record that the hub must be notified of an unreadable message."""
     db.execute(
         "INSERT OR IGNORE INTO unreadable_owed (channel, size, guard, at) VALUES (?, ?, ?, ?)",
-        (channel, what.report.size, what.report.guard, what.at),
+        (channel, report.report.size, report.report.guard, report.at),
     )
 
 
@@ -362,9 +362,11 @@ def mark_station_reported(db: sqlite3.Connection, entry: PendingStationStage) ->
     )
 
 
-def read_by(db: sqlite3.Connection, request_id: str, who: str) -> bool:
+def read_by(db: sqlite3.Connection, request_id: str, person_name: str) -> bool:
     """Record that a person has read a payload. Return True if the payload is known."""
-    cursor = db.execute("UPDATE inbound SET read_by = ? WHERE request_id = ?", (who, request_id))
+    cursor = db.execute(
+        "UPDATE inbound SET read_by = ? WHERE request_id = ?", (person_name, request_id)
+    )
     return cursor.rowcount == 1
 
 
@@ -389,11 +391,11 @@ def read_fragments(db: sqlite3.Connection, item: FragmentedItem) -> dict[int, by
     return dict(db.execute(_SLICES, item).fetchall())
 
 
-def drop_slices(db: sqlite3.Connection, item: FragmentedItem, *, but: int = -1) -> None:
-    """Delete all fragments of an item except the one at position `but`."""
+def drop_slices(db: sqlite3.Connection, item: FragmentedItem, *, kept_position: int = -1) -> None:
+    """Delete all fragments of an item except the one at position `kept_position`."""
     db.execute(
         "DELETE FROM slice WHERE origin = ? AND sequence = ? AND count = ? AND position <> ?",
-        (*item, but),
+        (*item, kept_position),
     )
 
 

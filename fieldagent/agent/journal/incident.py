@@ -81,41 +81,48 @@ class HeardIncident(NamedTuple):
     text: str
 
 
-def compute_shown_age(heard: HeardIncident, clock: ElapsedTime) -> int | None:
+def compute_shown_age(heard_incident: HeardIncident, clock: ElapsedTime) -> int | None:
     """Return the seconds from the sender's date of an SOS to its arrival if people should see them.
     Return None if the difference is small, if this kit's clock is not trusted, or if it was set
     since the arrival.
     """
-    age = int(heard.at - heard.since)
-    was_dated = bool(clock.source()) and heard.at <= clock.date(clock.now())
+    age = int(heard_incident.at - heard_incident.since)
+    was_dated = bool(clock.source()) and heard_incident.at <= clock.date(clock.now())
     return age if was_dated and age > AGE_SHOWN_S else None
 
 
 def join(
-    db: sqlite3.Connection, sequence: int, now: float, only: int | None = None, unproved: str = ""
+    db: sqlite3.Connection,
+    sequence: int,
+    now: float,
+    incident_number: int | None = None,
+    handle: str = "",
 ) -> int:
     """Let a Package join the kit's open incident, or open one, and return the incident's number.
-    With `only` it joins that incident and opens none. With `unproved`, the incident is the own one
-    of that handheld. Raises IncidentOver if the incident is no longer open.
+    With `incident_number` it joins that incident and opens none. With `handle`, the incident is the
+    own one of that handheld. Raises IncidentOver if the incident is no longer open.
     """
     values: tuple[int | str, ...] = ()
-    if only is not None:
-        sql, values = "SELECT number FROM incident WHERE number = ? AND ended IS NULL", (only,)
-    elif unproved:
+    if incident_number is not None:
+        sql, values = (
+            "SELECT number FROM incident WHERE number = ? AND ended IS NULL",
+            (incident_number,),
+        )
+    elif handle:
         sql = (
             f"SELECT number FROM incident WHERE ended IS NULL AND {_IS_OTHERS_SQL} AND handle = ?)"
         )
-        values = (unproved,)
+        values = (handle,)
     else:
         sql = f"SELECT number FROM incident WHERE ended IS NULL AND NOT {_IS_OTHERS_SQL})"
     row = db.execute(sql, values).fetchone()
-    if only is not None and row is None:
+    if incident_number is not None and row is None:
         raise IncidentOver
     number = sequence if row is None else int(row[0])
     if row is None:
         db.execute("INSERT INTO incident VALUES (?, ?, 'open', NULL)", (number, now))
-        if unproved:
-            raised = (number, unproved, RAISED_BY_UNKNOWN)
+        if handle:
+            raised = (number, handle, RAISED_BY_UNKNOWN)
             db.execute("INSERT INTO handheld_sos VALUES (?, ?, ?, 0)", raised)
     db.execute("INSERT INTO incident_item VALUES (?, ?)", (sequence, number))
     return number
@@ -142,11 +149,11 @@ def _end(db: sqlite3.Connection, number: int, state: str, now: float) -> bool:
 
 def record_update(
     db: sqlite3.Connection,
-    word: IncidentUpdate,
+    update: IncidentUpdate,
     at: float,
     now: float,
     *,
-    proved: bool,
+    is_proved: bool,
     counts: bool,
 ) -> None:
     """Store an update about an incident. It changes the state of another kit's incident if it is
@@ -158,24 +165,24 @@ def record_update(
         "INSERT INTO incident_word (station, incident, says, by, text, at, proved)"
         " VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET proved = max(proved,"
         " excluded.proved)",
-        (word.station, word.incident, word.state, word.by, word.text, at, int(proved)),
+        (update.station, update.incident, update.state, update.by, update.text, at, int(is_proved)),
     )
-    if word.station != OWN_STATION and (proved or counts):
+    if update.station != OWN_STATION and (is_proved or counts):
         db.execute(
             "UPDATE heard_incident SET state = ? WHERE station = ? AND number = ?"
             " AND state NOT IN ('closed', 'called off')",
-            (word.state, word.station, word.incident),
+            (update.state, update.station, update.incident),
         )
-    elif word.station == OWN_STATION and counts and word.state is IncidentState.SEEN:
+    elif update.station == OWN_STATION and counts and update.state is IncidentState.SEEN:
         db.execute(
             "UPDATE incident SET state = 'seen' WHERE number = ? AND state = 'open'",
-            (word.incident,),
+            (update.incident,),
         )
-    elif word.station == OWN_STATION and counts and word.state is IncidentState.CLOSED:
-        _end(db, word.incident, IncidentState.CLOSED, now)
+    elif update.station == OWN_STATION and counts and update.state is IncidentState.CLOSED:
+        _end(db, update.incident, IncidentState.CLOSED, now)
 
 
-def note_heard(db: sqlite3.Connection, heard: HeardIncident) -> None:
+def note_heard(db: sqlite3.Connection, heard_incident: HeardIncident) -> None:
     """Store another kit's incident from its first item that arrives. A later item adds the text if
     the first had none. An update that a person has it, or that it is over, may have arrived
     earlier.
@@ -183,12 +190,12 @@ def note_heard(db: sqlite3.Connection, heard: HeardIncident) -> None:
     known = db.execute(
         "SELECT says FROM incident_word WHERE station = ? AND incident = ? AND proved"
         " ORDER BY says = 'seen' LIMIT 1",
-        (heard.station, heard.number),
+        (heard_incident.station, heard_incident.number),
     ).fetchone()
     db.execute(
         "INSERT INTO heard_incident VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET"
         " text = CASE text WHEN '' THEN excluded.text ELSE text END",
-        heard if known is None else heard._replace(state=known[0]),
+        heard_incident if known is None else heard_incident._replace(state=known[0]),
     )
 
 

@@ -80,7 +80,7 @@ class Journal(GroupCommit[sqlite3.Connection]):
     def __init__(
         self,
         path: Path,
-        look: Callable[[], Reading] | None = None,
+        read_clocks: Callable[[], Reading] | None = None,
         *,
         may_leave_disk: bool = False,
     ) -> None:
@@ -96,7 +96,7 @@ class Journal(GroupCommit[sqlite3.Connection]):
         self._reserve_taken = False
         """True in the transaction that takes the reserve."""
         self.clock = ElapsedTime(
-            elapsed_base.read_known(self._files.writer), look or MachineClocks()
+            elapsed_base.read_known(self._files.writer), read_clocks or MachineClocks()
         )
 
     @property
@@ -267,18 +267,18 @@ class Journal(GroupCommit[sqlite3.Connection]):
             except (OSError, sqlite3.Error, Unusable) as error:
                 log.debug("the journal stays in its place: %s", error)
 
-    def _leave_disk(self, failed: StoreFailed) -> NoReturn:
+    def _leave_disk(self, failure: StoreFailed) -> NoReturn:
         """Continue in memory after the disk refused a commit, so that an SOS can still be sent.
-        Raises NotOnDisk, or `failed` if that is impossible too.
+        Raises NotOnDisk, or `failure` if that is impossible too.
         """
         if not self._files.may_leave or self.not_on_disk:
-            raise failed
+            raise failure
         try:
-            self._files.give_up_disk(str(failed))
+            self._files.give_up_disk(str(failure))
         except (OSError, sqlite3.Error) as error:
             log.error("the journal cannot continue in memory either: %s", error)
-            raise failed from None
-        raise NotOnDisk(self.not_on_disk) from failed
+            raise failure from None
+        raise NotOnDisk(self.not_on_disk) from failure
 
     def _transact(self, orders: Sequence[Order[sqlite3.Connection]]) -> None:
         self._carry_out_move()
@@ -319,7 +319,7 @@ class Journal(GroupCommit[sqlite3.Connection]):
                     files.writer,
                     [Order(partial(elapsed_base.store_base, base=self.clock.get_base()))],
                 )
-        files.close(failed=self.failed is not None)
+        files.close(has_failed=self.failed is not None)
         files.forget(copy)
         if self.failed is None and not self.not_on_disk:
             untouched.note(self.path)

@@ -15,9 +15,9 @@ log = logging.getLogger(__name__)
 
 
 @lru_cache(maxsize=1_000)
-def report_unreadable(what: str, name: str) -> None:
+def report_unreadable(row_name: str, name: str) -> None:
     """Log once that a stored row cannot be read, however often the row is read."""
-    log.error("%s %s in the journal cannot be read: lists leave it out", what, name)
+    log.error("%s %s in the journal cannot be read: lists leave it out", row_name, name)
 
 
 def read_status(text: str | None) -> Status | None:

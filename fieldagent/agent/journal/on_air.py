@@ -20,9 +20,11 @@ def read_holders(journal: Journal, sequence: int) -> set[int]:
     return {number for (number,) in rows}
 
 
-def list_here(journal: Journal, own: int, limit: int = 2000) -> list[tuple[int, int, bytes]]:
+def list_here(
+    journal: Journal, own_station: int, limit: int = 2000
+) -> list[tuple[int, int, bytes]]:
     """Return the newest items of other stations that are not an SOS: stations, numbers and digests.
-    Items of another kit under our number (`own`) are left out.
+    Items of another kit under our number (`own_station`) are left out.
     """
     rows = journal.read(
         "SELECT -origin, sequence, substr(digest, 1, ?) FROM arrived"
@@ -30,7 +32,7 @@ def list_here(journal: Journal, own: int, limit: int = 2000) -> list[tuple[int, 
         # them.
         " WHERE origin < 0 AND origin != -? AND sequence > 0 AND whole IS NULL AND NOT sos"
         " AND length(digest) = ? ORDER BY at DESC LIMIT ?",
-        *(DIGEST_BYTES, own, FINGERPRINT_BYTES, limit),
+        *(DIGEST_BYTES, own_station, FINGERPRINT_BYTES, limit),
     )
     return [(station, number, bytes(digest)) for station, number, digest in reversed(rows)]
 
@@ -71,8 +73,8 @@ def list_stored(journal: Journal, *, since: float) -> list[tuple[bytes, bytes, f
     return sorted(items, key=_read_arrival)
 
 
-def _read_arrival(kept: tuple[bytes, bytes, float]) -> float:
-    _envelope, _identity, at = kept
+def _read_arrival(stored_row: tuple[bytes, bytes, float]) -> float:
+    _envelope, _identity, at = stored_row
     return at
 
 
@@ -142,12 +144,12 @@ def find_relay_time(journal: Journal, sequence: int) -> float | None:
     return float(rows[0][0]) if rows else None
 
 
-def stop_text(station: int, beyond: Sequence[int]) -> str:
+def stop_text(station: int, missing_stations: Sequence[int]) -> str:
     """Return a text for people: `station` has an item but may not pass it on, and the stations
-    `beyond` in its range have not confirmed it.
+    `missing_stations` in its range have not confirmed it.
     """
-    lacking = ", ".join(f"station {number}" for number in beyond)
-    have = "have" if len(beyond) > 1 else "has"
+    lacking = ", ".join(f"station {number}" for number in missing_stations)
+    have = "have" if len(missing_stations) > 1 else "has"
     return (
         f"station {station} has it and may not pass it on (radio-hops);"
         f" {lacking} {have} not confirmed it there"

@@ -56,7 +56,7 @@ def open_journal(path: Path) -> OpenedJournal:
         mark = HighWaterFile(_make_path_beside(path, "-mark"))
         try:
             as_left = use_note(path)
-            connection = _open(path, mark, as_left=as_left)
+            connection = _open(path, mark, is_unchanged=as_left)
             _raise_numbers(path, connection, mark.mark)
             mark.follow(high_water.read_highest_numbers(connection))
         except BaseException:
@@ -80,20 +80,20 @@ def find_damage(path: Path) -> str:
     return ""
 
 
-def _run_integrity_check(looker: sqlite3.Connection) -> None:
-    ((result,),) = looker.execute("PRAGMA integrity_check(1)")
+def _run_integrity_check(connection: sqlite3.Connection) -> None:
+    ((result,),) = connection.execute("PRAGMA integrity_check(1)")
     if result != "ok":
         raise DamageFound(result)
 
 
-def _open(path: Path, mark: HighWaterFile, *, as_left: bool) -> sqlite3.Connection:
+def _open(path: Path, mark: HighWaterFile, *, is_unchanged: bool) -> sqlite3.Connection:
     try:
-        _check_journal(path, mark, as_left=as_left)
+        _check_journal(path, mark, is_unchanged=is_unchanged)
         mark.open_as(JOURNAL.version)
-        connection = connect(path, JOURNAL, checked=True)
+        connection = connect(path, JOURNAL, is_checked=True)
         try:
             _check_tables(connection)
-            if not as_left:
+            if not is_unchanged:
                 _check_rows(connection)
         except BaseException:
             connection.close()
@@ -103,7 +103,7 @@ def _open(path: Path, mark: HighWaterFile, *, as_left: bool) -> sqlite3.Connecti
             raise
         _replace_damaged_journal(path, mark.mark, " ".join(str(error).split()))
         mark.open_as(JOURNAL.version)
-        connection = connect(path, JOURNAL, checked=True)
+        connection = connect(path, JOURNAL, is_checked=True)
     return connection
 
 
@@ -114,7 +114,7 @@ def _is_about_damage(error: sqlite3.Error) -> bool:
     return is_damage(error) or (code is not None and code & 0xFF == sqlite3.SQLITE_ERROR)
 
 
-def _check_journal(path: Path, file: HighWaterFile, *, as_left: bool) -> None:
+def _check_journal(path: Path, file: HighWaterFile, *, is_unchanged: bool) -> None:
     """Check the journal without writing, because opening it for writing may destroy its log. Raises
     the errors found; WrongVersion if this program cannot use the journal's version.
     """
@@ -139,7 +139,7 @@ def _check_journal(path: Path, file: HighWaterFile, *, as_left: bool) -> None:
         if version and JOURNAL.can_use(file.version) and not JOURNAL.can_use(version):
             raise DamageFound(f"no program has given it the version {version}")
         JOURNAL.judge(version)
-        if not as_left:
+        if not is_unchanged:
             _run_integrity_check(looker)
         if _is_behind(looker, mark) and _has_content(_make_path_beside(path, "-wal")):
             raise DamageFound("the last entries are lost, because its log was cut or damaged")
@@ -153,11 +153,11 @@ def _roll_back_creation(path: Path) -> None:
         maker.execute("SELECT 1 FROM sqlite_schema").fetchall()
 
 
-def _is_behind(looker: sqlite3.Connection, mark: HighWater) -> bool:
+def _is_behind(connection: sqlite3.Connection, mark: HighWater) -> bool:
     """Return True if the journal's numbers are behind those of the file beside it."""
     numbers: dict[str, int | None] = {}
-    if looker.execute("SELECT 1 FROM sqlite_schema WHERE name = 'sqlite_sequence'").fetchall():
-        numbers = dict(looker.execute("SELECT name, seq FROM sqlite_sequence").fetchall())
+    if connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'sqlite_sequence'").fetchall():
+        numbers = dict(connection.execute("SELECT name, seq FROM sqlite_sequence").fetchall())
     package, payload = numbers.get("package") or 0, numbers.get("inbound") or 0
     return package < mark.package or payload < mark.payload
 
@@ -207,7 +207,7 @@ def _check_rows(connection: sqlite3.Connection) -> None:
         raise DamageFound(f"the table {alone[0]} has orphaned entries")
 
 
-def _replace_damaged_journal(path: Path, mark: HighWater, why: str) -> None:
+def _replace_damaged_journal(path: Path, mark: HighWater, reason: str) -> None:
     """Replace the damaged journal at `path` by an intact one with all content that can be saved.
     Raises sqlite3.Error, OSError.
     """
@@ -217,13 +217,13 @@ def _replace_damaged_journal(path: Path, mark: HighWater, why: str) -> None:
     new, bad = _make_path_beside(path, "-mending"), _make_name(path)
     for suffix in FILES:
         _make_path_beside(new, suffix).unlink(missing_ok=True)
-    saved = write_repaired_journal(path, new, mark, why, bad.name)
+    saved = write_repaired_journal(path, new, mark, reason, bad.name)
     new.rename(_make_path_beside(path, REPAIRED_SUFFIX))
     _take_over(path)
     log.error(
         "the journal was damaged (%s): %s. The damaged one is kept as %s; `fieldagent status`"
         " shows this again",
-        why,
+        reason,
         saved,
         bad.name,
     )

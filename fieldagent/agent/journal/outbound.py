@@ -227,22 +227,22 @@ def list_receipts_of(journal: Journal, sequences: Sequence[int]) -> dict[int, li
 
 
 def note_receipt(
-    db: sqlite3.Connection, sequence: int, by: int, at: float, *, proved: bool = True
+    db: sqlite3.Connection, sequence: int, station: int, at: float, *, is_proved: bool = True
 ) -> bool:
     """Store a receipt for a Package, and return True if it is new. A Package that is no longer kept
-    gets none. `proved` means that the receipt is authenticated.
+    gets none. `is_proved` means that the receipt is authenticated.
     """
     cursor = db.execute(
         "INSERT INTO receipt (sequence, by, at, proved) SELECT sequence, ?, ?, ? FROM package"
         " WHERE sequence = ? ON CONFLICT DO UPDATE SET proved = 1"
         " WHERE excluded.proved > proved",
-        (by, at, int(proved), sequence),
+        (station, at, int(is_proved), sequence),
     )
     return cursor.rowcount == 1
 
 
 def note_stage(
-    db: sqlite3.Connection, sequence: int, by: int, stage: Stage, text: str, at: float
+    db: sqlite3.Connection, sequence: int, station: int, stage: Stage, text: str, at: float
 ) -> bool:
     """Store a stage of a Package that is beyond the disk of the receiver's kit. Return True if it
     is new.
@@ -250,7 +250,7 @@ def note_stage(
     cursor = db.execute(
         "INSERT OR IGNORE INTO reached (sequence, by, rung, text, at)"
         " SELECT sequence, ?, ?, ?, ? FROM package WHERE sequence = ?",
-        (by, stage, text, at, sequence),
+        (station, stage, text, at, sequence),
     )
     return cursor.rowcount == 1
 
@@ -281,10 +281,10 @@ def list_reached(journal: Journal, sequences: Sequence[int]) -> dict[int, list[R
     return by_number
 
 
-def _make_identity(by: int, row: Sequence[Any]) -> Identity:
-    if by == 0:
+def _make_identity(station: int, row: Sequence[Any]) -> Identity:
+    if station == 0:
         return THE_HUB
-    return make_unknown_identity(by) if row[0] is None else Identity(*row)
+    return make_unknown_identity(station) if row[0] is None else Identity(*row)
 
 
 Place = tuple[int, int]
@@ -294,10 +294,10 @@ _PLACES = "SELECT -priority, sequence FROM leg WHERE status IS NULL"
 
 
 def list_next_waiting(
-    journal: Journal, after: Place, up_to: int, limit: int
+    journal: Journal, after: Place, last_sequence: int, limit: int
 ) -> tuple[list[int], Place | None]:
-    """Return the next Packages that wait on any channel with a sequence of at most `up_to`: the
-    most urgent first, then the oldest. Also return the place of the last one, or None at the
+    """Return the next Packages that wait on any channel with a sequence of at most `last_sequence`:
+    the most urgent first, then the oldest. Also return the place of the last one, or None at the
     end.
     """
     # Use two queries along the index: SQLite does not use the index to compare a pair that contains
@@ -311,7 +311,7 @@ def list_next_waiting(
             after[0],
             limit - len(places),
         )
-    sequences = dict.fromkeys(sequence for _, sequence in places if sequence <= up_to)
+    sequences = dict.fromkeys(sequence for _, sequence in places if sequence <= last_sequence)
     return list(sequences), places[-1] if len(places) == limit else None
 
 
@@ -343,21 +343,30 @@ class NewPackage(NamedTuple):
     check_in: CheckIn | None = None
 
 
-def accept(new: NewPackage) -> Operation[int]:
+def accept(package: NewPackage) -> Operation[int]:
     """Return the operation that stores a new Package. Its result is the sequence number on the air.
     Raises IncidentOver if the incident in `joins` is over.
     """
-    ended = None if new.status is None else new.accepted
+    ended = None if package.status is None else package.accepted
 
     def store(db: sqlite3.Connection) -> int:
         sequence = _compute_next_sequence(db)
-        id_ = new.id if new.id is not None else -sequence
-        kept = (id_, new.body, new.digest, new.idempotency_key)
-        crc = compute_crc(sequence, *kept, new.accepted, new.expires, new.dated_at)
+        id_ = package.id if package.id is not None else -sequence
+        kept = (id_, package.body, package.digest, package.idempotency_key)
+        crc = compute_crc(sequence, *kept, package.accepted, package.expires, package.dated_at)
         db.execute(
             "INSERT INTO package (sequence, id, body, digest, idempotency_key, accepted, expires,"
             " status, ended, crc, dated) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (sequence, *kept, new.accepted, new.expires, new.status, ended, crc, new.dated_at),
+            (
+                sequence,
+                *kept,
+                package.accepted,
+                package.expires,
+                package.status,
+                ended,
+                crc,
+                package.dated_at,
+            ),
         )
         db.executemany(
             "INSERT INTO leg (sequence, channel, status, reason, ended, priority, begins)"
@@ -368,21 +377,23 @@ def accept(new: NewPackage) -> Operation[int]:
                     channel,
                     delivery.status,
                     delivery.reason,
-                    new.accepted if delivery.status else None,
-                    new.priority,
+                    package.accepted if delivery.status else None,
+                    package.priority,
                     delivery.begins_after,
                 )
-                for channel, delivery in new.deliveries.items()
+                for channel, delivery in package.deliveries.items()
             ],
         )
-        if new.undated:
+        if package.undated:
             dating.mark(db, sequence)
-        if new.is_sos:
-            incident.join(db, sequence, new.accepted, new.joins, new.unauthenticated_handle)
-        if new.calls_off is not None:
-            incident.call_off(db, new.calls_off, new.accepted)
-        if new.check_in is not None:
-            asked.note(db, sequence, new.check_in.within_s, new.accepted)
+        if package.is_sos:
+            incident.join(
+                db, sequence, package.accepted, package.joins, package.unauthenticated_handle
+            )
+        if package.calls_off is not None:
+            incident.call_off(db, package.calls_off, package.accepted)
+        if package.check_in is not None:
+            asked.note(db, sequence, package.check_in.within_s, package.accepted)
         return sequence
 
     return store
@@ -393,14 +404,14 @@ def _compute_next_sequence(db: sqlite3.Connection) -> int:
     return int(row[0] or 0) + 1
 
 
-def end(ended: Iterable[EndedDelivery], now: float) -> Operation[None]:
+def end(endings: Iterable[EndedDelivery], now: float) -> Operation[None]:
     """Record the ends of channel deliveries, and the Package's own status if they decide it. If a
     neighbour's item was damaged, it may then be relayed again.
 
     A channel delivery ends once; a Package's final status never changes.
     """
     alike: dict[tuple[Channel, ChannelDelivery], list[int]] = {}
-    for each in ended:
+    for each in endings:
         alike.setdefault((each.channel, each.delivery), []).append(each.sequence)
     concerned = json.dumps([*chain.from_iterable(alike.values())])
 
@@ -429,12 +440,12 @@ def end(ended: Iterable[EndedDelivery], now: float) -> Operation[None]:
 
 
 def store_with_ends(
-    operation: Operation[int], ended: Sequence[EndedDelivery], now: float
+    operation: Operation[int], endings: Sequence[EndedDelivery], now: float
 ) -> Operation[int]:
     """Return an operation that stores a Package and ends those that it replaces, in one commit."""
-    if not ended:
+    if not endings:
         return operation
-    note_ends = end(ended, now)
+    note_ends = end(endings, now)
 
     def store(db: sqlite3.Connection) -> int:
         note_ends(db)
@@ -458,15 +469,15 @@ def record_try(
 
 
 def record_sent(
-    channel: Channel, segments: Iterable[Segment], *, shared: bool = False
+    channel: Channel, segments: Iterable[Segment], *, is_shared: bool = False
 ) -> Operation[None]:
     """Record a transmission that left: the fragments that its only peer now has, and the end of its
-    intent. On a `shared` channel no fragment is recorded, because each station reports its
+    intent. On a `is_shared` channel no fragment is recorded, because each station reports its
     fragments itself.
     """
     parts = [segment for segment in segments if segment.count > 1]
     fragments = [(p.sequence, channel, ONLY_PEER, p.count, p.position) for p in parts]
-    if shared:
+    if is_shared:
         fragments.clear()
     fruitful = [(segment.sequence, channel) for segment in parts]
 

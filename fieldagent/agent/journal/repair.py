@@ -41,21 +41,26 @@ and does not check foreign keys. The other arguments are the highest numbers of 
 which must not be used again, and the elapsed time. Raises sqlite3.Error, OSError."""
 
 
-def write_repaired_journal(path: Path, new: Path, mark: HighWater, why: str, bad: str) -> str:
-    """Write the journal `new`, which must not exist yet, and return a sentence about the saved
+def write_repaired_journal(
+    path: Path, new_path: Path, mark: HighWater, reason: str, old_name: str
+) -> str:
+    """Write the journal `new_path`, which must not exist yet, and return a sentence about the saved
     content.
 
-    `mark` contains the highest numbers of the damaged journal at `path`, `why` the damage, and
-    `bad` the name under which it will be kept. Raises sqlite3.Error, OSError.
+    `mark` contains the highest numbers of the damaged journal at `path`, `reason` the damage, and
+    `old_name` the name under which it will be kept. Raises sqlite3.Error, OSError.
     """
-    log.error("the journal %s is damaged (%s): saving its intact entries", path, why)
+    log.error("the journal %s is damaged (%s): saving its intact entries", path, reason)
     salvage: Salvage = next(map(import_own, list_places("salvage").values()), _save_nothing)
     now = time.time() - _compute_clock_lead(path)
-    with closing(connect(new, JOURNAL, checked=True)) as connection:
+    with closing(connect(new_path, JOURNAL, is_checked=True)) as connection:
         connection.execute("PRAGMA foreign_keys=OFF")
         connection.execute("BEGIN IMMEDIATE")
         saved = salvage(path, connection, mark, now)
-        text = f"the journal was damaged ({why}): {saved.text}. The damaged one is kept as {bad}"
+        text = (
+            f"the journal was damaged ({reason}): {saved.text}."
+            f" The damaged one is kept as {old_name}"
+        )
         loss = losses.Loss(now, text, saved.packages_lost, saved.payloads_lost)
         losses.note(connection, loss)
         connection.execute("COMMIT")

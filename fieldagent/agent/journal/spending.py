@@ -58,7 +58,7 @@ def _read_day(rows: list[tuple[str, float, int, str]]) -> BudgetDay | None:
     return None
 
 
-def spend(channel: str, day: BudgetDay, spent: Spent) -> Operation[None]:
+def spend(channel: str, day: BudgetDay, cost: Spent) -> Operation[None]:
     """Return the operation that adds to the costs of a channel or of another budget on a day, and
     stores the day as the current one.
     """
@@ -69,7 +69,7 @@ def spend(channel: str, day: BudgetDay, spent: Spent) -> Operation[None]:
             "INSERT INTO spent VALUES (?, ?, ?, ?, ?) ON CONFLICT (day, channel) DO UPDATE"
             " SET bytes = bytes + excluded.bytes, credits = credits + excluded.credits,"
             " doubtful = doubtful + excluded.doubtful",
-            (day.day, channel, spent.bytes, spent.credits, spent.doubtful),
+            (day.day, channel, cost.bytes, cost.credits, cost.doubtful),
         )
 
     return store
@@ -87,7 +87,7 @@ def read_spent_in(db: sqlite3.Connection, channel: str, day: BudgetDay) -> Spent
 
 
 def note_bookings(
-    budget: str, sequence: int, booked: Mapping[Channel, int], day: BudgetDay
+    budget: str, sequence: int, credits_by_channel: Mapping[Channel, int], day: BudgetDay
 ) -> Operation[None]:
     """Return the operation that stores what a budget has booked for a Package, by channel."""
 
@@ -97,7 +97,7 @@ def note_bookings(
             " trusted, carried) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
             [
                 (sequence, channel, budget, credits_, *day)
-                for channel, credits_ in booked.items()
+                for channel, credits_ in credits_by_channel.items()
                 if credits_
             ],
         )

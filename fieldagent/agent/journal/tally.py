@@ -31,9 +31,9 @@ def count_hook_results(journal: Journal) -> list[tuple[str, str, int]]:
     return _read_counts(journal, "hook")
 
 
-def _read_counts(journal: Journal, what: str) -> list[tuple[str, str, int]]:
+def _read_counts(journal: Journal, kind: str) -> list[tuple[str, str, int]]:
     rows = journal.read(
-        "SELECT who, result, count FROM tally WHERE what = ? ORDER BY who, result", what
+        "SELECT who, result, count FROM tally WHERE what = ? ORDER BY who, result", kind
     )
     return [tuple(row) for row in rows]
 

@@ -44,10 +44,10 @@ class _SentValues:
         return self.changes_back >= CHANGES_BACK_MAX
 
 
-def _is_one(said: int | str, says: int | str) -> bool:
-    if isinstance(said, int) and isinstance(says, int):
-        return abs(said - says) <= JOURNAL_DISTANCE
-    return said == says
+def _is_one(sent_value: int | str, new_value: int | str) -> bool:
+    if isinstance(sent_value, int) and isinstance(new_value, int):
+        return abs(sent_value - new_value) <= JOURNAL_DISTANCE
+    return sent_value == new_value
 
 
 class DuplicateDetector:

@@ -82,16 +82,18 @@ class KeyChange:
         return describe_step(self.step, change["old"], change["new"]) if change else ""
 
 
-def describe_step(step: KeyStep, old: Sequence[int], new: Sequence[int]) -> str:
-    """Return the step as a sentence for people. `old` and `new` are the stations that recently sent
-    with the old and the new key.
+def describe_step(
+    step: KeyStep, old_key_stations: Sequence[int], new_key_stations: Sequence[int]
+) -> str:
+    """Return the step as a sentence for people. `old_key_stations` and `new_key_stations` are the
+    stations that recently sent with the old and the new key.
     """
     if step is KeyStep.SENDS_OLD:
-        heard = f"stations heard with the new key: {_join_names(new)}"
+        heard = f"stations heard with the new key: {_join_names(new_key_stations)}"
         does = "sends with radio-key, and hears radio-key-next too"
         then = "once all kits are at this step, set radio-key to the new and the old key"
     else:
-        heard = f"stations still heard with the old key: {_join_names(old)}"
+        heard = f"stations still heard with the old key: {_join_names(old_key_stations)}"
         does = "sends with the first key of radio-key, and hears the second too"
         then = "once all kits are at this step, remove the second key"
     return f"the change of radio-key is at step {step:d} of 3: this kit {does}; {heard}; {then}"

@@ -148,18 +148,18 @@ class PacketReception:
         station: int,
         *,
         keys: GroupKeys,
-        sealed: bool = False,
+        is_sealed: bool = False,
         relay: Relay | None = None,
         troubles: AirTroubles,
-        words: RadioPiggyback,
+        piggyback: RadioPiggyback,
     ) -> None:
-        self._summaries, self._readings = words.summaries, words.readings
+        self._summaries, self._readings = piggyback.summaries, piggyback.readings
         self._inbox = parcels.inbox
         self._parcels = parcels
         self.station = station
         self.group = keys
         """Keys of the group. They may change at any moment."""
-        self._sealed = sealed
+        self._sealed = is_sealed
         self._relay = relay
         self.troubles = troubles
         self.catching_up_until = 0.0
@@ -480,13 +480,13 @@ def split_by_origin(envelope: Envelope) -> list[Envelope]:
     return parts[:1] + [replace(each, not_understood=()) for each in parts[1:]]
 
 
-def _is_another_kits(db: sqlite3.Connection, envelope: Envelope, own: int) -> bool:
+def _is_another_kits(db: sqlite3.Connection, envelope: Envelope, own_station: int) -> bool:
     """Return True if an envelope under our number comes from another kit. It does not if it is an
     echo or recording of our own items, or of items that we repeated for others.
     """
     origin = envelope.origin
     items = [entry for entry in envelope.entries if isinstance(entry.content, Item)]
-    if origin == own:
+    if origin == own_station:
         return not items or not all(_is_ours(db, entry) for entry in items)
     return not all(
         inbound.is_seen(db, -origin, entry.sequence, compute_fingerprint(entry)) for entry in items

@@ -83,9 +83,9 @@ class Parcels:
         return [self._enter(db, receipts, now, int(self.inbox.date(now)))]
 
     def _enter(
-        self, db: sqlite3.Connection, said: Sequence[Entry], now: float, at: int
+        self, db: sqlite3.Connection, entries: Sequence[Entry], now: float, at: int
     ) -> StoredPackage:
-        parcel = Parcel(wrap(said, self._secrets[0], UP))
+        parcel = Parcel(wrap(entries, self._secrets[0], UP))
         priority = KINDS[get_kind(parcel)].priority
         package = Package(parcel, channels=frozenset({Channel.RADIO}), priority=priority)
         return enter(

@@ -43,19 +43,19 @@ def of_settings(settings: Settings) -> RadioKeys:
     return RadioKeys((*settings.radio_key, *settings.radio_key_next), step)
 
 
-def make_keys_after(now: RadioKeys, step: int, new: bytes) -> RadioKeys:
-    """Return the keys at `step` (1 to 3) of the change to `new`, starting from any step. A repeated
-    step has no effect, and a step back is not possible.
+def make_keys_after(now: RadioKeys, step: int, new_key: bytes) -> RadioKeys:
+    """Return the keys at `step` (1 to 3) of the change to `new_key`, starting from any step. A
+    repeated step has no effect, and a step back is not possible.
     """
-    others = tuple(key for key in now.keys if key != new)
-    dropped = tuple(key for key in now.dropped if key != new)
+    others = tuple(key for key in now.keys if key != new_key)
+    dropped = tuple(key for key in now.dropped if key != new_key)
     if step == 3:
-        return RadioKeys((new,), KeyStep.NONE, (*dropped, *others)[-ACCEPTED_KEYS_MAX:])
-    if now.keys[:1] == (new,):
+        return RadioKeys((new_key,), KeyStep.NONE, (*dropped, *others)[-ACCEPTED_KEYS_MAX:])
+    if now.keys[:1] == (new_key,):
         return now
     if step == 2:
-        return RadioKeys((new, *others[: ACCEPTED_KEYS_MAX - 1]), KeyStep.SENDS_NEW, dropped)
-    heard = (*others[:1], *others[1:][-(ACCEPTED_KEYS_MAX - 2) :], new)
+        return RadioKeys((new_key, *others[: ACCEPTED_KEYS_MAX - 1]), KeyStep.SENDS_NEW, dropped)
+    heard = (*others[:1], *others[1:][-(ACCEPTED_KEYS_MAX - 2) :], new_key)
     return RadioKeys(heard, KeyStep.SENDS_OLD, dropped)
 
 

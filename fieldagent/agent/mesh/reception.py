@@ -148,7 +148,7 @@ class RadioReception:
         if packet.is_answer:
             self._piggyback.load_entries()
         for entry, asked in packet.receipts:
-            readings.answer(packet.station, entry, now, asked=asked)
+            readings.answer(packet.station, entry, now, is_answer_asked=asked)
         for entry in packet.others_words:
             said = entry.content
             assert isinstance(said, Receipt)
@@ -157,7 +157,7 @@ class RadioReception:
                 readings.process_answer(*came, crowd=crowd)
             elif said.by != packet.station:
                 asked = self._rounds.is_asked(said.by, entry.sequence, said.digest)
-                readings.process_receipt(*came, crowd=crowd, asked=asked)
+                readings.process_receipt(*came, crowd=crowd, is_answer_asked=asked)
         if packet.receipts or packet.others_words:
             self._queue.wake()
 
@@ -262,7 +262,7 @@ class RadioReception:
                 # Our item may have left before this kit restarted.
                 self._piggyback.said.add(sequence)
             if ack.by_hub:
-                await self._endings.note_at_hub(sequence, proved=False)
+                await self._endings.note_at_hub(sequence, is_proved=False)
 
 
 def _compute_more_fragments(envelope: Envelope, acks: Mapping[int, Ack]) -> int:
@@ -293,6 +293,6 @@ async def hear(packing: Packing, endings: Endings, sequence: int, ack: Ack) -> b
         return False
     ended = EndedDelivery(sequence, queue.channel, ChannelDelivery(Status.DELIVERED))
     await endings.record([ended])
-    queue.finish(sequence, arrived=True)
+    queue.finish(sequence, is_arrived=True)
     queue.wake()
     return True

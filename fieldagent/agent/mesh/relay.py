@@ -226,7 +226,7 @@ def _is_urgent(entry: Entry) -> bool:
 
 def _compute_cost(entry: Entry) -> int:
     """Return the credits of an item that is sent alone."""
-    return compute_credits(len(encode([entry], packed=True)))
+    return compute_credits(len(encode([entry], is_packed=True)))
 
 
 def enter(
@@ -235,11 +235,11 @@ def enter(
     digest: bytes,
     now: float,
     expires: float | None,
-    dated: float,
+    date: float,
 ) -> StoredPackage:
     """Enter a Package that no local program posted, for the channels that it names. An SOS does not
     join an incident here, because its own kit repeats it. `now` and `expires` are elapsed time,
-    `dated` is Unix time.
+    `date` is Unix time.
     """
     assert package.channels is not None
     new = outbound.NewPackage(
@@ -247,11 +247,11 @@ def enter(
         digest,
         accepted=now,
         expires=expires,
-        dated_at=dated,
+        dated_at=date,
         deliveries=dict.fromkeys(package.channels, ChannelDelivery()),
         priority=package.priority,
     )
     sequence = outbound.accept(new)(db)
     return StoredPackage(
-        sequence, -sequence, package, digest, None, now, expires, None, None, dated=dated
+        sequence, -sequence, package, digest, None, now, expires, None, None, dated=date
     )

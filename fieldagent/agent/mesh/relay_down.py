@@ -53,8 +53,8 @@ class RelayDown:
         entered = (self._enter(db, each, now) for each in down)
         return [each for each in entered if each is not None]
 
-    def queue(self, accepted: Sequence[StoredPackage]) -> None:
-        for each in accepted:
+    def queue(self, stored_packages: Sequence[StoredPackage]) -> None:
+        for each in stored_packages:
             if isinstance(each.package.item, Parcel):
                 station = each.package.item.station
                 log.info("sending the hub's items for station %d by radio", station)

@@ -67,18 +67,18 @@ class Repeating:
         self,
         journal: Journal,
         packing: Packing,
-        words: RadioPiggyback,
+        piggyback: RadioPiggyback,
         rounds: Rounds,
         relay: Relay | None,
         intake: Intake,
         parcels: Parcels,
     ) -> None:
         self._station = rounds.station
-        self._clock = words.clock
+        self._clock = piggyback.clock
         self._parcels = parcels
         self._journal = journal
         self._packing = packing
-        self._words = words
+        self._words = piggyback
         self._rounds = rounds
         self._relay = relay
         self._intake = intake
@@ -118,13 +118,13 @@ class Repeating:
             with trio.move_on_at(min(self._rounds.compute_next_due(), latest)):
                 await changed.wait()
 
-    def _add_kept(self, elapsed: float) -> None:
+    def _add_kept(self, now_elapsed_s: float) -> None:
         """Add other stations' items from before this kit restarted, for stations that were off
         then.
         """
         now = trio.current_time()
         for envelope, identity, came in on_air.list_stored(
-            self._journal, since=elapsed - OTHERS_REPEAT_LIFETIME_S
+            self._journal, since=now_elapsed_s - OTHERS_REPEAT_LIFETIME_S
         ):
             pair = _read_whole(envelope, identity)
             if pair is None:
@@ -139,7 +139,7 @@ class Repeating:
                 len(parts), self._packing.capacity.size
             ):
                 continue
-            until = now + OTHERS_REPEAT_LIFETIME_S - (elapsed - came)
+            until = now + OTHERS_REPEAT_LIFETIME_S - (now_elapsed_s - came)
             self._rounds.add(RepeatableItem(station, entry, parts, until, hops=hops), now)
 
     def _add_ours(self) -> None:
@@ -156,22 +156,22 @@ class Repeating:
             if not known.origin:
                 self._add(known)
 
-    def _add(self, known: StoredPackage) -> None:
-        now, entry = trio.current_time(), make_entry(known)
+    def _add(self, stored_package: StoredPackage) -> None:
+        now, entry = trio.current_time(), make_entry(stored_package)
         left = OWN_REPEAT_LIFETIME_S
-        if known.expires is not None:
-            left = min(left, known.expires - self._clock())
+        if stored_package.expires is not None:
+            left = min(left, stored_package.expires - self._clock())
         parts = self._packing.split_into_parts(entry, self._station)
         asked = bool(parts) and entry.sos
         if left <= 0 or not (asked or is_repeated(len(parts), self._packing.capacity.size)):
             return
-        collapse = known.package.collapse_key
+        collapse = stored_package.package.collapse_key
         if collapse is not None:
             self._rounds.supersede(collapse, sos=entry.sos)
         item = RepeatableItem(self._station, entry, parts, now + left, collapse=collapse)
-        item.confirmed_by |= on_air.read_holders(self._journal, known.sequence)
-        item.at_hub = on_air.is_relayed(self._journal, known.sequence)
-        if item.at_hub or on_air.list_left_nearby(self._journal, known.sequence):
+        item.confirmed_by |= on_air.read_holders(self._journal, stored_package.sequence)
+        item.at_hub = on_air.is_relayed(self._journal, stored_package.sequence)
+        if item.at_hub or on_air.list_left_nearby(self._journal, stored_package.sequence):
             item.brought_by = self._station
         self._rounds.add(item, now)
         if not entry.sos:

@@ -173,7 +173,7 @@ class Rounds:
         self,
         station: int,
         neighbours: Neighbours,
-        words: RadioPiggyback,
+        piggyback: RadioPiggyback,
         *,
         hops: int,
         packet_bytes: int,
@@ -183,7 +183,7 @@ class Rounds:
         self.station = station
         self._proves = proves
         self.neighbours = neighbours
-        self._words = words
+        self._words = piggyback
         self._hops = hops
         self._packet_bytes = packet_bytes
         self._random = random
@@ -284,35 +284,37 @@ class Rounds:
             if item.collapse == collapse and item.entry.sos == sos:
                 self.drop(item)
 
-    def note_ack(self, sequence: int, ack: Ack, by: int, now: float) -> None:
-        """Record that the station `by` has the item, and that the hub has it if the Ack reports
+    def note_ack(self, sequence: int, ack: Ack, station: int, now: float) -> None:
+        """Record that `station` has the item, and that the hub has it if the Ack reports
         that.
         """
         item = self.items.get((ack.station, sequence, ack.digest))
         if item is None or not ack.whole:
             return
-        item.answer_count += by not in item.confirmed_by
-        item.confirmed_by.add(by)
+        item.answer_count += station not in item.confirmed_by
+        item.confirmed_by.add(station)
         if ack.missing_at:
-            self._note_stop(item, by, ack.missing_at, now)
+            self._note_stop(item, station, ack.missing_at, now)
         if (ack.by_hub and not item.at_hub) or (ack.is_at_gateway and not item.brought_by):
-            item.brought_by, item.at_hub = by, ack.by_hub
+            item.brought_by, item.at_hub = station, ack.by_hub
             if item.station != self.station and item.attempts + item.hub_tries:
                 # Pass the notice on, because the station that asked may not hear the station that
                 # answered.
                 item.notice_due_at = now + 1 + 4 * self._random()
 
-    def _note_stop(self, item: RepeatableItem, at: int, beyond: Iterable[int], now: float) -> None:
-        """Record that the stations `beyond` are missing the item and `at` may not pass it on. New
+    def _note_stop(
+        self, item: RepeatableItem, at: int, missing_stations: Iterable[int], now: float
+    ) -> None:
+        """Record that the `missing_stations` are missing the item and `at` may not pass it on. New
         stations are reported to its sender.
         """
         known = item.stopped.setdefault(at, set())
-        if item.station != self.station and not known.issuperset(beyond):
+        if item.station != self.station and not known.issuperset(missing_stations):
             item.stop_notice_count, item.stop_due = (
                 0,
                 min(item.stop_due, now + 1 + 4 * self._random()),
             )
-        known.update(beyond)
+        known.update(missing_stations)
 
     def is_asked(self, station: int, number: int, digest: bytes) -> bool:
         """Return True if the item's sender requested receipts for it, or if the item is no longer
@@ -375,14 +377,16 @@ class Rounds:
                 if not goes:
                     item.due_at = max(item.due_at, self._ordinary_at)
                 item.hub_due = max(item.hub_due, self._ordinary_at)
-            again = self._list_due(item, now, goes=goes)
+            again = self._list_due(item, now, is_packet_leaving=goes)
             if again and not item.entry.sos:
                 capacity -= _count_bytes(item)
                 self._ordinary_at = now + PACKET_SPACING_S
             repeats += again
         return repeats
 
-    def _list_due(self, item: RepeatableItem, now: float, *, goes: bool) -> list[RepeatedPacket]:
+    def _list_due(
+        self, item: RepeatableItem, now: float, *, is_packet_leaving: bool
+    ) -> list[RepeatedPacket]:
         again: list[RepeatedPacket] = []
         if item.notice_due_at <= now:
             item.notice_count += 1
@@ -396,14 +400,14 @@ class Rounds:
             item.stop_due = now + pause if more else inf
             again += self._make_stop_notices(item)
         lacking: list[int] = []
-        if goes and item.entry.sos:
-            goes, lacking = self._is_sos_due(item, now)
-        elif goes:
+        if is_packet_leaving and item.entry.sos:
+            is_packet_leaving, lacking = self._is_sos_due(item, now)
+        elif is_packet_leaving:
             item.due_at, item.attempts = inf, item.attempts + 1
         asks = item.hub_due <= now and self._is_asked_again(item, now)
-        if goes or asks:
+        if is_packet_leaving or asks:
             item.last_on_air = now
-            again += self._list_repeats(item, lacking, asks=asks)
+            again += self._list_repeats(item, lacking, asks_station=asks)
         return again
 
     def _is_sos_due(self, item: RepeatableItem, now: float) -> tuple[bool, list[int]]:
@@ -461,12 +465,12 @@ class Rounds:
         return pause * (0.75 + 0.5 * self._random())
 
     def _list_repeats(
-        self, item: RepeatableItem, lacking: Sequence[int], *, asks: bool
+        self, item: RepeatableItem, missing_stations: Sequence[int], *, asks_station: bool
     ) -> list[RepeatedPacket]:
         sos, number = item.entry.sos, item.entry.sequence
         beside: list[Entry] = []
-        if asks or (sos and item.is_for_hub and not item.brought_by):
-            request = self._words.request(sos=sos, but={item.station, *item.asked_neighbours})
+        if asks_station or (sos and item.is_for_hub and not item.brought_by):
+            request = self._words.request(sos=sos, excluded={item.station, *item.asked_neighbours})
             if request is not None:
                 assert isinstance(request.content, RelayRequest)
                 beside.append(request)
@@ -476,12 +480,12 @@ class Rounds:
         if item.station != self.station or not sos:
             beside.append(Entry(0, Source(self.station, item.hops)))
         named: list[Entry] = []
-        if sos and len(lacking) <= LISTED_STATIONS_MAX:
+        if sos and len(missing_stations) <= LISTED_STATIONS_MAX:
             # If no station is missing it, list ourselves: then only stations that reach the hub
             # answer.
-            named = [Entry(number, Source(each, 0)) for each in lacking or [self.station]]
+            named = [Entry(number, Source(each, 0)) for each in missing_stations or [self.station]]
         origin, hops = item.station, item.hops
-        if not sos and not asks and item.parts[0] == item.entry:
+        if not sos and not asks_station and item.parts[0] == item.entry:
             return [RepeatedPacket(origin, [item.entry], hops=hops, joins=True)]
         return [RepeatedPacket(origin, [part, *beside], named, sos, hops) for part in item.parts]
 

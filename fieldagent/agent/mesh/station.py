@@ -117,11 +117,11 @@ def make_piggyback(
     journal: Journal,
     *,
     asks_for_relay: Callable[[], bool],
-    low: Callable[[], bool],
+    is_battery_low: Callable[[], bool],
     clock: Callable[[], float],
 ) -> RadioPiggyback:
-    """Build the part of the station that adds entries to packets with Packages. `low` returns True
-    if the battery is nearly empty.
+    """Build the part of the station that adds entries to packets with Packages. `is_battery_low`
+    returns True if the battery is nearly empty.
     """
     me = Identity(str(settings.number), settings.name or f"station {settings.number}", "Device")
     spare = settings.packet_bytes - _compute_introduction_bytes(settings, me)
@@ -136,7 +136,7 @@ def make_piggyback(
             return 0
         return 1 if Channel.SATELLITE in settings.relays_over else None
 
-    hub_routes = HubRoutes(compute_relay_cost, low, clock, hops=settings.hops)
+    hub_routes = HubRoutes(compute_relay_cost, is_battery_low, clock, hops=settings.hops)
     text_bytes, chance = _compute_text_bytes(settings), Random().random
     readings = Readings(settings.number, text_bytes=text_bytes, hops=settings.hops, random=chance)
     return RadioPiggyback(
@@ -172,7 +172,7 @@ def set_up(
     inbox: Inbox,
     intake: Intake,
     endings: Endings,
-    words: RadioPiggyback,
+    piggyback: RadioPiggyback,
     queue: ChannelQueue,
     link: ChannelLink,
 ) -> Station:
@@ -192,38 +192,38 @@ def set_up(
         journal,
         queue,
         key=key,
-        sealed=settings.sealed,
+        is_sealed=settings.sealed,
         station=settings.number,
         packet_bytes=settings.packet_bytes,
     )
     budget = Budget(Channel.RADIO, journal, clock=endings.clock)
-    outbox = ChannelOutbox(journal, packing, budget, words, endings, link)
+    outbox = ChannelOutbox(journal, packing, budget, piggyback, endings, link)
     troubles = AirTroubles(endings.clock)
     parcels = Parcels(inbox, settings.secrets)
     packets = PacketReception(
         parcels,
         settings.number,
         keys=GroupKeys(settings.keys, settings.dropped),
-        sealed=settings.sealed,
+        is_sealed=settings.sealed,
         relay=relay,
         troubles=troubles,
-        words=words,
+        piggyback=piggyback,
     )
     neighbours = Neighbours(endings.clock)
     rounds = Rounds(
         settings.number,
         neighbours,
-        words,
+        piggyback,
         hops=settings.hops,
         packet_bytes=settings.packet_bytes,
         random=Random().random,
         proves=lambda: bool(packets.group.keys),
     )
-    reception = RadioReception(journal, packets, packing, words, intake, endings, rounds)
-    repeating = Repeating(journal, packing, words, rounds, relay, intake, parcels)
+    reception = RadioReception(journal, packets, packing, piggyback, intake, endings, rounds)
+    repeating = Repeating(journal, packing, piggyback, rounds, relay, intake, parcels)
     return Station(
         settings.number,
-        words,
+        piggyback,
         outbox,
         reception,
         neighbours,

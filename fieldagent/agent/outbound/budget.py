@@ -28,17 +28,17 @@ def compute_time_to_midnight(unix: float) -> float:
     return DAY_S - unix % DAY_S
 
 
-def compute_day(known: BudgetDay | None, elapsed: float, clock: ElapsedTime) -> BudgetDay:
+def compute_day(known: BudgetDay | None, elapsed_s: float, clock: ElapsedTime) -> BudgetDay:
     """Return the budget's day at that elapsed time; `known` is the last day in use.
 
     While no trusted clock is known, a day lasts 24 hours of elapsed time, whatever the clock is set
     to. When a trusted clock then shows the day, costs of the current such day count for it.
     """
-    unix = clock.date(elapsed)
+    unix = clock.date(elapsed_s)
     trusted = bool(clock.source())
     if known is None:
-        return BudgetDay(format_utc_day(unix), elapsed - unix % DAY_S, trusted)
-    passed = int((elapsed - known.since) // DAY_S)
+        return BudgetDay(format_utc_day(unix), elapsed_s - unix % DAY_S, trusted)
+    passed = int((elapsed_s - known.since) // DAY_S)
     if not trusted:
         if passed < 1:
             return known._replace(trusted=False)
@@ -47,22 +47,26 @@ def compute_day(known: BudgetDay | None, elapsed: float, clock: ElapsedTime) -> 
     if known.day == format_utc_day(unix):
         return known._replace(trusted=True)
     carried = known.day if not known.trusted and passed < 1 else ""
-    return BudgetDay(format_utc_day(unix), elapsed - unix % DAY_S, True, carried)
+    return BudgetDay(format_utc_day(unix), elapsed_s - unix % DAY_S, True, carried)
 
 
-def format_credit_range(spent: Spent) -> str:
+def format_credit_range(cost: Spent) -> str:
     """Return the credits as text: `12`, or `12 to 24` if it is unknown if some were spent."""
-    known = spent.credits
-    return f"{known} to {known + spent.doubtful}" if spent.doubtful else str(known)
+    known = cost.credits
+    return f"{known} to {known + cost.doubtful}" if cost.doubtful else str(known)
 
 
-def compute_sos_reserve(limit: int | None, wanted: int | None) -> int:
+def compute_sos_reserve(limit: int | None, configured_reserve: int | None) -> int:
     """Return the credits of a day that are kept for an SOS, from the settings for the limit and the
     reserve.
     """
     if limit is None:
         return 0
-    return min(limit, wanted) if wanted is not None else min(SOS_RESERVE, limit // 2)
+    return (
+        min(limit, configured_reserve)
+        if configured_reserve is not None
+        else min(SOS_RESERVE, limit // 2)
+    )
 
 
 class DayLimit(NamedTuple):
@@ -116,27 +120,29 @@ class Budget:
         return self._limits.get(self._tariff().unit, NO_LIMIT).reserve
 
     def compute_remaining(
-        self, *, urgent: bool = False, mailbox: bool = False, half: bool = False
+        self, *, urgent: bool = False, mailbox: bool = False, is_halved: bool = False
     ) -> int | None:
         """Return today's remaining budget in the tariff's units; None without a budget.
 
         `urgent` includes the reserve. A check of the `mailbox` leaves half of the day's credits for
         the kit's own messages. An `urgent` check, for the answer to an SOS, leaves half of the
-        reserve. So does `urgent` with `half`, which is for other people's SOS. Costs that are in
-        doubt count as spent, because the budget limits the highest possible bill.
+        reserve. So does `urgent` with `is_halved`, which is for other people's SOS. Costs that are
+        in doubt count as spent, because the budget limits the highest possible bill.
         """
         if self._limit is None:
             return None
-        kept = -(-self._reserve // 2) if half else 0 if urgent else self._reserve
+        kept = -(-self._reserve // 2) if is_halved else 0 if urgent else self._reserve
         if mailbox:
             kept = -(-self._reserve // 2) if urgent else max(kept, -(-self._limit // 2))
         spent = self.get_spent()
         used = spent.bytes if self._tariff().unit == "byte" else spent.credits + spent.doubtful
         return max(0, self._limit - kept - used)
 
-    def compute_affordable(self, capacity: int, *, urgent: bool = False, half: bool = False) -> int:
+    def compute_affordable(
+        self, capacity: int, *, urgent: bool = False, is_halved: bool = False
+    ) -> int:
         """Return how many of `capacity` bytes the budget can pay."""
-        left = self.compute_remaining(urgent=urgent, half=half)
+        left = self.compute_remaining(urgent=urgent, is_halved=is_halved)
         return (
             capacity
             if left is None
@@ -167,11 +173,11 @@ class Budget:
         moment = datetime.fromtimestamp(clock.date(self.get_today().since + DAY_S), UTC)
         return f"it is renewed at {moment:%H:%M} UTC by an unconfirmed clock"
 
-    def book(self, spent: Spent, day: BudgetDay | None = None) -> Operation[None]:
+    def book(self, cost: Spent, day: BudgetDay | None = None) -> Operation[None]:
         """Return the operation that books a cost for today or for an earlier `day`. It runs in the
         commit of the cause.
         """
-        return spending.spend(self._name, day or self.get_today(), spent)
+        return spending.spend(self._name, day or self.get_today(), cost)
 
     def compute_renewal_wait(self) -> float:
         """Return the seconds until the next day's budget begins."""

@@ -33,14 +33,14 @@ class Bursts(dict[int, Burst]):
         burst.waiting.remove(segment.position)
         burst.in_flight.add(segment.position)
 
-    def land(self, segment: Segment, *, sent: bool) -> Burst | None:
+    def land(self, segment: Segment, *, is_sent: bool) -> Burst | None:
         """Record that a segment is no longer in flight. Return its burst if no other segment of the
         burst is in flight, otherwise None.
         """
         burst = self.get(segment.sequence, Burst([]))
         burst.in_flight.discard(segment.position)
-        burst.heard |= sent
-        if not sent:
+        burst.heard |= is_sent
+        if not is_sent:
             # The receiver is missing a fragment: send no others until the burst has ended.
             burst.waiting.clear()
         if burst.in_flight:
@@ -48,9 +48,9 @@ class Bursts(dict[int, Burst]):
         self.pop(segment.sequence, None)
         return burst
 
-    def land_all(self, segments: Iterable[Segment], *, sent: bool) -> dict[Segment, Burst]:
+    def land_all(self, segments: Iterable[Segment], *, is_sent: bool) -> dict[Segment, Burst]:
         """Record that these segments are no longer in flight. Return the last segment of each
         finished burst, with the burst.
         """
-        bursts = {segment: self.land(segment, sent=sent) for segment in segments}
+        bursts = {segment: self.land(segment, is_sent=is_sent) for segment in segments}
         return {segment: burst for segment, burst in bursts.items() if burst is not None}

@@ -30,13 +30,13 @@ class Cancellation:
         journal: Journal,
         queues: Mapping[Channel, ChannelQueue],
         endings: Endings,
-        resumed: trio.Event | None = None,
+        resume_event: trio.Event | None = None,
     ) -> None:
-        """`resumed` is set once all earlier Packages are in the queues again."""
+        """`resume_event` is set once all earlier Packages are in the queues again."""
         self._journal = journal
         self._queues = queues
         self._endings = endings
-        self._resumed = resumed
+        self._resumed = resume_event
 
     async def cancel(self, id_: int, channel: Channel | None = None) -> PackageState:
         """Withdraw a Package from one channel or all, and return its state.
@@ -133,9 +133,9 @@ class Cancellation:
 
 
 async def wait_until_settled(
-    in_flight: Iterable[trio.Event], within: float = END_WAIT_MAX_S
+    in_flight: Iterable[trio.Event], limit_s: float = END_WAIT_MAX_S
 ) -> None:
-    """Wait until all these events are set, but at most `within` seconds."""
-    with waits.move_on_after(within):
+    """Wait until all these events are set, but at most `limit_s` seconds."""
+    with waits.move_on_after(limit_s):
         for each in in_flight:
             await each.wait()

@@ -43,7 +43,9 @@ class ChannelQueue:
     Package.
     """
 
-    def __init__(self, channel: Channel, doubtful: Sequence[Segment] | None = None) -> None:
+    def __init__(
+        self, channel: Channel, doubtful_segments: Sequence[Segment] | None = None
+    ) -> None:
         self.channel = channel
         self.limits = LIMITS[channel]
         self.bursts = Bursts()
@@ -53,7 +55,9 @@ class ChannelQueue:
         """Packages with a failed attempt; some may have ended since."""
         self.alone: set[int] = set()
         """Packages that are sent alone, because a transmission with them was refused."""
-        self.in_flight: dict[int, list[Segment]] = {} if doubtful is None else {0: list(doubtful)}
+        self.in_flight: dict[int, list[Segment]] = (
+            {} if doubtful_segments is None else {0: list(doubtful_segments)}
+        )
         """Packages in flight, by the transmission's number."""
         self.held_kinds: set[str] = set()
         """Kinds of posted Packages that are held back until they are resumed; an SOS is never held
@@ -99,13 +103,15 @@ class ChannelQueue:
             if held:
                 self.wake()
 
-    def add(self, accepted: StoredPackage, life: float | None, delay: float = 0.0) -> list[int]:
+    def add(
+        self, stored_package: StoredPackage, life: float | None, delay: float = 0.0
+    ) -> list[int]:
         """Queue a Package for `life` seconds (None: forever), to leave after at least `delay`
         seconds.
 
         Return the sequences of the Packages that it replaces; they are removed from the queue.
         """
-        package, sequence = accepted.package, accepted.sequence
+        package, sequence = stored_package.package, stored_package.sequence
         now = trio.current_time()
         expires = inf if life is None else now + life
         if self.held_kinds and not package.urgent and get_kind(package.item) in self.held_kinds:
@@ -116,11 +122,11 @@ class ChannelQueue:
             self.gathering.add(sequence)
         replaced = self._queue.add(
             sequence,
-            priority=_get_priority(accepted),
+            priority=_get_priority(stored_package),
             collapse_key=package.collapse_key,
             sos=package.sos,
             expires=expires,
-            due=now + delay if delay > 0 else -inf,
+            due_time=now + delay if delay > 0 else -inf,
             taken=any(segment.sequence == sequence for segment in self.in_flight.get(0, ())),
             newest_first=gathers,
         )
@@ -145,7 +151,9 @@ class ChannelQueue:
                 self._queue.hasten(sequence)
         self.wake()
 
-    def withdraw(self, sequences: Iterable[int], why: str, *, arrived: bool = False) -> Withdrawn:
+    def withdraw(
+        self, sequences: Iterable[int], reason: str, *, is_arrived: bool = False
+    ) -> Withdrawn:
         """Remove these Packages, because they arrived over another channel or are no longer wanted.
         Those in flight are not sent again.
         """
@@ -153,9 +161,9 @@ class ChannelQueue:
         withdrawn = Withdrawn([], [])
         for sequence in sequences:
             if sequence in in_flight:
-                event, _ = self._withdrawn.setdefault(sequence, (trio.Event(), why))
+                event, _ = self._withdrawn.setdefault(sequence, (trio.Event(), reason))
                 withdrawn.in_flight.append(event)
-            elif self._queue.remove(sequence, arrived=arrived):
+            elif self._queue.remove(sequence, is_arrived=is_arrived):
                 self.held.discard(sequence)
                 withdrawn.removed.append(sequence)
         if withdrawn.removed:
@@ -212,11 +220,11 @@ class ChannelQueue:
         """Return the time when another Package becomes due or expires."""
         return self._queue.compute_next_change(now)
 
-    def pop_due(self, now: float, *, under_way: bool) -> int | None:
-        """Take the first waiting Package and return its sequence, or None. With `under_way` it may
-        be a Package with more fragments in a running burst.
+    def pop_due(self, now: float, *, includes_bursts: bool) -> int | None:
+        """Take the first waiting Package and return its sequence, or None. With `includes_bursts`
+        it may be a Package with more fragments in a running burst.
         """
-        key = self.find_foremost(now) if under_way else None
+        key = self.find_foremost(now) if includes_bursts else None
         return key if key in self.bursts else self._queue.pop_due(now)
 
     def requeue_unfitting(self, sequence: int) -> None:
@@ -225,7 +233,7 @@ class ChannelQueue:
             self._queue.requeue(sequence)
 
     def finish(
-        self, sequence: int, delivery: ChannelDelivery | None = None, *, arrived: bool = False
+        self, sequence: int, delivery: ChannelDelivery | None = None, *, is_arrived: bool = False
     ) -> None:
         """Remove a Package that has ended on this channel. If `delivery` is given,
         `wait_for_expired` returns its ending.
@@ -233,7 +241,7 @@ class ChannelQueue:
         if delivery is not None:
             self._failed.append(EndedDelivery(sequence, self.channel, delivery))
             self._sooner.set()
-        self._queue.remove(sequence, arrived=arrived)
+        self._queue.remove(sequence, is_arrived=is_arrived)
         self.alone.discard(sequence)
         self.tried.discard(sequence)
         self.held.discard(sequence)
@@ -253,9 +261,9 @@ class ChannelQueue:
             for sequence, delivery in deliveries.items()
         ]
 
-    def requeue(self, sequence: int, due: float) -> EndedDelivery | None:
-        """Put back a Package that was not sent, or not completely: it waits until `due`. If the
-        Package was withdrawn or replaced meanwhile, return its ending.
+    def requeue(self, sequence: int, due_time: float) -> EndedDelivery | None:
+        """Put back a Package that was not sent, or not completely: it waits until `due_time`. If
+        the Package was withdrawn or replaced meanwhile, return its ending.
         """
         (ended,) = self.compute_ends([sequence]) or (None,)
         if ended is not None and ended.delivery is not REPLACED_DELIVERY:
@@ -263,7 +271,7 @@ class ChannelQueue:
         elif sequence in self._queue:
             # The newer Package that replaces it gets its place.
             waits = sequence in self.held and not self._queue.is_superseded(sequence)
-            self._queue.requeue(sequence, inf if waits else due)
+            self._queue.requeue(sequence, inf if waits else due_time)
             self.tried.add(sequence)
         return ended
 
@@ -282,14 +290,14 @@ class ChannelQueue:
         self.wake()
 
 
-def _get_priority(accepted: StoredPackage) -> int:
+def _get_priority(stored_package: StoredPackage) -> int:
     """Return the priority in the queue: an SOS of the kit's own people goes before one of
     others.
     """
-    package = accepted.package
+    package = stored_package.package
     if not package.urgent:
         return package.priority
-    return SOS_PRIORITY if accepted.is_of_others else max(package.priority, SOS_PRIORITY) + 1
+    return SOS_PRIORITY if stored_package.is_of_others else max(package.priority, SOS_PRIORITY) + 1
 
 
 def gather(queue: ChannelQueue) -> None:

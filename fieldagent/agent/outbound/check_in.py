@@ -14,13 +14,13 @@ COLLAPSE_KEY = -1_667_591_278
 TO_HUB = frozenset({Channel.SATELLITE, Channel.CELLULAR})
 
 
-def make_request(within: int | None, configured: frozenset[Channel]) -> Package | None:
+def make_request(limit_s: int | None, configured_channels: frozenset[Channel]) -> Package | None:
     """Return the Package with the request; None if no channel leads to the hub."""
-    channels = configured & TO_HUB
+    channels = configured_channels & TO_HUB
     priority = KINDS["checkIn"].priority
     if not channels:
         return None
-    return Package(CheckIn(within), None, channels, COLLAPSE_KEY, priority)
+    return Package(CheckIn(limit_s), None, channels, COLLAPSE_KEY, priority)
 
 
 def describe_state(journal: Journal) -> dict[str, Any] | None:

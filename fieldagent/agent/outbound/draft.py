@@ -17,15 +17,15 @@ class Draft:
     """
 
     def __init__(
-        self, origin: int, key: bytes | None, *, sealed: bool = False, packed: bool = False
+        self, origin: int, key: bytes | None, *, is_sealed: bool = False, is_packed: bool = False
     ) -> None:
         self.entries: list[Entry] = []
         self.body = b""
         """Encoded content."""
         self.origin = origin
         self._key = key
-        self._sealed = sealed
-        self._packed = packed
+        self._sealed = is_sealed
+        self._packed = is_packed
 
     def __len__(self) -> int:
         """Return the size in bytes."""
@@ -39,8 +39,8 @@ class Draft:
         """Return the encoded envelope with these entries at its end."""
         entries = [*self.entries, *more]
         if self._sealed and self._key is not None:
-            return seal(encode(entries, origin=self.origin, packed=self._packed), self._key)
-        return encode(entries, origin=self.origin, key=self._key, packed=self._packed)
+            return seal(encode(entries, origin=self.origin, is_packed=self._packed), self._key)
+        return encode(entries, origin=self.origin, key=self._key, is_packed=self._packed)
 
     def add(self, entry: Entry, capacity: int) -> bool:
         """Add the entry if it fits into `capacity` bytes, and return True if so."""

@@ -47,14 +47,14 @@ class Endings:
         *,
         clock: Callable[[], float],
         fan_out: FanOut = FanOut.EVERY,
-        heard_ends: bool = False,
+        ends_when_heard: bool = False,
         neighbours: RadioPiggyback | None = None,
     ) -> None:
         self.clock = clock
         self._journal = journal
         self._queues = queues
         self._fan_out = fan_out
-        self._heard_ends = heard_ends
+        self._heard_ends = ends_when_heard
         self._neighbours = neighbours
         self._waiters: dict[int, trio.Event] = {}
         self._stopped = False
@@ -68,34 +68,36 @@ class Endings:
         return FanOut.CHEAPEST if relayed or package.by is not None else self._fan_out
 
     async def record(
-        self, ended: Sequence[EndedDelivery], also: Operation[None] | None = None
+        self, endings: Sequence[EndedDelivery], extra_operation: Operation[None] | None = None
     ) -> None:
-        """Store the ends of these channel deliveries; they are on disk when this returns. `also`
-        runs in the same commit.
+        """Store the ends of these channel deliveries; they are on disk when this returns.
+        `extra_operation` runs in the same commit.
         """
-        known = self._read_known(ended)
+        known = self._read_known(endings)
         # Take the Packages out of the other queues before the commit, which may wait for space on
         # the disk: they must not leave meanwhile. If the commit fails, they return to the queues at
         # the next start.
-        taken_out = [each for one in ended for each in self._cancel_superfluous(one, known)]
-        ended = [*ended, *taken_out]
-        note_ends = outbound.end(ended, self.clock())
-        await self._journal.persist(note_ends if also is None else together(also, note_ends))
-        for each in ended:
+        taken_out = [each for one in endings for each in self._cancel_superfluous(one, known)]
+        endings = [*endings, *taken_out]
+        note_ends = outbound.end(endings, self.clock())
+        await self._journal.persist(
+            note_ends if extra_operation is None else together(extra_operation, note_ends)
+        )
+        for each in endings:
             package = known.get(each.sequence)
             if package is not None and each.delivery.status is Status.DELIVERED:
                 self._report_to_neighbour(package, by_hub=each.channel is Channel.CELLULAR)
-        self.wake_callers(ended)
+        self.wake_callers(endings)
 
-    def wake_callers(self, ended: Sequence[EndedDelivery]) -> None:
+    def wake_callers(self, endings: Sequence[EndedDelivery]) -> None:
         """Wake the callers that wait for these Packages; their ends are on disk."""
-        for sequence in {each.sequence for each in ended}:
+        for sequence in {each.sequence for each in endings}:
             self._wake_caller(sequence)
 
-    def _read_known(self, ended: Sequence[EndedDelivery]) -> dict[int, StoredPackage]:
+    def _read_known(self, endings: Sequence[EndedDelivery]) -> dict[int, StoredPackage]:
         """Return the Packages of those endings that have further effects."""
         packages: dict[int, StoredPackage] = {}
-        for each in ended:
+        for each in endings:
             if not self._is_end_relevant(each):
                 continue
             # The end of a damaged Package has no further effects.
@@ -105,14 +107,14 @@ class Endings:
                     packages[each.sequence] = package
         return packages
 
-    def _is_end_relevant(self, ended: EndedDelivery) -> bool:
+    def _is_end_relevant(self, ending: EndedDelivery) -> bool:
         """Return True if this ending has effects that depend on the Package."""
-        if ended.delivery.status not in (Status.DELIVERED, Status.ERROR):
+        if ending.delivery.status not in (Status.DELIVERED, Status.ERROR):
             return False
         if self._fan_out is not FanOut.EVERY or self._neighbours is not None:
             return True
-        others = (queue for name, queue in self._queues.items() if name is not ended.channel)
-        return any(ended.sequence in queue for queue in others)
+        others = (queue for name, queue in self._queues.items() if name is not ending.channel)
+        return any(ending.sequence in queue for queue in others)
 
     def _list_dearer(self, channel: Channel) -> list[ChannelQueue]:
         """Return the queues of more expensive channels, if the hub itself confirms items on this
@@ -123,39 +125,39 @@ class Endings:
         return [self._queues[Channel.SATELLITE]]
 
     def _cancel_superfluous(
-        self, ended: EndedDelivery, known: Mapping[int, StoredPackage]
+        self, ending: EndedDelivery, stored_package: Mapping[int, StoredPackage]
     ) -> list[EndedDelivery]:
         """Remove the Package from other channels that need not send it any more, and return those
         endings. After a failure with the fan-out CHEAPEST the other channels send it at once.
         """
-        package = known.get(ended.sequence)
+        package = stored_package.get(ending.sequence)
         if package is None or package.package.urgent:
             return []
         fan_out = self.get_fan_out(package.package, relayed=package.origin != 0)
-        others = [queue for name, queue in self._queues.items() if name is not ended.channel]
-        if ended.delivery.status is Status.ERROR and fan_out is FanOut.CHEAPEST:
+        others = [queue for name, queue in self._queues.items() if name is not ending.channel]
+        if ending.delivery.status is Status.ERROR and fan_out is FanOut.CHEAPEST:
             for queue in others:
-                if ended.sequence in queue:
-                    queue.hasten(ended.sequence)
-        if ended.delivery.status is not Status.DELIVERED:
+                if ending.sequence in queue:
+                    queue.hasten(ending.sequence)
+        if ending.delivery.status is not Status.DELIVERED:
             return []
         if fan_out is FanOut.EVERY:
-            others = self._list_dearer(ended.channel)
-        elif ended.channel is Channel.RADIO and not self._is_ended_as_heard(ended.sequence):
+            others = self._list_dearer(ending.channel)
+        elif ending.channel is Channel.RADIO and not self._is_ended_as_heard(ending.sequence):
             return []
-        return _withdraw_from(others, ended.sequence, f"delivered over {ended.channel}")
+        return _withdraw_from(others, ending.sequence, f"delivered over {ending.channel}")
 
     def _is_ended_as_heard(self, sequence: int) -> bool:
         """Return True if reception by another kit also ends the channels to the hub."""
         return self._heard_ends or on_air.is_relayed(self._journal, sequence)
 
-    async def note_at_hub(self, sequence: int, *, proved: bool) -> None:
-        """Record that the hub has the item, by its own confirmation (`proved`) or by that of the
+    async def note_at_hub(self, sequence: int, *, is_proved: bool) -> None:
+        """Record that the hub has the item, by its own confirmation (`is_proved`) or by that of the
         relaying kit. Withdraw it from channels to the hub that have not sent it. With the fan-out
-        `every`, withdraw it only from satellite, and only if `proved`.
+        `every`, withdraw it only from satellite, and only if `is_proved`.
         """
         queues = [queue for name, queue in self._queues.items() if name is not Channel.RADIO]
-        if not (proved and self._neighbours) and not any(sequence in queue for queue in queues):
+        if not (is_proved and self._neighbours) and not any(sequence in queue for queue in queues):
             return
         try:
             package = outbound.read_kept_package(self._journal, sequence)
@@ -163,13 +165,13 @@ class Endings:
             return
         if package is None:
             return
-        if proved:
+        if is_proved:
             self._report_to_neighbour(package, by_hub=True)
         if package.package.urgent:
             return
         fan_out = self.get_fan_out(package.package, relayed=package.origin != 0)
         if fan_out is FanOut.EVERY:
-            queues = self._list_dearer(Channel.CELLULAR) if proved else []
+            queues = self._list_dearer(Channel.CELLULAR) if is_proved else []
         if withdrawn := _withdraw_from(queues, sequence, "the hub has it"):
             await self.record(withdrawn)
 
@@ -205,14 +207,16 @@ class Endings:
             waiter.set()
 
 
-def _withdraw_from(queues: Iterable[ChannelQueue], sequence: int, why: str) -> list[EndedDelivery]:
+def _withdraw_from(
+    queues: Iterable[ChannelQueue], sequence: int, reason: str
+) -> list[EndedDelivery]:
     """Remove the Package from these queues. If the Package is in flight, its transmission continues
     but is not repeated.
     """
     return [
-        EndedDelivery(out, queue.channel, ChannelDelivery(Status.CANCELED, why))
+        EndedDelivery(out, queue.channel, ChannelDelivery(Status.CANCELED, reason))
         for queue in queues
-        for out in queue.withdraw([sequence], why, arrived=True).removed
+        for out in queue.withdraw([sequence], reason, is_arrived=True).removed
     ]
 
 

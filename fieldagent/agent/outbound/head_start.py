@@ -42,14 +42,14 @@ def compute_head_starts(
     deliveries: Mapping[Channel, ChannelDelivery],
     fan_out: FanOut,
     head_start: float,
-    shown: Mapping[Channel, Steps],
+    forecasts: Mapping[Channel, Steps],
 ) -> dict[Channel, Begin]:
     """Return the start of the Package on each channel where it waits.
 
     With CHEAPEST each channel has `head_start` seconds before the next more expensive one, or less
-    if the past deliveries in `shown` allow it. `shown` contains, for each channel with enough data,
-    the share delivered within each number of seconds. With `by` the delay depends on the time that
-    the more expensive channel needs to meet the deadline.
+    if the past deliveries in `forecasts` allow it. `forecasts` contains, for each channel with
+    enough data, the share delivered within each number of seconds. With `by` the delay depends on
+    the time that the more expensive channel needs to meet the deadline.
     """
     waits = [channel for channel, delivery in deliveries.items() if delivery.status is None]
     begins = dict.fromkeys(waits, Begin(0.0))
@@ -58,8 +58,8 @@ def compute_head_starts(
     if fan_out is FanOut.CHEAPEST:
         cheaper: list[_CheaperChannel] = []
         for channel in sorted(waits, key=CHANNELS_BY_PRICE.index):
-            begins[channel] = _begin(cheaper, shown.get(channel), head_start, package.by)
-            cheaper.append(_CheaperChannel(begins[channel].after, shown.get(channel)))
+            begins[channel] = _begin(cheaper, forecasts.get(channel), head_start, package.by)
+            cheaper.append(_CheaperChannel(begins[channel].after, forecasts.get(channel)))
     satellite = begins.get(Channel.SATELLITE)
     if package.gather is not None and satellite is not None and package.gather > satellite.after:
         begins[Channel.SATELLITE] = Begin(package.gather, GATHERING_REASON)

@@ -65,15 +65,15 @@ class HubBackup:
         sent, hours = _find_last_sent(self.journal)
         return BackupSummary(sent, hours, _find_last_received(self.journal))
 
-    async def answer(self, asked: Ask | ItemRequest) -> Inventory | Copies:
+    async def answer(self, request: Ask | ItemRequest) -> Inventory | Copies:
         """Return the data that the hub requests. Wait first until no item waits to be sent."""
         while await self._has_more_urgent():
             await trio.sleep(IDLE_CHECK_INTERVAL_S)
-        if isinstance(asked, Ask):
-            listing = _list_sent if asked.direction is Direction.SENT else _list_received
-            return listing(self.journal, asked.after)
-        copy = _copy_sent if asked.direction is Direction.SENT else _copy_received
-        return Copies(asked.direction, _choose_fitting(self.journal, copy, asked.places))
+        if isinstance(request, Ask):
+            listing = _list_sent if request.direction is Direction.SENT else _list_received
+            return listing(self.journal, request.after)
+        copy = _copy_sent if request.direction is Direction.SENT else _copy_received
+        return Copies(request.direction, _choose_fitting(self.journal, copy, request.places))
 
     async def _has_more_urgent(self) -> bool:
         with trio.CancelScope(deadline=-inf) as at_once:
@@ -124,9 +124,9 @@ def _find_last_received(journal: Journal) -> HeldItem:
     return HeldItem()
 
 
-def _is_kept(known: StoredPackage) -> bool:
+def _is_kept(stored_package: StoredPackage) -> bool:
     """Return True if the hub stores items of this kind."""
-    item = known.package.item
+    item = stored_package.package.item
     if isinstance(item, IncidentUpdate):
         return item.state is not IncidentState.OPEN
     return isinstance(item, Item) and not isinstance(item, Parcel)

@@ -113,7 +113,7 @@ class HubPiggyback:
         self._fill_incident(draft, capacity, words)
         return words
 
-    def _fill_incident(self, draft: Draft, capacity: int, words: Piggybacked) -> None:
+    def _fill_incident(self, draft: Draft, capacity: int, entries: Piggybacked) -> None:
         """Name the open incident in each transmission that takes place anyway, if that costs
         nothing more. A transmission with an item of the incident already names it.
         """
@@ -129,11 +129,11 @@ class HubPiggyback:
             clock = self._journal.clock
             word = IncidentUpdate(open_incident.number, IncidentState.OPEN)
             named = Entry(0, word, int(clock.date(clock.now())))
-            words.named_incident = draft.add(named, free)
-            if words.named_incident:
+            entries.named_incident = draft.add(named, free)
+            if entries.named_incident:
                 self._incident_named = clock.now()
 
-    def _fill_receipts(self, draft: Draft, capacity: int, words: Piggybacked) -> None:
+    def _fill_receipts(self, draft: Draft, capacity: int, entries: Piggybacked) -> None:
         """Add receipts that cost nothing more or, if bytes are billed, at most RECEIPTS_BYTES of
         them. Without other entries, add them only if they are worth a transmission.
         """
@@ -146,19 +146,19 @@ class HubPiggyback:
         for sequence, receipt in sorted(self._owed.items(), key=lambda owed: not owed[1].sos):
             # The receipt for an SOS is an ordinary entry.
             if draft.add(Entry(sequence, receipt.content, receipt.time), capacity):
-                words.receipts[sequence] = self._owed.pop(sequence)
+                entries.receipts[sequence] = self._owed.pop(sequence)
             else:
                 # Keep the order: the hub considers an item lost if its receipt is missing before
                 # another.
                 break
-        self._under_way |= words.receipts.keys()
+        self._under_way |= entries.receipts.keys()
         for key, owed in list(self._stages.items()):
             said = Receipt(max(0, -owed.origin), owed.digest, owed.stage, owed.text)
             if draft.add(Entry(owed.sequence, said, owed.at), capacity):
-                words.stages[key] = self._stages.pop(key)
-        self._stages_under_way |= words.stages.keys()
+                entries.stages[key] = self._stages.pop(key)
+        self._stages_under_way |= entries.stages.keys()
 
-    def find_next_repeat(self, *, busy: bool | None) -> RepeatedPacket | None:
+    def find_next_repeat(self, *, is_busy: bool | None) -> RepeatedPacket | None:
         return None
 
     def find_joining(self) -> RepeatedPacket | None:
@@ -167,25 +167,25 @@ class HubPiggyback:
     def mark_joined(self, repeat: RepeatedPacket) -> None:
         pass
 
-    def record(self, db: sqlite3.Connection, words: Piggybacked) -> None:
-        inbound.mark_reported(db, self._channel, words.receipts)
-        inbound.mark_stages_reported(db, words.stages)
-        inbound.mark_unreadable_reported(db, self._channel, words.unreadable)
+    def record(self, db: sqlite3.Connection, entries: Piggybacked) -> None:
+        inbound.mark_reported(db, self._channel, entries.receipts)
+        inbound.mark_stages_reported(db, entries.stages)
+        inbound.mark_unreadable_reported(db, self._channel, entries.unreadable)
 
-    def mark_settled(self, words: Piggybacked, *, sent: bool, beside_packages: bool) -> None:
-        self._under_way -= words.receipts.keys()
-        for each in words.unreadable:
+    def mark_settled(self, entries: Piggybacked, *, is_sent: bool, beside_packages: bool) -> None:
+        self._under_way -= entries.receipts.keys()
+        for each in entries.unreadable:
             self._unreadable_under_way.remove(each)
-        self._stages_under_way -= words.stages.keys()
-        if words.has_name_request and sent:
+        self._stages_under_way -= entries.stages.keys()
+        if entries.has_name_request and is_sent:
             self._asks = False
-        if words.named_incident and not sent:
+        if entries.named_incident and not is_sent:
             self._incident_named = -inf
-        if not sent:
-            self._owed |= words.receipts
-            self._stages |= words.stages
-            self._unreadable = words.unreadable + self._unreadable
-        if not sent and beside_packages:
+        if not is_sent:
+            self._owed |= entries.receipts
+            self._stages |= entries.stages
+            self._unreadable = entries.unreadable + self._unreadable
+        if not is_sent and beside_packages:
             # A transmission without Packages is not retried; `missing_fragments` asks again when
             # due.
-            self._reports = words.reports | self._reports
+            self._reports = entries.reports | self._reports

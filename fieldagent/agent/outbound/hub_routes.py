@@ -45,14 +45,14 @@ class HubRoutes:
 
     def __init__(
         self,
-        brings: Callable[[], int | None],
-        low: Callable[[], bool],
+        find_relay_station: Callable[[], int | None],
+        is_battery_low: Callable[[], bool],
         clock: Callable[[], float],
         *,
         hops: int,
     ) -> None:
-        self._brings = brings
-        self._low = low
+        self._brings = find_relay_station
+        self._low = is_battery_low
         self._clock = clock
         self._hops = hops
         self._heard: dict[int, KnownRoute] = {}
@@ -81,16 +81,16 @@ class HubRoutes:
         self._heard = {n: each for n, each in self._heard.items() if each.since > oldest}
         return self._heard
 
-    def find_next_hop(self, but: Collection[int] = ()) -> int | None:
-        """Return the best neighbour to ask, or None. Neighbours in `but` are used only if there is
-        no other.
+    def find_next_hop(self, excluded: Collection[int] = ()) -> int | None:
+        """Return the best neighbour to ask, or None. Neighbours in `excluded` are used only if
+        there is no other.
         """
         near = [
             number
             for number, each in self.get_valid_routes().items()
             if each.hops + 1 <= self._hops
         ]
-        candidates = [number for number in near if number not in but] or near
+        candidates = [number for number in near if number not in excluded] or near
         return min(candidates, key=self._compute_worth, default=None)
 
     def _compute_worth(self, number: int) -> tuple[int, bool, int, float]:
@@ -110,15 +110,16 @@ class HubRoutes:
             each.hops + 1, int((self._clock() - each.since) / 60), each.cost, each.is_battery_low
         )
 
-    def find_route_to_announce(self, *, beside: bool) -> RouteToHub | None:
+    def find_route_to_announce(self, *, has_other_content: bool) -> RouteToHub | None:
         """Return our route if it must be announced now, otherwise None. A changed route is
         announced at once, in its own packet if necessary. An unchanged route is announced after
-        REPEAT_AFTER_S `beside` other entries, or after ANNOUNCE_AFTER_S in its own packet.
+        REPEAT_AFTER_S `has_other_content` other entries, or after ANNOUNCE_AFTER_S in its own
+        packet.
         """
         ours = self.find_own_route()
         since = self._clock() - self._said_at
         if (None if ours is None else ours.hops) == self._said:
-            every = REPEAT_AFTER_S if beside else ANNOUNCE_AFTER_S
+            every = REPEAT_AFTER_S if has_other_content else ANNOUNCE_AFTER_S
             return self._make_announced_route(ours) if ours is not None and since >= every else None
         return RouteToHub(NO_ROUTE) if ours is None else self._make_announced_route(ours)
 

@@ -14,8 +14,8 @@ class IdleTimes(Generic[K]):
     of `measure`.
     """
 
-    def __init__(self, looked: float) -> None:
-        self._looked = looked
+    def __init__(self, checked_at: float) -> None:
+        self._looked = checked_at
         self._known: dict[K, tuple[float, float]] = {}
         """Time of each key's last sign by the wall clock, and by the monotonic clock."""
         # In the first call of `measure`, a sign is as old as the wall clock shows. In later calls,

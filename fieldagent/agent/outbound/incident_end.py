@@ -45,10 +45,10 @@ async def call_off(
     proof_keys: Sequence[bytes],
     number: int,
     *,
-    within: float = ANSWER_DELAY_MAX_S,
+    limit_s: float = ANSWER_DELAY_MAX_S,
 ) -> bool:
     """End the open incident, and notify its possible receivers over the same channels. Return True
-    if anyone may have received it. If it is known `within` that many seconds that the items in
+    if anyone may have received it. If it is known `limit_s` that many seconds that the items in
     flight have not left, the cancellation message is withdrawn. Raises the journal's errors.
     """
     word = IncidentUpdate(number, IncidentState.CALLED_OFF)
@@ -64,7 +64,7 @@ async def call_off(
             return False
         # An item was passed to a modem meanwhile.
         standing = await intake.accept(said)
-    await wait_until_settled(in_flight, within)
+    await wait_until_settled(in_flight, limit_s)
     if can_be_known(journal, number):
         return True
     return (await cancellation.cancel(standing.id)).status is not Status.CANCELED

@@ -37,11 +37,11 @@ CHECK_INTERVAL_S = 15.0
 RepeatKey = tuple[int, Channel]
 
 
-def list_repeated(journal: Journal, until: str) -> dict[RepeatKey, float]:
+def list_repeated(journal: Journal, end_condition: str) -> dict[RepeatKey, float]:
     """Return the items of the open incident that must be repeated after a silence. Each has its
     channel and the elapsed time of its last event there.
 
-    `until` is `person` or `hub`.
+    `end_condition` is `person` or `hub`.
     """
     open_incident = incident.find_open(journal)
     if open_incident is None:
@@ -50,39 +50,41 @@ def list_repeated(journal: Journal, until: str) -> dict[RepeatKey, float]:
     return {
         key: at
         for key, at in incident.list_accepted_items(journal, open_incident.number).items()
-        if _is_still_repeated(open_incident, key, at_hub, until)
+        if _is_still_repeated(open_incident, key, at_hub, end_condition)
     }
 
 
 def _is_still_repeated(
-    open_incident: Incident, key: RepeatKey, at_hub: Mapping[int, float], until: str
+    open_incident: Incident, key: RepeatKey, at_hub: Mapping[int, float], end_condition: str
 ) -> bool:
     sequence, channel = key
     if channel is not Channel.RADIO:
         return sequence not in at_hub
-    return open_incident.state == IncidentState.OPEN and not (until == "hub" and sequence in at_hub)
+    return open_incident.state == IncidentState.OPEN and not (
+        end_condition == "hub" and sequence in at_hub
+    )
 
 
 async def run_incident_repeats(
     journal: Journal,
     queues: Mapping[Channel, ChannelQueue],
     *,
-    every: float,
-    until: str,
+    interval_s: float,
+    end_condition: str,
     clock: Callable[[], float],
 ) -> NoReturn:
-    """Repeat the items of `list_repeated` forever. An item is repeated on a channel after `every`
-    seconds without an event there; 0 disables the repeats.
+    """Repeat the items of `list_repeated` forever. An item is repeated on a channel after
+    `interval_s` seconds without an event there; 0 disables the repeats.
     """
     repeating: set[RepeatKey] = set()
     idle = IdleTimes[RepeatKey](CHECK_INTERVAL_S)
     while True:
-        heard_at = list_repeated(journal, until)
+        heard_at = list_repeated(journal, end_condition)
         for sequence, channel in repeating - heard_at.keys():
             queues[channel].withdraw([sequence], "confirmed")
             repeating.discard((sequence, channel))
         silent = idle.measure(heard_at, trio.current_time(), clock())
-        due = [key for key, seconds in silent.items() if every and seconds >= every]
+        due = [key for key, seconds in silent.items() if interval_s and seconds >= interval_s]
         for sequence, channel in due:
             if channel in queues and sequence not in queues[channel]:
                 log.warning("SOS item %d is sent again over %s", sequence, channel)

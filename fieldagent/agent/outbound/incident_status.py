@@ -49,13 +49,13 @@ def describe_incidents(
     queues: Mapping[Channel, ChannelQueue],
     outboxes: Mapping[Channel, ChannelOutbox],
     *,
-    every: float,
-    until: str,
+    interval_s: float,
+    end_condition: str,
 ) -> dict[str, Any]:
     """Return this kit's incident, those of other kits, and the number of open incidents of this
     kit: 0 or 1.
 
-    `every` is the silence in seconds after which an item is repeated.
+    `interval_s` is the silence in seconds after which an item is repeated.
     """
     own = incident.find_last(journal)
     now = journal.clock.now()
@@ -66,7 +66,7 @@ def describe_incidents(
         sequences = incident.list_items(journal, own.number)
         shown = _describe_incident(journal, own, sequences)
         shown["nextTry"] = _compute_next_try(
-            journal, own, sequences, queues, outboxes, every, until
+            journal, own, sequences, queues, outboxes, interval_s, end_condition
         )
     return {
         "active": int(own is not None and own.ended is None),
@@ -99,34 +99,38 @@ def list_heard_incidents(journal: Journal, number: int | None = None) -> list[di
     ]
 
 
-def describe_incident(journal: Journal, own: Incident) -> dict[str, Any]:
+def describe_incident(journal: Journal, own_incident: Incident) -> dict[str, Any]:
     """Return an incident of this kit with its steps and its Packages, oldest first."""
-    return _describe_incident(journal, own, incident.list_items(journal, own.number))
+    return _describe_incident(
+        journal, own_incident, incident.list_items(journal, own_incident.number)
+    )
 
 
-def _describe_incident(journal: Journal, own: Incident, sequences: Sequence[int]) -> dict[str, Any]:
+def _describe_incident(
+    journal: Journal, own_incident: Incident, sequences: Sequence[int]
+) -> dict[str, Any]:
     date = journal.clock.date
     return {
-        "number": own.number,
-        "short": format_short_number(own.number),
-        "state": own.state,
-        "raised": date(own.raised),
-        "ended": None if own.ended is None else date(own.ended),
-        "steps": list_steps(journal, own, sequences),
+        "number": own_incident.number,
+        "short": format_short_number(own_incident.number),
+        "state": own_incident.state,
+        "raised": date(own_incident.raised),
+        "ended": None if own_incident.ended is None else date(own_incident.ended),
+        "steps": list_steps(journal, own_incident, sequences),
         "items": [_describe_item(journal, each) for each in sequences[-ITEMS_SHOWN:]],
     }
 
 
-def list_steps(journal: Journal, own: Incident, sequences: Sequence[int]) -> list[Step]:
+def list_steps(journal: Journal, own_incident: Incident, sequences: Sequence[int]) -> list[Step]:
     """Return the known steps in their order: `state`, `at` (Unix time), and `channel`, `by`,
     `text`, `unauthenticated` if they apply. `sequences` are the numbers of its Packages.
     """
     date = journal.clock.date
-    raised: Step = {"state": "raised", "at": date(own.raised)}
+    raised: Step = {"state": "raised", "at": date(own_incident.raised)}
     if why := journal.not_on_disk:
         raised["text"] = f"not on the disk, and lost if power fails: {why}"
     steps = [raised]
-    left = incident.list_transmitting_channels(journal, own.number)
+    left = incident.list_transmitting_channels(journal, own_incident.number)
     steps += [{"state": "left", "at": date(at), "channel": name} for name, at in left.items()]
     heard: dict[str, float] = {}
     for receipts in outbound.list_receipts_of(journal, sequences).values():
@@ -137,45 +141,45 @@ def list_steps(journal: Journal, own: Incident, sequences: Sequence[int]) -> lis
     steps += [{"state": "heard by", "at": at, "by": who} for who, at in heard.items()]
     steps += [
         {"state": "not passed on", "at": date(at), "text": add_names(journal, text)}
-        for at, text in incident.list_stopped(journal, own.number)
+        for at, text in incident.list_stopped(journal, own_incident.number)
     ]
-    at_hub = incident.list_at_hub(journal, own.number)
+    at_hub = incident.list_at_hub(journal, own_incident.number)
     if at_hub:
         steps.append({"state": "at the hub", "at": min(at_hub.values())})
-    for at, text in () if at_hub else incident.list_relayed(journal, own.number):
+    for at, text in () if at_hub else incident.list_relayed(journal, own_incident.number):
         # The source is a neighbour's report, which is unauthenticated.
         step = {"state": "at the hub", "at": date(at), "text": add_names(journal, text)}
         steps.append(step | {"unauthenticated": True})
-    for at, text in () if at_hub else incident.list_left_nearby(journal, own.number):
+    for at, text in () if at_hub else incident.list_left_nearby(journal, own_incident.number):
         by = add_names(journal, text).removeprefix("left by ").removesuffix("'s satellite")
         step = {"state": "left", "channel": Channel.SATELLITE, "at": date(at), "by": by}
         steps.append(step | {"unauthenticated": True})
     return (
         steps
-        + [_make_step(word) for word in incident.list_updates(journal, own.number)]
-        + _end(own, date)
+        + [_make_step(word) for word in incident.list_updates(journal, own_incident.number)]
+        + _end(own_incident, date)
     )
 
 
-def _make_step(word: StoredUpdate) -> Step:
+def _make_step(update: StoredUpdate) -> Step:
     state = {IncidentState.SEEN: "seen by", IncidentState.CLOSED: "closed"}.get(
-        IncidentState(word.state), word.state
+        IncidentState(update.state), update.state
     )
-    step: Step = {"state": state, "at": word.at}
-    if word.by:
-        step["by"] = word.by
-    if word.text:
-        step["text"] = word.text
-    return step if word.is_authenticated else step | {"unauthenticated": True}
+    step: Step = {"state": state, "at": update.at}
+    if update.by:
+        step["by"] = update.by
+    if update.text:
+        step["text"] = update.text
+    return step if update.is_authenticated else step | {"unauthenticated": True}
 
 
-def _end(own: Incident, date: Any) -> list[Step]:
+def _end(own_incident: Incident, date: Any) -> list[Step]:
     """Return the step of a cancellation. If the incident was closed, the updates already contain
     that.
     """
-    if own.state != IncidentState.CALLED_OFF or own.ended is None:
+    if own_incident.state != IncidentState.CALLED_OFF or own_incident.ended is None:
         return []
-    return [{"state": "called off", "at": date(own.ended)}]
+    return [{"state": "called off", "at": date(own_incident.ended)}]
 
 
 def _describe_item(journal: Journal, sequence: int) -> dict[str, Any]:
@@ -193,66 +197,71 @@ def _describe_item(journal: Journal, sequence: int) -> dict[str, Any]:
 
 def _compute_next_try(
     journal: Journal,
-    own: Incident,
+    own_incident: Incident,
     sequences: Sequence[int],
     queues: Mapping[Channel, ChannelQueue],
     outboxes: Mapping[Channel, ChannelOutbox],
-    every: float,
-    until: str,
+    interval_s: float,
+    end_condition: str,
 ) -> float | None:
     """Return the Unix time of the next attempt; None if no channel will send the Package.
 
     The journal decides which Packages wait: a Package that was just raised, or comes from before a
     restart, may be in no queue yet.
     """
-    if own.ended is not None:
+    if own_incident.ended is not None:
         return None
     now, date = journal.clock.now(), journal.clock.date
     reasons = WaitReasons(journal, queues, outboxes, now)
-    waits = {*incident.list_waiting(journal, own.number)}
+    waits = {*incident.list_waiting(journal, own_incident.number)}
     waits |= {(each, name) for name, queue in queues.items() for each in sequences if each in queue}
     moments = [
         reasons.compute_next_try(name, sequence) for sequence, name in waits if name in queues
     ]
-    if every:
+    if interval_s:
         moments += [
-            date(at + every)
-            for (sequence, name), at in list_repeated(journal, until).items()
+            date(at + interval_s)
+            for (sequence, name), at in list_repeated(journal, end_condition).items()
             if name in queues and sequence not in queues[name]
         ]
     return max(date(now), min(moments)) if moments else None
 
 
-def _of_handheld(journal: Journal, its: Incident, handle: str) -> dict[str, Any]:
-    items = [_describe_item(journal, each) for each in incident.list_items(journal, its.number)[:1]]
-    raised = journal.clock.date(its.raised)
+def _of_handheld(journal: Journal, handheld_incident: Incident, handle: str) -> dict[str, Any]:
+    items = [
+        _describe_item(journal, each)
+        for each in incident.list_items(journal, handheld_incident.number)[:1]
+    ]
+    raised = journal.clock.date(handheld_incident.raised)
     return {
         "station": incident.OWN_STATION,
         "name": handhelds.read_handheld(journal, handle).name or handle,
-        "number": its.number,
-        "short": format_short_number(its.number),
-        "state": its.state,
+        "number": handheld_incident.number,
+        "short": format_short_number(handheld_incident.number),
+        "state": handheld_incident.state,
         "raised": raised,
         "came": raised,
         "age": None,
         "text": next((each["text"] for each in items if "text" in each), ""),
-        "steps": [_make_step(word) for word in incident.list_updates(journal, its.number)],
+        "steps": [
+            _make_step(word) for word in incident.list_updates(journal, handheld_incident.number)
+        ],
     }
 
 
 def _describe_heard(
-    journal: Journal, heard: HeardIncident, names: Mapping[int, str]
+    journal: Journal, heard_incident: HeardIncident, names: Mapping[int, str]
 ) -> dict[str, Any]:
-    words = incident.list_updates(journal, heard.number, heard.station)
+    words = incident.list_updates(journal, heard_incident.number, heard_incident.station)
     return {
-        "station": heard.station,
-        "name": names.get(heard.station, f"kit {heard.station}"),
-        "number": heard.number,
-        "short": format_short_number(heard.number),
-        "state": heard.state,
-        "raised": heard.since,
-        "came": heard.at,
-        "age": incident.compute_shown_age(heard, journal.clock),
-        "text": heard.text,
+        "station": heard_incident.station,
+        "name": names.get(heard_incident.station, f"kit {heard_incident.station}"),
+        "number": heard_incident.number,
+        "short": format_short_number(heard_incident.number),
+        "state": heard_incident.state,
+        "raised": heard_incident.since,
+        "came": heard_incident.at,
+        "age": incident.compute_shown_age(heard_incident, journal.clock),
+        "text": heard_incident.text,
         "steps": [_make_step(word) for word in words],
     }

@@ -70,14 +70,14 @@ class Intake:
         *,
         time_to_live: int,
         head_start: float = 0.0,
-        resumed: trio.Event | None = None,
+        resume_event: trio.Event | None = None,
     ) -> None:
         self._journal = journal
         self._queues = queues
         self._endings = endings
         self._time_to_live = time_to_live
         self._head_start = head_start
-        self._resumed = resumed
+        self._resumed = resume_event
         self._next_id = outbound.compute_next_id(journal)
         self._accepting: dict[Claim, trio.Event] = {}
 
@@ -86,15 +86,15 @@ class Intake:
         package: Package,
         idempotency_key: str | None = None,
         *,
-        joins: int | None = None,
-        unproved: str = "",
+        incident_number: int | None = None,
+        handle: str = "",
     ) -> PackageState:
         """Store and queue a Package, or return the state of the same Package that the caller posted
         before.
 
-        An SOS that `joins` an incident opens no other. An SOS of an `unproved` handheld joins or
-        opens that handheld's own incident. Raises NoSuchPerson, Conflict, IncidentOver, and the
-        journal's errors.
+        An SOS that `incident_number` an incident opens no other. An SOS of an `handle` handheld
+        joins or opens that handheld's own incident. Raises NoSuchPerson, Conflict, IncidentOver,
+        and the journal's errors.
         """
         claims: list[Claim] = [c for c in (package.id, idempotency_key) if c is not None]
         if package.collapse_key is not None:
@@ -103,7 +103,7 @@ class Intake:
                 # The older Packages must be in the queues, because the new one takes their place.
                 await self._resumed.wait()
         if not claims:
-            return await self._store(package, None, joins, unproved)
+            return await self._store(package, None, incident_number, handle)
         # If two Packages with one id or collapseKey are posted at the same time, the second waits
         # until the first is on disk.
         while busy := [self._accepting[claim] for claim in claims if claim in self._accepting]:
@@ -114,7 +114,7 @@ class Intake:
             known = self._find_earlier(package, idempotency_key)
             if known is not None:
                 return get_standing(self._journal, known.sequence)
-            return await self._store(package, idempotency_key, joins, unproved)
+            return await self._store(package, idempotency_key, incident_number, handle)
         finally:
             for claim in claims:
                 del self._accepting[claim]
@@ -143,7 +143,7 @@ class Intake:
         return known
 
     async def _store(
-        self, package: Package, key: str | None, joins: int | None, unproved: str
+        self, package: Package, key: str | None, incident_number: int | None, handle: str
     ) -> PackageState:
         if not package.urgent:
             directory.require_known(self._journal, package.to)
@@ -172,8 +172,8 @@ class Intake:
             undated=not self._journal.clock.source(),
             status=status,
             is_sos=package.sos,
-            joins=joins,
-            unauthenticated_handle=unproved,
+            joins=incident_number,
+            unauthenticated_handle=handle,
             calls_off=_find_called_off(package),
             check_in=package.item if isinstance(package.item, CheckIn) else None,
         )
@@ -185,7 +185,7 @@ class Intake:
             accepted = StoredPackage(
                 *(sequence, id_, stamped, identity, key, now, expires, None, None),
                 dated=dated,
-                is_unproved=bool(unproved),
+                is_unproved=bool(handle),
             )
             late = [
                 each for each in self.enqueue(accepted, deliveries, life) if each not in replaced
@@ -250,16 +250,16 @@ class Intake:
         return package.id
 
     def _make_deliveries(
-        self, package: Package, begins: Mapping[Channel, Begin]
+        self, package: Package, starts: Mapping[Channel, Begin]
     ) -> Mapping[Channel, ChannelDelivery]:
         """Return the state of a newly accepted Package on each channel, with the time when it may
         start there.
         """
         deliveries = make_deliveries(package.channels, self._configured)
-        if not any(each.after for each in begins.values()):
+        if not any(each.after for each in starts.values()):
             return deliveries
         return {
-            name: replace(delivery, begins_after=begins[name].after) if name in begins else delivery
+            name: replace(delivery, begins_after=starts[name].after) if name in starts else delivery
             for name, delivery in deliveries.items()
         }
 
@@ -302,7 +302,7 @@ class Intake:
 
     def enqueue(
         self,
-        accepted: StoredPackage,
+        stored_package: StoredPackage,
         deliveries: Mapping[Channel, ChannelDelivery],
         life: float | None,
         passed: float = 0.0,
@@ -310,22 +310,22 @@ class Intake:
         """Put a Package into the queue of each channel that it waits for. Return the endings of
         Packages that it replaces. `passed` is the time in seconds since its acceptance.
         """
-        delivery = _make_replaced_delivery(accepted.id)
+        delivery = _make_replaced_delivery(stored_package.id)
         return [
             EndedDelivery(older, channel, delivery)
-            for channel, begins in self._compute_begins(accepted, deliveries).items()
+            for channel, begins in self._compute_begins(stored_package, deliveries).items()
             if channel in self._queues
-            for older in self._queues[channel].add(accepted, life, begins - passed)
+            for older in self._queues[channel].add(stored_package, life, begins - passed)
         ]
 
     def _compute_begins(
-        self, accepted: StoredPackage, deliveries: Mapping[Channel, ChannelDelivery]
+        self, stored_package: StoredPackage, deliveries: Mapping[Channel, ChannelDelivery]
     ) -> dict[Channel, float]:
         """Return the seconds until each waiting channel may start."""
-        if accepted.origin:
-            fan_out = self._endings.get_fan_out(accepted.package, relayed=True)
+        if stored_package.origin:
+            fan_out = self._endings.get_fan_out(stored_package.package, relayed=True)
             begins = compute_head_starts(
-                accepted.package, deliveries, fan_out, self._head_start, {}
+                stored_package.package, deliveries, fan_out, self._head_start, {}
             )
             return {name: begin.after for name, begin in begins.items()}
         return {
@@ -334,25 +334,25 @@ class Intake:
             if delivery.status is None
         }
 
-    def queue_relayed(self, accepted: StoredPackage) -> None:
+    def queue_relayed(self, stored_package: StoredPackage) -> None:
         """Queue a neighbour's Package, which is on disk. It has no collapseKey, so it replaces no
         other.
         """
         life = None
-        if accepted.expires is not None:
-            life = max(0.0, accepted.expires - self._endings.clock())
-        deliveries = outbound.read_deliveries(self._journal, accepted.sequence)
-        self.enqueue(accepted, deliveries, life)
+        if stored_package.expires is not None:
+            life = max(0.0, stored_package.expires - self._endings.clock())
+        deliveries = outbound.read_deliveries(self._journal, stored_package.sequence)
+        self.enqueue(stored_package, deliveries, life)
 
 
 def _store_with_reasons(
-    store: Operation[int], begins: Mapping[Channel, Begin], now: float
+    store: Operation[int], starts: Mapping[Channel, Begin], now: float
 ) -> Operation[int]:
     """Return an operation that also stores the reasons for a delayed start. The reason "it gathers"
     is omitted: the queue shows it, and a track would store it for each position.
     """
     waits = {
-        name: begin for name, begin in begins.items() if begin.reason not in ("", GATHERING_REASON)
+        name: begin for name, begin in starts.items() if begin.reason not in ("", GATHERING_REASON)
     }
     if not waits:
         return store

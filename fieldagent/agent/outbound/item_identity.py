@@ -20,19 +20,19 @@ from fieldagent.wire.envelope import (
 from fieldagent.wire.fragments import cut_into_fragments, split
 
 
-def make_entry(known: StoredPackage) -> Entry:
+def make_entry(stored_package: StoredPackage) -> Entry:
     """Return the entry as it is sent, under its original sender's number."""
-    number = known.origin_sequence if known.origin else known.sequence
-    dated = known.accepted if known.dated is None else known.dated
-    return make_numbered_entry(number, known.package, dated, known.back)
+    number = stored_package.origin_sequence if stored_package.origin else stored_package.sequence
+    dated = stored_package.accepted if stored_package.dated is None else stored_package.dated
+    return make_numbered_entry(number, stored_package.package, dated, stored_package.back)
 
 
-def make_numbered_entry(number: int, package: Package, dated: float, back: int = 0) -> Entry:
-    """Return the entry of a Package under a number. `dated` (Unix time) is used if the item has no
+def make_numbered_entry(number: int, package: Package, date: float, back: int = 0) -> Entry:
+    """Return the entry of a Package under a number. `date` (Unix time) is used if the item has no
     time of its own; `back` is used only for an SOS.
     """
     moment = get_position_time(package.item)
-    time = int(dated if moment is None else moment.timestamp())
+    time = int(date if moment is None else moment.timestamp())
     return Entry(
         number,
         package.item,
@@ -46,20 +46,20 @@ def make_numbered_entry(number: int, package: Package, dated: float, back: int =
 
 
 def is_about(
-    known: StoredPackage, said: Receipt | Report | Ack, capacity: int | None = None
+    stored_package: StoredPackage, content: Receipt | Report | Ack, capacity: int | None = None
 ) -> bool:
     """Return True if the report is about this item. If `capacity`, the size of a whole envelope, is
     given, fragments count only if they were cut to that size.
     """
-    entry = make_entry(known)
-    if isinstance(said, Receipt) or (isinstance(said, Ack) and said.whole):
-        return said.digest == digest_of(entry)
+    entry = make_entry(stored_package)
+    if isinstance(content, Receipt) or (isinstance(content, Ack) and content.whole):
+        return content.digest == digest_of(entry)
     whole = encode([entry])
     fragments = (
-        cut_into_fragments(whole, said.count) if capacity is None else split(whole, capacity)
+        cut_into_fragments(whole, content.count) if capacity is None else split(whole, capacity)
     )
-    if len(fragments) != said.count:
+    if len(fragments) != content.count:
         return False
     slices = [fragment.payload for fragment in fragments]
-    arrived = [segment for index, segment in enumerate(slices) if index in said.arrived]
-    return said.digest == digest_of_slices(arrived)
+    arrived = [segment for index, segment in enumerate(slices) if index in content.arrived]
+    return content.digest == digest_of_slices(arrived)

@@ -22,8 +22,8 @@ all entries can be dead."""
 class SweptHeap(Generic[Entry]):
     """Heap with gradual removal. `lives` returns True if an entry is live."""
 
-    def __init__(self, lives: Callable[[Entry], bool]) -> None:
-        self._lives = lives
+    def __init__(self, is_live: Callable[[Entry], bool]) -> None:
+        self._lives = is_live
         self._heap: list[Entry] = []
         self._old: list[Entry] = []
         self._moved: set[Entry] = set()
@@ -68,10 +68,12 @@ class SweptHeap(Generic[Entry]):
             self._heap.pop()
         return True
 
-    def bound(self, live: int, slack: int) -> None:
-        """Limit the heap to twice `live` entries plus `slack`; call it after each operation."""
+    def bound(self, live_count: int, slack: int) -> None:
+        """Limit the heap to twice `live_count` entries plus `slack`. Call it after each
+        operation.
+        """
         if not self._old:
-            if 2 * len(self._heap) <= 3 * live + slack or self._trim():
+            if 2 * len(self._heap) <= 3 * live_count + slack or self._trim():
                 return
             self._heap, self._old = self._old, self._heap
         for _ in range(min(SWEEP_STEP_ENTRIES, len(self._old))):

@@ -149,7 +149,7 @@ class ChannelOutbox:
         if first is None or not _is_first(self._journal, self._queue, first):
             others = first is not None and self._queue.is_sos_of_others(first)
             capacity = (
-                self.budget.compute_affordable(capacity, urgent=True, half=others)
+                self.budget.compute_affordable(capacity, urgent=True, is_halved=others)
                 if urgent
                 else ordinary
             )
@@ -222,7 +222,7 @@ class ChannelOutbox:
         sent = outcome is Outcome.SENT
         words = self._words.get(number, Piggybacked())
         if sent:
-            over = self._queue.bursts.land_all(segments, sent=True)
+            over = self._queue.bursts.land_all(segments, is_sent=True)
             settlement = settle_success(self._journal, self._queue, segments, over)
             spent = compute_price(self._queue.limits.tariff, len(transmission.body))
             record = together(
@@ -241,12 +241,12 @@ class ChannelOutbox:
         await self._apply(settlement, record)
         if sent:
             self.link.last_success = now
-        self._end(number, sent=sent)
+        self._end(number, is_sent=sent)
 
-    def _end(self, number: int, *, sent: bool) -> None:
+    def _end(self, number: int, *, is_sent: bool) -> None:
         if self._intent is not None and self._intent.transmission.number == number:
             self._intent = None
-        self._end_transmission(number, sent=sent)
+        self._end_transmission(number, is_sent=is_sent)
 
     async def release(
         self, transmission: Transmission, *, reason: str, retry_after: float = 0.0
@@ -256,7 +256,7 @@ class ChannelOutbox:
         settlement.event = MAY_HAVE_LEFT_REASON
         record = note_tried(self._queue, settlement, reason, self._endings.clock())
         await self._apply(settlement, record)
-        self._end(transmission.number, sent=False)
+        self._end(transmission.number, is_sent=False)
 
     async def _apply(self, settlement: Settlement, record: Operation[None]) -> None:
         """Store the decisions in one commit, and then update the queue."""
@@ -267,17 +267,17 @@ class ChannelOutbox:
         self.packing.forget_prepared()
         for each in settlement.ended:
             arrived = each.delivery.status is Status.DELIVERED
-            self._queue.finish(each.sequence, arrived=arrived)
+            self._queue.finish(each.sequence, is_arrived=arrived)
         back = [self._queue.requeue(sequence, due) for sequence, due in waits.items()]
         late = [each for each in back if each is not None and each not in decided]
         if late:
             # These were withdrawn or replaced during the commit.
             await self._endings.record(late)
 
-    def _end_transmission(self, number: int, *, sent: bool) -> None:
+    def _end_transmission(self, number: int, *, is_sent: bool) -> None:
         words = self._words.pop(number, Piggybacked())
         beside_packages = bool(self._queue.in_flight[number])
-        self._piggyback.mark_settled(words, sent=sent, beside_packages=beside_packages)
+        self._piggyback.mark_settled(words, is_sent=is_sent, beside_packages=beside_packages)
         if self.packing.acks is not None:
             self.packing.acks.drop(number)
         # The transmission is over, and its result is on disk.
@@ -298,7 +298,7 @@ class ChannelOutbox:
         if begun is None and not self._queue.get_in_flight():
             # The driver failed before it took a Package. If a Package caused the failure, it is the
             # next one.
-            self._queue.pop_due(now, under_way=False)
+            self._queue.pop_due(now, includes_bursts=False)
         back = self._queue.get_in_flight() - {segment.sequence for segment in kept}
         waits = {
             sequence: now
@@ -311,7 +311,7 @@ class ChannelOutbox:
         reason, now = "the driver failed", self._endings.clock()
         await self._apply(settlement, note_tried(self._queue, settlement, reason, now))
         for number in lost:
-            self._end_transmission(number, sent=False)
+            self._end_transmission(number, is_sent=False)
         # These Packages were taken for a transmission that was not completed.
         self._queue.mark_landed(back)
 
@@ -339,7 +339,7 @@ class ChannelOutbox:
     def _is_within_budget(self, sequence: int) -> bool:
         urgent = self._queue.is_urgent(sequence)
         others = urgent and self._queue.is_sos_of_others(sequence)
-        allowance = self.budget.compute_remaining(urgent=urgent, half=others)
+        allowance = self.budget.compute_remaining(urgent=urgent, is_halved=others)
         if allowance is None or self.packing.compute_cost(sequence) <= allowance:
             return True
         return _is_first(self._journal, self._queue, sequence)
@@ -360,7 +360,7 @@ def _land_failed(
     Packages. They wait `retry_after` seconds; 0 means no wait. `refused_due` is as in
     `settle_failure`.
     """
-    over = queue.bursts.land_all(segments, sent=False)
+    over = queue.bursts.land_all(segments, is_sent=False)
     due = trio.current_time() + retry_after if retry_after > 0 else -inf
     return settle_failure(queue.channel, segments, over, outcome, reason, due, refused_due)
 

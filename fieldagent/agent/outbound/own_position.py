@@ -39,21 +39,21 @@ async def track(
     queues: Mapping[Channel, ChannelQueue],
     *,
     source: tuple[str, int],
-    every: float,
+    interval_s: float,
 ) -> NoReturn:
-    """Add a position to the open incident every `every` seconds over all channels, and every minute
-    over free channels. `every` 0 disables both. `source` is gpsd's host and port.
+    """Add a position to the open incident every `interval_s` seconds over all channels, and every
+    minute over free channels. `interval_s` 0 disables both. `source` is gpsd's host and port.
     """
     while True:
-        if not every or incident.find_open(journal) is None:
+        if not interval_s or incident.find_open(journal) is None:
             await journal.wait_for_commit()
             continue
         paid_at = trio.current_time()
         await _add(journal, intake, source, None)
         while incident.find_open(journal) is not None:
             free = _free(queues)
-            await waits.sleep(min(FREE_CHANNEL_INTERVAL_S, every) if free else every)
-            due = trio.current_time() - paid_at >= every
+            await waits.sleep(min(FREE_CHANNEL_INTERVAL_S, interval_s) if free else interval_s)
+            due = trio.current_time() - paid_at >= interval_s
             if incident.find_open(journal) is None:
                 break
             if due:
@@ -85,7 +85,7 @@ async def _add(
     # The incident may have been canceled while the receiver searched; a position alone does not
     # raise an SOS.
     with suppress(IncidentOver):
-        await intake.accept(package, joins=open_incident.number)
+        await intake.accept(package, incident_number=open_incident.number)
 
 
 def make_location(fix: Fix) -> Location:

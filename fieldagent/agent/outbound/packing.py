@@ -162,7 +162,7 @@ class Packing:
         queue: ChannelQueue,
         *,
         key: bytes | None = None,
-        sealed: bool = False,
+        is_sealed: bool = False,
         station: int = 0,
         packet_bytes: int | None = None,
     ) -> None:
@@ -170,7 +170,7 @@ class Packing:
         self.queue = queue
         self._channel = queue.channel
         self._key = key
-        self._sealed = sealed
+        self._sealed = is_sealed
         self._station = station
         self.acks = AwaitedAcks() if self._limits.shared else None
         """Expected acknowledgements; None if the channel needs none."""
@@ -222,22 +222,22 @@ class Packing:
         self._prepared = None
 
     def pack(
-        self, now: float, capacity: int, ordinary: int, piggyback: Piggyback
+        self, now: float, capacity: int, ordinary_bytes: int, piggyback: Piggyback
     ) -> PackedTransmission | None:
         """Return the next transmission in at most `capacity` bytes, or None. Take its Packages out
         of the queue.
 
-        Entries that are not an SOS stay within `ordinary` bytes, or within the rest of the SOS's
-        last credit. The credits that are kept for an SOS must not pay for them.
+        Entries that are not an SOS stay within `ordinary_bytes` bytes, or within the rest of the
+        SOS's last credit. The credits that are kept for an SOS must not pay for them.
         """
-        repeat = piggyback.find_next_repeat(busy=self._is_busy(now))
+        repeat = piggyback.find_next_repeat(is_busy=self._is_busy(now))
         if repeat is not None:
             return self._pack_repeat(repeat, capacity, piggyback)
         segments: list[Segment] = []
         passed: list[int] = []
         draft, whose, tries, alone = self._make_draft(0), 0, 0, False
         while len(segments) + len(passed) <= self._limits.companions:
-            key = self.queue.pop_due(now, under_way=not segments and not passed)
+            key = self.queue.pop_due(now, includes_bursts=not segments and not passed)
             if key is None:
                 break
             try:
@@ -255,7 +255,7 @@ class Packing:
                 break
             # An SOS of others that rides with the kit's own SOS must be paid from its own budget.
             own = urgent and not (segments and self.queue.is_sos_of_others(key))
-            most = capacity if own else self._compute_fill_limit(draft, capacity, ordinary)
+            most = capacity if own else self._compute_fill_limit(draft, capacity, ordinary_bytes)
             if candidate.undated:
                 # It was accepted after the other dates were fixed, so it is sent next time.
                 passed.append(key)
@@ -288,7 +288,7 @@ class Packing:
             )
         # Our entries for the peer are sent under our own number, not under that of a neighbour's
         # item.
-        most = self._compute_fill_limit(draft, capacity, ordinary)
+        most = self._compute_fill_limit(draft, capacity, ordinary_bytes)
         words = Piggybacked() if alone or (segments and whose) else piggyback.fill(draft, most)
         if not draft.entries:
             return None
@@ -362,12 +362,12 @@ class Packing:
         return PackedTransmission(body, [], Piggybacked()) if len(body) <= capacity else None
 
     def _add_if_fitting(
-        self, candidate: _NextPart, whose: int, draft: Draft, capacity: int
+        self, candidate: _NextPart, sequence_owner: int, draft: Draft, capacity: int
     ) -> bool:
         """Add the candidate to the draft and return True, if it is a complete item of the same
         sender and fits within the fill limit.
         """
-        lone = candidate.segment.sequence in self.queue.alone or candidate.origin != whose
+        lone = candidate.segment.sequence in self.queue.alone or candidate.origin != sequence_owner
         if candidate.segment.count > 1 or lone:
             return False
         return draft.add(
@@ -379,8 +379,8 @@ class Packing:
         return Draft(
             origin or self._station,
             self._key,
-            sealed=self._sealed,
-            packed=self._limits.packs_text,
+            is_sealed=self._sealed,
+            is_packed=self._limits.packs_text,
         )
 
     def _choose_next(self, sequence: int) -> _NextPart:
@@ -388,7 +388,7 @@ class Packing:
             return self._prepared
         known, tries = outbound.read_to_send(self._journal, self._channel, sequence)
         entry = make_entry(known)
-        whole = encode([entry], packed=self._limits.packs_text)
+        whole = encode([entry], is_packed=self._limits.packs_text)
         draft = self._make_draft(known.origin)
         if len(whole) <= self.capacity.compute_whole(draft.origin):
             bare = self._key is None and not (known.origin or self._station)
@@ -441,7 +441,7 @@ class Packing:
         """Return the parts as `split_into_parts` does, but raise TooLarge. Text in fragments is not
         packed, because a later version may pack it differently, and the fragments would not match.
         """
-        if len(encode([entry], packed=self._limits.packs_text)) <= self.capacity.compute_whole(
+        if len(encode([entry], is_packed=self._limits.packs_text)) <= self.capacity.compute_whole(
             origin
         ):
             return [entry]
@@ -459,6 +459,6 @@ class Packing:
             len(draft.encode_with(part)) for part in self._split_into_parts(entry, draft.origin)
         ]
 
-    def _compute_fill_limit(self, draft: Draft, capacity: int, ordinary: int) -> int:
+    def _compute_fill_limit(self, draft: Draft, capacity: int, ordinary_bytes: int) -> int:
         """Return the bytes up to which entries that are not an SOS may fill the draft."""
-        return min(capacity, max(ordinary, self._limits.tariff.compute_paid_size(len(draft))))
+        return min(capacity, max(ordinary_bytes, self._limits.tariff.compute_paid_size(len(draft))))

@@ -69,10 +69,10 @@ class Piggyback(Protocol):
     def fill(self, draft: Draft, capacity: int) -> Piggybacked:
         """Add to `draft` the entries that fit into `capacity` bytes."""
 
-    def find_next_repeat(self, *, busy: bool | None) -> RepeatedPacket | None:
-        """Return an item to repeat before anything else, or None. While a Package waits (`busy` is
-        True), only an SOS is returned. If that Package is an SOS itself (`busy` is None), return
-        None.
+    def find_next_repeat(self, *, is_busy: bool | None) -> RepeatedPacket | None:
+        """Return an item to repeat before anything else, or None. While a Package waits (`is_busy`
+        is True), only an SOS is returned. If that Package is an SOS itself (`is_busy` is None),
+        return None.
         """
 
     def find_joining(self) -> RepeatedPacket | None:
@@ -81,10 +81,10 @@ class Piggyback(Protocol):
     def mark_joined(self, repeat: RepeatedPacket) -> None:
         """Record that the item from `find_joining` fits and is sent."""
 
-    def record(self, db: sqlite3.Connection, words: Piggybacked) -> None:
+    def record(self, db: sqlite3.Connection, entries: Piggybacked) -> None:
         """Record that the transmission left with these entries. It runs in the commit that records
         the transmission.
         """
 
-    def mark_settled(self, words: Piggybacked, *, sent: bool, beside_packages: bool) -> None:
+    def mark_settled(self, entries: Piggybacked, *, is_sent: bool, beside_packages: bool) -> None:
         """Record that the transmission is over, and if it was sent."""

@@ -57,18 +57,18 @@ class Timers:
         timer = self._heap.find_first()
         return inf if timer is None else timer[0]
 
-    def bound(self, live: int, slack: int) -> None:
+    def bound(self, live_count: int, slack: int) -> None:
         """Limit the number of dead timers to that of live ones plus `slack`."""
-        self._heap.bound(live, slack)
+        self._heap.bound(live_count, slack)
 
 
 Kind = tuple[int, bool]
 """The collapseKey, and True if its Package is an SOS."""
 
 
-def is_replaced_by(older: Kind | None, newer: Kind) -> bool:
+def is_replaced_by(old_kind: Kind | None, new_kind: Kind) -> bool:
     """Return True if the newer Package replaces the older."""
-    return older is not None and older[0] == newer[0] and newer[1] >= older[1]
+    return old_kind is not None and old_kind[0] == new_kind[0] and new_kind[1] >= old_kind[1]
 
 
 class CollapseIndex:
@@ -181,7 +181,7 @@ class Queue:
         collapse_key: int | None = None,
         sos: bool = False,
         expires: float = inf,
-        due: float = -inf,
+        due_time: float = -inf,
         taken: bool = False,
         newest_first: bool = False,
     ) -> list[int]:
@@ -199,7 +199,7 @@ class Queue:
         if taken:
             self._taken.add(key)
         negated = self._negated.setdefault(-priority, -priority)
-        if collapse_key is None and expires == inf and due == -inf and not newest_first:
+        if collapse_key is None and expires == inf and due_time == -inf and not newest_first:
             # One more live entry cannot make the heap too long.
             plain: Entry = (negated, key, key, None, inf, -inf)
             self._entries[key] = plain
@@ -207,7 +207,7 @@ class Queue:
             return []
         collapse = None if collapse_key is None else (collapse_key, sos)
         order = -key if newest_first else key
-        entry: Entry = (negated, order, key, collapse, expires, due)
+        entry: Entry = (negated, order, key, collapse, expires, due_time)
         replaced = self._collapse.list_replaceable(collapse, self.get_in_flight())
         for older in replaced:
             entry = _make_inheriting(entry, self._entries[older])
@@ -264,26 +264,26 @@ class Queue:
         """Make a Package due now. A Package in flight is not changed."""
         self._move(key, -inf)
 
-    def _move(self, key: int, due: float) -> None:
+    def _move(self, key: int, due_time: float) -> None:
         entry = self._entries.get(key)
-        if entry is None or entry[_DUE_INDEX] == due:
+        if entry is None or entry[_DUE_INDEX] == due_time:
             return
         if key in self._held:
             # The Package that replaces it inherits this time. If it is released instead, it keeps
             # this time.
-            self._entries[key] = _make_due_entry(entry, due)
+            self._entries[key] = _make_due_entry(entry, due_time)
         elif key not in self._taken:
-            self._insert(_make_due_entry(entry, due))
+            self._insert(_make_due_entry(entry, due_time))
 
-    def requeue(self, key: int, due: float = -inf) -> bool:
-        """Put back a Package that was not sent: it waits in its old place, until `due`.
+    def requeue(self, key: int, due_time: float = -inf) -> bool:
+        """Put back a Package that was not sent: it waits in its old place, until `due_time`.
 
         Return False and remove `key` if a newer Package with its collapseKey waits, which then gets
         the place, or if a newer one has already arrived.
         """
         self._taken.discard(key)
         negated, order, _, collapse, expires, _ = self._entries[key]
-        entry = (negated, order, key, collapse, expires, due)
+        entry = (negated, order, key, collapse, expires, due_time)
         newer = self._collapse.find_newer(collapse, key)
         if newer is None and key in self._overtaken:
             self.remove(key)
@@ -300,16 +300,17 @@ class Queue:
             self._insert(heir)
         return False
 
-    def remove(self, key: int, *, arrived: bool = False) -> bool:
+    def remove(self, key: int, *, is_arrived: bool = False) -> bool:
         """Remove a Package that ended: sent, failed or canceled. Return False if it is not here.
 
-        If it has `arrived`, older Packages in flight with its collapseKey must not be sent again.
+        If it has arrived (`is_arrived`), older Packages in flight with its collapseKey must not be
+        sent again.
         """
         entry = self._entries.pop(key, None)
         if entry is None:
             return False
         collapse = entry[_COLLAPSE]
-        if arrived and collapse is not None:
+        if is_arrived and collapse is not None:
             older = {other for other in self._taken if other < key}
             self._overtaken |= {
                 other
@@ -359,18 +360,25 @@ def _get_kind(entry: Entry | None) -> Kind | None:
     return None if entry is None else entry[_COLLAPSE]
 
 
-def _make_due_entry(entry: Entry, due: float) -> Entry:
-    return (*entry[:_DUE_INDEX], due)
+def _make_due_entry(entry: Entry, due_time: float) -> Entry:
+    return (*entry[:_DUE_INDEX], due_time)
 
 
-def _make_inheriting(newer: Entry, older: Entry) -> Entry:
+def _make_inheriting(new_entry: Entry, old_entry: Entry) -> Entry:
     """Return the newer entry with the order and due time of the one that it replaces, if their
     priority is equal.
     """
-    negated, order, key, collapse, expires, due = newer
-    if negated != older[0]:
-        return newer
-    return (negated, min(order, older[1]), key, collapse, expires, max(due, older[_DUE_INDEX]))
+    negated, order, key, collapse, expires, due = new_entry
+    if negated != old_entry[0]:
+        return new_entry
+    return (
+        negated,
+        min(order, old_entry[1]),
+        key,
+        collapse,
+        expires,
+        max(due, old_entry[_DUE_INDEX]),
+    )
 
 
 def compute_due_time(queue: Queue, key: int) -> float:

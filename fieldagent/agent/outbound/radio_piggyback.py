@@ -116,8 +116,8 @@ class RadioPiggyback:
             if not each.joins or (each.origin, each.entries[0].sequence) != (origin, sequence)
         ]
 
-    def find_next_repeat(self, *, busy: bool | None) -> RepeatedPacket | None:
-        if not self._repeats or busy is None or (busy and not self._repeats[0].sos):
+    def find_next_repeat(self, *, is_busy: bool | None) -> RepeatedPacket | None:
+        if not self._repeats or is_busy is None or (is_busy and not self._repeats[0].sos):
             return None
         return self._repeats.pop(0)
 
@@ -131,11 +131,11 @@ class RadioPiggyback:
         """Return True if neighbours must relay our items to the hub."""
         return self._asks_for_relay()
 
-    def request(self, *, sos: bool = False, but: Collection[int] = ()) -> Entry | None:
+    def request(self, *, sos: bool = False, excluded: Collection[int] = ()) -> Entry | None:
         """Return a request to a neighbour to relay to the hub; None if there is no suitable one.
         Without a known route, an SOS asks every station.
         """
-        hop = self.hub_routes.find_next_hop(but)
+        hop = self.hub_routes.find_next_hop(excluded)
         if hop is None and not sos:
             return None
         return Entry(0, RelayRequest(hop or 0))
@@ -245,8 +245,8 @@ class RadioPiggyback:
         says = acks or self._repeats or self._presents_itself
         says = says or self.readings.is_due(self.clock())
         tells = self.summaries.list_due_stations(
-            self.clock(), beside=False
-        ) or self.hub_routes.find_route_to_announce(beside=False)
+            self.clock(), has_other_content=False
+        ) or self.hub_routes.find_route_to_announce(has_other_content=False)
         return bool(says or tells)
 
     def fill(self, draft: Draft, capacity: int) -> Piggybacked:
@@ -269,12 +269,12 @@ class RadioPiggyback:
             self._presents_itself = beside and not words.has_introduction
             if words.has_introduction:
                 self._said_hello = self.clock()
-        route = self.hub_routes.find_route_to_announce(beside=bool(draft.entries))
+        route = self.hub_routes.find_route_to_announce(has_other_content=bool(draft.entries))
         if route is not None and draft.add(Entry(0, route), capacity):
             self.hub_routes.record_announced(route)
         self._fill_acks(draft, capacity)
         beside = not urgent and bool(items or words.has_introduction)
-        for station in self.summaries.list_due_stations(self.clock(), beside=beside):
+        for station in self.summaries.list_due_stations(self.clock(), has_other_content=beside):
             self._fill_summary(station, draft, capacity)
         if not urgent:
             _fill_readings(self.readings, self._journal, draft, capacity, self.clock())
@@ -306,11 +306,11 @@ class RadioPiggyback:
                 del self._acks[station, number]
         return True
 
-    def record(self, db: sqlite3.Connection, words: Piggybacked) -> None:
+    def record(self, db: sqlite3.Connection, entries: Piggybacked) -> None:
         pass
 
-    def mark_settled(self, words: Piggybacked, *, sent: bool, beside_packages: bool) -> None:
-        if words.has_introduction and sent:
+    def mark_settled(self, entries: Piggybacked, *, is_sent: bool, beside_packages: bool) -> None:
+        if entries.has_introduction and is_sent:
             self._introduced = self.clock()
 
 
@@ -318,7 +318,7 @@ def _fill_readings(
     readings: Readings, journal: Journal, draft: Draft, capacity: int, now: float
 ) -> None:
     """Add read receipts last, because entries after an AuthorMark belong to another station."""
-    for word in readings.list_to_send(now, beside=bool(draft.entries)):
+    for word in readings.list_to_send(now, has_other_content=bool(draft.entries)):
         bare = [word.entry]
         if word.hops:
             bare.insert(0, Entry(0, AuthorMark(word.origin, word.hops), word.entry.time))
@@ -328,12 +328,12 @@ def _fill_readings(
             readings.mark_sent(word, now)
 
 
-def _find_name_entries(word: ReadReceipt, journal: Journal) -> list[Entry]:
+def _find_name_entries(receipt: ReadReceipt, journal: Journal) -> list[Entry]:
     """Return the entries with the names in a receipt of another station that is passed on, because
     receivers may know only the station's number.
     """
-    if not word.hops or word.is_answer:
+    if not receipt.hops or receipt.is_answer:
         return []
-    name = inbound.read_station_names(journal).get(word.origin)
-    who = Identity(str(word.origin), name or "", "Device")
-    return [Entry(word.origin, Introduction(who))] if name else []
+    name = inbound.read_station_names(journal).get(receipt.origin)
+    who = Identity(str(receipt.origin), name or "", "Device")
+    return [Entry(receipt.origin, Introduction(who))] if name else []

@@ -51,25 +51,28 @@ STEP_ORDER = (
 )
 
 
-def list_reached(journal: Journal, known: PackageFacts) -> list[Step]:
+def list_reached(journal: Journal, stored_package: PackageFacts) -> list[Step]:
     """Return the known steps, from the lowest stage to the highest."""
     date = journal.clock.date
-    steps = [Step(date(known.accepted), "kept", "", "on this kit")]
-    for channel, delivery in outbound.read_deliveries(journal, known.sequence).items():
+    steps = [Step(date(stored_package.accepted), "kept", "", "on this kit")]
+    for channel, delivery in outbound.read_deliveries(journal, stored_package.sequence).items():
         if delivery.status is Status.DELIVERED and channel is not Channel.RADIO:
-            at = date(outbound.read_end(journal, known.sequence, channel))
+            at = date(outbound.read_end(journal, stored_package.sequence, channel))
             at_hub = channel is Channel.CELLULAR
             text = f"at {HUB}" if at_hub else f"left by {channel}"
             steps.append(Step(at, "hub" if at_hub else "left", "", text))
-    for receipt in outbound.list_receipts(journal, known.sequence):
+    for receipt in outbound.list_receipts(journal, stored_package.sequence):
         steps.append(_of_receipt(receipt.by, receipt.at, is_station=receipt.kind == "agent"))
-    if (relayed := on_air.find_relay_time(journal, known.sequence)) is not None:
+    if (relayed := on_air.find_relay_time(journal, stored_package.sequence)) is not None:
         steps.append(Step(date(relayed), "hub", "", f"at {HUB}, reported by a neighbour"))
-    for at, text in on_air.list_left_nearby(journal, known.sequence):
+    for at, text in on_air.list_left_nearby(journal, stored_package.sequence):
         steps.append(Step(date(at), "left", "", add_names(journal, text)))
-    steps += list_reached_beyond(journal, [known])[known.sequence]
-    if known.status in (Status.ERROR, Status.CANCELED, Status.COLLAPSED) and known.ended:
-        steps.append(Step(date(known.ended), "ended", "", _end(journal, known)))
+    steps += list_reached_beyond(journal, [stored_package])[stored_package.sequence]
+    if (
+        stored_package.status in (Status.ERROR, Status.CANCELED, Status.COLLAPSED)
+        and stored_package.ended
+    ):
+        steps.append(Step(date(stored_package.ended), "ended", "", _end(journal, stored_package)))
     return sorted(steps, key=lambda step: (STEP_ORDER.index(step.stage), step.at))
 
 
@@ -89,10 +92,10 @@ def list_reached_beyond(
     return ladders
 
 
-def _describe_addressee(journal: Journal, known: PackageFacts | StoredPackage) -> str:
+def _describe_addressee(journal: Journal, stored_package: PackageFacts | StoredPackage) -> str:
     """Return a description of the addressee; empty if the addressee is unknown."""
     with suppress(DamagedPackage):
-        accepted = outbound.read_kept_package(journal, known.sequence)
+        accepted = outbound.read_kept_package(journal, stored_package.sequence)
         if accepted is not None and accepted.package.to is not None:
             return directory.describe_addressee(journal, accepted.package.to)
     return ""
@@ -107,22 +110,22 @@ def _of_receipt(by: Identity, at: float, *, is_station: bool) -> Step:
     return Step(at, Stage.STORED.name.lower(), who, describe_stage(Stage.STORED, who))
 
 
-def _find_name(who: Identity) -> str:
-    return who.name or f"{'kit' if who.type == 'Device' else 'user'} {who.id}"
+def _find_name(person: Identity) -> str:
+    return person.name or f"{'kit' if person.type == 'Device' else 'user'} {person.id}"
 
 
-def _describe_kit(who: Identity) -> str:
+def _describe_kit(person: Identity) -> str:
     """Return the name of the kit's owner; for an unnamed station, its number."""
-    unnamed = who.type == "Device" and not who.name
-    return f"station {who.id}" if unnamed else _find_name(who)
+    unnamed = person.type == "Device" and not person.name
+    return f"station {person.id}" if unnamed else _find_name(person)
 
 
-def _end(journal: Journal, known: PackageFacts) -> str:
-    if known.status is not Status.ERROR:
-        return str(known.status).lower()
+def _end(journal: Journal, stored_package: PackageFacts) -> str:
+    if stored_package.status is not Status.ERROR:
+        return str(stored_package.status).lower()
     why = {
         delivery.reason
-        for delivery in outbound.read_deliveries(journal, known.sequence).values()
+        for delivery in outbound.read_deliveries(journal, stored_package.sequence).values()
         if delivery.reason
     }
     return f"given up: {', '.join(sorted(why)) or 'no channel'}"

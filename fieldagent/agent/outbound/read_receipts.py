@@ -165,21 +165,31 @@ class Readings:
         ours = self._ours.get(_make_answer_key(station, answer))
         return None if ours is None else ours[0]
 
-    def answer(self, by: int, entry: Entry, now: float, *, asked: bool) -> None:
-        """Answer a receipt of the station `by` for our item; the receipt is on disk."""
-        key = _make_key(by, entry)
-        said = Entry(entry.sequence, Receipt(by, key.digest), entry.time)
-        word = self._answers.setdefault(key, ReadReceipt(self._station, said, asked))
+    def answer(self, station: int, entry: Entry, now: float, *, is_answer_asked: bool) -> None:
+        """Answer a receipt of `station` for our item; the receipt is on disk."""
+        key = _make_key(station, entry)
+        said = Entry(entry.sequence, Receipt(station, key.digest), entry.time)
+        word = self._answers.setdefault(key, ReadReceipt(self._station, said, is_answer_asked))
         word.schedule(now, min(word.due_at, now + ANSWER_DELAY_MAX_S * self._random()))
 
     def process_receipt(
-        self, by: int, entry: Entry, sender: int, hops: int, now: float, *, crowd: int, asked: bool
+        self,
+        station: int,
+        entry: Entry,
+        sender: int,
+        hops: int,
+        now: float,
+        *,
+        crowd: int,
+        is_answer_asked: bool,
     ) -> None:
-        """Take in a receipt of the station `by` for another station's item, transmitted by
+        """Take in a receipt of `station` for another station's item, transmitted by
         `sender`. Pass on the receipt, or its answer, if that may help.
         """
-        key = _make_key(by, entry)
-        passed = self._passed.pop(key, None) or _RelayedReceipt(ReadReceipt(by, entry, asked, hops))
+        key = _make_key(station, entry)
+        passed = self._passed.pop(key, None) or _RelayedReceipt(
+            ReadReceipt(station, entry, is_answer_asked, hops)
+        )
         self._passed[key] = passed
         while len(self._passed) > PASSED_MAX:
             del self._passed[next(iter(self._passed))]
@@ -188,7 +198,7 @@ class Readings:
         elif passed.answer is not None and passed.answer.hops < self._hops:
             passed.answer.schedule(now, now + self._spread(ANSWER_DELAY_MAX_S, crowd))
         elif passed.answer is None and hops < self._hops:
-            rides = now + (PASS_AFTER if asked else RIDE_DELAY_S)
+            rides = now + (PASS_AFTER if is_answer_asked else RIDE_DELAY_S)
             passed.receipt.schedule(rides, now + PASS_AFTER + self._spread(PASS_WITHIN, crowd))
 
     def process_answer(
@@ -230,29 +240,31 @@ class Readings:
         """Return the time when the next entry must be sent in its own packet."""
         return min((word.due_at for word in self._list_entries() if word.due_at > now), default=inf)
 
-    def list_to_send(self, now: float, *, beside: bool) -> list[ReadReceipt]:
-        """Return the entries for the next packet. With `beside` the packet also contains other
-        entries.
+    def list_to_send(self, now: float, *, has_other_content: bool) -> list[ReadReceipt]:
+        """Return the entries for the next packet. With `has_other_content` the packet also contains
+        other entries.
         """
-        if not (beside or self.is_due(now)):
+        if not (has_other_content or self.is_due(now)):
             return []
         words = [word for word in self._list_entries() if min(word.rides_from, word.due_at) <= now]
-        return words[:RIDING_RECEIPTS_MAX] if beside else words
+        return words[:RIDING_RECEIPTS_MAX] if has_other_content else words
 
-    def mark_sent(self, word: ReadReceipt, now: float) -> None:
+    def mark_sent(self, receipt: ReadReceipt, now: float) -> None:
         """Record that an entry is sent."""
-        word.rest()
-        if word.origin == self._station:
-            self._answers = {key: each for key, each in self._answers.items() if each is not word}
+        receipt.rest()
+        if receipt.origin == self._station:
+            self._answers = {
+                key: each for key, each in self._answers.items() if each is not receipt
+            }
         for _, ours in self._ours.values():
-            if ours is word:
-                again = min(AGAIN_MAX, AGAIN_FIRST * 2 ** min(word.attempts, 10))
+            if ours is receipt:
+                again = min(AGAIN_MAX, AGAIN_FIRST * 2 ** min(receipt.attempts, 10))
                 rides = now + again * (0.75 + 0.5 * self._random())
-                word.attempts += 1
-                alone = word.attempts < OWN_PACKETS_MAX
-                word.schedule(rides, rides + OWN_PACKET_DELAY_S if alone else inf)
+                receipt.attempts += 1
+                alone = receipt.attempts < OWN_PACKETS_MAX
+                receipt.schedule(rides, rides + OWN_PACKET_DELAY_S if alone else inf)
         for passed in self._passed.values():
-            passed.is_answer_pending |= passed.receipt is word
+            passed.is_answer_pending |= passed.receipt is receipt
 
     def _list_entries(self) -> Iterator[ReadReceipt]:
         passed = self._passed.values()
@@ -261,13 +273,13 @@ class Readings:
         yield from (word for _, word in self._ours.values())
         yield from (each.receipt for each in passed)
 
-    def _spread(self, within: float, crowd: int) -> float:
-        return draw_backoff(self._random(), max(within, 0.5 * crowd), crowd)
+    def _spread(self, limit_s: float, crowd: int) -> float:
+        return draw_backoff(self._random(), max(limit_s, 0.5 * crowd), crowd)
 
 
-def _make_key(by: int, entry: Entry) -> ReadReceiptKey:
+def _make_key(station: int, entry: Entry) -> ReadReceiptKey:
     assert isinstance(entry.content, Receipt)
-    return ReadReceiptKey(by, entry.content.by, entry.sequence, digest_of(entry))
+    return ReadReceiptKey(station, entry.content.by, entry.sequence, digest_of(entry))
 
 
 def _make_answer_key(station: int, answer: Entry) -> ReadReceiptKey:

@@ -39,13 +39,13 @@ class Resume:
         queues: Mapping[Channel, ChannelQueue],
         intake: Intake,
         endings: Endings,
-        resumed: trio.Event,
+        resume_event: trio.Event,
     ) -> None:
         self._journal = journal
         self._queues = queues
         self._intake = intake
         self._endings = endings
-        self._resumed = resumed
+        self._resumed = resume_event
         self._place: outbound.Place | None = outbound.FIRST_PLACE
         self._last = outbound.compute_next_sequence(journal) - 1
         """Last Package to put back; later Packages are queued by `Intake`."""
@@ -119,16 +119,16 @@ class Resume:
                 if accepted is not None:
                     self._requeue(accepted)
 
-    def _requeue(self, accepted: StoredPackage) -> None:
+    def _requeue(self, stored_package: StoredPackage) -> None:
         now = self._endings.clock()
         life = None
-        if accepted.expires is not None:
+        if stored_package.expires is not None:
             # If a damaged journal has lost the elapsed time, no Package lives longer than planned.
-            life = accepted.expires - accepted.accepted
-            life = min(life, max(0.0, accepted.expires - now))
-        deliveries = outbound.read_deliveries(self._journal, accepted.sequence)
-        passed = max(0.0, now - accepted.accepted)
-        self._ended += self._intake.enqueue(accepted, deliveries, life, passed)
+            life = stored_package.expires - stored_package.accepted
+            life = min(life, max(0.0, stored_package.expires - now))
+        deliveries = outbound.read_deliveries(self._journal, stored_package.sequence)
+        passed = max(0.0, now - stored_package.accepted)
+        self._ended += self._intake.enqueue(stored_package, deliveries, life, passed)
 
     def _end_damaged_package(self, damaged: DamagedPackage) -> None:
         log.error("%s: it ends as Error and stays in the list; post it again", damaged)

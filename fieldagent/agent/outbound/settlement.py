@@ -63,18 +63,21 @@ def compute_refused_pause(times: int) -> float:
 
 
 def settle_success(
-    journal: Journal, queue: ChannelQueue, segments: list[Segment], over: Collection[Segment]
+    journal: Journal,
+    queue: ChannelQueue,
+    segments: list[Segment],
+    ended_segments: Collection[Segment],
 ) -> Settlement:
     """Decide which Packages end and which wait after a transmission that left. A Package is
-    Delivered with its last fragment; otherwise its next fragment may be sent at once. `over`
-    contains each segment that was the last one of its Package in flight.
+    Delivered with its last fragment; otherwise its next fragment may be sent at once.
+    `ended_segments` contains each segment that was the last one of its Package in flight.
     """
     settlement = Settlement()
     for segment in segments:
         if _is_completed_by(journal, queue, segment):
             delivery = ChannelDelivery(Status.DELIVERED)
             settlement.ended.append(EndedDelivery(segment.sequence, queue.channel, delivery))
-        elif segment in over:
+        elif segment in ended_segments:
             settlement.waits[segment.sequence] = -inf
     return settlement
 
@@ -82,16 +85,16 @@ def settle_success(
 def settle_failure(
     channel: Channel,
     segments: list[Segment],
-    over: Mapping[Segment, Burst],
+    ended_segments: Mapping[Segment, Burst],
     outcome: Outcome,
     reason: str,
-    due: float,
+    due_time: float,
     refused_due: float | None = None,
 ) -> Settlement:
-    """Decide which Packages end and which wait until `due` after a transmission that did not leave.
-    Packages that were refused together are sent alone from now on. A Package that was refused alone
-    waits until `refused_due`, or ends if that is None. `over` contains each segment that was the
-    last one of its Package in flight, with its burst.
+    """Decide which Packages end and which wait until `due_time` after a transmission that did not
+    leave. Packages that were refused together are sent alone from now on. A Package that was
+    refused alone waits until `refused_due`, or ends if that is None. `ended_segments` contains each
+    segment that was the last one of its Package in flight, with its burst.
     """
     if outcome is Outcome.REFUSED and len(segments) == 1:
         (sequence,) = (segment.sequence for segment in segments)
@@ -104,8 +107,11 @@ def settle_failure(
         return Settlement([ended], failed=[sequence], event=REFUSED_EVENT)
     alone = {segment.sequence for segment in segments} if outcome is Outcome.REFUSED else set()
     # The rest of a burst that was partly heard is sent at once.
-    waits = {segment.sequence: -inf if burst.heard else due for segment, burst in over.items()}
-    tried = [segment.sequence for segment, burst in over.items() if not burst.heard]
+    waits = {
+        segment.sequence: -inf if burst.heard else due_time
+        for segment, burst in ended_segments.items()
+    }
+    tried = [segment.sequence for segment, burst in ended_segments.items() if not burst.heard]
     return Settlement(waits=waits, failed=tried, sent_alone=alone)
 
 
@@ -128,7 +134,7 @@ def note_sent(
     """Return the operation that records in the history of each Package that the transmission
     left.
     """
-    left = outbound.record_sent(queue.channel, segments, shared=queue.limits.shared)
+    left = outbound.record_sent(queue.channel, segments, is_shared=queue.limits.shared)
     cost = _describe_cost(spent, len(segments))
 
     def store(db: sqlite3.Connection) -> None:
@@ -163,17 +169,17 @@ def note_doubt(
 
 
 def note_copy(
-    channel: Channel, segments: list[Segment], spent: Spent, now: float
+    channel: Channel, segments: list[Segment], cost: Spent, now: float
 ) -> Operation[None]:
     """Return the operation that records that these segments are sent again, and the possible cost
     of the earlier copy.
     """
     sequences = [segment.sequence for segment in segments]
     detail = "unknown whether the earlier copy was sent"
-    if spent.doubtful:
-        detail += f"; it may have cost {format_count(spent.doubtful, 'credit')}"
-    elif spent.bytes:
-        detail += f"; it may have cost {format_count(spent.bytes, 'byte')}"
+    if cost.doubtful:
+        detail += f"; it may have cost {format_count(cost.doubtful, 'credit')}"
+    elif cost.bytes:
+        detail += f"; it may have cost {format_count(cost.bytes, 'byte')}"
     return lambda db: history.note(db, sequences, channel, "goes again", detail, now)
 
 

@@ -202,16 +202,16 @@ class Summaries:
         known = self._stations.get(station)
         return None if known is None else known.stored_digests.get(number)
 
-    def repeat_for_returned_station(self, now: float, within: float) -> None:
-        """Send all summaries again within `within` seconds, because a station has returned that has
-        heard none of them.
+    def repeat_for_returned_station(self, now: float, limit_s: float) -> None:
+        """Send all summaries again within `limit_s` seconds, because a station has returned that
+        has heard none of them.
         """
         for each in self._stations.values():
             each.is_told_by_other = False
             each.fresh_until = max(each.fresh_until, now + INTERVAL_MAX)
         self._interval = INTERVAL_MIN
         if self._stations:
-            self._hasten(now, within)
+            self._hasten(now, limit_s)
 
     def compute_due_time(self) -> float:
         """Return the time of the next beacon."""
@@ -231,14 +231,14 @@ class Summaries:
         waits = min(INTERVAL_MAX, self._interval * self._slower)
         self._due = now + waits * (0.5 + 0.5 * self._random()) if lives else inf
 
-    def list_due_stations(self, now: float, *, beside: bool) -> list[int]:
-        """Return the stations that a packet lists: those of the beacon and, `beside` other content,
-        those with unsent news.
+    def list_due_stations(self, now: float, *, has_other_content: bool) -> list[int]:
+        """Return the stations that a packet lists: those of the beacon and, with
+        `has_other_content`, those with unsent news.
         """
         known = self._stations
         self._beacon = [n for n in self._beacon if n in known and self._is_news(known[n])]
         stations = self._beacon
-        if beside:
+        if has_other_content:
             ride = (
                 n for n, each in known.items() if self._can_ride(each, now) and n not in stations
             )
@@ -303,13 +303,15 @@ class Summaries:
             del self._stations[next(iter(self._stations))]
         return known
 
-    def _hasten(self, now: float, within: float) -> None:
-        if within >= INTERVAL_MIN:
+    def _hasten(self, now: float, limit_s: float) -> None:
+        if limit_s >= INTERVAL_MIN:
             if self._interval <= INTERVAL_MIN and self._due < inf:
                 return
-            self._interval = within
-            within *= self._slower
-        self._due = min(self._due, now + within * (0.5 + self._random() * (within < INTERVAL_MIN)))
+            self._interval = limit_s
+            limit_s *= self._slower
+        self._due = min(
+            self._due, now + limit_s * (0.5 + self._random() * (limit_s < INTERVAL_MIN))
+        )
 
 
 def list_numbers(summary: Entry) -> list[int]:

@@ -138,8 +138,8 @@ class WaitReasons:
         rests = look is not None and link.state is not LinkState.BUSY
         return _Hindrance(_RESTING_REASON if rests else "", look, urgent, is_away=False)
 
-    def _convert_to_unix(self, steady: float) -> float:
-        return round(self._now + max(0.0, steady - self._steady), 3)
+    def _convert_to_unix(self, monotonic: float) -> float:
+        return round(self._now + max(0.0, monotonic - self._steady), 3)
 
     def _format_clock(self, unix: float) -> str:
         """Return the time of day; if it is not today, with the date."""

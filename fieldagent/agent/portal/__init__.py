@@ -100,12 +100,12 @@ class Portal:
         if request.path == STYLE:
             return Response(200, read_data(__name__, "portal.css"), "text/css; charset=utf-8")
         if request.path == PAGE:
-            return self._serve_page(request, stays=stays)
+            return self._serve_page(request, is_kept=stays)
         if stays and (wanted := PROBES.get(request.path)) is not None:
             return Response(*wanted, NO_STORE_HEADERS)
         return Response(302, headers=(("Location", PAGE), *NO_STORE_HEADERS))
 
-    def _serve_page(self, request: Request, *, stays: bool) -> Response:
+    def _serve_page(self, request: Request, *, is_kept: bool) -> Response:
         language = choose_language(request.headers.get("accept-language", ""), LANGUAGES)
         texts = {name: escape(text) for name, text in _read_texts()[language].items()}
         page = Template(read_data(__name__, "portal.html").decode()).substitute(
@@ -113,8 +113,8 @@ class Portal:
             language=language,
             address=escape(self._page_at(request.peer)),
             fingerprint=escape(self._fingerprint),
-            staying="" if stays else "hidden",
-            asking="hidden" if stays else "",
+            staying="" if is_kept else "hidden",
+            asking="hidden" if is_kept else "",
         )
         policy = (("Content-Security-Policy", POLICY), ("Vary", "Accept-Language"))
         return Response(

@@ -81,15 +81,15 @@ def list_needs(name: str) -> tuple[str, ...]:
     return (f"{name}-frequency", f"{name}-share")
 
 
-def make_settings(name: str, own: Mapping[str, Any]) -> LoraSettings:
-    """Return the radio's own settings as LoRa parameters, in Hz. The keys of `own` start with the
-    radio's `name`.
+def make_settings(name: str, own_settings: Mapping[str, Any]) -> LoraSettings:
+    """Return the radio's own settings as LoRa parameters, in Hz. The keys of `own_settings` start
+    with the radio's `name`.
     """
     return LoraSettings(
-        own[f"{name}-frequency"],
-        own[f"{name}-bandwidth"],
-        own[f"{name}-spreading"],
-        own[f"{name}-coding"],
+        own_settings[f"{name}-frequency"],
+        own_settings[f"{name}-bandwidth"],
+        own_settings[f"{name}-spreading"],
+        own_settings[f"{name}-coding"],
     )
 
 
@@ -99,16 +99,16 @@ class BoardReports(Generic[Word]):
     def __init__(self) -> None:
         self._mouth, self._ear = trio.open_memory_channel[Word](REPORTS_MAX)
 
-    def queue_report(self, word: Word) -> None:
+    def queue_report(self, report: Word) -> None:
         """Keep a report until it is read. If the queue is full, drop the report and log that."""
         try:
-            self._mouth.send_nowait(word)
+            self._mouth.send_nowait(report)
         except trio.WouldBlock:
-            log.debug("the radio sends more data than requested: %s", word)
+            log.debug("the radio sends more data than requested: %s", report)
 
-    async def wait_for_next(self, until: float) -> Word | None:
-        """Return the next report; None at the time `until`, by trio's clock."""
-        with trio.move_on_at(until):
+    async def wait_for_next(self, deadline: float) -> Word | None:
+        """Return the next report; None at the time `deadline`, by trio's clock."""
+        with trio.move_on_at(deadline):
             return await self._ear.receive()
         return None
 

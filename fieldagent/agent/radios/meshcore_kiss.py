@@ -88,8 +88,8 @@ class MeshcoreModem:
     async def receive(self) -> ReceivedPacket:
         return await self._ear.receive()
 
-    async def _wait_for_outcome(self, until: float) -> TransmitResult | None:
-        while (word := await self._words.wait_for_next(until)) is not None:
+    async def _wait_for_outcome(self, deadline: float) -> TransmitResult | None:
+        while (word := await self._words.wait_for_next(deadline)) is not None:
             if word.code == MeshcoreReport.TX_DONE:
                 sent = word.content == b"\1"
                 return TransmitResult.TRANSMITTED if sent else TransmitResult.DROPPED
@@ -164,12 +164,12 @@ class MeshcoreModem:
         await self._ask(MeshcoreCommand.SIGNAL_REPORT, b"\1")
         self._air_times.clear()
 
-    async def _set(self, command: MeshcoreCommand, content: bytes, words: str) -> None:
+    async def _set(self, command: MeshcoreCommand, content: bytes, setting_text: str) -> None:
         answer = await self._ask(command, content)
         if answer.code == MeshcoreReport.ERROR:
             why = wire.ERRORS.get(answer.content[0] if answer.content else 0, "it gives no reason")
             raise RadioLost(
-                f"the radio does not accept {words}: {why}; see {NAME}-… in the settings"
+                f"the radio does not accept {setting_text}: {why}; see {NAME}-… in the settings"
             )
 
     async def _ask(self, command: MeshcoreCommand, content: bytes = b"") -> MeshcoreMessage:

@@ -20,18 +20,18 @@ LOW_BATTERY_MV, NONE_BELOW = 3_400, 2_000
 """Millivolts below which the battery is nearly empty, and below which there is no battery."""
 
 
-def _find_last(said: bytes, command: MeshcoreCommand) -> bytes | None:
+def _find_last(data: bytes, command: MeshcoreCommand) -> bytes | None:
     """Return the content of the last answer to that command."""
     answer = None
-    for kind, content in kiss.KissDeframer().receive_data(said):
+    for kind, content in kiss.KissDeframer().receive_data(data):
         word = wire.read_word(content) if kind == kiss.SET_HARDWARE else None
         if word is not None and word.code == command | wire.ANSWER_FLAG:
             answer = word.content
     return answer
 
 
-def _is_answer(said: bytes) -> bool:
-    return _find_last(said, MeshcoreCommand.PING) is not None
+def _is_answer(data: bytes) -> bool:
+    return _find_last(data, MeshcoreCommand.PING) is not None
 
 
 async def _ask(line: DeviceLine, command: MeshcoreCommand) -> bytes:

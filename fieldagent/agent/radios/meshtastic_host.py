@@ -205,20 +205,20 @@ class _ReceivedPackets:
         self._news = trio.Event()
         self._lost = EventRate(trio.current_time)
 
-    def add(self, heard: HostHeard) -> None:
+    def add(self, packet: HostHeard) -> None:
         """Add a packet or a node's entry to the queue."""
         key: Hashable = object()
-        if heard.node is not None:
-            key = heard.node.number
+        if packet.node is not None:
+            key = packet.node.number
             if key not in self._entries and len(self._entries) >= NODES_MAX:
                 self._note_lost()
                 return
-        elif not _is_text(heard):
+        elif not _is_text(packet):
             if self._others >= HEARD_MAX:
                 self._note_lost()
                 return
             self._others += 1
-        self._entries[key] = heard
+        self._entries[key] = packet
         self._news.set()
 
     async def wait_for_next(self) -> HostHeard:

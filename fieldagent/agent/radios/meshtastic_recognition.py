@@ -24,9 +24,9 @@ def _encode_question() -> bytes:
     return wire.WAKE_BYTES + wire.encode_to_radio(ToRadio(want_config=wire.WITHOUT_NODES_NONCE))
 
 
-def _is_answer(said: bytes) -> bool:
+def _is_answer(data: bytes) -> bool:
     """Return True if a `my_info` was received. Without it the device does not count as a radio."""
-    for message in wire.Deframer().receive_data(said):
+    for message in wire.Deframer().receive_data(data):
         try:
             answer = wire.read_from_radio(message)
         except RemoteProtocolError:

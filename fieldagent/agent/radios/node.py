@@ -45,7 +45,7 @@ class NodeModem:
         self._port = port
         self._packet_bytes = packet_bytes
         self._link = link
-        self._node = node.NodeLink(node.NodeHello(boot=getrandbits(32)), quiet=SILENCE_S)
+        self._node = node.NodeLink(node.NodeHello(boot=getrandbits(32)), silence_s=SILENCE_S)
         self._writing = trio.Lock()
         self._patience = trio.CancelScope()
         self._news = trio.Event()
@@ -135,8 +135,8 @@ class NodeModem:
             case node.Damaged():
                 log.info("on the node's line: %s", event.reason)
 
-    def _open_node(self, opened: node.NodeOpened) -> None:
-        hello = opened.hello
+    def _open_node(self, opening: node.NodeOpened) -> None:
+        hello = opening.hello
         if hello.packet_bytes < AIR_BYTES_MIN:
             text = f"the node accepts packets of {hello.packet_bytes} bytes"
             raise RadioLost(f"{text}, {AIR_BYTES_MIN} are needed: give it other settings")
@@ -146,12 +146,12 @@ class NodeModem:
             )
             mend = f"set radio-packet-bytes={min(hello.packet_bytes, AIR_BYTES_MAX)}"
             raise RadioLost(f"{text}: {mend} on each kit of the group, and restart")
-        if opened.is_new_session:
+        if opening.is_new_session:
             log.info("node %s answers, firmware %s", hello.node, hello.firmware or "unknown")
             self._link.facts |= {"node": hello.node, "firmware": hello.firmware}
         in_hand = self._in_hand
         if (
-            opened.is_new_session
+            opening.is_new_session
             and in_hand
             and self._result is None
             and not self._node.is_waiting_for(in_hand)

@@ -29,10 +29,10 @@ def _encode_hello() -> bytes:
             return data
 
 
-def _read_hello_and_status(said: bytes) -> tuple[node.NodeHello | None, node.NodeStatus | None]:
+def _read_hello_and_status(data: bytes) -> tuple[node.NodeHello | None, node.NodeStatus | None]:
     """Return the node's hello and status, each None if it was not received."""
     link = node.NodeLink(node.NodeHello(boot=0))
-    link.receive_data(said, 0.0)
+    link.receive_data(data, 0.0)
     hello, status = None, None
     while (event := link.next_event()) is not None:
         if isinstance(event, node.NodeOpened):
@@ -48,9 +48,9 @@ async def read_report(line: DeviceLine) -> DeviceReport:
     """
     heard = bytearray()
 
-    def are_both_received(said: bytes) -> bool | None:
-        heard[:] = said
-        hello, status = _read_hello_and_status(said)
+    def are_both_received(data: bytes) -> bool | None:
+        heard[:] = data
+        hello, status = _read_hello_and_status(data)
         return True if hello is not None and status is not None else None
 
     await answer_to(line, _encode_hello(), are_both_received)
@@ -85,11 +85,11 @@ async def read_report(line: DeviceLine) -> DeviceReport:
     )
 
 
-def _is_answer(said: bytes) -> bool:
+def _is_answer(data: bytes) -> bool:
     """Return True if a node's hello was received. An echo of the host's hello has no name or
     firmware.
     """
-    hello, _ = _read_hello_and_status(said)
+    hello, _ = _read_hello_and_status(data)
     return hello is not None and bool(hello.node or hello.firmware)
 
 

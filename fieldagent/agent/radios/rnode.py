@@ -103,8 +103,8 @@ class RnodeModem:
     async def receive(self) -> ReceivedPacket:
         return await self._ear.receive()
 
-    async def _wait_for_outcome(self, until: float) -> TransmitResult | None:
-        while (word := await self._words.wait_for_next(until)) is not None:
+    async def _wait_for_outcome(self, deadline: float) -> TransmitResult | None:
+        while (word := await self._words.wait_for_next(deadline)) is not None:
             if word.command == RnodeCommand.READY and word.content != wire.OFF:
                 self._says_ready = True
                 return TransmitResult.TRANSMITTED
@@ -213,22 +213,22 @@ class RnodeModem:
                 self._process_message(RnodeMessage(command, content))
             self._link.facts["damagedFrames"] = self._deframer.damaged
 
-    def _process_message(self, word: RnodeMessage) -> None:
-        if word.command == RnodeCommand.DATA:
-            self._ear.add_packet(ReceivedPacket(word.content, self._rssi, self._snr))
+    def _process_message(self, report: RnodeMessage) -> None:
+        if report.command == RnodeCommand.DATA:
+            self._ear.add_packet(ReceivedPacket(report.content, self._rssi, self._snr))
             self._rssi = self._snr = None
-        elif word.command == RnodeCommand.RSSI:
-            self._rssi = wire.read_rssi(word.content)
-        elif word.command == RnodeCommand.SNR:
-            self._snr = wire.read_snr(word.content)
-        elif word.command == RnodeCommand.BATTERY:
-            if (battery := wire.read_battery(word.content)) is not None:
+        elif report.command == RnodeCommand.RSSI:
+            self._rssi = wire.read_rssi(report.content)
+        elif report.command == RnodeCommand.SNR:
+            self._snr = wire.read_snr(report.content)
+        elif report.command == RnodeCommand.BATTERY:
+            if (battery := wire.read_battery(report.content)) is not None:
                 self._link.facts["battery"] = battery.percent
-        elif word.command in ANSWERS:
-            if word.command == RnodeCommand.RESET:
+        elif report.command in ANSWERS:
+            if report.command == RnodeCommand.RESET:
                 self._has_forgotten = True
                 self._restarted.set()
-            self._words.queue_report(word)
+            self._words.queue_report(report)
 
 
 def _raise_where_broken(error: RnodeMessage) -> None:

@@ -24,14 +24,14 @@ NAME = "rnode"
 BAUD = 115_200
 
 
-def _find_last(said: bytes, command: int) -> bytes | None:
+def _find_last(data: bytes, command: int) -> bytes | None:
     """Return the content of the last frame of that command."""
-    frames = [each for kind, each in kiss.KissDeframer().receive_data(said) if kind == command]
+    frames = [each for kind, each in kiss.KissDeframer().receive_data(data) if kind == command]
     return frames[-1] if frames else None
 
 
-def _is_answer(said: bytes) -> bool:
-    return _find_last(said, RnodeCommand.DETECT) == wire.DETECTED
+def _is_answer(data: bytes) -> bool:
+    return _find_last(data, RnodeCommand.DETECT) == wire.DETECTED
 
 
 async def _ask(line: DeviceLine, command: RnodeCommand, content: bytes) -> bytes:

@@ -36,9 +36,12 @@ class UdpModem:
     """Implements `channels.radio_modem.RadioModem`."""
 
     def __init__(
-        self, mouth: trio.socket.SocketType, ear: trio.socket.SocketType, place: RadioPlace
+        self,
+        send_socket: trio.socket.SocketType,
+        receive_socket: trio.socket.SocketType,
+        place: RadioPlace,
     ) -> None:
-        self._mouth, self._ear = mouth, ear
+        self._mouth, self._ear = send_socket, receive_socket
         self._group = read_group(place.port)
         self._seconds_a_byte = 8 / place.own_settings["udp-bitrate"]
         self._loss = place.own_settings["udp-loss"] / 100

@@ -38,13 +38,13 @@ def list_probes() -> Sequence[Probe]:
     return [probe() for probe in kinds if probe is not None]
 
 
-async def find_kind(port: str, baud: int | None, *, searches: bool = True) -> tuple[str, int]:
+async def find_kind(port: str, baud: int | None, *, is_searching: bool = True) -> tuple[str, int]:
     """Return the kind and baud rate of the modem at the port. Try the configured rate, or the first
-    rate of each kind, and with `searches` their other rates. Raises NobodyAnswers, PortLost.
+    rate of each kind, and with `is_searching` their other rates. Raises NobodyAnswers, PortLost.
     """
     known = list_probes()
     asked = [(probe, baud or probe.speeds[0]) for probe in known]
-    if searches and baud is None:
+    if is_searching and baud is None:
         asked += [(probe, speed) for probe in known for speed in probe.speeds[1:]]
     for probe, speed in asked:
         if await can_answer_at(port, speed, probe):
@@ -70,7 +70,7 @@ async def _run(seat: SatelliteSeat) -> NoReturn:
         searches = trio.current_time() >= search
         if searches:
             search = trio.current_time() + SEARCH_INTERVAL_S
-        key = kind, baud = await find_kind(seat.port, seat.baud, searches=searches)
+        key = kind, baud = await find_kind(seat.port, seat.baud, is_searching=searches)
         log.info("the satellite modem at %s is of kind %s, at %d baud", seat.port, kind, baud)
         seat.link.facts["modem"] = kind
         if key not in drivers:
@@ -100,7 +100,7 @@ async def _wait_until_away(seat: SatelliteSeat) -> None:
             return
 
 
-def check(port: str, baud: int | None, own: Mapping[str, Any]) -> list[Finding]:
+def check(port: str, baud: int | None, own_settings: Mapping[str, Any]) -> list[Finding]:
     """Return findings about the modem at the port."""
     kind, speed = "", 0
 
@@ -115,7 +115,7 @@ def check(port: str, baud: int | None, own: Mapping[str, Any]) -> list[Finding]:
     else:
         findings = [
             Finding(True, f"{port}: a modem of kind {kind}, at {speed} baud"),
-            *load_modem(kind).check(port, speed, own),
+            *load_modem(kind).check(port, speed, own_settings),
         ]
     return findings
 

@@ -26,9 +26,9 @@ CHECK_TIMEOUT_S = 60.0
 """Longest time in seconds for the modem's answers to all queries of `fieldagent check`."""
 
 
-def _can_answer_at(said: bytes) -> bool:
+def _can_answer_at(data: bytes) -> bool:
     # The modem may answer with a word or, with a stored V0 setting, with a digit.
-    return b"OK" in said or said.replace(b"AT\r", b"").strip(b"\r\n\0") == b"0"
+    return b"OK" in data or data.replace(b"AT\r", b"").strip(b"\r\n\0") == b"0"
 
 
 SBD = Probe(
@@ -54,7 +54,7 @@ def make_driver(seat: SatelliteSeat) -> Callable[[], Awaitable[None]]:
     )
 
 
-def check(port: str, baud: int | None, own: Mapping[str, Any]) -> list[Finding]:
+def check(port: str, baud: int | None, own_settings: Mapping[str, Any]) -> list[Finding]:
     """Return findings about the modem. The check sends and reads no message, and has no cost."""
     link = ChannelLink()
     speed = LineSpeed(baud, SBD)

@@ -14,8 +14,8 @@ NAME = "sbd"
 BAUD = 19_200
 
 
-def _is_answer(said: bytes) -> bool:
-    return model.IRIDIUM in (model.read_model(said) or "").upper()
+def _is_answer(data: bytes) -> bool:
+    return model.IRIDIUM in (model.read_model(data) or "").upper()
 
 
 async def read_report(line: DeviceLine) -> DeviceReport:

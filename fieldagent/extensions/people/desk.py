@@ -299,7 +299,7 @@ class Desk:
         if request is not None:
             is_news, name = handhelds.read(request), self.find_holder(handle).name
             await reading.store_reading(
-                self.journal, self.inbox, request, name, waits=True, once=is_news
+                self.journal, self.inbox, request, name, waits=True, condition=is_news
             )
 
     async def _process_message(self, report: HandheldReport, message: HandheldText) -> bool:
@@ -367,7 +367,7 @@ class Desk:
         withheld = ""
         if unproved:
             package, withheld = await self._afford_sos(package)
-        standing = await self.intake.accept(package, _make_key(report), unproved=unproved)
+        standing = await self.intake.accept(package, _make_key(report), handle=unproved)
         number = incident.find_incident(self.journal, standing.sequence)
         assert number is not None, "an SOS belongs to an incident"
         is_first = number == standing.sequence
@@ -378,8 +378,10 @@ class Desk:
             # The incident may have been canceled meanwhile. A position alone does not raise
             # another.
             with suppress(IncidentOver):
-                await self.intake.accept(position, f"{_make_key(report)} position", joins=number)
-        joined = handhelds.join_sos(number, report.handle, raised=is_first)
+                await self.intake.accept(
+                    position, f"{_make_key(report)} position", incident_number=number
+                )
+        joined = handhelds.join_sos(number, report.handle, is_raiser=is_first)
         await self.journal.persist(joined)
         log.warning("SOS of %s received by radio: %s", who_and_where, text)
         if withheld:
@@ -419,7 +421,7 @@ class Desk:
             if over:
                 # Do not wait for a session, because another person's SOS may be next.
                 ending = self.cancellation, self.intake, self.proof_keys, open_incident.number
-                await call_off(self.journal, *ending, within=0.0)
+                await call_off(self.journal, *ending, limit_s=0.0)
             # Store this last, so that the person can cancel again if power fails before the SOS is
             # over.
             await self.journal.persist(

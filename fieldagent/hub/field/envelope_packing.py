@@ -92,7 +92,7 @@ class Load:
 
     def encode(self, key: bytes | None = None) -> bytes:
         """Return the envelope's bytes, with a tag if there is a `key`."""
-        return encode(self.entries, origin=self.origin, key=key, packed=self.is_packed)
+        return encode(self.entries, origin=self.origin, key=key, is_packed=self.is_packed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -363,7 +363,7 @@ def _add(names: DeviceNames, load: Load, member: int, added: list[Entry], capaci
         digest, entry = names.unknown[member]
         new = [((member, digest), entry)]
     entries = [*load.entries, *(e for _, e in new), *added]
-    if len(encode(entries, origin=load.origin, packed=load.is_packed)) > capacity:
+    if len(encode(entries, origin=load.origin, is_packed=load.is_packed)) > capacity:
         return False
     load.entries = entries
     load.introduced += [mark for mark, _ in new]

@@ -198,19 +198,19 @@ def list_sizes(item: WaitingItem, names: Sequence[Entry], account: Account) -> l
     sender.
     """
     key = account.key
-    together = encode([*names, *item.entries], origin=item.sender, key=key, packed=True)
+    together = encode([*names, *item.entries], origin=item.sender, key=key, is_packed=True)
     if len(together) <= account.mt_bytes:
         return [len(together)]
     ahead = [encode(names, origin=item.sender, key=key)] if names else []
     if _compute_size_alone(item) > account.mt_bytes - TAG_BYTES - 1:
         return [len(each) for each in (*ahead, *_make_fragments(item, key, account.mt_bytes))]
-    alone = encode(item.entries, origin=item.sender, key=key, packed=True)
+    alone = encode(item.entries, origin=item.sender, key=key, is_packed=True)
     return [len(each) for each in (*ahead, alone)]
 
 
 def _compute_size_alone(item: WaitingItem) -> int:
     """Return the bytes of a message that contains only this item, without its tag."""
-    return len(encode(item.entries, origin=item.sender, packed=True))
+    return len(encode(item.entries, origin=item.sender, is_packed=True))
 
 
 def _tag_bytes(account: Account) -> int:

@@ -116,7 +116,7 @@ class SqliteStore:
         try:
             refuse_lost_database(file)
             set_aside_log_of_another(file)
-            self._writer = connect(file, make_hub_schema(TYPES), marked=True)
+            self._writer = connect(file, make_hub_schema(TYPES), is_marked=True)
             self._reader = open_reader(file)
             # A commit must not fail because it also reads a damaged text.
             self._writer.text_factory = self._reader.text_factory

@@ -146,7 +146,9 @@ async def station(
         key_step,
         sealed,
     )
-    words = make_piggyback(settings, journal, asks_for_relay=asks_for_relay, low=low, clock=clock)
+    words = make_piggyback(
+        settings, journal, asks_for_relay=asks_for_relay, is_battery_low=low, clock=clock
+    )
     endings = Endings(journal, queues, clock=clock, neighbours=words if relays_over else None)
     intake = Intake(journal, queues, endings, time_to_live=86_400, head_start=120.0)
     outboxes: dict[Channel, ChannelOutbox] = {}

@@ -58,10 +58,12 @@ def test_what_is_no_message_is_shown_by_its_length(data: bytes) -> None:
 
 
 def test_a_radio_trace_says_why_it_cannot_be_played() -> None:
-    assert "sums and tags stand in what is left out" in trace.write_head(trace.RADIO, masked=True)
+    assert "sums and tags stand in what is left out" in trace.write_head(
+        trace.RADIO, is_masked=True
+    )
     for kind, masked in ((trace.RADIO, False), ("sbd", True), (trace.LINK, True)):
-        assert trace.write_head(kind, masked=masked).count("\n") == 1
-    assert trace.read(trace.write_head(trace.RADIO, masked=True)) == []
+        assert trace.write_head(kind, is_masked=masked).count("\n") == 1
+    assert trace.read(trace.write_head(trace.RADIO, is_masked=True)) == []
 
 
 async def record_cut(path: Path) -> str:

@@ -548,7 +548,7 @@ async def test_a_neighbour_s_satellite_is_not_the_hub(
         assert not any("hub" in each for each in ladder())
         ((carried,),) = ben.journal.read("SELECT sequence FROM carried")
         await ben.journal.persist(lambda db: outbound.note_receipt(db, carried, 0, 1.0))
-        await ben.endings.note_at_hub(carried, proved=True)
+        await ben.endings.note_at_hub(carried, is_proved=True)
         await until(lambda: "at the hub, reported by a neighbour" in ladder())
 
 

@@ -146,6 +146,6 @@ def test_without_payloads_the_trace_says_that_it_cannot_be_played(
     tmp_path: Path, recorded: str
 ) -> None:
     masked = trace.mask(trace.read(recorded), trace.RADIO)
-    shown = trace.write_head(trace.RADIO, masked=True) + trace.write(masked)
+    shown = trace.write_head(trace.RADIO, is_masked=True) + trace.write(masked)
     assert "--payloads" in shown
     assert SAID[4:] not in shown

@@ -212,7 +212,7 @@ async def silence(kits: list[Station]) -> None:
     await trio.sleep(600)
     for kit in kits:
         now = kit.words.clock()
-        assert kit.words.readings.list_to_send(now + 86_400, beside=True) == []
+        assert kit.words.readings.list_to_send(now + 86_400, has_other_content=True) == []
 
 
 @pytest.mark.full
@@ -354,7 +354,10 @@ async def test_an_echo_goes_no_further(tmp_path: Path, clock: Any) -> None:
         for minutes in (1, 60):
             await trio.sleep(minutes * 60)
             await cleo.reception.receive(encode([Entry(0, AuthorMark(2, 1)), said], origin=4))
-            assert cleo.words.readings.list_to_send(cleo.words.clock() + 600, beside=True) == []
+            assert (
+                cleo.words.readings.list_to_send(cleo.words.clock() + 600, has_other_content=True)
+                == []
+            )
         # The route to its sender is longer by now.
         await trio.sleep(HOPS_RETENTION_S)
         await cleo.reception.receive(encode([Entry(0, AuthorMark(2, 1)), said], origin=4))
@@ -379,7 +382,8 @@ async def test_no_further_than_radio_hops(tmp_path: Path, clock: Any) -> None:
     said = Entry(9, Receipt(1, b"item", Stage.READ, "Ben"), int(START))
     async with station(tmp_path, 3, tmp_path / "nowhere", hops=2) as cleo:
         await cleo.reception.receive(encode([Entry(0, AuthorMark(2, 1)), said], origin=4))
-        assert cleo.words.readings.list_to_send(cleo.words.clock() + 600, beside=True) == []
+        readings, later = cleo.words.readings, cleo.words.clock() + 600
+        assert readings.list_to_send(later, has_other_content=True) == []
 
 
 @pytest.mark.full

@@ -425,7 +425,9 @@ async def test_who_knows_by_the_hub_that_anothers_sos_is_over_gives_it_to_nobody
             await until(lambda: "help" in ben.messages())
         closed = IncidentUpdate(number, IncidentState.CLOSED, 1, "Dana")
         await ben.journal.commit(
-            lambda db: incident.record_update(db, closed, START, START, proved=True, counts=False)
+            lambda db: incident.record_update(
+                db, closed, START, START, is_proved=True, counts=False
+            )
         )
         sky.nodes.plug(sky.nodes.sockets[2])
         cid = await stack.enter_async_context(station(tmp_path, 3, tmp_path / "node-3"))
@@ -963,8 +965,8 @@ async def test_forged_acks_delay_repeats_of_an_sos_only_on_an_open_air(
             repeats = partial(
                 run_incident_repeats,
                 *(ada.journal, queues),
-                every=600.0,
-                until="person",
+                interval_s=600.0,
+                end_condition="person",
                 clock=lambda: START + trio.current_time(),
             )
             nursery.start_soon(repeats)

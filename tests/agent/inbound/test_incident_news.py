@@ -157,7 +157,7 @@ async def test_who_has_another_kits_sos_rings_for_it_no_more(tmp_path: Path) -> 
         at = k.journal.clock.now()
         # The page's *I have it* button stores the same.
         await k.journal.commit(
-            lambda db: incident.record_update(db, word, at, at, proved=True, counts=False)
+            lambda db: incident.record_update(db, word, at, at, is_proved=True, counts=False)
         )
         (heard,) = incident.list_heard(k.journal, 9)
         assert heard.state == IncidentState.SEEN
@@ -174,7 +174,7 @@ async def test_what_is_said_of_another_kits_sos_after_its_end_opens_it_no_more(
             word = IncidentUpdate(70, says, ADA, "Ben")
             await k.journal.commit(
                 lambda db, word=word: incident.record_update(  # type: ignore[misc]
-                    db, word, at, at, proved=True, counts=False
+                    db, word, at, at, is_proved=True, counts=False
                 )
             )
             (heard,) = incident.list_heard(k.journal, 9)
@@ -194,7 +194,7 @@ async def test_what_was_said_of_another_kits_sos_before_it_came_counts(
             word = IncidentUpdate(70, each, ADA, "Ben")
             await k.journal.commit(
                 lambda db, word=word: incident.record_update(  # type: ignore[misc]
-                    db, word, at, at, proved=True, counts=False
+                    db, word, at, at, is_proved=True, counts=False
                 )
             )
         await k.hear(said(help_at(now(k))), tagged=False)
@@ -222,7 +222,7 @@ async def test_an_sos_that_is_open_is_listed_before_later_ones_that_are_over(
             word = IncidentUpdate(number, IncidentState.CLOSED, ADA, "Ben")
             await k.journal.commit(
                 lambda db, word=word: incident.record_update(  # type: ignore[misc]
-                    db, word, at, at, proved=True, counts=False
+                    db, word, at, at, is_proved=True, counts=False
                 )
             )
         assert [each.number for each in incident.list_heard(k.journal, 3)] == [74, 73, 70]

@@ -44,7 +44,7 @@ async def test_what_came_by_the_kits_own_link_before_is_confirmed_and_no_more(
     async with kit(tmp_path) as (journal, inbox):
         by_ip = encode([ITEM], origin=USER)
         taken = await inbox.store_message(
-            by_ip, lambda db: None, channel=Channel.CELLULAR, owes=None, tagged=False
+            by_ip, lambda db: None, channel=Channel.CELLULAR, receipt_channel=None, is_tagged=False
         )
         assert len(taken.payloads) == 1
         body = wrap([ITEM], SECRET, DOWN, origin=USER)

@@ -38,7 +38,7 @@ ADA = Identity("42", "Ada", "User", "ada@example.org", "7")
 
 async def take_in(inbox: Inbox, body: bytes) -> None:
     taken = await inbox.store_message(
-        body, lambda db: None, channel="Satellite", owes=None, tagged=True
+        body, lambda db: None, channel="Satellite", receipt_channel=None, is_tagged=True
     )
     assert not taken.owed and not taken.reports
 
@@ -74,7 +74,7 @@ async def test_a_track_is_told_as_single_locations_with_their_times(tmp_path: Pa
         for number, moment in enumerate(moments)
     ]
     async with spool(tmp_path) as (inbox, journal):
-        await take_in(inbox, encode(track, origin=42, packed=True))
+        await take_in(inbox, encode(track, origin=42, is_packed=True))
         # The same item over another route.
         for entry in track:
             await take_in(inbox, encode([entry], origin=42))

@@ -14,7 +14,7 @@ from fieldagent.wire.command import VERB_BY_NAME, RemoteCommand
 def test_one_that_is_forgotten_is_known_though_an_older_one_is_not_over(tmp_path: Path) -> None:
     command = RemoteCommand(VERB_BY_NAME["reboot"].number)
     newest = 2 * commands.COMMANDS_MAX
-    with closing(connect(tmp_path / "journal", JOURNAL, checked=True)) as db:
+    with closing(connect(tmp_path / "journal", JOURNAL, is_checked=True)) as db:
         for number in range(1, newest + 1):
             commands.note(db, number, command, "Satellite", 0.0)
             if number > 1:

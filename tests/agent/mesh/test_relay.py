@@ -83,7 +83,9 @@ async def test_forty_names_cost_no_more_than_the_budgets_of_others(
         ]
         taken = [each for each in entered if each is not None]
         assert len(taken) > 0 and len(taken) + len(relay.waiting) == count, "none is dropped"
-        cost = sum(compute_credits(len(encode([heard(n)], packed=True))) for n in range(len(taken)))
+        cost = sum(
+            compute_credits(len(encode([heard(n)], is_packed=True))) for n in range(len(taken))
+        )
         assert cost <= OWN_LIMIT + OTHERS
         assert ("of them belong to an SOS" in relay.find_notice()) == (count > len(taken))
     journal.close()

@@ -75,7 +75,7 @@ async def test_what_another_kit_heard_goes_to_the_hub_until_the_hub_has_it(
         sequence = await deliver_over_radio(k, id_)
         assert k.status(id_) is Status.DELIVERED
         if word is not None:
-            await k.endings.note_at_hub(sequence, proved=word == "hub")
+            await k.endings.note_at_hub(sequence, is_proved=word == "hub")
         delivery: tuple[Status | None, str] = (None, "")
         if fan_out is not FanOut.EVERY and heard_ends:
             delivery = (Status.CANCELED, "delivered over Radio")
@@ -97,7 +97,7 @@ async def test_an_sos_goes_on_though_the_hub_has_it(tmp_path: Path) -> None:
     async with kit(tmp_path, Channel.RADIO, also=[SATELLITE], station=7, **how) as k:
         id_ = await k.post(priority=SOS_PRIORITY)
         sequence = await deliver_over_radio(k, id_)
-        await k.endings.note_at_hub(sequence, proved=True)
+        await k.endings.note_at_hub(sequence, is_proved=True)
         assert deliveries(k, id_)[SATELLITE] == (None, "")
 
 

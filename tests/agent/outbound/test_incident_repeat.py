@@ -60,7 +60,9 @@ def clock() -> trio.testing.MockClock:
 async def in_distress(path: Path, repeat: float = REPEAT) -> AsyncIterator[Kit]:
     async with kit(path, also=[Channel.CELLULAR], keys=[MT_KEY], incidents=NEWS) as k:
         clock = k.journal.clock.now
-        going = partial(run_incident_repeats, every=repeat, until="person", clock=clock)
+        going = partial(
+            run_incident_repeats, interval_s=repeat, end_condition="person", clock=clock
+        )
         k.nursery.start_soon(going, k.journal, k.queues)
         yield k
 
@@ -123,8 +125,8 @@ async def test_a_clock_that_is_set_does_not_stop_it(
     async with kit(tmp_path) as k:
         going = partial(
             run_incident_repeats,
-            every=REPEAT,
-            until="person",
+            interval_s=REPEAT,
+            end_condition="person",
             clock=lambda: START + trio.current_time() + set_by,
         )
         k.nursery.start_soon(going, k.journal, k.queues)
@@ -406,7 +408,7 @@ async def test_a_station_has_its_name_also_in_what_was_told_before_it_was_known(
         assert told() == [text, "station 5 did"]
         for station, name in ((3, "Ada"), (5, "Ben's kit")):
             who = Identity(str(station), name, "Device")
-            await k.journal.persist(partial(inbound.introduce, origin=-station, who=who))
+            await k.journal.persist(partial(inbound.introduce, origin=-station, person=who))
         assert told() == [
             "Ada has it and may not pass it on (radio-hops);"
             " Ben's kit, station 14 have not confirmed it there",
@@ -428,7 +430,7 @@ async def _say(k: Kit, said: str) -> None:
         await k.hear(receipt(k), tagged=True)
     elif "receipt" in said:
         await k.journal.persist(
-            lambda db: outbound.note_receipt(db, number, 0, START, proved=False)
+            lambda db: outbound.note_receipt(db, number, 0, START, is_proved=False)
         )
     elif said == "called off here":
         await k.cancellation.call_off(number)
@@ -479,7 +481,9 @@ async def test_the_next_try_is_none_only_if_no_channel_sends_it(
             queues = {channel: ChannelQueue(channel) for channel in queues}
         elif state == "no channel":
             queues = {}
-        status = describe_incidents(k.journal, queues, k.outboxes, every=REPEAT, until="person")
+        status = describe_incidents(
+            k.journal, queues, k.outboxes, interval_s=REPEAT, end_condition="person"
+        )
         assert (status["incident"]["nextTry"] is None) == (state == "no channel")
 
 
@@ -498,7 +502,7 @@ async def test_one_that_is_refused_goes_again_less_and_less_often_while_it_is_op
             await k.send(Outcome.REFUSED, reason="too many segments")
             assert k.status(id_) is None
             status = describe_incidents(
-                k.journal, k.queues, k.outboxes, every=REPEAT, until="person"
+                k.journal, k.queues, k.outboxes, interval_s=REPEAT, end_condition="person"
             )
             began = trio.current_time()
             assert status["incident"]["nextTry"] > k.journal.clock.date(k.journal.clock.now())

@@ -525,7 +525,7 @@ async def test_so_is_the_answer_to_an_sos_that_was_carried_for_a_neighbour(
             outbound.enter_relayed(db, carried, 4, 9, 2)
             if word is not None:
                 said = IncidentUpdate(7, word, 4, "Olga")
-                incident.record_update(db, said, came, 0.0, proved=True, counts=True)
+                incident.record_update(db, said, came, 0.0, is_proved=True, counts=True)
 
         await k.journal.persist(bring)
         assert k.outbox.compute_allowance(mailbox=True) == left
@@ -792,7 +792,7 @@ async def test_what_a_driver_fails_over_waits_again_alone_and_ever_later(
             if got_as_far_as == "loading":
                 assert k.load() is not None
             elif got_as_far_as == "taking":
-                assert queue.pop_due(trio.current_time(), under_way=False) is not None
+                assert queue.pop_due(trio.current_time(), includes_bursts=False) is not None
             await k.outbox.requeue_lost()
         assert waited == sorted(waited)
         assert len(k.outbox) == 3
@@ -814,7 +814,7 @@ async def test_a_cancel_waits_no_longer_than_for_the_driver_to_fail(
         if departed:
             k.load()
         else:
-            k.queues[Channel.SATELLITE].pop_due(trio.current_time(), under_way=False)
+            k.queues[Channel.SATELLITE].pop_due(trio.current_time(), includes_bursts=False)
         with trio.fail_after(1):
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(k.cancellation.cancel, id_)

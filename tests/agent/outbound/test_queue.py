@@ -36,7 +36,7 @@ def test_what_is_about_to_be_replaced_may_be_hastened_or_put_off_all_the_same() 
     """
     queue = Queue()
     for key in (1, 2):
-        queue.add(key, priority=10, collapse_key=key, due=inf)
+        queue.add(key, priority=10, collapse_key=key, due_time=inf)
         assert queue.hold(key) == [key]
         queue.hasten(key)
     assert queue.find_foremost(0.0) is None
@@ -72,7 +72,7 @@ def test_what_is_being_sent_is_not_recalled_but_yields_before_its_next_try() -> 
     queue.add(2, priority=10)
     assert queue.pop_due(0) == 1
     assert queue.add(3, priority=10, collapse_key=7) == []
-    assert queue.requeue(1, due=50) is False
+    assert queue.requeue(1, due_time=50) is False
     assert 1 not in queue
     assert queue.pop_due(49) == 2
     assert queue.pop_due(49) is None, "the newer one inherits the retry time too"
@@ -106,13 +106,13 @@ def test_what_a_newer_one_has_overtaken_does_not_follow_it() -> None:
         assert queue.pop_due(0) == key
     queue.add(4, priority=100, collapse_key=7, sos=True)
     assert queue.pop_due(0) == 4
-    queue.remove(2, arrived=True)
+    queue.remove(2, is_arrived=True)
     assert queue.is_superseded(1)
     assert not queue.requeue(1)
     queue.remove(3)
     queue.add(5, priority=12, collapse_key=7)
     assert queue.pop_due(0) == 5
-    queue.remove(5, arrived=True)
+    queue.remove(5, is_arrived=True)
     assert queue.requeue(4), "an SOS yields to another SOS only"
     assert drain(queue) == [4]
 
@@ -120,10 +120,10 @@ def test_what_a_newer_one_has_overtaken_does_not_follow_it() -> None:
 def test_next_change_is_the_earliest_of_due_and_expiry() -> None:
     queue = Queue()
     assert queue.compute_next_change(0) == inf
-    queue.add(1, priority=10, due=30, expires=90)
+    queue.add(1, priority=10, due_time=30, expires=90)
     assert queue.compute_next_change(0) == 30
     assert queue.pop_due(30) == 1
-    queue.requeue(1, due=100)
+    queue.requeue(1, due_time=100)
     assert queue.compute_next_change(31) == 90
     assert queue.expire(90) == [1]
     assert queue.compute_next_change(90) == inf
@@ -253,7 +253,7 @@ class AgainstTheModel(RuleBasedStateMachine):
             same = old.collapse is not None and old.collapse == new.collapse
             if old.taken and old.key < key and same and (new.sos or not old.sos):
                 old.overtaken = True
-        assert self.queue.remove(key, arrived=True)
+        assert self.queue.remove(key, is_arrived=True)
 
     @precondition(lambda self: bool(self.model))
     @rule(data=st.data())
@@ -296,7 +296,7 @@ TestAgainstTheModel.settings = settings(max_examples=200, stateful_step_count=60
 def test_churn_of_collapsing_positions_does_not_grow_the_heaps() -> None:
     queue = Queue()
     for key in range(10_000):
-        queue.add(key, priority=10, collapse_key=1, expires=key + 100.0, due=5.0)
+        queue.add(key, priority=10, collapse_key=1, expires=key + 100.0, due_time=5.0)
     size = get_sizes(queue)
     assert size.live == 1
     assert max(size.heaps) <= 2 + DEAD_ENTRIES_SLACK
@@ -310,7 +310,7 @@ def test_a_long_queue_that_is_cleared_is_swept_a_few_at_a_time(order: int) -> No
     queue = Queue()
     keys = list(range(5000))
     for key in keys:
-        queue.add(key, priority=key % 3, expires=1000.0 + key, due=5.0 if key % 2 else -inf)
+        queue.add(key, priority=key % 3, expires=1000.0 + key, due_time=5.0 if key % 2 else -inf)
     queue.find_foremost(10.0)
     Random(1).shuffle(keys) if order == 0 else keys.sort(reverse=order < 0)
     looks = 0

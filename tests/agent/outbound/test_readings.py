@@ -53,7 +53,7 @@ class Air:
 
     def _transmit(self, number: int, each: Readings) -> None:
         self.sent += 1
-        for word in each.list_to_send(self.now, beside=False):
+        for word in each.list_to_send(self.now, has_other_content=False):
             each.mark_sent(word, self.now)
             for one, other in self.edges:
                 if number in (one, other) and not (self.lost and self.lost.pop()):
@@ -74,9 +74,11 @@ class Air:
             hears.process_answer(origin, entry, sender, hops, self.now, crowd=3)
         elif said.by == station:
             self.came += 1
-            hears.answer(origin, entry, self.now, asked=True)
+            hears.answer(origin, entry, self.now, is_answer_asked=True)
         else:
-            hears.process_receipt(origin, entry, sender, hops, self.now, crowd=3, asked=True)
+            hears.process_receipt(
+                origin, entry, sender, hops, self.now, crowd=3, is_answer_asked=True
+            )
 
 
 LINES = st.integers(2, HOPS + 1).map(lambda last: {(n, n + 1) for n in range(1, last)})
@@ -109,7 +111,7 @@ def test_it_comes_is_answered_and_then_all_are_silent(
         air.stations[reader].replace_own_receipts([WORD], air.now)
     air.run(86_400.0)
     assert air.came
-    assert air.stations[reader].list_to_send(inf, beside=True) == []
+    assert air.stations[reader].list_to_send(inf, has_other_content=True) == []
     # For each transmission of the sender, each station sends the receipt and its answer at most
     # once.
     assert air.sent <= 2 * OWN_PACKETS_MAX * 2 * len(air.stations)

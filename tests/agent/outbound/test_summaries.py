@@ -113,12 +113,12 @@ def beacons(crowd: int, *, speaks_every: float, seconds: int = 3600) -> list[flo
             if now > 60:
                 summaries.note(OTHER, number - 3, DIGEST, now)
         if now % speaks_every == 1:
-            for station in summaries.list_due_stations(now, beside=True):
+            for station in summaries.list_due_stations(now, has_other_content=True):
                 summaries.mark_sent(station, now)
         if summaries.compute_due_time() <= now:
             summaries.begin(now)
             begun.append(now)
-            for station in summaries.list_due_stations(now, beside=False):
+            for station in summaries.list_due_stations(now, has_other_content=False):
                 summaries.mark_sent(station, now)
     return begun
 
@@ -137,13 +137,13 @@ def test_who_speaks_in_a_crowd_says_there_what_it_lacks(crowd: int, speaks_every
 def test_in_a_crowd_what_another_has_told_rides_nowhere(crowd: int, rides: bool) -> None:
     summaries, now = with_items(1, 2), 1.0
     summaries.note_crowd(crowd)
-    assert summaries.list_due_stations(now, beside=True) == [OTHER]
+    assert summaries.list_due_stations(now, has_other_content=True) == [OTHER]
     summaries.process_summary(summary(1, 1, 2), 1.0)
-    assert bool(summaries.list_due_stations(now, beside=True)) == rides
+    assert bool(summaries.list_due_stations(now, has_other_content=True)) == rides
     summaries.process_summary(summary(1, 1, 2, 3), 2.0)
-    assert summaries.list_due_stations(now, beside=True) == [OTHER], "it asks"
+    assert summaries.list_due_stations(now, has_other_content=True) == [OTHER], "it asks"
     summaries.mark_sent(OTHER, now)
-    assert summaries.list_due_stations(now, beside=True) == []
-    assert bool(summaries.list_due_stations(now + SLOWER_MAX * ASK_AFTER_S, beside=True)) == (
-        not rides
-    )
+    assert summaries.list_due_stations(now, has_other_content=True) == []
+    assert bool(
+        summaries.list_due_stations(now + SLOWER_MAX * ASK_AFTER_S, has_other_content=True)
+    ) == (not rides)

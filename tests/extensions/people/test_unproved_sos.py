@@ -122,7 +122,9 @@ async def test_a_stranger_opens_an_incident_of_their_own(tmp_path: Path, sender:
         assert own is not None and theirs is not None and own.number != theirs.number
         assert len(incident.list_items(k.journal, theirs.number)) == 2
         assert len(incident.list_items(k.journal, own.number)) == 1
-        status = describe_incidents(k.journal, k.queues, k.outboxes, every=600, until="person")
+        status = describe_incidents(
+            k.journal, k.queues, k.outboxes, interval_s=600, end_condition="person"
+        )
         assert (status["active"], status["incident"]["number"]) == (1, own.number)
         (heard,) = status["heard"]
         assert (heard["state"], heard["number"]) == ("open", theirs.number), "it rings"

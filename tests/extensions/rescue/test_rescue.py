@@ -25,7 +25,7 @@ def test_an_sos_that_waits_belongs_to_the_incident_that_it_raised_though_that_is
     tmp_path: Path,
 ) -> None:
     old, new = tmp_path / "old", tmp_path / "new"
-    with closing(connect(old, JOURNAL, checked=True)) as db:
+    with closing(connect(old, JOURNAL, is_checked=True)) as db:
         body = '{"message":{"content":"help"},"priority":100}'
         db.execute(
             "INSERT INTO package (sequence, id, body, digest, accepted) VALUES (7, 1, ?, x'00', 1)",
@@ -50,7 +50,7 @@ def test_a_neighbour_s_sos_never_becomes_the_kit_s_own(tmp_path: Path, is_known:
     """
     old, new = tmp_path / "old", tmp_path / "new"
     package = Package(Message("help"), channels=frozenset({Channel.SATELLITE}), priority=100)
-    with closing(connect(old, JOURNAL, checked=True)) as db:
+    with closing(connect(old, JOURNAL, is_checked=True)) as db:
         entered = enter(db, package, b"identity", 1.0, None, 1.0)
         outbound.enter_relayed(db, entered.sequence, NEIGHBOUR, NUMBER, NUMBER - RAISED)
         db.execute("DELETE FROM carried")
@@ -85,7 +85,7 @@ def test_a_neighbour_s_item_that_is_damaged_is_taken_from_it_once_more(
     entry = Entry(NUMBER, Message("help"), 1_790_000_000, sos=True)
     other = replace(entry, sequence=NUMBER + 1)
     old, new = tmp_path / "old", tmp_path / "new"
-    with closing(connect(old, JOURNAL, checked=True)) as db:
+    with closing(connect(old, JOURNAL, is_checked=True)) as db:
         entered = relay.store(db, NEIGHBOUR, entry, 1.0)
         assert entered is not None and relay.store(db, NEIGHBOUR, other, 1.0) is not None
         assert relay.store(db, NEIGHBOUR, entry, 1.0) is None
@@ -102,7 +102,7 @@ def test_a_neighbour_s_item_that_is_damaged_is_taken_from_it_once_more(
         write_repaired_journal(
             old, new, HighWater(entered.sequence + 1), "a row is damaged", "old.bad"
         )
-    with closing(connect(new if when == "at the start" else old, JOURNAL, checked=True)) as db:
+    with closing(connect(new if when == "at the start" else old, JOURNAL, is_checked=True)) as db:
         assert relay.store(db, NEIGHBOUR, other, 3.0) is None
         again = relay.store(db, NEIGHBOUR, entry, 3.0)
         assert again is not None and again.origin == NEIGHBOUR

@@ -111,7 +111,7 @@ def test_submits_come_back(
     number: str, content: Content, report: bool, validity: int, reference: int
 ) -> None:
     message = Submit(number, content, report, validity, reference)
-    assert sms_pdu.decode(sms_pdu.encode(message), sent=True) == message
+    assert sms_pdu.decode(sms_pdu.encode(message), is_sent=True) == message
 
 
 @given(numbers, contents, moments)
@@ -179,7 +179,7 @@ def test_what_a_report_says(status: int, state: ReportState) -> None:
 @given(st.binary(max_size=200), st.booleans())
 def test_noise_is_refused_in_words(noise: bytes, sent: bool) -> None:
     try:
-        read = sms_pdu.decode(noise, sent=sent)
+        read = sms_pdu.decode(noise, is_sent=sent)
     except RemoteProtocolError as error:
         assert str(error)
     else:

@@ -316,7 +316,7 @@ class SimulatedGsmModem:
             pdu = bytes.fromhex(text.decode("ascii"))
             if len(pdu) - 1 - (pdu[0] if pdu else 0) != expected:
                 raise ValueError(f"it should have {expected} octets")
-            message = sms_pdu.decode(pdu, sent=True)
+            message = sms_pdu.decode(pdu, is_sent=True)
         except (ValueError, RemoteProtocolError):
             self._send_to_host("+CMS ERROR: 304")  # Invalid PDU mode parameter.
             return

@@ -81,7 +81,7 @@ class LanDistress:
         plan = unproved_sos.plan_of(package, self._journal, self._outboxes)
         await unproved_sos.book_price(self._journal, plan.price)
         key = None if joins is None else f"{handle} cancels {joins}"
-        await self._intake.accept(plan.package, key, joins=joins, unproved=handle)
+        await self._intake.accept(plan.package, key, incident_number=joins, handle=handle)
         if plan.withheld_text:
             log.warning("the SOS of %s uses only other channels: %s", handle, plan.withheld_text)
 
