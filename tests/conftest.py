@@ -31,7 +31,7 @@ from tests.started import loopback
 ROOT = Path(__file__).parents[1]
 DEFAULT = "not full and not soak"
 """The selection of `tests/run`, as in pyproject.toml."""
-ALL_FULL = re.compile(r"^pytestmark = (\[\n    )?pytest\.mark\.full\b", re.MULTILINE)
+ALL_FULL = re.compile(r"^pytestmark = (\[\s*)?pytest\.mark\.full\b", re.MULTILINE)
 """Pattern of a file whose tests all belong to `tests/run full`."""
 LIMIT_S = 2 * PATIENCE
 """Seconds after which a test in real time fails."""

@@ -30,6 +30,12 @@ WORKERS = str(5 * (os.cpu_count() or 1) // 2)
 tests share fixtures."""
 PYTEST = (PYTHON, "-m", "pytest", "-n", WORKERS, "--dist", "loadfile", "--no-loadscope-reorder")
 FULL = ("-m", "not soak")
+MACHINES = (
+    "emulated machines",
+    *(PYTHON, "-m", "pytest", "-n", str(os.cpu_count() or 1)),
+    *("--dist", "loadfile", "--no-loadscope-reorder", "-m", "machine and not soak"),
+)
+"""An emulated machine takes a processor. With more of them, units in it run out of their time."""
 ZIPAPP = ("zipapp", "build/zipapp")
 SCRIPTS = (
     *("build/zipapp", "build/deb", "build/drill_reports", "build/release"),
@@ -80,7 +86,8 @@ KINDS = {
     "full": (
         *CHECKS,
         (*COLLECTED, *FULL),
-        ("tests", *PYTEST, *FULL),
+        ("tests", *PYTEST, "-m", "not soak and not machine"),
+        MACHINES,
     ),
     "soak": (ZIPAPP, ("soak", PYTHON, "-m", "pytest", "-m", "soak")),
     "ci": (
@@ -88,13 +95,14 @@ KINDS = {
         *CHECKS,
         *TESTS,
         ("start from a card", *PYTEST, *FULL, *CARD),
-        ("tests of the change", *PYTEST, "-m", "full and not soak"),
+        ("tests of the change", *PYTEST, "-m", "full and not soak and not machine"),
     ),
     "tests": (ZIPAPP, *TESTS),
     "fuzz": (("fuzz", PYTHON, "-m", "tests.fuzz"),),
     "bench": (ZIPAPP, ("bench", PYTHON, "-m", "tests.bench")),
 }
-"""The steps `collection`, `tests` and the step with the kind's name get the arguments."""
+"""The steps `collection`, `tests`, `emulated machines` and the step with the kind's name get the
+arguments."""
 TOUCHED = KINDS["ci"][-1][0]
 
 NO_TESTS = 5
@@ -230,7 +238,7 @@ def main(arguments: list[str]) -> int:
         if name == TYPES[0]:
             steps.run_beside(name, *command)
             continue
-        if name in (COLLECTED[0], TESTS[-1][0], kind):
+        if name in (COLLECTED[0], TESTS[-1][0], MACHINES[0], kind):
             command += arguments
         elif name == TOUCHED:
             files = touched.files()
@@ -242,6 +250,10 @@ def main(arguments: list[str]) -> int:
         codes[name] = 0 if name == TOUCHED and code == NO_TESTS else code
     codes |= steps.end()
     end_orphans()
+    # The arguments may name only files of one of the two.
+    both = {name: codes[name] for name in (TESTS[-1][0], MACHINES[0]) if name in codes}
+    if 0 in both.values():
+        codes |= {name: 0 for name, code in both.items() if code == NO_TESTS}
     if steps.stopped:
         print(f"\nStopped by {signal.Signals(steps.stopped).name}")
         return 128 + steps.stopped

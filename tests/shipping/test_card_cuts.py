@@ -25,7 +25,7 @@ from tests.shipping.card import Partition, ext4_files, partitions, ssh_key
 from tests.shipping.disk_log import entries, left_of
 from tests.shipping.test_first_start import KEY, SCRIPT, public
 
-pytestmark = pytest.mark.full
+pytestmark = [pytest.mark.full, pytest.mark.machine]
 
 CUTS = 100
 STARTED = 2

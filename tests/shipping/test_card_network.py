@@ -11,7 +11,7 @@ import pytest
 
 from tests.shipping.board import BOOT, Board
 
-pytestmark = pytest.mark.full
+pytestmark = [pytest.mark.full, pytest.mark.machine]
 
 SETTINGS = "page-listen=192.168.4.0/24\npage-portal-port=9093\n"
 KIT = """\

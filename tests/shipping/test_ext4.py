@@ -33,7 +33,7 @@ from tests.shipping.board import ANSWER, BARE, MIB, Board
 from tests.shipping.disk_log import RecordedDisk, entries
 from tests.test_power_cuts import packages, pushes
 
-pytestmark = pytest.mark.full
+pytestmark = [pytest.mark.full, pytest.mark.machine]
 
 CUTS = int(os.environ.get("EXT4_CUTS", "2000"))
 CUTS_LYING = 50

@@ -19,7 +19,7 @@ from tests.shipping.conftest import build
 from tests.shipping.update_kit import rebuilt, version
 from tests.signer import Signer
 
-pytestmark = pytest.mark.full
+pytestmark = [pytest.mark.full, pytest.mark.machine]
 
 TOKEN = "the-token-of-a-link-that-nobody-answers"
 HOOK = "cat >>/var/lib/fieldagent/came; echo >>/var/lib/fieldagent/came"

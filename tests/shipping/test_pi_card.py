@@ -30,7 +30,7 @@ from tests.shipping.card import (
 )
 from tests.shipping.conftest import card_image
 
-pytestmark = pytest.mark.full
+pytestmark = [pytest.mark.full, pytest.mark.machine]
 
 BOARDS = {
     "bcm2837-rpi-3-a-plus": "raspberrypi,3-model-a-plus",

@@ -16,7 +16,7 @@ from tests.shipping.card import partitions
 from tests.shipping.conftest import card_image
 from tests.shipping.pi_board import PiBoard
 
-pytestmark = pytest.mark.full
+pytestmark = [pytest.mark.full, pytest.mark.machine]
 
 SLOTS = (
     "PYTHONPATH=/usr/lib/fieldagent/fieldagent.pyz python3 -c"

@@ -17,7 +17,7 @@ from tests.shipping.conftest import card_image
 from tests.shipping.pi_board import PiBoard
 from tests.shipping.test_image import arrived, until_ready, until_sent
 
-pytestmark = pytest.mark.full
+pytestmark = [pytest.mark.full, pytest.mark.machine]
 
 SETTINGS = """\
 satellite-port=/dev/fieldagent-satellite

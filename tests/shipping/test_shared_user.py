@@ -13,7 +13,7 @@ import pytest
 from tests.shipping.board import BOOT, Board, Failed
 from tests.shipping.debian import repacked
 
-pytestmark = pytest.mark.full
+pytestmark = [pytest.mark.full, pytest.mark.machine]
 
 COMMON = {
     "usr/lib/sysusers.d/fieldagent.conf": ("u fieldagent-hub ", "# "),

@@ -24,7 +24,7 @@ from tests.shipping.test_image import DEAD, Changes
 from tests.shipping.update_kit import rebuilt, version
 from tests.signer import Signer
 
-pytestmark = pytest.mark.full
+pytestmark = [pytest.mark.full, pytest.mark.machine]
 
 SETTINGS = b"satellite-port=/dev/fieldagent-satellite\n"
 WRITTEN = 1800.0
