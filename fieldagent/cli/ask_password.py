@@ -11,17 +11,17 @@ from fieldagent.system.exit_codes import USAGE
 from fieldagent.system.log_lines import print_failure
 
 
-def ask_password(what: str = "Password") -> str:
+def ask_password(secret_name: str = "Password") -> str:
     """Ask for a password twice on a terminal; otherwise read a line of standard input."""
-    first = ask_once(what)
+    first = ask_once(secret_name)
     if sys.stdin.isatty() and first != getpass.getpass("Again: "):
         print_failure("the two are not the same")
         raise SystemExit(USAGE)
     return first
 
 
-def ask_once(what: str) -> str:
+def ask_once(secret_name: str) -> str:
     """Ask for a secret with a prompt on a terminal; otherwise read a line of standard input."""
     if sys.stdin.isatty():
-        return getpass.getpass(f"{what}: ")
+        return getpass.getpass(f"{secret_name}: ")
     return sys.stdin.readline().rstrip("\r\n")

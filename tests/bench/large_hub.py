@@ -191,7 +191,7 @@ def operations(items: int) -> dict[str, Callable[[Db], Any]]:
         "push to the workspace": lambda db: enter_all(db, [to_all], now=newest, grace=60),
         "64 pushes together": lambda db: enter_all(db, [posting] * 64, now=newest, grace=60),
         "mailbox read of a kit with 1 000 waiting": lambda db: list_waiting(
-            db, 8, newest, due="1 = 1", limit=LOOK_AT
+            db, 8, newest, due_condition="1 = 1", limit=LOOK_AT
         ),
         "receipts of a kit": lambda db: list_receipts(db, 8, limit=32),
         "confirm": lambda db: ledger.confirm(db, items * 9 // 10 + 7, 8, Bearer.IP, newest),

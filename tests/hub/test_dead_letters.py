@@ -406,10 +406,10 @@ def test_the_operator_decides_whose_a_modem_is_and_what_it_sent_before(tmp_path:
         administer(database, "device", "add", "kit-dora", "--user", "Dora", *andes)
         with closing(open_store(database)) as store:
             # As when an administrator of a workspace enters it.
-            store.run_once(lambda db: imeis.set_imei(db, 1, IMEI, now=0.0, by="2"))
+            store.run_once(lambda db: imeis.set_imei(db, 1, IMEI, now=0.0, actor="2"))
             store.run_once(
                 lambda db: directory.add_device(
-                    db, 1, 2, directory.NewDevice("squat", IMEI), now=0.0, by="2"
+                    db, 1, 2, directory.NewDevice("squat", IMEI), now=0.0, actor="2"
                 )
             )
         assert len(listed(database)) == 1

@@ -102,7 +102,7 @@ async def test_what_another_has_settled_meanwhile_is_settled_once(store: Store) 
         assert first[0].message_id == second[0].message_id
         for each in (second[0], first[0]):
             await store.commit(
-                partial(outward.mark_accepted, each=each, service="the relay", now=later)
+                partial(outward.mark_accepted, item=each, service="the relay", now=later)
             )
         assert [each.stage for _, each in await receipts(field, ADA)] == [Stage.HANDED_OVER]
 

@@ -148,7 +148,7 @@ async def test_who_may_add_one_and_how_long_it_lasts(store: Store) -> None:
         with pytest.raises(Problem, match="409"):
             await passkeys.add(3, "x", phone.makes(await passkeys.make_options(3, "Cleo")))
         assert len(await passkeys.list_passkeys(3)) == OF_ONE_MAX
-        await store.commit(lambda db: directory.set_password(db, 3, "x", now=START, by="3"))
+        await store.commit(lambda db: directory.set_password(db, 3, "x", now=START, actor="3"))
         assert len(await passkeys.list_passkeys(3)) == OF_ONE_MAX
         await store.commit(lambda db: directory.set_password(db, 3, "x", now=START))
         assert await passkeys.list_passkeys(3) == []

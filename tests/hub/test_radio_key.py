@@ -286,7 +286,7 @@ async def test_who_cannot_be_asked_is_refused_in_words(store: Store) -> None:
         with pytest.raises(Refused, match="does not get a key"):
             await alps.store.commit(lambda db: radio_key.ask_again(db, ADA, "", now=alps.now))
         for device in (ADA, BEN, CLEO):
-            revoke = partial(revocation.revoke, device=device, why="", now=alps.now)
+            revoke = partial(revocation.revoke, device=device, reason="", now=alps.now)
             await alps.store.commit(revoke)
         with pytest.raises(Refused, match="no kit of this workspace is enabled"):
             await begin(alps)

@@ -103,8 +103,8 @@ def _make_headers(arguments: argparse.Namespace) -> dict[str, str]:
 class _Trouble(Exception):
     """Error of a failed attempt, after which another attempt may succeed."""
 
-    def __init__(self, why: str, wait: float | None = None, *, unreached: bool = False) -> None:
-        super().__init__(why)
+    def __init__(self, reason: str, wait: float | None = None, *, unreached: bool = False) -> None:
+        super().__init__(reason)
         self.wait = PAUSE if wait is None else wait
         self.unreached = unreached
 

@@ -34,19 +34,19 @@ def _format_lines(answer: dict[str, Any]) -> list[str]:
     return [f"this is station {answer['station']}", *(heard or [nobody]), *beyond]
 
 
-def _format_line(each: dict[str, Any]) -> str:
+def _format_line(row: dict[str, Any]) -> str:
     parts = [
-        f"{each['station']:>10}  {each['name'] or '(no name yet)':<20}",
-        each["callsign"] or "",
-        f"version {each['version']}" if each["version"] else "",
-        f"heard {format_local_time(each['lastHeard'])}",
-        "" if each["inRange"] else "not for an hour",
-        "" if each["hops"] is None else _format_away(each["hops"]),
-        "" if each["rssi"] is None else f"{each['rssi']} dBm",
-        "" if each["snr"] is None else f"SNR {each['snr']} dB",
-        _format_route(each["hopsToHub"], each["routeBatteryLow"]),
-        f"missing: {', '.join(map(str, each['missing']))}" if each["missing"] else "",
-        f"sends with the {each['radioKey']} radio-key" if each["radioKey"] else "",
+        f"{row['station']:>10}  {row['name'] or '(no name yet)':<20}",
+        row["callsign"] or "",
+        f"version {row['version']}" if row["version"] else "",
+        f"heard {format_local_time(row['lastHeard'])}",
+        "" if row["inRange"] else "not for an hour",
+        "" if row["hops"] is None else _format_away(row["hops"]),
+        "" if row["rssi"] is None else f"{row['rssi']} dBm",
+        "" if row["snr"] is None else f"SNR {row['snr']} dB",
+        _format_route(row["hopsToHub"], row["routeBatteryLow"]),
+        f"missing: {', '.join(map(str, row['missing']))}" if row["missing"] else "",
+        f"sends with the {row['radioKey']} radio-key" if row["radioKey"] else "",
     ]
     return escape_line("  ".join(part for part in parts if part))
 

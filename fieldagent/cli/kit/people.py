@@ -32,7 +32,7 @@ def _format_lines(answer: dict[str, Any]) -> list[str]:
     return listed if answer["complete"] else [*listed, PART]
 
 
-def _format_line(each: dict[str, Any], owner: int | None) -> str:
-    mine = "  (this kit's)" if each["kind"] == "user" and each["to"] == owner else ""
-    radios = f"  {', '.join(each['radios'])}" if each["radios"] else ""
-    return escape_line(f"{each['kind']:<8}{each['name']}{mine}{radios}")
+def _format_line(row: dict[str, Any], owner: int | None) -> str:
+    mine = "  (this kit's)" if row["kind"] == "user" and row["to"] == owner else ""
+    radios = f"  {', '.join(row['radios'])}" if row["radios"] else ""
+    return escape_line(f"{row['kind']:<8}{row['name']}{mine}{radios}")

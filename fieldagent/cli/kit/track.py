@@ -121,18 +121,18 @@ class _Tracker:
             ) from None
         raise GpsdLost(f"{where} ended the connection; trying again")
 
-    def _read(self, text: bytes, where: str) -> Iterator[Fix]:
+    def _read(self, text: bytes, place: str) -> Iterator[Fix]:
         try:
             report = read_line(text)
         except RemoteProtocolError as error:
             # Report this once per connection, because each connection may lead to another program.
             if "line" not in self._last_messages:
-                self._print_line("line", f"{where} sent an unknown line, which is ignored: {error}")
+                self._print_line("line", f"{place} sent an unknown line, which is ignored: {error}")
             return
         if isinstance(report, NoFix):
-            self._print_line("gpsd", f"{where} has no fix yet: the antenna must see the sky")
+            self._print_line("gpsd", f"{place} has no fix yet: the antenna must see the sky")
         elif isinstance(report, Fix):
-            self._print_line("gpsd", f"{where} has a fix")
+            self._print_line("gpsd", f"{place} has a fix")
             # The policy needs the time between two fixes, independent of the date.
             yield report if report.time else report._replace(time=time.monotonic())
 
@@ -245,10 +245,10 @@ class _Tracker:
     def _make_terms(self) -> dict[str, Any]:
         return {"channels": self.arguments.channels, "timeToLive": self.arguments.time_to_live}
 
-    def _print_line(self, whom: str, what: str) -> None:
-        if self._last_messages.get(whom) != what:
-            self._last_messages[whom] = what
-            print(f"fieldagent: {escape_lines(what)}", file=sys.stderr, flush=True)
+    def _print_line(self, whom: str, topic: str) -> None:
+        if self._last_messages.get(whom) != topic:
+            self._last_messages[whom] = topic
+            print(f"fieldagent: {escape_lines(topic)}", file=sys.stderr, flush=True)
 
 
 def _get_member(answer: Any, name: str) -> Any:

@@ -42,7 +42,7 @@ class FetchedFile(NamedTuple):
 
 
 def fetch_file(
-    what: str,
+    source: str,
     part: Path | None = None,
     report: Callable[[int, int | None], None] = lambda done, whole: None,
 ) -> FetchedFile:
@@ -52,28 +52,28 @@ def fetch_file(
     NotTaken, ServerUnreachable.
     """
     try:
-        if not what.startswith(("https://", "http://")):
-            content = Path(what).read_bytes()
-            _check_size(what, len(content))
+        if not source.startswith(("https://", "http://")):
+            content = Path(source).read_bytes()
+            _check_size(source, len(content))
             return FetchedFile(content)
-        return _download(what, part, report)
+        return _download(source, part, report)
     except urllib.error.HTTPError as error:
         error.close()
         if error.code == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE and part and part.exists():
             part.unlink()
-            return fetch_file(what, part, report)
+            return fetch_file(source, part, report)
         away = ServerUnreachable if error.code >= 500 else NotTaken
-        raise away(f"{what} cannot be read: {error}") from None
+        raise away(f"{source} cannot be read: {error}") from None
     except (FileNotFoundError, ValueError) as error:
-        raise NotTaken(f"{what} cannot be read: {_describe_error(error)}") from None
+        raise NotTaken(f"{source} cannot be read: {_describe_error(error)}") from None
     except (OSError, http.client.HTTPException) as error:
-        raise ServerUnreachable(f"{what} cannot be read: {describe_reason(error)}") from None
+        raise ServerUnreachable(f"{source} cannot be read: {describe_reason(error)}") from None
 
 
-def is_served(what: str) -> bool:
+def is_served(source: str) -> bool:
     """Return True if a small file exists at the address. Raises ServerUnreachable."""
     try:
-        fetch_file(what)
+        fetch_file(source)
     except ServerUnreachable:
         raise
     except NotTaken:
@@ -85,10 +85,10 @@ def _describe_error(error: Exception) -> str:
     return describe_reason(error) if isinstance(error, OSError) else str(error)
 
 
-def _check_size(what: str, size: int) -> None:
+def _check_size(source: str, size: int) -> None:
     if size > MOST_BYTES:
         raise NotTaken(
-            f"{what} is larger than {MOST_BYTES:,} bytes: it is not a fieldagent program"
+            f"{source} is larger than {MOST_BYTES:,} bytes: it is not a fieldagent program"
         )
 
 
@@ -100,10 +100,10 @@ class _Part(NamedTuple):
 
 
 def _download(
-    what: str, part: Path | None, report: Callable[[int, int | None], None]
+    source: str, part: Path | None, report: Callable[[int, int | None], None]
 ) -> FetchedFile:
-    known = _read_part(part, what)
-    request = urllib.request.Request(what)
+    known = _read_part(part, source)
+    request = urllib.request.Request(source)
     if known.content:
         request.add_header("Range", f"bytes={len(known.content)}-")
         request.add_header("If-Range", known.mark)
@@ -116,14 +116,16 @@ def _download(
         mark = _mark(answer)
         kept = part if mark else None
         if not goes_on:
-            kept = _begin_download(kept, what, mark)
+            kept = _begin_download(kept, source, mark)
         while chunk := answer.read(CHUNK):
             content += chunk
             kept = _add_bytes(kept, chunk)
-            _check_size(what, len(content))
+            _check_size(source, len(content))
             report(len(content), whole)
     if whole is not None and len(content) < whole:
-        raise ServerUnreachable(f"{what} was interrupted after {len(content):,} of {whole:,} bytes")
+        raise ServerUnreachable(
+            f"{source} was interrupted after {len(content):,} of {whole:,} bytes"
+        )
     if part is not None:
         part.unlink(missing_ok=True)
     return FetchedFile(bytes(content), goes_on)
@@ -142,14 +144,14 @@ def _can_continue(answer: Any, offset: int) -> bool:
     return answer.status == HTTPStatus.PARTIAL_CONTENT and place.startswith(f"bytes {offset}-")
 
 
-def _begin_download(part: Path | None, what: str, mark: str) -> Path | None:
+def _begin_download(part: Path | None, source: str, mark: str) -> Path | None:
     """Start to store the download, and return the path. Return None if the disk refuses that.
     Nothing is stored then.
     """
     if part is None:
         return None
     try:
-        part.write_bytes(json.dumps({"address": what, "mark": mark}).encode() + b"\n")
+        part.write_bytes(json.dumps({"address": source, "mark": mark}).encode() + b"\n")
     except OSError:
         return None
     return part
@@ -166,11 +168,11 @@ def _add_bytes(part: Path | None, chunk: bytes) -> Path | None:
     return part
 
 
-def _read_part(part: Path | None, what: str) -> _Part:
+def _read_part(part: Path | None, source: str) -> _Part:
     try:
         head, _, content = part.read_bytes().partition(b"\n") if part else (b"", b"", b"")
         about = json.loads(head or b"{}")
-        if about.get("address") == what:
+        if about.get("address") == source:
             return _Part(str(about["mark"]), content)
     except (OSError, ValueError, KeyError, AttributeError):
         pass

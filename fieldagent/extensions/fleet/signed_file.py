@@ -41,14 +41,14 @@ def read_trusted_keys(path: Path) -> list[TrustedKey]:
 
 
 def read_signed_file(
-    what: str, kind: str, keys: Sequence[TrustedKey], part: Path
+    source: str, kind: str, keys: Sequence[TrustedKey], part: Path
 ) -> tuple[bytes, Release]:
     """Return a file and the release in its signature. Raises NotTaken."""
-    with Progress(f"fetching {what}", "bytes") as progress:
-        content, went_on = fetch_file(what, part, progress.show)
+    with Progress(f"fetching {source}", "bytes") as progress:
+        content, went_on = fetch_file(source, part, progress.show)
     if went_on:
-        print_progress(f"{what}: a part was here from an earlier attempt")
-    signature = f"{what}.minisig"
+        print_progress(f"{source}: a part was here from an earlier attempt")
+    signature = f"{source}.minisig"
     try:
         return content, release_of(content, fetch_file(signature).content.decode(), kind, keys)
     except UnicodeDecodeError:
@@ -56,7 +56,7 @@ def read_signed_file(
     except NotSigned as wrong:
         if went_on:
             # The file may have been replaced, or a power failure may have damaged the earlier part.
-            return read_signed_file(what, kind, keys, part)
+            return read_signed_file(source, kind, keys, part)
         raise NotTaken(f"{signature}: {wrong}") from None
 
 

@@ -126,8 +126,8 @@ def _prepare_trial(
     )
 
 
-def _make_absolute(what: str) -> str:
-    return what if what.startswith(("https://", "http://")) else str(Path(what).absolute())
+def _make_absolute(source: str) -> str:
+    return source if source.startswith(("https://", "http://")) else str(Path(source).absolute())
 
 
 def _check_nothing_else(place: Place) -> None:
@@ -143,12 +143,12 @@ def _check_nothing_else(place: Place) -> None:
         )
 
 
-def _read_image(what: str, keys: list[TrustedKey], place: Place, now: str) -> SystemImage:
+def _read_image(source: str, keys: list[TrustedKey], place: Place, now: str) -> SystemImage:
     """Return the image, as a difference from the running system if there is one. Raises
     NotTaken.
     """
-    delta = make_delta_name(what, now)
-    name = delta if is_served(f"{delta}.minisig") else what
+    delta = make_delta_name(source, now)
+    name = delta if is_served(f"{delta}.minisig") else source
     content, release = read_signed_file(name, SYSTEM, keys, place.part)
     try:
         image = read_image(content)

@@ -63,10 +63,10 @@ class Place:
         self.offered = folder / outcomes.PROGRAM
         """Result of the hub's last offer."""
 
-    def record_result(self, offer: int, state: str, why: str = "") -> None:
+    def record_result(self, offer: int, state: str, reason: str = "") -> None:
         """Record the result of the hub's offer. Do nothing for a manual update."""
         if offer:
-            outcomes.write_outcome(self.offered, offer, state, why)
+            outcomes.write_outcome(self.offered, offer, state, reason)
 
 
 @dataclass(frozen=True, slots=True)

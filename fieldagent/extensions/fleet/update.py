@@ -192,13 +192,13 @@ def _read_packaged_programs(version: str, folder: Path) -> Programs:
     return Programs(next_, packed(new), packed(before), next_, now)
 
 
-def _verify_program(what: str, now: bytes, key: Path, place: Place) -> tuple[bytes, str]:
+def _verify_program(source: str, now: bytes, key: Path, place: Place) -> tuple[bytes, str]:
     """Return the program and its signed version. If the builder provides a delta, make the program
     from `now`, the current program. Raises NotTaken.
     """
     keys = read_trusted_keys(key)
-    changed = _find_by_delta(what, now, keys, place)
-    content, release = changed or read_signed_file(what, PROGRAM, keys, place.part)
+    changed = _find_by_delta(source, now, keys, place)
+    content, release = changed or read_signed_file(source, PROGRAM, keys, place.part)
     return content, release.version
 
 
@@ -215,14 +215,14 @@ def _build_from_delta(brought: SignedDelta, now: bytes, key: Path) -> tuple[byte
 
 
 def _find_by_delta(
-    what: str, now: bytes, keys: Sequence[TrustedKey], place: Place
+    source: str, now: bytes, keys: Sequence[TrustedKey], place: Place
 ) -> tuple[bytes, Release] | None:
     """Return the program from a delta. None if there is no usable delta for the current program;
     the caller then uses the complete program.
     """
     try:
         here = get_contents(now)
-        named = make_delta_name(what, here)
+        named = make_delta_name(source, here)
         if not is_served(f"{named}.minisig"):
             return None
         delta, release = read_signed_file(named, DELTA, keys, place.part)

@@ -33,8 +33,8 @@ MEMORY = Path("/dev/shm")
 
 
 class _NotRun(Exception):
-    def __init__(self, why: str, code: int) -> None:
-        super().__init__(why)
+    def __init__(self, reason: str, code: int) -> None:
+        super().__init__(reason)
         self.code = code
 
 

@@ -52,8 +52,8 @@ PORT_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 
 class _NotBegun(Exception):
-    def __init__(self, why: str, code: int) -> None:
-        super().__init__(why)
+    def __init__(self, reason: str, code: int) -> None:
+        super().__init__(reason)
         self.code = code
 
 

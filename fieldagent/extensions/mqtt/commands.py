@@ -83,11 +83,11 @@ class HourlyGate:
         self._next, wait = self._rate.admit(self._next, self._clock())
         return self.drop("too many") if wait else ""
 
-    def drop(self, why: str) -> str:
+    def drop(self, reason: str) -> str:
         """Count a command as dropped, report it, and return the reason, one of DROP_REASONS."""
-        self.counts[why] += 1
-        self._note(why)
-        return why
+        self.counts[reason] += 1
+        self._note(reason)
+        return reason
 
 
 class Commands:

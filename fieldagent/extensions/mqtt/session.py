@@ -199,11 +199,11 @@ class MqttSession:
         assert self._lost is not None
         raise self._lost
 
-    def _lose(self, why: BaseException) -> None:
+    def _lose(self, error: BaseException) -> None:
         """Store the first reason of the loss, and wake all tasks that wait for the broker."""
         if self._lost is None:
-            assert isinstance(why, BrokerLost)
-            self._lost = why
+            assert isinstance(error, BrokerLost)
+            self._lost = error
         self._ended.set()
         for answered in self._waiting.values():
             answered.set()

@@ -195,11 +195,11 @@ class AprsPeople:
         self,
         report: AprsHeard,
         number: int,
-        what: HandheldText | HandheldName | HandheldPosition | HandheldMarker | None,
+        content: HandheldText | HandheldName | HandheldPosition | HandheldMarker | None,
         key: tuple[str, str, str] | None = None,
     ) -> None:
         thing = HandheldReport(
-            report.source.lower(), number, what, over_internet=report.over_internet
+            report.source.lower(), number, content, over_internet=report.over_internet
         )
         self._heard.append(_HeardThing(thing, key))
         self._news.set()
@@ -320,7 +320,7 @@ class AprsPeople:
             return TextOutcome(False, "it is not an APRS station, as this kit's radio needs")
         return await self._send_text(handle, text, _make_id(number))
 
-    async def refuse(self, report: HandheldReport, why: str) -> None:
+    async def refuse(self, report: HandheldReport, reason: str) -> None:
         """Refuse a message with an APRS rejection. The sender's station shows it, so no text is
         needed.
         """

@@ -61,13 +61,13 @@ class HandheldPosition(NamedTuple):
     """Valid bits of the position; fewer than `PRECISE` if it is blurred on purpose."""
 
 
-def make_located(where: Location, precision: int = PRECISE) -> HandheldPosition | None:
+def make_located(location: Location, precision: int = PRECISE) -> HandheldPosition | None:
     """Return a position, or None for the null position, which means that the handheld has no
     fix.
     """
     blur = 2 ** (PRECISE - precision) * 1e-7
-    nowhere = is_nowhere(where.latitude, where.longitude, blur)
-    return None if nowhere else HandheldPosition(where, precision)
+    nowhere = is_nowhere(location.latitude, location.longitude, blur)
+    return None if nowhere else HandheldPosition(location, precision)
 
 
 class HandheldMarker(NamedTuple):
@@ -152,9 +152,9 @@ class PeopleRadio(Protocol):
         which explain it and name the message.
         """
 
-    async def refuse(self, report: HandheldReport, why: str) -> None:
+    async def refuse(self, report: HandheldReport, reason: str) -> None:
         """Notify a person that their last message was refused, with a sign of the firmware or with
-        `why`, a text for people. `why` is empty if a text is sent separately.
+        `reason`, a text for people. `reason` is empty if a text is sent separately.
         """
 
 

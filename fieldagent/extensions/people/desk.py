@@ -520,14 +520,14 @@ def _find_exact_position(handheld: Handheld) -> Location | None:
     return Location(handheld.latitude, handheld.longitude, moment, handheld.altitude)
 
 
-def _add_position(person: Holder, where: Location, **more: Any) -> Package:
+def _add_position(person: Holder, location: Location, **more: Any) -> Package:
     """Return a Package with a person's position. An unauthenticated person is shown as a
     tracker.
     """
     if not person.caveat:
-        return Package(where, author=person.author, **more)
+        return Package(location, author=person.author, **more)
     name = person.handle.upper()
-    point = Waypoint(where.latitude, where.longitude, name, where.timestamp, person.caveat)
+    point = Waypoint(location.latitude, location.longitude, name, location.timestamp, person.caveat)
     return Package(point, author=f"{TRACKER}{name}", **more)
 
 

@@ -369,9 +369,9 @@ class MeshcorePeople:
         async with self._turns:
             return await self._send_by_path(handle, bytes.fromhex(handle), text)
 
-    async def refuse(self, report: HandheldReport, why: str) -> None:
-        if why:
-            await self.send_text(report.handle, why, self.make_number(), report.number)
+    async def refuse(self, report: HandheldReport, reason: str) -> None:
+        if reason:
+            await self.send_text(report.handle, reason, self.make_number(), report.number)
 
     async def react(self, handle: str, number: int, sign: str, words: str) -> TextOutcome:
         # A reason may be long. A text that is too long would be refused, and retried before all

@@ -72,9 +72,9 @@ class MeshtasticPeople:
             handle, MeshData(Port.TEXT, text.encode(), reply_id=answers), number
         )
 
-    async def refuse(self, report: HandheldReport, why: str) -> None:
-        if why:
-            await self.send_text(report.handle, why, self.make_number(), report.number)
+    async def refuse(self, report: HandheldReport, reason: str) -> None:
+        if reason:
+            await self.send_text(report.handle, reason, self.make_number(), report.number)
 
     async def react(self, handle: str, number: int, sign: str, words: str) -> TextOutcome:
         return await self._send(handle, wire.make_reaction(number, sign), self.make_number())

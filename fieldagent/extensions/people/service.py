@@ -142,29 +142,29 @@ class PeopleService(PartService):
             for each in handhelds.list_recently_heard(self._journal)
         ]
 
-    def _describe_person(self, each: Handheld, namesake_of: str | None) -> dict[str, Any]:
-        person = self._desk.find_holder(each.handle)
+    def _describe_person(self, handheld: Handheld, namesake_of: str | None) -> dict[str, Any]:
+        person = self._desk.find_holder(handheld.handle)
         members: dict[str, Any] = {
-            "handle": each.handle,
+            "handle": handheld.handle,
             "name": person.name,
             "known": person.is_known,
             "caveat": person.caveat,
-            "keyChanged": each.other_key is not None,
+            "keyChanged": handheld.other_key is not None,
             "namesakeOf": namesake_of,
-            "heard": None if each.heard is None else self._journal.clock.date(each.heard),
-            "rssi": each.rssi,
-            "snr": each.snr,
-            "hops": each.hops,
-            "battery": each.battery,
+            "heard": None if handheld.heard is None else self._journal.clock.date(handheld.heard),
+            "rssi": handheld.rssi,
+            "snr": handheld.snr,
+            "hops": handheld.hops,
+            "battery": handheld.battery,
             "position": None,
         }
-        if each.latitude is not None:
+        if handheld.latitude is not None:
             members["position"] = {
-                "latitude": each.latitude,
-                "longitude": each.longitude,
-                "altitude": each.altitude,
-                "at": each.fixed,
-                "blurred": (each.precision or 0) < PRECISE,
+                "latitude": handheld.latitude,
+                "longitude": handheld.longitude,
+                "altitude": handheld.altitude,
+                "at": handheld.fixed,
+                "blurred": (handheld.precision or 0) < PRECISE,
             }
         return members
 

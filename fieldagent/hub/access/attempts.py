@@ -22,12 +22,12 @@ ACCOUNTS = ("user ", "name ")
 """Prefixes of the counts of accounts: of existing accounts, and of names without an account."""
 
 
-def make_too_many(what: str, wait: float) -> Problem:
-    """Return the Problem 429 for `what`, with Retry-After in whole seconds."""
+def make_too_many(cause: str, wait: float) -> Problem:
+    """Return the Problem 429 for `cause`, with Retry-After in whole seconds."""
     seconds = retry_after(wait)
     return Problem(
         429,
-        sentence("{what}; try again in {seconds} s", what=what, seconds=seconds),
+        sentence("{what}; try again in {seconds} s", what=cause, seconds=seconds),
         headers=(("Retry-After", seconds),),
     )
 

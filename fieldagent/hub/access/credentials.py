@@ -33,7 +33,7 @@ def add_key(
     burst: int = 60,
     expires: float | None = None,
     now: float,
-    by: str = ADMINISTRATION,
+    actor: str = ADMINISTRATION,
 ) -> tuple[int, str]:
     """Add an `x-api-key`, and return its id and the key, which is shown only once. `scopes` are
     kinds to push, `read` and `acknowledge`. Without scopes, the key may push all kinds.
@@ -49,7 +49,7 @@ def add_key(
         burst=burst,
         expires=expires,
     )
-    write_line(db, workspace, by, "key add", f"{id_} {name}", now)
+    write_line(db, workspace, actor, "key add", f"{id_} {name}", now)
     return id_, key
 
 
@@ -60,24 +60,24 @@ def add_token(
     *,
     expires: float | None = None,
     now: float,
-    by: str = ADMINISTRATION,
+    actor: str = ADMINISTRATION,
 ) -> tuple[int, str]:
     """Add a Bearer token that identifies a caller. Return its id and the token, which is shown only
     once.
     """
     id_, token = _add(db, "token", name, now, member=member, expires=expires)
-    note_of_member(db, member, by, "token add", f"{id_} {name} of {member}", now)
+    note_of_member(db, member, actor, "token add", f"{id_} {name} of {member}", now)
     return id_, token
 
 
 def add_source(
-    db: Db, workspace: int, name: str, *, now: float, by: str = ADMINISTRATION
+    db: Db, workspace: int, name: str, *, now: float, actor: str = ADMINISTRATION
 ) -> tuple[int, str]:
     """Add an address to which trackers report. Return its id and its secret part, which is shown
     only once.
     """
     id_, made = _add(db, "source", name, now, workspace=workspace)
-    write_line(db, workspace, by, "source add", f"{id_} {name}", now)
+    write_line(db, workspace, actor, "source add", f"{id_} {name}", now)
     return id_, made
 
 
@@ -101,12 +101,12 @@ def find(db: Db, kind: str, workspace: int, id_: int) -> Row | None:
     return rows[0] if rows else None
 
 
-def _find_rows(db: Db, kind: str, workspace: int, which: str, *parameters: int) -> list[Row]:
+def _find_rows(db: Db, kind: str, workspace: int, condition: str, *parameters: int) -> list[Row]:
     return make_named_rows(
         db,
         "SELECT id, name, member, scopes, per_minute, burst, expires, revoked FROM credential"
         " WHERE kind = ? AND (workspace = ? OR member IN"
-        f" (SELECT member FROM membership WHERE membership.workspace = ?)){which} ORDER BY id",
+        f" (SELECT member FROM membership WHERE membership.workspace = ?)){condition} ORDER BY id",
         ("id", "name", "user", "kinds", "perMinute", "burst", "expires", "revoked"),
         kind,
         workspace,
@@ -116,14 +116,14 @@ def _find_rows(db: Db, kind: str, workspace: int, which: str, *parameters: int) 
 
 
 def revoke(
-    db: Db, kind: str, workspace: int, id_: int, *, now: float, by: str = ADMINISTRATION
+    db: Db, kind: str, workspace: int, id_: int, *, now: float, actor: str = ADMINISTRATION
 ) -> None:
     """Revoke a credential of this kind permanently. Raises Refused if the workspace has no valid
     credential with this id.
     """
     _check_in_force(db, kind, workspace, id_)
     db.execute("UPDATE credential SET revoked = ? WHERE id = ?", now, id_)
-    write_line(db, workspace, by, f"{kind} revoke", str(id_), now)
+    write_line(db, workspace, actor, f"{kind} revoke", str(id_), now)
 
 
 def set_rate(
@@ -134,7 +134,7 @@ def set_rate(
     per_minute: int | None,
     burst: int | None,
     now: float,
-    by: str = ADMINISTRATION,
+    actor: str = ADMINISTRATION,
 ) -> Row:
     """Set the number of calls that a key may make; None keeps the current value. Recent calls still
     count.
@@ -147,7 +147,9 @@ def set_rate(
         burst,
         id_,
     )
-    write_line(db, workspace, by, "key rate", f"{id_}: {per_minute} a minute, {burst} at once", now)
+    write_line(
+        db, workspace, actor, "key rate", f"{id_}: {per_minute} a minute, {burst} at once", now
+    )
     return {"id": id_, "perMinute": per_minute, "burst": burst}
 
 

@@ -92,7 +92,7 @@ def add_user(
     until: float | None = None,
     over_satellite: bool = False,
     now: float,
-    by: str = ADMINISTRATION,
+    actor: str = ADMINISTRATION,
 ) -> int:
     """Add a user to a workspace, and return the id, which is the userId of the push API. `password`
     is a hash of `system.scrypt`. With `until`, the password is valid for one sign-in before that
@@ -128,8 +128,8 @@ def add_user(
         password_until=until,
         created=now,
     )
-    join(db, workspace, id_, over_satellite=over_satellite, now=now, by=by)
-    write_line(db, workspace, by, "user add", f"{id_} {type_} {name}", now)
+    join(db, workspace, id_, over_satellite=over_satellite, now=now, actor=actor)
+    write_line(db, workspace, actor, "user add", f"{id_} {type_} {name}", now)
     return id_
 
 
@@ -140,7 +140,7 @@ def join(
     *,
     over_satellite: bool,
     now: float,
-    by: str = ADMINISTRATION,
+    actor: str = ADMINISTRATION,
 ) -> None:
     """Add a member, or change `over_satellite`. A new member's devices get no earlier items."""
     if not is_member(db, workspace, member):
@@ -152,7 +152,7 @@ def join(
         member,
         int(over_satellite),
     )
-    write_line(db, workspace, by, "user join", f"{member} in workspace {workspace}", now)
+    write_line(db, workspace, actor, "user join", f"{member} in workspace {workspace}", now)
     kit_report.touch_directory(db, workspace)
 
 
@@ -177,7 +177,7 @@ def leave(db: Db, workspace: int, member: int, *, now: float) -> None:
 
 
 def set_role(
-    db: Db, workspace: int, member: int, role: str, *, now: float, by: str = ADMINISTRATION
+    db: Db, workspace: int, member: int, role: str, *, now: float, actor: str = ADMINISTRATION
 ) -> None:
     """Change the role of a member; see `caller.ROLES`."""
     if role != "member" and not is_person(db, member):
@@ -187,7 +187,7 @@ def set_role(
     db.execute(
         "UPDATE membership SET role = ? WHERE workspace = ? AND member = ?", role, workspace, member
     )
-    write_line(db, workspace, by, f"user role {role}", f"{member} in workspace {workspace}", now)
+    write_line(db, workspace, actor, f"user role {role}", f"{member} in workspace {workspace}", now)
     shifts.end_member_shifts(db, member, now)
 
 
@@ -198,19 +198,19 @@ def set_password(
     *,
     until: float | None = None,
     now: float,
-    by: str = ADMINISTRATION,
+    actor: str = ADMINISTRATION,
 ) -> None:
     """Set the password of a member. With `until`, it is for one sign-in before that time, at which
     the member chooses another password. If someone else sets it, the member's passkeys are deleted,
     because the member may have lost the device that has them.
     """
-    if by != str(member):
+    if actor != str(member):
         db.execute("DELETE FROM passkey WHERE member = ?", member)
     db.execute(
         "UPDATE member SET password = ?, password_until = ? WHERE id = ?", hashed, until, member
     )
     sessions.end_all_of(db, member)
-    note_of_member(db, member, by, "user password", str(member), now)
+    note_of_member(db, member, actor, "user password", str(member), now)
 
 
 def must_choose_password(db: Db, member: int) -> bool:
@@ -316,13 +316,13 @@ def add_device(
     new: NewDevice,
     *,
     now: float,
-    by: str = ADMINISTRATION,
+    actor: str = ADMINISTRATION,
 ) -> tuple[int, str]:
     """Add a device, and return its id and its link token, which is shown only once. If another
     workspace has the IMEI, it is contested: the device gets no IMEI until the operator decides.
     """
     imei = new.imei
-    contested = imei is not None and is_contested(db, imei, workspace, by=by)
+    contested = imei is not None and is_contested(db, imei, workspace, actor=actor)
     _check_device_name(db, workspace, new.name)
     token = secret.make_secret("link")
     id_ = insert_row(
@@ -342,10 +342,10 @@ def add_device(
         **workspace_log.read_ends(db, workspace),
         created=now,
     )
-    write_line(db, workspace, by, "device add", f"{id_} {new.name}", now)
+    write_line(db, workspace, actor, "device add", f"{id_} {new.name}", now)
     kit_report.touch_directory(db, workspace)
     if imei is not None and contested:
-        imei_claims.claim(db, id_, imei, now=now, by=by)
+        imei_claims.claim(db, id_, imei, now=now, actor=actor)
     return id_, token
 
 
@@ -357,16 +357,18 @@ def _check_device_name(db: Db, workspace: int, name: str, device: int = 0) -> No
         raise Refused(sentence("a device {name} is already in that workspace", name=repr(name)))
 
 
-def rename_device(db: Db, device: int, name: str, *, now: float, by: str = ADMINISTRATION) -> None:
+def rename_device(
+    db: Db, device: int, name: str, *, now: float, actor: str = ADMINISTRATION
+) -> None:
     """Rename a device, also in kits' directories. Raises Refused if the name is taken."""
     ((workspace,),) = db.execute("SELECT workspace FROM device WHERE id = ?", device)
     _check_device_name(db, workspace, name, device)
     db.execute("UPDATE device SET name = ? WHERE id = ?", name, device)
-    write_line(db, workspace, by, "device rename", f"{device} {name}", now)
+    write_line(db, workspace, actor, "device rename", f"{device} {name}", now)
     kit_report.touch_directory(db, workspace)
 
 
-def is_contested(db: Db, imei: str, workspace: int, device: int = 0, *, by: str) -> bool:
+def is_contested(db: Db, imei: str, workspace: int, device: int = 0, *, actor: str) -> bool:
     """Return True if a device of another workspace has the IMEI. Raises Refused if the IMEI is
     invalid, or if a device of this workspace has it. For the hub's operator, who decides about a
     contested IMEI, raise Refused instead of returning True.
@@ -375,7 +377,7 @@ def is_contested(db: Db, imei: str, workspace: int, device: int = 0, *, by: str)
         raise Refused(sentence("{imei} is not an IMEI: an IMEI has 15 digits", imei=repr(imei)))
     if (holder := imei_claims.find_holder(db, imei, device)) is None:
         return False
-    if by == ADMINISTRATION:
+    if actor == ADMINISTRATION:
         raise Refused(
             sentence(
                 "device {device} of workspace {workspace} already has the IMEI {imei}: move it"
@@ -391,22 +393,24 @@ def is_contested(db: Db, imei: str, workspace: int, device: int = 0, *, by: str)
 
 
 def set_air_key(
-    db: Db, device: int, key: bytes | None, *, now: float, by: str = ADMINISTRATION
+    db: Db, device: int, key: bytes | None, *, now: float, actor: str = ADMINISTRATION
 ) -> None:
     """Set the device's satellite key, or remove it with None. Earlier key trouble is cleared."""
     db.execute("UPDATE device SET air_key = ?, key_trouble = '' WHERE id = ?", key, device)
     state = "removed" if key is None else "set"
-    note_of_device(db, device, by, "device key", f"{device} {state}", now)
+    note_of_device(db, device, actor, "device key", f"{device} {state}", now)
 
 
-def set_relay(db: Db, device: int, allowed: bool, *, now: float, by: str = ADMINISTRATION) -> None:
+def set_relay(
+    db: Db, device: int, allowed: bool, *, now: float, actor: str = ADMINISTRATION
+) -> None:
     """Allow or forbid the device to relay items of other members of its workspace."""
     db.execute("UPDATE device SET relay = ? WHERE id = ?", int(allowed), device)
     action = f"device relay {'on' if allowed else 'off'}"
-    note_of_device(db, device, by, action, str(device), now)
+    note_of_device(db, device, actor, action, str(device), now)
 
 
-def make_link_token(db: Db, device: int, *, now: float, by: str = ADMINISTRATION) -> str:
+def make_link_token(db: Db, device: int, *, now: float, actor: str = ADMINISTRATION) -> str:
     """Create and return a link token, shown only once. The old token and its link end."""
     token = secret.make_secret("link")
     db.execute(
@@ -418,7 +422,7 @@ def make_link_token(db: Db, device: int, *, now: float, by: str = ADMINISTRATION
         *(secret.hash_for_lookup(token), device),
     )
     lease.remove_lease(db, device)
-    note_of_device(db, device, by, "device token", str(device), now)
+    note_of_device(db, device, actor, "device token", str(device), now)
     return token
 
 
@@ -492,7 +496,7 @@ def set_disabled(
     when: float | None,
     *,
     now: float,
-    by: str = ADMINISTRATION,
+    actor: str = ADMINISTRATION,
 ) -> list[int]:
     """Disable a `member` or `device`, or enable it with None. Return the devices that changed. The
     devices of a member are disabled and enabled with the member. Devices that were disabled before
@@ -509,7 +513,7 @@ def set_disabled(
     for device in devices:
         lease.remove_lease(db, device)
     note_it = note_of_device if table == "device" else note_of_member
-    note_it(db, id_, by, f"{table} {'enable' if when is None else 'disable'}", str(id_), now)
+    note_it(db, id_, actor, f"{table} {'enable' if when is None else 'disable'}", str(id_), now)
     return devices
 
 
@@ -560,10 +564,10 @@ def _disable_devices_of(db: Db, member: int, when: float | None, now: float) -> 
     return [device for (device,) in changed]
 
 
-def note_of_device(db: Db, device: int, by: str, action: str, detail: str, now: float) -> None:
+def note_of_device(db: Db, device: int, actor: str, action: str, detail: str, now: float) -> None:
     """Write an audit line about a device. Notify kits if the directory changes."""
     ((workspace,),) = db.execute("SELECT workspace FROM device WHERE id = ?", device)
-    write_line(db, workspace, by, action, detail, now)
+    write_line(db, workspace, actor, action, detail, now)
     if action in CHANGES_DIRECTORY:
         kit_report.touch_directory(db, workspace)
 
@@ -575,10 +579,10 @@ CHANGES_DIRECTORY = (
 """Actions on a device or a member that change the directory."""
 
 
-def note_of_member(db: Db, member: int, by: str, action: str, detail: str, now: float) -> None:
+def note_of_member(db: Db, member: int, actor: str, action: str, detail: str, now: float) -> None:
     """Write an audit line in each workspace of a member, because the action affects all of them."""
     rows = db.execute("SELECT workspace FROM membership WHERE member = ?", member)
-    lines = [AuditLine(workspace, by, action, detail) for (workspace,) in rows or [(None,)]]
+    lines = [AuditLine(workspace, actor, action, detail) for (workspace,) in rows or [(None,)]]
     write_lines(db, lines, now)
     if action in CHANGES_DIRECTORY:
         for (workspace,) in rows:

@@ -34,7 +34,7 @@ def find_holder(db: Db, imei: str, device: int = 0) -> ImeiHolder | None:
     return ImeiHolder(*rows[0]) if rows else None
 
 
-def claim(db: Db, device: int, imei: str, *, now: float, by: str) -> None:
+def claim(db: Db, device: int, imei: str, *, now: float, actor: str) -> None:
     """Store the claim of this device's workspace, and record it in the audit logs of both
     workspaces.
     """
@@ -44,7 +44,9 @@ def claim(db: Db, device: int, imei: str, *, now: float, by: str) -> None:
         *(device, imei, now),
     )
     rows = db.execute("SELECT workspace FROM device WHERE id = ? OR imei = ?", device, imei)
-    write_lines(db, [AuditLine(each, by, "device imei contested", imei) for (each,) in rows], now)
+    write_lines(
+        db, [AuditLine(each, actor, "device imei contested", imei) for (each,) in rows], now
+    )
 
 
 def settle(db: Db, imei: str) -> None:

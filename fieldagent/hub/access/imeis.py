@@ -20,13 +20,13 @@ def reassign_imei(db: Db, imei: str, device: int, *, now: float) -> None:
         write_line(db, holder.workspace, ADMINISTRATION, "device imei", detail, now)
 
 
-def set_imei(db: Db, device: int, imei: str, *, now: float, by: str = ADMINISTRATION) -> None:
+def set_imei(db: Db, device: int, imei: str, *, now: float, actor: str = ADMINISTRATION) -> None:
     """Set or correct the IMEI of a device. If a device of another workspace has the IMEI, it
     becomes contested and is not set.
     """
     ((workspace,),) = db.execute("SELECT workspace FROM device WHERE id = ?", device)
-    if is_contested(db, imei, workspace, device, by=by):
-        imei_claims.claim(db, device, imei, now=now, by=by)
+    if is_contested(db, imei, workspace, device, actor=actor):
+        imei_claims.claim(db, device, imei, now=now, actor=actor)
         return
     imei_claims.settle(db, imei)
     db.execute("DELETE FROM imei_claim WHERE device = ?", device)
@@ -37,4 +37,4 @@ def set_imei(db: Db, device: int, imei: str, *, now: float, by: str = ADMINISTRA
         device,
     )
     operator_trouble.call_again(db, device)
-    note_of_device(db, device, by, "device imei", f"{device} {imei}", now)
+    note_of_device(db, device, actor, "device imei", f"{device} {imei}", now)

@@ -207,7 +207,13 @@ def _find_device(db: Db, workspace: int, number: int, text: str) -> Recipient | 
 
 
 def add_group(
-    db: Db, workspace: int, name: str, *, over_satellite: bool, now: float, by: str = ADMINISTRATION
+    db: Db,
+    workspace: int,
+    name: str,
+    *,
+    over_satellite: bool,
+    now: float,
+    actor: str = ADMINISTRATION,
 ) -> int:
     """Add a group and return its id. Raises Refused."""
     name = " ".join(name.split())
@@ -234,7 +240,7 @@ def add_group(
         " RETURNING id",
         *(workspace, name, int(over_satellite), now),
     )
-    write_line(db, workspace, by, "group add", f"{id_} {name}", now)
+    write_line(db, workspace, actor, "group add", f"{id_} {name}", now)
     kit_report.touch_directory(db, workspace)
     return int(id_)
 
@@ -292,7 +298,7 @@ def change_group(
     leave: frozenset[int] = frozenset(),
     over_satellite: bool | None = None,
     now: float,
-    by: str = ADMINISTRATION,
+    actor: str = ADMINISTRATION,
 ) -> None:
     """Change the members of a group, or allow or forbid its items to go over satellite. Raises
     Refused for a user of another workspace.
@@ -309,12 +315,12 @@ def change_group(
     if over_satellite is not None:
         db.execute("UPDATE team SET over_satellite = ? WHERE id = ?", int(over_satellite), group)
     detail = f"{group}: {sorted(join)} in, {sorted(leave)} out"
-    write_line(db, workspace, by, "group change", detail, now)
+    write_line(db, workspace, actor, "group change", detail, now)
     kit_report.touch_directory(db, workspace)
 
 
 def remove_group(
-    db: Db, workspace: int, group: int, *, now: float, by: str = ADMINISTRATION
+    db: Db, workspace: int, group: int, *, now: float, actor: str = ADMINISTRATION
 ) -> None:
     """Remove a group of the workspace, if it exists. Items sent to it stay. Raises Refused while a
     fence uses the group, because the fence would then apply to all kits or silently watch no
@@ -334,7 +340,7 @@ def remove_group(
             )
         )
     db.execute("DELETE FROM team WHERE id = ? AND workspace = ?", group, workspace)
-    write_line(db, workspace, by, "group remove", str(group), now)
+    write_line(db, workspace, actor, "group remove", str(group), now)
     kit_report.touch_directory(db, workspace)
 
 
@@ -350,7 +356,7 @@ def set_radios(
     handles: list[str],
     *,
     now: float,
-    by: str = ADMINISTRATION,
+    actor: str = ADMINISTRATION,
 ) -> None:
     """Set the radios of a member. They replace all earlier ones. Raises Refused if a radio belongs
     to another member.
@@ -381,12 +387,12 @@ def set_radios(
             "INSERT INTO handle (workspace, handle, member) VALUES (?, ?, ?)",
             *(workspace, handle, member),
         )
-    note_of_member(db, member, by, "user radio", f"{member} {' '.join(handles)}", now)
+    note_of_member(db, member, actor, "user radio", f"{member} {' '.join(handles)}", now)
     kit_report.touch_directory(db, workspace)
 
 
 def set_positions(
-    db: Db, workspace: int, member: int, *, every: bool, now: float, by: str = ADMINISTRATION
+    db: Db, workspace: int, member: int, *, every: bool, now: float, actor: str = ADMINISTRATION
 ) -> None:
     """Make a user's kits get every position of other kits, or only the newest position of each
     sender.
@@ -396,7 +402,7 @@ def set_positions(
         *(int(every), workspace, member),
     )
     wanted = "all" if every else "newest"
-    note_of_member(db, member, by, "user positions", f"{member} {wanted}", now)
+    note_of_member(db, member, actor, "user positions", f"{member} {wanted}", now)
 
 
 # Directory for kits.

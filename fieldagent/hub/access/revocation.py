@@ -26,29 +26,29 @@ WHY_MAX = 200
 """Largest number of characters of the reason."""
 
 
-def revoke(db: Db, device: int, why: str, *, now: float, by: str = ADMINISTRATION) -> None:
+def revoke(db: Db, device: int, reason: str, *, now: float, actor: str = ADMINISTRATION) -> None:
     """Revoke a device, so that its messages no longer count as its user's. Raises Refused if it is
     revoked already.
     """
     changed = db.execute(
         "UPDATE device SET revoked = ?, revoked_why = ?, disabled = ?"
         " WHERE id = ? AND revoked IS NULL RETURNING id",
-        *(now, why[:WHY_MAX], now, device),
+        *(now, reason[:WHY_MAX], now, device),
     )
     if not changed:
         raise Refused(sentence("device {device} is revoked already", device=device))
     lease.remove_lease(db, device)
-    detail = f"{device}: {why}" if why else str(device)
-    directory.note_of_device(db, device, by, "device revoke", detail, now)
+    detail = f"{device}: {reason}" if reason else str(device)
+    directory.note_of_device(db, device, actor, "device revoke", detail, now)
 
 
-def restore(db: Db, device: int, *, now: float, by: str = ADMINISTRATION) -> None:
+def restore(db: Db, device: int, *, now: float, actor: str = ADMINISTRATION) -> None:
     """Restore a revoked device. Raises Refused if it is not revoked, or if its user is disabled."""
     if find_revocation(db, device) is None:
         raise Refused(sentence("device {device} is not revoked", device=device))
     db.execute("UPDATE device SET revoked = NULL, revoked_why = '' WHERE id = ?", device)
-    directory.set_disabled(db, "device", device, None, now=now, by=by)
-    directory.note_of_device(db, device, by, "device restore", str(device), now)
+    directory.set_disabled(db, "device", device, None, now=now, actor=actor)
+    directory.note_of_device(db, device, actor, "device restore", str(device), now)
 
 
 def find_revocation(db: Db, device: int) -> float | None:

@@ -144,7 +144,7 @@ class ContactsApi:
         new = contacts.NewContact(kind=kind.name, **named)
 
         def store_contact(db: Db, now: float) -> int:
-            return contacts.add(db, caller.workspace, new, now=now, by=str(caller.member))
+            return contacts.add(db, caller.workspace, new, now=now, actor=str(caller.member))
 
         return make_json_response({"id": await self._acts.carry_out(caller, store_contact)}, 201)
 
@@ -157,7 +157,7 @@ class ContactsApi:
             _refuse_unsound(hours)
             contact_id = _find_contact(db, caller, id).id
             quiet.set_of_contact(
-                db, caller.workspace, contact_id, hours, now, by=str(caller.member)
+                db, caller.workspace, contact_id, hours, now, actor=str(caller.member)
             )
 
         await self._acts.carry_out(caller, store_hours)
@@ -177,7 +177,7 @@ class ContactsApi:
 
         def store_quiet_hours(db: Db, now: float) -> str:
             _refuse_unsound(hours)
-            quiet.set_of_workspace(db, caller.workspace, hours, now, by=str(caller.member))
+            quiet.set_of_workspace(db, caller.workspace, hours, now, actor=str(caller.member))
             return hours or NO_QUIET_HOURS
 
         return make_json_response({"quiet": await self._acts.carry_out(caller, store_quiet_hours)})
@@ -190,7 +190,7 @@ class ContactsApi:
 
         def delete_contact(db: Db, now: float) -> None:
             contact_id = _find_contact(db, caller, id).id
-            contacts.remove(db, caller.workspace, contact_id, now=now, by=str(caller.member))
+            contacts.remove(db, caller.workspace, contact_id, now=now, actor=str(caller.member))
 
         await self._acts.carry_out(caller, delete_contact)
         return Response(204)

@@ -102,7 +102,7 @@ Step = Callable[[Db], Any]
 
 
 def list_steps(
-    subject: Subject, linked: bool, clock: Callable[[], float], by: str = ADMINISTRATION
+    subject: Subject, linked: bool, clock: Callable[[], float], actor: str = ADMINISTRATION
 ) -> Generator[Step | Pause, Any, None]:
     """Yield the steps after `begin`, whose result is `linked`. Run each step in a transaction of
     its own, and send its result to the generator.
@@ -116,19 +116,19 @@ def list_steps(
     for device in devices:
         while (yield partial(empty_device, device=device)):
             pass
-    yield lambda db: end(db, subject, clock(), by)
+    yield lambda db: end(db, subject, clock(), actor)
 
 
-def begin(db: Db, subject: Subject, now: float, by: str = ADMINISTRATION) -> bool:
+def begin(db: Db, subject: Subject, now: float, actor: str = ADMINISTRATION) -> bool:
     """Take the subject out of use. Return True if a hub process has a link of the subject. That
     link ends soon.
     """
     linked = bool(db.execute(f"SELECT 1 FROM lease WHERE device IN ({subject.devices}) LIMIT 1"))
     if subject.kind == "user":
-        directory.set_disabled(db, "member", subject.id, now, now=now, by=by)
+        directory.set_disabled(db, "member", subject.id, now, now=now, actor=actor)
         return linked
     for (device,) in db.execute(subject.devices):
-        directory.set_disabled(db, "device", device, now, now=now, by=by)
+        directory.set_disabled(db, "device", device, now, now=now, actor=actor)
     if subject.kind == "workspace":
         db.execute("DELETE FROM credential WHERE workspace = ?", subject.id)
         db.execute("UPDATE webhook SET disabled = ? WHERE workspace = ?", now, subject.id)
@@ -181,7 +181,7 @@ def empty_device(db: Db, device: int) -> int:
     )
 
 
-def end(db: Db, subject: Subject, now: float, by: str = ADMINISTRATION) -> None:
+def end(db: Db, subject: Subject, now: float, actor: str = ADMINISTRATION) -> None:
     """Delete the rest, and the names in the audit log."""
     gone, workspaces = list_devices(db, subject), list_workspaces(db, subject)
     users = [subject.id] if subject.kind == "user" else []
@@ -207,7 +207,7 @@ def end(db: Db, subject: Subject, now: float, by: str = ADMINISTRATION) -> None:
         db.execute("DELETE FROM workspace WHERE id = ?", subject.id)
         _leave_numbers(db, ("workspace add",), [subject.id])
     lines = [
-        AuditLine(workspace, by, f"{subject.kind} delete", str(subject.id))
+        AuditLine(workspace, actor, f"{subject.kind} delete", str(subject.id))
         for workspace in workspaces
     ]
     write_lines(db, lines, now)

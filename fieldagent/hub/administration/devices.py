@@ -120,7 +120,7 @@ class DevicesApi:
             if not directory.is_member(db, caller.workspace, member):
                 raise make_wrong("is not a user of this workspace", "userId")
             id_, token = directory.add_device(
-                db, caller.workspace, member, new, now=now, by=str(caller.member)
+                db, caller.workspace, member, new, now=now, actor=str(caller.member)
             )
             if rule != Rule():
                 check_in.begin(db, id_, rule, now=now)
@@ -144,18 +144,18 @@ class DevicesApi:
             device, by = find_device(db, caller, id), str(caller.member)
             holders = [device]
             if "name" in body:
-                directory.rename_device(db, device, body["name"], now=now, by=by)
+                directory.rename_device(db, device, body["name"], now=now, actor=by)
             if "imei" in body:
-                imeis.set_imei(db, device, body["imei"], now=now, by=by)
+                imeis.set_imei(db, device, body["imei"], now=now, actor=by)
             if "relay" in body:
-                directory.set_relay(db, device, body["relay"], now=now, by=by)
+                directory.set_relay(db, device, body["relay"], now=now, actor=by)
             if "disabled" in body:
                 when = now if body["disabled"] else None
-                directory.set_disabled(db, "device", device, when, now=now, by=by)
+                directory.set_disabled(db, "device", device, when, now=now, actor=by)
             if body.get("revoked"):
-                revocation.revoke(db, device, body.get("why", ""), now=now, by=by)
+                revocation.revoke(db, device, body.get("why", ""), now=now, actor=by)
             elif "revoked" in body:
-                revocation.restore(db, device, now=now, by=by)
+                revocation.restore(db, device, now=now, actor=by)
                 # Other devices may have relayed the items of this device.
                 holders = dead_letters.list_devices_with_letters(db, caller.workspace)
             taken = kept_letters.accept_letters(db, self._mobile_originated, holders)
@@ -184,7 +184,7 @@ class DevicesApi:
 
         def store_token(db: Db, now: float) -> str:
             device = find_device(db, caller, id)
-            return directory.make_link_token(db, device, now=now, by=str(caller.member))
+            return directory.make_link_token(db, device, now=now, actor=str(caller.member))
 
         return make_json_response({"hubToken": await self._acts.carry_out(caller, store_token)})
 
@@ -206,7 +206,7 @@ class DevicesApi:
     async def _set_key(self, caller: Caller, id_: str, key: bytes | None) -> int:
         def store_key(db: Db, now: float) -> int:
             device = find_device(db, caller, id_)
-            directory.set_air_key(db, device, key, now=now, by=str(caller.member))
+            directory.set_air_key(db, device, key, now=now, actor=str(caller.member))
             return self._take_imei(db, device)
 
         return await self._acts.carry_out(caller, store_key)

@@ -71,10 +71,10 @@ class GroupsApi:
         def store_group(db: Db, now: float) -> dict[str, Any]:
             by, rule = str(caller.member), body.get("over_satellite", False)
             add, workspace = people.add_group, caller.workspace
-            group = add(db, workspace, body["name"], over_satellite=rule, now=now, by=by)
+            group = add(db, workspace, body["name"], over_satellite=rule, now=now, actor=by)
             join = body.get("members", frozenset())
             if join:
-                people.change_group(db, workspace, group, join=join, now=now, by=by)
+                people.change_group(db, workspace, group, join=join, now=now, actor=by)
             return _encode_group(db, workspace, group)
 
         return make_json_response(await self._acts.carry_out(caller, store_group), 201)
@@ -89,7 +89,7 @@ class GroupsApi:
         def store_changes(db: Db, now: float) -> dict[str, Any]:
             group = _find_group(db, caller, id)
             by, workspace = str(caller.member), caller.workspace
-            people.change_group(db, workspace, group, **body, now=now, by=by)
+            people.change_group(db, workspace, group, **body, now=now, actor=by)
             return _encode_group(db, workspace, group)
 
         return make_json_response(await self._acts.carry_out(caller, store_changes))
@@ -100,7 +100,7 @@ class GroupsApi:
 
         def delete_group(db: Db, now: float) -> None:
             group = _find_group(db, caller, id)
-            people.remove_group(db, caller.workspace, group, now=now, by=str(caller.member))
+            people.remove_group(db, caller.workspace, group, now=now, actor=str(caller.member))
 
         await self._acts.carry_out(caller, delete_group)
         return Response(204)

@@ -83,7 +83,7 @@ class KeysApi:
         def store_key(db: Db, now: float) -> dict[str, Any]:
             expires = None if days is None else now + days * DAY
             id_, key = credentials.add_key(
-                db, caller.workspace, **body, expires=expires, now=now, by=str(caller.member)
+                db, caller.workspace, **body, expires=expires, now=now, actor=str(caller.member)
             )
             return {"id": id_, "apiKey": key}
 
@@ -107,7 +107,7 @@ class KeysApi:
             directory.check_here_alone(db, caller.workspace, member)
             expires = None if days is None else now + days * DAY
             id_, token = credentials.add_token(
-                db, member, **body, expires=expires, now=now, by=str(caller.member)
+                db, member, **body, expires=expires, now=now, actor=str(caller.member)
             )
             return {"id": id_, "token": token}
 
@@ -122,7 +122,7 @@ class KeysApi:
 
         def store_rate(db: Db, now: float) -> dict[str, Any]:
             key, by = _find_credential(db, "key", caller, id)["id"], str(caller.member)
-            return credentials.set_rate(db, caller.workspace, key, **rate, now=now, by=by)
+            return credentials.set_rate(db, caller.workspace, key, **rate, now=now, actor=by)
 
         return make_json_response(await self._acts.carry_out(caller, store_rate))
 
@@ -135,7 +135,7 @@ class KeysApi:
             if row["id"] == caller.key:
                 raise Refused("this call uses that key: revoke it with another key")
             if row["revoked"] is None:
-                credentials.revoke(db, kind, caller.workspace, row["id"], now=now, by=by)
+                credentials.revoke(db, kind, caller.workspace, row["id"], now=now, actor=by)
 
         await self._acts.carry_out(caller, revoke_credential)
         return Response(204)

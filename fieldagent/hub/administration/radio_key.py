@@ -111,7 +111,7 @@ class RadioKeyApi:
                 )
             by = str(caller.member)
             key = make_air_key()
-            radio_key.begin(db, workspace, key, bearer, left_out=left_out, by=by, now=now)
+            radio_key.begin(db, workspace, key, bearer, left_out=left_out, actor=by, now=now)
             remember(db, asked, "", now)
             return radio_key.describe_change(db, workspace, now)
 
@@ -125,7 +125,7 @@ class RadioKeyApi:
 
         def remove_kit(db: Db, now: float) -> dict[str, Any] | None:
             device = find_device(db, caller, id)
-            radio_key.leave_out(db, device, by=str(caller.member), now=now)
+            radio_key.leave_out(db, device, actor=str(caller.member), now=now)
             return radio_key.describe_change(db, caller.workspace, now)
 
         return make_json_response({"change": await self._acts.carry_out(caller, remove_kit)})

@@ -87,9 +87,9 @@ class UsersApi:
         def store_user(db: Db, now: float) -> dict[str, Any]:
             by = str(caller.member)
             until = now + ONE_TIME_LIFETIME_S if password else None
-            id_ = directory.add_user(db, caller.workspace, **body, until=until, now=now, by=by)
+            id_ = directory.add_user(db, caller.workspace, **body, until=until, now=now, actor=by)
             if role != "member":
-                directory.set_role(db, caller.workspace, id_, role, now=now, by=by)
+                directory.set_role(db, caller.workspace, id_, role, now=now, actor=by)
             shown = {"password": password, "until": until} if password else {}
             return {"id": str(id_), **shown}
 
@@ -107,21 +107,23 @@ class UsersApi:
             if body.keys() & {"role", "disabled"}:
                 _check_other(caller, member)
             if "role" in body:
-                directory.set_role(db, caller.workspace, member, body["role"], now=now, by=by)
+                directory.set_role(db, caller.workspace, member, body["role"], now=now, actor=by)
             if "over_satellite" in body:
                 wanted = body["over_satellite"]
-                directory.join(db, caller.workspace, member, over_satellite=wanted, now=now, by=by)
+                directory.join(
+                    db, caller.workspace, member, over_satellite=wanted, now=now, actor=by
+                )
             if "all_positions" in body:
                 workspace, every = caller.workspace, body["all_positions"]
-                people.set_positions(db, workspace, member, every=every, now=now, by=by)
+                people.set_positions(db, workspace, member, every=every, now=now, actor=by)
             if "radios" in body:
                 workspace, radios = caller.workspace, body["radios"]
-                people.set_radios(db, workspace, member, radios, now=now, by=by)
+                people.set_radios(db, workspace, member, radios, now=now, actor=by)
             taken = 0
             if "disabled" in body:
                 directory.check_here_alone(db, caller.workspace, member)
                 when = now if body["disabled"] else None
-                devices = directory.set_disabled(db, "member", member, when, now=now, by=by)
+                devices = directory.set_disabled(db, "member", member, when, now=now, actor=by)
                 taken = kept_letters.accept_letters(db, self._mobile_originated, devices)
             (shown,), _ = reading.list_users(db, caller, member + 1, 1)
             return {**shown, "deadLettersTaken": taken}
@@ -154,7 +156,7 @@ class UsersApi:
             _check_other(caller, member)
             directory.check_here_alone(db, caller.workspace, member)
             by = str(caller.member)
-            directory.set_password(db, member, hashed, until=until, now=now, by=by)
+            directory.set_password(db, member, hashed, until=until, now=now, actor=by)
             return until
 
         until = await self._acts.carry_out(caller, store_password)

@@ -111,7 +111,7 @@ class WebhooksApi:
 
         def store_webhook(db: Db, now: float) -> dict[str, Any]:
             id_ = webhook_directory.add(
-                db, caller.workspace, webhook, now=now, by=str(caller.member)
+                db, caller.workspace, webhook, now=now, actor=str(caller.member)
             )
             return {"id": id_, "secret": " ".join(webhook.secrets)}
 
@@ -126,7 +126,7 @@ class WebhooksApi:
         def delete_webhook(db: Db, now: float) -> None:
             webhook_id = _find_webhook(db, caller, id).id
             webhook_directory.remove(
-                db, caller.workspace, webhook_id, now=now, by=str(caller.member)
+                db, caller.workspace, webhook_id, now=now, actor=str(caller.member)
             )
 
         await self._acts.carry_out(caller, delete_webhook)
@@ -141,7 +141,7 @@ class WebhooksApi:
         def enable_webhook(db: Db, now: float) -> None:
             webhook_id = _find_webhook(db, caller, id).id
             webhook_directory.enable(
-                db, caller.workspace, webhook_id, now=now, by=str(caller.member)
+                db, caller.workspace, webhook_id, now=now, actor=str(caller.member)
             )
 
         await self._acts.carry_out(caller, enable_webhook)
@@ -169,7 +169,7 @@ class WebhooksApi:
                 *(db, caller.workspace, webhook.id, signing),
                 only=bool(body.get("only")),
                 now=now,
-                by=str(caller.member),
+                actor=str(caller.member),
             )
             remember(db, asked, "", now)
             return signing
@@ -218,7 +218,7 @@ class WebhooksApi:
 
         def replay_posts(db: Db, now: float) -> int:
             return webhook_directory.replay(
-                db, caller.workspace, request_id, now=now, by=str(caller.member)
+                db, caller.workspace, request_id, now=now, actor=str(caller.member)
             )
 
         return make_json_response({"replayed": await self._acts.carry_out(caller, replay_posts)})

@@ -322,7 +322,7 @@ def _parse(request: Request) -> Push | Problem:
 
 def _find_refusal(
     db: Db,
-    each: PushRequest,
+    request: PushRequest,
     members: Collection[tuple[int, int]],
     known_names: Collection[Name | None],
     now: float,
@@ -330,31 +330,31 @@ def _find_refusal(
     """Return the refusal of a push, or None. `known_names` contains the names of pushes that were
     accepted earlier.
     """
-    if isinstance(each.parsed, Problem):
-        return each.parsed
-    if each.name in known_names:
+    if isinstance(request.parsed, Problem):
+        return request.parsed
+    if request.name in known_names:
         return None
-    problem = find_refusal(each.caller, each.push, members)
-    return problem and _make_refused(db, each, problem, now)
+    problem = find_refusal(request.caller, request.push, members)
+    return problem and _make_refused(db, request, problem, now)
 
 
-def _make_refused(db: Db, each: PushRequest, problem: Problem, now: float) -> Problem:
-    who = each.caller
+def _make_refused(db: Db, request: PushRequest, problem: Problem, now: float) -> Problem:
+    who = request.caller
     write_line(db, who.workspace, str(who.member), "push refused", problem.detail, now)
     return problem
 
 
-def _describe_refusal(each: PushRequest) -> str:
-    push = each.push
+def _describe_refusal(request: PushRequest) -> str:
+    push = request.push
     whom = f"user {push.target}" if push.target else f"workspace {push.workspace}"
     whom = f"group {push.group}" if push.group else whom
-    return f"a {push.kind} of {push.source} to {whom}, key {each.caller.key_name!r}"
+    return f"a {push.kind} of {push.source} to {whom}, key {request.caller.key_name!r}"
 
 
-def _repeat_answer(each: PushRequest, digest: bytes, request_id: str) -> Problem | str:
-    assert each.name is not None
-    return refuse_another(each.name, digest, _digest(each)) or request_id
+def _repeat_answer(request: PushRequest, digest: bytes, request_id: str) -> Problem | str:
+    assert request.name is not None
+    return refuse_another(request.name, digest, _digest(request)) or request_id
 
 
-def _digest(each: PushRequest) -> bytes:
-    return digest_of(repr(each.push))
+def _digest(request: PushRequest) -> bytes:
+    return digest_of(repr(request.push))

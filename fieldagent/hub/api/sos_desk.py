@@ -163,10 +163,10 @@ def _repeat_result(db: Db, incident: Sos) -> Sos:
     return changed
 
 
-def _audit_act(db: Db, incident: Sos, actor: str, what: str, detail: str, now: float) -> None:
+def _audit_act(db: Db, incident: Sos, actor: str, action: str, detail: str, now: float) -> None:
     """Write an act to the audit log."""
     kind = sos.ALARM if incident.is_alarm else sos.SOS
-    write_line(db, incident.workspace, actor, f"{kind} {what}", detail, now)
+    write_line(db, incident.workspace, actor, f"{kind} {action}", detail, now)
 
 
 def explain_end(db: Db, incident: Sos) -> str:

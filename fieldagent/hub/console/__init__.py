@@ -172,7 +172,7 @@ class Console:
                 where = self._choose_workspace(db, member, members["workspace"])
                 if isinstance(where, Problem):
                     return where
-                directory.set_password(db, member, hashed, now=now, by=str(member))
+                directory.set_password(db, member, hashed, now=now, actor=str(member))
             elif directory.must_choose_password(db, member):
                 return Problem(
                     403,

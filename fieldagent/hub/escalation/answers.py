@@ -318,8 +318,8 @@ def _send_to_kit(
     return _reply(db, contact, link.sos, "to the kit", why, now)
 
 
-def _describe_unsent(contact: AlarmContact, why: str) -> str:
-    return translate(contact.language, "Nothing sent: {why}", why=why)
+def _describe_unsent(contact: AlarmContact, reason: str) -> str:
+    return translate(contact.language, "Nothing sent: {why}", why=reason)
 
 
 def _show_to_desk(db: Db, contact: AlarmContact, link: AlarmLink, words: str, now: float) -> None:

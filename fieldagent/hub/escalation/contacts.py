@@ -77,7 +77,7 @@ class NewContact(NamedTuple):
     language: str = ENGLISH
 
 
-def add(db: Db, workspace: int, new: NewContact, *, now: float, by: str = ADMINISTRATION) -> int:
+def add(db: Db, workspace: int, new: NewContact, *, now: float, actor: str = ADMINISTRATION) -> int:
     """Add a contact and return its id. Raises Refused."""
     check_name(new.name)
     kind = new.kind or find_kind(new.address, get_contact_kinds()).name
@@ -87,7 +87,7 @@ def add(db: Db, workspace: int, new: NewContact, *, now: float, by: str = ADMINI
     if there >= MAX:
         raise Refused(sentence("a workspace can have {max} contacts at most: remove some", max=MAX))
     id_ = _insert(db, workspace, None, new._replace(kind=kind), now)
-    write_line(db, workspace, by, "contact add", f"{id_} {new.name} ({kind})", now)
+    write_line(db, workspace, actor, "contact add", f"{id_} {new.name} ({kind})", now)
     return id_
 
 
@@ -173,11 +173,13 @@ def find_contact(db: Db, workspace: int, contact: int) -> AlarmContact:
     return AlarmContact(*rows[0])
 
 
-def remove(db: Db, workspace: int, contact: int, *, now: float, by: str = ADMINISTRATION) -> None:
+def remove(
+    db: Db, workspace: int, contact: int, *, now: float, actor: str = ADMINISTRATION
+) -> None:
     """Remove a contact, with everything that waits for it. Raises Refused."""
     entry = find_contact(db, workspace, contact)
     forget(db, entry.id)
-    write_line(db, workspace, by, "contact remove", f"{entry.id} {entry.name}", now)
+    write_line(db, workspace, actor, "contact remove", f"{entry.id} {entry.name}", now)
 
 
 def forget(db: Db, contact: int) -> None:

@@ -100,16 +100,16 @@ async def run(
 
 
 async def _hand_over(
-    store: Store, reach: ContactSenders, due: SmsToKit, clock: Callable[[], float], note_fault: Note
+    store: Store, reach: ContactSenders, sms: SmsToKit, clock: Callable[[], float], note_fault: Note
 ) -> None:
-    notice = Notice(uuid.uuid4().hex, "", due.text, whole=True)
+    notice = Notice(uuid.uuid4().hex, "", sms.text, whole=True)
     try:
-        result = await reach.send_notice(due.kind, due.number, notice)
+        result = await reach.send_notice(sms.kind, sms.number, notice)
         taken = result.outcome is HandoverOutcome.HANDED
         reason = "" if taken else result.reason or "the service did not accept the message"
         untaken = result.is_untaken
     except Exception as error:
-        note_fault(error, f"an SMS to device {due.device}")
+        note_fault(error, f"an SMS to device {sms.device}")
         reason = f"it failed in the hub; see its log: {describe_error(error)}"
         untaken = False
-    await persist(store, lambda db: sms_mail.settle(db, due, reason, clock(), untaken=untaken))
+    await persist(store, lambda db: sms_mail.settle(db, sms, reason, clock(), untaken=untaken))

@@ -34,7 +34,12 @@ class AnswerOptions(NamedTuple):
 
 
 def of(
-    db: Db, incident: Sos, message_id: str, why: str, ways: AnswerOptions, language: str = ENGLISH
+    db: Db,
+    incident: Sos,
+    message_id: str,
+    reason: str,
+    ways: AnswerOptions,
+    language: str = ENGLISH,
 ) -> Notice:
     """Return the notice of an unanswered incident."""
     facts = describe_for_pager(db, incident.id, ways.desk, ways.link)
@@ -42,7 +47,7 @@ def of(
     subject = of_device(incident, device, language)
     lines = [
         f"{subject}{': ' + said if said else ''}",
-        _describe_unanswered(why, format_clock_time(incident.raised), language),
+        _describe_unanswered(reason, format_clock_time(incident.raised), language),
         *_list_places(facts.get("position"), language),
     ]
     if "desk" in facts:
@@ -73,11 +78,11 @@ def _alarm(incident: Sos) -> str:
     return incident.kind if incident.is_alarm else ""
 
 
-def _describe_unanswered(why: str, time: str, language: str) -> str:
-    if why == ESCALATED:
+def _describe_unanswered(reason: str, time: str, language: str) -> str:
+    if reason == ESCALATED:
         text = "Raised {time}. No one has answered, so the alarm goes to the next contact."
         return translate(language, text, time=time)
-    if why == AGAIN:
+    if reason == AGAIN:
         text = "Raised {time}. No one has answered yet. This is a reminder."
         return translate(language, text, time=time)
     return translate(language, "Raised {time}. No one has answered yet.", time=time)

@@ -141,8 +141,8 @@ def _claim_together(db: Db, now: float, limit: int, desk: str, kinds: Kinds) -> 
     return notifications
 
 
-def _make_claimed(db: Db, due: _DueRow, now: float, desk: str, kinds: Kinds) -> Notification:
-    id_, sos_id, contact_id, message_id, why, attempts, round_, text = due
+def _make_claimed(db: Db, row: _DueRow, now: float, desk: str, kinds: Kinds) -> Notification:
+    id_, sos_id, contact_id, message_id, why, attempts, round_, text = row
     until = now + CLAIM_S
     db.execute(
         "UPDATE alarm_message SET claimed_until = ?, claimed_by = ? WHERE id = ?",

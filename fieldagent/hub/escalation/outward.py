@@ -55,57 +55,57 @@ async def run(
 async def _hand_over(
     store: Store,
     reach: ContactSenders,
-    each: OutwardItem,
+    item: OutwardItem,
     clock: Callable[[], float],
     note_fault: Note,
 ) -> None:
     try:
-        kind = find_kind(each.address, reach.kinds, reach.own)
+        kind = find_kind(item.address, reach.kinds, reach.own)
     except Refused:
         why = "the address is neither an e-mail address nor a telephone number"
-        await persist(store, lambda db: outward.mark_given_up(db, each, why, clock()))
+        await persist(store, lambda db: outward.mark_given_up(db, item, why, clock()))
         return
-    notice = await store.read(lambda db: _make_notice(db, each, reach.is_answered(kind)))
+    notice = await store.read(lambda db: _make_notice(db, item, reach.is_answered(kind)))
     why = kind.missing(reach.own) or ("" if notice.text else DATA)
     if why:
-        await persist(store, lambda db: outward.mark_given_up(db, each, why, clock()))
+        await persist(store, lambda db: outward.mark_given_up(db, item, why, clock()))
         return
     try:
-        result = await reach.send_notice(kind.name, each.address, notice)
+        result = await reach.send_notice(kind.name, item.address, notice)
     except Exception as error:
-        note_fault(error, f"a message to an address, item {each.item}")
+        note_fault(error, f"a message to an address, item {item.item}")
         reason = f"it failed in the hub; see its log: {describe_error(error)}"
         result = HandoverResult(HandoverOutcome.FAILED, reason)
-    await persist(store, lambda db: _settle(db, each, kind.service, result, clock()))
+    await persist(store, lambda db: _settle(db, item, kind.service, result, clock()))
 
 
-def _settle(db: Db, each: OutwardItem, service: str, result: HandoverResult, now: float) -> None:
+def _settle(db: Db, item: OutwardItem, service: str, result: HandoverResult, now: float) -> None:
     if result.outcome is HandoverOutcome.HANDED:
-        outward.mark_accepted(db, each, service, now)
+        outward.mark_accepted(db, item, service, now)
         return
     wait = compute_delay(
-        each.attempts + 1,
+        item.attempts + 1,
         schedule=SCHEDULE,
         retry_after=result.retry_after,
         chance=random.random(),
     )
     if wait is None or result.outcome is not HandoverOutcome.FAILED:
-        outward.mark_given_up(db, each, result.reason, now)
-        log.warning("item %d for an address is given up: %s", each.item, result.reason)
+        outward.mark_given_up(db, item, result.reason, now)
+        log.warning("item %d for an address is given up: %s", item.item, result.reason)
     else:
-        outward.retry_at(db, each, now + wait)
-        log.warning("item %d for an address waits %.0f s: %s", each.item, wait, result.reason)
+        outward.retry_at(db, item, now + wait)
+        log.warning("item %d for an address waits %.0f s: %s", item.item, wait, result.reason)
 
 
-def _make_notice(db: Db, each: OutwardItem, answers: bool) -> Notice:
+def _make_notice(db: Db, outward_item: OutwardItem, answers: bool) -> Notice:
     """Return the mail or SMS in plain text. Its text is empty if the item has no text. `answers` is
     True if answers go to the kit.
     """
-    (item,) = reading.list_items(db, [each.item])
+    (item,) = reading.list_items(db, [outward_item.item])
     event, sender = item.encode()["event"], make_visible(item.sender.name)
     subject = f"Message from {sender}"
-    if each.text:
-        return Notice(each.message_id, f"Re: {subject}", each.text, answers=answers)
+    if outward_item.text:
+        return Notice(outward_item.message_id, f"Re: {subject}", outward_item.text, answers=answers)
     said = [
         make_visible(str(event[name])) for name in ("content", "name", "notes") if event.get(name)
     ]
@@ -114,4 +114,4 @@ def _make_notice(db: Db, each: OutwardItem, answers: bool) -> Notice:
         said.append(f"https://www.openstreetmap.org/?{place}")
     how = f"Short answers reach {sender}." if answers else NO_ANSWER
     text = "\n".join([f"{sender}, {format_clock_time(item.accepted)}:", *said, how]) if said else ""
-    return Notice(each.message_id, subject, text, answers=answers)
+    return Notice(outward_item.message_id, subject, text, answers=answers)

@@ -119,7 +119,7 @@ def discard(
     *,
     workspace: int | None = None,
     now: float,
-    by: str = ADMINISTRATION,
+    actor: str = ADMINISTRATION,
 ) -> None:
     """Delete a dead letter on request, and write that in the audit log. Raises Refused."""
     rows = db.execute("DELETE FROM dead_letter WHERE id = ? RETURNING device", letter)
@@ -131,7 +131,9 @@ def discard(
             )
         )
     whose = db.execute("SELECT workspace FROM device WHERE id = ?", rows[0][0] or 0)
-    write_line(db, whose[0][0] if whose else workspace, by, "dead-letter remove", str(letter), now)
+    write_line(
+        db, whose[0][0] if whose else workspace, actor, "dead-letter remove", str(letter), now
+    )
 
 
 def list_devices_with_letters(db: Db, workspace: int | None = None) -> list[int]:
@@ -174,11 +176,11 @@ def is_of_workspace(db: Db, workspace: int, letter: int) -> bool:
     )
 
 
-def _read_letters(db: Db, which: str, of: Collection[Any], limit: int) -> list[Row]:
+def _read_letters(db: Db, condition: str, of: Collection[Any], limit: int) -> list[Row]:
     rows = db.execute(
         "SELECT dead_letter.id, received, dead_letter.imei, device.name, way, body, reason"
         " FROM dead_letter LEFT JOIN device ON device.id = dead_letter.device"
-        f"{which} ORDER BY dead_letter.id DESC LIMIT ?",
+        f"{condition} ORDER BY dead_letter.id DESC LIMIT ?",
         *of,
         limit,
     )

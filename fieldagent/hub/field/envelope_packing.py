@@ -128,16 +128,23 @@ class EnvelopeSpace:
 
 
 def list_waiting(
-    db: Db, device: int, now: float, *, due: str, parameters: Sequence[object] = (), limit: int
+    db: Db,
+    device: int,
+    now: float,
+    *,
+    due_condition: str,
+    parameters: Sequence[object] = (),
+    limit: int,
 ) -> list[WaitingItem]:
-    """Return the unexpired waiting items of `device`, most urgent first. `due` is an SQL condition
+    """Return the unexpired waiting items of `device`, most urgent first. `due_condition` is an SQL
+    condition
     on deliveries.
     """
     # Look up only the selected items, however many wait.
     rows = db.execute(
         f"SELECT {_ITEM} FROM (SELECT item, sequence, rank"
         f" FROM delivery WHERE delivery.device = ? AND delivery.state IN {WAITING_STATES}"
-        f" AND (delivery.expires IS NULL OR delivery.expires > ?) AND {due}"
+        f" AND (delivery.expires IS NULL OR delivery.expires > ?) AND {due_condition}"
         " ORDER BY rank, sequence LIMIT ?) AS first JOIN item ON item.id = first.item"
         " ORDER BY first.rank, first.sequence",
         device,
@@ -172,7 +179,10 @@ def list_waiting_at_each(
 ) -> dict[int, list[WaitingItem]]:
     """Return the unexpired waiting items of each device, as `list_waiting` does for one."""
     if not db.takes_lists or len(devices) == 1:
-        return {each: list_waiting(db, each, now, due="1 = 1", limit=limit) for each in devices}
+        return {
+            each: list_waiting(db, each, now, due_condition="1 = 1", limit=limit)
+            for each in devices
+        }
     rows = db.execute(
         f"SELECT first.device, {_ITEM} FROM (SELECT asked.device, own.* FROM"
         " unnest(?::bigint[]) AS asked (device) CROSS JOIN LATERAL (SELECT item, sequence, rank"

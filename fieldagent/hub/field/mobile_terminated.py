@@ -56,11 +56,12 @@ def compute_most_parts(item: object) -> float:
     return PICTURE_PARTS if is_picture else inf
 
 
-def wait_for_link(db: Db, item: int, device: int, why: str) -> None:
-    """Make an item that is too large for a device's modem wait for another channel. `why` is a text
+def wait_for_link(db: Db, item: int, device: int, wait_reason: str) -> None:
+    """Make an item that is too large for a device's modem wait for another channel. `wait_reason`
+    is a text
     for people.
     """
-    reason = f"too large for its satellite modem: {why}"
+    reason = f"too large for its satellite modem: {wait_reason}"
     db.execute(
         "UPDATE delivery SET satellite_from = NULL, reason = ? WHERE item = ? AND device = ?",
         *(reason, item, device),
@@ -124,7 +125,9 @@ def _pack_commands(db: Db, account: Account, now: float) -> int:
 
 def _pack_for(db: Db, account: Account, now: float) -> int:
     device = account.device
-    items = list_waiting(db, device.id, now, due=_IS_DUE, parameters=(now, now), limit=LOOK_AT)
+    items = list_waiting(
+        db, device.id, now, due_condition=_IS_DUE, parameters=(now, now), limit=LOOK_AT
+    )
     if items and _compute_size_alone(items[0]) > account.mt_bytes - TAG_BYTES - 1:
         return _pack_fragments(db, account, items[0], now)
     receipts = list_receipts(db, device.id, limit=LOOK_AT)
@@ -257,7 +260,7 @@ def send_fragments_again(db: Db, device: int, sequence: int, report: Report, now
     )
     for item, *row in rows:
         (large,) = list_waiting(
-            db, device, 0.0, due="delivery.item = ?", parameters=(item,), limit=1
+            db, device, 0.0, due_condition="delivery.item = ?", parameters=(item,), limit=1
         ) or (None,)
         if large is None:
             continue

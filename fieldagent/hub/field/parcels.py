@@ -49,7 +49,7 @@ def list_due(
             continue
         how = stations_in_range.make_due_parameters(carrier.id, journal, hops, now)
         for each in list_waiting(
-            db, device, now, due=stations_in_range.IS_DUE, parameters=how, limit=LOOK_AT
+            db, device, now, due_condition=stations_in_range.IS_DUE, parameters=how, limit=LOOK_AT
         ):
             addressee = Device(device, carrier.workspace, 0, "")
             parcel = _make_parcel(db, addressee, each, secrets[0], now)
@@ -79,15 +79,15 @@ def list_due_commands(
 
 
 def _make_parcel(
-    db: Db, device: Device, each: WaitingItem, secret: bytes, now: float
+    db: Db, device: Device, item: WaitingItem, secret: bytes, now: float
 ) -> Entry | None:
     """Return the parcel for an item; None if it is too large for radio."""
-    named = [entry for _, entry in make_introduction(db, device, each.sender)]
-    body = wrap([*named, *each.entries], secret, DOWN, origin=each.sender)
+    named = [entry for _, entry in make_introduction(db, device, item.sender)]
+    body = wrap([*named, *item.entries], secret, DOWN, origin=item.sender)
     if len(body) > BODY_MAX_BYTES:
         return None
     ((expires,),) = db.execute(
-        "SELECT expires FROM delivery WHERE item = ? AND device = ?", each.item, device.id
+        "SELECT expires FROM delivery WHERE item = ? AND device = ?", item.item, device.id
     )
     minutes = MINUTES if expires is None else int((expires - now) / 60)
-    return Entry(0, Parcel(body, device.id, max(1, minutes)), each.entry.time)
+    return Entry(0, Parcel(body, device.id, max(1, minutes)), item.entry.time)

@@ -153,7 +153,7 @@ def begin(
     bearer: str,
     *,
     left_out: Collection[int] = (),
-    by: str = audit.ADMINISTRATION,
+    actor: str = audit.ADMINISTRATION,
     now: float,
 ) -> None:
     """Change all kits of a workspace to this key. An active change ends. Kits that have its key
@@ -174,17 +174,17 @@ def begin(
     )
     for device in left_out:
         _leave_out(db, device)
-    audit.write_line(db, workspace, by, "radio-key change", "", now)
+    audit.write_line(db, workspace, actor, "radio-key change", "", now)
     continue_change(db, workspace, now)
 
 
-def leave_out(db: Db, device: int, *, by: str = audit.ADMINISTRATION, now: float) -> None:
+def leave_out(db: Db, device: int, *, actor: str = audit.ADMINISTRATION, now: float) -> None:
     """Stop waiting for this kit. When it comes back, it is asked for the current step. Raises
     Refused if no change is active.
     """
     workspace = _find_under_way(db, device).workspace
     _leave_out(db, device)
-    directory.note_of_device(db, device, by, "radio-key leave out", str(device), now)
+    directory.note_of_device(db, device, actor, "radio-key leave out", str(device), now)
     continue_change(db, workspace, now)
 
 

@@ -210,23 +210,23 @@ def claim(db: Db, now: float, per_day: int) -> SmsToKit | None:
     return SmsToKit(int(id_), kind, number, text, until, attempts)
 
 
-def release_claim(db: Db, due: SmsToKit | None) -> None:
+def release_claim(db: Db, sms: SmsToKit | None) -> None:
     """Release the claim of a message that is not sent now."""
-    if due is not None:
-        _count_back(db, due)
+    if sms is not None:
+        _count_back(db, sms)
         db.execute(
             "UPDATE kit_sms SET claimed_until = 0, copies = copies - 1"
             " WHERE device = ? AND claimed_until = ?",
-            *(due.device, due.claimed_until),
+            *(sms.device, sms.claimed_until),
         )
 
 
-def _count_back(db: Db, due: SmsToKit) -> None:
+def _count_back(db: Db, sms: SmsToKit) -> None:
     """Subtract an unsent message from the count of its day."""
     db.execute(
         "UPDATE kit_sms SET today = today - ? WHERE device = ? AND claimed_until = ? AND day = ?",
-        *(sms_alphabet.count_parts(due.text), due.device, due.claimed_until),
-        _format_day(due.claimed_until - CLAIM_S),
+        *(sms_alphabet.count_parts(sms.text), sms.device, sms.claimed_until),
+        _format_day(sms.claimed_until - CLAIM_S),
     )
 
 
@@ -270,7 +270,9 @@ def _load(db: Db, device: Device, sms_left: int, now: float) -> Load:
     )
     short: list[WaitingItem] = []
     long: list[WaitingItem] = []
-    for each in list_waiting(db, device.id, now, due="delivery.unpaid = 0", limit=LOOK_AT):
+    for each in list_waiting(
+        db, device.id, now, due_condition="delivery.unpaid = 0", limit=LOOK_AT
+    ):
         (short if _load_alone(db, device, each, few).items else long).append(each)
     receipts = list_receipts(db, device.id, limit=RECEIPTS)
     load = fill_for(db, device, short, receipts, few)

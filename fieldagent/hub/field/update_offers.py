@@ -283,12 +283,12 @@ def _stop(db: Db, offer: _RunningOffer, kit: _Row, now: float) -> str:
     return f"The update to {offer.version} stopped: {why}; `fieldagent hub update list`"
 
 
-def _end_offer(db: Db, offer: _RunningOffer, state: str, why: str, now: float) -> None:
+def _end_offer(db: Db, offer: _RunningOffer, state: str, reason: str, now: float) -> None:
     db.execute(
-        "UPDATE update_offer SET state = ?, why = ? WHERE number = ?", state, why, offer.number
+        "UPDATE update_offer SET state = ?, why = ? WHERE number = ?", state, reason, offer.number
     )
     action = "update stop" if state == STOPPED else "update done"
-    detail = f"{offer.number}: {why}" if why else str(offer.number)
+    detail = f"{offer.number}: {reason}" if reason else str(offer.number)
     audit.write_line(db, offer.workspace, audit.HUB, action, detail, now)
 
 

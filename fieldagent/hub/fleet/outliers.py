@@ -189,23 +189,23 @@ def _compute_middle(fleet: Sequence[KitFigures], number: _Number) -> _Median | N
 
 
 def _of_number(
-    kit: KitFigures, what: str, number: _Number, middle: _Median | None
+    kit: KitFigures, finding: str, number: _Number, middle: _Median | None
 ) -> Iterable[Difference]:
     own, bad = number.of(kit), number.is_bad(kit)
     if own is None:
         return
     values: dict[str, Any] = {"own": _round_if_whole(own)}
-    if what == "satellite":
+    if finding == "satellite":
         values = {"own": kit.satellite_hours if bad else _round_if_whole(own)}
-    if middle is not None and not (bad and what in ("satellite", "budget")):
+    if middle is not None and not (bad and finding in ("satellite", "budget")):
         worse = number.sign * (own - middle.median)
         if worse >= number.floor and worse > SPREADS * middle.spread:
             yield Difference(
-                f"{what}-others", bad, {**values, "most": _round_if_whole(middle.median)}
+                f"{finding}-others", bad, {**values, "most": _round_if_whole(middle.median)}
             )
             return
     if bad:
-        yield Difference(what, True, values)
+        yield Difference(finding, True, values)
 
 
 class _Majority(NamedTuple):
@@ -225,10 +225,10 @@ def _find_majority(texts: Iterable[str]) -> _Majority | None:
     return _Majority(text, have, len(known)) if 2 * have > len(known) else None
 
 
-def _of_text(what: str, kit_text: str, majority: _Majority | None) -> Iterable[Difference]:
+def _of_text(finding: str, kit_text: str, majority: _Majority | None) -> Iterable[Difference]:
     if kit_text and majority is not None and kit_text != majority.text:
         values = {"own": kit_text, "most": majority.text, "n": majority.have, "all": majority.of}
-        yield Difference(what, False, values)
+        yield Difference(finding, False, values)
 
 
 def _round_if_whole(value: float) -> int | float:

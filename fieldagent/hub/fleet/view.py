@@ -141,17 +141,17 @@ def _describe_kit(row: Mapping[str, Any], now: float) -> FleetRow:
     return FleetRow(shown, figures, is_disabled or is_revoked)
 
 
-def _describe_status(known: KnownCondition) -> dict[str, Any]:
-    status = known.status
+def _describe_status(condition: KnownCondition) -> dict[str, Any]:
+    status = condition.status
     return {
-        "at": known.at,
-        "over": known.way,
+        "at": condition.at,
+        "over": condition.way,
         "diskFree": status.disk_free,
         "diskUsed": status.disk_used,
         "temperature": status.degrees,
         "voltage": None if status.millivolts is None else status.millivolts / 1000,
-        "booted": known.at - status.machine_uptime,
-        "agentStarted": known.at - status.uptime,
+        "booted": condition.at - status.machine_uptime,
+        "agentStarted": condition.at - status.uptime,
         "starts": status.starts,
         "links": _describe_links(status),
         "queued": status.queued,

@@ -80,14 +80,14 @@ def cancel_messages(db: Db, id_: int) -> None:
     )
 
 
-def _queue_notifications(db: Db, id_: int, why: str, now: float, which: str = "") -> None:
+def _queue_notifications(db: Db, id_: int, reason: str, now: float, condition: str = "") -> None:
     ((kind, of_all),) = db.execute(
         "SELECT kind, quiet FROM sos JOIN workspace ON workspace.id = workspace WHERE sos.id = ?",
         id_,
     )
     contacts = db.execute(
         "SELECT id, wait, quiet FROM alarm_contact WHERE workspace ="
-        f" (SELECT workspace FROM sos WHERE id = ?) AND {_IN_USE}{which}"
+        f" (SELECT workspace FROM sos WHERE id = ?) AND {_IN_USE}{condition}"
         f" AND {_IS_NOTIFIED.replace('?', '(SELECT sos.kind FROM sos WHERE sos.id = ?)')} ORDER"
         " BY id",
         *(id_, id_),
@@ -99,7 +99,7 @@ def _queue_notifications(db: Db, id_: int, why: str, now: float, which: str = ""
         morning = quiet.find_quiet_end(own, of_all, kind, now + wait)
         at = now + wait if morning is None else morning + wait
         held = int(morning is not None)
-        rows.append((id_, contact, str(uuid.uuid4()), why, "waiting", at, held))
+        rows.append((id_, contact, str(uuid.uuid4()), reason, "waiting", at, held))
     insert(db, "alarm_message", columns, rows)
     db.announce(ALARM_TOPIC)
 
@@ -151,10 +151,10 @@ def notify_next_dispatcher(db: Db, sos_id: int, member: int, text: str, now: flo
 
 
 def _queue_step(
-    db: Db, sos_id: int, contacts: Sequence[int], why: str, text: str, now: float
+    db: Db, sos_id: int, contacts: Sequence[int], reason: str, text: str, now: float
 ) -> None:
     columns = ("sos", "contact", "message_id", "why", "state", "not_before", "text")
-    rows = [(sos_id, each, str(uuid.uuid4()), why, "waiting", now, text) for each in contacts]
+    rows = [(sos_id, each, str(uuid.uuid4()), reason, "waiting", now, text) for each in contacts]
     insert(db, "alarm_message", columns, rows)
     db.announce(ALARM_TOPIC)
 

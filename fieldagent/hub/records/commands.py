@@ -137,11 +137,11 @@ def is_under_way(db: Db, device: int, number: int, now: float) -> bool:
     return bool(db.execute(f"{sql} AND expires > ?", device, number, now))
 
 
-def postpone_command(db: Db, device: int, number: int, until: float, why: str) -> None:
-    """Delay the command until `until`. `why` is a text for people."""
+def postpone_command(db: Db, device: int, number: int, until: float, reason: str) -> None:
+    """Delay the command until `until`. `reason` is a text for people."""
     db.execute(
         "UPDATE command SET not_before = ?, reason = ? WHERE device = ? AND number = ?",
-        *(until, why, device, number),
+        *(until, reason, device, number),
     )
 
 

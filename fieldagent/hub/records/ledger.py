@@ -577,11 +577,11 @@ def _queue_step_posts(db: Db, items: Collection[int]) -> None:
         db.announce("webhooks")
 
 
-def restrict_to_free(db: Db, item: int, why: str) -> None:
-    """Restrict a new item to free bearers. `why` is a text for people."""
+def restrict_to_free(db: Db, item: int, reason: str) -> None:
+    """Restrict a new item to free bearers. `reason` is a text for people."""
     db.execute(
         "UPDATE delivery SET satellite_from = NULL, unpaid = 1, reason = ? WHERE item = ?",
-        *(why, item),
+        *(reason, item),
     )
 
 

@@ -96,29 +96,29 @@ def release_claims(db: Db, items: Sequence[OutwardItem]) -> None:
         )
 
 
-def mark_accepted(db: Db, each: OutwardItem, service: str, now: float) -> None:
+def mark_accepted(db: Db, item: OutwardItem, service: str, now: float) -> None:
     """Record that a service has accepted the item. That does not mean that a person has it."""
-    if _settle(db, each, "handed over", now) and not each.text:
-        ledger.note_stage(db, each.item, THE_HUB, Stage.HANDED_OVER, service, now)
+    if _settle(db, item, "handed over", now) and not item.text:
+        ledger.note_stage(db, item.item, THE_HUB, Stage.HANDED_OVER, service, now)
 
 
-def retry_at(db: Db, each: OutwardItem, at: float) -> None:
+def retry_at(db: Db, item: OutwardItem, at: float) -> None:
     """Retry at `at`, in Unix time."""
-    _settle(db, each, "waiting", at)
+    _settle(db, item, "waiting", at)
 
 
-def mark_given_up(db: Db, each: OutwardItem, why: str, now: float) -> None:
+def mark_given_up(db: Db, item: OutwardItem, reason: str, now: float) -> None:
     """Record that the hub has given up, and why. The item's delivery status shows the reason."""
-    if _settle(db, each, "failed", now) and not each.text:
-        ledger.note_stage(db, each.item, THE_HUB, Stage.NOBODY, why, now)
+    if _settle(db, item, "failed", now) and not item.text:
+        ledger.note_stage(db, item.item, THE_HUB, Stage.NOBODY, reason, now)
 
 
-def _settle(db: Db, each: OutwardItem, state: str, not_before: float) -> bool:
+def _settle(db: Db, item: OutwardItem, state: str, not_before: float) -> bool:
     """Settle an item. Return False if its claim has expired, so that another process has it."""
     return bool(
         db.execute(
             "UPDATE outward SET state = ?, attempts = ?, not_before = ?, claimed_until = 0"
             " WHERE id = ? AND state = 'waiting' AND claimed_until = ? RETURNING id",
-            *(state, each.attempts + 1, not_before, each.id, each.claimed_until),
+            *(state, item.attempts + 1, not_before, item.id, item.claimed_until),
         )
     )

@@ -91,20 +91,20 @@ def read_hours(text: str) -> QuietHours:
 
 
 def set_of_workspace(
-    db: Db, workspace: int, hours: str, now: float, *, by: str = ADMINISTRATION
+    db: Db, workspace: int, hours: str, now: float, *, actor: str = ADMINISTRATION
 ) -> None:
     """Set the quiet hours of a workspace, for all contacts without their own. Empty: none."""
     db.execute("UPDATE workspace SET quiet = ? WHERE id = ?", hours, workspace)
-    audit.write_line(db, workspace, by, "quiet hours", hours or "none", now)
+    audit.write_line(db, workspace, actor, "quiet hours", hours or "none", now)
 
 
 def set_of_contact(
-    db: Db, workspace: int, contact: int, hours: str, now: float, *, by: str = ADMINISTRATION
+    db: Db, workspace: int, contact: int, hours: str, now: float, *, actor: str = ADMINISTRATION
 ) -> None:
     """Set the quiet hours of a contact. `NO_QUIET_HOURS`: none. Empty: those of the workspace."""
     db.execute("UPDATE alarm_contact SET quiet = ? WHERE id = ?", hours, contact)
     detail = f"contact {contact}: {hours or 'as the workspace'}"
-    audit.write_line(db, workspace, by, "quiet hours", detail, now)
+    audit.write_line(db, workspace, actor, "quiet hours", detail, now)
 
 
 def of_workspace(db: Db, workspace: int) -> str:

@@ -131,7 +131,7 @@ def end_member_shifts(db: Db, member: int, now: float) -> None:
 
 
 def set_hours(
-    db: Db, workspace: int, hours: Hours | None, now: float, by: str = audit.ADMINISTRATION
+    db: Db, workspace: int, hours: Hours | None, now: float, actor: str = audit.ADMINISTRATION
 ) -> None:
     """Set the watch hours of a workspace; None for no hours."""
     db.execute("DELETE FROM watch_hours WHERE workspace = ?", workspace)
@@ -141,7 +141,7 @@ def set_hours(
             *(workspace, *hours),
         )
         _look_soon(db, workspace)
-    audit.write_line(db, workspace, by, "watch hours", str(hours or "none"), now)
+    audit.write_line(db, workspace, actor, "watch hours", str(hours or "none"), now)
 
 
 def describe_watch(db: Db, workspace: int, now: float) -> dict[str, Any]:

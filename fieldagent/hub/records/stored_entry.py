@@ -58,24 +58,24 @@ def read_beside(text: str | None, make: Callable[..., T]) -> T | None:
 
 
 @lru_cache(maxsize=100)
-def read_members(text: str, what: str) -> Mapping[str, Any]:
+def read_members(text: str, content_name: str) -> Mapping[str, Any]:
     """Return a JSON object from the database. A damaged object becomes an empty one and is logged
-    once as `what`, so that it does not block others of its kind.
+    once as `content_name`, so that it does not block others of its kind.
     """
     with suppress(ValueError):
         if isinstance(members := json.loads(text), dict):
             return members
     log.error(
         "%s: damaged in the database, and ignored (%d characters: %s); remove it, and add it again",
-        *(what, len(text), ascii(text[:40])),
+        *(content_name, len(text), ascii(text[:40])),
     )
     return {}
 
 
 @lru_cache(maxsize=100)
-def read_objects(text: str, what: str) -> Sequence[Mapping[str, Any]]:
+def read_objects(text: str, content_name: str) -> Sequence[Mapping[str, Any]]:
     """Return a JSON array of objects from the database. A damaged array becomes an empty one and is
-    logged once as `what`.
+    logged once as `content_name`.
     """
     with suppress(ValueError):
         objects = json.loads(text or "[]")
@@ -83,7 +83,7 @@ def read_objects(text: str, what: str) -> Sequence[Mapping[str, Any]]:
             return objects
     log.error(
         "%s: damaged in the database, lists leave it out (%d characters: %s)",
-        *(what, len(text), ascii(text[:40])),
+        *(content_name, len(text), ascii(text[:40])),
     )
     return []
 

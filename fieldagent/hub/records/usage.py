@@ -185,34 +185,34 @@ Prices = Callable[[str | None], Price | None]
 """Maps an operator to its price per credit; None if no price is configured."""
 
 
-def make_row(each: UsageDay, price_of: Prices) -> dict[str, Any]:
+def make_row(usage_day: UsageDay, price_of: Prices) -> dict[str, Any]:
     """Return a day as a line of a listing, with the costs of both counts if their prices are
     known.
     """
     row: dict[str, Any] = {
-        "day": each.day,
-        "device": each.device,
-        "name": each.name,
-        "unit": each.unit,
-        "mo": each.mo,
-        "mt": each.mt,
-        "here": each.ours,
-        "operator": each.theirs,
-        "difference": each.describe_difference(),
+        "day": usage_day.day,
+        "device": usage_day.device,
+        "name": usage_day.name,
+        "unit": usage_day.unit,
+        "mo": usage_day.mo,
+        "mt": usage_day.mt,
+        "here": usage_day.ours,
+        "operator": usage_day.theirs,
+        "difference": usage_day.describe_difference(),
     }
-    ours, theirs = _find_prices(each, price_of)
+    ours, theirs = _find_prices(usage_day, price_of)
     if ours is not None or theirs is not None:
-        row["money"] = None if ours is None else ours.of(each.ours)
-        row["operatorMoney"] = None if theirs is None else theirs.of(each.theirs or 0)
+        row["money"] = None if ours is None else ours.of(usage_day.ours)
+        row["operatorMoney"] = None if theirs is None else theirs.of(usage_day.theirs or 0)
     return row
 
 
-def _find_prices(each: UsageDay, price_of: Prices) -> tuple[Price | None, Price | None]:
+def _find_prices(usage_day: UsageDay, price_of: Prices) -> tuple[Price | None, Price | None]:
     """Return the prices for our count and for the operator's. Bytes have no price."""
-    if each.unit != "credit":
+    if usage_day.unit != "credit":
         return None, None
-    theirs = None if each.theirs is None else price_of(each.counted_by)
-    return price_of(each.operator or each.counted_by), theirs
+    theirs = None if usage_day.theirs is None else price_of(usage_day.counted_by)
+    return price_of(usage_day.operator or usage_day.counted_by), theirs
 
 
 class Total(NamedTuple):

@@ -124,7 +124,7 @@ class AccessLog:
             try:
                 admission = await judge(head)
             except Problem as problem:
-                self._note(head, began, problem.status, why=problem.detail, place=problem.place)
+                self._note(head, began, problem.status, reason=problem.detail, place=problem.place)
                 raise
             handler = self._make_watched(admission.handler, began, admission.caller)
             return admission._replace(handler=handler)
@@ -136,7 +136,7 @@ class AccessLog:
             try:
                 response = await handler(request)
             except Problem as problem:
-                self._note(request, began, problem.status, caller, why=problem.detail)
+                self._note(request, began, problem.status, caller, reason=problem.detail)
                 raise
             self._note(request, began, response.status, caller)
             return response
@@ -150,7 +150,7 @@ class AccessLog:
         status: int,
         caller: Any = None,
         *,
-        why: str = "",
+        reason: str = "",
         place: str = "",
     ) -> None:
         call, seconds = call_of(request.path, request.method), trio.current_time() - began
@@ -171,7 +171,7 @@ class AccessLog:
         }
         if isinstance(caller, Caller):
             line |= {"user": caller.member, "key": caller.key_name}
-        self._write({**line, "why": why} if why else line)
+        self._write({**line, "why": reason} if reason else line)
 
     def _count_refusal(self) -> bool:
         """Count a refusal. Return True if it may have a line of its own."""
@@ -183,14 +183,14 @@ class AccessLog:
         self._refused += 1
         return self._refused <= REFUSED_A_MINUTE
 
-    def note_link(self, device: str, seconds: float, why: str) -> None:
+    def note_link(self, device: str, seconds: float, reason: str) -> None:
         """Write the line for the end of a link."""
         self._write(
-            {"event": "link ended", "device": device, "seconds": round(seconds), "why": why}
+            {"event": "link ended", "device": device, "seconds": round(seconds), "why": reason}
         )
 
     def note_post(
-        self, webhook: int, post: str, items: int, result: str, seconds: float, why: str
+        self, webhook: int, post: str, items: int, result: str, seconds: float, reason: str
     ) -> None:
         """Write the line for a post to a webhook with that number of items. For a batch, `post` is
         its id.
@@ -199,4 +199,4 @@ class AccessLog:
         self.figures.measure("webhook_seconds", seconds)
         named = {"item": post} if items == 1 else {"batch": post, "items": items}
         line = {"event": "webhook", "webhook": webhook, **named, "result": result}
-        self._write({**line, "ms": round(seconds * 1000), **({"why": why} if why else {})})
+        self._write({**line, "ms": round(seconds * 1000), **({"why": reason} if reason else {})})

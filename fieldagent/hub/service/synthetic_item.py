@@ -66,10 +66,10 @@ class ItemStopped(Exception):
     people.
     """
 
-    def __init__(self, stage: str, why: str) -> None:
-        super().__init__(f"{stage}: {why}")
+    def __init__(self, stage: str, reason: str) -> None:
+        super().__init__(f"{stage}: {reason}")
         self.stage = stage
-        self.why = why
+        self.why = reason
 
 
 @dataclass(slots=True)
@@ -245,8 +245,8 @@ class SyntheticItems:
         why = f"{why}: {RECREATE_TEXT}" if reply.status in (401, 403) else why
         raise ItemStopped(stage, self._from_there(why))
 
-    def _from_there(self, why: str) -> str:
-        return f"{self.address}: {why}" if self.address else why
+    def _from_there(self, reason: str) -> str:
+        return f"{self.address}: {reason}" if self.address else reason
 
     async def _find_reason(self, journey: _Journey) -> str:
         """Return the reason why the item was not complete within ITEM_TIMEOUT_S."""

@@ -79,7 +79,9 @@ def read_or_make_secrets(text: str = "") -> tuple[str, ...]:
     return read_secrets(text) or (made,)
 
 
-def add(db: Db, workspace: int, webhook: Webhook, *, now: float, by: str = ADMINISTRATION) -> int:
+def add(
+    db: Db, workspace: int, webhook: Webhook, *, now: float, actor: str = ADMINISTRATION
+) -> int:
     """Add a webhook and return its id; `webhook.id` is ignored. Raises Refused for invalid
     headers.
     """
@@ -107,7 +109,7 @@ def add(db: Db, workspace: int, webhook: Webhook, *, now: float, by: str = ADMIN
         webhook.batch,
         int(webhook.steps),
     )
-    write_line(db, workspace, by, "webhook add", f"{id_} {webhook.url}", now)
+    write_line(db, workspace, actor, "webhook add", f"{id_} {webhook.url}", now)
     return int(id_)
 
 
@@ -141,7 +143,9 @@ def list_webhooks(db: Db, workspace: int) -> list[Row]:
     ]
 
 
-def enable(db: Db, workspace: int, webhook: int, *, now: float, by: str = ADMINISTRATION) -> None:
+def enable(
+    db: Db, workspace: int, webhook: int, *, now: float, actor: str = ADMINISTRATION
+) -> None:
     """Enable a webhook, and retry its failed posts at once. Raises Refused if the workspace does
     not have it.
     """
@@ -162,7 +166,7 @@ def enable(db: Db, workspace: int, webhook: int, *, now: float, by: str = ADMINI
         " AND state = 'waiting' AND attempts > 0",
         webhook,
     )
-    write_line(db, workspace, by, "webhook enable", str(webhook), now)
+    write_line(db, workspace, actor, "webhook enable", str(webhook), now)
     db.announce("webhooks")
 
 
@@ -174,7 +178,7 @@ def sign_with(
     *,
     only: bool = False,
     now: float,
-    by: str = ADMINISTRATION,
+    actor: str = ADMINISTRATION,
 ) -> None:
     """Sign all posts from now on with these secrets, including waiting posts. The newest previous
     secret also signs until the next change, so that the receiver can change at any time. With
@@ -185,14 +189,16 @@ def sign_with(
     kept = () if only else tuple(each for each in before[:1] if each not in signing)
     text = " ".join((*signing, *kept))
     db.execute("UPDATE webhook SET secrets = ? WHERE id = ?", text, webhook)
-    write_line(db, workspace, by, "webhook secret", str(webhook), now)
+    write_line(db, workspace, actor, "webhook secret", str(webhook), now)
 
 
-def remove(db: Db, workspace: int, webhook: int, *, now: float, by: str = ADMINISTRATION) -> None:
+def remove(
+    db: Db, workspace: int, webhook: int, *, now: float, actor: str = ADMINISTRATION
+) -> None:
     """Remove a webhook, with everything that waits for it."""
     gone = "DELETE FROM webhook WHERE id = ? AND workspace = ? RETURNING id"
     _check_one(db.execute(gone, webhook, workspace), webhook)
-    write_line(db, workspace, by, "webhook remove", str(webhook), now)
+    write_line(db, workspace, actor, "webhook remove", str(webhook), now)
 
 
 END = 2**63 - 1
@@ -228,7 +234,7 @@ def list_dead_letters(
 
 
 def replay(
-    db: Db, workspace: int, request_id: str | None, *, now: float, by: str = ADMINISTRATION
+    db: Db, workspace: int, request_id: str | None, *, now: float, actor: str = ADMINISTRATION
 ) -> int:
     """Post the dead letters of an item again, or all dead letters if `request_id` is None. Return
     the number of posts.
@@ -242,7 +248,7 @@ def replay(
     )
     if not rows:
         raise Refused("no such dead letter; see `fieldagent hub webhook dead`")
-    write_line(db, workspace, by, "webhook replay", f"{len(rows)} deliveries", now)
+    write_line(db, workspace, actor, "webhook replay", f"{len(rows)} deliveries", now)
     db.announce("webhooks")
     return len(rows)
 

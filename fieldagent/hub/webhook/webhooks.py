@@ -145,14 +145,14 @@ class _Posts:
             self.pause.cancel()
 
     def record_result(
-        self, each: WebhookPost, result: HandoverResult, unsent_posts: Sequence[WebhookPost]
+        self, post: WebhookPost, result: HandoverResult, unsent_posts: Sequence[WebhookPost]
     ) -> PostResult:
         """Return the result of a post for the store, and record it in the webhook's flow."""
-        flow, now = self.flows.get_flow(each.webhook.id), self.clock()
+        flow, now = self.flows.get_flow(post.webhook.id), self.clock()
         if result.outcome is HandoverOutcome.HANDED:
-            return PostResult(each, result, now, up_again=flow.record_success())
+            return PostResult(post, result, now, up_again=flow.record_success())
         flow.record_failure(now, random.random())
-        return PostResult(each, result, now, unsent_posts)
+        return PostResult(post, result, now, unsent_posts)
 
     async def write_down(self, end: PostResult) -> None:
         try:
@@ -169,12 +169,12 @@ class _Posts:
     async def release_posts(self, unsent_posts: Sequence[WebhookPost]) -> None:
         await persist(self.store, lambda db: release_claims(db, unsent_posts))
 
-    async def post_one(self, each: WebhookPost) -> HandoverResult:
-        webhook, began = each.webhook, trio.current_time()
+    async def post_one(self, webhook_post: WebhookPost) -> HandoverResult:
+        webhook, began = webhook_post.webhook, trio.current_time()
         try:
             result = await post(
                 webhook.url,
-                each.delivery,
+                webhook_post.delivery,
                 secrets=webhook.secrets,
                 clock=self.clock,
                 extra=webhook.get_extra_headers(),
@@ -187,7 +187,7 @@ class _Posts:
             self.note_fault(error, f"a post to webhook {webhook.id}")
             reason = f"the post failed in the hub; see its log: {describe_error(error)}"
             result = HandoverResult(HandoverOutcome.FAILED, reason)
-        self.note_post(each, result, trio.current_time() - began)
+        self.note_post(webhook_post, result, trio.current_time() - began)
         return result
 
 

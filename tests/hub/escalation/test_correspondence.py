@@ -40,7 +40,7 @@ async def write(field: Field, kit: int, number: int, to: str = PHONE) -> str:
         for each in await field.store.commit(lambda db: outward.claim(db, field.now, 9))
         if not each.text
     ]
-    taken = partial(outward.mark_accepted, each=each, service="the relay", now=field.now)
+    taken = partial(outward.mark_accepted, item=each, service="the relay", now=field.now)
     await field.store.commit(taken)
     return each.message_id
 

@@ -154,17 +154,17 @@ def read_records(document: object) -> list[Record]:
     return sorted(records, key=lambda record: record.at)
 
 
-def _record(each: Mapping[str, Any]) -> Record:
-    moment = datetime.fromisoformat(each["at"])
+def _record(document: Mapping[str, Any]) -> Record:
+    moment = datetime.fromisoformat(document["at"])
     moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     return Record(
-        _read_name(each["id"]),
-        _read_name(each["thing"]),
-        str(each.get("type", "")).lower(),
-        each.get("direction") == "MT",
+        _read_name(document["id"]),
+        _read_name(document["thing"]),
+        str(document.get("type", "")).lower(),
+        document.get("direction") == "MT",
         moment.timestamp(),
-        int(each["size"]),
-        bytes.fromhex(each.get("snippet") or ""),
+        int(document["size"]),
+        bytes.fromhex(document.get("snippet") or ""),
     )
 
 

@@ -201,8 +201,8 @@ def _read_values(table: _PlanTable, keys: Mapping[str, _Key], *needed: str) -> d
 
 
 class _PlanTable:
-    def __init__(self, where: str, values: Mapping[str, Any]) -> None:
-        self.where = where
+    def __init__(self, place: str, values: Mapping[str, Any]) -> None:
+        self.where = place
         self.values = values
 
     def read_table(self, key: str) -> _PlanTable:

@@ -157,12 +157,12 @@ def _read_position(words: list[str]) -> tuple[float, float]:
     return latitude, longitude
 
 
-def number_in(text: str, low: int, high: int, what: str) -> int:
-    """Read a number from `low` to `high` inclusive. `what` names it in the error. Raises
+def number_in(text: str, low: int, high: int, name: str) -> int:
+    """Read a number from `low` to `high` inclusive. `name` names it in the error. Raises
     BadCommand.
     """
     if not text.isdecimal() or len(text) > 9 or not low <= int(text) <= high:
-        raise BadCommand(f"{what} is a number from {low} to {high}, not {text!r}")
+        raise BadCommand(f"{name} is a number from {low} to {high}, not {text!r}")
     return int(text)
 
 

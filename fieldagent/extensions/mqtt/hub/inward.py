@@ -176,8 +176,8 @@ def _send(
     return answer, paid.credits
 
 
-def _make_withheld(why: str) -> dict[str, str]:
-    return {"withheld": f"it {why}"} if why else {}
+def _make_withheld(reason: str) -> dict[str, str]:
+    return {"withheld": f"it {reason}"} if reason else {}
 
 
 def _remove_dry_run(document: dict[str, Any]) -> bool:

@@ -71,7 +71,7 @@ def add(
     kits: FenceKits,
     now: float,
     *,
-    by: str = ADMINISTRATION,
+    actor: str = ADMINISTRATION,
 ) -> int:
     """Add a fence, and set the sides of kits by their last positions without an alarm. Return the
     fence's id. Raises Refused.
@@ -102,7 +102,7 @@ def add(
     insert(db, "fence_kit", ("fence", "device"), [(id_, device) for device in sorted(devices)])
     columns = ("fence", "device", "inside", "clear", "newest")
     insert(db, "fence_standing", columns, _standing_now(db, workspace, id_, drawn))
-    audit.write_line(db, workspace, by, "fence add", f"{id_} {name}", now)
+    audit.write_line(db, workspace, actor, "fence add", f"{id_} {name}", now)
     return id_
 
 
@@ -148,7 +148,7 @@ def listing(db: Db, workspace: int) -> list[Row]:
     ]
 
 
-def remove(db: Db, workspace: int, fence: int, now: float, *, by: str = ADMINISTRATION) -> None:
+def remove(db: Db, workspace: int, fence: int, now: float, *, actor: str = ADMINISTRATION) -> None:
     """Remove a fence. Its past alarms remain. Raises Refused."""
     gone = db.execute(
         "DELETE FROM fence WHERE id = ? AND workspace = ? RETURNING name", fence, workspace
@@ -160,7 +160,7 @@ def remove(db: Db, workspace: int, fence: int, now: float, *, by: str = ADMINIST
                 fence=fence,
             )
         )
-    audit.write_line(db, workspace, by, "fence remove", f"{fence} {gone[0][0]}", now)
+    audit.write_line(db, workspace, actor, "fence remove", f"{fence} {gone[0][0]}", now)
 
 
 _FOR = (

@@ -162,7 +162,7 @@ class PlacesApi:
                 body.get("tells", REPORTED_CROSSINGS[0]),
                 str(caller.member),
             )
-            fence = fences.add(db, caller.workspace, name, drawn, tells, kits, now, by=by)
+            fence = fences.add(db, caller.workspace, name, drawn, tells, kits, now, actor=by)
             return _of(fences.listing(db, caller.workspace), fence)
 
         return make_json_response(await self._commit(store_fence), 201)
@@ -175,7 +175,7 @@ class PlacesApi:
         def delete_fence(db: Db, now: float) -> bool:
             if not any(each["id"] == fence for each in fences.listing(db, caller.workspace)):
                 return False
-            fences.remove(db, caller.workspace, fence, now, by=str(caller.member))
+            fences.remove(db, caller.workspace, fence, now, actor=str(caller.member))
             return True
 
         if not await self._commit(delete_fence):
@@ -210,7 +210,7 @@ class PlacesApi:
                 )
             margin = body.get("margin", DEFAULT_MARGIN_S)
             plan = RoutePlan(device, name, place, body["due"].timestamp(), margin)
-            route = routes.add(db, caller.workspace, plan, now, by=str(caller.member))
+            route = routes.add(db, caller.workspace, plan, now, actor=str(caller.member))
             remember(db, asked, str(route), now)
             return _of(routes.listing(db, caller.workspace), route)
 

@@ -191,8 +191,8 @@ def _sketch(track: Sequence[PlacedPoint], pause: float) -> str:
         (HIGH - 2 * BORDER) / max(max(ys) - min(ys), 1e-6),
     )
 
-    def at(each: PlacedPoint) -> str:
-        x, y = flat[id(each)]
+    def at(point: PlacedPoint) -> str:
+        x, y = flat[id(point)]
         return f"{BORDER + (x - min_x) * scale:.1f},{BORDER + (y - min_y) * scale:.1f}"
 
     min_x, min_y = min(xs), min(ys)
@@ -211,12 +211,12 @@ def _stroke(look: str, points: Iterable[str]) -> str:
     return f'<polyline class="{look}" points="{" ".join(points)}"/>'
 
 
-def _clock(each: PlacedPoint) -> str:
-    return each.moment.strftime("%H:%M")
+def _clock(point: PlacedPoint) -> str:
+    return point.moment.strftime("%H:%M")
 
 
-def _place(each: PlacedPoint) -> str:
-    return f"{each.place.latitude:.5f} {each.place.longitude:.5f}"
+def _place(point: PlacedPoint) -> str:
+    return f"{point.place.latitude:.5f} {point.place.longitude:.5f}"
 
 
 def _line(text: str) -> str:

@@ -52,7 +52,7 @@ class RoutePlan(NamedTuple):
     margin: int = DEFAULT_MARGIN_S
 
 
-def add(db: Db, workspace: int, plan: RoutePlan, now: float, *, by: str = ADMINISTRATION) -> int:
+def add(db: Db, workspace: int, plan: RoutePlan, now: float, *, actor: str = ADMINISTRATION) -> int:
     """Add a route for a kit, and return its id. Raises Refused."""
     check_name(plan.name)
     if plan.due <= now:
@@ -81,7 +81,7 @@ def add(db: Db, workspace: int, plan: RoutePlan, now: float, *, by: str = ADMINI
         created=now,
     )
     detail = f"{id_}: {plan.device} at {plan.name} by {moment_in_words(plan.due, now)}"
-    audit.write_line(db, workspace, by, "route add", detail, now)
+    audit.write_line(db, workspace, actor, "route add", detail, now)
     db.announce(sos.EVENTS)
     return id_
 
@@ -123,16 +123,16 @@ def _told(row: Sequence[Any]) -> Row:
     }
 
 
-def end_route(db: Db, workspace: int, route: int, actor: Actor, why: str, now: float) -> None:
+def end_route(db: Db, workspace: int, route: int, actor: Actor, reason: str, now: float) -> None:
     """End a route by a person, with a reason. An alarm about it remains for a person to close.
     Raises Refused.
     """
-    if not why.strip():
+    if not reason.strip():
         raise Refused("enter a reason: it is the only explanation that others see later")
     rows = db.execute(
         "UPDATE route SET ended = ?, ended_by = ?, why = ? WHERE id = ? AND workspace = ?"
         " AND ended IS NULL RETURNING name, alarm",
-        *(now, actor.name, why, route, workspace),
+        *(now, actor.name, reason, route, workspace),
     )
     if not rows:
         raise Refused(
@@ -143,10 +143,10 @@ def end_route(db: Db, workspace: int, route: int, actor: Actor, why: str, now: f
         )
     ((name, alarm),) = rows
     if alarm is not None and db.execute("SELECT 1 FROM sos WHERE id = ?", alarm):
-        detail = f"the route to {name} is ended: {why}"
+        detail = f"the route to {name} is ended: {reason}"
         sos.note_event(db, alarm, "note", now, member=actor.member, detail=detail)
     by = ADMINISTRATION if actor.member is None else str(actor.member)
-    audit.write_line(db, workspace, by, "route end", f"{route}: {why}", now)
+    audit.write_line(db, workspace, by, "route end", f"{route}: {reason}", now)
 
 
 def note_arrivals(db: Db, positions: Sequence[KitPosition], now: float) -> None:

@@ -51,11 +51,11 @@ class PartsKept:
         waited = max(now - self._since[parts.name], self._network_time - parts.at)
         return waited >= PARTS_KEPT_S
 
-    def _give_up(self, parts: WaitingParts, why: str) -> GivenUpParts:
+    def _give_up(self, parts: WaitingParts, reason: str) -> GivenUpParts:
         if parts.name in self._told:
             return GivenUpParts(parts, "")
         self._told.add(parts.name)
-        return GivenUpParts(parts, f"an SMS of {parts.number} is deleted: {parts.told}, {why}")
+        return GivenUpParts(parts, f"an SMS of {parts.number} is deleted: {parts.told}, {reason}")
 
 
 def _list_times(contents: StoreContent) -> Iterable[float]:

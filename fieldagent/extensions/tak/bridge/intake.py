@@ -115,7 +115,7 @@ class TakIntake:
         for alarm in self._alarms.values():
             alarm.due_at = 0.0
         note = partial(records.note_cancelled_there, workspace=self._inbox.workspace, member=whose)
-        await persist(self._host.store, partial(note, by=by, now=now))
+        await persist(self._host.store, partial(note, canceller=by, now=now))
 
     async def _process_tick(self, event: CotEvent, now: float) -> None:
         receipt = tak.read_receipt(event)
@@ -162,8 +162,8 @@ class TakIntake:
         sent = inward.SentMarker(author, received.event.uid, placed)
         return inward.accept_marker(db, self._inbox, received.member, sent, now)
 
-    async def _explain(self, link: UserLink, to: TakUnit, why: str) -> None:
-        reply = GeoChat(link.unit, to, str(uuid.uuid4()), f"[hub] {why}")
+    async def _explain(self, link: UserLink, to: TakUnit, reason: str) -> None:
+        reply = GeoChat(link.unit, to, str(uuid.uuid4()), f"[hub] {reason}")
         try:
             if link.session is not None:
                 await link.session.send_events(

@@ -443,7 +443,7 @@ def note_alerted(db: Db, alert: OpenAlert, now: float) -> None:
 CALLED_OFF_THERE = "cancelled the alert in TAK: the SOS continues until a dispatcher takes it over"
 
 
-def note_cancelled_there(db: Db, workspace: int, member: int, by: str, now: float) -> None:
+def note_cancelled_there(db: Db, workspace: int, member: int, canceller: str, now: float) -> None:
     """Record that a person at the server has cancelled a user's alert. Each open incident gets one
     note, and stays open.
     """
@@ -453,4 +453,4 @@ def note_cancelled_there(db: Db, workspace: int, member: int, by: str, now: floa
         " (SELECT 1 FROM sos_event WHERE sos_event.sos = sos.id AND detail = ?)",
         *(workspace, member, CALLED_OFF_THERE),
     ):
-        sos.note_event(db, id_, "note", now, name=make_voice(by), detail=CALLED_OFF_THERE)
+        sos.note_event(db, id_, "note", now, name=make_voice(canceller), detail=CALLED_OFF_THERE)

@@ -348,10 +348,10 @@ class _Bridge:
             log.info("connected to %s", self._site.title)
             self._trouble = ""
 
-    def _note_lost(self, why: str) -> None:
-        if why != self._trouble:
-            log.warning("the TAK server: %s", why)
-        self._trouble = why
+    def _note_lost(self, reason: str) -> None:
+        if reason != self._trouble:
+            log.warning("the TAK server: %s", reason)
+        self._trouble = reason
 
     # Incoming.
 

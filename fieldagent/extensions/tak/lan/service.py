@@ -134,8 +134,8 @@ class TakLan(PartService):
             await waits.sleep(RETRY_WAITS_S[min(tries, len(RETRY_WAITS_S) - 1)])
             tries = 0 if self.link.state is LinkState.READY else tries + 1
 
-    def _note_lost(self, why: str) -> None:
-        reason = f"tak-lan {self._address}: {why}"
+    def _note_lost(self, loss_reason: str) -> None:
+        reason = f"tak-lan {self._address}: {loss_reason}"
         if (self.link.state, self.link.reason) != (LinkState.NO_SERVICE, reason):
             log.warning("TAK: %s", reason)
         self.link.state, self.link.reason = LinkState.NO_SERVICE, reason

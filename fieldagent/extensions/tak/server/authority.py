@@ -127,16 +127,16 @@ class _Span(NamedTuple):
 
 
 def _sign(
-    by: Authority,
+    authority: Authority,
     name: str,
     public: rsa.RSAPublicKey,
     serial: int,
     span: _Span,
     *extensions: x509.ExtensionType,
 ) -> x509.Certificate:
-    own = by.key.public_key()
+    own = authority.key.public_key()
     builder = x509.CertificateBuilder(
-        by.certificate.subject,
+        authority.certificate.subject,
         _make_name(name),
         public,
         serial,
@@ -150,7 +150,9 @@ def _sign(
     ):
         builder = builder.add_extension(each, critical=False)
     builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), True)
-    return builder.add_extension(_make_usage(signs=False), True).sign(by.key, hashes.SHA256())
+    return builder.add_extension(_make_usage(signs=False), True).sign(
+        authority.key, hashes.SHA256()
+    )
 
 
 def find_expiry(certificate: x509.Certificate) -> datetime:
@@ -161,23 +163,23 @@ def find_expiry(certificate: x509.Certificate) -> datetime:
     return after or certificate.not_valid_after.replace(tzinfo=UTC)
 
 
-def issue_for_phone(by: Authority, name: str, now: float) -> IssuedCertificate:
+def issue_for_phone(authority: Authority, name: str, now: float) -> IssuedCertificate:
     """Return a key and certificate for a user's phone."""
     key = _make_key()
     terms = CertificateTerms(f"{x509.random_serial_number():x}", now + PHONE_LASTS)
-    return IssuedCertificate(key, certify_phone(by, name, key.public_key(), terms))
+    return IssuedCertificate(key, certify_phone(authority, name, key.public_key(), terms))
 
 
 def certify_phone(
-    by: Authority, name: str, public: rsa.RSAPublicKey, terms: CertificateTerms
+    authority: Authority, name: str, public: rsa.RSAPublicKey, terms: CertificateTerms
 ) -> x509.Certificate:
     """Return a certificate for a key that the phone has created."""
     use = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH])
     span = _Span(VALID_FROM.timestamp(), terms.expires)
-    return _sign(by, name, public, int(terms.serial, 16), span, use)
+    return _sign(authority, name, public, int(terms.serial, 16), span, use)
 
 
-def issue_for_server(by: Authority, host: str, now: float) -> IssuedCertificate:
+def issue_for_server(authority: Authority, host: str, now: float) -> IssuedCertificate:
     """Return a key and certificate for the server. `host` is a name or an address."""
     try:
         name: x509.GeneralName = x509.IPAddress(ipaddress.ip_address(host))
@@ -187,14 +189,16 @@ def issue_for_server(by: Authority, host: str, now: float) -> IssuedCertificate:
     named = x509.SubjectAlternativeName([name])
     key, span = _make_key(), _Span(now - SERVER_BEFORE, now + SERVER_LASTS)
     serial = x509.random_serial_number()
-    return IssuedCertificate(key, _sign(by, host, key.public_key(), serial, span, use, named))
+    return IssuedCertificate(
+        key, _sign(authority, host, key.public_key(), serial, span, use, named)
+    )
 
 
 def _encode_pem(certificate: x509.Certificate) -> bytes:
     return certificate.public_bytes(serialization.Encoding.PEM)
 
 
-def make_context(by: Authority, host: str, now: float) -> ssl.SSLContext:
+def make_context(authority: Authority, host: str, now: float) -> ssl.SSLContext:
     """Return the TLS context of the server, which only accepts certificates of this authority. This
     takes a tenth of a second, and writes a temporary file.
     """
@@ -202,14 +206,14 @@ def make_context(by: Authority, host: str, now: float) -> ssl.SSLContext:
     made.minimum_version = ssl.TLSVersion.TLSv1_2
     made.verify_mode = ssl.CERT_REQUIRED
     made.num_tickets = 0
-    made.load_verify_locations(cadata=_encode_pem(by.certificate).decode())
-    prove(made, by, host, now)
+    made.load_verify_locations(cadata=_encode_pem(authority.certificate).decode())
+    prove(made, authority, host, now)
     return made
 
 
-def prove(context: ssl.SSLContext, by: Authority, host: str, now: float) -> None:
+def prove(context: ssl.SSLContext, authority: Authority, host: str, now: float) -> None:
     """Load a new server certificate into `context`, for connections from now on."""
-    own = issue_for_server(by, host, now)
+    own = issue_for_server(authority, host, now)
     key = own.key.private_bytes(
         serialization.Encoding.PEM,
         serialization.PrivateFormat.PKCS8,
@@ -218,25 +222,27 @@ def prove(context: ssl.SSLContext, by: Authority, host: str, now: float) -> None
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "server.pem"
         file.touch(0o600)
-        file.write_bytes(key + _encode_pem(own.certificate) + _encode_pem(by.certificate))
+        file.write_bytes(key + _encode_pem(own.certificate) + _encode_pem(authority.certificate))
         context.load_cert_chain(file)
 
 
-def encode_phone_file(by: Authority, issued: IssuedCertificate, name: str, password: str) -> bytes:
+def encode_phone_file(
+    authority: Authority, issued: IssuedCertificate, name: str, password: str
+) -> bytes:
     """Return a phone's key and certificate as PKCS #12."""
     return pkcs12.serialize_key_and_certificates(
         name.encode(),
         issued.key,
         issued.certificate,
-        [by.certificate],
+        [authority.certificate],
         _make_android_encryption(password),
     )
 
 
-def trust_file(by: Authority, password: str) -> bytes:
+def trust_file(authority: Authority, password: str) -> bytes:
     """Return the authority's certificate as PKCS #12, for the phone's trust store."""
     return pkcs12.serialize_key_and_certificates(
-        None, None, None, [by.certificate], _make_android_encryption(password)
+        None, None, None, [authority.certificate], _make_android_encryption(password)
     )
 
 

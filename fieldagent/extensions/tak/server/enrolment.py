@@ -68,11 +68,11 @@ class Enrolment:
     """Enrolment endpoints. `clock` returns Unix time."""
 
     def __init__(
-        self, store: Store, workspace: int, by: Authority, clock: Callable[[], float]
+        self, store: Store, workspace: int, authority: Authority, clock: Callable[[], float]
     ) -> None:
         self._store = store
         self._workspace = workspace
-        self._by = by
+        self._by = authority
         self._clock = clock
         self._refused = EventRate(clock)
 

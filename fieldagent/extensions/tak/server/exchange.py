@@ -181,14 +181,14 @@ class Exchange:
             self.drop(guest, str(error), now)
             return None
 
-    def drop(self, guest: TakGuest, why: str, now: float) -> None:
+    def drop(self, guest: TakGuest, reason: str, now: float) -> None:
         """Count and log an event of a phone that the hub drops."""
         self._note(ItemResult.UNREADABLE)
         self._now = now
         if count := self._dropped.note():
             who = guest.callsign or f"user {guest.member}"
             log.warning(
-                "%d events of phones reach no one, the last from %s: %s", count, ascii(who), why
+                "%d events of phones reach no one, the last from %s: %s", count, ascii(who), reason
             )
 
     def receive(self, guest: TakGuest, event: CotEvent, raw: bytes, now: float) -> None:

@@ -195,7 +195,7 @@ class _Phone:
         )
         self._outbox.add_event(encode(tak.make_chat(said, now)))
 
-    def _note(self, why: str) -> None:
-        if why and why != self._told:
-            log.warning("the phone of %s is not accepted: %s", self._holder.name, why)
-            self._told = why
+    def _note(self, reason: str) -> None:
+        if reason and reason != self._told:
+            log.warning("the phone of %s is not accepted: %s", self._holder.name, reason)
+            self._told = reason

@@ -288,9 +288,9 @@ class _Phones:
             return None
         return stream
 
-    def _note_refused(self, why: str) -> None:
+    def _note_refused(self, reason: str) -> None:
         if count := self._refused.note():
-            log.warning("%d connections refused at tak-listen, the last: %s", count, why)
+            log.warning("%d connections refused at tak-listen, the last: %s", count, reason)
 
 
 def _format_serial(stream: trio.SSLStream[trio.SocketStream]) -> str:
