@@ -93,10 +93,7 @@ class Parts:
 def assemble(settings: Settings, journal: Journal, emit: Callable[[str], None]) -> Parts:
     """Assemble the parts, and queue waiting Packages again. `emit` prints a script's lines."""
     plans = _make_plans(settings, PartBase(journal, settings.package_time_to_live))
-    hooks = [
-        *make_hooks(settings, emit),
-        *(hook for plan in plans.values() for hook in plan.hooks),
-    ]
+    hooks = [*make_hooks(settings, emit), *(hook for plan in plans.values() for hook in plan.hooks)]
     inbox = _make_inbox(settings, journal, hooks)
     events = Events(journal)
     channels = _get_channels(settings)

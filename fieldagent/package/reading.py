@@ -139,16 +139,16 @@ def read_seconds(value: Any) -> int:
     return seconds
 
 
-def _number(minimum: float, high: float, unit: str) -> Reader:
+def _number(minimum: float, maximum: float, unit: str) -> Reader:
     def read(value: Any) -> float:
         if not isinstance(value, int | float) or isinstance(value, bool):
             raise WrongValue("must be a number")
-        if not (minimum <= value <= high):
+        if not (minimum <= value <= maximum):
             raise WrongValue(
                 sentence(
                     "must be from {low} to {high} {unit}",
                     low=f"{minimum:g}",
-                    high=f"{high:g}",
+                    high=f"{maximum:g}",
                     unit=unit,
                 )
             )

@@ -124,7 +124,7 @@ def _is_bare(arguments: tuple[Argument, ...]) -> bool:
 
 def _is_size(arguments: tuple[Argument, ...]) -> bool:
     return not arguments or (
-        len(arguments) == 1 and is_in_range(arguments[0], minimum=20, high=ANSWER_BYTES_MAX)
+        len(arguments) == 1 and is_in_range(arguments[0], minimum=20, maximum=ANSWER_BYTES_MAX)
     )
 
 
@@ -406,5 +406,5 @@ def write_answer(answer: CommandAnswer) -> list[Any]:
 def read_answer(time: int, number: Any, outcome: Any, body: Any = b"") -> CommandAnswer:
     """Parse the answer to a command. Raises ValueError."""
     expect(is_in_range(number, minimum=0), "number of a command")
-    expect(is_in_range(outcome, minimum=0, high=max(CommandOutcome)), "outcome known here")
+    expect(is_in_range(outcome, minimum=0, maximum=max(CommandOutcome)), "outcome known here")
     return CommandAnswer(number, CommandOutcome(outcome), read_bytes(body))

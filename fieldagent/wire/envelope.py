@@ -528,21 +528,19 @@ def _trim(members: list[Any]) -> list[Any]:
 
 
 def _read_fragment(index: Any, count: Any, piece: Any) -> Fragment:
-    expect(is_in_range(count, minimum=1, high=255), "count of fragments")
-    expect(is_in_range(index, minimum=0, high=count - 1), "index of a fragment")
+    expect(is_in_range(count, minimum=1, maximum=255), "count of fragments")
+    expect(is_in_range(index, minimum=0, maximum=count - 1), "index of a fragment")
     return Fragment(index, count, read_bytes(piece))
 
 
 def _read_report(count: Any, bitmap: Any) -> Report:
-    expect(is_in_range(count, minimum=1, high=255), "count of fragments")
+    expect(is_in_range(count, minimum=1, maximum=255), "count of fragments")
     return Report(count, *read_bitmap(read_bytes(bitmap), count))
 
 
-def _read_ack(
-    station: Any, count: Any, bitmap: Any, hop_limit: Any = None, beyond: Any = None
-) -> Ack:
+def _read_ack(station: Any, count: Any, bitmap: Any, reach: Any = None, beyond: Any = None) -> Ack:
     expect(is_in_range(station, minimum=1), "station")
-    expect(hop_limit in (None, False, True, AT_GATEWAY), "word of the hub")
+    expect(reach in (None, False, True, AT_GATEWAY), "word of the hub")
     stations = [] if beyond is None else beyond
     expect(isinstance(stations, list) and len(stations) <= MISSING_STATIONS_MAX, "stations beyond")
     expect(all(is_in_range(each, minimum=1) for each in stations), "stations beyond")
@@ -551,8 +549,8 @@ def _read_ack(
         return Ack(station, 0, arrived, digest=digest)
     report = _read_report(count, bitmap)
     # In Python True equals 1, the value of AT_GATEWAY.
-    by_hub = hop_limit is True
-    details = by_hub, report.digest, tuple(stations), hop_limit == AT_GATEWAY and not by_hub
+    by_hub = reach is True
+    details = by_hub, report.digest, tuple(stations), reach == AT_GATEWAY and not by_hub
     return Ack(station, report.count, report.arrived, *details)
 
 
@@ -562,7 +560,7 @@ def _read_relay_request(station: Any) -> RelayRequest:
 
 
 def _read_route(hops: Any, minutes: Any = None, cost: Any = None, low: Any = None) -> RouteToHub:
-    expect(is_in_range(hops, minimum=0, high=NO_ROUTE), "hops to the hub")
+    expect(is_in_range(hops, minimum=0, maximum=NO_ROUTE), "hops to the hub")
     expect(minutes is None or is_in_range(minutes, minimum=0), "age of a way")
     expect(cost is None or is_in_range(cost, minimum=0), "cost of a way")
     expect(low is None or (is_int(low) and low in (0, 1)), "state of a battery known here")
@@ -584,7 +582,7 @@ def _read_sent_by(station: Any, transmissions: Any) -> AuthorMark:
 
 
 def _read_seen_at(position: Any, radius: Any) -> EstimatedPosition:
-    expect(is_in_range(radius, minimum=0, high=RADIUS_MAX_KM), "radius in kilometres")
+    expect(is_in_range(radius, minimum=0, maximum=RADIUS_MAX_KM), "radius in kilometres")
     return EstimatedPosition(*read_position(position), radius)
 
 
@@ -602,7 +600,7 @@ def _read_receipt(by: Any, digest: Any, stage: Any = None, text: Any = None) -> 
     by = 0 if by is None else by
     expect(is_in_range(by, minimum=0), "number of the station that has it")
     expect(len(read_bytes(digest)) == DIGEST_BYTES, "digest of 4 bytes")
-    expect(stage is None or is_in_range(stage, minimum=0, high=max(Stage)), "stage known here")
+    expect(stage is None or is_in_range(stage, minimum=0, maximum=max(Stage)), "stage known here")
     return Receipt(by, digest, Stage(stage or 0), "" if text is None else read_text(text))
 
 
@@ -627,7 +625,7 @@ def _read_parcel(time: int, station: Any, body: Any, minutes: Any = None) -> Par
 
 def _read_unreadable(time: int, size: Any, guard: Any = None) -> Unreadable:
     expect(is_in_range(size, minimum=0), "size in bytes")
-    expect(guard is None or is_in_range(guard, minimum=0, high=0xFFFF), "guard of 16 bits")
+    expect(guard is None or is_in_range(guard, minimum=0, maximum=0xFFFF), "guard of 16 bits")
     return Unreadable(size, guard)
 
 

@@ -75,13 +75,13 @@ def _read_position(report: dict[str, Any]) -> GpsReport:
     return Fix(time, latitude, longitude, altitude, speed, course)
 
 
-def _number(report: dict[str, Any], name: str, minimum: float, high: float) -> float | None:
+def _number(report: dict[str, Any], name: str, minimum: float, maximum: float) -> float | None:
     value = report.get(name)
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     # Compare before converting, because a large integer does not fit into a float. A NaN is outside
     # the range too.
-    return float(value) if minimum <= value <= high else None
+    return float(value) if minimum <= value <= maximum else None
 
 
 def _read_time(text: Any) -> float:

@@ -31,7 +31,7 @@ def read_incident_word(
 ) -> IncidentUpdate:
     """Parse the members of an entry after its time. Raises RemoteProtocolError."""
     expect(is_in_range(incident, minimum=0), "number of the incident")
-    expect(is_in_range(says, minimum=0, high=len(_STATES_BY_NUMBER) - 1), "word known here")
+    expect(is_in_range(says, minimum=0, maximum=len(_STATES_BY_NUMBER) - 1), "word known here")
     expect(station is None or is_in_range(station, minimum=1), "station")
     expect(proof is None or len(read_bytes(proof)) == TAG_BYTES, "proof of 8 bytes")
     who = "" if by is None else read_text(by)
@@ -49,7 +49,7 @@ def write_incident_word(update: IncidentUpdate) -> list[Any]:
 def read_words(value: Any) -> str:
     """Return a text, or the canned text with this number. Raises RemoteProtocolError."""
     if is_int(value):
-        expect(is_in_range(value, minimum=0, high=canned.NUMBER_MAX), "number of canned words")
+        expect(is_in_range(value, minimum=0, maximum=canned.NUMBER_MAX), "number of canned words")
         return canned.get_text(value)
     return read_text(value)
 

@@ -10,9 +10,9 @@ def is_int(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def is_in_range(value: Any, *, minimum: int = -(2**32), high: int = 2**32 - 1) -> bool:
+def is_in_range(value: Any, *, minimum: int = -(2**32), maximum: int = 2**32 - 1) -> bool:
     """Return True if the value is an integer in the range, by default that of 4 bytes in CBOR."""
-    return is_int(value) and minimum <= value <= high
+    return is_int(value) and minimum <= value <= maximum
 
 
 def expect(condition: bool, missing_part: str) -> None:

@@ -395,8 +395,8 @@ def _read(read: Callable[..., Any], members: list[Any]) -> Any:
         raise RemoteProtocolError(f"a damaged frame: {error}") from None
 
 
-def _is_int(value: Any, minimum: int, high: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and minimum <= value <= high
+def _is_int(value: Any, minimum: int, maximum: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and minimum <= value <= maximum
 
 
 def _expect(*conditions: bool) -> None:
@@ -404,8 +404,8 @@ def _expect(*conditions: bool) -> None:
         raise ValueError("a member of the wrong type or out of range")
 
 
-def _is_optional(value: Any, minimum: int, high: int) -> bool:
-    return value is None or _is_int(value, minimum, high)
+def _is_optional(value: Any, minimum: int, maximum: int) -> bool:
+    return value is None or _is_int(value, minimum, maximum)
 
 
 def _read_hello(members: list[Any]) -> NodeHello:

@@ -78,8 +78,8 @@ def read_location(
         altitude = None
     if speed is not None and speed > SPEED_MAX_M_S * 10:
         speed = None
-    expect(course is None or is_in_range(course, minimum=-180, high=179), "course in degrees")
-    expect(source is None or is_in_range(source, minimum=0, high=255), "source of a position")
+    expect(course is None or is_in_range(course, minimum=-180, maximum=179), "course in degrees")
+    expect(source is None or is_in_range(source, minimum=0, maximum=255), "source of a position")
     return Location(
         latitude,
         longitude,
