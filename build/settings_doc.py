@@ -54,8 +54,8 @@ HUB = """
 The file is `/etc/fieldagent/hub.properties` on an installed hub, otherwise
 `~/.config/fieldagent/hub.properties` (`$XDG_CONFIG_HOME`). `--config` names another file. Set
 `tls-certificate` and `tls-key` together, and `rockblock-username` and `rockblock-password`. If
-`listen` is not a loopback address, set TLS or `trusted-proxies`. If `directip-listen` is not one,
-set `directip-allow`.
+`listen` is not a loopback address, set TLS or `trusted-proxies`. If
+`directip-listen` is not a loopback address, set `directip-allow`.
 """
 
 
@@ -63,8 +63,8 @@ RADIO_HEAD = """
 ### Radios
 
 These are the values of `radio-protocol`. [Connect a radio](../how-to/radio.md) shows how to choose
-one, and [add a radio](../how-to/add-a-radio.md) how to write your own. The settings of one radio
-are unknown with another.
+one, and [add a radio](../how-to/add-a-radio.md) how to write your own. A setting of
+one radio is an unknown setting with another radio.
 
 | `radio-protocol` | for | needs | facts in `GET /api/status` |
 |---|---|---|---|

@@ -24,9 +24,13 @@ def read_hexadecimal_keys(value: str) -> tuple[bytes, ...]:
     try:
         keys = tuple(bytes.fromhex(key) for key in value.split())
     except ValueError:
-        raise WrongProperty("must be 64 hexadecimal digits; two, with a space, to rotate") from None
+        raise WrongProperty(
+            "must be 64 hexadecimal digits; to rotate, set two with a space between them"
+        ) from None
     if not 1 <= len(keys) <= 2 or any(len(key) != 32 for key in keys):
-        raise WrongProperty("must be 64 hexadecimal digits; two, with a space, to rotate")
+        raise WrongProperty(
+            "must be 64 hexadecimal digits; to rotate, set two with a space between them"
+        )
     return keys
 
 
@@ -116,8 +120,8 @@ KEYS = (
         "satellite-key",
         read_hexadecimal_keys,
         (),
-        "64 hexadecimal digits that authenticate messages in both directions; two, with a"
-        " space, to rotate",
+        "64 hexadecimal digits that authenticate messages in both directions; to "
+        "rotate, set two with a space between them",
     ),
     Key(
         "satellite-receipts",

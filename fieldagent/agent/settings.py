@@ -233,7 +233,8 @@ KEYS = (
         "webhook-secret",
         read_secrets,
         (),
-        "secret that signs these posts (Standard Webhooks, whsec_…); two, with a space, to rotate",
+        "secret that signs these posts (Standard Webhooks, whsec_…); to rotate, "
+        "set two with a space between them",
     ),
     *satellite_settings.KEYS,
     Key(

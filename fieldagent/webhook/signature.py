@@ -22,7 +22,8 @@ def read_secrets(value: str) -> tuple[str, ...]:
         size = _compute_base64_size(secret.removeprefix(PREFIX))
         if not secret.startswith(PREFIX) or size is None or not 24 <= size <= 64:
             raise WrongProperty(
-                "must be whsec_ and base64 of 24 to 64 bytes; two, with a space, to rotate"
+                "must be whsec_ and base64 of 24 to 64 bytes; to rotate, set two with a "
+                "space between"
             )
     return secrets
 

@@ -407,7 +407,7 @@ def _get_secrets(value: str) -> tuple[str, ...]:
     if not 1 <= len(secrets) <= 2 or not fits:
         raise WrongProperty(
             f"must be at least {SECRET_LEAST} random letters and digits, such as `openssl rand"
-            " -hex 16` prints; two, with a space, to rotate"
+            " -hex 16` prints; to rotate, set two with a space between them"
         )
     return secrets
 
@@ -450,7 +450,7 @@ KIND = OperatorKind(
             _get_secrets,
             (),
             "secret end of the URL to which Cloudloop posts Lingo JSON,"
-            " https://…/operator/cloudloop/SECRET; two, with a space, to rotate",
+            " https://…/operator/cloudloop/SECRET; to rotate, set two with a space between them",
         ),
         Key(
             "cloudloop-token",

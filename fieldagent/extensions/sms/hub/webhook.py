@@ -113,8 +113,8 @@ KIND = ContactKind(
             "sms-webhook-secret",
             signature.read_secrets,
             (),
-            "secret that signs the posts to that program (Standard Webhooks); two, with a"
-            " space, to rotate (none)",
+            "secret that signs the posts to that program (Standard Webhooks); to "
+            "rotate, set two with a space between them (none)",
         ),
         Key(
             "sms-webhook-token",
