@@ -23,7 +23,7 @@ def read_secrets(value: str) -> tuple[str, ...]:
         if not secret.startswith(PREFIX) or size is None or not 24 <= size <= 64:
             raise WrongProperty(
                 "must be whsec_ and base64 of 24 to 64 bytes; to rotate, set two with a "
-                "space between"
+                "space between them"
             )
     return secrets
 
