@@ -54,7 +54,7 @@ def _make_row(kit: Mapping[str, Any], now: float) -> Row:
         and f"{_format_age(booted, now)} ago, {about.get('bootCause', 'unknown')}",
         "disk": f"{100 - status['diskUsed']} % free" if status else None,
         "warmth": _get_unit(status.get("temperature"), "°C"),
-        "supply": _supply(status, about),
+        "supply": _format_supply(status, about),
         "clock": _format_clock(status, about),
         "signal": _format_signal(status, about),
         "credits": _format_credits(kit, status),
@@ -78,7 +78,7 @@ def _get_unit(value: float | None, unit: str) -> str | None:
     return None if value is None else f"{value} {unit}"
 
 
-def _supply(status: Mapping[str, Any], about: Mapping[str, Any]) -> str | None:
+def _format_supply(status: Mapping[str, Any], about: Mapping[str, Any]) -> str | None:
     parts = [f"{status['voltage']:.2f} V"] if status.get("voltage") is not None else []
     if throttling := about.get("throttling"):
         before = [f"{words} before" for words in throttling["sinceBoot"]]

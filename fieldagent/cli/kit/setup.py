@@ -117,14 +117,14 @@ def _ask_for_settings(
         print(escape_line(f"{port}={plan.by_port[port][port]} needs more; nothing leaves it out"))
         for name in names:
             meant = proposal.describe_setting(name, {**dict(pairs_in(text)), **plan.by_port[port]})
-            value = _ask(f"{name} ({meant}): ")
+            value = _read_answer(f"{name} ({meant}): ")
             if not value:
                 break
             answers[name] = value
     return propose(devices, text, answers), answers
 
 
-def _ask(question: str) -> str:
+def _read_answer(question: str) -> str:
     """Return the typed answer; empty at the end of input."""
     try:
         return input(escape_line(question)).strip()
@@ -133,7 +133,7 @@ def _ask(question: str) -> str:
 
 
 def _is_agreed(path: Path) -> bool:
-    return _ask(f"Write this to {path}? [y/N] ").lower() in ("y", "yes")
+    return _read_answer(f"Write this to {path}? [y/N] ").lower() in ("y", "yes")
 
 
 def _print_plan(plan: Proposal, old_settings: Mapping[str, str], path: Path) -> None:

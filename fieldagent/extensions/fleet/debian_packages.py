@@ -158,7 +158,7 @@ def install(folder: Path, version: str) -> None:
     """Install a version over any installed version, even an incomplete one. Raises NotInstalled,
     OSError.
     """
-    with _hold_apt_lock():
+    with _acquire_apt_lock():
         # The holder of apt's lock must declare that to dpkg (dpkg(1)).
         dpkg = ["env", "DPKG_FRONTEND_LOCKED=true", "dpkg"]
         done = _run(*dpkg, "--install", *map(str, list_files(folder, version)))
@@ -177,7 +177,7 @@ def install(folder: Path, version: str) -> None:
 
 
 @contextmanager
-def _hold_apt_lock() -> Iterator[None]:
+def _acquire_apt_lock() -> Iterator[None]:
     """Hold apt's lock, because dpkg would fail at once if another apt is running. Raises
     OSError.
     """

@@ -35,7 +35,7 @@ class SystemdBoot:
 
     def clear(self, slot: str) -> None:
         """Remove the slot's entries, so that the loader no longer finds it. Raises OSError."""
-        for each in self._of(slot):
+        for each in self._list_entries(slot):
             each.unlink()
         sync_folder(self._entries)
 
@@ -47,7 +47,7 @@ class SystemdBoot:
 
     def get_state(self, slot: str) -> str:
         """Return `absent`, `armed`, `spent` or `kept`. Raises OSError."""
-        names = [each.name.removeprefix(f"system-{slot}") for each in self._of(slot)]
+        names = [each.name.removeprefix(f"system-{slot}") for each in self._list_entries(slot)]
         if ".conf" in names:
             return "kept"
         if not names:
@@ -56,7 +56,7 @@ class SystemdBoot:
 
     def set_default_slot(self, slot: str) -> None:
         """Let the loader start the slot from now on. Raises OSError."""
-        tried = [each for each in self._of(slot) if "+" in each.name]
+        tried = [each for each in self._list_entries(slot) if "+" in each.name]
         if tried:
             entry = tried[0].read_text().replace(f" {TRIAL}", "")
             put_file(self._entries / f"system-{slot}.conf", entry.encode())
@@ -64,7 +64,7 @@ class SystemdBoot:
             each.unlink()
         sync_folder(self._entries)
 
-    def _of(self, slot: str) -> list[Path]:
+    def _list_entries(self, slot: str) -> list[Path]:
         return [*self._entries.glob(f"system-{slot}.conf"), *self._entries.glob(f"system-{slot}+*")]
 
     def _switch_entry(self) -> str:

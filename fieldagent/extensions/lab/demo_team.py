@@ -50,7 +50,7 @@ def run_demo_team(arguments: argparse.Namespace) -> int:
         )
         return USAGE
     start_logging(arguments.verbose)
-    air = f"udp://127.255.255.255:{_free_port()}"
+    air = f"udp://127.255.255.255:{_find_free_port()}"
     with tempfile.TemporaryDirectory(prefix="fieldagent-team-") as directory:
         home = Path(directory)
         kits = [
@@ -59,7 +59,7 @@ def run_demo_team(arguments: argparse.Namespace) -> int:
         return run_to_end(partial(_run, kits, arguments.loss), home)
 
 
-def _free_port() -> int:
+def _find_free_port() -> int:
     with socket.socket(type=socket.SOCK_DGRAM) as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

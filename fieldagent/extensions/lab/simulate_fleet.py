@@ -155,7 +155,7 @@ class _Run:
             all_kits.stop()
             with trio.move_on_after(SETTLE_S):
                 async with trio.open_nursery() as waiting:
-                    waiting.start_soon(_break_off, asks, waiting.cancel_scope)
+                    waiting.start_soon(_cancel_on_signal, asks, waiting.cancel_scope)
                     await all_kits.wait_until_settled()
                     waiting.cancel_scope.cancel()
             seconds = trio.current_time() - self._began
@@ -238,12 +238,12 @@ async def _wait_until_given_up(all_kits: Fleet, end_event: trio.Event) -> None:
 async def _wait_for_first(asks: Asks, end_event: trio.Event) -> None:
     """Wait until a signal arrives or all kits have given up."""
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(_break_off, asks, nursery.cancel_scope)
+        nursery.start_soon(_cancel_on_signal, asks, nursery.cancel_scope)
         await end_event.wait()
         nursery.cancel_scope.cancel()
 
 
-async def _break_off(asks: Asks, scope: trio.CancelScope) -> None:
+async def _cancel_on_signal(asks: Asks, scope: trio.CancelScope) -> None:
     await asks.receive()
     scope.cancel()
 

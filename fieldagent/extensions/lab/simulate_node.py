@@ -110,7 +110,7 @@ def simulate_nodes(arguments: argparse.Namespace) -> int:
         nodes = Nodes(
             air, _list_links(folder, arguments.nodes, arguments.tcp_port), print_line, kind
         )
-        _introduce([socket.node for socket in nodes.sockets], arguments.crowd)
+        _exchange_identities([socket.node for socket in nodes.sockets], arguments.crowd)
         print_line(f"seed {seed}")
         return run_until_stopped(partial(_run, nodes))
 
@@ -125,7 +125,7 @@ def _list_links(folder: Path, count: int, tcp_port: int | None) -> list[Path | i
     return links
 
 
-def _introduce(radios: Sequence[SimulatedRadio], crowd: int) -> None:
+def _exchange_identities(radios: Sequence[SimulatedRadio], crowd: int) -> None:
     """Make radios of the same kind known to each other, as if each had heard the others."""
     introduce_all([each for each in radios if isinstance(each, SimulatedMeshtastic)], crowd)
     companions = [each for each in radios if isinstance(each, SimulatedCompanion)]

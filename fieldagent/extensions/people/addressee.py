@@ -55,11 +55,11 @@ def _list_handles(handles: Handles, event: Mapping[str, Any]) -> list[str]:
     to = event.get("to", {})
     handle = None
     if to.get("type") == "User" and "id" in to:
-        handle = handles.of_user(int(to["id"]))
+        handle = handles.find_by_user(int(to["id"]))
     elif "name" in to and "id" not in to:
-        handle = handles.of(to["name"])
+        handle = handles.find_by_name(to["name"])
     elif not to and (name := _find_addressed_name(event)):
-        handle = handles.of(name)
+        handle = handles.find_by_name(name)
     return [handle] if handle else []
 
 

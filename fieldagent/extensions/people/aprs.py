@@ -268,14 +268,14 @@ class AprsPeople:
 
     async def receive(self) -> HandheldReport:
         # A call for the next report means that the last one is on disk.
-        self._settle(has_it=True)
+        self._finish_text(has_it=True)
         while not self._heard:
             self._news = trio.Event()
             await self._news.wait()
         self._taken = self._heard.popleft()
         return self._taken.heard
 
-    def _settle(self, *, has_it: bool) -> None:
+    def _finish_text(self, *, has_it: bool) -> None:
         taken, self._taken = self._taken, None
         if taken is None or taken.key is None or taken.heard.over_internet:
             return
@@ -324,7 +324,7 @@ class AprsPeople:
         """Refuse a message with an APRS rejection. The sender's station shows it, so no text is
         needed.
         """
-        self._settle(has_it=False)
+        self._finish_text(has_it=False)
 
     async def _send_text(self, handle: str, text: str, number: str) -> TextOutcome:
         info = wire.write_message(handle.upper(), text.translate(LOOK_ALIKES), number)

@@ -64,7 +64,7 @@ class Handles(NamedTuple):
     is_handle: Callable[[str], bool]
     """Returns True if a handle is of the radio's own kind."""
 
-    def of(self, name: str) -> str | None:
+    def find_by_name(self, name: str) -> str | None:
         """Return the handheld of the person with that name; None if there is no such handheld, or
         more than one.
         """
@@ -81,7 +81,7 @@ class Handles(NamedTuple):
         there = self._list_reached(handles)
         return there[0] if len(there) == 1 else None
 
-    def of_user(self, number: int) -> str | None:
+    def find_by_user(self, number: int) -> str | None:
         """Return the handheld of the hub's user with that number; None if there is none."""
         for person in directory.list_people(self.journal):
             if (person.kind, person.number) == (directory.USER, number):

@@ -153,7 +153,7 @@ class MeshcorePeople:
     async def begin(self) -> None:
         """Load the radio's contacts. Raises RadioLost."""
         await self._host.set_clock(self._clock)
-        await self._learn_contacts()
+        await self._load_contacts()
         for contact in self._contacts.values():
             self._queue_contact(contact, 0, self._find_known_since(contact))
         self._show_capacity(full=False)
@@ -162,11 +162,13 @@ class MeshcorePeople:
         """Send the kit's advert, so that people can write to it: first to the radios in range, and
         later regularly to the whole mesh. Raises RadioLost.
         """
-        await self._host.ask(wire.make_command(CompanionCommand.SEND_ADVERT), CompanionMessage.OK)
+        await self._host.request_answer(
+            wire.make_command(CompanionCommand.SEND_ADVERT), CompanionMessage.OK
+        )
         await waits.sleep(ADVERT_AFTER)
         while True:
             flood = wire.make_command(CompanionCommand.SEND_ADVERT, b"\1")
-            await self._host.ask(flood, CompanionMessage.OK)
+            await self._host.request_answer(flood, CompanionMessage.OK)
             await waits.sleep(ADVERT_EVERY)
 
     async def receive(self) -> HandheldReport:
@@ -194,11 +196,11 @@ class MeshcorePeople:
         if await self._host.set_clock(self._clock):
             log.warning("the people's radio has restarted, or its clock was wrong: clock set")
         if self._is_full:
-            await self._learn_contacts()
+            await self._load_contacts()
             self._show_capacity(full=False)
         self._may_wait = True
 
-    async def _learn_contacts(self) -> None:
+    async def _load_contacts(self) -> None:
         self._contacts = {each.key: each for each in await self._host.list_contacts()}
 
     async def _fetch(self) -> None:
@@ -214,7 +216,7 @@ class MeshcorePeople:
             CompanionMessage.NO_MESSAGE,
         )
         asked = wire.make_command(CompanionCommand.NEXT_MESSAGE)
-        answer = await self._host.ask(asked, *kinds, *old)
+        answer = await self._host.request_answer(asked, *kinds, *old)
         self._may_wait = answer[0] not in (CompanionMessage.NO_MESSAGE, CompanionMessage.ERROR)
         if self._may_wait and answer[0] != CompanionMessage.CHANNEL_DATA:
             try:
@@ -235,7 +237,7 @@ class MeshcorePeople:
             # The radio has already forgotten the message, so continue even if the radio is lost
             # during this call.
             with suppress(RadioLost):
-                await self._learn_contacts()
+                await self._load_contacts()
             there = self._find_called(message.sender)
         if len(there) == 1 and there[0].type != ContactType.CHAT:
             return
@@ -306,7 +308,7 @@ class MeshcorePeople:
         """
         if contact.type != ContactType.CHAT:
             return
-        answer = await self._host.ask(wire.put_contact(contact), CompanionMessage.OK)
+        answer = await self._host.request_answer(wire.put_contact(contact), CompanionMessage.OK)
         if answer[0] == CompanionMessage.OK:
             await self._process_advert(contact.key)
         else:
@@ -351,7 +353,7 @@ class MeshcorePeople:
         now = trio.current_time()
         if now >= self._ask_battery_at.get(key, -inf):
             self._ask_battery_at[key] = now + BATTERY_INTERVAL_S
-            await self._host.ask(wire.ask_telemetry(key), CompanionMessage.SENT)
+            await self._host.request_answer(wire.ask_telemetry(key), CompanionMessage.SENT)
 
     def _process_battery(self, sender: bytes, volts: float | None) -> None:
         there = self._find_called(sender)
@@ -386,7 +388,7 @@ class MeshcorePeople:
         time, attempt, codes = self._own_texts.begin(handle, text)
         floods = False
         while not floods and not self._host.is_acknowledged(codes):
-            answer = await self._host.ask(
+            answer = await self._host.request_answer(
                 wire.send_text(key, text, time, attempt), CompanionMessage.SENT
             )
             attempt += 1
@@ -401,7 +403,7 @@ class MeshcorePeople:
                 break
             if not floods:
                 reset = wire.make_command(CompanionCommand.RESET_PATH, key)
-                refused = await self._host.ask(reset, CompanionMessage.OK)
+                refused = await self._host.request_answer(reset, CompanionMessage.OK)
                 floods = refused[0] != CompanionMessage.OK
         if self._host.is_acknowledged(codes):
             return TextOutcome(True, "")
@@ -416,7 +418,7 @@ class MeshcorePeople:
             self._said_on_channel.append((handle, text))
             place = int(handle[1:].partition("/")[0])
             command = wire.send_channel_text(place, text, self._own_texts.make_time())
-            await self._host.ask(command, CompanionMessage.OK, CompanionMessage.SENT)
+            await self._host.request_answer(command, CompanionMessage.OK, CompanionMessage.SENT)
         return TextOutcome(False, "sent on a channel, where texts are not acknowledged")
 
 

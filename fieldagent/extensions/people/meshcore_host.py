@@ -108,19 +108,19 @@ class CompanionHost:
         """Wait for the next unsolicited report and return it. Acknowledgements are not included."""
         return await self._ear.receive()
 
-    async def ask(self, command: bytes, *expected: CompanionMessage) -> bytes:
+    async def request_answer(self, command: bytes, *expected: CompanionMessage) -> bytes:
         """Send a command and return its answer, which is one of `expected` or an error. Raises
         RadioLost.
         """
         async with self._asking:
-            return await self._ask(command, {*expected, CompanionMessage.ERROR})
+            return await self._request_once(command, {*expected, CompanionMessage.ERROR})
 
-    async def _ask(self, command: bytes, expected: set[CompanionMessage]) -> bytes:
+    async def _request_once(self, command: bytes, expected: set[CompanionMessage]) -> bytes:
         self._answers.clear()
         await self._line.write(wire.make_frame(command))
-        return await self._answer(expected)
+        return await self._wait_for_answer(expected)
 
-    async def _answer(self, expected: set[CompanionMessage]) -> bytes:
+    async def _wait_for_answer(self, expected: set[CompanionMessage]) -> bytes:
         """Return the next expected answer, and skip answers to other commands. Raises RadioLost."""
         with waits.move_on_after(ANSWER_TIMEOUT_S):
             while True:
@@ -152,24 +152,26 @@ class CompanionHost:
         hello = wire.make_app_start(HOST_NAME)
         for tries_left in reversed(range(GREETINGS)):
             try:
-                answer = await self.ask(hello, CompanionMessage.SELF_INFO)
+                answer = await self.request_answer(hello, CompanionMessage.SELF_INFO)
                 break
             except RadioLost:
                 if not tries_left:
                     raise
-        device = await self.ask(wire.query_device(), CompanionMessage.DEVICE_INFO)
+        device = await self.request_answer(wire.query_device(), CompanionMessage.DEVICE_INFO)
         try:
             self.own = wire.read_self(answer)
             self.device = wire.read_device(device)
         except RemoteProtocolError as error:
             raise RadioLost(f"the radio does not report its identity: {error}") from None
-        await self._learn_channels()
+        await self._load_channels()
 
-    async def _learn_channels(self) -> None:
+    async def _load_channels(self) -> None:
         for place in range(self.device.channels_max):
             asked = wire.make_command(CompanionCommand.GET_CHANNEL, bytes([place]))
             try:
-                channel = wire.read_channel(await self.ask(asked, CompanionMessage.CHANNEL))
+                channel = wire.read_channel(
+                    await self.request_answer(asked, CompanionMessage.CHANNEL)
+                )
             except RemoteProtocolError:
                 return
             self.channels[channel.place] = channel
@@ -179,20 +181,20 @@ class CompanionHost:
         known: list[CompanionContact] = []
         parts = {CompanionMessage.CONTACT, CompanionMessage.CONTACTS_END, CompanionMessage.ERROR}
         async with self._asking:
-            answer = await self._ask(
+            answer = await self._request_once(
                 wire.make_command(CompanionCommand.GET_CONTACTS),
                 {CompanionMessage.CONTACTS_BEGIN, *parts},
             )
             while answer[0] not in (CompanionMessage.CONTACTS_END, CompanionMessage.ERROR):
                 _add_if_whole(known, answer)
-                answer = await self._answer(parts)
+                answer = await self._wait_for_answer(parts)
         return known
 
     async def find_contact(self, key: bytes) -> CompanionContact | None:
         """Return a contact of the radio; None if the radio has forgotten it. Raises RadioLost."""
         asked = wire.make_command(CompanionCommand.GET_CONTACT, key)
         known: list[CompanionContact] = []
-        _add_if_whole(known, await self.ask(asked, CompanionMessage.CONTACT))
+        _add_if_whole(known, await self.request_answer(asked, CompanionMessage.CONTACT))
         return known[0] if known else None
 
     async def set_clock(self, clock: Callable[[], float]) -> bool:
@@ -201,14 +203,16 @@ class CompanionHost:
         """
         try:
             shown = wire.read_time(
-                await self.ask(wire.make_command(CompanionCommand.GET_TIME), CompanionMessage.TIME)
+                await self.request_answer(
+                    wire.make_command(CompanionCommand.GET_TIME), CompanionMessage.TIME
+                )
             )
         except RemoteProtocolError:
             return False
         now = int(clock())
         if shown >= now - CLOCK_MAX:
             return False
-        await self.ask(wire.set_time(now), CompanionMessage.OK)
+        await self.request_answer(wire.set_time(now), CompanionMessage.OK)
         return True
 
 

@@ -47,7 +47,7 @@ async def read_report(line: DeviceLine) -> DeviceReport:
         with trio.move_on_after(CONFIG_TIMEOUT_S):
             await host.greet()
             asked = wire.make_command(CompanionCommand.GET_BATTERY)
-            battery = wire.read_battery(await host.ask(asked, CompanionMessage.BATTERY))
+            battery = wire.read_battery(await host.request_answer(asked, CompanionMessage.BATTERY))
             report = _report(host, battery, len(await host.list_contacts()))
         nursery.cancel_scope.cancel()
     if report is None:

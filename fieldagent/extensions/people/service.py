@@ -79,11 +79,11 @@ class PeopleService(PartService):
         self.link.state = LinkState.STARTING
 
         async def work() -> None:
-            await self._work(kind)
+            await self._serve_radio(kind)
 
         await run_and_reopen(work, (RadioLost, PortLost), self._log_lost, lambda: None, self.link)
 
-    async def _work(self, kind: PeoplesRadio) -> None:
+    async def _serve_radio(self, kind: PeoplesRadio) -> None:
         mesh = self._settings
         assert mesh.port is not None
         place = HandheldPlace(

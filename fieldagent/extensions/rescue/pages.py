@@ -64,7 +64,7 @@ class Pages:
         """Yield every readable row, possibly with some rows that were deleted long ago. The newest
         version of a changed row comes first.
         """
-        free = self._free() - self._owners.keys()
+        free = self._list_free_pages() - self._owners.keys()
         pages: list[tuple[int, list[Row]]] = []
         for number, images in sorted(self._images.items()):
             if number in free:
@@ -121,7 +121,7 @@ class Pages:
             rowid, at = _read_varint(page, at)
             rowid -= (rowid >> 63) << 64
         payload, end = self._read_payload(page, at, size, kind)
-        return Row(owner, rowid, _record(payload)), end
+        return Row(owner, rowid, _read_record(payload)), end
 
     def _read_payload(self, page: bytes, at: int, size: int, kind: int) -> tuple[bytes, int]:
         most = PAGE - 35 if kind == _TABLE_LEAF else (PAGE - 12) * 64 // 255 - 23
@@ -174,7 +174,7 @@ class Pages:
         for child in children:
             self._follow(child, owner, depth + 1)
 
-    def _free(self) -> set[int]:
+    def _list_free_pages(self) -> set[int]:
         """Return the numbers of free pages."""
         free: set[int] = set()
         first = self._images.get(1)
@@ -223,7 +223,7 @@ def _read_varint(page: bytes, at: int) -> tuple[int, int]:
     raise NoRecord
 
 
-def _record(payload: bytes) -> tuple[Value, ...]:
+def _read_record(payload: bytes) -> tuple[Value, ...]:
     """Return the values of a record. Raises NoRecord."""
     end, at = _read_varint(payload, 0)
     if not at < end <= len(payload):

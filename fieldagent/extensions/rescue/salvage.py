@@ -172,10 +172,10 @@ class _Salvage:
                 case Row("leg_pending", None, (int(), int(sequence), str(channel))):
                     self._pending.add((sequence, channel))
                 case _:
-                    for table, row in self._of(record):
+                    for table, row in self._find_tables(record):
                         self._collect_row(table, row)
 
-    def _of(self, record: Row) -> Iterator[tuple[_Table, Found]]:
+    def _find_tables(self, record: Row) -> Iterator[tuple[_Table, Found]]:
         """Yield the tables to which a record may belong, by its page or otherwise by its
         content.
         """

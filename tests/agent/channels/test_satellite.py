@@ -899,13 +899,13 @@ def answers(
     monkeypatch: pytest.MonkeyPatch, make: Callable[[AtAnswer], AtAnswer], lines: str = ""
 ) -> None:
     """Change the modem's answers on the line: those for a read message, or for these lines."""
-    do = SimulatedModem._do
+    do = SimulatedModem._run_answer
 
     def spoil(modem: SimulatedModem, answered: AtAnswer) -> None:
         meant = answered.lines[:1] == (lines,) if lines else bool(answered.before)
         do(modem, make(answered) if meant else answered)
 
-    monkeypatch.setattr(SimulatedModem, "_do", spoil)
+    monkeypatch.setattr(SimulatedModem, "_run_answer", spoil)
 
 
 async def test_a_modem_that_says_more_than_it_is_asked(

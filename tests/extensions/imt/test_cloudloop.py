@@ -368,7 +368,7 @@ async def test_a_doubt_is_settled_by_a_history_of_any_length(
 async def fetch(tmp_path: Path, url: str, hub: Hub) -> None:
     """Run one round of the polling task."""
     api = cloudloop.Cloudloop(url, tmp_path / "token", "RAW")
-    await cloudloop._Fetch(api, hub.lent(), 60.0, 0)._catch_up()
+    await cloudloop._Fetch(api, hub.lent(), 60.0, 0)._fetch_missed()
 
 
 async def test_what_the_webhook_did_not_bring_is_fetched_once(tmp_path: Path) -> None:
@@ -474,7 +474,7 @@ async def test_what_is_left_is_asked_by_plan(
     async with service(tmp_path) as (played, _, url):
         played.answers["GetPoolSummary"] = make_json_response(answer)
         api = cloudloop.Cloudloop(url, tmp_path / "token", "RAW")
-        await cloudloop._Fetch(api, hub.lent(), 60.0, 5000)._weigh()
+        await cloudloop._Fetch(api, hub.lent(), 60.0, 5000)._fetch_balance()
         ((_, asked),) = played.asked
     assert {"year", "month", "token"} == {*asked}
     assert hub.book.left == left

@@ -138,7 +138,7 @@ async def test_it_is_delivered_after_the_networks_own_status_and_not_before(
 ) -> None:
     async with field_kit(tmp_path) as (sky, k):
         id_ = await k.post()
-        await until(lambda: sky.modem.in_transit)
+        await until(lambda: sky.modem.has_transit)
         assert k.status(id_) is None
         assert await outcome(k, id_) is Status.DELIVERED
 
@@ -237,7 +237,7 @@ async def test_a_modem_that_loses_power_with_the_message_on_its_way(
 ) -> None:
     async with field_kit(tmp_path) as (sky, k):
         id_ = await k.post()
-        await until(lambda: sky.modem.in_transit)
+        await until(lambda: sky.modem.has_transit)
         sky.modem.reset()
         sky.port.poke()
         assert await outcome(k, id_) is Status.DELIVERED
@@ -253,7 +253,7 @@ async def test_a_port_that_is_unplugged_and_a_modem_that_goes_on(
     """
     async with field_kit(tmp_path) as (sky, k):
         id_ = await k.post()
-        await until(lambda: sky.modem.in_transit)
+        await until(lambda: sky.modem.has_transit)
         sky.port.powered_alone = True
         sky.port.unplug()
         await trio.sleep(1)
@@ -271,7 +271,7 @@ async def test_an_agent_that_starts_anew_cancels_what_the_modem_still_has(
         await nursery.start(sky.port.run)
         async with agent(sky) as k:
             id_ = await k.post()
-            await until(lambda: sky.modem.in_transit)
+            await until(lambda: sky.modem.has_transit)
         async with agent(sky) as k:
             assert await outcome(k, id_) is Status.DELIVERED
             assert sky.gateway.sessions == 1
@@ -312,7 +312,7 @@ async def test_a_late_status_of_a_message_that_was_given_up_settles_no_other(
 ) -> None:
     async with field_kit(tmp_path) as (sky, k):
         id_ = await k.post()
-        await until(lambda: sky.modem.in_transit)
+        await until(lambda: sky.modem.has_transit)
         named = {"topic_id": 244, "message_id": 77, "final_mo_status": "mo_ack_received"}
         sky.modem._send_report("messageOriginateStatus", named)
         sky.port.poke()
@@ -524,7 +524,7 @@ async def test_a_modem_that_was_reset_and_whose_word_of_it_is_lost_is_noticed(
 ) -> None:
     async with field_kit(tmp_path) as (sky, k):
         id_ = await k.post(**SOS)
-        await until(lambda: sky.modem.in_transit)
+        await until(lambda: sky.modem.has_transit)
         sky.modem.reset()
         sky.modem._output.clear()
         assert await outcome(k, id_, within=600) is Status.DELIVERED

@@ -72,7 +72,7 @@ def test_a_modem_that_fails_at_each_step(
 
 KILLS = {
     "before the intent": (f"{OUTBOX}.record_intent", 0),
-    "before it is offered": (f"{MODEM}:ImtModem.originate", 0),
+    "before it is offered": (f"{MODEM}:ImtModem.offer_message", 0),
     "before its number is on disk": (f"{OUTBOX}.record_intent", 1),
     "before all of it is given": (f"{MODEM}:ImtModem.is_given", 0),
     "while it is on its way": (f"{DRIVER}:ImtDriver._wait_until_ended", 0),

@@ -104,8 +104,8 @@ async def test_it_tells_what_the_hub_knows(store: Store) -> None:
         ((begins, ends),) = week.gaps()
         assert (begins.timestamp(), ends.timestamp()) == (TIME + 1500, TIME + 30_000)
         assert week.sent_counts() == {"location": 10, "SOS": 1, "message": 1}
-        assert week.given_counts()[("message", "stored", "ip")] >= 1
-        assert week.given_counts()[("message", "waiting", "")] == 1
+        assert week.count_received()[("message", "stored", "ip")] >= 1
+        assert week.count_received()[("message", "waiting", "")] == 1
         assert [(each["kind"], each["state"]) for each in week.incidents] == [("sos", "closed")]
         ((day),) = week.costs
         assert (day["mo"], day["money"], week.money) == (2, "0.24 EUR", "0.24 EUR")

@@ -40,7 +40,7 @@ async def expect(alps: Field, due: float = DUE) -> None:
 async def look(alps: Field) -> list[str]:
     if await alps.store.read(routes.next_due) > alps.now:
         return []
-    return await alps.store.commit(lambda db: routes.look(db, alps.now))
+    return await alps.store.commit(lambda db: routes.check_overdue(db, alps.now))
 
 
 async def says(alps: Field, number: int, place: Location, at: float) -> None:

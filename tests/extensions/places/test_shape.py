@@ -81,7 +81,7 @@ def test_a_polygon_lies_over_the_antimeridian(longitude: float, inside: bool) ->
     drawn = shape.polygon(geojson(fiji))
     assert (beyond(drawn, -17, longitude) < 0) is inside
     assert shape.as_json(drawn)["polygon"] == geojson([[float(x), float(y)] for x, y in fiji])
-    assert shape.from_json(shape.as_json(drawn)) == drawn
+    assert shape.read_shape(shape.as_json(drawn)) == drawn
 
 
 def test_what_is_in_a_hole_is_outside() -> None:

@@ -365,7 +365,7 @@ async def test_what_no_phone_confirms_is_given_up_after_a_day(store: Store) -> N
         (out,) = await alps.store.read(lambda db: records.list_due_events(db, KITS, alps.now, 9))
         await alps.store.commit(lambda db: records.note_sent(db, out, alps.now, handed=True))
         alps.now += OVER_AFTER_S
-        await alps.store.commit(lambda db: records.give_up(db, alps.now))
+        await alps.store.commit(lambda db: records.end_old_events(db, alps.now))
         rows = await alps.rows("SELECT rung, text FROM reached WHERE item = ?", out.item)
         assert [text for stage, text in rows if stage == Stage.NOBODY] == [
             "no phone of theirs at the TAK server has confirmed it within a day"

@@ -150,7 +150,7 @@ async def test_who_has_a_kit_too_is_not_said_to_be_out_of_reach(store: Store) ->
         )
         assert await store.commit(lambda db: tick(db, now=alps.now))
         alps.now += OVER_AFTER_S
-        await store.commit(lambda db: records.give_up(db, alps.now))
+        await store.commit(lambda db: records.end_old_events(db, alps.now))
         assert await alps.rows("SELECT rung FROM reached WHERE item = ?", out.item) == []
 
 

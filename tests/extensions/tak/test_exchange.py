@@ -165,7 +165,7 @@ def test_who_comes_later_is_told_what_there_is(room: Room) -> None:
     guest = room.enter(eve, 5, 1.0)
     assert room.heard[eve.uid] == ["a-f-G-U-C", "b-m-p-s-m", "b-t-f"]
     # Received events are not repeated, and outdated events are not sent at all.
-    guest.heard = room.exchange.said
+    guest.heard = room.exchange.last_number
     room.exchange.remove_phone(guest)
     room.say(BEN, chat(BEN, tak.ALL_UNITS, 3))
     room.heard[eve.uid].clear()
@@ -255,7 +255,7 @@ async def test_who_is_slow_has_the_newest_of_each_unit() -> None:
         and outbox.add_event(b"word ")
         and outbox.add_event(b"new ", "a")
     )
-    assert await outbox.take_events() == b"new word "
+    assert await outbox.wait_for_events() == b"new word "
     assert outbox.add_event(bytes(OF_UNITS_MAX), "a")
     assert not outbox.add_event(b"x", "b")
     assert outbox.add_event(bytes(BYTES_MAX - OF_UNITS_MAX))

@@ -265,7 +265,7 @@ class ImtDriver:
                 transmission, modem=self.modem.facts.imei, at_modem=messages.UNNAMED_KEY
             )
             self.link.state = LinkState.BUSY
-            status = await self._converse(transmission, outgoing)
+            status = await self._exchange_message(transmission, outgoing)
         except BaseException:
             if not outgoing.message.last_given and not again:
                 with trio.CancelScope(shield=True):
@@ -278,10 +278,10 @@ class ImtDriver:
             raise
         finally:
             self.modem.outgoing = None
-        await self._settle(transmission, status)
+        await self._record_status(transmission, status)
 
-    async def _converse(self, transmission: Transmission, outgoing: Outgoing) -> MoStatus:
-        refused = await self.modem.originate(outgoing)
+    async def _exchange_message(self, transmission: Transmission, outgoing: Outgoing) -> MoStatus:
+        refused = await self.modem.offer_message(outgoing)
         if refused is not None:
             return refused
         assert outgoing.key is not None
@@ -323,7 +323,7 @@ class ImtDriver:
             return messages.find_mo_status(self.modem.ended[key])
         return MoStatus(SessionVerdict.DOUBTFUL, NOBODY_KNOWS)
 
-    async def _settle(self, transmission: Transmission, status: MoStatus) -> None:
+    async def _record_status(self, transmission: Transmission, status: MoStatus) -> None:
         log.info("a message of %d bytes: %s", len(transmission.body), status.description)
         if status.verdict is SessionVerdict.SENT:
             self.modem.facts.service = True
@@ -346,7 +346,7 @@ class ImtDriver:
         """
         transmission = intent.transmission
         if (status := await self._find_final_status(intent)) is not None:
-            await self._settle(transmission, status)
+            await self._record_status(transmission, status)
             return
         events: list[Callable[[], Awaitable[None]]]
         events = [partial(self._wait_until_rested, urgent=transmission.urgent)]

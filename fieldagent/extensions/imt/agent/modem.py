@@ -257,21 +257,21 @@ class ImtModem:
 
     # Requests to the modem.
 
-    async def ask(self, request: bytes, *, again: bool = True) -> jspr.JsprLine:
+    async def request_answer(self, request: bytes, *, again: bool = True) -> jspr.JsprLine:
         """Return the answer. With `again`, a request that noise made unreadable is repeated once.
 
         Raises ImtReset if the modem has lost its setup, and ImtSilent.
         """
-        line = await self._ask(request)
+        line = await self._request_once(request)
         if line.code in jspr.GARBLED_CODES and again:
-            line = await self._ask(request)
+            line = await self._request_once(request)
         if line.code == jspr.NO_VERSION and not self._starts:
             raise ImtReset("the modem has restarted without an API version")
         if line.code == jspr.SERIAL_ERROR:
             raise ImtSilent("the modem reports an error of its serial port")
         return line
 
-    async def _ask(self, request: bytes) -> jspr.JsprLine:
+    async def _request_once(self, request: bytes) -> jspr.JsprLine:
         target = request.split(b" ")[1].decode("ascii")
         while True:  # Drop late answers to the previous request.
             try:
@@ -302,7 +302,7 @@ class ImtModem:
         self.facts.rebooted = active is None
         if active != newest:
             await self._require(jspr.put("apiVersion", active_version=newest))
-        hardware = await self.ask(jspr.get("hwInfo"))
+        hardware = await self.request_answer(jspr.get("hwInfo"))
         self.facts.imei = str(hardware.body.get("imei", ""))
         self.link.facts["imei"] = self.facts.imei
         await self._connect_sim()
@@ -310,7 +310,7 @@ class ImtModem:
         # This needs API 1.6.0. With any other answer, or without an answer, the agent works without
         # the report.
         with suppress(ImtSilent):
-            line = await self.ask(jspr.put("messageActivityStatus", enabled=True))
+            line = await self.request_answer(jspr.put("messageActivityStatus", enabled=True))
             self.facts.reports_activity = line.code in (jspr.DONE, jspr.ALREADY)
         self._starts = False
         await self.query_state()
@@ -332,7 +332,7 @@ class ImtModem:
         """
         for _ in range(WAKE_TRIES):
             try:
-                line = await self.ask(jspr.get("apiVersion"))
+                line = await self.request_answer(jspr.get("apiVersion"))
             except ImtSilent as silence:
                 why = silence
                 continue
@@ -342,15 +342,15 @@ class ImtModem:
         raise why
 
     async def _require(self, request: bytes) -> None:
-        line = await self.ask(request)
+        line = await self.request_answer(request)
         if line.code not in (jspr.DONE, jspr.ALREADY):
             raise ImtSilent(f"the modem refuses {line.target}: {line.describe_refusal()}")
 
     async def _connect_sim(self) -> None:
-        line = await self.ask(jspr.get("simConfig"))
+        line = await self.request_answer(jspr.get("simConfig"))
         if line.body.get("interface") in (None, "none"):
             await self._require(jspr.put("simConfig", interface="internal"))
-        line = await self.ask(jspr.get("simStatus"))
+        line = await self.request_answer(jspr.get("simStatus"))
         status = messages.read_event(line) if line.code == jspr.DONE else None
         if isinstance(status, messages.SimStatus):
             self.facts.sim = status
@@ -359,7 +359,7 @@ class ImtModem:
             self.link.facts["sim"] = self.facts.sim.iccid
 
     async def _activate(self) -> None:
-        line = await self.ask(jspr.get("operationalState"))
+        line = await self.request_answer(jspr.get("operationalState"))
         state = messages.read_event(line)
         if isinstance(state, messages.OperationalState):
             self.facts.state = state
@@ -387,22 +387,22 @@ class ImtModem:
         self.facts.active = None
         targets = ["constellationState", "operationalState"]
         for target in (*targets, *["messageActivityStatus"] * self.facts.reports_activity):
-            line = await self.ask(jspr.get(target))
+            line = await self.request_answer(jspr.get(target))
             if line.code == jspr.DONE:
                 await self._process_event(messages.read_event(line))
-        line = await self.ask(jspr.get("messageProvisioning"))
+        line = await self.request_answer(jspr.get("messageProvisioning"))
         self.facts.topic = messages.find_topic(messages.list_provisioned(line), self.topic_name)
         if self.facts.topic is not None:
             self.link.facts["topic"] = f"{self.facts.topic.name} ({self.facts.topic.id})"
 
     # Messages.
 
-    async def originate(self, outgoing: Outgoing) -> MoStatus | None:
+    async def offer_message(self, outgoing: Outgoing) -> MoStatus | None:
         """Offer a message to the modem. Return None once the modem has accepted and numbered it.
         Otherwise return the reason for the refusal; the message has then not left.
         """
         self.outgoing = outgoing
-        line = await self.ask(
+        line = await self.request_answer(
             jspr.put(
                 "messageOriginate",
                 topic_id=outgoing.topic,
@@ -430,7 +430,7 @@ class ImtModem:
         message then shows the result.
         """
         self.given_up.add(key)
-        line = await self.ask(
+        line = await self.request_answer(
             jspr.put(
                 "messageOriginateStatus",
                 topic_id=key.topic,

@@ -314,8 +314,10 @@ class _Fetch:
         """Fetch periodically, until cancelled. Failures are logged, and tried again."""
         async with trio.open_nursery() as nursery:
             if self._balance_below:
-                nursery.start_soon(self._fetch_again, self._weigh, BALANCE_INTERVAL_S, "balance")
-            await self._fetch_again(self._look_for_records, self._every, "history")
+                nursery.start_soon(
+                    self._fetch_again, self._fetch_balance, BALANCE_INTERVAL_S, "balance"
+                )
+            await self._fetch_again(self._fetch_new_records, self._every, "history")
 
     async def _fetch_again(
         self, act: Callable[[], Awaitable[None]], every: float, what: str
@@ -335,15 +337,15 @@ class _Fetch:
                 last_trouble = str(trouble)
             await waits.sleep(every)
 
-    async def _look_for_records(self) -> None:
-        await self._catch_up()
+    async def _fetch_new_records(self) -> None:
+        await self._fetch_missed()
         await self._update_states()
 
-    async def _weigh(self) -> None:
+    async def _fetch_balance(self) -> None:
         left = await self._api.fetch_balance(self._host.clock())
         await self._book.note_balance(left, below=self._balance_below)
 
-    async def _catch_up(self) -> None:
+    async def _fetch_missed(self) -> None:
         now = self._host.clock()
         known = await self._book.read_fetched()
         # Even if a clock was ahead once, fetching must not wait until that time.

@@ -58,7 +58,7 @@ def read_lingo(document: object) -> Lingo:
         )
     if not kind:
         raise RemoteProtocolError("the message is of neither an SBD nor an IMT modem")
-    body = from_base64(document.get("message") or "")
+    body = decode_base64(document.get("message") or "")
     return Lingo(
         _read_name(document.get("id")),
         imei,
@@ -82,7 +82,7 @@ def _read_object(document: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def from_base64(text: object) -> bytes:
+def decode_base64(text: object) -> bytes:
     """Decode base64 with or without padding. Raises RemoteProtocolError."""
     if not isinstance(text, str):
         raise RemoteProtocolError("message is not a text")
@@ -148,13 +148,13 @@ def read_records(document: object) -> list[Record]:
     records = []
     for each in listed:
         try:
-            records.append(_record(each))
+            records.append(_read_record(each))
         except (ValueError, TypeError, KeyError, OverflowError):
             continue
     return sorted(records, key=lambda record: record.at)
 
 
-def _record(document: Mapping[str, Any]) -> Record:
+def _read_record(document: Mapping[str, Any]) -> Record:
     moment = datetime.fromisoformat(document["at"])
     moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     return Record(

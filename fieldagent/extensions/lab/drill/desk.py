@@ -61,7 +61,7 @@ class DrillDesk:
             if not plan.shift or any(each.has(hour) for each in plan.shift)
         ]
 
-    async def attend(self, store: Store) -> NoReturn:
+    async def answer_until_cancelled(self, store: Store) -> NoReturn:
         """Answer open SOS every `CHECK_INTERVAL_S` seconds while a dispatcher is on shift. Never
         returns.
         """

@@ -236,7 +236,7 @@ class Kit:
 
     # The users.
 
-    async def live(self, until: float) -> None:
+    async def act_until(self, until: float) -> None:
         """Write, send positions and raise SOS, until the time `until` of trio's clock."""
         async with trio.open_nursery() as nursery:
             if self.plan.messages_per_day:

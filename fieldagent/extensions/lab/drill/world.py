@@ -227,7 +227,7 @@ class World:
                         kit.account.deliver_messages,
                         hub.make_operator_host("the drill", "directip"),
                     )
-                nursery.start_soon(self.desk.attend, store)
+                nursery.start_soon(self.desk.answer_until_cancelled, store)
                 while not self.away.away:
                     await trio.sleep(60)
                 for kit in self.kits:
@@ -273,7 +273,7 @@ class World:
                 people.start_soon(self._show)
                 async with trio.open_nursery() as living:
                     for kit in self.kits:
-                        living.start_soon(kit.live, self._until)
+                        living.start_soon(kit.act_until, self._until)
                     living.start_soon(self.desk.write, self._until, len(self.kits))
                 await trio.sleep_until(self.seconds)
                 people.cancel_scope.cancel()

@@ -188,7 +188,7 @@ class SharedAir:
         """Return the packets that have arrived by now, each with its listener."""
         for flight in sorted(self.flights, key=lambda each: each.ends):
             if flight.ends <= now:
-                self._end(flight)
+                self._finish_flight(flight)
         # Keep ended packets that overlap a packet still on the air, because they may have collided
         # with it.
         earliest = min((flight.begins for flight in self.flights), default=inf)
@@ -199,7 +199,7 @@ class SharedAir:
             heard.append((arrival.station, arrival.packet))
         return heard
 
-    def _end(self, flight: _Flight) -> None:
+    def _finish_flight(self, flight: _Flight) -> None:
         self.flights.remove(flight)
         rivals = [
             other

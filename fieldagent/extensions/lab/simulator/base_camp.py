@@ -71,18 +71,18 @@ class HomeWriter:
         whole = encode(entries, origin=ORIGIN)
         capacity = self._mt_bytes - (0 if self._key is None else TAG_BYTES + 1)
         if len(whole) <= capacity:
-            self._put(entries)
+            self._queue_entries(entries)
             return 1
         fragments = self._sent[self._sequence] = split(whole, capacity)
         for fragment in fragments:
-            self._put([Entry(self._sequence, fragment)])
+            self._queue_entries([Entry(self._sequence, fragment)])
         return len(fragments)
 
     def repeat(self, sequence: int, report: Report) -> int:
         """Send the fragments that the kit is missing again, and return their number."""
         missing = [f for f in self._sent.get(sequence, []) if f.index not in report.arrived]
         for fragment in missing:
-            self._put([Entry(sequence, fragment)])
+            self._queue_entries([Entry(sequence, fragment)])
         return len(missing)
 
     def repeat_unreadable(self, report: Unreadable) -> bool:
@@ -101,9 +101,9 @@ class HomeWriter:
         """
         digest = digest_of_slices(slices[position] for position in sorted(slices))
         report = Report(count, frozenset(slices), digest)
-        self._put([Entry(sequence, report, int(self._clock()))], origin=0)
+        self._queue_entries([Entry(sequence, report, int(self._clock()))], origin=0)
 
-    def _put(self, entries: list[Entry], origin: int = ORIGIN) -> None:
+    def _queue_entries(self, entries: list[Entry], origin: int = ORIGIN) -> None:
         body = encode(entries, origin=origin, key=self._key)
         self._bodies.append(body)
         self._queue.put(body)

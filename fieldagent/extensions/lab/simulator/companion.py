@@ -87,7 +87,7 @@ class ContactBook(dict[bytes, CompanionContact]):
 
 
 class SimulatedCompanion(LoraBoard):
-    """Simulated radio. Call `receive_data`, `hear` and `tick` for each event, then read
+    """Simulated radio. Call `receive_data`, `receive_packet` and `tick` for each event, then read
     `data_to_send` and `deadline`.
 
     A reboot keeps the settings: key, name, position, channels and contacts. The clock and the texts
@@ -329,7 +329,7 @@ class SimulatedCompanion(LoraBoard):
         head = ADVERT.pack(self.key, self.read_time(now), signature, flags)
         return bytes([_Kind.ADVERT << 2 | FLOOD, 0]) + head + tail
 
-    def hear(self, packet: bytes, now: float) -> None:
+    def receive_packet(self, packet: bytes, now: float) -> None:
         """Receive a packet from the air. A repeated packet is ignored. The radio hears nothing
         while it transmits.
         """

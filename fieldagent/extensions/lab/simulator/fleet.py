@@ -153,7 +153,7 @@ class EmulatedKit(Silence):
         last = min(trio.current_time(), self._fleet.until)
         return max(0, ceil((last - self._due) / self._fleet.plan.every))
 
-    def give_up(self) -> None:
+    def stop_positions(self) -> None:
         """Stop making positions."""
         self._due = inf
 
@@ -223,7 +223,7 @@ class Fleet:
                 if pace.is_back_soon(ended):
                     pace.requested_wait = ORDERLY_PAUSE_MAX_S
             await waits.sleep(self._random.uniform(*PAUSE_SHARE_RANGE) * pace.count_try())
-        kit.give_up()
+        kit.stop_positions()
         self.living.discard(kit)
         self.figures.given_up += 1
 
@@ -241,7 +241,7 @@ class Fleet:
         stream: trio.abc.Stream | None = None
         opened = inf
 
-        def note() -> None:
+        def record_open() -> None:
             nonlocal opened
             opened = trio.current_time()
             keepalive.record_reached(opened)
@@ -255,7 +255,7 @@ class Fleet:
             if opening.cancelled_caught:
                 text = f"{hub.server.host} does not answer within {ATTEMPT_TIMEOUT_S:g} s"
                 raise Unreachable(LinkState.NO_SERVICE, text)
-            session = LinkSession(socket, kit, keepalive=keepalive, opened=note)
+            session = LinkSession(socket, kit, keepalive=keepalive, opened=record_open)
             ended = await session.run()
             if session.acknowledged or trio.current_time() - opened > PAUSE_MAX:
                 pace.attempts = 0

@@ -120,7 +120,7 @@ class SimulatedImtModem:
     """Simulated modem. `receive_data` accepts the host's bytes, and `data_to_send` returns the
     modem's bytes.
 
-    A message that is complete in the modem is `in_transit` until the owner calls `finish_transit`.
+    A message that is complete in the modem is `has_transit` until the owner calls `finish_transit`.
     """
 
     def __init__(self, gateway: ImtGateway, *, imei: str = "300258060000001") -> None:
@@ -243,7 +243,7 @@ class SimulatedImtModem:
 
     # Messages from the host.
 
-    def _originate(self, body: Mapping[str, Any]) -> None:
+    def _begin_message(self, body: Mapping[str, Any]) -> None:
         topic, size = body["topic_id"], body["message_length"]
         if self.state != "active" or topic not in {id_ for id_, _ in TOPICS}:
             self._send_to_host(418, "messageOriginate", {})
@@ -285,7 +285,7 @@ class SimulatedImtModem:
         self.since_boot.wanted = None
         data = base64.b64decode(body["data"])
         if len(data) != body["segment_length"]:
-            self._end(mo, "segment_incorrect")
+            self._finish_message(mo, "segment_incorrect")
             return
         mo.body += data
         mo.segments += 1
@@ -296,7 +296,7 @@ class SimulatedImtModem:
         elif len(mo.body) < mo.size:
             self._request_segment(mo)
         elif _compute_crc(bytes(mo.body[:-2])) != bytes(mo.body[-2:]):
-            self._end(mo, "message_dropped_local_crc_error")
+            self._finish_message(mo, "message_dropped_local_crc_error")
         else:
             mo.whole = True
 
@@ -311,9 +311,9 @@ class SimulatedImtModem:
             if mo.whole and self.visible:
                 mo.cancelled = True  # It is too late for a cancel. The modem reports the result.
             else:
-                self._end(mo, "message_cancelled_pre_transit")
+                self._finish_message(mo, "message_cancelled_pre_transit")
 
-    def _end(self, mo: _MoMessage, word: str) -> None:
+    def _finish_message(self, mo: _MoMessage, word: str) -> None:
         self._mo = self.since_boot.wanted = None
         if self.faults.lose_finals:
             self.faults.lose_finals -= 1
@@ -326,14 +326,14 @@ class SimulatedImtModem:
     # Events.
 
     @property
-    def in_transit(self) -> bool:
+    def has_transit(self) -> bool:
         """Return True if a message is on its way to the network."""
         return self._mo is not None and self._mo.whole and self.visible
 
     def miss_segment(self) -> None:
         """End the message if the host has not sent the requested segment in time."""
         if self._mo is not None and self.since_boot.wanted is not None:
-            self._end(self._mo, "segment_not_supplied")
+            self._finish_message(self._mo, "segment_not_supplied")
 
     def finish_transit(self) -> None:
         """Complete the message that is on its way, if any, with the network's answer."""
@@ -348,7 +348,7 @@ class SimulatedImtModem:
             self._gateway.receive_mobile_originated(self.imei, self.number, bytes(mo.body[:-2]))
         if self._is_power_lost("told"):
             return
-        self._end(mo, word)
+        self._finish_message(mo, word)
         self.push_mail()
 
     def push_mail(self) -> None:
@@ -453,7 +453,7 @@ _SET: Mapping[str, Callable[[SimulatedImtModem, Mapping[str, Any]], None]] = {
     "simConfig": SimulatedImtModem._set_sim,
     "operationalState": SimulatedImtModem._set_state,
     "messageActivityStatus": SimulatedImtModem._set_activity,
-    "messageOriginate": SimulatedImtModem._originate,
+    "messageOriginate": SimulatedImtModem._begin_message,
     "messageOriginateSegment": SimulatedImtModem._process_segment,
     "messageOriginateStatus": SimulatedImtModem._cancel,
 }

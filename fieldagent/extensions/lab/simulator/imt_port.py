@@ -67,7 +67,7 @@ class ImtPort:
     async def _serve(self, task_status: trio.TaskStatus[None]) -> None:
         async with open_pty(self.link) as line, trio.open_nursery() as nursery:
             nursery.start_soon(self._listen, line)
-            nursery.start_soon(self._speak, line)
+            nursery.start_soon(self._write_output, line)
             task_status.started()
 
     async def _listen(self, line: trio.lowlevel.FdStream) -> None:
@@ -77,7 +77,7 @@ class ImtPort:
                 self.modem.receive_data(data)
             self.poke()
 
-    async def _speak(self, line: trio.lowlevel.FdStream) -> None:
+    async def _write_output(self, line: trio.lowlevel.FdStream) -> None:
         while True:
             while data := self.modem.data_to_send():
                 await line.send_all(data if is_understood(line, self.baud) else NOISE_BYTES)
@@ -100,10 +100,10 @@ class ImtPort:
     async def _carry(self) -> None:
         """Complete messages on their way to the network, even if the port is unplugged."""
         while True:
-            while not self.modem.in_transit:
+            while not self.modem.has_transit:
                 await self._poked.wait()
             with waits.move_on_after(self.latency) as arrives:
-                while self.modem.in_transit:
+                while self.modem.has_transit:
                     await self._poked.wait()
             if arrives.cancelled_caught:
                 self.modem.finish_transit()

@@ -23,7 +23,7 @@ QUEUE = 1
 
 
 class SimulatedMeshcore(LoraBoard):
-    """Simulated board. Call `receive_data`, `hear` and `tick` for each event, then read
+    """Simulated board. Call `receive_data`, `receive_packet` and `tick` for each event, then read
     `data_to_send` and `deadline`.
     """
 
@@ -47,11 +47,11 @@ class SimulatedMeshcore(LoraBoard):
     def receive_data(self, data: bytes, now: float) -> None:
         for kind, content in self._deframer.receive_data(data):
             if kind == kiss.DATA:
-                self._take(content, now)
+                self._process_packet(content, now)
             elif kind == kiss.SET_HARDWARE and content:
                 self._obey(content[0], content[1:])
 
-    def hear(self, packet: bytes, now: float) -> None:
+    def receive_packet(self, packet: bytes, now: float) -> None:
         # A board that transmits hears nothing.
         if not self._mouth.is_transmitting:
             self._said += kiss.encode(packet)
@@ -61,7 +61,7 @@ class SimulatedMeshcore(LoraBoard):
         for sent in self._mouth.tick(now):
             self._send_to_host(MeshcoreReport.TX_DONE, bytes([sent]))
 
-    def _take(self, packet: bytes, now: float) -> None:
+    def _process_packet(self, packet: bytes, now: float) -> None:
         fits = 0 < len(packet) <= wire.PACKET_BYTES
         if fits and not self._mouth.receive_message([packet], now):
             self._send_to_host(MeshcoreReport.ERROR, bytes([wire.ERROR_BUSY]))
@@ -85,12 +85,12 @@ class SimulatedMeshcore(LoraBoard):
             self._send_to_host(MeshcoreReport.OK)
         elif command == MeshcoreCommand.REBOOT:
             self.reboot()
-        elif (answer := self._answer(command, content)) is not None:
+        elif (answer := self._answer_command(command, content)) is not None:
             self._send_to_host(command | wire.ANSWER_FLAG, answer)
         else:
             self._send_to_host(MeshcoreReport.ERROR, b"\5")
 
-    def _answer(self, command: int, content: bytes) -> bytes | None:
+    def _answer_command(self, command: int, content: bytes) -> bytes | None:
         known = {
             MeshcoreCommand.GET_RADIO: wire.write_settings(self.lora),
             MeshcoreCommand.GET_POWER: bytes([self.power]),

@@ -219,7 +219,7 @@ class HostSide:
 
 
 class SimulatedMeshtastic(LoraBoard):
-    """Simulated radio. Call `receive_data`, `hear` and `tick` for each event, then read
+    """Simulated radio. Call `receive_data`, `receive_packet` and `tick` for each event, then read
     `data_to_send` and `deadline`.
 
     A reboot keeps the settings: name, region, channels and known nodes.
@@ -288,7 +288,7 @@ class SimulatedMeshtastic(LoraBoard):
             except RemoteProtocolError:
                 continue
             if request.want_config is not None:
-                self._introduce(request.want_config)
+                self._send_config(request.want_config)
             elif request.heartbeat is not None:
                 self._queue_status(QueueError.OK, 0)
                 if request.heartbeat.nonce == 1:
@@ -296,9 +296,9 @@ class SimulatedMeshtastic(LoraBoard):
             elif request.disconnect:
                 self.leave_host()
             elif request.packet is not None:
-                self._take(request.packet, now)
+                self._process_packet(request.packet, now)
 
-    def _introduce(self, nonce: int) -> None:
+    def _send_config(self, nonce: int) -> None:
         """Send everything for which a host asks first, in the firmware's order."""
         self.host.attended = False
         self.host.add_message(FromRadio(my_info=MyInfo(self.node)))
@@ -318,7 +318,7 @@ class SimulatedMeshtastic(LoraBoard):
         self.host.add_message(FromRadio(config_complete=nonce))
         self.host.begin()
 
-    def _take(self, packet: MeshPacket, now: float) -> None:
+    def _process_packet(self, packet: MeshPacket, now: float) -> None:
         """Process a packet of the host."""
         number = packet.id or self.random.getrandbits(32) or 1
         if packet.id and packet.id in self._recent:
@@ -332,7 +332,7 @@ class SimulatedMeshtastic(LoraBoard):
             if result in (RoutingError.TOO_LARGE, RoutingError.PKI_SEND_FAIL_PUBLIC_KEY):
                 self._answer_host(number, RoutingError(result))
             return
-        if self._take_turn_early(data.port, now):
+        if self._check_interval(data.port, now):
             if data.port == Port.TEXT:
                 self.host.add_message(FromRadio(notification=Notification(30, "one text per 2 s")))
                 self._queue_status(RoutingError.RATE_LIMIT_EXCEEDED, number)
@@ -354,7 +354,7 @@ class SimulatedMeshtastic(LoraBoard):
             again = self._compute_retry_time(len(sent.encode()), now)
             self._unacknowledged[number] = _Unacknowledged(sent.encode(), packet.to, 1, again)
 
-    def _take_turn_early(self, port: int, now: float) -> bool:
+    def _check_interval(self, port: int, now: float) -> bool:
         limit = LIMITS.get(Port(port)) if port in Port.__members__.values() else None
         if limit is None:
             return False
@@ -398,7 +398,7 @@ class SimulatedMeshtastic(LoraBoard):
         if self.host.free == 0 and self._mouth.waiting < QUEUE:
             self._queue_status(QueueError.OK, 0)
 
-    def hear(self, packet: bytes, now: float) -> None:
+    def receive_packet(self, packet: bytes, now: float) -> None:
         """Receive a packet from the air. A packet for others is repeated while it has hops left,
         unless another radio repeats it first.
         """
@@ -476,14 +476,14 @@ class SimulatedMeshtastic(LoraBoard):
             pki_encrypted=by_key,
             transport=1,
         )
-        self._learn(packet, data, now)
+        self._store_identity(packet, data, now)
         if answer := wire.read_answer(packet):
             if answer[0] not in self._unacknowledged:
                 return
             del self._unacknowledged[answer[0]]
         self.host.send_packet(packet)
 
-    def _learn(self, packet: MeshPacket, data: MeshData, now: float) -> None:
+    def _store_identity(self, packet: MeshPacket, data: MeshData, now: float) -> None:
         known = self.keyring.nodes.get(packet.source, NodeInfo(packet.source))
         try:
             if data.port == Port.NODE_INFO:

@@ -28,7 +28,7 @@ class _QueuedPacket:
 
 @dataclass(slots=True)
 class SimulatedNode:
-    """Simulated node. Call `receive_data`, `hear` and `tick` for each event, then read
+    """Simulated node. Call `receive_data`, `receive_packet` and `tick` for each event, then read
     `data_to_send` and `deadline`.
     """
 
@@ -93,7 +93,7 @@ class SimulatedNode:
         self.link.receive_data(data, now)
         while (event := self.link.next_event()) is not None:
             if isinstance(event, node.Send):
-                self._take(event, now)
+                self._queue_packet(event, now)
             elif isinstance(event, node.NodeOpened):
                 self._send_report()
         self._send_to_host(now)
@@ -101,7 +101,7 @@ class SimulatedNode:
     def data_to_send(self) -> bytes:
         return self.link.data_to_send()
 
-    def hear(self, packet: bytes, now: float) -> None:
+    def receive_packet(self, packet: bytes, now: float) -> None:
         if self._on_air is None:
             self._unsaid.append(node.PacketHeard(packet, rssi=-80, snr=6))
             self._send_to_host(now)
@@ -122,7 +122,7 @@ class SimulatedNode:
             self._begin(now)
         self._send_to_host(now)
 
-    def _take(self, send: node.Send, now: float) -> None:
+    def _queue_packet(self, send: node.Send, now: float) -> None:
         urgent = [queued for queued in self._queue if queued.send.urgent]
         at = len(urgent) if send.urgent else len(self._queue)
         self._queue.insert(at, _QueuedPacket(send, now))

@@ -51,7 +51,7 @@ class SimulatedRadio(Protocol):
     def leave_host(self) -> None:
         """Note that the host disconnects, or that another host replaces it."""
 
-    def hear(self, packet: bytes, now: float) -> None:
+    def receive_packet(self, packet: bytes, now: float) -> None:
         """Receive a packet from the air. The radio hears nothing while it transmits."""
 
     def tick(self, now: float) -> None:
@@ -150,7 +150,7 @@ class Nodes:
                 else:
                     async with open_pty(socket.link) as line, trio.open_nursery() as nursery:
                         nursery.start_soon(self._listen, socket, line)
-                        nursery.start_soon(self._speak, socket, line)
+                        nursery.start_soon(self._write_output, socket, line)
                         task_status.started()
             # Only the first start is reported, not later ones.
             task_status = trio.TASK_STATUS_IGNORED
@@ -169,9 +169,9 @@ class Nodes:
                 stream = await listener.accept()
                 present.cancel()
                 present = trio.CancelScope()
-                nursery.start_soon(self._attend, socket, stream, present)
+                nursery.start_soon(self._serve_stream, socket, stream, present)
 
-    async def _attend(
+    async def _serve_stream(
         self, socket: Socket, stream: trio.SocketStream, present: trio.CancelScope
     ) -> None:
         socket.node.leave_host()
@@ -180,7 +180,7 @@ class Nodes:
                 try:
                     async with trio.open_nursery() as nursery:
                         nursery.start_soon(self._listen, socket, stream)
-                        nursery.start_soon(self._speak, socket, stream)
+                        nursery.start_soon(self._write_output, socket, stream)
                 except* (trio.BrokenResourceError, EndOfLine):
                     socket.node.leave_host()
 
@@ -192,7 +192,7 @@ class Nodes:
             socket.node.receive_data(data, trio.current_time())
             self._poke(socket)
 
-    async def _speak(self, socket: Socket, line: trio.abc.Stream) -> NoReturn:
+    async def _write_output(self, socket: Socket, line: trio.abc.Stream) -> NoReturn:
         while True:
             spoke = socket.spoke
             if data := socket.node.data_to_send():
@@ -223,5 +223,5 @@ class Nodes:
                 socket = self.sockets[number - 1]
                 if socket.plugged.is_set():
                     self._say(f"node {number} hears {len(packet)} bytes")
-                    socket.node.hear(packet, now)
+                    socket.node.receive_packet(packet, now)
                     socket.poke()

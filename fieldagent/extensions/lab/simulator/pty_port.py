@@ -126,34 +126,34 @@ class PtyPort:
     async def _serve(self, task_status: trio.TaskStatus[None]) -> None:
         async with open_pty(self.link) as line, trio.open_nursery() as nursery:
             nursery.start_soon(self._listen, line)
-            nursery.start_soon(self._speak, line)
-            nursery.start_soon(self._hold_sessions)
+            nursery.start_soon(self._write_output, line)
+            nursery.start_soon(self._run_sessions)
             task_status.started()
 
     async def _listen(self, line: trio.lowlevel.FdStream) -> None:
         while True:
             if self.modem.awaits_payload:
                 with trio.move_on_after(PAYLOAD_MAX_S) as limit:
-                    await self._hear(line)
+                    await self._receive_data(line)
                 if limit.cancelled_caught:
                     self.modem.end_payload_wait()
             else:
-                await self._hear(line)
+                await self._receive_data(line)
             self.poke()
 
-    async def _hear(self, line: trio.lowlevel.FdStream) -> None:
+    async def _receive_data(self, line: trio.lowlevel.FdStream) -> None:
         data = await line.receive_some(4096)
         if is_understood(line, self.baud):
             self.modem.receive_data(data)
 
-    async def _speak(self, line: trio.lowlevel.FdStream) -> None:
+    async def _write_output(self, line: trio.lowlevel.FdStream) -> None:
         while True:
             await self._poked.wait()
             self._poked = trio.Event()
             while data := self.modem.data_to_send():
                 await line.send_all(data if is_understood(line, self.baud) else NOISE_BYTES)
 
-    async def _hold_sessions(self) -> None:
+    async def _run_sessions(self) -> None:
         while True:
             while not self.modem.session:
                 await self._wait_for_session()

@@ -28,7 +28,7 @@ MEMORY = 200
 
 
 class SimulatedRnode(LoraBoard):
-    """Simulated board. Call `receive_data`, `hear` and `tick` for each event, then read
+    """Simulated board. Call `receive_data`, `receive_packet` and `tick` for each event, then read
     `data_to_send` and `deadline`.
     """
 
@@ -55,11 +55,11 @@ class SimulatedRnode(LoraBoard):
     def receive_data(self, data: bytes, now: float) -> None:
         for command, content in self._deframer.receive_data(data):
             if command == RnodeCommand.DATA:
-                self._take(content, now)
+                self._queue_packet(content, now)
             else:
                 self._obey(command, content)
 
-    def hear(self, packet: bytes, now: float) -> None:
+    def receive_packet(self, packet: bytes, now: float) -> None:
         """Receive a packet from the air. The first half of a split packet waits for the second
         half.
         """
@@ -85,7 +85,7 @@ class SimulatedRnode(LoraBoard):
             else:
                 self._fail(RnodeError.TRANSMIT_FAILED)
 
-    def _take(self, packet: bytes, now: float) -> None:
+    def _queue_packet(self, packet: bytes, now: float) -> None:
         if self.number not in self.air.radios:
             self._fail(RnodeError.TRANSMIT_FAILED)
             return
@@ -114,7 +114,7 @@ class SimulatedRnode(LoraBoard):
             self._send_to_host(command, wire.DETECTED)
         elif command == RnodeCommand.STATE:
             if content != wire.STATE_ASK:
-                self._turn(on=content == wire.STATE_ON)
+                self._switch_radio(on=content == wire.STATE_ON)
             self._send_to_host(
                 command, wire.STATE_ON if self.number in self.air.radios else wire.OFF
             )
@@ -123,7 +123,7 @@ class SimulatedRnode(LoraBoard):
         elif command == RnodeCommand.VERSION:
             self._send_to_host(command, VERSION)
         elif command == RnodeCommand.LEAVE:
-            self._turn(on=False)
+            self._switch_radio(on=False)
         elif command == RnodeCommand.READ_MEMORY:
             memory = bytearray(b"\xff" * MEMORY)
             memory[wire.INFO_LOCK] = wire.SET if self.provisioned else 0xFF
@@ -134,9 +134,9 @@ class SimulatedRnode(LoraBoard):
             self._set[command] = content
             self._send_to_host(command, content)
             if self.number in self.air.radios:
-                self._turn(on=True)
+                self._switch_radio(on=True)
 
-    def _turn(self, *, on: bool) -> None:
+    def _switch_radio(self, *, on: bool) -> None:
         self.air.radios.pop(self.number, None)
         if not on:
             return

@@ -91,7 +91,7 @@ class SimulatedModem:
         payload = bytes(self._input[: self._expected])
         del self._input[: self._expected]
         self._expected = 0
-        self._do(store(payload, self.state))
+        self._run_answer(store(payload, self.state))
         return True
 
     def _process_command(self) -> bool:
@@ -104,12 +104,12 @@ class SimulatedModem:
         if self.state.volatile.echo or self.faults.stubborn_echo:
             self._output += line + b"\r"
         if command := line.decode("ascii", "replace").strip().upper():
-            self._do(
+            self._run_answer(
                 answer_command(command, self.state, self.faults, self._gateway.count_waiting())
             )
         return True
 
-    def _do(self, answered: AtAnswer) -> None:
+    def _run_answer(self, answered: AtAnswer) -> None:
         self._output += answered.before
         self._send_to_host(answered.lines)
         self._expected = answered.payload

@@ -104,13 +104,13 @@ def make_discovery(topics: MqttTopics, name: str, channels: Mapping[str, bool]) 
     }
     absent: dict[str, dict[str, Any]] = {}
     for channel, configured in channels.items():
-        (parts if configured else absent).update(_of_channel(channel))
+        (parts if configured else absent).update(_describe_channel(channel))
     return shown.make_announcement(
         *(topics.device, name, parts), state=topics.state, online=topics.online, absent=absent
     )
 
 
-def _of_channel(channel: str) -> dict[str, dict[str, Any]]:
+def _describe_channel(channel: str) -> dict[str, dict[str, Any]]:
     linked = {
         "platform": "binary_sensor",
         "name": f"{channel.capitalize()} link",

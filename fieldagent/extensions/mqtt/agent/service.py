@@ -115,7 +115,7 @@ class MqttService(PartService):
         while True:
             began = trio.current_time()
             try:
-                await self._work(status, note_fault)
+                await self._serve_session(status, note_fault)
             except* BrokerLost as lost:
                 self._log_lost(get_first_error(lost), trio.current_time() - began)
             finally:
@@ -142,7 +142,9 @@ class MqttService(PartService):
             self._told = self.link.reason = ""
             log.info("MQTT: connected to the broker at %s", self._settings.address)
 
-    async def _work(self, status: Callable[[], Mapping[str, Any]], note_fault: Note) -> None:
+    async def _serve_session(
+        self, status: Callable[[], Mapping[str, Any]], note_fault: Note
+    ) -> None:
         """Serve one session until it is lost. Raises BrokerLost."""
         will = LastWill(self._topics.online, b"offline")
         async with open_session(self._settings, will) as session:

@@ -151,7 +151,7 @@ def make_incident(
     return {"event_type": "incident", **own, "event": event, "repeat": repeat}
 
 
-def of_hub(topics: HubTopics, name: str) -> dict[str, Any]:
+def make_hub_discovery(topics: HubTopics, name: str) -> dict[str, Any]:
     """Return the discovery message that makes the hub a device in Home Assistant (2024.11 or
     later).
     """
@@ -166,7 +166,7 @@ def of_hub(topics: HubTopics, name: str) -> dict[str, Any]:
     )
 
 
-def of_kit(topics: HubTopics, device: Mapping[str, Any]) -> dict[str, Any]:
+def make_kit_discovery(topics: HubTopics, device: Mapping[str, Any]) -> dict[str, Any]:
     """Return the discovery message for a kit. `device` is a kit as in `GET /api/devices`."""
     kit = int(device["id"])
     parts: dict[str, dict[str, Any]] = {

@@ -120,7 +120,7 @@ def _find_missing_setting(name: str, other: str) -> str:
     return f"{name} needs {other}: set that too, or remove {name}"
 
 
-def _work(host: BridgeHost) -> Callable[[], Awaitable[None]] | None:
+def _run_bridge(host: BridgeHost) -> Callable[[], Awaitable[None]] | None:
     own = host.own
     address: str | None = own["mqtt-address"]
     if address is None or own["mqtt-workspace"] is None:
@@ -155,7 +155,7 @@ KIND = BridgeKind(
     name="mqtt",
     title="the MQTT broker",
     keys=KEYS,
-    work=_work,
+    work=_run_bridge,
     examples=EXAMPLES,
     faults=_find_faults,
 )

@@ -202,9 +202,11 @@ class HubReporter:
         )
         if self._topics.discovery:
             config = self._topics.get_config_topic(self._topics.device)
-            wanted[config] = encode_compact(documents.of_hub(self._topics, self._name))
+            wanted[config] = encode_compact(documents.make_hub_discovery(self._topics, self._name))
         for device in in_use:
-            wanted |= self._of_kit(device, [i for i in incidents if i.kit == device["id"]])
+            wanted |= self._make_kit_documents(
+                device, [i for i in incidents if i.kit == device["id"]]
+            )
         # Remove the documents of a disabled kit, including those of an earlier session.
         gone = [topic for topic in self._retained if topic not in wanted]
         if not self._took_back:
@@ -231,7 +233,7 @@ class HubReporter:
             records.compute_spent_today(db, now),
         )
 
-    def _of_kit(
+    def _make_kit_documents(
         self, device: dict[str, Any], incidents: Sequence[OpenIncident]
     ) -> dict[str, bytes]:
         topics, shares = self._topics, self._inbox.rules.shares
@@ -243,7 +245,7 @@ class HubReporter:
             payloads[topics.get_kit_topic(kit, "position")] = encode_compact(place)
         if topics.discovery:
             config = topics.get_config_topic(topics.get_device_id(kit))
-            payloads[config] = encode_compact(documents.of_kit(topics, device))
+            payloads[config] = encode_compact(documents.make_kit_discovery(topics, device))
         return payloads
 
     def _list_kit_topics(self, kit: int) -> list[str]:

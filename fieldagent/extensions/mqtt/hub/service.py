@@ -107,7 +107,7 @@ class _BrokerBridge:
         while True:
             began = trio.current_time()
             try:
-                await self._work()
+                await self._serve_session()
             except* BrokerLost as lost:
                 self._note_lost(get_first_error(lost), trio.current_time() - began)
             finally:
@@ -123,7 +123,7 @@ class _BrokerBridge:
             log.warning("MQTT: %s", why)
         self._trouble = why
 
-    async def _work(self) -> None:
+    async def _serve_session(self) -> None:
         """Work with the broker until the session is lost. Raises BrokerLost."""
         broker, online = self._broker, self._topics.online
         client = MqttClient(

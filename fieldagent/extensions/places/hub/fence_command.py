@@ -75,13 +75,13 @@ def _row(fence: dict[str, Any]) -> dict[str, Any]:
     return {
         "id": fence["id"],
         "name": fence["name"],
-        "shape": in_words(fence),
+        "shape": describe_area(fence),
         "tells": fence["tells"],
         "kits": kits,
     }
 
 
-def in_words(area: dict[str, Any]) -> str:
+def describe_area(area: dict[str, Any]) -> str:
     """Return a shape as text for people."""
     if "circle" in area:
         circle = area["circle"]

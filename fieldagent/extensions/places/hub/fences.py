@@ -101,12 +101,12 @@ def add(
     )
     insert(db, "fence_kit", ("fence", "device"), [(id_, device) for device in sorted(devices)])
     columns = ("fence", "device", "inside", "clear", "newest")
-    insert(db, "fence_standing", columns, _standing_now(db, workspace, id_, drawn))
+    insert(db, "fence_standing", columns, _judge_positions(db, workspace, id_, drawn))
     audit.write_line(db, workspace, actor, "fence add", f"{id_} {name}", now)
     return id_
 
 
-def _standing_now(db: Db, workspace: int, fence: int, drawn: Shape) -> list[tuple[Any, ...]]:
+def _judge_positions(db: Db, workspace: int, fence: int, drawn: Shape) -> list[tuple[Any, ...]]:
     rows = []
     for device, *place in db.execute(
         "SELECT device, latitude, longitude, position_at FROM contact JOIN device"
@@ -225,7 +225,7 @@ def _report_crossing(
     """Raise an alarm about the crossing, or add the crossing to the open alarm. Return the alarm's
     id.
     """
-    said = Message(in_words(fence.name, position, crossed, now))
+    said = Message(describe_crossing(fence.name, position, crossed, now))
     posting = Posting(position.workspace, position.member, said, int(now), SOS_PRIORITY, alarm=True)
     incident = (
         None if alarm is None else sos.find_incident(db, position.workspace, alarm, locked=True)
@@ -236,7 +236,7 @@ def _report_crossing(
     return ledger.raise_alarm(db, posting, position.device, now, ALARM)
 
 
-def in_words(name: str, position: KitPosition, crossed: Crossing, now: float) -> str:
+def describe_crossing(name: str, position: KitPosition, crossed: Crossing, now: float) -> str:
     """Return the known facts as a text: times and sides of both positions."""
     now_side, other_side = ("inside", "outside") if crossed.entered else ("outside", "inside")
     place = f"{position.position.latitude:.5f} {position.position.longitude:.5f}"

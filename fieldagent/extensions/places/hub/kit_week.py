@@ -88,7 +88,7 @@ class KitWeek(NamedTuple):
         """Return the number of stored items of each kind. SOS is a kind of its own."""
         return Counter("SOS" if each.sos else each.kind for each in self.sent)
 
-    def given_counts(self) -> Counter[tuple[str, str, str]]:
+    def count_received(self) -> Counter[tuple[str, str, str]]:
         """Return the number of items of each kind, state and bearer."""
         return Counter((each.kind, each.state, each.over) for each in self.deliveries)
 
@@ -122,7 +122,7 @@ def find(db: Db, workspace: int, device: int, week: Week, prices: Prices, now: f
             if not unauthenticated:
                 track.append(PlacedPoint(request_id, whose, name, moment, content, is_sos == 1))
     track.sort(key=lambda each: each.moment)
-    deliveries = _given(db, workspace, device, week, now)
+    deliveries = _list_received(db, workspace, device, week, now)
     days = usage.list_days(db, workspace, *week.days, device)
     return KitWeek(
         device,
@@ -164,7 +164,7 @@ def _sent(
             return
 
 
-def _given(db: Db, workspace: int, device: int, week: Week, now: float) -> list[GivenItem]:
+def _list_received(db: Db, workspace: int, device: int, week: Week, now: float) -> list[GivenItem]:
     """Return the items for the kit, oldest first."""
     everything = Caller(0, "", workspace, frozenset(), 0, "Integration", "", "", False)
     deliveries: list[GivenItem] = []
@@ -226,7 +226,7 @@ def as_json(report: KitWeek) -> Mapping[str, Any]:
         "fromKit": dict(sorted(report.sent_counts().items())),
         "toKit": [
             {"kind": kind, "state": state, "over": over or None, "count": count}
-            for (kind, state, over), count in sorted(report.given_counts().items())
+            for (kind, state, over), count in sorted(report.count_received().items())
         ],
         "incidents": report.incidents,
         "costs": report.costs,

@@ -33,15 +33,15 @@ _HOW = "send id, lat, lon and timestamp, such as ?id=123456&lat=45.91&lon=7.61&t
 def read(request: Request) -> TrackerReport:
     """Return the report of a query, a form or a JSON object. Raises Problem 400."""
     if request.body.lstrip()[:1] == b"{":
-        return _from_json(document_of(request.body))
+        return _read_document(document_of(request.body))
     pairs = [*request.query, *parse_qsl(request.body.decode("utf-8", "replace"))]
     if not pairs:
         raise Problem(400, _HOW)
     alarm = alarm_of(*(value for name, value in pairs if name == "alarm"))
-    return _from_pairs(dict(pairs), alarm)
+    return _read_pairs(dict(pairs), alarm)
 
 
-def _from_pairs(pairs: Mapping[str, str], alarm: str) -> TrackerReport:
+def _read_pairs(pairs: Mapping[str, str], alarm: str) -> TrackerReport:
     latitude, longitude = pairs.get("lat"), pairs.get("lon")
     if "location" in pairs:
         latitude, _, longitude = pairs["location"].partition(",")
@@ -64,7 +64,7 @@ def _from_pairs(pairs: Mapping[str, str], alarm: str) -> TrackerReport:
     )
 
 
-def _from_json(document: Any) -> TrackerReport:
+def _read_document(document: Any) -> TrackerReport:
     """Return the report in the JSON of a location library. Unknown values are null or negative in
     that JSON.
     """

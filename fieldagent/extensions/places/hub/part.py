@@ -49,7 +49,7 @@ def _anything_is_watched(db: Db, positions: Sequence[KitPosition]) -> bool:
 PART = HubPart(
     routes=_routes,
     take_positions=_check_positions,
-    checks=(HubCheck(routes.next_due, routes.look),),
+    checks=(HubCheck(routes.next_due, routes.check_overdue),),
     forget=routes.forget,
     exports={"fences": fences.listing, "routes": routes.listing},
     refusals=__package__,

@@ -163,7 +163,7 @@ class PlacesApi:
                 str(caller.member),
             )
             fence = fences.add(db, caller.workspace, name, drawn, tells, kits, now, actor=by)
-            return _of(fences.listing(db, caller.workspace), fence)
+            return _find_entry(fences.listing(db, caller.workspace), fence)
 
         return make_json_response(await self._commit(store_fence), 201)
 
@@ -202,7 +202,7 @@ class PlacesApi:
                 listed = routes.listing(db, caller.workspace)
                 if not any(each["id"] == int(done) for each in listed):
                     raise make_unknown("route", done)
-                return _of(listed, int(done))
+                return _find_entry(listed, int(done))
             device = body["device"]
             if not is_device_known(db, caller, device):
                 raise make_wrong(
@@ -212,7 +212,7 @@ class PlacesApi:
             plan = RoutePlan(device, name, place, body["due"].timestamp(), margin)
             route = routes.add(db, caller.workspace, plan, now, actor=str(caller.member))
             remember(db, asked, str(route), now)
-            return _of(routes.listing(db, caller.workspace), route)
+            return _find_entry(routes.listing(db, caller.workspace), route)
 
         return make_json_response(await self._commit(store_route), 201)
 
@@ -226,7 +226,7 @@ class PlacesApi:
             if not any(each["id"] == route for each in routes.listing(db, caller.workspace)):
                 return None
             routes.end_route(db, caller.workspace, route, who, body["why"], now)
-            return _of(routes.listing(db, caller.workspace), route)
+            return _find_entry(routes.listing(db, caller.workspace), route)
 
         if (answer := await self._commit(finish_route)) is None:
             raise make_unknown("route", id)
@@ -240,5 +240,5 @@ class PlacesApi:
             raise Problem(409, str(refused)) from None
 
 
-def _of(entries: list[dict[str, Any]], id_: int) -> dict[str, Any]:
+def _find_entry(entries: list[dict[str, Any]], id_: int) -> dict[str, Any]:
     return next(each for each in entries if each["id"] == id_)

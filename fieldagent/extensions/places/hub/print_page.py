@@ -109,7 +109,7 @@ def _messages(report: KitWeek) -> list[str]:
     sent = [(kind, count) for kind, count in sorted(report.sent_counts().items())]
     deliveries = [
         (kind, state, over or "-", count)
-        for (kind, state, over), count in sorted(report.given_counts().items())
+        for (kind, state, over), count in sorted(report.count_received().items())
     ]
     return [
         "<h2>From the kit</h2>",
@@ -191,15 +191,18 @@ def _sketch(track: Sequence[PlacedPoint], pause: float) -> str:
         (HIGH - 2 * BORDER) / max(max(ys) - min(ys), 1e-6),
     )
 
-    def at(point: PlacedPoint) -> str:
+    def format_point(point: PlacedPoint) -> str:
         x, y = flat[id(point)]
         return f"{BORDER + (x - min_x) * scale:.1f},{BORDER + (y - min_y) * scale:.1f}"
 
     min_x, min_y = min(xs), min(ys)
     parts = split_into_legs(track, pause)
-    drawn = [_stroke("", map(at, leg)) for leg in parts]
-    drawn += [_stroke("gap", map(at, (before[-1], after[0]))) for before, after in pairwise(parts)]
-    x, y = at(track[-1]).split(",")
+    drawn = [_stroke("", map(format_point, leg)) for leg in parts]
+    drawn += [
+        _stroke("gap", map(format_point, (before[-1], after[0])))
+        for before, after in pairwise(parts)
+    ]
+    x, y = format_point(track[-1]).split(",")
     return (
         f'<svg viewBox="0 0 {SKETCH_SIZE:.0f} {HIGH:.0f}" role="img" aria-label="The track, north'
         ' up">'

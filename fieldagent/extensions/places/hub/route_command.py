@@ -7,7 +7,7 @@ from typing import Any
 
 from fieldagent.cli.hub.opened_store import Call, Result, make_transaction
 from fieldagent.extensions.places.hub import routes, shape
-from fieldagent.extensions.places.hub.fence_command import in_words
+from fieldagent.extensions.places.hub.fence_command import describe_area
 from fieldagent.extensions.places.hub.routes import RoutePlan
 from fieldagent.extensions.places.hub.shape import WrongShape
 from fieldagent.hub.access import directory
@@ -66,7 +66,7 @@ def _row(route: dict[str, Any]) -> dict[str, Any]:
         "id": route["id"],
         "kit": route["device"]["name"],
         "to": route["name"],
-        "place": in_words(route),
+        "place": describe_area(route),
         "by": route["due"],
         "margin": format_span(route["margin"]),
         "state": route["state"],

@@ -97,10 +97,10 @@ def listing(db: Db, workspace: int) -> list[Row]:
     )
     rows = db.execute(f"{columns} NULL ORDER BY route.id DESC", workspace)
     rows += db.execute(f"{columns} NOT NULL ORDER BY route.id DESC LIMIT {LISTED}", workspace)
-    return [_told(row) for row in rows]
+    return [_encode_route(row) for row in rows]
 
 
-def _told(row: Sequence[Any]) -> Row:
+def _encode_route(row: Sequence[Any]) -> Row:
     id_, device, kit, name, drawn, due, margin, created, *stages = row
     arrived, alarm, ended, ended_by, why = stages
     state = "overdue" if alarm is not None else "under way"
@@ -179,12 +179,12 @@ def note_arrivals(db: Db, positions: Sequence[KitPosition], now: float) -> None:
 
 
 def next_due(db: Db) -> float:
-    """Return the Unix time when `look` will find something."""
+    """Return the Unix time when `check_overdue` will find something."""
     sql = "SELECT min(due + margin) FROM route WHERE ended IS NULL AND alarm IS NULL"
     return find_earliest(db, sql)
 
 
-def look(db: Db, now: float) -> list[str]:
+def check_overdue(db: Db, now: float) -> list[str]:
     """Raise the alarm for overdue routes, and return the log lines."""
     rows = db.execute(
         "SELECT r.id, r.workspace, r.device, member, device.name, r.name, due, margin, latitude,"

@@ -120,7 +120,7 @@ def as_json(shape: Shape) -> dict[str, Any]:
     return {"polygon": {"type": "Polygon", "coordinates": rings}}
 
 
-def from_json(drawing: dict[str, Any]) -> Shape:
+def read_shape(drawing: dict[str, Any]) -> Shape:
     """Return the shape of a result of `as_json`, without checks. The shape was checked when it was
     drawn, and is read for each position.
     """
@@ -137,7 +137,7 @@ def stored_shape(text: str) -> Shape | None:
     so that it does not block other shapes and positions.
     """
     with suppress(ValueError, TypeError, LookupError):
-        return from_json(json.loads(text))
+        return read_shape(json.loads(text))
     _note_damaged(text)
     return None
 
@@ -163,7 +163,7 @@ def beyond(shape: Shape, latitude: float, longitude: float) -> float:
         return compute_distance(shape.latitude, shape.longitude, latitude, longitude) - shape.radius
     middle = _middle(shape.rings[0])
     longitude = middle + remainder(longitude - middle, 360.0)
-    inside = sum(_holds(ring, longitude, latitude) for ring in shape.rings) % 2
+    inside = sum(_is_inside(ring, longitude, latitude) for ring in shape.rings) % 2
     # If a polygon is wider than half the earth, its nearest edge can be in the other direction.
     off = min(
         _to_edge(ring, longitude + turn, latitude)
@@ -318,7 +318,7 @@ def _beside(ring: tuple[Point, ...], middle: float) -> tuple[Point, ...]:
     return tuple((longitude + turn, latitude) for longitude, latitude in ring)
 
 
-def _holds(ring: Sequence[Point], x: float, y: float) -> bool:
+def _is_inside(ring: Sequence[Point], x: float, y: float) -> bool:
     """Return True if a line from the point to the east crosses the ring an odd number of times."""
     odd = False
     for (x1, y1), (x2, y2) in pairwise(ring):

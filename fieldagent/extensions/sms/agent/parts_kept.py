@@ -40,18 +40,18 @@ class PartsKept:
         self._since = {each.name: self._since.get(each.name, now) for each in contents.waiting}
         self._told &= self._since.keys()
         old = [each for each in contents.waiting if self._is_old(each, now)]
-        return [self._give_up(each, "the others never arrived") for each in old]
+        return [self._drop_parts(each, "the others never arrived") for each in old]
 
     def find_oldest(self, waiting: Sequence[WaitingParts]) -> GivenUpParts:
         """Return the parts to give up first if the store is full, among those shown to `judge`."""
         first = min(waiting, key=lambda each: (self._since[each.name], each.at))
-        return self._give_up(first, "and the modem's store is filled")
+        return self._drop_parts(first, "and the modem's store is filled")
 
     def _is_old(self, parts: WaitingParts, now: float) -> bool:
         waited = max(now - self._since[parts.name], self._network_time - parts.at)
         return waited >= PARTS_KEPT_S
 
-    def _give_up(self, parts: WaitingParts, reason: str) -> GivenUpParts:
+    def _drop_parts(self, parts: WaitingParts, reason: str) -> GivenUpParts:
         if parts.name in self._told:
             return GivenUpParts(parts, "")
         self._told.add(parts.name)

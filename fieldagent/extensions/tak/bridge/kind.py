@@ -141,7 +141,7 @@ def _find_faults(settings: Own) -> list[str]:
     return faults
 
 
-def _work(host: BridgeHost) -> Callable[[], Awaitable[None]] | None:
+def _run_bridge(host: BridgeHost) -> Callable[[], Awaitable[None]] | None:
     own = host.own
     address: TakAddress | None = own["tak-server"]
     if address is None or own["tak-workspace"] is None:
@@ -179,7 +179,7 @@ KIND = BridgeKind(
     name="tak",
     title="the TAK server",
     keys=KEYS,
-    work=_work,
+    work=_run_bridge,
     examples=EXAMPLES,
     together=(("tak-certificate", "tak-key"),),
     faults=_find_faults,

@@ -276,7 +276,7 @@ def note_tick(db: Db, workspace: int, uid: str, message_id: str, now: float, *, 
     return bool(rows)
 
 
-def give_up(db: Db, now: float) -> None:
+def end_old_events(db: Db, now: float) -> None:
     """End events older than OVER_AFTER_S. The author of a message that no phone has confirmed is
     notified.
     """

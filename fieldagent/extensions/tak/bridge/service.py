@@ -147,9 +147,9 @@ class _Bridge:
                 soonest = TURN_MAX_S
                 with log_once():
                     more = await self._queue_items(follower)
-                    await self._give_up()
+                    await self._end_old_events()
                     work = await store.read(self._list_work)
-                    self._keep_links(work.users, nursery)
+                    self._update_links(work.users, nursery)
                     soonest = self._distribute_work(work, nursery)
                     soonest = 0.0 if more else soonest
                 await trio.sleep(REST_S)
@@ -184,11 +184,11 @@ class _Bridge:
                 ledger.note_stage(db, item.id, THE_HUB, Stage.NOBODY, NO_KIT, now)
         records.queue_items(db, items, up_to, now)
 
-    async def _give_up(self) -> None:
+    async def _end_old_events(self) -> None:
         now = self._host.clock()
         if now >= self._looked_back + LOOK_BACK_S:
             self._looked_back = now
-            await self._host.store.commit(lambda db: records.give_up(db, now))
+            await self._host.store.commit(lambda db: records.end_old_events(db, now))
 
     def _list_work(self, db: Db) -> ReadResult:
         now = self._host.clock()
@@ -202,7 +202,7 @@ class _Bridge:
             records.list_alerts(db, self._workspace) if sos else [],
         )
 
-    def _keep_links(self, users: Sequence[KitUser], nursery: trio.Nursery) -> None:
+    def _update_links(self, users: Sequence[KitUser], nursery: trio.Nursery) -> None:
         """Keep a connection for each user, and end the connections of users without a kit. If there
         is no user, keep one connection that only receives, because a phone's 911 alert needs no
         kit.
@@ -215,7 +215,7 @@ class _Bridge:
             known = self._links.get(member)
             if known is None:
                 self._links[member] = link = UserLink(unit)
-                nursery.start_soon(self._hold_connection, member, link)
+                nursery.start_soon(self._run_connection, member, link)
             else:
                 known.unit = unit
 
@@ -236,8 +236,8 @@ class _Bridge:
                 said.append(self._send_position(link, user, now))
             else:
                 soonest = min(soonest, due)
-            said += self._of_items(work, user, link.unit, now)
-            alarms, again = self._of_alerts(work, user, link.unit, now)
+            said += self._make_item_events(work, user, link.unit, now)
+            alarms, again = self._make_alert_events(work, user, link.unit, now)
             said += alarms
             soonest = min(soonest, again)
             if said:
@@ -254,7 +254,7 @@ class _Bridge:
 
         return Outgoing(events, note=record_position)
 
-    def _of_items(
+    def _make_item_events(
         self, work: ReadResult, user: KitUser, unit: TakUnit, now: float
     ) -> list[Outgoing]:
         said: list[Outgoing] = []
@@ -272,7 +272,7 @@ class _Bridge:
                 said.append(Outgoing([event], partial(_note_told, tick=tick)))
         return said
 
-    def _of_alerts(
+    def _make_alert_events(
         self, work: ReadResult, user: KitUser, unit: TakUnit, now: float
     ) -> tuple[list[Outgoing], float]:
         said: list[Outgoing] = []
@@ -313,7 +313,7 @@ class _Bridge:
 
     # Connections.
 
-    async def _hold_connection(self, member: int, link: UserLink) -> None:
+    async def _run_connection(self, member: int, link: UserLink) -> None:
         """Keep a user's connection until it is no longer needed."""
         tries = 0
         with link.scope:

@@ -96,7 +96,7 @@ class Exchange:
         self._shared = EventRate(lambda: self._now)
 
     @property
-    def said(self) -> int:
+    def last_number(self) -> int:
         """Return the number of the last message to all."""
         return self._number
 

@@ -76,7 +76,7 @@ def _find_faults(settings: Own) -> list[str]:
     return faults
 
 
-def _work(host: BridgeHost) -> Callable[[], Awaitable[None]] | None:
+def _run_server(host: BridgeHost) -> Callable[[], Awaitable[None]] | None:
     own = host.own
     if own["tak-listen"] is None or own["tak-workspace"] is None:
         return None
@@ -104,7 +104,7 @@ KIND = BridgeKind(
     name="phones",
     title="the TAK server for phones",
     keys=KEYS,
-    work=_work,
+    work=_run_server,
     examples=EXAMPLES,
     together=(("tak-listen", "tak-address"), ("tak-enroll-certificate", "tak-enroll-key")),
     faults=_find_faults,

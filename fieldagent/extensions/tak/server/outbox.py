@@ -34,7 +34,7 @@ class PhoneOutbox:
         self._news.set()
         return True
 
-    async def take_events(self) -> bytes:
+    async def wait_for_events(self) -> bytes:
         """Return all waiting events, once there is at least one."""
         while not self._waiting:
             self._news = trio.Event()

@@ -108,8 +108,8 @@ class _Phone:
     async def send(self) -> None:
         """Send waiting events until cancelled. Raises TooSlow."""
         while True:
-            data = await self._outbox.take_events()
-            said = self._host.exchange.said
+            data = await self._outbox.wait_for_events()
+            said = self._host.exchange.last_number
             with trio.move_on_after(SEND_TIMEOUT_S) as patience:
                 await self._stream.send_all(data)
             if patience.cancelled_caught:
@@ -146,19 +146,19 @@ class _Phone:
         if not self.guest.uid:
             # If the database is unavailable, the phone's next event is another try.
             with log_once():
-                await self._introduce(event, now)
+                await self._admit_phone(event, now)
         if self._unit is not None:
             with log_once():
                 await self._note_phone(self._unit, now)
         if self.guest.uid:
             self._host.exchange.receive(self.guest, event, raw, now)
 
-    async def _introduce(self, event: CotEvent, now: float) -> None:
+    async def _admit_phone(self, event: CotEvent, now: float) -> None:
         unit = tak.read_author(event)
         why = "" if unit is None else self._host.exchange.find_objection(self.guest, unit)
         if unit is None or why or not await self._is_theirs(unit, now):
             self._host.exchange.refuse()
-            self._note(why)
+            self._log_refusal(why)
             return
         # Enter the phone first, so that other guests who see it can reach it.
         self._host.exchange.enter(self.guest, unit, now)
@@ -177,7 +177,7 @@ class _Phone:
         )
         if owner is None or owner.member == self.guest.member:
             return True
-        self._note(
+        self._log_refusal(
             f"its uid {unit.uid!r} is of {owner.name}'s phone: if that is this one now,"
             f" `fieldagent hub user tak {owner.member} --revoke`"
         )
@@ -187,7 +187,7 @@ class _Phone:
         """Report in the log and by a chat to the client that the server reads XML but not
         protobuf.
         """
-        self._note(f"it {SPEAKS_PROTOBUF}")
+        self._log_refusal(f"it {SPEAKS_PROTOBUF}")
         now = datetime.fromtimestamp(self._host.clock(), UTC)
         hub = TakUnit(f"{map_events.PREFIX}hub", "hub")
         said = GeoChat(
@@ -195,7 +195,7 @@ class _Phone:
         )
         self._outbox.add_event(encode(tak.make_chat(said, now)))
 
-    def _note(self, reason: str) -> None:
+    def _log_refusal(self, reason: str) -> None:
         if reason and reason != self._told:
             log.warning("the phone of %s is not accepted: %s", self._holder.name, reason)
             self._told = reason

@@ -93,7 +93,7 @@ async def open_own_server(
     exchange = Exchange(host.note_events)
     phones = _Phones(host.store, PhoneHost(host.store, exchange, workspace, host.clock), server)
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(phones.keep_in_force)
+        nursery.start_soon(phones.end_invalid)
         nursery.start_soon(_listen, host, phones, server)
         if server.enroll_listen is not None:
             nursery.start_soon(_enroll, host, phones, server, workspace)
@@ -121,7 +121,7 @@ async def _enroll(host: BridgeHost, phones: _Phones, server: PhoneServer, worksp
         if server.enroll_certificate is None or server.enroll_key is None:
             prove = partial(authority.prove, context, by, server.name)
             await trio.to_thread.run_sync(prove, now)
-            nursery.start_soon(_keep_proving, prove, host.clock)
+            nursery.start_soon(_renew_certificate, prove, host.clock)
         else:
             files = partial(Certificate, server.enroll_certificate, server.enroll_key)
             own = await _retry_begin("tak-enroll-certificate and tak-enroll-key", files)
@@ -140,7 +140,9 @@ async def _enroll(host: BridgeHost, phones: _Phones, server: PhoneServer, worksp
         )
 
 
-async def _keep_proving(prove: Callable[[float], None], clock: Callable[[], float]) -> NoReturn:
+async def _renew_certificate(
+    prove: Callable[[float], None], clock: Callable[[], float]
+) -> NoReturn:
     while True:
         await trio.sleep(RENEW_AFTER_S)
         await trio.to_thread.run_sync(prove, clock())
@@ -200,7 +202,7 @@ class _Phones:
             self._made = now
         return self._context
 
-    async def keep_in_force(self) -> NoReturn:
+    async def end_invalid(self) -> NoReturn:
         """End the connections of phones whose certificate is no longer valid."""
         while True:
             written = self._store.get_event(ANY_WRITE_TOPIC)
