@@ -41,7 +41,7 @@ from fieldagent.package.package import SOS_PRIORITY
 from fieldagent.package.reading import InvalidPackage
 from fieldagent.package.strict_json import NotJson, load_document
 from fieldagent.system.extension import Extension
-from fieldagent.system.folder import put_file
+from fieldagent.system.folder import replace_file
 from fieldagent.system.properties import Key, make_integer_reader, read_absolute_path, read_text
 
 log = logging.getLogger(__name__)
@@ -84,7 +84,7 @@ async def publish(host: BridgeHost, follower: Follower, workspace: int) -> None:
     for item in reversed(await host.store.read(partial(reading.list_items, numbers=fresh))):
         if item.device is not None:  # A kit sent it, not a bridge.
             body = json.dumps(item.encode()).encode()
-            await trio.to_thread.run_sync(put_file, folder / f"{item.number}.item", body)
+            await trio.to_thread.run_sync(replace_file, folder / f"{item.number}.item", body)
     host.note_link(True)
     await persist(host.store, partial(tenure.keep_place, name=NAME, up_to=follower.place))
 

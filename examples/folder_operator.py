@@ -29,7 +29,7 @@ from fieldagent.hub.operator.contract import (
 )
 from fieldagent.hub.operator.failures import Failure, Scope, make_unreachable
 from fieldagent.store.group import StoreUnavailable
-from fieldagent.system.folder import put_file
+from fieldagent.system.folder import replace_file
 from fieldagent.system.properties import Key, read_absolute_path
 from fieldagent.system.wording import describe_reason
 from fieldagent.wire.outcome import Outcome
@@ -53,7 +53,7 @@ class Folder:
         # The same number is the same message, so a repeated call replaces the file.
         target = self._path / f"{imei}-{number}.mt"
         try:
-            await trio.to_thread.run_sync(put_file, target, body)
+            await trio.to_thread.run_sync(replace_file, target, body)
         except OSError as error:
             full = error.errno == 28
             return Verdict(

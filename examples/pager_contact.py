@@ -16,7 +16,7 @@ from pathlib import Path
 import trio
 
 from fieldagent.hub.escalation.contract import ContactHost, ContactKind, Notice, Own, Send
-from fieldagent.system.folder import put_file
+from fieldagent.system.folder import replace_file
 from fieldagent.system.properties import Key, read_absolute_path
 from fieldagent.system.wording import describe_reason
 from fieldagent.webhook.delivery import HandoverOutcome, HandoverResult
@@ -43,7 +43,7 @@ def sender(host: ContactHost) -> Send:
         # A repeat of the same notice replaces its file.
         file = folder / f"{number}-{notice.message_id}.json"
         try:
-            await trio.to_thread.run_sync(put_file, file, body)
+            await trio.to_thread.run_sync(replace_file, file, body)
         except OSError as error:
             return HandoverResult(HandoverOutcome.FAILED, f"pager-folder: {describe_reason(error)}")
         return HandoverResult(HandoverOutcome.HANDED)

@@ -38,7 +38,13 @@ from fieldagent.package.package import Channel, Package, Status
 from fieldagent.package.payload import Identity
 from fieldagent.package.reading import read_package
 from fieldagent.system.elapsed_time import MachineClocks
-from fieldagent.wire.envelope import Entry, decode, digest_of, digest_of_slices, encode
+from fieldagent.wire.envelope import (
+    Entry,
+    compute_fragments_digest,
+    compute_item_digest,
+    decode,
+    encode,
+)
 from fieldagent.wire.fragments import cut_into_fragments
 from fieldagent.wire.outcome import Outcome
 from tests.processes import PATIENCE
@@ -95,12 +101,12 @@ class Core:
 
     def digest(self, sequence: int) -> bytes:
         """Return the digest of the item with this number, as a confirmation contains it."""
-        return digest_of(self._entry(sequence))
+        return compute_item_digest(self._entry(sequence))
 
     def digest_of_fragments(self, sequence: int, count: int, arrived: Iterable[int]) -> bytes:
         """Return the digest of the arrived fragments of the item, which was cut into `count`."""
         parts = cut_into_fragments(encode([self._entry(sequence)]), count)
-        return digest_of_slices(parts[index].payload for index in sorted(arrived))
+        return compute_fragments_digest(parts[index].payload for index in sorted(arrived))
 
     def _entry(self, sequence: int) -> Entry:
         known = outbound.read_kept_package(self.journal, sequence)

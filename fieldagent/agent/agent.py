@@ -270,8 +270,12 @@ class Agent:
 
 def _format_money(price: Price, cost: Spent) -> str:
     """Return today's cost, or a range if a part of it is in doubt."""
-    least = price.of(cost.credits)
-    return f"{least} to {price.of(cost.credits + cost.doubtful)}" if cost.doubtful else least
+    least = price.format_amount(cost.credits)
+    return (
+        f"{least} to {price.format_amount(cost.credits + cost.doubtful)}"
+        if cost.doubtful
+        else least
+    )
 
 
 def _channel_status(
@@ -637,9 +641,9 @@ async def _carry_out_commands(agent: Agent) -> None:
         return
     # A kit without a hub saves the memory of these modules.
     from fieldagent.agent.commands import service
-    from fieldagent.agent.commands.hands import Hands
+    from fieldagent.agent.commands.hands import CommandContext
 
-    hands = Hands(agent.settings, agent.parts, agent.get_status, agent.find_illness)
+    hands = CommandContext(agent.settings, agent.parts, agent.get_status, agent.find_illness)
     await service.run(hands, gate)
 
 

@@ -11,7 +11,7 @@ import logging
 from pathlib import Path
 
 from fieldagent.system.elapsed_time import ElapsedTime
-from fieldagent.system.folder import put_file
+from fieldagent.system.folder import replace_file
 
 log = logging.getLogger(__name__)
 
@@ -34,7 +34,7 @@ def offer_time(clock: ElapsedTime, state_directory: Path) -> None:
         "unix": reference.unix,
     }
     try:
-        put_file(place, json.dumps(offer).encode())
+        replace_file(place, json.dumps(offer).encode())
     except OSError as error:
         log.warning(
             "the time cannot be stored for the service that sets the system clock: %s", error

@@ -55,13 +55,15 @@ def _run_satellite(
         outbox,
         parts.receptions[Channel.SATELLITE],
         outbox.link,
-        _heal(Channel.SATELLITE, settings, parts),
+        _make_heal_step(Channel.SATELLITE, settings, parts),
         progress.watch("satellite"),
     )
     return registry.load_modem(settings.satellite_modem).driver(seat)
 
 
-def _heal(channel: Channel, settings: Settings, parts: Parts) -> Callable[[], Awaitable[bool]]:
+def _make_heal_step(
+    channel: Channel, settings: Settings, parts: Parts
+) -> Callable[[], Awaitable[bool]]:
     healer = _make_healer(channel.lower(), parts.outboxes[channel].link, settings, parts)
     return forbid_healing if healer is None else healer.run_due_step
 
@@ -197,7 +199,7 @@ def _run_radio(
         link,
         random=random.Random(),
         packet_bytes=settings.radio_packet_bytes,
-        heal=_heal(Channel.RADIO, settings, parts),
+        heal=_make_heal_step(Channel.RADIO, settings, parts),
         progress=progress.watch("radio"),
     )
     return partial(run_all, run, partial(air_time.store_regularly, parts.journal, link.air_time))
@@ -209,11 +211,11 @@ def _limit_air(settings: Settings, link: ChannelLink) -> None:
     """
     if settings.radio_region is None or settings.radio_protocol == "meshtastic":
         return
-    from fieldagent.agent.radios.regions import limit_of
+    from fieldagent.agent.radios.regions import find_air_limit
 
     own, name = settings.radio_own, settings.radio_protocol
     frequency = own.get(f"{name}-frequency", settings.radio_frequency)
-    limit = limit_of(settings.radio_region, frequency, own.get(f"{name}-bandwidth"))
+    limit = find_air_limit(settings.radio_region, frequency, own.get(f"{name}-bandwidth"))
     link.air_time.narrow(limit)
 
 

@@ -43,7 +43,7 @@ async def update_clock_from_gpsd(clock: ElapsedTime, gpsd: tuple[str, int]) -> N
         await trio.sleep_until(waits.beat_after(pause))
 
 
-async def fix_within(gpsd: tuple[str, int], seconds: float) -> Fix | None:
+async def wait_for_fix_within(gpsd: tuple[str, int], seconds: float) -> Fix | None:
     """Return the next fix; None if there is none within `seconds`, or if gpsd is away."""
     with waits.move_on_after(seconds):
         try:

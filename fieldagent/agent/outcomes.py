@@ -8,7 +8,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from fieldagent.system.folder import put_file
+from fieldagent.system.folder import replace_file
 from fieldagent.wire.kit_note import KitReport, OfferReport, UpdateReport
 
 OFFER = "settings.offer"
@@ -47,7 +47,9 @@ def read(state_directory: Path) -> KitReport:
     """
     folder = find_root_folder(state_directory)
     return KitReport(
-        _update(folder / UPDATE), of_offer(folder / SETTINGS), of_offer(folder / PROGRAM)
+        _update(folder / UPDATE),
+        read_offer_report(folder / SETTINGS),
+        read_offer_report(folder / PROGRAM),
     )
 
 
@@ -62,7 +64,7 @@ def _update(path: Path) -> UpdateReport | None:
     return None if values is None else UpdateReport(*values)
 
 
-def of_offer(path: Path) -> OfferReport | None:
+def read_offer_report(path: Path) -> OfferReport | None:
     """Return the result of an offer; None if the file is missing or damaged."""
     values = _read_outcomes(path, number=int, state=str, why=str)
     return None if values is None else OfferReport(*values)
@@ -71,7 +73,7 @@ def of_offer(path: Path) -> OfferReport | None:
 def write_outcome(path: Path, number: int, state: str, reason: str = "") -> None:
     """Write the result of an offer. Root writes it, the agent reads it, and the hub lists it."""
     result = {"number": number, "state": state, "why": reason}
-    put_file(path, json.dumps(result).encode(), mode=0o644)
+    replace_file(path, json.dumps(result).encode(), mode=0o644)
 
 
 def _read_outcomes(path: Path, **members: type) -> list[Any] | None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
-from fieldagent.system.folder import put_file
+from fieldagent.system.folder import replace_file
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 log = logging.getLogger(__name__)
@@ -54,7 +54,7 @@ class Tracking:
         if interval is None:
             self._place.unlink(missing_ok=True)
         else:
-            put_file(self._place, b"%d\n" % interval)
+            replace_file(self._place, b"%d\n" % interval)
         self.chosen = interval
 
     def pause(self) -> float:

@@ -20,7 +20,7 @@ import trio
 
 from fieldagent.system import waits
 from fieldagent.system.elapsed_time import ElapsedTime
-from fieldagent.system.folder import put_file
+from fieldagent.system.folder import replace_file
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.text_files import read_text_file
 
@@ -198,12 +198,12 @@ class UpdateNews:
 
 def note_offer(state_directory: Path, url: str) -> None:
     """Store the address of the hub's offer. Raises OSError."""
-    put_file(state_directory / OFFER_FILE, url.encode())
+    replace_file(state_directory / OFFER_FILE, url.encode())
 
 
 def _store_news(path: Path, news: News) -> None:
     try:
-        put_file(path, json.dumps(news._asdict()).encode())
+        replace_file(path, json.dumps(news._asdict()).encode())
     except OSError as error:
         log.warning("the news of updates cannot be stored: %s", error)
 

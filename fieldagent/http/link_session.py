@@ -104,7 +104,7 @@ class CannotStore(Exception):
     """Error: the post cannot store anything now. The link ends, and the peer must connect again."""
 
 
-class _Silent(Exception):
+class _SilentPeer(Exception):
     pass
 
 
@@ -192,7 +192,7 @@ class LinkSession(Generic[Outgoing]):
                 # Run this part in the current task, because each further task costs the hub 4 KiB
                 # per link.
                 await self._judge()
-        except* (WebSocketClosed, RemoteProtocolError, CannotStore, _Silent) as trouble:
+        except* (WebSocketClosed, RemoteProtocolError, CannotStore, _SilentPeer) as trouble:
             causes.append(get_first_error(trouble))
         self._keepalive.end(trio.current_time(), is_explained=not _is_broken_off(causes[0]))
         return _end(causes[0])
@@ -208,7 +208,7 @@ class LinkSession(Generic[Outgoing]):
             await self._post.accept_hello(peer.journal)
             self._opened()
             return peer.features
-        raise _Silent(f"no hello within {ANSWER_TIMEOUT_S:g} s")
+        raise _SilentPeer(f"no hello within {ANSWER_TIMEOUT_S:g} s")
 
     # One task receives, one sends, one judges the link, and one sends notes.
 
@@ -294,9 +294,9 @@ class LinkSession(Generic[Outgoing]):
             self._progress()
             now = trio.current_time()
             if self._answer_due() <= now:
-                raise _Silent("nothing was acknowledged for too long")
+                raise _SilentPeer("nothing was acknowledged for too long")
             if self._compute_receipt_time() <= now:
-                raise _Silent("the peer was silent for longer than it had promised")
+                raise _SilentPeer("the peer was silent for longer than it had promised")
             look = min(self._answer_due(), self._compute_receipt_time(), now + CHECK_INTERVAL_S)
             with trio.CancelScope(deadline=look) as self._patience:
                 await trio.sleep_forever()
@@ -309,8 +309,8 @@ class LinkSession(Generic[Outgoing]):
 
 
 def _is_broken_off(trouble: BaseException) -> bool:
-    return isinstance(trouble, _Silent) or (
-        isinstance(trouble, WebSocketClosed) and trouble.broke_off
+    return isinstance(trouble, _SilentPeer) or (
+        isinstance(trouble, WebSocketClosed) and trouble.is_broken
     )
 
 

@@ -2,7 +2,7 @@
 
 A field is a JSON schema, which `text`, `integer`, `record` and the other functions write. Further
 keywords of JSON Schema are arguments, such as `maxLength=80`. In the fields of a record, `name?` is
-a field that may be absent. `document` puts `NamedPart` parts where OpenAPI wants them.
+a field that may be absent. `make_document` puts `NamedPart` parts where OpenAPI wants them.
 """
 
 from __future__ import annotations
@@ -268,7 +268,7 @@ RETRY_AFTER = {
 }
 
 
-def document(
+def make_document(
     title: str,
     about: str,
     server: str,

@@ -109,7 +109,7 @@ def _make_degrees_schema(maximum: int, whole: str, about: str) -> dict[str, Any]
     return one_of(*either, about=about, examples=["47.3769"])
 
 
-def coordinates(about: str) -> dict[str, dict[str, Any]]:
+def coordinate_fields(about: str) -> dict[str, dict[str, Any]]:
     """Return the fields of a position on earth."""
     return {
         "latitude": _make_degrees_schema(90, "[0-8]?[0-9]", about),
@@ -131,7 +131,7 @@ DATA_SCHEMA = named_record(
 LOCATION = named_record(
     "Location",
     {
-        **coordinates(COORDINATE_TEXT),
+        **coordinate_fields(COORDINATE_TEXT),
         "timestamp?": nullable(TIMESTAMP),
         "altitude?": nullable(
             number("Metres above mean sea level", minimum=ALTITUDE_MIN, maximum=ALTITUDE_MAX)
@@ -147,7 +147,7 @@ LOCATION = named_record(
 WAYPOINT = named_record(
     "Waypoint",
     {
-        **coordinates(WGS84),
+        **coordinate_fields(WGS84),
         "timestamp?": nullable(TIMESTAMP),
         "name": text("Name of the point of interest", maxLength=ITEM_BYTES_MAX),
         "notes?": nullable(text("Additional notes", maxLength=ITEM_BYTES_MAX)),

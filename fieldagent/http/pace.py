@@ -25,7 +25,7 @@ from fieldagent.http.message import Request
 from fieldagent.http.problem import Problem
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.price import charge_nobody, charge_to, get_payer
-from fieldagent.system.rate import retry_after
+from fieldagent.system.rate import format_retry_after
 from fieldagent.system.sentence import sentence
 
 TURN_WAIT_MAX_S = 5.0
@@ -102,7 +102,7 @@ class CallerAccount:
                     return
         finally:
             self.waiting -= 1
-        seconds = retry_after(self.compute_wait())
+        seconds = format_retry_after(self.compute_wait())
         raise Problem(
             429,
             sentence(

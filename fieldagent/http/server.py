@@ -112,7 +112,7 @@ class BodyBudget:
         self.held = 0
         self._most = maximum
 
-    def share(self, size: int) -> ReservedBytes:
+    def reserve(self, size: int) -> ReservedBytes:
         """Reserve space for a body of `size` bytes. Raises Problem 503."""
         if size and self.held + size > self._most:
             again = (("Retry-After", "1"),)
@@ -477,7 +477,7 @@ class _Connection:
             return admission
         self._visit.note_admission(head, admission.caller)
         self._protocol.admit(admission)
-        with self._server.bodies.share(self._protocol.announced) as share:
+        with self._server.bodies.reserve(self._protocol.announced) as share:
             request = await self._wait_for_request()
             share.resize(len(request.body))
             with self.peer.begin_phase_within(Phase.HANDLING, trio.CancelScope()):

@@ -40,7 +40,7 @@ class WebSocketClosed(Exception):
         self.reason = reason
 
     @property
-    def broke_off(self) -> bool:
+    def is_broken(self) -> bool:
         """Return True if the connection broke without a close frame."""
         return self.code == CloseCode.ABNORMAL_CLOSURE
 

@@ -19,7 +19,7 @@ from fieldagent.agent.settings import INSTALLED
 from fieldagent.kit import card_format, kit_health
 from fieldagent.kit.card_format import ADAPTER, CAMP
 from fieldagent.kit.provision import erase
-from fieldagent.system.folder import put_file
+from fieldagent.system.folder import replace_file
 from fieldagent.system.log_lines import print_failure
 from fieldagent.system.properties import InvalidSettings, read_file
 from fieldagent.system.wording import describe_reason
@@ -43,7 +43,7 @@ def store_card(root: Path) -> str:
     wrong = ""
     if waiting := _find_waiting_card(root):
         try:
-            put_file(root / KEPT_CARD_FILE, _read(waiting).encode())
+            replace_file(root / KEPT_CARD_FILE, _read(waiting).encode())
             erase(waiting)
         except InvalidSettings as faults:
             wrong = str(faults)
@@ -55,7 +55,7 @@ def store_card(root: Path) -> str:
         target = root / name
         target.parent.mkdir(parents=True, exist_ok=True)
         secret = "hostapd" in name or "wpa_supplicant" in name
-        put_file(target, content.encode(), mode=0o600 if secret else 0o644)
+        replace_file(target, content.encode(), mode=0o600 if secret else 0o644)
     if zone := said.get("time-zone"):
         there = root / "etc/localtime"
         there.unlink(missing_ok=True)
@@ -176,7 +176,7 @@ def check(root: Path) -> None:
             wrong = "; ".join(faults.faults)
     text, target = describe_result(said, reasons, wrong).encode(), root / BOOT / RESULT
     if not target.exists() or target.read_bytes() != text:
-        put_file(target, text)
+        replace_file(target, text)
 
 
 def main() -> int:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from fieldagent.kit import card_format
-from fieldagent.system.folder import put_file, rename_file
+from fieldagent.system.folder import rename_file, replace_file
 from fieldagent.system.text_files import read_text_file
 
 GROUPS = ["adm", "dialout", "netdev", "plugdev", "sudo"]
@@ -114,4 +114,4 @@ def write(folder: Path, files: Mapping[str, str]) -> None:
         before = file.with_name(f"{name}.before")
         if file.exists() and not before.exists():
             rename_file(file, before)
-        put_file(file, files[name].encode())
+        replace_file(file, files[name].encode())

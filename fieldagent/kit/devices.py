@@ -17,7 +17,7 @@ from fieldagent.agent.channels.radio_modem import RadioLost
 from fieldagent.agent.channels.recognition import (
     DeviceReport,
     Recognition,
-    Unrecognised,
+    UnrecognisedDevice,
     recognise,
 )
 from fieldagent.agent.channels.serial_check import check_serial_port
@@ -107,7 +107,7 @@ async def detect_device(place: str, kinds: Sequence[Recognition]) -> FoundDevice
 
 async def _ask(place: str, kinds: Sequence[Recognition]) -> FoundDevice:
     """Return the device that answers. Raises PortLost and RadioLost, in groups."""
-    heard: list[Unrecognised] = []
+    heard: list[UnrecognisedDevice] = []
     lost: PortLost | None = None
     for baud, tcp_port, asked in _list_openings(place, kinds):
         try:

@@ -115,10 +115,10 @@ def _can_stay(
         # The place was not checked, such as that of a radio over UDP.
         return True
     # A device that cannot be recognized stays, unless another device answers in its place.
-    return device.is_answering and not device.kind and not _can_tell(seat, old_settings)
+    return device.is_answering and not device.kind and not _is_recognizable(seat, old_settings)
 
 
-def _can_tell(seat: DeviceSeat, old_settings: Mapping[str, str]) -> bool:
+def _is_recognizable(seat: DeviceSeat, old_settings: Mapping[str, str]) -> bool:
     """Return True if the configured device could be recognized."""
     named = _describe_setting(seat, old_settings)
     if seat.kind and named not in seat.names:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from fieldagent.agent.settings import list_allowed_keys, parse
 from fieldagent.system.exit_codes import IO_FAILED, OK, SETTINGS
-from fieldagent.system.folder import put_file, rename_file, sync_folder
+from fieldagent.system.folder import rename_file, replace_file, sync_folder
 from fieldagent.system.log_lines import print_failure
 from fieldagent.system.properties import InvalidSettings, read, read_file
 from fieldagent.system.wording import describe_reason
@@ -54,7 +54,7 @@ def _store_keys_of_card(card: Path, target: Path) -> None:
     for name in (AUTHORITY, UPDATE_KEY):
         if (card / name).is_file():
             target.mkdir(parents=True, exist_ok=True)
-            put_file(target / name, (card / name).read_bytes(), mode=0o644)
+            replace_file(target / name, (card / name).read_bytes(), mode=0o644)
             (card / name).unlink()
             sync_folder(card)
 
@@ -80,7 +80,7 @@ def _apply_card(card: Path, target: Path, as_json: bool) -> int:
         kept = "Nothing was applied. The kit keeps its settings."
         again = f"Correct {card.name} on the card, and start the kit again."
         print_failure(f"{wrong}\n{kept} {again}")
-        put_file(card.with_name(RESULT), "\n".join([kept, *wrong.faults, again, ""]).encode())
+        replace_file(card.with_name(RESULT), "\n".join([kept, *wrong.faults, again, ""]).encode())
         return SETTINGS
     write_settings_file(text, target)
     names = sorted(pairs)
@@ -88,7 +88,7 @@ def _apply_card(card: Path, target: Path, as_json: bool) -> int:
     report += " The file itself was erased: it held keys.\n"
     # Write the result first. If power fails after the next line, this code does not run again, and
     # the errors of an earlier start would stay in the result.
-    put_file(card.with_name(RESULT), report.encode())
+    replace_file(card.with_name(RESULT), report.encode())
     rename_file(card, card.with_name(APPLIED_CARD_FILE))
     erase(card.with_name(APPLIED_CARD_FILE))
     _print_names(as_json, target, names)
@@ -103,8 +103,8 @@ def write_settings_file(text: str, target: Path) -> None:
     before = target.read_bytes() if target.exists() else b""
     # After a power failure the settings may be in place already. Then keep the earlier copy.
     if before and before != text.encode():
-        put_file(target.with_name(f"{target.name}.before"), before, mode=0o640, group=GROUP)
-    put_file(target, text.encode(), mode=0o640, group=GROUP)
+        replace_file(target.with_name(f"{target.name}.before"), before, mode=0o640, group=GROUP)
+    replace_file(target, text.encode(), mode=0o640, group=GROUP)
 
 
 def erase(path: Path) -> None:
@@ -133,5 +133,5 @@ def write_card(folder: Path, text: str) -> Path:
     card = folder / NAME
     if card.exists():
         raise FileExistsError(f"{card} already exists: remove it, or use another folder")
-    put_file(card, text.encode())
+    replace_file(card, text.encode())
     return card

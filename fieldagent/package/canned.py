@@ -82,7 +82,7 @@ _NUMBER_BY_TEXT = {words: number for number, words in TEXT_BY_NUMBER.items()}
 _LATER_TEXT = re.compile(r"canned words (\d{1,3})", re.ASCII)
 
 
-def number_of(text: str) -> int | None:
+def find_number(text: str) -> int | None:
     """Return the number of exactly this text; None if there is none."""
     known = _NUMBER_BY_TEXT.get(text)
     if known is None and (later := _LATER_TEXT.fullmatch(text)):

@@ -26,7 +26,7 @@ ZERO_TOLERANCE_DEGREES = 1e-4
 """Distance in degrees (11 m) up to which a position counts as 0, 0."""
 
 
-def is_nowhere(latitude: float, longitude: float, blur: float = 0.0) -> bool:
+def is_zero_position(latitude: float, longitude: float, blur: float = 0.0) -> bool:
     """Return True if the position is 0, 0, which is far out at sea. Receivers, radios and phones
     report it until they know their own position. `blur` is the possible error of the position in
     degrees.

@@ -92,7 +92,7 @@ def compute_steps(deliveries: Sequence[PastDelivery], now: float) -> Steps | Non
     return None if len(chosen) < PACKAGES_MIN else _compute_shares(chosen, now)
 
 
-def share_within(steps: Steps, seconds: float) -> float:
+def compute_share_within(steps: Steps, seconds: float) -> float:
     """Return the share, 0 to 1, that is delivered within `seconds`."""
     return max((share for after, share in steps if after <= seconds), default=0.0)
 

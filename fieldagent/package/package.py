@@ -228,7 +228,7 @@ LAST_DATE = datetime(2105, 12, 31, 23, 59, 59, tzinfo=UTC)
 because lists could not read such a date from the store."""
 
 
-def date_of(unix: float) -> datetime:
+def convert_to_date(unix: float) -> datetime:
     """Return a Unix time as a date in UTC, from FIRST_DATE to LAST_DATE."""
     # On an ARM kit whose time_t has 32 bits, datetime.fromtimestamp fails after 2038.
     seconds = min(max(unix, 0), (LAST_DATE - FIRST_DATE).total_seconds())
@@ -247,4 +247,4 @@ def get_position_time(item: Item | ToHub) -> datetime | None:
 
 def get_date(item: Item | ToHub, unix: float) -> datetime:
     """Return the time of a position; for text and data, the Unix time as a date."""
-    return get_position_time(item) or date_of(unix)
+    return get_position_time(item) or convert_to_date(unix)

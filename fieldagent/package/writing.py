@@ -10,7 +10,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from fieldagent.package.package import Item, Location, Package, ToHub, date_of
+from fieldagent.package.package import Item, Location, Package, ToHub, convert_to_date
 from fieldagent.package.reading import ITEMS, KINDS, InvalidPackage, read_package
 
 _KINDS: Mapping[type[Item | ToHub], str] = {build: kind for kind, (build, _, _) in KINDS.items()}
@@ -97,7 +97,7 @@ def write_timestamp(moment: datetime) -> str:
 
 def format_clock_time(unix: float) -> str:
     """Return a Unix time in the form of `write_timestamp`, rounded down to seconds."""
-    return write_timestamp(date_of(int(unix)))
+    return write_timestamp(convert_to_date(int(unix)))
 
 
 def format_minutes(seconds: int) -> str:

@@ -30,7 +30,7 @@ class WrongVersion(sqlite3.DatabaseError):
         super().__init__(reason)
         self._template = template
 
-    def of(self, database: str) -> str:
+    def describe_for(self, database: str) -> str:
         """Return the text for people about a database with that name."""
         return self._template.format(database, self)
 

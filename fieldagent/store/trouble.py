@@ -42,7 +42,7 @@ def is_damage(error: BaseException) -> bool:
 def make_unusable(path: Path, error: sqlite3.Error | OSError) -> Unusable:
     """Return the error for people, for an error that is not damage."""
     if isinstance(error, WrongVersion):
-        return WrittenByOtherVersion(error.of(str(path)))
+        return WrittenByOtherVersion(error.describe_for(str(path)))
     what, remedy = _describe_reason(path, error)
     return Unusable(f"{path} cannot be used: {what}; it is not changed. {remedy}")
 

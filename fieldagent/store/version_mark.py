@@ -40,7 +40,7 @@ class Head(NamedTuple):
     """True if `application_id` contains a version."""
 
 
-def mark_of(version: int) -> int:
+def compute_application_id(version: int) -> int:
     """Return the `application_id` of a file with this version."""
     return (version & _BITS) << 16 | (~version & 0xFFFF)
 
@@ -50,7 +50,7 @@ def read_head(connection: sqlite3.Connection, program_version: int) -> Head:
     ((number,),) = connection.execute("PRAGMA user_version")
     ((mark,),) = connection.execute("PRAGMA application_id")
     version = mark >> 16
-    if version > 0 and mark == mark_of(version):
+    if version > 0 and mark == compute_application_id(version):
         return Head(version, number, number != version, True)
     if mark == 0 and number:
         return Head(program_version, number, True, False)
@@ -60,7 +60,7 @@ def read_head(connection: sqlite3.Connection, program_version: int) -> Head:
 def write_head(connection: sqlite3.Connection, version: int) -> None:
     """Write the version and the mark into the file's head, within a transaction."""
     connection.execute(f"PRAGMA user_version={version}")
-    connection.execute(f"PRAGMA application_id={mark_of(version)}")
+    connection.execute(f"PRAGMA application_id={compute_application_id(version)}")
 
 
 def has_the_tables(connection: sqlite3.Connection, schema: Schema) -> bool:

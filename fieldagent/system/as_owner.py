@@ -2,8 +2,8 @@
 
 A file in another user's folder can be a link, a FIFO, or a rollback journal that makes SQLite
 delete a file elsewhere. So root opens nothing in such a folder. Root finds the folder's owner over
-a path that this user cannot have changed, and continues as that user. `become_owner_of` does so for
-good, and `run_as_owner` in a child process that returns a result.
+a path that this user cannot have changed, and continues as that user. `switch_to_owner_of` does so
+for good, and `run_as_owner` in a child process that returns a result.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Owner(NamedTuple):
     groups: tuple[int, ...] = ()
 
 
-def become_owner_of(folder: Path) -> None:
+def switch_to_owner_of(folder: Path) -> None:
     """Continue as the owner of `folder`, if root has started this program. Do nothing for other
     users, or if the folder belongs to root. Raises OSError.
     """

@@ -17,7 +17,7 @@ _SLOT_HEAD = struct.Struct(">QII")
 SLOT_MAX = SLOT_BYTES - _SLOT_HEAD.size
 
 
-def put_file(path: Path, content: bytes, *, mode: int = 0o600, group: str = "") -> None:
+def replace_file(path: Path, content: bytes, *, mode: int = 0o600, group: str = "") -> None:
     """Write the file atomically: the folder has either the old file or all of the new one. Raises
     OSError.
 
@@ -69,11 +69,11 @@ def sync_folder(path: Path) -> None:
         os.close(folder)
 
 
-def put_in_slots(path: Path, content: bytes) -> None:
+def write_in_slots(path: Path, content: bytes) -> None:
     """Write the content into the older of a file's two slots. It is on disk when this returns; a
     power cut before leaves the new or the old content. No file is created or renamed, so that this
-    writes only a fifth of the data that `put_file` writes. It is meant for hourly writes. Raises
-    OSError, or ValueError for more than SLOT_MAX bytes.
+    writes only a fifth of the data that `replace_file` writes. It is meant for hourly writes.
+    Raises OSError, or ValueError for more than SLOT_MAX bytes.
     """
     if len(content) > SLOT_MAX:
         raise ValueError(f"{len(content)} bytes are more than the {SLOT_MAX} of a slot")
@@ -84,7 +84,7 @@ def put_in_slots(path: Path, content: bytes) -> None:
     newest = max((number for number, _ in _read_complete_slots(slots)), default=-1)
     slot, place = _make_slot(newest + 1, content), (newest + 1) % 2 * SLOT_BYTES
     if len(slots) != 2 * SLOT_BYTES:
-        put_file(path, bytes(place) + slot + bytes(SLOT_BYTES - place))
+        replace_file(path, bytes(place) + slot + bytes(SLOT_BYTES - place))
         return
     with path.open("r+b", buffering=0) as file:
         os.pwrite(file.fileno(), slot, place)

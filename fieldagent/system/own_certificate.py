@@ -8,7 +8,7 @@ import subprocess
 from contextlib import suppress
 from pathlib import Path
 
-from fieldagent.system.folder import put_file
+from fieldagent.system.folder import replace_file
 
 VALIDITY_DAYS = 36_500
 """Validity in days. It is long because the clock may show 1970 when the certificate is made."""
@@ -33,7 +33,7 @@ def provide_own_certificate(path: Path) -> Path:
     command += ["-nodes", "-days", str(VALIDITY_DAYS), "-subj", "/CN=fieldagent", "-keyout", "-"]
     try:
         made = subprocess.run(command, capture_output=True, timeout=CREATION_MAX_S, check=True)
-        put_file(path, made.stdout)
+        replace_file(path, made.stdout)
     except FileNotFoundError:
         raise NoCertificate("openssl is missing: apt install openssl") from None
     except subprocess.SubprocessError as error:

@@ -65,7 +65,7 @@ class Price(NamedTuple):
     currency: str
     """Code of the currency, three letters (ISO 4217)."""
 
-    def of(self, units: float) -> str:
+    def format_amount(self, units: float) -> str:
         """Return the price of several units for people: `1.44 EUR`. An amount below a hundredth is
         shown with all decimals.
         """
@@ -82,7 +82,7 @@ def format_sum(parts: Iterable[tuple[Price, float]]) -> str:
     sums: dict[str, float] = {}
     for price, units in parts:
         sums[price.currency] = sums.get(price.currency, 0) + price.millionths * units
-    return " and ".join(Price(round(sums[each]), each).of(1) for each in sorted(sums))
+    return " and ".join(Price(round(sums[each]), each).format_amount(1) for each in sorted(sums))
 
 
 def read_credit_price(value: str) -> Price:

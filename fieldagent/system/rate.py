@@ -51,6 +51,6 @@ class Rate:
         return (begin + interval, 0.0) if wait <= 1e-6 else (tat, wait)
 
 
-def retry_after(seconds: float) -> str:
+def format_retry_after(seconds: float) -> str:
     """Return whole seconds, at least 1, until the next call is allowed (RFC 9110 10.2.3)."""
     return str(max(1, math.ceil(seconds)))

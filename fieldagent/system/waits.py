@@ -52,13 +52,13 @@ async def run_to_the_end(work: Callable[[], Awaitable[None]]) -> None:
     async with trio.open_nursery() as nursery:
         with trio.CancelScope(shield=True) as scope:
 
-            async def begin_to_count() -> None:
+            async def start_grace_period() -> None:
                 try:
                     await trio.sleep_forever()
                 finally:
                     scope.deadline = trio.current_time() + STOP_GRACE_S
 
-            nursery.start_soon(begin_to_count)
+            nursery.start_soon(start_grace_period)
             await work()
         nursery.cancel_scope.cancel()
 

@@ -80,10 +80,10 @@ def judge(reply: Reply, now: float, remedy: str = REMEDY) -> HandoverResult:
     if 300 <= reply.status < 400:
         target = reply.headers.get("location", "nowhere")[:200]
         answer += f", a redirect to {target}, which is not followed; {remedy}"
-    return HandoverResult(HandoverOutcome.FAILED, answer, retry_after(reply.headers, now))
+    return HandoverResult(HandoverOutcome.FAILED, answer, read_retry_after(reply.headers, now))
 
 
-def retry_after(headers: Mapping[str, str], now: float) -> float:
+def read_retry_after(headers: Mapping[str, str], now: float) -> float:
     """Return the seconds of `Retry-After` (RFC 9110, 10.2.3); 0 if it is missing or invalid.
 
     A date is compared with the receiver's own `Date`, because this machine's clock may be wrong by

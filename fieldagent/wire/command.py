@@ -165,7 +165,7 @@ _SETTING = re.compile(r"[a-z0-9-]+=[^\n]*")
 def _is_signed_settings(arguments: tuple[Argument, ...]) -> bool:
     match arguments:
         case [str(), str(lines), bytes(first), str(comment), bytes(second)]:
-            return bool(lines) and SignatureParts(first, comment, second).fit()
+            return bool(lines) and SignatureParts(first, comment, second).has_valid_form()
     return False
 
 

@@ -30,7 +30,7 @@ def make_arguments(change: SettingsChange, signature: str) -> tuple[Argument, ..
     return (change.device, lines, *split_signature(signature))
 
 
-def offer_of(number: int, kit: str, arguments: tuple[Argument, ...]) -> tuple[str, str]:
+def parse_offer(number: int, kit: str, arguments: tuple[Argument, ...]) -> tuple[str, str]:
     """Return the text and its signature file in minisign's form. `kit` is the result of
     `settings_change.get_kit_id` for the kit's token. Raises NotAChange.
     """

@@ -35,7 +35,7 @@ FREE_TARIFF = Tariff("")
 CREDIT_TARIFF = Tariff("credit")
 
 
-def by_bytes(minimum: int) -> Tariff:
+def make_byte_tariff(minimum: int) -> Tariff:
     """Return the tariff of an account that pays for bytes, at least `minimum` per message."""
     return Tariff("byte", 1, minimum)
 

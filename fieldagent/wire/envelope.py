@@ -97,7 +97,7 @@ class Report:
     count: int
     arrived: frozenset[int]
     digest: bytes = b""
-    """Value of `digest_of_slices` for the arrived fragments."""
+    """Value of `compute_fragments_digest` for the arrived fragments."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +117,7 @@ class Receipt:
     """In a receipt from the hub: number (as an `origin`) of the addressee, where 0 is the hub
     itself. In a receipt to the hub: station that assigned `sequence`, where 0 is the hub."""
     digest: bytes = b""
-    """Value of `digest_of` the item."""
+    """Value of `compute_item_digest` of the item."""
     stage: Stage = Stage.STORED
     text: str = ""
     """Reader's name, forwarding service, or reason of a failure."""
@@ -136,8 +136,8 @@ class Ack:
     by_hub: bool = False
     """True if the sender of this Ack has delivered it to the hub."""
     digest: bytes = b""
-    """Value of `digest_of` a complete item, or `digest_of_slices` of the arrived fragments; empty
-    in a summary without items."""
+    """Value of `compute_item_digest` of a complete item, or `compute_fragments_digest` of the
+    arrived fragments; empty in a summary without items."""
     missing_at: tuple[int, ...] = ()
     """Known stations that are missing the item. The sender may not relay the item to them, because
     it has crossed as many kits as allowed."""
@@ -335,12 +335,12 @@ def compute_fingerprint(entry: Entry) -> bytes:
     return hashlib.blake2b(encode([entry]), digest_size=FINGERPRINT_BYTES).digest()
 
 
-def digest_of(entry: Entry) -> bytes:
+def compute_item_digest(entry: Entry) -> bytes:
     """Return the digest for a confirmation of the item: the start of its fingerprint."""
     return compute_fingerprint(entry)[:DIGEST_BYTES]
 
 
-def digest_of_slices(slices: Iterable[bytes]) -> bytes:
+def compute_fragments_digest(slices: Iterable[bytes]) -> bytes:
     """Return the digest for a confirmation of fragments, over their parts in order."""
     return hashlib.blake2b(b"".join(slices), digest_size=8).digest()[:DIGEST_BYTES]
 

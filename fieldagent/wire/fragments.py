@@ -72,7 +72,7 @@ def find_missing_fragments(
 
 
 @dataclass(frozen=True, slots=True)
-class Reassembled:
+class ReassembledItem:
     """A complete envelope from fragments."""
 
     envelope: bytes
@@ -82,7 +82,7 @@ class Reassembled:
     not_understood: list[str]
 
 
-def reassemble(sequence: int, count: int, slices: Mapping[int, bytes]) -> Reassembled | None:
+def reassemble(sequence: int, count: int, slices: Mapping[int, bytes]) -> ReassembledItem | None:
     """Reassemble an envelope from stored parts; None while some are missing.
 
     Raises RemoteProtocolError if the parts do not fit together or cannot be read, because some
@@ -93,7 +93,7 @@ def reassemble(sequence: int, count: int, slices: Mapping[int, bytes]) -> Reasse
         return None
     envelope = join(slices)
     read = decode(envelope)
-    return Reassembled(
+    return ReassembledItem(
         envelope,
         # A fragment inside fragments would allow a peer to cause recursion.
         [entry for entry in read.entries if not isinstance(entry.content, Fragment)],

@@ -8,7 +8,7 @@ import json
 from datetime import UTC, datetime
 from typing import Any
 
-from fieldagent.package.coordinates import is_nowhere
+from fieldagent.package.coordinates import is_zero_position
 from fieldagent.package.strict_json import NotJson, check_depth
 from fieldagent.system.clock_bounds import LATEST_TIME
 from fieldagent.system.lazy_named_tuple import NamedTuple
@@ -63,7 +63,7 @@ def _read_position(report: dict[str, Any]) -> GpsReport:
     if report.get("mode") not in (2, 3):
         return NoFix()
     latitude, longitude = _number(report, "lat", -90, 90), _number(report, "lon", -180, 180)
-    if latitude is None or longitude is None or is_nowhere(latitude, longitude):
+    if latitude is None or longitude is None or is_zero_position(latitude, longitude):
         return NoFix()
     altitude = None
     if report["mode"] == 3:

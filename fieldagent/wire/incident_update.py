@@ -56,5 +56,5 @@ def read_words(value: Any) -> str:
 
 def write_words(text: str) -> str | int:
     """Return the text, or the number of an equal canned text."""
-    number = canned.number_of(text)
+    number = canned.find_number(text)
     return text if number is None else number

@@ -471,7 +471,7 @@ def encode_to_radio(message: ToRadio) -> bytes:
     return make_frame(TO_RADIO.encode(message))
 
 
-def from_radio(message: FromRadio) -> bytes:
+def encode_from_radio(message: FromRadio) -> bytes:
     """Return the frame of a radio's message."""
     return make_frame(FROM_RADIO.encode(message))
 

@@ -25,7 +25,7 @@ class SignatureParts(NamedTuple):
         first, second = (base64.b64encode(each).decode() for each in (self.first, self.second))
         return f"untrusted comment: {comment}\n{first}\n{TRUSTED_COMMENT}{self.comment}\n{second}\n"
 
-    def fit(self) -> bool:
+    def has_valid_form(self) -> bool:
         """Return True if the parts have the sizes and forms of a signature."""
         is_line = "\n" not in self.comment and "\r" not in self.comment
         return is_line and (len(self.first), len(self.second)) == (FIRST_BYTES, SECOND_BYTES)
@@ -37,6 +37,6 @@ def split_signature(text: str) -> SignatureParts:
     parts = SignatureParts(
         base64.b64decode(first), comment.removeprefix(TRUSTED_COMMENT), base64.b64decode(second)
     )
-    if not parts.fit():
+    if not parts.has_valid_form():
         raise ValueError("a minisign signature has another size")
     return parts

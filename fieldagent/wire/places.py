@@ -12,7 +12,7 @@ from fieldagent.package.package import (
     Location,
     PositionSource,
     Waypoint,
-    date_of,
+    convert_to_date,
 )
 from fieldagent.wire.member import expect, is_in_range, read_text
 from fieldagent.wire.track import LATITUDE_MAX, LONGITUDE_MAX, UNIT, TrackFix
@@ -83,7 +83,7 @@ def read_location(
     return Location(
         latitude,
         longitude,
-        date_of(time),
+        convert_to_date(time),
         None if altitude is None else float(altitude),
         None if speed is None else speed / 10,
         None if course is None else float(course % 360),
@@ -121,4 +121,4 @@ def read_waypoint(time: int, position: Any, name: Any, notes: Any = None) -> Way
     """Parse the elements of a waypoint. `time` is Unix time. Raises ValueError."""
     latitude, longitude = read_position(position)
     notes = None if notes is None else read_text(notes)
-    return Waypoint(latitude, longitude, read_text(name), date_of(time), notes)
+    return Waypoint(latitude, longitude, read_text(name), convert_to_date(time), notes)

@@ -90,7 +90,7 @@ _RETRY_SPREADS_S = (0.0, 5.0, 5.0, 30.0, 30.0)
 _STEADY_WAIT_S = 300.0
 
 
-def retry_after(status: MoStatus, tries: int, random_share: float, *, urgent: bool) -> float:
+def compute_retry_wait(status: MoStatus, tries: int, random_share: float, *, urgent: bool) -> float:
     """Return the seconds until the next attempt after `tries` earlier ones. `random_share`, from 0
     to 1, spreads kits over time.
 
@@ -108,7 +108,7 @@ def retry_after(status: MoStatus, tries: int, random_share: float, *, urgent: bo
     return wait if least is None else max(wait, least * (1 + 0.1 * random_share))
 
 
-def retry_at_once(status: MoStatus, random_share: float) -> float:
+def compute_early_retry_wait(status: MoStatus, random_share: float) -> float:
     """Return the seconds until the next attempt when the network has returned, or a person says
     that the sky is visible.
     """
@@ -217,7 +217,7 @@ class Ready:
 
 
 @dataclass(frozen=True, slots=True)
-class MobileTerminated:
+class MobileTerminatedMessage:
     """Result of +SBDRB. `intact` is False if the checksum is wrong. A ModemReply follows."""
 
     body: bytes
@@ -246,7 +246,7 @@ class NeedData(Enum):
 
 
 NEED_DATA = NeedData.NEED_DATA
-SbdEvent = ModemReply | Ready | MobileTerminated | RingAlert | Signal | Service
+SbdEvent = ModemReply | Ready | MobileTerminatedMessage | RingAlert | Signal | Service
 
 _INDICATION = re.compile(r"\+CIEV\s*:\s*([01])\s*,\s*([0-5])")
 _UNSOLICITED = re.compile(r"SBDRING|\+CIEV\s*:.*|\+AREG\s*:.*|\+CREG\s*:.*")
@@ -294,7 +294,7 @@ class Conversation:
         self._state = _State.AWAITING_WRITE_RESULT
         return body + compute_checksum(body)
 
-    def give_up(self) -> MobileTerminated | None:
+    def give_up(self) -> MobileTerminatedMessage | None:
         """Stop waiting for an incomplete or missing answer; late bytes belong to no command. If a
         message was being read, return its incomplete content.
         """
@@ -304,7 +304,7 @@ class Conversation:
             self._buffer.clear()
         self._state = _State.IDLE
         self._lines = []
-        return MobileTerminated(cut, intact=False) if cut else None
+        return MobileTerminatedMessage(cut, intact=False) if cut else None
 
     def receive_data(self, data: bytes) -> None:
         """Add bytes from the modem, split anywhere, for `next_event`."""
@@ -353,7 +353,7 @@ class Conversation:
             intact = buffer.startswith(compute_checksum(payload) + follows, end - 2)
         del buffer[:ended]
         self._state = _State.AWAITING_RESULT
-        return MobileTerminated(payload, intact, None if intact else guard)
+        return MobileTerminatedMessage(payload, intact, None if intact else guard)
 
     def _read_next_line(self) -> str | None:
         """Return the next line without its end. A line that is too long is dropped."""

@@ -56,11 +56,11 @@ def read_payload(payload: bytes) -> SignedDelta:
     first, second, size = body[:FIRST_BYTES], body[FIRST_BYTES:here], body[here]
     text, delta = body[here + 1 : here + 1 + size], body[here + 1 + size :]
     parts = SignatureParts(first, text.decode(), second)
-    if not parts.fit() or not delta:
+    if not parts.has_valid_form() or not delta:
         raise ValueError("a delta of a program is cut short")
     return SignedDelta(delta, parts)
 
 
-def digest_of_payload(payload: bytes) -> bytes:
+def compute_payload_digest(payload: bytes) -> bytes:
     """Return the 8-byte digest that identifies the payload in a command."""
     return hashlib.sha256(payload).digest()[:DIGEST_BYTES]

@@ -29,7 +29,7 @@ from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.settings import parse
 from fieldagent.package.package import Channel, CommandOutcome
 from fieldagent.system.elapsed_time import Reading
-from fieldagent.system.folder import put_in_slots, read_slots
+from fieldagent.system.folder import read_slots, write_in_slots
 from fieldagent.wire.kit_condition import (
     CAPPED,
     CAUSES,
@@ -183,7 +183,7 @@ def test_starts_of_a_day_are_counted(tmp_path: Path) -> None:
     assert book.count_starts() == 3
     known = json.loads(read_slots(tmp_path / NAME))
     crowded = json.dumps({**known, "starts": [int(elapsed.now)] * 200})
-    put_in_slots(tmp_path / NAME, crowded.encode())
+    write_in_slots(tmp_path / NAME, crowded.encode())
     assert start(tmp_path, "this", elapsed).count_starts() == 100
 
 
@@ -208,7 +208,7 @@ def test_as_much_as_there_can_be_has_room_in_a_slot(tmp_path: Path) -> None:
     ["", "{", "[]", "7", '{"boot": "x"}', '{"boot": 1, "cause": 99, "starts": "", "hours": []}'],
 )
 def test_a_file_that_is_damaged_is_begun_anew(tmp_path: Path, content: str) -> None:
-    for write in (Path.write_bytes, put_in_slots):
+    for write in (Path.write_bytes, write_in_slots):
         write(tmp_path / NAME, content.encode())
         book = start(tmp_path, "this", Lived())
         assert (book.cause, book.count_starts()) == (UNKNOWN, 1)

@@ -21,7 +21,7 @@ import trio
 from fieldagent.agent.radios.kiss import DESTINATION
 from fieldagent.package.package import Message
 from fieldagent.wire import ax25, kiss
-from fieldagent.wire.envelope import Ack, Entry, decode, derive_key, digest_of, encode
+from fieldagent.wire.envelope import Ack, Entry, compute_item_digest, decode, derive_key, encode
 from tests.processes import Agent
 
 MASTER = bytes(range(32))
@@ -134,7 +134,7 @@ async def test_a_recorded_word_ends_no_sos_of_the_next_journal(tmp_path: Path) -
             async with kit(home, air) as agent:
                 first = await declare(agent)
                 entry = await air.sos()
-                recording = ack(entry, digest_of(entry))
+                recording = ack(entry, compute_item_digest(entry))
                 status = await sos_status(agent)
                 assert [each["state"] for each in status["incident"]["steps"]] == ["raised"]
                 await air.say(recording)
@@ -154,7 +154,7 @@ async def test_a_recorded_word_ends_no_sos_of_the_next_journal(tmp_path: Path) -
                 await air.say(recording)
                 await air.sos(len(air.heard))
                 assert (await standing(agent, second))["status"] not in ("Delivered", "Error")
-                await air.say(ack(fresh, digest_of(fresh)))
+                await air.say(ack(fresh, compute_item_digest(fresh)))
                 assert await ended(agent, second) == "Delivered"
 
 
@@ -167,12 +167,12 @@ async def test_a_word_about_another_item_of_that_number_confirms_nothing(tmp_pat
             id_ = await declare(agent)
             entry = await air.sos()
             clones = Entry(entry.sequence, Message("of the clone"), entry.time, sos=True)
-            await air.say(ack(entry, digest_of(clones)))
+            await air.say(ack(entry, compute_item_digest(clones)))
             await in_thread(agent.expect, "is not for the Package that has this number now")
             assert await refused(agent) == 1
             await air.sos(len(air.heard))
             assert (await standing(agent, id_))["status"] not in ("Delivered", "Error")
-            await air.say(ack(entry, digest_of(entry)))
+            await air.say(ack(entry, compute_item_digest(entry)))
             assert await ended(agent, id_) == "Delivered"
 
 

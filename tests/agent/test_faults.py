@@ -145,7 +145,7 @@ def test_a_package_in_flight_when_the_radio_driver_fails_arrives_once(tmp_path: 
         Break("fieldagent.agent.mesh.reception:RadioReception.receive", late=True),
         Break(f"{ENDINGS}.record"),
     ]
-    rounds = Break("fieldagent.agent.mesh.repeating:Repeating._repeat")
+    rounds = Break("fieldagent.agent.mesh.repeating:ItemRepeater._repeat")
     change = environment(tmp_path, *SOON, *broken, rounds)
     with (
         nodes(tmp_path, "--seed", "7"),

@@ -19,7 +19,7 @@ from fieldagent.agent.agent import assemble_agent
 from fieldagent.agent.channels import kit_notes
 from fieldagent.agent.channels.contract import LinkState
 from fieldagent.agent.commands import acts, reads, service
-from fieldagent.agent.commands.hands import Hands
+from fieldagent.agent.commands.hands import CommandContext
 from fieldagent.agent.commands.recent_log import LINES_MAX, RecentLog
 from fieldagent.agent.inbound.command_gate import AGE_MAX_S, NOT_PROVED
 from fieldagent.agent.journal import commands, dead_letters, outbound, program_deltas
@@ -45,7 +45,7 @@ from fieldagent.wire.incident_proof import digest_token
 from fieldagent.wire.kit_note import ZIPAPP, ProgramOffer
 from fieldagent.wire.kit_note import decode as decode_note
 from fieldagent.wire.minisign_text import SignatureParts
-from fieldagent.wire.signed_delta import SignedDelta, digest_of_payload
+from fieldagent.wire.signed_delta import SignedDelta, compute_payload_digest
 from tests.processes import PATIENCE
 from tests.signer import Signer
 from tests.wire.test_command import written
@@ -71,7 +71,7 @@ class Kit:
         self.journal = Journal(folder / "journal.sqlite3", clocks(boot), may_leave_disk=True)
         self.agent = assemble_agent(parse(text, folder), self.journal, print)
         parts = self.agent.parts
-        self.hands = Hands(
+        self.hands = CommandContext(
             self.agent.settings, parts, self.agent.get_status, self.agent.find_illness
         )
 
@@ -236,7 +236,7 @@ class Done:
         for name in acts.VERB_CONDITIONS:
             monkeypatch.setitem(acts.VERB_CONDITIONS, name, lambda hands, known: True)
 
-    async def _do(self, name: str, hands: Hands, known: object) -> str:
+    async def _do(self, name: str, hands: CommandContext, known: object) -> str:
         self.times.append(name)
         if name in ("restart", "reboot"):
             await trio.sleep_forever()
@@ -334,7 +334,7 @@ async def test_nothing_is_cut_while_a_modem_is_in_a_session(
 async def test_a_command_that_fails_by_our_mistake_holds_up_none_behind_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(hands: Hands, arguments: object) -> bytes:
+    def broken(hands: CommandContext, arguments: object) -> bytes:
         raise ZeroDivisionError("of the test")
 
     monkeypatch.setitem(reads.READER_BY_VERB, "log", broken)
@@ -380,7 +380,7 @@ PAYLOAD = SignedDelta(
 
 
 def update_to(payload: bytes, number: int = NOW) -> RemoteCommand:
-    digest = (digest_of_payload(payload),)
+    digest = (compute_payload_digest(payload),)
     return prove(number, RemoteCommand(VERB_BY_NAME["update"].number, digest), KEY)
 
 
@@ -489,7 +489,9 @@ async def test_the_newest_two_deltas_are_kept(tmp_path: Path) -> None:
     async with at_work(tmp_path, serves=False) as kit:
         for sequence, payload in enumerate(payloads, 5):
             await bring(kit, payload, sequence)
-        here = [program_deltas.find_payload(kit.journal, digest_of_payload(p)) for p in payloads]
+        here = [
+            program_deltas.find_payload(kit.journal, compute_payload_digest(p)) for p in payloads
+        ]
         assert len([each for each in here if each]) == program_deltas.DELTAS_MAX
         assert here[-1] == payloads[-1]
 

@@ -30,7 +30,7 @@ from fieldagent.cli.command_tree import list_commands
 from fieldagent.extensions.fleet import trial, trial_journal
 from fieldagent.kit import root_units
 from fieldagent.system.as_owner import UnsafeFolder, find_owner, run_as_owner
-from fieldagent.system.folder import put_file
+from fieldagent.system.folder import replace_file
 from tests.other_user import ENVIRONMENT, ROOT, UID, open_place, python
 
 SECRET = "what root alone may know"
@@ -298,7 +298,7 @@ class Kit:
         self.etc = self._folder("etc", 0, 0o755)
         self.secrets = [self.victim / "secret", self.etc / "shadow"]
         for each in self.secrets:
-            put_file(each, f"{SECRET} {each.name}\n".encode())
+            replace_file(each, f"{SECRET} {each.name}\n".encode())
         self.settings = place / "agent.properties"
         self.program = place / "fieldagent.pyz"
         self.program.write_bytes(b"no program")
@@ -329,8 +329,8 @@ class Kit:
         )  # fmt: skip
         place = trial.Place(self.update)
         for each in (place.new, place.previous):
-            put_file(each, b"a program")
-        put_file(place.trial, json.dumps(asdict(offered)).encode())
+            replace_file(each, b"a program")
+        replace_file(place.trial, json.dumps(asdict(offered)).encode())
 
     def calls(self) -> Iterator[tuple[str, list[str], float]]:
         places = vars(self)
@@ -648,7 +648,7 @@ def swapped(folder: Path, name: str, target: Path) -> Iterator[None]:
     ("name", "leads_to", "work"),
     [
         ("page", "etc", lambda kit: run_as_owner(kit.state, partial(
-            put_file, kit.state / "page" / "shadow", b"theirs"))),
+            replace_file, kit.state / "page" / "shadow", b"theirs"))),
         ("settings.offer", "victim/secret", lambda kit: root_units.read_left(
             kit.state / "settings.offer")),
         ("settings.offer", "victim", lambda kit: root_units.remove_left(

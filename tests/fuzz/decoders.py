@@ -20,7 +20,7 @@ from typing import Any
 import h11
 
 from fieldagent.agent import settings as agent_settings
-from fieldagent.agent.channels.recognition import Unrecognised
+from fieldagent.agent.channels.recognition import UnrecognisedDevice
 from fieldagent.extensions import NAMES
 from fieldagent.http import target
 from fieldagent.http.limits import Limits
@@ -399,7 +399,7 @@ def recognise_device(data: bytes) -> None:
     for kind in get_all_kinds():
         kind.is_answer(data)
     nmea.read_satellite_count(nmea.read_sentences(data))
-    assert Unrecognised(data, echoes=False).describe_facts()
+    assert UnrecognisedDevice(data, echoes=False).describe_facts()
 
 
 DECODERS: dict[str, Decoder] = {

@@ -22,7 +22,14 @@ from fieldagent.hub.store.opening import open_store
 from fieldagent.hub.webhook import webhook_directory
 from fieldagent.hub.webhook.webhook import Webhook
 from fieldagent.package.package import CheckIn, Location, Message
-from fieldagent.wire.envelope import Entry, JournalNumber, Receipt, decode, derive_key, digest_of
+from fieldagent.wire.envelope import (
+    Entry,
+    JournalNumber,
+    Receipt,
+    compute_item_digest,
+    decode,
+    derive_key,
+)
 from tests.hub.claiming import claim
 from tests.hub.field import MASTER, START, Field, field_of
 from tests.hub.relay import mail_relay
@@ -220,7 +227,7 @@ async def test_a_kit_asks_for_it_over_satellite_and_is_told_that_the_hub_has_it(
         await alps.satellite()
         ((_, body),) = alps.sky.taken
         (answer,) = decode(body, keys=[derive_key(MASTER, "MT")]).entries
-        assert answer.content == Receipt(digest=digest_of(asked))
+        assert answer.content == Receipt(digest=compute_item_digest(asked))
         # A repetition starts nothing new, and the lost answer is sent again.
         alps.now += 3600
         await alps.sends(3, asked, bearer=Bearer.SATELLITE, key=key)

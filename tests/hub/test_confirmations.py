@@ -12,10 +12,10 @@ from fieldagent.wire.envelope import (
     Entry,
     Receipt,
     Report,
+    compute_fragments_digest,
+    compute_item_digest,
     decode,
     derive_key,
-    digest_of,
-    digest_of_slices,
     encode,
 )
 from fieldagent.wire.fragments import split
@@ -55,11 +55,11 @@ async def test_a_receipt_from_before_a_backup_was_restored_confirms_nothing(stor
         fresh = await over_satellite(alps)
         assert fresh.sequence == lost.sequence
         hub = alps.mobile_originated()
-        late = Entry(fresh.sequence, Receipt(digest=digest_of(lost)), TIME)
+        late = Entry(fresh.sequence, Receipt(digest=compute_item_digest(lost)), TIME)
         body = encode([late], key=KEY)
         await hub.take_in(alps.device(3), body, Bearer.SATELLITE)
         assert (await states(alps), hub.mismatches) == (["sent"], 1)
-        right = replace(late, content=Receipt(digest=digest_of(fresh)))
+        right = replace(late, content=Receipt(digest=compute_item_digest(fresh)))
         await alps.sends(3, right, bearer=Bearer.SATELLITE, key=KEY)
         assert await states(alps) == ["stored"]
 
@@ -73,7 +73,7 @@ async def test_the_sos_of_a_new_journal_is_confirmed_though_an_old_one_had_its_n
             entry = Entry(5, Message(text), TIME, sos=True)
             await alps.sends(3, entry, bearer=Bearer.SATELLITE, key=KEY)
             (envelope,) = await collect(alps.mailbox(3))
-            assert envelope.entries[-1].content == Receipt(0, digest_of(entry))
+            assert envelope.entries[-1].content == Receipt(0, compute_item_digest(entry))
 
 
 async def test_a_recorded_report_costs_once(store: Store) -> None:
@@ -87,7 +87,7 @@ async def test_a_recorded_report_costs_once(store: Store) -> None:
         (stored,) = decode(bytes(body)).entries
         item = replace(stored, sequence=whole.sequence)
         slices = [part.payload for part in split(encode([item], origin=sender), 340 - 9)]
-        said = Report(len(slices), frozenset([0]), digest_of_slices(slices[:1]))
+        said = Report(len(slices), frozenset([0]), compute_fragments_digest(slices[:1]))
         recording = encode([Entry(whole.sequence, said, TIME)], key=KEY)
         before = len(alps.sky.taken)
         for _ in range(5):

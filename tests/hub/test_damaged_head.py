@@ -17,7 +17,7 @@ from fieldagent.hub.store import schema
 from fieldagent.hub.store.opening import open_store
 from fieldagent.hub.store.schema import VERSION
 from fieldagent.store.group import StoreFailed
-from fieldagent.store.version_mark import mark_of
+from fieldagent.store.version_mark import compute_application_id
 from tests.processes import administer, hub
 
 VERSION_AT, MARK_AT = 60, 68
@@ -80,7 +80,7 @@ def test_a_flipped_bit_of_the_version_is_mended_and_costs_nothing(
     version, _ = head_of(file)
     with caplog.at_level(logging.WARNING):
         open_store(str(file)).close()
-    assert head_of(file) == (VERSION, mark_of(VERSION))
+    assert head_of(file) == (VERSION, compute_application_id(VERSION))
     assert content(file) == before
     said = f"version {version} in the head, version {VERSION} in its tables"
     assert (said in caplog.text) == (at == VERSION_AT)
@@ -94,7 +94,7 @@ def test_a_hub_starts_on_a_file_that_says_a_later_version(filled: Path, tmp_path
         assert "Ada" in [each["name"] for each in administer(str(file), "user", "list")]
 
 
-@pytest.mark.parametrize("mark", [0, mark_of(VERSION)])
+@pytest.mark.parametrize("mark", [0, compute_application_id(VERSION)])
 def test_tables_that_do_not_prove_it_are_told_as_damage(
     filled: Path, tmp_path: Path, mark: int
 ) -> None:
@@ -124,9 +124,9 @@ def a_program_of_the_next_version(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("a_program_of_the_next_version")
 def test_an_earlier_version_is_proved_by_bringing_it_up(filled: Path, tmp_path: Path) -> None:
     file = copied(filled, tmp_path)
-    write_head(file, VERSION | 1024, mark_of(VERSION))
+    write_head(file, VERSION | 1024, compute_application_id(VERSION))
     open_store(str(file)).close()
-    assert head_of(file) == (VERSION + 1, mark_of(VERSION + 1))
+    assert head_of(file) == (VERSION + 1, compute_application_id(VERSION + 1))
 
 
 @pytest.mark.usefixtures("a_program_of_the_next_version")
@@ -137,7 +137,7 @@ def test_an_earlier_version_that_the_tables_disprove_changes_nothing(
     file = copied(filled, tmp_path)
     with closing(sqlite3.connect(file)) as connection:
         connection.execute("CREATE TABLE later (y)")
-    write_head(file, VERSION | 1024, mark_of(VERSION))
+    write_head(file, VERSION | 1024, compute_application_id(VERSION))
     before = content(file)
     with pytest.raises(StoreFailed, match=f"is damaged: its head has version {VERSION | 1024}"):
         open_store(str(file))
@@ -146,6 +146,6 @@ def test_an_earlier_version_that_the_tables_disprove_changes_nothing(
 
 def test_the_mark_of_every_version_tells_each_changed_bit() -> None:
     for version in range(1, 200):
-        marks = {mark_of(other) for other in range(1, 32_768) if other != version}
-        (mark,) = struct.unpack(">I", struct.pack(">i", mark_of(version)))
+        marks = {compute_application_id(other) for other in range(1, 32_768) if other != version}
+        (mark,) = struct.unpack(">I", struct.pack(">i", compute_application_id(version)))
         assert not marks & {mark ^ 1 << bit for bit in range(32)}

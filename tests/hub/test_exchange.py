@@ -29,10 +29,10 @@ from fieldagent.wire.envelope import (
     Receipt,
     Report,
     Source,
+    compute_fragments_digest,
+    compute_item_digest,
     decode,
     derive_key,
-    digest_of,
-    digest_of_slices,
     encode,
 )
 from fieldagent.wire.fragments import ASK_AFTER_S, join, split
@@ -67,7 +67,7 @@ async def test_what_an_agent_sends_reaches_the_others_and_receipts_come_back(
         (receipts,) = await collect(alps.mailbox(1))
         ben, receipt = receipts.entries
         assert isinstance(ben.content, Introduction)
-        assert (receipt.sequence, receipt.content) == (77, Receipt(2, digest_of(sent)))
+        assert (receipt.sequence, receipt.content) == (77, Receipt(2, compute_item_digest(sent)))
         assert await collect(alps.mailbox(1)) == []
 
 
@@ -112,7 +112,9 @@ async def test_who_carried_it_has_it_and_its_sender_is_told_so(store: Store) -> 
         await alps.sends(3, sent, origin=1)
         assert await collect(alps.mailbox(3)) == []
         (envelope,) = await collect(alps.mailbox(1))
-        assert envelope.entries[-1] == Entry(77, Receipt(3, digest_of(sent)), int(alps.now))
+        assert envelope.entries[-1] == Entry(
+            77, Receipt(3, compute_item_digest(sent)), int(alps.now)
+        )
 
 
 async def test_a_neighbour_s_fragments_are_joined_as_its_own(store: Store) -> None:
@@ -258,13 +260,15 @@ async def test_a_receipt_over_satellite_confirms_and_goes_back_to_the_sender(
             e for e in decode(body, keys=[MT_KEY]).entries if isinstance(e.content, Message)
         ]
         key = derive_key(MASTER, "MO")
-        receipt = Entry(entry.sequence, Receipt(digest=digest_of(entry)), TIME + 70)
+        receipt = Entry(entry.sequence, Receipt(digest=compute_item_digest(entry)), TIME + 70)
         await alps.sends(3, receipt, bearer=Bearer.SATELLITE, key=key)
         await alps.sends(3, receipt, bearer=Bearer.SATELLITE, key=key)
         assert await alps.rows("SELECT state FROM delivery WHERE device = 3") == [("stored",)]
         (envelope,) = await collect(alps.mailbox(1))
         receipts = [e for e in envelope.entries if isinstance(e.content, Receipt)]
-        assert [(e.sequence, e.content) for e in receipts] == [(5, Receipt(3, digest_of(sent)))]
+        assert [(e.sequence, e.content) for e in receipts] == [
+            (5, Receipt(3, compute_item_digest(sent)))
+        ]
 
 
 async def test_an_untagged_message_from_a_device_with_a_key_is_not_believed(
@@ -489,7 +493,7 @@ async def test_a_large_item_is_cut_and_what_is_missing_goes_again(store: Store) 
         assert whole.content == large
         before = len(alps.sky.taken)
         arrived = frozenset(parts) - {1}
-        digest = digest_of_slices(parts[index] for index in sorted(arrived))
+        digest = compute_fragments_digest(parts[index] for index in sorted(arrived))
         for _ in range(2):  # it asks again while the operator accepts nothing
             alps.sky.verdicts = [Verdict(Outcome.NOT_SENT, FULL)]
             asked = Entry(whole.sequence, Report(len(parts), arrived, digest), int(alps.now))
@@ -515,7 +519,7 @@ async def test_fragments_from_an_agent_are_joined_and_the_missing_asked_for(
         await alps.satellite()
         ((_, body),) = alps.sky.taken
         arrived = sorted(others, key=lambda fragment: fragment.index)
-        digest = digest_of_slices(fragment.payload for fragment in arrived)
+        digest = compute_fragments_digest(fragment.payload for fragment in arrived)
         expected = Report(len(others) + 1, frozenset(f.index for f in others), digest)
         assert [(e.sequence, e.content) for e in decode(body).entries] == [(9, expected)]
         await alps.sends(2, Entry(9, first), bearer=Bearer.SATELLITE)
@@ -542,7 +546,7 @@ async def test_what_is_missing_costs_no_more_than_the_day_has(store: Store, enou
         alps.now += ASK_AFTER_S + 1
         asked = await store.commit(lambda db: mobile_terminated.ask_for_fragments(db, alps.now))
         assert asked == enough
-        none = Report(1 + len(others), frozenset(), digest_of_slices([]))
+        none = Report(1 + len(others), frozenset(), compute_fragments_digest([]))
         await alps.sends(2, Entry(sequence, none, int(alps.now)))
         for _ in range(4):
             await alps.satellite()

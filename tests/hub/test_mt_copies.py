@@ -15,7 +15,14 @@ from fieldagent.hub.operator.contract import Verdict
 from fieldagent.hub.records.operator_book import OperatorBook
 from fieldagent.hub.store.contract import Store
 from fieldagent.package.package import Data, Message
-from fieldagent.wire.envelope import Entry, Receipt, Unreadable, decode, derive_key, digest_of
+from fieldagent.wire.envelope import (
+    Entry,
+    Receipt,
+    Unreadable,
+    compute_item_digest,
+    decode,
+    derive_key,
+)
 from fieldagent.wire.outcome import Outcome
 from tests.hub.field import MASTER, Field
 from tests.hub.field import field_of as field
@@ -50,7 +57,7 @@ async def says(alps: Field, *entries: Entry) -> None:
 
 
 def receipt(entry: Entry, at: int) -> Entry:
-    return Entry(entry.sequence, Receipt(digest=digest_of(entry)), at)
+    return Entry(entry.sequence, Receipt(digest=compute_item_digest(entry)), at)
 
 
 def unreadable(alps: Field, body: bytes, **other: int | None) -> Entry:

@@ -14,7 +14,7 @@ from fieldagent.hub.field.mailbox import IpMailbox
 from fieldagent.hub.records.stations_in_range import NEXT_CARRIER_AFTER_S
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.package.package import Message, Parcel
-from fieldagent.wire.envelope import Entry, Introduction, Receipt, digest_of
+from fieldagent.wire.envelope import Entry, Introduction, Receipt, compute_item_digest
 from fieldagent.wire.kit_note import StationsInRange
 from fieldagent.wire.parcel import BODY_MAX_BYTES, DOWN, UP, unwrap, wrap
 from tests.hub.field import START, Field, collect
@@ -61,7 +61,7 @@ async def states(alps: Field) -> list[tuple[str, str | None]]:
 
 async def confirm(alps: Field, item: Entry, secret: bytes, digest: bytes = b"") -> None:
     """Bring the confirmation of Ben's kit over Cleo's."""
-    receipt = Entry(item.sequence, Receipt(digest=digest or digest_of(item)), TIME)
+    receipt = Entry(item.sequence, Receipt(digest=digest or compute_item_digest(item)), TIME)
     parcel = Parcel(wrap([receipt], secret, UP))
     await alps.sends(CLEO, Entry(9, parcel, TIME), origin=BEN)
 

@@ -17,7 +17,7 @@ from fieldagent.hub.contract import Bearer
 from fieldagent.hub.store.contract import Store
 from fieldagent.package.delivery import Stage
 from fieldagent.package.package import Data, Message, Person
-from fieldagent.wire.envelope import Entry, Introduction, Receipt, digest_of, encode
+from fieldagent.wire.envelope import Entry, Introduction, Receipt, compute_item_digest, encode
 from tests.hub.field import GRACE, START, Field, collect, field_of, read, said
 
 ADA, BEN, CLEO = 1, 2, 3
@@ -100,7 +100,7 @@ async def test_a_sender_is_told_that_nobody_gets_it(store: Store, to: Person, wh
             7,
             Stage.NOBODY,
             0,
-            digest_of(sent),
+            compute_item_digest(sent),
         )
         assert receipt.text == why
         # Nothing is lost: users who see the whole workspace can see it.
@@ -127,7 +127,7 @@ async def test_each_rung_is_told_to_the_sender_once_and_in_whose_name(store: Sto
         (envelope,) = await collect(mailbox)
         (came,) = [each for each in envelope.entries if isinstance(each.content, Message)]
         assert (came.to, came.wants_receipt) == (BEN, True)
-        digest = digest_of(came)
+        digest = compute_item_digest(came)
         for stage, text in ((Stage.PROGRAMS, ""), (Stage.READ, "Ben"), (Stage.READ, "Ben")):
             await field.sends(BEN, Entry(came.sequence, Receipt(0, digest, stage, text), TIME))
         answers = await receipts(field, ADA)
@@ -136,7 +136,7 @@ async def test_each_rung_is_told_to_the_sender_once_and_in_whose_name(store: Sto
             (7, Stage.PROGRAMS, BEN, ""),
             (7, Stage.READ, BEN, "Ben"),
         ]
-        assert {each.digest for _, each in answers} == {digest_of(sent)}
+        assert {each.digest for _, each in answers} == {compute_item_digest(sent)}
 
 
 async def test_a_rung_of_what_was_heard_by_radio_is_told_by_its_senders_number(
@@ -145,7 +145,7 @@ async def test_a_rung_of_what_was_heard_by_radio_is_told_by_its_senders_number(
     async with field_of(store) as field:
         sent = message(7, BEN, asks=True)
         await field.sends(ADA, sent)
-        heard = Receipt(ADA, digest_of(sent), Stage.READ, "Ben")
+        heard = Receipt(ADA, compute_item_digest(sent), Stage.READ, "Ben")
         await field.sends(BEN, Entry(7, heard, TIME))
         assert (7, replace(heard, by=BEN)) in await receipts(field, ADA)
 
@@ -156,7 +156,7 @@ async def test_a_rung_of_what_its_sender_has_not_brought_is_no_trouble(
     """It is read at a kit that heard it by radio, while its sender's own link is away."""
     async with field_of(store) as field:
         sent = message(7, BEN, asks=True)
-        entries = [Entry(7, Receipt(ADA, digest_of(sent), Stage.READ, "Ben"), TIME)]
+        entries = [Entry(7, Receipt(ADA, compute_item_digest(sent), Stage.READ, "Ben"), TIME)]
         hub = field.mobile_originated()
         await hub.take_in(field.device(BEN), encode(entries), Bearer.IP)
         assert (hub.mismatches, caplog.messages) == (0, [])
@@ -300,7 +300,7 @@ async def test_who_is_deleted_leaves_no_name_where_they_had_read(store: Store) -
     async with field_of(store) as field:
         sent = message(7, BEN, asks=True)
         await field.sends(ADA, sent)
-        read_it = Receipt(ADA, digest_of(sent), Stage.READ, "Ben")
+        read_it = Receipt(ADA, compute_item_digest(sent), Stage.READ, "Ben")
         await field.sends(BEN, Entry(7, read_it, TIME))
         assert await field.rows("SELECT text FROM reached") == [("Ben",)]
         await group(field, "rescue", BEN)

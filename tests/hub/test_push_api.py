@@ -27,7 +27,7 @@ from fieldagent.hub.store import postgres, sqlite
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.package.package import Message, Waypoint
 from fieldagent.system import scrypt
-from fieldagent.system.rate import Rate, retry_after
+from fieldagent.system.rate import Rate, format_retry_after
 from fieldagent.wire.envelope import decode
 from tests.processes import PATIENCE
 from tests.running import running
@@ -567,7 +567,7 @@ def test_the_rate_lets_in_a_burst_and_then_a_steady_flow() -> None:
     ("seconds", "header"), [(0.01, "1"), (1.0, "1"), (1.01, "2"), (59.999, "60")]
 )
 def test_retry_after_is_whole_seconds_and_never_too_early(seconds: float, header: str) -> None:
-    assert retry_after(seconds) == header
+    assert format_retry_after(seconds) == header
 
 
 def test_a_password_is_found_again_and_another_is_not() -> None:

@@ -24,7 +24,13 @@ from fieldagent.hub.records.stored_entry import read_stored_entry
 from fieldagent.hub.store.contract import Store
 from fieldagent.hub.store.opening import open_store
 from fieldagent.package.package import IncidentState, IncidentUpdate, Location, Message
-from fieldagent.wire.envelope import Entry, Receipt, UnauthenticatedMark, digest_of, encode
+from fieldagent.wire.envelope import (
+    Entry,
+    Receipt,
+    UnauthenticatedMark,
+    compute_item_digest,
+    encode,
+)
 from fieldagent.wire.fragments import split
 from tests.hub.field import Field, collect, field_of, said
 from tests.hub.test_dead_letters import IMEI, Operators
@@ -108,7 +114,7 @@ async def test_it_confirms_nothing(store: Store) -> None:
         ((sequence, state, body),) = await alps.rows(
             "SELECT sequence, delivery.state, body FROM delivery JOIN item ON item.id = item"
         )
-        digest = digest_of(replace(read_stored_entry(body), sequence=sequence))
+        digest = compute_item_digest(replace(read_stored_entry(body), sequence=sequence))
         await revoke(alps, BEN)
         await alps.sends(BEN, Entry(sequence, Receipt(BEN, digest), TIME), bearer=Bearer.SATELLITE)
         assert await alps.rows("SELECT state FROM delivery") == [(state,)]

@@ -15,7 +15,7 @@ from fieldagent.hub.operator.contract import Verdict
 from fieldagent.hub.records.ring_alerts import note_session_of
 from fieldagent.hub.store.contract import Store
 from fieldagent.package.package import Message
-from fieldagent.wire.envelope import Entry, Receipt, decode, derive_key, digest_of
+from fieldagent.wire.envelope import Entry, Receipt, compute_item_digest, decode, derive_key
 from fieldagent.wire.outcome import Outcome
 from tests.breaking import Put, environment
 from tests.hub.field import MASTER, Field, collect
@@ -85,7 +85,7 @@ async def test_a_receipt_ends_the_rings(store: Store, bearer: Bearer) -> None:
     async with field(store) as alps:
         one, two = await sent(alps, "one", "two")
         for entry, left in ((one, [300.0, 1200.0]), (two, [])):
-            receipt = Entry(entry.sequence, Receipt(digest=digest_of(entry)), 1)
+            receipt = Entry(entry.sequence, Receipt(digest=compute_item_digest(entry)), 1)
             key = derive_key(MASTER, "MO") if bearer is Bearer.SATELLITE else None
             await alps.sends(3, receipt, bearer=bearer, key=key)
             assert await rings(alps, 3600) == left

@@ -17,7 +17,7 @@ import pytest
 
 from fieldagent.agent.journal.high_water import HighWaterFile
 from fieldagent.hub.store.opening import is_postgres
-from fieldagent.store.version_mark import mark_of
+from fieldagent.store.version_mark import compute_application_id
 from tests.processes import MODULE, PATIENCE, administer, agent, hub
 
 DOCS = Path(__file__).parents[2] / "docs/how-to"
@@ -40,7 +40,7 @@ def written_later(database: str) -> None:
         return
     version = later(Path(database))
     with closing(sqlite3.connect(database)) as connection:
-        connection.execute(f"PRAGMA application_id = {mark_of(version)}")
+        connection.execute(f"PRAGMA application_id = {compute_application_id(version)}")
 
 
 def later(file: Path) -> int:

@@ -36,7 +36,7 @@ from fieldagent.package.package import (
     format_short_number,
 )
 from fieldagent.webhook.delivery import HandoverOutcome, HandoverResult
-from fieldagent.wire.envelope import Entry, Receipt, decode, derive_key, digest_of
+from fieldagent.wire.envelope import Entry, Receipt, compute_item_digest, decode, derive_key
 from fieldagent.wire.incident_proof import derive_proof_key, is_proved, prove
 from fieldagent.wire.sbd import MT_BYTES
 from tests.hub.claiming import claim, settle
@@ -501,7 +501,7 @@ async def test_the_hub_says_at_once_that_it_has_what_came_over_satellite(store: 
             (each.sequence, each.content)
             for each in decode(body, keys=[derive_key(MASTER, "MT")]).entries
         ]
-        assert (7, Receipt(0, digest_of(HELP))) in said
+        assert (7, Receipt(0, compute_item_digest(HELP))) in said
 
 
 async def test_over_ip_the_link_says_so(store: Store) -> None:
@@ -516,7 +516,7 @@ async def test_a_colleagues_kit_is_no_person(store: Store) -> None:
         await collect(hub.alps.mailbox(2))
         (envelope,) = await collect(hub.alps.mailbox(1))
         (receipt,) = [each for each in envelope.entries if isinstance(each.content, Receipt)]
-        assert receipt.content == Receipt(2, digest_of(HELP))
+        assert receipt.content == Receipt(2, compute_item_digest(HELP))
         assert await hub.events() == ["raised", "heard by"]
         assert (await hub.told("GET", "/api/sos/1"))["state"] == "open"
 

@@ -20,7 +20,7 @@ from fieldagent.hub.store.opening import open_store
 from fieldagent.hub.store.schema import VERSION
 from fieldagent.hub.store.shared_reads import SharedReads
 from fieldagent.store.group import StoreFailed, StoreUnavailable
-from fieldagent.store.version_mark import mark_of
+from fieldagent.store.version_mark import compute_application_id
 from tests.postgres import new_database
 from tests.processes import PATIENCE
 from tests.running import running
@@ -291,7 +291,7 @@ def tell_version(store: Store, database: str, version: int) -> None:
         store.run_once(partial(run, f"UPDATE fieldagent_schema SET version = {version}"))
     else:
         store.run_once(partial(run, f"PRAGMA user_version = {version}"))
-        store.run_once(partial(run, f"PRAGMA application_id = {mark_of(version)}"))
+        store.run_once(partial(run, f"PRAGMA application_id = {compute_application_id(version)}"))
 
 
 def test_a_database_of_before_the_first_release_is_refused_and_left_alone(database: str) -> None:

@@ -82,10 +82,10 @@ def test_what_cannot_be_read_is_told_with_its_line(text: str, why: str) -> None:
 
 def test_a_price_becomes_money() -> None:
     price = read_credit_price("0.115 EUR")
-    assert [price.of(units) for units in (0, 1, 2, 12.5, 1000)] == [
+    assert [price.format_amount(units) for units in (0, 1, 2, 12.5, 1000)] == [
         *("0.00 EUR", "0.12 EUR", "0.23 EUR", "1.44 EUR", "115.00 EUR")
     ]
-    assert read_credit_price("0.0004 USD").of(3) == "0.0012 USD"
+    assert read_credit_price("0.0004 USD").format_amount(3) == "0.0012 USD"
     for wrong in ("0,12 EUR", "0.12", "EUR 0.12", "-1 EUR", "0.12 euro"):
         with pytest.raises(WrongProperty):
             read_credit_price(wrong)

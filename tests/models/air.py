@@ -23,7 +23,7 @@ from fieldagent.agent.outbound.item_identity import make_entry
 from fieldagent.agent.outbound.outbox import ChannelOutbox
 from fieldagent.agent.outbound.summaries import list_numbers
 from fieldagent.package.package import Message, Status
-from fieldagent.wire.envelope import Ack, AuthorMark, decode, digest_of
+from fieldagent.wire.envelope import Ack, AuthorMark, compute_item_digest, decode
 from tests.agent.channels.radio_kit import Station, only_what_is_posted, station
 from tests.models.spin import Step
 
@@ -118,7 +118,7 @@ class Walk:
             self._sequence = await kit.post(message={"content": text})
             posted = outbound.read_kept_package(kit.journal, self._sequence)
             assert posted is not None
-            self._digests[digest_of(make_entry(posted))] = TEXTS[text]
+            self._digests[compute_item_digest(make_entry(posted))] = TEXTS[text]
 
     async def end(self) -> None:
         for index in self._kits:
@@ -201,7 +201,7 @@ class Walk:
             "here": _in_line(0 if kit is None else self._here(kit)[0] for kit in kits),
             "lack": _in_line(0 if kit is None else self._here(kit)[1] for kit in kits),
             "noticed": _in_line(
-                int(kit is not None and kit.troubles.is_lately(Trouble.NAMESAKE)) for kit in kits
+                int(kit is not None and kit.troubles.is_recent(Trouble.NAMESAKE)) for kit in kits
             ),
         }
 

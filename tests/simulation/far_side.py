@@ -32,9 +32,9 @@ from fieldagent.wire.envelope import (
     Report,
     RouteToHub,
     Source,
+    compute_fragments_digest,
+    compute_item_digest,
     decode,
-    digest_of,
-    digest_of_slices,
     encode,
 )
 from fieldagent.wire.errors import RemoteProtocolError
@@ -91,7 +91,7 @@ class Collector:
         """Return the digest of its arrived fragments."""
         assert isinstance(entry.content, Fragment)
         slices = self._slices.get((AGENT, entry.sequence, entry.content.count), {})
-        return digest_of_slices(slices[index] for index in sorted(slices))
+        return compute_fragments_digest(slices[index] for index in sorted(slices))
 
     def arrived(self, entry: Entry) -> frozenset[int]:
         assert isinstance(entry.content, Fragment)
@@ -167,7 +167,7 @@ class Neighbour:
                 self._answers[entry.sequence] = Entry(entry.sequence, heard)
             elif not isinstance(content, _NO_ITEM):
                 self._answers[entry.sequence] = Entry(
-                    entry.sequence, Ack(AGENT, digest=digest_of(entry))
+                    entry.sequence, Ack(AGENT, digest=compute_item_digest(entry))
                 )
         self._wake()
 

@@ -54,7 +54,7 @@ from fieldagent.package.package import SOS_PRIORITY, Channel, IncidentState, Inc
 from fieldagent.package.reading import read_package
 from fieldagent.system.elapsed_time import Reading
 from fieldagent.system.supervisor import Part
-from fieldagent.wire.envelope import Entry, Receipt, decode, digest_of, encode
+from fieldagent.wire.envelope import Entry, Receipt, compute_item_digest, decode, encode
 from tests import autojump
 from tests.simulation.far_side import Collector, HubPost, Neighbour, Operator
 from tests.simulation.mistakes import CALLS, Mistake, Mistakes
@@ -323,7 +323,7 @@ class World:
         (entry,) = decode(next(iter(envelopes))).entries
         # A person closes the incident to which it belongs.
         closed = IncidentUpdate(sequence - entry.items_back, IncidentState.CLOSED, by="Olga")
-        stored = Receipt(digest=digest_of(replace(entry, sequence=sequence)))
+        stored = Receipt(digest=compute_item_digest(replace(entry, sequence=sequence)))
         for said in (Entry(sequence, stored, now), Entry(0, closed, now)):
             self.hub.put(_Mail(encode([said])))
 

@@ -11,20 +11,20 @@ import pytest
 from fieldagent.system.folder import (
     SLOT_BYTES,
     SLOT_MAX,
-    put_file,
-    put_in_slots,
     read_slots,
     rename_file,
+    replace_file,
+    write_in_slots,
 )
 
 
 def put_anew(path: Path) -> None:
-    put_file(path, b"content")
+    replace_file(path, b"content")
 
 
 def put_over_another(path: Path) -> None:
     path.write_bytes(b"before")
-    put_file(path, b"content")
+    replace_file(path, b"content")
 
 
 def rename_to(path: Path) -> None:
@@ -56,9 +56,9 @@ def test_a_cut_in_a_slot_leaves_what_was_before(tmp_path: Path, writes: int) -> 
     """For each part of the write that reached the disk."""
     path = tmp_path / "slots"
     for number in range(writes):
-        put_in_slots(path, b"write %d" % number)
+        write_in_slots(path, b"write %d" % number)
     before = path.read_bytes()
-    put_in_slots(path, b"the last")
+    write_in_slots(path, b"the last")
     after = path.read_bytes()
     assert read_slots(path) == b"the last"
     assert len(after) == 2 * SLOT_BYTES
@@ -69,7 +69,7 @@ def test_a_cut_in_a_slot_leaves_what_was_before(tmp_path: Path, writes: int) -> 
         for torn in (after[:cut] + before[cut:], before[:cut] + after[cut:]):
             path.write_bytes(torn)
             assert read_slots(path) == (b"the last" if torn == after else old)
-            put_in_slots(path, b"goes on")
+            write_in_slots(path, b"goes on")
             assert read_slots(path) == b"goes on"
 
 
@@ -81,16 +81,16 @@ def test_what_has_no_whole_slot_is_begun_anew(tmp_path: Path, rot: bytes) -> Non
     path.write_bytes(rot)
     with pytest.raises(ValueError, match="empty"):
         read_slots(path)
-    put_in_slots(path, b"x" * SLOT_MAX)
+    write_in_slots(path, b"x" * SLOT_MAX)
     assert read_slots(path) == b"x" * SLOT_MAX
     with pytest.raises(ValueError, match="more than the"):
-        put_in_slots(path, b"x" * (SLOT_MAX + 1))
+        write_in_slots(path, b"x" * (SLOT_MAX + 1))
 
 
 def test_in_slots_nothing_is_made_or_renamed(tmp_path: Path) -> None:
     path = tmp_path / "slots"
-    put_in_slots(path, b"first")
+    write_in_slots(path, b"first")
     before = path.stat().st_ino
-    put_in_slots(path, b"second")
+    write_in_slots(path, b"second")
     assert path.stat().st_ino == before
     assert [each.name for each in tmp_path.iterdir()] == ["slots"]

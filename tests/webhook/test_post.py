@@ -21,7 +21,7 @@ from standardwebhooks import Webhook, WebhookVerificationError
 
 from fieldagent.http.client import Reply
 from fieldagent.webhook.delivery import Delivery, HandoverOutcome, HandoverResult
-from fieldagent.webhook.post import judge, post, retry_after
+from fieldagent.webhook.post import judge, post, read_retry_after
 
 BODY = (
     '{"requestId":"6d9d","payloads":[{"events":[{"type":"Message","content":"gr\\u00fc\\u00df"}]}]}'
@@ -167,7 +167,7 @@ RETRY_AFTER: list[tuple[dict[str, str], float]] = [
 
 @pytest.mark.parametrize(("headers", "seconds"), RETRY_AFTER)
 def test_retry_after_is_seconds_or_a_date(headers: dict[str, str], seconds: float) -> None:
-    assert retry_after(headers, NOON) == seconds
+    assert read_retry_after(headers, NOON) == seconds
 
 
 @given(st.integers(200, 599), st.dictionaries(st.sampled_from(["retry-after", "date"]), st.text()))

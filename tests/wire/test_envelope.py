@@ -56,9 +56,9 @@ from fieldagent.wire.envelope import (
     Source,
     UnauthenticatedMark,
     Unreadable,
+    compute_item_digest,
     decode,
     derive_key,
-    digest_of,
     encode,
 )
 from fieldagent.wire.errors import LocalProtocolError, RemoteProtocolError
@@ -79,7 +79,7 @@ CAMP = Message("Camp reached")
 NOBODY = "nobody here is called dora"
 
 DOWN_BODY = wrap([Entry(7, Message("Camp reached"), TIME)], bytes(range(32)), DOWN, origin=1)
-HAS_IT = Receipt(digest=digest_of(Entry(7, Message("Camp reached"), TIME)))
+HAS_IT = Receipt(digest=compute_item_digest(Entry(7, Message("Camp reached"), TIME)))
 UP_BODY = wrap([Entry(7, HAS_IT, TIME)], bytes(range(32)), UP)
 CONTENTS: dict[str, tuple[list[Entry], int, bytes | None]] = {
     "message 7": ([Entry(7, Message("Camp reached"), TIME)], 0, None),
@@ -424,8 +424,17 @@ def test_canned_words_take_a_byte_or_two_and_stay_what_they_are(number: int) -> 
 
 def test_what_a_confirmation_bears_is_the_items_own() -> None:
     one, other = Entry(7, Message("help"), TIME, sos=True), Entry(7, Message("hello"), TIME)
-    assert digest_of(one).hex() == "18739dab"
-    assert len({digest_of(one), digest_of(other), digest_of(replace(one, sequence=8))}) == 3
+    assert compute_item_digest(one).hex() == "18739dab"
+    assert (
+        len(
+            {
+                compute_item_digest(one),
+                compute_item_digest(other),
+                compute_item_digest(replace(one, sequence=8)),
+            }
+        )
+        == 3
+    )
 
 
 @pytest.mark.parametrize(
@@ -611,7 +620,7 @@ def test_an_impossible_date_moves_to_the_nearer_bound(time: int, sos: bool) -> N
         sent = Entry(1, item, time, sos)
         (read,) = decode(encode([sent])).entries
         assert read.content == replace(item, timestamp=bound)
-        assert digest_of(read) == digest_of(sent)
+        assert compute_item_digest(read) == compute_item_digest(sent)
 
 
 @pytest.mark.parametrize("bit", range(0, 34 * 8, 7))

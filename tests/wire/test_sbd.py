@@ -17,7 +17,7 @@ from fieldagent.wire.sbd import (
     NEED_DATA,
     BufferStatus,
     Conversation,
-    MobileTerminated,
+    MobileTerminatedMessage,
     ModemReply,
     Ready,
     RingAlert,
@@ -27,8 +27,8 @@ from fieldagent.wire.sbd import (
     SessionVerdict,
     Signal,
     WriteResult,
+    compute_retry_wait,
     find_mo_status,
-    retry_after,
 )
 
 
@@ -62,32 +62,32 @@ TRANSCRIPTS: list[tuple[str, bytes, list[SbdEvent]]] = [
     (
         "AT+SBDRB",
         binary(TRICKY) + b"\r\nOK\r\n",
-        [MobileTerminated(TRICKY, intact=True), ModemReply(True)],
+        [MobileTerminatedMessage(TRICKY, intact=True), ModemReply(True)],
     ),
     (
         "AT+SBDRB",
         b"AT+SBDRB\r\n" + binary(b"x", spoil=1) + b"\r\nOK\r\n",
-        [MobileTerminated(b"x", intact=False, guard=0x79), ModemReply(True, is_echoed=True)],
+        [MobileTerminatedMessage(b"x", intact=False, guard=0x79), ModemReply(True, is_echoed=True)],
     ),
     (
         "AT+SBDRB",
         b"\r\nSBDRING\r\n" + binary(b"") + b"\r\nOK\r\n\r\n+CIEV:0,5\r\n",
-        [RingAlert(), MobileTerminated(b"", intact=True), ModemReply(True), Signal(5)],
+        [RingAlert(), MobileTerminatedMessage(b"", intact=True), ModemReply(True), Signal(5)],
     ),
     (
         "AT+SBDRB",
         b"\0" + binary(TRICKY) + b"\r\nOK\r\n",
-        [MobileTerminated(TRICKY, intact=True), ModemReply(True)],
+        [MobileTerminatedMessage(TRICKY, intact=True), ModemReply(True)],
     ),
     (
         "AT+SBDRB",
         b"\0\0\0\0\0" + binary(b"x", spoil=1) + b"\0\r\nOK\r\n",
-        [MobileTerminated(b"x", intact=False, guard=0x79), ModemReply(True)],
+        [MobileTerminatedMessage(b"x", intact=False, guard=0x79), ModemReply(True)],
     ),
     (
         "AT+SBDRB",
         b"\0\0" + binary(b"") + b"\r\nOK\r\n",
-        [MobileTerminated(b"", intact=True), ModemReply(True)],
+        [MobileTerminatedMessage(b"", intact=True), ModemReply(True)],
     ),
     (
         "AT+SBDRB",
@@ -155,7 +155,7 @@ def test_of_a_message_that_is_cut_is_kept_what_came() -> None:
     conversation = Conversation()
     conversation.send(sbd.READ_BINARY)
     assert events(conversation, [b"\r\n" + binary(b"precious")[:6]]) == []
-    assert conversation.give_up() == MobileTerminated(b"prec", intact=False)
+    assert conversation.give_up() == MobileTerminatedMessage(b"prec", intact=False)
     conversation.send("AT")
     assert events(conversation, [b"\r\nOK\r\n"]) == [ModemReply(True)]
     assert conversation.give_up() is None
@@ -232,7 +232,10 @@ def test_any_payload_is_read_by_its_length(body: bytes, cuts: list[int], nuls: i
     conversation = Conversation()
     conversation.send(sbd.READ_BINARY)
     pieces = [answer[a:b] for a, b in pairwise(edges)]
-    assert events(conversation, pieces) == [MobileTerminated(body, intact=True), ModemReply(True)]
+    assert events(conversation, pieces) == [
+        MobileTerminatedMessage(body, intact=True),
+        ModemReply(True),
+    ]
 
 
 VERDICTS = {
@@ -259,18 +262,18 @@ def test_what_each_mo_status_means(number: int) -> None:
 )
 @pytest.mark.parametrize("chance", [0.0, 0.5, 1.0])
 def test_the_vendors_schedule(tries: int, low: float, high: float, chance: float) -> None:
-    assert low <= retry_after(MO_STATUS[32], tries, chance, urgent=False) <= high
+    assert low <= compute_retry_wait(MO_STATUS[32], tries, chance, urgent=False) <= high
 
 
 @given(st.sampled_from(sorted(MO_STATUS)), st.integers(0, 100), st.floats(0, 1))
 def test_waits_have_their_bounds(number: int, tries: int, chance: float) -> None:
     status = MO_STATUS[number]
-    urgent = retry_after(status, tries, chance, urgent=True)
+    urgent = compute_retry_wait(status, tries, chance, urgent=True)
     if number == 36:
         assert BARRED_WAIT_S <= urgent <= BARRED_WAIT_S * 1.1
     else:
         assert 0 <= urgent <= 60.0
-    assert retry_after(status, tries, chance, urgent=False) >= (status.wait_s or 0)
+    assert compute_retry_wait(status, tries, chance, urgent=False) >= (status.wait_s or 0)
 
 
 def test_after_every_transcript_more_is_needed() -> None:

@@ -13,7 +13,7 @@ from fieldagent.wire.signed_delta import (
     DIGEST_BYTES,
     MAGIC,
     SignedDelta,
-    digest_of_payload,
+    compute_payload_digest,
     is_signed_delta,
     make_signed_delta,
     read_payload,
@@ -30,7 +30,7 @@ def test_it_is_read_as_it_was_written(delta: bytes, comment: str) -> None:
         return
     payload = made.read_payload()
     assert is_signed_delta(payload) and read_payload(payload) == made
-    assert len(digest_of_payload(payload)) == DIGEST_BYTES
+    assert len(compute_payload_digest(payload)) == DIGEST_BYTES
 
 
 @given(st.integers(0, 2**31))

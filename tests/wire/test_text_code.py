@@ -20,7 +20,7 @@ from fieldagent.package.package import Message, Waypoint
 from fieldagent.wire import text_code
 from fieldagent.wire.arithmetic_code import Decoder, Encoder
 from fieldagent.wire.credit import compute_credits
-from fieldagent.wire.envelope import PACKED_BYTES, Entry, decode, digest_of, encode
+from fieldagent.wire.envelope import PACKED_BYTES, Entry, compute_item_digest, decode, encode
 from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.text_code import (
     BLOCK,
@@ -290,7 +290,7 @@ def test_a_number_says_the_same_item_whichever_form_it_came_in() -> None:
     sent = Entry(7, Waypoint(46.5, 7.25, "Hut with water", None, "Key under the stone"), TIME)
     plain, packed = (decode(encode([sent], is_packed=each)) for each in (False, True))
     assert plain.entries == packed.entries
-    assert digest_of(plain.entries[0]) == digest_of(packed.entries[0])
+    assert compute_item_digest(plain.entries[0]) == compute_item_digest(packed.entries[0])
     assert (plain.is_packed, packed.is_packed) == (False, True)
 
 

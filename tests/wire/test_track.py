@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from fieldagent.package.package import Location, Message, PositionSource
 from fieldagent.wire.credit import CREDIT_BYTES
-from fieldagent.wire.envelope import Entry, decode, derive_key, digest_of, encode
+from fieldagent.wire.envelope import Entry, compute_item_digest, decode, derive_key, encode
 from fieldagent.wire.envelope_form import read_form
 from fieldagent.wire.sbd import MO_BYTES
 from fieldagent.wire.track import COUNT_MAX, TrackFix, read_track, write_track
@@ -118,7 +118,9 @@ def test_they_come_out_as_the_single_locations_that_went_in(
     read = decode(encode(newest_first, key=key, is_packed=True), keys=[key])
     assert list(read.entries) == [*sent, newest_first[-1]]
     assert read.is_packed
-    assert [digest_of(e) for e in read.entries[:45]] == [digest_of(e) for e in sent]
+    assert [compute_item_digest(e) for e in read.entries[:45]] == [
+        compute_item_digest(e) for e in sent
+    ]
 
 
 @pytest.mark.parametrize(

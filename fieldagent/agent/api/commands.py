@@ -6,7 +6,7 @@ from typing import Any
 
 from fieldagent.agent.assembly import Parts
 from fieldagent.agent.journal import commands
-from fieldagent.agent.journal.commands import KnownCommand
+from fieldagent.agent.journal.commands import StoredCommand
 from fieldagent.wire.command import format_command
 from fieldagent.wire.command_proof import read_text
 
@@ -34,7 +34,7 @@ def list_commands(parts: Parts) -> dict[str, Any]:
     }
 
 
-def _answer(command_record: KnownCommand) -> dict[str, str | None]:
+def _answer(command_record: StoredCommand) -> dict[str, str | None]:
     if command_record.answer is None:
         return {"outcome": None, "answer": None}
     return {

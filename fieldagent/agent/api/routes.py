@@ -212,7 +212,7 @@ class LocalApi:
         configured price.
         """
         price = self._parts.price
-        return price.of(credit_count) if price is not None and credit_count else None
+        return price.format_amount(credit_count) if price is not None and credit_count else None
 
     async def _accept(self, request: Request) -> tuple[PackageState, dict[str, Any]]:
         """Accept a Package, and return its state. Also return the answer's member that lists the

@@ -157,7 +157,7 @@ async def _answer_cost(parts: Parts, tracking: Tracking, request: Request) -> Re
             "positions": int(many),
             "bytes": int(cost.bytes * many),
             "credits": paid,
-            "money": price.of(paid) if price is not None and paid else None,
+            "money": price.format_amount(paid) if price is not None and paid else None,
         }
 
     day = {

@@ -248,7 +248,7 @@ class CellularDriver:
                 self.pace.attempts = 0
 
     def _open_link(self) -> None:
-        self.post.outbox.fit(IP_MESSAGE_LIMITS)
+        self.post.outbox.set_limits(IP_MESSAGE_LIMITS)
         self.turn.note(is_linked=True)
         before = self.keepalive.cut
         self.keepalive.record_reached(trio.current_time())

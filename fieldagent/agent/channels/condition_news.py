@@ -79,17 +79,17 @@ def is_changed(previous: KitCondition, condition: KitCondition) -> bool:
         != (condition.system, condition.cause, condition.starts)
         or previous.throttled != condition.throttled
         or (one.clock, one.faults, one.trouble) != (other.clock, other.faults, other.trouble)
-        or _is_apart(one.disk_used, other.disk_used, DISK)
-        or _is_apart(one.degrees, other.degrees, DEGREES)
-        or _is_apart(one.millivolts, other.millivolts, MILLIVOLTS)
-        or _is_apart(previous.clock, condition.clock, CLOCK)
-        or _is_apart(one.credits_left, other.credits_left, CREDITS)
+        or _is_change_of(one.disk_used, other.disk_used, DISK)
+        or _is_change_of(one.degrees, other.degrees, DEGREES)
+        or _is_change_of(one.millivolts, other.millivolts, MILLIVOLTS)
+        or _is_change_of(previous.clock, condition.clock, CLOCK)
+        or _is_change_of(one.credits_left, other.credits_left, CREDITS)
         or (one.credits_left == 0) != (other.credits_left == 0)
         or _is_heard_otherwise(previous.signals or {}, condition.signals or {})
     )
 
 
-def _is_apart(first: int | None, second: int | None, minimum: int) -> bool:
+def _is_change_of(first: int | None, second: int | None, minimum: int) -> bool:
     if first is None or second is None:
         return first is not second
     return abs(first - second) >= minimum
@@ -103,4 +103,4 @@ def _is_heard_otherwise(
     """
     if previous.keys() != condition.keys():
         return True
-    return any(_is_apart(previous[name][-1], condition[name][-2], BARS) for name in condition)
+    return any(_is_change_of(previous[name][-1], condition[name][-2], BARS) for name in condition)

@@ -173,7 +173,7 @@ class Outbox(Protocol):
     on disk.
     """
 
-    def fit(self, message_limits: MessageLimits) -> None:
+    def set_limits(self, message_limits: MessageLimits) -> None:
         """Use these limits from now on. Call it when the modem is known, before `load`."""
 
     async def wait_until_ready(self, *, urgent: bool = False) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 import trio
 
 from fieldagent.extensions import list_places
-from fieldagent.system.folder import put_file
+from fieldagent.system.folder import replace_file
 from fieldagent.system.named_object import import_own
 from fieldagent.wire import trace
 from fieldagent.wire.trace import CAME, HAPPENED, SENT, TraceRecord
@@ -127,4 +127,4 @@ def _append(ring: Path, text: str, kind: str) -> None:
         whole = whole[-RING_BYTES:]
         whole = whole[whole.index("\n") + 1 :]
     # A damaged disk may return bytes that are not ASCII.
-    put_file(ring, whole.encode("ascii", "replace"))
+    replace_file(ring, whole.encode("ascii", "replace"))

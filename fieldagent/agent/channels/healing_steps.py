@@ -19,7 +19,7 @@ from fieldagent.agent.channels.contract import ChannelLink
 from fieldagent.agent.channels.gpio import GpioInput, GpioLine, find_chip
 from fieldagent.agent.channels.healing import STEPS_AN_HOUR, Healing, HealingLadder, HealingStep
 from fieldagent.system.finding import Finding
-from fieldagent.system.folder import put_file
+from fieldagent.system.folder import replace_file
 from fieldagent.system.process_group import end_group
 
 DEADLINE_S = 120.0
@@ -141,7 +141,7 @@ class Healer:
             # Use the device's path in /sys, because its port does not lead to it while it is off.
             where = str(find_usb_switch(self._healing.port, where).resolve())
         try:
-            put_file(self._off, f"{step.kind} {where}".encode())
+            replace_file(self._off, f"{step.kind} {where}".encode())
         except OSError as error:
             log.info("%s cannot be written: %s", self._off, error.strerror)
         try:
@@ -176,7 +176,7 @@ class Healer:
 
     def _store_times(self) -> None:
         try:
-            put_file(self._file, json.dumps(self._ladder.step_times).encode())
+            replace_file(self._file, json.dumps(self._ladder.step_times).encode())
         except OSError as error:
             log.info("%s cannot be written: %s", self._file, error.strerror)
 

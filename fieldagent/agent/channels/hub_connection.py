@@ -81,7 +81,7 @@ async def probe(hub: HubAddress) -> None:
                 while True:
                     await socket.receive()
             except WebSocketClosed as closed:
-                if not closed.broke_off:
+                if not closed.is_broken:
                     return
     text = "the WebSocket opens, but no data arrives: does a proxy hold it back?"
     raise Unreachable(LinkState.FAULT, text)

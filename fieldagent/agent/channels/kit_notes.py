@@ -19,7 +19,7 @@ from fieldagent.agent.channels.condition_news import ConditionNews
 from fieldagent.agent.channels.contract import ChannelLink
 from fieldagent.agent.outcomes import OFFER, PROGRAM_OFFER
 from fieldagent.system import waits
-from fieldagent.system.folder import put_file
+from fieldagent.system.folder import replace_file
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.wire.backup_note import Ask, BackupSummary, Copies, Inventory, ItemRequest
@@ -216,8 +216,8 @@ class KitNotes:
         self.watch_until = trio.current_time() + WATCH_FILES_S
         self.offered.set()
 
-    def _store_offer(self, offer: _Brought, body: bytes) -> None:
-        put_file(self.state_directory / offer.file, body)
+    def _store_offer(self, offer: _OfferFile, body: bytes) -> None:
+        replace_file(self.state_directory / offer.file, body)
         if offer.address:
             update_news.note_offer(self.state_directory, offer.address)
 
@@ -244,7 +244,7 @@ def find_installation_kind(module: Path) -> str:
 UNITS = {OFFER: "fieldagent-settings.service", PROGRAM_OFFER: "fieldagent-update-offer.service"}
 
 
-class _Brought(NamedTuple):
+class _OfferFile(NamedTuple):
     number: int
     file: str
     """Name of the file in which the offer is left."""
@@ -254,7 +254,7 @@ class _Brought(NamedTuple):
     """URL of the program."""
 
 
-def _read(body: bytes) -> _Brought | None:
+def _read(body: bytes) -> _OfferFile | None:
     """Return the offer in the note; None if the note is not an offer or cannot be read."""
     match _decode_json(body) if body else None:
         case SettingsOffer(text):
@@ -263,9 +263,9 @@ def _read(body: bytes) -> _Brought | None:
             except NotAChange as error:
                 log.warning(UNREADABLE, error)
                 return None
-            return _Brought(number, OFFER, f"settings {number}")
+            return _OfferFile(number, OFFER, f"settings {number}")
         case ProgramOffer(number, version, url) if url:
-            return _Brought(number, PROGRAM_OFFER, f"version {version}", url)
+            return _OfferFile(number, PROGRAM_OFFER, f"version {version}", url)
     return None
 
 

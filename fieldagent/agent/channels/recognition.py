@@ -81,7 +81,7 @@ class Recognition:
     """Longest time in seconds for the device's answer."""
 
 
-class Unrecognised(NamedTuple):
+class UnrecognisedDevice(NamedTuple):
     """Facts about a device that is of none of the kinds that were asked for."""
 
     last_bytes: bytes
@@ -126,16 +126,16 @@ class _ReceivedBytes:
             said = said.replace(each.strip(b"\r\0"), b"")
         return said
 
-    def judge(self) -> Unrecognised:
+    def judge(self) -> UnrecognisedDevice:
         said = self.get_received()
         echoes = len(said) < len(self._said)
         # A terminal returns lines with its own line endings, and with prompts between them.
-        return Unrecognised(b"" if echoes and not said.strip(b"\r\n\0") else said, echoes)
+        return UnrecognisedDevice(b"" if echoes and not said.strip(b"\r\n\0") else said, echoes)
 
 
 async def recognise(
     line: DeviceLine, kinds_to_ask: Sequence[Recognition], known_kinds: Sequence[Recognition] = ()
-) -> Recognition | Unrecognised:
+) -> Recognition | UnrecognisedDevice:
     """Send the question of each kind in `kinds_to_ask` in turn, and return the kind that matches
     the answer. That may also be one of `known_kinds`. Return Unrecognised if no kind answers.
     Raises PortLost.

@@ -137,7 +137,7 @@ class MailReader:
         self.mailbox.withheld, self.garbled_since, self._size = False, None, 0
         return ReadResult.STORED if read.body else ReadResult.NOTHING
 
-    async def _read_with_retries(self) -> tuple[sbd.MobileTerminated | None, bool]:
+    async def _read_with_retries(self) -> tuple[sbd.MobileTerminatedMessage | None, bool]:
         """Read the message several times. Return the best result, and True if a waiting SOS ended
         the pauses.
         """
@@ -260,7 +260,7 @@ class SatelliteDriver:
         """Settle the intent that is left from before, then hold sessions when they are due. Raises
         PortLost, ModemSilent and RemoteProtocolError; the caller then reopens the port.
         """
-        self.outbox.fit(MessageLimits(sbd.MO_BYTES, sbd.MO_BYTES, CREDIT_TARIFF))
+        self.outbox.set_limits(MessageLimits(sbd.MO_BYTES, sbd.MO_BYTES, CREDIT_TARIFF))
         status = await self.modem.read_status()
         # The status is the only sign of a message that came while the modem or the agent was off.
         self.pace.mailbox.queued = max(self.pace.mailbox.queued, status.waiting)

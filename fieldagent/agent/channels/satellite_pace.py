@@ -16,8 +16,8 @@ from fieldagent.wire.sbd import (
     URGENT_WAIT_MAX_S,
     MoStatus,
     SessionResult,
-    retry_after,
-    retry_at_once,
+    compute_early_retry_wait,
+    compute_retry_wait,
 )
 
 FRUITLESS_FIRST, FRUITLESS_MAX = 300.0, 6 * 3600.0
@@ -50,9 +50,11 @@ class LinkRest:
         """Start a pause after a session that failed with this status. `random_share` is a random
         number from 0 to 1, so that many kits do not call at one moment.
         """
-        self.until = now + retry_after(status, self.failures, random_share, urgent=False)
-        self.urgent_until = now + retry_after(status, self.failures, random_share, urgent=True)
-        self.earliest_retry = now + retry_at_once(status, random_share)
+        self.until = now + compute_retry_wait(status, self.failures, random_share, urgent=False)
+        self.urgent_until = now + compute_retry_wait(
+            status, self.failures, random_share, urgent=True
+        )
+        self.earliest_retry = now + compute_early_retry_wait(status, random_share)
         self.failures += 1
         self.was_without_network = False
 

@@ -58,7 +58,7 @@ class Modem:
     it."""
     service: bool | None = None
     imei: str = ""
-    last_read: sbd.MobileTerminated | None = None
+    last_read: sbd.MobileTerminatedMessage | None = None
     is_holding_own_message: bool = False
     """True if the MO buffer holds our last message. A reset empties the buffer; there was no sign
     of a reset since."""
@@ -87,7 +87,7 @@ class Modem:
         if isinstance(event, sbd.ModemReply | sbd.Ready):
             self._replies[0].send_nowait(event)
             return
-        if isinstance(event, sbd.MobileTerminated):
+        if isinstance(event, sbd.MobileTerminatedMessage):
             self.last_read = event
             return
         if isinstance(event, sbd.RingAlert):
@@ -170,7 +170,7 @@ class Modem:
             await self.port.write(b"\r")
             await trio.sleep(FILL_INTERVAL_S)
 
-    async def read(self) -> sbd.MobileTerminated | None:
+    async def read(self) -> sbd.MobileTerminatedMessage | None:
         """Read the message in the modem. Return the message, or the part of it that arrived; None
         if the modem sent nothing.
         """

@@ -20,9 +20,9 @@ from fieldagent import __version__
 from fieldagent.agent import outcomes
 from fieldagent.agent.assembly import derive_air_keys, get_secrets
 from fieldagent.agent.channels.contract import LinkState
-from fieldagent.agent.commands.hands import CannotBeDone, CommandFailed, Hands
+from fieldagent.agent.commands.hands import CannotBeDone, CommandContext, CommandFailed
 from fieldagent.agent.journal import commands, incident, outbound, program_deltas
-from fieldagent.agent.journal.commands import KnownCommand
+from fieldagent.agent.journal.commands import StoredCommand
 from fieldagent.agent.journal.records import StoredPackage
 from fieldagent.agent.modem_healing import make_healing
 from fieldagent.agent.outbound.channel_queue import ChannelQueue, hold_back, release_kind
@@ -36,11 +36,11 @@ from fieldagent.agent.outcomes import (
 )
 from fieldagent.package.package import Channel
 from fieldagent.package.writing import get_kind
-from fieldagent.system.folder import put_file
+from fieldagent.system.folder import replace_file
 from fieldagent.system.minisign import NotSigned
 from fieldagent.system.signed_release import read_release
 from fieldagent.system.wording import format_count
-from fieldagent.wire.command_settings import offer_of
+from fieldagent.wire.command_settings import parse_offer
 from fieldagent.wire.kit_note import ZIPAPP, OfferReport, ProgramOffer, SettingsOffer
 from fieldagent.wire.sealed_key import open_key
 from fieldagent.wire.settings_change import NotAChange, get_kit_id
@@ -64,21 +64,21 @@ REBOOT_TIMEOUT_S = 120.0
 """Longest time in seconds until root's unit reboots the machine."""
 
 
-def _get_satellite(context: Hands) -> ChannelOutbox:
+def _get_satellite(context: CommandContext) -> ChannelOutbox:
     outbox = context.parts.outboxes.get(Channel.SATELLITE)
     if outbox is None:
         raise CannotBeDone("no satellite modem is configured")
     return outbox
 
 
-async def retry(context: Hands, command_record: KnownCommand) -> str:
+async def retry(context: CommandContext, command_record: StoredCommand) -> str:
     """Let the modem try now. Raises CannotBeDone."""
     outbox = _get_satellite(context)
     outbox.link.ask()
     return f"the modem tries now, with {format_count(len(outbox), 'Package')} to send"
 
 
-def check_healing(context: Hands) -> None:
+def check_healing(context: CommandContext) -> None:
     """Raise CannotBeDone if no modem needs a recovery step."""
     link = _get_satellite(context).link
     if "satellite" not in make_healing(context.settings):
@@ -89,7 +89,7 @@ def check_healing(context: Hands) -> None:
         )
 
 
-async def heal(context: Hands, command_record: KnownCommand) -> str:
+async def heal(context: CommandContext, command_record: StoredCommand) -> str:
     """Take the next recovery step for a silent modem. Raises CommandFailed."""
     link = _get_satellite(context).link
     before = link.facts.get("healingSteps", 0)
@@ -104,27 +104,27 @@ async def heal(context: Hands, command_record: KnownCommand) -> str:
     )
 
 
-def check_restart(context: Hands) -> None:
+def check_restart(context: CommandContext) -> None:
     """Raise CannotBeDone if systemd would not start the agent again."""
     if not os.environ.get("INVOCATION_ID"):
         raise CannotBeDone("systemd has not started this agent, so it would not start again")
 
 
-def _check_no_sos_in_memory(context: Hands) -> None:
+def _check_no_sos_in_memory(context: CommandContext) -> None:
     """Raise CannotBeDone if an SOS exists only in the agent's memory and would be lost."""
     journal = context.parts.journal
     if journal.not_on_disk and incident.find_open(journal):
         raise CannotBeDone(SOS_IN_MEMORY.format(journal.not_on_disk))
 
 
-async def restart(context: Hands, command_record: KnownCommand) -> NoReturn:
+async def restart(context: CommandContext, command_record: StoredCommand) -> NoReturn:
     """Stop properly; systemd starts the agent again. Raises CannotBeDone."""
     _check_no_sos_in_memory(context)
     os.kill(os.getpid(), signal.SIGTERM)
     await trio.sleep_forever()
 
 
-async def reboot(context: Hands, command_record: KnownCommand) -> NoReturn:
+async def reboot(context: CommandContext, command_record: StoredCommand) -> NoReturn:
     """Leave the order for root's unit. Raises CommandFailed if no unit takes it, and
     CannotBeDone.
     """
@@ -132,7 +132,7 @@ async def reboot(context: Hands, command_record: KnownCommand) -> NoReturn:
     place = context.settings.state_directory / REBOOT
     boot = context.parts.journal.clock.get_base().boot
     try:
-        await trio.to_thread.run_sync(partial(put_file, place, boot.encode()))
+        await trio.to_thread.run_sync(partial(replace_file, place, boot.encode()))
     except OSError as error:
         raise CommandFailed(
             f"the order cannot be stored for root's unit: {error.strerror}"
@@ -143,7 +143,7 @@ async def reboot(context: Hands, command_record: KnownCommand) -> NoReturn:
     )
 
 
-async def change_settings(context: Hands, command_record: KnownCommand) -> str:
+async def change_settings(context: CommandContext, command_record: StoredCommand) -> str:
     """Leave the settings for root's unit, which verifies and tries them and restarts the agent.
     Wait for the result. Raises CannotBeDone if they are refused, CommandFailed if they are rolled
     back.
@@ -157,7 +157,7 @@ async def change_settings(context: Hands, command_record: KnownCommand) -> str:
     raise CommandFailed("root's unit has not tried the settings: check fieldagent-settings.path")
 
 
-async def update_program(context: Hands, command_record: KnownCommand) -> str:
+async def update_program(context: CommandContext, command_record: StoredCommand) -> str:
     """Leave the delta for root's unit, which verifies it, makes the program and tries it. Wait for
     the result. Raises CannotBeDone if it is refused, CommandFailed if the previous program runs
     again.
@@ -172,7 +172,7 @@ async def update_program(context: Hands, command_record: KnownCommand) -> str:
     raise CommandFailed("root's unit has not tried the program: check fieldagent-update-offer.path")
 
 
-def check_update(context: Hands) -> None:
+def check_update(context: CommandContext) -> None:
     """Raise CannotBeDone if the program cannot be replaced by a delta."""
     from fieldagent.agent.channels.kit_notes import find_installation_kind
 
@@ -180,20 +180,20 @@ def check_update(context: Hands) -> None:
         raise CannotBeDone("only a zipapp accepts a delta: update the packages with apt")
 
 
-def is_delta_here(context: Hands, command_record: KnownCommand) -> bool:
+def is_delta_here(context: CommandContext, command_record: StoredCommand) -> bool:
     """Return True if the delta for the command has arrived completely. It arrives in an item of its
     own.
     """
-    return program_deltas.is_here(context.parts.journal, _digest(command_record))
+    return program_deltas.is_stored(context.parts.journal, _digest(command_record))
 
 
-def _digest(command_record: KnownCommand) -> bytes:
+def _digest(command_record: StoredCommand) -> bytes:
     (digest,) = command_record.command.arguments
     assert isinstance(digest, bytes)
     return digest
 
 
-async def _store_delta_offer(context: Hands, command_record: KnownCommand) -> str:
+async def _store_delta_offer(context: CommandContext, command_record: StoredCommand) -> str:
     """Leave the delta for root's unit, and return the version of the program that it makes. Raises
     CannotBeDone, CommandFailed.
     """
@@ -208,9 +208,9 @@ async def _store_delta_offer(context: Hands, command_record: KnownCommand) -> st
     offer = ProgramOffer(command_record.number, version, "").encode()
 
     def store_request() -> None:
-        put_file(state / PROGRAM_DELTA, payload)
+        replace_file(state / PROGRAM_DELTA, payload)
         # Root's unit watches this file, so write it last.
-        put_file(state / PROGRAM_OFFER, offer)
+        replace_file(state / PROGRAM_OFFER, offer)
 
     try:
         await trio.to_thread.run_sync(store_request)
@@ -221,7 +221,7 @@ async def _store_delta_offer(context: Hands, command_record: KnownCommand) -> st
     return version
 
 
-async def _is_change_done(context: Hands, subject: str, number: int) -> bool:
+async def _is_change_done(context: CommandContext, subject: str, number: int) -> bool:
     """Return True if the change succeeded, or False if root's unit has not tried it in time. Raises
     CannotBeDone if it was refused, CommandFailed if it was rolled back.
     """
@@ -236,7 +236,7 @@ async def _is_change_done(context: Hands, subject: str, number: int) -> bool:
     return False
 
 
-async def change_radio_key(context: Hands, command_record: KnownCommand) -> str:
+async def change_radio_key(context: CommandContext, command_record: StoredCommand) -> str:
     """Take a step of the change to the group's new radio-key. The step takes effect at once. Raises
     CannotBeDone, CommandFailed.
     """
@@ -263,7 +263,7 @@ async def change_radio_key(context: Hands, command_record: KnownCommand) -> str:
     return f"step {step} of 3"
 
 
-async def hold_packages(context: Hands, command_record: KnownCommand) -> str:
+async def hold_packages(context: CommandContext, command_record: StoredCommand) -> str:
     """Hold back posted Packages of a kind from satellite. Raises CannotBeDone."""
     kind, queue = _find_kind_to_hold(context, command_record)
     await context.parts.journal.persist(commands.note_held(kind, is_held=True))
@@ -273,7 +273,7 @@ async def hold_packages(context: Hands, command_record: KnownCommand) -> str:
     return f"{kind} waits: {format_count(len(there), 'Package')} now"
 
 
-async def resume(context: Hands, command_record: KnownCommand) -> str:
+async def resume(context: CommandContext, command_record: StoredCommand) -> str:
     """Release Packages of that kind. Raises CannotBeDone."""
     kind, queue = _find_kind_to_hold(context, command_record)
     await context.parts.journal.persist(commands.note_held(kind, is_held=False))
@@ -282,13 +282,15 @@ async def resume(context: Hands, command_record: KnownCommand) -> str:
     return f"{kind} goes again: {format_count(len(there), 'Package')} now"
 
 
-def _find_kind_to_hold(context: Hands, command_record: KnownCommand) -> tuple[str, ChannelQueue]:
+def _find_kind_to_hold(
+    context: CommandContext, command_record: StoredCommand
+) -> tuple[str, ChannelQueue]:
     """Return the kind and the satellite queue. Raises CannotBeDone."""
     _get_satellite(context)
     return str(command_record.command.arguments[0]), context.parts.queues[Channel.SATELLITE]
 
 
-def _list_queued_of_kind(context: Hands, queue: ChannelQueue, kind: str) -> list[int]:
+def _list_queued_of_kind(context: CommandContext, queue: ChannelQueue, kind: str) -> list[int]:
     """Return the queued Packages of that kind that are not an SOS."""
     known = outbound.read_packages(context.parts.journal, queue.list_waiting())
     packages = {key: each.package for key, each in known.items() if isinstance(each, StoredPackage)}
@@ -299,14 +301,14 @@ def _list_queued_of_kind(context: Hands, queue: ChannelQueue, kind: str) -> list
     ]
 
 
-async def _store_settings_offer(context: Hands, command_record: KnownCommand) -> None:
+async def _store_settings_offer(context: CommandContext, command_record: StoredCommand) -> None:
     kit = get_kit_id(context.settings.hub_token or "")
     try:
-        text, signature = offer_of(command_record.number, kit, command_record.command.arguments)
+        text, signature = parse_offer(command_record.number, kit, command_record.command.arguments)
         by_satellite = command_record.channel == Channel.SATELLITE
         body = SettingsOffer(text, signature, by_satellite).encode()
         place = context.settings.state_directory / OFFER
-        await trio.to_thread.run_sync(partial(put_file, place, body))
+        await trio.to_thread.run_sync(partial(replace_file, place, body))
     except NotAChange as wrong:
         raise CannotBeDone(str(wrong)) from None
     except OSError as error:
@@ -315,7 +317,7 @@ async def _store_settings_offer(context: Hands, command_record: KnownCommand) ->
         ) from None
 
 
-def _report(context: Hands, subject: str, number: int) -> OfferReport | None:
+def _report(context: CommandContext, subject: str, number: int) -> OfferReport | None:
     """Return the report of root's unit on the `settings` or the `program` with that number; None if
     there is none.
     """
@@ -324,7 +326,7 @@ def _report(context: Hands, subject: str, number: int) -> OfferReport | None:
     return report if report is not None and report.number == number else None
 
 
-async def wait_until_quiet(context: Hands) -> None:
+async def wait_until_quiet(context: CommandContext) -> None:
     """Wait until no modem is in a session. Raises CannotBeDone if a session does not end."""
     with trio.move_on_after(SESSION_END_TIMEOUT_S):
         while busy := _find_busy_channel(context.parts.outboxes):
@@ -343,7 +345,7 @@ def _find_busy_channel(outboxes: Mapping[Channel, ChannelOutbox]) -> str:
     return ""
 
 
-ACTION_BY_VERB: dict[str, Callable[[Hands, KnownCommand], Awaitable[str]]] = {
+ACTION_BY_VERB: dict[str, Callable[[CommandContext, StoredCommand], Awaitable[str]]] = {
     "retry": retry,
     "heal": heal,
     "restart": restart,
@@ -361,7 +363,9 @@ program with that number only once, holds or releases the same kind, and takes t
 key."""
 CHECK_BY_VERB = {"heal": check_healing, "restart": check_restart, "update": check_update}
 """Checks before a command is begun."""
-VERB_CONDITIONS: dict[str, Callable[[Hands, KnownCommand], bool]] = {"update": is_delta_here}
+VERB_CONDITIONS: dict[str, Callable[[CommandContext, StoredCommand], bool]] = {
+    "update": is_delta_here
+}
 """Conditions that a command waits for."""
 INTERRUPTING_VERBS = ("heal", "restart", "reboot", "set", "update")
 """Commands that wait until no modem is in a session."""

@@ -21,7 +21,7 @@ class CommandFailed(Exception):
 
 
 @dataclass(slots=True)
-class Hands:
+class CommandContext:
     settings: Settings
     parts: Parts
     status: Callable[[], dict[str, Any]]

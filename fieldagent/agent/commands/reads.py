@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fieldagent.agent.commands.hands import CannotBeDone, Hands
+from fieldagent.agent.commands.hands import CannotBeDone, CommandContext
 from fieldagent.agent.condition.reading import make_status
 from fieldagent.agent.journal import history, outbound
 from fieldagent.package.package import Channel
@@ -11,7 +11,7 @@ from fieldagent.wire import answer_text, kit_status
 from fieldagent.wire.command import Argument, get_answer_size
 
 
-def read_status(context: Hands, arguments: tuple[Argument, ...]) -> bytes:
+def read_status(context: CommandContext, arguments: tuple[Argument, ...]) -> bytes:
     """Return the kit's condition in 32 bytes."""
     answer, trouble = context.status(), context.trouble() is not None
     return kit_status.encode(
@@ -19,13 +19,13 @@ def read_status(context: Hands, arguments: tuple[Argument, ...]) -> bytes:
     )
 
 
-def log(context: Hands, arguments: tuple[Argument, ...]) -> bytes:
+def log(context: CommandContext, arguments: tuple[Argument, ...]) -> bytes:
     """Return the newest warnings."""
     lines = context.log.list_lines() or ["no warning since the agent began"]
     return answer_text.pack_lines(lines, get_answer_size(arguments))
 
 
-def show(context: Hands, arguments: tuple[Argument, ...]) -> bytes:
+def show_history(context: CommandContext, arguments: tuple[Argument, ...]) -> bytes:
     """Return a Package's history, newest first. Raises CannotBeDone."""
     journal, id_ = context.parts.journal, int(arguments[0])
     known = outbound.find_by_id(journal, id_)
@@ -40,7 +40,7 @@ def show(context: Hands, arguments: tuple[Argument, ...]) -> bytes:
     return answer_text.pack_lines(lines, get_answer_size(arguments[1:]))
 
 
-def read_trace(context: Hands, arguments: tuple[Argument, ...]) -> bytes:
+def read_trace(context: CommandContext, arguments: tuple[Argument, ...]) -> bytes:
     """Return the last part of the satellite's trace. Raises CannotBeDone."""
     if (outbox := context.parts.outboxes.get(Channel.SATELLITE)) is None:
         raise CannotBeDone("no satellite modem is configured")
@@ -48,4 +48,4 @@ def read_trace(context: Hands, arguments: tuple[Argument, ...]) -> bytes:
     return answer_text.pack_last(lines, get_answer_size(arguments))
 
 
-READER_BY_VERB = {"status": read_status, "log": log, "show": show, "trace": read_trace}
+READER_BY_VERB = {"status": read_status, "log": log, "show": show_history, "trace": read_trace}

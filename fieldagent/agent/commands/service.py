@@ -26,11 +26,11 @@ from fieldagent.agent.commands.acts import (
     VERB_CONDITIONS,
     wait_until_quiet,
 )
-from fieldagent.agent.commands.hands import CannotBeDone, CommandFailed, Hands
+from fieldagent.agent.commands.hands import CannotBeDone, CommandContext, CommandFailed
 from fieldagent.agent.commands.reads import READER_BY_VERB
 from fieldagent.agent.inbound.command_gate import AGE_MAX_S, CommandGate
 from fieldagent.agent.journal import commands
-from fieldagent.agent.journal.commands import KnownCommand
+from fieldagent.agent.journal.commands import StoredCommand
 from fieldagent.agent.journal.records import StoredPackage
 from fieldagent.package.package import Channel, CommandAnswer, CommandOutcome, Package
 from fieldagent.package.reading import KINDS
@@ -51,7 +51,7 @@ UNREADABLE = "it is damaged on the kit's disk, and was not carried out: send it 
 INTERRUPTED_REASON = "the agent stopped during the command: its progress is unknown"
 
 
-async def run(context: Hands, gate: CommandGate) -> None:
+async def run(context: CommandContext, gate: CommandGate) -> None:
     """Carry out stored and new commands until canceled."""
     journal = context.parts.journal
     with _record_log(context):
@@ -74,7 +74,7 @@ async def run(context: Hands, gate: CommandGate) -> None:
                     await news.wait()
 
 
-def _is_something_missing(context: Hands, command_record: KnownCommand) -> bool:
+def _is_something_missing(context: CommandContext, command_record: StoredCommand) -> bool:
     """Return True if the command needs something that has not arrived."""
     if not command_record.is_readable:
         return False
@@ -82,7 +82,7 @@ def _is_something_missing(context: Hands, command_record: KnownCommand) -> bool:
     return is_here is not None and not is_here(context, command_record)
 
 
-def _can_still_arrive(context: Hands, command_record: KnownCommand) -> bool:
+def _can_still_arrive(context: CommandContext, command_record: StoredCommand) -> bool:
     """Return True if the missing part may still arrive."""
     return (
         _is_something_missing(context, command_record)
@@ -91,7 +91,7 @@ def _can_still_arrive(context: Hands, command_record: KnownCommand) -> bool:
 
 
 @contextmanager
-def _record_log(context: Hands) -> Iterator[None]:
+def _record_log(context: CommandContext) -> Iterator[None]:
     root = logging.getLogger()
     root.addHandler(context.log)
     try:
@@ -100,7 +100,7 @@ def _record_log(context: Hands) -> Iterator[None]:
         root.removeHandler(context.log)
 
 
-async def _carry_out(context: Hands, command_record: KnownCommand) -> CommandAnswer:
+async def _carry_out(context: CommandContext, command_record: StoredCommand) -> CommandAnswer:
     words = format_command(command_record.command)
     if not command_record.is_readable:
         return _make_answer(command_record, CommandOutcome.FAILED, UNREADABLE)
@@ -126,7 +126,9 @@ async def _carry_out(context: Hands, command_record: KnownCommand) -> CommandAns
     return await _make_done(context, command_record, name)
 
 
-async def _make_done(context: Hands, command_record: KnownCommand, name: str) -> CommandAnswer:
+async def _make_done(
+    context: CommandContext, command_record: StoredCommand, name: str
+) -> CommandAnswer:
     try:
         return _make_answer(
             command_record, CommandOutcome.DONE, await ACTION_BY_VERB[name](context, command_record)
@@ -139,7 +141,7 @@ async def _make_done(context: Hands, command_record: KnownCommand, name: str) ->
         return _make_mistake_answer(command_record, error)
 
 
-def _make_mistake_answer(command_record: KnownCommand, error: Exception) -> CommandAnswer:
+def _make_mistake_answer(command_record: StoredCommand, error: Exception) -> CommandAnswer:
     """Return the answer for an unexpected error, so that the error does not block the next
     commands.
     """
@@ -151,7 +153,9 @@ def _make_mistake_answer(command_record: KnownCommand, error: Exception) -> Comm
     )
 
 
-async def _make_answer_after_start(context: Hands, command_record: KnownCommand) -> CommandAnswer:
+async def _make_answer_after_start(
+    context: CommandContext, command_record: StoredCommand
+) -> CommandAnswer:
     """Return the answer to a command that was begun before the agent's start."""
     if not command_record.is_readable:
         return _make_answer(command_record, CommandOutcome.FAILED, INTERRUPTED_REASON)
@@ -165,15 +169,17 @@ async def _make_answer_after_start(context: Hands, command_record: KnownCommand)
     return _make_answer(command_record, CommandOutcome.FAILED, INTERRUPTED_REASON)
 
 
-def _make_answer(command_record: KnownCommand, outcome: CommandOutcome, text: str) -> CommandAnswer:
+def _make_answer(
+    command_record: StoredCommand, outcome: CommandOutcome, text: str
+) -> CommandAnswer:
     return CommandAnswer(command_record.number, outcome, answer_text.pack(text))
 
 
-async def _store_answer(context: Hands, answer: CommandAnswer) -> None:
+async def _store_answer(context: CommandContext, answer: CommandAnswer) -> None:
     await context.parts.journal.persist(partial(commands.store_answer, answer=answer))
 
 
-async def _send_answer(context: Hands, command_record: KnownCommand) -> None:
+async def _send_answer(context: CommandContext, command_record: StoredCommand) -> None:
     """Put the answer into a Package, for the channel over which the command arrived."""
     assert command_record.answer is not None
     log.info("command %d: %s", command_record.number, command_record.answer.outcome.name.lower())
@@ -193,7 +199,7 @@ async def _send_answer(context: Hands, command_record: KnownCommand) -> None:
     await journal.persist(commands.mark_answered(command_record.number, journal.clock.now()))
 
 
-async def _answer_by_radio(context: Hands, number: int, answer: CommandAnswer) -> None:
+async def _answer_by_radio(context: CommandContext, number: int, answer: CommandAnswer) -> None:
     """Send the answer to the hub in a parcel, because the command arrived in a parcel."""
     parts, now = context.parts, context.parts.journal.clock.now()
 

@@ -23,7 +23,7 @@ from threading import Lock
 from typing import Any
 
 from fieldagent.agent.channels.contract import ChannelLink
-from fieldagent.system.folder import put_in_slots, read_slots
+from fieldagent.system.folder import read_slots, write_in_slots
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire.kit_condition import (
     CAUSES,
@@ -99,7 +99,7 @@ class Logbook:
         try:
             with self._writing:
                 known = json.dumps(asdict(self._known), separators=(",", ":"))
-                put_in_slots(self._path, known.encode())
+                write_in_slots(self._path, known.encode())
         except OSError as error:
             log.warning("the kit's logbook cannot be stored: %s", error)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from fieldagent.agent.description import distress, inbound, packages, pages, state
 from fieldagent.agent.description.common import PROBLEM
-from fieldagent.http.openapi import Access, document
+from fieldagent.http.openapi import Access, make_document
 from fieldagent.http.openapi_parts import (
     HTTP_PROBLEM,
     LARGER_THAN_1_MIB,
@@ -30,7 +30,7 @@ _COMMON_ACCESS = Access(
 
 def describe() -> dict[str, Any]:
     """Return the whole OpenAPI description."""
-    return document(
+    return make_document(
         "fieldagent: the local agent API",
         "The local API, on loopback port 9091 for programs on the gateway, without authentication. "
         "The Host must be localhost, 127.0.0.1 or [::1], with any port, so that `ssh -L` works. "

@@ -47,7 +47,7 @@ BEFORE_PARAMETER = query(
 )
 
 
-def limit(about: str, default: int, maximum: int) -> dict[str, Any]:
+def limit_parameter(about: str, default: int, maximum: int) -> dict[str, Any]:
     """Return the parameter of a list: its default, and its maximum."""
     return query("limit", integer(minimum=1, maximum=maximum, default=default), about)
 

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 from fieldagent.agent.api.queue_listing import PAGE_MAX
-from fieldagent.agent.description.common import BEFORE_PARAMETER, NEXT_LINK, WRONG_QUERY, limit
+from fieldagent.agent.description.common import (
+    BEFORE_PARAMETER,
+    NEXT_LINK,
+    WRONG_QUERY,
+    limit_parameter,
+)
 from fieldagent.http.openapi import (
     answer,
     boolean,
@@ -177,7 +182,7 @@ CALLS = (
         parameters=[
             query("state", text(enum=["waiting", "handed", "dead"])),
             BEFORE_PARAMETER,
-            limit("Payloads on a page", PAGE_MAX, PAGE_MAX),
+            limit_parameter("Payloads on a page", PAGE_MAX, PAGE_MAX),
         ],
     ),
     call(

@@ -24,7 +24,7 @@ from fieldagent.agent.description.common import (
     STATUS_PATH,
     STATUS_WORD,
     WRONG_QUERY,
-    limit,
+    limit_parameter,
 )
 from fieldagent.agent.outbound.reach import STEP_ORDER
 from fieldagent.http.openapi import (
@@ -381,7 +381,7 @@ CALLS = (
             query("state", text(enum=list(STATES)), "Only Packages with this status"),
             query("kind", _KIND, "Only items of this kind"),
             BEFORE_PARAMETER,
-            limit(_PAGE, LISTED, PAGE_MAX),
+            limit_parameter(_PAGE, LISTED, PAGE_MAX),
         ],
     ),
     call(
@@ -411,7 +411,7 @@ CALLS = (
         },
         parameters=[
             _ONE_CHANNEL,
-            limit(_PAGE, PAGE_MAX, PAGE_MAX),
+            limit_parameter(_PAGE, PAGE_MAX, PAGE_MAX),
             query(
                 "after",
                 integer(format="int64", minimum=0, default=0),

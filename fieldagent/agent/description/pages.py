@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fieldagent.agent.api.places import DEFAULT_COUNT, NEWEST_MAX
 from fieldagent.agent.api.track import DAY_S
-from fieldagent.agent.description.common import CHANNEL_NAMES, WRONG_QUERY, limit
+from fieldagent.agent.description.common import CHANNEL_NAMES, WRONG_QUERY, limit_parameter
 from fieldagent.agent.handbook import NAMES as HANDBOOK
 from fieldagent.agent.page import NAMES
 from fieldagent.http.openapi import (
@@ -129,7 +129,7 @@ CALLS = (
                 "format", text(enum=list(CONTENT_TYPES), default="geojson"), "GeoJSON, or GPX 1.1"
             ),
             query("of", text(enum=["own", "others"]), "Only these kinds"),
-            limit("Maximum number of items of each kind", DEFAULT_COUNT, NEWEST_MAX),
+            limit_parameter("Maximum number of items of each kind", DEFAULT_COUNT, NEWEST_MAX),
         ],
     ),
     *map_description.describe_calls("Return the map of the kit (map-file)"),

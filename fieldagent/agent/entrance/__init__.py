@@ -20,7 +20,7 @@ from fieldagent.http.problem import Problem
 from fieldagent.http.routes import Route, make_redirect, make_router
 from fieldagent.package.strict_json import NotJson, load_document
 from fieldagent.page import files
-from fieldagent.system.rate import Rate, retry_after
+from fieldagent.system.rate import Rate, format_retry_after
 from fieldagent.system.scrypt import SCRYPT_SECONDS, check_password
 from fieldagent.system.sentence import sentence
 
@@ -138,7 +138,7 @@ class Entrance:
 
 
 def _make_too_many(wait: float) -> Problem:
-    seconds = retry_after(wait)
+    seconds = format_retry_after(wait)
     return Problem(
         429,
         sentence("too many attempts; try again in {seconds} s", seconds=seconds),

@@ -15,7 +15,7 @@ from fieldagent.agent.journal.records import DamagedPackage, StoredPackage
 from fieldagent.agent.outbound.budget import Budget
 from fieldagent.agent.outbound.channel_limits import compute_price
 from fieldagent.agent.outbound.ending import Endings
-from fieldagent.agent.outbound.item_identity import is_about
+from fieldagent.agent.outbound.item_identity import is_report_about
 from fieldagent.agent.outbound.packing import Packing
 from fieldagent.agent.outbound.piggyback import Piggyback
 from fieldagent.agent.outbound.repeat import repeat
@@ -150,7 +150,7 @@ class HubReception:
                 continue
             if known is None:
                 continue
-            if not is_about(known, report, self._packing.capacity.compute_whole(0)):
+            if not is_report_about(known, report, self._packing.capacity.compute_whole(0)):
                 self._inbox.note_mismatch(sequence)
                 continue
             missing = frozenset(range(report.count)) - report.arrived

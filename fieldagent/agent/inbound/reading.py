@@ -39,7 +39,7 @@ async def store_reading(
     def store(db: sqlite3.Connection) -> bool:
         if condition is not None and not condition(db):
             return False
-        if stage is Stage.READ and not inbound.read_by(db, request_id, name):
+        if stage is Stage.READ and not inbound.mark_read_by(db, request_id, name):
             return False
         inbound.add_pending_stage(db, request_id, stage, name, at)
         return True

@@ -27,7 +27,7 @@ from fieldagent.agent.journal.dead_letters import DeadLetter
 from fieldagent.agent.journal.inbound import NumberedItem, Received
 from fieldagent.agent.journal.journal import Journal, Operation
 from fieldagent.agent.journal.records import DamagedPackage
-from fieldagent.agent.outbound.item_identity import is_about
+from fieldagent.agent.outbound.item_identity import is_report_about
 from fieldagent.package.delivery import Stage
 from fieldagent.package.package import Data, IncidentUpdate, Item, Parcel, ToHub, get_date
 from fieldagent.package.payload import (
@@ -60,8 +60,8 @@ from fieldagent.wire.envelope import (
     UnauthenticatedMark,
     Unreadable,
     compute_fingerprint,
+    compute_item_digest,
     decode,
-    digest_of,
     encode,
 )
 from fieldagent.wire.errors import RemoteProtocolError
@@ -413,7 +413,7 @@ class Inbox:
             )
             if is_new and not other_is_new:
                 # The item arrived by radio before, and now the hub has it too.
-                at, digest = self.date(result.now), digest_of(twin)
+                at, digest = self.date(result.now), compute_item_digest(twin)
                 result.stages |= inbound.repeat_pending_stages(
                     db, source.station, twin.sequence, digest, at
                 )
@@ -468,7 +468,7 @@ class Inbox:
             return None
         inbound.drop_slices(db, item)
         items = (e for e in whole.entries if e.sequence == sequence and isinstance(e.content, Item))
-        digest = next(map(digest_of, items), None)
+        digest = next(map(compute_item_digest, items), None)
         for fragment in whole.fragments:
             inbound.mark_arrived(
                 db, origin, sequence, compute_fingerprint(fragment), result.now, whole=digest
@@ -496,7 +496,7 @@ class Inbox:
         came = None
         if entry.sequence and not isinstance(item, IncidentUpdate):
             asks = entry.wants_receipt or entry.sos
-            came = NumberedItem(min(origin, 0), entry.sequence, digest_of(entry), asks)
+            came = NumberedItem(min(origin, 0), entry.sequence, compute_item_digest(entry), asks)
         copy = _copy(origin, entry, result) if came is not None and origin > 0 else None
         payload = replace(plain, item=came, copy=copy)
         inbound.spool(db, payload, self.hooks, result.not_before)
@@ -571,7 +571,9 @@ def _record_owed_receipt(
     db: sqlite3.Connection, entry: Entry, result: ReceivedMessage, at: float
 ) -> None:
     if result.owed_channel is not None:
-        owed = inbound.PendingReceipt(entry.sequence, int(at), entry.sos, digest_of(entry))
+        owed = inbound.PendingReceipt(
+            entry.sequence, int(at), entry.sos, compute_item_digest(entry)
+        )
         inbound.add_pending_receipt(db, result.owed_channel, owed)
         result.owed = True
 
@@ -584,7 +586,7 @@ def is_confirmation_of(
         known = outbound.read_package_in(db, sequence)
     except DamagedPackage:
         return False
-    if known is None or is_about(known, content):
+    if known is None or is_report_about(known, content):
         return known is not None
     result.mismatches.append(sequence)
     return False

@@ -31,7 +31,7 @@ DAMAGED_ANSWER_REASON = "its answer is damaged on the kit's disk: its progress i
 _ROW = "number, verb, arguments, channel, came, state, boot, outcome, answer, answered"
 
 
-class KnownCommand(NamedTuple):
+class StoredCommand(NamedTuple):
     number: int
     command: RemoteCommand
     """Command without its tag."""
@@ -110,14 +110,14 @@ def mark_answered(number: int, now: float) -> Operation[None]:
     return store
 
 
-def list_under_way(journal: Journal) -> list[KnownCommand]:
+def list_under_way(journal: Journal) -> list[StoredCommand]:
     """Return the commands whose answer is not in a Package yet, oldest first."""
     return _read_known(
         journal.read(f"SELECT {_ROW} FROM command WHERE state <> 'answered' ORDER BY number")
     )
 
 
-def list_newest(journal: Journal, limit: int) -> list[KnownCommand]:
+def list_newest(journal: Journal, limit: int) -> list[StoredCommand]:
     """Return the newest commands, newest first."""
     return _read_known(
         journal.read(f"SELECT {_ROW} FROM command ORDER BY number DESC LIMIT ?", limit)
@@ -165,7 +165,7 @@ def read_ended_boots(journal: Journal) -> set[str]:
     return {boot for (boot,) in rows}
 
 
-def _read_known(rows: list[Any]) -> list[KnownCommand]:
+def _read_known(rows: list[Any]) -> list[StoredCommand]:
     return [_of_row(*row) for row in rows]
 
 
@@ -180,14 +180,14 @@ def _of_row(
     outcome: int | None,
     answer: bytes | None,
     ended_at: float | None,
-) -> KnownCommand:
+) -> StoredCommand:
     command, is_readable = _read_command(verb, arguments)
     reply = _answer(number, outcome, answer)
     if reply is None and state in ("owed", "answered"):
         reply = CommandAnswer(
             number, CommandOutcome.FAILED, answer_text.pack(DAMAGED_ANSWER_REASON)
         )
-    return KnownCommand(
+    return StoredCommand(
         number, command, channel, arrived_at, state, boot, reply, ended_at, is_readable
     )
 

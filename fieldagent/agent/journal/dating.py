@@ -38,7 +38,7 @@ def mark(db: sqlite3.Connection, sequence: int) -> None:
     db.execute("INSERT INTO undated VALUES (?)", (sequence,))
 
 
-def fix(sequences: Iterable[int], offset: float) -> Operation[None]:
+def store_dates(sequences: Iterable[int], offset: float) -> Operation[None]:
     """Fix the dates for good: elapsed time of acceptance plus `offset`."""
 
     def store(db: sqlite3.Connection) -> None:

@@ -54,7 +54,7 @@ def read_highest_numbers(db: sqlite3.Connection) -> HighWater:
     return HighWater(numbers.get("package") or 0, highest, numbers.get("inbound") or 0)
 
 
-def raise_to(db: sqlite3.Connection, mark: HighWater) -> HighWater:
+def raise_numbers(db: sqlite3.Connection, mark: HighWater) -> HighWater:
     """Make sure that no number up to `mark` is used again. Return how many of each number are
     missing in `db`. Call it within a transaction.
     """

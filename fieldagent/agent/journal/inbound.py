@@ -102,7 +102,7 @@ def introduce(db: sqlite3.Connection, origin: int, person: Identity) -> None:
     )
 
 
-def is_anybody_known(journal: Journal) -> bool:
+def has_identities(journal: Journal) -> bool:
     """Return True if an identity is known."""
     return bool(journal.read("SELECT 1 FROM identity LIMIT 1"))
 
@@ -362,7 +362,7 @@ def mark_station_reported(db: sqlite3.Connection, entry: PendingStationStage) ->
     )
 
 
-def read_by(db: sqlite3.Connection, request_id: str, person_name: str) -> bool:
+def mark_read_by(db: sqlite3.Connection, request_id: str, person_name: str) -> bool:
     """Record that a person has read a payload. Return True if the payload is known."""
     cursor = db.execute(
         "UPDATE inbound SET read_by = ? WHERE request_id = ?", (person_name, request_id)

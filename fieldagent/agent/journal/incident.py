@@ -134,7 +134,7 @@ def is_own(db: sqlite3.Connection, number: int) -> bool:
     return rows.fetchone() is not None
 
 
-def call_off(db: sqlite3.Connection, number: int, now: float) -> bool:
+def mark_called_off(db: sqlite3.Connection, number: int, now: float) -> bool:
     """Cancel the kit's own incident. Return True if it was open."""
     return _end(db, number, IncidentState.CALLED_OFF, now)
 

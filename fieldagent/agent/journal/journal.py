@@ -32,7 +32,7 @@ T = TypeVar("T")
 Operation = Callable[[sqlite3.Connection], T]
 
 
-def together(*operations: Operation[None]) -> Operation[None]:
+def combine_operations(*operations: Operation[None]) -> Operation[None]:
     """Return an operation that runs all these operations in one commit."""
 
     def store(db: sqlite3.Connection) -> None:

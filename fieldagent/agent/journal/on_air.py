@@ -20,7 +20,7 @@ def read_holders(journal: Journal, sequence: int) -> set[int]:
     return {number for (number,) in rows}
 
 
-def list_here(
+def list_others_items(
     journal: Journal, own_station: int, limit: int = 2000
 ) -> list[tuple[int, int, bytes]]:
     """Return the newest items of other stations that are not an SOS: stations, numbers and digests.
@@ -144,7 +144,7 @@ def find_relay_time(journal: Journal, sequence: int) -> float | None:
     return float(rows[0][0]) if rows else None
 
 
-def stop_text(station: int, missing_stations: Sequence[int]) -> str:
+def describe_stop(station: int, missing_stations: Sequence[int]) -> str:
     """Return a text for people: `station` has an item but may not pass it on, and the stations
     `missing_stations` in its range have not confirmed it.
     """

@@ -16,7 +16,7 @@ from pathlib import Path
 from fieldagent.agent.journal import elapsed_base, high_water, losses
 from fieldagent.agent.journal.high_water import HighWater, HighWaterFile
 from fieldagent.agent.journal.schema import JOURNAL, RANDOM_NUMBER_SQL, UNSOUND_ROWS_SQL
-from fieldagent.agent.journal.untouched import use_note
+from fieldagent.agent.journal.untouched import consume_note
 from fieldagent.store.sqlite import connect, open_reader
 from fieldagent.store.trouble import is_damage, make_unusable
 from fieldagent.system.folder import sync_folder
@@ -34,7 +34,7 @@ FIXED_HEADER_BYTES = (16, 0), (0, 64, 32, 32)
 With other values SQLite sees another kind of file, or a read-only file."""
 
 
-class DamageFound(sqlite3.DatabaseError):
+class JournalDamage(sqlite3.DatabaseError):
     """Damage that our own checks found."""
 
 
@@ -55,7 +55,7 @@ def open_journal(path: Path) -> OpenedJournal:
         _take_over(path)
         mark = HighWaterFile(_make_path_beside(path, "-mark"))
         try:
-            as_left = use_note(path)
+            as_left = consume_note(path)
             connection = _open(path, mark, is_unchanged=as_left)
             _raise_numbers(path, connection, mark.mark)
             mark.follow(high_water.read_highest_numbers(connection))
@@ -83,7 +83,7 @@ def find_damage(path: Path) -> str:
 def _run_integrity_check(connection: sqlite3.Connection) -> None:
     ((result,),) = connection.execute("PRAGMA integrity_check(1)")
     if result != "ok":
-        raise DamageFound(result)
+        raise JournalDamage(result)
 
 
 def _open(path: Path, mark: HighWaterFile, *, is_unchanged: bool) -> sqlite3.Connection:
@@ -123,7 +123,7 @@ def _check_journal(path: Path, file: HighWaterFile, *, is_unchanged: bool) -> No
         _roll_back_creation(path)
     if not path.exists() or not path.stat().st_size:
         if mark != HighWater():
-            raise DamageFound("it is empty" if path.exists() else "the file is gone")
+            raise JournalDamage("it is empty" if path.exists() else "the file is gone")
         return
     if path.is_dir():
         return
@@ -133,16 +133,16 @@ def _check_journal(path: Path, file: HighWaterFile, *, is_unchanged: bool) -> No
         1,
         2,
     }:
-        raise DamageFound("its head is damaged")
+        raise JournalDamage("its head is damaged")
     with closing(open_reader(path)) as looker:
         ((version,),) = looker.execute("PRAGMA user_version")
         if version and JOURNAL.can_use(file.version) and not JOURNAL.can_use(version):
-            raise DamageFound(f"no program has given it the version {version}")
+            raise JournalDamage(f"no program has given it the version {version}")
         JOURNAL.judge(version)
         if not is_unchanged:
             _run_integrity_check(looker)
         if _is_behind(looker, mark) and _has_content(_make_path_beside(path, "-wal")):
-            raise DamageFound("the last entries are lost, because its log was cut or damaged")
+            raise JournalDamage("the last entries are lost, because its log was cut or damaged")
 
 
 def _roll_back_creation(path: Path) -> None:
@@ -177,7 +177,7 @@ def _raise_numbers(path: Path, connection: sqlite3.Connection, mark: HighWater) 
     base = elapsed_base.read_known(connection)
     now = time.time() - (0.0 if base is None else base.offset)
     connection.execute("BEGIN IMMEDIATE")
-    missing = high_water.raise_to(connection, mark)
+    missing = high_water.raise_numbers(connection, mark)
     connection.execute(f"UPDATE beginning SET number = {RANDOM_NUMBER_SQL}")
     text = (
         "the last entries are lost: their log is missing, or an older copy was restored."
@@ -196,15 +196,15 @@ def _check_tables(connection: sqlite3.Connection) -> None:
         for (name,) in ours.execute(names).fetchall():
             columns = f"SELECT name, type, \"notnull\", pk FROM pragma_table_info('{name}')"
             if ours.execute(columns).fetchall() != connection.execute(columns).fetchall():
-                raise DamageFound(f"the table {name} was changed")
+                raise JournalDamage(f"the table {name} was changed")
 
 
 def _check_rows(connection: sqlite3.Connection) -> None:
     for table, unsound in UNSOUND_ROWS_SQL.items():
         if connection.execute(f"SELECT 1 FROM {table} WHERE {unsound} LIMIT 1").fetchall():
-            raise DamageFound(f"the table {table} has entries that the agent did not write")
+            raise JournalDamage(f"the table {table} has entries that the agent did not write")
     if alone := connection.execute("PRAGMA foreign_key_check").fetchone():
-        raise DamageFound(f"the table {alone[0]} has orphaned entries")
+        raise JournalDamage(f"the table {alone[0]} has orphaned entries")
 
 
 def _replace_damaged_journal(path: Path, mark: HighWater, reason: str) -> None:

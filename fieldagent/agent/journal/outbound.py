@@ -255,7 +255,7 @@ def note_stage(
     return cursor.rowcount == 1
 
 
-class Reached(NamedTuple):
+class ReachedStage(NamedTuple):
     by: Identity
     stage: Stage
     text: str
@@ -263,11 +263,11 @@ class Reached(NamedTuple):
     """Time of the stage, in Unix time."""
 
 
-def list_reached(journal: Journal, sequences: Sequence[int]) -> dict[int, list[Reached]]:
+def list_reached(journal: Journal, sequences: Sequence[int]) -> dict[int, list[ReachedStage]]:
     """Return the stages of each Package that are beyond the disk of a receiver's kit, oldest first.
     A stage that was reported by radio and by the hub is listed once.
     """
-    by_number: dict[int, list[Reached]] = {sequence: [] for sequence in sequences}
+    by_number: dict[int, list[ReachedStage]] = {sequence: [] for sequence in sequences}
     for sequence, by, stage, text, at, *who in journal.read(
         "SELECT sequence, by, rung, text, at, identity.id, name, type, email, account"
         " FROM reached LEFT JOIN identity ON identity.origin = by"
@@ -277,7 +277,7 @@ def list_reached(journal: Journal, sequences: Sequence[int]) -> dict[int, list[R
         " ORDER BY at",
         json.dumps(sequences),
     ):
-        by_number[sequence].append(Reached(_make_identity(by, who), Stage(stage), text, at))
+        by_number[sequence].append(ReachedStage(_make_identity(by, who), Stage(stage), text, at))
     return by_number
 
 
@@ -391,7 +391,7 @@ def accept(package: NewPackage) -> Operation[int]:
                 db, sequence, package.accepted, package.joins, package.unauthenticated_handle
             )
         if package.calls_off is not None:
-            incident.call_off(db, package.calls_off, package.accepted)
+            incident.mark_called_off(db, package.calls_off, package.accepted)
         if package.check_in is not None:
             asked.note(db, sequence, package.check_in.within_s, package.accepted)
         return sequence

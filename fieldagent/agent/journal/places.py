@@ -9,7 +9,7 @@ from typing import Any
 
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.journal.losses import report_unreadable
-from fieldagent.package.package import Location, Waypoint, date_of
+from fieldagent.package.package import Location, Waypoint, convert_to_date
 from fieldagent.package.payload import Identity
 from fieldagent.package.reading import read_package, read_timestamp
 from fieldagent.package.tracks import PlacedPoint
@@ -60,7 +60,7 @@ def _list_own(journal: Journal, rows: Sequence[Sequence[Any]]) -> Iterator[Place
             continue
         place = package.item
         if isinstance(place, Location | Waypoint):
-            moment = place.timestamp or date_of(int(journal.clock.date(accepted)))
+            moment = place.timestamp or convert_to_date(int(journal.clock.date(accepted)))
             yield PlacedPoint(str(sequence), OWN_IDENTITY, None, moment, place, package.sos)
 
 

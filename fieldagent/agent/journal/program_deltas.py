@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 
 from fieldagent.agent.journal.journal import Journal
-from fieldagent.wire.signed_delta import digest_of_payload
+from fieldagent.wire.signed_delta import compute_payload_digest
 
 DELTAS_MAX = 2
 """Number of deltas that are kept. The newest is the one that will be used."""
@@ -15,7 +15,7 @@ def note(db: sqlite3.Connection, payload: bytes) -> None:
     """Store a complete delta, and delete the oldest beyond DELTAS_MAX."""
     db.execute(
         "INSERT OR REPLACE INTO program_delta (digest, payload) VALUES (?, ?)",
-        (digest_of_payload(payload), payload),
+        (compute_payload_digest(payload), payload),
     )
     db.execute(
         "DELETE FROM program_delta WHERE number NOT IN"
@@ -30,6 +30,6 @@ def find_payload(journal: Journal, digest: bytes) -> bytes | None:
     return bytes(rows[0][0]) if rows else None
 
 
-def is_here(journal: Journal, digest: bytes) -> bool:
+def is_stored(journal: Journal, digest: bytes) -> bool:
     """Return True if the delta with that digest is stored here."""
     return bool(journal.read("SELECT 1 FROM program_delta WHERE digest = ?", digest))

@@ -15,7 +15,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 
 from fieldagent.agent.journal import elapsed_base, losses
-from fieldagent.agent.journal.high_water import HighWater, raise_to
+from fieldagent.agent.journal.high_water import HighWater, raise_numbers
 from fieldagent.agent.journal.schema import JOURNAL
 from fieldagent.extensions import list_places
 from fieldagent.store.sqlite import connect, open_reader
@@ -75,7 +75,7 @@ def _save_nothing(
     if mark.package:
         # Continue after the highest number, instead of with the new journal's own random number.
         connection.execute("DELETE FROM sqlite_sequence")
-    raise_to(connection, mark)
+    raise_numbers(connection, mark)
     # Estimate the count: the first number is random but the first id is 1. The ids exceed the
     # numbers only if callers chose them.
     packages = min(mark.package, mark.id or mark.package)

@@ -23,7 +23,7 @@ def note(path: Path) -> None:
         _find_place(path).write_text(_stamp(path))
 
 
-def use_note(path: Path) -> bool:
+def consume_note(path: Path) -> bool:
     """Return True if the journal is unchanged since it was closed; the file is deleted."""
     place = _find_place(path)
     try:

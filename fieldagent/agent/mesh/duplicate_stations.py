@@ -32,10 +32,10 @@ class _SentValues:
 
     def note(self, value: int | str, now: float) -> bool:
         """Return True if the values change back and forth."""
-        if _is_one(self.value, value):
+        if _is_same_value(self.value, value):
             self.value, self.at = value, now
             return False
-        back = self.previous_value is not None and _is_one(self.previous_value, value)
+        back = self.previous_value is not None and _is_same_value(self.previous_value, value)
         self.changes_back = (
             self.changes_back + 1 if back and now - self.previous_at < CHANGE_BACK_MAX_S else 0
         )
@@ -44,7 +44,7 @@ class _SentValues:
         return self.changes_back >= CHANGES_BACK_MAX
 
 
-def _is_one(sent_value: int | str, new_value: int | str) -> bool:
+def _is_same_value(sent_value: int | str, new_value: int | str) -> bool:
     if isinstance(sent_value, int) and isinstance(new_value, int):
         return abs(sent_value - new_value) <= JOURNAL_DISTANCE
     return sent_value == new_value

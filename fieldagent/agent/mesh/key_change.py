@@ -25,7 +25,7 @@ class KeyStep(IntEnum):
     SENDS_NEW = 2
 
     @classmethod
-    def of(cls, keys: Sequence[bytes], following: Sequence[bytes]) -> KeyStep:
+    def from_keys(cls, keys: Sequence[bytes], following: Sequence[bytes]) -> KeyStep:
         """Return the step of the change, from the keys in `radio-key` and `radio-key-next` of the
         settings.
         """

@@ -44,9 +44,9 @@ from fieldagent.wire.envelope import (
     Unauthenticated,
     Unreadable,
     compute_fingerprint,
+    compute_fragments_digest,
+    compute_item_digest,
     decode,
-    digest_of,
-    digest_of_slices,
     encode,
 )
 from fieldagent.wire.errors import RemoteProtocolError
@@ -290,7 +290,7 @@ class PacketReception:
         ours = [each for each in digests if each is not None]
         if len(ours) < len(numbers):
             return
-        if digest_of_slices(ours) != ack.digest:
+        if compute_fragments_digest(ours) != ack.digest:
             packet.received.mismatches.append(entry.sequence)
             return
         for number, digest in zip(numbers, ours, strict=True):
@@ -330,7 +330,7 @@ class PacketReception:
             if isinstance(entry.content, Item) and _is_ours(db, entry):
                 at = self._inbox.date(packet.received.now)
                 outbound.note_receipt(db, entry.sequence, -packet.sender, at)
-                ack = Ack(self.station, digest=digest_of(entry))
+                ack = Ack(self.station, digest=compute_item_digest(entry))
                 packet.heard.append((entry.sequence, ack))
 
     def _store_item(
@@ -341,7 +341,7 @@ class PacketReception:
         """
         known = packet.received.duplicates
         self._inbox.store_entry(db, -packet.station, entry, packet.received)
-        digest = digest_of(entry)
+        digest = compute_item_digest(entry)
         at_hub, left = False, False
         if packet.relay:
             at_hub, left = on_air.read_relay_state(db, packet.station, entry.sequence, digest)
@@ -407,7 +407,7 @@ class PacketReception:
             text = f"left by station {station}'s satellite"
             history.note(db, [sequence], Channel.RADIO, "left nearby", text, now)
         if ack.missing_at:
-            text = on_air.stop_text(station, ack.missing_at)
+            text = on_air.describe_stop(station, ack.missing_at)
             if on_air.note_stopped(db, sequence, text, now):
                 packet.stopped.append((sequence, text))
         if ack.whole:
@@ -434,7 +434,7 @@ def _make_fragments_ack(db: sqlite3.Connection, station: int, sequence: int, par
     """Return the Ack of all stored fragments of the item."""
     slices = inbound.read_fragments(db, inbound.FragmentedItem(-station, sequence, part.count))
     if slices:
-        digest = digest_of_slices(slices.values())
+        digest = compute_fragments_digest(slices.values())
         return Ack(station, part.count, frozenset(slices), digest=digest)
     digest = inbound.find_whole(db, -station, sequence, compute_fingerprint(Entry(sequence, part)))
     return Ack(station, part.count, frozenset(range(part.count)), digest=digest)
@@ -498,7 +498,9 @@ def _is_ours(db: sqlite3.Connection, entry: Entry) -> bool:
         known = outbound.read_package_in(db, entry.sequence)
     except DamagedPackage:
         return True
-    return known is not None and digest_of(make_entry(known)) == digest_of(entry)
+    return known is not None and compute_item_digest(make_entry(known)) == compute_item_digest(
+        entry
+    )
 
 
 def _digest_of_ours(db: sqlite3.Connection, number: int) -> bytes | None:
@@ -506,7 +508,7 @@ def _digest_of_ours(db: sqlite3.Connection, number: int) -> bytes | None:
         known = outbound.read_package_in(db, number)
     except DamagedPackage:
         return None
-    return None if known is None else digest_of(make_entry(known))
+    return None if known is None else compute_item_digest(make_entry(known))
 
 
 def _is_from_nobody(entry: Entry) -> bool:

@@ -15,7 +15,7 @@ from fieldagent.agent.mesh.relay import enter
 from fieldagent.package.package import Channel, CommandAnswer, Item, Package, Parcel
 from fieldagent.package.reading import KINDS
 from fieldagent.package.writing import get_kind
-from fieldagent.wire.envelope import Entry, Receipt, compute_fingerprint, digest_of
+from fieldagent.wire.envelope import Entry, Receipt, compute_fingerprint, compute_item_digest
 from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.parcel import DOWN, UP, unwrap, wrap
 
@@ -55,7 +55,7 @@ class Parcels:
         self.inbox.store_all(db, envelope.origin, envelope.entries, taken)
         at = int(self.inbox.date(now))
         confirmed = [
-            Entry(entry.sequence, Receipt(digest=digest_of(entry)), at)
+            Entry(entry.sequence, Receipt(digest=compute_item_digest(entry)), at)
             for entry in envelope.entries
             if isinstance(entry.content, Item) and entry.sequence
         ]
@@ -66,7 +66,7 @@ class Parcels:
         at = int(self.inbox.date(now))
         return self._enter(db, [Entry(0, answer, at)], now, at)
 
-    def can_tell(self) -> bool:
+    def can_report_missing(self) -> bool:
         """Return True if the kit has a secret, so that the hub can verify its parcels."""
         return bool(self._secrets)
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from fieldagent.agent.mesh.key_change import KeyStep
 from fieldagent.agent.settings import Settings
-from fieldagent.system.folder import put_file
+from fieldagent.system.folder import replace_file
 from fieldagent.system.lazy_dataclass import dataclass
 
 log = logging.getLogger(__name__)
@@ -37,9 +37,9 @@ class RadioKeys:
     stolen kit, or a kit that was away."""
 
 
-def of_settings(settings: Settings) -> RadioKeys:
+def read_radio_keys(settings: Settings) -> RadioKeys:
     """Return the keys of `radio-key` and `radio-key-next`."""
-    step = KeyStep.of(settings.radio_key, settings.radio_key_next)
+    step = KeyStep.from_keys(settings.radio_key, settings.radio_key_next)
     return RadioKeys((*settings.radio_key, *settings.radio_key_next), step)
 
 
@@ -65,12 +65,12 @@ def load(settings: Settings) -> RadioKeys:
     try:
         content = _read(place.read_bytes())
     except FileNotFoundError:
-        return of_settings(settings)
+        return read_radio_keys(settings)
     except (OSError, ValueError, KeyError, TypeError) as error:
         log.error("%s cannot be read, so radio-key of the settings is used: %s", place, error)
-        return of_settings(settings)
+        return read_radio_keys(settings)
     made_of, keys = content
-    return keys if made_of == _digest(settings) else of_settings(settings)
+    return keys if made_of == _digest(settings) else read_radio_keys(settings)
 
 
 def store(settings: Settings, keys: RadioKeys) -> None:
@@ -81,7 +81,7 @@ def store(settings: Settings, keys: RadioKeys) -> None:
         "step": int(keys.step),
         "dropped": [key.hex() for key in keys.dropped],
     }
-    put_file(settings.state_directory / FILE, json.dumps(said).encode())
+    replace_file(settings.state_directory / FILE, json.dumps(said).encode())
 
 
 def _read(content: bytes) -> tuple[str, RadioKeys]:

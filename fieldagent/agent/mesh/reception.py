@@ -221,13 +221,13 @@ class RadioReception:
         """Add received items to our summary. If another kit has our number, do not list them,
         because stations could not know which of the two kits has them.
         """
-        said = not self._troubles.is_lately(Trouble.NAMESAKE)
+        said = not self._troubles.is_recent(Trouble.NAMESAKE)
         for entry in packet.items:
             if not entry.sos and packet.station != self._station:
                 self._piggyback.add_stored_item(packet.station, entry, said=said)
 
     def _report_duplicate_number(self) -> None:
-        if not self._troubles.is_lately(Trouble.NAMESAKE):
+        if not self._troubles.is_recent(Trouble.NAMESAKE):
             # The other kit may never have heard us. Our name shows it that there are two kits.
             self._piggyback.introduce(at_once=True)
             self._queue.wake()
@@ -238,7 +238,7 @@ class RadioReception:
         for accepted in packet.relayed_items:
             self._intake.queue_relayed(accepted)
         self._add_stored_items(packet)
-        if not self._troubles.is_lately(Trouble.NAMESAKE):
+        if not self._troubles.is_recent(Trouble.NAMESAKE):
             crowd = len(self._neighbours.list_in_range())
             urgent = {entry.sequence for entry in packet.items if entry.sos}
             for sequence, ack in packet.acks:

@@ -46,7 +46,7 @@ RELAY_COST_NAME = "others"
 neighbours."""
 
 
-class _Unpaid(NamedTuple):
+class _UnpaidItem(NamedTuple):
     entry: Entry
     credits: int
     """Cost of the item. It is computed only once, because packing the text is slow and the cost is
@@ -74,7 +74,7 @@ class Relay:
         self._credits_per_day = credits_per_day
         self._time_to_live = time_to_live
         self._clock = clock
-        self.waiting: dict[tuple[int, int], _Unpaid] = {}
+        self.waiting: dict[tuple[int, int], _UnpaidItem] = {}
         """Items that cost more than today's remaining credits for others, by station and number."""
         self._over_budget = EventRate(clock.now)
         self._promised: OrderedDict[int, tuple[int, BudgetDay]] = OrderedDict()
@@ -109,7 +109,7 @@ class Relay:
     def _store_unpaid(self, station: int, entry: Entry) -> None:
         if (station, entry.sequence) in self.waiting:
             return
-        self.waiting[station, entry.sequence] = _Unpaid(entry, _compute_cost(entry))
+        self.waiting[station, entry.sequence] = _UnpaidItem(entry, _compute_cost(entry))
         while len(self.waiting) > WAITING_ITEMS_MAX:
             # Drop the oldest item, and an SOS last.
             del self.waiting[min(self.waiting, key=lambda key: _is_urgent(self.waiting[key].entry))]

@@ -62,7 +62,7 @@ def _draw_time(seconds: float) -> float:
     return trio.current_time() + seconds * (0.5 + 0.5 * Random().random())
 
 
-class Repeating:
+class ItemRepeater:
     def __init__(
         self,
         journal: Journal,
@@ -91,7 +91,7 @@ class Repeating:
         self._words.said |= on_air.list_recently_delivered(
             self._journal, since=elapsed - OWN_REPEAT_LIFETIME_S
         )
-        self._words.summaries.load(on_air.list_here(self._journal, self._station), elapsed)
+        self._words.summaries.load(on_air.list_others_items(self._journal, self._station), elapsed)
         presents, hellos, was_carried = _draw_time(PRESENT_FIRST), 1, False
         self._add_kept(elapsed)
         while True:
@@ -242,7 +242,7 @@ class Repeating:
 
     async def _report_to_hub(self) -> None:
         """Send receipts for the hub's items over a neighbour, if that is our route."""
-        if not (self._is_carried() and self._parcels.can_tell()):
+        if not (self._is_carried() and self._parcels.can_report_missing()):
             return
         if not inbound.is_hub_stage_owed(self._journal):
             return

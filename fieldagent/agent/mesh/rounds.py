@@ -38,7 +38,7 @@ from fieldagent.wire.envelope import (
     Entry,
     RelayRequest,
     Source,
-    digest_of,
+    compute_item_digest,
     encode,
 )
 
@@ -492,7 +492,7 @@ class Rounds:
     def _make_notices(self, item: RepeatableItem) -> list[RepeatedPacket]:
         if item.hops >= self._hops:
             return []
-        digest = digest_of(item.entry)
+        digest = compute_item_digest(item.entry)
         ack = Ack(item.station, by_hub=item.at_hub, digest=digest, is_at_gateway=not item.at_hub)
         mark = Entry(0, Source(self.station, item.hops))
         return [RepeatedPacket(item.brought_by, [Entry(item.entry.sequence, ack), mark])]
@@ -506,7 +506,9 @@ class Rounds:
             ours = at == self.station
             lack = sorted(beyond - item.confirmed_by)[:MISSING_STATIONS_MAX]
             if lack and ours is not self._can_transmit(item):
-                ack = Ack(item.station, digest=digest_of(item.entry), missing_at=tuple(lack))
+                ack = Ack(
+                    item.station, digest=compute_item_digest(item.entry), missing_at=tuple(lack)
+                )
                 mark = [] if ours else [Entry(0, Source(self.station, item.hops))]
                 repeats.append(RepeatedPacket(at, [Entry(item.entry.sequence, ack), *mark]))
         return repeats
@@ -526,4 +528,4 @@ def _count_bytes(item: RepeatableItem) -> int:
 
 
 def _make_key(item: RepeatableItem) -> Key:
-    return item.station, item.entry.sequence, digest_of(item.entry)
+    return item.station, item.entry.sequence, compute_item_digest(item.entry)

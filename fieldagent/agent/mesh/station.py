@@ -17,7 +17,7 @@ from fieldagent.agent.mesh.packet import PacketReception
 from fieldagent.agent.mesh.parcels import Parcels
 from fieldagent.agent.mesh.reception import RadioReception
 from fieldagent.agent.mesh.relay import Relay
-from fieldagent.agent.mesh.repeating import Repeating
+from fieldagent.agent.mesh.repeating import ItemRepeater
 from fieldagent.agent.mesh.rounds import Rounds
 from fieldagent.agent.mesh.troubles import AirTroubles
 from fieldagent.agent.outbound.budget import Budget
@@ -79,7 +79,7 @@ class Station:
     neighbours: Neighbours
     troubles: AirTroubles
     rounds: Rounds
-    repeating: Repeating
+    repeating: ItemRepeater
     relay: Relay | None
     key_change: KeyChange
     packets: PacketReception
@@ -220,7 +220,7 @@ def set_up(
         proves=lambda: bool(packets.group.keys),
     )
     reception = RadioReception(journal, packets, packing, piggyback, intake, endings, rounds)
-    repeating = Repeating(journal, packing, piggyback, rounds, relay, intake, parcels)
+    repeating = ItemRepeater(journal, packing, piggyback, rounds, relay, intake, parcels)
     return Station(
         settings.number,
         piggyback,

@@ -72,7 +72,7 @@ class Trouble(Enum):
 
 
 @dataclass(slots=True)
-class _Seen:
+class _SeenTrouble:
     seldom: EventRate
     count: int = 0
     at: float = -inf
@@ -84,15 +84,15 @@ class AirTroubles:
     """Counts of the problems. `clock` is elapsed time."""
 
     clock: Callable[[], float]
-    _seen_troubles: dict[Trouble, _Seen] = field(default_factory=dict)
+    _seen_troubles: dict[Trouble, _SeenTrouble] = field(default_factory=dict)
 
     def note(self, trouble: Trouble, detail: str = "") -> None:
-        seen = self._seen_troubles.setdefault(trouble, _Seen(EventRate(self.clock)))
+        seen = self._seen_troubles.setdefault(trouble, _SeenTrouble(EventRate(self.clock)))
         seen.count, seen.at, seen.detail = seen.count + 1, self.clock(), detail
         if count := seen.seldom.note():
             log.warning("%s", describe_trouble(trouble, count, detail))
 
-    def is_lately(self, trouble: Trouble) -> bool:
+    def is_recent(self, trouble: Trouble) -> bool:
         """Return True if the problem occurred within `TROUBLE_SHOWN_S`."""
         return (
             trouble in self._seen_troubles
@@ -114,7 +114,7 @@ class AirTroubles:
             f"{describe_trouble(trouble, seen.count, seen.detail)} (last"
             f" {format_clock_time(date(seen.at))})"
             for trouble, seen in self._seen_troubles.items()
-            if self.is_lately(trouble)
+            if self.is_recent(trouble)
         ]
 
 

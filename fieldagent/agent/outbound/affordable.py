@@ -26,7 +26,7 @@ class SpendingLimits(NamedTuple):
     """Bytes of an item on Cellular that one paid message carries; 0 if Cellular costs nothing."""
 
 
-class Affordable(NamedTuple):
+class AffordablePlan(NamedTuple):
     package: Package
     """The Package with its allowed channels; without any if `withheld` contains all."""
     withheld: dict[str, str]
@@ -56,7 +56,7 @@ def find_affordable(
     outboxes: Mapping[Channel, ChannelOutbox],
     now: float,
     limits: SpendingLimits,
-) -> Affordable:
+) -> AffordablePlan:
     """Return the Package with the channels that the budget can pay, the other channels with the
     reasons, and the price. `now` is Unix time.
     """
@@ -77,10 +77,10 @@ def find_affordable(
             satellite += amount * (channel is Channel.SATELLITE)
             sms += amount * (channel is Channel.CELLULAR)
     if not withheld:
-        return Affordable(package, {}, price, satellite, sms)
+        return AffordablePlan(package, {}, price, satellite, sms)
     wanted = frozenset(estimates) if package.channels is None else package.channels
     channels = wanted - {Channel(channel) for channel in withheld}
-    return Affordable(replace(package, channels=channels), withheld, price, satellite, sms)
+    return AffordablePlan(replace(package, channels=channels), withheld, price, satellite, sms)
 
 
 def _compute_price(channel: Channel, cost: Cost, *, bearer_bytes: int) -> int:

@@ -84,7 +84,7 @@ class Cancellation:
 
     async def _end(self, number: int) -> None:
         now = self._journal.clock.now()
-        await self._journal.commit(lambda db: incident.call_off(db, number, now))
+        await self._journal.commit(lambda db: incident.mark_called_off(db, number, now))
 
     async def clear(self, channel: Channel | None = None) -> int:
         """Cancel all waiting Packages except an open SOS, which can only be canceled as a whole.

@@ -29,7 +29,7 @@ EXPIRE_BATCH = 200
 REPLACED_DELIVERY = ChannelDelivery(Status.COLLAPSED, "replaced by a newer Package")
 
 
-class Withdrawn(NamedTuple):
+class WithdrawalResult(NamedTuple):
     removed: list[int]
     """Packages that were removed; the caller must record their end."""
     in_flight: list[trio.Event]
@@ -94,7 +94,7 @@ class ChannelQueue:
         """Hold the Packages that a new Package will replace, and yield their sequences. They cannot
         leave inside this block. Afterwards, those that were not replaced wait again.
         """
-        held = self._queue.hold(package.collapse_key, sos=package.sos)
+        held = self._queue.hold_replaceable(package.collapse_key, sos=package.sos)
         try:
             yield held
         finally:
@@ -153,12 +153,12 @@ class ChannelQueue:
 
     def withdraw(
         self, sequences: Iterable[int], reason: str, *, is_arrived: bool = False
-    ) -> Withdrawn:
+    ) -> WithdrawalResult:
         """Remove these Packages, because they arrived over another channel or are no longer wanted.
         Those in flight are not sent again.
         """
         in_flight = self._queue.get_in_flight()
-        withdrawn = Withdrawn([], [])
+        withdrawn = WithdrawalResult([], [])
         for sequence in sequences:
             if sequence in in_flight:
                 event, _ = self._withdrawn.setdefault(sequence, (trio.Event(), reason))
@@ -300,7 +300,7 @@ def _get_priority(stored_package: StoredPackage) -> int:
     return SOS_PRIORITY if stored_package.is_of_others else max(package.priority, SOS_PRIORITY) + 1
 
 
-def gather(queue: ChannelQueue) -> None:
+def end_gathering(queue: ChannelQueue) -> None:
     """Make the Packages due that wait to share a message, because a transmission is leaving."""
     for sequence in queue.gathering - queue.held:
         queue._queue.hasten(sequence)

@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from fieldagent.agent.journal import history, spending
-from fieldagent.agent.journal.journal import Journal, together
+from fieldagent.agent.journal.journal import Journal, combine_operations
 from fieldagent.agent.journal.records import Spent
 from fieldagent.agent.journal.spending import BudgetDay
-from fieldagent.agent.outbound.affordable import Affordable
+from fieldagent.agent.outbound.affordable import AffordablePlan
 from fieldagent.agent.outbound.budget import Budget, DayLimit
 from fieldagent.package.package import Channel
 from fieldagent.wire.credit import Tariff
@@ -57,7 +57,7 @@ class DayBudget:
                 await self._book(-count, day)
             raise
 
-    async def record_booking(self, sequence: int, plan: Affordable) -> None:
+    async def record_booking(self, sequence: int, plan: AffordablePlan) -> None:
         """Remember the credits and SMS that were booked for a Package, also across a restart."""
         if plan.price:
             booked = {Channel.SATELLITE: plan.satellite, Channel.CELLULAR: plan.sms}
@@ -72,7 +72,7 @@ class DayBudget:
             done = spending.end_booking(self._name, booking)
             if not self._has_cost(booking.sequence, booking.channel):
                 back = self._budget.book(Spent(0, -booking.credits), booking.day)
-                done = together(done, back)
+                done = combine_operations(done, back)
             await self._journal.persist(done)
 
     def _has_cost(self, sequence: int, channel: Channel) -> bool:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from fieldagent.agent.journal import on_air, outbound
-from fieldagent.agent.journal.journal import Journal, Operation, together
+from fieldagent.agent.journal.journal import Journal, Operation, combine_operations
 from fieldagent.agent.journal.records import DamagedPackage, EndedDelivery, StoredPackage
 from fieldagent.agent.outbound.channel_queue import ChannelQueue
 from fieldagent.agent.outbound.item_identity import make_entry
@@ -22,7 +22,7 @@ from fieldagent.agent.outbound.standing import PackageState, get_standing
 from fieldagent.package.delivery import ChannelDelivery, FanOut
 from fieldagent.package.package import Channel, Package, Status
 from fieldagent.system.sentence import sentence
-from fieldagent.wire.envelope import Ack, digest_of
+from fieldagent.wire.envelope import Ack, compute_item_digest
 
 if TYPE_CHECKING:
     from fieldagent.agent.outbound.radio_piggyback import RadioPiggyback
@@ -81,7 +81,7 @@ class Endings:
         endings = [*endings, *taken_out]
         note_ends = outbound.end(endings, self.clock())
         await self._journal.persist(
-            note_ends if extra_operation is None else together(extra_operation, note_ends)
+            note_ends if extra_operation is None else combine_operations(extra_operation, note_ends)
         )
         for each in endings:
             package = known.get(each.sequence)
@@ -180,7 +180,7 @@ class Endings:
         report that a satellite gateway has it.
         """
         if package.origin and self._neighbours is not None:
-            digest = digest_of(make_entry(package))
+            digest = compute_item_digest(make_entry(package))
             ack = Ack(package.origin, by_hub=by_hub, digest=digest, is_at_gateway=not by_hub)
             self._neighbours.acknowledge(package.origin_sequence, ack)
             self._queues[Channel.RADIO].wake()

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from fieldagent.package.delivery import CHANNELS_BY_PRICE, ChannelDelivery, FanOut
-from fieldagent.package.forecast import Steps, share_within
+from fieldagent.package.forecast import Steps, compute_share_within
 from fieldagent.package.package import Channel, Package
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
@@ -101,7 +101,7 @@ def _compute_latest(cheaper: Sequence[_CheaperChannel], own: Steps, by: float) -
     missed = 1 - _compute_delivered(cheaper, by)
 
     def compute_share_in_time(begins: float) -> float:
-        return 1 - missed * (1 - share_within(own, (by - begins) / USUAL_TIME_FACTOR))
+        return 1 - missed * (1 - compute_share_within(own, (by - begins) / USUAL_TIME_FACTOR))
 
     enough = DELIVERED_SHARE_ENOUGH * compute_share_in_time(0.0) - _ROUNDING
     moments = (
@@ -116,5 +116,5 @@ def _compute_delivered(cheaper: Sequence[_CheaperChannel], at: float) -> float:
     """
     missed = 1.0
     for begins, steps in cheaper:
-        missed *= 1 - share_within(steps or (), at - begins)
+        missed *= 1 - compute_share_within(steps or (), at - begins)
     return 1 - missed

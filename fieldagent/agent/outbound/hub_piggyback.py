@@ -12,7 +12,7 @@ from fieldagent.agent.journal.inbound import PendingStage, PendingUnreadableRepo
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.outbound.channel_queue import ChannelQueue
 from fieldagent.agent.outbound.draft import Draft
-from fieldagent.agent.outbound.piggyback import Piggybacked, RepeatedPacket, StageKey
+from fieldagent.agent.outbound.piggyback import PiggybackEntries, RepeatedPacket, StageKey
 from fieldagent.package.package import IncidentState, IncidentUpdate
 from fieldagent.wire.credit import Tariff
 from fieldagent.wire.envelope import Entry, JournalNumber, Receipt
@@ -42,7 +42,7 @@ class HubPiggyback:
         self._unreadable_under_way: list[PendingUnreadableReport] = []
         # A new journal knows no names, while the hub may have sent all names to the previous
         # journal.
-        self._asks = not queue.limits.authentic and not inbound.is_anybody_known(journal)
+        self._asks = not queue.limits.authentic and not inbound.has_identities(journal)
         self._incident_named = -inf
         """Elapsed time when the open incident was last named."""
         self.load_entries()
@@ -94,8 +94,8 @@ class HubPiggyback:
             return False
         return self._journal.clock.now() - self._incident_named >= NAME_INCIDENT_INTERVAL_S
 
-    def fill(self, draft: Draft, capacity: int) -> Piggybacked:
-        words = Piggybacked()
+    def fill(self, draft: Draft, capacity: int) -> PiggybackEntries:
+        words = PiggybackEntries()
         for sequence, report in list(self._reports.items()):
             if draft.add(report, capacity):
                 words.reports[sequence] = self._reports.pop(sequence)
@@ -113,7 +113,7 @@ class HubPiggyback:
         self._fill_incident(draft, capacity, words)
         return words
 
-    def _fill_incident(self, draft: Draft, capacity: int, entries: Piggybacked) -> None:
+    def _fill_incident(self, draft: Draft, capacity: int, entries: PiggybackEntries) -> None:
         """Name the open incident in each transmission that takes place anyway, if that costs
         nothing more. A transmission with an item of the incident already names it.
         """
@@ -133,7 +133,7 @@ class HubPiggyback:
             if entries.named_incident:
                 self._incident_named = clock.now()
 
-    def _fill_receipts(self, draft: Draft, capacity: int, entries: Piggybacked) -> None:
+    def _fill_receipts(self, draft: Draft, capacity: int, entries: PiggybackEntries) -> None:
         """Add receipts that cost nothing more or, if bytes are billed, at most RECEIPTS_BYTES of
         them. Without other entries, add them only if they are worth a transmission.
         """
@@ -167,12 +167,14 @@ class HubPiggyback:
     def mark_joined(self, repeat: RepeatedPacket) -> None:
         pass
 
-    def record(self, db: sqlite3.Connection, entries: Piggybacked) -> None:
+    def record(self, db: sqlite3.Connection, entries: PiggybackEntries) -> None:
         inbound.mark_reported(db, self._channel, entries.receipts)
         inbound.mark_stages_reported(db, entries.stages)
         inbound.mark_unreadable_reported(db, self._channel, entries.unreadable)
 
-    def mark_settled(self, entries: Piggybacked, *, is_sent: bool, beside_packages: bool) -> None:
+    def mark_settled(
+        self, entries: PiggybackEntries, *, is_sent: bool, beside_packages: bool
+    ) -> None:
         self._under_way -= entries.receipts.keys()
         for each in entries.unreadable:
             self._unreadable_under_way.remove(each)

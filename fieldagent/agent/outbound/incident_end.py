@@ -25,7 +25,7 @@ ANSWER_DELAY_MAX_S = 15.0
 cancellation. The page reports after 20 s that the agent does not answer."""
 
 
-def has_own_words(journal: Journal, number: int) -> bool:
+def can_have_own_messages(journal: Journal, number: int) -> bool:
     """Return True if a person without a handheld may have sent a message in that incident of this
     kit. Then people with handhelds may not cancel it alone.
     """

@@ -13,8 +13,8 @@ from fieldagent.wire.envelope import (
     Entry,
     Receipt,
     Report,
-    digest_of,
-    digest_of_slices,
+    compute_fragments_digest,
+    compute_item_digest,
     encode,
 )
 from fieldagent.wire.fragments import cut_into_fragments, split
@@ -45,7 +45,7 @@ def make_numbered_entry(number: int, package: Package, date: float, back: int = 
     )
 
 
-def is_about(
+def is_report_about(
     stored_package: StoredPackage, content: Receipt | Report | Ack, capacity: int | None = None
 ) -> bool:
     """Return True if the report is about this item. If `capacity`, the size of a whole envelope, is
@@ -53,7 +53,7 @@ def is_about(
     """
     entry = make_entry(stored_package)
     if isinstance(content, Receipt) or (isinstance(content, Ack) and content.whole):
-        return content.digest == digest_of(entry)
+        return content.digest == compute_item_digest(entry)
     whole = encode([entry])
     fragments = (
         cut_into_fragments(whole, content.count) if capacity is None else split(whole, capacity)
@@ -62,4 +62,4 @@ def is_about(
         return False
     slices = [fragment.payload for fragment in fragments]
     arrived = [segment for index, segment in enumerate(slices) if index in content.arrived]
-    return content.digest == digest_of_slices(arrived)
+    return content.digest == compute_fragments_digest(arrived)

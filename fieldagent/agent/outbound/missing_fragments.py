@@ -18,7 +18,7 @@ from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.outbound.idle_time import IdleTimes
 from fieldagent.agent.outbound.outbox import ChannelOutbox
 from fieldagent.package.package import Channel
-from fieldagent.wire.envelope import Entry, Report, digest_of_slices
+from fieldagent.wire.envelope import Entry, Report, compute_fragments_digest
 from fieldagent.wire.fragments import ASK_AFTER_S, ASK_UNTIL_S, SILENCE_GROWTH_FACTOR
 
 log = logging.getLogger(__name__)
@@ -52,7 +52,7 @@ async def run_fragment_requests(
             asked[item] = seconds
             there = inbound.read_committed_fragments(journal, item)
             log.info("%d of %d fragments of %d received", len(there), item.parts, item.sequence)
-            report = Report(item.parts, frozenset(there), digest_of_slices(there.values()))
+            report = Report(item.parts, frozenset(there), compute_fragments_digest(there.values()))
             outbox.report(
                 item.origin, Entry(item.sequence, report, int(journal.clock.date(clock())))
             )

@@ -18,14 +18,14 @@ import trio
 
 from fieldagent.agent.channels.contract import ChannelLink, Intent, MessageLimits, Transmission
 from fieldagent.agent.journal import history, incident, losses, outbound
-from fieldagent.agent.journal.journal import Journal, Operation, together
+from fieldagent.agent.journal.journal import Journal, Operation, combine_operations
 from fieldagent.agent.journal.records import DAMAGED_DELIVERY, EndedDelivery, Segment, Spent
 from fieldagent.agent.outbound.budget import Budget
 from fieldagent.agent.outbound.channel_limits import compute_price
-from fieldagent.agent.outbound.channel_queue import ChannelQueue, gather, try_again
+from fieldagent.agent.outbound.channel_queue import ChannelQueue, end_gathering, try_again
 from fieldagent.agent.outbound.ending import Endings
 from fieldagent.agent.outbound.packing import Packing
-from fieldagent.agent.outbound.piggyback import Piggyback, Piggybacked
+from fieldagent.agent.outbound.piggyback import Piggyback, PiggybackEntries
 from fieldagent.agent.outbound.settlement import (
     MAY_HAVE_LEFT_REASON,
     Settlement,
@@ -71,7 +71,7 @@ class ChannelOutbox:
         self._piggyback = piggyback
         self._endings = endings
         self._numbers = count(1)
-        self._words: dict[int, Piggybacked] = {}
+        self._words: dict[int, PiggybackEntries] = {}
         self._expired: list[EndedDelivery] = []
         known = outbound.read_intent(journal, self.channel)
         self._intent = None if known is None else known[0]
@@ -94,7 +94,7 @@ class ChannelOutbox:
                 for each in self._expired
                 if each.delivery is DAMAGED_DELIVERY
             ]
-            await self._endings.record(self._expired, together(*notes))
+            await self._endings.record(self._expired, combine_operations(*notes))
             self._expired = []
 
     def report(self, origin: int, report: Entry) -> None:
@@ -109,7 +109,7 @@ class ChannelOutbox:
 
     # Methods for the driver.
 
-    def fit(self, message_limits: MessageLimits) -> None:
+    def set_limits(self, message_limits: MessageLimits) -> None:
         size, fill, tariff = message_limits
         limits = replace(self._queue.limits, size=size, fill=fill, tariff=tariff)
         if limits != self._queue.limits:
@@ -142,7 +142,7 @@ class ChannelOutbox:
     def load(self, capacity: int) -> Transmission | None:
         now = trio.current_time()
         if self._queue.find_foremost(now) is not None:
-            gather(self._queue)
+            end_gathering(self._queue)
         first = self._queue.find_foremost(now)
         urgent = first is not None and self._queue.is_urgent(first)
         ordinary = self.budget.compute_affordable(capacity)
@@ -183,7 +183,7 @@ class ChannelOutbox:
         spent = self._sum_in_doubt(transmission)
         segments = self._queue.in_flight[transmission.number]
         note = note_copy(self.channel, segments, spent, self._endings.clock())
-        await self._journal.persist(together(note, self.budget.book(spent)))
+        await self._journal.persist(combine_operations(note, self.budget.book(spent)))
 
     async def note_doubtful_cost(self, transmission: Transmission) -> None:
         """Book the credits that a session may have cost, because the gateway may have its
@@ -220,12 +220,12 @@ class ChannelOutbox:
             await self._journal.persist(note_doubt(self.channel, segments, reason, now))
             return
         sent = outcome is Outcome.SENT
-        words = self._words.get(number, Piggybacked())
+        words = self._words.get(number, PiggybackEntries())
         if sent:
             over = self._queue.bursts.land_all(segments, is_sent=True)
             settlement = settle_success(self._journal, self._queue, segments, over)
             spent = compute_price(self._queue.limits.tariff, len(transmission.body))
-            record = together(
+            record = combine_operations(
                 note_sent(self._queue, segments, spent, now),
                 self.budget.book(spent),
                 lambda db: self._piggyback.record(db, words),
@@ -275,7 +275,7 @@ class ChannelOutbox:
             await self._endings.record(late)
 
     def _end_transmission(self, number: int, *, is_sent: bool) -> None:
-        words = self._words.pop(number, Piggybacked())
+        words = self._words.pop(number, PiggybackEntries())
         beside_packages = bool(self._queue.in_flight[number])
         self._piggyback.mark_settled(words, is_sent=is_sent, beside_packages=beside_packages)
         if self.packing.acks is not None:

@@ -21,7 +21,7 @@ from fieldagent.package.package import (
     Location,
     Package,
     PositionSource,
-    date_of,
+    convert_to_date,
 )
 from fieldagent.system import waits
 from fieldagent.system.clock_bounds import EARLIEST_TIME
@@ -78,7 +78,11 @@ async def _add(
     channels: frozenset[Channel] | None,
 ) -> None:
     open_incident = incident.find_open(journal)
-    fix = None if open_incident is None else await gpsd.fix_within(source, gpsd.FIRST_FIX_TIMEOUT_S)
+    fix = (
+        None
+        if open_incident is None
+        else await gpsd.wait_for_fix_within(source, gpsd.FIRST_FIX_TIMEOUT_S)
+    )
     if open_incident is None or fix is None:
         return
     package = Package(make_location(fix), channels=channels, priority=SOS_PRIORITY)
@@ -90,7 +94,7 @@ async def _add(
 
 def make_location(fix: Fix) -> Location:
     """Return a fix as an item. The agent dates it if the receiver does not know the date."""
-    moment = date_of(int(fix.time)) if fix.time >= EARLIEST_TIME else None
+    moment = convert_to_date(int(fix.time)) if fix.time >= EARLIEST_TIME else None
     return Location(
         fix.latitude,
         fix.longitude,

@@ -20,7 +20,7 @@ import trio
 
 from fieldagent.agent.channels.air_pace import ROUND_FRAGMENTS_MAX, WINDOW
 from fieldagent.agent.journal import outbound
-from fieldagent.agent.journal.dating import fix, list_foremost_undated
+from fieldagent.agent.journal.dating import list_foremost_undated, store_dates
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.journal.records import DAMAGED_DELIVERY, DamagedPackage, Segment
 from fieldagent.agent.outbound.capacity import Capacity, TooLarge
@@ -28,7 +28,7 @@ from fieldagent.agent.outbound.channel_limits import ChannelLimits
 from fieldagent.agent.outbound.channel_queue import ChannelQueue
 from fieldagent.agent.outbound.draft import Draft
 from fieldagent.agent.outbound.item_identity import make_entry, make_numbered_entry
-from fieldagent.agent.outbound.piggyback import Piggyback, Piggybacked, RepeatedPacket
+from fieldagent.agent.outbound.piggyback import Piggyback, PiggybackEntries, RepeatedPacket
 from fieldagent.package.delivery import ChannelDelivery
 from fieldagent.package.package import Package, Status
 from fieldagent.system.lazy_dataclass import dataclass
@@ -40,7 +40,7 @@ LISTENING_AFTER_HEARD_S = 60.0
 
 
 @dataclass(slots=True)
-class _Awaited:
+class _AwaitedAck:
     segments: list[Segment]
     missing: set[int]
     """Packages in it that no station has confirmed."""
@@ -58,7 +58,7 @@ class AwaitedAcks:
     """
 
     def __init__(self) -> None:
-        self._awaited: dict[int, _Awaited] = {}
+        self._awaited: dict[int, _AwaitedAck] = {}
         self._heard_at = -inf
 
     def expect(self, number: int, segments: Iterable[Segment]) -> None:
@@ -66,7 +66,7 @@ class AwaitedAcks:
         number.
         """
         segments = list(segments)
-        self._awaited[number] = _Awaited(segments, {segment.sequence for segment in segments})
+        self._awaited[number] = _AwaitedAck(segments, {segment.sequence for segment in segments})
 
     def drop(self, number: int) -> None:
         """Drop a transmission whose acknowledgement is no longer needed."""
@@ -127,7 +127,7 @@ class PackedTransmission:
 
     body: bytes
     segments: list[Segment]
-    piggybacked: Piggybacked
+    piggybacked: PiggybackEntries
     attempts: int = 0
     """Number of attempts for its first Package since a part of that Package last left."""
     more: bool = False
@@ -209,7 +209,7 @@ class Packing:
         """Fix the dates of Packages that may leave next: from now on they keep that date."""
         undated = list_foremost_undated(self._journal, self._channel, 1 + self._limits.companions)
         if undated:
-            await self._journal.persist(fix(undated, self._journal.clock.date(0.0)))
+            await self._journal.persist(store_dates(undated, self._journal.clock.date(0.0)))
             self.forget_prepared()
 
     def tag_with(self, key: bytes) -> None:
@@ -289,7 +289,7 @@ class Packing:
         # Our entries for the peer are sent under our own number, not under that of a neighbour's
         # item.
         most = self._compute_fill_limit(draft, capacity, ordinary_bytes)
-        words = Piggybacked() if alone or (segments and whose) else piggyback.fill(draft, most)
+        words = PiggybackEntries() if alone or (segments and whose) else piggyback.fill(draft, most)
         if not draft.entries:
             return None
         # An entry between fragments ends their round, so it is answered at once.
@@ -333,7 +333,7 @@ class Packing:
             draft = self._make_draft(repeat.origin)
             body = draft.encode_with(*entries)
             if len(body) <= capacity:
-                return PackedTransmission(body, [], Piggybacked(), urgent=repeat.sos)
+                return PackedTransmission(body, [], PiggybackEntries(), urgent=repeat.sos)
         log.error("number %d is too large to be repeated", repeat.entries[0].sequence)
         return None
 
@@ -359,7 +359,7 @@ class Packing:
                 piggyback.mark_joined(other)
             entries, body, of = more, longer, mark
             other = piggyback.find_joining()
-        return PackedTransmission(body, [], Piggybacked()) if len(body) <= capacity else None
+        return PackedTransmission(body, [], PiggybackEntries()) if len(body) <= capacity else None
 
     def _add_if_fitting(
         self, candidate: _NextPart, sequence_owner: int, draft: Draft, capacity: int

@@ -22,7 +22,7 @@ StageKey = tuple[int, int, int, str]
 
 
 @dataclass(slots=True)
-class Piggybacked:
+class PiggybackEntries:
     """Entries that rode in one transmission, by the peer's number. If the transmission fails, they
     wait again.
     """
@@ -66,7 +66,7 @@ class Piggyback(Protocol):
     def is_worth_sending(self) -> bool:
         """Return True if some entries are worth a transmission without a Package."""
 
-    def fill(self, draft: Draft, capacity: int) -> Piggybacked:
+    def fill(self, draft: Draft, capacity: int) -> PiggybackEntries:
         """Add to `draft` the entries that fit into `capacity` bytes."""
 
     def find_next_repeat(self, *, is_busy: bool | None) -> RepeatedPacket | None:
@@ -81,10 +81,12 @@ class Piggyback(Protocol):
     def mark_joined(self, repeat: RepeatedPacket) -> None:
         """Record that the item from `find_joining` fits and is sent."""
 
-    def record(self, db: sqlite3.Connection, entries: Piggybacked) -> None:
+    def record(self, db: sqlite3.Connection, entries: PiggybackEntries) -> None:
         """Record that the transmission left with these entries. It runs in the commit that records
         the transmission.
         """
 
-    def mark_settled(self, entries: Piggybacked, *, is_sent: bool, beside_packages: bool) -> None:
+    def mark_settled(
+        self, entries: PiggybackEntries, *, is_sent: bool, beside_packages: bool
+    ) -> None:
         """Record that the transmission is over, and if it was sent."""

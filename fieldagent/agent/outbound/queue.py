@@ -157,7 +157,7 @@ class Queue:
         """Return the place of a key. The key with the smallest place goes first."""
         return self._entries[key][:_COLLAPSE]
 
-    def hold(self, collapse_key: int | None, *, sos: bool = False) -> list[int]:
+    def hold_replaceable(self, collapse_key: int | None, *, sos: bool = False) -> list[int]:
         """Hold the Packages that a new Package will replace, and return them. A held Package is not
         taken: `add` of the new Package removes it, or `release` lets it wait again.
         """

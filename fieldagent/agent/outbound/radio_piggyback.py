@@ -15,7 +15,7 @@ from fieldagent.agent.journal import inbound
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.outbound.draft import Draft
 from fieldagent.agent.outbound.hub_routes import HubRoutes
-from fieldagent.agent.outbound.piggyback import Piggybacked, RepeatedPacket
+from fieldagent.agent.outbound.piggyback import PiggybackEntries, RepeatedPacket
 from fieldagent.agent.outbound.read_receipts import Readings, ReadReceipt
 from fieldagent.agent.outbound.summaries import Summaries, list_confirmed, list_numbers
 from fieldagent.package.package import Item, Parcel
@@ -30,7 +30,7 @@ from fieldagent.wire.envelope import (
     Program,
     RelayRequest,
     Report,
-    digest_of,
+    compute_item_digest,
 )
 
 ACKS_MAX = 256
@@ -191,7 +191,7 @@ class RadioPiggyback:
         if not said:
             self.summaries.hide_item(station, item.sequence)
             return
-        self.summaries.note(station, item.sequence, digest_of(item), self.clock())
+        self.summaries.note(station, item.sequence, compute_item_digest(item), self.clock())
 
     def repeat_for_returned_station(self, *, crowd: int) -> None:
         """Send our summaries and route soon to a station that has returned. If another station has
@@ -249,8 +249,8 @@ class RadioPiggyback:
         ) or self.hub_routes.find_route_to_announce(has_other_content=False)
         return bool(says or tells)
 
-    def fill(self, draft: Draft, capacity: int) -> Piggybacked:
-        words = Piggybacked()
+    def fill(self, draft: Draft, capacity: int) -> PiggybackEntries:
+        words = PiggybackEntries()
         if not draft.entries and not self.is_worth_sending():
             return words
         items = [each for each in draft.entries if isinstance(each.content, Item | Fragment)]
@@ -306,10 +306,12 @@ class RadioPiggyback:
                 del self._acks[station, number]
         return True
 
-    def record(self, db: sqlite3.Connection, entries: Piggybacked) -> None:
+    def record(self, db: sqlite3.Connection, entries: PiggybackEntries) -> None:
         pass
 
-    def mark_settled(self, entries: Piggybacked, *, is_sent: bool, beside_packages: bool) -> None:
+    def mark_settled(
+        self, entries: PiggybackEntries, *, is_sent: bool, beside_packages: bool
+    ) -> None:
         if entries.has_introduction and is_sent:
             self._introduced = self.clock()
 

@@ -27,7 +27,7 @@ from fieldagent.agent.journal.inbound import PendingStationStage
 from fieldagent.package.delivery import Stage
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.lazy_named_tuple import NamedTuple
-from fieldagent.wire.envelope import Entry, Receipt, digest_of
+from fieldagent.wire.envelope import Entry, Receipt, compute_item_digest
 
 OWN_PACKET_DELAY_S = 5.0
 """Seconds that a receipt waits for another packet in which it can ride, times a random factor from
@@ -279,7 +279,7 @@ class Readings:
 
 def _make_key(station: int, entry: Entry) -> ReadReceiptKey:
     assert isinstance(entry.content, Receipt)
-    return ReadReceiptKey(station, entry.content.by, entry.sequence, digest_of(entry))
+    return ReadReceiptKey(station, entry.content.by, entry.sequence, compute_item_digest(entry))
 
 
 def _make_answer_key(station: int, answer: Entry) -> ReadReceiptKey:

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Mapping
 import trio
 
 from fieldagent.agent.journal import listing, losses, outbound
-from fieldagent.agent.journal.journal import Journal, Operation, together
+from fieldagent.agent.journal.journal import Journal, Operation, combine_operations
 from fieldagent.agent.journal.records import (
     DAMAGED_DELIVERY,
     DamagedPackage,
@@ -71,7 +71,7 @@ class Resume:
             log.info("%d%s that waited continue", count, more)
         if self._ended:
             note_ends = outbound.end(self._ended, self._endings.clock())
-            self._journal.commit_at_start(together(note_ends, *self._notes))
+            self._journal.commit_at_start(combine_operations(note_ends, *self._notes))
             self._ended, self._notes = [], []
         if self._place is None:
             self._resumed.set()
@@ -84,7 +84,7 @@ class Resume:
             if not self._ended and self._place is not None:
                 self._requeue_batch()
             if self._ended:
-                await self._endings.record(self._ended, together(*self._notes))
+                await self._endings.record(self._ended, combine_operations(*self._notes))
                 self._ended, self._notes = [], []
             if self._place is None:
                 self._resumed.set()

@@ -17,7 +17,7 @@ from math import inf
 from fieldagent.agent.channels.air_pace import CROWD_STATIONS
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire.bitmap import SEVERAL_MAX
-from fieldagent.wire.envelope import Ack, Entry, digest_of_slices
+from fieldagent.wire.envelope import Ack, Entry, compute_fragments_digest
 
 STATIONS_MAX = 1000
 CONFIRMATIONS_MAX = 16
@@ -46,7 +46,7 @@ RIDING_SUMMARIES_MAX = 3
 
 
 @dataclass(slots=True)
-class _OfStation:
+class _StationSummary:
     stored_digests: dict[int, bytes] = field(default_factory=dict)
     """Numbers of the items that are here, with the digests of the items."""
     unlisted: set[int] = field(default_factory=set)
@@ -114,7 +114,7 @@ class Summaries:
     def __init__(self, station: int, random: Callable[[], float]) -> None:
         self._station = station
         self._random = random
-        self._stations: dict[int, _OfStation] = {}
+        self._stations: dict[int, _StationSummary] = {}
         self._interval = INTERVAL_MIN
         self._slower = 1.0
         """Factor on the wait of a beacon."""
@@ -247,7 +247,7 @@ class Summaries:
             ]
         return [*stations]
 
-    def _can_ride(self, each: _OfStation, now: float) -> bool:
+    def _can_ride(self, each: _StationSummary, now: float) -> bool:
         """Return True if the summary may ride in a packet. In a dense network it may not if another
         station has sent the same, or if it is too soon to ask again.
         """
@@ -257,11 +257,11 @@ class Summaries:
             return each.changed or now - each.asked_at >= ASK_AFTER_S * self._slower
         return each.changed and not each.is_told_by_other
 
-    def _is_news(self, each: _OfStation) -> bool:
+    def _is_news(self, each: _StationSummary) -> bool:
         return self._is_still_asking(each) or not each.is_told_by_other
 
     @staticmethod
-    def _is_still_asking(each: _OfStation) -> bool:
+    def _is_still_asking(each: _StationSummary) -> bool:
         """Return True if items are missing here and no other station has reported the same."""
         return each.is_asking() and not each.is_asked_by_other
 
@@ -291,13 +291,13 @@ class Summaries:
             return None
         first = min((*present, *lacking), default=0)
         arrived = frozenset(number - first for number in present)
-        digest = digest_of_slices(
+        digest = compute_fragments_digest(
             known.stored_digests[number] for number in present[-CONFIRMATIONS_MAX:]
         )
         return Entry(first, Ack(station, 0, arrived, digest=digest if present else b""))
 
-    def _of(self, station: int) -> _OfStation:
-        known = self._stations.pop(station, None) or _OfStation()
+    def _of(self, station: int) -> _StationSummary:
+        known = self._stations.pop(station, None) or _StationSummary()
         self._stations[station] = known
         while len(self._stations) > STATIONS_MAX:
             del self._stations[next(iter(self._stations))]

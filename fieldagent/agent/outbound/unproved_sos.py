@@ -10,16 +10,16 @@ from collections.abc import Mapping
 
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.outbound import others_sos
-from fieldagent.agent.outbound.affordable import Affordable, SpendingLimits, find_affordable
+from fieldagent.agent.outbound.affordable import AffordablePlan, SpendingLimits, find_affordable
 from fieldagent.agent.outbound.outbox import ChannelOutbox
 from fieldagent.package.package import Channel, Package
 
 LIMIT = "an SOS of unproved radios and of neighbours may cost"
 
 
-def plan_of(
+def make_plan(
     package: Package, journal: Journal, outboxes: Mapping[Channel, ChannelOutbox]
-) -> Affordable:
+) -> AffordablePlan:
     """Return the SOS with the channels that it may use today, and the price."""
     limits = SpendingLimits(
         "", others_sos.compute_remaining(journal), others_sos.CREDITS_PER_DAY, LIMIT, False

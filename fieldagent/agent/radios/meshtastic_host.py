@@ -69,7 +69,7 @@ QUEUE_FULL_MAX_S = 10.0
 """Longest wait in seconds until a full queue is queried again."""
 
 
-class HostHeard(NamedTuple):
+class HostReception(NamedTuple):
     """A received packet, or the radio's record of a node."""
 
     packet: MeshPacket | None = None
@@ -122,7 +122,7 @@ class PacketOutcome(NamedTuple):
     verdict: RoutingVerdict
 
     @property
-    def is_there(self) -> bool:
+    def is_received(self) -> bool:
         """Return True if another node's radio confirms that it has the packet."""
         return not self.queued and self.verdict.error == RoutingError.NONE
 
@@ -199,29 +199,29 @@ class _ReceivedPackets:
     """
 
     def __init__(self) -> None:
-        self._entries: OrderedDict[Hashable, HostHeard] = OrderedDict()
+        self._entries: OrderedDict[Hashable, HostReception] = OrderedDict()
         self._others = 0
         """Number of waiting packets that are not texts."""
         self._news = trio.Event()
         self._lost = EventRate(trio.current_time)
 
-    def add(self, packet: HostHeard) -> None:
+    def add(self, packet: HostReception) -> None:
         """Add a packet or a node's entry to the queue."""
         key: Hashable = object()
         if packet.node is not None:
             key = packet.node.number
             if key not in self._entries and len(self._entries) >= NODES_MAX:
-                self._note_lost()
+                self._count_lost()
                 return
         elif not _is_text(packet):
             if self._others >= HEARD_MAX:
-                self._note_lost()
+                self._count_lost()
                 return
             self._others += 1
         self._entries[key] = packet
         self._news.set()
 
-    async def wait_for_next(self) -> HostHeard:
+    async def wait_for_next(self) -> HostReception:
         """Return the next packet; without a checkpoint if there is one, otherwise wait for it."""
         while not self._entries:
             self._news = trio.Event()
@@ -230,12 +230,12 @@ class _ReceivedPackets:
         self._others -= heard.node is None and not _is_text(heard)
         return heard
 
-    def _note_lost(self) -> None:
+    def _count_lost(self) -> None:
         if count := self._lost.note():
             log.warning("%d packets were lost: more arrive than can be stored", count)
 
 
-def _is_text(heard: HostHeard) -> bool:
+def _is_text(heard: HostReception) -> bool:
     packet = heard.packet
     said = None if packet is None else packet.decoded
     return said is not None and said.port in (Port.TEXT, Port.ALERT)
@@ -256,7 +256,7 @@ class MeshtasticHost:
         self._answers = _PacketReports()
         self._giving = trio.Lock()
 
-    async def receive(self) -> HostHeard:
+    async def receive(self) -> HostReception:
         """Return the next received message. Messages that already arrived are returned even if the
         line is lost, because the radio sends each only once.
         """
@@ -295,12 +295,12 @@ class MeshtasticHost:
         elif message.packet is not None:
             self._process_packet(message.packet)
         elif message.node_info is not None:
-            self._heard.add(HostHeard(node=message.node_info))
+            self._heard.add(HostReception(node=message.node_info))
 
     def _process_packet(self, packet: MeshPacket) -> None:
         answer = wire.read_answer(packet)
         if answer is None:
-            self._heard.add(HostHeard(packet))
+            self._heard.add(HostReception(packet))
         elif answer[0] in self._answers.awaited:
             self._answers.verdicts[answer[0]] = RoutingVerdict(answer[1], packet.source)
             self._answers.notify_waiters()

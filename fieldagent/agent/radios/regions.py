@@ -53,7 +53,7 @@ def read(value: str) -> str:
     return named
 
 
-def limit_of(region: str, frequency: int | None, bandwidth: int | None) -> AirLimit:
+def find_air_limit(region: str, frequency: int | None, bandwidth: int | None) -> AirLimit:
     """Return the limit at a frequency and bandwidth in Hz; the bandwidth may be None.
 
     Raises WrongProperty, with a text that follows `radio-region`, if transmitting is not allowed
@@ -81,7 +81,7 @@ def find_faults(settings: Mapping[str, str]) -> list[str]:
         region = read(settings["radio-region"])
         figures = f"{protocol}-frequency", f"{protocol}-bandwidth"
         frequency, bandwidth = (settings.get(each) for each in figures)
-        limit = limit_of(
+        limit = find_air_limit(
             region,
             _read_hertz(frequency or settings.get("radio-frequency"), 1e6),
             _read_hertz(bandwidth, 1e3) or (None if frequency is None else 125_000),

@@ -12,7 +12,7 @@ from fieldagent.cli.ask_password import ask_password
 from fieldagent.kit import card_format, cloud_init
 from fieldagent.kit.cloud_init import UnfitValue
 from fieldagent.kit.provision import AUTHORITY, UPDATE_KEY
-from fieldagent.system.folder import put_file
+from fieldagent.system.folder import replace_file
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.minisign import NotSigned, read_keys
 from fieldagent.system.properties import InvalidSettings
@@ -140,4 +140,4 @@ def write(folder: Path, wished: CardFiles) -> None:
         cloud_init.write(folder, wished.files)
     for name, text in wished.files.items():
         if name not in cloud_init.FILE_ORDER:
-            put_file(folder / name, text.encode())
+            replace_file(folder / name, text.encode())

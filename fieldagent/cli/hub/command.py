@@ -171,7 +171,7 @@ def _format_price(estimate: CommandCost, hub: HubSettings, delta: DeltaCost | No
         return f"over satellite {size}"
     all_of_it = estimate.credits + (0 if delta is None else delta.credits)
     price = find_price(hub, estimate.operator)
-    money = "" if price is None else f" ({price.of(all_of_it)})"
+    money = "" if price is None else f" ({price.format_amount(all_of_it)})"
     left = "" if estimate.credits_left is None else f"; {estimate.credits_left} left here today"
     return f"over satellite {format_count(all_of_it, 'credit')}{money}: {size}{left}"
 

@@ -24,7 +24,7 @@ from fieldagent.hub.store.moving import move as copy_all
 from fieldagent.hub.store.opening import is_postgres, open_alone, open_store
 from fieldagent.hub.store.schema import VERSION
 from fieldagent.hub.store.sqlite import SqliteStore
-from fieldagent.system.as_owner import become_owner_of
+from fieldagent.system.as_owner import switch_to_owner_of
 from fieldagent.system.exit_codes import IO_FAILED, REFUSED
 from fieldagent.system.log_lines import print_failure
 from fieldagent.system.progress import Progress
@@ -80,7 +80,7 @@ def move(arguments: argparse.Namespace, settings: HubSettings, store: Store) -> 
     try:
         with open_alone(origin, options) as source:
             if not is_postgres(target):
-                become_owner_of(Path(target).absolute().parent)
+                switch_to_owner_of(Path(target).absolute().parent)
             open_store(target, options).close()  # This creates the tables.
             with (
                 open_alone(target, options) as empty,

@@ -24,7 +24,7 @@ from fieldagent.hub.store.contract import Db, OtherVersion, Store
 from fieldagent.hub.store.copies import refuse_lost_database
 from fieldagent.hub.store.opening import is_postgres, open_store
 from fieldagent.store.group import NOT_STORED, StoreFailed, StoreUnavailable
-from fieldagent.system.as_owner import become_owner_of
+from fieldagent.system.as_owner import switch_to_owner_of
 from fieldagent.system.exit_codes import IO_FAILED, NEWER, OK, REFUSED, UNAVAILABLE, USAGE
 from fieldagent.system.log_lines import print_failure, refuse_settings
 from fieldagent.system.properties import InvalidSettings
@@ -52,7 +52,7 @@ def run_with_store(
         return refuse_settings(error)
     try:
         if not is_postgres(settings.database):
-            become_owner_of(Path(settings.database).parent)
+            switch_to_owner_of(Path(settings.database).parent)
             if not create and not Path(settings.database).exists():
                 refuse_lost_database(Path(settings.database))
                 print_failure(

@@ -92,7 +92,7 @@ def _format_credits(estimate: KeyPrice, hub: HubSettings) -> str:
         return ""
     prices = {find_price(hub, each) for each in estimate.operators}
     price = prices.pop() if len(prices) == 1 else None
-    money = "" if price is None else f", {price.of(estimate.credits)}"
+    money = "" if price is None else f", {price.format_amount(estimate.credits)}"
     return f" ({format_count(estimate.credits, 'credit')}{money} at most, with all answers)"
 
 

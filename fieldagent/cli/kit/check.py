@@ -29,7 +29,7 @@ from fieldagent.agent.settings import ENVIRONMENT, Settings, get_radio_place, lo
 from fieldagent.kit.local_http import CallFailed, call
 from fieldagent.page import map_file
 from fieldagent.page.tiles import UnusableMap
-from fieldagent.system.as_owner import become_owner_of
+from fieldagent.system.as_owner import switch_to_owner_of
 from fieldagent.system.directories import is_held
 from fieldagent.system.environment_settings import get_variables
 from fieldagent.system.exit_codes import MISSING, OK, SETTINGS
@@ -84,7 +84,7 @@ def _check_as_agent(settings: Settings) -> Iterator[Finding]:
     folder.
     """
     try:
-        become_owner_of(settings.state_directory)
+        switch_to_owner_of(settings.state_directory)
     except OSError as error:
         yield Finding(False, describe_reason(error))
     else:

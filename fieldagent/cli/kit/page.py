@@ -10,9 +10,9 @@ from fieldagent.agent.settings import INSTALLED, Settings, load
 from fieldagent.cli.ask_password import ask_password
 from fieldagent.cli.kit.wifi_code import NoNetwork, read_network
 from fieldagent.cli.qr_code import show_qr_code
-from fieldagent.system.as_owner import become_owner_of
+from fieldagent.system.as_owner import switch_to_owner_of
 from fieldagent.system.exit_codes import IO_FAILED, MISSING, OK, SETTINGS, USAGE
-from fieldagent.system.folder import put_file
+from fieldagent.system.folder import replace_file
 from fieldagent.system.log_lines import print_failure
 from fieldagent.system.own_certificate import (
     NoCertificate,
@@ -41,7 +41,7 @@ def print_page(arguments: argparse.Namespace) -> int:
         return _show_network(arguments)
     try:
         settings = load(arguments.config or (INSTALLED if INSTALLED.exists() else None))
-        become_owner_of(settings.state_directory)
+        switch_to_owner_of(settings.state_directory)
         if arguments.set:
             return _set(settings)
         return _show(arguments, settings)
@@ -65,7 +65,7 @@ def _set(settings: Settings) -> int:
         return USAGE
     there = get_files(settings).pass_phrase
     make_private_folder(there.parent)
-    put_file(there, hash_password(phrase).encode() + b"\n")
+    replace_file(there, hash_password(phrase).encode() + b"\n")
     print("The passphrase is set. Everyone must sign in again.")
     if not settings.page_listen:
         print(PAGE_UNSET_TEXT)

@@ -50,9 +50,9 @@ def run_to_end(program: Callable[[Asks], Awaitable[None]], state: Path) -> int:
     try:
         if os.geteuid() == 0:
             # Import it only here. The systemd units do not run as root and so save the memory.
-            from fieldagent.system.as_owner import become_owner_of
+            from fieldagent.system.as_owner import switch_to_owner_of
 
-            become_owner_of(state)
+            switch_to_owner_of(state)
         run_heeding(program)
     except* (AlreadyRunning, ListenFailed, StoreFailed, Unusable, OSError) as group:
         error = get_first_error(group)

@@ -21,7 +21,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from fieldagent.system.folder import put_file
+from fieldagent.system.folder import replace_file
 from fieldagent.system.program_delta import make_zip
 
 NAMES = ("fieldagent-common", "fieldagent")
@@ -99,7 +99,7 @@ def fetch(folder: Path, version: str) -> None:
         done = _run("apt-get", "download", *named, folder=Path(place))
         for each in list_files(folder, version):
             try:
-                put_file(each, (Path(place) / each.name).read_bytes())
+                replace_file(each, (Path(place) / each.name).read_bytes())
             except FileNotFoundError:
                 raise NotAtHand(f"apt cannot fetch {version}: {_find_apt_errors(done)}") from None
 

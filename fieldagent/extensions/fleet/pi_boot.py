@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from fieldagent.system.folder import put_file, sync_folder
+from fieldagent.system.folder import replace_file, sync_folder
 
 TRY = "try.txt"
 TRIED_FILE = "tried"
@@ -46,11 +46,11 @@ class PiBoot:
     def arm(self, slot: str, words: str) -> None:
         """Schedule one trial of the slot at the next start. Raises OSError."""
         kept = self._find_kept()
-        put_file(self._boot / slot / self.WORDS, words.encode())
+        replace_file(self._boot / slot / self.WORDS, words.encode())
         (self._boot / slot / TRIED_FILE).unlink(missing_ok=True)
         own = (self._boot / kept / self.WORDS).read_text().strip()
         other_words = f"{own} {ONE_PROCESSOR} kit.try={slot}\n"
-        put_file(self._boot / kept / TRY, other_words.encode())
+        replace_file(self._boot / kept / TRY, other_words.encode())
         self._choose(kept, TRY)
 
     def get_state(self, slot: str) -> str:
@@ -75,4 +75,4 @@ class PiBoot:
 
     def _choose(self, slot: str, words: str = WORDS) -> None:
         lines = f"kernel={slot}/vmlinuz\ninitramfs {slot}/initrd.img\ncmdline={slot}/{words}\n"
-        put_file(self._choice, lines.encode())
+        replace_file(self._choice, lines.encode())

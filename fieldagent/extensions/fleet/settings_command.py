@@ -30,7 +30,9 @@ def show_last_result(arguments: argparse.Namespace) -> int:
     for root's unit, take the due steps.
     """
     if not arguments.go_on:
-        return _show_last(outcomes.of_offer(arguments.state / outcomes.SETTINGS), arguments.json)
+        return _show_last(
+            outcomes.read_offer_report(arguments.state / outcomes.SETTINGS), arguments.json
+        )
     place = SettingsPlace(arguments.state)
     try:
         return settings_trial.continue_trial(

@@ -27,7 +27,7 @@ from fieldagent.kit.kit_health import HealthConditions
 from fieldagent.kit.provision import GROUP
 from fieldagent.kit.root_units import read_left, read_trial, remove_left, wait_until_alone
 from fieldagent.system.exit_codes import ERROR, OK, REFUSED
-from fieldagent.system.folder import put_file, sync_folder
+from fieldagent.system.folder import replace_file, sync_folder
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.log_lines import print_failure
 from fieldagent.system.minisign import NotSigned, read_keys, read_signature, verify
@@ -116,8 +116,8 @@ def _begin(
         print_failure(f"settings {number or ''} were refused, nothing was changed: {wrong}")
         outcomes.write_outcome(place.result, number, "refused", str(wrong))
         return str(wrong)
-    put_file(place.before, before.encode())
-    put_file(place.new, after.encode())
+    replace_file(place.before, before.encode())
+    replace_file(place.new, after.encode())
     channels = _find_required_channels(meant, by_satellite=brought.by_satellite)
     trial = SettingsTrial(change.number, str(settings), channels, minutes=minutes, steady=steady)
     _write(place, trial)
@@ -148,7 +148,7 @@ def _read_last_number(place: SettingsPlace) -> int:
         return int(place.number.read_text())
     except (FileNotFoundError, ValueError):
         # If the file is unreadable, use the number in the last result.
-        outcome = outcomes.of_offer(place.result)
+        outcome = outcomes.read_offer_report(place.result)
         return 0 if outcome is None or outcome.state == "refused" else outcome.number
 
 
@@ -191,13 +191,13 @@ def _run_steps(place: SettingsPlace) -> int:
 
 def _switch(place: SettingsPlace, trial: SettingsTrial) -> None:
     settings = Path(trial.settings)
-    put_file(
+    replace_file(
         settings.with_name(f"{settings.name}.before"),
         place.before.read_bytes(),
         mode=0o640,
         group=GROUP,
     )
-    put_file(settings, place.new.read_bytes(), mode=0o640, group=GROUP)
+    replace_file(settings, place.new.read_bytes(), mode=0o640, group=GROUP)
     kit_health.call_systemctl("stop", kit_health.AGENT)
 
 
@@ -214,7 +214,7 @@ def _watch_agent(trial: SettingsTrial) -> str:
 def _roll_back(place: SettingsPlace, trial: SettingsTrial) -> None:
     settings = Path(trial.settings)
     if settings.read_bytes() == place.new.read_bytes():
-        put_file(settings, place.before.read_bytes(), mode=0o640, group=GROUP)
+        replace_file(settings, place.before.read_bytes(), mode=0o640, group=GROUP)
     else:
         print_failure(f"{settings} was changed in the meantime, and is kept")
     kit_health.call_systemctl("stop", kit_health.AGENT)
@@ -222,7 +222,7 @@ def _roll_back(place: SettingsPlace, trial: SettingsTrial) -> None:
 
 
 def _end_trial(place: SettingsPlace, trial: SettingsTrial) -> None:
-    put_file(place.number, str(trial.number).encode())
+    replace_file(place.number, str(trial.number).encode())
     outcomes.write_outcome(place.result, trial.number, "back" if trial.why else "taken", trial.why)
     # Remove the trial first, because its rollback needs the other files.
     place.trial.unlink(missing_ok=True)
@@ -236,4 +236,4 @@ def _remove_files(place: SettingsPlace) -> None:
 
 
 def _write(place: SettingsPlace, trial: SettingsTrial) -> None:
-    put_file(place.trial, json.dumps(asdict(trial)).encode())
+    replace_file(place.trial, json.dumps(asdict(trial)).encode())

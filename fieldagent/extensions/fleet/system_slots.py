@@ -13,7 +13,7 @@ from pathlib import Path
 from fieldagent.extensions.fleet.fetching import NotTaken
 from fieldagent.extensions.fleet.pi_boot import PiBoot
 from fieldagent.extensions.fleet.systemd_boot import SystemdBoot
-from fieldagent.system.folder import put_file
+from fieldagent.system.folder import replace_file
 from fieldagent.system.system_image import SystemName, UnreadableImage, read_name
 
 PARTITIONS = {"a": "6b697400-02", "b": "6b697400-03"}
@@ -80,7 +80,7 @@ class SystemSlots:
             # There is no space for both the old and the new files.
             (folder / name).unlink(missing_ok=True)
         for name in names:
-            put_file(folder / name, self._read_file(slot, name))
+            replace_file(folder / name, self._read_file(slot, name))
 
     def arm(self, slot: str) -> None:
         """Let the loader try the slot at the next start, once. Raises OSError."""

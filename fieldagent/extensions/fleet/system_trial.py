@@ -36,7 +36,7 @@ from fieldagent.kit import kit_health, root_units
 from fieldagent.kit.kit_health import HealthConditions
 from fieldagent.kit.root_units import wait_until_alone
 from fieldagent.system.exit_codes import ERROR, OK
-from fieldagent.system.folder import put_file, sync_folder
+from fieldagent.system.folder import replace_file, sync_folder
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.log_lines import print_failure
 from fieldagent.system.properties import InvalidSettings
@@ -101,7 +101,7 @@ def read(place: Place) -> SystemTrial:
 
 def write(place: Place, trial: SystemTrial) -> None:
     """Write the trial to disk, atomically even in a power cut. Raises OSError."""
-    put_file(place.system, json.dumps(asdict(trial)).encode())
+    replace_file(place.system, json.dumps(asdict(trial)).encode())
 
 
 def continue_trial(place: Place, slots: SystemSlots) -> int:

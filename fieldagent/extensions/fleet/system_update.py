@@ -29,7 +29,7 @@ from fieldagent.extensions.fleet.update_order import UpdateOrder
 from fieldagent.extensions.fleet.version_order import check_newer
 from fieldagent.kit import kit_health, root_units
 from fieldagent.system.exit_codes import TAKEN
-from fieldagent.system.folder import put_file, sync_folder
+from fieldagent.system.folder import replace_file, sync_folder
 from fieldagent.system.minisign import TrustedKey
 from fieldagent.system.progress import Progress
 from fieldagent.system.properties import InvalidSettings
@@ -71,8 +71,8 @@ def begin(order: UpdateOrder, place: Place, slots: SystemSlots) -> SystemTrial:
     place.system.unlink(missing_ok=True)
     sync_folder(place.folder)
     # Copy the current program, because it takes the steps and is known to work.
-    put_file(place.previous, order.program.read_bytes(), mode=0o644)
-    put_file(place.image, write_image(image))
+    replace_file(place.previous, order.program.read_bytes(), mode=0o644)
+    replace_file(place.image, write_image(image))
     place.result.unlink(missing_ok=True)
     system_trial.write(place, trial)
     if not _start_unit():

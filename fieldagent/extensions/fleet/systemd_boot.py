@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from fieldagent.system.folder import put_file, sync_folder
+from fieldagent.system.folder import replace_file, sync_folder
 
 TRIAL = "kit.trial"
 """Word in the kernel's command line of a system on trial, which its units check."""
@@ -43,7 +43,7 @@ class SystemdBoot:
         """Let the loader try the slot once, at the next start. Raises OSError."""
         entry = words.replace("@TURN@", self._switch_entry())
         tried = re.sub("(?m)^options .*", rf"\g<0> {TRIAL}", entry)
-        put_file(self._entries / f"system-{slot}+1.conf", tried.encode())
+        replace_file(self._entries / f"system-{slot}+1.conf", tried.encode())
 
     def get_state(self, slot: str) -> str:
         """Return `absent`, `armed`, `spent` or `kept`. Raises OSError."""
@@ -59,7 +59,7 @@ class SystemdBoot:
         tried = [each for each in self._list_entries(slot) if "+" in each.name]
         if tried:
             entry = tried[0].read_text().replace(f" {TRIAL}", "")
-            put_file(self._entries / f"system-{slot}.conf", entry.encode())
+            replace_file(self._entries / f"system-{slot}.conf", entry.encode())
         for each in tried:
             each.unlink()
         sync_folder(self._entries)

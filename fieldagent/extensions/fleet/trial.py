@@ -29,7 +29,7 @@ from fieldagent.kit.kit_health import HealthConditions
 from fieldagent.kit.local_http import CallFailed, call
 from fieldagent.kit.root_units import wait_until_alone
 from fieldagent.system.exit_codes import ERROR, OK
-from fieldagent.system.folder import put_file, sync_folder
+from fieldagent.system.folder import replace_file, sync_folder
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.log_lines import print_failure
 from fieldagent.system.properties import InvalidSettings
@@ -102,7 +102,7 @@ def read(place: Place) -> Trial:
 
 def write(place: Place, trial: Trial) -> None:
     """Write the trial to disk, atomically even in a power cut. Raises OSError."""
-    put_file(place.trial, json.dumps(asdict(trial)).encode())
+    replace_file(place.trial, json.dumps(asdict(trial)).encode())
 
 
 def read_phase(place: Place) -> str:
@@ -168,7 +168,7 @@ def _install_program(place: Place, trial: Trial, program: Path, package: str) ->
     if package:
         debian_packages.install(place.packages, package)
     else:
-        put_file(Path(trial.program), program.read_bytes(), mode=0o644)
+        replace_file(Path(trial.program), program.read_bytes(), mode=0o644)
 
 
 def _roll_back(place: Place, trial: Trial) -> None:
@@ -206,7 +206,7 @@ def send_to_hub(settings: Path, text: str) -> None:
 
 def finish_trial(place: Place, result: dict[str, Any], state: Path) -> None:
     """Leave the result for the agent, and remove the files for a rollback. Raises OSError."""
-    put_file(place.result, json.dumps(result).encode(), mode=0o644)
+    replace_file(place.result, json.dumps(result).encode(), mode=0o644)
     kit_health.restart_others()
     trial_journal.forget(state)
 

@@ -31,7 +31,7 @@ from fieldagent.extensions.fleet.update_order import UpdateOrder
 from fieldagent.extensions.fleet.version_order import check_newer
 from fieldagent.kit import kit_health, root_units
 from fieldagent.system.exit_codes import ERROR, OK, TAKEN
-from fieldagent.system.folder import put_file
+from fieldagent.system.folder import replace_file
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.log_lines import print_failure
 from fieldagent.system.minisign import NotSigned, TrustedKey
@@ -77,8 +77,8 @@ def begin(
     root_units.make(place.folder)
     programs = _find_programs(order, place, brought)
     # Make the file readable, because each `check` runs as the agent's user.
-    put_file(place.new, programs.new, mode=0o644)
-    put_file(place.previous, programs.now, mode=0o644)
+    replace_file(place.new, programs.new, mode=0o644)
+    replace_file(place.previous, programs.now, mode=0o644)
     now, next_ = _read_version(place.previous), _read_version(place.new)
     if offer is not None and offer.version != next_:
         raise NotTaken(f"{programs.source} is {next_}, and {offer.version} was offered")

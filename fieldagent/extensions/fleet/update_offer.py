@@ -79,7 +79,7 @@ def _begin_offered_trial(
         return 0, str(error)
     if not isinstance(offer, ProgramOffer):
         return 0, "the agent's file offers no program"
-    last = outcomes.of_offer(place.offered)
+    last = outcomes.read_offer_report(place.offered)
     if last is not None and last.number == offer.number:
         return offer.number, ""
     what = offer.url or "the program from a command"

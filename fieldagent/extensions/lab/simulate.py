@@ -33,7 +33,7 @@ from fieldagent.system.log_lines import print_failure
 from fieldagent.system.properties import WrongProperty, read_endpoint
 from fieldagent.system.signals import Asks, run_heeding
 from fieldagent.system.terminal import escape_line
-from fieldagent.wire.credit import by_bytes
+from fieldagent.wire.credit import make_byte_tariff
 from fieldagent.wire.envelope import derive_key
 
 
@@ -146,7 +146,7 @@ def build_imt(link: Path, imei: str, latency: float, masters: Sequence[bytes] = 
         keys=[derive_key(master, "MO") for master in masters],
         mt_bytes=PAYLOAD_BYTES,
     )
-    gateway = SimulatedGateway(print_line, queue, home, by_bytes(0))
+    gateway = SimulatedGateway(print_line, queue, home, make_byte_tariff(0))
     modem = SimulatedImtModem(gateway, imei=imei)
     return ImtBench(modem, ImtPort(modem, link, latency=latency), queue, home)
 

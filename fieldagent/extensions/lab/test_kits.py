@@ -12,7 +12,7 @@ from fieldagent.hub.access import directory
 from fieldagent.hub.access.directory import Refused, Row
 from fieldagent.hub.settings import HubSettings
 from fieldagent.hub.store.contract import Db, Store
-from fieldagent.system.folder import put_file
+from fieldagent.system.folder import replace_file
 from fieldagent.system.wording import describe_reason
 
 OWNER = "test kits"
@@ -47,7 +47,7 @@ def _make(db: Db, name: str, kits: int, target: Path) -> Row:
     ]
     # Write the tokens within the transaction, so that no test kit exists without a known token.
     try:
-        put_file(target, write_tokens(name, tokens).encode())
+        replace_file(target, write_tokens(name, tokens).encode())
     except OSError as error:
         raise Refused(f"{target} cannot be written: {describe_reason(error)}") from None
     return {

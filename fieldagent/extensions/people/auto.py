@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 
 from fieldagent.agent.channels.contract import ChannelLink
 from fieldagent.agent.channels.radio_modem import RadioLost
-from fieldagent.agent.channels.recognition import Recognition, Unrecognised, recognise
+from fieldagent.agent.channels.recognition import Recognition, UnrecognisedDevice, recognise
 from fieldagent.agent.channels.serial_port import PortLost
 from fieldagent.agent.radios.radio_line import is_serial, open_line
 from fieldagent.extensions.people.contract import HandheldPlace, PeopleRadio, PeoplesRadio
@@ -34,7 +34,7 @@ async def find_firmware(place: str) -> str:
     kinds = _list_recognitions()
     ports = [0] if is_serial(place) else [each.tcp_port for each in kinds]
     lost: PortLost | None = None
-    heard: Unrecognised | None = None
+    heard: UnrecognisedDevice | None = None
     for port in dict.fromkeys(ports):
         try:
             async with open_line(place, kinds[0].baud, port) as line:

@@ -14,7 +14,7 @@ from typing import Protocol
 
 from fieldagent.agent.channels.contract import ChannelLink
 from fieldagent.agent.channels.recognition import Recognition
-from fieldagent.package.coordinates import is_nowhere
+from fieldagent.package.coordinates import is_zero_position
 from fieldagent.package.package import Location
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.lazy_named_tuple import NamedTuple
@@ -66,7 +66,7 @@ def make_located(location: Location, precision: int = PRECISE) -> HandheldPositi
     fix.
     """
     blur = 2 ** (PRECISE - precision) * 1e-7
-    nowhere = is_nowhere(location.latitude, location.longitude, blur)
+    nowhere = is_zero_position(location.latitude, location.longitude, blur)
     return None if nowhere else HandheldPosition(location, precision)
 
 

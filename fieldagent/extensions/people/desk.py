@@ -45,7 +45,7 @@ from fieldagent.agent.journal.handhelds import Handheld
 from fieldagent.agent.journal.incident import IncidentOver
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.outbound.cancel import Cancellation
-from fieldagent.agent.outbound.incident_end import call_off, has_own_words
+from fieldagent.agent.outbound.incident_end import call_off, can_have_own_messages
 from fieldagent.agent.outbound.intake import Intake
 from fieldagent.extensions.people.contract import (
     PRECISE,
@@ -93,7 +93,7 @@ from fieldagent.package.package import (
     Package,
     Person,
     Waypoint,
-    date_of,
+    convert_to_date,
 )
 from fieldagent.package.reading import INT32
 from fieldagent.package.writing import drop_invalid_members
@@ -417,7 +417,7 @@ class Desk:
             others = [each for each in there if each.handle != report.handle]
             is_theirs = any(each.raised for each in there)
             over = is_theirs and all(each.called_off for each in others)
-            over = over and not has_own_words(self.journal, open_incident.number)
+            over = over and not can_have_own_messages(self.journal, open_incident.number)
             if over:
                 # Do not wait for a session, because another person's SOS may be next.
                 ending = self.cancellation, self.intake, self.proof_keys, open_incident.number
@@ -516,7 +516,7 @@ def _find_exact_position(handheld: Handheld) -> Location | None:
         or (handheld.precision or 0) < PRECISE
     ):
         return None
-    moment = None if handheld.fixed is None else date_of(handheld.fixed)
+    moment = None if handheld.fixed is None else convert_to_date(handheld.fixed)
     return Location(handheld.latitude, handheld.longitude, moment, handheld.altitude)
 
 

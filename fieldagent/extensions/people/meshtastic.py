@@ -27,7 +27,7 @@ from fieldagent.extensions.people.contract import (
     TextOutcome,
     make_located,
 )
-from fieldagent.package.package import Location, date_of
+from fieldagent.package.package import Location, convert_to_date
 from fieldagent.system import waits
 from fieldagent.wire import meshtastic as wire
 from fieldagent.wire.errors import RemoteProtocolError
@@ -90,7 +90,7 @@ class MeshtasticPeople:
             await waits.sleep(self._next_text - trio.current_time())
             self._next_text = trio.current_time() + TEXT_INTERVAL_S
         fate = await self._host.send_packet(packet)
-        there = fate.is_there and fate.verdict.by == packet.to
+        there = fate.is_received and fate.verdict.by == packet.to
         too_early = fate.queued == RoutingError.RATE_LIMIT_EXCEEDED
         return TextOutcome(there, "" if there else fate.describe_fate(), too_early)
 
@@ -160,7 +160,7 @@ def _read_located(position: wire.MeshPosition) -> HandheldPosition | None:
     latitude, longitude = position.latitude / 1e7, position.longitude / 1e7
     if abs(latitude) > 90 or abs(longitude) > 180:
         return None
-    moment = date_of(position.time) if position.time else None
+    moment = convert_to_date(position.time) if position.time else None
     altitude = None if position.altitude is None else float(position.altitude)
     return make_located(
         Location(latitude, longitude, moment, altitude), position.precision_bits or PRECISE

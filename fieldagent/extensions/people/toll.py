@@ -9,7 +9,7 @@ from math import inf
 from fieldagent.agent.journal import handhelds, history, outbound
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.outbound import unproved_sos
-from fieldagent.agent.outbound.affordable import Affordable, SpendingLimits, find_affordable
+from fieldagent.agent.outbound.affordable import AffordablePlan, SpendingLimits, find_affordable
 from fieldagent.agent.outbound.cost import compute_costs
 from fieldagent.agent.outbound.outbox import ChannelOutbox
 from fieldagent.package.package import Channel, Package
@@ -48,7 +48,7 @@ class HandheldLimits:
         """
         return handhelds.sum_spent(self._journal, self.get_day(), handle, number)
 
-    def afford(self, handle: str, number: int, package: Package, limit: int) -> Affordable:
+    def afford(self, handle: str, number: int, package: Package, limit: int) -> AffordablePlan:
         """Return an unauthenticated person's Package with the channels that it may use: free
         channels, and others within `limit` credits a day for all such people together.
         """
@@ -63,9 +63,9 @@ class HandheldLimits:
         now = self._journal.clock.date(self._journal.clock.now())
         return find_affordable(package, self._outboxes, now, limits)
 
-    def afford_sos(self, package: Package) -> Affordable:
+    def afford_sos(self, package: Package) -> AffordablePlan:
         """Return an unauthenticated person's SOS with the channels that it may use."""
-        return unproved_sos.plan_of(package, self._journal, self._outboxes)
+        return unproved_sos.make_plan(package, self._journal, self._outboxes)
 
     async def book_sos_cost(self, price: int) -> None:
         """Book the cost of such an SOS before it is accepted."""

@@ -19,7 +19,7 @@ from fieldagent.hub.access.directory import Refused
 from fieldagent.hub.settings import HubSettings
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.system.exit_codes import OK
-from fieldagent.system.folder import put_file
+from fieldagent.system.folder import replace_file
 from fieldagent.system.wording import describe_reason
 
 ENROLL = "tak://com.atakmap.app/enroll"
@@ -160,7 +160,7 @@ def _make(
 
 def _write_file(file: Path, content: bytes) -> None:
     try:
-        put_file(file, content)
+        replace_file(file, content)
     except OSError as error:
         raise Refused(f"{file} cannot be written: {describe_reason(error)}") from None
 

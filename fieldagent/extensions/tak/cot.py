@@ -16,7 +16,7 @@ from dataclasses import field
 from datetime import UTC, datetime
 from xml.parsers import expat
 
-from fieldagent.package.coordinates import is_nowhere
+from fieldagent.package.coordinates import is_zero_position
 from fieldagent.package.package import limit_date
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire.errors import RemoteProtocolError
@@ -70,7 +70,7 @@ class CotPoint:
         """Return True if it is a real position. A phone without a position sends 0, 0 and
         no error.
         """
-        return not is_nowhere(self.latitude, self.longitude)
+        return not is_zero_position(self.latitude, self.longitude)
 
 
 NOWHERE = CotPoint(0.0, 0.0)

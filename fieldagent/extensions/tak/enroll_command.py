@@ -19,7 +19,7 @@ from fieldagent.http import tls
 from fieldagent.http.exchange import exchange
 from fieldagent.kit.local_http import CallFailed
 from fieldagent.system.exit_codes import IO_FAILED, OK, REFUSED, UNAVAILABLE
-from fieldagent.system.folder import put_file
+from fieldagent.system.folder import replace_file
 from fieldagent.system.terminal import escape_line
 from fieldagent.system.wording import describe_reason
 
@@ -64,7 +64,7 @@ def enroll(arguments: argparse.Namespace) -> int:
     for (name, file), content in zip(FILES.items(), contents, strict=True):
         path = arguments.folder.absolute() / file
         try:
-            put_file(path, content, mode=0o640, group=GROUP)
+            replace_file(path, content, mode=0o640, group=GROUP)
         except OSError as error:
             why = f"{path} cannot be written: {describe_reason(error)}"
             raise CallFailed(why, IO_FAILED) from error

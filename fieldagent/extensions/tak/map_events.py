@@ -15,7 +15,7 @@ from fieldagent import __version__
 from fieldagent.extensions.tak import events as tak
 from fieldagent.extensions.tak.cot import NOWHERE, CotEvent, CotPoint
 from fieldagent.extensions.tak.events import PlacedMarker, Sighting, TakMotion, TakUnit
-from fieldagent.package.package import date_of
+from fieldagent.package.package import convert_to_date
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 PREFIX = "FA-"
@@ -88,7 +88,7 @@ class ShowingProgram(NamedTuple):
 
 def make_date(moment: float) -> datetime:
     """Return a Unix time as a date in UTC."""
-    return date_of(moment)
+    return convert_to_date(moment)
 
 
 def format_age(seconds: float) -> str:

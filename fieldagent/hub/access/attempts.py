@@ -10,7 +10,7 @@ from __future__ import annotations
 from fieldagent.http.problem import Problem
 from fieldagent.hub.store.contract import Db
 from fieldagent.system.lazy_named_tuple import NamedTuple
-from fieldagent.system.rate import Rate, retry_after
+from fieldagent.system.rate import Rate, format_retry_after
 from fieldagent.system.sentence import sentence
 
 BY_ADDRESS = Rate(per_minute=6, burst=12)
@@ -24,7 +24,7 @@ ACCOUNTS = ("user ", "name ")
 
 def make_too_many(cause: str, wait: float) -> Problem:
     """Return the Problem 429 for `cause`, with Retry-After in whole seconds."""
-    seconds = retry_after(wait)
+    seconds = format_retry_after(wait)
     return Problem(
         429,
         sentence("{what}; try again in {seconds} s", what=cause, seconds=seconds),

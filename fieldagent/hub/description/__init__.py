@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from fieldagent.extensions import get_own_calls
-from fieldagent.http.openapi import Access, document
+from fieldagent.http.openapi import Access, make_document
 from fieldagent.http.openapi_parts import HTTP_PROBLEM
 from fieldagent.hub.description import (
     console,
@@ -40,7 +40,7 @@ def describe() -> dict[str, Any]:
     calls = [call for module in _TABLES for call in module.CALLS]
     for place in get_own_calls():
         calls += import_own(place)
-    return document(
+    return make_document(
         "fieldagent: the API of the hub",
         "The push API: external systems push items to people and assets in the field, and read "
         "items from there. Every call under /api needs an x-api-key and an Authorization header. "

@@ -16,7 +16,7 @@ from fieldagent.package.reading import ITEM_BYTES_MAX, KINDS
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.sentence import sentence
 from fieldagent.wire.command import VERB_BY_NAME, RemoteCommand
-from fieldagent.wire.signed_delta import digest_of_payload
+from fieldagent.wire.signed_delta import compute_payload_digest
 
 UPDATE = VERB_BY_NAME["update"]
 
@@ -40,7 +40,7 @@ def make_command(payload: bytes) -> RemoteCommand:
                 most=f"{ITEM_BYTES_MAX:,}",
             )
         )
-    return RemoteCommand(UPDATE.number, (digest_of_payload(payload),))
+    return RemoteCommand(UPDATE.number, (compute_payload_digest(payload),))
 
 
 def make_posting(db: Db, device: int, payload: bytes, *, paid: bool, now: float) -> Posting:

@@ -18,7 +18,14 @@ from fieldagent.hub.records.stored_entry import read_stored_entry
 from fieldagent.hub.store.contract import Db
 from fieldagent.package.delivery import Stage
 from fieldagent.package.package import CheckIn, CommandAnswer, IncidentUpdate
-from fieldagent.wire.envelope import Entry, JournalNumber, Receipt, Report, Unreadable, digest_of
+from fieldagent.wire.envelope import (
+    Entry,
+    JournalNumber,
+    Receipt,
+    Report,
+    Unreadable,
+    compute_item_digest,
+)
 
 log = logging.getLogger(__name__)
 
@@ -57,7 +64,7 @@ def resend_fragments(db: Db, entry: Entry, report: Report, brought: KitMessage) 
 
 def record_check_in(db: Db, entry: Entry, checkin_request: CheckIn, brought: KitMessage) -> None:
     """Record the kit's check-in request, and send a receipt, because people rely on it."""
-    device, digest = brought.device.id, digest_of(entry)
+    device, digest = brought.device.id, compute_item_digest(entry)
     if brought.doubt_reason:
         brought.troubles.append(brought.doubt_reason)
     elif mark_arrived(db, entry, brought):
@@ -113,7 +120,7 @@ def record_receipt(db: Db, entry: Entry, receipt: Receipt, brought: KitMessage) 
     if not rows and _renumber_if_restored(db, entry, brought):
         brought.mismatches.append(f"a receipt of {entry.sequence}")
     for item, body, urgent in rows:
-        digest = digest_of(replace(read_stored_entry(body), sequence=entry.sequence))
+        digest = compute_item_digest(replace(read_stored_entry(body), sequence=entry.sequence))
         if receipt.digest == digest:
             confirm(db, item, brought.device.id, brought.bearer, brought.now)
             if not urgent:
@@ -161,7 +168,9 @@ def _record_stage(db: Db, entry: Entry, receipt: Receipt, brought: KitMessage) -
         # No kit has relayed this radio item to the hub. Its sender gets the stage by radio.
         return
     for item, body in rows:
-        if receipt.digest == digest_of(replace(read_stored_entry(body), sequence=entry.sequence)):
+        if receipt.digest == compute_item_digest(
+            replace(read_stored_entry(body), sequence=entry.sequence)
+        ):
             at = min(float(entry.time), brought.now)
             note_stage(db, item, brought.device.member, receipt.stage, receipt.text, at)
             return

@@ -83,8 +83,8 @@ from fieldagent.wire.envelope import (
     RouteToHub,
     Unauthenticated,
     Unreadable,
+    compute_item_digest,
     decode,
-    digest_of,
 )
 from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.fragments import reassemble
@@ -389,7 +389,7 @@ class MobileOriginatedReceiver:
             if entry.sos and not brought.doubt_reason:
                 _record_carrier(db, entry, brought)
                 _repeat_result(db, device.id, entry, brought.now)
-                answer_again(db, device.id, entry.sequence, digest_of(entry), brought.now)
+                answer_again(db, device.id, entry.sequence, compute_item_digest(entry), brought.now)
             return
         brought.items += 1
         if not brought.doubt_reason:
@@ -407,7 +407,7 @@ class MobileOriginatedReceiver:
         if isinstance(content, Location) and not (brought.doubt_reason or posting.carried):
             positions.store_location(db, device, content, entry.time, brought.now)
         if entry.sos and not brought.doubt_reason and not _is_shown_by_ack(brought):
-            digest = digest_of(entry)
+            digest = compute_item_digest(entry)
             owe_receipt(db, device.id, entry.sequence, digest, THE_HUB, brought.now, urgent=True)
         if brought.relaying is not None:
             # The relaying kit has the item already.

@@ -36,7 +36,7 @@ from fieldagent.wire.envelope import (
     Entry,
     Fragment,
     Report,
-    digest_of_slices,
+    compute_fragments_digest,
     encode,
 )
 from fieldagent.wire.errors import LocalProtocolError
@@ -269,7 +269,7 @@ def send_fragments_again(db: Db, device: int, sequence: int, report: Report, now
         arrived = [each.payload for each in fragments if each.index in report.arrived]
         if len(fragments) != report.count:
             return False
-        if report.digest != digest_of_slices(arrived):
+        if report.digest != compute_fragments_digest(arrived):
             return False
         waits = _find_waiting_fragments(db, device)
         for each in fragments:
@@ -316,7 +316,7 @@ def ask_for_fragments(db: Db, now: float) -> int:
             f"SELECT position, slice FROM slice WHERE {those} ORDER BY position", *which
         )
         slices = {position: bytes(piece) for position, piece in there}
-        report = Report(count, frozenset(slices), digest_of_slices(slices.values()))
+        report = Report(count, frozenset(slices), compute_fragments_digest(slices.values()))
         body = encode([Entry(sequence, report, int(now))], key=account.key)
         if _is_affordable(db, account, body, now):
             db.execute(f"UPDATE slice SET asked = ? WHERE {those}", now, *which)

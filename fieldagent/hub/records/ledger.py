@@ -32,7 +32,7 @@ from fieldagent.package.package import (
 from fieldagent.package.writing import get_kind
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.lazy_named_tuple import NamedTuple
-from fieldagent.wire.envelope import Entry, Source, digest_of, encode
+from fieldagent.wire.envelope import Entry, Source, compute_item_digest, encode
 
 WAITING_STATES = "('waiting', 'packed', 'sent')"
 """States of a delivery that the device has not confirmed. `packed`: in a message to the satellite
@@ -661,7 +661,7 @@ def _confirm(db: Db, pairs: Sequence[tuple[int, int]], bearer: Bearer, now: floa
         if is_wanted:
             wanted.add(item)
         if sender is not None and sequence is not None:
-            digest = digest_of(replace(read_stored_entry(body), sequence=sequence))
+            digest = compute_item_digest(replace(read_stored_entry(body), sequence=sequence))
             # A restored item is not paid for again, because its kit may have got the receipt
             # before.
             worth = int(urgent and is_first)
@@ -695,6 +695,6 @@ def note_stage(db: Db, item: int, member: int, stage: Stage, text: str, now: flo
     if wanted:
         _queue_step_posts(db, [item])
     if device is not None and sequence is not None:
-        digest = digest_of(replace(read_stored_entry(body), sequence=sequence))
+        digest = compute_item_digest(replace(read_stored_entry(body), sequence=sequence))
         owe_receipt(db, device, sequence, digest, member, now, urgent=False, stage=stage, text=text)
     return True

@@ -202,8 +202,10 @@ def make_row(usage_day: UsageDay, price_of: Prices) -> dict[str, Any]:
     }
     ours, theirs = _find_prices(usage_day, price_of)
     if ours is not None or theirs is not None:
-        row["money"] = None if ours is None else ours.of(usage_day.ours)
-        row["operatorMoney"] = None if theirs is None else theirs.of(usage_day.theirs or 0)
+        row["money"] = None if ours is None else ours.format_amount(usage_day.ours)
+        row["operatorMoney"] = (
+            None if theirs is None else theirs.format_amount(usage_day.theirs or 0)
+        )
     return row
 
 

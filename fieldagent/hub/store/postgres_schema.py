@@ -50,7 +50,7 @@ def _get_steps(schema: Schema, version: int) -> str:
     try:
         return schema.get_upgrade_steps(version)
     except WrongVersion as error:
-        raise OtherVersion(error.of("the database")) from error
+        raise OtherVersion(error.describe_for("the database")) from error
 
 
 def migrate(connection: Connection) -> None:

@@ -16,8 +16,8 @@ class Checked:
         self._most = in_flight
         self._known: Intent | None = outbox.get_unsettled()
 
-    def fit(self, message_limits: MessageLimits) -> None:
-        self._outbox.fit(message_limits)
+    def set_limits(self, message_limits: MessageLimits) -> None:
+        self._outbox.set_limits(message_limits)
 
     async def wait_until_ready(self, *, urgent: bool = False) -> None:
         await self._outbox.wait_until_ready(urgent=urgent)

@@ -19,7 +19,7 @@ from fieldagent.agent.channels.counted_air import FRAME_BYTES, CountedModem, ope
 from fieldagent.agent.channels.radio_modem import ReceivedPacket, TransmitResult
 from fieldagent.agent.journal import air_time
 from fieldagent.agent.journal.journal import Journal
-from fieldagent.agent.radios.regions import FCC, REGIONS, find_faults, limit_of
+from fieldagent.agent.radios.regions import FCC, REGIONS, find_air_limit, find_faults
 from fieldagent.system.properties import WrongProperty
 from tests.extensions.lab.simulator.test_simulate_node import kit, nodes
 from tests.processes import Agent, until
@@ -114,14 +114,14 @@ def test_a_frequency_is_left_alone_after_400_ms() -> None:
 def test_what_the_law_allows(
     region: str, frequency: int | None, bandwidth: int | None, allowed: AirLimit
 ) -> None:
-    assert limit_of(region, frequency, bandwidth) == allowed
+    assert find_air_limit(region, frequency, bandwidth) == allowed
 
 
 def test_bands_do_not_lie_on_each_other() -> None:
     for bands in REGIONS.values():
         assert all(one.high <= two.low for one, two in pairwise(bands))
     with pytest.raises(WrongProperty, match=r"EU868 has nothing at 869\.3 MHz, but 863 to 865"):
-        limit_of("EU868", 869_300_000, None)
+        find_air_limit("EU868", 869_300_000, None)
 
 
 @pytest.mark.parametrize(

@@ -136,7 +136,7 @@ async def test_while_they_run_keys_change_and_a_thief_is_left_behind(
         await all_post("with the new key alone")
         await thief.post(message={"content": "where are you?"})
         await until(have_all)
-        await until(lambda: all(kit.troubles.is_lately(Trouble.DROPPED_KEY) for kit in kits))
+        await until(lambda: all(kit.troubles.is_recent(Trouble.DROPPED_KEY) for kit in kits))
         assert len(thief.messages()) == heard
         assert not any("where are you?" in kit.messages() for kit in kits)
         (notice,) = [
@@ -153,7 +153,7 @@ async def test_without_the_first_step_a_kit_is_not_heard(tmp_path: Path, clock: 
             nursery.start_soon(team.live, number, [BEFORE, *STEPS[1:]])
         await until(lambda: len(team.at) == len(KITS))
         await team.change(1)
-        await until(lambda: team.at[2].troubles.is_lately(Trouble.WRONG_KEY))
+        await until(lambda: team.at[2].troubles.is_recent(Trouble.WRONG_KEY))
         heard = [text for each in (2, 3) for text in team.at[each].messages()]
         nursery.cancel_scope.cancel()
     assert "1 is back at 0" not in heard

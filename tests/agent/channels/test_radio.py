@@ -28,9 +28,9 @@ from fieldagent.wire.envelope import (
     Receipt,
     RelayRequest,
     Source,
+    compute_fragments_digest,
     decode,
     derive_key,
-    digest_of_slices,
     encode,
 )
 from fieldagent.wire.fragments import split
@@ -465,7 +465,7 @@ async def test_what_another_has_said_of_a_part_need_not_be_said_again(
     async with on_air(tmp_path), station(tmp_path, 2, tmp_path / "nowhere") as ben:
         for part in parts[:2]:
             await ben.reception.receive(encode([Entry(1, part)], origin=9))
-        digest = digest_of_slices(parts[index].payload for index in sorted(said))
+        digest = compute_fragments_digest(parts[index].payload for index in sorted(said))
         other = Entry(1, Ack(9, len(parts), frozenset(said), digest=digest))
         await ben.reception.receive(encode([other], origin=8))
         assert (ben.outbox.load(200) is not None) is still_to_say

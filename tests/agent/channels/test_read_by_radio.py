@@ -23,9 +23,9 @@ from fieldagent.wire.envelope import (
     Entry,
     Envelope,
     Receipt,
+    compute_item_digest,
     decode,
     derive_key,
-    digest_of,
     encode,
 )
 from fieldagent.wire.outcome import Outcome
@@ -278,7 +278,9 @@ async def test_a_stranger_says_nothing(tmp_path: Path, clock: Any, key: bytes | 
     async with station(tmp_path, 1, tmp_path / "nowhere", keys=(KEY,)) as ada:
         sequence = await asked(ada)
         entry = item_of(ada, sequence)
-        said = Entry(sequence, Receipt(1, digest_of(entry), Stage.READ, "Ben"), int(START))
+        said = Entry(
+            sequence, Receipt(1, compute_item_digest(entry), Stage.READ, "Ben"), int(START)
+        )
         await ada.reception.receive(encode([said], origin=2, key=key))
         assert ladder(ada, sequence) == []
         await ada.reception.receive(encode([said], origin=2, key=KEY))
@@ -297,11 +299,11 @@ def item_of(kit: Station, sequence: int) -> Entry:
     [
         lambda entry: Receipt(1, b"else", Stage.READ, "Ben"),
         lambda entry: Receipt(1, b"", Stage.READ, "Ben"),
-        lambda entry: Receipt(1, digest_of(entry), Stage.HANDED_OVER, "SMS"),
-        lambda entry: Receipt(1, digest_of(entry), Stage.NOBODY, "no Ada here"),
-        lambda entry: Receipt(1, digest_of(entry), Stage.STORED, "Ben"),
-        lambda entry: Receipt(3, digest_of(entry), Stage.READ, "Ben"),
-        lambda entry: Receipt(0, digest_of(entry), Stage.READ, "Ben"),
+        lambda entry: Receipt(1, compute_item_digest(entry), Stage.HANDED_OVER, "SMS"),
+        lambda entry: Receipt(1, compute_item_digest(entry), Stage.NOBODY, "no Ada here"),
+        lambda entry: Receipt(1, compute_item_digest(entry), Stage.STORED, "Ben"),
+        lambda entry: Receipt(3, compute_item_digest(entry), Stage.READ, "Ben"),
+        lambda entry: Receipt(0, compute_item_digest(entry), Stage.READ, "Ben"),
     ],
     ids=["of another item", "of no item", "a relay", "nobody", "an answer", "of 3", "the hub"],
 )
@@ -319,7 +321,7 @@ async def test_what_the_hub_tells_too_is_told_once(tmp_path: Path, clock: Any) -
     async with station(tmp_path, 1, tmp_path / "nowhere") as ada:
         sequence = await asked(ada)
         entry = item_of(ada, sequence)
-        said = Receipt(1, digest_of(entry), Stage.READ, "Ben")
+        said = Receipt(1, compute_item_digest(entry), Stage.READ, "Ben")
         await ada.reception.receive(encode([Entry(sequence, said, int(START))], origin=2))
 
         def by_the_hub(db: Any) -> None:
@@ -335,9 +337,9 @@ async def test_its_answer_is_of_that_very_word(tmp_path: Path, clock: Any) -> No
         await ben.reception.receive(encode([item], origin=1))
         await read(ben, "camp reached?", "Ben")
         (word,) = words_of(await next_words(ben))
-        other = Receipt(2, digest_of(item))
+        other = Receipt(2, compute_item_digest(item))
         await ben.reception.receive(encode([Entry(7, other, int(START))], origin=1))
-        right = Entry(7, Receipt(2, digest_of(word)), int(START))
+        right = Entry(7, Receipt(2, compute_item_digest(word)), int(START))
         await ben.reception.receive(encode([right], origin=5))
         assert owed(ben) == 1
         await ben.reception.receive(encode([right], origin=1))
@@ -367,7 +369,7 @@ async def test_an_echo_goes_no_further(tmp_path: Path, clock: Any) -> None:
 
 async def test_whose_answer_was_heard_is_answered_in_its_name(tmp_path: Path, clock: Any) -> None:
     said = Entry(9, Receipt(1, b"item", Stage.READ, "Ben"), int(START))
-    answer = Entry(9, Receipt(2, digest_of(said)), int(START))
+    answer = Entry(9, Receipt(2, compute_item_digest(said)), int(START))
     async with station(tmp_path, 3, tmp_path / "nowhere") as cleo:
         await cleo.reception.receive(encode([said], origin=2))
         await cleo.reception.receive(encode([answer], origin=1))

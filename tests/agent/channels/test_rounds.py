@@ -45,10 +45,10 @@ from fieldagent.wire.envelope import (
     RelayRequest,
     RouteToHub,
     Source,
+    compute_fragments_digest,
+    compute_item_digest,
     decode,
     derive_key,
-    digest_of,
-    digest_of_slices,
     encode,
 )
 from fieldagent.wire.outcome import Outcome
@@ -294,8 +294,8 @@ async def test_who_only_listens_and_was_away_gets_what_it_missed(
 def summary(station: int, *items: Entry) -> Entry:
     first = min(each.sequence for each in items)
     arrived = frozenset(each.sequence - first for each in items)
-    digests = [digest_of(each) for each in sorted(items, key=lambda each: each.sequence)]
-    return Entry(first, Ack(station, 0, arrived, digest=digest_of_slices(digests)))
+    digests = [compute_item_digest(each) for each in sorted(items, key=lambda each: each.sequence)]
+    return Entry(first, Ack(station, 0, arrived, digest=compute_fragments_digest(digests)))
 
 
 def entry(number: int) -> Entry:
@@ -315,7 +315,7 @@ async def said(kit: Station) -> list[Entry]:
 async def test_who_is_not_named_as_lacking_it_is_silent(
     tmp_path: Path, clock: Any, lacking: list[int], answers: bool
 ) -> None:
-    item, ack = entry(7), Entry(7, Ack(5, digest=digest_of(entry(7))))
+    item, ack = entry(7), Entry(7, Ack(5, digest=compute_item_digest(entry(7))))
     named = [Entry(7, Source(number, 0)) for number in lacking]
     async with station(tmp_path, 2, tmp_path / "nowhere") as kit:
         await kit.reception.receive(encode([item, *named], origin=5))
@@ -330,7 +330,7 @@ async def test_who_hears_that_another_has_it_says_so_of_an_sos_alone(
 ) -> None:
     """An item that is not an SOS is confirmed in the next summary."""
     item = Entry(7, Message("x"), int(START), sos=sos)
-    ack = Entry(7, Ack(5, digest=digest_of(item)))
+    ack = Entry(7, Ack(5, digest=compute_item_digest(item)))
     async with station(tmp_path, 2, tmp_path / "nowhere") as kit:
         await kit.reception.receive(encode([Entry(1, Ack(9, digest=bytes(4)))], origin=6))
         await kit.reception.receive(encode([item], origin=5))
@@ -665,8 +665,8 @@ async def test_what_is_here_is_known_after_a_restart_by_its_own_digest(
     """Beside each item that a kit must relay, a mark with its number is stored."""
     items = [Entry(number, Message(f"note {number}"), int(START)) for number in (7, 8, 9)]
     async with on_spent_credits(tmp_path) as ben:
-        here = on_air_journal.list_here(ben.journal, 2)
-    assert here == [(5, item.sequence, digest_of(item)) for item in items]
+        here = on_air_journal.list_others_items(ben.journal, 2)
+    assert here == [(5, item.sequence, compute_item_digest(item)) for item in items]
 
 
 @pytest.mark.full
@@ -772,7 +772,7 @@ async def test_in_a_crowd_a_few_repeat_at_first_and_everybody_what_is_asked_for_
 ) -> None:
     items = [Entry(number, Message(f"note {number}"), int(START)) for number in (7, 8)]
     has = frozenset({1})
-    digest = digest_of_slices([digest_of(items[1])])
+    digest = compute_fragments_digest([compute_item_digest(items[1])])
     lacks_it = encode([Entry(7, Ack(5, 0, has, digest=digest))], origin=10)
     async with station(tmp_path, 2, tmp_path / "nowhere") as kit:
         kit.rounds._random = lambda: chance
@@ -782,7 +782,7 @@ async def test_in_a_crowd_a_few_repeat_at_first_and_everybody_what_is_asked_for_
             await kit.reception.receive(encode([item], origin=5))
         await trio.sleep(UNCONFIRMABLE_S)
         await kit.reception.receive(lacks_it)
-        first = kit.rounds.items[5, 7, digest_of(items[0])]
+        first = kit.rounds.items[5, 7, compute_item_digest(items[0])]
         assert (first.due_at < inf) is at_once
         await trio.sleep(REDRAW_INTERVAL_S)
         await kit.reception.receive(lacks_it)
@@ -824,7 +824,9 @@ async def test_what_comes_again_is_acknowledged_by_itself_too(tmp_path: Path, cl
         for again in (items[1:2], items[:2]):
             await kit.reception.receive(encode(again, origin=5))
             acks = [each for each in await said(kit) if isinstance(each.content, Ack)]
-            alone = [Entry(each.sequence, Ack(5, digest=digest_of(each))) for each in again]
+            alone = [
+                Entry(each.sequence, Ack(5, digest=compute_item_digest(each))) for each in again
+            ]
             assert sorted(acks, key=alone.count, reverse=True) == [*alone, summary(5, *items)]
 
 
@@ -840,7 +842,7 @@ async def test_what_is_confirmed_after_a_restart_of_its_sender_is_given_to_who_l
     async with station(tmp_path, 1, tmp_path / "nowhere") as ada:
         has_it = replace(summary(1, sent), sequence=number)
         await ada.reception.receive(encode([has_it], origin=2))
-        await until(lambda: ada.words.summaries.digest(1, number) == digest_of(sent))
+        await until(lambda: ada.words.summaries.digest(1, number) == compute_item_digest(sent))
         lacks_it = Entry(number, Ack(1, 0, frozenset(), digest=b""))
         await trio.sleep(3)
         await ada.reception.receive(encode([lacks_it], origin=3))
@@ -914,7 +916,7 @@ async def test_on_an_open_air_nobodys_ack_spares_an_sos_of_ours_its_repeats(
         number = await sos(kit)
         known = outbound.read_kept_package(kit.journal, number)
         assert known is not None
-        ack = Ack(1, by_hub=True, digest=digest_of(make_entry(known)))
+        ack = Ack(1, by_hub=True, digest=compute_item_digest(make_entry(known)))
         for by in 66, 67, *20 * [67]:
             key = next(iter(keys), None)
             await kit.reception.receive(encode([Entry(number, ack)], origin=by, key=key))
@@ -956,7 +958,7 @@ async def test_forged_acks_delay_repeats_of_an_sos_only_on_an_open_air(
         number = await sos(ada)
         known = outbound.read_kept_package(ada.journal, number)
         assert known is not None
-        ack = Entry(number, Ack(1, by_hub=True, digest=digest_of(make_entry(known))))
+        ack = Entry(number, Ack(1, by_hub=True, digest=compute_item_digest(make_entry(known))))
         forged = encode([ack], origin=by)
         begun = trio.current_time()
         aired = [begun]

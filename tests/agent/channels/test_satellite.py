@@ -37,7 +37,7 @@ from fieldagent.extensions.lab.simulator.sbd_state import PlannedStatus, Volatil
 from fieldagent.package.package import Data, Message, Status
 from fieldagent.store.group import StoreFailed
 from fieldagent.system.supervisor import Supervisor
-from fieldagent.wire.envelope import Entry, Report, digest_of_slices
+from fieldagent.wire.envelope import Entry, Report, compute_fragments_digest
 from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.sbd import MO_STATUS, ModemReply, SessionVerdict, parse_session
 from tests.agent.channels.contract import Checked
@@ -1246,7 +1246,7 @@ async def test_fragments_lost_on_the_way_to_the_kit_are_asked_for(
         await trio.sleep(60)
         (item,) = inbound.list_incomplete(k.journal)
         slices = inbound.read_committed_fragments(k.journal, item)
-        report = Report(item.parts, frozenset(slices), digest_of_slices(slices.values()))
+        report = Report(item.parts, frozenset(slices), compute_fragments_digest(slices.values()))
         k.outbox.report(item.origin, Entry(item.sequence, report, 1_790_000_000))
         await until(lambda: inbound.list_payloads(k.journal, 9))
         assert await inbox_contents(k) == ["x" * 900]

@@ -25,10 +25,10 @@ from fieldagent.wire.envelope import (
     Introduction,
     RouteToHub,
     Source,
+    compute_fragments_digest,
+    compute_item_digest,
     decode,
     derive_key,
-    digest_of,
-    digest_of_slices,
     encode,
 )
 from fieldagent.wire.seal import seal
@@ -159,9 +159,9 @@ async def test_another_kit_with_our_number_is_told_on_both_and_confirmed_by_neit
         station(tmp_path, 3, tmp_path / "node-3") as ben,
     ):
         await ada.post(message={"content": "I am 7"})
-        await until(lambda: twin.troubles.is_lately(Trouble.NAMESAKE))
+        await until(lambda: twin.troubles.is_recent(Trouble.NAMESAKE))
         # The other kit has sent no item of its own and is recognised in any case.
-        await until(lambda: ada.troubles.is_lately(Trouble.NAMESAKE))
+        await until(lambda: ada.troubles.is_recent(Trouble.NAMESAKE))
         await until(lambda: "I am 7" in twin.messages())
         sequence = await ben.post(message={"content": "who has it?"})
         await until(lambda: {"who has it?"} <= {*ada.messages()} & {*twin.messages()})
@@ -187,12 +187,12 @@ async def test_two_kits_with_one_number_are_told_by_a_third_between_them(
         for text in ("one", "two"):
             await ada.post(message={"content": f"Ada {text}"})
             await until(lambda text=text: f"Ada {text}" in ben.messages())  # type: ignore[misc]
-            assert not ben.troubles.is_lately(Trouble.TWINS), "one may have lost its journal"
+            assert not ben.troubles.is_recent(Trouble.TWINS), "one may have lost its journal"
             await twin.post(message={"content": f"twin {text}"})
             await until(lambda text=text: f"twin {text}" in ben.messages())  # type: ignore[misc]
         (notice,) = ben.troubles.list_notices(lambda at: at)
         assert "(station 7) from one of two other kits with the same radio-station" in notice
-        assert not ada.troubles.is_lately(Trouble.NAMESAKE), "it hears nothing of the other"
+        assert not ada.troubles.is_recent(Trouble.NAMESAKE), "it hears nothing of the other"
 
 
 async def test_who_is_renamed_or_has_lost_its_journal_is_one_kit(
@@ -213,7 +213,7 @@ async def test_who_is_renamed_or_has_lost_its_journal_is_one_kit(
             # A neighbour repeats an earlier item.
             again = Entry(1_900_000_001 + number % 7, Message("before"))
             await ben.reception.receive(encode([again, Entry(0, Source(6, 1))], origin=5))
-        assert not ben.troubles.is_lately(Trouble.TWINS)
+        assert not ben.troubles.is_recent(Trouble.TWINS)
 
 
 async def test_after_an_hour_without_it_what_is_heard_is_confirmed_again(
@@ -227,7 +227,9 @@ async def test_after_an_hour_without_it_what_is_heard_is_confirmed_again(
         assert not any(isinstance(each, Ack) and each.count for each in said(ben))
         await trio.sleep(3601)
         await ben.reception.receive(encode([later], origin=5))
-        summary = Ack(5, 0, frozenset({0}), digest=digest_of_slices([digest_of(later)]))
+        summary = Ack(
+            5, 0, frozenset({0}), digest=compute_fragments_digest([compute_item_digest(later)])
+        )
         assert summary in said(ben)
 
 
@@ -248,7 +250,7 @@ async def test_our_own_words_are_no_other_kit(tmp_path: Path, clock: Any, how: s
             ben.outbox._queue.wake()
             await ear.transmit((await ear.receive()).body, urgent=False)
             await trio.sleep(10)
-        assert not ben.troubles.is_lately(Trouble.NAMESAKE)
+        assert not ben.troubles.is_recent(Trouble.NAMESAKE)
         assert ben.messages() == []
 
 

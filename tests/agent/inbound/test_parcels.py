@@ -15,7 +15,7 @@ from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.journal.records import StoredPackage
 from fieldagent.agent.mesh.parcels import Parcels
 from fieldagent.package.package import Channel, Message, Parcel
-from fieldagent.wire.envelope import Entry, Receipt, digest_of, encode
+from fieldagent.wire.envelope import Entry, Receipt, compute_item_digest, encode
 from fieldagent.wire.parcel import DOWN, UP, unwrap, wrap
 from tests.running import running
 
@@ -54,7 +54,7 @@ async def test_what_came_by_the_kits_own_link_before_is_confirmed_and_no_more(
         assert isinstance(sent.item, Parcel) and sent.item.station == 0
         assert sent.channels == frozenset({Channel.RADIO})
         (receipt,) = unwrap(sent.item.body, [SECRET], UP).entries
-        assert (receipt.sequence, receipt.content) == (7, Receipt(digest=digest_of(ITEM)))
+        assert (receipt.sequence, receipt.content) == (7, Receipt(digest=compute_item_digest(ITEM)))
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from fieldagent.agent.journal import history, outbound
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.journal.records import EndedDelivery
 from fieldagent.agent.journal.spending import BudgetDay
-from fieldagent.agent.outbound.affordable import Affordable
+from fieldagent.agent.outbound.affordable import AffordablePlan
 from fieldagent.agent.outbound.budget import DAY_S, compute_day
 from fieldagent.agent.outbound.day_budget import DayBudget
 from fieldagent.package.delivery import ChannelDelivery
@@ -125,7 +125,9 @@ async def test_what_left_for_nothing_is_given_back(
         budget = DayBudget(k.journal, "mqtt", 8)
         async with budget.book(3):
             standing = await k.intake.accept(Package(Message("x")))
-        await budget.record_booking(standing.sequence, Affordable(Package(Message("x")), {}, 3, 3))
+        await budget.record_booking(
+            standing.sequence, AffordablePlan(Package(Message("x")), {}, 3, 3)
+        )
         budget = DayBudget(k.journal, "mqtt", 8)  # as after a restart
         await budget.refund_unspent()
         assert budget.compute_remaining() == 5
@@ -155,7 +157,7 @@ async def test_sms_and_credits_are_given_back_each_by_itself(
         async with budget.book(5):
             standing = await k.intake.accept(package)
         await budget.record_booking(
-            standing.sequence, Affordable(package, {}, 5, satellite=3, sms=2)
+            standing.sequence, AffordablePlan(package, {}, 5, satellite=3, sms=2)
         )
         happened = {
             (Channel.CELLULAR, history.SMS_EVENT): sms,
@@ -194,7 +196,7 @@ async def test_what_was_booked_is_given_back_on_its_own_day_after_a_restart(
         budget = DayBudget(journal, "tak-lan", 8)
         async with budget.book(6):
             pass
-        await budget.record_booking(number, Affordable(package, {}, 6, 6))
+        await budget.record_booking(number, AffordablePlan(package, {}, 6, 6))
         assert budget.compute_remaining() == 2
     machine.passes(HOUR)
     async with running(journal := Journal(path, lambda: machine.seen)):

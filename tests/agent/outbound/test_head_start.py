@@ -16,7 +16,7 @@ from fieldagent.agent.outbound.head_start import (
     compute_head_starts,
 )
 from fieldagent.package.delivery import ChannelDelivery, FanOut
-from fieldagent.package.forecast import Steps, share_within
+from fieldagent.package.forecast import Steps, compute_share_within
 from fieldagent.package.package import SOS_PRIORITY, Channel, Message, Package
 
 CELLULAR, RADIO, SATELLITE = Channel.CELLULAR, Channel.RADIO, Channel.SATELLITE
@@ -103,14 +103,14 @@ def test_little_is_lost_by_waiting_and_nothing_by_not_waiting(
     if by is None:
         assert 0 <= after <= USUAL
         assert (
-            share_within(cellular, after)
-            >= DELIVERED_SHARE_ENOUGH * share_within(cellular, USUAL) - 1e-6
+            compute_share_within(cellular, after)
+            >= DELIVERED_SHARE_ENOUGH * compute_share_within(cellular, USUAL) - 1e-6
         )
     else:
         assert 0 <= after <= by
-        missed = 1 - share_within(cellular, by)
+        missed = 1 - compute_share_within(cellular, by)
         now, then = (
-            1 - missed * (1 - share_within(satellite, left / USUAL_TIME_FACTOR))
+            1 - missed * (1 - compute_share_within(satellite, left / USUAL_TIME_FACTOR))
             for left in (by, by - after)
         )
         assert then >= DELIVERED_SHARE_ENOUGH * now - 1e-6

@@ -153,7 +153,7 @@ async def test_as_many_copies_as_fit_are_in_one_note(tmp_path: Path) -> None:
     async with kit_by_ip(tmp_path) as k:
         backup = HubBackup(k.journal, k.outbox, b"alps")
         await backup.make_summary()
-        k.outbox.fit(IP_MESSAGE_LIMITS)
+        k.outbox.set_limits(IP_MESSAGE_LIMITS)
         places = []
         for _ in range(4):
             places.append(k.sequence(await k.post(message={"content": "x" * (COPIES_BYTES // 3)})))

@@ -382,7 +382,7 @@ async def test_a_station_has_its_name_also_in_what_was_told_before_it_was_known(
     async with kit(tmp_path, Channel.RADIO, keys=[MT_KEY], incidents=NEWS) as k:
         await k.post(message={"content": "help"}, priority=100)
         number = k.sequence()
-        text = on_air.stop_text(3, [5, 14])
+        text = on_air.describe_stop(3, [5, 14])
 
         def note(db: sqlite3.Connection) -> None:
             assert on_air.note_stopped(db, number, text, START)

@@ -34,8 +34,8 @@ from fieldagent.wire.envelope import (
     Introduction,
     Receipt,
     Report,
+    compute_item_digest,
     decode,
-    digest_of,
     encode,
 )
 from fieldagent.wire.fragments import join
@@ -650,12 +650,12 @@ async def test_receipts_of_those_who_stored_it_are_kept_once_each(tmp_path: Path
         (entry,) = await k.send()
         entries = [
             Entry(3, Introduction(ada)),
-            Entry(entry.sequence, Receipt(3, digest_of(entry)), 1_790_000_100),
-            Entry(entry.sequence, Receipt(9, digest_of(entry)), 1_790_000_200),
-            Entry(entry.sequence + 77, Receipt(3, digest_of(entry)), 1_790_000_200),
+            Entry(entry.sequence, Receipt(3, compute_item_digest(entry)), 1_790_000_100),
+            Entry(entry.sequence, Receipt(9, compute_item_digest(entry)), 1_790_000_200),
+            Entry(entry.sequence + 77, Receipt(3, compute_item_digest(entry)), 1_790_000_200),
         ]
         await k.reception.receive(encode(entries))
-        late = Entry(entry.sequence, Receipt(3, digest_of(entry)), 1_790_000_999)
+        late = Entry(entry.sequence, Receipt(3, compute_item_digest(entry)), 1_790_000_999)
         await k.reception.receive(encode([late]))
         known = k.receipts(id_)
         assert [(each.by.name, each.by.id, each.at) for each in known] == [

@@ -37,14 +37,14 @@ def test_what_is_about_to_be_replaced_may_be_hastened_or_put_off_all_the_same() 
     queue = Queue()
     for key in (1, 2):
         queue.add(key, priority=10, collapse_key=key, due_time=inf)
-        assert queue.hold(key) == [key]
+        assert queue.hold_replaceable(key) == [key]
         queue.hasten(key)
     assert queue.find_foremost(0.0) is None
     queue.release(1)
     assert queue.add(3, priority=10, collapse_key=2) == [2]
     assert drain(queue) == [1, 3]
     queue.requeue(1)
-    assert queue.hold(1) == [1]
+    assert queue.hold_replaceable(1) == [1]
     queue.hold_until_hastened(1)
     queue.release(1)
     assert queue.find_foremost(9.0) is None
@@ -94,7 +94,7 @@ def test_what_comes_back_after_a_newer_one_ended_is_the_newest_again() -> None:
     queue.add(2, priority=12, collapse_key=7)
     queue.remove(2)
     assert queue.requeue(1)
-    assert queue.hold(7) == [1]
+    assert queue.hold_replaceable(7) == [1]
     assert queue.add(3, priority=12, collapse_key=7) == [1]
     assert drain(queue) == [3]
 
@@ -177,7 +177,7 @@ class AgainstTheModel(RuleBasedStateMachine):
                 newest = max(same, key=lambda entry: entry.key)
                 rivals += [] if newest.taken else [newest]
         if hold:
-            assert self.queue.hold(collapse, sos=sos) == [entry.key for entry in rivals]
+            assert self.queue.hold_replaceable(collapse, sos=sos) == [entry.key for entry in rivals]
             first = next((e for e in self.due() if e not in rivals), None)
             assert self.queue.find_foremost(self.now) == (first and first.key)
         for old in rivals:
@@ -213,7 +213,7 @@ class AgainstTheModel(RuleBasedStateMachine):
 
     @rule(collapse=st.integers(1, 2), sos=st.booleans())
     def hold_and_release(self, collapse: int, sos: bool) -> None:
-        for key in self.queue.hold(collapse, sos=sos):
+        for key in self.queue.hold_replaceable(collapse, sos=sos):
             assert key not in self.queue.get_in_flight()
             self.queue.release(key)
 

@@ -17,7 +17,7 @@ from fieldagent.agent.channels.radio_modem import RadioLost, TransmitResult
 from fieldagent.agent.channels.serial_port import PortLost
 from fieldagent.agent.radios import meshtastic
 from fieldagent.agent.radios.contract import RadioPlace
-from fieldagent.agent.radios.meshtastic_host import HEARD_MAX, HostHeard, MeshtasticHost
+from fieldagent.agent.radios.meshtastic_host import HEARD_MAX, HostReception, MeshtasticHost
 from fieldagent.extensions.lab.simulator.lora import LoraAir
 from fieldagent.extensions.lab.simulator.meshtastic import GROUP, SimulatedMeshtastic, introduce_all
 from fieldagent.extensions.lab.simulator.nodes import Nodes
@@ -33,8 +33,8 @@ from fieldagent.wire.meshtastic import (
     NodeInfo,
     Port,
     ToRadio,
+    encode_from_radio,
     encode_to_radio,
-    from_radio,
 )
 from tests.extensions.lab.simulator.test_simulate_node import kit, nodes
 from tests.processes import PATIENCE
@@ -215,7 +215,7 @@ class CutOff:
     """A line that breaks directly after the radio's last frame."""
 
     def __init__(self, *packets: MeshPacket) -> None:
-        self._said = b"".join(from_radio(FromRadio(packet=each)) for each in packets)
+        self._said = b"".join(encode_from_radio(FromRadio(packet=each)) for each in packets)
 
     async def read(self) -> bytes:
         said, self._said = self._said, b""
@@ -260,7 +260,7 @@ async def test_a_mesh_of_many_nodes_drops_no_text() -> None:
         for number in range(1, 2 * HEARD_MAX)
     ]
     line = CutOff()
-    line._said = b"".join(map(from_radio, [*nodes, *others, *texts, *nodes, *nodes]))
+    line._said = b"".join(map(encode_from_radio, [*nodes, *others, *texts, *nodes, *nodes]))
     host = MeshtasticHost(line, wants_nodes=True)
     with pytest.raises(PortLost):
         await host.listen()
@@ -274,6 +274,6 @@ async def test_a_mesh_of_many_nodes_drops_no_text() -> None:
     assert len([each for each in heard if each.node]) == 400
 
 
-def _port(heard: HostHeard) -> int:
+def _port(heard: HostReception) -> int:
     assert heard.packet is not None and heard.packet.decoded is not None
     return heard.packet.decoded.port

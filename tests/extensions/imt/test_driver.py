@@ -31,7 +31,7 @@ from fieldagent.extensions.lab.simulator.imt_port import ImtPort
 from fieldagent.extensions.lab.simulator.mt_queue import MtQueue
 from fieldagent.package.package import Channel, Data, Message, Status
 from fieldagent.package.reading import read_package
-from fieldagent.wire.credit import by_bytes
+from fieldagent.wire.credit import make_byte_tariff
 from tests.agent.channels.contract import Checked
 from tests.kit import RATES, Kit, fail_after, kit
 
@@ -56,7 +56,7 @@ class Sky:
     def __post_init__(self) -> None:
         self.queue = MtQueue()
         self.home = BaseCamp(lambda line: None, self.queue, mt_bytes=messages.PAYLOAD_BYTES)
-        gateway = SimulatedGateway(lambda line: None, self.queue, self.home, by_bytes(0))
+        gateway = SimulatedGateway(lambda line: None, self.queue, self.home, make_byte_tariff(0))
         self.gateway = gateway
         self.modem = SimulatedImtModem(gateway)
         self.port = ImtPort(self.modem, self.path / "modem", latency=self.latency)

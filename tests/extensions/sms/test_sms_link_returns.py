@@ -42,7 +42,7 @@ class OneToSend:
 
     # Methods of an outbox.
 
-    def fit(self, message_limits: Any) -> None:
+    def set_limits(self, message_limits: Any) -> None:
         pass
 
     async def wait_until_ready(self, *, urgent: bool = False) -> None:

@@ -63,7 +63,7 @@ from fieldagent.extensions.imt.agent.modem import (
     open_modem,
 )
 from fieldagent.system.lazy_dataclass import dataclass
-from fieldagent.wire.credit import by_bytes
+from fieldagent.wire.credit import make_byte_tariff
 from fieldagent.wire.envelope import Unreadable
 from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.outcome import Outcome
@@ -167,8 +167,10 @@ class ImtDriver:
 
     async def work(self) -> NoReturn:
         """Send the transmissions that are due, forever. Raises one of `MODEM_LOST_ERRORS`."""
-        self.outbox.fit(
-            MessageLimits(messages.PAYLOAD_BYTES, FILL_BYTES, by_bytes(self.pace.minimum_bytes))
+        self.outbox.set_limits(
+            MessageLimits(
+                messages.PAYLOAD_BYTES, FILL_BYTES, make_byte_tariff(self.pace.minimum_bytes)
+            )
         )
         while True:
             self.progress()

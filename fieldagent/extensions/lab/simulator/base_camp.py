@@ -26,8 +26,8 @@ from fieldagent.wire.envelope import (
     Receipt,
     Report,
     Unreadable,
+    compute_fragments_digest,
     decode,
-    digest_of_slices,
     encode,
 )
 from fieldagent.wire.errors import RemoteProtocolError
@@ -99,7 +99,7 @@ class HomeWriter:
         """Queue a Report to the kit with the indexes of the fragments that have arrived, out of
         `count`.
         """
-        digest = digest_of_slices(slices[position] for position in sorted(slices))
+        digest = compute_fragments_digest(slices[position] for position in sorted(slices))
         report = Report(count, frozenset(slices), digest)
         self._queue_entries([Entry(sequence, report, int(self._clock()))], origin=0)
 

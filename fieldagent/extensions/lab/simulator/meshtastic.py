@@ -215,7 +215,7 @@ class HostSide:
     def add_message(self, message: FromRadio) -> None:
         """Add a message to the host's output, with the next number."""
         self._counted += 1
-        self.said += wire.from_radio(message._replace(number=self._counted))
+        self.said += wire.encode_from_radio(message._replace(number=self._counted))
 
 
 class SimulatedMeshtastic(LoraBoard):

@@ -19,7 +19,7 @@ from typing import Any
 from fieldagent.agent.journal import outbound
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.journal.records import DamagedPackage
-from fieldagent.agent.outbound.affordable import Affordable, SpendingLimits, find_affordable
+from fieldagent.agent.outbound.affordable import AffordablePlan, SpendingLimits, find_affordable
 from fieldagent.agent.outbound.day_budget import DayBudget
 from fieldagent.agent.outbound.intake import Intake
 from fieldagent.agent.outbound.outbox import ChannelOutbox
@@ -126,7 +126,7 @@ class CommandAdmission:
             if value is not None and not listed:
                 raise Problem(403, f"nothing was queued: {who}, and cannot set `{member}`")
 
-    def _find_affordable(self, sender: str, package: Package) -> Affordable:
+    def _find_affordable(self, sender: str, package: Package) -> AffordablePlan:
         """Return the affordable channels. Raises Problem if there are none."""
         listed = sender in self._settings.senders
         limits = SpendingLimits(

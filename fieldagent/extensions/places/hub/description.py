@@ -38,7 +38,7 @@ from fieldagent.http.openapi_parts import (
     NAMED_RECORD,
     SAFE_INTEGER_MAX,
     TIMESTAMP,
-    coordinates,
+    coordinate_fields,
 )
 from fieldagent.hub.description.common import (
     ADMINISTRATOR,
@@ -154,7 +154,7 @@ ROUTE = named_record(
 
 _GIVEN_CIRCLE = record(
     {
-        **coordinates(COORDINATE_TEXT),
+        **coordinate_fields(COORDINATE_TEXT),
         "radius": number("Metres", minimum=int(RADIUS_LEAST), maximum=int(RADIUS_MOST)),
     }
 )

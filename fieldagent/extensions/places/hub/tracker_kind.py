@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from fieldagent.http.message import Request
 from fieldagent.http.problem import Problem
 from fieldagent.hub.field.trackers import TrackerReport
-from fieldagent.package.coordinates import is_nowhere
+from fieldagent.package.coordinates import is_zero_position
 from fieldagent.package.reading import ITEMS, WrongValue
 from fieldagent.package.strict_json import NotJson, load_document
 from fieldagent.system.lazy_named_tuple import NamedTuple
@@ -155,7 +155,7 @@ def place_of(values: Mapping[str, float | None]) -> dict[str, float] | None:
     """
     at = [values.get(name) for name in _NEEDED]
     latitude, longitude = at
-    if latitude is None or longitude is None or is_nowhere(latitude, longitude):
+    if latitude is None or longitude is None or is_zero_position(latitude, longitude):
         return None
     place = {}
     for name, value in values.items():

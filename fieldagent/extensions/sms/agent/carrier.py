@@ -179,7 +179,7 @@ class SmsCarrier:
         for SMS.
         """
         self._ours = True
-        self._outbox.fit(MESSAGE_LIMITS)
+        self._outbox.set_limits(MESSAGE_LIMITS)
         left = self._seat.turn.unacknowledged
         while left:
             reason = "the link ended before the hub acknowledged it"

@@ -8,7 +8,7 @@ import hashlib
 from contextlib import suppress
 from pathlib import Path
 
-from fieldagent.system.folder import put_file
+from fieldagent.system.folder import replace_file
 from fieldagent.system.lazy_dataclass import dataclass
 
 WRONG_PIN_REASON = "the SIM has refused sms-pin: correct it; it is not tried again"
@@ -40,11 +40,11 @@ class PinMemory:
         """Count an attempt on disk before the SIM receives it, so that an attempt hidden by a power
         cut counts too. Raises OSError.
         """
-        put_file(self.file, b"%s %d" % (self._print(), (self._count_tries() or 0) + 1))
+        replace_file(self.file, b"%s %d" % (self._print(), (self._count_tries() or 0) + 1))
 
     def note_refused(self) -> None:
         """Record on disk that the SIM has refused the PIN. Raises OSError."""
-        put_file(self.file, self._print())
+        replace_file(self.file, self._print())
 
     def note_taken(self) -> None:
         """Delete the memory of attempts, because the SIM accepted its PIN."""

@@ -19,7 +19,7 @@ from fieldagent.hub.field import trackers
 from fieldagent.hub.field.trackers import TrackerReport
 from fieldagent.hub.records import sos
 from fieldagent.hub.store.contract import Db
-from fieldagent.package.coordinates import is_nowhere
+from fieldagent.package.coordinates import is_zero_position
 
 SOURCE = "TAK"
 """Source of a device."""
@@ -56,7 +56,7 @@ def accept_alert(
         sos.note_event(db, incident, "note", now, name=alert.sender.callsign, detail=detail)
     point = alert.point
     place = None
-    if point.is_known and not is_nowhere(point.latitude, point.longitude):
+    if point.is_known and not is_zero_position(point.latitude, point.longitude):
         place = {"latitude": point.latitude, "longitude": point.longitude}
     alarm = "" if alert.cancels else "sos"
     return trackers.process_tracker_report(

@@ -19,7 +19,7 @@ from fieldagent.agent.outbound import unproved_sos
 from fieldagent.agent.outbound.intake import Intake
 from fieldagent.agent.outbound.outbox import ChannelOutbox
 from fieldagent.extensions.tak.events import PhoneAlert
-from fieldagent.package.coordinates import is_nowhere
+from fieldagent.package.coordinates import is_zero_position
 from fieldagent.package.package import SOS_PRIORITY, Channel, Message, Package
 
 log = logging.getLogger(__name__)
@@ -58,7 +58,7 @@ class LanDistress:
             return "repeated"
         await self._journal.persist(handhelds.store_facts(handle, name=alert.sender.callsign))
         point, place = alert.point, ""
-        if point.is_known and not is_nowhere(point.latitude, point.longitude):
+        if point.is_known and not is_zero_position(point.latitude, point.longitude):
             place = f", at {point.latitude:.5f} {point.longitude:.5f}"
         await self._accept(f"SOS from {alert.sender.callsign} (TAK phone){place}", handle)
         log.warning("a 911 alert of the TAK phone %s is an SOS%s", alert.sender.callsign, place)
@@ -78,7 +78,7 @@ class LanDistress:
 
     async def _accept(self, words: str, handle: str, joins: int | None = None) -> None:
         package = Package(Message(words), priority=SOS_PRIORITY)
-        plan = unproved_sos.plan_of(package, self._journal, self._outboxes)
+        plan = unproved_sos.make_plan(package, self._journal, self._outboxes)
         await unproved_sos.book_price(self._journal, plan.price)
         key = None if joins is None else f"{handle} cancels {joins}"
         await self._intake.accept(plan.package, key, incident_number=joins, handle=handle)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from fieldagent.agent.outbound.affordable import Affordable, SpendingLimits
+from fieldagent.agent.outbound.affordable import AffordablePlan, SpendingLimits
 from fieldagent.agent.outbound.cost import Cost
 from fieldagent.package.package import Channel
 from fieldagent.system.wording import format_count
 
 
-def describe_cost(costs: Mapping[Channel, Cost], plan: Affordable, limits: SpendingLimits) -> str:
+def describe_cost(
+    costs: Mapping[Channel, Cost], plan: AffordablePlan, limits: SpendingLimits
+) -> str:
     """Return the answer: the cost on each channel, and the channels that the message would use.
     `costs` belong to the same message.
     """
