@@ -57,7 +57,7 @@ UNPAID = Allowance(False, 0, "waits for a link: a folder pays for nothing", "")
 async def run(host: BridgeHost) -> None:
     """Work until cancelled, in one process of the hub at a time."""
     post = BridgePost(NAME, host.own["board-workspace"], "board-workspace")
-    await tenure.hold_and_work(host, post, partial(work, host))
+    await tenure.run_exclusively(host, post, partial(work, host))
 
 
 async def work(host: BridgeHost, identity: str, workspace: int) -> NoReturn:
@@ -80,13 +80,13 @@ async def publish(host: BridgeHost, follower: Follower, workspace: int) -> None:
     rows = await host.store.read(
         lambda db: reading.list_behind(db, workspace, user, follower.place, follower.capacity)
     )
-    fresh = [*follower.take_fresh(rows, host.clock())]
+    fresh = [*follower.select_fresh(rows, host.clock())]
     for item in reversed(await host.store.read(partial(reading.list_items, numbers=fresh))):
         if item.device is not None:  # A kit sent it, not a bridge.
             body = json.dumps(item.encode()).encode()
             await trio.to_thread.run_sync(replace_file, folder / f"{item.number}.item", body)
     host.note_link(True)
-    await persist(host.store, partial(tenure.keep_place, name=NAME, up_to=follower.place))
+    await persist(host.store, partial(tenure.store_place, name=NAME, up_to=follower.place))
 
 
 async def take_in(host: BridgeHost, workspace: int) -> None:

@@ -665,14 +665,14 @@ async def _run_leases(hub: Hub) -> None:
     await hub.leases.run()
 
 
-async def _free_claims(hub: Hub) -> None:
+async def _release_claims(hub: Hub) -> None:
     await claims.run(hub.store)
 
 
 PARTS = {
     "the leases of links": _run_leases,
     "positions for linked kits": _run_feeds,
-    "the claims of hubs that died": _free_claims,
+    "the claims of hubs that died": _release_claims,
     "housekeeping": _run_housekeeping,
     "the expiry of items": _expire,
     "check-ins and updates": _watch_kits,

@@ -84,15 +84,15 @@ class HubPart:
 
 def list_hub_parts() -> list[HubPart]:
     """Return the parts of all extensions."""
-    return [*_by_name().values()]
+    return [*_load_parts().values()]
 
 
 def list_console_parts() -> dict[str, str]:
     """Return the packages of the parts that add a script to the console, by name."""
-    return {name: part.console for name, part in _by_name().items() if part.console}
+    return {name: part.console for name, part in _load_parts().items() if part.console}
 
 
-def _by_name() -> dict[str, HubPart]:
+def _load_parts() -> dict[str, HubPart]:
     return {
         name: import_named_object(place, HubPart)
         for name, place in list_places("hub_parts").items()

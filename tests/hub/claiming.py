@@ -20,5 +20,5 @@ def claim_runs(db: Db, now: float, *, desk: str = "") -> list[tuple[WebhookPost,
 
 
 def settle(db: Db, posting: WebhookPost, result: HandoverResult, now: float) -> str:
-    (text,) = deliveries.settle(db, [PostResult(posting, result, now)])
+    (text,) = deliveries.record_results(db, [PostResult(posting, result, now)])
     return text

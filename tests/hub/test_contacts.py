@@ -291,7 +291,7 @@ async def test_a_link_from_before_it_was_raised_again_answers_nothing(store: Sto
             (message,) = await store.commit(
                 lambda db: notification.claim(db, alps.now + 9, 9, ADDRESS)
             )
-            await store.commit(lambda db: notification.settle(db, message, HANDED, alps.now))
+            await store.commit(lambda db: notification.record_result(db, message, HANDED, alps.now))
             return message.notice.link.removeprefix(ADDRESS)
 
         async def post(to: str) -> int:
@@ -323,7 +323,9 @@ async def test_what_somebody_answered_meanwhile_is_not_said_to_be_tried_again(
         assert incident is not None
         await store.commit(lambda db: sos_desk.acknowledge(db, incident, 2, "", alps.now))
         failed = HandoverResult(HandoverOutcome.FAILED, "no network")
-        text = await store.commit(lambda db: notification.settle(db, message, failed, alps.now))
+        text = await store.commit(
+            lambda db: notification.record_result(db, message, failed, alps.now)
+        )
         assert text.endswith("no network; not tried again")
         events = await alps.rows("SELECT detail FROM sos_event WHERE event = 'not notified'")
         assert [detail for (detail,) in events] == [

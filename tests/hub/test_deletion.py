@@ -172,7 +172,7 @@ async def delete(alps: Field, gone: Subject) -> int:
     for device in await store.commit(lambda db: list_devices(db, gone)):
         while await store.commit(partial(deletion.empty_device, device=device)):
             steps += 1
-    await store.commit(lambda db: deletion.end(db, gone, alps.now))
+    await store.commit(lambda db: deletion.delete_rest(db, gone, alps.now))
     return steps
 
 

@@ -197,12 +197,12 @@ async def test_an_id_that_nobody_knows_is_told_to_be_lost(store: Store, last: st
 
 def test_a_lower_number_that_comes_late_is_told_too() -> None:
     follower = Follower(0, 30.0)
-    assert follower.take_fresh([(1, 0.0), (3, 1.0)], 2.0) == {1: 0, 3: 0}
-    assert follower.take_fresh([(1, 0.0), (2, 0.5), (3, 1.0)], 3.0) == {2: 0}
-    assert follower.take_fresh([(1, 0.0), (2, 0.5), (3, 1.0), (4, 39.0)], 40.0) == {4: 3}
-    assert follower.take_fresh([(4, 39.0)], 41.0) == {}
+    assert follower.select_fresh([(1, 0.0), (3, 1.0)], 2.0) == {1: 0, 3: 0}
+    assert follower.select_fresh([(1, 0.0), (2, 0.5), (3, 1.0)], 3.0) == {2: 0}
+    assert follower.select_fresh([(1, 0.0), (2, 0.5), (3, 1.0), (4, 39.0)], 40.0) == {4: 3}
+    assert follower.select_fresh([(4, 39.0)], 41.0) == {}
     alone = Follower(0, 0.0)
-    assert alone.take_fresh([(1, 0.0), (3, 1.0)], 1.0) == {1: 1, 3: 3}
+    assert alone.select_fresh([(1, 0.0), (3, 1.0)], 1.0) == {1: 1, 3: 3}
 
 
 def test_a_listener_hears_a_kit(tmp_path: Path, database: str) -> None:

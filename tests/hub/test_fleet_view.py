@@ -234,7 +234,7 @@ async def test_who_is_out_of_use_comes_last_and_who_is_removed_is_gone(store: St
         )
         assert {each["id"] for each in (await rows(alps))[-2:]} == {kits[0], kits[1]}
         await alps.store.commit(
-            lambda db: deletion.end(db, Subject("device", kits[0], "kit"), alps.now)
+            lambda db: deletion.delete_rest(db, Subject("device", kits[0], "kit"), alps.now)
         )
         assert kits[0] not in [each["id"] for each in await rows(alps)]
         held = await alps.rows("SELECT count(*) FROM kit_condition WHERE device = ?", kits[0])

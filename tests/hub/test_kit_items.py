@@ -15,7 +15,7 @@ from fieldagent.hub.field.check_in import Rule
 from fieldagent.hub.field.kit_items import KitItems, read_only_items
 from fieldagent.hub.field.mobile_originated import MobileOriginatedReceiver
 from fieldagent.hub.records.ledger import confirm_all
-from fieldagent.hub.records.workspace_log import catch_up
+from fieldagent.hub.records.workspace_log import create_missing_rows
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.package.package import CheckIn, Data, Location, Message, Waypoint
 from fieldagent.wire.envelope import Entry, Envelope, Fragment, Receipt, decode, encode
@@ -101,7 +101,7 @@ def tried(store: Store, how: str) -> tuple[Any, dict[str, list[Any]], int]:
                 subject._process_message(counted, Envelope(tuple(entries)), single)
                 taken.append(single)
         counts = [(each.items, each.duplicates) for each in taken]
-        catch_up(db, [(each.id, START) for each in known])
+        create_missing_rows(db, [(each.id, START) for each in known])
         results.append((counts, contents(db), len(counted.statements)))
         raise Undone
 
@@ -164,7 +164,7 @@ def test_many_confirmations_take_few_statements_and_each_sender_is_told(
         known, counted = devices(db), Counted(db)
         sent = [KitItems(known[0], [Entry(n, Message(f"{n}"), TIME)]) for n in range(messages)]
         hub_of(START)._enter_items(db, sent)
-        catch_up(db, [(each.id, START) for each in known])
+        create_missing_rows(db, [(each.id, START) for each in known])
         pairs = db.execute("SELECT item, device FROM delivery")
         assert len(pairs) == messages * (DEVICES - 1)
         for _ in range(2):  # a device repeats an item after its link broke

@@ -305,7 +305,9 @@ async def test_who_is_deleted_leaves_no_name_where_they_had_read(store: Store) -
         assert await field.rows("SELECT text FROM reached") == [("Ben",)]
         await group(field, "rescue", BEN)
         before = await field.store.read(lambda db: people.read_version(db, 1))
-        await field.store.commit(lambda db: deletion.end(db, Subject("user", BEN, "Ben"), START))
+        await field.store.commit(
+            lambda db: deletion.delete_rest(db, Subject("user", BEN, "Ben"), START)
+        )
         assert await field.rows("SELECT text FROM reached") == []
         assert await field.rows("SELECT member FROM team_member") == []
         address_book = await field.store.read(lambda db: people.make_directory(db, 1, ADA))

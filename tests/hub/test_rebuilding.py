@@ -65,7 +65,7 @@ async def gives_back(alps: Field, items: Sequence[Entry], state: str = "") -> No
 
 
 async def state_of(alps: Field, device: int) -> rebuild.Rebuild | None:
-    return await alps.store.read(lambda db: rebuild.of(db, device))
+    return await alps.store.read(lambda db: rebuild.read_progress(db, device))
 
 
 async def test_what_is_known_costs_a_few_bytes_and_no_question(store: Store) -> None:

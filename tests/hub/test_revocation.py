@@ -131,7 +131,9 @@ async def test_neither_its_items_by_others_nor_others_by_it_are_their_word(store
         assert await alps.rows("SELECT sos, revoked FROM item") == [(1, alps.now)]
         incident = await store.read(lambda db: sos.find_incident(db, 1, 1))
         assert incident is not None
-        message = await store.read(lambda db: notice.of(db, incident, "1", "", AnswerOptions()))
+        message = await store.read(
+            lambda db: notice.make_notice(db, incident, "1", "", AnswerOptions())
+        )
         revoked = "(revoked since 2026-09-21T14:13:20Z, possibly stolen)"
         assert message.subject == f"SOS {incident.short} of kit 2 {revoked}"
         await store.commit(lambda db: revocation.restore(db, BEN, now=alps.now))

@@ -57,7 +57,9 @@ class Desk:
 
     async def taken(self, due: sms_mail.SmsToKit, reason: str = "") -> None:
         """Note that the service has accepted it, or has refused it for this reason."""
-        await self.alps.store.commit(lambda db: sms_mail.settle(db, due, reason, self.alps.now))
+        await self.alps.store.commit(
+            lambda db: sms_mail.record_result(db, due, reason, self.alps.now)
+        )
 
     async def told(self, reason: str = "") -> SmsFrame | None:
         """Deliver the next message, or refuse it for this reason."""
@@ -149,7 +151,7 @@ async def test_what_the_service_refused_is_none_of_the_day(store: Store, untaken
         assert due is not None
         reason = "the service answered 401"
         await alps.store.commit(
-            lambda db: sms_mail.settle(db, due, reason, alps.now, untaken=untaken)
+            lambda db: sms_mail.record_result(db, due, reason, alps.now, untaken=untaken)
         )
         alps.now += sms_mail.RETRY_S + 1
         assert (await desk.due(per_day=1) is not None) is untaken
@@ -172,7 +174,9 @@ async def test_what_is_refused_after_midnight_was_of_the_day_before(store: Store
         due = await desk.due()
         assert due is not None
         await alps.store.commit(lambda db: db.execute("UPDATE kit_sms SET day = '2999-01-01'"))
-        await alps.store.commit(lambda db: sms_mail.settle(db, due, "no", alps.now, untaken=True))
+        await alps.store.commit(
+            lambda db: sms_mail.record_result(db, due, "no", alps.now, untaken=True)
+        )
         assert await alps.rows("SELECT today FROM kit_sms") == [(1,)]
 
 
@@ -253,7 +257,7 @@ async def test_words_of_an_sos_that_fit_no_two_sms_go_in_more(store: Store) -> N
         await desk.comes(SmsFrame(NAME, raised, ()).encode_text(UP))
 
         def answer(db: Db) -> None:
-            incident = sos.of_kit(db, 1, 7)
+            incident = sos.find_by_kit(db, 1, 7)
             assert incident is not None
             due_receipts.owe_word(db, incident, IncidentState.SEEN, "я" * 30, "я" * 80, alps.now)
 

@@ -189,7 +189,7 @@ async def test_who_asks_for_others_too_and_is_cancelled_leaves_them_an_answer() 
 
     async def ask(number: int) -> None:
         try:
-            answers.append(await reads.ask(same, number))
+            answers.append(await reads.read_shared(same, number))
         except StoreUnavailable:
             answers.append(f"{number} is to come again")
 

@@ -13,7 +13,7 @@ async def test_the_best_claim_goes_first_and_the_worst_leaves_a_full_line() -> N
 
     async def come(name: str, *claim: float) -> None:
         try:
-            async with line.hold_place(claim):
+            async with line.wait_for_place(claim):
                 order.append(name)
                 await go_on.wait()
         except Crowded:
@@ -45,7 +45,7 @@ async def test_who_leaves_the_line_takes_no_place_along() -> None:
         async def come(scope: trio.CancelScope) -> None:
             nonlocal served
             with scope:
-                async with line.hold_place((0,)):
+                async with line.wait_for_place((0,)):
                     served += 1
                     await trio.sleep_forever()
 
@@ -60,5 +60,5 @@ async def test_who_leaves_the_line_takes_no_place_along() -> None:
         await trio.testing.wait_all_tasks_blocked()
         scopes[3].cancel()
     assert served >= 2
-    async with line.hold_place((0,)):
+    async with line.wait_for_place((0,)):
         pass

@@ -44,7 +44,7 @@ def told(there: Receiver) -> list[str | list[str]]:
 async def comes(alps: Field, stage: Stage, text: str = "", *, item: int = 1) -> None:
     """Record a stage of an item with Ben."""
     if stage is Stage.STORED:
-        await alps.store.commit(lambda db: workspace_log.catch_up(db, [(BEN, alps.now)]))
+        await alps.store.commit(lambda db: workspace_log.create_missing_rows(db, [(BEN, alps.now)]))
         await alps.store.commit(
             partial(ledger.confirm, item=item, device=BEN, bearer=Bearer.IP, now=alps.now)
         )

@@ -108,7 +108,7 @@ async def turn(alps: Field) -> None:
                 )
                 handed = result.outcome is HandoverOutcome.HANDED
                 end = PostResult(each, result, now, () if handed else run[at + 1 :])
-                await store.commit(partial(deliveries.settle, ends=[end]))
+                await store.commit(partial(deliveries.record_results, ends=[end]))
                 if not handed:
                     break
 

@@ -155,7 +155,7 @@ def test_a_device_that_is_new_is_given_nothing_of_before(store: Store) -> None:
         new, _ = directory.add_device(db, alps, ben, directory.NewDevice("kit 2"), now=START)
         assert list_device_standings(db, before, START) == []
         after = say(2)
-        workspace_log.catch_up(db, [(new, START)])
+        workspace_log.create_missing_rows(db, [(new, START)])
         return [after, db.execute("SELECT item FROM delivery WHERE device = ?", new)]
 
     after, rows = store.run_once(given)
@@ -247,7 +247,9 @@ async def test_several_devices_are_given_theirs_together(store: Store) -> None:
         await says(alps, "two", by=BEN)
 
         def come(db: Db) -> list[bool]:
-            return workspace_log.catch_up(db, [(each, alps.now) for each in (CLEO, ADA, BEN, CLEO)])
+            return workspace_log.create_missing_rows(
+                db, [(each, alps.now) for each in (CLEO, ADA, BEN, CLEO)]
+            )
 
         assert await store.commit(come) == [False] * 4
         rows = await alps.rows("SELECT device, item, sequence FROM delivery ORDER BY device, item")
@@ -277,7 +279,7 @@ async def test_a_device_shows_what_was_meant_for_it_however_late_the_rest_came(
         for number in range(2):
             await alps.push(Message(f"for Ben {number}"), target=BEN)
         await texts(alps, BEN)
-        items, edge = await store.read(lambda db: reading._of_device(db, 1, BEN, 100))
+        items, edge = await store.read(lambda db: reading._list_device_items(db, 1, BEN, 100))
         assert (items, edge) == ([5, 4], 4)
 
 

@@ -68,7 +68,7 @@ class Walk:
         } | await self._hub.store.read(self._hub_state)
 
     def _hub_state(self, db: Db) -> dict[str, str]:
-        alarm = sos.of_kit(db, CLEO, self._number)
+        alarm = sos.find_by_kit(db, CLEO, self._number)
         sql = "SELECT 1 FROM item WHERE incident = ? AND sos = 1"
         item = alarm is not None and bool(db.execute(sql, alarm.id))
         says = [self._owed(db, word) for word in ("", "seen", "closed")]
@@ -135,7 +135,7 @@ class Walk:
 
     async def _answer(self, act: Any) -> None:
         def answer(db: Db) -> Sos:
-            alarm = sos.of_kit(db, CLEO, self._number)
+            alarm = sos.find_by_kit(db, CLEO, self._number)
             assert alarm is not None
             answered: Sos = act(db, alarm)
             return answered

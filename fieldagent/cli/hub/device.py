@@ -214,7 +214,7 @@ def list_devices(call: Call) -> Result:
     update.
     """
     listed = directory.list_devices(*call.here, call.now)
-    steps = key_change.of_devices(*call.here)
+    steps = key_change.describe_steps(*call.here)
     for row in listed:
         row["radioKey"] = steps.get(row["id"])
         if not call.arguments.json:

@@ -41,7 +41,7 @@ def _change(call: Call, hours: str) -> Result:
 
 
 def _make_rows(call: Call) -> Result:
-    of_all = quiet.of_workspace(*call.here) or NO_QUIET_HOURS
+    of_all = quiet.read_workspace_hours(*call.here) or NO_QUIET_HOURS
     rows = [{"of": "workspace", "name": "", "quiet": of_all}]
     for each in contacts.list_all(*call.here):
         hours = each.quiet or f"{of_all} (the workspace's)"

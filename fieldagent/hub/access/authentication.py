@@ -58,7 +58,7 @@ class Authentication:
         """Return the caller. Raises Problem if the caller is anonymous or not allowed."""
         now = self._clock()
         source = find_source(find_address(head, self._trusted))
-        self._look_for_proxy(head)
+        self._warn_of_proxy(head)
         token = sessions.read_token(head)
         keyless = "x-api-key" not in head.headers
         if keyless and (token is not None or sessions.is_same_site(head)):
@@ -138,7 +138,7 @@ class Authentication:
             raise make_unauthorized(_WRONG_TEXT)
         return member
 
-    def _look_for_proxy(self, head: Request) -> None:
+    def _warn_of_proxy(self, head: Request) -> None:
         """Warn once if a proxy on this machine is not configured, because all callers behind it
         then count as one address.
         """

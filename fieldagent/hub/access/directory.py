@@ -162,7 +162,7 @@ def leave(db: Db, workspace: int, member: int, *, now: float) -> None:
     """
     owned = "SELECT id FROM device WHERE workspace = ? AND member = ?"
     for (device,) in db.execute(owned, workspace, member):
-        workspace_log.catch_up_wholly(db, device, now)
+        workspace_log.create_all_rows(db, device, now)
     db.execute("DELETE FROM membership WHERE workspace = ? AND member = ?", workspace, member)
     db.execute(
         "DELETE FROM team_member WHERE member = ? AND team IN"

@@ -28,7 +28,7 @@ def set_imei(db: Db, device: int, imei: str, *, now: float, actor: str = ADMINIS
     if is_contested(db, imei, workspace, device, actor=actor):
         imei_claims.claim(db, device, imei, now=now, actor=actor)
         return
-    imei_claims.settle(db, imei)
+    imei_claims.delete_claims(db, imei)
     db.execute("DELETE FROM imei_claim WHERE device = ?", device)
     db.execute(
         "UPDATE device SET imei = ?, operator = coalesce(operator, ?) WHERE id = ?",

@@ -96,7 +96,7 @@ class Passwords:
             if isinstance(reserved, Problem):
                 raise reserved
             await waits.sleep(reserved.delay)
-            async with self._line.hold_place((not device, reserved.debt_s)):
+            async with self._line.wait_for_place((not device, reserved.debt_s)):
                 matches = partial(check_password, password, stored_hash)
                 this.is_right = await check_in_thread(matches, self._threads, SCRYPT_SECONDS)
         except Crowded:

@@ -39,7 +39,7 @@ class WaitingLine:
         self._numbers = count()
 
     @asynccontextmanager
-    async def hold_place(self, claim: Claim) -> AsyncIterator[None]:
+    async def wait_for_place(self, claim: Claim) -> AsyncIterator[None]:
         """Wait for a place and hold it within the block. Raises Crowded if the line is full of
         better claims, now or later during the wait.
         """

@@ -166,7 +166,9 @@ class ContactsApi:
     async def answer_quiet_hours(self, request: Request, caller: Caller) -> Response:
         """Return the workspace's quiet hours."""
         refuse_others(request, ())
-        hours = await self._acts.store.read(lambda db: quiet.of_workspace(db, caller.workspace))
+        hours = await self._acts.store.read(
+            lambda db: quiet.read_workspace_hours(db, caller.workspace)
+        )
         return make_json_response({"quiet": hours or NO_QUIET_HOURS})
 
     async def change_quiet(self, request: Request, caller: Caller) -> Response:

@@ -3,8 +3,8 @@
 1. `begin` takes the subject out of use: its links end and its credentials become invalid.
 2. `delete_items` and `empty_device` delete the rows of large tables in batches, so that a running
    hub can work in between. An interrupted deletion can simply be repeated.
-3. `end` deletes the rest. Kits that know a user by name are asked to forget it with the next
-   message they get anyway.
+3. `delete_rest` deletes the rest. Kits that know a user by name are asked to forget it with the
+next message they get anyway.
 
 Copies at kits and other places remain; `plan` lists them.
 """
@@ -116,7 +116,7 @@ def list_steps(
     for device in devices:
         while (yield partial(empty_device, device=device)):
             pass
-    yield lambda db: end(db, subject, clock(), actor)
+    yield lambda db: delete_rest(db, subject, clock(), actor)
 
 
 def begin(db: Db, subject: Subject, now: float, actor: str = ADMINISTRATION) -> bool:
@@ -181,7 +181,7 @@ def empty_device(db: Db, device: int) -> int:
     )
 
 
-def end(db: Db, subject: Subject, now: float, actor: str = ADMINISTRATION) -> None:
+def delete_rest(db: Db, subject: Subject, now: float, actor: str = ADMINISTRATION) -> None:
     """Delete the rest, and the names in the audit log."""
     gone, workspaces = list_devices(db, subject), list_workspaces(db, subject)
     users = [subject.id] if subject.kind == "user" else []

@@ -129,7 +129,7 @@ class DevicesApi:
                 answer["satelliteKey"] = air_key.hex()
             if new.imei and imei_claims.find_holder(db, new.imei, id_):
                 answer["contested"] = imei_claims.CLAIMS
-            return {**answer, "deadLettersTaken": self._take_imei(db, id_)}
+            return {**answer, "deadLettersTaken": self._accept_letters(db, id_)}
 
         return make_json_response(await self._acts.carry_out(caller, store_device), 201)
 
@@ -207,11 +207,11 @@ class DevicesApi:
         def store_key(db: Db, now: float) -> int:
             device = find_device(db, caller, id_)
             directory.set_air_key(db, device, key, now=now, actor=str(caller.member))
-            return self._take_imei(db, device)
+            return self._accept_letters(db, device)
 
         return await self._acts.carry_out(caller, store_key)
 
-    def _take_imei(self, db: Db, device: int) -> int:
+    def _accept_letters(self, db: Db, device: int) -> int:
         return kept_letters.accept_letters(db, self._mobile_originated, [device])
 
 

@@ -227,8 +227,8 @@ def select_listings(kind: str) -> dict[str, Listing]:
     if kind != "workspace":
         return LISTINGS[kind]
     own = {name: rows for part in list_hub_parts() for name, rows in part.exports.items()}
-    return LISTINGS[kind] | {name: _of_workspace(rows) for name, rows in own.items()}
+    return LISTINGS[kind] | {name: _make_workspace_listing(rows) for name, rows in own.items()}
 
 
-def _of_workspace(rows: Callable[[Db, int], list[Row]]) -> Listing:
+def _make_workspace_listing(rows: Callable[[Db, int], list[Row]]) -> Listing:
     return lambda db, subject, now: rows(db, subject.id)

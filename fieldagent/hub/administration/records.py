@@ -50,7 +50,7 @@ class RecordsApi:
         before, _ = read_place(request)
         limit = number(request, "limit", LETTERS_LISTED, range(1, LETTERS_LISTED_MAX + 1))
         rows = await self._acts.store.read(
-            lambda db: dead_letters.of_workspace(db, caller.workspace, before, limit + 1)
+            lambda db: dead_letters.list_workspace_letters(db, caller.workspace, before, limit + 1)
         )
         following = rows[limit - 1]["id"] if len(rows) > limit else None
         return make_page(request, {"deadLetters": rows[:limit]}, "before", following)

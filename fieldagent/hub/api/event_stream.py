@@ -63,7 +63,7 @@ class Follower:
     """True if there may be rows after the last read."""
     _sent_ids: set[int] = field(default_factory=set)
 
-    def take_fresh(self, rows: Sequence[tuple[int, float]], now: float) -> dict[int, int]:
+    def select_fresh(self, rows: Sequence[tuple[int, float]], now: float) -> dict[int, int]:
         """Return the new rows among `rows`, the next `capacity` ids with their times. Each is
         mapped to the place from which a listener may continue once it has received all rows up to
         this one.
@@ -195,7 +195,7 @@ class EventStreams:
         may continue. Simultaneous reads of the same rows, as by many consoles, are shared.
         """
         rows = await self._store.read_together(behind, look)
-        fresh = follower.take_fresh(rows, self._clock())
+        fresh = follower.select_fresh(rows, self._clock())
         numbers = tuple(fresh)
         for begin in range(0, len(numbers), HELD_ROWS_MAX):
             few = numbers[begin : begin + HELD_ROWS_MAX]
@@ -278,7 +278,7 @@ def _read_events(db: Db, id_groups: Sequence[tuple[int, ...]]) -> list[dict[int,
     def encode(numbers: tuple[int, ...]) -> dict[int, _NamedText]:
         events: dict[int, _NamedText] = {}
         for number in numbers:
-            if (incident := sos.of_event(db, number)) is not None:
+            if (incident := sos.find_by_event(db, number)) is not None:
                 shown = {
                     **sos_desk.describe_sos(db, incident),
                     "event": sos_desk.encode_desk_event(db, number),

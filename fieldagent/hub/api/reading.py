@@ -87,7 +87,7 @@ def find(db: Db, caller: Caller, item_filter: ItemFilter, before: int, limit: in
     index = _choose_index_conditions(caller, item_filter, first, before)
     edge = None
     if item_filter.device is not None:
-        numbers, edge = _of_device(db, caller.workspace, item_filter.device, before)
+        numbers, edge = _list_device_items(db, caller.workspace, item_filter.device, before)
         index.add(f"id IN ({make_marks(numbers)})" if numbers else "1 = 0", *numbers)
     inner = (
         "SELECT id, sender, target, team, kind, words, sos, accepted, source_device, request_id,"
@@ -114,7 +114,9 @@ def find(db: Db, caller: Caller, item_filter: ItemFilter, before: int, limit: in
     )
 
 
-def _of_device(db: Db, workspace: int, device: int, before: int) -> tuple[list[int], int | None]:
+def _list_device_items(
+    db: Db, workspace: int, device: int, before: int
+) -> tuple[list[int], int | None]:
     """Return the items from a device and the items to it, without items of other kits to everyone.
     Also return the id before which there may be more.
     """

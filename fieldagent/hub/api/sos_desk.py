@@ -208,7 +208,7 @@ def note_posted(db: Db, item: int, webhook: int, now: float) -> None:
     """Record that a webhook has accepted the item that raised an incident, or its escalation."""
     rows = db.execute("SELECT after FROM webhook WHERE id = ?", webhook)
     event = "escalated" if rows and rows[0][0] else "webhook"
-    for incident in sos.of_item(db, item):
+    for incident in sos.find_by_item(db, item):
         if incident.item == item:
             sos.note_event(db, incident.id, event, now, detail=f"webhook {webhook}")
             if event == "escalated":

@@ -45,7 +45,9 @@ class WatchApi:
         return [
             Route("GET", "/api/watch", self.answer_state, judge=self._judge(Purpose.READ)),
             answer("/api/watch/take", partial(self.carry_out, TAKING, _take_watch)),
-            answer("/api/watch/hand-over", partial(self.carry_out, HAND_OVER_FIELDS, _hand_over)),
+            answer(
+                "/api/watch/hand-over", partial(self.carry_out, HAND_OVER_FIELDS, _ask_dispatcher)
+            ),
             answer("/api/watch/end", partial(self.carry_out, ENDING, _end_watch)),
         ]
 
@@ -81,7 +83,7 @@ def _take_watch(db: Db, caller: Caller, body: dict[str, Any], now: float) -> Non
     watch_desk.take_watch(db, caller.workspace, caller.member, body["seconds"], now)
 
 
-def _hand_over(db: Db, caller: Caller, body: dict[str, Any], now: float) -> None:
+def _ask_dispatcher(db: Db, caller: Caller, body: dict[str, Any], now: float) -> None:
     watch_desk.hand_over(db, caller.workspace, caller.member, int(body["to"]), body["note"], now)
 
 

@@ -26,7 +26,7 @@ class Alarm:
     times: int = 0
     due_at: float = 0.0
 
-    def note(self, now: float) -> None:
+    def record_sent(self, now: float) -> None:
         """Record that the alert was sent."""
         self.times += 1
         self.due_at = now + compute_next_alert(self.times)

@@ -44,14 +44,14 @@ class BridgePost(NamedTuple):
     """Name of the setting that names the workspace."""
 
 
-async def hold_and_work(
+async def run_exclusively(
     host: BridgeHost, post: BridgePost, work: Callable[[str, int], Awaitable[None]]
 ) -> NoReturn:
     """Run `work` until cancelled, but only while no other process runs it. `work` gets this hub's
     identity at the server and the workspace's id.
     """
     holder = uuid.uuid4().hex
-    take = partial(hold_bridge, name=post.name, holder=holder, alone=not host.store.shared)
+    take = partial(claim_bridge, name=post.name, holder=holder, alone=not host.store.shared)
     watch = _HolderWatch()
     while True:
         identity, workspace = "", None
@@ -113,7 +113,7 @@ async def _renew(host: BridgeHost, name: str, holder: str, scope: trio.CancelSco
             held = ""
             with log_once():
                 held = await host.store.commit(
-                    lambda db: hold_bridge(db, name, holder, host.clock())
+                    lambda db: claim_bridge(db, name, holder, host.clock())
                 )
             said = trio.current_time() if held else said
         scope.cancel()
@@ -130,7 +130,7 @@ def read_tenure(db: Db, name: str) -> BridgeTenure:
     return BridgeTenure()
 
 
-def hold_bridge(
+def claim_bridge(
     db: Db,
     name: str,
     holder: str,
@@ -171,6 +171,6 @@ def read_place(db: Db, name: str) -> int:
     return int(number)
 
 
-def keep_place(db: Db, name: str, up_to: int) -> None:
+def store_place(db: Db, name: str, up_to: int) -> None:
     """Store the id of the last item passed on. A lower id changes nothing."""
     db.execute("UPDATE bridge SET place = ? WHERE name = ? AND place < ?", up_to, name, up_to)

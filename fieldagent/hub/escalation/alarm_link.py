@@ -82,7 +82,7 @@ def find(db: Db, token: str, *, locked: bool = False) -> AlarmLink | None:
     return None
 
 
-def of_message(db: Db, message_id: str) -> AlarmLink | None:
+def find_by_message(db: Db, message_id: str) -> AlarmLink | None:
     """Return the link in this message, locked for the transaction, or None."""
     rows = db.execute(
         f"SELECT {_LINK} FROM alarm_link WHERE message_id = ?{db.for_update()}", message_id
@@ -90,7 +90,7 @@ def of_message(db: Db, message_id: str) -> AlarmLink | None:
     return AlarmLink(*rows[0]) if rows else None
 
 
-def of_code(db: Db, code: str, contact: int) -> AlarmLink | None:
+def find_by_code(db: Db, code: str, contact: int) -> AlarmLink | None:
     """Return the contact's newest link with this code, locked for the transaction, or None."""
     rows = db.execute(
         f"SELECT {_LINK} FROM alarm_link WHERE contact = ? AND code = ?"

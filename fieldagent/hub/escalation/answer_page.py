@@ -179,7 +179,7 @@ def _make_question_page(db: Db, link: AlarmLink, incident: Sos, language: str) -
     else:
         tells = translate(language, "Nothing is sent to its kit, and no other contact is alerted.")
     lines[-1] += f" {tells}"
-    title = notice.of_device(incident, notice.describe_device(facts, language), language)
+    title = notice.name_incident(incident, notice.describe_device(facts, language), language)
     *before, last = (f"<p>{escape(line)}</p>" for line in lines)
     form = _FORM.format(
         words=escape(translate(language, "Message to the kit (optional)")),

@@ -109,7 +109,7 @@ def _describe_taken(db: Db, answer: ContactAnswer, now: float) -> str:
     whose = _find_contacts(db, answer)
     links = {each.id: alarm_link.list_valid(db, each.id, now) for each in whose}
     open_ones = [(each, link) for each in whose for link in links[each.id] if _is_open(db, link)]
-    writings = correspondence.of_address(db, answer.sender, now)
+    writings = correspondence.find_by_address(db, answer.sender, now)
     told_by = {each.workspace for each in whose if links[each.id]}
     is_shared = len(told_by | {each.workspace for each in writings}) > 1
     is_named = is_shared and correspondence.is_to_one(writings, answer)
@@ -196,7 +196,7 @@ def _find_by_code(
                     return _handle_proved(db, each, link, answer_text, now)
     elif wrong >= WRONG_MAX:
         return _reply(db, contact, last.sos, "limited", _find_long_code(db, contact, last), now)
-    matches = [(each, alarm_link.of_code(db, answer_text.code, each.id)) for each in contacts]
+    matches = [(each, alarm_link.find_by_code(db, answer_text.code, each.id)) for each in contacts]
     coded = [(each, link) for each, link in matches if link is not None]
     if len({each.workspace for each, _ in coded}) > 1:
         why = translate(
@@ -227,8 +227,8 @@ def _handle_proved_message(
     db: Db, answer: ContactAnswer, answer_text: AnswerText, now: float
 ) -> str:
     """Process a mail that answers an address or a message known only to its recipient."""
-    link = alarm_link.of_message(db, answer.answers)
-    if link is None and (written := correspondence.of_message(db, answer.answers)) is not None:
+    link = alarm_link.find_by_message(db, answer.answers)
+    if link is None and (written := correspondence.find_by_message(db, answer.answers)) is not None:
         return correspondence.send_answer(db, [written], answer, now)
     if link is None or link.contact is None:
         return "to no message of this hub"

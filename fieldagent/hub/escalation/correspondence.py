@@ -58,7 +58,7 @@ _LETTERS = (
 )
 
 
-def of_message(db: Db, message_id: str) -> WrittenMessage | None:
+def find_by_message(db: Db, message_id: str) -> WrittenMessage | None:
     """Return the message that a mail answers, by the id that only the mail's author can know; None
     if it is unknown.
     """
@@ -66,7 +66,7 @@ def of_message(db: Db, message_id: str) -> WrittenMessage | None:
     return WrittenMessage(*rows[0]) if rows else None
 
 
-def of_address(db: Db, address: str, now: float) -> list[WrittenMessage]:
+def find_by_address(db: Db, address: str, now: float) -> list[WrittenMessage]:
     """Return the newest recent message of each kit to an address."""
     which = "outward.address = ? AND outward.state = 'handed over' AND item.accepted > ?"
     rows = db.execute(_LETTERS.format(which=which), address, now - REPLY_WINDOW_S)

@@ -94,12 +94,12 @@ async def run(
                     store, lambda db: sms_mail.claim(db, clock(), per_day), sms_mail.release_claim
                 )
                 if due is not None:
-                    await _hand_over(store, reach, due, clock, note_fault)
+                    await _send_sms(store, reach, due, clock, note_fault)
                 continue
         await idle.wait_until_due(written, soonest - clock(), news=news)
 
 
-async def _hand_over(
+async def _send_sms(
     store: Store, reach: ContactSenders, sms: SmsToKit, clock: Callable[[], float], note_fault: Note
 ) -> None:
     notice = Notice(uuid.uuid4().hex, "", sms.text, whole=True)
@@ -112,4 +112,6 @@ async def _hand_over(
         note_fault(error, f"an SMS to device {sms.device}")
         reason = f"it failed in the hub; see its log: {describe_error(error)}"
         untaken = False
-    await persist(store, lambda db: sms_mail.settle(db, sms, reason, clock(), untaken=untaken))
+    await persist(
+        store, lambda db: sms_mail.record_result(db, sms, reason, clock(), untaken=untaken)
+    )

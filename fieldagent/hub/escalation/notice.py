@@ -33,7 +33,7 @@ class AnswerOptions(NamedTuple):
     """Code that acknowledges the incident in an answer."""
 
 
-def of(
+def make_notice(
     db: Db,
     incident: Sos,
     message_id: str,
@@ -44,7 +44,7 @@ def of(
     """Return the notice of an unanswered incident."""
     facts = describe_for_pager(db, incident.id, ways.desk, ways.link)
     device, said = describe_device(facts, language), find_newest_text(db, incident, language)
-    subject = of_device(incident, device, language)
+    subject = name_incident(incident, device, language)
     lines = [
         f"{subject}{': ' + said if said else ''}",
         _describe_unanswered(reason, format_clock_time(incident.raised), language),
@@ -119,14 +119,14 @@ def make_request(
     """
     facts = describe_for_pager(db, incident.id, ways.desk, "")
     device, words = describe_device(facts, language), make_visible(text)[:TEXT_CHARACTERS_MAX]
-    what = of_device(incident, device, language)
+    what = name_incident(incident, device, language)
     subject = translate(language, "Take over {what}?", what=what)
     desk, line = facts.get("desk", ""), f"{subject} {words}"
     told = Notice(message_id, subject, line, incident.id, device, words, desk, language=language)
     return replace(told, alarm=_alarm(incident))
 
 
-def of_device(incident: Sos, device: str, language: str) -> str:
+def name_incident(incident: Sos, device: str, language: str) -> str:
     """Return the name of an incident with its kit. `device` is the kit's name for people."""
     return translate(
         language, "{what} of {device}", what=make_title(incident, language), device=device
@@ -145,7 +145,7 @@ def describe_device(facts: Mapping[str, Any], language: str) -> str:
 
 def reply(incident: Sos, device: str, message_id: str, text: str, language: str) -> Notice:
     """Return the reply to a contact about their answer."""
-    subject = f"Re: {of_device(incident, make_visible(device), language)}"
+    subject = f"Re: {name_incident(incident, make_visible(device), language)}"
     told = Notice(message_id, subject, text, incident.id, make_visible(device), language=language)
     return replace(told, alarm=_alarm(incident))
 

@@ -165,12 +165,12 @@ def _make_claimed(db: Db, row: _DueRow, now: float, desk: str, kinds: Kinds) -> 
         if kind is None or not kind.signs_in:
             link, code = alarm_link.make(db, sos_id, contact.name, message_id, now, contact.id)
         ways = AnswerOptions(desk, link, code)
-        message = notice.of(db, incident, message_id, why, ways, contact.language)
+        message = notice.make_notice(db, incident, message_id, why, ways, contact.language)
     escalates = contact.after > 0 or why == ESCALATED
     return Notification(id_, sos_id, contact, message, attempts, until, escalates, why, round_)
 
 
-def settle(
+def record_result(
     db: Db,
     notification: Notification,
     result: HandoverResult,
@@ -182,13 +182,13 @@ def settle(
     """
     chance, known = random.random(), get_contact_kinds() if kinds is None else kinds
     reports = [
-        _settle(db, each, result, now, known, chance=chance)
+        _store_result(db, each, result, now, known, chance=chance)
         for each in (notification, *notification.beside)
     ]
     return next(filter(None, reports), "")
 
 
-def _settle(
+def _store_result(
     db: Db,
     notification: Notification,
     result: HandoverResult,
@@ -327,7 +327,7 @@ class _Notifications:
             result = await self.send(notification)
             text = await persist(
                 self.store,
-                lambda db: settle(db, notification, result, self.clock(), self.reach.kinds),
+                lambda db: record_result(db, notification, result, self.clock(), self.reach.kinds),
             )
             if text:
                 log.warning("%s", text)

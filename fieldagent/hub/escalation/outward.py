@@ -47,12 +47,12 @@ async def run(
                     store, lambda db: outward.claim(db, clock(), AT_ONCE), outward.release_claims
                 )
                 for each in claimed:
-                    await _hand_over(store, reach, each, clock, note_fault)
+                    await _send_item(store, reach, each, clock, note_fault)
                 continue
         await idle.wait_until_due(written, soonest - clock(), news=news)
 
 
-async def _hand_over(
+async def _send_item(
     store: Store,
     reach: ContactSenders,
     item: OutwardItem,
@@ -76,10 +76,12 @@ async def _hand_over(
         note_fault(error, f"a message to an address, item {item.item}")
         reason = f"it failed in the hub; see its log: {describe_error(error)}"
         result = HandoverResult(HandoverOutcome.FAILED, reason)
-    await persist(store, lambda db: _settle(db, item, kind.service, result, clock()))
+    await persist(store, lambda db: _record_result(db, item, kind.service, result, clock()))
 
 
-def _settle(db: Db, item: OutwardItem, service: str, result: HandoverResult, now: float) -> None:
+def _record_result(
+    db: Db, item: OutwardItem, service: str, result: HandoverResult, now: float
+) -> None:
     if result.outcome is HandoverOutcome.HANDED:
         outward.mark_accepted(db, item, service, now)
         return

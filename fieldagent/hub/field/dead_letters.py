@@ -95,7 +95,7 @@ def assign(db: Db, device: int) -> None:
     )
 
 
-def of_device(db: Db, device: Device) -> list[Letter]:
+def list_device_letters(db: Db, device: Device) -> list[Letter]:
     """Return the letters of a device, oldest first."""
     rows = db.execute(
         "SELECT id, body, way FROM dead_letter WHERE device = ? ORDER BY id", device.id
@@ -155,7 +155,7 @@ def list_letters(db: Db, devices: Collection[int] | None = None) -> list[Row]:
     return _read_letters(db, which, of, COUNT_MAX)
 
 
-def of_workspace(db: Db, workspace: int, before: int, limit: int) -> list[Row]:
+def list_workspace_letters(db: Db, workspace: int, before: int, limit: int) -> list[Row]:
     """Return the letters of a workspace's devices, newest first.
 
     A letter from an IMEI without a device could belong to anyone. So only the hub's operator sees

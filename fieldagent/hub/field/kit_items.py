@@ -127,8 +127,8 @@ def enter_kit_items(
                 before = newest[device.id]
                 if before is None or before.at <= position.at:
                     newest[device.id] = position
-                if positions.says_where(content):
-                    seen.append(positions.kit_position(device, content, entry.time, now))
+                if positions.is_current(content):
+                    seen.append(positions.make_kit_position(device, content, entry.time, now))
     enter_from_kits(db, postings, now=now, grace=grace)
     contact.record_contacts(db, newest, Bearer.IP, now)
     positions.act_on_positions(db, seen, now)

@@ -37,7 +37,7 @@ def raise_named_incident(db: Db, word: IncidentUpdate, brought: KitMessage) -> N
     if brought.doubt_reason or brought.relaying is not None:
         return
     device = brought.device
-    incident = sos.of_kit(db, device.id, word.incident, locked=True)
+    incident = sos.find_by_kit(db, device.id, word.incident, locked=True)
     if incident is None:
         whose = device.workspace, device.id, word.incident
         if (raised := sos.raise_numbered(db, *whose, None, brought.now)) is not None:
@@ -128,7 +128,7 @@ def record_receipt(db: Db, entry: Entry, receipt: Receipt, brought: KitMessage) 
         else:
             brought.mismatches.append(f"a receipt of {entry.sequence}")
             if brought.is_authenticated:
-                numbering.suspect(db, brought.device.id, entry.sequence, brought.now)
+                numbering.skip_numbers(db, brought.device.id, entry.sequence, brought.now)
 
 
 def resend_unreadable(db: Db, entry: Entry, report: Unreadable, brought: KitMessage) -> None:
@@ -186,5 +186,5 @@ def _renumber_if_restored(db: Db, entry: Entry, brought: KitMessage) -> bool:
     if not db.execute(higher, device, entry.sequence):
         return False
     if brought.is_authenticated:
-        numbering.suspect(db, device, entry.sequence, brought.now)
+        numbering.skip_numbers(db, device, entry.sequence, brought.now)
     return True

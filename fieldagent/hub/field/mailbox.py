@@ -185,7 +185,7 @@ class IpMailbox:
         # Read the log first, because urgent items go first. But an SOS that waits already is sent
         # at once.
         while may_catch_up and mail.is_behind:
-            may_catch_up = await self._catch_up()
+            may_catch_up = await self._create_rows()
             mail = await self._read_mail()
             if mail.has_sos:
                 break
@@ -205,13 +205,13 @@ class IpMailbox:
         asked = MailAsked(self.device, self._clock(), under_way)
         return await self._store.read_together(read_mail, asked)
 
-    async def _catch_up(self) -> bool:
+    async def _create_rows(self) -> bool:
         """Create some of the device's rows from its workspace's log. Return True if there are
         more.
         """
         began, here = trio.current_time(), (self.device.id, self._clock())
         try:
-            has_more = await self._store.commit_together(workspace_log.catch_up, here)
+            has_more = await self._store.commit_together(workspace_log.create_missing_rows, here)
         except StoreFull:
             has_more = False  # Items that have rows are still sent, SOS first.
         self._rests_until = -inf if has_more else began + self._log_rest
@@ -241,7 +241,7 @@ class IpMailbox:
         else:
             load, place = self._loads[outgoing.number], None
         stored = _StoredLoad(self.device.id, self._journal, load, place, self._clock())
-        await self._store.commit_together(_settle, stored)
+        await self._store.commit_together(_store_confirmations, stored)
         if place is None:
             del self._loads[outgoing.number]
         else:
@@ -292,7 +292,7 @@ class IpMailbox:
         elif isinstance(report, BackupNote):
             await self._rebuilding.process_answer(report, self._clock())
         elif isinstance(report, KitReport):
-            for text in await self._store.commit(lambda db: self._note(db, report)):
+            for text in await self._store.commit(lambda db: self._store_report(db, report)):
                 log.warning("%s", text)
 
     def _note_earshot(self, db: Db, report: StationsInRange) -> None:
@@ -312,7 +312,7 @@ class IpMailbox:
             return None
         return people.make_directory(db, workspace, self.device.member)
 
-    def _note(self, db: Db, report: KitReport) -> list[str]:
+    def _store_report(self, db: Db, report: KitReport) -> list[str]:
         """Return the warnings to log."""
         now = self._clock()
         kit_report.store_report(db, self.device.id, report, now)
@@ -334,7 +334,7 @@ class _StoredLoad:
     at: float
 
 
-def _settle(db: Db, loads: Sequence[_StoredLoad]) -> list[None]:
+def _store_confirmations(db: Db, loads: Sequence[_StoredLoad]) -> list[None]:
     """Settle the confirmations of many devices at once."""
     now = max(each.at for each in loads)
     pairs = [(item, each.device) for each in loads for item in each.load.items]

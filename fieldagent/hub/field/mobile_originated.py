@@ -210,7 +210,9 @@ class MobileOriginatedReceiver:
                 raise
             log.exception("a message from %s could not be processed, twice", device.name)
             reason = f"the hub failed to process it, twice: {describe_error(error)}"
-            await self._store.commit(lambda db: self._bury(db, device, body, bearer, reason))
+            await self._store.commit(
+                lambda db: self._store_dead_letter(db, device, body, bearer, reason)
+            )
 
     async def _take_in(
         self, device: Device, body: bytes, bearer: Bearer, estimate: Estimate | None
@@ -228,7 +230,7 @@ class MobileOriginatedReceiver:
             )
 
             def bury(db: Db) -> None:
-                self._bury(db, device, body, bearer, reason)
+                self._store_dead_letter(db, device, body, bearer, reason)
                 _store_key_trouble(db, device, trouble)
 
             await self._store.commit(bury)
@@ -250,7 +252,7 @@ class MobileOriginatedReceiver:
             self._process_message(db, envelope, brought)
             brought.troubles += envelope.not_understood
             if brought.troubles:
-                self._bury(db, device, body, bearer, "; ".join(brought.troubles))
+                self._store_dead_letter(db, device, body, bearer, "; ".join(brought.troubles))
             if bearer is Bearer.SATELLITE:
                 _store_key_trouble(db, device, UNCHECKED_TAG_REASON if unchecked else "")
             return brought
@@ -272,7 +274,9 @@ class MobileOriginatedReceiver:
         limits = self._clock(), self._grace, self._time_to_live
         return enter_kit_messages(db, messages, *limits)
 
-    def _bury(self, db: Db, device: Device, body: bytes, bearer: Bearer, reason: str) -> None:
+    def _store_dead_letter(
+        self, db: Db, device: Device, body: bytes, bearer: Bearer, reason: str
+    ) -> None:
         imei = (device.imei or "") if bearer is Bearer.SATELLITE else ""
         now = self._clock()
         dead_letters.store_letter(
@@ -283,7 +287,7 @@ class MobileOriginatedReceiver:
         """Process the usable dead letters of a device, each once, and return their number."""
         return sum(
             self._replay_one(db, device, letter, keys if letter.bearer is Bearer.SATELLITE else ())
-            for letter in dead_letters.of_device(db, device)
+            for letter in dead_letters.list_device_letters(db, device)
         )
 
     def _replay_one(
@@ -477,7 +481,9 @@ class MobileOriginatedReceiver:
             mark_arrived(db, fragment, brought)
         if brought.revoked is not None and not any(entry.sos for entry in whole.entries):
             # The last fragment alone could not be processed later.
-            self._bury(db, brought.device, whole.envelope, Bearer.IP, brought.doubt_reason)
+            self._store_dead_letter(
+                db, brought.device, whole.envelope, Bearer.IP, brought.doubt_reason
+            )
             brought.buried.append(brought.doubt_reason)
             return
         for entry in whole.entries:
@@ -486,7 +492,7 @@ class MobileOriginatedReceiver:
             reason = "; ".join(whole.not_understood)
             # Keep it as if it came over IP: the fragments have authenticated the sender, and the
             # envelope itself has no tag.
-            self._bury(db, brought.device, whole.envelope, Bearer.IP, reason)
+            self._store_dead_letter(db, brought.device, whole.envelope, Bearer.IP, reason)
             brought.buried.append(reason)
 
 
@@ -581,7 +587,7 @@ def _record_carrier(db: Db, entry: Entry, brought: KitMessage) -> None:
     """Record the relaying kit as a carrier, which also gets the updates of the incident."""
     if brought.relaying is None:
         return
-    incident = sos.of_kit(db, brought.device.id, entry.sequence - entry.items_back)
+    incident = sos.find_by_kit(db, brought.device.id, entry.sequence - entry.items_back)
     if incident is not None:
         note_carrier(db, incident, brought.relaying.id, brought.now)
 
@@ -590,6 +596,6 @@ def _repeat_result(db: Db, device: int, entry: Entry, now: float) -> None:
     """Send the incident's result again, because its kit still repeats items although a person has
     taken the incident.
     """
-    incident = sos.of_kit(db, device, entry.sequence - entry.items_back)
+    incident = sos.find_by_kit(db, device, entry.sequence - entry.items_back)
     if incident is not None and incident.state != sos.SosState.OPEN:
         repeat_result(db, incident, now)

@@ -137,7 +137,7 @@ def _pack_for(db: Db, account: Account, now: float) -> int:
     load = fill_for(db, device, items, receipts, space, packed=True)
     if items and not load.items and _compute_size_alone(items[0]) <= space.compute_first(items[0]):
         # The item fits, but not together with its sender's name. Send the name first.
-        _introduce(db, account, items[0], now)
+        _store_introduction(db, account, items[0], now)
         space = _compute_space(db, account, now, urgent=urgent)
         load = fill_for(db, device, items, receipts, space, packed=True)
     if items and not load.items:
@@ -189,7 +189,7 @@ def _pack_fragments(db: Db, account: Account, large: WaitingItem, now: float) ->
     if allowed is not None and sum(map(compute_credits, map(len, (*ahead, *bodies)))) > allowed:
         _wait_for_credits(db, device.id, [large], now)
         return 0
-    _introduce(db, account, large, now)
+    _store_introduction(db, account, large, now)
     for position, body in enumerate(bodies):
         _persist(db, device.id, body, [(large.item, position, len(bodies))], urgent, now)
     _mark_packed(db, device.id, [large.item])
@@ -220,7 +220,7 @@ def _tag_bytes(account: Account) -> int:
     return 0 if account.key is None else TAG_BYTES + 1
 
 
-def _introduce(db: Db, account: Account, item: WaitingItem, now: float) -> None:
+def _store_introduction(db: Db, account: Account, item: WaitingItem, now: float) -> None:
     """Store a message that introduces the sender, if the device does not know them."""
     device = account.device
     for mark, entry in make_introduction(db, device, item.sender):

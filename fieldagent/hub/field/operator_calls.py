@@ -17,11 +17,11 @@ from fieldagent.hub.field.operator_handover import (
     OperatorCall,
     claim,
     compute_next_due,
-    forgo,
+    delete_unneeded,
     is_due,
     is_needed,
+    record_verdict,
     release_claims,
-    settle,
 )
 from fieldagent.hub.operator.contract import FarModem, Operator, Verdict
 from fieldagent.hub.operator.failures import make_no_answer, make_not_set_up
@@ -82,7 +82,7 @@ async def run(
             for ring in rings:
                 nursery.start_soon(ring_again, store, operators, ring, note_fault)
             if not calls:
-                with under_way.rest(ended):
+                with under_way.wait_for_end(ended):
                     await idle.wait_until_due(written, soonest - clock(), news=news)
 
 
@@ -105,7 +105,7 @@ class _OpenCalls:
             self._rest.cancel()
 
     @contextmanager
-    def rest(self, ended_count: int) -> Iterator[None]:
+    def wait_for_end(self, ended_count: int) -> Iterator[None]:
         """Rest until a call ends. Do not rest if a call has ended since `ended_count` was read."""
         self._rest = trio.CancelScope()
         if self.ended != ended_count:
@@ -148,13 +148,13 @@ async def carry_out(
         if operator is None:
             verdict = Verdict(Outcome.NOT_SENT, make_not_set_up(call.operator))
         elif not await store.read(lambda db: is_needed(db, call, clock())):
-            await store.commit(lambda db: forgo(db, call))
+            await store.commit(lambda db: delete_unneeded(db, call))
             return
         else:
             verdict = await _call_in(operator, call, note_fault)
         _log_trouble(call, verdict)
         note_call(call.operator, verdict.outcome.value, len(call.body))
-        if alarm := await persist(store, lambda db: settle(db, call, verdict, clock())):
+        if alarm := await persist(store, lambda db: record_verdict(db, call, verdict, clock())):
             log.error("%s", alarm)
     except StoreUnavailable:
         pass  # The store logs that itself.

@@ -139,11 +139,11 @@ def _list_callable(db: Db, now: float, busy: Busy, *, lock: bool) -> list[tuple[
     return [
         row
         for (operator,) in operators
-        for row in _of_operator(db, operator, CALLS - busy.get(operator, 0), now, lock=lock)
+        for row in _list_due(db, operator, CALLS - busy.get(operator, 0), now, lock=lock)
     ]
 
 
-def _of_operator(
+def _list_due(
     db: Db, operator: str, limit: int, now: float, *, lock: bool
 ) -> list[tuple[Any, ...]]:
     suffix = db.skip_locked("m") if lock else ""
@@ -168,7 +168,7 @@ def _of_operator(
     )
 
 
-def settle(db: Db, call: OperatorCall, verdict: Verdict, now: float) -> str:
+def record_verdict(db: Db, call: OperatorCall, verdict: Verdict, now: float) -> str:
     """Record the result of a call, only once. Return a log line about the alarm that this raised,
     or an empty string.
     """
@@ -241,7 +241,7 @@ def drop(db: Db, call: OperatorCall) -> list[tuple[int, int, int]] | None:
     return [tuple(piece) for piece in json.loads(rows[0][0])] if rows else None
 
 
-def forgo(db: Db, call: OperatorCall) -> None:
+def delete_unneeded(db: Db, call: OperatorCall) -> None:
     """Delete a message that is no longer needed. Its receipts wait for the next channel."""
     receipts = _list_receipts(db, call)
     if drop(db, call) is None or not receipts:

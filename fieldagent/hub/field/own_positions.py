@@ -41,7 +41,7 @@ class OwnPositions:
 
     @property
     def _feed(self) -> PositionFeed:
-        return self._feeds.of(self._device.workspace)
+        return self._feeds.get_feed(self._device.workspace)
 
     def wake(self, event: trio.Event) -> None:
         """Set an event when there are later positions, if it still exists then."""

@@ -215,7 +215,7 @@ class PositionFeeds:
         self._feeds: dict[int, PositionFeed] = {}
         self._nursery: trio.Nursery | None = None
 
-    def of(self, workspace: int) -> PositionFeed:
+    def get_feed(self, workspace: int) -> PositionFeed:
         """Return the feed of a workspace."""
         if workspace not in self._feeds:
             feed = PositionFeed(self._store, workspace, self._clock, self._least_rest)
@@ -227,12 +227,12 @@ class PositionFeeds:
         try:
             async with trio.open_nursery() as self._nursery:
                 for feed in self._feeds.values():
-                    self._nursery.start_soon(self._keep_feed, feed)
+                    self._nursery.start_soon(self._refresh_feed, feed)
                 await trio.sleep_forever()
         finally:
             self._nursery = None
 
-    async def _keep_feed(self, feed: PositionFeed) -> None:
+    async def _refresh_feed(self, feed: PositionFeed) -> None:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(feed.run)
             await feed.unused.wait()
@@ -241,10 +241,10 @@ class PositionFeeds:
     @asynccontextmanager
     async def join_feed(self, workspace: int) -> AsyncIterator[None]:
         """Keep the feed of a workspace for a link."""
-        feed = self.of(workspace)
+        feed = self.get_feed(workspace)
         feed.links += 1
         if feed.links == 1 and self._nursery is not None:
-            self._nursery.start_soon(self._keep_feed, feed)
+            self._nursery.start_soon(self._refresh_feed, feed)
         try:
             yield
         finally:

@@ -12,7 +12,7 @@ from fieldagent.package.coordinates import DatedPlace
 from fieldagent.package.package import Location, PositionSource
 
 
-def kit_position(device: Device, place: Location, sent_at: float, now: float) -> KitPosition:
+def make_kit_position(device: Device, place: Location, sent_at: float, now: float) -> KitPosition:
     """Return a kit's position from a location sent at `sent_at` (Unix time). The location's own
     time
     counts, and a future time counts as now.
@@ -22,7 +22,7 @@ def kit_position(device: Device, place: Location, sent_at: float, now: float) ->
     return KitPosition(device.id, device.workspace, device.member, device.name, position)
 
 
-def says_where(place: Location) -> bool:
+def is_current(place: Location) -> bool:
     """Return True if the location shows where its kit was at that time. An SOS may repeat an
     earlier location.
     """
@@ -34,8 +34,8 @@ def store_location(db: Db, device: Device, place: Location, sent_at: int, now: f
     position.
     """
     contact.note_position(db, device.id, place, sent_at, now)
-    if says_where(place):
-        act_on_positions(db, [kit_position(device, place, sent_at, now)], now)
+    if is_current(place):
+        act_on_positions(db, [make_kit_position(device, place, sent_at, now)], now)
 
 
 def act_on_positions(db: Db, positions: Sequence[KitPosition], now: float) -> None:

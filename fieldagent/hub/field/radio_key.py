@@ -365,7 +365,7 @@ def count_figures(db: Db) -> dict[str, float]:
     return {"radio_key_kits_pending": float(lacking)}
 
 
-def of_devices(db: Db, workspace: int) -> dict[int, str]:
+def describe_steps(db: Db, workspace: int) -> dict[int, str]:
     """Return the step of each device in the last change, as a text; empty without a change."""
     change = change_of(db, workspace)
     if change is None:

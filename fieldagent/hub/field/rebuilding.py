@@ -174,7 +174,7 @@ class Rebuilding:
         if _is_buried(db, device, summary.hours, now):
             return False
         held = replace(summary, hours=0).encode()
-        known = rebuild.of(db, device)
+        known = rebuild.read_progress(db, device)
         if known is not None and (known.is_open or known.held == held):
             return False
         numbering.leave_out_of(db, device, now)
@@ -183,7 +183,7 @@ class Rebuilding:
 
 
 def _read(db: Db, devices: Sequence[int]) -> list[rebuild.Rebuild | None]:
-    return [rebuild.of(db, device) for device in devices]
+    return [rebuild.read_progress(db, device) for device in devices]
 
 
 def _digest(entry: Entry) -> bytes:

@@ -105,7 +105,7 @@ def note_frame(db: Db, device: Device, frame: SmsFrame, kind: str, number: str, 
         *(device.id, device.workspace, number, kind, now, now),
     )
     if new:
-        workspace_log.catch_up_wholly(db, device.id, now)
+        workspace_log.create_all_rows(db, device.id, now)
     ((owed, seen, tag, load),) = db.execute(
         "SELECT owed, seen, tag, load FROM kit_sms WHERE device = ?", device.id
     )
@@ -176,7 +176,7 @@ def claim(db: Db, now: float, per_day: int) -> SmsToKit | None:
     today = today if day == _format_day(now) else 0
     midnight = now + 86_400 - now % 86_400
     if today >= per_day:
-        _rest(db, id_, midnight)
+        _pause_device(db, id_, midnight)
         if per_day:
             log.warning(
                 "no more SMS are sent to %s today: the limit is %d (kit-sms-per-day)",
@@ -194,12 +194,12 @@ def claim(db: Db, now: float, per_day: int) -> SmsToKit | None:
     if owed or not load:
         made = _store_message(db, device, owed, per_day - today, now)
         if made is None:
-            _rest(db, id_, now + RECHECK_AFTER_S)
+            _pause_device(db, id_, now + RECHECK_AFTER_S)
             return None
         text, copies = made, 0
     parts = sms_alphabet.count_parts(text)
     if parts > SMS_PER_MESSAGE_MAX and today + parts > per_day:
-        _rest(db, id_, midnight)
+        _pause_device(db, id_, midnight)
         return None
     until = now + CLAIM_S
     db.execute(
@@ -306,7 +306,7 @@ def _store_wait_reason(db: Db, device: Device, item: WaitingItem, reason: str) -
     )
 
 
-def settle(db: Db, sms: SmsToKit, reason: str, now: float, *, untaken: bool = False) -> None:
+def record_result(db: Db, sms: SmsToKit, reason: str, now: float, *, untaken: bool = False) -> None:
     """Record the result: accepted by the service, or failed for this reason. The message counts for
     the day unless it is certainly `untaken`.
     """
@@ -338,7 +338,7 @@ def settle(db: Db, sms: SmsToKit, reason: str, now: float, *, untaken: bool = Fa
     )
 
 
-def _rest(db: Db, device: int, until: float) -> None:
+def _pause_device(db: Db, device: int, until: float) -> None:
     db.execute("UPDATE kit_sms SET not_before = ? WHERE device = ?", until, device)
 
 

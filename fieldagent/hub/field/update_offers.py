@@ -197,7 +197,7 @@ def continue_offers(db: Db, now: float) -> list[str]:
 
 def _continue_offer(db: Db, offer: _RunningOffer, now: float) -> str:
     while True:
-        kits = _of_wave(db, offer, now)
+        kits = _read_wave(db, offer, now)
         for kit in kits:
             if kit.state in ("back", "refused", "late"):
                 return _stop(db, offer, kit, now)
@@ -215,7 +215,7 @@ def _continue_offer(db: Db, offer: _RunningOffer, now: float) -> str:
         _begin(db, offer, now)
 
 
-def _of_wave(db: Db, offer: _RunningOffer, now: float) -> list[_Row]:
+def _read_wave(db: Db, offer: _RunningOffer, now: float) -> list[_Row]:
     """Return the current state of the offer's kits up to its current wave; empty before the first
     wave.
     """

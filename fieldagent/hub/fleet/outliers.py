@@ -149,9 +149,9 @@ def find_outliers(fleet: Sequence[KitFigures]) -> list[list[Difference]]:
     for kit in fleet:
         those = [*_check_fixed(kit)]
         for what, number in COMPARED_NUMBERS.items():
-            those += _of_number(kit, what, number, middles[what])
-        those += _of_text("version", kit.version, versions)
-        those += _of_text("system", kit.system, systems)
+            those += _compare_number(kit, what, number, middles[what])
+        those += _compare_text("version", kit.version, versions)
+        those += _compare_text("system", kit.system, systems)
         differences.append(sorted(those, key=lambda each: (not each.bad, _RANKS[each.finding])))
     return differences
 
@@ -188,7 +188,7 @@ def _compute_middle(fleet: Sequence[KitFigures], number: _Number) -> _Median | N
     return _Median(middle, median(abs(value - middle) for value in known))
 
 
-def _of_number(
+def _compare_number(
     kit: KitFigures, finding: str, number: _Number, middle: _Median | None
 ) -> Iterable[Difference]:
     own, bad = number.of(kit), number.is_bad(kit)
@@ -225,7 +225,7 @@ def _find_majority(texts: Iterable[str]) -> _Majority | None:
     return _Majority(text, have, len(known)) if 2 * have > len(known) else None
 
 
-def _of_text(finding: str, kit_text: str, majority: _Majority | None) -> Iterable[Difference]:
+def _compare_text(finding: str, kit_text: str, majority: _Majority | None) -> Iterable[Difference]:
     if kit_text and majority is not None and kit_text != majority.text:
         values = {"own": kit_text, "most": majority.text, "n": majority.have, "all": majority.of}
         yield Difference(finding, False, values)

@@ -178,7 +178,7 @@ class _ConnectionLimit:
         except OSError:  # The connection has ended.
             return
         try:
-            await self._take_one(stream, address)
+            await self._serve_connection(stream, address)
         except Problem:  # The source uses too much processor time.
             return
         except (RemoteProtocolError, trio.BrokenResourceError) as error:
@@ -186,7 +186,7 @@ class _ConnectionLimit:
         except Exception as error:
             self._note_fault(error, f"an MO message from {address}")
 
-    async def _take_one(self, stream: trio.SocketStream, address: str) -> None:
+    async def _serve_connection(self, stream: trio.SocketStream, address: str) -> None:
         is_allowed, elements = is_in(address, self._allowed), None
         async with self.unproved.admit(address) as visit:
             if is_allowed:
@@ -226,7 +226,7 @@ class _ConnectionLimit:
                 await self._take_in(imei, payload, None, unusable=f"DirectIP: {error}")
             else:
                 imei = message.imei
-                await self._take_session(message)
+                await self._process_session(message)
         except RemoteProtocolError:
             raise
         except StoreUnavailable:
@@ -236,7 +236,7 @@ class _ConnectionLimit:
             return False
         return True
 
-    async def _take_session(self, message: DirectIpMo) -> None:
+    async def _process_session(self, message: DirectIpMo) -> None:
         """Process the payload of a session, whatever its status, because the modem may treat it as
         delivered. Repeated items are recognised by their numbers. A truncated message becomes a
         dead letter.

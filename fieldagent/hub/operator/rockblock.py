@@ -94,7 +94,7 @@ def make_mo_route(
     Data that RockBLOCK's token authenticates is stored, whatever else is wrong with it.
     """
 
-    async def take_message(request: Request) -> Response:
+    async def receive_message(request: Request) -> Response:
         form = _read_form(request)
         try:
             signed = check_token(form, key)
@@ -110,7 +110,7 @@ def make_mo_route(
         await count_session(message.imei, session, len(message.data))
         return Response(200)
 
-    return Route("POST", PATH, take_message, body=BODY, media_types=(FORM,))
+    return Route("POST", PATH, receive_message, body=BODY, media_types=(FORM,))
 
 
 def _read_form(request: Request) -> dict[str, str]:

@@ -46,7 +46,7 @@ async def run(store: Store) -> None:
     earlier processes are released once, because only one hub process uses it.
     """
     if not store.shared:
-        await persist(store, lambda db: free(db, "<> ?", [db.worker]))
+        await persist(store, lambda db: release_claims(db, "<> ?", [db.worker]))
         await trio.sleep_forever()
     suspects: dict[int, int] = {}
     while True:
@@ -54,7 +54,7 @@ async def run(store: Store) -> None:
         with log_once():
             gone = {each: 1 + suspects.get(each, 0) for each in await store.read(list_missing)}
             dead = [worker for worker, looks in gone.items() if looks >= CHECKS_MAX]
-            if dead and (freed := await store.commit(partial(_bury, dead=dead))):
+            if dead and (freed := await store.commit(partial(_remove_dead, dead=dead))):
                 log.warning(
                     "a hub stopped without notice: this hub continues %d of its posts and calls",
                     freed,
@@ -94,14 +94,14 @@ def list_missing(db: Db) -> list[int]:
     return [number for (number,) in rows]
 
 
-def _bury(db: Db, dead: Sequence[int]) -> int:
+def _remove_dead(db: Db, dead: Sequence[int]) -> int:
     """Remove dead processes and return the number of claims released."""
     among, numbers = make_membership(db, dead)
     db.execute(f"DELETE FROM worker WHERE number {among}", *numbers)
-    return free(db, among, numbers)
+    return release_claims(db, among, numbers)
 
 
-def free(db: Db, among: str, workers: Sequence[Any]) -> int:
+def release_claims(db: Db, among: str, workers: Sequence[Any]) -> int:
     """Release the claims of these workers and return the number of claims. `among` is the SQL
     condition after the column's name, such as `IN (?, ?)`.
     """

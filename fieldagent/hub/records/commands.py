@@ -296,7 +296,7 @@ def list_commands(
         at,
         came_by,
     ) in rows:
-        answer = _answer(number, outcome, payload)
+        answer = _make_answer(number, outcome, payload)
         entry = _make_entry(device, number, body)
         over = expires <= now and state in ("waiting", "packed")
         entries.append(
@@ -316,7 +316,7 @@ def list_commands(
     return entries
 
 
-def _answer(number: int, outcome: int | None, payload: bytes | None) -> CommandAnswer | None:
+def _make_answer(number: int, outcome: int | None, payload: bytes | None) -> CommandAnswer | None:
     with suppress(ValueError):
         if outcome is not None:
             return CommandAnswer(number, CommandOutcome(outcome), bytes(payload or b""))

@@ -62,7 +62,7 @@ def store_condition(db: Db, device: int, condition: KitCondition, now: float) ->
         "clock": condition.clock,
         "signals": {name: list(hours) for name, hours in (condition.signals or {}).items()},
     }
-    _put_status(db, device, condition.status, Bearer.IP.value, now)
+    _store_status(db, device, condition.status, Bearer.IP.value, now)
     db.execute(
         "UPDATE kit_condition SET about = ?, about_at = ? WHERE device = ?",
         *(json.dumps(about), now, device),
@@ -81,14 +81,14 @@ def note_answer(
         status = kit_status.decode(answer.body)
     except RemoteProtocolError:
         return  # A newer format. People see an unreadable answer.
-    _put_status(db, device, status, came_by, now)
+    _store_status(db, device, status, came_by, now)
     rows = db.execute("SELECT version FROM contact WHERE device = ?", device)
     if rows and read_version_numbers(rows[0][0]) != (status.version, status.since):
         # The link has reported no version, or another program has started since.
         contact.note_version(db, device, format_version(status))
 
 
-def _put_status(db: Db, device: int, status: KitStatus, came_by: str, now: float) -> None:
+def _store_status(db: Db, device: int, status: KitStatus, came_by: str, now: float) -> None:
     db.execute(
         "INSERT INTO kit_condition (device, at, way, status) SELECT id, ?, ?, ? FROM device"
         " WHERE id = ? ON CONFLICT (device) DO UPDATE SET at = excluded.at, way = excluded.way,"

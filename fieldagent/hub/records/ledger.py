@@ -135,7 +135,7 @@ def enter(db: Db, posting: Posting, *, now: float, grace: float) -> ItemIds:
 def _note_word(db: Db, word: IncidentUpdate, posting: Posting, now: float) -> None:
     """Record an incident update: a kit calls off its own incident, or a person has seen one."""
     assert posting.source is not None
-    incident = sos.of_kit(db, word.station or posting.source.station, word.incident)
+    incident = sos.find_by_kit(db, word.station or posting.source.station, word.incident)
     if incident is None or incident.workspace != posting.workspace:
         return
     proved = not posting.unauthenticated
@@ -206,7 +206,7 @@ def raise_alarm(
     return raised
 
 
-def speak_for(db: Db, posting: Posting, device: int, incident: int, now: float) -> None:
+def post_text(db: Db, posting: Posting, device: int, incident: int, now: float) -> None:
     """Enter for webhooks the hub's own text about an incident without an item."""
     ((item, _),) = _store(db, [(posting, device)], now)
     sos.add_item(db, item, incident)
@@ -336,7 +336,7 @@ def _store_all(
     fetched = [each.workspace for each, _ in postings if _spread_of(each) is DeliverySpread.FETCHED]
     tracks = _get_newest(postings, now)
     positions = [posting.workspace for posting in tracks.values()]
-    places, places_in_track, with_exceptions = workspace_log.take_places(db, fetched, positions)
+    places, places_in_track, with_exceptions = workspace_log.reserve_places(db, fetched, positions)
     rows = [
         (
             str(uuid.uuid4()),

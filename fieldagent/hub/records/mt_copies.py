@@ -100,7 +100,7 @@ def note_heard(db: Db, device: int, confirmed: Collection[int], now: float) -> i
     """Note a message from the kit over satellite that confirmed these items. Return the number of
     messages to repeat. The items must not include an SOS, because an SOS overtakes other items.
     """
-    copies = _of(db, device)
+    copies = _list_copies(db, device)
     passed = [at for at, each in enumerate(copies) if not set(confirmed).isdisjoint(each.items)]
     before = copies[: max(passed, default=0)]
     # Kits do not confirm incident updates. An update counts as received if a later message was
@@ -123,7 +123,7 @@ def send_words_by_link(db: Db, device: int) -> None:
     """Send incident updates also over the device's link, because its modem may have no view of the
     sky. A kit ignores updates that it has already.
     """
-    copies = [each for each in _of(db, device) if each.receipts]
+    copies = [each for each in _list_copies(db, device) if each.receipts]
     for each in copies:
         for receipt in each.receipts:
             db.execute(
@@ -143,7 +143,7 @@ def _list_lost_without_copy(
         return []
     return [
         each
-        for each in _of(db, device)
+        for each in _list_copies(db, device)
         if each.id in waiting
         and each.items
         and each.arrived is not None
@@ -151,7 +151,7 @@ def _list_lost_without_copy(
     ]
 
 
-def _of(db: Db, device: int) -> list[MtCopy]:
+def _list_copies(db: Db, device: int) -> list[MtCopy]:
     """Return the copies of a device, in the order in which the operator accepted them."""
     rows = db.execute(
         "SELECT id, size, guard, items, receipts, arrived FROM mt_copy WHERE device = ?"
@@ -174,7 +174,7 @@ def _list_unconfirmed(db: Db, device: int) -> list[MtCopy]:
     }
     return [
         each
-        for each in _of(db, device)
+        for each in _list_copies(db, device)
         if not sent.isdisjoint(each.items) or (each.receipts and not each.items)
     ]
 

@@ -63,7 +63,7 @@ def leave_out_of(db: Db, device: int, now: float) -> bool:
     return True
 
 
-def suspect(db: Db, device: int, sequence: int, now: float) -> bool:
+def skip_numbers(db: Db, device: int, sequence: int, now: float) -> bool:
     """Skip numbers of an authenticated device that confirms an item that the hub never sent under
     this number. Ask the device for its kept items. Return True if that was done. It is done at most
     once an hour.

@@ -107,7 +107,7 @@ def set_of_contact(
     audit.write_line(db, workspace, actor, "quiet hours", detail, now)
 
 
-def of_workspace(db: Db, workspace: int) -> str:
+def read_workspace_hours(db: Db, workspace: int) -> str:
     """Return the quiet hours of a workspace; empty if there are none."""
     ((hours,),) = db.execute("SELECT quiet FROM workspace WHERE id = ?", workspace)
     return str(hours)

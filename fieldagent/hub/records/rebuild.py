@@ -69,7 +69,7 @@ def begin_one(db: Db, device: int, summary: bytes, now: float) -> None:
     db.announce(kit_report.get_topic(device))
 
 
-def of(db: Db, device: int) -> Rebuild | None:
+def read_progress(db: Db, device: int) -> Rebuild | None:
     """Return the progress with a kit; None if it was never asked."""
     rows = db.execute(f"SELECT {_COLUMNS} FROM rebuild WHERE device = ?", device)
     if not rows:
@@ -116,7 +116,7 @@ def finish(db: Db, device: int, workspace: int, name: str, now: float) -> str:
     missing.
     """
     db.execute("UPDATE rebuild SET state = 'done', ended = ? WHERE device = ?", now, device)
-    progress = of(db, device)
+    progress = read_progress(db, device)
     if progress is None or not progress.missing:
         return ""
     words = f"{name}: {progress.words}"

@@ -85,7 +85,7 @@ def take_watch(db: Db, workspace: int, member: int, seconds: float, now: float) 
     audit.write_line(
         db, workspace, str(member), "watch take", f"until {format_clock_time(until)}", now
     )
-    _look_soon(db, workspace)
+    _announce_check(db, workspace)
 
 
 def hand_over(
@@ -113,7 +113,7 @@ def end_watch(db: Db, workspace: int, member: int, note: str, now: float) -> boo
     ):
         return False
     audit.write_line(db, workspace, str(member), "watch end", "", now)
-    _look_soon(db, workspace)
+    _announce_check(db, workspace)
     return True
 
 
@@ -127,7 +127,7 @@ def end_member_shifts(db: Db, member: int, now: float) -> None:
         audit.write_line(
             db, workspace, audit.HUB, "watch end", f"{member} can no longer answer an SOS", now
         )
-        _look_soon(db, workspace)
+        _announce_check(db, workspace)
 
 
 def set_hours(
@@ -140,7 +140,7 @@ def set_hours(
             "INSERT INTO watch_hours (workspace, begins, ends, due) VALUES (?, ?, ?, 0)",
             *(workspace, *hours),
         )
-        _look_soon(db, workspace)
+        _announce_check(db, workspace)
     audit.write_line(db, workspace, actor, "watch hours", str(hours or "none"), now)
 
 
@@ -202,16 +202,16 @@ def check_watches(db: Db, now: float) -> list[str]:
         f"SELECT workspace FROM watch_hours WHERE due <= ? ORDER BY workspace{db.skip_locked()}",
         now,
     )
-    lines = [_settle(db, workspace, now) for (workspace,) in due]
+    lines = [_check_watch(db, workspace, now) for (workspace,) in due]
     return [line for line in lines if line]
 
 
-def _look_soon(db: Db, workspace: int) -> None:
+def _announce_check(db: Db, workspace: int) -> None:
     db.execute("UPDATE watch_hours SET due = 0 WHERE workspace = ?", workspace)
     db.announce(sos.EVENTS)
 
 
-def _settle(db: Db, workspace: int, now: float) -> str:
+def _check_watch(db: Db, workspace: int, now: float) -> str:
     """Check the watch of a workspace, and return a log line or an empty string."""
     rows = db.execute(
         "SELECT begins, ends, alone, alarm, name FROM watch_hours"

@@ -161,12 +161,12 @@ def join(
     """Add an item, sent by its kit at `sent_at` (Unix time), to the incident with that number, or
     raise that incident.
     """
-    incident = of_kit(db, device, number, locked=True)
+    incident = find_by_kit(db, device, number, locked=True)
     if incident is None:
         raised = raise_numbered(db, workspace, device, number, item, now)
         if raised is not None:
             return JoinedIncident(raised, True, True)
-        incident = of_kit(db, device, number, locked=True)
+        incident = find_by_kit(db, device, number, locked=True)
         assert incident is not None, "another has raised it"
     add_item(db, item, incident.id)
     # `sent_at` is in whole seconds.
@@ -234,7 +234,7 @@ def find_place(db: Db, id_: int) -> IncidentPlace | None:
     return max(places, key=lambda place: place.at, default=None)
 
 
-def of_kit(db: Db, device: int, number: int, *, locked: bool = False) -> Sos | None:
+def find_by_kit(db: Db, device: int, number: int, *, locked: bool = False) -> Sos | None:
     """Return the incident with this number of its kit, or None. `locked` keeps others from changing
     it during the transaction.
     """
@@ -292,7 +292,7 @@ def list_ringing(db: Db, sos: int) -> list[int]:
 
 def note_stored(db: Db, item: int, member: int, now: float) -> None:
     """Record that this member's agent has stored an item of an incident."""
-    for incident in of_item(db, item):
+    for incident in find_by_item(db, item):
         note_event(db, incident.id, "heard by", now, member=member)
 
 
@@ -335,7 +335,7 @@ def find_call_off(db: Db, id_: int) -> float | None:
     return None if at is None else float(at)
 
 
-def of_item(db: Db, item: int) -> list[Sos]:
+def find_by_item(db: Db, item: int) -> list[Sos]:
     """Return the incident of this item, in a list; empty if it has none."""
     sql = _SOS + "item = ? OR id = (SELECT incident FROM item WHERE id = ?)"
     return [Sos(*row) for row in db.execute(sql, item, item)]
@@ -361,7 +361,7 @@ def find_incident(db: Db, workspace: int, id_: int, *, locked: bool = False) -> 
     return Sos(*rows[0]) if rows else None
 
 
-def of_event(db: Db, number: int) -> Sos | None:
+def find_by_event(db: Db, number: int) -> Sos | None:
     """Return the incident of a timeline event, or None."""
     rows = db.execute(_SOS + "id = (SELECT sos FROM sos_event WHERE id = ?)", number)
     return Sos(*rows[0]) if rows else None

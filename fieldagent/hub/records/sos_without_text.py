@@ -34,6 +34,6 @@ def enter_own_items(db: Db, now: float) -> list[str]:
     for incident, device, workspace, member, name in rows:
         text = f"{name} reports an open SOS, but its text has not arrived: ask it"
         posting = Posting(workspace, member, Message(text), int(now), SOS_PRIORITY, sos=True)
-        ledger.speak_for(db, posting, device, incident, now)
+        ledger.post_text(db, posting, device, incident, now)
         lines.append(f"SOS {incident}: {text}")
     return lines

@@ -4,12 +4,11 @@
    locked until the commit, so a reader of a place sees all places before it.
 2. A device has been sent all items up to its own place (`device.place`). Later items are also
    for the device but have no row in `delivery` yet: they wait, or have expired.
-3. These rows are created together when the device's link asks for mail (`catch_up`). Until
-   then, an item costs the same for five kits as for a thousand.
-4. A device gets its row at once if another bearer may deliver the item: over satellite, if its
-   member asks for that, or by SMS (`list_direct`).
-5. Positions are not in the log (`newest`). Neither are urgent items, items with a named
-   addressee, and pushed items.
+3. These rows are created together when the device's link asks for mail (`create_missing_rows`).
+Until then, an item costs the same for five kits as for a thousand. 4. A device gets its row at once
+if another bearer may deliver the item: over satellite, if its member asks for that, or by SMS
+(`list_direct`). 5. Positions are not in the log (`newest`). Neither are urgent items, items with a
+named addressee, and pushed items.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ _HAS_EXCEPTIONS = (
 )
 
 
-def take_places(db: Db, items: Sequence[int], positions: Sequence[int]) -> Places:
+def reserve_places(db: Db, items: Sequence[int], positions: Sequence[int]) -> Places:
     """Return a place for an item in each workspace of `items`, and for a position in each workspace
     of `positions`.
     """
@@ -161,7 +160,7 @@ def find_behind(db: Db, devices: Sequence[int]) -> list[bool]:
     return [device in stragglers for device in devices]
 
 
-def catch_up(db: Db, coming: Sequence[tuple[int, float]]) -> list[bool]:
+def create_missing_rows(db: Db, coming: Sequence[tuple[int, float]]) -> list[bool]:
     """Create the missing rows of these devices, each with its current time. Rows of expired items
     have the state `expired`. Return True for each device that must be asked for again because
     more rows are missing.
@@ -222,9 +221,9 @@ def _make(db: Db, behind: Sequence[_ComingPlace], now: float, until: float | Non
     )
 
 
-def catch_up_wholly(db: Db, device: int, now: float) -> None:
+def create_all_rows(db: Db, device: int, now: float) -> None:
     """Create all missing rows of a device, however many there are."""
-    while catch_up(db, [(device, now)])[0]:
+    while create_missing_rows(db, [(device, now)])[0]:
         pass
 
 

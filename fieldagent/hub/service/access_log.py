@@ -124,7 +124,9 @@ class AccessLog:
             try:
                 admission = await judge(head)
             except Problem as problem:
-                self._note(head, began, problem.status, reason=problem.detail, place=problem.place)
+                self._write_line(
+                    head, began, problem.status, reason=problem.detail, place=problem.place
+                )
                 raise
             handler = self._make_watched(admission.handler, began, admission.caller)
             return admission._replace(handler=handler)
@@ -136,14 +138,14 @@ class AccessLog:
             try:
                 response = await handler(request)
             except Problem as problem:
-                self._note(request, began, problem.status, caller, reason=problem.detail)
+                self._write_line(request, began, problem.status, caller, reason=problem.detail)
                 raise
-            self._note(request, began, response.status, caller)
+            self._write_line(request, began, response.status, caller)
             return response
 
         return handle_watched
 
-    def _note(
+    def _write_line(
         self,
         request: Request,
         began: float,

@@ -119,7 +119,7 @@ class Health:
             with suppress(StoreFailed, StoreUnavailable):
                 await self._store.read(lambda db: db.execute("SELECT 1"))
                 took = trio.current_time() - began
-                read = await self._of_database()
+                read = await self._measure_database()
                 read |= await self._store.read(self._rows)
                 failing = await self._store.read(operator_trouble.count_figures)
                 balances = await self._store.read(operator_trouble.list_balances)
@@ -141,14 +141,14 @@ class Health:
         text = openmetrics.write_metrics("fieldagent_hub", families)
         return Response(200, text.encode(), openmetrics.CONTENT_TYPE)
 
-    async def _of_database(self) -> dict[str, float]:
+    async def _measure_database(self) -> dict[str, float]:
         now = self._clock()
         figures = await self._store.read(partial(count_few, now=now))
         if self._queues is None or self._queues.rows <= FEW_ROWS:
             self._queues = await count_queues(self._store, now)
         else:
             self._asked.set()
-        return {**figures, **_of_queues(self._queues, now)}
+        return {**figures, **_measure_queues(self._queues, now)}
 
 
 _FAILING_TEXT = "MT messages whose last call to the operator failed, by operator, scope and code."
@@ -228,7 +228,7 @@ _SMALL_TABLE_COUNTS = {
 }
 
 
-def _of_queues(queues: Queues, now: float) -> dict[str, float]:
+def _measure_queues(queues: Queues, now: float) -> dict[str, float]:
     return {
         "deliveries_waiting": queues.deliveries.rows,
         "oldest_delivery_seconds": _compute_age(queues.deliveries.since, now),

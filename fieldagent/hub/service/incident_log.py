@@ -37,7 +37,7 @@ async def run(store: Store, *, clock: Callable[[], float]) -> NoReturn:
             steps = await store.read(
                 partial(_list_behind, place=follower.place, capacity=follower.capacity)
             )
-            fresh = follower.take_fresh([(each.number, each.at) for each in steps], clock())
+            fresh = follower.select_fresh([(each.number, each.at) for each in steps], clock())
             lines = [each.line for each in steps if each.number in fresh]
         for line in filter(None, lines):
             log.warning("%s", line)
@@ -62,7 +62,7 @@ async def _make_follower(store: Store, now: float) -> Follower:
     ((place,),) = await store.read(lambda db: db.execute(sql, now - unsettled))
     follower, capacity = Follower(int(place), unsettled), STEPS_MAX
     steps = await store.read(partial(_list_behind, place=follower.place, capacity=capacity))
-    follower.take_fresh([(each.number, each.at) for each in steps], now)
+    follower.select_fresh([(each.number, each.at) for each in steps], now)
     return follower
 
 
@@ -83,7 +83,7 @@ _KINDS = {"sos": "SOS", "watch": "no one on watch"}
 
 
 def _format_line(db: Db, number: int, device: str) -> str:
-    incident, event = sos.of_event(db, number), sos_desk.encode_desk_event(db, number)
+    incident, event = sos.find_by_event(db, number), sos_desk.encode_desk_event(db, number)
     if incident is None or event["event"] in UNLOGGED_STEPS:
         return ""
     what = _KINDS.get(incident.kind, incident.kind)

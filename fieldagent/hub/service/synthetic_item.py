@@ -232,20 +232,20 @@ class SyntheticItems:
                 deadline=ITEM_TIMEOUT_S,
             )
         except RequestFailed as failure:
-            raise ItemStopped("push", self._from_there(failure.reason)) from None
+            raise ItemStopped("push", self._add_address(failure.reason)) from None
         if reply.status == 200 and (location := reply.headers.get("location")):
             return location.rpartition("/")[2]
         try:
             why = json.loads(reply.body)["detail"]
         except (ValueError, KeyError, TypeError):
             # The answer is from a proxy, so a 503 may have another cause than the database.
-            raise ItemStopped("push", self._from_there(f"answered {reply.status}")) from None
+            raise ItemStopped("push", self._add_address(f"answered {reply.status}")) from None
         # The intake answers 503 and 507 if the database did not accept the item.
         stage = "store" if reply.status in (503, 507) else "push"
         why = f"{why}: {RECREATE_TEXT}" if reply.status in (401, 403) else why
-        raise ItemStopped(stage, self._from_there(why))
+        raise ItemStopped(stage, self._add_address(why))
 
-    def _from_there(self, reason: str) -> str:
+    def _add_address(self, reason: str) -> str:
         return f"{self.address}: {reason}" if self.address else reason
 
     async def _find_reason(self, journey: _Journey) -> str:

@@ -153,7 +153,7 @@ class _Tally:
     rows: int = 0
     digest: int = 0
 
-    def of(self, rows: Iterable[Row], report: Callable[[int], None]) -> Iterator[Row]:
+    def count_rows(self, rows: Iterable[Row], report: Callable[[int], None]) -> Iterator[Row]:
         """Yield the rows, and add each to the count and the digest. `report` gets the count so far
         from time to time.
         """
@@ -201,14 +201,14 @@ def move(
     copied = {}
     for table in tables:
         tally = copied[table.name] = _Tally()
-        target.fill(table, tally.of(source.read_rows(table), count))
+        target.fill(table, tally.count_rows(source.read_rows(table), count))
         if table.counts:
             target.set_next_id(table, source.read_next_id(table))
         done += tally.rows
         report(done, 2 * rows)
     for table in tables:
         there = _Tally()
-        for _ in there.of(target.read_rows(table), count):
+        for _ in there.count_rows(target.read_rows(table), count):
             pass
         if there != (tally := copied[table.name]):
             raise NotMoved(

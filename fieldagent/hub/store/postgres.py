@@ -331,7 +331,7 @@ class PostgresStore:
     async def read_together(
         self, operation: Callable[[Db, Sequence[A]], Sequence[T]], argument: A
     ) -> T:
-        result: T = await self._readers.ask(operation, argument)
+        result: T = await self._readers.read_shared(operation, argument)
         return result
 
     # Listening.
@@ -345,7 +345,7 @@ class PostgresStore:
     async def run(self) -> StoreFailed | None:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._cut_overdue)
-            nursery.start_soon(self._stay_in_touch)
+            nursery.start_soon(self._watch_database)
             await self._group.run()
             nursery.cancel_scope.cancel()
         return self._group.failed
@@ -391,7 +391,7 @@ class PostgresStore:
         with suppress(StoreUnavailable):
             await self._run_in_time(partial(end_sessions, self._connections, stuck))
 
-    async def _stay_in_touch(self) -> None:
+    async def _watch_database(self) -> None:
         """Receive announcements, and check that the database answers and accepts a write."""
         while True:
             ear = _Listener(self._ears, self._proof.worker, listens=self._listens)
@@ -418,7 +418,7 @@ class PostgresStore:
                     # If the store cannot listen, a change in the snapshot is the only sign of
                     # writes by other processes.
                     _announce(self._topics, [ANY_WRITE_TOPIC if self._listens else ALL_TOPICS])
-                _announce(self._topics, ear.take_announced())
+                _announce(self._topics, ear.read_payloads())
 
     async def _run_in_time(self, ask: Callable[[], T]) -> T:
         """Return the result of `ask`, which runs in a thread. Raises StoreUnavailable after 2 *
@@ -488,10 +488,10 @@ class _Listener:
         self._connection = self._connections.connect()
         try:
             self._connection.add_notify_handler(lambda heard: self._payloads.append(heard.payload))
-            self._ask(f"LISTEN {CHANNEL}" if self._listens else "SELECT 1")
+            self._execute(f"LISTEN {CHANNEL}" if self._listens else "SELECT 1")
             if self._listens:
                 # The lock is shared, because the lock of a broken connection can stay for a while.
-                self._ask(f"SELECT pg_advisory_lock_shared({WORKERS}, {self._worker})")
+                self._execute(f"SELECT pg_advisory_lock_shared({WORKERS}, {self._worker})")
         finally:
             if self._closed:
                 self.close()
@@ -500,10 +500,10 @@ class _Listener:
         """Return True if something was written since the last ping."""
         # The snapshot includes the next transaction number, which grows with each transaction that
         # writes.
-        before, self._written = self._written, self._ask("SELECT pg_current_snapshot()::text")
+        before, self._written = self._written, self._execute("SELECT pg_current_snapshot()::text")
         return before != self._written
 
-    def _ask(self, sql: str) -> str:
+    def _execute(self, sql: str) -> str:
         assert self._connection is not None
         with self._connections.limit_use(self._connection, PING_TIMEOUT_S):
             cursor = self._connection.execute(sql.encode())
@@ -513,7 +513,7 @@ class _Listener:
         assert self._connection is not None
         return self._connection.fileno()
 
-    def take_announced(self) -> list[str]:
+    def read_payloads(self) -> list[str]:
         """Return the payloads received so far. Ask libpq directly, because psycopg waits here, and
         before version 3.2 even without limit.
         """

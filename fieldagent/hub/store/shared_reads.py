@@ -39,7 +39,7 @@ class SharedReads:
         self._next: dict[Operation, _ReadRound] = {}
         self._under_way: dict[Operation, _ReadRound] = {}
 
-    async def ask(self, operation: Operation, argument: Any) -> Any:
+    async def read_shared(self, operation: Operation, argument: Any) -> Any:
         """Return the result for this argument. Raises the errors of `read`."""
         leads = operation not in self._next
         mine = self._next.setdefault(operation, _ReadRound())

@@ -207,7 +207,7 @@ class SqliteStore:
     async def read_together(
         self, operation: Callable[[Db, Sequence[A]], Sequence[T]], argument: A
     ) -> T:
-        result: T = await self._readers.ask(operation, argument)
+        result: T = await self._readers.read_shared(operation, argument)
         return result
 
     async def read(self, operation: Callable[[Db], T]) -> T:
@@ -223,7 +223,7 @@ class SqliteStore:
     async def run(self) -> StoreFailed | None:
         self._serves = True
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._look_for_others)
+            nursery.start_soon(self._check_other_writers)
             await self._group.run()
             nursery.cancel_scope.cancel()
         return self._group.failed
@@ -232,10 +232,10 @@ class SqliteStore:
         if topics:
             self._topics.announce(topics)
 
-    async def _look_for_others(self) -> None:
+    async def _check_other_writers(self) -> None:
         with _watch_writes(self._file) as writes:
             while True:
-                asked = await self._ask_writer()
+                asked = await self._announce_other_writes()
                 await trio.sleep(POLL_INTERVAL_S)
                 if asked:
                     await self._wait_for_write(writes)
@@ -253,7 +253,7 @@ class SqliteStore:
                 self._changes = version
                 return
 
-    async def _ask_writer(self) -> bool:
+    async def _announce_other_writes(self) -> bool:
         """Announce all topics if another process has written. Return False if the store was
         unavailable.
 

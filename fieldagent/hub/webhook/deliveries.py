@@ -333,7 +333,7 @@ class _Writer:
         return self._identities[sender, workspace]
 
 
-def settle(db: Db, ends: Sequence[PostResult]) -> list[str]:
+def record_results(db: Db, ends: Sequence[PostResult]) -> list[str]:
     """Record the results of posts. Return a log line for each, or an empty string.
 
     If a claim has expired meanwhile, the result of the other process counts.

@@ -104,7 +104,7 @@ class Flows:
         free = AT_ONCE - sum(flow.under_way for flow in self.of.values())
         # The webhook with the fewest runs comes first, so that each has its turn.
         for webhook in sorted(by_webhook, key=self._count_under_way):
-            ready_lanes, next_due = self._of_one(webhook, by_webhook[webhook], now, failing)
+            ready_lanes, next_due = self._choose_lanes(webhook, by_webhook[webhook], now, failing)
             urgent = [lane for lane in ready_lanes if lane.sos]
             others = [lane for lane in ready_lanes if not lane.sos][: max(free, 0)]
             free -= len(others)
@@ -116,7 +116,7 @@ class Flows:
         # Do not create a flow here, because a new flow may have to start as down.
         return self.of[webhook].under_way if webhook in self.of else 0
 
-    def _of_one(
+    def _choose_lanes(
         self, webhook: int, lanes: list[Lane], now: float, failing: Mapping[int, float]
     ) -> tuple[list[Lane], float]:
         if webhook in failing and webhook not in self.of:

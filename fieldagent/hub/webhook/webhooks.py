@@ -27,8 +27,8 @@ from fieldagent.hub.webhook.deliveries import (
     claim,
     list_failing,
     list_oldest,
+    record_results,
     release_claims,
-    settle,
 )
 from fieldagent.hub.webhook.flow import Flows, Lane
 from fieldagent.hub.webhook.webhook import Webhook
@@ -157,7 +157,7 @@ class _Posts:
     async def write_down(self, end: PostResult) -> None:
         try:
             # Store the result together with other results that arrive at this moment.
-            text = await persist_together(self.store, settle, end)
+            text = await persist_together(self.store, record_results, end)
         except StoreFailed:
             raise
         except Exception as error:

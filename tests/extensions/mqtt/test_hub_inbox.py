@@ -52,7 +52,7 @@ async def alps_of(store: Store) -> AsyncIterator[Field]:
             await alps.store.commit(
                 lambda db: db.execute("SELECT setval(pg_get_serial_sequence('member', 'id'), 9)")
             )
-        await alps.store.commit(lambda db: tenure.hold_bridge(db, records.NAME, "here", alps.now))
+        await alps.store.commit(lambda db: tenure.claim_bridge(db, records.NAME, "here", alps.now))
         yield alps
 
 

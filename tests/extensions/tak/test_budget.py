@@ -58,7 +58,7 @@ async def mountain(store: Store) -> AsyncIterator[Field]:
             await alps.store.commit(
                 lambda db: db.execute("SELECT setval(pg_get_serial_sequence('member', 'id'), 9)")
             )
-        await alps.store.commit(lambda db: tenure.hold_bridge(db, records.NAME, "here", alps.now))
+        await alps.store.commit(lambda db: tenure.claim_bridge(db, records.NAME, "here", alps.now))
         yield alps
 
 
@@ -410,7 +410,7 @@ async def test_one_process_alone_is_there_and_another_follows_it(store: Store) -
 
         async def hold(who: str, *, alone: bool = False) -> str:
             return await store.commit(
-                lambda db: tenure.hold_bridge(db, records.NAME, who, alps.now, alone=alone)
+                lambda db: tenure.claim_bridge(db, records.NAME, who, alps.now, alone=alone)
             )
 
         identity = await hold("one")
@@ -445,11 +445,11 @@ async def test_who_died_while_their_clock_was_ahead_is_followed(
 
     async with field_of(store) as alps, trio.open_nursery() as nursery:
         await store.commit(
-            lambda db: tenure.hold_bridge(db, records.NAME, "dead", alps.now + 86_400)
+            lambda db: tenure.claim_bridge(db, records.NAME, "dead", alps.now + 86_400)
         )
         host = BridgeHost(store, {}, alps.clock, Mock(), Mock())
         post = BridgePost(records.NAME, "1", "tak-workspace")
-        nursery.start_soon(tenure.hold_and_work, host, post, work)
+        nursery.start_soon(tenure.run_exclusively, host, post, work)
         with trio.fail_after(PATIENCE):
             await began.wait()
         nursery.cancel_scope.cancel()
@@ -457,11 +457,11 @@ async def test_who_died_while_their_clock_was_ahead_is_followed(
 
 async def test_who_says_again_that_they_hold_it_is_not_silent(store: Store) -> None:
     async with field_of(store) as alps:
-        holds = partial(tenure.hold_bridge, name=records.NAME, holder="one")
+        holds = partial(tenure.claim_bridge, name=records.NAME, holder="one")
         identity = await store.commit(partial(holds, now=alps.now + 86_400))
         before = await store.read(partial(tenure.read_tenure, name=records.NAME))
         take = partial(
-            tenure.hold_bridge, name=records.NAME, holder="other", now=alps.now, silent=before
+            tenure.claim_bridge, name=records.NAME, holder="other", now=alps.now, silent=before
         )
         await store.commit(partial(holds, now=alps.now + 86_401))
         assert await store.commit(take) == ""

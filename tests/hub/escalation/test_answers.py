@@ -30,7 +30,7 @@ async def told(alps: Field) -> list[str]:
     messages = await alps.store.commit(lambda db: notification.claim(db, alps.now + 9, 9, ""))
     for each in messages:
         await alps.store.commit(
-            partial(notification.settle, notification=each, result=HANDED, now=alps.now)
+            partial(notification.record_result, notification=each, result=HANDED, now=alps.now)
         )
     return [each.notice.code or each.notice.text for each in messages]
 
@@ -332,6 +332,6 @@ async def test_a_link_and_its_code_are_of_one_use(store: Store) -> None:
     async with field_of(store) as alps:
         code = await ask_for_help(alps)
         await answer(alps, f"OK {code}")
-        link = await store.read(lambda db: alarm_link.of_code(db, code, 1))
+        link = await store.read(lambda db: alarm_link.find_by_code(db, code, 1))
         assert link is not None
         assert link.used == alps.now

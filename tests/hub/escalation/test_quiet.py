@@ -134,11 +134,11 @@ async def test_what_can_wait_is_told_in_the_morning_in_one_message(store: Store)
         assert await due(alps) == []
         # The message failed and is sent again as one. Then both incidents have it in their
         # timelines.
-        await store.commit(lambda db: notification.settle(db, message, FAILED, alps.now))
+        await store.commit(lambda db: notification.record_result(db, message, FAILED, alps.now))
         alps.now += 3600
         (again,) = await due(alps)
         assert len(again.beside) == 1
-        await store.commit(lambda db: notification.settle(db, again, HANDED, alps.now))
+        await store.commit(lambda db: notification.record_result(db, again, HANDED, alps.now))
         events = await alps.rows("SELECT sos FROM sos_event WHERE event = 'notified' ORDER BY sos")
         assert [each for (each,) in events] == [first, second]
         assert await due(alps) == []
@@ -186,14 +186,14 @@ async def test_a_further_try_that_falls_into_them_waits(store: Store) -> None:
         alps.now = at("2026-11-26T21:55+01:00")
         await raised(alps, "fence")
         (message,) = await due(alps)
-        await store.commit(lambda db: notification.settle(db, message, HANDED, alps.now))
+        await store.commit(lambda db: notification.record_result(db, message, HANDED, alps.now))
         alps.now = NIGHT
         assert await due(alps) == []
         alps.now = MORNING
         (message,) = await due(alps)
         assert message.round == 2
         # By day the next try comes at its usual time.
-        await store.commit(lambda db: notification.settle(db, message, HANDED, alps.now))
+        await store.commit(lambda db: notification.record_result(db, message, HANDED, alps.now))
         alps.now += 600
         assert [each.round for each in await due(alps)] == [3]
 
@@ -205,7 +205,9 @@ async def test_what_failed_in_the_evening_is_tried_again_in_the_morning(store: S
         await raised(alps, "fence")
         (message,) = await due(alps)
         alps.now += 60
-        text = await store.commit(lambda db: notification.settle(db, message, FAILED, alps.now))
+        text = await store.commit(
+            lambda db: notification.record_result(db, message, FAILED, alps.now)
+        )
         assert text.endswith(f"tried again in {MORNING - alps.now:.0f} s")
         alps.now = MORNING - alarm.FIRST_MESSAGE_DELAY_S - 1
         assert await due(alps) == []
@@ -218,7 +220,7 @@ async def test_a_further_try_of_an_sos_waits_for_no_morning(store: Store) -> Non
         await duty(alps, tries=2, every=600)
         await alps.sends(1, HELP)
         (message,) = await due(alps)
-        await store.commit(lambda db: notification.settle(db, message, HANDED, alps.now))
+        await store.commit(lambda db: notification.record_result(db, message, HANDED, alps.now))
         alps.now += 600
         assert [each.round for each in await due(alps)] == [2]
 

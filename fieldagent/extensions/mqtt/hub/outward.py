@@ -108,14 +108,14 @@ class HubReporter:
         )
         self._happened = follower
         before, now = follower.place, self._host.clock()
-        fresh = follower.take_fresh([(each.number, each.at) for each in events], now)
+        fresh = follower.select_fresh([(each.number, each.at) for each in events], now)
         for each in events:
             if each.number in fresh:
                 topic = self._topics.get_kit_topic(each.kit, "incident")
                 await session.publish(topic, encode_compact(each.document))
                 if each.sos not in self._alarms:
                     self._alarms[each.sos] = alarm = Alarm()
-                    alarm.note(now)
+                    alarm.record_sent(now)
         if follower.place > before:
             await persist(store, partial(records.store_last_event, up_to=follower.place))
 
@@ -135,7 +135,7 @@ class HubReporter:
             if document is not None:
                 topic = self._topics.get_kit_topic(unanswered[id_].kit, "incident")
                 await session.publish(topic, encode_compact(document))
-            alarm.note(self._host.clock())
+            alarm.record_sent(self._host.clock())
         soonest = min((alarm.due_at for alarm in self._alarms.values()), default=float("inf"))
         return min(TURN_MAX_S, soonest - self._host.clock())
 
@@ -163,7 +163,7 @@ class HubReporter:
         )
         self._items = follower
         before, now = follower.place, self._host.clock()
-        fresh = follower.take_fresh([(item.id, item.accepted) for item in rows], now)
+        fresh = follower.select_fresh([(item.id, item.accepted) for item in rows], now)
         new = [each for each in rows if each.id in fresh]
         items: list[tuple[KitItem, str]] = []
         for item, document in await store.read(partial(records.add_documents, items=new)):

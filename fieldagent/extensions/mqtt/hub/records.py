@@ -79,7 +79,7 @@ def record_published(db: Db, items: Sequence[tuple[KitItem, str]], up_to: int, n
     for item, topic in items:
         if item.has_delivery_steps:
             follow_item(db, item.id, topic, now)
-    tenure.keep_place(db, NAME, up_to)
+    tenure.store_place(db, NAME, up_to)
 
 
 def follow_item(db: Db, item: int, topic: str, now: float) -> None:
@@ -159,7 +159,7 @@ def list_events_since(db: Db, workspace: int, after: int, limit: int) -> list[In
     """Return at most `limit` events of incidents after the event id `after`, in order."""
     events = []
     for number, at in sos.list_events_behind(db, workspace, after, limit):
-        incident = sos.of_event(db, number)
+        incident = sos.find_by_event(db, number)
         assert incident is not None, "its timeline has it"
         document = documents.make_incident(
             sos_desk.describe_sos(db, incident), sos_desk.encode_desk_event(db, number), 0

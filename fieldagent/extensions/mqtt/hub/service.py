@@ -78,7 +78,7 @@ async def run(host: BridgeHost, broker: HubBroker, rules: HubMqttRules) -> None:
     async def work(identity: str, workspace: int) -> None:
         await _BrokerBridge(host, broker, rules, workspace).run()
 
-    await tenure.hold_and_work(
+    await tenure.run_exclusively(
         host, BridgePost(records.NAME, rules.workspace, "mqtt-workspace"), work
     )
 

@@ -194,7 +194,7 @@ def queue_items(
             " AND inward = 0)",
             *(person, now, now, item.id),
         )
-    tenure.keep_place(db, NAME, up_to)
+    tenure.store_place(db, NAME, up_to)
 
 
 class OutEvent(NamedTuple):

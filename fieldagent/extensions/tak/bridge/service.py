@@ -89,7 +89,7 @@ async def run(host: BridgeHost, open_site: OpenSite, rules: TakRules) -> None:
                 await _Bridge(host, site, rules, identity, workspace).run(storing)
 
         post = BridgePost(records.NAME, rules.workspace, "tak-workspace")
-        await tenure.hold_and_work(host, post, work)
+        await tenure.run_exclusively(host, post, work)
 
 
 LISTENING_KEY = 0
@@ -166,7 +166,7 @@ class _Bridge:
                 db, self._workspace, follower.place, follower.capacity
             )
         )
-        fresh = follower.take_fresh([(each.id, each.accepted) for each in items], now)
+        fresh = follower.select_fresh([(each.id, each.accepted) for each in items], now)
         new = [each for each in items if each.id in fresh]
         if new:
             await persist(store, lambda db: self._enter(db, new, follower.place, now))
@@ -285,7 +285,9 @@ class _Bridge:
                 alarm = self._alarms[alert.sos] = Alarm(alert.ends)
             if alarm.due_at <= now:
                 event = outward.make_alert(alert, unit, now)
-                said.append(Outgoing([event], partial(_note_alerted, alert=alert), alarm.note))
+                said.append(
+                    Outgoing([event], partial(_note_alerted, alert=alert), alarm.record_sent)
+                )
             else:
                 soonest = min(soonest, alarm.due_at)
         return said, soonest
