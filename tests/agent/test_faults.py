@@ -141,7 +141,7 @@ def test_a_package_in_flight_when_the_radio_driver_fails_arrives_once(tmp_path: 
         Break("fieldagent.agent.radios.node:NodeModem.transmit"),
         Break("fieldagent.agent.radios.node:NodeModem.transmit", after=2, late=True),
         Break(f"{RADIO}:RadioDriver._settle"),
-        Break(f"{OUTBOX}.acknowledged"),
+        Break(f"{OUTBOX}.wait_for_acknowledgement"),
         Break("fieldagent.agent.mesh.reception:RadioReception.receive", late=True),
         Break(f"{ENDINGS}.record"),
     ]

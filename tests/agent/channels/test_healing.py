@@ -183,7 +183,7 @@ SLEEPS = """
 import sys
 from pathlib import Path
 from fieldagent.agent.channels import gpio, healing_steps
-gpio.DEVICES, healing_steps.SLEEP_LOW_S = Path(sys.argv[1]), 0.01
+gpio.DEVICE_FOLDER, healing_steps.SLEEP_LOW_S = Path(sys.argv[1]), 0.01
 healing_steps._sleep(sys.argv[2])
 """
 
@@ -219,7 +219,7 @@ ROCKBLOCK = """
 import sys
 from pathlib import Path
 from fieldagent.agent.channels import gpio, healing_steps
-gpio.DEVICES, healing_steps.ROCKBLOCK_OFF = Path(sys.argv[1]), 0.01
+gpio.DEVICE_FOLDER, healing_steps.ROCKBLOCK_OFF = Path(sys.argv[1]), 0.01
 healing_steps.ROCKBLOCK_FOLLOWS = 0.1
 healing_steps._power_rockblock("24/16")
 """
@@ -278,7 +278,7 @@ from fieldagent.agent.channels import gpio, healing_steps
 from fieldagent.agent.channels.contract import ChannelLink
 from fieldagent.agent.channels.healing import Healing, read_steps
 home, steps, low = Path(sys.argv[1]), read_steps(sys.argv[2]), float(sys.argv[3])
-gpio.DEVICES, healing_steps.SLEEP_LOW_S = home, low
+gpio.DEVICE_FOLDER, healing_steps.SLEEP_LOW_S = home, low
 healing_steps.ROCKBLOCK_OFF = low
 healing_steps.TTYS = home / "class/tty"
 link = ChannelLink()
@@ -329,7 +329,7 @@ from fieldagent.agent.settings import load
 from tests import autojump
 from tests.agent.channels.test_cellular import agent, until
 home = Path(sys.argv[1])
-gpio.DEVICES, healing_steps.SLEEP_LOW_S = home, 0.01
+gpio.DEVICE_FOLDER, healing_steps.SLEEP_LOW_S = home, 0.01
 healing_steps.USB_DEVICES = home / "bus/usb/devices"
 settings = load(home / "agent.properties")
 async def main():

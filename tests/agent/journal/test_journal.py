@@ -310,7 +310,7 @@ import sqlite3, sys, trio
 from pathlib import Path
 from fieldagent.agent.journal import outbound
 from fieldagent.agent.journal.files import JournalFiles
-from fieldagent.agent.journal.journal import USABLE_AGAIN, Journal
+from fieldagent.agent.journal.journal import Journal
 
 async def main():
     journal = Journal(Path(sys.argv[1]))
