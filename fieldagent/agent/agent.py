@@ -199,7 +199,9 @@ class Agent:
     def _channel(self, channel: Channel) -> dict[str, Any]:
         outbox = self.parts.outboxes.get(channel)
         if outbox is None:
-            return _channel_status(is_configured=False, link=ChannelLink(), queued=0, cost=Spent())
+            return _channel_status(
+                is_configured=False, link=ChannelLink(), queued_count=0, cost=Spent()
+            )
         budget = None
         if channel is Channel.SATELLITE:
             budget = self.settings.satellite_credits_per_day
@@ -279,7 +281,7 @@ def _format_money(price: Price, cost: Spent) -> str:
 
 
 def _channel_status(
-    is_configured: bool, link: ChannelLink, queued: int, cost: Spent
+    is_configured: bool, link: ChannelLink, queued_count: int, cost: Spent
 ) -> dict[str, Any]:
     return {
         "configured": is_configured,
@@ -287,7 +289,7 @@ def _channel_status(
         "reason": link.reason,
         "signal": link.signal,
         "lastSuccess": link.last_success,
-        "queued": queued,
+        "queued": queued_count,
         "bytesToday": cost.bytes,
         "creditsToday": cost.credits,
         "creditsInDoubtToday": cost.doubtful,
@@ -300,7 +302,7 @@ def assemble_agent(settings: Settings, journal: Journal, emit: Callable[[str], N
     parts = assemble(settings, journal, emit)
     now = trio.current_time
     supervisor = Supervisor(
-        fatal=(StoreFailed, StoreFull), outside=(ListenFailed,), clock=time.time
+        fatal=(StoreFailed, StoreFull), outside_errors=(ListenFailed,), clock=time.time
     )
     news = UpdateNews(
         settings.update_address,
@@ -344,12 +346,12 @@ def _open_logbook(settings: Settings, journal: Journal) -> Logbook | None:
 async def run(
     settings: Settings,
     emit: Callable[[str], None],
-    asks: Asks,
+    stop_requests: Asks,
     *,
     task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Run until one of the requests in `asks` arrives, or until canceled. The task counts as
-    started when the local API listens, with its port as the value.
+    """Run until one of the requests in `stop_requests` arrives, or until canceled. The task counts
+    as started when the local API listens, with its port as the value.
 
     Raises AlreadyRunning, OSError (the port is in use), StoreFailed, Unusable.
     """
@@ -362,7 +364,7 @@ async def run(
                 nursery.start_soon(_run_journal, journal, stopping)
                 agent = assemble_agent(settings, journal, emit)
                 try:
-                    await _run_parts(agent, listeners, asks, stopping, task_status)
+                    await _run_parts(agent, listeners, stop_requests, stopping, task_status)
                 except* StoreFull:
                     log.error("stopped with a full disk: events that were not stored are repeated")
                 nursery.cancel_scope.cancel()
@@ -384,13 +386,13 @@ async def _run_journal(journal: Journal, stopping: trio.Event) -> None:
 async def _run_parts(
     agent: Agent,
     listeners: list[socket.socket],
-    asks: Asks,
+    stop_requests: Asks,
     stopping: trio.Event,
     task_status: trio.TaskStatus[int],
 ) -> None:
     keep = agent.supervisor.keep_running
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(stop_at_signal, asks, stopping)
+        nursery.start_soon(stop_at_signal, stop_requests, stopping)
         with suppress(StoreFull):
             # Take the reserve before anyone can post, so that an SOS finds space if the disk fills
             # up.
@@ -503,15 +505,15 @@ async def delete_old_entries_forever(agent: Agent) -> None:
         keep = settings.keep_ended_count
         for forget in (outbound.forget, inbound.forget, handhelds.forget):
             # Delete in batches, with other commits between them.
-            while await agent.parts.journal.persist(forget(before=before, keep=keep)):
+            while await agent.parts.journal.persist(forget(end_time=before, keep_count=keep)):
                 pass
-        await agent.parts.journal.persist(losses.forget(before=before))
+        await agent.parts.journal.persist(losses.forget(end_time=before))
         if agent.parts.station is not None:
             # With a station this module is already loaded.
             from fieldagent.agent.mesh.rounds import OTHERS_REPEAT_LIFETIME_S
 
             too_old = agent.parts.journal.clock.now() - OTHERS_REPEAT_LIFETIME_S
-            await agent.parts.journal.persist(on_air.forget_kept(before=too_old))
+            await agent.parts.journal.persist(on_air.forget_kept(end_time=too_old))
         await trio.sleep(HOUSEKEEPING_INTERVAL_S)
 
 

@@ -53,9 +53,13 @@ def find_own_address(network: Network) -> str | None:
     return own if is_in(own, [network]) else None
 
 
-def format_url(own: str, port: int) -> str:
+def format_url(own_address: str, port: int) -> str:
     """Return the URL of the page for phones; an IPv6 address is in brackets."""
-    return f"https://[{own}]:{port}/" if ":" in own else f"https://{own}:{port}/"
+    return (
+        f"https://[{own_address}]:{port}/"
+        if ":" in own_address
+        else f"https://{own_address}:{port}/"
+    )
 
 
 class Files(NamedTuple):

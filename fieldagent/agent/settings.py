@@ -531,7 +531,7 @@ def load(path: Path | None, environ: Mapping[str, str] = os.environ) -> Settings
     Raises InvalidSettings with all errors, or OSError.
     """
     file = path or get_default_path(environ)
-    text = read_file(file, required=path is not None)
+    text = read_file(file, is_required=path is not None)
     return parse(add_environment(text, environ, ENVIRONMENT, _load_keys), file, environ)
 
 

@@ -67,7 +67,7 @@ async def request(
     ssl_context: ssl.SSLContext | None = None,
     max_body: int = 65_536,
     open_stream: Opener = trio.open_tcp_stream,
-    kept: KeptConnections | None = None,
+    kept_connections: KeptConnections | None = None,
 ) -> Reply:
     """Send a request and return its answer, of any status, within `deadline` seconds in total.
 
@@ -75,31 +75,37 @@ async def request(
     certificates, or with `ssl_context`. `open_stream` connects to a host name and port; it may
     raise RequestFailed. Raises RequestFailed.
 
-    With `kept`, the connection of an earlier request is reused, and the connection is kept for the
-    next request. If the other side closes a reused connection without an answer, the request is
-    sent again over a new connection. The other side may have read the first request, so a repeat
-    must be harmless.
+    With `kept_connections`, the connection of an earlier request is reused, and the connection is
+    kept for the next request. If the other side closes a reused connection without an answer, the
+    request is sent again over a new connection. The other side may have read the first request, so
+    a repeat must be harmless.
     """
     where = _split(url)
     try:
         head = h11.Request(
             method=method,
             target=_make_target(where),
-            headers=_make_headers(where, headers, len(body), keep=kept is not None),
+            headers=_make_headers(
+                where, headers, len(body), is_kept_alive=kept_connections is not None
+            ),
         )
     except (h11.LocalProtocolError, UnicodeEncodeError) as error:
         raise RequestFailed(f"a header cannot be sent: {error}") from None
     with _convert_errors(), waits.move_on_after(deadline):
-        earlier = kept.pop_connection(_find_server(where)) if kept is not None else None
+        earlier = (
+            kept_connections.pop_connection(_find_server(where))
+            if kept_connections is not None
+            else None
+        )
         if earlier is not None:
             with suppress(_NoAnswer):
-                return await _exchange(earlier, head, body, max_body, where, kept)
+                return await _exchange(earlier, head, body, max_body, where, kept_connections)
         try:
             with _convert_errors():
                 connection = await _connect(where, ssl_context, open_stream)
         except RequestFailed as failure:
             raise ConnectFailed(failure.reason) from failure
-        return await _exchange(connection, head, body, max_body, where, kept)
+        return await _exchange(connection, head, body, max_body, where, kept_connections)
     raise RequestFailed(f"no answer within {deadline:g} s")
 
 
@@ -182,8 +188,8 @@ _REST_MOST, _REST_WAIT = 65_536, 1.0
 connection."""
 
 
-def _find_server(where: SplitResult) -> Server:
-    return where.scheme, _encode_host(where), where.port or _PORTS[where.scheme]
+def _find_server(url: SplitResult) -> Server:
+    return url.scheme, _encode_host(url), url.port or _PORTS[url.scheme]
 
 
 def _split(url: str) -> SplitResult:
@@ -197,40 +203,40 @@ def _split(url: str) -> SplitResult:
     return where
 
 
-def _make_target(where: SplitResult) -> str:
-    return quote((where.path or "/") + (f"?{where.query}" if where.query else ""), safe=_SAFE)
+def _make_target(url: SplitResult) -> str:
+    return quote((url.path or "/") + (f"?{url.query}" if url.query else ""), safe=_SAFE)
 
 
-def _encode_host(where: SplitResult) -> str:
+def _encode_host(url: SplitResult) -> str:
     """Return the host name in its encoded form (RFC 3490)."""
     try:
-        return (where.hostname or "").encode("idna").decode("ascii")
+        return (url.hostname or "").encode("idna").decode("ascii")
     except UnicodeError:
-        raise RequestFailed(f"{where.hostname!r} is not a host name") from None
+        raise RequestFailed(f"{url.hostname!r} is not a host name") from None
 
 
 def _make_headers(
-    where: SplitResult, extra: tuple[tuple[str, str], ...], length: int, *, keep: bool
+    url: SplitResult, extra: tuple[tuple[str, str], ...], length: int, *, is_kept_alive: bool
 ) -> list[tuple[str, str]]:
-    host = _encode_host(where)
+    host = _encode_host(url)
     authority = f"[{host}]" if ":" in host else host
-    if where.port is not None:
-        authority += f":{where.port}"
+    if url.port is not None:
+        authority += f":{url.port}"
     headers = [("Host", authority), ("Content-Length", str(length))]
-    if not keep:
+    if not is_kept_alive:
         headers.append(("Connection", "close"))
-    if where.username is not None:
-        secret = f"{unquote(where.username)}:{unquote(where.password or '')}".encode()
+    if url.username is not None:
+        secret = f"{unquote(url.username)}:{unquote(url.password or '')}".encode()
         headers.append(("Authorization", f"Basic {base64.b64encode(secret).decode()}"))
     return headers + list(extra)
 
 
 async def _connect(
-    where: SplitResult, ssl_context: ssl.SSLContext | None, open_stream: Opener
+    url: SplitResult, ssl_context: ssl.SSLContext | None, open_stream: Opener
 ) -> _ClientConnection:
-    host = _encode_host(where)
-    stream = await open_stream(host, where.port or _PORTS[where.scheme])
-    if where.scheme == "http":
+    host = _encode_host(url)
+    stream = await open_stream(host, url.port or _PORTS[url.scheme])
+    if url.scheme == "http":
         return _ClientConnection(stream, stream)
     return _ClientConnection(
         stream, await make_secure(stream, ssl_context or _load_system_trust(), host)
@@ -250,8 +256,8 @@ async def _exchange(
     head: h11.Request,
     body: bytes,
     max_body: int,
-    where: SplitResult,
-    kept: KeptConnections | None,
+    url: SplitResult,
+    kept_connections: KeptConnections | None,
 ) -> Reply:
     """Send the request and return its answer. Raises _NoAnswer if the other side closed the
     connection instead.
@@ -263,13 +269,13 @@ async def _exchange(
         with suppress(trio.BrokenResourceError):
             await stream.send_all(data)
         reply = await _read_reply(connection, max_body)
-        keeps = kept is not None and await _is_read_whole(stream, protocol)
+        keeps = kept_connections is not None and await _is_read_whole(stream, protocol)
         return reply
     finally:
-        if keeps and kept is not None:
+        if keeps and kept_connections is not None:
             protocol.start_next_cycle()
             connection.used = True
-            kept.store_connection(_find_server(where), connection)
+            kept_connections.store_connection(_find_server(url), connection)
         else:
             await trio.aclose_forcefully(stream)
 

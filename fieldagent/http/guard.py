@@ -30,14 +30,14 @@ _ABSOLUTE = re.compile(rb"https?://", re.IGNORECASE)
 _JSON = re.compile(r'application/json[ \t]*(;[ \t]*charset="?utf-8"?[ \t]*)?', re.IGNORECASE)
 
 
-def screen_partial_head(data: bytearray, scanned: int, limits: Limits) -> None:
+def screen_partial_head(data: bytearray, scanned_bytes: int, limits: Limits) -> None:
     """Refuse an incomplete head as soon as it cannot become valid.
 
-    `scanned` is the number of bytes that were checked before.
+    `scanned_bytes` is the number of bytes that were checked before.
     """
     if not _TOKEN.match(data):
         raise Problem(400, "this is not HTTP: the port speaks plain HTTP/1.1, without TLS")
-    if _BARE_LF.search(data, max(0, scanned - 1)):
+    if _BARE_LF.search(data, max(0, scanned_bytes - 1)):
         raise Problem(400, "a line of the head ends in LF alone (RFC 9112 2.2)")
     if len(data) > limits.target + 32 and data.find(b"\r\n", 0, limits.target + 32) < 0:
         raise Problem(414, f"the request target is longer than {limits.target} bytes")

@@ -21,8 +21,8 @@ log = logging.getLogger(__name__)
 class Introductions:
     """Reader of the PROXY protocol. It accepts only proxies in the `trusted` networks."""
 
-    def __init__(self, trusted: Sequence[Network]) -> None:
-        self._trusted = trusted
+    def __init__(self, trusted_networks: Sequence[Network]) -> None:
+        self._trusted = trusted_networks
         self._refused = EventRate(time.monotonic)
 
     async def find_client(self, peer: socket.socket, proxy: str) -> str | None:

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 
-def choose_language(accepted: str, ours: Sequence[str]) -> str:
-    """Return the language of `ours`, such as "de", with the highest weight in an Accept-Language
-    header. Among equal weights the first in the header counts. Without a match, return the first of
-    `ours`.
+def choose_language(accept_header: str, available: Sequence[str]) -> str:
+    """Return the language of `available`, such as "de", with the highest weight in an
+    Accept-Language header. Among equal weights the first in the header counts. Without a match,
+    return the first of `available`.
 
     A range such as "de-CH" selects "de". An unreadable weight counts as 0.
     """
-    best, best_weight = ours[0], 0.0
-    for each in accepted.split(","):
+    best, best_weight = available[0], 0.0
+    for each in accept_header.split(","):
         name, _, parameter = each.partition(";")
         language, weight = name.strip().lower().partition("-")[0], _read_weight(parameter)
-        if language in ours and weight > best_weight:
+        if language in available and weight > best_weight:
             best, best_weight = language, weight
     return best
 

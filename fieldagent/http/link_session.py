@@ -141,7 +141,7 @@ class LinkSession(Generic[Outgoing]):
         *,
         keepalive: Keepalive | None = None,
         journal: int = 0,
-        opened: Callable[[], None] = lambda: None,
+        on_open: Callable[[], None] = lambda: None,
         progress: Callable[[], None] = lambda: None,
     ) -> None:
         self.acknowledged = 0
@@ -151,7 +151,7 @@ class LinkSession(Generic[Outgoing]):
         self._socket = socket
         self._post = post
         self._keepalive = keepalive or Keepalive()
-        self._opened = opened
+        self._opened = on_open
         self._progress = progress
         self._link = IpLink(
             LinkHello(features=NOTES, silence=self._keepalive.promise, journal=journal)
@@ -173,12 +173,12 @@ class LinkSession(Generic[Outgoing]):
             with trio.CancelScope(shield=True):
                 await self._run_part(ended or self.farewell)
 
-    async def _run_part(self, ended: LinkEnd) -> None:
-        if not ended.by_peer:
+    async def _run_part(self, link_end: LinkEnd) -> None:
+        if not link_end.by_peer:
             with trio.move_on_after(GOODBYE_TIMEOUT_S):
-                await self._socket.close(ended.code, ended.reason)
+                await self._socket.close(link_end.code, link_end.reason)
         items = [sent.item for sent in self._in_flight.values() if sent.item is not None]
-        await self._post.return_unsent(items, ended.reason)
+        await self._post.return_unsent(items, link_end.reason)
 
     async def _run_until_the_end(self) -> LinkEnd:
         causes: list[BaseException] = []
@@ -229,15 +229,15 @@ class LinkSession(Generic[Outgoing]):
         while True:
             await self._send_message(self._link.note(await self._post.wait_for_next_note()))
 
-    async def _store_arrived(self, arrived: MessageReceived) -> None:
+    async def _store_arrived(self, message: MessageReceived) -> None:
         with trio.CancelScope(shield=True):  # Never interrupt the storing.
-            if len(arrived.bodies) == 1:
-                await self._post.take_in(arrived.bodies[0])
-            elif arrived.bodies:
+            if len(message.bodies) == 1:
+                await self._post.take_in(message.bodies[0])
+            elif message.bodies:
                 async with trio.open_nursery() as nursery:
-                    for body in arrived.bodies:
+                    for body in message.bodies:
                         nursery.start_soon(self._post.take_in, body)
-        await self._send_message(self._link.acknowledge(arrived.number))
+        await self._send_message(self._link.acknowledge(message.number))
 
     async def _settle(self, numbers: tuple[int, ...]) -> None:
         self.acknowledged += len(numbers)

@@ -112,8 +112,8 @@ def schema(name: str, content: Schema) -> NamedPart:
     return NamedPart("schemas", name, content)
 
 
-def _typed(kind: str, about: str, more: Mapping[str, Any]) -> dict[str, Any]:
-    return {"type": kind, **_described(about), **more}
+def _typed(kind: str, about: str, keywords: Mapping[str, Any]) -> dict[str, Any]:
+    return {"type": kind, **_described(about), **keywords}
 
 
 def _described(about: str) -> dict[str, Any]:
@@ -213,12 +213,14 @@ def with_description(text: str, content: Mapping[str, Any]) -> dict[str, Any]:
     return {**content, **_described(text)}
 
 
-def query(name: str, content: Schema, about: str = "", required: bool = False) -> dict[str, Any]:
-    return _describe_parameter("query", name, content, about, required)
+def query(name: str, content: Schema, about: str = "", is_required: bool = False) -> dict[str, Any]:
+    return _describe_parameter("query", name, content, about, is_required)
 
 
-def header(name: str, content: Schema, about: str = "", required: bool = False) -> dict[str, Any]:
-    return _describe_parameter("header", name, content, about, required)
+def header(
+    name: str, content: Schema, about: str = "", is_required: bool = False
+) -> dict[str, Any]:
+    return _describe_parameter("header", name, content, about, is_required)
 
 
 def segment(name: str, content: Schema, about: str = "") -> dict[str, Any]:
@@ -257,9 +259,9 @@ def named_problem(name: str, about: str, headers: Mapping[str, Any] | None = Non
     return NamedPart("responses", name, problem(about, headers))
 
 
-def answer_header(content: Schema, about: str = "", required: bool = False) -> dict[str, Any]:
+def answer_header(content: Schema, about: str = "", is_required: bool = False) -> dict[str, Any]:
     """Return the description of a header of an answer."""
-    needed = {"required": True} if required else {}
+    needed = {"required": True} if is_required else {}
     return {**_described(about), "schema": content, **needed}
 
 
@@ -275,13 +277,13 @@ def make_document(
     calls: Iterable[Call],
     *,
     problem: NamedPart,
-    common: Access,
+    common_access: Access,
     segments: Mapping[str, Schema] | None = None,
     schemes: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Return the description of an API.
 
-    All calls have the answers of `common`, unless they have another answer for that status.
+    All calls have the answers of `common_access`, unless they have another answer for that status.
     `segments` are the parameters in paths that a call does not describe itself.
     """
     made: dict[str, Any] = {
@@ -292,14 +294,14 @@ def make_document(
         "components": {"securitySchemes": dict(schemes)} if schemes else {},
     }
     _resolve(problem, made["components"])
-    add_calls(made, calls, common, segments or {})
+    add_calls(made, calls, common_access, segments or {})
     return made
 
 
 def add_calls(
     description: dict[str, Any],
     calls: Iterable[Call],
-    common: Access,
+    common_access: Access,
     segments: Mapping[str, Schema],
 ) -> None:
     """Add calls to the description of an API."""
@@ -309,7 +311,7 @@ def add_calls(
         item = description["paths"].setdefault(path, {})
         assert method not in item, f"{each.route} is described twice"
         parameters = [*_list_segments(path, each.parameters, segments), *each.parameters]
-        operation = _describe_operation(method, each, common, parameters)
+        operation = _describe_operation(method, each, common_access, parameters)
         item[method] = _resolve(operation, description["components"])
 
 
@@ -320,16 +322,16 @@ def add_further(description: dict[str, Any], tables: Iterable[Iterable[Call]]) -
 
 
 def _list_segments(
-    path: str, given: Sequence[Schema], segments: Mapping[str, Schema]
+    path: str, schemas: Sequence[Schema], segments: Mapping[str, Schema]
 ) -> Iterator[Schema]:
-    described = [each["name"] for each in given if isinstance(each, Mapping)]
+    described = [each["name"] for each in schemas if isinstance(each, Mapping)]
     for name in re.findall(r"\{(\w+)\}", path):
         if name not in described:
             yield segments[name]
 
 
 def _describe_operation(
-    method: str, each: Call, common: Access, parameters: Sequence[Schema]
+    method: str, each: Call, common_access: Access, parameters: Sequence[Schema]
 ) -> dict[str, Any]:
     made: dict[str, Any] = {"operationId": each.name, "summary": each.summary}
     made |= _described(each.description)
@@ -344,7 +346,7 @@ def _describe_operation(
         content = {media: {"schema": content} for media, content in body.content.items()}
         made["requestBody"] = {"required": body.required, "content": content}
     answers: dict[Any, Any] = {}
-    for access in (common, each.access):
+    for access in (common_access, each.access):
         answers |= {**access.answers, **(access.get if method == "get" else access.other)}
         answers |= access.segment if "{" in each.route else NO_ANSWERS
         if body is not None:
@@ -382,7 +384,7 @@ def _resolve(part: Any, components: dict[str, dict[str, Any]]) -> Any:
 
 
 def _describe_parameter(
-    place: str, name: str, content: Schema, about: str, required: bool
+    place: str, name: str, content: Schema, about: str, is_required: bool
 ) -> dict[str, Any]:
-    needed = {"required": True} if required else {}
+    needed = {"required": True} if is_required else {}
     return {"name": name, "in": place, **needed, **_described(about), "schema": content}

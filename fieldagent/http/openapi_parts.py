@@ -102,9 +102,9 @@ TIMESTAMP = text(
 )
 
 
-def _make_degrees_schema(maximum: int, whole: str, about: str) -> dict[str, Any]:
+def _make_degrees_schema(maximum: int, text_form: str, about: str) -> dict[str, Any]:
     """Return the schema of a coordinate: a number, or a text with a decimal point or comma."""
-    pattern = rf"^[+-]?(0*({whole}([.,][0-9]*)?|{maximum}([.,]0*)?)|[.,][0-9]+)$"
+    pattern = rf"^[+-]?(0*({text_form}([.,][0-9]*)?|{maximum}([.,]0*)?)|[.,][0-9]+)$"
     either = (number(minimum=-maximum, maximum=maximum), text(pattern=pattern, maxLength=64))
     return one_of(*either, about=about, examples=["47.3769"])
 

@@ -164,15 +164,15 @@ class CpuPace(trio.abc.Instrument):
         if visit is not None and self._begun is not None:
             visit.spend(time.thread_time() - self._begun)
 
-    def get_account(self, share: CpuShare, whose: str) -> CallerAccount:
+    def get_account(self, share: CpuShare, share_name: str) -> CallerAccount:
         """Return the account of a caller with that share. If there are too many accounts, idle ones
         are dropped.
         """
-        tab = self._accounts.get((share, whose))
+        tab = self._accounts.get((share, share_name))
         if tab is None:
             if len(self._accounts) >= ACCOUNTS:
                 self._forget_idle()
-            tab = self._accounts[share, whose] = CallerAccount(share)
+            tab = self._accounts[share, share_name] = CallerAccount(share)
         return tab
 
     def _forget_idle(self) -> None:
@@ -283,13 +283,13 @@ class PacedVisit(Visit):
     callers.
     """
 
-    def __init__(self, pace: CpuPace, door: CallerAccount | None) -> None:
+    def __init__(self, pace: CpuPace, door_account: CallerAccount | None) -> None:
         self._pace = pace
-        self._account = self._door = door
+        self._account = self._door = door_account
         self._at_door = 0.0
         """Seconds that the door has paid for this connection."""
         self._task: trio.lowlevel.Task | None = None
-        if door is not None:
+        if door_account is not None:
             self.spend(COST_MIN_S)
 
     def begin(self) -> None:
@@ -327,11 +327,11 @@ class PacedVisit(Visit):
             self._account = self._pace.find_account(head)
             self._move_cost_to_caller()
 
-    def note_proved(self, whose: str) -> None:
+    def note_proved(self, share_name: str) -> None:
         """Let the caller's own account pay for this connection, because the caller has proved who
         it is without HTTP, such as by a certificate.
         """
-        self._account = self._pace.get_account(KNOWN_CALLER, whose)
+        self._account = self._pace.get_account(KNOWN_CALLER, share_name)
         self._move_cost_to_caller()
 
     def _move_cost_to_caller(self) -> None:

@@ -37,17 +37,19 @@ UNANSWERED_PROBES_MAX = 6
 """Number of unanswered keepalive probes after which a peer counts as gone."""
 
 
-def enable_keepalive(set_option: Callable[[int, int, int], None], *, unanswered: int) -> None:
+def enable_keepalive(
+    set_option: Callable[[int, int, int], None], *, unanswered_probes: int
+) -> None:
     """Turn on TCP keepalive (tcp(7)). After 30 s of silence the kernel sends a probe every 10 s.
-    After `unanswered` probes without an answer it breaks the connection. The kernel of a peer that
-    still reads answers each probe, and the kernel of a peer that has left sends a reset.
+    After `unanswered_probes` probes without an answer it breaks the connection. The kernel of a
+    peer that still reads answers each probe, and the kernel of a peer that has left sends a reset.
     `set_option` is the socket's `setsockopt`.
     """
     for level, option, value in (
         (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
         (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 30),
         (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 10),
-        (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, unanswered),
+        (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, unanswered_probes),
     ):
         set_option(level, option, value)
 
@@ -58,9 +60,9 @@ _INCOMPLETE = {Phase.HEAD, Phase.BODY, Phase.CLOSING}
 class Peer:
     """The peer of a connection. `deadlines` are in seconds; a phase without one has no limit."""
 
-    def __init__(self, accepted: socket.socket, deadlines: Mapping[Phase, float]) -> None:
-        self.socket: socket.socket | SecureSocket = accepted
-        self._accepted = accepted
+    def __init__(self, accepted_socket: socket.socket, deadlines: Mapping[Phase, float]) -> None:
+        self.socket: socket.socket | SecureSocket = accepted_socket
+        self._accepted = accepted_socket
         self.phase = Phase.HANDLING
         self.scope = trio.CancelScope()
         """Scope that is cancelled when the connection is evicted."""
@@ -111,7 +113,7 @@ class Peer:
         if look.poll(0):  # POLLHUP or POLLERR: reset, or closed in both directions
             self.scope.cancel()
         elif self._accepted.family != socket.AF_UNIX:
-            enable_keepalive(self._accepted.setsockopt, unanswered=UNANSWERED_PROBES_MAX)
+            enable_keepalive(self._accepted.setsockopt, unanswered_probes=UNANSWERED_PROBES_MAX)
 
     async def read(self) -> bytes:
         """Wait for bytes and return them; empty at the end. Raises OSError."""

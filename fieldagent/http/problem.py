@@ -45,13 +45,13 @@ class Problem(Exception):
         self.members = members or {}
         self.place = place
 
-    def translate(self, say: Callable[[str], str]) -> Problem:
-        """Return the Problem with each text translated by `say`."""
+    def translate(self, translate_text: Callable[[str], str]) -> Problem:
+        """Return the Problem with each text translated by `translate_text`."""
         return Problem(
             self.status,
-            say(self.detail),
-            title=say(self.title),
-            errors=[(say(detail), pointer) for detail, pointer in self.errors],
+            translate_text(self.detail),
+            title=translate_text(self.title),
+            errors=[(translate_text(detail), pointer) for detail, pointer in self.errors],
             headers=self.headers,
             members=self.members,
             place=self.place,

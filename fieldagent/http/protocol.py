@@ -231,11 +231,11 @@ class ServerProtocol:
         self._scanned = 0
         return self._head
 
-    def _accept_head(self, raw: bytes) -> Request:
-        guards.screen_head(raw, self._limits)
+    def _accept_head(self, head_bytes: bytes) -> Request:
+        guards.screen_head(head_bytes, self._limits)
         self._may_go_on = False
         parser = h11.Connection(h11.SERVER)
-        parser.receive_data(raw)
+        parser.receive_data(head_bytes)
         event = parser.next_event()
         assert isinstance(event, h11.Request)
         head = _request(event, self._peer)

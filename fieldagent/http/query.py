@@ -11,11 +11,13 @@ from fieldagent.http.message import Request, Response, make_json_response
 from fieldagent.http.problem import Problem
 
 
-def refuse_others(request: Request, known: Sequence[str]) -> None:
-    """Refuse a query with a name that is not in `known`. Raises Problem 400."""
-    unknown = [name for name, _ in request.query if name not in known]
+def refuse_others(request: Request, known_names: Sequence[str]) -> None:
+    """Refuse a query with a name that is not in `known_names`. Raises Problem 400."""
+    unknown = [name for name, _ in request.query if name not in known_names]
     if unknown:
-        raise Problem(400, detail=f"the query {unknown[0]!r} is unknown; {_list_values(known)}")
+        raise Problem(
+            400, detail=f"the query {unknown[0]!r} is unknown; {_list_values(known_names)}"
+        )
 
 
 def _list_values(parameters: Sequence[str]) -> str:
@@ -25,38 +27,40 @@ def _list_values(parameters: Sequence[str]) -> str:
     return f"{names[0]} is" if len(names) == 1 else f"{', '.join(names)} are"
 
 
-def number(request: Request, name: str, default: int, allowed: range) -> int:
+def number(request: Request, name: str, default: int, allowed_values: range) -> int:
     """Return the integer of that name in the query, or the default. Raises Problem 400 if it is not
-    in `allowed`.
+    in `allowed_values`.
     """
     value = dict(request.query).get(name)
     if value is None:
         return default
-    if not re.fullmatch(r"[0-9]{1,19}", value, re.ASCII) or int(value) not in allowed:
-        raise Problem(400, detail=f"?{name}= is a number from {allowed[0]} to {allowed[-1]}")
+    if not re.fullmatch(r"[0-9]{1,19}", value, re.ASCII) or int(value) not in allowed_values:
+        raise Problem(
+            400, detail=f"?{name}= is a number from {allowed_values[0]} to {allowed_values[-1]}"
+        )
     return int(value)
 
 
-def read_one_of(request: Request, name: str, allowed: Sequence[str]) -> str | None:
+def read_one_of(request: Request, name: str, allowed_values: Sequence[str]) -> str | None:
     """Return the value of that name in the query, or None. Raises Problem 400 if it is not in
-    `allowed`.
+    `allowed_values`.
     """
     value = dict(request.query).get(name)
-    if value is not None and value not in allowed:
-        raise Problem(400, detail=f"?{name}= is one of {', '.join(allowed)}")
+    if value is not None and value not in allowed_values:
+        raise Problem(400, detail=f"?{name}= is one of {', '.join(allowed_values)}")
     return value
 
 
 def make_page(
-    request: Request, listed: Mapping[str, Any], cursor: str, last: int | None
+    request: Request, items: Mapping[str, Any], cursor: str, last: int | None
 ) -> Response:
     """Return one page of a list, with the path of the next page. That path has the same query, with
     `cursor` set to `last`.
     """
     if last is None:
-        return make_json_response({**listed, "next": None})
+        return make_json_response({**items, "next": None})
     asked = {**dict(request.query), cursor: last}
     follows = f"{request.path}?{urlencode(asked)}"
     return make_json_response(
-        {**listed, "next": follows}, headers=(("Link", f'<{follows}>; rel="next"'),)
+        {**items, "next": follows}, headers=(("Link", f'<{follows}>; rel="next"'),)
     )

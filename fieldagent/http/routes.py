@@ -20,23 +20,25 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.named_object import import_own
 
 
-def make_description_route(package: str, further: Callable[[], Iterable[str]] = tuple) -> Route:
+def make_description_route(package: str, extra_files: Callable[[], Iterable[str]] = tuple) -> Route:
     """Return the route `GET /openapi.json` of the API that `package.description` describes.
-    `further` returns places of more calls, `package.module:NAME`.
+    `extra_files` returns places of more calls, `package.module:NAME`.
     """
 
     async def describe(request: Request) -> Response:
-        return Response(200, await trio.to_thread.run_sync(make_description, package, [*further()]))
+        return Response(
+            200, await trio.to_thread.run_sync(make_description, package, [*extra_files()])
+        )
 
     return Route("GET", "/openapi.json", describe)
 
 
-def make_description(package: str, further: Iterable[str] = ()) -> bytes:
+def make_description(package: str, extra_files: Iterable[str] = ()) -> bytes:
     """Return the description as JSON. `build/program.py` prepares a file with it. Without the file,
     make it from the tables. The tables are loaded only here, because few programs ask for the
     description.
     """
-    places = [*further]
+    places = [*extra_files]
     try:
         prepared = read_data(package, "openapi.json")
     except FileNotFoundError:
@@ -161,8 +163,8 @@ async def _admit(methods: _Methods, head: Request, names: dict[str, str]) -> Adm
     raise Problem(405, f"{place} takes {allow}", headers=(("Allow", allow),), place=place)
 
 
-def _answer_options(allowed: Iterable[str]) -> Admission:
-    answer = Response(204, headers=(("Allow", ", ".join(sorted(allowed))),))
+def _answer_options(allowed_methods: Iterable[str]) -> Admission:
+    answer = Response(204, headers=(("Allow", ", ".join(sorted(allowed_methods))),))
 
     async def respond(request: Request) -> Response:
         return answer

@@ -40,12 +40,12 @@ from fieldagent.system.supervisor import Note, log_fault
 class UpgradedStream(trio.abc.Stream):
     """The server's socket as a trio Stream. The server closes it after its user returns."""
 
-    def __init__(self, peer: socket.socket | SecureSocket, already: bytes) -> None:
-        """Create the stream. `already` contains the bytes that arrived before the switch. They are
-        received first.
+    def __init__(self, peer: socket.socket | SecureSocket, early_bytes: bytes) -> None:
+        """Create the stream. `early_bytes` contains the bytes that arrived before the switch. They
+        are received first.
         """
         self._socket = peer
-        self._already = already
+        self._already = early_bytes
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes:
         """Receive at most one TLS record. `max_bytes` is ignored, and all received bytes are
@@ -310,12 +310,12 @@ class _Server:
                 self._evict(self._all)
             await trio.sleep(1)
 
-    def _make_room(self, coming: _Connection) -> bool:
+    def _make_room(self, new_connection: _Connection) -> bool:
         limits = self.limits
         bounds = [(self._all, limits.connections)]
-        by_proxy = not coming.address or is_in(coming.address, limits.proxies)
+        by_proxy = not new_connection.address or is_in(new_connection.address, limits.proxies)
         if limits.per_source is not None and not by_proxy:
-            bounds.append((self._of.get(coming.source, {}), limits.per_source))
+            bounds.append((self._of.get(new_connection.source, {}), limits.per_source))
         for among, most in bounds:
             while len(among) >= most:
                 if not self._evict(among):
@@ -355,10 +355,10 @@ class _Server:
 
 
 class _Connection:
-    def __init__(self, server: _Server, accepted: socket.socket, address: str) -> None:
+    def __init__(self, server: _Server, accepted_socket: socket.socket, address: str) -> None:
         self.crowded_out = False
         """True if the connection has lost its place. A request on it then gets 503."""
-        self.peer = Peer(accepted, _compute_deadlines(server.limits))
+        self.peer = Peer(accepted_socket, _compute_deadlines(server.limits))
         self.address = address
         self.source = find_source(address)
         self._server = server

@@ -36,16 +36,16 @@ def encode_event(id_: int | str, topic: str, text: str) -> bytes:
     return f"id: {id_}\nevent: {topic}\ndata: {text}\n\n".encode()
 
 
-def read_request(request: Request, known: Sequence[str]) -> StreamRequest:
-    """Read the parameters `?topics=`, which contains some of `known`, and `?alive=`, seconds from 1
-    to 60.
+def read_request(request: Request, known_topics: Sequence[str]) -> StreamRequest:
+    """Read the parameters `?topics=`, which contains some of `known_topics`, and `?alive=`, seconds
+    from 1 to 60.
 
     Raises Problem 400.
     """
     query = dict(request.query)
-    topics = query.get("topics", ",".join(known)).split(",")
-    if not set(topics) <= set(known):
-        raise Problem(400, f"?topics= holds some of {','.join(known)}")
+    topics = query.get("topics", ",".join(known_topics)).split(",")
+    if not set(topics) <= set(known_topics):
+        raise Problem(400, f"?topics= holds some of {','.join(known_topics)}")
     last = request.headers.get("last-event-id", "")
     if "alive" not in query:
         return StreamRequest(frozenset(topics), last)

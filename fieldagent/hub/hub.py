@@ -126,7 +126,7 @@ class Hub:
         self.failed: StoreFailed | None = None
         """The failure that makes the hub stop."""
         self.supervisor = Supervisor(
-            fatal=(StoreFailed,), outside=(StoreFull, StoreUnavailable), clock=time.time
+            fatal=(StoreFailed,), outside_errors=(StoreFull, StoreUnavailable), clock=time.time
         )
         self.mobile_originated = MobileOriginatedReceiver(
             store,

@@ -410,7 +410,7 @@ def load(
     Raises InvalidSettings with every fault, or OSError.
     """
     file = path or get_default_path(environ)
-    text = read_file(file, required=path is not None)
+    text = read_file(file, is_required=path is not None)
     return parse(add_environment(text, environ, ENVIRONMENT, _list_keys), file, database, environ)
 
 

@@ -69,7 +69,7 @@ def _find_waiting_card(root: Path) -> Path | None:
 
 def _read(path: Path) -> str:
     """Read and check the file. Raises InvalidSettings."""
-    text = read_file(path, required=True)
+    text = read_file(path, is_required=True)
     card_format.parse(text, path)
     return text
 
@@ -80,7 +80,7 @@ def read_kept_settings(root: Path) -> dict[str, str]:
     """
     try:
         return card_format.parse(
-            read_file(root / KEPT_CARD_FILE, required=True), root / KEPT_CARD_FILE
+            read_file(root / KEPT_CARD_FILE, is_required=True), root / KEPT_CARD_FILE
         )
     except (InvalidSettings, OSError) as wrong:
         if (root / KEPT_CARD_FILE).exists():

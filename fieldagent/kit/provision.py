@@ -71,7 +71,7 @@ def _print_names(as_json: bool, target: Path | None, names: Sequence[str]) -> No
 
 def _apply_card(card: Path, target: Path, as_json: bool) -> int:
     try:
-        text = read_file(card, required=True)
+        text = read_file(card, is_required=True)
         parse(text, card)
         _, pairs, _ = read(text, card, list_allowed_keys(text))
         if not pairs:

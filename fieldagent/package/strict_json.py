@@ -123,16 +123,16 @@ def _check_limits(text: str, members_max: int = MEMBERS_MAX, parts_max: int = PA
         at += 1
 
 
-def _end_of_scalars(text: str, at: int) -> int:
-    match = _BETWEEN_BRACKETS.match(text, at)
+def _end_of_scalars(text: str, index: int) -> int:
+    match = _BETWEEN_BRACKETS.match(text, index)
     assert match is not None, "it also matches nothing"
     return match.end()
 
 
-def _describe_place(text: str, at: int) -> Sentence:
-    line_begin = text.rfind("\n", 0, at) + 1
-    line = text.count("\n", 0, at) + 1
-    return _describe_position(line, at - line_begin + 1)
+def _describe_place(text: str, index: int) -> Sentence:
+    line_begin = text.rfind("\n", 0, index) + 1
+    line = text.count("\n", 0, index) + 1
+    return _describe_position(line, index - line_begin + 1)
 
 
 def _describe_position(line: int, column: int) -> Sentence:

@@ -68,20 +68,20 @@ PARTS = "parts.js"
 
 def make_page_routes(
     pages: Collection[str],
-    below: str,
+    base_path: str,
     package: str,
     names: Collection[str],
     pictures_of: str = "",
-    words: Collection[str] = (),
-    early: Collection[str] = (),
+    path_words: Collection[str] = (),
+    early_texts: Collection[str] = (),
     parts: Mapping[str, str] | None = None,
 ) -> list[Route]:
     """Return the routes of a page. `GET` of each of `pages` returns the package's index.html. In a
-    path, {id} is a number, and other parts in braces are one of `words`. `below` is the path of the
-    page's files `names` and of the shared files. `pictures_of` is another origin whose pictures the
-    page may show. `early` are texts that people read before a script runs, so the hub or agent
-    translates them. `parts` are packages that extensions add to the page, by name. Each has a
-    script NAME.js and catalogues. If it is None, the page has no parts.
+    path, {id} is a number, and other parts in braces are one of `path_words`. `base_path` is the
+    path of the page's files `names` and of the shared files. `pictures_of` is another origin whose
+    pictures the page may show. `early_texts` are texts that people read before a script runs, so
+    the hub or agent translates them. `parts` are packages that extensions add to the page, by name.
+    Each has a script NAME.js and catalogues. If it is None, the page has no parts.
     """
     places = SHARED_FILES | {name: (package, name) for name in names}
     if parts is not None:
@@ -91,17 +91,17 @@ def make_page_routes(
     policy = f"{POLICY} {pictures_of}".rstrip()
     return [
         *(
-            Route("GET", page, partial(_serve_index, policy, package, words, early))
+            Route("GET", page, partial(_serve_index, policy, package, path_words, early_texts))
             for page in pages
         ),
-        Route("GET", f"{below}/{{name}}", partial(_serve_file, policy, places, added)),
+        Route("GET", f"{base_path}/{{name}}", partial(_serve_file, policy, places, added)),
     ]
 
 
-def make_folder_route(below: str, package: str, names: Collection[str]) -> Route:
+def make_folder_route(base_path: str, package: str, names: Collection[str]) -> Route:
     """Return the route for a `GET` of the package's files `names`, without shared files."""
     places = {name: (package, name) for name in names}
-    return Route("GET", f"{below}/{{name}}", partial(_serve_file, POLICY, places, ()))
+    return Route("GET", f"{base_path}/{{name}}", partial(_serve_file, POLICY, places, ()))
 
 
 def make_file_route(path: str, package: str, name: str) -> Route:
@@ -118,19 +118,19 @@ async def _serve_one_file(package: str, name: str, request: Request) -> Response
 async def _serve_index(
     policy: str,
     package: str,
-    words: Collection[str],
-    early: Collection[str],
+    path_words: Collection[str],
+    early_texts: Collection[str],
     request: Request,
     **parts: str,
 ) -> Response:
     """Return the page. Its script reads the rest of the address."""
     for name, each in parts.items():
-        is_there = each.isascii() and each.isdigit() if name == "id" else each in words
+        is_there = each.isascii() and each.isdigit() if name == "id" else each in path_words
         if not is_there:
             raise Problem(404, f"the page has no {each[:40]!r}")
     language = choose_language(request.headers.get("accept-language", ""), LANGUAGES)
-    texts = read_catalogue(package, language).get("texts", {}) if early else {}
-    pairs = tuple((text, texts[text]) for text in early if text in texts)
+    texts = read_catalogue(package, language).get("texts", {}) if early_texts else {}
+    pairs = tuple((text, texts[text]) for text in early_texts if text in texts)
     return _make_response(request, policy, package, _INDEX, pairs)
 
 
@@ -144,13 +144,18 @@ async def _serve_file(
 
 
 def _make_response(
-    request: Request, policy: str, package: str, name: str, early: Pairs = (), parts: Pairs = ()
+    request: Request,
+    policy: str,
+    package: str,
+    name: str,
+    early_texts: Pairs = (),
+    parts: Pairs = (),
 ) -> Response:
-    """Return a file. `early` are texts in it and their translations. `parts` are the names and
-    packages of the page's parts, if the file depends on them.
+    """Return a file. `early_texts` are texts in it and their translations. `parts` are the names
+    and packages of the page's parts, if the file depends on them.
     """
     packed = "gzip" in request.headers.get("accept-encoding", "")
-    tag = _tag(package, name, packed, early, parts)
+    tag = _tag(package, name, packed, early_texts, parts)
     headers = (
         ("Vary", "Accept-Encoding, Accept-Language" if name == _INDEX else "Accept-Encoding"),
         ("Content-Security-Policy", policy),
@@ -163,12 +168,12 @@ def _make_response(
     if tag in (each.strip() for each in known.split(",")):
         return Response(304, headers=headers)
     read = _compress if packed else _read_content
-    content = read(package, name, early, parts)
+    content = read(package, name, early_texts, parts)
     encoded = (("Content-Encoding", "gzip"),) if packed else ()
     return Response(200, content, _TYPES[name.rpartition(".")[2]], (*encoded, *headers))
 
 
-def _read_content(package: str, name: str, early: Pairs, parts: Pairs) -> bytes:
+def _read_content(package: str, name: str, early_texts: Pairs, parts: Pairs) -> bytes:
     if name == PARTS:
         return _import_parts([part for part, _ in parts])
     if name.startswith(_REASONS):
@@ -177,7 +182,7 @@ def _read_content(package: str, name: str, early: Pairs, parts: Pairs) -> bytes:
 
         return reasons.translate_templates(name.removeprefix(_REASONS).removesuffix(".json"))
     content = read_data(package, name)
-    for text, said in early:
+    for text, said in early_texts:
         content = content.replace(text.encode(), escape(said).encode())
     return _add_texts(content, name, [each for _, each in parts]) if parts else content
 
@@ -196,14 +201,14 @@ def _add_texts(content: bytes, name: str, packages: Sequence[str]) -> bytes:
 
 
 @cache
-def _compress(package: str, name: str, early: Pairs, parts: Pairs) -> bytes:
+def _compress(package: str, name: str, early_texts: Pairs, parts: Pairs) -> bytes:
     """Compress a file once. Compression takes 100 times as long as reading, and the file never
     changes.
     """
-    return zlib.compress(_read_content(package, name, early, parts), 9, GZIP)
+    return zlib.compress(_read_content(package, name, early_texts, parts), 9, GZIP)
 
 
 @cache
-def _tag(package: str, name: str, packed: bool, early: Pairs, parts: Pairs) -> str:
-    digest = hashlib.sha256(_read_content(package, name, early, parts)).hexdigest()[:16]
-    return f'"{digest}{"-gzip" if packed else ""}"'
+def _tag(package: str, name: str, is_packed: bool, early_texts: Pairs, parts: Pairs) -> str:
+    digest = hashlib.sha256(_read_content(package, name, early_texts, parts)).hexdigest()[:16]
+    return f'"{digest}{"-gzip" if is_packed else ""}"'

@@ -75,7 +75,7 @@ class CarriedMap:
 
 
 def make_map_routes(
-    carried: CarriedMap,
+    carried_map: CarriedMap,
     judge: Callable[[Request], Awaitable[Any]] | None = None,
     server: TileServer | None = None,
 ) -> list[Route]:
@@ -83,21 +83,25 @@ def make_map_routes(
     may.
     """
     about = (
-        partial(_serve_about, carried) if server is None else partial(_serve_about_server, server)
+        partial(_serve_about, carried_map)
+        if server is None
+        else partial(_serve_about_server, server)
     )
     return [
         Route("GET", "/api/map", about, judge),
-        Route("GET", "/map/{zoom}/{x}/{y}", partial(_tile, carried), judge),
+        Route("GET", "/map/{zoom}/{x}/{y}", partial(_tile, carried_map), judge),
     ]
 
 
-async def _serve_about(carried: CarriedMap, request: Request, caller: object = None) -> Response:
+async def _serve_about(
+    carried_map: CarriedMap, request: Request, caller: object = None
+) -> Response:
     """Return the map's description. If the map is unusable, the page shows coasts, a grid and the
     reason.
     """
-    description = await carried.read_about()
+    description = await carried_map.read_about()
     members = None if description is None else {**description._asdict(), "address": OWN_TILE_PATH}
-    return make_json_response({"map": members, "trouble": carried.trouble})
+    return make_json_response({"map": members, "trouble": carried_map.trouble})
 
 
 async def _serve_about_server(
@@ -110,18 +114,18 @@ async def _serve_about_server(
 
 
 async def _tile(
-    carried: CarriedMap, request: Request, zoom: str, x: str, y: str, caller: object = None
+    carried_map: CarriedMap, request: Request, zoom: str, x: str, y: str, caller: object = None
 ) -> Response:
     place = [int(each) if each.isdecimal() and len(each) < 9 else -1 for each in (zoom, x, y)]
-    if carried.path is None or not 0 <= place[0] <= ZOOM_MAX or min(place) < 0:
+    if carried_map.path is None or not 0 <= place[0] <= ZOOM_MAX or min(place) < 0:
         raise Problem(404, "the map has no such tile: /map/ZOOM/X/Y, with a map-file")
     if max(place[1:]) >= 2 ** place[0]:
         raise Problem(404, "the map has no such tile: the world ends before it")
     try:
-        tile = await carried.tile(*place)
+        tile = await carried_map.tile(*place)
     except UnusableMap as unusable:
         raise Problem(404, str(unusable)) from None
-    if tile is None and carried.is_vector:
+    if tile is None and carried_map.is_vector:
         # Beyond the edge of its region, a map has nothing to draw. That is not an error.
         return Response(204)
     if tile is None:

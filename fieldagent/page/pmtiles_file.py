@@ -114,10 +114,10 @@ def _read_directory(
     return pmtiles.read_directory(pmtiles.unpack(content, compression))
 
 
-def _find_span(room: ByteSpan, span: ByteSpan) -> ByteSpan:
-    if span.offset + span.length > room.length:
+def _find_span(limits_span: ByteSpan, span: ByteSpan) -> ByteSpan:
+    if span.offset + span.length > limits_span.length:
         raise WrongArchive("is damaged: a tile lies behind its end")
-    return ByteSpan(room.offset + span.offset, span.length)
+    return ByteSpan(limits_span.offset + span.offset, span.length)
 
 
 def _read_part(file: BinaryIO, span: ByteSpan, maximum: int) -> bytes:

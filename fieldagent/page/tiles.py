@@ -68,7 +68,7 @@ def read_metadata(text: str) -> dict[str, Any]:
     return document if isinstance(document, dict) else {}
 
 
-def refuse_other_layers(document: dict[str, Any], where: str) -> None:
+def refuse_other_layers(document: dict[str, Any], source: str) -> None:
     """Refuse a vector map whose metadata names no layer that the page draws. Raises UnusableMap."""
     listed = document.get("vector_layers")
     names = [
@@ -79,6 +79,6 @@ def refuse_other_layers(document: dict[str, Any], where: str) -> None:
     if DRAWN_LAYERS.isdisjoint(names):
         layers = ", ".join(names[:5]) or "none"
         raise UnusableMap(
-            f"{where} has other layers than the map needs ({layers}): take a vector map in"
+            f"{source} has other layers than the map needs ({layers}): take a vector map in"
             " the layers of Protomaps' basemap, or one with raster tiles (docs/how-to/maps.md)"
         )

@@ -12,24 +12,24 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 
-def _make_slotted(plain: type[Any] | None = None, /, **options: Any) -> Any:
+def _make_slotted(cls: type[Any] | None = None, /, **options: Any) -> Any:
     """Replacement for `dataclass`; type checkers see the original. Base classes must not have
     members. `dataclasses.replace` and similar functions accept objects, but not the class.
     """
-    if plain is None:
+    if cls is None:
         return partial(_make_slotted, **options)
     if not options.get("slots"):
         # Without slots, an object may have other attributes.
-        return dataclasses.dataclass(plain, **options)
-    kind: Any = type(plain)
+        return dataclasses.dataclass(cls, **options)
+    kind: Any = type(cls)
     attributes = {
-        name: value for name, value in vars(plain).items() if name not in _PLAIN_CLASS_NAMES
+        name: value for name, value in vars(cls).items() if name not in _PLAIN_CLASS_NAMES
     }
-    attributes["__qualname__"] = plain.__qualname__
-    names = [name for name, text in plain.__annotations__.items() if "ClassVar" not in text]
+    attributes["__qualname__"] = cls.__qualname__
+    names = [name for name, text in cls.__annotations__.items() if "ClassVar" not in text]
     # A class attribute with a member's name is that member's default.
     body = {name: value for name, value in attributes.items() if name not in names}
-    slotted = kind(plain.__name__, plain.__bases__, {**body, "__slots__": tuple(names)})
+    slotted = kind(cls.__name__, cls.__bases__, {**body, "__slots__": tuple(names)})
 
     # The closure refers only to `slotted`, so that `plain` is freed after its use.
     def decorate_later(self: Any, *values: Any, **members: Any) -> None:

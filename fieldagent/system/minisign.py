@@ -106,13 +106,13 @@ def _find_key(signature: Signature, keys: Iterable[TrustedKey]) -> TrustedKey:
     return key
 
 
-def _is_valid(signed: bytes, signature: bytes, key: TrustedKey) -> bool:
+def _is_valid(signed_data: bytes, signature: bytes, key: TrustedKey) -> bool:
     pem = base64.b64encode(DER + key.key).decode()
     with tempfile.TemporaryDirectory() as directory:
         place = Path(directory)
         (place / "key").write_text(f"-----BEGIN PUBLIC KEY-----\n{pem}\n-----END PUBLIC KEY-----\n")
         (place / "signature").write_bytes(signature)
-        (place / "signed").write_bytes(signed)
+        (place / "signed").write_bytes(signed_data)
         command = ["openssl", "pkeyutl", "-verify", "-pubin", "-inkey", "key", "-rawin"]
         done = subprocess.run(
             [*command, "-in", "signed", "-sigfile", "signature"],

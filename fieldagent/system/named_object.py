@@ -13,17 +13,17 @@ from fieldagent.system.properties import WrongProperty
 T = TypeVar("T")
 
 
-def import_known_object(name: str, known: Mapping[str, str], kind: type[T]) -> T:
-    """Import the object of this `kind` with that name in `known`, or a third-party object at that
-    place.
+def import_known_object(name: str, places: Mapping[str, str], kind: type[T]) -> T:
+    """Import the object of this `kind` with that name in `places`, or a third-party object
+    at that place.
 
     Raises WrongProperty, with a text that follows the setting's name.
     """
-    if name not in known and ":" not in name:
+    if name not in places and ":" not in name:
         raise WrongProperty(
-            f"must be {', '.join(known)} or package.module:NAME of one of your own, not {name!r}"
+            f"must be {', '.join(places)} or package.module:NAME of one of your own, not {name!r}"
         )
-    return import_named_object(known.get(name, name), kind)
+    return import_named_object(places.get(name, name), kind)
 
 
 def import_own(place: str) -> Any:

@@ -27,9 +27,9 @@ def charge_nobody(seconds: float) -> None:
 _payer: ContextVar[Pay] = ContextVar("_payer", default=charge_nobody)
 
 
-def charge_to(pay: Pay) -> None:
+def charge_to(charge: Pay) -> None:
     """Set the account of this task, and of the tasks that it starts."""
-    _payer.set(pay)
+    _payer.set(charge)
 
 
 def get_payer() -> Pay:

@@ -51,15 +51,15 @@ def get_contents(program: bytes) -> bytes:
     return bytes(made)
 
 
-def rebuild_program(plain: bytes) -> bytes:
+def rebuild_program(contents: bytes) -> bytes:
     """Return a program with these contents. Raises NoDelta."""
     files, at = dict[str, bytes](), 0
     try:
-        while at < len(plain):
-            named = plain.index(b"\0", at)
-            sized = plain.index(b"\n", named)
-            begin, size = sized + 1, int(plain[named + 1 : sized])
-            files[plain[at:named].decode()] = plain[begin : begin + size]
+        while at < len(contents):
+            named = contents.index(b"\0", at)
+            sized = contents.index(b"\n", named)
+            begin, size = sized + 1, int(contents[named + 1 : sized])
+            files[contents[at:named].decode()] = contents[begin : begin + size]
             at = begin + size
     except ValueError as wrong:
         raise NoDelta(f"the result of the delta is not a program: {wrong}") from None
@@ -85,13 +85,13 @@ def make_delta_name(program: str, now: bytes) -> str:
     return f"{program}.from-{hashlib.sha256(now).hexdigest()[:DIGEST_DIGITS]}"
 
 
-def make_delta(before: bytes, after: bytes) -> bytes:
+def make_delta(old_contents: bytes, after: bytes) -> bytes:
     """Return the delta between two contents. Raises NoDelta."""
     try:
-        frame = pack(after, before)
+        frame = pack(after, old_contents)
     except ZstdFailed as why:
         raise NoDelta(str(why)) from None
-    digests = hashlib.sha256(before).digest() + hashlib.sha256(after).digest()
+    digests = hashlib.sha256(old_contents).digest() + hashlib.sha256(after).digest()
     return MAGIC + digests + frame
 
 
@@ -103,15 +103,15 @@ def read_delta(body: bytes) -> Delta:
     return Delta(rest[:DIGEST], rest[DIGEST : 2 * DIGEST], rest[2 * DIGEST :])
 
 
-def apply_delta(body: bytes, before: bytes) -> bytes:
-    """Apply a delta to the contents `before`, and return the new contents. Call this only with
-    signed data, because zstd reads it as root. Raises NoDelta.
+def apply_delta(body: bytes, old_contents: bytes) -> bytes:
+    """Apply a delta to the contents `old_contents`, and return the new contents. Call this only
+    with signed data, because zstd reads it as root. Raises NoDelta.
     """
     delta = read_delta(body)
-    if hashlib.sha256(before).digest() != delta.before:
+    if hashlib.sha256(old_contents).digest() != delta.before:
         raise NoDelta("the delta is for a different program")
     try:
-        after = unpack(delta.frame, before)
+        after = unpack(delta.frame, old_contents)
     except ZstdFailed as why:
         raise NoDelta(str(why)) from None
     if hashlib.sha256(after).digest() != delta.after:

@@ -26,14 +26,14 @@ class Progress:
 
     def __init__(
         self,
-        what: str,
+        title: str,
         unit: str,
         clock: Callable[[], float] = time.monotonic,
         *,
         at_once: bool = False,
     ) -> None:
         """`at_once` shows the first progress without waiting, for work that is seldom short."""
-        self._what, self._unit, self._clock = escape_line(what), unit, clock
+        self._what, self._unit, self._clock = escape_line(title), unit, clock
         self._is_terminal = sys.stderr.isatty()
         self._every = DRAW_INTERVAL_S if self._is_terminal else LINE_EVERY_S
         self._shown_at = -inf if at_once else clock()
@@ -41,17 +41,19 @@ class Progress:
     def __enter__(self) -> Progress:
         return self
 
-    def show(self, done: int, whole: int | None = None) -> None:
-        """Show that `done` of `whole` units are done, if the last display is long enough ago."""
+    def show(self, done_units: int, total_units: int | None = None) -> None:
+        """Show that `done_units` of `total_units` units are done, if the last display is long
+        enough ago.
+        """
         if self._clock() < self._shown_at + self._every:
             return
         self._shown_at = self._clock()
-        text = f"{self._what}: {done:,} {self._unit}"
-        if whole:
-            text = f"{self._what}: {done:,} of {whole:,} {self._unit}"
+        text = f"{self._what}: {done_units:,} {self._unit}"
+        if total_units:
+            text = f"{self._what}: {done_units:,} of {total_units:,} {self._unit}"
         if self._is_terminal:
-            filled = min(BAR, done * BAR // whole) if whole else 0
-            bar = f"[{'#' * filled}{'.' * (BAR - filled)}] " if whole else ""
+            filled = min(BAR, done_units * BAR // total_units) if total_units else 0
+            bar = f"[{'#' * filled}{'.' * (BAR - filled)}] " if total_units else ""
             text = (bar + text)[: shutil.get_terminal_size().columns - 1]
             _write(f"\r\x1b[K{text}")
         else:

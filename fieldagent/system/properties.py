@@ -36,15 +36,15 @@ def read_text(value: str) -> str:
     return value
 
 
-def make_integer_reader(low: int, high: int, unit: str) -> Callable[[str], int]:
-    """Return a reader of an integer from `low` to `high` inclusive. It raises WrongProperty, which
-    names the unit.
+def make_integer_reader(minimum: int, maximum: int, unit: str) -> Callable[[str], int]:
+    """Return a reader of an integer from `minimum` to `maximum` inclusive. It raises WrongProperty,
+    which names the unit.
     """
 
     def read(value: str) -> int:
-        if not value.isascii() or not value.isdigit() or not low <= int(value[:12]) <= high:
+        if not value.isascii() or not value.isdigit() or not minimum <= int(value[:12]) <= maximum:
             raise WrongProperty(
-                f"must be a whole number from {low} to {high} ({unit}), not {value!r}"
+                f"must be a whole number from {minimum} to {maximum} ({unit}), not {value!r}"
             )
         return int(value)
 
@@ -157,15 +157,15 @@ class Key:
         return self.name.replace("-", "_")
 
 
-def read_file(path: Path, *, required: bool) -> str:
-    """Return the text of the file; empty if it is missing and not `required`.
+def read_file(path: Path, *, is_required: bool) -> str:
+    """Return the text of the file; empty if it is missing and not `is_required`.
 
     Raises InvalidSettings or OSError.
     """
     try:
         return read_text_file(path)
     except FileNotFoundError:
-        if required:
+        if is_required:
             raise FileNotFoundError(
                 f"settings file {path} not found: correct --config, or create the file"
             ) from None
@@ -213,9 +213,9 @@ def read(
     return values, pairs, faults
 
 
-def describe_unknown_setting(name: str, known: Iterable[str]) -> str:
+def describe_unknown_setting(name: str, known_names: Iterable[str]) -> str:
     import difflib  # Import it here, because only a typo needs it.
 
-    near = difflib.get_close_matches(name, known, n=1)
+    near = difflib.get_close_matches(name, known_names, n=1)
     remedy = f"the nearest is {near[0]}" if near else "correct its name, or remove it"
     return f"{name!r} is not a setting; {remedy}"

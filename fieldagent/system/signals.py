@@ -73,7 +73,7 @@ def _ignore(numbers: tuple[signal.Signals, ...]) -> None:
         signal.signal(number, signal.SIG_IGN)
 
 
-async def stop_at_signal(asks: Asks, stopping: trio.Event) -> None:
+async def stop_at_signal(stop_requests: Asks, stopping: trio.Event) -> None:
     """Set the event at the first signal. Runs until cancelled."""
-    async for _ in asks:
+    async for _ in stop_requests:
         stopping.set()

@@ -64,10 +64,10 @@ class Supervisor:
         self,
         fatal: tuple[type[Exception], ...],
         clock: Callable[[], float],
-        outside: tuple[type[Exception], ...] = (),
+        outside_errors: tuple[type[Exception], ...] = (),
     ) -> None:
         self._fatal = fatal
-        self._outside = (*fatal, *outside)
+        self._outside = (*fatal, *outside_errors)
         self._clock = clock
         self._faults: dict[str, PartFault] = {}
 
@@ -105,8 +105,8 @@ class Supervisor:
         """Return the function with which a part reports a failed call and continues."""
         fault = self._faults.setdefault(name, PartFault(name))
 
-        def note(error: BaseException, doing: str) -> None:
-            self._report_fault(fault, error, "other parts continue", doing)
+        def note(error: BaseException, activity: str) -> None:
+            self._report_fault(fault, error, "other parts continue", activity)
 
         return note
 
@@ -132,23 +132,23 @@ class Supervisor:
         fault.last = now
 
     def _report_fault(
-        self, fault: PartFault, error: BaseException, then: str, doing: str = ""
+        self, fault: PartFault, error: BaseException, consequence: str, activity: str = ""
     ) -> None:
-        text = f"{doing}: {describe_error(error)}" if doing else describe_error(error)
+        text = f"{activity}: {describe_error(error)}" if activity else describe_error(error)
         fault.times += 1
         fault.at = self._clock()
         if text == fault.error or isinstance(get_first_error(error), self._outside):
-            log.error("%s failed: %s; %s", fault.part, text, then)
+            log.error("%s failed: %s; %s", fault.part, text, consequence)
             fault.error = text
             return
         fault.error = text
         report = "%s failed: %s; %s. This is a mistake in fieldagent: please report these lines"
-        log.error(report, fault.part, text, then, exc_info=error)
+        log.error(report, fault.part, text, consequence, exc_info=error)
 
 
-def log_fault(error: BaseException, doing: str) -> None:
+def log_fault(error: BaseException, activity: str) -> None:
     """Log a fault, without a supervisor (a `Note`)."""
-    log.error("%s failed: %s", doing, describe_error(error), exc_info=error)
+    log.error("%s failed: %s", activity, describe_error(error), exc_info=error)
 
 
 def describe_error(error: BaseException) -> str:

@@ -47,13 +47,13 @@ _COLOURS = {
 }
 
 
-def format_state(word: str, width: int = 0) -> str:
+def format_state(state: str, width: int = 0) -> str:
     """Return a word for a state, to be used with `format_lines`, padded with blanks to `width`
     characters.
     """
-    colour = _COLOURS.get(word)
-    filled = " " * (width - len(word))
-    return f"{_MARKS[colour]}{word}{_END}{filled}" if colour else word + filled
+    colour = _COLOURS.get(state)
+    filled = " " * (width - len(state))
+    return f"{_MARKS[colour]}{state}{_END}{filled}" if colour else state + filled
 
 
 def format_lines(text: str, stream: int = 1) -> str:

@@ -31,12 +31,12 @@ def beat_after(seconds: float) -> float:
     return at if seconds < BEAT_INTERVAL_S else BEAT_INTERVAL_S * round(at / BEAT_INTERVAL_S)
 
 
-def compute_next_tick(every: float) -> float:
-    """Return the next time, on trio's clock, that is a multiple of `every`. All waits with this
-    interval share one wake-up. They share it with the beat too, if the beat is a multiple of the
-    interval.
+def compute_next_tick(interval_s: float) -> float:
+    """Return the next time, on trio's clock, that is a multiple of `interval_s`. All waits with
+    this interval share one wake-up. They share it with the beat too, if the beat is a multiple of
+    the interval.
     """
-    return every * (trio.current_time() // every + 1)
+    return interval_s * (trio.current_time() // interval_s + 1)
 
 
 def move_on_after(seconds: float) -> trio.CancelScope:
@@ -63,7 +63,7 @@ async def run_to_the_end(work: Callable[[], Awaitable[None]]) -> None:
         nursery.cancel_scope.cancel()
 
 
-async def wait_for_either(one: trio.Event, other: trio.Event) -> None:
+async def wait_for_either(first_event: trio.Event, second_event: trio.Event) -> None:
     """Return when one of the two events is set."""
     async with trio.open_nursery() as nursery:
 
@@ -71,5 +71,5 @@ async def wait_for_either(one: trio.Event, other: trio.Event) -> None:
             await event.wait()
             nursery.cancel_scope.cancel()
 
-        nursery.start_soon(wait, one)
-        nursery.start_soon(wait, other)
+        nursery.start_soon(wait, first_event)
+        nursery.start_soon(wait, second_event)

@@ -22,26 +22,26 @@ class ZstdFailed(Exception):
 
 
 def pack(
-    content: bytes, before: bytes | None = None, effort: tuple[str, ...] = TIGHT_OPTIONS
+    content: bytes, reference: bytes | None = None, effort: tuple[str, ...] = TIGHT_OPTIONS
 ) -> bytes:
-    """Return the content in one frame, or the difference from `before`. Raises ZstdFailed."""
-    return _open_zstd(content, before, *effort)
+    """Return the content in one frame, or the difference from `reference`. Raises ZstdFailed."""
+    return _open_zstd(content, reference, *effort)
 
 
-def unpack(frame: bytes, before: bytes | None = None) -> bytes:
+def unpack(frame: bytes, reference: bytes | None = None) -> bytes:
     """Return the unpacked content. Call this only with signed data, because zstd reads it as root.
     Raises ZstdFailed.
     """
-    return _open_zstd(frame, before, "-d")
+    return _open_zstd(frame, reference, "-d")
 
 
-def _open_zstd(content: bytes, before: bytes | None, *words: str) -> bytes:
+def _open_zstd(content: bytes, reference: bytes | None, *words: str) -> bytes:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "given").write_bytes(content)
         there = []
-        if before is not None:
-            (folder / "before").write_bytes(before)
+        if reference is not None:
+            (folder / "before").write_bytes(reference)
             there = ["--patch-from=before"]
         command = ["zstd", "-q", *there, *words, WINDOW, "given", "-o", "made"]
         try:

@@ -102,9 +102,11 @@ class Spool(Protocol):
     async def mark_handed_over(self, request_id: str) -> None:
         """Record that the delivery is finished."""
 
-    async def postpone(self, request_id: str, until: float, reason: str, *, tries: int = 1) -> None:
+    async def postpone(
+        self, request_id: str, due_time: float, reason: str, *, tries: int = 1
+    ) -> None:
         """Record a failed attempt. It does not count if `tries` is 0. The next attempt is at the
-        Unix time `until`.
+        Unix time `due_time`.
         """
 
     async def hasten(self) -> None:

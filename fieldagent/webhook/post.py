@@ -32,15 +32,15 @@ async def post(
     extra: tuple[tuple[str, str], ...] = (),
     open_stream: Opener = trio.open_tcp_stream,
     remedy: str = REMEDY,
-    kept: KeptConnections | None = None,
+    kept_connections: KeptConnections | None = None,
 ) -> HandoverResult:
     """Post `delivery` to `url`. `clock` returns Unix time, and `extra` contains further headers. An
     SOS has the header `fieldagent-sos: 1`. If its sender is not authenticated, it also has
     `fieldagent-unauthenticated: 1`. The hub's own alarm has the header `fieldagent-alarm` with its
     kind, such as `fence`.
 
-    `remedy` is the advice for people if the URL itself is wrong. `kept` contains connections of
-    earlier posts.
+    `remedy` is the advice for people if the URL itself is wrong. `kept_connections` contains
+    connections of earlier posts.
     """
     body = delivery.body.encode("utf-8", "backslashreplace")
     try:
@@ -61,7 +61,7 @@ async def post(
             ssl_context=ssl_context,
             max_body=0,
             open_stream=open_stream,
-            kept=kept,
+            kept_connections=kept_connections,
         )
     except RequestFailed as failure:
         return HandoverResult(HandoverOutcome.FAILED, failure.reason)

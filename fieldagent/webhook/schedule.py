@@ -44,17 +44,17 @@ DELAY_MAX_S = SCHEDULE[-1] * (1 + JITTER_SHARE)
 
 
 def compute_delay(
-    attempts: int, *, schedule: Sequence[float], retry_after: float, chance: float
+    attempts: int, *, schedule: Sequence[float], retry_after: float, random_share: float
 ) -> float | None:
     """Return the seconds from failure number `attempts` to the next attempt; None if it was the
     last attempt.
 
-    `chance` is in [0, 1).
+    `random_share` is in [0, 1).
     """
     if attempts >= len(schedule):
         return None
     return max(
-        schedule[attempts] * (1 + JITTER_SHARE * chance), min(retry_after, RETRY_AFTER_MAX_S)
+        schedule[attempts] * (1 + JITTER_SHARE * random_share), min(retry_after, RETRY_AFTER_MAX_S)
     )
 
 

@@ -378,18 +378,22 @@ def decode(body: bytes, *, keys: Sequence[bytes] = ()) -> Envelope:
     if keys and key is None:
         raise Unauthenticated(missing=not parts.tagged)
     may_pack = len(body) <= PACKED_BYTES
-    envelope = _read_entries(parts.entries, parts.base + EPOCH, parts.origin, may_pack=may_pack)
+    envelope = _read_entries(
+        parts.entries, parts.base + EPOCH, parts.origin, is_packing_allowed=may_pack
+    )
     packed = envelope.is_packed or parts.short
     return replace(envelope, tagged=parts.tagged, key=key, is_packed=packed)
 
 
-def _read_entries(entries: Sequence[Any], base: int, origin: int, *, may_pack: bool) -> Envelope:
+def _read_entries(
+    entries: Sequence[Any], base: int, origin: int, *, is_packing_allowed: bool
+) -> Envelope:
     understood: list[Entry] = []
     not_understood, packed = [], False
     for position, entry in enumerate(entries):
         try:
             plain, *address = entry if _is_addressed(entry) else [entry]
-            unpacked = _read_packed(plain, base) if may_pack else None
+            unpacked = _read_packed(plain, base) if is_packing_allowed else None
             parts = unpacked or [_read_entry(plain, base)]
             understood += (
                 [_read_addressed_entry(each, *address) for each in parts] if address else parts
@@ -404,13 +408,15 @@ def _is_addressed(entry: Any) -> bool:
     return isinstance(entry, list) and 2 <= len(entry) <= 4 and isinstance(entry[0], list)
 
 
-def _read_addressed_entry(entry: Entry, to: Any, asks: Any = None, author: Any = None) -> Entry:
+def _read_addressed_entry(
+    entry: Entry, addressee: Any, wants_reply: Any = None, author: Any = None
+) -> Entry:
     if not isinstance(entry.content, Item):
         raise RemoteProtocolError("an entry without an item has an addressee")
-    if asks is not None and not (is_int(asks) and asks in (0, 1)):
+    if wants_reply is not None and not (is_int(wants_reply) and wants_reply in (0, 1)):
         raise RemoteProtocolError("asks for an unknown receipt")
-    whom, whose = (None if each is None else _read_person(each) for each in (to, author))
-    return replace(entry, to=whom, wants_receipt=bool(asks), author=whose)
+    whom, whose = (None if each is None else _read_person(each) for each in (addressee, author))
+    return replace(entry, to=whom, wants_receipt=bool(wants_reply), author=whose)
 
 
 def _read_person(value: Any) -> Person:
@@ -538,10 +544,12 @@ def _read_report(count: Any, bitmap: Any) -> Report:
     return Report(count, *read_bitmap(read_bytes(bitmap), count))
 
 
-def _read_ack(station: Any, count: Any, bitmap: Any, reach: Any = None, beyond: Any = None) -> Ack:
+def _read_ack(
+    station: Any, count: Any, bitmap: Any, reach: Any = None, missing_stations: Any = None
+) -> Ack:
     expect(is_in_range(station, minimum=1), "station")
     expect(reach in (None, False, True, AT_GATEWAY), "word of the hub")
-    stations = [] if beyond is None else beyond
+    stations = [] if missing_stations is None else missing_stations
     expect(isinstance(stations, list) and len(stations) <= MISSING_STATIONS_MAX, "stations beyond")
     expect(all(is_in_range(each, minimum=1) for each in stations), "stations beyond")
     if is_int(count) and count == 0:
@@ -559,12 +567,17 @@ def _read_relay_request(station: Any) -> RelayRequest:
     return RelayRequest(station)
 
 
-def _read_route(hops: Any, minutes: Any = None, cost: Any = None, low: Any = None) -> RouteToHub:
+def _read_route(
+    hops: Any, minutes: Any = None, cost: Any = None, is_battery_low: Any = None
+) -> RouteToHub:
     expect(is_in_range(hops, minimum=0, maximum=NO_ROUTE), "hops to the hub")
     expect(minutes is None or is_in_range(minutes, minimum=0), "age of a way")
     expect(cost is None or is_in_range(cost, minimum=0), "cost of a way")
-    expect(low is None or (is_int(low) and low in (0, 1)), "state of a battery known here")
-    return RouteToHub(hops, minutes or 0, cost or 0, bool(low))
+    expect(
+        is_battery_low is None or (is_int(is_battery_low) and is_battery_low in (0, 1)),
+        "state of a battery known here",
+    )
+    return RouteToHub(hops, minutes or 0, cost or 0, bool(is_battery_low))
 
 
 def _read_source(station: Any, sequence: Any) -> Source:
@@ -586,9 +599,9 @@ def _read_seen_at(position: Any, radius: Any) -> EstimatedPosition:
     return EstimatedPosition(*read_position(position), radius)
 
 
-def _read_journal(asks: Any) -> JournalNumber:
-    expect(is_int(asks) and asks in (0, 1), "question known here")
-    return JournalNumber(bool(asks))
+def _read_journal(wants_reply: Any) -> JournalNumber:
+    expect(is_int(wants_reply) and wants_reply in (0, 1), "question known here")
+    return JournalNumber(bool(wants_reply))
 
 
 def _read_unproved(proof: Any) -> UnauthenticatedMark:
@@ -596,12 +609,12 @@ def _read_unproved(proof: Any) -> UnauthenticatedMark:
     return UnauthenticatedMark()
 
 
-def _read_receipt(by: Any, digest: Any, stage: Any = None, text: Any = None) -> Receipt:
-    by = 0 if by is None else by
-    expect(is_in_range(by, minimum=0), "number of the station that has it")
+def _read_receipt(station: Any, digest: Any, stage: Any = None, text: Any = None) -> Receipt:
+    station = 0 if station is None else station
+    expect(is_in_range(station, minimum=0), "number of the station that has it")
     expect(len(read_bytes(digest)) == DIGEST_BYTES, "digest of 4 bytes")
     expect(stage is None or is_in_range(stage, minimum=0, maximum=max(Stage)), "stage known here")
-    return Receipt(by, digest, Stage(stage or 0), "" if text is None else read_text(text))
+    return Receipt(station, digest, Stage(stage or 0), "" if text is None else read_text(text))
 
 
 def _read_contact(phone: Any = None, email: Any = None) -> Contact:

@@ -23,20 +23,20 @@ _STATES_BY_NUMBER = (
 def read_incident_word(
     time: int,
     incident: Any,
-    says: Any,
+    state: Any,
     station: Any = None,
-    by: Any = None,
+    person: Any = None,
     text: Any = None,
     proof: Any = None,
 ) -> IncidentUpdate:
     """Parse the members of an entry after its time. Raises RemoteProtocolError."""
     expect(is_in_range(incident, minimum=0), "number of the incident")
-    expect(is_in_range(says, minimum=0, maximum=len(_STATES_BY_NUMBER) - 1), "word known here")
+    expect(is_in_range(state, minimum=0, maximum=len(_STATES_BY_NUMBER) - 1), "word known here")
     expect(station is None or is_in_range(station, minimum=1), "station")
     expect(proof is None or len(read_bytes(proof)) == TAG_BYTES, "proof of 8 bytes")
-    who = "" if by is None else read_text(by)
+    who = "" if person is None else read_text(person)
     what = "" if text is None else read_words(text)
-    return IncidentUpdate(incident, _STATES_BY_NUMBER[says], station or 0, who, what, proof or b"")
+    return IncidentUpdate(incident, _STATES_BY_NUMBER[state], station or 0, who, what, proof or b"")
 
 
 def write_incident_word(update: IncidentUpdate) -> list[Any]:

@@ -44,9 +44,9 @@ class LinkBreak(NamedTuple):
     """True if the link broke after exactly this time. False if it was found broken only when data
     was sent after that time."""
 
-    def equals(self, other: LinkBreak) -> bool:
+    def equals(self, other_break: LinkBreak) -> bool:
         """Return True if both idle times are equal within 2 s or one twentieth."""
-        return abs(self.idle - other.idle) <= max(2.0, self.idle / 20)
+        return abs(self.idle - other_break.idle) <= max(2.0, self.idle / 20)
 
 
 @dataclass(slots=True)

@@ -434,9 +434,9 @@ def read_sent(content: bytes) -> CompanionSent:
     return CompanionSent(bool(route), ack, wait / 1000)
 
 
-def write_sent(sent: CompanionSent) -> bytes:
+def write_sent(answer: CompanionSent) -> bytes:
     """Return the answer to a sent text, in the form for `read_sent`."""
-    body = _SENT_FORM.pack(sent.flooded, sent.ack, round(sent.wait_s * 1000))
+    body = _SENT_FORM.pack(answer.flooded, answer.ack, round(answer.wait_s * 1000))
     return bytes([CompanionMessage.SENT]) + body
 
 

@@ -25,7 +25,7 @@ class Told:
         self.health = Health(
             store,
             clock=lambda: self.now,
-            supervisor=Supervisor(fatal=(), outside=(), clock=lambda: self.now),
+            supervisor=Supervisor(fatal=(), outside_errors=(), clock=lambda: self.now),
             counters=dict,
             figures=Figures(),
             stopping=trio.Event(),

@@ -26,7 +26,7 @@ class Outside(Exception):
 
 
 def supervised() -> Supervisor:
-    return Supervisor(fatal=(Fatal,), outside=(Outside,), clock=lambda: 1_790_000_000.0)
+    return Supervisor(fatal=(Fatal,), outside_errors=(Outside,), clock=lambda: 1_790_000_000.0)
 
 
 def failing(*runs: float | Exception, then: float = 0.0) -> tuple[Any, list[float]]:

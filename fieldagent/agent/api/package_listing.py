@@ -32,14 +32,14 @@ async def list_page(
     waiting: WaitReasons,
     state: str | None,
     kind: str | None,
-    before: int,
+    end_place: int,
     limit: int,
 ) -> tuple[list[dict[str, Any]], int | None]:
     """Return the matching Packages before that place, and the place from which the next page
     continues.
     """
     rows: list[dict[str, Any]] = []
-    place = before
+    place = end_place
     for _ in range(0, SEARCHED_PACKAGES_MAX, BATCH_SIZE):
         batch = listing.list_newest(journal, place, BATCH_SIZE)
         for sequence, row in _list_rows(journal, waiting, batch, state, kind):

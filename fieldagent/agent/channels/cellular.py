@@ -228,7 +228,7 @@ class CellularDriver:
                         self.post,
                         keepalive=self.keepalive,
                         journal=self.journal,
-                        opened=self._open_link,
+                        on_open=self._open_link,
                         progress=self._update_link_reason,
                     )
                 )

@@ -250,11 +250,11 @@ class Reception(Protocol):
     """Receiving side of a channel."""
 
     async def receive(
-        self, body: bytes, *, damage: str = "", unreadable: Unreadable | None = None
+        self, body: bytes, *, damage: str = "", unreadable_message: Unreadable | None = None
     ) -> object:
         """Take in one message of any content, and book its cost. Unusable parts are kept and
         reported; no error is raised. Returns when the message is on disk.
 
         With `damage` (a text for people) the driver does not trust the bytes, so they are not
-        decoded. The peer is notified with `unreadable`, and sends the message again.
+        decoded. The peer is notified with `unreadable_message`, and sends the message again.
         """

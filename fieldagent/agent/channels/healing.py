@@ -95,8 +95,8 @@ def read_steps(value: str) -> tuple[HealingStep, ...]:
     return tuple(_read_step(word) for word in value.replace(",", " ").split())
 
 
-def _read_step(word: str) -> HealingStep:
-    kind, _, where = word.partition(":")
+def _read_step(step_text: str) -> HealingStep:
+    kind, _, where = step_text.partition(":")
     line = where.rpartition("/")[2]
     if kind == "gpio" and _is_line(line):
         return HealingStep(kind, where)
@@ -104,10 +104,10 @@ def _read_step(word: str) -> HealingStep:
         return HealingStep(kind, where)
     if kind == "usb" and (not where or where.replace("-", "").replace(".", "").isdigit()):
         return HealingStep(kind, where)
-    if word in ("dtr", "command"):
+    if step_text in ("dtr", "command"):
         return HealingStep(kind)
     raise WrongProperty(
-        f"has {word!r}: a step is dtr, gpio:LINE such as gpio:17 or gpio:gpiochip0/17, usb,"
+        f"has {step_text!r}: a step is dtr, gpio:LINE such as gpio:17 or gpio:gpiochip0/17, usb,"
         " rockblock:I_EN/I_BTD such as rockblock:24/16, usb:DEVICE such as usb:1-1.2, or command"
     )
 

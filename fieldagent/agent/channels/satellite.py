@@ -129,7 +129,7 @@ class MailReader:
             else:
                 unreadable = Unreadable(self._size or len(read.body), read.guard)
                 await self.reception.receive(
-                    read.body, damage=GARBLED_REASON, unreadable=unreadable
+                    read.body, damage=GARBLED_REASON, unreadable_message=unreadable
                 )
             self.mailbox.uncleared_message = read.body
         if await self.modem.clear(sbd.CLEAR_MT):

@@ -40,5 +40,5 @@ def describe() -> dict[str, Any]:
         "http://127.0.0.1:9091",
         _CALLS,
         problem=PROBLEM,
-        common=_COMMON_ACCESS,
+        common_access=_COMMON_ACCESS,
     )

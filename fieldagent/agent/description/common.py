@@ -30,7 +30,7 @@ PROBLEM = problem_schema(
     code=text("`no-such-person`: the hub's directory does not contain the addressee")
 )
 NEXT_LINK = {"Link": answer_header(text(), 'The next page (`rel="next"`), if there is one')}
-STATUS_PATH = {"Location": answer_header(text(), "Path of the Package's status", required=True)}
+STATUS_PATH = {"Location": answer_header(text(), "Path of the Package's status", is_required=True)}
 ON_DISK_TEXT = "The Package is on disk"
 WRONG_QUERY = {400: "The query has an unknown parameter"}
 FAULTS_TEXT = "The Package has faults, or the Idempotency-Key was used with another body"

@@ -88,7 +88,7 @@ CALLS = (
     call(
         "GET /help",
         "handbook: Redirect to the handbook in the browser's language",
-        {303: answer("Redirect", headers={"Location": answer_header(text(), required=True)})},
+        {303: answer("Redirect", headers={"Location": answer_header(text(), is_required=True)})},
     ),
     call(
         "GET /help/{name}",
@@ -186,7 +186,7 @@ CALLS = (
             **WRONG_QUERY,
             409: "No tracker has reported its intervals",
         },
-        parameters=[query("interval", integer(minimum=60, maximum=DAY_S), required=True)],
+        parameters=[query("interval", integer(minimum=60, maximum=DAY_S), is_required=True)],
     ),
     call(
         "POST /api/track/interval",

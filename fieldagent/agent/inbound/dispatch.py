@@ -201,7 +201,7 @@ class _Dispatch:
             delivery.attempts + 1,
             schedule=schedule,
             retry_after=result.retry_after,
-            chance=self.chance(),
+            random_share=self.chance(),
         )
         if seconds is None:
             await self.bury(delivery, f"{result.reason}; given up after {len(schedule)} tries")

@@ -131,9 +131,9 @@ class JournalSpool:
             self.notify_receipt()
 
     async def postpone(
-        self, request_id: str, deadline: float, reason: str, *, tries: int = 1
+        self, request_id: str, due_time: float, reason: str, *, tries: int = 1
     ) -> None:
-        put_off = inbound.postpone(self.hook, request_id, deadline, reason, tries=tries)
+        put_off = inbound.postpone(self.hook, request_id, due_time, reason, tries=tries)
         await self.journal.persist(put_off)
 
     async def hasten(self) -> None:

@@ -66,7 +66,7 @@ class HubReception:
         """The last message that could not be taken in because of an error."""
 
     async def receive(
-        self, body: bytes, *, damage: str = "", unreadable: Unreadable | None = None
+        self, body: bytes, *, damage: str = "", unreadable_message: Unreadable | None = None
     ) -> None:
         """Take in a message of the hub; the message and its cost are in one commit.
 
@@ -75,7 +75,7 @@ class HubReception:
         """
         cost = self._budget.book(compute_price(self._queue.limits.tariff, len(body)))
         if damage:
-            await self._store_damaged_message(body, cost, damage, unreadable)
+            await self._store_damaged_message(body, cost, damage, unreadable_message)
             return
         try:
             await self._store_body(body, cost)
@@ -96,15 +96,15 @@ class HubReception:
         self._failed = None
 
     async def _store_damaged_message(
-        self, body: bytes, cost: Operation[None], damage: str, unreadable: Unreadable | None
+        self, body: bytes, cost: Operation[None], damage: str, unreadable_message: Unreadable | None
     ) -> None:
         """Store a damaged message. In the same commit, record that the hub must be notified."""
         channel = self._queue.channel
-        if unreadable is None:
+        if unreadable_message is None:
             await self._inbox.store_dead_letter(body, cost, channel=channel, reason=damage)
             return
         clock = self._journal.clock
-        owed = inbound.PendingUnreadableReport(unreadable, int(clock.date(clock.now())))
+        owed = inbound.PendingUnreadableReport(unreadable_message, int(clock.date(clock.now())))
 
         def store_unreadable_report(db: sqlite3.Connection) -> None:
             cost(db)

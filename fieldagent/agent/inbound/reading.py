@@ -23,15 +23,16 @@ async def store_reading(
     person: str = "",
     stage: Stage = Stage.READ,
     *,
-    waits: bool = False,
+    waits_for_space: bool = False,
     condition: Operation[bool] | None = None,
 ) -> bool:
     """Store that a person has read the payload, or that it has reached `stage`. Its sender is
     notified with the next transmission to the hub. Return True if the payload is known.
 
-    `person` is the person's name, empty if it is unknown. With `waits`, wait for space on a full
-    disk, because there is no caller who could be notified. `condition` runs in the same commit and
-    returns True if the stage is new; otherwise no receipt is sent. Raises the journal's errors.
+    `person` is the person's name, empty if it is unknown. With `waits_for_space`, wait for space on
+    a full disk, because there is no caller who could be notified. `condition` runs in the same
+    commit and returns True if the stage is new; otherwise no receipt is sent. Raises the journal's
+    errors.
     """
     at = journal.clock.date(journal.clock.now())
     name = person if len(person) <= NAME_MAX else f"{person[: NAME_MAX - 1]}…"
@@ -44,7 +45,7 @@ async def store_reading(
         inbound.add_pending_stage(db, request_id, stage, name, at)
         return True
 
-    known = await (journal.persist if waits else journal.commit)(store)
+    known = await (journal.persist if waits_for_space else journal.commit)(store)
     inbox.report_stages()
     return known
 

@@ -471,7 +471,12 @@ class Inbox:
         digest = next(map(compute_item_digest, items), None)
         for fragment in whole.fragments:
             inbound.mark_arrived(
-                db, origin, sequence, compute_fingerprint(fragment), result.now, whole=digest
+                db,
+                origin,
+                sequence,
+                compute_fingerprint(fragment),
+                result.now,
+                complete_item=digest,
             )
         if whole.not_understood:
             result.troubles += whole.not_understood

@@ -159,13 +159,13 @@ def list_reportable(journal: Journal) -> list[HandheldSent]:
     return [HandheldSent(*row) for row in rows]
 
 
-def store_signs(sent: HandheldSent, sign_texts: str) -> Operation[None]:
+def store_signs(handheld_packet: HandheldSent, sign_texts: str) -> Operation[None]:
     """Store all signs that were sent for a handheld's packet, in order."""
 
     def store(db: sqlite3.Connection) -> None:
         db.execute(
             "UPDATE handheld_said SET told = ? WHERE handle = ? AND number = ?",
-            (sign_texts, sent.handle, sent.number),
+            (sign_texts, handheld_packet.handle, handheld_packet.number),
         )
 
     return store
@@ -402,23 +402,23 @@ def count_states(journal: Journal) -> dict[str, int]:
     return dict(journal.read("SELECT state, count(*) FROM handheld_post GROUP BY state"))
 
 
-def forget(*, before: float, keep: int) -> Operation[int]:
-    """Delete some ended texts to people that are older than `before` or not among the last `keep`.
-    Also delete the people of incidents that ended before `before`. Return the number of deleted
-    texts.
+def forget(*, end_time: float, keep_count: int) -> Operation[int]:
+    """Delete some ended texts to people that are older than `end_time` or not among the last
+    `keep_count`. Also delete the people of incidents that ended before `end_time`. Return the
+    number of deleted texts.
     """
 
     def store(db: sqlite3.Connection) -> int:
         db.execute(
             "DELETE FROM handheld_sos WHERE incident NOT IN (SELECT number FROM incident WHERE"
             " ended IS NULL OR ended >= ?)",
-            (before,),
+            (end_time,),
         )
         cursor = db.execute(
             "DELETE FROM handheld_post WHERE number IN (SELECT number FROM handheld_post"
             " WHERE state <> 'waiting' AND (not_before < ? OR number <= (SELECT max(number) - ?"
             " FROM handheld_post)) LIMIT ?)",
-            (before, keep, DELETED_ROWS_MAX),
+            (end_time, keep_count, DELETED_ROWS_MAX),
         )
         return cursor.rowcount
 

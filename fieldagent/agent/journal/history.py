@@ -132,16 +132,16 @@ def _name_station(receipt: StorageReceipt) -> str:
 
 
 def list_lines(
-    journal: Journal, accepted: PackageFacts, receipts: Iterable[StorageReceipt]
+    journal: Journal, package: PackageFacts, receipts: Iterable[StorageReceipt]
 ) -> list[Line]:
     """Return the whole history of a Package in order of time: acceptance, attempts, ends of its
     channel deliveries, receipts, and the final status.
     """
     date = journal.clock.date
-    story = [Line(date(accepted.accepted), "accepted")]
+    story = [Line(date(package.accepted), "accepted")]
     rows = journal.read(
         "SELECT at, event, channel, detail, times FROM story WHERE sequence = ? ORDER BY number",
-        accepted.sequence,
+        package.sequence,
     )
     story += [
         Line(date(at), event, Channel(name), add_names(journal, detail), times)
@@ -150,12 +150,12 @@ def list_lines(
     rows = journal.read(
         "SELECT ended, channel, status, reason FROM leg WHERE sequence = ? AND status IS NOT NULL"
         " ORDER BY ended",
-        accepted.sequence,
+        package.sequence,
     )
     for at, name, status, reason in rows:
         delivery = ChannelDelivery(read_status(status), reason)
         story.append(Line(date(at), delivery.status or "", Channel(name), delivery.reason))
     story += [Line(receipt.at, "confirmed", None, _name_station(receipt)) for receipt in receipts]
-    if accepted.status is not None and accepted.ended is not None:
-        story.append(Line(date(accepted.ended), "answered", None, accepted.status))
+    if package.status is not None and package.ended is not None:
+        story.append(Line(date(package.ended), "answered", None, package.status))
     return sorted(story, key=lambda line: line.at)

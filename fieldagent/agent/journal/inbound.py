@@ -58,16 +58,16 @@ def mark_arrived(
     digest: bytes,
     now: float,
     *,
-    whole: bytes | None = None,
+    complete_item: bytes | None = None,
     sos: bool = False,
 ) -> bool:
     """Record that an item or fragment has arrived, and return True if it is new. For a fragment,
-    `whole` is the digest of its item. An SOS is remembered longer than other items.
+    `complete_item` is the digest of its item. An SOS is remembered longer than other items.
     """
     cursor = db.execute(
         "INSERT OR IGNORE INTO arrived (origin, sequence, digest, at, whole, sos)"
         " VALUES (?, ?, ?, ?, ?, ?)",
-        (origin, sequence, digest, now, whole, sos),
+        (origin, sequence, digest, now, complete_item, sos),
     )
     return cursor.rowcount > 0
 
@@ -551,9 +551,9 @@ STATES = ("waiting", "handed", "dead")
 
 
 def list_payloads(
-    journal: Journal, limit: int, state: str | None = None, before: int = END
+    journal: Journal, limit: int, state: str | None = None, end_place: int = END
 ) -> list[Mapping[str, Any]]:
-    """Return the newest payloads with a number lower than `before`, and their state at
+    """Return the newest payloads with a number lower than `end_place`, and their state at
     each hook.
     """
     rows = journal.read(
@@ -561,7 +561,7 @@ def list_payloads(
         " WHERE number < ?1"
         " AND (?2 IS NULL OR number IN (SELECT number FROM handover WHERE state = ?2))"
         " ORDER BY number DESC LIMIT ?3",
-        before,
+        end_place,
         state,
         limit,
     )
@@ -586,7 +586,7 @@ def _make_listed(journal: Journal, row: Sequence[Any]) -> Mapping[str, Any]:
     }
 
 
-def forget(*, before: float, keep: int) -> Operation[int]:
+def forget(*, end_time: float, keep_count: int) -> Operation[int]:
     """Delete some payloads that no hook waits for, and old records of arrivals. The result is the
     number of deleted payloads; call again until it is 0.
     """
@@ -597,12 +597,12 @@ def forget(*, before: float, keep: int) -> Operation[int]:
             f"DELETE FROM inbound WHERE number IN (SELECT number FROM inbound WHERE {done}"
             " AND (received < ? OR number <= (SELECT number FROM inbound"
             f" WHERE {done} ORDER BY number DESC LIMIT 1 OFFSET ?)) ORDER BY number LIMIT ?)",
-            (before, keep, DELETED_ROWS_MAX),
+            (end_time, keep_count, DELETED_ROWS_MAX),
         )
         # Delete by age only if there are many: after a jump of the clock all of them look old.
         (slices,) = db.execute("SELECT count(*) FROM slice").fetchone()
         if slices > FRAGMENTS_MAX:
-            db.execute("DELETE FROM slice WHERE at < ?", (before,))
+            db.execute("DELETE FROM slice WHERE at < ?", (end_time,))
         for sos, kept in ((0, ARRIVALS_MAX), (1, SOS_ARRIVALS_MAX)):
             db.execute(
                 "DELETE FROM arrived WHERE sos = ?1 AND at < (SELECT min(at) FROM (SELECT at"

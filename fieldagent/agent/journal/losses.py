@@ -66,10 +66,10 @@ def list_newest(read: Callable[..., list[Any]], limit: int = 100) -> list[Loss]:
     return [Loss(*row) for row in rows]
 
 
-def forget(*, before: float) -> Note:
+def forget(*, end_time: float) -> Note:
     """Delete the losses from before an elapsed time."""
 
     def store(db: sqlite3.Connection) -> None:
-        db.execute("DELETE FROM loss WHERE at < ?", (before,))
+        db.execute("DELETE FROM loss WHERE at < ?", (end_time,))
 
     return store

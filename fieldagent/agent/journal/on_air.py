@@ -54,14 +54,14 @@ def store_item(
     )
 
 
-def list_stored(journal: Journal, *, since: float) -> list[tuple[bytes, bytes, float]]:
+def list_stored(journal: Journal, *, start_time: float) -> list[tuple[bytes, bytes, float]]:
     """Return the stored items that arrived after that elapsed time, oldest first: the envelope, the
     item's fingerprint and the time of arrival.
     """
     rows = journal.read(
         "SELECT on_air, digest, at FROM arrived WHERE on_air IS NOT NULL AND at > ?"
         " ORDER BY sos DESC, at DESC LIMIT ?",
-        since,
+        start_time,
         KEPT_ITEMS,
     )
     items, taken = [], 0
@@ -78,14 +78,14 @@ def _read_arrival(stored_row: tuple[bytes, bytes, float]) -> float:
     return at
 
 
-def forget_kept(*, before: float) -> Operation[None]:
+def forget_kept(*, end_time: float) -> Operation[None]:
     """Delete the stored items that arrived before that elapsed time; the record of their arrival is
     kept.
     """
 
     def store(db: sqlite3.Connection) -> None:
         db.execute(
-            "UPDATE arrived SET on_air = NULL WHERE on_air IS NOT NULL AND at <= ?", (before,)
+            "UPDATE arrived SET on_air = NULL WHERE on_air IS NOT NULL AND at <= ?", (end_time,)
         )
 
     return store
@@ -97,13 +97,13 @@ def has_confirmed(db: sqlite3.Connection, station: int, sequence: int) -> bool:
     return rows.fetchone() is not None
 
 
-def list_recently_delivered(journal: Journal, *, since: float) -> set[int]:
+def list_recently_delivered(journal: Journal, *, start_time: float) -> set[int]:
     """Return the newest Packages that another station has received since that elapsed time."""
     rows = journal.read(
         "SELECT sequence FROM leg WHERE sequence > (SELECT coalesce(max(sequence), 0) FROM package)"
         " - 500 AND channel = ? AND status = 'Delivered' AND ended > ?",
         Channel.RADIO,
-        since,
+        start_time,
     )
     return {sequence for (sequence,) in rows}
 

@@ -197,8 +197,8 @@ def read_deliveries_of(
     return by_number
 
 
-def _read_delivery(status: str | None, reason: str, begins: float) -> ChannelDelivery:
-    return ChannelDelivery(read_status(status), reason, begins)
+def _read_delivery(status: str | None, reason: str, starts_at: float) -> ChannelDelivery:
+    return ChannelDelivery(read_status(status), reason, starts_at)
 
 
 THE_HUB = Identity("0", "the hub", "Integration")
@@ -559,10 +559,10 @@ def has_carried(db: sqlite3.Connection, origin: int, incident: int) -> bool:
     return rows.fetchone() is not None
 
 
-def is_accepted_since(db: sqlite3.Connection, digest: bytes, *, since: float) -> bool:
+def is_accepted_since(db: sqlite3.Connection, digest: bytes, *, start_time: float) -> bool:
     """Return True if a Package with that digest was accepted since that elapsed time."""
     rows = db.execute(
-        "SELECT 1 FROM package WHERE digest = ? AND accepted > ? LIMIT 1", (digest, since)
+        "SELECT 1 FROM package WHERE digest = ? AND accepted > ? LIMIT 1", (digest, start_time)
     )
     return rows.fetchone() is not None
 
@@ -624,9 +624,9 @@ def read_intent(journal: Journal, channel: Channel) -> tuple[Intent, list[Segmen
     ]
 
 
-def forget(*, before: float, keep: int) -> Operation[int]:
-    """Delete some Packages that have ended on every channel, if they ended before `before` or are
-    not among the last `keep`. The result is their number; call again until it is 0.
+def forget(*, end_time: float, keep_count: int) -> Operation[int]:
+    """Delete some Packages that have ended on every channel, if they ended before `end_time` or are
+    not among the last `keep_count`. The result is their number; call again until it is 0.
     """
 
     def store(db: sqlite3.Connection) -> int:
@@ -649,7 +649,7 @@ def forget(*, before: float, keep: int) -> Operation[int]:
             "DELETE FROM package WHERE sequence IN (SELECT sequence FROM package"
             f" WHERE {done} AND (ended < ? OR (ended, sequence) <= ({last} LIMIT 1 OFFSET ?))"
             " ORDER BY ended, sequence LIMIT ?)",
-            (before, keep, DELETED_ROWS_MAX),
+            (end_time, keep_count, DELETED_ROWS_MAX),
         )
         return cursor.rowcount
 

@@ -60,9 +60,9 @@ def compute_crc(
     body: str,
     digest: bytes,
     idempotency_key: str | None,
-    accepted: float,
+    accepted_at: float,
     expires: float | None,
-    dated: float | None = None,
+    dated_at: float | None = None,
 ) -> int:
     """Return the CRC of the accepted content, which never changes."""
     life = None if expires is None else float(expires)
@@ -72,11 +72,11 @@ def compute_crc(
         body,
         digest,
         idempotency_key,
-        float(accepted),
+        float(accepted_at),
         life,
     )
     # Rows from before the date existed have a checksum without it.
-    whole += () if dated is None else (float(dated),)
+    whole += () if dated_at is None else (float(dated_at),)
     return crc32(repr(whole).encode())
 
 

@@ -575,8 +575,8 @@ contain the result of each step."""
 JOURNAL = Schema(24, TABLES, STEPS)
 
 
-def _make_none_of(column: str, words: Iterable[object]) -> str:
-    return f"{column} NOT IN ({', '.join(repr(word) for word in words)})"
+def _make_none_of(column: str, values: Iterable[object]) -> str:
+    return f"{column} NOT IN ({', '.join(repr(word) for word in values)})"
 
 
 _CHANNEL = _make_none_of("channel", map(str, Channel))

@@ -78,12 +78,12 @@ class RadioReception:
         body: bytes,
         *,
         damage: str = "",
-        unreadable: Unreadable | None = None,
+        unreadable_message: Unreadable | None = None,
         rssi: int | None = None,
         snr: int | None = None,
     ) -> AirTurn:
-        """Take in one packet, as `AirReception` defines. The peer is not notified of `unreadable`,
-        because on the air a packet is repeated until it is acknowledged.
+        """Take in one packet, as `AirReception` defines. The peer is not notified of
+        `unreadable_message`, because on the air a packet is repeated until it is acknowledged.
         """
         envelope = None if damage else self._packets.read(body)
         if envelope is None:
@@ -224,7 +224,7 @@ class RadioReception:
         said = not self._troubles.is_recent(Trouble.NAMESAKE)
         for entry in packet.items:
             if not entry.sos and packet.station != self._station:
-                self._piggyback.add_stored_item(packet.station, entry, said=said)
+                self._piggyback.add_stored_item(packet.station, entry, is_listed=said)
 
     def _report_duplicate_number(self) -> None:
         if not self._troubles.is_recent(Trouble.NAMESAKE):
@@ -251,7 +251,12 @@ class RadioReception:
                 )
                 alone = sequence in packet.repeated
                 self._piggyback.acknowledge(
-                    sequence, ack, together=together, twice=twice, alone=alone, crowd=crowd
+                    sequence,
+                    ack,
+                    in_summary=together,
+                    in_two_packets=twice,
+                    alone=alone,
+                    crowd=crowd,
                 )
         for sequence, ack in packet.overheard_acks:
             self._piggyback.drop_covered_acknowledgement(sequence, ack)

@@ -77,7 +77,7 @@ class RelayDown:
                 priority = KINDS[get_kind(said)].priority
         identity = compute_fingerprint(Entry(0, said, down.at))
         if isinstance(said, Parcel):
-            if outbound.is_accepted_since(db, identity, since=now - RETENTION_S):
+            if outbound.is_accepted_since(db, identity, start_time=now - RETENTION_S):
                 return None
             day = compute_day(spending.read_known_day_in(db), now, self._clock)
             spending.spend(RELAY_COST_NAME, day, Spent(len(said.body)))(db)

@@ -89,7 +89,7 @@ class ItemRepeater:
         """
         elapsed = self._clock()
         self._words.said |= on_air.list_recently_delivered(
-            self._journal, since=elapsed - OWN_REPEAT_LIFETIME_S
+            self._journal, start_time=elapsed - OWN_REPEAT_LIFETIME_S
         )
         self._words.summaries.load(on_air.list_others_items(self._journal, self._station), elapsed)
         presents, hellos, was_carried = _draw_time(PRESENT_FIRST), 1, False
@@ -124,7 +124,7 @@ class ItemRepeater:
         """
         now = trio.current_time()
         for envelope, identity, came in on_air.list_stored(
-            self._journal, since=now_elapsed_s - OTHERS_REPEAT_LIFETIME_S
+            self._journal, start_time=now_elapsed_s - OTHERS_REPEAT_LIFETIME_S
         ):
             pair = _read_whole(envelope, identity)
             if pair is None:

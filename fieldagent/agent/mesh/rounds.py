@@ -211,36 +211,36 @@ class Rounds:
         while self._bytes > BYTES_MAX:
             self.drop(min(self.items.values(), key=lambda each: (each.entry.sos, each.is_for_hub)))
 
-    def _postpone_heard(self, known: RepeatableItem, again: RepeatableItem, now: float) -> None:
-        known.confirmed_by |= again.confirmed_by
-        known.last_on_air = now
-        if again.hops > 1:
-            known.echoes |= again.confirmed_by
-        if not known.entry.sos:
+    def _postpone_heard(self, item: RepeatableItem, new_item: RepeatableItem, now: float) -> None:
+        item.confirmed_by |= new_item.confirmed_by
+        item.last_on_air = now
+        if new_item.hops > 1:
+            item.echoes |= new_item.confirmed_by
+        if not item.entry.sos:
             # A station that was missing it may have it now. Otherwise it reports that again.
-            known.due_at = inf
-            self._words.stop_repeating(known.station, known.entry.sequence)
+            item.due_at = inf
+            self._words.stop_repeating(item.station, item.entry.sequence)
             # This transmission may have reached stations to which we may not pass it on.
-            known.stopped.pop(self.station, None)
-            if again.hops > 1:
+            item.stopped.pop(self.station, None)
+            if new_item.hops > 1:
                 self._wait_to_gather(now)
-        known.hops = min(known.hops, again.hops)
-        if not again.is_for_hub:
+        item.hops = min(item.hops, new_item.hops)
+        if not new_item.is_for_hub:
             return
         # The sender of the request does not know that the hub has the item, or the hub is really
         # missing it.
-        if not known.is_for_hub:
-            known.is_for_hub, known.hub_due = True, now + 2 + 4 * self._random()
-        known.until = max(known.until, again.until)
-        if known.brought_by and known.attempts + known.hub_tries:
-            known.notice_count, known.notice_due_at = (
+        if not item.is_for_hub:
+            item.is_for_hub, item.hub_due = True, now + 2 + 4 * self._random()
+        item.until = max(item.until, new_item.until)
+        if item.brought_by and item.attempts + item.hub_tries:
+            item.notice_count, item.notice_due_at = (
                 0,
-                min(known.notice_due_at, now + 1 + 4 * self._random()),
+                min(item.notice_due_at, now + 1 + 4 * self._random()),
             )
-        elif not known.brought_by and known.hub_tries >= PROBES_MAX and again.hops <= known.hops:
+        elif not item.brought_by and item.hub_tries >= PROBES_MAX and new_item.hops <= item.hops:
             # Ignore the request of a station that is not nearer to the sender than we are, because
             # two such stations would ask each other forever.
-            known.hub_tries, known.hub_due = 0, now + 2 + 4 * self._random()
+            item.hub_tries, item.hub_due = 0, now + 2 + 4 * self._random()
 
     def _wait_to_gather(self, now: float) -> None:
         """Delay our next packet in a dense network, because another station has just repeated
@@ -249,9 +249,9 @@ class Rounds:
         if self._ordinary_at <= now and len(self.neighbours.list_in_range()) > CROWD_STATIONS:
             self._ordinary_at = now + PACKET_SPACING_S * (1 + self._random())
 
-    def record_missing(self, station: int, sequence: int, by: int, now: float) -> None:
-        """Record that the station `by` is missing that item of a station. Ignore an SOS, because
-        summaries are not about these.
+    def record_missing(self, station: int, sequence: int, reporter: int, now: float) -> None:
+        """Record that the station `reporter` is missing that item of a station. Ignore an SOS,
+        because summaries are not about these.
         """
         digest = self._words.summaries.digest(station, sequence)
         item = None if digest is None else self.items.get((station, sequence, digest))
@@ -267,7 +267,7 @@ class Rounds:
             )
             item.due_at = min(item.due_at, now + wait)
         else:
-            self._note_stop(item, self.station, [by], now + STOP_NOTICE_DELAY_S)
+            self._note_stop(item, self.station, [reporter], now + STOP_NOTICE_DELAY_S)
 
     def list_ours(self) -> list[RepeatableItem]:
         """Return the items of this station that may be repeated."""
@@ -303,12 +303,16 @@ class Rounds:
                 item.notice_due_at = now + 1 + 4 * self._random()
 
     def _note_stop(
-        self, item: RepeatableItem, at: int, missing_stations: Iterable[int], now: float
+        self,
+        item: RepeatableItem,
+        stopping_station: int,
+        missing_stations: Iterable[int],
+        now: float,
     ) -> None:
-        """Record that the `missing_stations` are missing the item and `at` may not pass it on. New
-        stations are reported to its sender.
+        """Record that the `missing_stations` are missing the item and `stopping_station` may not
+        pass it on. New stations are reported to its sender.
         """
-        known = item.stopped.setdefault(at, set())
+        known = item.stopped.setdefault(stopping_station, set())
         if item.station != self.station and not known.issuperset(missing_stations):
             item.stop_notice_count, item.stop_due = (
                 0,

@@ -28,25 +28,25 @@ def compute_time_to_midnight(unix: float) -> float:
     return DAY_S - unix % DAY_S
 
 
-def compute_day(known: BudgetDay | None, elapsed_s: float, clock: ElapsedTime) -> BudgetDay:
-    """Return the budget's day at that elapsed time; `known` is the last day in use.
+def compute_day(last_day: BudgetDay | None, elapsed_s: float, clock: ElapsedTime) -> BudgetDay:
+    """Return the budget's day at that elapsed time; `last_day` is the last day in use.
 
     While no trusted clock is known, a day lasts 24 hours of elapsed time, whatever the clock is set
     to. When a trusted clock then shows the day, costs of the current such day count for it.
     """
     unix = clock.date(elapsed_s)
     trusted = bool(clock.source())
-    if known is None:
+    if last_day is None:
         return BudgetDay(format_utc_day(unix), elapsed_s - unix % DAY_S, trusted)
-    passed = int((elapsed_s - known.since) // DAY_S)
+    passed = int((elapsed_s - last_day.since) // DAY_S)
     if not trusted:
         if passed < 1:
-            return known._replace(trusted=False)
-        day = date.fromisoformat(known.day) + timedelta(days=passed)
-        return BudgetDay(day.isoformat(), known.since + passed * DAY_S, False)
-    if known.day == format_utc_day(unix):
-        return known._replace(trusted=True)
-    carried = known.day if not known.trusted and passed < 1 else ""
+            return last_day._replace(trusted=False)
+        day = date.fromisoformat(last_day.day) + timedelta(days=passed)
+        return BudgetDay(day.isoformat(), last_day.since + passed * DAY_S, False)
+    if last_day.day == format_utc_day(unix):
+        return last_day._replace(trusted=True)
+    carried = last_day.day if not last_day.trusted and passed < 1 else ""
     return BudgetDay(format_utc_day(unix), elapsed_s - unix % DAY_S, True, carried)
 
 

@@ -127,7 +127,7 @@ class ChannelQueue:
             sos=package.sos,
             expires=expires,
             due_time=now + delay if delay > 0 else -inf,
-            taken=any(segment.sequence == sequence for segment in self.in_flight.get(0, ())),
+            is_taken=any(segment.sequence == sequence for segment in self.in_flight.get(0, ())),
             newest_first=gathers,
         )
         if self.held.intersection(replaced):

@@ -59,13 +59,13 @@ class Endings:
         self._waiters: dict[int, trio.Event] = {}
         self._stopped = False
 
-    def get_fan_out(self, package: Package, *, relayed: bool) -> FanOut:
+    def get_fan_out(self, package: Package, *, is_relayed: bool) -> FanOut:
         """Return the fan-out of a Package: EVERY if it is urgent, CHEAPEST if it is a neighbour's
         or has a deadline, otherwise the configured one.
         """
         if package.urgent:
             return FanOut.EVERY
-        return FanOut.CHEAPEST if relayed or package.by is not None else self._fan_out
+        return FanOut.CHEAPEST if is_relayed or package.by is not None else self._fan_out
 
     async def record(
         self, endings: Sequence[EndedDelivery], extra_operation: Operation[None] | None = None
@@ -133,7 +133,7 @@ class Endings:
         package = stored_package.get(ending.sequence)
         if package is None or package.package.urgent:
             return []
-        fan_out = self.get_fan_out(package.package, relayed=package.origin != 0)
+        fan_out = self.get_fan_out(package.package, is_relayed=package.origin != 0)
         others = [queue for name, queue in self._queues.items() if name is not ending.channel]
         if ending.delivery.status is Status.ERROR and fan_out is FanOut.CHEAPEST:
             for queue in others:
@@ -169,7 +169,7 @@ class Endings:
             self._report_to_neighbour(package, by_hub=True)
         if package.package.urgent:
             return
-        fan_out = self.get_fan_out(package.package, relayed=package.origin != 0)
+        fan_out = self.get_fan_out(package.package, is_relayed=package.origin != 0)
         if fan_out is FanOut.EVERY:
             queues = self._list_dearer(Channel.CELLULAR) if is_proved else []
         if withdrawn := _withdraw_from(queues, sequence, "the hub has it"):

@@ -67,45 +67,52 @@ def compute_head_starts(
 
 
 def _begin(
-    cheaper: Sequence[_CheaperChannel], own: Steps | None, head_start: float, by: float | None
+    cheaper: Sequence[_CheaperChannel],
+    own_steps: Steps | None,
+    head_start: float,
+    deadline: float | None,
 ) -> Begin:
     usual = len(cheaper) * head_start
-    if by is not None and own is not None:
+    if deadline is not None and own_steps is not None:
         # For a longer wait there is no data, so the Package waits that long.
         after, why = (
-            _compute_latest(cheaper, own, by),
+            _compute_latest(cheaper, own_steps, deadline),
             f"{CHEAPER_FIRST_REASON}, and there is still time",
         )
-    elif by is not None or any(each.steps is None for each in cheaper):
-        after, why = usual if by is None else min(usual, by), CHEAPER_FIRST_REASON
+    elif deadline is not None or any(each.steps is None for each in cheaper):
+        after, why = usual if deadline is None else min(usual, deadline), CHEAPER_FIRST_REASON
     else:
         after = _compute_soonest(cheaper, usual)
         why = "cheaper channels nearly always deliver within that time"
     return Begin(after, why) if cheaper and after else Begin(0.0)
 
 
-def _compute_soonest(cheaper: Sequence[_CheaperChannel], usual: float) -> float:
+def _compute_soonest(cheaper: Sequence[_CheaperChannel], usual_time: float) -> float:
     """Return the time by which the cheaper channels have delivered nearly everything that they
     deliver by the usual time.
     """
     moments = {each.begins + after for each in cheaper for after, _ in each.steps or ()}
-    enough = DELIVERED_SHARE_ENOUGH * _compute_delivered(cheaper, usual) - _ROUNDING
+    enough = DELIVERED_SHARE_ENOUGH * _compute_delivered(cheaper, usual_time) - _ROUNDING
     candidates = (at for at in sorted({0.0, *moments}) if _compute_delivered(cheaper, at) >= enough)
-    return min(next(candidates, usual), usual)
+    return min(next(candidates, usual_time), usual_time)
 
 
-def _compute_latest(cheaper: Sequence[_CheaperChannel], own: Steps, by: float) -> float:
-    """Return the latest start that keeps nearly the same chance to meet the deadline `by` as a
-    start now.
+def _compute_latest(cheaper: Sequence[_CheaperChannel], own_steps: Steps, deadline: float) -> float:
+    """Return the latest start that keeps nearly the same chance to meet the deadline `deadline` as
+    a start now.
     """
-    missed = 1 - _compute_delivered(cheaper, by)
+    missed = 1 - _compute_delivered(cheaper, deadline)
 
-    def compute_share_in_time(begins: float) -> float:
-        return 1 - missed * (1 - compute_share_within(own, (by - begins) / USUAL_TIME_FACTOR))
+    def compute_share_in_time(start: float) -> float:
+        return 1 - missed * (
+            1 - compute_share_within(own_steps, (deadline - start) / USUAL_TIME_FACTOR)
+        )
 
     enough = DELIVERED_SHARE_ENOUGH * compute_share_in_time(0.0) - _ROUNDING
     moments = (
-        by - USUAL_TIME_FACTOR * after for after, _ in own if USUAL_TIME_FACTOR * after <= by
+        deadline - USUAL_TIME_FACTOR * after
+        for after, _ in own_steps
+        if USUAL_TIME_FACTOR * after <= deadline
     )
     return max((at for at in moments if compute_share_in_time(at) >= enough), default=0.0)
 

@@ -123,8 +123,8 @@ class HubRoutes:
             return self._make_announced_route(ours) if ours is not None and since >= every else None
         return RouteToHub(NO_ROUTE) if ours is None else self._make_announced_route(ours)
 
-    def _make_announced_route(self, ours: RouteToHub) -> RouteToHub:
-        return replace(ours, is_battery_low=ours.is_battery_low or self._low())
+    def _make_announced_route(self, own_route: RouteToHub) -> RouteToHub:
+        return replace(own_route, is_battery_low=own_route.is_battery_low or self._low())
 
     def announce_route_to(self) -> None:
         """Announce our route soon to a station that has not heard it."""

@@ -266,7 +266,7 @@ class Intake:
     def compute_begins(self, package: Package) -> Mapping[Channel, Begin]:
         """Return the start of a newly accepted Package on each of its channels."""
         deliveries = make_deliveries(package.channels, self._configured)
-        fan_out = self._endings.get_fan_out(package, relayed=False)
+        fan_out = self._endings.get_fan_out(package, is_relayed=False)
         life = self._compute_life(package)
         if package.by is not None and life is not None:
             # The Package expires before it would start there.
@@ -305,17 +305,17 @@ class Intake:
         stored_package: StoredPackage,
         deliveries: Mapping[Channel, ChannelDelivery],
         life: float | None,
-        passed: float = 0.0,
+        passed_s: float = 0.0,
     ) -> list[EndedDelivery]:
         """Put a Package into the queue of each channel that it waits for. Return the endings of
-        Packages that it replaces. `passed` is the time in seconds since its acceptance.
+        Packages that it replaces. `passed_s` is the time in seconds since its acceptance.
         """
         delivery = _make_replaced_delivery(stored_package.id)
         return [
             EndedDelivery(older, channel, delivery)
             for channel, begins in self._compute_begins(stored_package, deliveries).items()
             if channel in self._queues
-            for older in self._queues[channel].add(stored_package, life, begins - passed)
+            for older in self._queues[channel].add(stored_package, life, begins - passed_s)
         ]
 
     def _compute_begins(
@@ -323,7 +323,7 @@ class Intake:
     ) -> dict[Channel, float]:
         """Return the seconds until each waiting channel may start."""
         if stored_package.origin:
-            fan_out = self._endings.get_fan_out(stored_package.package, relayed=True)
+            fan_out = self._endings.get_fan_out(stored_package.package, is_relayed=True)
             begins = compute_head_starts(
                 stored_package.package, deliveries, fan_out, self._head_start, {}
             )

@@ -84,13 +84,13 @@ class CollapseIndex:
         if kind is not None and self._newest.get(kind) == key:
             del self._newest[kind]
 
-    def list_replaceable(self, kind: Kind | None, taken: Collection[int]) -> list[int]:
+    def list_replaceable(self, kind: Kind | None, taken_keys: Collection[int]) -> list[int]:
         """Return the Packages that a new one of that kind replaces, except those that are taken."""
         if kind is None:
             return []
         collapse_key, sos = kind
         keys = [self._newest.get((collapse_key, each)) for each in [False, True][: 1 + sos]]
-        return [key for key in keys if key is not None and key not in taken]
+        return [key for key in keys if key is not None and key not in taken_keys]
 
     def find_newer(self, kind: Kind | None, key: int) -> int | None:
         """Return the newest Package that has replaced it meanwhile; None if there is none."""
@@ -182,12 +182,12 @@ class Queue:
         sos: bool = False,
         expires: float = inf,
         due_time: float = -inf,
-        taken: bool = False,
+        is_taken: bool = False,
         newest_first: bool = False,
     ) -> list[int]:
         """Add a Package. Remove those that it replaces, and return them.
 
-        With `taken` it is in flight at once, because its transmission began before the
+        With `is_taken` it is in flight at once, because its transmission began before the
         program started.
 
         With `newest_first` a later Package goes ahead of earlier ones with the same flag, and all
@@ -196,7 +196,7 @@ class Queue:
         A newer Package takes the older one's place if their priority is equal. A taken Package is
         not recalled: `requeue` reports it. An SOS is replaced only by another SOS.
         """
-        if taken:
+        if is_taken:
             self._taken.add(key)
         negated = self._negated.setdefault(-priority, -priority)
         if collapse_key is None and expires == inf and due_time == -inf and not newest_first:

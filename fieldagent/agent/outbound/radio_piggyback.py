@@ -152,23 +152,23 @@ class RadioPiggyback:
         sequence: int,
         ack: Ack,
         *,
-        together: bool = False,
-        twice: bool = False,
+        in_summary: bool = False,
+        in_two_packets: bool = False,
         alone: bool = False,
         crowd: int = 1,
     ) -> None:
-        """Acknowledge an item. With `together` a summary confirms it, which one of the `crowd`
-        stations in range sends. `twice`: send it in two packets, because an earlier acknowledgement
-        was lost. `alone`: send it separately too, because a station that has forgotten one of
-        several items cannot verify the summary.
+        """Acknowledge an item. With `in_summary` a summary confirms it, which one of the `crowd`
+        stations in range sends. `in_two_packets`: send it twice, because an earlier
+        acknowledgement was lost. `alone`: send it separately too, because a station that has
+        forgotten one of several items cannot verify the summary.
         """
         key = ack.station, sequence
         if (before := self._acks.get(key)) is not None:
-            twice, alone = twice or before.twice, alone or before.alone
+            in_two_packets, alone = in_two_packets or before.twice, alone or before.alone
         wait = 0.0
-        if together and crowd > 1:
+        if in_summary and crowd > 1:
             wait = compute_lone_wait(self._random(), crowd)
-        self._acks[key] = _DueAck(ack, together, twice, alone, self.clock() + wait)
+        self._acks[key] = _DueAck(ack, in_summary, in_two_packets, alone, self.clock() + wait)
         while len(self._acks) > ACKS_MAX:
             del self._acks[next(iter(self._acks))]
 
@@ -184,11 +184,11 @@ class RadioPiggyback:
         if self.summaries.compute_due_time() <= self.clock():
             self.summaries.begin(self.clock())
 
-    def add_stored_item(self, station: int, item: Entry, *, said: bool = True) -> None:
-        """Record that an item, not an SOS, is on disk. Without `said` it is not listed in
+    def add_stored_item(self, station: int, item: Entry, *, is_listed: bool = True) -> None:
+        """Record that an item, not an SOS, is on disk. Without `is_listed` it is not listed in
         summaries.
         """
-        if not said:
+        if not is_listed:
             self.summaries.hide_item(station, item.sequence)
             return
         self.summaries.note(station, item.sequence, compute_item_digest(item), self.clock())

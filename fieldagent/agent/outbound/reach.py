@@ -101,11 +101,11 @@ def _describe_addressee(journal: Journal, stored_package: PackageFacts | StoredP
     return ""
 
 
-def _of_receipt(by: Identity, at: float, *, is_station: bool) -> Step:
+def _of_receipt(receiver: Identity, at: float, *, is_station: bool) -> Step:
     if not is_station:
         return Step(at, "hub", "", f"at {HUB}")
-    who = _find_name(by)
-    if by.type == "Device":
+    who = _find_name(receiver)
+    if receiver.type == "Device":
         return Step(at, "heard", who, f"heard by {who}")
     return Step(at, Stage.STORED.name.lower(), who, describe_stage(Stage.STORED, who))
 

@@ -89,9 +89,11 @@ class ReadReceipt:
         assert isinstance(self.entry.content, Receipt)
         return self.entry.content.stage is Stage.STORED
 
-    def schedule(self, rides: float, due: float) -> None:
-        """Let the receipt ride with other entries from `rides` on, or be sent alone at `due`."""
-        self.rides_from, self.due_at = rides, due if self.alone else inf
+    def schedule(self, ride_time: float, due_time: float) -> None:
+        """Let the receipt ride with other entries from `ride_time` on, or be sent alone at
+        `due_time`.
+        """
+        self.rides_from, self.due_at = ride_time, due_time if self.alone else inf
         self.echoes.clear()
 
     def rest(self) -> None:
@@ -143,12 +145,14 @@ class Readings:
         self._answers: dict[ReadReceiptKey, ReadReceipt] = {}
         self._passed: dict[ReadReceiptKey, _RelayedReceipt] = {}
 
-    def replace_own_receipts(self, owed: Iterable[PendingStationStage], now: float) -> None:
+    def replace_own_receipts(
+        self, pending_stages: Iterable[PendingStationStage], now: float
+    ) -> None:
         """Set the receipts of ours that other stations have not received: send these, and no others
         of ours.
         """
         known, self._ours = self._ours, {}
-        for each in owed:
+        for each in pending_stages:
             text = each.text.encode()[: self._text_bytes].decode(errors="ignore")
             said = Receipt(each.station, each.digest, each.stage, text)
             entry = Entry(each.sequence, said, each.at)

@@ -130,9 +130,9 @@ class Resume:
         passed = max(0.0, now - stored_package.accepted)
         self._ended += self._intake.enqueue(stored_package, deliveries, life, passed)
 
-    def _end_damaged_package(self, damaged: DamagedPackage) -> None:
-        log.error("%s: it ends as Error and stays in the list; post it again", damaged)
-        sequence = damaged.sequence
+    def _end_damaged_package(self, error: DamagedPackage) -> None:
+        log.error("%s: it ends as Error and stays in the list; post it again", error)
+        sequence = error.sequence
         deliveries = outbound.read_deliveries(self._journal, sequence)
         self._ended += [
             EndedDelivery(sequence, channel, DAMAGED_DELIVERY)

@@ -129,13 +129,13 @@ def _is_completed_by(journal: Journal, queue: ChannelQueue, segment: Segment) ->
 
 
 def note_sent(
-    queue: ChannelQueue, segments: list[Segment], spent: Spent, now: float
+    queue: ChannelQueue, segments: list[Segment], booked_cost: Spent, now: float
 ) -> Operation[None]:
     """Return the operation that records in the history of each Package that the transmission
     left.
     """
     left = outbound.record_sent(queue.channel, segments, is_shared=queue.limits.shared)
-    cost = _describe_cost(spent, len(segments))
+    cost = _describe_cost(booked_cost, len(segments))
 
     def store(db: sqlite3.Connection) -> None:
         left(db)
@@ -198,8 +198,8 @@ def parse_credits(cost: str) -> float:
     return int(match[1]) / int(match[2] or 1) if match else 0.0
 
 
-def _describe_cost(spent: Spent, together: int) -> str:
-    unit = "credit" if spent.credits == 1 else "credits"
-    cost = f", {spent.credits} {unit}" if spent.credits else ""
-    shared = f", shared by {together}" if together > 1 else ""
-    return f"{spent.bytes} bytes{cost}{shared}"
+def _describe_cost(booked_cost: Spent, package_count: int) -> str:
+    unit = "credit" if booked_cost.credits == 1 else "credits"
+    cost = f", {booked_cost.credits} {unit}" if booked_cost.credits else ""
+    shared = f", shared by {package_count}" if package_count > 1 else ""
+    return f"{booked_cost.bytes} bytes{cost}{shared}"

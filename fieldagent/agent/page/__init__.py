@@ -37,6 +37,6 @@ def make_routes() -> list[Route]:
     them.
     """
     return [
-        *files.make_page_routes(("/", "/track"), "/page", __name__, NAMES, early=EARLY_TEXTS),
+        *files.make_page_routes(("/", "/track"), "/page", __name__, NAMES, early_texts=EARLY_TEXTS),
         files.make_file_route("/worker.js", __name__, "worker.js"),
     ]

@@ -36,7 +36,7 @@ def run_setup(arguments: argparse.Namespace) -> int:
     # Each exit has its own code, and nothing is written before all checks have passed.
     path = arguments.config or (INSTALLED if os.geteuid() == 0 else get_default_path())
     try:
-        text = read_file(path, required=False)
+        text = read_file(path, is_required=False)
         before = dict(pairs_in(text))
     except InvalidSettings as wrong:
         return refuse_settings(wrong)

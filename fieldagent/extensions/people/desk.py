@@ -299,7 +299,7 @@ class Desk:
         if request is not None:
             is_news, name = handhelds.read(request), self.find_holder(handle).name
             await reading.store_reading(
-                self.journal, self.inbox, request, name, waits=True, condition=is_news
+                self.journal, self.inbox, request, name, waits_for_space=True, condition=is_news
             )
 
     async def _process_message(self, report: HandheldReport, message: HandheldText) -> bool:

@@ -238,7 +238,7 @@ class Postman:
         if (cut := count_parts(post.text, radio.text_bytes)) > len(parts):
             name = f"{len(parts)}/{cut} {name}"
         whose = self.journal, self.inbox, request, name
-        await reading.store_reading(*whose, Stage.RADIO, waits=True, condition=is_there)
+        await reading.store_reading(*whose, Stage.RADIO, waits_for_space=True, condition=is_there)
         return True
 
     def _record_outcome(self, handle: str, outcome: TextOutcome) -> bool:

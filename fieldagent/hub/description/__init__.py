@@ -49,7 +49,7 @@ def describe() -> dict[str, Any]:
         "https://localhost:9443",
         calls,
         problem=PROBLEM,
-        common=Access(answers={"default": HTTP_PROBLEM}),
+        common_access=Access(answers={"default": HTTP_PROBLEM}),
         segments={"id": NUMBER},
         schemes={
             "key": {"type": "apiKey", "in": "header", "name": "x-api-key"},

@@ -48,7 +48,7 @@ PROBLEM = problem_schema()
 UNAUTHORIZED = named_problem(
     "Unauthorized",
     "The credentials are missing, wrong, expired or revoked",
-    {"WWW-Authenticate": answer_header(text(), required=True)},
+    {"WWW-Authenticate": answer_header(text(), is_required=True)},
 )
 TOO_OFTEN = named_problem(
     "TooOften", "The key was used too often, or this address failed too often", RETRY_AFTER

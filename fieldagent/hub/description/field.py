@@ -29,7 +29,7 @@ CALLS = (
             101: "The connection is now a WebSocket",
             401: problem(
                 "The link token is missing or unknown",
-                {"WWW-Authenticate": answer_header(text(), required=True)},
+                {"WWW-Authenticate": answer_header(text(), is_required=True)},
             ),
             426: "The call does not request a WebSocket",
         },

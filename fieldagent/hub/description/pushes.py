@@ -339,7 +339,7 @@ CALLS = (
         },
         READER,
         parameters=[
-            query("device", ROW, "Number of the device", required=True),
+            query("device", ROW, "Number of the device", is_required=True),
             query("state", text(enum=list(DELIVERY_STATES)), "Only deliveries in this state"),
             *PAGE,
         ],

@@ -203,7 +203,7 @@ def _store_result(
         attempts,
         schedule=SOS_SCHEDULE,
         retry_after=result.retry_after,
-        chance=chance,
+        random_share=chance,
     )
     state = "handed over" if taken else "waiting" if wait is not None else "failed"
     held = 0

@@ -89,7 +89,7 @@ def _record_result(
         item.attempts + 1,
         schedule=SCHEDULE,
         retry_after=result.retry_after,
-        chance=random.random(),
+        random_share=random.random(),
     )
     if wait is None or result.outcome is not HandoverOutcome.FAILED:
         outward.mark_given_up(db, item, result.reason, now)

@@ -402,7 +402,9 @@ def _note_failed(db: Db, end: PostResult) -> str:
     webhook, attempts = post.webhook.id, post.delivery.attempts + 1
     schedule = SOS_SCHEDULE if post.delivery.urgent else SCHEDULE
     asked = min(result.retry_after, RETRY_AFTER_MAX_S)
-    wait = compute_delay(attempts, schedule=schedule, retry_after=asked, chance=random.random())
+    wait = compute_delay(
+        attempts, schedule=schedule, retry_after=asked, random_share=random.random()
+    )
     gone = result.outcome is HandoverOutcome.GONE
     # A probe does not use up a try: the last try is still to come at its own time.
     last = wait is None and not post.is_early

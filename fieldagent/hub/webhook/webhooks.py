@@ -180,7 +180,7 @@ class _Posts:
                 extra=webhook.get_extra_headers(),
                 open_stream=self.open_stream,
                 remedy=REMEDY,
-                kept=self.kept,
+                kept_connections=self.kept,
             )
         except Exception as error:
             # A bug in the hub counts as a failed post, so that the post is repeated.

@@ -220,12 +220,12 @@ async def test_what_others_sent_is_given_also_by_who_was_started_anew(
             await trio.sleep(600)
             assert len(late.messages()) == len({*late.messages()})
             assert on_air_journal.list_stored(
-                late.journal, since=late.words.clock() - OTHERS_REPEAT_LIFETIME_S
+                late.journal, start_time=late.words.clock() - OTHERS_REPEAT_LIFETIME_S
             )
             await trio.sleep(OTHERS_REPEAT_LIFETIME_S)
             assert (
                 on_air_journal.list_stored(
-                    late.journal, since=late.words.clock() - OTHERS_REPEAT_LIFETIME_S
+                    late.journal, start_time=late.words.clock() - OTHERS_REPEAT_LIFETIME_S
                 )
                 == []
             )
@@ -859,7 +859,7 @@ async def test_who_forgets_what_has_ended_is_answered(tmp_path: Path, clock: Any
         losses[2, 1] = 1.0
         note = await ada.post(message={"content": "tea?"})
         await until(lambda: "tea?" in ben.messages())
-        await ada.journal.commit(outbound.forget(before=START + 1e6, keep=0))
+        await ada.journal.commit(outbound.forget(end_time=START + 1e6, keep_count=0))
         losses[2, 1] = 0.0
         with trio.fail_after(3600):
             assert await ada.outcome(note) is Status.DELIVERED

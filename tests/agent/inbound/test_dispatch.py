@@ -436,7 +436,7 @@ async def test_waiting_is_silent_in_the_logs(
 def test_delays_stay_within_the_schedule_and_its_jitter(
     attempts: int, asked: float, chance: float
 ) -> None:
-    seconds = compute_delay(attempts, schedule=SCHEDULE, retry_after=asked, chance=chance)
+    seconds = compute_delay(attempts, schedule=SCHEDULE, retry_after=asked, random_share=chance)
     assert (seconds is None) == (attempts >= len(SCHEDULE))
     if seconds is not None:
         planned = SCHEDULE[attempts]

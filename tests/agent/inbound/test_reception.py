@@ -255,10 +255,10 @@ async def test_fragments_that_were_forgotten_may_come_again(
     async with spool(tmp_path) as (inbox, journal):
         for body in parts[:3]:
             await take_in(inbox, body)
-        await journal.commit(inbound.forget(before=TIME + 1000.0, keep=1))
+        await journal.commit(inbound.forget(end_time=TIME + 1000.0, keep_count=1))
         assert len(inbound.list_incomplete(journal)) == 1, "few are kept, as clocks jump"
         monkeypatch.setattr(inbound, "FRAGMENTS_MAX", 2)
-        await journal.commit(inbound.forget(before=TIME + 1000.0, keep=1))
+        await journal.commit(inbound.forget(end_time=TIME + 1000.0, keep_count=1))
         assert not inbound.list_incomplete(journal)
         for body in parts:
             await take_in(inbox, body)
@@ -308,9 +308,9 @@ async def test_what_no_hook_waits_for_is_forgotten(tmp_path: Path) -> None:
             await take_in(inbox, encode([Entry(number, Message("x"), TIME)]))
         for row in inbound.list_payloads(journal, 10)[:3]:
             await journal.commit(inbound.mark_handed_over("script", row["requestId"], 1.0))
-        await journal.commit(inbound.forget(before=0, keep=1))
+        await journal.commit(inbound.forget(end_time=0, keep_count=1))
         assert len(inbound.list_payloads(journal, 10)) == 2
-        await journal.commit(inbound.forget(before=TIME + 1000.0, keep=1))
+        await journal.commit(inbound.forget(end_time=TIME + 1000.0, keep_count=1))
         (left,) = inbound.list_payloads(journal, 10)
         assert left["hooks"]["script"]["state"] == "waiting"
 

@@ -606,10 +606,10 @@ async def test_ended_ones_are_forgotten_by_age_and_count(tmp_path: Path) -> None
         ids = [await k.post() for _ in range(6)]
         await k.send()
         waiting = await k.post()
-        await k.journal.commit(outbound.forget(before=0, keep=2))
+        await k.journal.commit(outbound.forget(end_time=0, keep_count=2))
         kept = [id_ for id_ in ids if outbound.find_by_id(k.journal, id_)]
         assert len(kept) == 2
-        await k.journal.commit(outbound.forget(before=1e12, keep=100))
+        await k.journal.commit(outbound.forget(end_time=1e12, keep_count=100))
         assert not any(outbound.find_by_id(k.journal, id_) for id_ in ids)
         assert k.status(waiting) is None
 
@@ -622,7 +622,7 @@ async def test_many_that_ended_are_forgotten_in_slices_the_oldest_first(tmp_path
         forgotten: list[int] = []
         first: list[tuple[int]] = []
         while not forgotten or forgotten[-1]:
-            forgotten.append(await k.journal.commit(outbound.forget(before=0, keep=20)))
+            forgotten.append(await k.journal.commit(outbound.forget(end_time=0, keep_count=20)))
             first += k.journal.read("SELECT min(id) FROM package")
         assert forgotten == [DELETED_ROWS_MAX, DELETED_ROWS_MAX, 30, 0]
         assert first == [(201,), (401,), (431,), (431,)]
@@ -851,10 +851,10 @@ async def test_an_id_never_comes_back(tmp_path: Path) -> None:
         assert last == 42
         while k.status(last) is None:
             await k.send()
-        await k.journal.commit(outbound.forget(before=START + 1e9, keep=0))
+        await k.journal.commit(outbound.forget(end_time=START + 1e9, keep_count=0))
         assert outbound.find_by_id(k.journal, last) is None
     async with kit(tmp_path) as k:
-        await k.journal.commit(outbound.forget(before=START + 1e9, keep=0))
+        await k.journal.commit(outbound.forget(end_time=START + 1e9, keep_count=0))
         assert await k.post() == 43
 
 

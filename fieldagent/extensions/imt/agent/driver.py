@@ -151,7 +151,9 @@ async def _store_mail(reception: Reception, mail: Mailbag) -> NoReturn:
                 message = await mail.wait_for_first()
                 size = len(message.body)
                 unreadable = Unreadable(size, message.guard) if message.damage else None
-                await reception.receive(message.body, damage=message.damage, unreadable=unreadable)
+                await reception.receive(
+                    message.body, damage=message.damage, unreadable_message=unreadable
+                )
                 mail.receive_message()
 
 

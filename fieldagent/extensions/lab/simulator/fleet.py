@@ -255,7 +255,7 @@ class Fleet:
             if opening.cancelled_caught:
                 text = f"{hub.server.host} does not answer within {ATTEMPT_TIMEOUT_S:g} s"
                 raise Unreachable(LinkState.NO_SERVICE, text)
-            session = LinkSession(socket, kit, keepalive=keepalive, opened=record_open)
+            session = LinkSession(socket, kit, keepalive=keepalive, on_open=record_open)
             ended = await session.run()
             if session.acknowledged or trio.current_time() - opened > PAUSE_MAX:
                 pace.attempts = 0

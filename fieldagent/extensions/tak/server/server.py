@@ -224,7 +224,7 @@ class _Phones:
             return
         with suppress(OSError):
             # A phone can be silent for long, or disappear without notice.
-            enable_keepalive(plain.setsockopt, unanswered=UNANSWERED_PROBES_MAX)
+            enable_keepalive(plain.setsockopt, unanswered_probes=UNANSWERED_PROBES_MAX)
         self._inside += 1
         try:
             await self._serve(plain)
