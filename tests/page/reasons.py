@@ -240,8 +240,9 @@ GIVERS = {
     "ContactKind": Giver((1, 2)),
     "KitPart": Giver((), ("title", "not_from_afar")),
     **dict.fromkeys(
-        ("_note_taken", "_settle", "_wait", "_withdraw_from", "Failure", "SendResult"), THIRD
+        ("_note_taken", "_settle", "_store_item_state", "_wait", "_withdraw_from"), THIRD
     ),
+    **dict.fromkeys(("Failure", "SendResult"), THIRD),
     **dict.fromkeys(
         ("_Hindrance", "make_unreachable", "make_no_answer", "make_failure", "make_not_set_up"),
         FIRST,

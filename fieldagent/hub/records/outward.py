@@ -98,22 +98,22 @@ def release_claims(db: Db, items: Sequence[OutwardItem]) -> None:
 
 def mark_accepted(db: Db, item: OutwardItem, service: str, now: float) -> None:
     """Record that a service has accepted the item. That does not mean that a person has it."""
-    if _store_state(db, item, "handed over", now) and not item.text:
+    if _store_item_state(db, item, "handed over", now) and not item.text:
         ledger.note_stage(db, item.item, THE_HUB, Stage.HANDED_OVER, service, now)
 
 
 def retry_at(db: Db, item: OutwardItem, at: float) -> None:
     """Retry at `at`, in Unix time."""
-    _store_state(db, item, "waiting", at)
+    _store_item_state(db, item, "waiting", at)
 
 
 def mark_given_up(db: Db, item: OutwardItem, reason: str, now: float) -> None:
     """Record that the hub has given up, and why. The item's delivery status shows the reason."""
-    if _store_state(db, item, "failed", now) and not item.text:
+    if _store_item_state(db, item, "failed", now) and not item.text:
         ledger.note_stage(db, item.item, THE_HUB, Stage.NOBODY, reason, now)
 
 
-def _store_state(db: Db, item: OutwardItem, state: str, not_before: float) -> bool:
+def _store_item_state(db: Db, item: OutwardItem, state: str, not_before: float) -> bool:
     """Settle an item. Return False if its claim has expired, so that another process has it."""
     return bool(
         db.execute(
