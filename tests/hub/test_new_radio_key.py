@@ -196,7 +196,7 @@ def test_what_it_costs_is_told_before_and_nothing_is_done_without_a_yes(tmp_path
     administer(database, "device", "imei", "kit of Ada", "300234010000070")
     theft = ("device", "revoke", "kit of Eve", "--new-radio-key")
     message = refused(database, *theft)
-    assert "1 kit: 1 over satellite (12 credits at most, with all answers): --yes agrees" in message
+    assert "1 kit: 1 over satellite (12 credits at most, with all answers): use --yes to" in message
     assert [each["revoked"] for each in administer(database, "device", "list")] == [None, None]
     assert "need --new-radio-key" in refused(database, *theft[:3], "--by", "ip")
     assert "no radio-key was changed here" in refused(database, "device", "radio-key", "status")

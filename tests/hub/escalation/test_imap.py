@@ -326,9 +326,12 @@ async def test_no_mail_holds_up_the_hub(monkeypatch: pytest.MonkeyPatch) -> None
     head = b"From: bw@example.org\r\n" + to + b"MIME-Version: 1.0\r\n"
     inner = b"Content-Type: multipart/mixed; boundary=x\r\n\r\n--x\r\nContent-Type: multipart/mixed"
     for raw, why in (
-        (head + b"Content-Type: multipart/mixed" + LONG + b"\r\n\r\nOK\r\n", "its header has"),
-        (head + b"From: " + b"<" * 100_000 + b"\r\n\r\nOK\r\n", "its header has"),
-        (head + b"To: " + b"(" * 100_000 + b"\r\n\r\nOK\r\n", "its header has"),
+        (
+            head + b"Content-Type: multipart/mixed" + LONG + b"\r\n\r\nOK\r\n",
+            "the mail's header has",
+        ),
+        (head + b"From: " + b"<" * 100_000 + b"\r\n\r\nOK\r\n", "the mail's header has"),
+        (head + b"To: " + b"(" * 100_000 + b"\r\n\r\nOK\r\n", "the mail's header has"),
         (head + inner + LONG + b"\r\n\r\nOK\r\n--x--\r\n", "its reader ended by -"),
     ):
         with pytest.raises(imap.MailUnreadable, match=why):
