@@ -378,22 +378,18 @@ def decode(body: bytes, *, keys: Sequence[bytes] = ()) -> Envelope:
     if keys and key is None:
         raise Unauthenticated(missing=not parts.tagged)
     may_pack = len(body) <= PACKED_BYTES
-    envelope = _read_entries(
-        parts.entries, parts.base + EPOCH, parts.origin, is_packing_allowed=may_pack
-    )
+    envelope = _read_entries(parts.entries, parts.base + EPOCH, parts.origin, may_pack=may_pack)
     packed = envelope.is_packed or parts.short
     return replace(envelope, tagged=parts.tagged, key=key, is_packed=packed)
 
 
-def _read_entries(
-    entries: Sequence[Any], base: int, origin: int, *, is_packing_allowed: bool
-) -> Envelope:
+def _read_entries(entries: Sequence[Any], base: int, origin: int, *, may_pack: bool) -> Envelope:
     understood: list[Entry] = []
     not_understood, packed = [], False
     for position, entry in enumerate(entries):
         try:
             plain, *address = entry if _is_addressed(entry) else [entry]
-            unpacked = _read_packed(plain, base) if is_packing_allowed else None
+            unpacked = _read_packed(plain, base) if may_pack else None
             parts = unpacked or [_read_entry(plain, base)]
             understood += (
                 [_read_addressed_entry(each, *address) for each in parts] if address else parts
@@ -408,15 +404,13 @@ def _is_addressed(entry: Any) -> bool:
     return isinstance(entry, list) and 2 <= len(entry) <= 4 and isinstance(entry[0], list)
 
 
-def _read_addressed_entry(
-    entry: Entry, addressee: Any, wants_reply: Any = None, author: Any = None
-) -> Entry:
+def _read_addressed_entry(entry: Entry, target: Any, flag: Any = None, author: Any = None) -> Entry:
     if not isinstance(entry.content, Item):
         raise RemoteProtocolError("an entry without an item has an addressee")
-    if wants_reply is not None and not (is_int(wants_reply) and wants_reply in (0, 1)):
+    if flag is not None and not (is_int(flag) and flag in (0, 1)):
         raise RemoteProtocolError("asks for an unknown receipt")
-    whom, whose = (None if each is None else _read_person(each) for each in (addressee, author))
-    return replace(entry, to=whom, wants_receipt=bool(wants_reply), author=whose)
+    whom, whose = (None if each is None else _read_person(each) for each in (target, author))
+    return replace(entry, to=whom, wants_receipt=bool(flag), author=whose)
 
 
 def _read_person(value: Any) -> Person:
@@ -544,12 +538,10 @@ def _read_report(count: Any, bitmap: Any) -> Report:
     return Report(count, *read_bitmap(read_bytes(bitmap), count))
 
 
-def _read_ack(
-    station: Any, count: Any, bitmap: Any, reach: Any = None, missing_stations: Any = None
-) -> Ack:
+def _read_ack(station: Any, count: Any, bitmap: Any, reach: Any = None, missing: Any = None) -> Ack:
     expect(is_in_range(station, minimum=1), "station")
     expect(reach in (None, False, True, AT_GATEWAY), "word of the hub")
-    stations = [] if missing_stations is None else missing_stations
+    stations = [] if missing is None else missing
     expect(isinstance(stations, list) and len(stations) <= MISSING_STATIONS_MAX, "stations beyond")
     expect(all(is_in_range(each, minimum=1) for each in stations), "stations beyond")
     if is_int(count) and count == 0:
@@ -567,17 +559,12 @@ def _read_relay_request(station: Any) -> RelayRequest:
     return RelayRequest(station)
 
 
-def _read_route(
-    hops: Any, minutes: Any = None, cost: Any = None, is_battery_low: Any = None
-) -> RouteToHub:
+def _read_route(hops: Any, minutes: Any = None, cost: Any = None, flag: Any = None) -> RouteToHub:
     expect(is_in_range(hops, minimum=0, maximum=NO_ROUTE), "hops to the hub")
     expect(minutes is None or is_in_range(minutes, minimum=0), "age of a way")
     expect(cost is None or is_in_range(cost, minimum=0), "cost of a way")
-    expect(
-        is_battery_low is None or (is_int(is_battery_low) and is_battery_low in (0, 1)),
-        "state of a battery known here",
-    )
-    return RouteToHub(hops, minutes or 0, cost or 0, bool(is_battery_low))
+    expect(flag is None or (is_int(flag) and flag in (0, 1)), "state of a battery known here")
+    return RouteToHub(hops, minutes or 0, cost or 0, bool(flag))
 
 
 def _read_source(station: Any, sequence: Any) -> Source:
@@ -599,9 +586,9 @@ def _read_seen_at(position: Any, radius: Any) -> EstimatedPosition:
     return EstimatedPosition(*read_position(position), radius)
 
 
-def _read_journal(wants_reply: Any) -> JournalNumber:
-    expect(is_int(wants_reply) and wants_reply in (0, 1), "question known here")
-    return JournalNumber(bool(wants_reply))
+def _read_journal(flag: Any) -> JournalNumber:
+    expect(is_int(flag) and flag in (0, 1), "question known here")
+    return JournalNumber(bool(flag))
 
 
 def _read_unproved(proof: Any) -> UnauthenticatedMark:

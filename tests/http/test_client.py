@@ -281,7 +281,7 @@ async def test_a_connection_is_kept_while_the_other_side_keeps_it(
     kept = KeptConnections()
     async with talking(*talks) as (port, counted):
         for _ in range(3):
-            reply = await post(f"http://127.0.0.1:{port}/", max_body=0, kept=kept)
+            reply = await post(f"http://127.0.0.1:{port}/", max_body=0, kept_connections=kept)
             assert reply.status in (200, 204)
             await trio.testing.wait_all_tasks_blocked(0.01)
         assert counted == asked
@@ -292,9 +292,9 @@ async def test_half_an_answer_on_a_kept_connection_fails_and_is_not_repeated() -
     kept = KeptConnections()
     async with talking([TAKEN, HALF], [TAKEN]) as (port, counted):
         url = f"http://127.0.0.1:{port}/"
-        await post(url, kept=kept)
+        await post(url, kept_connections=kept)
         with pytest.raises(RequestFailed, match="not HTTP or was cut short"):
-            await post(url, kept=kept)
+            await post(url, kept_connections=kept)
         assert counted == [2]
-        assert (await post(url, kept=kept)).status == 204
+        assert (await post(url, kept_connections=kept)).status == 204
         kept.close()
