@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn
 
-ALWAYS = ("-h", "--help", "--version")
+COMMON_OPTIONS = ("-h", "--help", "--version")
 """Options that the help of commands leaves out."""
 
 
@@ -42,7 +42,7 @@ class CommandParser(argparse.ArgumentParser):
         # A command without a group is in the row of another command, or an extension added it.
         named = {name for each in listed for name in each.row[0].split(", ")}
         listed += [each for each in below if not each.group and each.row[0] not in named]
-        options = {name for name in self._option_string_actions if name not in ALWAYS}
+        options = {name for name in self._option_string_actions if name not in COMMON_OPTIONS}
         if not listed or options:
             return super().format_help()
         import textwrap  # Import it only here, because other commands do not need it.

@@ -117,7 +117,7 @@ def _read_position(arguments: argparse.Namespace) -> dict[str, Any]:
     return {**read_only_place(arguments.place).get_degrees(), "timestamp": arguments.timestamp}
 
 
-BODIES = {
+BODY_MAKERS = {
     "message": _message,
     "location": _make_location,
     "waypoint": _make_waypoint,
@@ -128,4 +128,4 @@ BODIES = {
 
 def make_item(arguments: argparse.Namespace) -> dict[str, Any]:
     """Return the body of the item of `arguments.kind`. Raises CallFailed."""
-    return BODIES[arguments.kind](arguments)
+    return BODY_MAKERS[arguments.kind](arguments)

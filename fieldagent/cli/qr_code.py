@@ -6,8 +6,8 @@ import subprocess
 
 from fieldagent.system.log_lines import print_failure
 
-DRAW = ("qrencode", "--type=ANSIUTF8", "--margin=2")
-SECONDS = 10.0
+DRAW_COMMAND = ("qrencode", "--type=ANSIUTF8", "--margin=2")
+TIMEOUT_S = 10.0
 
 
 def show_qr_code(text: str) -> None:
@@ -17,13 +17,13 @@ def show_qr_code(text: str) -> None:
     """
     try:
         drawn = subprocess.run(
-            DRAW, input=text.encode(), capture_output=True, check=True, timeout=SECONDS
+            DRAW_COMMAND, input=text.encode(), capture_output=True, check=True, timeout=TIMEOUT_S
         )
     except FileNotFoundError:
         print_failure("no QR code, because qrencode is not installed (apt-get install qrencode)")
     except subprocess.CalledProcessError as error:
         print_failure(f"no QR code: {error.stderr.decode('utf-8', 'replace').strip()}")
     except subprocess.TimeoutExpired:
-        print_failure(f"no QR code, because qrencode took more than {SECONDS:g} s")
+        print_failure(f"no QR code, because qrencode took more than {TIMEOUT_S:g} s")
     else:
         print(drawn.stdout.decode(), end="", flush=True)

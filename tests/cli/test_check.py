@@ -208,7 +208,7 @@ def test_an_agent_whose_port_is_not_known_keeps_its_modem(tmp_path: Path) -> Non
 def test_something_else_on_the_port_is_told_from_an_agent(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other, modem(ANSWERS) as (port, _):
         taken = other.getsockname()[1]
-        changed = environment(tmp_path, Put("fieldagent.cli.kit.check:AGENT_MAX", 0.5))
+        changed = environment(tmp_path, Put("fieldagent.cli.kit.check:AGENT_TIMEOUT_S", 0.5))
         code, _, bad = check(settings(tmp_path, port, taken), **changed)
     assert code == 78
     (finding,) = bad

@@ -16,7 +16,7 @@ import trio
 from fieldagent.http.message import Request, Response
 from fieldagent.http.problem import Problem
 from fieldagent.http.routes import Route, make_router
-from fieldagent.hub.service.access_log import REFUSED_A_MINUTE, AccessLog, call_of
+from fieldagent.hub.service.access_log import REFUSALS_PER_MINUTE_MAX, AccessLog, call_of
 from fieldagent.hub.service.figures import Figures
 from tests.hub.test_journey import receiver
 from tests.hub.test_outage import call
@@ -255,8 +255,8 @@ async def test_a_flood_of_refusals_fills_no_log(clock: Any) -> None:
         await trio.sleep(61)
     with pytest.raises(Problem):
         await judge(Request("GET", "/", (), {}, peer="192.0.2.1"))
-    left_out = {"event": "refusals left out", "times": 1000 - REFUSED_A_MINUTE}
-    assert len(lines) == 2 * REFUSED_A_MINUTE + 2 + 1
+    left_out = {"event": "refusals left out", "times": 1000 - REFUSALS_PER_MINUTE_MAX}
+    assert len(lines) == 2 * REFUSALS_PER_MINUTE_MAX + 2 + 1
     assert lines.count(left_out) == 2
     (refused,) = [f for f in figures.list_families() if f.name == "refusals"]
     assert sum(sample.value for sample in refused.samples) == 2001

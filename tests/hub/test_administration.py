@@ -492,14 +492,14 @@ async def test_test_messages_have_a_daily_limit(store: Store) -> None:
     async with office(store) as hub:
         new = contacts.NewContact("Ada", "+41791234567", "sms")
         await store.commit(partial(contacts.add, workspace=1, new=new, now=START))
-        for _ in range(sending.PER_ADDRESS[sending.TEST]):
+        for _ in range(sending.ADDRESS_PER_DAY_MAX[sending.TEST]):
             assert (await hub.ask("POST", "/api/contacts/1/test")).status == 422
             hub.alps.now += 60
         answer = await hub.ask("POST", "/api/contacts/1/test")
         assert answer.status == 429 and b"to one address" in answer.body
         (result,) = (await hub.done("POST", "/api/chain/test"))["results"]
         assert (result["handedOver"], "to one address" in result["reason"]) == (False, True)
-        hub.alps.now += sending.DAY
+        hub.alps.now += sending.DAY_S
         assert (await hub.ask("POST", "/api/contacts/1/test")).status == 422
 
 
@@ -508,7 +508,7 @@ async def test_tests_of_webhooks_have_a_daily_limit_per_host(store: Store) -> No
         made = await hub.done(
             "POST", "/api/webhooks", {"url": "https://127.0.0.1:9/a", "untried": True}
         )
-        for _ in range(sending.PER_ADDRESS[sending.WEBHOOK] - 1):
+        for _ in range(sending.ADDRESS_PER_DAY_MAX[sending.WEBHOOK] - 1):
             assert (await hub.ask("POST", f"/api/webhooks/{made['id']}/test")).status == 422
             hub.alps.now += 60
         other = {"url": "https://127.0.0.1:9/b"}
@@ -521,11 +521,11 @@ async def test_tests_of_webhooks_have_a_daily_limit_per_host(store: Store) -> No
             sending.note_or_refuse, workspace=1, address="a@example.org", now=hub.alps.now
         )
         assert await store.commit(lambda db: letter(db, what=sending.LETTER)) == ""
-        hub.alps.now += sending.DAY
+        hub.alps.now += sending.DAY_S
         assert (await hub.ask("POST", f"/api/webhooks/{made['id']}/test")).status == 422
 
 
-@pytest.mark.parametrize("what", sorted(sending.PER_ADDRESS))
+@pytest.mark.parametrize("what", sorted(sending.ADDRESS_PER_DAY_MAX))
 async def test_everything_that_sends_has_a_limit_for_address_and_workspace(
     store: Store, what: str
 ) -> None:
@@ -537,14 +537,14 @@ async def test_everything_that_sends_has_a_limit_for_address_and_workspace(
             )
             return [await alps.store.commit(lambda db: refusal(db)) for _ in range(count)].count("")
 
-        most = sending.PER_ADDRESS[what]
+        most = sending.ADDRESS_PER_DAY_MAX[what]
         assert await sends("+41791234567", most + 1) == most
-        left = sending.PER_WORKSPACE - most
+        left = sending.WORKSPACE_PER_DAY_MAX - most
         done = [await sends(f"+4179{n:07}", most) for n in range(left // most + 1)]
         assert sum(done) == left
 
 
-@pytest.mark.parametrize("what", sorted({*sending.PER_ADDRESS} - {sending.WEBHOOK}))
+@pytest.mark.parametrize("what", sorted({*sending.ADDRESS_PER_DAY_MAX} - {sending.WEBHOOK}))
 async def test_many_workspaces_together_have_a_limit_for_an_address(
     store: Store, what: str
 ) -> None:
@@ -554,7 +554,7 @@ async def test_many_workspaces_together_have_a_limit_for_an_address(
             others = range(101, 106)
             rows = [(n, f"W{n}", START) for n in others]
             insert(db, "workspace", ("id", "name", "created"), rows)
-            most = sending.PER_ADDRESS[what]
+            most = sending.ADDRESS_PER_DAY_MAX[what]
             refusal = partial(
                 sending.note_or_refuse, db, address="+41791234567", what=what, now=START
             )
@@ -563,7 +563,7 @@ async def test_many_workspaces_together_have_a_limit_for_an_address(
             assert another == "", "another number has a limit of its own"
             return taken
 
-        most = sending.PER_ADDRESS[what]
+        most = sending.ADDRESS_PER_DAY_MAX[what]
         assert await alps.store.commit(send) == [most] * sending.IN_ALL + [0, 0]
 
 

@@ -15,7 +15,7 @@ from fieldagent.hub.access import directory
 from fieldagent.hub.api import reading, sos_desk
 from fieldagent.hub.contract import Bearer
 from fieldagent.hub.field import check_in, kit_watch
-from fieldagent.hub.field.check_in import DAY, WARNING_TO_ALARM_S, Rule
+from fieldagent.hub.field.check_in import DAY_S, WARNING_TO_ALARM_S, Rule
 from fieldagent.hub.records import sos
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.hub.store.opening import open_store
@@ -49,9 +49,9 @@ def at(text: str) -> float:
     ("rule", "first", "after"),
     [
         (EVERY_HOUR, at("13:00"), at("13:00")),
-        (Rule(by_minute=18 * 60), at("18:00"), at("18:00") + DAY),
-        (Rule(by_minute=6 * 60), at("06:00") + DAY, at("06:00") + 2 * DAY),
-        (Rule(by_minute=12 * 60), at("12:00") + DAY, at("12:00") + 2 * DAY),
+        (Rule(by_minute=18 * 60), at("18:00"), at("18:00") + DAY_S),
+        (Rule(by_minute=6 * 60), at("06:00") + DAY_S, at("06:00") + 2 * DAY_S),
+        (Rule(by_minute=12 * 60), at("12:00") + DAY_S, at("12:00") + 2 * DAY_S),
         (Rule(None, 18 * 60, 3600.0), at("13:00"), at("13:00")),
         (Rule(7200.0, None, 36_000.0), at("14:00"), at("14:00")),
     ],

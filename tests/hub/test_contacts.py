@@ -380,7 +380,7 @@ def test_tests_from_the_shell_have_the_limits_of_the_api_too(tmp_path: Path) -> 
     database = str(tmp_path / "hub.sqlite3")
     settle_in(database)
     id_ = str(administer(database, "contact", "add", "Bergwacht", "bw@example.org")["id"])
-    most = sending.PER_ADDRESS[sending.TEST]
+    most = sending.ADDRESS_PER_DAY_MAX[sending.TEST]
 
     def spend(db: Db) -> list[str]:
         refusal = partial(sending.note_or_refuse, db, 1, "bw@example.org", sending.TEST)

@@ -24,7 +24,7 @@ from cryptography.hazmat.primitives import serialization
 from fieldagent.hub.access import directory, imeis
 from fieldagent.hub.contract import Bearer, Estimate
 from fieldagent.hub.field import dead_letters
-from fieldagent.hub.field.dead_letters import COUNT_MAX, OF_ONE_MAX
+from fieldagent.hub.field.dead_letters import COUNT_MAX, LETTERS_PER_KIT_MAX
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.hub.store.opening import open_store
 from fieldagent.package.package import Location, Message
@@ -325,12 +325,12 @@ async def test_of_one_stranger_so_many_and_of_all_so_many(store: Store) -> None:
         def come(db: Db) -> None:
             keep = partial(dead_letters.store_letter, reason="x", device=None, now=START)
             keep(db, b"first", imei="2" * 15, bearer=Bearer.SATELLITE)
-            for number in range(OF_ONE_MAX + 5):
+            for number in range(LETTERS_PER_KIT_MAX + 5):
                 keep(db, b"%d" % number, imei="1" * 15, bearer=Bearer.SATELLITE)
 
         await store.commit(come)
         listed = await store.read(dead_letters.list_letters)
-        assert len(listed) == OF_ONE_MAX + 1 < COUNT_MAX
+        assert len(listed) == LETTERS_PER_KIT_MAX + 1 < COUNT_MAX
         assert base64.b64decode(listed[-1]["payload"]) == b"first"
         assert base64.b64decode(listed[-2]["payload"]) == b"5"
         figures = await store.read(dead_letters.count_figures)

@@ -49,7 +49,7 @@ def test_every_package_arrives_through_foreign_modems(
     with ExitStack() as stack:
         hooked = stack.enter_context(receiver())
         settings = behind_directip(database, mo_port, mt_port)
-        soon = environment(tmp_path, Put("fieldagent.hub.records.ring_alerts:PAUSES", [3.0]))
+        soon = environment(tmp_path, Put("fieldagent.hub.records.ring_alerts:RING_PAUSES_S", [3.0]))
         running = stack.enter_context(hub(folder(tmp_path / "hub"), settings, MODULE, **soon))
         administer(database, "webhook", "add", hooked.url, "--untried")
         peer = [sys.executable, str(PEER), str(lines), str(mo_port), str(mt_port), *described]

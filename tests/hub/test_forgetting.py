@@ -47,7 +47,7 @@ def test_attempts_are_dropped_in_slices_once_they_count_no_more(store: Store) ->
 
 
 def test_items_and_what_they_are_recognised_by_are_dropped_in_slices(store: Store) -> None:
-    some = forgetting.AT_ONCE
+    some = forgetting.ROWS_PER_TRANSACTION
     many = some + 11
 
     def fill(db: Db) -> None:

@@ -36,7 +36,7 @@ def whole(database: str) -> dict[str, Any]:
         names = [
             name
             for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")
-            if name not in moving.OF_PROCESSES
+            if name not in moving.PROCESS_TABLES
         ]
         return {
             name: sorted(connection.execute(f"SELECT * FROM {name}").fetchall(), key=repr)

@@ -83,11 +83,11 @@ def test_a_sender_is_told_what_the_hub_has_no_service_for(
 
 async def test_a_kit_has_so_many_a_day(store: Store) -> None:
     async with field_of(store) as field:
-        for number in range(outward.PER_DAY + 1):
+        for number in range(outward.ITEMS_PER_DAY_MAX + 1):
             await field.sends(ADA, Entry(number + 1, Message("Hi"), int(START), to=DORA))
         answers = await receipts(field, ADA)
         assert [(number, each.stage, each.text) for number, each in answers] == [
-            (outward.PER_DAY + 1, Stage.NOBODY, outward.TOO_MANY)
+            (outward.ITEMS_PER_DAY_MAX + 1, Stage.NOBODY, outward.TOO_MANY_REASON)
         ]
 
 

@@ -20,7 +20,7 @@ from fieldagent.hub.store.contract import Store
 from tests.hub.field import START, field_of
 
 pytest.importorskip("webauthn", reason="needs the extra `passkeys`")
-from fieldagent.hub.access.passkeys import CHALLENGE_LIFETIME_S, OF_ONE_MAX, Passkeys
+from fieldagent.hub.access.passkeys import CHALLENGE_LIFETIME_S, PASSKEYS_MAX, Passkeys
 
 NAME = "hub.example.org"
 ADDRESS = f"https://{NAME}"
@@ -142,13 +142,13 @@ async def test_who_may_add_one_and_how_long_it_lasts(store: Store) -> None:
             await passkeys.add(3, "x", phone.makes(for_cleo, origin="https://evil.example"))
         with pytest.raises(Problem):
             await passkeys.add(3, "x", {"response": 1})
-        for number in range(OF_ONE_MAX):
+        for number in range(PASSKEYS_MAX):
             each = Phone(b"%d" % number)
             await passkeys.add(3, "x", each.makes(await passkeys.make_options(3, "Cleo")))
         with pytest.raises(Problem, match="409"):
             await passkeys.add(3, "x", phone.makes(await passkeys.make_options(3, "Cleo")))
-        assert len(await passkeys.list_passkeys(3)) == OF_ONE_MAX
+        assert len(await passkeys.list_passkeys(3)) == PASSKEYS_MAX
         await store.commit(lambda db: directory.set_password(db, 3, "x", now=START, actor="3"))
-        assert len(await passkeys.list_passkeys(3)) == OF_ONE_MAX
+        assert len(await passkeys.list_passkeys(3)) == PASSKEYS_MAX
         await store.commit(lambda db: directory.set_password(db, 3, "x", now=START))
         assert await passkeys.list_passkeys(3) == []

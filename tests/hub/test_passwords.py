@@ -154,7 +154,7 @@ async def test_equal_tries_at_one_moment_are_one(store: Store, scrypt: Scrypt) -
 
 @pytest.mark.full
 async def test_few_wait_for_their_turn(store: Store, scrypt: Scrypt) -> None:
-    room = passwords.AT_ONCE + passwords.WAITING_CHECKS_MAX
+    room = passwords.CHECKS_MAX + passwords.WAITING_CHECKS_MAX
     async with cloud(store, trusted_proxies=PROXY) as hub:
         scrypt.go_on.clear()
         statuses: list[int] = []

@@ -43,7 +43,7 @@ class Told:
 async def test_long_queues_are_counted_behind_the_answer(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(health, "FEW_ROWS", 2)
+    monkeypatch.setattr(health, "CALL_ROWS_MAX", 2)
     async with field_of(store) as alps, trio.open_nursery() as nursery:
         figures = Told(store)
         assert await figures.waiting() == (0, 0)

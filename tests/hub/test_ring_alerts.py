@@ -129,7 +129,7 @@ def test_a_kit_that_missed_its_ring_gets_the_message(tmp_path: Path) -> None:
     lines = folder(tmp_path / "lines")
     soon = environment(
         tmp_path,
-        Put("fieldagent.hub.records.ring_alerts:PAUSES", [3.0]),
+        Put("fieldagent.hub.records.ring_alerts:RING_PAUSES_S", [3.0]),
         Put("fieldagent.hub.idle:BUSY_INTERVAL_S", 0.2),
     )
     settings = behind_directip(database, mo_port, mt_port)

@@ -331,11 +331,11 @@ async def test_410_disables_at_once_and_what_waits_goes_on_when_it_is_enabled(
 
 async def test_days_without_a_success_disable_it_with_a_notice(store: Store) -> None:
     async with posting(store) as (alps, there):
-        there.answers = [Response(500)] * deliveries.TRIES_LEAST
+        there.answers = [Response(500)] * deliveries.TRIES_MIN
         await alps.sends(1, Entry(1, Message("first"), int(START)))
         await turn(alps)
         alps.now += deliveries.DISABLE_AFTER_S
-        for tries in range(2, deliveries.TRIES_LEAST + 1):
+        for tries in range(2, deliveries.TRIES_MIN + 1):
             (listed,) = await store.read(lambda db: webhook_directory.list_webhooks(db, 1))
             assert listed["disabled"] is None
             await turn(alps)
@@ -856,10 +856,10 @@ async def test_after_an_outage_all_goes_as_soon_as_a_probe_is_taken(store: Store
             await until_posted(alps, there, 3)
             # The second failure has shown that it is down: only one due item goes at a time.
             for posts in range(4, 10):
-                alps.now += 2 * flow.PROBE
+                alps.now += 2 * flow.PROBE_PAUSE_MIN_S
                 await store.commit(lambda db: db.announce("webhooks"))
                 await until_posted(alps, there, posts)
-            alps.now += 2 * flow.PROBE
+            alps.now += 2 * flow.PROBE_PAUSE_MIN_S
             await store.commit(lambda db: db.announce("webhooks"))
             await until_posted(alps, there, 9 + 6)
             nursery.cancel_scope.cancel()
@@ -870,7 +870,7 @@ async def test_many_sos_go_some_at_a_time_and_keep_nothing_else_back(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They become due together after they failed together, and each uses a connection."""
-    monkeypatch.setattr(flow, "SOS_MOST", 3)
+    monkeypatch.setattr(flow, "SOS_RUNS_MAX", 3)
     async with posting(store) as (alps, there), trio.open_nursery() as nursery:
         release, inside, most = trio.Event(), 0, 0
 
@@ -900,4 +900,4 @@ def test_an_sos_that_is_new_goes_before_those_that_failed() -> None:
     tried = [flow.Lane(1, item, -item, 0.0, 0.0, 4) for item in range(1, 500)]
     new = flow.Lane(1, 500, -500, 0.0, 0.0, 0)
     chosen, _ = flow.Flows().choose([*tried, new], 1.0, {})
-    assert chosen == [new, *tried[: flow.SOS_MOST - 1]]
+    assert chosen == [new, *tried[: flow.SOS_RUNS_MAX - 1]]

@@ -85,7 +85,7 @@ async def test_who_asks_for_it_over_satellite_has_it_at_once_and_once(store: Sto
 async def test_an_sos_goes_first_however_far_a_device_is_behind(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(workspace_log, "AT_ONCE", 1)
+    monkeypatch.setattr(workspace_log, "ROWS_PER_TRANSACTION", 1)
     monkeypatch.setattr(workspace_log, "AT_LEAST", 1)
     async with field(store) as alps:
         await says(alps, *map(str, range(6)))
@@ -102,7 +102,7 @@ async def test_what_is_urgent_goes_before_what_came_earlier(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """This counts for all items that a device lacks, not only for the first ones it got."""
-    monkeypatch.setattr(workspace_log, "AT_ONCE", 1)
+    monkeypatch.setattr(workspace_log, "ROWS_PER_TRANSACTION", 1)
     monkeypatch.setattr(workspace_log, "AT_LEAST", 1)
     async with field(store) as alps:
         for number in range(4):

@@ -327,7 +327,7 @@ NAMED = {
         "_describe_place",
     ),
     "extensions/imt/messages.py": ("STATE_REASONS",),
-    "extensions/imt/jspr.py": ("MEANS",),
+    "extensions/imt/jspr.py": ("REFUSAL_TEXTS",),
     "wire/keepalive.py": ("note", "text"),
     "wire/kit_note.py": ("__str__",),
     "wire/meshcore_kiss.py": ("ERRORS",),

@@ -19,14 +19,14 @@ from fieldagent.system.properties import InvalidSettings
 from fieldagent.system.terminal import escape_line
 from fieldagent.system.text_files import read_text_file
 
-OF_AN_IMAGE = {
+IMAGE_OPTIONS = {
     "access_point": "--access-point",
     "kit_address": "--kit-address",
     "gateway": "--gateway",
     "dns": "--dns",
     "time_zone": "--time-zone",
 }
-CARD_OPTIONS = ("hostname", "ssh_key", "wifi", "ca_file", "update_key", *OF_AN_IMAGE)
+CARD_OPTIONS = ("hostname", "ssh_key", "wifi", "ca_file", "update_key", *IMAGE_OPTIONS)
 
 
 class CardFiles(NamedTuple):
@@ -62,7 +62,7 @@ def make_card_files(arguments: argparse.Namespace) -> CardFiles:
 
 
 def _make_cloud_init_files(arguments: argparse.Namespace, keys: list[str]) -> Mapping[str, str]:
-    for word, option in OF_AN_IMAGE.items():
+    for word, option in IMAGE_OPTIONS.items():
         if getattr(arguments, word):
             raise UnfitValue(
                 f"{option}: this card has no {card_format.MARKER_FILE}. Use it only with a card of"

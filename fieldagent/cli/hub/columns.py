@@ -7,7 +7,7 @@ from typing import Any
 
 from fieldagent.system.terminal import escape_line, format_local_time, format_state
 
-GAP = 2
+COLUMN_GAP = 2
 """Blanks between two columns."""
 STATES = ("state", "status", "outcome", "result")
 """Columns whose words are coloured on a terminal."""
@@ -19,11 +19,13 @@ def choose_fitting_columns(cells: Sequence[Mapping[str, str]], width: int | None
     Empty columns are left out first, then columns at the end. The first column always stays.
     """
     columns = list(cells[0])
-    widths = {name: GAP + max(len(name), *(len(row[name]) for row in cells)) for name in columns}
+    widths = {
+        name: COLUMN_GAP + max(len(name), *(len(row[name]) for row in cells)) for name in columns
+    }
     empty = [name for name in columns[1:] if all(row[name] == "-" for row in cells)]
     filled = [name for name in columns[1:] if name not in empty]
     for name in [*reversed(empty), *reversed(filled)]:
-        if width is None or sum(map(widths.__getitem__, columns)) - GAP <= width:
+        if width is None or sum(map(widths.__getitem__, columns)) - COLUMN_GAP <= width:
             break
         columns.remove(name)
     return columns
@@ -39,7 +41,7 @@ def format_table(cells: Sequence[Mapping[str, str]], columns: Sequence[str]) -> 
     columns.
     """
     widths = {name: max(len(name), *(len(row[name]) for row in cells)) for name in columns}
-    gap = " " * GAP
+    gap = " " * COLUMN_GAP
     lines = [gap.join(name.ljust(widths[name]) for name in columns)]
     for row in cells:
         shown = (

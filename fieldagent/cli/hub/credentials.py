@@ -9,7 +9,7 @@ from fieldagent.cli.hub.opened_store import Call, Result, make_transaction
 from fieldagent.hub.access import credentials
 from fieldagent.hub.access.directory import Row
 
-DAY = 86_400.0
+DAY_S = 86_400.0
 
 
 @make_transaction
@@ -61,4 +61,4 @@ def set_key_rate(call: Call) -> Result:
 
 
 def _compute_expiry(arguments: argparse.Namespace, now: float) -> float | None:
-    return None if arguments.days is None else now + arguments.days * DAY
+    return None if arguments.days is None else now + arguments.days * DAY_S

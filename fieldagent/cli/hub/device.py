@@ -28,7 +28,7 @@ from fieldagent.system.log_lines import print_failure
 from fieldagent.system.properties import InvalidSettings
 from fieldagent.system.wording import describe_reason
 
-REASON_SHOWN = 60
+REASON_CHARACTERS_MAX = 60
 """Largest number of characters of a reason in the table. --json contains the whole reason."""
 
 
@@ -223,9 +223,9 @@ def list_devices(call: Call) -> Result:
 
 
 def _format_short(text: str | None) -> str | None:
-    if text is None or len(text) <= REASON_SHOWN:
+    if text is None or len(text) <= REASON_CHARACTERS_MAX:
         return text
-    return f"{text[:REASON_SHOWN]} …"
+    return f"{text[:REASON_CHARACTERS_MAX]} …"
 
 
 @make_dead_letter_change

@@ -31,7 +31,7 @@ from fieldagent.system.properties import InvalidSettings
 from fieldagent.system.terminal import escape_line, format_lines, get_terminal_width
 from fieldagent.system.wording import describe_reason
 
-SECRETS = ("apiKey", "token", "hub-token", "satellite-key", "secret")
+SECRET_NAMES = ("apiKey", "token", "hub-token", "satellite-key", "secret")
 """Names of members that the hub shows only once."""
 
 
@@ -179,7 +179,7 @@ def show(
     arguments: argparse.Namespace,
     members: Mapping[str, Any],
     *,
-    secret_names: Sequence[str] = SECRETS,
+    secret_names: Sequence[str] = SECRET_NAMES,
 ) -> int:
     """Print members by name, or as JSON, and return OK. If `secret_names` are among them, print a
     note that they are shown once.

@@ -27,12 +27,12 @@ from fieldagent.system.properties import WrongProperty, read_url
 from fieldagent.system.terminal import escape_line, escape_lines
 from fieldagent.system.wording import describe_reason, format_count
 
-TIMEOUT = 30.0
+TIMEOUT_S = 30.0
 """Timeout of one attempt in seconds."""
 RETRY_TIMES_S, PATIENCE_UNREACHED = 300.0, 30.0
 """Seconds of retries without `--patience`: at a hub that has answered, and at an address where no
 hub has answered."""
-PAUSE = 5.0
+RETRY_PAUSE_S = 5.0
 """Seconds before the next attempt, unless the hub sends a number."""
 
 
@@ -105,7 +105,7 @@ class _Trouble(Exception):
 
     def __init__(self, reason: str, wait: float | None = None, *, unreached: bool = False) -> None:
         super().__init__(reason)
-        self.wait = PAUSE if wait is None else wait
+        self.wait = RETRY_PAUSE_S if wait is None else wait
         self.unreached = unreached
 
 
@@ -179,11 +179,11 @@ def _post(arguments: argparse.Namespace, body: bytes, headers: dict[str, str]) -
     assert where.hostname
     connection: HTTPConnection
     if where.scheme == "http":
-        connection = HTTPConnection(where.hostname, where.port, timeout=TIMEOUT)
+        connection = HTTPConnection(where.hostname, where.port, timeout=TIMEOUT_S)
     else:
         try:
             trust = tls.trust(arguments.ca_file)
         except tls.UnusableTrust as unusable:
             raise CallFailed(f"--ca-file {unusable}", USAGE) from None
-        connection = HTTPSConnection(where.hostname, where.port, timeout=TIMEOUT, context=trust)
+        connection = HTTPSConnection(where.hostname, where.port, timeout=TIMEOUT_S, context=trust)
     return exchange(connection, "POST", where.path.rstrip("/") + "/api/package", body, headers)

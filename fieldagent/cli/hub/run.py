@@ -21,7 +21,7 @@ from fieldagent.wire.errors import LocalProtocolError
 
 log = logging.getLogger(__name__)
 
-CODES: dict[type[BaseException], int] = {PortTaken: TAKEN, StoreFailed: IO_FAILED}
+EXIT_CODES: dict[type[BaseException], int] = {PortTaken: TAKEN, StoreFailed: IO_FAILED}
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -39,7 +39,7 @@ def run(arguments: argparse.Namespace) -> int:
         except* (ListenFailed, LocalProtocolError, OSError, StoreFailed) as group:
             error = get_first_error(group)
             print_failure(str(error))
-            return_code.append(CODES.get(type(error), UNAVAILABLE))
+            return_code.append(EXIT_CODES.get(type(error), UNAVAILABLE))
         return return_code[0] if return_code else OK
 
     return_code: list[int] = []

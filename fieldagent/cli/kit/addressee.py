@@ -7,7 +7,7 @@ from typing import Any
 
 from fieldagent.kit.local_http import call
 
-WORD_WITHIN = 3.0
+REFUSAL_WAIT_S = 3.0
 """Seconds after the status Delivered during which the hub may answer that it does not know the
 name."""
 
@@ -16,7 +16,7 @@ def find_unreached_reason(port: int, package: dict[str, Any]) -> str:
     """Return the hub's reason for not passing a Package on, or "". Wait a moment for it. Raises
     CallFailed.
     """
-    end = time.monotonic() + WORD_WITHIN
+    end = time.monotonic() + REFUSAL_WAIT_S
     while True:
         steps = call(port, "GET", f"/api/package/{package['id']}").body.get("reached", [])
         words = [each["text"] for each in steps if each["stage"] == "nobody"]

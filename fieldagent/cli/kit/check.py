@@ -41,9 +41,9 @@ from fieldagent.system.signals import run_breakable
 from fieldagent.system.terminal import format_lines, format_state
 from fieldagent.system.wording import describe_reason, format_count
 
-HUB_MAX = 30.0
+HUB_TIMEOUT_S = 30.0
 """Seconds within which the hub must answer."""
-AGENT_MAX = 5.0
+AGENT_TIMEOUT_S = 5.0
 """Seconds within which a running agent must answer."""
 
 
@@ -212,7 +212,7 @@ def _find_running(settings: Settings) -> RunningAgent:
     """
     port, held = settings.api_port, is_held(settings.state_directory)
     try:
-        status = call(port, "GET", "/api/status", timeout=AGENT_MAX).body if port else None
+        status = call(port, "GET", "/api/status", timeout=AGENT_TIMEOUT_S).body if port else None
         version = status["version"] if status else ""
     except (CallFailed, TypeError, KeyError):
         status, version = None, ""
@@ -387,13 +387,13 @@ def _check_hub(settings: Settings, address: str) -> Finding:
     hub = HubAddress(address, token, settings.hub_ca_file, interface)
 
     async def ask_hub() -> str:
-        with trio.move_on_after(HUB_MAX):
+        with trio.move_on_after(HUB_TIMEOUT_S):
             try:
                 await probe(hub)
             except Unreachable as trouble:
                 return trouble.reason
             return ""
-        return f"it does not answer within {HUB_MAX:g} s"
+        return f"it does not answer within {HUB_TIMEOUT_S:g} s"
 
     if trouble := run_breakable(ask_hub):
         return Finding(False, f"{address}: {trouble}")

@@ -11,8 +11,8 @@ from fieldagent.kit.local_http import call
 from fieldagent.system.exit_codes import OK
 from fieldagent.system.terminal import escape_line, format_local_time, format_state
 
-PAGE = 100
-TEXT_SHOWN = 60
+PAGE_ROWS = 100
+TEXT_CHARACTERS_MAX = 60
 """Largest number of characters of a text. --json and `show` print more."""
 
 
@@ -26,7 +26,11 @@ def print_sent(arguments: argparse.Namespace) -> int:
 
 
 def _fetch_packages(arguments: argparse.Namespace) -> list[dict[str, Any]]:
-    asked = {"state": arguments.state, "kind": arguments.kind, "limit": min(PAGE, arguments.limit)}
+    asked = {
+        "state": arguments.state,
+        "kind": arguments.kind,
+        "limit": min(PAGE_ROWS, arguments.limit),
+    }
     query = urlencode({name: value for name, value in asked.items() if value is not None})
     path: str | None = f"/api/packages?{query}"
     packages: list[dict[str, Any]] = []
@@ -42,9 +46,10 @@ def format_package(package: dict[str, Any]) -> list[str]:
     alarm = "SOS " if package["sos"] else ""
     relayed = " (a neighbour's)" if package["relayed"] else ""
     status = format_state(package["status"] or "waits", 9)
+    text = format_content(package)[:TEXT_CHARACTERS_MAX]
     lines = [
         f"{package['id']:>10}  {format_local_time(package['accepted'])}  {status}"
-        f"  {alarm}{package['kind']}{relayed}  {format_content(package)[:TEXT_SHOWN]}".rstrip()
+        f"  {alarm}{package['kind']}{relayed}  {text}".rstrip()
     ]
     ways = [
         f"{name} {format_state(delivery['status'] or 'waits')}"

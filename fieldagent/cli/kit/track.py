@@ -27,7 +27,7 @@ from fieldagent.system.wording import describe_reason
 from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.gpsd import LINE_BYTES, WATCH_COMMAND, Fix, NoFix, read_line
 
-SILENCE = 30.0
+SILENCE_S = 30.0
 """Seconds without a line after which gpsd is called again. gpsd reports each second."""
 RETRY_S = 5.0
 """Seconds between two calls of gpsd or the agent while it is down."""
@@ -106,7 +106,7 @@ class _Tracker:
         """Yield the fixes from gpsd, until it goes away."""
         where = f"gpsd at {self.gpsd[0]}:{self.gpsd[1]}"
         try:
-            with socket.create_connection(self.gpsd, timeout=SILENCE) as line:
+            with socket.create_connection(self.gpsd, timeout=SILENCE_S) as line:
                 self._last_messages.pop("line", None)
                 line.sendall(WATCH_COMMAND)
                 for text in _read_lines(line):

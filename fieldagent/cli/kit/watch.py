@@ -12,14 +12,14 @@ from urllib.parse import quote
 from fieldagent.cli.kit.answer import make_calling, show
 from fieldagent.cli.kit.check_in import check_in_line
 from fieldagent.cli.kit.expected import format_forecast
-from fieldagent.cli.kit.sent import TEXT_SHOWN, format_content, format_holders
+from fieldagent.cli.kit.sent import TEXT_CHARACTERS_MAX, format_content, format_holders
 from fieldagent.cli.kit.sos import format_heard, format_incident
 from fieldagent.kit.local_http import CallFailed, call
 from fieldagent.system.exit_codes import OK, USAGE
 from fieldagent.system.terminal import escape_line, format_local_time, format_state
 from fieldagent.system.wording import format_count, format_duration
 
-LETTER_SHOWN = 160
+LETTER_CHARACTERS_MAX = 160
 """Largest number of characters of an unreadable message. --json prints all."""
 
 
@@ -113,7 +113,7 @@ def _queue_lines(packages: list[dict[str, Any]]) -> list[str]:
             f"  {format_local_time(package['accepted']):<20}  {' '.join(package['channels'])}"
             + escape_line(
                 f"  {'SOS ' if package['sos'] else ''}"
-                f"{format_content(package)[:TEXT_SHOWN]}".rstrip()
+                f"{format_content(package)[:TEXT_CHARACTERS_MAX]}".rstrip()
             )
         )
         lines += _list_waits(package)
@@ -277,7 +277,7 @@ def _format_dead_letters(letters: list[dict[str, Any]]) -> list[str]:
         for line in (
             f"{'dead letter':<36}  {format_local_time(letter['received'])}  over"
             f" {letter['channel']}: "
-            + (letter["text"] or f"base64 {letter['payload']}")[:LETTER_SHOWN],
+            + (letter["text"] or f"base64 {letter['payload']}")[:LETTER_CHARACTERS_MAX],
             f"    {letter['reason']}",
         )
     ]

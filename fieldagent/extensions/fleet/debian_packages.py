@@ -24,8 +24,8 @@ from tempfile import TemporaryDirectory
 from fieldagent.system.folder import replace_file
 from fieldagent.system.program_delta import make_zip
 
-NAMES = ("fieldagent-common", "fieldagent")
-HUB = "fieldagent-hub"
+PACKAGE_NAMES = ("fieldagent-common", "fieldagent")
+HUB_PACKAGE = "fieldagent-hub"
 """Package of the hub. It needs the same version of the program."""
 PROGRAM = "./usr/lib/fieldagent/"
 UNIT = "./usr/lib/systemd/system/fieldagent-update.service"
@@ -51,25 +51,25 @@ class NotInstalled(OSError):
 
 def list_files(folder: Path, version: str) -> list[Path]:
     """Return the paths of a version's packages in a folder. They need not exist."""
-    return [folder / f"{name}_{version}_all.deb" for name in NAMES]
+    return [folder / f"{name}_{version}_all.deb" for name in PACKAGE_NAMES]
 
 
 def read_installed_version() -> str:
     """Return the version of the installed packages, in dpkg's form. Raises NotAtHand."""
     form = "--showformat=${Package} ${Version} ${db:Status-Status}\n"
-    output = _run("dpkg-query", "--show", form, *NAMES, HUB).stdout
+    output = _run("dpkg-query", "--show", form, *PACKAGE_NAMES, HUB_PACKAGE).stdout
     # The version is missing if the package was removed and purged.
     rows = [line.split() for line in output.splitlines()]
     packages = {name: version for name, *version, state in rows if state in CONFIGURED_STATES}
-    if HUB in packages:
+    if HUB_PACKAGE in packages:
         raise NotAtHand(
-            f"{HUB} is installed here too, and its database cannot be rolled back:"
+            f"{HUB_PACKAGE} is installed here too, and its database cannot be rolled back:"
             " `sudo apt install` updates both"
         )
-    versions = {version for name in NAMES for version in packages.get(name, [""])}
+    versions = {version for name in PACKAGE_NAMES for version in packages.get(name, [""])}
     if len(versions) != 1 or "" in versions:
         raise NotAtHand(
-            f"{' and '.join(NAMES)} are not installed completely, in one version:"
+            f"{' and '.join(PACKAGE_NAMES)} are not installed completely, in one version:"
             " `sudo apt --fix-broken install` first"
         )
     return versions.pop()
@@ -77,10 +77,10 @@ def read_installed_version() -> str:
 
 def find_newest_version() -> str:
     """Return the newest version in apt's lists, by apt's preferences. Raises NotAtHand."""
-    policy = _run("apt-cache", "policy", NAMES[-1]).stdout
+    policy = _run("apt-cache", "policy", PACKAGE_NAMES[-1]).stdout
     match = re.search(r"^  Candidate: ([^(\s]\S*)$", policy, re.MULTILINE)
     if match is None:
-        raise NotAtHand(f"apt knows no package {NAMES[-1]}: run `sudo apt update`")
+        raise NotAtHand(f"apt knows no package {PACKAGE_NAMES[-1]}: run `sudo apt update`")
     return match[1]
 
 
@@ -95,7 +95,7 @@ def fetch(folder: Path, version: str) -> None:
         # apt downloads as an unprivileged user, so use a folder in which that user can write.
         with suppress(LookupError):
             shutil.chown(place, "_apt")
-        named = [f"{name}={version}" for name in NAMES]
+        named = [f"{name}={version}" for name in PACKAGE_NAMES]
         done = _run("apt-get", "download", *named, folder=Path(place))
         for each in list_files(folder, version):
             try:
@@ -121,10 +121,10 @@ def change_alone(folder: Path, version: str) -> None:
     if done.returncode:
         raise NotAtHand(f"apt cannot install {version}: {_find_apt_errors(done)}")
     changed = re.findall(r"^(?:Inst|Remv) (\S+)", done.stdout, re.MULTILINE)
-    if others := sorted(set(changed) - set(NAMES)):
+    if others := sorted(set(changed) - set(PACKAGE_NAMES)):
         raise NotAtHand(
             f"{version} also changes {', '.join(others)}, which cannot be rolled back: install"
-            f" without rollback with `sudo apt install {NAMES[-1]}={version}`"
+            f" without rollback with `sudo apt install {PACKAGE_NAMES[-1]}={version}`"
         )
 
 

@@ -15,10 +15,10 @@ from fieldagent.system.exit_codes import REFUSED
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.wording import describe_reason
 
-MOST_BYTES = 20_000_000
+FILE_MAX_BYTES = 20_000_000
 TIMEOUT_S = 60.0
 """Seconds without a byte after which a download fails."""
-CHUNK = 65_536
+CHUNK_BYTES = 65_536
 
 
 class NotTaken(Exception):
@@ -86,9 +86,9 @@ def _describe_error(error: Exception) -> str:
 
 
 def _check_size(source: str, size: int) -> None:
-    if size > MOST_BYTES:
+    if size > FILE_MAX_BYTES:
         raise NotTaken(
-            f"{source} is larger than {MOST_BYTES:,} bytes: it is not a fieldagent program"
+            f"{source} is larger than {FILE_MAX_BYTES:,} bytes: it is not a fieldagent program"
         )
 
 
@@ -117,7 +117,7 @@ def _download(
         kept = part if mark else None
         if not goes_on:
             kept = _begin_download(kept, source, mark)
-        while chunk := answer.read(CHUNK):
+        while chunk := answer.read(CHUNK_BYTES):
             content += chunk
             kept = _add_bytes(kept, chunk)
             _check_size(source, len(content))

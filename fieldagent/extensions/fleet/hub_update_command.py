@@ -28,7 +28,7 @@ from fieldagent.system.minisign import NotSigned, read_signature
 from fieldagent.system.signed_release import check_release
 from fieldagent.wire.kit_note import is_address
 
-REASONS = 5
+REASONS_MAX = 5
 """Largest number of kits whose reasons are listed."""
 
 
@@ -112,7 +112,9 @@ def _plan_waves(
     beside = {kit: entry for kit in kits if (entry := _plan_without_offer(kit, version))}
     left = [kit.device for kit in kits if kit not in beside]
     if not left:
-        why = "; ".join(f"{kit.name}: {entry.why}" for kit, entry in [*beside.items()][:REASONS])
+        why = "; ".join(
+            f"{kit.name}: {entry.why}" for kit, entry in [*beside.items()][:REASONS_MAX]
+        )
         raise Refused(f"nothing was offered, because no kit would accept it: {why or 'no kits'}")
     devices = iter(left)
     plan = [

@@ -17,7 +17,7 @@ from fieldagent.system.terminal import escape_lines
 from fieldagent.system.wording import describe_reason
 from fieldagent.wire.kit_note import OfferReport
 
-IN_WORDS = {
+PHASE_TEXTS = {
     "trial": "are on trial: they stay if the link to the hub and all channels return",
     "taken": "are in force",
     "refused": "were refused, and nothing was changed",
@@ -63,5 +63,5 @@ def _show_last(report: OfferReport | None, as_json: bool) -> int:
         print("no settings from the hub yet")
     else:
         why = f": {report.reason}" if report.reason else ""
-        print(escape_lines(f"settings {report.number} {IN_WORDS[report.state]}{why}"))
+        print(escape_lines(f"settings {report.number} {PHASE_TEXTS[report.state]}{why}"))
     return ERROR if report is not None and report.reason else OK

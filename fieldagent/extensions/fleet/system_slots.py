@@ -21,7 +21,7 @@ PARTITIONS = {"a": "6b697400-02", "b": "6b697400-03"}
 SLOT = "/usr/lib/kit/slot"
 """Folder in a system with the files for the boot loader: kernel, initrd, description of the board,
 and command line."""
-NONE = (
+NO_SLOTS_REASON = (
     "this card has one system, which cannot be replaced as it runs: write a card of the newer image"
     " (docs/how-to/update-system.md)"
 )
@@ -42,7 +42,7 @@ class SystemSlots:
         """
         match = re.search(r"(?:^|\s)kit\.slot=([ab])\b", self._words.read_text())
         if match is None:
-            raise NotTaken(NONE)
+            raise NotTaken(NO_SLOTS_REASON)
         try:
             self._make_loader()
         except OSError as none:
@@ -58,7 +58,7 @@ class SystemSlots:
         try:
             return read_name(self._about.read_bytes())
         except FileNotFoundError:
-            raise NotTaken(NONE) from None
+            raise NotTaken(NO_SLOTS_REASON) from None
         except UnreadableImage as wrong:
             raise NotTaken(f"{self._about}: {wrong}") from None
 

@@ -57,16 +57,16 @@ from fieldagent.system.wording import describe_reason
 from fieldagent.system.zstd import ZstdFailed, unpack
 
 UNIT = "fieldagent-system.service"
-IN_WORDS = {
+PHASE_TEXTS = {
     "write": "the new system is written",
     "boot": "the machine restarts with the new system",
     "watch": "the new system is on trial",
     "back": "it does not work: the machine restarts with the previous system",
     "end": "it has ended",
 }
-PAUSES = (30.0, 120.0, 600.0)
+RETRY_PAUSES_S = (30.0, 120.0, 600.0)
 """Seconds before each further attempt to fetch a piece. The last value repeats."""
-STARTS = 2
+IGNORED_STARTS_MAX = 2
 """Largest number of starts in which the loader may ignore the trial."""
 NEVER_STARTED = "the system did not start, or the power failed during its trial"
 
@@ -159,7 +159,7 @@ def _start_anew() -> int:
 def _boot(slots: SystemSlots, trial: SystemTrial) -> SystemTrial:
     """Let the loader try the system at the next start, unless it has already tried it."""
     state = slots.get_state(trial.slot)
-    if state == "spent" or trial.starts >= STARTS:
+    if state == "spent" or trial.starts >= IGNORED_STARTS_MAX:
         return replace(trial, phase="back", why=NEVER_STARTED)
     try:
         kit_health.call_systemctl("stop", kit_health.AGENT)
@@ -290,7 +290,7 @@ def _fetch(place: Place, trial: SystemTrial, piece: SystemPiece) -> bytes:
         except NotTaken as why:
             if not isinstance(why, ServerUnreachable) and not _is_unplugged(name):
                 raise
-            pause = PAUSES[min(away, len(PAUSES) - 1)]
+            pause = RETRY_PAUSES_S[min(away, len(RETRY_PAUSES_S) - 1)]
             print_failure(f"{why}; it is tried again in {pause:g} s")
             time.sleep(pause)
             away += 1

@@ -167,7 +167,7 @@ def follow_trial(place: Place) -> None:
             while place.system.exists():
                 under_way = system_trial.read(place)
                 if under_way.phase != phase:
-                    print_progress(system_trial.IN_WORDS[under_way.phase])
+                    print_progress(system_trial.PHASE_TEXTS[under_way.phase])
                 phase = under_way.phase
                 if phase == "write":
                     progress.show(under_way.written, under_way.pieces)

@@ -35,7 +35,7 @@ from fieldagent.system.log_lines import print_failure
 from fieldagent.system.properties import InvalidSettings
 
 UNIT = "fieldagent-update.service"
-IN_WORDS = {
+PHASE_TEXTS = {
     "switch": "the new program is put in place",
     "watch": "the new program is on trial",
     "back": "it does not work: the previous program is restored",

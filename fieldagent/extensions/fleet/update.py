@@ -181,7 +181,7 @@ def _read_packaged_programs(version: str, folder: Path) -> Programs:
     except NotAtHand as missing:
         raise NotAtHand(
             f"{missing}. The rollback needs them: put them into {folder}, or"
-            f" `sudo apt install {debian_packages.NAMES[-1]}` updates without a rollback"
+            f" `sudo apt install {debian_packages.PACKAGE_NAMES[-1]}` updates without a rollback"
         ) from None
     debian_packages.remove_others(folder, now, next_)
     debian_packages.change_alone(folder, next_)
@@ -293,7 +293,7 @@ def follow_update(place: Place, offered: Trial, *, as_json: bool) -> int:
                 return ERROR
             now = trial.read_phase(place) or phase
             if now != phase:
-                print_progress(trial.IN_WORDS[now])
+                print_progress(trial.PHASE_TEXTS[now])
             phase = now
             time.sleep(CHECK_INTERVAL_S)
     except KeyboardInterrupt:
@@ -333,8 +333,8 @@ def _read_phase(place: Place) -> tuple[str, str]:
         phase = system_trial.read(place).phase
     except FileNotFoundError:
         phase = trial.read_phase(place)
-        return phase, trial.IN_WORDS.get(phase, "")
-    return phase, system_trial.IN_WORDS[phase]
+        return phase, trial.PHASE_TEXTS.get(phase, "")
+    return phase, system_trial.PHASE_TEXTS[phase]
 
 
 def _read_result(place: Place) -> dict[str, Any] | None:

@@ -32,7 +32,7 @@ from fieldagent.wire.signed_delta import SignedDelta, read_payload
 
 CHECK_INTERVAL_S = 5.0
 """Seconds between two checks for the end of another change."""
-PAUSES = (30.0, 120.0, 600.0)
+RETRY_PAUSES_S = (30.0, 120.0, 600.0)
 """Seconds before each further attempt to fetch the program."""
 
 
@@ -103,7 +103,7 @@ def _begin(
     order: UpdateOrder, place: Place, offer: ProgramOffer, brought: SignedDelta | None
 ) -> None:
     """Begin the update, with further attempts if the server is down. Raises NotTaken, OSError."""
-    for pause in PAUSES:
+    for pause in RETRY_PAUSES_S:
         try:
             update.begin(order, place, offer, brought)
             return

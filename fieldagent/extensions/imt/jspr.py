@@ -26,7 +26,7 @@ SERIAL_ERROR = 500
 GARBLED_CODES = frozenset({403, 405, 407})
 """Codes of answers to a correct request that noise on the line has changed: too long, malformed, no
 JSON."""
-MEANS: Mapping[int, str] = {
+REFUSAL_TEXTS: Mapping[int, str] = {
     401: "it does not know this kind of request",
     403: "the request is too long for it",
     404: "it does not know this target",
@@ -51,7 +51,7 @@ class JsprLine(NamedTuple):
 
     def describe_refusal(self) -> str:
         """Return the reason of a refusal, for people."""
-        return f"{self.code}, {MEANS.get(self.code, 'for a reason that is not documented')}"
+        return f"{self.code}, {REFUSAL_TEXTS.get(self.code, 'for a reason that is not documented')}"
 
 
 def get(target: str, **members: object) -> bytes:

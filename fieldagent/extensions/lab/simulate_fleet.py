@@ -38,12 +38,12 @@ from fieldagent.system.signals import Asks, run_heeding
 from fieldagent.system.terminal import escape_line
 from fieldagent.system.wording import describe_reason, format_count
 
-FILES_BESIDE = 64
+OTHER_FILES = 64
 """Number of this program's open files that are not links."""
-TELL_EVERY = 5.0
+REPORT_INTERVAL_S = 5.0
 SETTLE_S = 30.0
 """Seconds within which the hub must confirm the last items at the end."""
-PROBES = 3
+PROBED_TOKENS = 3
 """Number of tokens that are tried first. If the hub refuses all of them, the tokens belong to
 another hub."""
 BUSY_LOAD = 0.9
@@ -116,13 +116,13 @@ def _check_sources(addresses: Sequence[str]) -> None:
 
 
 def _raise_open_files(links: int) -> None:
-    needed = links + FILES_BESIDE
+    needed = links + OTHER_FILES
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     if most != resource.RLIM_INFINITY and most < needed:
         raise _NotBegun(
             f"{links} links take {needed} open files, and this process may have {most}: raise its"
             " hard limit (LimitNOFILE of its systemd unit, `ulimit -Hn` as root, `hard nofile` in"
-            f" /etc/security/limits.conf), or take --kits {max(1, most - FILES_BESIDE)} and another"
+            f" /etc/security/limits.conf), or take --kits {max(1, most - OTHER_FILES)} and another"
             " machine with --first",
             USAGE,
         )
@@ -169,7 +169,7 @@ class _Run:
         """Probe the hub with a few tokens. Raises _NotBegun if the tokens belong to another hub, or
         if there is no hub.
         """
-        some = random.sample(self._tokens, min(PROBES, len(self._tokens)))
+        some = random.sample(self._tokens, min(PROBED_TOKENS, len(self._tokens)))
         for token in some:
             try:
                 return await probe(replace(self._hub, token=token))
@@ -190,7 +190,7 @@ class _Run:
     async def _show(self, all_kits: Fleet) -> NoReturn:
         figures, kits = all_kits.figures, len(self._tokens)
         while True:
-            await trio.sleep(TELL_EVERY)
+            await trio.sleep(REPORT_INTERVAL_S)
             minutes, seconds = divmod(int(trio.current_time() - self._began), 60)
             print(
                 f"[fleet] {minutes:02}:{seconds:02}  {figures.open} of {kits} links open,"

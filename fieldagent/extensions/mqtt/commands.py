@@ -36,7 +36,7 @@ from fieldagent.system.wording import format_count
 
 log = logging.getLogger(__name__)
 
-BURST = 10
+BURST_COMMANDS = 10
 """Largest number of commands at once after a long silence."""
 DROP_REASONS = ("retained", "too long", "too many")
 WAITING_MAX = 32
@@ -66,7 +66,7 @@ class HourlyGate:
         clock: Callable[[], float],
         note: Callable[[str], object] = lambda why: None,
     ) -> None:
-        self._rate = Rate(per_hour / 60, min(BURST, per_hour))
+        self._rate = Rate(per_hour / 60, min(BURST_COMMANDS, per_hour))
         self._clock = clock
         self._note = note
         self._next = 0.0

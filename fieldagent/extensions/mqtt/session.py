@@ -22,7 +22,7 @@ from fieldagent.wire.errors import RemoteProtocolError
 
 KEEPALIVE_S = 60
 """Seconds of silence after which each side considers the other lost."""
-PING_EVERY = 30.0
+PING_INTERVAL_S = 30.0
 ANSWER_TIMEOUT_S = 15.0
 """Seconds within which a broker must answer a CONNECT or a SUBSCRIBE, and accept our data."""
 ACK_MAX_S = 60.0
@@ -220,7 +220,7 @@ class MqttSession:
 
     async def _send_pings(self) -> NoReturn:
         while True:
-            await trio.sleep(PING_EVERY)
+            await trio.sleep(PING_INTERVAL_S)
             await self._send(mqtt.PINGREQ)
 
     async def _listen(self) -> list[FromBroker]:

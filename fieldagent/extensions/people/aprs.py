@@ -66,7 +66,7 @@ DESTINATION = ax25.Callsign("APZFLD")
 PATH = (ax25.Callsign("WIDE1", 1), ax25.Callsign("WIDE2", 1))
 WRITE_TIMEOUT_S = 10.0
 """Seconds within which a TNC must take a frame from its line."""
-ACK_AFTER = 1.0, 3.0
+ACK_DELAY_S = 1.0, 3.0
 """Shortest and longest delay of an acknowledgement in seconds, so that it does not collide with the
 digipeated copy of the message."""
 ACK_MAX_S = 20.0
@@ -290,7 +290,7 @@ class AprsPeople:
         self._nursery.start_soon(self._send_answer, handle, number, has_it)
 
     async def _send_answer(self, handle: str, number: str, has_it: bool) -> None:
-        await waits.sleep(uniform(*ACK_AFTER))
+        await waits.sleep(uniform(*ACK_DELAY_S))
         await self._send(wire.write_answer(handle.upper(), number, has_it=has_it))
 
     async def _send(self, info: bytes) -> None:

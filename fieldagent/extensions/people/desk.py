@@ -61,19 +61,19 @@ from fieldagent.extensions.people.directory import Holder, find_holder
 from fieldagent.extensions.people.doubts import list_doubts
 from fieldagent.extensions.people.replies import (
     ADDED_REPLY,
-    CALLED_OFF,
-    GUEST,
-    IS_EMERGENCY,
+    CALLED_OFF_REPLY,
+    EMERGENCY_REPLY,
+    GUEST_REPLY,
     JOINED_REPLY,
-    NO_SOS,
+    LIMIT_REPLY,
+    NO_ALARM_REPLY,
+    NO_SOS_REPLY,
     RAISED_REPLY,
-    RINGS_NOBODY,
-    SPENT_REPLY,
     STAYS_OPEN_REPLY,
     STRANGER_REPLY,
     UNAUTHENTICATED_REPLY,
     WITHHELD_REPLY,
-    WRONG_CODE,
+    WRONG_CODE_REPLY,
     translate,
 )
 from fieldagent.extensions.people.settings import CREDITS_PER_DAY, PeopleSettings
@@ -104,9 +104,9 @@ log = logging.getLogger(__name__)
 ADDRESS = re.compile(r"\+[0-9]{6,15}|[^\s@]+@[^\s@]+\.[^\s@]+")
 """Pattern of a telephone number or an e-mail address."""
 JOIN_COMMAND = re.compile(r"\s*join\s+(\S+)\s*", re.IGNORECASE)
-REPLY_LASTS_S = 3600.0
+REPLY_LIFETIME_S = 3600.0
 """Seconds for which the kit tries to send a reply."""
-GUESSES_A_DAY = 5
+GUESSES_PER_DAY_MAX = 5
 """Number of codes that one handheld may try per day."""
 KM_A_DEGREE = 111.2
 
@@ -243,7 +243,7 @@ class Desk:
         call = distress.read(text.text, direct=text.direct).call
         if call is Call.MAYBE and not text.alert:
             asked = f"asked {self.toll.get_day()} {report.handle}"
-            await self._post(asked, report, IS_EMERGENCY)
+            await self._post(asked, report, EMERGENCY_REPLY)
         if call is Call.CANCEL:
             if text.direct:
                 await self._call_off(report, text)
@@ -280,7 +280,7 @@ class Desk:
         words = Message(person.add_name(text.text.strip()))
         taken = await self._accept(report, Package(words, author=person.author), text)
         if taken and not text.alert:
-            await self._reply(report, RINGS_NOBODY)
+            await self._reply(report, NO_ALARM_REPLY)
         return taken
 
     async def _refuse_guest(self, report: HandheldReport, text: HandheldText) -> bool:
@@ -288,7 +288,7 @@ class Desk:
         text. Return False.
         """
         if text.direct and not text.alert:
-            template = STRANGER_REPLY if self.caveat else GUEST
+            template = STRANGER_REPLY if self.caveat else GUEST_REPLY
             request = f"guest {self.toll.get_day()} {report.handle}"
             await self._post(request, report, template, handle=shorten_handle(report.handle))
         await self._remember(report, None, handhelds.REFUSED_SIGN)
@@ -330,7 +330,7 @@ class Desk:
         affordable, price = self._afford(report, package)
         if affordable is None:
             if is_direct:
-                await self._reply(report, SPENT_REPLY, limit=self._credits)
+                await self._reply(report, LIMIT_REPLY, limit=self._credits)
             await self._remember(report, None, handhelds.REFUSED_SIGN)
             return False
         await self.toll.receive_message(report.handle, report.number, price)
@@ -410,7 +410,7 @@ class Desk:
         own = [each for each in there if each.handle == report.handle and not each.called_off]
         key = handhelds.read_handheld(self.journal, report.handle).key
         if open_incident is None or not own:
-            await self._reply(report, NO_SOS)
+            await self._reply(report, NO_SOS_REPLY)
         elif key and text.key != key:
             await self._reply(report, UNAUTHENTICATED_REPLY)
         else:
@@ -427,13 +427,13 @@ class Desk:
             await self.journal.persist(
                 handhelds.record_sos_canceled(open_incident.number, report.handle)
             )
-            await self._reply(report, CALLED_OFF if over else STAYS_OPEN_REPLY)
+            await self._reply(report, CALLED_OFF_REPLY if over else STAYS_OPEN_REPLY)
         await self._remember(report, None)
 
     async def _join(self, report: HandheldReport, text: HandheldText, code: str) -> bool:
         guesses = self.toll.guess(report.handle)
         right = hmac.compare_digest(code.encode(), (self.settings.join_code or "").encode())
-        if guesses > GUESSES_A_DAY:
+        if guesses > GUESSES_PER_DAY_MAX:
             return False
         if right:
             handheld = handhelds.read_handheld(self.journal, report.handle)
@@ -442,7 +442,7 @@ class Desk:
             await self._store_facts(report.handle, joined=now, key=key, other_key=None)
             await self._reply(report, JOINED_REPLY, name=self.find_holder(report.handle).name)
         else:
-            await self._reply(report, WRONG_CODE)
+            await self._reply(report, WRONG_CODE_REPLY)
         await self._remember(report, None, "" if right else handhelds.REFUSED_SIGN)
         return right
 
@@ -467,7 +467,7 @@ class Desk:
         words = self.translate_for(report, text, **values)
         now = self.journal.clock.now()
         said = handhelds.store_text(
-            report.handle, request, words, now, now + REPLY_LASTS_S, report.number
+            report.handle, request, words, now, now + REPLY_LIFETIME_S, report.number
         )
         await self.journal.persist(said)
 

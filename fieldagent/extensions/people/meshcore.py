@@ -69,7 +69,7 @@ ADVERT_AFTER, ADVERT_EVERY = 60.0, 43_200.0
 """Seconds until the whole mesh receives the kit's advert, and between two adverts."""
 BATTERY_INTERVAL_S = 21_600.0
 """Seconds between two queries of a person's battery, each of which costs two packets."""
-AT_ONCE = 6
+SIMULTANEOUS_TEXTS_MAX = 6
 """Largest number of texts that may be on their way at the same time. A radio remembers eight
 expected acknowledgements."""
 ACK_SPARE_S = 3.0
@@ -148,7 +148,7 @@ class MeshcorePeople:
         self._wrote = b""
         """Key of the last message's sender, until the sender's battery is queried."""
         self._ask_battery_at: dict[bytes, float] = {}
-        self._turns = trio.Semaphore(AT_ONCE)
+        self._turns = trio.Semaphore(SIMULTANEOUS_TEXTS_MAX)
 
     async def begin(self) -> None:
         """Load the radio's contacts. Raises RadioLost."""

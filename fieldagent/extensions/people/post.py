@@ -33,15 +33,15 @@ from fieldagent.system.lazy_dataclass import dataclass
 
 log = logging.getLogger(__name__)
 
-AGAIN_AFTER = (60.0, 300.0, 900.0, 3600.0)
+RETRY_PAUSES_S = (60.0, 300.0, 900.0, 3600.0)
 """Seconds until a person who did not answer, and who is not heard meanwhile, is tried again. The
 last value repeats."""
 PARTS_MAX = 3
 MORE_SUFFIX = " … more at the kit"
-OWN_WORDS = ("answer ", "guest ", "given up ")
+OWN_REQUEST_PREFIXES = ("answer ", "guest ", "given up ")
 """Prefixes of the kit's own requests, for which no receipts are sent."""
-LINE_LASTS = 3600.0
-LOOK_AGAIN = 3600.0
+LINE_LIFETIME_S = 3600.0
+CHECK_INTERVAL_S = 3600.0
 BEGINNING = 24
 """Number of characters of a message that are quoted, so that its sender recognises the message."""
 
@@ -93,7 +93,7 @@ class Absence:
         failed, tries = self._failed[handle]
         if heard_at is not None and heard_at > failed:
             return -inf
-        return failed + AGAIN_AFTER[min(tries, len(AGAIN_AFTER)) - 1]
+        return failed + RETRY_PAUSES_S[min(tries, len(RETRY_PAUSES_S)) - 1]
 
     def record_attempt(self, handle: str, now: float, *, is_present: bool) -> None:
         if is_present:
@@ -123,7 +123,7 @@ class Postman:
                 # Take the event before the journal is read, so that changes in between are noticed.
                 news = self._news
                 now = self.journal.clock.now()
-                next_at = now + LOOK_AGAIN
+                next_at = now + CHECK_INTERVAL_S
                 for handle, at in self._compute_due_times().items():
                     if handle in busy:
                         continue
@@ -132,7 +132,7 @@ class Postman:
                         nursery.start_soon(self._serve, radio, handle, busy)
                     else:
                         next_at = min(next_at, at)
-                with waits.move_on_after(min(LOOK_AGAIN, next_at - now)):
+                with waits.move_on_after(min(CHECK_INTERVAL_S, next_at - now)):
                     await news.wait()
 
     async def _pass_news_on(self) -> NoReturn:
@@ -195,7 +195,7 @@ class Postman:
                     request,
                     f"{sign} {line}",
                     now,
-                    now + LINE_LASTS,
+                    now + LINE_LIFETIME_S,
                     sent_text.number,
                 )
             )
@@ -230,7 +230,7 @@ class Postman:
                 return False
             await self.journal.persist(handhelds.update_text(post.number, part=place + 1))
         is_there = handhelds.mark_arrived(post.number)
-        if post.request_id.startswith(OWN_WORDS):
+        if post.request_id.startswith(OWN_REQUEST_PREFIXES):
             await self.journal.persist(is_there)
             return True
         name, request = self.who(post.handle).name, post.request_id.partition(" ")[0]

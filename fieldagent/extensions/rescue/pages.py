@@ -13,7 +13,7 @@ from contextlib import suppress
 
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
-PAGE = 4096
+PAGE_BYTES = 4096
 """Page size in bytes, the default of SQLite since 3.12."""
 _WAL_HEAD, _FRAME_HEAD = 32, 24
 _BIG_ENDIAN = 0x377F0683
@@ -50,8 +50,8 @@ class Pages:
 
     def __init__(self, database: bytes, log: bytes = b"") -> None:
         self._images: dict[int, list[Image]] = {}
-        for number in range(1, len(database) // PAGE + 1):
-            content = database[(number - 1) * PAGE : number * PAGE]
+        for number in range(1, len(database) // PAGE_BYTES + 1):
+            content = database[(number - 1) * PAGE_BYTES : number * PAGE_BYTES]
             self._images[number] = [Image(content, sound=True)]
         for number, image in _read_frames(log):
             self._images.setdefault(number, []).insert(0, image)
@@ -99,7 +99,7 @@ class Pages:
     def _scan(self, owner: str | None, page: bytes) -> Iterator[Row]:
         for kind in (_TABLE_LEAF, _INDEX_LEAF):
             at = 0
-            while at < PAGE - 2:
+            while at < PAGE_BYTES - 2:
                 if min(page[at : at + 4]) >= 0x80:
                     # A record here would have 256 MiB or more, so it is none. This check skips
                     # overwritten areas quickly.
@@ -124,16 +124,16 @@ class Pages:
         return Row(owner, rowid, _read_record(payload)), end
 
     def _read_payload(self, page: bytes, at: int, size: int, kind: int) -> tuple[bytes, int]:
-        most = PAGE - 35 if kind == _TABLE_LEAF else (PAGE - 12) * 64 // 255 - 23
+        most = PAGE_BYTES - 35 if kind == _TABLE_LEAF else (PAGE_BYTES - 12) * 64 // 255 - 23
         if size <= most:
-            if size < 2 or at + size > PAGE:
+            if size < 2 or at + size > PAGE_BYTES:
                 raise NoRecord
             return page[at : at + size], at + size
-        least = (PAGE - 12) * 32 // 255 - 23
-        local = least + (size - least) % (PAGE - 4)
+        least = (PAGE_BYTES - 12) * 32 // 255 - 23
+        local = least + (size - least) % (PAGE_BYTES - 4)
         local = local if local <= most else least
         end = at + local + 4
-        if end > PAGE or size > len(self._images) * PAGE:
+        if end > PAGE_BYTES or size > len(self._images) * PAGE_BYTES:
             raise NoRecord
         payload = bytearray(page[at : at + local])
         (follows,) = struct.unpack_from(">I", page, at + local)
@@ -183,7 +183,7 @@ class Pages:
             free.add(trunk)
             content = self._images[trunk][0].content
             trunk, count = struct.unpack_from(">II", content)
-            free.update(struct.unpack_from(f">{min(count, PAGE // 4 - 2)}I", content, 8))
+            free.update(struct.unpack_from(f">{min(count, PAGE_BYTES // 4 - 2)}I", content, 8))
         return free
 
 
@@ -192,10 +192,10 @@ def _read_pointers(page: bytes, number: int) -> Sequence[int]:
     head = 100 if number == 1 else 0
     (count,) = struct.unpack_from(">H", page, head + 3)
     start = head + (12 if page[head] in (_INDEX_INNER, _TABLE_INNER) else 8)
-    if start + 2 * count > PAGE:
+    if start + 2 * count > PAGE_BYTES:
         raise NoRecord
     pointers: Sequence[int] = struct.unpack_from(f">{count}H", page, start)
-    if any(not start + 2 * count <= at <= PAGE - 4 for at in pointers):
+    if any(not start + 2 * count <= at <= PAGE_BYTES - 4 for at in pointers):
         raise NoRecord
     return pointers
 
@@ -270,7 +270,7 @@ def _read_frames(log: bytes) -> Iterator[tuple[int, Image]]:
     magic, _, _, _, *salts, first, second = struct.unpack_from(">8I", log)
     order = ">" if magic == _BIG_ENDIAN else "<"
     sums = (first, second)
-    size = _FRAME_HEAD + PAGE
+    size = _FRAME_HEAD + PAGE_BYTES
     places = range(_WAL_HEAD, len(log) - size + 1, size)
     if places:
         # The first frame always belongs to the current log, even if the head is damaged.

@@ -24,11 +24,11 @@ FRESH_S = 1_800.0
 """Seconds for which a position counts as current, because positions over satellite are rare."""
 SHOWN_S = 600.0
 """Seconds for which an older position is shown until it is sent again."""
-LEAST_S = 10.0
+INTERVAL_MIN_S = 10.0
 """Shortest time in seconds between two positions of one unit."""
 MOVED_M = 10.0
 """Distance in metres from which a position is sent as a new one."""
-DAY = 86_400.0
+DAY_S = 86_400.0
 WORDS_MAX = 5_000
 """Largest number of characters of a message, because phones and servers limit the length of an
 event."""
@@ -159,7 +159,7 @@ def _make_takv(shown_by: ShowingProgram) -> dict[str, str]:
 def format_clock(moment: float, now: float) -> str:
     """Return the time of day in UTC, after the date if it may be another day."""
     when = make_date(moment)
-    day = f"{when:%d %b} " if now - moment > DAY * 0.8 else ""
+    day = f"{when:%d %b} " if now - moment > DAY_S * 0.8 else ""
     return f"{day}{when:%H:%M}Z"
 
 
@@ -172,7 +172,7 @@ def compute_position_due(
     if last_position is None:
         return now
     if _has_moved(last_position.user, user) or user.name != last_position.user.name:
-        return last_position.at + LEAST_S
+        return last_position.at + INTERVAL_MIN_S
     if is_old(user, now):
         return last_position.at + SHOWN_S / 2 if last_position.old else now
     # Send a current position again, marked as old, when it becomes old.

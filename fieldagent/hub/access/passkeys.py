@@ -26,7 +26,7 @@ from fieldagent.system.sentence import sentence
 KEY = "passkey challenges"
 CHALLENGE_LIFETIME_S = 300.0
 """Seconds within which a person must answer a challenge."""
-OF_ONE_MAX = 20
+PASSKEYS_MAX = 20
 """Largest number of passkeys of one person."""
 NAME_MAX = 60
 _SIGN_IN = 0
@@ -126,7 +126,7 @@ class Passkeys:
 
         def insert(db: Db) -> int | None:
             ((many,),) = db.execute("SELECT count(*) FROM passkey WHERE member = ?", member)
-            if many >= OF_ONE_MAX:
+            if many >= PASSKEYS_MAX:
                 return None
             rows = db.execute(
                 "INSERT INTO passkey (member, credential, public_key, used_times, name, created)"
@@ -142,7 +142,7 @@ class Passkeys:
                 409,
                 sentence(
                     "this passkey is already registered, or you have {most}: remove one first",
-                    most=OF_ONE_MAX,
+                    most=PASSKEYS_MAX,
                 ),
             )
         return number

@@ -28,7 +28,7 @@ from fieldagent.system import waits
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.scrypt import SCRYPT_SECONDS, check_password
 
-AT_ONCE = 2
+CHECKS_MAX = 2
 """Largest number of simultaneous checks. Each takes 16 MiB for a moment."""
 WAITING_CHECKS_MAX = 64
 """Largest number of waiting checks. The last one waits about 2 s, with 50 ms per check."""
@@ -50,8 +50,8 @@ class Passwords:
     def __init__(self, store: Store, clock: Callable[[], float]) -> None:
         self._store = store
         self._clock = clock
-        self._threads = trio.CapacityLimiter(AT_ONCE)
-        self._line = WaitingLine(AT_ONCE, WAITING_CHECKS_MAX)
+        self._threads = trio.CapacityLimiter(CHECKS_MAX)
+        self._line = WaitingLine(CHECKS_MAX, WAITING_CHECKS_MAX)
         self._seal_key = os.urandom(32)
         self._tries: dict[tuple[bytes, str], _Try] = {}
         self._right: OrderedDict[bytes, None] = OrderedDict()

@@ -27,7 +27,7 @@ from fieldagent.hub.administration.acts import AdministrationContext
 from fieldagent.hub.store.contract import Db
 from fieldagent.package.reading import ITEMS, Field
 
-DAY = 86_400.0
+DAY_S = 86_400.0
 RATE_MAX = 1_000_000
 SCOPES = (*ITEMS, *(each.value for each in Purpose if each is not Purpose.PUSH))
 RATE = {
@@ -81,7 +81,7 @@ class KeysApi:
         days = body.pop("days", None)
 
         def store_key(db: Db, now: float) -> dict[str, Any]:
-            expires = None if days is None else now + days * DAY
+            expires = None if days is None else now + days * DAY_S
             id_, key = credentials.add_key(
                 db, caller.workspace, **body, expires=expires, now=now, actor=str(caller.member)
             )
@@ -105,7 +105,7 @@ class KeysApi:
                     "you cannot create a token for another person: they must create their own"
                 )
             directory.check_here_alone(db, caller.workspace, member)
-            expires = None if days is None else now + days * DAY
+            expires = None if days is None else now + days * DAY_S
             id_, token = credentials.add_token(
                 db, member, **body, expires=expires, now=now, actor=str(caller.member)
             )

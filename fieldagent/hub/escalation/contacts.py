@@ -24,9 +24,9 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.sentence import sentence
 from fieldagent.system.span import format_span
 
-OF_ONE_MAX = 20
+BROWSERS_MAX = 20
 """Largest number of browsers of one dispatcher."""
-MAX = 200
+CONTACTS_MAX = 200
 """Largest number of contacts in a workspace that an administrator adds."""
 
 
@@ -84,8 +84,10 @@ def add(db: Db, workspace: int, new: NewContact, *, now: float, actor: str = ADM
     ((there,),) = db.execute(
         "SELECT count(*) FROM alarm_contact WHERE workspace = ? AND kind <> ?", workspace, PUSH
     )
-    if there >= MAX:
-        raise Refused(sentence("a workspace can have {max} contacts at most: remove some", max=MAX))
+    if there >= CONTACTS_MAX:
+        raise Refused(
+            sentence("a workspace can have {max} contacts at most: remove some", max=CONTACTS_MAX)
+        )
     id_ = _insert(db, workspace, None, new._replace(kind=kind), now)
     write_line(db, workspace, actor, "contact add", f"{id_} {new.name} ({kind})", now)
     return id_
@@ -224,7 +226,7 @@ def subscribe(
     db.execute(
         "DELETE FROM alarm_contact WHERE id IN (SELECT id FROM alarm_contact WHERE member = ?"
         " AND kind = ? ORDER BY id DESC LIMIT 1000 OFFSET ?)",
-        *(member, PUSH, OF_ONE_MAX - 1),
+        *(member, PUSH, BROWSERS_MAX - 1),
     )
     new = NewContact(name, subscription, PUSH, language=language)
     return _insert(db, workspace, member, new, now)

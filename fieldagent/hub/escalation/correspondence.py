@@ -29,7 +29,7 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 
 REPLY_WINDOW_S = 30 * 86_400.0
 """Seconds for which an SMS can answer a kit's message to its number."""
-PER_DAY = 50
+LETTERS_PER_DAY_MAX = 50
 """Largest number of answers per day from one address to kits."""
 PRIORITY = 10
 
@@ -106,8 +106,8 @@ def send_answer(db: Db, writings: list[WrittenMessage], answer: ContactAnswer, n
         " AND outcome = 'to the kit'",
         *(answer.kind, answer.sender, now - 86_400),
     )
-    if today >= PER_DAY:
-        why = f"Nothing sent: the limit of {PER_DAY} messages a day is reached."
+    if today >= LETTERS_PER_DAY_MAX:
+        why = f"Nothing sent: the limit of {LETTERS_PER_DAY_MAX} messages a day is reached."
         return _queue_reply(db, written, "limited", why, now)
     voice, is_new = _find_voice(db, written, now)
     to_kit = Posting(

@@ -9,7 +9,7 @@ from fieldagent.hub.escalation.language import translate
 from fieldagent.wire import sms_alphabet
 from fieldagent.wire.sms_alphabet import Alphabet
 
-PARTS = {Alphabet.GSM7: 2, Alphabet.UCS2: 3}
+PARTS_BY_ALPHABET = {Alphabet.GSM7: 2, Alphabet.UCS2: 3}
 """Largest number of SMS for one notice. One has 160 characters in GSM-7, 70 in UCS-2."""
 
 
@@ -42,7 +42,7 @@ def make_short_text(notice: Notice, *, answers: bool) -> str:
 
 
 def _is_fitting(text: str) -> bool:
-    return sms_alphabet.count_parts(text) <= PARTS[sms_alphabet.choose_alphabet(text)]
+    return sms_alphabet.count_parts(text) <= PARTS_BY_ALPHABET[sms_alphabet.choose_alphabet(text)]
 
 
 def _cut_to_fit(text: str, whole: Callable[[str], str]) -> str:

@@ -25,8 +25,8 @@ log = logging.getLogger(__name__)
 WARNING_TO_ALARM_S = 900.0
 """Seconds from the warning to the alarm. They also pass after an outage of the hub, because waiting
 items arrive then."""
-DAY = 86_400.0
-MINUTE = 60.0
+DAY_S = 86_400.0
+MINUTE_S = 60.0
 
 
 NUMBERS_BEFORE = 10_000
@@ -62,13 +62,13 @@ class Rule(NamedTuple):
         """Return the Unix time when the next check-in is due after an item, which was the check-in
         of its day.
         """
-        return min(self._list_due_times(heard_at, DAY))
+        return min(self._list_due_times(heard_at, DAY_S))
 
     def _list_due_times(self, now: float, later: float) -> list[float]:
         due = [now + every for every in (self.interval, self.kit_every) if every is not None]
         if self.by_minute is not None:
-            today = now - now % DAY + self.by_minute * MINUTE
-            due.append((today if today > now else today + DAY) + later)
+            today = now - now % DAY_S + self.by_minute * MINUTE_S
+            due.append((today if today > now else today + DAY_S) + later)
         return due
 
 

@@ -17,7 +17,7 @@ from fieldagent.hub.store.contract import Db, make_marks
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.sentence import sentence
 
-OF_ONE_MAX = 200
+LETTERS_PER_KIT_MAX = 200
 """Largest number of letters per IMEI, or per device over IP, so that an unknown sender cannot
 displace all others."""
 COUNT_MAX, BYTES_MAX = 10_000, 16 << 20
@@ -61,7 +61,9 @@ def store_letter(
     )
     whose = "imei = ? AND (imei <> '' OR coalesce(device, 0) = ?)"
     dropped = len(
-        db.execute(_DELETE_OLDEST.format(whose=whose), imei, device or 0, OF_ONE_MAX, BYTES_MAX)
+        db.execute(
+            _DELETE_OLDEST.format(whose=whose), imei, device or 0, LETTERS_PER_KIT_MAX, BYTES_MAX
+        )
     ) + len(db.execute(_DELETE_OLDEST.format(whose="id > 0"), COUNT_MAX, BYTES_MAX))
     db.execute(
         "INSERT INTO dead_letter_tally (one, came, dropped) VALUES (1, 1, ?) ON CONFLICT (one)"

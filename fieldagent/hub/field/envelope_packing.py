@@ -15,7 +15,7 @@ from fieldagent.hub.contract import Device
 from fieldagent.hub.records.due_receipts import THE_HUB
 from fieldagent.hub.records.ledger import WAITING_STATES
 from fieldagent.hub.records.stored_entry import read_beside, read_stored_entry
-from fieldagent.hub.store.contract import ROWS, Db, insert, make_membership
+from fieldagent.hub.store.contract import ROWS_MAX, Db, insert, make_membership
 from fieldagent.package.delivery import Stage
 from fieldagent.package.package import IncidentState, IncidentUpdate
 from fieldagent.package.payload import Identity
@@ -478,6 +478,6 @@ def list_introduced(db: Db, device: int) -> list[tuple[int, bytes]]:
 
 def mark_receipts_sent(db: Db, receipts: Sequence[int], now: float) -> None:
     """Record that these receipts have left for the kit."""
-    for first in range(0, len(receipts), ROWS):
-        among, some = make_membership(db, receipts[first : first + ROWS])
+    for first in range(0, len(receipts), ROWS_MAX):
+        among, some = make_membership(db, receipts[first : first + ROWS_MAX])
         db.execute(f"UPDATE receipt SET state = 'sent', sent = ? WHERE id {among}", now, *some)

@@ -7,7 +7,7 @@ from fieldagent.hub.records.fragments import UNAUTHENTICATED_COLUMN
 from fieldagent.hub.records.ledger import WAITING_STATES
 from fieldagent.hub.store.contract import Db, find_earliest
 
-AT_ONCE = 100
+ROWS_PER_TRANSACTION = 100
 """Rows that end or are deleted in one transaction, during which no one else can write."""
 
 
@@ -22,7 +22,7 @@ def expire(db: Db, now: float) -> int:
             " WHERE state IN ('waiting', 'packed') AND (item, device) IN (SELECT item, device"
             " FROM delivery WHERE state IN ('waiting', 'packed') AND expires <= ?"
             " ORDER BY expires LIMIT ?) RETURNING item",
-            *(now, now, AT_ONCE),
+            *(now, now, ROWS_PER_TRANSACTION),
         )
     )
 
@@ -48,7 +48,7 @@ def forget(db: Db, *, before: float, now: float) -> int:
             " = 'waiting') AND (place IS NULL OR expires <= ? OR NOT EXISTS (SELECT 1 FROM device"
             f" WHERE {workspace_log.IS_AWAITED})) AND NOT EXISTS (SELECT 1 FROM sos WHERE sos.item"
             " = item.id AND coalesce(closed, ?) >= ?) ORDER BY accepted LIMIT ?) RETURNING id",
-            *(before, now, before, before, AT_ONCE),
+            *(before, now, before, before, ROWS_PER_TRANSACTION),
         )
     )
 
@@ -72,7 +72,7 @@ def forget_remembered(db: Db, *, before: float) -> int:
             db.execute(
                 f"DELETE FROM {table} WHERE at < ?{which} AND ({key}) IN (SELECT {key} FROM {table}"
                 f" WHERE at < ?{which} ORDER BY at LIMIT ?) RETURNING at",
-                *(before, before, AT_ONCE),
+                *(before, before, ROWS_PER_TRANSACTION),
             )
         )
     return dropped

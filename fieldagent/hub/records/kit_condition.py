@@ -20,7 +20,7 @@ from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.kit_condition import CAUSES, REPORTED_HOURS, KitCondition
 from fieldagent.wire.kit_status import KitStatus, format_version, read_version_numbers
 
-HOUR = 3_600.0
+HOUR_S = 3_600.0
 
 COLUMNS = {
     f"condition {column}": f"kit_condition.{column}"
@@ -120,5 +120,5 @@ def shift_to_now(hours: list[int | None], at: float, now: float) -> list[int | N
     """Return the values of the last 24 hours. `hours` are the values reported at `at`; hours after
     the report are None.
     """
-    since = max(0, min(int((now - at) // HOUR), REPORTED_HOURS))
+    since = max(0, min(int((now - at) // HOUR_S), REPORTED_HOURS))
     return [*hours[since:], *[None] * since]

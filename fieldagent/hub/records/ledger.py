@@ -18,7 +18,7 @@ from fieldagent.hub.records import alarm, newest, ring_alerts, sos, workspace_lo
 from fieldagent.hub.records.due_receipts import RECEIPT, announce_answer, announce_mail, owe_receipt
 from fieldagent.hub.records.newest import NewPosition, Track
 from fieldagent.hub.records.stored_entry import read_stored_entry
-from fieldagent.hub.store.contract import ROWS, Db, insert, make_membership, make_small_table
+from fieldagent.hub.store.contract import ROWS_MAX, Db, insert, make_membership, make_small_table
 from fieldagent.package.delivery import Stage
 from fieldagent.package.package import (
     IncidentState,
@@ -626,8 +626,8 @@ def confirm_all(
 ) -> None:
     """Like `confirm`, for pairs of item and device."""
     pairs = sorted(set(deliveries))
-    for first in range(0, len(pairs), ROWS):
-        _confirm(db, pairs[first : first + ROWS], bearer, now)
+    for first in range(0, len(pairs), ROWS_MAX):
+        _confirm(db, pairs[first : first + ROWS_MAX], bearer, now)
 
 
 def _confirm(db: Db, pairs: Sequence[tuple[int, int]], bearer: Bearer, now: float) -> None:

@@ -15,9 +15,11 @@ OUTWARD_TOPIC = "outward"
 """Topic that is announced when there is a new item."""
 CLAIM_S = 120.0
 """Seconds after which an unsettled item is handed over again."""
-PER_DAY = 50
+ITEMS_PER_DAY_MAX = 50
 """Items of one device per day, because the operator of the hub pays for each mail and SMS."""
-TOO_MANY = f"{PER_DAY} messages to addresses have been sent today, which is the limit"
+TOO_MANY_REASON = (
+    f"{ITEMS_PER_DAY_MAX} messages to addresses have been sent today, which is the limit"
+)
 
 
 class OutwardItem(NamedTuple):
@@ -41,8 +43,8 @@ def enter(db: Db, item: int, address: str, now: float) -> str:
         " AND source_device = (SELECT source_device FROM item WHERE id = ?)",
         *(now - 86_400, item),
     )
-    if today >= PER_DAY:
-        return TOO_MANY
+    if today >= ITEMS_PER_DAY_MAX:
+        return TOO_MANY_REASON
     ((workspace,),) = db.execute("SELECT workspace FROM item WHERE id = ?", item)
     if limit := sending.note_or_refuse(db, workspace, address, sending.LETTER, now):
         return limit

@@ -20,7 +20,7 @@ from fieldagent.system.sentence import sentence
 
 NO_QUIET_HOURS = "none"
 """Value for a contact without quiet hours. An empty value means the workspace's hours."""
-AT_ONCE = ("sos", "overdue")
+URGENT_KINDS = ("sos", "overdue")
 """Kinds of incidents that never wait."""
 HOURS = re.compile(
     r"([01][0-9]|2[0-3]):([0-5][0-9])-([01][0-9]|2[0-3]):([0-5][0-9]) ([A-Za-z][\w+/-]{0,63})",
@@ -119,7 +119,7 @@ def find_quiet_end(contact_hours: str, of_all: str, kind: str, at: float) -> flo
     the contact and of its workspace. A time zone that this machine does not know causes no delay.
     """
     hours = contact_hours or of_all
-    if kind in AT_ONCE or hours in ("", NO_QUIET_HOURS):
+    if kind in URGENT_KINDS or hours in ("", NO_QUIET_HOURS):
         return None
     try:
         return read_hours(hours).end(at)

@@ -15,13 +15,13 @@ from typing import Any
 from fieldagent.hub.store.contract import Db, Store, find_earliest
 from fieldagent.system.lazy_dataclass import dataclass
 
-PAUSES = (300.0, 900.0, 3600.0, 14_400.0, 86_400.0)
+RING_PAUSES_S = (300.0, 900.0, 3600.0, 14_400.0, 86_400.0)
 """Seconds before each ring alert, by the number of earlier ones. The last value repeats."""
 
 GATEWAY_RETENTION_S = 5 * 86_400.0
 """Seconds for which the operator's gateway keeps an MT message (SBD Developers Guide)."""
 
-AT_ONCE = 8
+RINGS_PER_BATCH = 8
 """Modems rung in one batch."""
 
 
@@ -53,7 +53,7 @@ def note_taken(db: Db, device: int, waiting: int, items: Sequence[int], now: flo
         " THEN ring_alert.until ELSE excluded.until END",
         device,
         waiting,
-        now + PAUSES[0],
+        now + RING_PAUSES_S[0],
         until,
     )
 
@@ -63,7 +63,7 @@ def note_session(db: Db, device: int, fetched: bool, now: float) -> None:
     if fetched:
         db.execute(
             "UPDATE ring_alert SET waiting = waiting - 1, rung = 0, due = ? WHERE device = ?",
-            now + PAUSES[0],
+            now + RING_PAUSES_S[0],
             device,
         )
         db.execute("DELETE FROM ring_alert WHERE device = ? AND waiting <= 0", device)
@@ -121,7 +121,7 @@ def claim(db: Db, now: float) -> list[RingAlert]:
     suffix = db.skip_locked("r")
     rows = db.execute(
         "SELECT r.device, device.name, device.imei, device.operator, r.waiting, r.rung"
-        f"{_FROM_DUE} ORDER BY r.due LIMIT {AT_ONCE}{suffix}",
+        f"{_FROM_DUE} ORDER BY r.due LIMIT {RINGS_PER_BATCH}{suffix}",
         now,
         now,
     )
@@ -132,7 +132,7 @@ def claim(db: Db, now: float) -> list[RingAlert]:
         db.execute(
             "UPDATE ring_alert SET rung = ?, due = ? WHERE device = ?",
             rung + 1,
-            now + PAUSES[min(rung + 1, len(PAUSES) - 1)],
+            now + RING_PAUSES_S[min(rung + 1, len(RING_PAUSES_S) - 1)],
             alert.device,
         )
     return alerts

@@ -11,12 +11,12 @@ from urllib.parse import urlsplit
 from fieldagent.hub.store.contract import Db
 from fieldagent.system.sentence import sentence
 
-DAY = 86_400.0
-PER_WORKSPACE = 500
+DAY_S = 86_400.0
+WORKSPACE_PER_DAY_MAX = 500
 """Daily limit of a workspace's tests, letters and replies together. Its tests of webhooks have a
 separate limit of the same size."""
 TEST, LETTER, REPLY, WEBHOOK = "test", "letter", "reply", "webhook"
-PER_ADDRESS = {TEST: 10, LETTER: 50, REPLY: 50, WEBHOOK: 50}
+ADDRESS_PER_DAY_MAX = {TEST: 10, LETTER: 50, REPLY: 50, WEBHOOK: 50}
 """Messages of a workspace to one address in a day, by kind. The address of a webhook is its host.
 """
 
@@ -29,21 +29,21 @@ def note_or_refuse(db: Db, workspace: int, address: str, what: str, now: float) 
     """Record one message to an address and return an empty string, or return the reason why it may
     not leave today.
     """
-    db.execute("DELETE FROM sending WHERE at <= ?", now - DAY)
+    db.execute("DELETE FROM sending WHERE at <= ?", now - DAY_S)
     ((to_it, of_it),) = db.execute(
         "SELECT count(CASE WHEN address = ? AND what = ? THEN 1 END), count(*) FROM sending"
         " WHERE workspace = ? AND (what = 'webhook') = (? = 'webhook')",
         *(address, what, workspace, what),
     )
-    most = PER_ADDRESS[what]
+    most = ADDRESS_PER_DAY_MAX[what]
     if to_it >= most:
         return sentence(
             "the limit of {n} messages a day to one address is reached: try tomorrow", n=most
         )
-    if of_it >= PER_WORKSPACE:
+    if of_it >= WORKSPACE_PER_DAY_MAX:
         return sentence(
             "the limit of {n} messages a day per workspace is reached: try tomorrow",
-            n=PER_WORKSPACE,
+            n=WORKSPACE_PER_DAY_MAX,
         )
     if what != WEBHOOK and _count_sent_by_all(db, address, what) >= IN_ALL * most:
         return sentence(

@@ -26,7 +26,7 @@ ALARM = "watch"
 """Kind of this alarm in the table of incidents."""
 ALARM_AFTER_S = 300.0
 """Seconds without a dispatcher on watch before the alarm."""
-LONGEST = 7 * 86_400.0
+SHIFT_MAX_S = 7 * 86_400.0
 """Longest shift in seconds. A forgotten shift must end."""
 ENDED_SHIFTS_MAX = 10
 """Number of ended shifts to show, the newest."""
@@ -68,7 +68,7 @@ def take_watch(db: Db, workspace: int, member: int, seconds: float, now: float) 
     """Put a dispatcher on watch for so many seconds, and end the shift of the dispatcher who hands
     over. A dispatcher who is already on watch stays on watch for that long from now.
     """
-    until = now + min(seconds, LONGEST)
+    until = now + min(seconds, SHIFT_MAX_S)
     db.execute(
         f"UPDATE shift SET ended = ? WHERE workspace = ? AND {_IS_ON_WATCH} AND heir = ?",
         *(now, workspace, now, member),

@@ -22,7 +22,7 @@ from fieldagent.wire.credit import compute_credits
 
 RETENTION_S = 400 * 86_400.0
 """Seconds for which sessions and counts are kept, because bills come late."""
-LISTED = 31
+DAYS_DEFAULT = 31
 """Default number of days in a listing."""
 NAMED_MAX = 5
 """Largest number of sessions named in one line."""
@@ -35,7 +35,7 @@ def format_day(now: float) -> str:
 
 def choose_days(since: str | None, until: str | None, now: float) -> tuple[str, str]:
     """Return the first and the last day of a listing, with defaults for missing values."""
-    return since or format_day(now - LISTED * 86_400.0), until or format_day(now)
+    return since or format_day(now - DAYS_DEFAULT * 86_400.0), until or format_day(now)
 
 
 class UsageDay(NamedTuple):

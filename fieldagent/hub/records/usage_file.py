@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.wire.credit import compute_credits
 
-NAMES: Mapping[str, tuple[str, ...]] = {
+COLUMN_NAMES: Mapping[str, tuple[str, ...]] = {
     "imei": ("imei", "deviceimei", "modemimei", "hardwareimei"),
     "date": (
         *("date", "day", "time", "datetime", "timestamp", "transmittime", "sessiontime"),
@@ -121,7 +121,7 @@ def _find_columns(headings: Sequence[str], column_names: Mapping[str, str]) -> _
                     f"no column is called {column_names[what]!r}; there are: {shown}"
                 )
             return plain.index(wanted)
-        return next((plain.index(name) for name in NAMES[what] if name in plain), None)
+        return next((plain.index(name) for name in COLUMN_NAMES[what] if name in plain), None)
 
     imei, date, paid, size = (
         find_column("imei"),

@@ -16,10 +16,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 
-from fieldagent.hub.store.contract import ROWS, Db, make_membership, make_small_table
+from fieldagent.hub.store.contract import ROWS_MAX, Db, make_membership, make_small_table
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
-AT_ONCE = 4_000
+ROWS_PER_TRANSACTION = 4_000
 """Approximate number of rows created in one transaction, for a few devices far behind or for many.
 """
 AT_LEAST = 50
@@ -167,7 +167,7 @@ def create_missing_rows(db: Db, coming: Sequence[tuple[int, float]]) -> list[boo
     """
     now = max(moment for _, moment in coming)
     rows = _lock(db, {device for device, _ in coming})
-    share = max(AT_LEAST, AT_ONCE // max(len(rows), 1))
+    share = max(AT_LEAST, ROWS_PER_TRANSACTION // max(len(rows), 1))
     more: set[int] = set()
     behind = []
     for device, member, workspace, place, posted, sequence in rows:
@@ -175,8 +175,8 @@ def create_missing_rows(db: Db, coming: Sequence[tuple[int, float]]) -> list[boo
         behind.append(_ComingPlace(device, member, workspace, place, upto, sequence))
         if upto < posted:
             more.add(device)
-    for first in range(0, len(behind), ROWS // 2):
-        _make(db, behind[first : first + ROWS // 2], now)
+    for first in range(0, len(behind), ROWS_MAX // 2):
+        _make(db, behind[first : first + ROWS_MAX // 2], now)
     return [device in more for device, _ in coming]
 
 

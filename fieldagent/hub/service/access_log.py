@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 Write = Callable[[dict[str, Any]], None]
 
-REFUSED_A_MINUTE = 60
+REFUSALS_PER_MINUTE_MAX = 60
 PATH_MAX = 80
 """Largest number of characters of a path in the log."""
 
@@ -179,11 +179,11 @@ class AccessLog:
         """Count a refusal. Return True if it may have a line of its own."""
         minute = int(trio.current_time() // 60)
         if minute != self._minute:
-            if (more := self._refused - REFUSED_A_MINUTE) > 0:
+            if (more := self._refused - REFUSALS_PER_MINUTE_MAX) > 0:
                 self._write({"event": "refusals left out", "times": more})
             self._minute, self._refused = minute, 0
         self._refused += 1
-        return self._refused <= REFUSED_A_MINUTE
+        return self._refused <= REFUSALS_PER_MINUTE_MAX
 
     def note_link(self, device: str, seconds: float, reason: str) -> None:
         """Write the line for the end of a link."""

@@ -14,7 +14,7 @@ from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.webhook.delivery import HandoverOutcome
 from fieldagent.wire.outcome import Outcome
 
-BOUNDS = (0.01, 0.05, 0.25, 1.0, 5.0, 30.0)
+BUCKET_BOUNDS_S = (0.01, 0.05, 0.25, 1.0, 5.0, 30.0)
 """Upper bounds of the histogram buckets in seconds. No caller waits as long as the last bound."""
 
 COUNTER_TEXTS = {
@@ -29,7 +29,7 @@ HISTOGRAM_TEXTS = {
     "webhook_seconds": "Duration of a post to a webhook.",
 }
 
-AT_ZERO = {
+INITIAL_SERIES = {
     "refusals": [
         {"call": call, "reason": reason}
         for call in ("push", "link")
@@ -50,14 +50,14 @@ _Labels = tuple[tuple[str, str], ...]
 
 @dataclass(slots=True)
 class _Histogram:
-    counts: list[int] = field(default_factory=lambda: [0] * (len(BOUNDS) + 1))
+    counts: list[int] = field(default_factory=lambda: [0] * (len(BUCKET_BOUNDS_S) + 1))
     seconds: float = 0.0
 
 
 class Figures:
     def __init__(self) -> None:
         self._counts: dict[str, Counter[_Labels]] = {name: Counter() for name in COUNTER_TEXTS}
-        for name, labelled in AT_ZERO.items():
+        for name, labelled in INITIAL_SERIES.items():
             for labels in labelled:
                 self.count(name, 0, **labels)
         self._times: dict[str, dict[_Labels, _Histogram]] = {name: {} for name in HISTOGRAM_TEXTS}
@@ -72,7 +72,7 @@ class Figures:
     def measure(self, name: str, seconds: float, **labels: str) -> None:
         """Add a time in seconds to a histogram of `/metrics`."""
         histogram = self._times[name].setdefault(tuple(labels.items()), _Histogram())
-        histogram.counts[bisect_left(BOUNDS, seconds)] += 1
+        histogram.counts[bisect_left(BUCKET_BOUNDS_S, seconds)] += 1
         histogram.seconds += seconds
 
     def list_families(self) -> Iterator[Family]:
@@ -91,7 +91,7 @@ class Figures:
 
 def _list_rows(key: _Labels, histogram: _Histogram) -> Iterator[Sample]:
     labels = dict(key)
-    for bound, below in zip((*BOUNDS, "+Inf"), accumulate(histogram.counts), strict=True):
+    for bound, below in zip((*BUCKET_BOUNDS_S, "+Inf"), accumulate(histogram.counts), strict=True):
         yield Sample(below, {**labels, "le": str(bound)}, "_bucket")
     yield Sample(sum(histogram.counts), labels, "_count")
     yield Sample(round(histogram.seconds, 3), labels, "_sum")

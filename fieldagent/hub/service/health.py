@@ -25,9 +25,9 @@ ANSWER_TIMEOUT_S = 1.5
 """Seconds within which the database of a ready hub must accept a proof write. No proof is needed
 shortly after another write, because a load balancer asks every few seconds."""
 NO_ROOM = "the disk is full: the agent waits until you free space"
-FEW_ROWS = 2_000
+CALL_ROWS_MAX = 2_000
 """Largest number of rows in the queues that are counted during the call."""
-FEW_ITEMS = 1_000
+EXACT_ITEMS_MAX = 1_000
 """Largest number of items that are counted exactly at each call."""
 METRICS_TIMEOUT_S = 10.0
 """Seconds for the metrics, which count rows. Prometheus does not wait longer."""
@@ -144,7 +144,7 @@ class Health:
     async def _measure_database(self) -> dict[str, float]:
         now = self._clock()
         figures = await self._store.read(partial(count_few, now=now))
-        if self._queues is None or self._queues.rows <= FEW_ROWS:
+        if self._queues is None or self._queues.rows <= CALL_ROWS_MAX:
             self._queues = await count_queues(self._store, now)
         else:
             self._asked.set()
@@ -210,9 +210,9 @@ _IS_SOS = f"kind = '{sos.SOS}'"
 _IS_UNREACHED = "state = 'open' AND unreached IS NOT NULL"
 _SMALL_TABLE_COUNTS = {
     # An exact count takes a second for ten million items, so estimate it from the ids.
-    "items": f"SELECT CASE WHEN few <= {FEW_ITEMS} THEN few"
+    "items": f"SELECT CASE WHEN few <= {EXACT_ITEMS_MAX} THEN few"
     " ELSE (SELECT max(id) FROM item) - (SELECT min(id) FROM item) + 1 END FROM (SELECT count(*)"
-    f" AS few FROM (SELECT 1 FROM item LIMIT {FEW_ITEMS + 1}) AS these) AS counted",
+    f" AS few FROM (SELECT 1 FROM item LIMIT {EXACT_ITEMS_MAX + 1}) AS these) AS counted",
     "satellite_messages_waiting": "SELECT count(*) FROM mobile_terminated",
     "satellite_messages_since": "SELECT min(created) FROM mobile_terminated",
     "sos_open_since": f"SELECT min(raised) FROM sos WHERE state = 'open' AND {_IS_SOS}",

@@ -21,7 +21,7 @@ from fieldagent.webhook.signature import PREFIX
 LEFT_OVER_AFTER_S = 600.0
 """Seconds after which an item counts as left over from a killed hub."""
 
-RATE = 600
+PUSHES_PER_MINUTE = 600
 """Largest number of pushes per minute. Each hub process makes one."""
 
 
@@ -107,7 +107,11 @@ def _make(db: Db, url: str, now: float) -> OwnRows | None:
     webhook = insert_row(db, "webhook", workspace=workspace, url=url, secrets=signing, created=now)
     own = OwnRows(workspace, member, webhook, signing)
     for kind, proof, columns in (
-        ("key", own.key, {"workspace": workspace, "scopes": "message", "per_minute": RATE}),
+        (
+            "key",
+            own.key,
+            {"workspace": workspace, "scopes": "message", "per_minute": PUSHES_PER_MINUTE},
+        ),
         ("token", own.token, {"member": member}),
     ):
         lookup = secret.hash_for_lookup(proof)

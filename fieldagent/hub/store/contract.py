@@ -96,7 +96,7 @@ ANY_WRITE_TOPIC = "anything"
 process made such a write, the announcement comes some seconds later."""
 
 
-ROWS = 1_000
+ROWS_MAX = 1_000
 """Rows per INSERT statement on SQLite, which allows 32 766 parameters."""
 
 
@@ -130,8 +130,8 @@ def insert(
         db.write(sql, text)
         return []
     mark, returned = f"({make_marks(columns)})", []
-    for first in range(0, len(rows), ROWS):
-        some = rows[first : first + ROWS]
+    for first in range(0, len(rows), ROWS_MAX):
+        some = rows[first : first + ROWS_MAX]
         into = f"INSERT INTO {table} ({names}) VALUES {', '.join([mark] * len(some))}{ending}"
         returned += db.execute(into, *(value for row in some for value in row))
     return returned

@@ -21,7 +21,7 @@ from fieldagent.store.trouble import make_unusable
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
-OF_PROCESSES = frozenset({"process", "lease", "worker", "console_stream"})
+PROCESS_TABLES = frozenset({"process", "lease", "worker", "console_stream"})
 """Tables about running hub processes and their links. They are not copied."""
 REPORT_ROWS = 1_000
 """Rows between two reports of progress."""
@@ -185,7 +185,7 @@ def move(
     """Copy everything and commit it. `report` gets the number of rows copied or compared so far,
     and the number of all rows to copy or compare. Raises NotMoved.
     """
-    tables = [each for each in list_hub_tables() if each.name not in OF_PROCESSES]
+    tables = [each for each in list_hub_tables() if each.name not in PROCESS_TABLES]
     for table in tables:
         if next(target.read_rows(table), None) is not None:
             raise NotMoved(

@@ -53,7 +53,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 A = TypeVar("A")
 
-READERS = 4
+READERS_MAX = 4
 """Number of connections that can read at the same time."""
 POLL_INTERVAL_S = 3.0
 """Seconds of silence after which the store pings the listening connection."""
@@ -78,7 +78,7 @@ LIVING_WORKERS = (
     f" AND classid = {WORKERS} AND database ="
     " (SELECT oid FROM pg_database WHERE datname = current_database())"
 )
-ATTEMPTS = 5
+ATTEMPTS_MAX = 5
 """Largest number of attempts for a transaction that conflicts with another transaction."""
 
 _CONFLICTS = (psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetected)
@@ -198,7 +198,7 @@ class PostgresStore:
         self._proof = WriteProof(
             self._connections.name, make_worker_number() if self._listens else 0
         )
-        self._threads = trio.CapacityLimiter(READERS)
+        self._threads = trio.CapacityLimiter(READERS_MAX)
         self._connections.require_own_sessions()
         with self._connections.begin_at_once() as connection:
             (migrate if options.upgrade else require)(connection)
@@ -228,7 +228,7 @@ class PostgresStore:
                 raise
 
     def _try_on(self, orders: Sequence[Order[_PostgresDb]]) -> None:
-        for _ in range(ATTEMPTS - 1):
+        for _ in range(ATTEMPTS_MAX - 1):
             with suppress(*_CONFLICTS):
                 self._try(orders)
                 return
@@ -302,7 +302,7 @@ class PostgresStore:
                 return result
 
         with self._connections.convert_errors():
-            for _ in range(ATTEMPTS - 1):
+            for _ in range(ATTEMPTS_MAX - 1):
                 with suppress(*_CONFLICTS):
                     return carry_out()
             return carry_out()

@@ -40,17 +40,17 @@ from fieldagent.webhook.schedule import RETRY_AFTER_MAX_S, SCHEDULE, SOS_SCHEDUL
 
 CLAIM_S = 3 * DEADLINE_S
 """Seconds after which an unsettled post is repeated."""
-RUN_MOST = 100
+RUN_POSTS_MAX = 100
 """Largest number of posts in a run."""
-BATCHES_MOST = 10
+RUN_BATCHES_MAX = 10
 """Largest number of batches in a run. It is above 1, because each claim waits for a commit and each
 kit has only one run at a time.
 """
-BATCH_BYTES = 1_000_000
+RUN_BYTES = 1_000_000
 """Stored bytes of the items in one run."""
 DISABLE_AFTER_S = 5 * 86_400.0
 """Seconds without a success after which a webhook is disabled."""
-TRIES_LEAST = 4
+TRIES_MIN = 4
 """Failed tries of one item that are required to disable a webhook. Few posts may have been tried in
 that time, because no items came or the hub was off, and one failed post proves little."""
 
@@ -210,14 +210,14 @@ def _list_members(
         "SELECT d.item, d.batch, d.not_before, d.claimed_until, length(item.body)"
         " FROM webhook_delivery d JOIN item ON item.id = d.item WHERE d.webhook = ?"
         " AND d.sender = ? AND d.state = 'waiting' AND d.item >= ? ORDER BY d.item LIMIT ?",
-        *(webhook.id, sender, head, webhook.batch * BATCHES_MOST or RUN_MOST),
+        *(webhook.id, sender, head, webhook.batch * RUN_BATCHES_MAX or RUN_POSTS_MAX),
     )
     members: list[int] = []
     size = 0
     for item, of, not_before, claimed_until, length in rows:
         size += length
         again = batch and of == batch
-        fresh = not batch and not of and not_before <= now and size <= BATCH_BYTES
+        fresh = not batch and not of and not_before <= now and size <= RUN_BYTES
         if item != head and (claimed_until > now or not (again or fresh)):
             break
         members.append(item)
@@ -441,7 +441,7 @@ def _note_failed(db: Db, end: PostResult) -> str:
         " RETURNING failing_since",
         *(now, now + asked, now + asked, result.reason, webhook),
     )
-    if gone or (now - since >= DISABLE_AFTER_S and attempts >= TRIES_LEAST):
+    if gone or (now - since >= DISABLE_AFTER_S and attempts >= TRIES_MIN):
         return _disable(db, webhook, result.reason, now)
     if dead:
         # Log the item's id, because an escalation was posted under another.

@@ -22,13 +22,13 @@ from fieldagent.system.lazy_dataclass import dataclass
 
 WIDTH, WIDTH_MOST = 4, 32
 """Number of simultaneous runs to one webhook in one process: at the start, and the largest."""
-AT_ONCE = 128
+RUNS_MAX = 128
 """Largest number of simultaneous runs in one process, without SOS."""
-SOS_MOST = 64
+SOS_RUNS_MAX = 64
 """Largest number of simultaneous SOS posts to one webhook in one process. Each needs a connection,
 and posts that failed together are due together again."""
-FAILURES = 2
-PROBE = 15.0
+DOWN_AFTER_FAILURES = 2
+PROBE_PAUSE_MIN_S = 15.0
 """Shortest time in seconds from a failure to the next probe. The longest is twice that."""
 
 
@@ -62,7 +62,7 @@ class Flow:
     @property
     def down(self) -> bool:
         """Return True if the receiver is considered unreachable."""
-        return self.failures >= FAILURES
+        return self.failures >= DOWN_AFTER_FAILURES
 
     def record_success(self) -> bool:
         """Record a success. Return True if the webhook was down before."""
@@ -73,7 +73,7 @@ class Flow:
     def record_failure(self, now: float, chance: float) -> None:
         """Record a failure. `chance` is in [0, 1)."""
         self.failures, self.width = self.failures + 1, max(self.width // 2, 1)
-        self.probe_at = now + PROBE * (1 + chance)
+        self.probe_at = now + PROBE_PAUSE_MIN_S * (1 + chance)
 
 
 @dataclass(slots=True)
@@ -101,7 +101,7 @@ class Flows:
                 del self.of[webhook]
         chosen: list[Lane] = []
         soonest = inf
-        free = AT_ONCE - sum(flow.under_way for flow in self.of.values())
+        free = RUNS_MAX - sum(flow.under_way for flow in self.of.values())
         # The webhook with the fewest runs comes first, so that each has its turn.
         for webhook in sorted(by_webhook, key=self._count_under_way):
             ready_lanes, next_due = self._choose_lanes(webhook, by_webhook[webhook], now, failing)
@@ -121,12 +121,12 @@ class Flows:
     ) -> tuple[list[Lane], float]:
         if webhook in failing and webhook not in self.of:
             # The webhook was down before this process started, so probe it at once.
-            self.of[webhook] = Flow(width=1, failures=FAILURES)
+            self.of[webhook] = Flow(width=1, failures=DOWN_AFTER_FAILURES)
         flow = self.get_flow(webhook)
         open_ = [lane for lane in lanes if lane.claimed_until <= now]
         due = [lane for lane in open_ if lane.not_before <= now]
         urgent = sorted((lane for lane in due if lane.sos), key=lambda lane: lane.attempts)
-        urgent = urgent[: max(SOS_MOST - flow.sos_under_way, 0)]
+        urgent = urgent[: max(SOS_RUNS_MAX - flow.sos_under_way, 0)]
         later = min((at for lane in lanes if (at := _compute_time(lane)) > now), default=inf)
         if not flow.down:
             own = [lane for lane in due if not lane.sos][: max(flow.width - flow.under_way, 0)]

@@ -201,13 +201,13 @@ def remove(
     write_line(db, workspace, actor, "webhook remove", str(webhook), now)
 
 
-END = 2**63 - 1
+ITEM_ID_END = 2**63 - 1
 """Number above the id of every item."""
 _OF_WORKSPACE = "SELECT id FROM webhook WHERE workspace = ?"
 
 
 def list_dead_letters(
-    db: Db, workspace: int, before: int = END, limit: int = END
+    db: Db, workspace: int, before: int = ITEM_ID_END, limit: int = ITEM_ID_END
 ) -> tuple[list[Row], int | None]:
     """Return a page of dead posts of items with ids below `before`, newest first. Also return the
     item before which the next page begins, or None. A page contains `limit` posts and any further
@@ -222,7 +222,7 @@ def list_dead_letters(
             " FROM webhook_delivery d JOIN item ON item.id = d.item"
             " WHERE d.state = 'dead' AND d.webhook = ? AND d.item < ?"
             " ORDER BY d.item DESC LIMIT ?",
-            *(webhook, before, min(limit, END - 1) + 1),
+            *(webhook, before, min(limit, ITEM_ID_END - 1) + 1),
         )
         letters += [(item, dict(zip(names, row, strict=True))) for item, *row in rows]
     letters.sort(key=lambda each: (-each[0], each[1]["webhook"]))

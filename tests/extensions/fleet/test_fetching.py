@@ -166,7 +166,7 @@ def test_a_disk_that_keeps_nothing_is_no_hindrance(tmp_path: Path) -> None:
 def test_nothing_is_kept_of_what_is_too_large(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fetching, "MOST_BYTES", 1000)
+    monkeypatch.setattr(fetching, "FILE_MAX_BYTES", 1000)
     with serving(Server(WHOLE, TAG)) as server, pytest.raises(NotTaken, match="larger than 1,000"):
         fetch_file(server.address, tmp_path / "part")
 

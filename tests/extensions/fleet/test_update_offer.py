@@ -100,7 +100,7 @@ def kit_in(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Kit:
     monkeypatch.setattr(update, "_read_version", lambda program: VERSIONS[program.read_bytes()])
     monkeypatch.setattr(update, "_find_faults", lambda program, settings: [])
     monkeypatch.setattr(update, "_start_unit", lambda place: None)
-    monkeypatch.setattr(update_offer, "PAUSES", (0.0, 0.0, 0.0))
+    monkeypatch.setattr(update_offer, "RETRY_PAUSES_S", (0.0, 0.0, 0.0))
     return made
 
 

@@ -122,7 +122,7 @@ async def test_what_a_broker_brings_again_to_a_hub_that_was_killed_is_carried_ou
             alps.now += 1
             said = await command(alps, "come down", who, CLEO, number=number, again=is_again)
             assert said.became is ItemResult.TAKEN
-        alps.now += records.BROUGHT_AGAIN_S
+        alps.now += records.REPEAT_WINDOW_S
         late = await command(alps, "come down", kit=CLEO, number=7, again=True)
         assert late.became is ItemResult.TAKEN
 

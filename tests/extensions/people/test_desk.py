@@ -34,7 +34,7 @@ from fieldagent.extensions.people.contract import (
     PeoplesRadio,
 )
 from fieldagent.extensions.people.desk import Desk
-from fieldagent.extensions.people.replies import IS_EMERGENCY, NO_SOS, translate
+from fieldagent.extensions.people.replies import EMERGENCY_REPLY, NO_SOS_REPLY, translate
 from fieldagent.extensions.people.service import PeopleService
 from fieldagent.extensions.people.settings import PeopleSettings
 from fieldagent.extensions.people.toll import HandheldLimits
@@ -709,7 +709,7 @@ async def test_small_letters_on_a_channel_are_asked_about(tmp_path: Path) -> Non
         for _ in range(2):
             await b.say("sos la mejor", EVE, direct=False)
         assert incident.list_all_open(b.kit.journal) == []
-        assert b.answers() == [IS_EMERGENCY]
+        assert b.answers() == [EMERGENCY_REPLY]
         await b.say("SOS roto", EVE, direct=False)
         assert len(incident.list_all_open(b.kit.journal)) == 1
 
@@ -717,7 +717,7 @@ async def test_small_letters_on_a_channel_are_asked_about(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("text", "question"),
     [
-        ("help, avalanche", IS_EMERGENCY),
+        ("help, avalanche", EMERGENCY_REPLY),
         ("Hilfe am Grat", "Ist das ein Notfall? Schreiben Sie SOS, in Großbuchstaben"),
         ("à l'aide", "Est-ce une urgence ? Écrivez SOS, en majuscules, et le problème."),
         ("¡Auxilio!", "¿Es una emergencia? Escriba SOS, en mayúsculas, y el problema."),
@@ -740,6 +740,6 @@ async def test_a_word_without_a_language_is_answered_in_the_kits(tmp_path: Path)
         await b.say("sos la mejor", EVE, direct=False)
         await b.say("SOS CANCEL", EVE)
         assert sorted(b.answers()) == sorted(
-            [translate("es", IS_EMERGENCY), translate("es", NO_SOS)]
+            [translate("es", EMERGENCY_REPLY), translate("es", NO_SOS_REPLY)]
         )
-        assert translate("es", NO_SOS) != NO_SOS
+        assert translate("es", NO_SOS_REPLY) != NO_SOS_REPLY

@@ -20,7 +20,7 @@ from fieldagent.agent.channels.serial_port import PortLost
 from fieldagent.extensions.lab.simulator.companion import (
     BOOT_TIME,
     CONTACTS_MAX,
-    QUEUE,
+    QUEUE_MAX,
     SimulatedCompanion,
     introduce_all,
 )
@@ -309,7 +309,7 @@ async def test_what_the_radio_refuses_is_said(tmp_path: Path) -> None:
         assert not meshtastic.there and "not a MeshCore radio" in meshtastic.why
         radio = there.radio(KIT)
         radio.busy = True
-        for _ in range(QUEUE):
+        for _ in range(QUEUE_MAX):
             radio._mouth.receive_message([b"x" * 20], trio.current_time())
         full = await people.send_text(there.radio(ADA).key.hex(), "hello", 3)
         assert full == TextOutcome(False, "the radio refuses it: its queue or table is full")

@@ -11,7 +11,7 @@ from fieldagent.extensions.people.post import PARTS_MAX, count_parts
 from fieldagent.page.language import LANGUAGES, read_catalogue
 from tests.page.texts import places
 
-MESH_ONLY = (replies.GUEST, replies.WITHHELD_REPLY)
+MESH_ONLY = (replies.GUEST_REPLY, replies.WITHHELD_REPLY)
 """Texts that an APRS station never gets, because it is always unproved."""
 TEXTS = {name: text for name, text in vars(replies).items() if name.isupper()}
 

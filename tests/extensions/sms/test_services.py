@@ -22,7 +22,7 @@ import pytest
 from fieldagent.extensions.sms.hub import service as sms
 from fieldagent.extensions.sms.hub.twilio import compute_signature
 from fieldagent.hub.escalation.contract import Notice
-from fieldagent.hub.escalation.short_text import PARTS, make_short_text
+from fieldagent.hub.escalation.short_text import PARTS_BY_ALPHABET, make_short_text
 from fieldagent.wire import sms_alphabet
 from tests.hub.push_service import Pushed, push_service
 from tests.hub.test_contacts import ADDRESS, BEHIND, changed, kit_of, raise_sos, settle_in
@@ -181,7 +181,10 @@ def test_who_is_told_by_sms_answers_by_sms(tmp_path: Path, name: str) -> None:
             short = kit.call("GET", "/api/sos").body["incident"]["short"]
             assert text.startswith(f"SOS {short} of kit-ada: leg broken")
             assert "https://osm.org/?mlat=46.50000&mlon=7.25000" in text
-            assert sms_alphabet.count_parts(text) <= PARTS[sms_alphabet.choose_alphabet(text)]
+            assert (
+                sms_alphabet.count_parts(text)
+                <= PARTS_BY_ALPHABET[sms_alphabet.choose_alphabet(text)]
+            )
             detail = f"Bergwacht (by SMS): handed over to {adapter.service}"
             until(lambda: f"notified: {detail}" in thread(database))
             assert post(running, adapter.reported(id_, True)) in (200, 204)
@@ -280,7 +283,9 @@ def test_a_notice_fits_two_messages_and_says_how_to_answer(said: str, place: str
     )
     for answers in (True, False):
         text = make_short_text(notice, answers=answers)
-        assert sms_alphabet.count_parts(text) <= PARTS[sms_alphabet.choose_alphabet(text)]
+        assert (
+            sms_alphabet.count_parts(text) <= PARTS_BY_ALPHABET[sms_alphabet.choose_alphabet(text)]
+        )
         assert text.startswith("SOS 12 of kit")
         assert ("OK 123456" in text) == answers
         assert ("https://h/answer/1" in text) != answers

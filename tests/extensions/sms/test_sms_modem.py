@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fieldagent.extensions.lab.simulator.gsm_modem import CAPACITY, DS, SimulatedGsmModem
+from fieldagent.extensions.lab.simulator.gsm_modem import DS, SIM_MESSAGES_MAX, SimulatedGsmModem
 from fieldagent.extensions.sms import sms_modem
 from fieldagent.extensions.sms.agent.arrivals import find_arrivals
 from fieldagent.extensions.sms.sms_modem import (
@@ -257,9 +257,9 @@ def test_errors_by_class(code: int, outcome: Outcome, final: bool) -> None:
 
 def test_a_full_sim_shows_before_it_receives_nothing_more() -> None:
     with line() as modem:
-        assert sms_modem.read_used_places(modem.ask(STORE)) == (0, CAPACITY)
+        assert sms_modem.read_used_places(modem.ask(STORE)) == (0, SIM_MESSAGES_MAX)
         modem.modem.fill()
-        assert sms_modem.read_used_places(modem.ask(STORE)) == (CAPACITY, CAPACITY)
+        assert sms_modem.read_used_places(modem.ask(STORE)) == (SIM_MESSAGES_MAX, SIM_MESSAGES_MAX)
         assert not modem.modem.receive_text(HUB, b"lost")
 
 

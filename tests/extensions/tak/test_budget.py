@@ -565,7 +565,7 @@ def test_when_a_position_is_told_again() -> None:
     due, previous = tak_map.compute_position_due, tak_map.SentPosition(USER, 1_000_010.0, False)
     assert due(None, USER, 5.0) == 5.0
     moved = USER._replace(latitude=46.501, at=1_000_012.0)
-    assert due(previous, moved, 1_000_012.0) == previous.at + tak_map.LEAST_S
+    assert due(previous, moved, 1_000_012.0) == previous.at + tak_map.INTERVAL_MIN_S
     still = USER._replace(latitude=46.50001, at=1_000_012.0)
     assert due(previous, still, 1_000_012.0) == previous.at + tak_map.FRESH_S / 2
     later = 1_000_000.0 + tak_map.FRESH_S + 1

@@ -161,7 +161,7 @@ async def test_an_invitation_that_ends_while_its_request_comes_says_so(store: St
         for _ in range(invitations.OF_A_USER):
             alps.now += 1
             await store.commit(lambda db: invitations.invite(db, 1, dora, alps.now))
-        new = CertificateTerms("aa", alps.now + certificates.PHONE_LASTS)
+        new = CertificateTerms("aa", alps.now + certificates.PHONE_LIFETIME)
         with pytest.raises(Refused, match="has expired in the meantime: ask for another"):
             await store.commit(lambda db: invitations.use(db, 1, dora, token, "00", new))
 

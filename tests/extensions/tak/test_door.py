@@ -11,7 +11,7 @@ import pytest
 
 from fieldagent.extensions.tak import events as tak
 from fieldagent.extensions.tak.bridge.door import (
-    AWAY_S,
+    AWAY_AFTER_S,
     OF_ALL,
     OF_ONE,
     PHONES_MAX,
@@ -77,7 +77,7 @@ def test_two_hundred_phones_that_tell_where_they_are(
     assert len([each for each in looked if each is not None]) == 200
     assert counts[ItemResult.OTHER] == len(looked) == 8_000
     assert door.find_returned_unit(events[0], 1_000.0 + SEEN_AGAIN_S) is None
-    assert door.find_returned_unit(events[0], 2_000.0 + AWAY_S) is not None
+    assert door.find_returned_unit(events[0], 2_000.0 + AWAY_AFTER_S) is not None
 
 
 def test_a_new_connection_takes_every_phone_for_one_that_was_away(door: EventAdmission) -> None:

@@ -15,15 +15,15 @@ from fieldagent.extensions.tak import events as tak
 from fieldagent.extensions.tak.cot import CotElement, CotEvent, CotPoint
 from fieldagent.extensions.tak.events import ChatReceipt, GeoChat, PlacedMarker, Sighting, TakUnit
 from fieldagent.extensions.tak.server.exchange import (
-    HEARD_MAX,
+    ABSENT_PHONES_MAX,
+    CHATS_MAX,
     KEPT_MAX,
     LASTS_MAX,
-    OF_ONE,
-    SAID_MAX,
+    PHONE_EVENT_RATE,
     Exchange,
     TakGuest,
 )
-from fieldagent.extensions.tak.server.outbox import BYTES_MAX, OF_UNITS_MAX, PhoneOutbox
+from fieldagent.extensions.tak.server.outbox import BYTES_MAX, UNIT_EVENTS_MAX, PhoneOutbox
 from fieldagent.hub.contract import ItemResult
 
 NOW = datetime(2026, 11, 25, 12, tzinfo=UTC)
@@ -227,19 +227,19 @@ def test_a_phone_may_be_called_otherwise_but_not_as_another(room: Room) -> None:
 
 
 def test_a_flood_ends_at_the_door_and_what_is_kept_has_a_bound(room: Room) -> None:
-    for number in range(OF_ONE.burst + 50):
+    for number in range(PHONE_EVENT_RATE.burst + 50):
         room.say(BEN, chat(BEN, tak.ALL_UNITS, number))
-    assert room.counts == {ItemResult.PASSED: OF_ONE.burst, ItemResult.LIMITED: 50}
+    assert room.counts == {ItemResult.PASSED: PHONE_EVENT_RATE.burst, ItemResult.LIMITED: 50}
     for number in range(KEPT_MAX + 200):
         room.say(CID, marker(CID, f"spot {number}"), number * 1.0)
     eve = TakUnit("ANDROID-Eve", "Eve")
     room.enter(eve, 5)
-    assert Counter(room.heard[eve.uid]) == {"b-m-p-s-m": KEPT_MAX, "b-t-f": SAID_MAX}
-    for number in range(HEARD_MAX + 10):
+    assert Counter(room.heard[eve.uid]) == {"b-m-p-s-m": KEPT_MAX, "b-t-f": CHATS_MAX}
+    for number in range(ABSENT_PHONES_MAX + 10):
         room.exchange.remove_phone(
             room.enter(TakUnit(f"phone {number}", f"p{number}"), 6, LASTS_MAX * 2)
         )
-    assert len(room.exchange._heard) == HEARD_MAX
+    assert len(room.exchange._heard) == ABSENT_PHONES_MAX
 
 
 def test_what_is_no_event_is_counted(room: Room) -> None:
@@ -256,9 +256,9 @@ async def test_who_is_slow_has_the_newest_of_each_unit() -> None:
         and outbox.add_event(b"new ", "a")
     )
     assert await outbox.wait_for_events() == b"new word "
-    assert outbox.add_event(bytes(OF_UNITS_MAX), "a")
+    assert outbox.add_event(bytes(UNIT_EVENTS_MAX), "a")
     assert not outbox.add_event(b"x", "b")
-    assert outbox.add_event(bytes(BYTES_MAX - OF_UNITS_MAX))
+    assert outbox.add_event(bytes(BYTES_MAX - UNIT_EVENTS_MAX))
     assert not outbox.add_event(b"x")
     assert outbox.add_event(b"", "a")
 

@@ -182,8 +182,8 @@ async def test_two_machines_that_answer_each_other_come_to_an_end(store: Store) 
         await alps(field)
         await write(field, ADA, 1)
         outcomes = [await answer(field, f"I am away {n}") for n in range(70)]
-        assert outcomes == ["to the kit"] * correspondence.PER_DAY + ["limited"] * (
-            70 - correspondence.PER_DAY
+        assert outcomes == ["to the kit"] * correspondence.LETTERS_PER_DAY_MAX + ["limited"] * (
+            70 - correspondence.LETTERS_PER_DAY_MAX
         )
         assert len(await told(field)) <= texts_to_kits.REPLIES_MAX
 

@@ -80,7 +80,7 @@ get through."""
 SOS_TRANSIT_MAX = 6 * 3600.0
 """Seconds after which an SOS is given up for now. According to the manufacturer, the modem itself
 gives up before that."""
-IDLE_LOOKS = 2
+IDLE_CHECKS = 2
 """Number of consecutive checks that find the modem idle, after which its message is given up,
 because the status was lost."""
 CANCEL_MAX_S = 20.0
@@ -313,7 +313,7 @@ class ImtDriver:
             events.append(partial(self.outbox.wait_until_ready, urgent=True))
         ends = trio.current_time() + (SOS_TRANSIT_MAX if urgent else TRANSIT_MAX_S)
         idle = 0
-        while idle < IDLE_LOOKS and (left := ends - trio.current_time()) > 0:
+        while idle < IDLE_CHECKS and (left := ends - trio.current_time()) > 0:
             if await self._wait(min(compute_next_look(), left), *events):
                 return
             await self.modem.query_state()

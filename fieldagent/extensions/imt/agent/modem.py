@@ -32,9 +32,9 @@ another program. The second value is the longest wait, because an active modem m
 silent."""
 STATE_MAX_S = 10.0
 """Seconds within which the modem must become active, or report its SIM."""
-SETTLES_S = 0.1
+SETTLE_TIME_S = 0.1
 """Seconds after activation during which the modem refuses messages with 418."""
-WAKE_TRIES = 3
+WAKE_TRIES_MAX = 3
 
 
 class ImtSilent(Exception):
@@ -330,7 +330,7 @@ class ImtModem:
         """Return the modem's API versions. The first request after opening is often answered with
         405, or not at all.
         """
-        for _ in range(WAKE_TRIES):
+        for _ in range(WAKE_TRIES_MAX):
             try:
                 line = await self.request_answer(jspr.get("apiVersion"))
             except ImtSilent as silence:
@@ -370,7 +370,7 @@ class ImtModem:
             await self._require(jspr.put("operationalState", state=messages.INACTIVE))
         await self._require(jspr.put("operationalState", state=messages.ACTIVE))
         await self._limit_time(self._is_active)
-        await trio.sleep(SETTLES_S)
+        await trio.sleep(SETTLE_TIME_S)
 
     def _is_active(self) -> bool:
         return self.facts.state is not None and self.facts.state.state == messages.ACTIVE

@@ -74,7 +74,7 @@ ANSWER_BYTES = 4 << 20
 MARGIN_S = 3600.0
 """Seconds by which each read of the history overlaps the last read, because of Cloudloop's clock
 and late messages."""
-LONGEST_S = 31 * 86_400.0
+CATCH_UP_MAX_S = 31 * 86_400.0
 """Largest number of seconds of history that a read covers."""
 SLICE_S = 86_400.0
 """Seconds of history per call."""
@@ -350,7 +350,9 @@ class _Fetch:
         known = await self._book.read_fetched()
         # Even if a clock was ahead once, fetching must not wait until that time.
         since = (
-            now - MARGIN_S if known is None else max(min(known, now) - MARGIN_S, now - LONGEST_S)
+            now - MARGIN_S
+            if known is None
+            else max(min(known, now) - MARGIN_S, now - CATCH_UP_MAX_S)
         )
         while since < now:
             until = min(now, since + SLICE_S)

@@ -10,8 +10,8 @@ from typing import NoReturn
 
 import trio
 
-from fieldagent.extensions.lab.drill.outage import DAY
-from fieldagent.extensions.lab.drill.plan import HOUR, DispatcherPlan
+from fieldagent.extensions.lab.drill.outage import DAY_S
+from fieldagent.extensions.lab.drill.plan import HOUR_S, DispatcherPlan
 from fieldagent.hub.access import directory
 from fieldagent.hub.api import sos_desk
 from fieldagent.hub.records import ledger, sos
@@ -21,7 +21,7 @@ from fieldagent.package.package import Message
 
 CHECK_INTERVAL_S = 60.0
 """Seconds between two checks of the desk by the dispatchers."""
-CLOSED_AFTER_S = 3 * HOUR
+CLOSED_AFTER_S = 3 * HOUR_S
 """Seconds after which the dispatcher closes an acknowledged SOS."""
 GRACE_S = 60.0
 
@@ -54,7 +54,7 @@ class DrillDesk:
 
     def _list_awake(self) -> list[int]:
         """Return the dispatchers who are at the desk, by their indexes in the plan."""
-        hour = self._clock() % DAY / HOUR
+        hour = self._clock() % DAY_S / HOUR_S
         return [
             place
             for place, plan in enumerate(self._plans)
@@ -100,7 +100,7 @@ class DrillDesk:
                     nursery.start_soon(self._write, place, until, kits)
 
     async def _write(self, place: int, until: float, kits: int) -> None:
-        every = DAY / self._plans[place].messages_per_day / kits
+        every = DAY_S / self._plans[place].messages_per_day / kits
         while (at := trio.current_time() + self._random.expovariate(1 / every)) < until:
             await trio.sleep_until(at)
             to = self._random.randrange(kits) + 1

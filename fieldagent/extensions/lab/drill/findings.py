@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from fieldagent.extensions.lab.drill.kit import Kit, PostedPackage
-from fieldagent.extensions.lab.drill.outage import DAY, START
+from fieldagent.extensions.lab.drill.outage import DAY_S, START
 from fieldagent.extensions.lab.drill.world import World
 from fieldagent.package.package import Channel
 from fieldagent.system.lazy_named_tuple import NamedTuple
@@ -244,8 +244,8 @@ def _explain(
     waited: tuple[float, float],
 ) -> str:
     begin, end = waited
-    day = int(begin // DAY)
-    if Channel.SATELLITE in kit.plan.bearers and int(end // DAY) > day:
+    day = int(begin // DAY_S)
+    if Channel.SATELLITE in kit.plan.bearers and int(end // DAY_S) > day:
         # A message for which today's credits suffice leaves on the same day.
         limit = kit.plan.credits_per_day - kit.plan.sos_reserve
         if kit.account.bill[day] >= limit - 1:
@@ -291,7 +291,7 @@ def _make_bill(world: World, kit: Kit, journal: sqlite3.Connection) -> Bill:
         "SELECT coalesce(sum(credits), 0), coalesce(sum(doubtful), 0) FROM spent"
         " WHERE channel = 'Satellite'"
     )
-    days = int(-(-world.seconds // DAY))
+    days = int(-(-world.seconds // DAY_S))
     bill = kit.account.bill
     kit_bill = Bill(
         kit.plan.name,

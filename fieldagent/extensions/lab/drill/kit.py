@@ -19,8 +19,8 @@ from fieldagent.agent import agent as shipped
 from fieldagent.agent import drivers
 from fieldagent.agent.settings import Settings, parse
 from fieldagent.extensions.lab.drill.lines import Wire
-from fieldagent.extensions.lab.drill.outage import DAY, START, OutageCondition
-from fieldagent.extensions.lab.drill.plan import HOUR, KitPlan
+from fieldagent.extensions.lab.drill.outage import DAY_S, START, OutageCondition
+from fieldagent.extensions.lab.drill.plan import HOUR_S, KitPlan
 from fieldagent.extensions.lab.drill.sky import OperatorBill
 from fieldagent.extensions.lab.drill.steady import SteadyJournal
 from fieldagent.extensions.lab.simulator.pty_port import PtyPort
@@ -244,7 +244,7 @@ class Kit:
                     self._repeat_randomly, self._write, self._compute_writing_interval(), until
                 )
             if self.plan.sos_per_week:
-                every = 7 * DAY / self.plan.sos_per_week
+                every = 7 * DAY_S / self.plan.sos_per_week
                 nursery.start_soon(self._repeat_randomly, self._call_for_help, every, until)
             if self.plan.position_every:
                 nursery.start_soon(self._send_positions, until)
@@ -254,7 +254,7 @@ class Kit:
         skipped.
         """
         share = sum(self._is_awake(hour + 0.5) for hour in range(24)) / 24
-        return DAY * max(share, 1 / 24) / self.plan.messages_per_day
+        return DAY_S * max(share, 1 / 24) / self.plan.messages_per_day
 
     def _is_awake(self, hour: float) -> bool:
         return any(hours.has(hour) for hours in self.plan.awake)
@@ -265,7 +265,7 @@ class Kit:
             await act()
 
     async def _write(self) -> None:
-        if self._is_awake(trio.current_time() % DAY / HOUR):
+        if self._is_awake(trio.current_time() % DAY_S / HOUR_S):
             text = f"{self.plan.name} {len(self.record.posted)}: ".ljust(
                 self.plan.message_length, "x"
             )

@@ -9,11 +9,11 @@ from typing import NoReturn
 
 import trio
 
-from fieldagent.extensions.lab.drill.plan import HOUR, Outages
+from fieldagent.extensions.lab.drill.plan import HOUR_S, Outages
 from fieldagent.system import waits
 from fieldagent.system.lazy_dataclass import dataclass
 
-DAY = 86_400.0
+DAY_S = 86_400.0
 START = 1_790_035_200.0
 """Unix time of the first midnight: 22 September 2026."""
 
@@ -41,13 +41,13 @@ class OutageCondition:
             if until <= now:
                 lost = not lost
                 until = now + self._compute_next(is_lost=not lost)
-            hour = now % DAY / HOUR
+            hour = now % DAY_S / HOUR_S
             away = lost or any(hours.has(hour) for hours in self.plan.hours)
             if away != self.away:
                 self.away = away
                 self.log.append((now, away))
                 on_change(away)
-            whole = (now // HOUR + 1) * HOUR if self.plan.hours else until
+            whole = (now // HOUR_S + 1) * HOUR_S if self.plan.hours else until
             await waits.sleep(min(until, whole) - trio.current_time())
 
     def _compute_next(self, *, is_lost: bool) -> float:

@@ -16,8 +16,8 @@ from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.span import read_span
 
 T = TypeVar("T")
-HOUR = 3600.0
-KITS_MOST = 40
+HOUR_S = 3600.0
+KITS_MAX = 40
 
 _HOURS = re.compile(r"([01]?[0-9]|2[0-4])-([01]?[0-9]|2[0-4])", re.ASCII)
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,23}", re.ASCII)
@@ -161,8 +161,8 @@ def read_plan(values: Mapping[str, Any]) -> DrillPlan:
         raise BadPlan(
             "kit: a drill needs at least one kit. Add a table [[kit]] with a name and bearers"
         )
-    if len(kits) > KITS_MOST:
-        raise BadPlan(f"kit: {KITS_MOST} at most, not {len(kits)}")
+    if len(kits) > KITS_MAX:
+        raise BadPlan(f"kit: {KITS_MAX} at most, not {len(kits)}")
     names = [kit.name for kit in kits]
     if len({*names}) < len(names):
         raise BadPlan("kit: give each kit another name")
@@ -177,7 +177,7 @@ def read_plan(values: Mapping[str, Any]) -> DrillPlan:
     for one, other, _ in air.pairs:
         if {one, other} - {*names}:
             raise BadPlan(f"air.pairs: {one} and {other} are not both names of kits")
-    defaults = {"name": "a drill", "text": "", "days": 7.0, "late": HOUR}
+    defaults = {"name": "a drill", "text": "", "days": 7.0, "late": HOUR_S}
     return DrillPlan(
         **{**defaults, **members}, kits=tuple(kits), dispatchers=tuple(dispatchers), air=air
     )
@@ -343,7 +343,7 @@ _OUTAGES = {
 }
 _KIT = {
     "name": _Key(_read_name, "a name of a to z, 0 to 9 and -, 24 characters at most"),
-    "count": _make_integer_reader(1, KITS_MOST),
+    "count": _make_integer_reader(1, KITS_MAX),
     "bearers": _Key(_read_bearers, 'a list of "satellite", "cellular" and "radio"'),
     "credits-per-day": _make_integer_reader(1, 100_000),
     "sos-reserve": _make_integer_reader(0, 100_000),

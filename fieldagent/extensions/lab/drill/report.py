@@ -32,7 +32,7 @@ REASON_TEXT = """\
 The reason is the link that was missing for most of the wait, or the reason that the kit reports.
 A kit with only a radio depends on the credits of the kit that relays for it; see that kit's bill.
 """
-SHARES = (50, 90, 99)
+DAY_PERCENTAGES = (50, 90, 99)
 
 
 class DrillRun(NamedTuple):
@@ -246,7 +246,8 @@ def _write_unposted(findings: Findings) -> list[str]:
 
 
 def budget(runs: Sequence[DrillRun]) -> dict[str, dict[str, float]]:
-    """Return for each kit the credits per day that suffice on `SHARES` per cent of the days, with
+    """Return for each kit the credits per day that suffice on `DAY_PERCENTAGES` per cent of the
+    days, with
     one value for each share. They are computed over the whole days of all runs. `sos` is the mean
     cost of messages with an SOS per raised SOS.
     """
@@ -259,7 +260,7 @@ def budget(runs: Sequence[DrillRun]) -> dict[str, dict[str, float]]:
         days = [spent for bill in bills for spent in bill.days[:whole]]
         calls = sum(call.kit == kit for run in own for call in run.findings.calls)
         name = f"{kit}, {label}" if several else kit
-        budgets[name] = {f"{share}": compute_percentile(days, share) for share in SHARES}
+        budgets[name] = {f"{share}": compute_percentile(days, share) for share in DAY_PERCENTAGES}
         budgets[name]["days"] = len(days)
         if calls:
             budgets[name]["sos"] = round(sum(bill.for_sos for bill in bills) / calls, 1)
@@ -269,11 +270,11 @@ def budget(runs: Sequence[DrillRun]) -> dict[str, dict[str, float]]:
 def budget_text(source: str, runs: Sequence[DrillRun]) -> str:
     """Return the table of credits per day, by kit, as Markdown. `source` names the plan."""
     budgets = budget(runs)
-    heads = ("kit", *(f"{share} % of days" for share in SHARES), "each SOS", "days")
+    heads = ("kit", *(f"{share} % of days" for share in DAY_PERCENTAGES), "each SOS", "days")
     rows = [
         [
             kit,
-            *(f"{values[str(share)]:g}" for share in SHARES),
+            *(f"{values[str(share)]:g}" for share in DAY_PERCENTAGES),
             f"{values['sos']:g}" if "sos" in values else "–",
             f"{values['days']:g}",
         ]

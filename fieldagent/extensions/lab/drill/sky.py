@@ -9,7 +9,7 @@ from dataclasses import field
 
 import trio
 
-from fieldagent.extensions.lab.drill.outage import DAY
+from fieldagent.extensions.lab.drill.outage import DAY_S
 from fieldagent.extensions.lab.simulator.mt_queue import MtQueue
 from fieldagent.extensions.lab.simulator.pty_port import PtyPort
 from fieldagent.extensions.lab.simulator.sbd_modem import SimulatedModem
@@ -111,4 +111,4 @@ class SimulatedOperator:
 
 
 def _compute_day() -> int:
-    return int(trio.current_time() // DAY)
+    return int(trio.current_time() // DAY_S)

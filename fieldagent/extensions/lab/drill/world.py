@@ -26,7 +26,7 @@ from fieldagent.agent.satellites import sbd
 from fieldagent.extensions.lab.drill.desk import DrillDesk
 from fieldagent.extensions.lab.drill.kit import Kit, list_faults
 from fieldagent.extensions.lab.drill.lines import SimulatedLines, Wire
-from fieldagent.extensions.lab.drill.outage import DAY, START, OutageCondition
+from fieldagent.extensions.lab.drill.outage import DAY_S, START, OutageCondition
 from fieldagent.extensions.lab.drill.plan import DrillPlan
 from fieldagent.extensions.lab.drill.sky import OperatorBill, SimulatedOperator
 from fieldagent.extensions.lab.drill.steady import (
@@ -59,9 +59,9 @@ HUB_PARTS = (
 )
 """Parts of the hub that serve kits. The calls to the operator are missing, because the drill runs
 them itself."""
-WITH_CHANCE = (drivers, radio_piggyback, repeating, sbd, station)
+RANDOM_MODULES = (drivers, radio_piggyback, repeating, sbd, station)
 """Modules of the agent that use random numbers."""
-TELL_EVERY = 6 * 3600.0
+REPORT_INTERVAL_S = 6 * 3600.0
 
 
 class MeasuredAir(SharedAir):
@@ -99,8 +99,8 @@ class World:
         self.hub_nursery: trio.Nursery | None = None
         self.faults: list[str] = []
         """Faults of the hub's parts. Each is a bug of the program."""
-        self._until = plan.days * DAY
-        self.seconds = self._until + min(DAY, self._until)
+        self._until = plan.days * DAY_S
+        self.seconds = self._until + min(DAY_S, self._until)
         """Duration of the run in seconds. After the last day nothing is posted for a while, so that
         waiting messages can arrive."""
 
@@ -155,7 +155,7 @@ class World:
             (module, "random", self)
             if hasattr(module, "random")
             else (module, "Random", self.Random)
-            for module in WITH_CHANCE
+            for module in RANDOM_MODULES
         ]
         return [
             *chance,
@@ -309,8 +309,8 @@ class World:
 
     async def _show(self) -> NoReturn:
         while True:
-            await trio.sleep(TELL_EVERY)
-            day, rest = divmod(trio.current_time(), DAY)
+            await trio.sleep(REPORT_INTERVAL_S)
+            day, rest = divmod(trio.current_time(), DAY_S)
             posted = sum(len(kit.record.posted) for kit in self.kits)
             self._tell(f"day {int(day) + 1}, {int(rest // 3600):02}:00  {posted} posted")
 

@@ -34,7 +34,7 @@ from fieldagent.wire.meshcore_companion import (
 )
 
 LORA = LoraSettings(910_525_000, 62_500, 7, 5)
-QUEUE = 16
+QUEUE_MAX = 16
 """Largest number of packets that wait for the air. A further packet is refused."""
 STORED_TEXTS_MAX = 16
 """Largest number of texts that wait for a host. A further text replaces the oldest."""
@@ -47,7 +47,7 @@ BOOT_TIME = 1_715_770_351
 """Unix time of the radio's clock after power-on, because the clock has no battery."""
 SEEN_PACKETS_MAX = 128
 """Number of recent packets from which duplicates are recognized."""
-VOLTS = 4.01
+BATTERY_V = 4.01
 MIXER = struct.Struct("<IB")
 """Head of a text: its time, and its type and attempt."""
 GROUP = CompanionChannel(1, "Kits", sha256(b"a simulated group").digest()[:16])
@@ -95,7 +95,7 @@ class SimulatedCompanion(LoraBoard):
     """
 
     def __init__(self, number: int, air: SharedAir, random: Random) -> None:
-        super().__init__(number, air, random, QUEUE)
+        super().__init__(number, air, random, QUEUE_MAX)
         self.key = sha256(b"companion %d" % number).digest()
         self.name = f"Node {number}"
         self.position = (0, 0)
@@ -203,7 +203,7 @@ class SimulatedCompanion(LoraBoard):
             )
         elif command == CompanionCommand.GET_BATTERY:
             self._send_to_host(
-                CompanionMessage.BATTERY, struct.pack("<HII", round(VOLTS * 1000), 40, 1000)
+                CompanionMessage.BATTERY, struct.pack("<HII", round(BATTERY_V * 1000), 40, 1000)
             )
         elif command == CompanionCommand.GET_CHANNEL:
             index = body[0] if body else CHANNELS_MAX
@@ -366,7 +366,7 @@ class SimulatedCompanion(LoraBoard):
                 kind_of_text = TextType(flags >> 2 & 3) if flags >> 2 < 3 else TextType.PLAIN
                 self._store_text(CompanionText(sender, None, time, text, kind_of_text, hops, SNR))
             elif kind == _Kind.REQUEST and flags == TELEMETRY:
-                answer = MIXER.pack(time, TELEMETRY) + struct.pack("<H", round(VOLTS * 100))
+                answer = MIXER.pack(time, TELEMETRY) + struct.pack("<H", round(BATTERY_V * 100))
                 self._send_to(each, _Kind.RESPONSE, answer, now)
             elif kind == _Kind.RESPONSE and len(plain) == MIXER.size + 2:
                 (hundredths,) = struct.unpack_from("<H", plain, MIXER.size)

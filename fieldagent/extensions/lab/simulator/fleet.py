@@ -41,7 +41,7 @@ CONCURRENT_CONNECTS_MAX = 150
 kits share one."""
 POSITIONS_PER_MESSAGE_MAX = 20
 """Largest number of positions in one message, for example after a time without a link."""
-FOR_GOOD = {Close.POLICY, Close.REVOKED, Close.REPLACED, Close.NO_COMMON_VERSION}
+FINAL_CLOSE_CODES = {Close.POLICY, Close.REVOKED, Close.REPLACED, Close.NO_COMMON_VERSION}
 """Close codes after which an emulated kit does not reconnect. Either its device is gone, or another
 kit uses its token."""
 CHECK_S = 0.1
@@ -218,7 +218,7 @@ class Fleet:
                     break
             else:
                 self.figures.lost[_describe_error(ended)] += 1
-                if ended.code in FOR_GOOD:
+                if ended.code in FINAL_CLOSE_CODES:
                     break
                 if pace.is_back_soon(ended):
                     pace.requested_wait = ORDERLY_PAUSE_MAX_S

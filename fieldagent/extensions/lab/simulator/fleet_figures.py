@@ -11,7 +11,7 @@ from typing import Any
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.wording import format_count
 
-REASONS = 20
+REASONS_MAX = 20
 """Largest number of distinct reasons."""
 
 
@@ -21,7 +21,7 @@ class ReasonCounts(Counter[str]):
     """
 
     def __setitem__(self, reason: str, times: int) -> None:
-        if reason not in self and len(self) >= REASONS:
+        if reason not in self and len(self) >= REASONS_MAX:
             reason, times = "other reasons", self["other reasons"] + 1
         super().__setitem__(reason, times)
 

@@ -20,10 +20,10 @@ from fieldagent.wire import sms_alphabet, sms_pdu
 from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.sms_pdu import Coding, Content, Deliver, Part, StatusReport, Submit
 
-PUK_AFTER = 3
+WRONG_PINS_MAX = 3
 """Number of wrong PINs after which the SIM needs the PUK."""
 CTRL_Z, ESCAPE = 0x1A, 0x1B
-CAPACITY = 20
+SIM_MESSAGES_MAX = 20
 """Largest number of messages on the SIM."""
 _SEND = re.compile(r"AT\+CMGS=([0-9]{1,3})")
 _READ_COMMAND = re.compile(r"AT\+CMG([RD])=([0-9]{1,3})(?:,([0-4]))?")
@@ -245,7 +245,7 @@ class SimulatedGsmModem:
     def _find_prompt(self) -> str:
         if not self.pin or self._unlocked:
             return ""
-        return "SIM PUK" if self.wrong_pins >= PUK_AFTER else "SIM PIN"
+        return "SIM PUK" if self.wrong_pins >= WRONG_PINS_MAX else "SIM PIN"
 
     def _unlock(self, pin: str) -> None:
         if self._find_prompt() == "SIM PIN" and pin == self.pin:
@@ -256,7 +256,7 @@ class SimulatedGsmModem:
             self._send_to_host("+CME ERROR: 16")  # Incorrect password.
 
     def _fill_in(self) -> str:
-        return f'"ME",{len(self.store)},{CAPACITY}'
+        return f'"ME",{len(self.store)},{SIM_MESSAGES_MAX}'
 
     def _set(self, name: str, value: str) -> None:
         if name == "CMGF" and value != "0":
@@ -266,7 +266,7 @@ class SimulatedGsmModem:
             self._send_to_host("+CMS ERROR: 302")  # It has only one message store.
             return
         if name == "CPMS":
-            counts = f"{len(self.store)},{CAPACITY}"
+            counts = f"{len(self.store)},{SIM_MESSAGES_MAX}"
             self._send_to_host(f"+CPMS: {','.join([counts] * 3)}")
         self._send_to_host("OK")
 
@@ -390,7 +390,7 @@ class SimulatedGsmModem:
             head = f"+CMT: ,{octets}" if is_sms else f"+CDS: {octets}"
             self._report(head, pdu.hex().upper())
             return True
-        place = next((at for at in range(1, CAPACITY + 1) if at not in self.store), None)
+        place = next((at for at in range(1, SIM_MESSAGES_MAX + 1) if at not in self.store), None)
         if place is None:
             return False
         self.store[place] = _Place(pdu)

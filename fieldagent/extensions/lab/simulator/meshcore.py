@@ -14,11 +14,11 @@ from fieldagent.wire import meshcore_kiss as wire
 from fieldagent.wire.lora import LoraSettings, compute_air_time
 from fieldagent.wire.meshcore_kiss import MeshcoreCommand, MeshcoreReport
 
-BEGINS_WITH = LoraSettings(910_525_000, 62_500, 7, 5)
+INITIAL_SETTINGS = LoraSettings(910_525_000, 62_500, 7, 5)
 """Radio settings of a new board."""
 BEGINS_AT = 20
 """Transmit power of a new board in dBm."""
-QUEUE = 1
+QUEUE_MAX = 1
 """Largest number of packets that wait for the air. A further packet is refused."""
 
 
@@ -28,14 +28,14 @@ class SimulatedMeshcore(LoraBoard):
     """
 
     def __init__(self, number: int, air: SharedAir, random: Random) -> None:
-        super().__init__(number, air, random, QUEUE)
+        super().__init__(number, air, random, QUEUE_MAX)
         self.millivolts = 4_012
         """Voltage of the battery in mV."""
         self.reboot()
 
     def reboot(self) -> None:
         """Clear all state, including the settings and the waiting packets."""
-        self.lora, self.power = BEGINS_WITH, BEGINS_AT
+        self.lora, self.power = INITIAL_SETTINGS, BEGINS_AT
         self.air.radios[self.number] = self.lora
         self._deframer = kiss.KissDeframer()
         self._said = bytearray()

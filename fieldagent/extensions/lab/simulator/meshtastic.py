@@ -48,7 +48,7 @@ from fieldagent.wire.meshtastic import (
 FIRST_NUMBER = 0xFA9E_0000
 """Base of node numbers. Node 1 has this number plus one."""
 FIRMWARE = "2.7.11.simulated"
-QUEUE = 16
+QUEUE_MAX = 16
 """Largest number of packets that wait for the air. A further packet is refused."""
 STORED_PACKETS_MAX = 32
 """Largest number of packets that wait for a host. After that, a packet without text is dropped, and
@@ -59,13 +59,13 @@ recognizes duplicates."""
 TRANSMISSIONS_MAX = 3
 ACK_WAIT_S = 4.5
 """Seconds, in addition to the airtime, after which an unacknowledged packet is sent again."""
-CONTENTION = (0.1, 0.4)
+CONTENTION_DELAY_S = (0.1, 0.4)
 """Range of the random delay in seconds before a radio repeats a packet. An acknowledgement is sent
 first, and a radio that hears another one repeat the packet stays silent."""
 KEY_BYTES = 12
 """Extra bytes of a packet that is encrypted with the receiver's public key."""
 HEADER = struct.Struct("<IIIBBBB")
-LIMITS = {
+PORT_INTERVALS_S = {
     Port.TEXT: 2.0,
     Port.ALERT: 10.0,
     Port.POSITION: 10.0,
@@ -182,7 +182,7 @@ class HostSide:
     def __init__(self) -> None:
         self.said = bytearray()
         self.attended = False
-        self.free = QUEUE
+        self.free = QUEUE_MAX
         """Number of free places in the radio's queue, as last reported to the host."""
         self._stored: deque[MeshPacket] = deque()
         self._counted = 0
@@ -226,7 +226,7 @@ class SimulatedMeshtastic(LoraBoard):
     """
 
     def __init__(self, number: int, air: SharedAir, random: Random) -> None:
-        super().__init__(number, air, random, QUEUE)
+        super().__init__(number, air, random, QUEUE_MAX)
         self.node = FIRST_NUMBER + number
         self.region, self.preset, self.hop_limit = EU_868, wire.SHORT_TURBO, 3
         self.keyring = Keyring(self.node)
@@ -355,7 +355,7 @@ class SimulatedMeshtastic(LoraBoard):
             self._unacknowledged[number] = _Unacknowledged(sent.encode(), packet.to, 1, again)
 
     def _check_interval(self, port: int, now: float) -> bool:
-        limit = LIMITS.get(Port(port)) if port in Port.__members__.values() else None
+        limit = PORT_INTERVALS_S.get(Port(port)) if port in Port.__members__.values() else None
         if limit is None:
             return False
         early = now < self._given.get(port, -inf) + limit
@@ -395,7 +395,7 @@ class SimulatedMeshtastic(LoraBoard):
                     tries=waits.tries + 1, again_at=self._compute_retry_time(len(waits.packet), now)
                 )
         # A host that got the report of a full queue waits for a new report.
-        if self.host.free == 0 and self._mouth.waiting < QUEUE:
+        if self.host.free == 0 and self._mouth.waiting < QUEUE_MAX:
             self._queue_status(QueueError.OK, 0)
 
     def receive_packet(self, packet: bytes, now: float) -> None:
@@ -416,7 +416,7 @@ class SimulatedMeshtastic(LoraBoard):
         elif not again:
             self._deliver(heard, now)
             if heard.hops_left:
-                due = now + self.random.uniform(*CONTENTION)
+                due = now + self.random.uniform(*CONTENTION_DELAY_S)
                 self._repeats[source, number] = due, heard._replace(flags=flags - 1).encode()
         else:
             # Another radio repeats the packet, which is enough.
@@ -504,8 +504,8 @@ class SimulatedMeshtastic(LoraBoard):
         )
 
     def _queue_status(self, result: int, number: int) -> None:
-        self.host.free = QUEUE - self._mouth.waiting
-        status = QueueStatus(result, self.host.free, QUEUE, number)
+        self.host.free = QUEUE_MAX - self._mouth.waiting
+        status = QueueStatus(result, self.host.free, QUEUE_MAX, number)
         self.host.add_message(FromRadio(queue_status=status))
 
 

@@ -16,7 +16,7 @@ from fieldagent.wire import node
 
 GIVE_UP_S = 30.0
 """Seconds after which a packet is dropped if the channel was never free."""
-BACKOFF = 0.2
+BACKOFF_MAX_S = 0.2
 """Largest random delay after the channel became free, in seconds."""
 
 
@@ -134,7 +134,7 @@ class SimulatedNode:
             self._begin_at = inf
             return
         free = now + 1.0 if self.busy else self.air.find_busy_end(now, self.number)
-        self._begin_at = free + self.random.random() * BACKOFF * (free > now)
+        self._begin_at = free + self.random.random() * BACKOFF_MAX_S * (free > now)
 
     def _begin(self, now: float) -> None:
         if self.busy or self.air.find_busy_end(now, self.number) > now:

@@ -14,7 +14,7 @@ from fieldagent.wire.lora import LoraSettings, compute_air_time
 from fieldagent.wire.rnode import RnodeCommand, RnodeError
 
 VERSION = bytes([1, 85])
-QUEUE = 8
+QUEUE_MAX = 8
 """Largest number of packets that wait for the air. A further packet is refused."""
 PACKET_MAX = 508
 SPLIT = 0x01
@@ -33,7 +33,7 @@ class SimulatedRnode(LoraBoard):
     """
 
     def __init__(self, number: int, air: SharedAir, random: Random) -> None:
-        super().__init__(number, air, random, QUEUE)
+        super().__init__(number, air, random, QUEUE_MAX)
         self.provisioned = True
         self.reboot()
 

@@ -30,7 +30,7 @@ from fieldagent.package.package import Location
 
 LOOK_EVERY, LOOK_APART = 10.0, 1.0
 """Longest and shortest time in seconds between two checks of the state."""
-POSITIONS_LOOKED_AT = 20
+POSITIONS_READ_MAX = 20
 
 
 class Reporter:
@@ -99,7 +99,7 @@ class Reporter:
         published = b""
         while True:
             moved = self._moved
-            own, _ = await places.list_newest(self._journal, POSITIONS_LOOKED_AT)
+            own, _ = await places.list_newest(self._journal, POSITIONS_READ_MAX)
             positions = [
                 replace(each.place, timestamp=each.moment)
                 for each in own

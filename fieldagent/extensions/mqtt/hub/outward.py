@@ -33,7 +33,7 @@ REST_S = 1.0
 for at most the same time."""
 TURN_MAX_S = 30.0
 """Seconds after which a round runs in any case."""
-FORGET_EVERY = 600.0
+FORGET_INTERVAL_S = 600.0
 
 
 class HubReporter:
@@ -259,6 +259,6 @@ class HubReporter:
 
     async def _forget(self) -> None:
         now = self._host.clock()
-        if now >= self._forgotten + FORGET_EVERY:
+        if now >= self._forgotten + FORGET_INTERVAL_S:
             self._forgotten = now
             await self._host.store.commit(partial(records.forget, now=now))

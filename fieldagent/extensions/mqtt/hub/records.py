@@ -23,14 +23,14 @@ from fieldagent.hub.store.contract import Db
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 NAME = "mqtt"
-DAY = 86_400.0
+DAY_S = 86_400.0
 KITS_MAX = 500
 """Largest number of kits whose state is published. The newest kits are published."""
-WAYS_MAX = 500
+STEPS_MAX = 500
 """Largest number of items whose delivery steps are published. The newest items of a day count."""
-KEY_RETENTION_S = 7 * DAY
+KEY_RETENTION_S = 7 * DAY_S
 """Seconds for which a command is recognised by its key."""
-BROUGHT_AGAIN_S = 3_600.0
+REPEAT_WINDOW_S = 3_600.0
 """Seconds for which a command without a key is recognised by its packet number from the broker."""
 OPEN_MAX = 200
 
@@ -108,7 +108,7 @@ def list_route_news(db: Db, now: float) -> list[ItemDeliverySteps]:
         " WHERE reached.item = mqtt_item.item) + (SELECT count(*) FROM delivery"
         " WHERE delivery.item = mqtt_item.item AND delivery.state = 'stored') FROM mqtt_item"
         " JOIN item ON item.id = mqtt_item.item WHERE at > ? ORDER BY mqtt_item.item DESC LIMIT ?",
-        *(now - DAY, WAYS_MAX),
+        *(now - DAY_S, STEPS_MAX),
     )
     news = {
         item: (topic, request_id, stored)
@@ -214,13 +214,13 @@ def find_known_command(db: Db, sender: str, key: str) -> StoredCommand | None:
 def find_earlier_outcome(
     db: Db, sender: str, prefix: str, digest: bytes, now: float
 ) -> StoredCommand | None:
-    """Return the outcome of the same command, if the broker delivered it within `BROUGHT_AGAIN_S`
+    """Return the outcome of the same command, if the broker delivered it within `REPEAT_WINDOW_S`
     under a key with this prefix. The prefix contains the packet number, which brokers reuse later.
     """
     rows = db.execute(
         "SELECT digest, outcome FROM mqtt_command WHERE sender = ? AND digest = ? AND at > ?"
         " AND key LIKE ? ORDER BY at DESC LIMIT 1",
-        *(sender, digest, now - BROUGHT_AGAIN_S, f"{prefix}%"),
+        *(sender, digest, now - REPEAT_WINDOW_S, f"{prefix}%"),
     )
     return _read_stored(rows)
 
@@ -241,7 +241,7 @@ def note_command(
 def compute_spent_today(db: Db, now: float) -> int:
     """Return the credits that MQTT commands may have cost this UTC day."""
     ((spent,),) = db.execute(
-        "SELECT coalesce(sum(credits), 0) FROM mqtt_command WHERE at >= ?", now - now % DAY
+        "SELECT coalesce(sum(credits), 0) FROM mqtt_command WHERE at >= ?", now - now % DAY_S
     )
     return int(spent)
 
@@ -270,5 +270,5 @@ def find_user(db: Db, workspace: int, kit: int) -> int | None:
 
 def forget(db: Db, now: float) -> None:
     """Delete old published items and old commands. `now` is Unix time."""
-    db.execute("DELETE FROM mqtt_item WHERE at <= ?", now - DAY)
+    db.execute("DELETE FROM mqtt_item WHERE at <= ?", now - DAY_S)
     db.execute("DELETE FROM mqtt_command WHERE at <= ?", now - KEY_RETENTION_S)

@@ -41,7 +41,7 @@ ALARM = "fence"
 """Kind of this alarm in the table of incidents."""
 REPORTED_CROSSINGS = ("both", "enter", "leave")
 """Crossings that a fence can report."""
-MAX = 200
+FENCES_MAX = 200
 """Largest number of fences in a workspace, because each position is checked against all fences for
 its kit."""
 LATE_S = 600.0
@@ -85,8 +85,10 @@ def add(
                 name=repr(name),
             )
         )
-    if len(known) >= MAX:
-        raise Refused(sentence("a workspace can have {max} fences at most: remove some", max=MAX))
+    if len(known) >= FENCES_MAX:
+        raise Refused(
+            sentence("a workspace can have {max} fences at most: remove some", max=FENCES_MAX)
+        )
     devices = {find_device_named(db, workspace, each) for each in kits.devices}
     id_ = insert_row(
         db,

@@ -17,7 +17,7 @@ from fieldagent.package.reading import WrongValue, read_timestamp
 from fieldagent.system.span import format_span
 from fieldagent.system.terminal import format_local_time
 
-DAY = 86_400.0
+DAY_S = 86_400.0
 _CLOCK = re.compile(r"([01][0-9]|2[0-3]):([0-5][0-9])", re.ASCII)
 
 
@@ -44,8 +44,8 @@ def due_of(text: str, now: float) -> float:
     ISO 8601 time, which is UTC without an offset. Raises Refused.
     """
     if match := _CLOCK.fullmatch(text):
-        at = now - now % DAY + int(match[1]) * 3_600 + int(match[2]) * 60
-        return at if at > now else at + DAY
+        at = now - now % DAY_S + int(match[1]) * 3_600 + int(match[2]) * 60
+        return at if at > now else at + DAY_S
     try:
         return read_timestamp(text).timestamp()
     except WrongValue:

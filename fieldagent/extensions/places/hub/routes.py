@@ -36,9 +36,9 @@ ALARM = "overdue"
 """Kind of this alarm in the table of incidents, the same as for a check-in."""
 DEFAULT_MARGIN_S = 1_800
 """Default margin: seconds after the due time until the alarm."""
-MAX = 1_000
+ROUTES_MAX = 1_000
 """Largest number of active routes in a workspace."""
-LISTED = 200
+LISTED_ROUTES_MAX = 200
 """Largest number of ended routes in a list. The newest are listed."""
 AT_ONCE = 500
 
@@ -65,9 +65,9 @@ def add(db: Db, workspace: int, plan: RoutePlan, now: float, *, actor: str = ADM
         )
     sql = "SELECT count(*) FROM route WHERE workspace = ? AND ended IS NULL"
     ((there,),) = db.execute(sql, workspace)
-    if there >= MAX:
+    if there >= ROUTES_MAX:
         raise Refused(
-            sentence("a workspace can have {max} active routes at most: end some", max=MAX)
+            sentence("a workspace can have {max} active routes at most: end some", max=ROUTES_MAX)
         )
     id_ = insert_row(
         db,
@@ -96,7 +96,9 @@ def listing(db: Db, workspace: int) -> list[Row]:
         " WHERE route.workspace = ? AND ended IS"
     )
     rows = db.execute(f"{columns} NULL ORDER BY route.id DESC", workspace)
-    rows += db.execute(f"{columns} NOT NULL ORDER BY route.id DESC LIMIT {LISTED}", workspace)
+    rows += db.execute(
+        f"{columns} NOT NULL ORDER BY route.id DESC LIMIT {LISTED_ROUTES_MAX}", workspace
+    )
     return [_encode_route(row) for row in rows]
 
 

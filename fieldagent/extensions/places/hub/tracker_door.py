@@ -27,7 +27,7 @@ KINDS = {kind.name: kind for kind in (osmand.KIND, traccar.KIND, owntracks.KIND)
 PATH = "/source/"
 BODY = 65_536
 """Largest number of bytes of a report."""
-TOLD_MAX = 1_000
+WARNINGS_MAX = 1_000
 """Largest number of different warnings, about unknown trackers and kinds of rejected reports. Each
 is logged once."""
 CALLS = Rate(per_minute=600, burst=600)
@@ -122,7 +122,7 @@ class TrackerDoor:
             self._warn_once((source.workspace, ident, ""), what, kind.title, ident, ident)
 
     def _warn_once(self, key: tuple[int, str, str], what: str, *values: object) -> None:
-        if key in self._told or len(self._told) >= TOLD_MAX:
+        if key in self._told or len(self._told) >= WARNINGS_MAX:
             return
         self._told.add(key)
         log.warning(what, *values)

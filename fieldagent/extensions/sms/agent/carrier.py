@@ -59,9 +59,9 @@ log = logging.getLogger(__name__)
 
 TARIFF = Tariff("sms", ENVELOPE_BYTES, booked=False)
 MESSAGE_LIMITS = MessageLimits(ENVELOPE_BYTES, ENVELOPE_BYTES, TARIFF)
-WINDOW = 3
+FRAMES_UNDER_WAY_MAX = 3
 """Largest number of SMS on their way at a time, and the same number again for an SOS."""
-COPIES = 3
+COPIES_MAX = 3
 """Largest number of copies of one message before its content waits in the queue again."""
 URGENT_AFTER = 20.0
 """Longest time in seconds without an IP link before an SOS goes by SMS."""
@@ -196,7 +196,7 @@ class SmsCarrier:
         if turn.linked or modem.state is not LinkState.READY:
             return inf
         count = sum(each.urgent is urgent for each in self._under_way.values())
-        if count >= WINDOW:
+        if count >= FRAMES_UNDER_WAY_MAX:
             return inf
         after = float(self._settings.after)
         begins = turn.since + (min(URGENT_AFTER, after) if urgent else after)
@@ -339,7 +339,7 @@ class SmsCarrier:
         queue.
         """
         under_way = self._under_way[tag]
-        if under_way.copies >= COPIES:
+        if under_way.copies >= COPIES_MAX:
             reason = f"no answer of the hub to {under_way.copies} SMS"
             rest = 0.0 if under_way.urgent else self._answer_within(under_way)
             await self._release(tag, reason, rest)

@@ -10,7 +10,7 @@ from fieldagent.agent.kit_part import RUNS_COMMAND_REASON, SECRET, SWITCHES_POWE
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.properties import Key, WrongProperty, make_integer_reader, read_text
 
-PER_DAY = 100
+SMS_PER_DAY = 100
 MANAGED = re.compile(r"mmcli(:[A-Za-z0-9/_.-]{1,80})?", re.ASCII)
 """Values of sms-port for a modem of ModemManager."""
 
@@ -23,7 +23,7 @@ class SmsSettings(NamedTuple):
     hub_number: str = ""
     allow: tuple[str, ...] = ()
     pin: str = ""
-    per_day: int = PER_DAY
+    per_day: int = SMS_PER_DAY
     after: int = 120
     answer_within: int = 600
     heal: tuple[HealingStep, ...] | None = None
@@ -87,7 +87,7 @@ KEYS = (
     Key(
         "sms-per-day",
         make_integer_reader(0, 100_000, "SMS"),
-        PER_DAY,
+        SMS_PER_DAY,
         "maximum SMS per UTC day; a tenth of them is reserved for an SOS (100)",
     ),
     Key(

@@ -36,7 +36,7 @@ SEEN_AGAIN_S = 30.0
 """Seconds within which a phone that was seen is not checked again."""
 ALERT_AGAIN_S = 30.0
 """Seconds within which a repeated alert of a phone is not stored again."""
-AWAY_S = 300.0
+AWAY_AFTER_S = 300.0
 """Seconds of silence after which a phone counts as away."""
 REPLY_INTERVAL_S = 600.0
 """Seconds between two explanations to one phone, which also stops two machines from answering each
@@ -137,13 +137,13 @@ class EventAdmission:
         is_own = uid.startswith(records.PREFIX.encode())
         if is_own or now - before < SEEN_AGAIN_S or b"<takv" not in raw:
             return self.drop(ItemResult.OWN if is_own else ItemResult.OTHER)
-        if now - before >= AWAY_S:
+        if now - before >= AWAY_AFTER_S:
             self._units, wait = UNITS.admit(self._units, now)
             if wait:
                 return self.drop(ItemResult.LIMITED)
         _store_value(self._seen, uid, now)
         self._note(ItemResult.OTHER)
-        if now - before < AWAY_S:
+        if now - before < AWAY_AFTER_S:
             return None
         try:
             event = cot.decode(raw)

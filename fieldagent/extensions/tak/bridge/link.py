@@ -42,7 +42,7 @@ SEND_TIMEOUT_S = 15.0
 ANSWER_TIMEOUT_S = 20.0
 """Seconds within which a server must answer a ping, and seconds between two pings."""
 NOT_ANSWERED = f"the server has not answered a ping within {ANSWER_TIMEOUT_S:g} s"
-SILENCE = 50.0
+SILENCE_S = 50.0
 RECEIVE_MAX = 65_536
 
 
@@ -157,10 +157,10 @@ class StreamSession:
         splitter = EventSplitter()
         while True:
             data = b""
-            with trio.move_on_after(SILENCE) as silence:
+            with trio.move_on_after(SILENCE_S) as silence:
                 data = await self._receive()
             if silence.cancelled_caught:
-                raise ConnectionLost(f"the server has sent nothing for {SILENCE:g} s")
+                raise ConnectionLost(f"the server has sent nothing for {SILENCE_S:g} s")
             if not data:
                 raise ConnectionLost(
                     "the server closed the connection; if it refuses the hub, see its log"

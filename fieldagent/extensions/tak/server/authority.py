@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import pkcs12
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from fieldagent.extensions.tak.server.certificates import PHONE_LASTS
+from fieldagent.extensions.tak.server.certificates import PHONE_LIFETIME
 from fieldagent.extensions.tak.server.invitations import CertificateTerms
 from fieldagent.hub.store.contract import Db
 from fieldagent.system.lazy_named_tuple import NamedTuple
@@ -166,7 +166,7 @@ def find_expiry(certificate: x509.Certificate) -> datetime:
 def issue_for_phone(authority: Authority, name: str, now: float) -> IssuedCertificate:
     """Return a key and certificate for a user's phone."""
     key = _make_key()
-    terms = CertificateTerms(f"{x509.random_serial_number():x}", now + PHONE_LASTS)
+    terms = CertificateTerms(f"{x509.random_serial_number():x}", now + PHONE_LIFETIME)
     return IssuedCertificate(key, certify_phone(authority, name, key.public_key(), terms))
 
 

@@ -17,7 +17,7 @@ from fieldagent.hub.records.audit import ADMINISTRATION, write_line
 from fieldagent.hub.store.contract import Db, make_membership
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
-PHONE_LASTS = 730 * 86_400.0
+PHONE_LIFETIME = 730 * 86_400.0
 """Validity of a phone's certificate in seconds."""
 
 

@@ -48,7 +48,7 @@ BODY = 16_384
 """Largest number of bytes of a request. A request for a key of 4096 bits has 1700."""
 CONTENT_TYPES = ("application/pkcs10", "application/octet-stream", "text/plain", FORM, "")
 """Content types that clients use. curl's default is the form."""
-BITS = (2_048, 4_096)
+KEY_BITS = (2_048, 4_096)
 CONFIG = (
     '<?xml version="1.0" encoding="UTF-8"?>\n'
     '<ns2:certificateConfig xmlns="http://bbn.com/marti/xml/config"'
@@ -124,7 +124,7 @@ class Enrolment:
         public = await trio.to_thread.run_sync(read_public_key, request.body)
         key = sha256(public.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo))
         now, serial = int(self._clock()), f"{x509.random_serial_number():x}"
-        new = CertificateTerms(serial, now + certificates.PHONE_LASTS)
+        new = CertificateTerms(serial, now + certificates.PHONE_LIFETIME)
         use = partial(invitations.use, holder=caller.holder, token=caller.token)
         put = partial(use, workspace=self._workspace, key=key.hexdigest(), new=new)
         try:
@@ -149,13 +149,13 @@ def read_public_key(body: bytes) -> rsa.RSAPublicKey:
     try:
         request = x509.load_der_x509_csr(base64.b64decode(b"".join(lines)))
         public = request.public_key()
-        if isinstance(public, rsa.RSAPublicKey) and BITS[0] <= public.key_size <= BITS[1]:
+        if isinstance(public, rsa.RSAPublicKey) and KEY_BITS[0] <= public.key_size <= KEY_BITS[1]:
             if request.is_signature_valid:
                 return public
             raise Problem(400, "the request is not signed by its own key")
     except (binascii.Error, ValueError, TypeError, x509.InvalidVersion, UnsupportedAlgorithm):
         raise Problem(400, "the body is not a PKCS #10 request") from None
-    raise Problem(400, f"the request's key must be RSA with {BITS[0]} to {BITS[1]} bits")
+    raise Problem(400, f"the request's key must be RSA with {KEY_BITS[0]} to {KEY_BITS[1]} bits")
 
 
 def _make_answer(

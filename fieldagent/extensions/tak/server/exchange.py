@@ -32,15 +32,15 @@ from fieldagent.wire.errors import RemoteProtocolError
 
 log = logging.getLogger(__name__)
 
-OF_ONE = Rate(600.0, 120)
+PHONE_EVENT_RATE = Rate(600.0, 120)
 """Rate of events from one phone."""
 KEPT_MAX, KEPT_BYTES_MAX = 1_000, 2_097_152
 """Largest number of objects on the map, and of their bytes."""
-SAID_MAX = 50
+CHATS_MAX = 50
 """Largest number of kept messages to everyone."""
 LASTS_MAX = 86_400.0
 """Longest time in seconds for which anything is kept, whatever the phone requests."""
-HEARD_MAX = 1_000
+ABSENT_PHONES_MAX = 1_000
 """Largest number of absent phones whose heard messages are remembered."""
 NAME_MAX = 100
 """Largest number of characters of a uid, and of a callsign."""
@@ -88,7 +88,7 @@ class Exchange:
         """uid and member of each phone by its key, also while it is away."""
         self._kept: OrderedDict[str, _StoredEvent] = OrderedDict()
         self._kept_bytes = 0
-        self._said: deque[_ChatEvent] = deque(maxlen=SAID_MAX)
+        self._said: deque[_ChatEvent] = deque(maxlen=CHATS_MAX)
         self._number = 0
         self._heard: OrderedDict[str, int] = OrderedDict()
         self._now = 0.0
@@ -166,12 +166,12 @@ class Exchange:
         if guest.key:
             self._heard[guest.key] = guest.heard
             self._heard.move_to_end(guest.key)
-            if len(self._heard) > HEARD_MAX:
+            if len(self._heard) > ABSENT_PHONES_MAX:
                 self._heard.popitem(last=False)
 
     def read(self, guest: TakGuest, raw: bytes, now: float) -> CotEvent | None:
         """Return a decoded event of a phone; None if it is over the rate limit or invalid."""
-        guest.spoke, wait = OF_ONE.admit(guest.spoke, now)
+        guest.spoke, wait = PHONE_EVENT_RATE.admit(guest.spoke, now)
         if wait:
             self._note(ItemResult.LIMITED)
             return None

@@ -75,7 +75,7 @@ def use(
     Raises Refused if the name cannot be used at the server, or if the secret is no longer valid.
     """
     stored = secret.hash_for_lookup(token)
-    now = new.expires - certificates.PHONE_LASTS
+    now = new.expires - certificates.PHONE_LIFETIME
     there = db.execute(
         f"SELECT key, serial FROM tak_invitation WHERE token = ? {db.for_update()}", stored
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fieldagent.extensions.lab.simulator.gsm_modem import CAPACITY, SimulatedGsmModem
+from fieldagent.extensions.lab.simulator.gsm_modem import SIM_MESSAGES_MAX, SimulatedGsmModem
 from fieldagent.wire import sms_pdu
 from fieldagent.wire.sms_pdu import Deliver, StatusReport
 
@@ -88,7 +88,7 @@ def test_a_full_store_still_passes_on() -> None:
     line.modem.fill()
     line.ask("AT+CNMI=2,2,0,1,0")
     assert line.come(SMS) == passed_on("+CMT: ,", SMS)
-    assert len(line.modem.store) == CAPACITY
+    assert len(line.modem.store) == SIM_MESSAGES_MAX
 
 
 def test_service_1_passes_on_only_while_the_host_acknowledges() -> None:
