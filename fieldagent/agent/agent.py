@@ -374,25 +374,25 @@ async def run(
             raise journal.failed
 
 
-async def _run_journal(journal: Journal, stopping: trio.Event) -> None:
+async def _run_journal(journal: Journal, stop_event: trio.Event) -> None:
     """Run the journal. If it fails, stop the agent properly, so that all callers still get an
     answer.
     """
     await journal.run()
     log.critical("%s; nothing more is accepted", journal.failed)
-    stopping.set()
+    stop_event.set()
 
 
 async def _run_parts(
     agent: Agent,
     listeners: list[socket.socket],
     stop_requests: Asks,
-    stopping: trio.Event,
+    stop_event: trio.Event,
     task_status: trio.TaskStatus[int],
 ) -> None:
     keep = agent.supervisor.keep_running
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(stop_at_signal, stop_requests, stopping)
+        nursery.start_soon(stop_at_signal, stop_requests, stop_event)
         with suppress(StoreFull):
             # Take the reserve before anyone can post, so that an SOS finds space if the disk fills
             # up.
@@ -414,7 +414,7 @@ async def _run_parts(
             nursery.start_soon(keep, title, run)
         if agent.parts.station is not None:
             nursery.start_soon(keep, "the radio rounds", agent.parts.station.repeating.run)
-        await _serve_api(agent, listeners, stopping, task_status)
+        await _serve_api(agent, listeners, stop_event, task_status)
         nursery.cancel_scope.cancel()
 
 
@@ -443,10 +443,10 @@ async def _drive(link: ChannelLink, driver: Part) -> None:
 async def _serve_api(
     agent: Agent,
     listeners: list[socket.socket],
-    stopping: trio.Event,
+    stop_event: trio.Event,
     task_status: trio.TaskStatus[int],
 ) -> None:
-    """Serve the local API. Return once `stopping` is set and all callers have an answer."""
+    """Serve the local API. Return once `stop_event` is set and all callers have an answer."""
     port = get_port(listeners)
     settings = agent.settings
     judge = make_router(
@@ -464,18 +464,18 @@ async def _serve_api(
                 serve,
                 translate_problems(judge, refusals.__name__),
                 listeners,
-                stopping=stopping,
+                stop_event=stop_event,
                 guard=check_loopback_caller,
                 note_fault=note_fault,
             )
         )
         if settings.page_listen:
-            part = _serve_network_page(agent, judge, stopping, note_fault)
+            part = _serve_network_page(agent, judge, stop_event, note_fault)
             nursery.start_soon(agent.supervisor.keep_running, "the page for the network", part)
         log.info("the local API answers at http://127.0.0.1:%d", port)
         notify("READY=1")
         task_status.started(port)
-        await stopping.wait()
+        await stop_event.wait()
         if agent.parts.journal.not_on_disk:
             log.warning(
                 "stopping: items that are only in memory are lost unless the disk can store"
@@ -491,11 +491,13 @@ async def _serve_api(
                 await trio.to_thread.run_sync(agent.logbook.record_stop, abandon_on_cancel=True)
 
 
-def _serve_network_page(agent: Agent, judge: Judge, stopping: trio.Event, note_fault: Note) -> Part:
+def _serve_network_page(
+    agent: Agent, judge: Judge, stop_event: trio.Event, note_fault: Note
+) -> Part:
     # A kit without this page saves the memory of TLS.
     from fieldagent.agent import network_page
 
-    return partial(network_page.run, agent.settings, judge, stopping, note_fault)
+    return partial(network_page.run, agent.settings, judge, stop_event, note_fault)
 
 
 async def delete_old_entries_forever(agent: Agent) -> None:

@@ -203,9 +203,9 @@ def _make_plans(settings: Settings, base: PartBase) -> dict[str, PartPlan]:
     return {name: import_own(plan)(settings.parts[name], base) for name, plan in plans.items()}
 
 
-def derive_air_keys(masters: Sequence[bytes]) -> list[bytes]:
+def derive_air_keys(master_keys: Sequence[bytes]) -> list[bytes]:
     """Return the keys for tags on the air, derived from the group's keys."""
-    return [derive_key(master, "AIR") for master in masters]
+    return [derive_key(master, "AIR") for master in master_keys]
 
 
 def get_secrets(settings: Settings) -> list[bytes]:
@@ -283,7 +283,7 @@ def assemble_hub_channel(
         limits={"credit": DayLimit(credits_per_day, reserve), "byte": bytes_limit},
         tariff=lambda: queue.limits.tariff,
     )
-    words = HubPiggyback(journal, queue, at_once=receipts_at_once)
+    words = HubPiggyback(journal, queue, is_immediate=receipts_at_once)
     outbox = ChannelOutbox(journal, packing, budget, words, endings, link)
     reception = HubReception(journal, inbox, packing, budget, words, endings, carrier=carrier)
     return outbox, reception

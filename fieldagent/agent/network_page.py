@@ -75,8 +75,8 @@ def get_files(settings: Settings) -> Files:
     return Files(folder / "certificate.pem", folder / "pass-phrase")
 
 
-async def run(settings: Settings, judge: Judge, stopping: trio.Event, note_fault: Note) -> None:
-    """Serve the page to the allowed networks until `stopping` is set. Raises ListenFailed."""
+async def run(settings: Settings, judge: Judge, stop_event: trio.Event, note_fault: Note) -> None:
+    """Serve the page to the allowed networks until `stop_event` is set. Raises ListenFailed."""
     there = get_files(settings)
     context = await trio.to_thread.run_sync(_make_context, there)
     known_by = await trio.to_thread.run_sync(compute_fingerprint, there.certificate)
@@ -105,7 +105,7 @@ async def run(settings: Settings, judge: Judge, stopping: trio.Event, note_fault
                 serve,
                 portal.judge,
                 telling,
-                stopping=stopping,
+                stop_event=stop_event,
                 guard=check_host,
                 introduce=find_admitted_address,
                 limits=Limits(pace=CpuPace(cookie="")),
@@ -117,7 +117,7 @@ async def run(settings: Settings, judge: Judge, stopping: trio.Event, note_fault
                 Entrance(there.pass_phrase, trio.current_time).guard(judge), REFUSALS
             ),
             listeners,
-            stopping=stopping,
+            stop_event=stop_event,
             guard=check_network_caller,
             tls=context,
             introduce=find_admitted_address,

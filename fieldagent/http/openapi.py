@@ -87,7 +87,7 @@ def call(
     *,
     parameters: Sequence[Schema] = (),
     body: Schema | Body | None = None,
-    about: str = "",
+    description: str = "",
 ) -> Call:
     """Return the description of a route.
 
@@ -98,7 +98,7 @@ def call(
     if isinstance(answers, str | NamedPart) or "description" in answers:
         answers = {200: answers}
     name, _, summary = summary.partition(": ")
-    return Call(route, name, summary, answers, access, parameters, body, about)
+    return Call(route, name, summary, answers, access, parameters, body, description)
 
 
 def optional(content: Schema) -> Body:
@@ -112,95 +112,95 @@ def schema(name: str, content: Schema) -> NamedPart:
     return NamedPart("schemas", name, content)
 
 
-def _typed(kind: str, about: str, keywords: Mapping[str, Any]) -> dict[str, Any]:
-    return {"type": kind, **_described(about), **keywords}
+def _typed(kind: str, description: str, keywords: Mapping[str, Any]) -> dict[str, Any]:
+    return {"type": kind, **_described(description), **keywords}
 
 
-def _described(about: str) -> dict[str, Any]:
-    return {"description": about} if about else {}
+def _described(description: str) -> dict[str, Any]:
+    return {"description": description} if description else {}
 
 
-def named_record(name: str, fields: Fields, about: str = "", /) -> NamedPart:
+def named_record(name: str, fields: Fields, description: str = "", /) -> NamedPart:
     """Return a `record` with a name of its own."""
-    return schema(name, record(fields, about))
+    return schema(name, record(fields, description))
 
 
-def text(about: str = "", /, **more: Any) -> dict[str, Any]:
-    return _typed("string", about, more)
+def text(description: str = "", /, **more: Any) -> dict[str, Any]:
+    return _typed("string", description, more)
 
 
-def integer(about: str = "", /, **more: Any) -> dict[str, Any]:
-    return _typed("integer", about, more)
+def integer(description: str = "", /, **more: Any) -> dict[str, Any]:
+    return _typed("integer", description, more)
 
 
-def number(about: str = "", /, **more: Any) -> dict[str, Any]:
-    return _typed("number", about, more)
+def number(description: str = "", /, **more: Any) -> dict[str, Any]:
+    return _typed("number", description, more)
 
 
-def boolean(about: str = "") -> dict[str, Any]:
-    return _typed("boolean", about, {})
+def boolean(description: str = "") -> dict[str, Any]:
+    return _typed("boolean", description, {})
 
 
-def enumeration(*values: Any, about: str = "") -> dict[str, Any]:
+def enumeration(*values: Any, description: str = "") -> dict[str, Any]:
     """Return the schema of a field that has one of these values."""
-    return {**_described(about), "enum": list(values)}
+    return {**_described(description), "enum": list(values)}
 
 
-def constant(value: Any, about: str = "") -> dict[str, Any]:
+def constant(value: Any, description: str = "") -> dict[str, Any]:
     if isinstance(value, bool):
         # openapi-python-client writes invalid code for a constant boolean that may be absent.
-        return {**boolean(about), "enum": [value]}
-    return {**_described(about), "const": value}
+        return {**boolean(description), "enum": [value]}
+    return {**_described(description), "const": value}
 
 
-def list_of(items: Schema, about: str = "", /, **more: Any) -> dict[str, Any]:
-    return _typed("array", about, {"items": items} | more)
+def list_of(items: Schema, description: str = "", /, **more: Any) -> dict[str, Any]:
+    return _typed("array", description, {"items": items} | more)
 
 
-def record(fields: Fields, about: str = "", /, **more: Any) -> dict[str, Any]:
+def record(fields: Fields, description: str = "", /, **more: Any) -> dict[str, Any]:
     """Return the schema of an object that has these fields and no others."""
-    return extensible_record(fields, about, additionalProperties=False, **more)
+    return extensible_record(fields, description, additionalProperties=False, **more)
 
 
-def extensible_record(fields: Fields, about: str = "", /, **more: Any) -> dict[str, Any]:
+def extensible_record(fields: Fields, description: str = "", /, **more: Any) -> dict[str, Any]:
     """Return the schema of an object that has these fields, and may have others."""
     members = {
         "properties": {name.removesuffix("?"): field for name, field in fields.items()},
         "required": [name for name in fields if not name.endswith("?")],
     }
-    return _typed("object", about, members | more)
+    return _typed("object", description, members | more)
 
 
 def mapping(
-    values: Schema, about: str = "", keys: Iterable[str] = (), **more: Any
+    values: Schema, description: str = "", keys: Iterable[str] = (), **more: Any
 ) -> dict[str, Any]:
     """Return the schema of an object whose member names are data. If `keys` is not empty, only
     these names are allowed.
     """
     if keys := list(keys):
         more["propertyNames"] = {"enum": keys}
-    return _typed("object", about, {"additionalProperties": values} | more)
+    return _typed("object", description, {"additionalProperties": values} | more)
 
 
-def one_of(*options: Schema, about: str = "", **more: Any) -> dict[str, Any]:
-    return {**_described(about), "oneOf": list(options), **more}
+def one_of(*options: Schema, description: str = "", **more: Any) -> dict[str, Any]:
+    return {**_described(description), "oneOf": list(options), **more}
 
 
-def any_of(*options: Schema, about: str = "") -> dict[str, Any]:
-    return {**_described(about), "anyOf": list(options)}
+def any_of(*options: Schema, description: str = "") -> dict[str, Any]:
+    return {**_described(description), "anyOf": list(options)}
 
 
 NULL = {"type": "null"}
 
 
-def nullable(content: Schema, about: str = "") -> dict[str, Any]:
+def nullable(content: Schema, description: str = "") -> dict[str, Any]:
     """Return the schema of this value or null."""
     if isinstance(content, NamedPart) or "type" not in content:
-        return one_of(NULL, content, about=about)
+        return one_of(NULL, content, description=description)
     kinds = content["type"]
     changed: dict[str, Any] = {
         **content,
-        **_described(about),
+        **_described(description),
         "type": [*([kinds] if isinstance(kinds, str) else kinds), "null"],
     }
     if "enum" in content:
@@ -213,56 +213,66 @@ def with_description(text: str, content: Mapping[str, Any]) -> dict[str, Any]:
     return {**content, **_described(text)}
 
 
-def query(name: str, content: Schema, about: str = "", is_required: bool = False) -> dict[str, Any]:
-    return _describe_parameter("query", name, content, about, is_required)
+def query(
+    name: str, content: Schema, description: str = "", is_required: bool = False
+) -> dict[str, Any]:
+    return _describe_parameter("query", name, content, description, is_required)
 
 
 def header(
-    name: str, content: Schema, about: str = "", is_required: bool = False
+    name: str, content: Schema, description: str = "", is_required: bool = False
 ) -> dict[str, Any]:
-    return _describe_parameter("header", name, content, about, is_required)
+    return _describe_parameter("header", name, content, description, is_required)
 
 
-def segment(name: str, content: Schema, about: str = "") -> dict[str, Any]:
+def segment(name: str, content: Schema, description: str = "") -> dict[str, Any]:
     """Return the description of a segment of the path."""
-    return _describe_parameter("path", name, content, about, True)
+    return _describe_parameter("path", name, content, description, True)
 
 
 def answer(
-    about: str,
+    description: str,
     content: Schema | None = None,
     media: str = JSON,
     headers: Mapping[str, Any] | None = None,
     **others: Any,
 ) -> dict[str, Any]:
-    made = answer_in_formats(about, {} if content is None else {media: content}, headers)
+    made = answer_in_formats(description, {} if content is None else {media: content}, headers)
     if content is None:
         del made["content"]
     return made | others
 
 
 def answer_in_formats(
-    about: str, formats: Mapping[str, Schema], headers: Mapping[str, Any] | None = None
+    description: str, formats: Mapping[str, Schema], headers: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
     """Return the description of an answer with a schema for each media type."""
     content = {media: {"schema": those} if those else {} for media, those in formats.items()}
-    return {"description": about, "content": content, **({"headers": headers} if headers else {})}
+    return {
+        "description": description,
+        "content": content,
+        **({"headers": headers} if headers else {}),
+    }
 
 
-def problem(about: str, headers: Mapping[str, Any] | None = None) -> dict[str, Any]:
+def problem(description: str, headers: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Return the description of an answer that reports a problem (RFC 9457)."""
-    return answer(about, {"$ref": "#/components/schemas/Problem"}, PROBLEM_JSON, headers)
+    return answer(description, {"$ref": "#/components/schemas/Problem"}, PROBLEM_JSON, headers)
 
 
-def named_problem(name: str, about: str, headers: Mapping[str, Any] | None = None) -> NamedPart:
+def named_problem(
+    name: str, description: str, headers: Mapping[str, Any] | None = None
+) -> NamedPart:
     """Return the same description with a name of its own."""
-    return NamedPart("responses", name, problem(about, headers))
+    return NamedPart("responses", name, problem(description, headers))
 
 
-def answer_header(content: Schema, about: str = "", is_required: bool = False) -> dict[str, Any]:
+def answer_header(
+    content: Schema, description: str = "", is_required: bool = False
+) -> dict[str, Any]:
     """Return the description of a header of an answer."""
     needed = {"required": True} if is_required else {}
-    return {**_described(about), "schema": content, **needed}
+    return {**_described(description), "schema": content, **needed}
 
 
 RETRY_AFTER = {
@@ -272,7 +282,7 @@ RETRY_AFTER = {
 
 def make_document(
     title: str,
-    about: str,
+    description: str,
     server: str,
     calls: Iterable[Call],
     *,
@@ -288,7 +298,7 @@ def make_document(
     """
     made: dict[str, Any] = {
         "openapi": "3.1.0",
-        "info": {"title": title, "version": "1", "description": about},
+        "info": {"title": title, "version": "1", "description": description},
         "servers": [{"url": server}],
         "paths": {},
         "components": {"securitySchemes": dict(schemes)} if schemes else {},
@@ -384,7 +394,7 @@ def _resolve(part: Any, components: dict[str, dict[str, Any]]) -> Any:
 
 
 def _describe_parameter(
-    place: str, name: str, content: Schema, about: str, is_required: bool
+    place: str, name: str, content: Schema, description: str, is_required: bool
 ) -> dict[str, Any]:
     needed = {"required": True} if is_required else {}
-    return {"name": name, "in": place, **needed, **_described(about), "schema": content}
+    return {"name": name, "in": place, **needed, **_described(description), "schema": content}

@@ -50,7 +50,7 @@ ROW = integer(minimum=1, maximum=INT64_MAX)
 """Number of a row of the database."""
 UNIX_TIME = number("Unix time")
 NEXT_PAGE = nullable(text("Path of the next page"))
-READ_RECEIPT = enumeration("read", None, about="read: the sender requests a read receipt")
+READ_RECEIPT = enumeration("read", None, description="read: the sender requests a read receipt")
 NAMED_RECORD = record({"id": text(), "name": text()})
 
 FAULT = {"detail": text(), "pointer": text("JSON Pointer (RFC 6901)")}
@@ -102,18 +102,18 @@ TIMESTAMP = text(
 )
 
 
-def _make_degrees_schema(maximum: int, text_form: str, about: str) -> dict[str, Any]:
+def _make_degrees_schema(maximum: int, text_form: str, description: str) -> dict[str, Any]:
     """Return the schema of a coordinate: a number, or a text with a decimal point or comma."""
     pattern = rf"^[+-]?(0*({text_form}([.,][0-9]*)?|{maximum}([.,]0*)?)|[.,][0-9]+)$"
     either = (number(minimum=-maximum, maximum=maximum), text(pattern=pattern, maxLength=64))
-    return one_of(*either, about=about, examples=["47.3769"])
+    return one_of(*either, description=description, examples=["47.3769"])
 
 
-def coordinate_fields(about: str) -> dict[str, dict[str, Any]]:
+def coordinate_fields(description: str) -> dict[str, dict[str, Any]]:
     """Return the fields of a position on earth."""
     return {
-        "latitude": _make_degrees_schema(90, "[0-8]?[0-9]", about),
-        "longitude": _make_degrees_schema(180, "(1[0-7][0-9]|[0-9]?[0-9])", about),
+        "latitude": _make_degrees_schema(90, "[0-8]?[0-9]", description),
+        "longitude": _make_degrees_schema(180, "(1[0-7][0-9]|[0-9]?[0-9])", description),
     }
 
 
@@ -140,7 +140,9 @@ LOCATION = named_record(
         "courseOverGround?": nullable(
             number("Degrees clockwise from true north", minimum=0, maximum=360)
         ),
-        "source?": enumeration(*PositionSource, None, about="Source of the position of an SOS"),
+        "source?": enumeration(
+            *PositionSource, None, description="Source of the position of an SOS"
+        ),
     },
     "A position report",
 )
@@ -159,7 +161,7 @@ WAYPOINT = named_record(
 def variants(
     routing: Mapping[str, Schema],
     items: Mapping[str, Schema],
-    about: str,
+    description: str,
     **more: Mapping[str, Any],
 ) -> dict[str, Any]:
     """Return the schema of a body with exactly one of these items. `more` contains further keywords
@@ -171,4 +173,4 @@ def variants(
         fields = {**routing, **absent, kind: item}
         del fields[f"{kind}?"]
         options.append(record(fields, title=f"with {kind}", **more.get(kind, {})))
-    return one_of(*options, about=about)
+    return one_of(*options, description=description)

@@ -146,7 +146,7 @@ async def serve(
     judge: Judge,
     listeners: Sequence[socket.socket],
     *,
-    stopping: trio.Event,
+    stop_event: trio.Event,
     guard: Guard | None = None,
     limits: Limits = Limits(),  # noqa: B008 - frozen
     tls: ssl.SSLContext | None = None,
@@ -154,13 +154,13 @@ async def serve(
     note_fault: Note = log_fault,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Answer requests until `stopping` is set and active requests have their answers.
+    """Answer requests until `stop_event` is set and active requests have their answers.
 
     Takes over `listeners` and closes them. With `tls` they speak only HTTPS. Errors of `judge` or
     of a handler other than Problem go to `note_fault` and are answered with 500. With `introduce`,
     each connection comes from a proxy, and `introduce` returns the client's address.
     """
-    server = _Server(judge, guard, limits, stopping, tls, introduce, note_fault)
+    server = _Server(judge, guard, limits, stop_event, tls, introduce, note_fault)
     try:
         with nullcontext() if limits.pace is None else limits.pace.measure_work():
             await _serve(server, listeners, task_status)
@@ -192,7 +192,7 @@ class _Server:
         judge: Judge,
         guard: Guard | None,
         limits: Limits,
-        stopping: trio.Event,
+        stop_event: trio.Event,
         tls: ssl.SSLContext | None,
         introduce: Introduce | None,
         note_fault: Note,
@@ -202,7 +202,7 @@ class _Server:
         self.judge = judge
         self.guard = guard
         self.limits = limits
-        self.stopping = stopping
+        self.stopping = stop_event
         self.tls = tls
         self.bodies = BodyBudget(limits.bodies)
         self._all: dict[_Connection, None] = {}

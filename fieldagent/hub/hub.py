@@ -442,7 +442,7 @@ async def _serve(
     serving = partial(
         serve,
         hub.judge(),
-        stopping=hub.closing,
+        stop_event=hub.closing,
         guard=check_host,
         limits=limits,
         note_fault=hub.supervisor.make_reporter("HTTP"),
@@ -477,7 +477,7 @@ async def _serve_admin(
     await serve(
         make_router(hub.health.make_routes()),
         listeners,
-        stopping=hub.closing,
+        stop_event=hub.closing,
         guard=check_host,
         limits=Limits(pace=CpuPace(cookie="")),
         note_fault=hub.supervisor.make_reporter("HTTP"),

@@ -36,15 +36,15 @@ def make_geojson(places: Sequence[PlacedPoint]) -> dict[str, Any]:
     return {"type": "FeatureCollection", "features": [_make_feature(each) for each in places]}
 
 
-def _make_feature(each: PlacedPoint) -> dict[str, Any]:
-    place = each.place
+def _make_feature(point: PlacedPoint) -> dict[str, Any]:
+    place = point.place
     where = [place.longitude, place.latitude]
     properties: dict[str, Any] = {
-        "sender": each.sender.id,
-        "name": each.sender.name,
-        "device": each.device,
-        "timestamp": write_timestamp(each.moment),
-        "sos": each.sos,
+        "sender": point.sender.id,
+        "name": point.sender.name,
+        "device": point.device,
+        "timestamp": write_timestamp(point.moment),
+        "sos": point.sos,
     }
     if isinstance(place, Waypoint):
         properties |= {"waypoint": place.name, "notes": place.notes}
@@ -56,7 +56,7 @@ def _make_feature(each: PlacedPoint) -> dict[str, Any]:
         where += [] if place.altitude is None else [place.altitude]
     return {
         "type": "Feature",
-        "id": each.id,
+        "id": point.id,
         "geometry": {"type": "Point", "coordinates": where},
         "properties": properties,
     }
@@ -129,13 +129,13 @@ def _group_by_owner(places: Sequence[PlacedPoint]) -> dict[str, list[PlacedPoint
     return tracks
 
 
-def _make_placemark(name: str, each: PlacedPoint, notes: str | None = None) -> str:
+def _make_placemark(name: str, point: PlacedPoint, notes: str | None = None) -> str:
     words = "" if notes is None else f"<description>{_escape_text(notes)}</description>"
     return (
         f"<Placemark><name>{_escape_text(name)}</name>{words}"
-        f"<TimeStamp><when>{write_timestamp(each.moment)}</when></TimeStamp>"
-        f"<Point><coordinates>{_format_coordinates(each, _get_height(each))}</coordinates></Point>"
-        "</Placemark>"
+        f"<TimeStamp><when>{write_timestamp(point.moment)}</when></TimeStamp>"
+        f"<Point><coordinates>{_format_coordinates(point, _get_height(point))}</coordinates>"
+        "</Point></Placemark>"
     )
 
 
@@ -150,17 +150,17 @@ def _format_line(points: Sequence[PlacedPoint]) -> str:
     )
 
 
-def _get_height(each: PlacedPoint) -> float | None:
-    return each.place.altitude if isinstance(each.place, Location) else None
+def _get_height(point: PlacedPoint) -> float | None:
+    return point.place.altitude if isinstance(point.place, Location) else None
 
 
-def _format_coordinates(each: PlacedPoint, height: float | None) -> str:
-    where = f"{each.place.longitude:.7f},{each.place.latitude:.7f}"
+def _format_coordinates(point: PlacedPoint, height: float | None) -> str:
+    where = f"{point.place.longitude:.7f},{point.place.latitude:.7f}"
     return where if height is None else f"{where},{height}"
 
 
-def _format_point(tag: str, each: PlacedPoint) -> str:
-    place = each.place
+def _format_point(tag: str, point: PlacedPoint) -> str:
+    place = point.place
     height = words = ""
     if isinstance(place, Waypoint):
         notes = "" if place.notes is None else f"<desc>{_escape_text(place.notes)}</desc>"
@@ -169,7 +169,7 @@ def _format_point(tag: str, each: PlacedPoint) -> str:
         height = f"<ele>{place.altitude}</ele>"
     return (
         f'<{tag} lat="{place.latitude:.7f}" lon="{place.longitude:.7f}">{height}'
-        f"<time>{write_timestamp(each.moment)}</time>{words}</{tag}>"
+        f"<time>{write_timestamp(point.moment)}</time>{words}</{tag}>"
     )
 
 

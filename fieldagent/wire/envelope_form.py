@@ -152,7 +152,7 @@ def _read_short(body: bytes) -> EnvelopeParts:
     before: int | None = None
     for content in _split_contents(data, at):
         first = before is None
-        before, at = _read_number(content, before, wide=first and bool(flags & _WIDE))
+        before, at = _read_number(content, before, is_wide=first and bool(flags & _WIDE))
         address, elements = _read_elements(
             content[at:], bare=bool(content[0] & _BARE), at_base=first and bool(flags & _AT_BASE)
         )
@@ -177,9 +177,9 @@ def _split_contents(data: bytes, offset: int) -> Iterator[bytes]:
         raise RemoteProtocolError(f"a short form with {len(data) - offset} bytes behind it")
 
 
-def _read_number(content: bytes, previous: int | None, *, wide: bool) -> tuple[int, int]:
+def _read_number(content: bytes, previous: int | None, *, is_wide: bool) -> tuple[int, int]:
     """Return the number of an entry, and the index after it."""
-    if wide:
+    if is_wide:
         return _read_whole_number(content, 1, _WIDE_BYTES)
     number, at = strict_cbor.decode_item(content, 1)
     if not is_int(number) or (number < 0 and previous is None):

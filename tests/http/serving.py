@@ -172,7 +172,7 @@ async def serving(
         listeners,
         guard=guard or (check_loopback_caller if guarded else None),
         limits=limits or Limits(),
-        stopping=stopping,
+        stop_event=stopping,
     )
     async with trio.open_nursery() as nursery:
 

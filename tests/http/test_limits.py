@@ -431,7 +431,7 @@ async def test_connections_that_cannot_be_accepted_do_not_end_the_server(
     Refusing.faults = [fault] * 3
     stopping = trio.Event()
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(partial(serve, make_router(ROUTES), [refusing], stopping=stopping))
+        nursery.start_soon(partial(serve, make_router(ROUTES), [refusing], stop_event=stopping))
         async with await trio.open_tcp_stream("127.0.0.1", port) as stream:
             assert await Client(stream, port).is_served()
         stopping.set()

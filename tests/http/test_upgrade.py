@@ -190,7 +190,7 @@ async def secure(
         serve,
         make_router(ROUTES) if handler is None else anybody(handler),
         listeners,
-        stopping=stopping,
+        stop_event=stopping,
         limits=limits or Limits(),
         tls=context,
     )

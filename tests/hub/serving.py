@@ -45,7 +45,7 @@ async def hub_end(
         serve,
         make_router([links.route()]),
         listeners,
-        stopping=stopping,
+        stop_event=stopping,
         tls=tls,
         limits=Limits(linger_s=0.1),
     )

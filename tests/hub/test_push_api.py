@@ -120,7 +120,7 @@ async def cloud(store: Store, **how: Any) -> AsyncIterator[Cloud]:
     async with running(store), trio.open_nursery() as nursery:
         await store.commit(hub.settle_in)
         await nursery.start(
-            partial(serve, make_router(api.make_routes()), listeners, stopping=stopping)
+            partial(serve, make_router(api.make_routes()), listeners, stop_event=stopping)
         )
         yield hub
         stopping.set()

@@ -37,7 +37,7 @@ async def serving(judge: Judge) -> AsyncIterator[str]:
     url = f"http://127.0.0.1:{get_port(listeners)}"
     async with trio.open_nursery() as nursery:
         stopping = trio.Event()
-        await nursery.start(partial(serve, judge, listeners, stopping=stopping))
+        await nursery.start(partial(serve, judge, listeners, stop_event=stopping))
         yield url
         nursery.cancel_scope.cancel()
 

@@ -76,7 +76,7 @@ async def receiver() -> AsyncIterator[Receiver]:
     running.url = f"http://127.0.0.1:{get_port(listeners)}/hook"
     async with trio.open_nursery() as nursery:
         await nursery.start(
-            partial(serve, anybody(running.handle), listeners, stopping=trio.Event())
+            partial(serve, anybody(running.handle), listeners, stop_event=trio.Event())
         )
         yield running
         nursery.cancel_scope.cancel()

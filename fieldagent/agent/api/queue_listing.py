@@ -24,13 +24,17 @@ BATCH_SIZE = 50
 
 
 async def list_page(
-    journal: Journal, waiting: WaitReasons, channels: Collection[Channel], after: int, limit: int
+    journal: Journal,
+    waiting: WaitReasons,
+    channels: Collection[Channel],
+    start_place: int,
+    limit: int,
 ) -> tuple[list[dict[str, Any]], int | None]:
-    """Return the Packages after the place `after`, and the place from which the next page
+    """Return the Packages after the place `start_place`, and the place from which the next page
     continues.
     """
     listed: list[dict[str, Any]] = []
-    sequences = listing.list_waiting_behind(journal, channels, after, limit + 1)
+    sequences = listing.list_waiting_behind(journal, channels, start_place, limit + 1)
     for begin in range(0, min(limit, len(sequences)), BATCH_SIZE):
         listed += _list_rows(journal, waiting, sequences[begin : min(begin + BATCH_SIZE, limit)])
         await trio.lowlevel.checkpoint()

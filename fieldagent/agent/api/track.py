@@ -91,8 +91,8 @@ def _begin_of(day: str | None, now: datetime) -> datetime:
     raise Problem(400, detail="?day= is a day such as 2026-03-01, of UTC")
 
 
-def _read_moment(each: PlacedPoint) -> datetime:
-    return each.moment
+def _read_moment(point: PlacedPoint) -> datetime:
+    return point.moment
 
 
 def _find_gaps(

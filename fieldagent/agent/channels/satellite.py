@@ -454,7 +454,7 @@ class SatelliteDriver:
             )
         if transmission is not None:
             await self._settle(transmission, status, verdict)
-        await self._store_received_message(result, status, rang, alone=transmission is None)
+        await self._store_received_message(result, status, rang, is_alone=transmission is None)
 
     async def _judge_session(self, status: MoStatus, momsn: int) -> SessionVerdict:
         """Decide if the message was sent, from the MO status, the MOMSN before and after, and the
@@ -514,7 +514,7 @@ class SatelliteDriver:
             await self.modem.clear(sbd.CLEAR_MO)
 
     async def _store_received_message(
-        self, result: sbd.SessionResult, status: MoStatus, is_ringing: bool, *, alone: bool
+        self, result: sbd.SessionResult, status: MoStatus, is_ringing: bool, *, is_alone: bool
     ) -> None:
         """Store a received message before the next session, whatever the result of the outgoing
         message was.
@@ -528,7 +528,7 @@ class SatelliteDriver:
         if result.mt_status == 1 and result.mt_length > 0:
             if await self.mail.read(size=result.mt_length) is ReadResult.NOTHING:
                 await self.outbox.spend(compute_credits(result.mt_length))
-        elif alone and reached:
+        elif is_alone and reached:
             await self.outbox.spend(1)
 
     async def _book_lost_check(self, status: sbd.BufferStatus) -> None:

@@ -47,9 +47,9 @@ BEFORE_PARAMETER = query(
 )
 
 
-def limit_parameter(about: str, default: int, maximum: int) -> dict[str, Any]:
+def limit_parameter(description: str, default: int, maximum: int) -> dict[str, Any]:
     """Return the parameter of a list: its default, and its maximum."""
-    return query("limit", integer(minimum=1, maximum=maximum, default=default), about)
+    return query("limit", integer(minimum=1, maximum=maximum, default=default), description)
 
 
 CHANNEL_NAMES = [channel.value for channel in Channel]
@@ -191,7 +191,7 @@ _HEARD_INCIDENT = named_record(
 SOS_STATUS = named_record(
     "SosStatus",
     {
-        "active": enumeration(0, 1, about="1 while an SOS of this kit is open"),
+        "active": enumeration(0, 1, description="1 while an SOS of this kit is open"),
         "incident": nullable(INCIDENT),
         "heard": list_of(_HEARD_INCIDENT),
     },

@@ -61,7 +61,7 @@ CALLS = (
                 ],
             }
         ),
-        about="A kit has at most one open SOS; text and position are added to it. Without a "
+        description="A kit has at most one open SOS; text and position are added to it. Without a "
         "position, the last position that this kit posted is used, with its own time. An SOS "
         "is never refused: unreadable members are ignored and named in `unread` of the "
         "answer. An unreadable position is sent with the text.",
@@ -100,7 +100,7 @@ CALLS = (
                 }
             ),
         ),
-        about="Exact texts for an SOS or an answer.",
+        description="Exact texts for an SOS or an answer.",
     ),
     call(
         "POST /api/sos/{station}/{number}/take",

@@ -107,7 +107,7 @@ _COMMAND = extensible_record(
         "channel": text("Channel of its first arrival, which the answer uses"),
         "came": UNIX_TIME,
         "state": enumeration(
-            "accepted", "begun", "owed", "answered", about="answered: the answer is a Package"
+            "accepted", "begun", "owed", "answered", description="answered: the answer is a Package"
         ),
         "outcome": enumeration("done", "refused", "failed", None),
         "answer": nullable(text()),

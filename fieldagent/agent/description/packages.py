@@ -113,10 +113,13 @@ PACKAGE = schema(
                 "channels wait for cheaper ones",
             ),
             "to?": one_of(
-                *_MEMBER, about=f"Addressee (everyone; an SOS is always for everyone). {_NAMES}"
+                *_MEMBER,
+                description=f"Addressee (everyone; an SOS is always for everyone). {_NAMES}",
             ),
             "receipt?": READ_RECEIPT,
-            "from?": one_of(*_MEMBER, about=f"Person at this kit who wrote the Package. {_NAMES}"),
+            "from?": one_of(
+                *_MEMBER, description=f"Person at this kit who wrote the Package. {_NAMES}"
+            ),
             "workspaceId?": {"description": "Accepted and unused"},
         },
         {"data": DATA_SCHEMA, "message": MESSAGE, "location": LOCATION, "waypoint": WAYPOINT},

@@ -55,7 +55,7 @@ async def dispatch(
     name: str,
     clock: Callable[[], float],
     schedule: Sequence[float] = SCHEDULE,
-    at_once: int = LANES_MAX,
+    lanes_max: int = LANES_MAX,
     draw_random: Callable[[], float] = random.random,
     probes: bool = False,
 ) -> str:
@@ -66,7 +66,7 @@ async def dispatch(
     nothing about this delivery.
     """
     reach = _HookReachability() if probes else None
-    return await _Dispatch(spool, call, name, clock, schedule, at_once, draw_random, reach).run()
+    return await _Dispatch(spool, call, name, clock, schedule, lanes_max, draw_random, reach).run()
 
 
 @dataclass(slots=True)

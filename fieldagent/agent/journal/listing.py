@@ -75,17 +75,17 @@ def list_past_deliveries(journal: Journal, channel: Channel, limit: int) -> list
 
 
 def list_waiting_behind(
-    journal: Journal, channels: Collection[Channel], after: int, limit: int
+    journal: Journal, channels: Collection[Channel], start_place: int, limit: int
 ) -> list[int]:
-    """Return the sequences after `after` of the Packages that wait on any of these channels, oldest
-    first.
+    """Return the sequences after `start_place` of the Packages that wait on any of these channels,
+    oldest first.
     """
     # Use the table's key, because the index has another order.
     rows = journal.read(
         f"SELECT DISTINCT sequence FROM leg NOT INDEXED WHERE sequence > ? AND"
         f" {_make_waiting_condition(channels)}"
         " ORDER BY sequence LIMIT ?",
-        after,
+        start_place,
         limit,
     )
     return [sequence for (sequence,) in rows]

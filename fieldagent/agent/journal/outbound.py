@@ -294,7 +294,7 @@ _PLACES = "SELECT -priority, sequence FROM leg WHERE status IS NULL"
 
 
 def list_next_waiting(
-    journal: Journal, after: Place, last_sequence: int, limit: int
+    journal: Journal, start_place: Place, last_sequence: int, limit: int
 ) -> tuple[list[int], Place | None]:
     """Return the next Packages that wait on any channel with a sequence of at most `last_sequence`:
     the most urgent first, then the oldest. Also return the place of the last one, or None at the
@@ -303,12 +303,14 @@ def list_next_waiting(
     # Use two queries along the index: SQLite does not use the index to compare a pair that contains
     # an expression.
     places: list[Place] = journal.read(
-        f"{_PLACES} AND -priority = ? AND sequence > ? ORDER BY sequence LIMIT ?", *after, limit
+        f"{_PLACES} AND -priority = ? AND sequence > ? ORDER BY sequence LIMIT ?",
+        *start_place,
+        limit,
     )
     if len(places) < limit:
         places += journal.read(
             f"{_PLACES} AND -priority > ? ORDER BY -priority, sequence LIMIT ?",
-            after[0],
+            start_place[0],
             limit - len(places),
         )
     sequences = dict.fromkeys(sequence for _, sequence in places if sequence <= last_sequence)
@@ -544,10 +546,12 @@ def note_held(
 
 
 def enter_relayed(
-    db: sqlite3.Connection, sequence: int, origin: int, origin_sequence: int, back: int
+    db: sqlite3.Connection, sequence: int, origin: int, origin_sequence: int, items_back: int
 ) -> None:
     """Mark the Package as a neighbour's, with the number that the neighbour gave it."""
-    db.execute("INSERT INTO carried VALUES (?, ?, ?, ?)", (sequence, origin, origin_sequence, back))
+    db.execute(
+        "INSERT INTO carried VALUES (?, ?, ?, ?)", (sequence, origin, origin_sequence, items_back)
+    )
 
 
 def has_carried(db: sqlite3.Connection, origin: int, incident: int) -> bool:

@@ -25,11 +25,11 @@ class KeyStep(IntEnum):
     SENDS_NEW = 2
 
     @classmethod
-    def from_keys(cls, keys: Sequence[bytes], following: Sequence[bytes]) -> KeyStep:
+    def from_keys(cls, keys: Sequence[bytes], next_keys: Sequence[bytes]) -> KeyStep:
         """Return the step of the change, from the keys in `radio-key` and `radio-key-next` of the
         settings.
         """
-        if following:
+        if next_keys:
             return cls.SENDS_OLD
         return cls.SENDS_NEW if len(keys) > 1 else cls.NONE
 

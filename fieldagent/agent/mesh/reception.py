@@ -131,7 +131,7 @@ class RadioReception:
             log.info("station %d is in range", packet.sender)
             # Answer a hello at once with our name, unless an acknowledgement is sent, which also
             # shows that we are here.
-            self._piggyback.introduce(at_once=presents and not packet.acks)
+            self._piggyback.introduce(is_immediate=presents and not packet.acks)
         if returned or presents:
             self._rounds.schedule_sos_for_station(packet.sender, trio.current_time())
             self._piggyback.repeat_for_returned_station(crowd=len(self._neighbours.list_in_range()))
@@ -229,7 +229,7 @@ class RadioReception:
     def _report_duplicate_number(self) -> None:
         if not self._troubles.is_recent(Trouble.NAMESAKE):
             # The other kit may never have heard us. Our name shows it that there are two kits.
-            self._piggyback.introduce(at_once=True)
+            self._piggyback.introduce(is_immediate=True)
             self._queue.wake()
         self._troubles.note(Trouble.NAMESAKE)
 
@@ -255,7 +255,7 @@ class RadioReception:
                     ack,
                     in_summary=together,
                     in_two_packets=twice,
-                    alone=alone,
+                    is_alone=alone,
                     crowd=crowd,
                 )
         for sequence, ack in packet.overheard_acks:

@@ -110,7 +110,7 @@ class ItemRepeater:
             if trio.current_time() >= presents:
                 hellos = max(0, hellos - 1)
                 presents = _draw_time(PRESENT_FIRST if hellos else PRESENT_EVERY)
-                self._words.introduce(at_once=True)
+                self._words.introduce(is_immediate=True)
                 self._packing.queue.wake()
             # Check regularly, because the start or end of a link to the hub sets no event.
             latest = trio.current_time() + CHECK_INTERVAL_S if self._relay is not None else inf

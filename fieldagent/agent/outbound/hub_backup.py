@@ -136,9 +136,9 @@ def _digest(entry: Entry) -> bytes:
     return compute_fingerprint(entry)[:DIGEST_BYTES]
 
 
-def _list_sent(journal: Journal, after: int) -> Inventory:
+def _list_sent(journal: Journal, start_place: int) -> Inventory:
     rows: list[InventoryRow] = []
-    place = max(after, _find_earlier_hub_limits(journal)[0])
+    place = max(start_place, _find_earlier_hub_limits(journal)[0])
     while len(rows) < PAGE:
         some = journal.read(
             f"SELECT sequence, min(ended) FROM leg WHERE {_LEFT_SQL} AND sequence > ?"
@@ -157,7 +157,7 @@ def _list_sent(journal: Journal, after: int) -> Inventory:
                     InventoryRow(sequence, known.origin, entry.sequence, _digest(entry), at)
                 )
     return Inventory(
-        Direction.SENT, after, tuple(rows), (0, 0) if after else _find_dropped(journal)
+        Direction.SENT, start_place, tuple(rows), (0, 0) if start_place else _find_dropped(journal)
     )
 
 
@@ -170,9 +170,9 @@ def _find_dropped(journal: Journal) -> tuple[int, int]:
     return (first, end) if first < end else (0, 0)
 
 
-def _list_received(journal: Journal, after: int) -> Inventory:
+def _list_received(journal: Journal, start_place: int) -> Inventory:
     rows: list[InventoryRow] = []
-    place = max(after, _find_earlier_hub_limits(journal)[1])
+    place = max(start_place, _find_earlier_hub_limits(journal)[1])
     while len(rows) < PAGE:
         some = journal.read(
             "SELECT number, sequence, digest, copy, received FROM inbound"
@@ -187,7 +187,7 @@ def _list_received(journal: Journal, after: int) -> Inventory:
                 at = max(0, int(journal.clock.date(received)))
                 details = envelope.origin, sequence, bytes(digest)[:DIGEST_BYTES], at
                 rows.append(InventoryRow(number, *details))
-    return Inventory(Direction.GOT, after, tuple(rows))
+    return Inventory(Direction.GOT, start_place, tuple(rows))
 
 
 def _read_whole(copy: bytes) -> Envelope | None:

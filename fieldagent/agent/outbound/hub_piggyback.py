@@ -28,11 +28,13 @@ lets a hub with a restored database raise the alarm again."""
 class HubPiggyback:
     """Implements `Piggyback` for the hub."""
 
-    def __init__(self, journal: Journal, queue: ChannelQueue, *, at_once: bool = False) -> None:
+    def __init__(
+        self, journal: Journal, queue: ChannelQueue, *, is_immediate: bool = False
+    ) -> None:
         self._journal = journal
         self._queue = queue
         self._channel = queue.channel
-        self._at_once = at_once
+        self._at_once = is_immediate
         self._reports: dict[int, Entry] = {}
         self._owed: dict[int, Entry] = {}
         self._under_way: set[int] = set()

@@ -27,9 +27,9 @@ def make_entry(stored_package: StoredPackage) -> Entry:
     return make_numbered_entry(number, stored_package.package, dated, stored_package.back)
 
 
-def make_numbered_entry(number: int, package: Package, date: float, back: int = 0) -> Entry:
+def make_numbered_entry(number: int, package: Package, date: float, items_back: int = 0) -> Entry:
     """Return the entry of a Package under a number. `date` (Unix time) is used if the item has no
-    time of its own; `back` is used only for an SOS.
+    time of its own; `items_back` is used only for an SOS.
     """
     moment = get_position_time(package.item)
     time = int(date if moment is None else moment.timestamp())
@@ -38,7 +38,7 @@ def make_numbered_entry(number: int, package: Package, date: float, back: int = 
         package.item,
         time,
         package.sos,
-        back if package.sos else 0,
+        items_back if package.sos else 0,
         package.to,
         package.wants_receipt,
         package.author,

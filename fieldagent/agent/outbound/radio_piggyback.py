@@ -140,12 +140,12 @@ class RadioPiggyback:
             return None
         return Entry(0, RelayRequest(hop or 0))
 
-    def introduce(self, *, at_once: bool = False) -> None:
+    def introduce(self, *, is_immediate: bool = False) -> None:
         """Send our name to a station that may not know it. It rides in the next packet. With
-        `at_once` it gets its own packet, unless our name was sent recently.
+        `is_immediate` it gets its own packet, unless our name was sent recently.
         """
         self._introduced = -INTRODUCE_INTERVAL_S
-        self._presents_itself |= at_once and self.clock() - self._said_hello >= HELLO_SPACING_S
+        self._presents_itself |= is_immediate and self.clock() - self._said_hello >= HELLO_SPACING_S
 
     def acknowledge(
         self,
@@ -154,21 +154,21 @@ class RadioPiggyback:
         *,
         in_summary: bool = False,
         in_two_packets: bool = False,
-        alone: bool = False,
+        is_alone: bool = False,
         crowd: int = 1,
     ) -> None:
         """Acknowledge an item. With `in_summary` a summary confirms it, which one of the `crowd`
         stations in range sends. `in_two_packets`: send it twice, because an earlier
-        acknowledgement was lost. `alone`: send it separately too, because a station that has
+        acknowledgement was lost. `is_alone`: send it separately too, because a station that has
         forgotten one of several items cannot verify the summary.
         """
         key = ack.station, sequence
         if (before := self._acks.get(key)) is not None:
-            in_two_packets, alone = in_two_packets or before.twice, alone or before.alone
+            in_two_packets, is_alone = in_two_packets or before.twice, is_alone or before.alone
         wait = 0.0
         if in_summary and crowd > 1:
             wait = compute_lone_wait(self._random(), crowd)
-        self._acks[key] = _DueAck(ack, in_summary, in_two_packets, alone, self.clock() + wait)
+        self._acks[key] = _DueAck(ack, in_summary, in_two_packets, is_alone, self.clock() + wait)
         while len(self._acks) > ACKS_MAX:
             del self._acks[next(iter(self._acks))]
 

@@ -247,23 +247,26 @@ class Summaries:
             ]
         return [*stations]
 
-    def _can_ride(self, each: _StationSummary, now: float) -> bool:
+    def _can_ride(self, station_summary: _StationSummary, now: float) -> bool:
         """Return True if the summary may ride in a packet. In a dense network it may not if another
         station has sent the same, or if it is too soon to ask again.
         """
         if not self._in_crowd:
-            return each.changed
-        if each.is_asking():
-            return each.changed or now - each.asked_at >= ASK_AFTER_S * self._slower
-        return each.changed and not each.is_told_by_other
+            return station_summary.changed
+        if station_summary.is_asking():
+            return (
+                station_summary.changed
+                or now - station_summary.asked_at >= ASK_AFTER_S * self._slower
+            )
+        return station_summary.changed and not station_summary.is_told_by_other
 
-    def _is_news(self, each: _StationSummary) -> bool:
-        return self._is_still_asking(each) or not each.is_told_by_other
+    def _is_news(self, station_summary: _StationSummary) -> bool:
+        return self._is_still_asking(station_summary) or not station_summary.is_told_by_other
 
     @staticmethod
-    def _is_still_asking(each: _StationSummary) -> bool:
+    def _is_still_asking(station_summary: _StationSummary) -> bool:
         """Return True if items are missing here and no other station has reported the same."""
-        return each.is_asking() and not each.is_asked_by_other
+        return station_summary.is_asking() and not station_summary.is_asked_by_other
 
     def mark_sent(self, station: int, now: float) -> None:
         """Record that the summary of this station was sent."""

@@ -107,17 +107,17 @@ class MeshtasticModem:
                 self._ear.add_packet(ReceivedPacket(packet.decoded.payload, *signal))
 
 
-def _make_result(fate: PacketOutcome) -> TransmitResult:
+def _make_result(outcome: PacketOutcome) -> TransmitResult:
     """Return the result that follows from a packet's outcome. Raises RadioLost if the radio cannot
     transmit at all.
     """
-    if fate.queued in (QueueError.OFF, QueueError.NO_CHIP):
-        raise RadioLost(fate.describe_fate())
-    if fate.queued == RoutingError.DUTY_CYCLE_LIMIT:
+    if outcome.queued in (QueueError.OFF, QueueError.NO_CHIP):
+        raise RadioLost(outcome.describe_fate())
+    if outcome.queued == RoutingError.DUTY_CYCLE_LIMIT:
         return TransmitResult.SPENT
-    if fate.queued is None:
+    if outcome.queued is None:
         return TransmitResult.UNKNOWN
-    return TransmitResult.DROPPED if fate.queued else TransmitResult.TRANSMITTED
+    return TransmitResult.DROPPED if outcome.queued else TransmitResult.TRANSMITTED
 
 
 def _channel(host: MeshtasticHost, name: str) -> int:

@@ -203,7 +203,7 @@ CALLS = (
             429: TOO_OFTEN,
             503: NOT_NOW,
         },
-        about=_NEEDS,
+        description=_NEEDS,
     ),
     call(
         "POST /console/passkeys/session",
@@ -219,14 +219,14 @@ CALLS = (
         },
         SENDER,
         body=record({"credential": _CREDENTIAL, "workspace?": text()}),
-        about=_NEEDS,
+        description=_NEEDS,
     ),
     call(
         "GET /console/passkeys",
         "passkeys: List your passkeys",
         {200: answer("Oldest first", record({"passkeys": list_of(_PASSKEY)})), 403: MAY_NOT_READ},
         PUSHER,
-        about=_NEEDS,
+        description=_NEEDS,
     ),
     call(
         "POST /console/passkeys",
@@ -240,7 +240,7 @@ CALLS = (
         },
         DISPATCHER,
         body=record({"name": text("Name of its device"), "credential": _CREDENTIAL}),
-        about=_NEEDS,
+        description=_NEEDS,
     ),
     call(
         "POST /console/passkeys/new",
@@ -254,7 +254,7 @@ CALLS = (
             503: NOT_NOW,
         },
         READER,
-        about=_NEEDS,
+        description=_NEEDS,
     ),
     call(
         "DELETE /console/passkeys/{number}",
@@ -268,7 +268,7 @@ CALLS = (
         },
         READER,
         parameters=[segment("number", integer(minimum=1))],
-        about=_NEEDS,
+        description=_NEEDS,
     ),
     call(
         "GET /console/push",
@@ -289,7 +289,9 @@ CALLS = (
                 "endpoint": _PUSH_TEXT,
                 "p256dh": _PUSH_TEXT,
                 "auth": _PUSH_TEXT,
-                "language?": enumeration(*LANGUAGES, about="Language of the notifications (en)"),
+                "language?": enumeration(
+                    *LANGUAGES, description="Language of the notifications (en)"
+                ),
             }
         ),
     ),

@@ -59,9 +59,9 @@ CONTACT = named_record(
         "every": _describe_span("Time between two notifications"),
         "about": enumeration(
             *INCIDENT_KINDS,
-            about="What the contact is notified of; alarms come from the hub itself",
+            description="What the contact is notified of; alarms come from the hub itself",
         ),
-        "language": enumeration(*LANGUAGES, about="Language of the notifications"),
+        "language": enumeration(*LANGUAGES, description="Language of the notifications"),
         "quiet": _describe_quiet(
             "Its own quiet hours for the hub's own alarms; empty: those of the workspace"
         ),
@@ -150,10 +150,10 @@ CALLS = (
                     )
                 ),
                 "about?": enumeration(
-                    *INCIDENT_KINDS, None, about="What the contact is notified of (all)"
+                    *INCIDENT_KINDS, None, description="What the contact is notified of (all)"
                 ),
                 "language?": enumeration(
-                    *LANGUAGES, None, about="Language of the notifications (en)"
+                    *LANGUAGES, None, description="Language of the notifications (en)"
                 ),
             }
         ),

@@ -98,7 +98,7 @@ _DEVICE = {
         _MODEM, "Signal and batteries of its modems in the last report; empty if there is none"
     ),
     "waiting": integer("Unconfirmed deliveries, at most 1000"),
-    "checkIn": one_of(NULL, CHECK_IN, about="Time by which its next item is due"),
+    "checkIn": one_of(NULL, CHECK_IN, description="Time by which its next item is due"),
     "trouble": nullable(text("Fault of its key")),
     "satelliteTrouble": nullable(
         text("Reason why messages to it over satellite wait, from the last call to the operator")
@@ -109,7 +109,7 @@ _DEVICE = {
     "credits": one_of(
         NULL,
         _CREDITS,
-        about="Credits per day for messages to it over satellite; null if there is no limit",
+        description="Credits per day for messages to it over satellite; null if there is no limit",
     ),
 }
 DEVICE = named_record("Device", _DEVICE)

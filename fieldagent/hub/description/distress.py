@@ -84,7 +84,7 @@ _SOS = {
     "items": list_of(ITEM, "Items of its kit, oldest first, the newest 50"),
     "unauthenticated": boolean("True if none of it is authenticated as its kit's"),
     "revoked": REVOKED,
-    "position": one_of(NULL, PLACE, about="Last position of the device"),
+    "position": one_of(NULL, PLACE, description="Last position of the device"),
     "calledOff": nullable(
         number("Unix time at which its kit cancelled it; its state stays until a person closes it")
     ),
@@ -97,7 +97,7 @@ _SOS = {
         "with a `count`",
     ),
     "askedToTakeOver": one_of(
-        NULL, NAMED_RECORD, about="Person who is asked to take over, and has not answered yet"
+        NULL, NAMED_RECORD, description="Person who is asked to take over, and has not answered yet"
     ),
 }
 SOS = named_record("Sos", _SOS)
@@ -139,7 +139,7 @@ _ON_WATCH = record(
         "handsOverTo": any_of(
             NAMED_RECORD,
             NULL,
-            about="Dispatcher who is asked to take over; until they do, the watch stays",
+            description="Dispatcher who is asked to take over; until they do, the watch stays",
         ),
         "note": text("Information for that dispatcher"),
     }
@@ -252,7 +252,7 @@ CALLS = (
         "air",
         answer("The texts", record({"fromDesk": list_of(text(), "Texts of a dispatcher")})),
         READER,
-        about="Exact texts for a message to a kit, or the note of an acknowledgement.",
+        description="Exact texts for a message to a kit, or the note of an acknowledgement.",
     ),
     call(
         "GET /api/watch",

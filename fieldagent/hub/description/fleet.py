@@ -47,8 +47,8 @@ BEARER_SCHEMA = enumeration(
     "tracker",
     "APRS",
     None,
-    about="Bearer of its last message; radio: relayed by another device; tracker: reported by "
-    "itself; APRS: heard by a kit, with an unauthenticated call sign",
+    description="Bearer of its last message; radio: relayed by another device; tracker: reported "
+    "by itself; APRS: heard by a kit, with an unauthenticated call sign",
 )
 _REPORTED = number("Time of the report; Unix time")
 _STATUS = record(
@@ -87,7 +87,7 @@ _ABOUT = record(
         "system": nullable(text("Such as `Debian 13.1`")),
         "bootCause": enumeration(
             *CAUSES,
-            about="Cause of the machine's last start: the hub's command; power on; a reset "
+            description="Cause of the machine's last start: the hub's command; power on; a reset "
             "without that, or a watchdog; an orderly stop of the agent; or an interruption of "
             "unknown cause",
         ),
@@ -95,7 +95,7 @@ _ABOUT = record(
         "throttling": one_of(
             NULL,
             record({"now": _THROTTLING, "sinceBoot": _THROTTLING}),
-            about="Cause of throttling; null if not reported",
+            description="Cause of throttling; null if not reported",
         ),
         "clockAhead": nullable(
             integer(
@@ -129,22 +129,24 @@ _KIT = record(
         "lastContact": nullable(UNIX_TIME),
         "over": BEARER_SCHEMA,
         "nextCheckIn": one_of(
-            NULL, CHECK_IN, about="Time by which the next check-in is due; null without a check-in"
+            NULL,
+            CHECK_IN,
+            description="Time by which the next check-in is due; null without a check-in",
         ),
         "version": nullable(text("Version of its program")),
         "credits": one_of(
             NULL,
             record({"perDay": integer(), "spent": integer()}),
-            about="Budget at the hub for today; null if there is no limit",
+            description="Budget at the hub for today; null if there is no limit",
         ),
         "status": one_of(
             NULL,
             _STATUS,
-            about="Last status report, over its link or as the answer to the command `status`; "
+            description="Last status report, over its link or as the answer to the command `status`; "
             "null if there is none",
         ),
         "about": one_of(
-            NULL, _ABOUT, about="Additional report over its link only; null if there is none"
+            NULL, _ABOUT, description="Additional report over its link only; null if there is none"
         ),
         "unlike": list_of(
             _UNLIKE,
@@ -162,11 +164,13 @@ FLEET = named_record(
 _COMMAND = {
     "number": integer("Time of the command in Unix seconds, or one more than the last", minimum=0),
     "command": text(),
-    "bearer": enumeration(*COMMAND_BEARERS, None, about="The only bearer to use; null for any"),
+    "bearer": enumeration(
+        *COMMAND_BEARERS, None, description="The only bearer to use; null for any"
+    ),
     "given": UNIX_SECONDS,
     "state": enumeration(
         *("waiting", "packed", "stored", "answered", "expired"),
-        about="packed: in a message to the satellite operator; stored: on the kit's disk",
+        description="packed: in a message to the satellite operator; stored: on the kit's disk",
     ),
     "reason": nullable(text("Reason why it waits")),
     "outcome": enumeration("done", "refused", "failed", None),
@@ -187,20 +191,22 @@ RADIO_KEY_CHANGE = schema(
                 1,
                 2,
                 3,
-                about="1: accept the new key beside the old key; 2: send with the new key; 3: "
-                "use only the new key",
+                description="1: accept the new key beside the old key; 2: send with the new key; "
+                "3: use only the new key",
             ),
             "began": UNIX_SECONDS,
             "stepped": number("Time since which all kits are asked for this step"),
             "ended": nullable(number("Time since which all kits use only the new key")),
-            "bearer": enumeration("ip", None, about="ip: no satellite cost"),
+            "bearer": enumeration("ip", None, description="ip: no satellite cost"),
             "pending": integer("Kits that have not completed this step", minimum=0),
             "kits": list_of(
                 extensible_record(
                     {
                         "id": integer(),
                         "name": text(),
-                        "step": enumeration(0, 1, 2, 3, about="Step that the kit has reported"),
+                        "step": enumeration(
+                            0, 1, 2, 3, description="Step that the kit has reported"
+                        ),
                         "state": enumeration("done", "asked", "refused", "failed", "left out"),
                         "answered": nullable(UNIX_SECONDS),
                         "said": nullable(text("Its last answer")),
@@ -260,7 +266,7 @@ CALLS = (
         body=record(
             {
                 **_ORDER,
-                "by?": enumeration(*COMMAND_BEARERS, about="Use only this bearer"),
+                "by?": enumeration(*COMMAND_BEARERS, description="Use only this bearer"),
                 "credits?": integer(
                     "Maximum credits for command and answer over satellite",
                     minimum=0,
@@ -269,7 +275,7 @@ CALLS = (
                 ),
             }
         ),
-        about=(
+        description=(
             "Over satellite only if `credits` accepts the cost of command and answer; the refusal "
             "contains the number"
         ),
@@ -300,7 +306,7 @@ CALLS = (
         ),
         ADMINISTRATOR,
         body=record(_ORDER),
-        about="Nothing is sent",
+        description="Nothing is sent",
     ),
     call(
         "GET /api/radio-key",
@@ -312,7 +318,7 @@ CALLS = (
                     "change": one_of(
                         RADIO_KEY_CHANGE,
                         NULL,
-                        about="The last change, in progress or ended; null if there was none",
+                        description="The last change, in progress or ended; null if there was none",
                     ),
                     "cost": extensible_record(
                         {
@@ -351,14 +357,14 @@ CALLS = (
                     maxItems=KITS_MAX,
                 ),
                 "by?": enumeration(
-                    "ip", about="Do not use satellite: only links and neighbours' radio"
+                    "ip", description="Do not use satellite: only links and neighbours' radio"
                 ),
                 "credits?": integer(
                     "Most credits over satellite", minimum=0, maximum=KEY_CREDITS_MAX, default=0
                 ),
             }
         ),
-        about=(
+        description=(
             "The hub creates the key. Over satellite only if `credits` accepts the cost; the "
             "refusal contains the number"
         ),

@@ -76,7 +76,7 @@ MESSAGE = named_record(
 )
 _AN_ID = integer(minimum=1, maximum=NUMBER_MAX)
 _MEMBER = (_AN_ID, text(pattern="^0{0,3}[1-9][0-9]{0,8}$"))
-_MEMBER_SAYS: Any = {"about": "Number of a user or workspace", "examples": ["12"]}
+_MEMBER_SAYS: Any = {"description": "Number of a user or workspace", "examples": ["12"]}
 
 
 def _describe_needs(target: str) -> dict[str, Any]:
@@ -97,7 +97,7 @@ PUSH = schema(
                 _AN_ID,
                 text(minLength=1, maxLength=GROUP_MAX),
                 NULL,
-                about="Number or name of a group of the workspace, in addition to targetUserId or "
+                description="Number or name of a group of the workspace, in addition to targetUserId or "
                 "instead of it",
                 examples=["rescue"],
             ),
@@ -210,7 +210,7 @@ _COSTS = record(
         "userId": text(),
         "linked": boolean("True if it is linked by IP now"),
         "satellite": one_of(
-            NULL, _COST, about="null if the hub cannot reach a satellite modem of the device"
+            NULL, _COST, description="null if the hub cannot reach a satellite modem of the device"
         ),
         "expected": nullable(
             FORECAST,

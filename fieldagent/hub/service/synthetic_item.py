@@ -108,7 +108,9 @@ class SyntheticItems:
         listeners = open_listeners(0, ["127.0.0.1"])
         self.port = get_port(listeners)
         door = make_patient(make_router(self._make_routes()))
-        serving = partial(serve, door, listeners, stopping=trio.Event(), note_fault=self.note_fault)
+        serving = partial(
+            serve, door, listeners, stop_event=trio.Event(), note_fault=self.note_fault
+        )
         async with trio.open_nursery() as nursery:
             await nursery.start(serving)
             while True:

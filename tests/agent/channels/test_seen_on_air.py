@@ -246,7 +246,7 @@ async def test_our_own_words_are_no_other_kit(tmp_path: Path, clock: Any, how: s
             await ben.reception.receive((await ear.receive()).body)
         else:
             # The packet does not show its sender.
-            ben.words.introduce(at_once=True)
+            ben.words.introduce(is_immediate=True)
             ben.outbox._queue.wake()
             await ear.transmit((await ear.receive()).body, urgent=False)
             await trio.sleep(10)

@@ -124,7 +124,7 @@ FENCE = named_record(
         "devices": one_of(
             NULL,
             list_of(DEVICE_NAMED),
-            about="Kits of the fence; null for all, or for those of the group",
+            description="Kits of the fence; null for all, or for those of the group",
         ),
         "group": one_of(NULL, NAMED_RECORD),
         "circle?": CIRCLE,
@@ -160,7 +160,9 @@ _GIVEN_CIRCLE = record(
 )
 _KIT = integer(minimum=1, maximum=SAFE_INTEGER_MAX)
 _FOR = {
-    "tells?": enumeration(*REPORTED_CROSSINGS, None, about="Crossing that raises an alarm (both)"),
+    "tells?": enumeration(
+        *REPORTED_CROSSINGS, None, description="Crossing that raises an alarm (both)"
+    ),
     "devices?": nullable(
         list_of(_KIT, "Numbers of the kits (all kits)", minItems=1, maxItems=KITS_MAX)
     ),

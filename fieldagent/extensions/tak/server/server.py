@@ -133,7 +133,7 @@ async def _enroll(host: BridgeHost, phones: _Phones, server: PhoneServer, worksp
         await serve(
             make_patient(make_router(enrolment.make_routes())),
             listeners,
-            stopping=trio.Event(),
+            stop_event=trio.Event(),
             guard=check_host,
             limits=replace(ENROLL, pace=CpuPace(cookie="")),
             tls=context,
