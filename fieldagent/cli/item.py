@@ -85,8 +85,8 @@ QUALITIES, SIDES = (60, 40, 25), (1600, 1024, 720, 480, 320, 200)
 """Qualities of WebP, and pixels of the longer side. The best combination that fits is used."""
 
 
-def _scale_picture(raw: bytes, most: int) -> bytes:
-    """Return the picture as WebP of at most `most` bytes. Raises CallFailed."""
+def _scale_picture(raw: bytes, limit: int) -> bytes:
+    """Return the picture as WebP of at most `limit` bytes. Raises CallFailed."""
     try:
         image = importlib.import_module("PIL.Image")
         turned = importlib.import_module("PIL.ImageOps").exif_transpose
@@ -107,9 +107,9 @@ def _scale_picture(raw: bytes, most: int) -> bytes:
         for quality in QUALITIES:
             made = io.BytesIO()
             smaller.save(made, "WEBP", quality=quality, method=6)
-            if made.tell() <= most:
+            if made.tell() <= limit:
                 return made.getvalue()
-    raise CallFailed(f"the picture does not fit {most} bytes at {SIDES[-1]} pixels either", USAGE)
+    raise CallFailed(f"the picture does not fit {limit} bytes at {SIDES[-1]} pixels either", USAGE)
 
 
 def _read_position(arguments: argparse.Namespace) -> dict[str, Any]:

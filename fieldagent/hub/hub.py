@@ -147,7 +147,7 @@ class Hub:
         )
         figures = Figures()
         self.access = AccessLog(
-            _make_log_writer(settings, emit), figures, trusted=settings.trusted_proxies
+            _make_log_writer(settings, emit), figures, trusted_networks=settings.trusted_proxies
         )
         # A part that never runs must not be reported to people.
         note = self.supervisor.make_reporter(SYNTHETIC_PART) if self.sends_synthetic else log_fault
@@ -276,7 +276,7 @@ class Hub:
             self.mobile_originated,
             clock=time.time,
             version=version,
-            keeping=self.keeping,
+            keeping_times=self.keeping,
             feeds=self.feeds,
         )
 

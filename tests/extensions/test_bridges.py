@@ -76,10 +76,10 @@ MQTT_OUT, MQTT_IN, TAK_OUT, TAK_BACK = range(4)
 def shown() -> set[str]:
     """Return the event types that show a user's position, fresh or old, and that remove it."""
     user, now = KitUser(1, "Ada", 46.5, 8.1, 0.0, "ip"), tak_map.FRESH_S + 1
-    old = outward.make_position_events(ADA, user, None, now, shared=True)
+    old = outward.make_position_events(ADA, user, None, now, is_shared=True)
     last_position = SentPosition(user, now, True)
     fresh = outward.make_position_events(
-        ADA, user._replace(at=now), last_position, now, shared=True
+        ADA, user._replace(at=now), last_position, now, is_shared=True
     )
     return {event.type for event in [*old, *fresh]}
 

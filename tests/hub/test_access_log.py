@@ -247,7 +247,7 @@ async def test_a_flood_of_refusals_fills_no_log(clock: Any) -> None:
     async def refuse(head: Request) -> Any:
         raise Problem(401, "who are you?")
 
-    judge = AccessLog(lines.append, figures, trusted=()).watch(refuse)
+    judge = AccessLog(lines.append, figures, trusted_networks=()).watch(refuse)
     for number in range(2):
         for _ in range(1000):
             with pytest.raises(Problem):

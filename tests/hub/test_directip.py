@@ -171,7 +171,7 @@ async def listening(store: Store, *allowed: str) -> AsyncIterator[Hub]:
     networks = [ipaddress.ip_network(each) for each in allowed or ("127.0.0.0/8",)]
     async with trio.open_nursery() as nursery:
         serving = partial(serve_directip, listeners, store.take_in, store.note_session)
-        await nursery.start(partial(serving, allowed=networks))
+        await nursery.start(partial(serving, allowed_networks=networks))
         yield Hub(get_port(listeners))
         nursery.cancel_scope.cancel()
 

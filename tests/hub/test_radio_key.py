@@ -215,7 +215,7 @@ async def test_a_late_answer_about_an_earlier_key_says_nothing_of_this_one(store
 async def test_satellite_is_paid_for_once_a_step_where_that_was_agreed_to(store: Store) -> None:
     async with field_of(store) as alps:
         price = await alps.store.read(
-            lambda db: radio_key.compute_price(db, 1, "", steps=LAST, but=(), now=alps.now)
+            lambda db: radio_key.compute_price(db, 1, "", steps=LAST, excluded=(), now=alps.now)
         )
         assert (price.kits, price.linked, price.by_satellite) == (3, 0, 3)
         await begin(alps, bearer="")

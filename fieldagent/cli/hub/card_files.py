@@ -134,10 +134,10 @@ def _update_key(file: Path) -> str:
     return text
 
 
-def write(folder: Path, wished: CardFiles) -> None:
+def write(folder: Path, files: CardFiles) -> None:
     """Write the files into the folder. Raises OSError."""
-    if wished.cloud_init:
-        cloud_init.write(folder, wished.files)
-    for name, text in wished.files.items():
+    if files.cloud_init:
+        cloud_init.write(folder, files.files)
+    for name, text in files.files.items():
         if name not in cloud_init.FILE_ORDER:
             replace_file(folder / name, text.encode())

@@ -68,10 +68,12 @@ def _change(
 
 
 def _compute_price(
-    db: Db, workspace: int, arguments: argparse.Namespace, steps: int, but: Collection[int]
+    db: Db, workspace: int, arguments: argparse.Namespace, steps: int, excluded: Collection[int]
 ) -> KeyPrice:
     now = time.time()
-    return radio_key.compute_price(db, workspace, arguments.by or "", steps=steps, but=but, now=now)
+    return radio_key.compute_price(
+        db, workspace, arguments.by or "", steps=steps, excluded=excluded, now=now
+    )
 
 
 def _format_price(estimate: KeyPrice, hub: HubSettings) -> str:

@@ -91,7 +91,7 @@ def make_show_command(kind: str) -> Callable[[argparse.Namespace], int]:
     return carry_out
 
 
-def make_dispatcher_command(kind: str, deed: Deed) -> Callable[[argparse.Namespace], int]:
+def make_dispatcher_command(kind: str, operation: Deed) -> Callable[[argparse.Namespace], int]:
     """Return the function of a command with which a dispatcher acts on an incident of that kind."""
 
     @make_transaction
@@ -99,7 +99,7 @@ def make_dispatcher_command(kind: str, deed: Deed) -> Callable[[argparse.Namespa
         incident = _find_sos(call, kind, locked=True)
         text = call.arguments.text or ""
         return _print_incident(
-            call, deed(call.db, incident, _find_acting_user(call), text, call.now)
+            call, operation(call.db, incident, _find_acting_user(call), text, call.now)
         )
 
     return carry_out

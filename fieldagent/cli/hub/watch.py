@@ -37,12 +37,12 @@ def show_watch(call: Call) -> Result:
     return show_list(call.arguments, rows) if rows else OK
 
 
-def _make_watch_change(deed: Callable[[Call], None]) -> Callable[[argparse.Namespace], int]:
+def _make_watch_change(operation: Callable[[Call], None]) -> Callable[[argparse.Namespace], int]:
     """Return the function of a command that changes the watch and then prints it."""
 
     @make_transaction
     def change(call: Call) -> Result:
-        deed(call)
+        operation(call)
         return OK
 
     return lambda arguments: change(arguments) or show_watch(arguments)

@@ -28,10 +28,10 @@ def make_calling(command: Command) -> Command:
     return run_reporting
 
 
-def report(failed: CallFailed) -> int:
+def report(error: CallFailed) -> int:
     """Print the reason of a failed call, and return the exit code."""
-    print(f"fieldagent: {escape_lines(str(failed))}", file=sys.stderr)
-    return failed.code
+    print(f"fieldagent: {escape_lines(str(error))}", file=sys.stderr)
+    return error.code
 
 
 def show(arguments: argparse.Namespace, value: Any, text: str) -> None:

@@ -137,23 +137,23 @@ def _list_findings(settings: Settings) -> Iterator[Finding]:
         yield Finding(True, "no hook is set: incoming messages are stored but not passed on")
 
 
-def _check_parts(settings: Settings, running: RunningAgent) -> Iterator[Finding]:
+def _check_parts(settings: Settings, agent: RunningAgent) -> Iterator[Finding]:
     """Yield the findings of each extension's part that the settings turn on."""
     for name, part in find_enabled_parts(settings.parts).items():
         if part.check and not part.devices:
-            status = None if running.status is None else running.status.get(name)
+            status = None if agent.status is None else agent.status.get(name)
             yield from import_own(part.check)(settings.parts[name], status)
 
 
 def _check_devices(
-    settings: Settings, running: RunningAgent, moved: Container[str]
+    settings: Settings, agent: RunningAgent, moved: Container[str]
 ) -> Iterator[Finding]:
     """Yield the findings of each extension's modem or radio that the settings turn on."""
     on = find_enabled_parts(settings.parts)
     for port, part in get_device_parts().items() if on else ():
         if part.name not in on or port in moved:
             continue
-        status = running.status
+        status = agent.status
         if status is not None:
             status = status["channels"]["Cellular"] if part.bearer else status.get(part.name)
         yield from import_own(part.check)(settings.parts[part.name], status)
@@ -169,11 +169,11 @@ MOVED_PORT_TEXT = (
 )
 
 
-def _find_moved_ports(settings: Settings, running: RunningAgent) -> dict[str, Finding]:
+def _find_moved_ports(settings: Settings, agent: RunningAgent) -> dict[str, Finding]:
     """Return a fault for each port in the settings that the running agent does not use, by its
     setting. The agent reports only on the port that it uses.
     """
-    used = (running.status or {}).get("ports")
+    used = (agent.status or {}).get("ports")
     wanted = {
         "satellite-port": settings.satellite_port,
         "radio-port": settings.radio_port,
@@ -300,10 +300,10 @@ def _check_api_port(port: int) -> Finding:
     return Finding(True, f"port {port} is free for the local API")
 
 
-def _check_satellite(settings: Settings, port: str, running: RunningAgent) -> Iterator[Finding]:
-    if running.status is not None:
-        yield _check_as_agent_sees(port, running.status["channels"]["Satellite"])
-    elif running.finding is not None:
+def _check_satellite(settings: Settings, port: str, agent: RunningAgent) -> Iterator[Finding]:
+    if agent.status is not None:
+        yield _check_as_agent_sees(port, agent.status["channels"]["Satellite"])
+    elif agent.finding is not None:
         yield Finding(True, f"{port} is in use by the running agent, so it was not opened")
     else:
         present = check_serial_port(Path(port))
@@ -342,15 +342,15 @@ def _reach(hops: int) -> Finding:
     )
 
 
-def _check_key_change(settings: Settings, running: RunningAgent) -> Iterator[Finding]:
+def _check_key_change(settings: Settings, agent: RunningAgent) -> Iterator[Finding]:
     """Yield the step of the key change. If an agent runs, also yield the stations that send with
     the old key and with the new key.
     """
     step = radio_keys.load(settings).step
-    if running.status is None:
+    if agent.status is None:
         change: Mapping[str, Any] = {"step": step, "old": [], "new": []}
     else:
-        radio = running.status["channels"]["Radio"]
+        radio = agent.status["channels"]["Radio"]
         change = radio.get("keyChange") or {"step": KeyStep.NONE}
     if change["step"] != step:
         yield Finding(False, "radio-key was changed after the agent started: restart the agent")
@@ -358,7 +358,7 @@ def _check_key_change(settings: Settings, running: RunningAgent) -> Iterator[Fin
         yield Finding(True, describe_step(step, change["old"], change["new"]))
 
 
-def _seal(settings: Settings, running: RunningAgent) -> Iterator[Finding]:
+def _seal(settings: Settings, agent: RunningAgent) -> Iterator[Finding]:
     """Yield findings about who can read the messages, and about kits in range that use another
     setting.
     """
@@ -367,8 +367,8 @@ def _seal(settings: Settings, running: RunningAgent) -> Iterator[Finding]:
         yield Finding(
             True, "radio-seal=on: only kits with the radio-key can read this kit's packets"
         )
-    if running.status is not None:
-        radio = running.status["channels"]["Radio"]
+    if agent.status is not None:
+        radio = agent.status["channels"]["Radio"]
         for trouble in (troubles.Trouble.NOT_SEALED, troubles.Trouble.SEALED):
             if count := radio.get(trouble.member):
                 yield Finding(

@@ -310,9 +310,9 @@ def _is_unplugged(name: str) -> bool:
 
 
 @contextmanager
-def open_descriptor(path: Path, how: int) -> Iterator[int]:
-    """Open a file descriptor with the flags `how`, and always close it. Raises OSError."""
-    file = os.open(path, how | os.O_CLOEXEC)
+def open_descriptor(path: Path, flags: int) -> Iterator[int]:
+    """Open a file descriptor with the flags `flags`, and always close it. Raises OSError."""
+    file = os.open(path, flags | os.O_CLOEXEC)
     try:
         yield file
     finally:

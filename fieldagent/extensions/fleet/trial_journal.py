@@ -40,9 +40,8 @@ def copy_journal(state: Path, expected: int) -> None:
 
 def restore_journal(state: Path, old_version: int, program: str) -> str:
     """If the new `program` has upgraded the journal, restore the journal of version `old_version`
-    with
-    all contents of the upgraded journal. Return a text for people about contents that cannot be
-    restored; empty if there are none. Raises OSError.
+    with all contents of the upgraded journal. Return a text for people about contents that cannot
+    be restored; empty if there are none. Raises OSError.
     """
     return _retry(partial(_restore_journal, old_version=old_version, program=program), state)
 

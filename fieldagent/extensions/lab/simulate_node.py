@@ -164,16 +164,16 @@ def run_command(nodes: Nodes, line: str) -> str:
     return COMMANDS[word][1](nodes, rest)
 
 
-def _make_socket(nodes: Nodes, rest: list[str]) -> Socket:
+def _make_socket(nodes: Nodes, arguments: list[str]) -> Socket:
     numbers = [str(socket.node.number) for socket in nodes.sockets]
-    if not rest or rest[0] not in numbers:
+    if not arguments or arguments[0] not in numbers:
         raise BadCommand(f"name a node: {', '.join(numbers)}")
-    return nodes.sockets[numbers.index(rest[0])]
+    return nodes.sockets[numbers.index(arguments[0])]
 
 
-def _read_chance(rest: list[str]) -> float:
+def _read_chance(arguments: list[str]) -> float:
     try:
-        chance = float(rest[0])
+        chance = float(arguments[0])
     except (IndexError, ValueError):
         chance = -1.0
     if not 0 <= chance <= 1:
@@ -181,105 +181,104 @@ def _read_chance(rest: list[str]) -> float:
     return chance
 
 
-def _unplug(nodes: Nodes, rest: list[str]) -> str:
-    nodes.unplug(_make_socket(nodes, rest))
-    return f"node {rest[0]} is gone"
+def _unplug(nodes: Nodes, arguments: list[str]) -> str:
+    nodes.unplug(_make_socket(nodes, arguments))
+    return f"node {arguments[0]} is gone"
 
 
-def _plug(nodes: Nodes, rest: list[str]) -> str:
-    nodes.plug(_make_socket(nodes, rest))
-    return f"node {rest[0]} is back"
+def _plug(nodes: Nodes, arguments: list[str]) -> str:
+    nodes.plug(_make_socket(nodes, arguments))
+    return f"node {arguments[0]} is back"
 
 
-def _reboot(nodes: Nodes, rest: list[str]) -> str:
-    nodes.reboot(_make_socket(nodes, rest))
-    return f"node {rest[0]} restarts and has lost its memory"
+def _reboot(nodes: Nodes, arguments: list[str]) -> str:
+    nodes.reboot(_make_socket(nodes, arguments))
+    return f"node {arguments[0]} restarts and has lost its memory"
 
 
-def _set_loss(nodes: Nodes, rest: list[str]) -> str:
-    nodes.air.impairments.loss = _read_chance(rest)
+def _set_loss(nodes: Nodes, arguments: list[str]) -> str:
+    nodes.air.impairments.loss = _read_chance(arguments)
     return f"{nodes.air.impairments.loss:.0%} of the packets are lost"
 
 
-def _set_busy(nodes: Nodes, rest: list[str]) -> str:
-    if not rest or rest[0] not in ("on", "off"):
+def _set_busy(nodes: Nodes, arguments: list[str]) -> str:
+    if not arguments or arguments[0] not in ("on", "off"):
         raise BadCommand("busy on, or busy off")
     for socket in nodes.sockets:
-        socket.node.busy = rest[0] == "on"
-    return "the channel is never free" if rest[0] == "on" else "the channel is free"
+        socket.node.busy = arguments[0] == "on"
+    return "the channel is never free" if arguments[0] == "on" else "the channel is free"
 
 
-def _set_away(nodes: Nodes, rest: list[str]) -> str:
-    number = _make_socket(nodes, rest).node.number
+def _set_away(nodes: Nodes, arguments: list[str]) -> str:
+    number = _make_socket(nodes, arguments).node.number
     nodes.air.away.add(number)
     return f"node {number} is out of range of all nodes"
 
 
-def _set_near(nodes: Nodes, rest: list[str]) -> str:
-    number = _make_socket(nodes, rest).node.number
+def _set_near(nodes: Nodes, arguments: list[str]) -> str:
+    number = _make_socket(nodes, arguments).node.number
     nodes.air.away.discard(number)
     return f"node {number} is in range again"
 
 
-def _set_between(nodes: Nodes, rest: list[str]) -> str:
-    one, other = (_make_socket(nodes, rest[place : place + 1]).node.number for place in (0, 1))
-    if one == other or len(rest) != 3:
+def _set_between(nodes: Nodes, arguments: list[str]) -> str:
+    one, other = (_make_socket(nodes, arguments[place : place + 1]).node.number for place in (0, 1))
+    if one == other or len(arguments) != 3:
         raise BadCommand("between A B 0..1, or between A B off, of two nodes")
-    if rest[2] == "off":
+    if arguments[2] == "off":
         nodes.air.move(one, other, None)
         return f"nodes {one} and {other} do not hear each other"
-    loss = _read_chance(rest[2:])
+    loss = _read_chance(arguments[2:])
     nodes.air.move(one, other, loss)
     return f"nodes {one} and {other} lose {loss:.0%} of what is between them"
 
 
-def _set_region(nodes: Nodes, rest: list[str]) -> str:
-    radio = _make_socket(nodes, rest).node
+def _set_region(nodes: Nodes, arguments: list[str]) -> str:
+    radio = _make_socket(nodes, arguments).node
     if not isinstance(radio, SimulatedMeshtastic):
         raise BadCommand("only a meshtastic radio has a region")
-    if rest[1:] not in (["on"], ["off"]):
+    if arguments[1:] not in (["on"], ["off"]):
         raise BadCommand("region N on, or region N off")
-    radio.set_region(EU_868 if rest[1] == "on" else 0)
-    return (
-        f"node {rest[0]} {'transmits' if radio.region else 'transmits nothing: no region is set'}"
-    )
+    radio.set_region(EU_868 if arguments[1] == "on" else 0)
+    state = "transmits" if radio.region else "transmits nothing: no region is set"
+    return f"node {arguments[0]} {state}"
 
 
-def _set_provisioned(nodes: Nodes, rest: list[str]) -> str:
-    board = _make_socket(nodes, rest).node
+def _set_provisioned(nodes: Nodes, arguments: list[str]) -> str:
+    board = _make_socket(nodes, arguments).node
     if not isinstance(board, SimulatedRnode):
         raise BadCommand("only an rnode is provisioned, or is not")
-    if rest[1:] not in (["on"], ["off"]):
+    if arguments[1:] not in (["on"], ["off"]):
         raise BadCommand("provisioned N on, or provisioned N off")
-    board.provisioned = rest[1] == "on"
-    return f"node {rest[0]} is {'provisioned' if board.provisioned else 'not provisioned'}"
+    board.provisioned = arguments[1] == "on"
+    return f"node {arguments[0]} is {'provisioned' if board.provisioned else 'not provisioned'}"
 
 
-def _set_battery(nodes: Nodes, rest: list[str]) -> str:
-    board = (socket := _make_socket(nodes, rest)).node
-    if len(rest) != 2:
+def _set_battery(nodes: Nodes, arguments: list[str]) -> str:
+    board = (socket := _make_socket(nodes, arguments)).node
+    if len(arguments) != 2:
         raise BadCommand("battery N and its per cent, or of a meshcore-kiss board its millivolts")
     if isinstance(board, SimulatedNode):
-        percent = number_in(rest[1], 0, 100, "per cent")
+        percent = number_in(arguments[1], 0, 100, "per cent")
         nodes.drain(socket, percent)
-        return f"the battery of node {rest[0]} has {percent} %"
+        return f"the battery of node {arguments[0]} has {percent} %"
     if not isinstance(board, SimulatedMeshcore):
         raise BadCommand("only a node or a meshcore-kiss board has a battery that can be set")
-    board.millivolts = number_in(rest[1], 0, 0xFFFF, "millivolts")
-    return f"the battery of node {rest[0]} has {board.millivolts} mV"
+    board.millivolts = number_in(arguments[1], 0, 0xFFFF, "millivolts")
+    return f"the battery of node {arguments[0]} has {board.millivolts} mV"
 
 
-def _set_mute(nodes: Nodes, rest: list[str]) -> str:
-    radio = _make_socket(nodes, rest).node
+def _set_mute(nodes: Nodes, arguments: list[str]) -> str:
+    radio = _make_socket(nodes, arguments).node
     if not isinstance(radio, SimulatedCompanion):
         raise BadCommand("only a meshcore radio can be mute")
-    if rest[1:] not in (["on"], ["off"]):
+    if arguments[1:] not in (["on"], ["off"]):
         raise BadCommand("mute N on, or mute N off")
-    radio.mute = rest[1] == "on"
-    return f"node {rest[0]} {'says nothing to its host' if radio.mute else 'answers'}"
+    radio.mute = arguments[1] == "on"
+    return f"node {arguments[0]} {'says nothing to its host' if radio.mute else 'answers'}"
 
 
-def _help(nodes: Nodes, rest: list[str]) -> str:
+def _help(nodes: Nodes, arguments: list[str]) -> str:
     return "\n".join(text for text, _ in COMMANDS.values())
 
 

@@ -87,9 +87,9 @@ class ShortSessions:
             self._count = 0
             tell_ready()
 
-    def judge(self, error: BrokerLost, lasted: float) -> BrokerLost:
+    def judge(self, error: BrokerLost, duration_s: float) -> BrokerLost:
         """Return the error to report for a session that lasted so many seconds."""
-        self._count = self._count + 1 if error.closed and lasted < SHORT_SESSION_S else 0
+        self._count = self._count + 1 if error.closed and duration_s < SHORT_SESSION_S else 0
         if not self.often:
             return error
         return BrokerLost(
@@ -184,12 +184,14 @@ class MqttSession:
         text = f"the broker does not answer within {ANSWER_TIMEOUT_S:g} s"
         raise BrokerLost(text)
 
-    async def run(self, take: Callable[[Published], Awaitable[None]]) -> NoReturn:
-        """Pass each received message to `take`. `take` must not wait for the broker."""
+    async def run(self, handle_message: Callable[[Published], Awaitable[None]]) -> NoReturn:
+        """Pass each received message to `handle_message`. `handle_message` must not wait for the
+        broker.
+        """
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._send_pings)
-                nursery.start_soon(self._process_packets, take)
+                nursery.start_soon(self._process_packets, handle_message)
                 await self._ended.wait()
                 nursery.cancel_scope.cancel()
         except* BrokerLost as lost:
@@ -208,12 +210,14 @@ class MqttSession:
         for answered in self._waiting.values():
             answered.set()
 
-    async def _process_packets(self, take: Callable[[Published], Awaitable[None]]) -> NoReturn:
+    async def _process_packets(
+        self, handle_message: Callable[[Published], Awaitable[None]]
+    ) -> NoReturn:
         packets = self._early
         while True:
             for packet in packets:
                 if isinstance(packet, Published):
-                    await take(packet)
+                    await handle_message(packet)
                 else:
                     self._process_answer(packet)
             packets = await self._listen()
@@ -279,9 +283,9 @@ class MqttSession:
         finally:
             del self._waiting[number]
 
-    async def _wait(self, answered: trio.Event, most: float, lacks: str) -> None:
+    async def _wait(self, answer_event: trio.Event, most: float, lacks: str) -> None:
         with trio.move_on_at(trio.current_time() + most):
-            await answered.wait()
+            await answer_event.wait()
             if self._lost is not None:
                 raise self._lost
             return

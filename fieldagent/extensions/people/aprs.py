@@ -224,16 +224,16 @@ class AprsPeople:
         number = self._number(report.source, "", words)
         self._queue_report(report, number, HandheldText(words, True, alert=True))
 
-    def _process_object(self, report: AprsHeard, thing: AprsObject) -> None:
+    def _process_object(self, report: AprsHeard, aprs_object: AprsObject) -> None:
         """Accept an object, which its sender repeats for hours. It keeps its number until its
         content changes. An object that its sender removes from the map stays where it was marked.
         """
-        place, name = thing.there, thing.name or "?"
+        place, name = aprs_object.there, aprs_object.name or "?"
         mark = int.from_bytes(sha256(name.encode()).digest()[:4], "big")
         text = f"{name}\0{place.latitude}\0{place.longitude}\0{place.comment}"
         number = int.from_bytes(sha256(text.encode()).digest()[:6], "big") or 1
         point = HandheldMarker(mark, place.latitude, place.longitude, name, place.comment, None)
-        self._queue_report(report, number, point if thing.is_alive else None)
+        self._queue_report(report, number, point if aprs_object.is_alive else None)
 
     def _process_message(self, report: AprsHeard, message: AprsMessage) -> None:
         is_ours = self._call is not None and message.to == self._format_call

@@ -67,10 +67,10 @@ def count_parts(text: str, size: int) -> int:
     return len(_cut(text, size - len("1/3 "), len(text)))
 
 
-def _cut(text: str, size: int, most: int) -> list[str]:
+def _cut(text: str, size: int, limit: int) -> list[str]:
     pieces: list[str] = []
     rest = text.strip()
-    while rest and len(pieces) < most:
+    while rest and len(pieces) < limit:
         piece = rest.encode()[:size].decode("utf-8", "ignore")
         if len(piece) < len(rest):
             at = piece.rfind(" ")

@@ -103,10 +103,10 @@ class HandheldLimits:
             and not history.is_sent_by_sms(self._journal, known.sequence)
         )
 
-    def begin_position_interval(self, handle: str, every: int) -> bool:
+    def begin_position_interval(self, handle: str, interval_s: int) -> bool:
         """Return True if a position may be sent now, and start the interval if so."""
         now = self._journal.clock.now()
-        if now < self._positions.get(handle, -inf) + every:
+        if now < self._positions.get(handle, -inf) + interval_s:
             return False
         self._positions[handle] = now
         return True

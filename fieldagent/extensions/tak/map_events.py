@@ -111,13 +111,13 @@ def make_position_events(
     last_position: SentPosition | None,
     now: float,
     *,
-    shared: bool,
+    is_shared: bool,
 ) -> list[CotEvent]:
     """Return the events that show a user. The user has no position if it is unknown or not
-    `shared`. An old position gets a marker beside it, whose name shows the time on every map.
+    `is_shared`. An old position gets a marker beside it, whose name shows the time on every map.
     """
     when = make_date(now)
-    if user.latitude is None or user.longitude is None or user.at is None or not shared:
+    if user.latitude is None or user.longitude is None or user.at is None or not is_shared:
         nowhere = Sighting(
             NOWHERE, when, make_date(now + FRESH_S), tak.BY_HAND, "no position is known"
         )

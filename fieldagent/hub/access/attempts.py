@@ -84,9 +84,9 @@ def _count_try(db: Db, key: str, rate: Rate, now: float) -> tuple[str, float]:
     return key, wait
 
 
-def cancel_reservation(db: Db, reserved: ReservedTry) -> None:
+def cancel_reservation(db: Db, reservation: ReservedTry) -> None:
     """Undo the count of `reserve`, because the password was right."""
-    for who in reserved.keys:
+    for who in reservation.keys:
         rate = BY_ACCOUNT if who.startswith(ACCOUNTS) else BY_ADDRESS
         db.execute("UPDATE attempt SET tat = tat - ? WHERE who = ?", 60.0 / rate.per_minute, who)
 

@@ -142,7 +142,7 @@ def read_basic(headers: Mapping[str, str]) -> tuple[str, str] | None:
     return (username, password) if colon and not _CONTROL.search(username + password) else None
 
 
-def find_address(request: Request, trusted: Sequence[Network]) -> str:
+def find_address(request: Request, trusted_networks: Sequence[Network]) -> str:
     """Return the caller's address: the address that a trusted proxy reports, or the address of the
     connection.
 
@@ -150,7 +150,7 @@ def find_address(request: Request, trusted: Sequence[Network]) -> str:
     """
     address = request.peer
     hops = [hop.strip() for hop in request.headers.get("x-forwarded-for", "").split(",")]
-    while hops and hops[-1] and (not address or is_in(address, trusted)):
+    while hops and hops[-1] and (not address or is_in(address, trusted_networks)):
         address = hops.pop()
     return address
 
@@ -354,9 +354,9 @@ def count_calls(db: Db, callers: Sequence[Caller], now: float) -> RateResult:
     return RateResult(problems, {key: tat for key, tat in tats.items() if tat != before[key]})
 
 
-def note_calls(db: Db, counted: RateResult) -> None:
+def note_calls(db: Db, rate_result: RateResult) -> None:
     """Store the used rate of each key, as `count_calls` computed it."""
-    for key, tat in counted.tats.items():
+    for key, tat in rate_result.tats.items():
         db.write("UPDATE credential SET tat = ? WHERE id = ?", tat, key)
 
 

@@ -194,7 +194,7 @@ def set_role(
 def set_password(
     db: Db,
     member: int,
-    hashed: str,
+    password_hash: str,
     *,
     until: float | None = None,
     now: float,
@@ -207,7 +207,10 @@ def set_password(
     if actor != str(member):
         db.execute("DELETE FROM passkey WHERE member = ?", member)
     db.execute(
-        "UPDATE member SET password = ?, password_until = ? WHERE id = ?", hashed, until, member
+        "UPDATE member SET password = ?, password_until = ? WHERE id = ?",
+        password_hash,
+        until,
+        member,
     )
     sessions.end_all_of(db, member)
     note_of_member(db, member, actor, "user password", str(member), now)
@@ -402,11 +405,11 @@ def set_air_key(
 
 
 def set_relay(
-    db: Db, device: int, allowed: bool, *, now: float, actor: str = ADMINISTRATION
+    db: Db, device: int, is_allowed: bool, *, now: float, actor: str = ADMINISTRATION
 ) -> None:
     """Allow or forbid the device to relay items of other members of its workspace."""
-    db.execute("UPDATE device SET relay = ? WHERE id = ?", int(allowed), device)
-    action = f"device relay {'on' if allowed else 'off'}"
+    db.execute("UPDATE device SET relay = ? WHERE id = ?", int(is_allowed), device)
+    action = f"device relay {'on' if is_allowed else 'off'}"
     note_of_device(db, device, actor, action, str(device), now)
 
 

@@ -43,16 +43,16 @@ class AdministrationContext:
         body = BODY_MAX if method in ("POST", "PATCH") else None
         return Route(method, pattern, handler, judge=self._judge, body=body)
 
-    async def carry_out(self, caller: Caller, act: Callable[[Db, float], T]) -> T:
-        """Count the call and carry out an act in one transaction. `act` gets the Unix time. If
-        `act` raises Refused or Problem, nothing is changed.
+    async def carry_out(self, caller: Caller, operation: Callable[[Db, float], T]) -> T:
+        """Count the call and carry out an act in one transaction. `operation` gets the Unix time.
+        If `operation` raises Refused or Problem, nothing is changed.
         """
         now = self.clock()
         try:
             too_often = await self.store.commit(lambda db: charge_rate(db, caller, now))
             if too_often is not None:
                 raise too_often
-            return await self.store.commit(lambda db: _carry_out(db, caller, act, now))
+            return await self.store.commit(lambda db: _carry_out(db, caller, operation, now))
         except Refused as refused:
             raise Problem(409, str(refused)) from None
         except StoreFull as full:
@@ -65,7 +65,7 @@ class AdministrationContext:
             ) from None
 
 
-def _carry_out(db: Db, caller: Caller, act: Callable[[Db, float], T], now: float) -> T:
+def _carry_out(db: Db, caller: Caller, operation: Callable[[Db, float], T], now: float) -> T:
     """Run the act under a lock on the workspace's administrators. If two administrators remove each
     other's role at the same time, the second call is refused.
     """
@@ -80,7 +80,7 @@ def _carry_out(db: Db, caller: Caller, act: Callable[[Db, float], T], now: float
         raise Problem(
             403, sentence("user {member} is no longer an administrator", member=caller.member)
         )
-    return act(db, now)
+    return operation(db, now)
 
 
 def read_place(request: Request) -> tuple[int, int]:

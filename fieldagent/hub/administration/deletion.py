@@ -4,7 +4,7 @@
 2. `delete_items` and `empty_device` delete the rows of large tables in batches, so that a running
    hub can work in between. An interrupted deletion can simply be repeated.
 3. `delete_rest` deletes the rest. Kits that know a user by name are asked to forget it with the
-next message they get anyway.
+   next message they get anyway.
 
 Copies at kits and other places remain; `plan` lists them.
 """

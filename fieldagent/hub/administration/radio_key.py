@@ -67,7 +67,7 @@ class RadioKeyApi:
 
         def find(db: Db) -> dict[str, Any]:
             try:
-                price = radio_key.compute_price(db, workspace, "", steps=LAST, but=(), now=now)
+                price = radio_key.compute_price(db, workspace, "", steps=LAST, excluded=(), now=now)
             except Refused:
                 price = KeyPrice(0, 0, 0, 0, frozenset())
             return {
@@ -98,7 +98,7 @@ class RadioKeyApi:
                 if not reading.is_device_known(db, caller, each):
                     raise make_unknown("device", str(each))
             price = radio_key.compute_price(
-                db, workspace, bearer, steps=LAST, but=left_out, now=now
+                db, workspace, bearer, steps=LAST, excluded=left_out, now=now
             )
             if price.by_satellite and price.credits > agreed:
                 raise Refused(

@@ -233,7 +233,7 @@ class HubApi:
         self,
         db: Db,
         postings: Mapping[PushRequest, ledger.Posting],
-        far: Mapping[PushRequest, SatelliteKits],
+        satellite_kits: Mapping[PushRequest, SatelliteKits],
         now: float,
     ) -> list[tuple[PushRequest, str]]:
         """Enter the pushes, and return each with its requestId."""
@@ -249,7 +249,7 @@ class HubApi:
         ]
         write_lines(db, lines, now)
         for each, (item, _) in zip(postings, entered, strict=True):
-            delay_until_linked(db, item, far[each])
+            delay_until_linked(db, item, satellite_kits[each])
         return [(each, request) for each, (_, request) in zip(postings, entered, strict=True)]
 
 

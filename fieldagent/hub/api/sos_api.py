@@ -204,16 +204,16 @@ class SosApi:
         request: Request,
         id_: str,
         caller: Caller,
-        deed: Deed,
+        operation: Deed,
         member: str,
         *,
         required: bool = True,
     ) -> Response:
         text = _read_text(request, member, required=required)
-        return await self._carry_out(request, id_, caller, deed, text)
+        return await self._carry_out(request, id_, caller, operation, text)
 
     async def _carry_out(
-        self, request: Request, id_: str, caller: Caller, deed: Deed, text: str
+        self, request: Request, id_: str, caller: Caller, operation: Deed, text: str
     ) -> Response:
         number_, asked = _number(id_), read_repeatable(request, caller)
 
@@ -225,7 +225,7 @@ class SosApi:
             if done is None:
                 now = self._clock()
                 try:
-                    incident = deed(db, incident, caller.member, text, now)
+                    incident = operation(db, incident, caller.member, text, now)
                 except Refused as refused:
                     return Problem(
                         409, str(refused), members={self._kind: _add_timeline(db, incident)}

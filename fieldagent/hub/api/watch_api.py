@@ -59,7 +59,7 @@ class WatchApi:
         return make_json_response(answer)
 
     async def carry_out(
-        self, members: dict[str, Field], deed: Deed, request: Request, caller: Caller
+        self, members: dict[str, Field], operation: Deed, request: Request, caller: Caller
     ) -> Response:
         """Carry out an action and return the new state. Raises Problem 409 if it is refused."""
         body = read_body(request, members)
@@ -68,7 +68,7 @@ class WatchApi:
         def carry_out(db: Db) -> dict[str, Any] | Problem:
             now = self._clock()
             try:
-                deed(db, caller, body, now)
+                operation(db, caller, body, now)
             except Refused as refused:
                 return Problem(409, str(refused))
             return shifts.describe_watch(db, caller.workspace, now)

@@ -150,10 +150,10 @@ def describe_page(about: str, name: str, item: Schema) -> dict[str, Any]:
 
 
 def describe_line(
-    most: int = NAME_BYTES_MAX, about: str = "", least: int = 1, **more: Any
+    limit: int = NAME_BYTES_MAX, about: str = "", least: int = 1, **more: Any
 ) -> dict[str, Any]:
     """Return the schema of a text without control characters."""
-    more = {"maxLength": most, "pattern": r"^[^\u0000-\u001f\u007f]*$", **more}
+    more = {"maxLength": limit, "pattern": r"^[^\u0000-\u001f\u007f]*$", **more}
     return text(about, **({"minLength": least} if least else {}), **more)
 
 

@@ -137,7 +137,7 @@ def _describe_taken(db: Db, answer: ContactAnswer, now: float) -> str:
             "Nothing sent: you have several alarms. Begin with the six digits of one.",
         )
         return _reply(db, contact, link.sos, "ambiguous", why, now)
-    return _send_to_kit(db, contact, link, said.words, now, proved=False)
+    return _send_to_kit(db, contact, link, said.words, now, is_proved=False)
 
 
 def _find_contacts(db: Db, answer: ContactAnswer) -> list[AlarmContact]:
@@ -250,7 +250,7 @@ def _handle_proved(
         )
         return _reply(db, contact, link.sos, "expired", why, now)
     if not answer_text.accepts:
-        return _send_to_kit(db, contact, link, answer_text.words, now, proved=True)
+        return _send_to_kit(db, contact, link, answer_text.words, now, is_proved=True)
     incident = _find_incident(db, contact, link)
     if link.used is not None:
         over = notice.explain_end(db, incident, contact.language)
@@ -285,14 +285,14 @@ def _find_incident(db: Db, contact: AlarmContact, link: AlarmLink) -> Sos:
 
 
 def _send_to_kit(
-    db: Db, contact: AlarmContact, link: AlarmLink, words: str, now: float, *, proved: bool
+    db: Db, contact: AlarmContact, link: AlarmLink, words: str, now: float, *, is_proved: bool
 ) -> str:
     """Send a text to the kit, or reply to its author with the reason why not."""
     if not words:
         why = translate(contact.language, "Nothing sent: your message was empty.")
         return _reply(db, contact, link.sos, "empty", why, now)
     incident = _find_incident(db, contact, link)
-    text = find_canned(contact.language, words) if proved else f"(number not proved) {words}"
+    text = find_canned(contact.language, words) if is_proved else f"(number not proved) {words}"
     member = _find_voice(db, contact, now)
     ((to,),) = db.execute("SELECT member FROM device WHERE id = ?", incident.device)
     posting = Posting(

@@ -142,8 +142,7 @@ def _make_row(contact: AlarmContact, kinds: Kinds, settings: Own | None) -> Row:
 
 def find_fault(contact: AlarmContact, kinds: Kinds, settings: Own | None) -> str:
     """Return the known reason why the contact could not be notified now, or an empty string.
-    `settings`:
-    settings of the kinds.
+    `settings`: settings of the kinds.
     """
     kind = kinds.get(contact.kind)
     if kind is None:

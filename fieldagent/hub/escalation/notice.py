@@ -38,11 +38,11 @@ def make_notice(
     incident: Sos,
     message_id: str,
     reason: str,
-    ways: AnswerOptions,
+    options: AnswerOptions,
     language: str = ENGLISH,
 ) -> Notice:
     """Return the notice of an unanswered incident."""
-    facts = describe_for_pager(db, incident.id, ways.desk, ways.link)
+    facts = describe_for_pager(db, incident.id, options.desk, options.link)
     device, said = describe_device(facts, language), find_newest_text(db, incident, language)
     subject = name_incident(incident, device, language)
     lines = [
@@ -67,7 +67,7 @@ def make_notice(
         said,
         facts.get("desk", ""),
         facts.get("acknowledge", ""),
-        ways.code,
+        options.code,
         _shorten_map(facts.get("position")),
         language=language,
         alarm=_alarm(incident),
@@ -112,12 +112,12 @@ def combine(notices: Sequence[Notice]) -> Notice:
 
 
 def make_request(
-    db: Db, incident: Sos, message_id: str, text: str, ways: AnswerOptions, language: str
+    db: Db, incident: Sos, message_id: str, text: str, options: AnswerOptions, language: str
 ) -> Notice:
     """Return the notice to a dispatcher who is asked to take an SOS over. `text` contains the name
     of the dispatcher who asks, and their note.
     """
-    facts = describe_for_pager(db, incident.id, ways.desk, "")
+    facts = describe_for_pager(db, incident.id, options.desk, "")
     device, words = describe_device(facts, language), make_visible(text)[:TEXT_CHARACTERS_MAX]
     what = name_incident(incident, device, language)
     subject = translate(language, "Take over {what}?", what=what)

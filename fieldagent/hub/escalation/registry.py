@@ -48,8 +48,7 @@ def _load_kinds(places: tuple[str, ...]) -> Kinds:
 
 def find_kind(address: str, kinds: Kinds, settings: Own | None = None) -> ContactKind:
     """Return the kind of an address. If several match, return the first one that the settings
-    `settings`
-    configure. Raises Refused.
+    `settings` configure. Raises Refused.
     """
     fitting = [kind for kind in kinds.values() if kind.is_one(address)]
     if not fitting:

@@ -137,8 +137,7 @@ def list_waiting(
     limit: int,
 ) -> list[WaitingItem]:
     """Return the unexpired waiting items of `device`, most urgent first. `due_condition` is an SQL
-    condition
-    on deliveries.
+    condition on deliveries.
     """
     # Look up only the selected items, however many wait.
     rows = db.execute(

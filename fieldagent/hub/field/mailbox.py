@@ -74,7 +74,7 @@ class IpMailbox:
         clock: Callable[[], float],
         version: str = "",
         log_rest: float = LOG_READ_PAUSE_S,
-        keeping: KeepingTimes = KEEPING_TIMES,
+        keeping_times: KeepingTimes = KEEPING_TIMES,
         feeds: PositionFeeds,
     ) -> None:
         self.device = device
@@ -93,7 +93,7 @@ class IpMailbox:
         self._rests_until = -inf
         """Time (trio's clock) until which the link does not read the workspace's log."""
         self._hears_log = True
-        self._rebuilding = Rebuilding(store, device, keeping)
+        self._rebuilding = Rebuilding(store, device, keeping_times)
         self._brings_to: list[int] = []
         """Devices in the kit's radio range, as reported over this link."""
         self._news = trio.Event()

@@ -472,7 +472,7 @@ class MobileOriginatedReceiver:
             whole = reassemble(sequence, part.count, kept)
         except RemoteProtocolError as error:
             brought.troubles.append(f"{part.count} fragments of {sequence}: {error}")
-            fragments.drop(db, whose, part.count, but=part.index)
+            fragments.drop(db, whose, part.count, kept_position=part.index)
             return
         if whole is None:
             return

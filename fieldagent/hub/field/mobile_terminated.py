@@ -58,8 +58,7 @@ def compute_most_parts(item: object) -> float:
 
 def wait_for_link(db: Db, item: int, device: int, wait_reason: str) -> None:
     """Make an item that is too large for a device's modem wait for another channel. `wait_reason`
-    is a text
-    for people.
+    is a text for people.
     """
     reason = f"too large for its satellite modem: {wait_reason}"
     db.execute(
@@ -229,18 +228,19 @@ def _store_introduction(db: Db, account: Account, item: WaitingItem, now: float)
         mark_introduced(db, [(device.id, *mark)])
 
 
-def _cut_into_fragments(large: WaitingItem, key: bytes | None, most: int) -> list[Fragment]:
+def _cut_into_fragments(large: WaitingItem, key: bytes | None, limit: int) -> list[Fragment]:
     """Return the fragments of an item. They are the same at every call, so that later ones match
     earlier ones.
     """
     whole = encode(large.entries, origin=large.sender)
-    return split(whole, most - (0 if key is None else TAG_BYTES + 1))
+    return split(whole, limit - (0 if key is None else TAG_BYTES + 1))
 
 
-def _make_fragments(large: WaitingItem, key: bytes | None, most: int) -> list[bytes]:
+def _make_fragments(large: WaitingItem, key: bytes | None, limit: int) -> list[bytes]:
     """Return a message for each fragment."""
     return [
-        _encode_fragment(large, fragment, key) for fragment in _cut_into_fragments(large, key, most)
+        _encode_fragment(large, fragment, key)
+        for fragment in _cut_into_fragments(large, key, limit)
     ]
 
 

@@ -7,7 +7,7 @@ from fieldagent.hub.contract import Device
 from fieldagent.hub.store.contract import Db
 
 
-def find_neighbour(db: Db, relaying: Device, number: int) -> Device | None:
+def find_neighbour(db: Db, carrier: Device, number: int) -> Device | None:
     """Return the neighbour whose items the kit relays, in use or revoked. None if the workspace has
     no device with that number.
     """
@@ -15,28 +15,28 @@ def find_neighbour(db: Db, relaying: Device, number: int) -> Device | None:
         "SELECT id, workspace, member, name, imei FROM device WHERE id = ? AND workspace = ?"
         f" AND {IS_HEARD}",
         number,
-        relaying.workspace,
+        carrier.workspace,
     )
     return Device(*rows[0]) if rows else None
 
 
-def doubt_of(db: Db, relaying: Device, neighbour: Device, proved: bool) -> str:
+def doubt_of(db: Db, carrier: Device, neighbour: Device, is_proved: bool) -> str:
     """Return the reason why relayed items do not count as the neighbour's own; empty if they do."""
     ((relay, tagged),) = db.execute(
         "SELECT relaying.relay, neighbour.air_key IS NOT NULL"
         " FROM device relaying, device neighbour"
         " WHERE relaying.id = ? AND neighbour.id = ?",
-        relaying.id,
+        carrier.id,
         neighbour.id,
     )
     if not relay:
         return (
-            f"an item of {neighbour.name}, for which {relaying.name} may not relay: allow it,"
-            f" and accept its items, with `fieldagent hub device relay {relaying.id}`"
+            f"an item of {neighbour.name}, for which {carrier.name} may not relay: allow it,"
+            f" and accept its items, with `fieldagent hub device relay {carrier.id}`"
         )
-    if tagged and not proved:
+    if tagged and not is_proved:
         return (
             f"an item of {neighbour.name}, whose messages have a tag, in a message of"
-            f" {relaying.name} without a tag: give {relaying.name} a satellite-key too"
+            f" {carrier.name} without a tag: give {carrier.name} a satellite-key too"
         )
     return ""

@@ -37,9 +37,11 @@ class DueCommand(NamedTuple):
 
 
 def list_due(
-    db: Db, carrier: Device, journal: int, now: float, but: Collection[tuple[int, int]]
+    db: Db, carrier: Device, journal: int, now: float, excluded: Collection[tuple[int, int]]
 ) -> list[DueItem]:
-    """Return the items that a linked kit must relay to kits in its range, except those in `but`."""
+    """Return the items that a linked kit must relay to kits in its range, except those in
+    `excluded`.
+    """
     if not stations_in_range.can_relay(db, carrier.id):
         return []
     parcels = []
@@ -53,15 +55,15 @@ def list_due(
         ):
             addressee = Device(device, carrier.workspace, 0, "")
             parcel = _make_parcel(db, addressee, each, secrets[0], now)
-            if parcel is not None and (each.item, device) not in but:
+            if parcel is not None and (each.item, device) not in excluded:
                 parcels.append(DueItem(each.item, device, parcel))
     return parcels
 
 
 def list_due_commands(
-    db: Db, carrier: Device, journal: int, now: float, but: Collection[tuple[int, int]]
+    db: Db, carrier: Device, journal: int, now: float, excluded: Collection[tuple[int, int]]
 ) -> list[DueCommand]:
-    """Return the commands that a linked kit must relay, except those in `but` (device and
+    """Return the commands that a linked kit must relay, except those in `excluded` (device and
     number).
     """
     if not stations_in_range.can_relay(db, carrier.id):
@@ -70,7 +72,7 @@ def list_due_commands(
     for each in commands.list_to_carry(db, carrier.id, journal, now):
         device, number = each.device, each.entry.sequence
         secrets = read_secrets(db, device)
-        if secrets and (device, number) not in but:
+        if secrets and (device, number) not in excluded:
             body = wrap([each.entry], secrets[0], DOWN)
             minutes = max(1, min(MINUTES, int((each.expires - now) / 60)))
             parcel = Entry(0, Parcel(body, device, minutes), int(each.given_at))

@@ -14,8 +14,7 @@ from fieldagent.package.package import Location, PositionSource
 
 def make_kit_position(device: Device, place: Location, sent_at: float, now: float) -> KitPosition:
     """Return a kit's position from a location sent at `sent_at` (Unix time). The location's own
-    time
-    counts, and a future time counts as now.
+    time counts, and a future time counts as now.
     """
     at = sent_at if place.timestamp is None else place.timestamp.timestamp()
     position = DatedPlace(place.latitude, place.longitude, min(at, now))

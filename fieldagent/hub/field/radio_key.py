@@ -124,12 +124,12 @@ class KeyPrice(NamedTuple):
 
 
 def compute_price(
-    db: Db, workspace: int, bearer: str, *, steps: int, but: Collection[int], now: float
+    db: Db, workspace: int, bearer: str, *, steps: int, excluded: Collection[int], now: float
 ) -> KeyPrice:
     """Return the cost of a change of key. Raises Refused if there is no kit to ask, or if a modem
     cannot carry the message.
     """
-    kits = [each for each in list_kits(db, workspace, now) if each.device not in but]
+    kits = [each for each in list_kits(db, workspace, now) if each.device not in excluded]
     if not kits:
         raise Refused("no kit of this workspace is enabled")
     quotes = [compute_cost(db, each.device, int(now), _UNSEALED, now) for each in kits]

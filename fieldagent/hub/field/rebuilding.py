@@ -340,10 +340,10 @@ def _enter_sent(
     return True
 
 
-def _record_arrival(db: Db, device: int, entry: Entry, at: float, doubt: bool) -> bool:
+def _record_arrival(db: Db, device: int, entry: Entry, at: float, is_doubtful: bool) -> bool:
     """Record the arrival of an entry. Return True if it is new."""
     columns = ("device", UNAUTHENTICATED_COLUMN, "sequence", "digest", "at", "sos")
-    row = (device, int(doubt), entry.sequence, compute_fingerprint(entry), at, int(entry.sos))
+    row = (device, int(is_doubtful), entry.sequence, compute_fingerprint(entry), at, int(entry.sos))
     return bool(insert(db, "arrived", columns, [row], "sequence", conflict="DO NOTHING"))
 
 
@@ -389,7 +389,7 @@ def _find_sender(
     if item is not None:
         return item
     # The kit that sent the item has not delivered it yet. Only that would authenticate it.
-    if not _record_arrival(db, whose.id, own, row.at, doubt=True):
+    if not _record_arrival(db, whose.id, own, row.at, is_doubtful=True):
         return None
     posting = make_posting(whose, own, content, row.at + link.keeping.time_to_live)
     posting, _ = resolve_names(db, replace(posting, unauthenticated=True))

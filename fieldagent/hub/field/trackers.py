@@ -100,7 +100,7 @@ def add(
     name: str,
     ident: str,
     *,
-    every: int = POSITION_INTERVAL_S,
+    interval_s: int = POSITION_INTERVAL_S,
     now: float,
 ) -> int:
     """Add a tracker as a device of a member that cannot get messages, and return its id. Raises
@@ -117,7 +117,7 @@ def add(
     device, _ = directory.add_device(db, workspace, member, directory.NewDevice(name), now=now)
     db.execute("UPDATE device SET link_token = NULL WHERE id = ?", device)
     columns = ("device", "workspace", "ident", "every")
-    insert(db, "tracker", columns, [(device, workspace, ident, every)])
+    insert(db, "tracker", columns, [(device, workspace, ident, interval_s)])
     return device
 
 
@@ -165,14 +165,16 @@ def store_kit_report(db: Db, workspace: int, entry: Entry, now: float) -> bool:
     at = get_date(point, entry.time)
     place = {"latitude": point.latitude, "longitude": point.longitude}
     report = TrackerReport(author.removeprefix(TRACKER), at, place)
-    return process_tracker_report(db, workspace, report, now, way=BY_KIT) is not ItemResult.REFUSED
+    return (
+        process_tracker_report(db, workspace, report, now, bearer=BY_KIT) is not ItemResult.REFUSED
+    )
 
 
 def process_tracker_report(
-    db: Db, workspace: int, report: TrackerReport, now: float, *, way: str = BEARER
+    db: Db, workspace: int, report: TrackerReport, now: float, *, bearer: str = BEARER
 ) -> ItemResult:
     """Process one report. When the call returns, the report is stored and can be acknowledged.
-    `way` names its bearer.
+    `bearer` names its bearer.
     """
     # PostgreSQL does not accept NUL: check the anonymous text before the database gets it.
     tracker = find(db, workspace, report.ident) if report.ident.isprintable() else None
@@ -185,7 +187,7 @@ def process_tracker_report(
     if alarm == tracker.alarm and at <= tracker.at:
         return ItemResult.REPEATED
     place = None if report.place is None else _location(report.place, at)
-    contact.record_contact(db, tracker.device, way, now)
+    contact.record_contact(db, tracker.device, bearer, now)
     _store_position(db, tracker, place, at, report.accuracy, now)
     incident = open_incident(db, tracker.device)
     told_at = tracker.told
@@ -291,6 +293,6 @@ def _distress_in(alarm: str) -> set[str]:
     return {*ALARMS} & {letters, *re.findall(r"[^\W\d_]+", folded)}
 
 
-def _readable(text: str, most: int) -> str:
-    """Return an anonymous text as one printable line of at most `most` characters."""
-    return "".join(each if each.isprintable() else "?" for each in text)[:most]
+def _readable(text: str, limit: int) -> str:
+    """Return an anonymous text as one printable line of at most `limit` characters."""
+    return "".join(each if each.isprintable() else "?" for each in text)[:limit]

@@ -136,14 +136,14 @@ async def serve_directip(
     note_session: NoteSession,
     *,
     count_session: CountSession = count_nothing,
-    allowed: Sequence[Network] = LOOPBACK_NETWORKS,
+    allowed_networks: Sequence[Network] = LOOPBACK_NETWORKS,
     note_fault: Note = log_fault,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Accept MO messages from gateways in these networks, until cancelled. A confirmed message is
     on disk. The gateway repeats a message without a confirmation. Closes `listeners`.
     """
-    door = _ConnectionLimit(take_in, note_session, count_session, allowed, note_fault)
+    door = _ConnectionLimit(take_in, note_session, count_session, allowed_networks, note_fault)
     served = [trio.SocketListener(trio.socket.from_stdlib_socket(each)) for each in listeners]
     with door.unproved.pace.measure_work():
         await trio.serve_listeners(door.enter, served, task_status=task_status)  # type: ignore[arg-type]
@@ -160,14 +160,14 @@ class _ConnectionLimit:
         take_in: MessageReceiver,
         note_session: NoteSession,
         count_session: CountSession,
-        allowed: Sequence[Network],
+        allowed_networks: Sequence[Network],
         note_fault: Note,
     ) -> None:
         self._take_in = take_in
         self._note_session = note_session
         self._count_session = count_session
         self._note_fault = note_fault
-        self._allowed = allowed
+        self._allowed = allowed_networks
         self._told: set[str] = set()
         self.unproved = UnauthenticatedLimit(CONNECTIONS, DEADLINE_S)
         self._storing = trio.CapacityLimiter(CONNECTIONS)
@@ -336,7 +336,7 @@ def _listen(settings: Own) -> MoListener | None:
             host.take_in,
             host.note_session,
             count_session=host.count_session,
-            allowed=settings["directip-allow"] or LOOPBACK_NETWORKS,
+            allowed_networks=settings["directip-allow"] or LOOPBACK_NETWORKS,
             note_fault=host.note_fault,
         )
 

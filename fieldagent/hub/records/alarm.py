@@ -104,11 +104,11 @@ def _queue_notifications(db: Db, id_: int, reason: str, now: float, condition: s
     db.announce(ALARM_TOPIC)
 
 
-def queue_again(db: Db, message: int, round_: int, every: int, now: float) -> None:
+def queue_again(db: Db, message: int, round_: int, interval_s: int, now: float) -> None:
     """Queue the next notification, number `round_`, of a contact that has not answered. It is due
-    in `every` seconds or after the contact's quiet hours.
+    in `interval_s` seconds or after the contact's quiet hours.
     """
-    at = now + every
+    at = now + interval_s
     morning = find_quiet_end(db, message, at)
     held = "held" if morning is None else "1"
     db.execute(

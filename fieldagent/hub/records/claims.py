@@ -101,8 +101,8 @@ def _remove_dead(db: Db, dead: Sequence[int]) -> int:
     return release_claims(db, among, numbers)
 
 
-def release_claims(db: Db, among: str, workers: Sequence[Any]) -> int:
-    """Release the claims of these workers and return the number of claims. `among` is the SQL
+def release_claims(db: Db, membership: str, workers: Sequence[Any]) -> int:
+    """Release the claims of these workers and return the number of claims. `membership` is the SQL
     condition after the column's name, such as `IN (?, ?)`.
     """
     freed = 0
@@ -112,7 +112,7 @@ def release_claims(db: Db, among: str, workers: Sequence[Any]) -> int:
         which = "" if table in ("mobile_terminated", "kit_sms") else "state = 'waiting' AND "
         rows = db.execute(
             f"UPDATE {table} SET claimed_until = 0 WHERE {which}claimed_until > 0"
-            f" AND claimed_by {among} RETURNING claimed_by",
+            f" AND claimed_by {membership} RETURNING claimed_by",
             *workers,
         )
         if rows:

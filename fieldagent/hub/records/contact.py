@@ -74,8 +74,7 @@ def note_version(db: Db, device: int, version: str) -> None:
 
 def note_position(db: Db, device: int, position: Location, time: int, now: float) -> None:
     """Note the newest position. Call `record_contact` first. An older position that arrives late
-    does not
-    replace a newer one. A time in the future counts as now.
+    does not replace a newer one. A time in the future counts as now.
     """
     at = min(float(time), now)
     values = ", ".join(f"{column} = ?" for column in _PLACE)

@@ -64,7 +64,7 @@ space for text and name, the rest of the update, its proof and its tag."""
 
 
 def owe_word(
-    db: Db, incident: sos.Sos, says: IncidentState, person: str, text: str, now: float
+    db: Db, incident: sos.Sos, state: IncidentState, person: str, text: str, now: float
 ) -> None:
     """Owe an incident update: the kit of an incident gets a person's text about it. Neighbours that
     relayed the incident get it too, because the kit may have no other route. All other kits that
@@ -74,7 +74,7 @@ def owe_word(
         return
     urgent = dict.fromkeys([incident.device, *sos.list_carriers(db, incident.id)], 1)
     devices = dict.fromkeys(sos.list_ringing(db, incident.id), 0) | urgent
-    says_so = (says, _shorten(person, NAME_MAX, NAME_BYTES), cut_word(text))
+    says_so = (state, _shorten(person, NAME_MAX, NAME_BYTES), cut_word(text))
     rows = [
         (
             device,

@@ -39,9 +39,9 @@ def store_fragment(db: Db, key: Whose, part: Fragment, now: float) -> dict[int, 
     return {position: bytes(piece) for position, piece in rows}
 
 
-def drop(db: Db, key: Whose, count: int, *, but: int = -1) -> None:
+def drop(db: Db, key: Whose, count: int, *, kept_position: int = -1) -> None:
     """Delete the fragments of an item that was cut into `count`, except the one at position
-    `but`.
+    `kept_position`.
     """
     db.execute(
         f"DELETE FROM slice WHERE device = ? AND {UNAUTHENTICATED_COLUMN} = ? AND sequence = ?"
@@ -49,7 +49,7 @@ def drop(db: Db, key: Whose, count: int, *, but: int = -1) -> None:
         " AND position <> ?",
         *key,
         count,
-        but,
+        kept_position,
     )
 
 

@@ -140,7 +140,7 @@ def _note_word(db: Db, word: IncidentUpdate, posting: Posting, now: float) -> No
         return
     proved = not posting.unauthenticated
     if word.state is IncidentState.CALLED_OFF and incident.device == posting.source.station:
-        sos.note_called_off(db, incident, posting.sender, now, proved=proved)
+        sos.note_called_off(db, incident, posting.sender, now, is_proved=proved)
     elif word.state is IncidentState.SEEN:
         detail = " ".join(filter(None, [word.by, word.text, "" if proved else "(unauthenticated)"]))
         sos.note_event(db, incident.id, "seen at a kit", now, member=posting.sender, detail=detail)
@@ -403,7 +403,7 @@ _DELIVERY = ("item", "device", "rank", "expires", "sequence", "state", "satellit
 
 def _deliver_to_devices(
     db: Db,
-    entered: Sequence[tuple[Posting, ItemIds]],
+    entries: Sequence[tuple[Posting, ItemIds]],
     now: float,
     grace: float,
     spread: DeliverySpread = DeliverySpread.NOW,
@@ -416,7 +416,7 @@ def _deliver_to_devices(
     the order of their ids, so that several transactions cannot deadlock. It reads no growing table,
     because PostgreSQL scans a new table in full before it has statistics.
     """
-    counted, column, whose = _find_addressees([posting for posting, _ in entered])
+    counted, column, whose = _find_addressees([posting for posting, _ in entries])
     if not counted:
         return
     if spread is not DeliverySpread.NOW:
@@ -441,7 +441,7 @@ def _deliver_to_devices(
         *these,
     )
     items: dict[int, list[tuple[Posting, int]]] = {}
-    for posting, (item, _) in entered:
+    for posting, (item, _) in entries:
         items.setdefault(posting.workspace, []).append((posting, item))
     rows = []
     is_due = False
@@ -594,11 +594,11 @@ def end_escalation(db: Db, item: int) -> None:
     )
 
 
-def _collapse(db: Db, postings: Sequence[Posting], entered: Sequence[ItemIds], now: float) -> None:
+def _collapse(db: Db, postings: Sequence[Posting], item_ids: Sequence[ItemIds], now: float) -> None:
     """Let newer items replace older items that have not left yet."""
     newest = {
         (posting.workspace, posting.sender, posting.collapse_key): each.item
-        for posting, each in zip(postings, entered, strict=True)
+        for posting, each in zip(postings, item_ids, strict=True)
         if posting.collapse_key is not None
     }
     if newest:

@@ -81,8 +81,7 @@ def read_progress(db: Db, device: int) -> Rebuild | None:
 
 def note_listed(db: Db, device: int, listed_count: int, lost_count: int) -> None:
     """Record that the kit has listed `listed_count` more items, and that `lost_count` items are
-    lost on both
-    sides.
+    lost on both sides.
     """
     db.execute(
         "UPDATE rebuild SET listed = listed + ?, missing = missing + ?, gone = gone + ?"

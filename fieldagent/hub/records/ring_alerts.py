@@ -80,12 +80,12 @@ async def note_session_of(
         await store.commit(partial(note_session, device=device, fetched=fetched, now=clock()))
 
 
-def note_confirmed(db: Db, among: str, devices: Sequence[Any], now: float) -> None:
+def note_confirmed(db: Db, membership: str, devices: Sequence[Any], now: float) -> None:
     """Record that these devices have stored something, perhaps over IP. End the ring alerts of
-    devices for which no message waits. `among` is the SQL that follows the column.
+    devices for which no message waits. `membership` is the SQL that follows the column.
     """
     db.execute(
-        f"DELETE FROM ring_alert WHERE device {among} AND NOT EXISTS (SELECT 1 FROM delivery"
+        f"DELETE FROM ring_alert WHERE device {membership} AND NOT EXISTS (SELECT 1 FROM delivery"
         " WHERE delivery.device = ring_alert.device AND state = 'sent'"
         " AND (expires IS NULL OR expires > ?))",
         *devices,

@@ -307,11 +307,11 @@ def note_reached(db: Db, item: int, member: int, now: float) -> None:
         note_event(db, id_, "answer on the kit", now, member=member)
 
 
-def note_called_off(db: Db, incident: Sos, member: int, now: float, *, proved: bool) -> None:
+def note_called_off(db: Db, incident: Sos, member: int, now: float, *, is_proved: bool) -> None:
     """Record that the kit has called off its incident. A person must check that, because the kit's
     user may be under duress, or someone else may have the kit.
     """
-    doubt = "" if proved else "unauthenticated"
+    doubt = "" if is_proved else "unauthenticated"
     note_event(db, incident.id, IncidentState.CALLED_OFF, now, member=member, detail=doubt)
 
 

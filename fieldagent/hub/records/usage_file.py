@@ -59,8 +59,7 @@ def read_usage(
     lines: Iterable[str], column_names: Mapping[str, str] = {}, date_format: str | None = None
 ) -> list[CountedDay]:
     """Return the counts of each modem and day. `column_names` maps contents to column names.
-    `date_format`
-    is a format of `strptime`. Raises WrongUsageFile.
+    `date_format` is a format of `strptime`. Raises WrongUsageFile.
     """
     days: dict[tuple[str, str], list[tuple[int, int, str]]] = {}
     for imei, day, paid, size, reference in _read_rows(lines, column_names, date_format):

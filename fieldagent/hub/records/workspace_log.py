@@ -5,10 +5,11 @@
 2. A device has been sent all items up to its own place (`device.place`). Later items are also
    for the device but have no row in `delivery` yet: they wait, or have expired.
 3. These rows are created together when the device's link asks for mail (`create_missing_rows`).
-Until then, an item costs the same for five kits as for a thousand. 4. A device gets its row at once
-if another bearer may deliver the item: over satellite, if its member asks for that, or by SMS
-(`list_direct`). 5. Positions are not in the log (`newest`). Neither are urgent items, items with a
-named addressee, and pushed items.
+   Until then, an item costs the same for five kits as for a thousand.
+4. A device gets its row at once if another bearer may deliver the item: over satellite, if its
+   member asks for that, or by SMS (`list_direct`).
+5. Positions are not in the log (`newest`). Neither are urgent items, items with a named
+   addressee, and pushed items.
 """
 
 from __future__ import annotations

@@ -109,10 +109,12 @@ def make_json_writer(emit: Callable[[str], None], clock: Callable[[], float]) ->
 class AccessLog:
     """Access log. `write` gets each line."""
 
-    def __init__(self, write: Write, figures: Figures, *, trusted: Sequence[Network] = ()) -> None:
+    def __init__(
+        self, write: Write, figures: Figures, *, trusted_networks: Sequence[Network] = ()
+    ) -> None:
         self._write = write
         self.figures = figures
-        self._trusted = trusted
+        self._trusted = trusted_networks
         self._minute = 0
         self._refused = 0
 

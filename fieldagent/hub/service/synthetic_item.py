@@ -271,17 +271,17 @@ class SyntheticItems:
             return f"{late}: a hub has begun to post it"
         return f"{late}: no hub has begun to post it"
 
-    def _report(self, stopped: ItemStopped | None, began: float) -> None:
-        if stopped is None:
+    def _report(self, stop_error: ItemStopped | None, began: float) -> None:
+        if stop_error is None:
             if self.reason != "":
                 log.info("synthetic items are complete again: pushed, stored and posted")
             self.since, self.reason = began, ""
-        elif (text := str(stopped)) != self.reason:
+        elif (text := str(stop_error)) != self.reason:
             self.reason = text
             log.error(
                 "the synthetic item of this minute stopped at %s: %s; the last complete one is"
                 " %.0f s old",
-                *(stopped.stage, stopped.why, self.compute_age()),
+                *(stop_error.stage, stop_error.why, self.compute_age()),
             )
 
     async def _clear(self, journey: _Journey) -> None:

@@ -77,9 +77,9 @@ def find_reason(
     return None
 
 
-def _find_lock(connection: Connection, blocked: _WaitRow) -> BlockingCause:
-    what = [name for (name,) in connection.execute(_SELECT_LOCKED, (blocked.pid,)).fetchall()]
-    holders = connection.execute(_HOLDERS, ([*blocked.blocking],)).fetchall()
+def _find_lock(connection: Connection, wait_row: _WaitRow) -> BlockingCause:
+    what = [name for (name,) in connection.execute(_SELECT_LOCKED, (wait_row.pid,)).fetchall()]
+    holders = connection.execute(_HOLDERS, ([*wait_row.blocking],)).fetchall()
     names = ", ".join(
         _get_name(holder, application or user) for holder, application, user, _ in holders
     )

@@ -347,8 +347,8 @@ def record_results(db: Db, ends: Sequence[PostResult]) -> list[str]:
     ]
 
 
-def _claim_of(end: PostResult) -> tuple[int, float]:
-    return end.post.webhook.id, end.post.claimed_until
+def _claim_of(result: PostResult) -> tuple[int, float]:
+    return result.post.webhook.id, result.post.claimed_until
 
 
 def _note_handed(db: Db, webhook: int, claimed_until: float, ends: Sequence[PostResult]) -> None:

@@ -31,14 +31,14 @@ _COMPATIBLE = ipaddress.IPv6Network("::/96")
 """IPv6 addresses that contain an IPv4 address (RFC 4291 2.5.5.1)."""
 
 
-def is_public(address: str, allowed: Sequence[Network] = ()) -> bool:
-    """Return True if the address is public, or in one of the `allowed` networks."""
+def is_public(address: str, allowed_networks: Sequence[Network] = ()) -> bool:
+    """Return True if the address is public, or in one of the `allowed_networks` networks."""
     parsed_address = ipaddress.ip_address(address.partition("%")[0])
-    return all(_is_public(each, allowed) for each in _list_meant(parsed_address))
+    return all(_is_public(each, allowed_networks) for each in _list_meant(parsed_address))
 
 
-def _is_public(address: Address, allowed: Sequence[Network]) -> bool:
-    if any(address in network for network in allowed):
+def _is_public(address: Address, allowed_networks: Sequence[Network]) -> bool:
+    if any(address in network for network in allowed_networks):
         return True
     if address not in _UNICAST[address.version]:
         return False
@@ -61,7 +61,7 @@ def _list_meant(address: Address) -> list[Address]:
     return [address, inner] if address in _COMPATIBLE else [address]
 
 
-def open_public(allowed: Sequence[Network] = ()) -> Opener:
+def open_public(allowed_networks: Sequence[Network] = ()) -> Opener:
     """Return a function that connects like `trio.open_tcp_stream`, but raises RequestFailed for an
     address that is not public.
     """
@@ -70,7 +70,7 @@ def open_public(allowed: Sequence[Network] = ()) -> Opener:
         entries = await trio.socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         addresses = list(dict.fromkeys(str(entry[4][0]) for entry in entries))
         for address in addresses:
-            if not is_public(address, allowed):
+            if not is_public(address, allowed_networks):
                 named = host if host == address else f"{host} ({address})"
                 raise RequestFailed(
                     f"{named} is not a public address: allow private networks with"
@@ -90,12 +90,12 @@ async def _connect_to_first(addresses: Sequence[str], port: int) -> trio.SocketS
     streams: list[trio.SocketStream] = []
     failures: list[OSError] = []
 
-    async def attempt(address: str, failed: trio.Event) -> None:
+    async def attempt(address: str, failure_event: trio.Event) -> None:
         try:
             stream = await trio.open_tcp_stream(address, port)
         except OSError as error:
             failures.append(error)
-            failed.set()
+            failure_event.set()
             return
         streams.append(stream)
         nursery.cancel_scope.cancel()

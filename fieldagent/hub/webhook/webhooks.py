@@ -154,14 +154,14 @@ class _Posts:
         flow.record_failure(now, random.random())
         return PostResult(post, result, now, unsent_posts)
 
-    async def write_down(self, end: PostResult) -> None:
+    async def write_down(self, result: PostResult) -> None:
         try:
             # Store the result together with other results that arrive at this moment.
-            text = await persist_together(self.store, record_results, end)
+            text = await persist_together(self.store, record_results, result)
         except StoreFailed:
             raise
         except Exception as error:
-            self.note_fault(error, f"the end of a post to webhook {end.post.webhook.id}")
+            self.note_fault(error, f"the end of a post to webhook {result.post.webhook.id}")
         else:
             if text:
                 log.warning("%s", text)

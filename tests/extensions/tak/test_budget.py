@@ -539,11 +539,11 @@ UNIT = TakUnit("FA-1-1", "Ada")
 
 
 def test_a_position_says_how_old_it_is() -> None:
-    (fresh,) = outward.make_position_events(UNIT, USER, None, 1_000_060.0, shared=True)
+    (fresh,) = outward.make_position_events(UNIT, USER, None, 1_000_060.0, is_shared=True)
     assert (fresh.how, fresh.start.timestamp()) == ("m-g", 1_000_000.0)
     assert fresh.stale.timestamp() == 1_000_000.0 + tak_map.FRESH_S
     now = 1_000_000.0 + 3 * 3_600 + 60
-    old, beside = outward.make_position_events(UNIT, USER, None, now, shared=True)
+    old, beside = outward.make_position_events(UNIT, USER, None, now, is_shared=True)
     assert (old.uid, old.how) == ("FA-1-1", "m-g-l")
     assert old.stale.timestamp() > now
     remarks = old.find("remarks")
@@ -554,10 +554,10 @@ def test_a_position_says_how_old_it_is() -> None:
     assert (beside.uid, name.get("callsign")) == ("FA-1-1-last", "Ada 13:46Z")
     previous = tak_map.SentPosition(USER, now, True)
     _, removed = outward.make_position_events(
-        UNIT, USER._replace(at=now), previous, now, shared=True
+        UNIT, USER._replace(at=now), previous, now, is_shared=True
     )
     assert removed.type == "t-x-d-d"
-    (hidden,) = outward.make_position_events(UNIT, USER, None, now, shared=False)
+    (hidden,) = outward.make_position_events(UNIT, USER, None, now, is_shared=False)
     assert not hidden.point.is_known
 
 

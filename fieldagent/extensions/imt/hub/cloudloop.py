@@ -304,10 +304,10 @@ class _Fetch:
     """
 
     def __init__(
-        self, api: Cloudloop, host: OperatorHost, every: float, balance_below: int
+        self, api: Cloudloop, host: OperatorHost, interval_s: float, balance_below: int
     ) -> None:
         assert host.book is not None
-        self._api, self._host, self._book, self._every = api, host, host.book, every
+        self._api, self._host, self._book, self._every = api, host, host.book, interval_s
         self._balance_below = balance_below
 
     async def run(self) -> None:
@@ -320,12 +320,12 @@ class _Fetch:
             await self._fetch_again(self._fetch_new_records, self._every, "history")
 
     async def _fetch_again(
-        self, act: Callable[[], Awaitable[None]], every: float, what: str
+        self, operation: Callable[[], Awaitable[None]], interval_s: float, what: str
     ) -> None:
         last_trouble = ""
         while True:
             try:
-                await act()
+                await operation()
                 last_trouble = ""
             except StoreUnavailable:
                 pass  # The store logs that itself.
@@ -335,7 +335,7 @@ class _Fetch:
                 if str(trouble) != last_trouble:
                     log.error("Cloudloop's %s cannot be queried: %s", what, trouble)
                 last_trouble = str(trouble)
-            await waits.sleep(every)
+            await waits.sleep(interval_s)
 
     async def _fetch_new_records(self) -> None:
         await self._fetch_missed()

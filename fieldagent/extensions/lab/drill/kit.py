@@ -259,10 +259,12 @@ class Kit:
     def _is_awake(self, hour: float) -> bool:
         return any(hours.has(hour) for hours in self.plan.awake)
 
-    async def _repeat_randomly(self, act: Callable[[], Any], every: float, until: float) -> None:
-        while (at := trio.current_time() + self.random.expovariate(1 / every)) < until:
+    async def _repeat_randomly(
+        self, operation: Callable[[], Any], interval_s: float, until: float
+    ) -> None:
+        while (at := trio.current_time() + self.random.expovariate(1 / interval_s)) < until:
             await trio.sleep_until(at)
-            await act()
+            await operation()
 
     async def _write(self) -> None:
         if self._is_awake(trio.current_time() % DAY_S / HOUR_S):

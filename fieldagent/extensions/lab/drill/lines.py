@@ -55,9 +55,9 @@ class _LineBuffer:
 class _LineEnd:
     """Part of a stream's interface that `SerialPort` and the simulators use."""
 
-    def __init__(self, hears: _LineBuffer, says: _LineBuffer) -> None:
-        self._hears = hears
-        self._says = says
+    def __init__(self, incoming: _LineBuffer, outgoing: _LineBuffer) -> None:
+        self._hears = incoming
+        self._says = outgoing
 
     async def receive_some(self, most: int) -> bytes:
         return await self._hears.get()

@@ -32,8 +32,7 @@ class OutageCondition:
 
     async def run_plan(self, on_change: Callable[[bool], None]) -> NoReturn:
         """Run the plan of outages until cancelled. `on_change` is called with True at each start of
-        an
-        outage, and with False at each end.
+        an outage, and with False at each end.
         """
         lost, until = False, self._compute_next(is_lost=True)
         while True:

@@ -322,8 +322,7 @@ async def _return_same(hub: HubAddress, stream: Any) -> Any:
 
 def run_drill(plan: DrillPlan, seed: int, home: Path, print_line: Callable[[str], None]) -> World:
     """Run a plan in an empty folder. `print_line` gets lines about the progress. The same seed
-    gives the
-    same run.
+    gives the same run.
     """
     quiet, level = logging.getLogger("fieldagent"), logging.getLogger("fieldagent").level
     seed_trio(seed)

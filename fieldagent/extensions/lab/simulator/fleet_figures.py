@@ -16,8 +16,8 @@ REASONS_MAX = 20
 
 
 class ReasonCounts(Counter[str]):
-    """Reasons of an event with their counts. Further reasons after the first REASONS are counted
-    together.
+    """Reasons of an event with their counts. Further reasons after the first REASONS_MAX are
+    counted together.
     """
 
     def __setitem__(self, reason: str, times: int) -> None:

@@ -93,7 +93,7 @@ class SimulatedGsmModem:
     modem's bytes. `submitted` gets each sent message. `clock` returns Unix time.
     """
 
-    def __init__(self, submitted: Callable[[Submit], None], *, clock: Callable[[], float]) -> None:
+    def __init__(self, on_submit: Callable[[Submit], None], *, clock: Callable[[], float]) -> None:
         self.faults = GsmFaults()
         self.network = True
         self.pin = ""
@@ -108,7 +108,7 @@ class SimulatedGsmModem:
         modems."""
         self.store: dict[int, _Place] = {}
         """Stored messages, by place on the SIM, from 1."""
-        self._submitted = submitted
+        self._submitted = on_submit
         self._clock = clock
         self._echo = True
         self._notify = [0] * len(CNMI_VALUES)

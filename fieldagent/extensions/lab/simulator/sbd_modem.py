@@ -109,11 +109,11 @@ class SimulatedModem:
             )
         return True
 
-    def _run_answer(self, answered: AtAnswer) -> None:
-        self._output += answered.before
-        self._send_to_host(answered.lines)
-        self._expected = answered.payload
-        if answered.session:
+    def _run_answer(self, answer: AtAnswer) -> None:
+        self._output += answer.before
+        self._send_to_host(answer.lines)
+        self._expected = answer.payload
+        if answer.session:
             if self.faults.reset_before_session:
                 self.faults.reset_before_session -= 1
                 self.start_brown_out()

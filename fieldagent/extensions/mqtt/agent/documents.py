@@ -26,8 +26,7 @@ def make_state(
     status: Mapping[str, Any], last_inbound: str | None, credits_left: int
 ) -> dict[str, Any]:
     """Return the state document of the kit. `status` is the answer to `GET /api/status`, and
-    `credits_left`
-    the number of credits that MQTT may still spend today.
+    `credits_left` the number of credits that MQTT may still spend today.
     """
     links = {name.lower(): link for name, link in status["channels"].items() if link["configured"]}
     document: dict[str, Any] = {

@@ -125,9 +125,9 @@ class MqttService(PartService):
             await waits.sleep(wait_before(tries))
             tries += 1
 
-    def _log_lost(self, error: BaseException, lasted: float) -> None:
+    def _log_lost(self, error: BaseException, duration_s: float) -> None:
         assert isinstance(error, BrokerLost)
-        lost = self._short.judge(error, lasted)
+        lost = self._short.judge(error, duration_s)
         if self._told != lost.reason:
             log.warning("MQTT: %s", lost.reason)
         self._told = self.link.reason = lost.reason

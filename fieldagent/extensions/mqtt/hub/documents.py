@@ -122,8 +122,7 @@ def make_hub_state(
     kits: int, incidents: Sequence[OpenIncident], credits_left: int
 ) -> dict[str, Any]:
     """Return the published state of the hub. `credits_left` is the number of credits that MQTT may
-    still
-    cost today.
+    still cost today.
     """
     unanswered = sum(each.state == "open" for each in incidents)
     return {

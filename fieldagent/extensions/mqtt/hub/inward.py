@@ -163,13 +163,13 @@ def _send(
     db: Db,
     inbox: CommandInbox,
     posting: Posting,
-    far: SatelliteKits,
+    satellite_kits: SatelliteKits,
     allowance: Allowance,
     now: float,
 ) -> tuple[dict[str, Any], int]:
     """Return the answer to the sender, and the possible cost in credits."""
     paid = spending.enter_within(db, posting, allowance, now)
-    delay_until_linked(db, paid.entered.item, far)
+    delay_until_linked(db, paid.entered.item, satellite_kits)
     topic = inbox.topics.get_stages_topic(None, paid.entered.request_id)
     records.follow_item(db, paid.entered.item, topic, now)
     answer = {"id": paid.entered.request_id, "credits": paid.credits, **_make_withheld(paid.reason)}

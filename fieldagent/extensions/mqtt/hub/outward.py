@@ -187,7 +187,7 @@ class HubReporter:
         for way in await store.read(partial(records.list_route_news, now=now)):
             document = {"id": way.request_id, "reached": way.steps}
             await session.publish(way.topic, encode_compact(document))
-            await persist(store, partial(records.store_step_count, way=way))
+            await persist(store, partial(records.store_step_count, steps=way))
 
     # Retained documents.
 

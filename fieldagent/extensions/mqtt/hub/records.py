@@ -122,9 +122,9 @@ def list_route_news(db: Db, now: float) -> list[ItemDeliverySteps]:
     ]
 
 
-def store_step_count(db: Db, way: ItemDeliverySteps) -> None:
+def store_step_count(db: Db, steps: ItemDeliverySteps) -> None:
     """Store the number of an item's published steps."""
-    db.execute("UPDATE mqtt_item SET steps = ? WHERE item = ?", way.stored, way.item)
+    db.execute("UPDATE mqtt_item SET steps = ? WHERE item = ?", steps.stored, steps.item)
 
 
 def open_incidents(db: Db, workspace: int) -> list[OpenIncident]:

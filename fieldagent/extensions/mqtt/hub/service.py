@@ -116,9 +116,9 @@ class _BrokerBridge:
             await waits.sleep(wait_before(tries))
             tries += 1
 
-    def _note_lost(self, error: BaseException, lasted: float) -> None:
+    def _note_lost(self, error: BaseException, duration_s: float) -> None:
         assert isinstance(error, BrokerLost)
-        why = self._short.judge(error, lasted).reason
+        why = self._short.judge(error, duration_s).reason
         if why != self._trouble:
             log.warning("MQTT: %s", why)
         self._trouble = why

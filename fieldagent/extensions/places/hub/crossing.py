@@ -51,17 +51,15 @@ def side_of(shape: Shape, position: DatedPlace) -> bool | None:
     return False if off > position.accuracy + EDGE_MARGIN_M else None
 
 
-def judge(
-    shape: Shape, standing: FenceSide, position: DatedPlace
-) -> tuple[FenceSide, Crossing | None]:
+def judge(shape: Shape, side: FenceSide, position: DatedPlace) -> tuple[FenceSide, Crossing | None]:
     """Return the new side of the kit after a position, and the crossing if there was one."""
-    if position.at <= standing.newest:
-        return standing, None
+    if position.at <= side.newest:
+        return side, None
     inside = side_of(shape, position)
     if inside is None:
-        return standing._replace(newest=position.at), None
+        return side._replace(newest=position.at), None
     after = FenceSide(inside, position.at, position.at)
-    if standing.inside in (None, inside):
+    if side.inside in (None, inside):
         return after, None
-    unclear = standing.newest > standing.clear
-    return after, Crossing(inside, position.at, standing.clear, unclear)
+    unclear = side.newest > side.clear
+    return after, Crossing(inside, position.at, side.clear, unclear)

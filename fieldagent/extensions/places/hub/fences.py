@@ -217,17 +217,17 @@ def judge(db: Db, positions: Sequence[KitPosition], now: float) -> None:
             )
 
 
-def _verb(crossed: Crossing) -> str:
-    return "enter" if crossed.entered else "leave"
+def _verb(crossing: Crossing) -> str:
+    return "enter" if crossing.entered else "leave"
 
 
 def _report_crossing(
-    db: Db, fence: Fence, position: KitPosition, crossed: Crossing, alarm: int | None, now: float
+    db: Db, fence: Fence, position: KitPosition, crossing: Crossing, alarm: int | None, now: float
 ) -> int:
     """Raise an alarm about the crossing, or add the crossing to the open alarm. Return the alarm's
     id.
     """
-    said = Message(describe_crossing(fence.name, position, crossed, now))
+    said = Message(describe_crossing(fence.name, position, crossing, now))
     posting = Posting(position.workspace, position.member, said, int(now), SOS_PRIORITY, alarm=True)
     incident = (
         None if alarm is None else sos.find_incident(db, position.workspace, alarm, locked=True)
@@ -238,15 +238,15 @@ def _report_crossing(
     return ledger.raise_alarm(db, posting, position.device, now, ALARM)
 
 
-def describe_crossing(name: str, position: KitPosition, crossed: Crossing, now: float) -> str:
+def describe_crossing(name: str, position: KitPosition, crossing: Crossing, now: float) -> str:
     """Return the known facts as a text: times and sides of both positions."""
-    now_side, other_side = ("inside", "outside") if crossed.entered else ("outside", "inside")
+    now_side, other_side = ("inside", "outside") if crossing.entered else ("outside", "inside")
     place = f"{position.position.latitude:.5f} {position.position.longitude:.5f}"
     before = "the one before"
-    if crossed.unclear_between:
+    if crossing.unclear_between:
         before = "those in between do not show the side; the last one that does"
-    came = f"; it came at {moment_in_words(now, now)}" if now - crossed.at > LATE_S else ""
+    came = f"; it came at {moment_in_words(now, now)}" if now - crossing.at > LATE_S else ""
     return (
-        f"{position.name}'s position of {moment_in_words(crossed.at, now)} was {now_side} '{name}'"
-        f" ({place}); {before}, of {moment_in_words(crossed.before, now)}, {other_side}{came}"
+        f"{position.name}'s position of {moment_in_words(crossing.at, now)} was {now_side} '{name}'"
+        f" ({place}); {before}, of {moment_in_words(crossing.before, now)}, {other_side}{came}"
     )

@@ -232,10 +232,10 @@ class PlacesApi:
             raise make_unknown("route", id)
         return make_json_response(answer)
 
-    async def _commit(self, act: Callable[[Db, float], T]) -> T:
+    async def _commit(self, operation: Callable[[Db, float], T]) -> T:
         """Commit an act. If it is refused, change nothing and raise Problem 409."""
         try:
-            return await self._store.commit(lambda db: act(db, self._clock()))
+            return await self._store.commit(lambda db: operation(db, self._clock()))
         except Refused as refused:
             raise Problem(409, str(refused)) from None
 

@@ -35,7 +35,9 @@ def add(call: Call) -> Result:
     the workspace already has its --id.
     """
     asked, ident = call.arguments, call.arguments.id.strip()
-    id_ = trackers.add(*call.here, call.member, asked.name, ident, every=asked.every, now=call.now)
+    id_ = trackers.add(
+        *call.here, call.member, asked.name, ident, interval_s=asked.every, now=call.now
+    )
     return {"id": id_, "tracker": ident}
 
 

@@ -128,12 +128,12 @@ class TrackerDoor:
         log.warning(what, *values)
 
 
-def find_source(db: Db, presented: str) -> ReportAddress | None:
+def find_source(db: Db, secret: str) -> ReportAddress | None:
     """Return the valid address with this secret, or None."""
     rows = db.execute(
         "SELECT id, workspace FROM credential WHERE kind = 'source' AND lookup = ?"
         " AND revoked IS NULL",
-        secrets.hash_for_lookup(presented),
+        secrets.hash_for_lookup(secret),
     )
     return ReportAddress(*rows[0]) if rows else None
 

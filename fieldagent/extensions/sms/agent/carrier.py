@@ -4,8 +4,8 @@
    acknowledges its tag, because then the hub has it on disk. Reports that the network accepted the
    SMS, or that the hub's telephone has it, are stored but do not count.
 2. Only a few SMS are on their way at a time. An SMS that is not answered in time is in doubt and is
-   sent again unchanged. The hub drops a duplicate and acknowledges it too. After COPIES attempts
-   the content waits in the queue again.
+   sent again unchanged. The hub drops a duplicate and acknowledges it too. After COPIES_MAX
+   attempts the content waits in the queue again.
 3. Each SMS is booked against the day's limit before the modem gets it. The booking is canceled only
    if it is certain that the SMS has not left.
 4. A received SMS is deleted from the modem once it is on disk here, and is acknowledged after that.

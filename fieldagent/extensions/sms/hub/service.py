@@ -95,12 +95,12 @@ def read_json_object(request: Request) -> dict[str, Any]:
     return document
 
 
-def read_needed_member(document: Mapping[str, Any], *names: str, most: int = 2_000) -> str:
+def read_needed_member(document: Mapping[str, Any], *names: str, limit: int = 2_000) -> str:
     """Return the first of these members that is a text. Raises Problem if there is none."""
     for name in names:
         value = document.get(name)
         if isinstance(value, str) and value:
-            return value[:most]
+            return value[:limit]
     raise Problem(422, f"{' or '.join(names)} is missing or not text")
 
 

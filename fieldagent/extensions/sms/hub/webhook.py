@@ -73,7 +73,7 @@ def _make_routes(inward: AnswerServices) -> list[Route]:
 
     async def receive_message(request: Request, caller: None) -> Response:
         document = service.read_json_object(request)
-        id_ = service.read_needed_member(document, "id", most=200)
+        id_ = service.read_needed_member(document, "id", limit=200)
         if "state" not in document:
             sender, words = (
                 service.read_needed_member(document, "from"),

@@ -60,7 +60,7 @@ def accept_alert(
         place = {"latitude": point.latitude, "longitude": point.longitude}
     alarm = "" if alert.cancels else "sos"
     return trackers.process_tracker_report(
-        db, workspace, TrackerReport(ident, None, place, alarm), now, way=SOURCE
+        db, workspace, TrackerReport(ident, None, place, alarm), now, bearer=SOURCE
     )
 
 

@@ -56,8 +56,10 @@ class EventAdmission:
     Unix time.
     """
 
-    def __init__(self, note: NoteEvents, clock: Callable[[], float], *, markers: bool) -> None:
-        self._note = note
+    def __init__(
+        self, note_events: NoteEvents, clock: Callable[[], float], *, markers: bool
+    ) -> None:
+        self._note = note_events
         self._markers = markers
         self._rates: OrderedDict[str, float] = OrderedDict()
         self._all = 0.0

@@ -4,7 +4,7 @@ connection on which the user has reported a position.
 1. The server has accepted an event once it has answered a ping that was sent after the event,
    because a server reads in order. A ping that comes back counts as an answer. An answer does not
    show if anyone has received the event.
-2. A server that sends nothing for SILENCE seconds counts as lost, whatever TCP reports.
+2. A server that sends nothing for SILENCE_S seconds counts as lost, whatever TCP reports.
 3. After a lost connection, the waits between attempts grow.
 """
 
@@ -139,13 +139,13 @@ class StreamSession:
         self._answered = trio.Event()
         self._lost = False
 
-    async def run(self, take: Callable[[str, bytes], None]) -> NoReturn:
-        """Pass each event with its type to `take`, except answers to pings."""
+    async def run(self, handle_event: Callable[[str, bytes], None]) -> NoReturn:
+        """Pass each event with its type to `handle_event`, except answers to pings."""
         why: BaseException = ConnectionLost("the hub disconnects")
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._send_pings)
-                await self._receive_events(take)
+                await self._receive_events(handle_event)
         except* ConnectionLost as lost:
             why = get_first_error(lost)
         finally:
@@ -153,7 +153,7 @@ class StreamSession:
             self._answered.set()
         raise why
 
-    async def _receive_events(self, take: Callable[[str, bytes], None]) -> NoReturn:
+    async def _receive_events(self, handle_event: Callable[[str, bytes], None]) -> NoReturn:
         splitter = EventSplitter()
         while True:
             data = b""
@@ -165,10 +165,10 @@ class StreamSession:
                 raise ConnectionLost(
                     "the server closed the connection; if it refuses the hub, see its log"
                 )
-            await self._process_events(splitter.receive_data(data), take)
+            await self._process_events(splitter.receive_data(data), handle_event)
 
     async def _process_events(
-        self, events: Iterable[bytes], take: Callable[[str, bytes], None]
+        self, events: Iterable[bytes], handle_event: Callable[[str, bytes], None]
     ) -> None:
         for raw in events:
             kind = find_type(raw)
@@ -181,7 +181,7 @@ class StreamSession:
             elif kind == tak.PING:
                 await self._send(encode(tak.make_pong(datetime.now(UTC))))
             else:
-                take(kind, raw)
+                handle_event(kind, raw)
 
     async def _receive(self) -> bytes:
         try:

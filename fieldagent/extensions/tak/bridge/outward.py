@@ -41,11 +41,11 @@ def make_listening_unit(identity: str) -> TakUnit:
 
 
 def make_position_events(
-    unit: TakUnit, user: KitUser, place: SentPosition | None, now: float, *, shared: bool
+    unit: TakUnit, user: KitUser, place: SentPosition | None, now: float, *, is_shared: bool
 ) -> list[CotEvent]:
     """Return the events that show a user on the map, as in `tak_map`."""
     shown_by = ShowingProgram("hub", f"kit last heard {BEARER_TEXTS.get(user.way, user.way)}")
-    return tak_map.make_position_events(unit, user, shown_by, place, now, shared=shared)
+    return tak_map.make_position_events(unit, user, shown_by, place, now, is_shared=is_shared)
 
 
 def find_person(item: NewItem, people: Collection[int], shares: Collection[str]) -> int | None:

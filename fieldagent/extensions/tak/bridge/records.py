@@ -64,7 +64,7 @@ def list_members_with_kits(db: Db, workspace: int) -> set[int]:
     return {member for (member,) in rows}
 
 
-def list_kit_users(db: Db, workspace: int, most: int) -> list[KitUser]:
+def list_kit_users(db: Db, workspace: int, limit: int) -> list[KitUser]:
     """Return the users with kits: first those with an open SOS, then by id. If a user has several
     kits, the one with the newest position counts.
     """
@@ -87,7 +87,7 @@ def list_kit_users(db: Db, workspace: int, most: int) -> list[KitUser]:
         if known is None or (user.at or -inf) > (known.at or -inf):
             users[user.member] = user
     ordered = sorted(users.values(), key=lambda each: (each.member not in first, each.member))
-    return ordered[:most]
+    return ordered[:limit]
 
 
 class TakPerson(NamedTuple):

@@ -128,14 +128,14 @@ class _Bridge:
         """Member whose connection listens for arriving phones."""
         self._looked_back = 0.0
 
-    async def run(self, storing: trio.Nursery) -> None:
-        """Run until cancelled. Events accepted by then are stored in `storing`, which outlives this
+    async def run(self, nursery: trio.Nursery) -> None:
+        """Run until cancelled. Events accepted by then are stored in `nursery`, which outlives this
         method, because the server does not send them to another process.
         """
         store = self._host.store
         start = await store.read(partial(tenure.read_place, name=records.NAME))
         follower = Follower(start, UNSETTLED_S if store.shared else 0.0)
-        storing.start_soon(waits.run_to_the_end, self._intake.run)
+        nursery.start_soon(waits.run_to_the_end, self._intake.run)
         with self._put:
             await self._work_with(follower)
 
@@ -247,7 +247,7 @@ class _Bridge:
 
     def _send_position(self, link: UserLink, user: KitUser, now: float) -> Outgoing:
         shared = "positions" in self._rules.shares
-        events = outward.make_position_events(link.unit, user, link.told, now, shared=shared)
+        events = outward.make_position_events(link.unit, user, link.told, now, is_shared=shared)
 
         def record_position(now: float) -> None:
             link.told = SentPosition(user, now, tak_map.is_old(user, now))

@@ -16,8 +16,8 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 class TakSession(Protocol):
     """Session of one user at the server. Its methods raise ConnectionLost once it is over."""
 
-    async def run(self, take: Callable[[str, bytes], None]) -> NoReturn:
-        """Pass each event with its type to `take`, until cancelled."""
+    async def run(self, handle_event: Callable[[str, bytes], None]) -> NoReturn:
+        """Pass each event with its type to `handle_event`, until cancelled."""
         ...
 
     async def send_events(self, events: Iterable[CotEvent]) -> None:

@@ -102,7 +102,7 @@ def make_position_events(
     messages for shown units go there.
     """
     shown_by = ShowingProgram("kit", "shown by the kit", f"{address}:{PORT}:tcp")
-    return tak_map.make_position_events(user.unit, user, shown_by, previous, now, shared=True)
+    return tak_map.make_position_events(user.unit, user, shown_by, previous, now, is_shared=True)
 
 
 def make_event(body: str, now: float) -> CotEvent | None:

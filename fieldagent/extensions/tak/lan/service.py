@@ -153,7 +153,7 @@ class TakLan(PartService):
 
     # Sending.
 
-    async def _send_regularly(self, speaking: trio.socket.SocketType) -> NoReturn:
+    async def _send_regularly(self, send_socket: trio.socket.SocketType) -> NoReturn:
         while True:
             now = self._journal.clock.date(self._journal.clock.now())
             self._unsaid += self._list_arrived(now)
@@ -161,21 +161,21 @@ class TakLan(PartService):
             users = outward.list_users(self._own, own, others)
             again = self._list_rings(users, now) + self._list_positions(users, now)
             while self._unsaid:
-                await self._send_events(speaking, self._unsaid[0])
+                await self._send_events(send_socket, self._unsaid[0])
                 del self._unsaid[0]
             for event in again:
-                await self._send_events(speaking, event)
+                await self._send_events(send_socket, event)
             await trio.sleep(TURN_MIN)
             if changes.get_newest(self._journal) == self._place:
                 with trio.move_on_after(QUIET_MAX):
                     await self._journal.wait_for_commit()
 
-    async def _send_events(self, speaking: trio.socket.SocketType, event: CotEvent) -> None:
+    async def _send_events(self, send_socket: trio.socket.SocketType, event: CotEvent) -> None:
         said = encode(event)
         if len(said) > DATAGRAM_MAX:
             log.warning("TAK: %s is not shown: its %d bytes fit no datagram", event.uid, len(said))
             return
-        await speaking.sendto(said, (GROUP, GROUP_PORT))
+        await send_socket.sendto(said, (GROUP, GROUP_PORT))
 
     def _list_arrived(self, now: float) -> list[CotEvent]:
         if not changes.is_known(self._journal, self._place):
@@ -223,13 +223,15 @@ class TakLan(PartService):
     # Receiving.
 
     async def _receive_events(
-        self, hearing: trio.socket.SocketType, speaking: trio.socket.SocketType
+        self, receive_socket: trio.socket.SocketType, send_socket: trio.socket.SocketType
     ) -> NoReturn:
         while True:
-            data, _ = await hearing.recvfrom(EVENT_BYTES_MAX)
-            await self._receive_bytes(data, speaking)
+            data, _ = await receive_socket.recvfrom(EVENT_BYTES_MAX)
+            await self._receive_bytes(data, send_socket)
 
-    async def _serve(self, listener: trio.SocketListener, speaking: trio.socket.SocketType) -> None:
+    async def _serve(
+        self, listener: trio.SocketListener, send_socket: trio.socket.SocketType
+    ) -> None:
         unproved = UnauthenticatedLimit(CONNECTIONS, EVENT_WITHIN_S)
 
         async def serve_phone(stream: trio.SocketStream) -> None:
@@ -244,14 +246,14 @@ class TakLan(PartService):
                     visit.begin()
                     try:
                         for each in EventSplitter().receive_data(raw) or [raw]:
-                            await self._receive_bytes(each, speaking)
+                            await self._receive_bytes(each, send_socket)
                     finally:
                         visit.end()
 
         with unproved.pace.measure_work():
             await trio.serve_listeners(serve_phone, [listener])
 
-    async def _receive_bytes(self, raw: bytes, speaking: trio.socket.SocketType) -> None:
+    async def _receive_bytes(self, raw: bytes, send_socket: trio.socket.SocketType) -> None:
         outcome = await self._door.receive_event(raw)
         now = self._journal.clock.now()
         if outcome.to is None or not outcome.why:
@@ -262,7 +264,7 @@ class TakLan(PartService):
         if asked or self._door.admit_reply(outcome.to.uid, now):
             reply = GeoChat(self._own, outcome.to, str(uuid.uuid4()), f"[kit] {outcome.why}")
             await self._send_events(
-                speaking, tak.make_chat(reply, tak_map.make_date(self._journal.clock.date(now)))
+                send_socket, tak.make_chat(reply, tak_map.make_date(self._journal.clock.date(now)))
             )
 
     def get_status(self) -> dict[str, Any]:

@@ -227,13 +227,13 @@ def prove(context: ssl.SSLContext, authority: Authority, host: str, now: float) 
 
 
 def encode_phone_file(
-    authority: Authority, issued: IssuedCertificate, name: str, password: str
+    authority: Authority, certificate: IssuedCertificate, name: str, password: str
 ) -> bytes:
     """Return a phone's key and certificate as PKCS #12."""
     return pkcs12.serialize_key_and_certificates(
         name.encode(),
-        issued.key,
-        issued.certificate,
+        certificate.key,
+        certificate.certificate,
         [authority.certificate],
         _make_android_encryption(password),
     )

@@ -36,8 +36,7 @@ def make_data_package(
     uid: str, to: Connection, trust: bytes, client_key: bytes | None = None, *, flat: bool = False
 ) -> bytes:
     """Return the zip. `trust` and `client_key` are PKCS #12 files, and `uid` identifies the
-    package. A
-    `flat` package has no folders and no manifest, as iTAK requires.
+    package. A `flat` package has no folders and no manifest, as iTAK requires.
     """
     files = {SETTINGS: _write_settings(to, enrolls=client_key is None).encode(), TRUST: trust}
     if client_key is not None:

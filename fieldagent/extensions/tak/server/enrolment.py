@@ -159,12 +159,12 @@ def read_public_key(body: bytes) -> rsa.RSAPublicKey:
 
 
 def _make_answer(
-    accept: str, signed: x509.Certificate, ca_certificate: x509.Certificate
+    accept: str, certificate: x509.Certificate, ca_certificate: x509.Certificate
 ) -> Response:
     """Return the response in the client's format: XML for ATAK, text for iTAK, JSON for others."""
     texts = [
         base64.b64encode(each.public_bytes(Encoding.DER)).decode()
-        for each in (signed, ca_certificate)
+        for each in (certificate, ca_certificate)
     ]
     if "xml" in accept.lower():
         body = f"<enrollment><signedCert>{texts[0]}</signedCert><ca>{texts[1]}</ca></enrollment>"

@@ -81,8 +81,8 @@ class _ChatEvent(NamedTuple):
 
 
 class Exchange:
-    def __init__(self, note: NoteEvents) -> None:
-        self._note = note
+    def __init__(self, note_events: NoteEvents) -> None:
+        self._note = note_events
         self._guests: dict[TakGuest, None] = {}
         self._phones: dict[str, tuple[str, int]] = {}
         """uid and member of each phone by its key, also while it is away."""

@@ -327,8 +327,8 @@ class _UserSession:
             self._take(kind, raw)
         return True
 
-    async def run(self, take: Callable[[str, bytes], None]) -> NoReturn:
-        self._take = take
+    async def run(self, handle_event: Callable[[str, bytes], None]) -> NoReturn:
+        self._take = handle_event
         self._exchange.enter(self._guest, self._unit, self._clock())
         try:
             await trio.sleep_forever()
