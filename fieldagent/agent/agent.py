@@ -540,7 +540,7 @@ async def maintain_disk_reserve(agent: Agent) -> None:
     journal = agent.parts.journal
     while True:
         every = DISK_RETRY_INTERVAL_S if journal.not_on_disk else RESERVE_CHECK_INTERVAL_S
-        await trio.sleep_until(waits.beat_after(every))
+        await trio.sleep_until(waits.compute_nearest_beat(every))
         with suppress(StoreFull):
             await journal.return_to_disk(idle=lambda: not _is_in_memory_alone(agent))
             await journal.refill_reserve()
@@ -570,7 +570,7 @@ async def _check_journal_once(agent: Agent) -> None:
     await trio.sleep_forever()
 
 
-async def _keep_sos_going(agent: Agent) -> None:
+async def _repeat_open_incident(agent: Agent) -> None:
     parts, settings = agent.parts, agent.settings
     await run_incident_repeats(
         parts.journal,
@@ -651,7 +651,7 @@ async def _carry_out_commands(agent: Agent) -> None:
     await service.run(hands, gate)
 
 
-async def _keep_logbook(agent: Agent) -> None:
+async def _maintain_logbook(agent: Agent) -> None:
     if (logbook := agent.logbook) is None:
         return
     while True:
@@ -667,7 +667,7 @@ async def _resume(agent: Agent) -> None:
 BACKGROUND_TASKS = {
     "the hub's commands": _carry_out_commands,
     "the resume of waiting items": _resume,
-    "the kit's logbook": _keep_logbook,
+    "the kit's logbook": _maintain_logbook,
     "housekeeping": delete_old_entries_forever,
     "the dead letters": _read_dead_letters,
     "the reserve on the disk": maintain_disk_reserve,
@@ -678,7 +678,7 @@ BACKGROUND_TASKS = {
     "the event stream": _report_events,
     "the links' condition": _report_links,
     "the search for fragments": _ask_for_fragments,
-    "the repeats of an SOS": _keep_sos_going,
+    "the repeats of an SOS": _repeat_open_incident,
     "the positions of an SOS": _track_sos,
     "the check for updates": _watch_for_updates,
     "the receipts to senders": _report_stages,

@@ -40,7 +40,7 @@ async def update_clock_from_gpsd(clock: ElapsedTime, gpsd: tuple[str, int]) -> N
                     pause = CLOCK_ACCURATE_S
                 except (OSError, trio.BrokenResourceError) as error:
                     log.debug("no time from gpsd: %s", error)
-        await trio.sleep_until(waits.beat_after(pause))
+        await trio.sleep_until(waits.compute_nearest_beat(pause))
 
 
 async def wait_for_fix_within(gpsd: tuple[str, int], seconds: float) -> Fix | None:

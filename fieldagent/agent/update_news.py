@@ -126,7 +126,7 @@ class UpdateNews:
             for notice in self.list_notices():
                 log.warning("%s", notice)
             while self._find_offered_address() == offered and trio.current_time() < again:
-                await trio.sleep_until(waits.beat_after(OFFER_CHECK_INTERVAL_S))
+                await trio.sleep_until(waits.compute_nearest_beat(OFFER_CHECK_INTERVAL_S))
 
     async def _check_for_updates(self, offered_address: str) -> float:
         """Check for news, and return the seconds until the next check."""

@@ -55,7 +55,7 @@ async def feed_watchdog(
                     notify("WATCHDOG=1")
                     notify(f"STATUS={summarise_status()}")
                 store_time()
-                await trio.sleep_until(waits.beat_after(every))
+                await trio.sleep_until(waits.compute_nearest_beat(every))
     finally:
         faulthandler.cancel_dump_traceback_later()
 

@@ -51,7 +51,7 @@ CHECK_INTERVAL_S = 60.0
 class Sendable(Protocol):
     @property
     def body(self) -> Body:
-        """Return the content of the message. The peer's `take_in` gets each body."""
+        """Return the content of the message. The peer's `store_body` gets each body."""
 
 
 Outgoing = TypeVar("Outgoing", bound=Sendable)
@@ -78,7 +78,7 @@ class MessagePost(Protocol[Outgoing]):
         them.
         """
 
-    async def take_in(self, body: bytes) -> None:
+    async def store_body(self, body: bytes) -> None:
         """Store a body from the peer. The body is on disk when this returns. Several bodies of one
         message come at the same time, so that they can share a commit. All methods that store may
         raise CannotStore.
@@ -232,11 +232,11 @@ class LinkSession(Generic[Outgoing]):
     async def _store_arrived(self, message: MessageReceived) -> None:
         with trio.CancelScope(shield=True):  # Never interrupt the storing.
             if len(message.bodies) == 1:
-                await self._post.take_in(message.bodies[0])
+                await self._post.store_body(message.bodies[0])
             elif message.bodies:
                 async with trio.open_nursery() as nursery:
                     for body in message.bodies:
-                        nursery.start_soon(self._post.take_in, body)
+                        nursery.start_soon(self._post.store_body, body)
         await self._send_message(self._link.acknowledge(message.number))
 
     async def _settle(self, numbers: tuple[int, ...]) -> None:

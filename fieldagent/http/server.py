@@ -230,7 +230,7 @@ class _Server:
         not occupy one place per attempt, because a request may take hours.
         """
         while True:
-            await trio.sleep_until(waits.beat_after(CHECK_INTERVAL_S))
+            await trio.sleep_until(waits.compute_nearest_beat(CHECK_INTERVAL_S))
             for connection in self._all:
                 connection.peer.cancel_if_abandoned()
 

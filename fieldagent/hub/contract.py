@@ -133,7 +133,7 @@ class Mailbox(Protocol):
         again.
         """
 
-    async def take_in(self, body: bytes) -> None:
+    async def store_body(self, body: bytes) -> None:
         """Process one message from the agent, with any content. Damage is logged and never
         raised.
         """

@@ -23,7 +23,7 @@ async def sleep(seconds: float) -> None:
     await trio.sleep(max(0.0, seconds))
 
 
-def beat_after(seconds: float) -> float:
+def compute_nearest_beat(seconds: float) -> float:
     """Return the time, on trio's clock, of the beat that is nearest to `seconds` from now. It
     differs by at most half a beat. A length below one beat is not rounded.
     """

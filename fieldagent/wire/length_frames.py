@@ -25,12 +25,12 @@ class LengthDeframer:
 
     @property
     def is_within(self) -> bool:
-        """Return True if a frame has begun and is incomplete. Call `give_up` if then no bytes
-        arrive for some time.
+        """Return True if a frame has begun and is incomplete. Call `discard_incomplete` if then no
+        bytes arrive for some time.
         """
         return bool(self._raw)
 
-    def give_up(self) -> None:
+    def discard_incomplete(self) -> None:
         """Discard the incomplete frame, because the rest of it was lost."""
         self.damaged += bool(self._raw)
         self._raw.clear()

@@ -294,7 +294,7 @@ class Conversation:
         self._state = _State.AWAITING_WRITE_RESULT
         return body + compute_checksum(body)
 
-    def give_up(self) -> MobileTerminatedMessage | None:
+    def abandon_command(self) -> MobileTerminatedMessage | None:
         """Stop waiting for an incomplete or missing answer; late bytes belong to no command. If a
         message was being read, return its incomplete content.
         """

@@ -87,7 +87,7 @@ class MemoryMailbox:
         self.waiting = deque(sorted(self.waiting, key=lambda waiting: waiting.number))
         self._wake()
 
-    async def take_in(self, body: bytes) -> None:
+    async def store_body(self, body: bytes) -> None:
         if self.before_disk is not None:
             await self.before_disk()
         await trio.lowlevel.checkpoint()

@@ -306,11 +306,11 @@ async def test_what_fails_by_a_mistake_of_ours_is_kept_the_second_time(
 
 async def test_what_comes_over_ip_and_cannot_be_read_is_kept_too(store: Store) -> None:
     async with field_of(store) as alps:
-        await alps.mailbox(1).take_in(b"\xff garbage")
+        await alps.mailbox(1).store_body(b"\xff garbage")
         understood, later = Entry(1, Message("hello"), MOMENT), Entry(2, Message("x"), MOMENT)
         body = encode([understood, later]).replace(b"\x84\x01\x02", b"\x84\x18\x63\x02")
-        await alps.mailbox(1).take_in(body)
-        await alps.mailbox(1).take_in(body)
+        await alps.mailbox(1).store_body(body)
+        await alps.mailbox(1).store_body(body)
         listed = await store.read(dead_letters.list_letters)
         assert [(each["bearer"], each["device"]) for each in listed] == [("ip", "kit 1")] * 3
         assert ["kind 99" in each["reason"] for each in listed] == [True, True, False]

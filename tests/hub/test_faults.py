@@ -68,7 +68,7 @@ def test_all_that_can_fail_fails_once_and_everything_arrives_once(tmp_path: Path
         Break(f"{HUB}.field.ip_link:Links.serve"),
         Break(f"{HUB}.field.mailbox:IpMailbox.load"),
         Break(f"{HUB}.field.mailbox:IpMailbox.mark_stored"),
-        Break(f"{HUB}.field.mailbox:IpMailbox.take_in", late=True),
+        Break(f"{HUB}.field.mailbox:IpMailbox.store_body", late=True),
         Break(f"{HUB}.webhook.webhooks:claim", after=1),
         Break(f"{HUB}.webhook.webhooks:post"),
         Break(f"{HUB}.webhook.webhooks:record_results", after=1),

@@ -197,7 +197,7 @@ async def test_damage_within_a_message_is_the_mailboxs_to_judge() -> None:
     taken: list[bytes] = []
 
     class Tolerant(MemoryMailbox):
-        async def take_in(self, body: bytes) -> None:
+        async def store_body(self, body: bytes) -> None:
             taken.append(body)
 
     hub = MemoryHub(Tolerant())

@@ -257,7 +257,7 @@ class HubPost:
     async def return_unsent(self, items: list[Any], reason: str) -> None:
         self.waiting[:0] = items
 
-    async def take_in(self, body: bytes) -> None:
+    async def store_body(self, body: bytes) -> None:
         await trio.lowlevel.checkpoint()
         self.told(f"hub takes {len(body)} bytes")
         self.collector.receive_message(body)

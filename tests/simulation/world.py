@@ -529,7 +529,7 @@ def _texts(body: bytes) -> list[str]:
 PARTS = (
     shipped._resume,
     shipped._ask_for_fragments,
-    shipped._keep_sos_going,
+    shipped._repeat_open_incident,
     shipped.delete_old_entries_forever,
 )
 

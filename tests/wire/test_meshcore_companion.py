@@ -147,7 +147,7 @@ def test_a_frame_that_lies_about_its_length_costs_no_other() -> None:
     assert deframer.damaged == 1
     assert list(deframer.receive_data(b">\x40\0ab")) == []
     assert deframer.is_within
-    deframer.give_up()
+    deframer.discard_incomplete()
     assert list(deframer.receive_data(good)) == [b"\x83"]
 
 

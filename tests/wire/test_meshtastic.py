@@ -285,7 +285,7 @@ class TestFrames:
         deframer = wire.Deframer()
         assert not [*deframer.receive_data(self.HELLO[:5])]
         assert deframer.is_within
-        deframer.give_up()
+        deframer.discard_incomplete()
         assert [*deframer.receive_data(self.HELLO)] == [b"\x18\x05"]
         assert (deframer.damaged, deframer.is_within) == (1, False)
 

@@ -155,10 +155,10 @@ def test_of_a_message_that_is_cut_is_kept_what_came() -> None:
     conversation = Conversation()
     conversation.send(sbd.READ_BINARY)
     assert events(conversation, [b"\r\n" + binary(b"precious")[:6]]) == []
-    assert conversation.give_up() == MobileTerminatedMessage(b"prec", intact=False)
+    assert conversation.abandon_command() == MobileTerminatedMessage(b"prec", intact=False)
     conversation.send("AT")
     assert events(conversation, [b"\r\nOK\r\n"]) == [ModemReply(True)]
-    assert conversation.give_up() is None
+    assert conversation.abandon_command() is None
 
 
 def test_one_command_at_a_time_and_a_payload_only_when_asked() -> None:
@@ -168,7 +168,7 @@ def test_one_command_at_a_time_and_a_payload_only_when_asked() -> None:
     conversation.send("AT")
     with pytest.raises(LocalProtocolError):
         conversation.send("AT")
-    conversation.give_up()
+    conversation.abandon_command()
     assert events(conversation, [b"\r\nOK\r\n"]) == [], "too late: it belongs to nobody"
     conversation.send("AT")
 
@@ -219,7 +219,7 @@ def test_garbage_never_raises_and_keeps_nothing_for_ever(
             with suppress(LocalProtocolError):
                 conversation.send(command)
         events(conversation, [noise])
-    conversation.give_up()
+    conversation.abandon_command()
     events(conversation, [b"\r" + b"\n" * 3000 + b"\x09" * 600 + b"\r\n"])
     conversation.send("AT")
     assert events(conversation, [b"\r\nOK\r\n"])[-1] == ModemReply(True)

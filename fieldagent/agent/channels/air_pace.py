@@ -67,7 +67,7 @@ def compute_ack_wait(crowd: int) -> float:
     return min(ACK_MOST, ACK_WITHIN + ACK_EACH * max(0, crowd - CROWD_STATIONS))
 
 
-def draw_share(share: float, crowd: int) -> float:
+def scale_share(share: float, crowd: int) -> float:
     """Return a number below 1 if this kit is one of the stations that answer for all, otherwise 1
     or more. With up to `CROWD_STATIONS` stations all answer, with more about
     `ANSWERING_STATIONS` of them.
@@ -83,7 +83,7 @@ def compute_lone_wait(share: float, crowd: int) -> float:
     earlier packet of some station contains the confirmation. But some stations may miss that
     packet, so another confirmation follows.
     """
-    share, most = draw_share(share, crowd), compute_ack_wait(crowd)
+    share, most = scale_share(share, crowd), compute_ack_wait(crowd)
     if share >= 1:
         return inf
     if crowd <= CROWD_STATIONS:

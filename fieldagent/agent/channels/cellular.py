@@ -102,7 +102,7 @@ class _OutboxPost:
         self._to_send_again.clear()
         self._to_send_again.extend(waiting)
 
-    async def take_in(self, body: bytes) -> None:
+    async def store_body(self, body: bytes) -> None:
         await self.reception.receive(body)
 
     async def wait_for_next_note(self) -> bytes:

@@ -144,7 +144,7 @@ class RadioDriver:
     async def _show_life(self) -> NoReturn:
         while True:
             self.progress()
-            await trio.sleep_until(waits.beat_after(PROGRESS_INTERVAL_S))
+            await trio.sleep_until(waits.compute_nearest_beat(PROGRESS_INTERVAL_S))
 
     async def _transmit_packets(self, flights: trio.Nursery) -> NoReturn:
         follows = False

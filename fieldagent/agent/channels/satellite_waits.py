@@ -25,7 +25,7 @@ network."""
 
 def compute_next_look() -> float:
     """Return the seconds until the next check of an idle modem."""
-    return waits.beat_after(CHECK_INTERVAL_S) - trio.current_time()
+    return waits.compute_nearest_beat(CHECK_INTERVAL_S) - trio.current_time()
 
 
 async def wait_for_first(
@@ -45,7 +45,7 @@ async def wait_for_first(
                 nursery.start_soon(wait_until, event)
             while True:
                 progress()
-                await trio.sleep_until(waits.beat_after(PROGRESS_INTERVAL_S))
+                await trio.sleep_until(waits.compute_nearest_beat(PROGRESS_INTERVAL_S))
     return not limit.cancelled_caught
 
 

@@ -126,17 +126,17 @@ class Modem:
         with waits.move_on_after(seconds):
             await self.port.write(data)
             return
-        self._give_up()
+        self._abandon_command()
         raise ModemSilent(f"{command} was not accepted within {seconds:.0f} s")
 
     async def _answer(self, command: str, seconds: float) -> sbd.SbdEvent:
         with waits.move_on_after(seconds):
             return await self._replies[1].receive()
-        self._give_up()
+        self._abandon_command()
         raise ModemSilent(f"{command} was not answered within {seconds:.0f} s")
 
-    def _give_up(self) -> None:
-        self.last_read = self.conversation.give_up() or self.last_read
+    def _abandon_command(self) -> None:
+        self.last_read = self.conversation.abandon_command() or self.last_read
 
     async def write(self, body: bytes) -> sbd.WriteResult:
         """Write a message into the MO buffer, and return the modem's result."""

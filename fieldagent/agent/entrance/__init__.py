@@ -88,7 +88,7 @@ class Entrance:
         return self._clock() < until and version == _read_version(self._pass_phrase)
 
     async def _sign_in(self, request: Request) -> Response:
-        pass_phrase = _pass_phrase_of(request)
+        pass_phrase = _read_pass_phrase(request)
         version = _read_version(self._pass_phrase)
         if version is None:
             raise Problem(403, "this kit has no passphrase yet: run `fieldagent page --set` on it")
@@ -155,7 +155,7 @@ def _read_version(path: Path) -> Version | None:
     return status.st_ino, status.st_mtime_ns
 
 
-def _pass_phrase_of(request: Request) -> str:
+def _read_pass_phrase(request: Request) -> str:
     try:
         body: Any = load_document(get_required_body(request))
     except NotJson as error:

@@ -20,7 +20,7 @@ _TABLES = "SELECT name FROM main.sqlite_schema WHERE type = 'table' AND name NOT
 _TRIGGERS = "SELECT name, sql FROM main.sqlite_schema WHERE type = 'trigger'"
 
 
-def carry_over(copy_path: Path, journal: Path) -> None:
+def replace_content(copy_path: Path, journal: Path) -> None:
     """Replace the content of `journal` by that of `copy_path`, which started as a copy of it.
     Replace either everything or nothing. No program may use either file. Raises sqlite3.Error.
     """

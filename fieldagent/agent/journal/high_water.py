@@ -97,7 +97,7 @@ class HighWaterFile:
         signature, *numbers = form.unpack(record)
         return tuple(numbers) if signature == magic else ()
 
-    def _put(self, record: bytes, place: int) -> None:
+    def _write_record(self, record: bytes, place: int) -> None:
         os.pwrite(self._file, record + crc32(record).to_bytes(4, "big"), place)
 
     @property
@@ -114,7 +114,7 @@ class HighWaterFile:
         if version == self.version:
             return
         with suppress(OSError):
-            self._put(_VERSION.pack(_VERSION_MAGIC, version), _VERSION_PLACE)
+            self._write_record(_VERSION.pack(_VERSION_MAGIC, version), _VERSION_PLACE)
             self.sync()
 
     def follow(self, mark: HighWater) -> None:
@@ -126,7 +126,7 @@ class HighWaterFile:
         turn = self._turn + 1
         record = _FORM.pack(_MAGIC, turn & 0xFFFFFFFF, *mark)
         with suppress(OSError):
-            self._put(record, turn % 2 * _PLACE)
+            self._write_record(record, turn % 2 * _PLACE)
             self._turn, self.mark = turn, mark
             if time.monotonic() - self._synced >= SYNC_INTERVAL_S:
                 self.sync()

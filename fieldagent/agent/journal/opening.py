@@ -52,7 +52,7 @@ def open_journal(path: Path) -> OpenedJournal:
     """
     try:
         make_private_folder(path.parent)
-        _take_over(path)
+        _install_repaired(path)
         mark = HighWaterFile(_make_path_beside(path, "-mark"))
         try:
             as_left = consume_note(path)
@@ -219,7 +219,7 @@ def _replace_damaged_journal(path: Path, mark: HighWater, reason: str) -> None:
         _make_path_beside(new, suffix).unlink(missing_ok=True)
     saved = write_repaired_journal(path, new, mark, reason, bad.name)
     new.rename(_make_path_beside(path, REPAIRED_SUFFIX))
-    _take_over(path)
+    _install_repaired(path)
     log.error(
         "the journal was damaged (%s): %s. The damaged one is kept as %s; `fieldagent status`"
         " shows this again",
@@ -229,7 +229,7 @@ def _replace_damaged_journal(path: Path, mark: HighWater, reason: str) -> None:
     )
 
 
-def _take_over(path: Path) -> None:
+def _install_repaired(path: Path) -> None:
     """If there is a repaired journal, rename the damaged one and move the repaired one to its
     place.
     """

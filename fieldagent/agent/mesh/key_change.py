@@ -50,7 +50,7 @@ class KeyChange:
         self.step = step
         self._neighbours = neighbours
 
-    def move(self, step: KeyStep) -> None:
+    def set_step(self, step: KeyStep) -> None:
         """Set the step after a change of keys, and forget which key each station used before."""
         self.step = step
         for each in self._neighbours.known.values():

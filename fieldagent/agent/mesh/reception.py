@@ -263,7 +263,7 @@ class RadioReception:
         for sequence, text in packet.stopped:
             log.warning("number %d is not relayed: %s", sequence, add_names(self._journal, text))
         for sequence, ack in packet.heard:
-            if await hear(self._packing, self._endings, sequence, ack):
+            if await apply_ack(self._packing, self._endings, sequence, ack):
                 # Our item may have left before this kit restarted.
                 self._piggyback.said.add(sequence)
             if ack.by_hub:
@@ -288,13 +288,13 @@ def _compute_more_fragments(envelope: Envelope, acks: Mapping[int, Ack]) -> int:
     )
 
 
-async def hear(packing: Packing, endings: Endings, sequence: int, ack: Ack) -> bool:
+async def apply_ack(packing: Packing, endings: Endings, sequence: int, ack: Ack) -> bool:
     """Apply a station's acknowledgement of our Package, which is already in the journal. Return
     True if it ended a channel delivery for which no transmission was waiting.
     """
     queue = packing.queue
     assert packing.acks is not None, "on the air each transmission awaits its acknowledgement"
-    if packing.acks.hear(sequence, ack) or not ack.whole or sequence not in queue:
+    if packing.acks.apply_ack(sequence, ack) or not ack.whole or sequence not in queue:
         return False
     ended = EndedDelivery(sequence, queue.channel, ChannelDelivery(Status.DELIVERED))
     await endings.record([ended])

@@ -27,7 +27,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import field
 from math import inf
 
-from fieldagent.agent.channels.air_pace import CROWD_STATIONS, draw_backoff, draw_share
+from fieldagent.agent.channels.air_pace import CROWD_STATIONS, draw_backoff, scale_share
 from fieldagent.agent.mesh.neighbours import Neighbours
 from fieldagent.agent.outbound.piggyback import RepeatedPacket
 from fieldagent.agent.outbound.radio_piggyback import RadioPiggyback
@@ -149,14 +149,14 @@ class RepeatDecision:
     _drawn: bool = True
     _until: float = -inf
 
-    def draw(self, crowd: int, now: float, share: float) -> bool:
+    def decide(self, crowd: int, now: float, share: float) -> bool:
         """Return True if this kit repeats. Up to `CROWD_STATIONS` stations in range all repeat.
         With more stations a few repeat, depending on `share`, a random number from 0 to 1.
         """
         if crowd <= CROWD_STATIONS:
             return True
         if now >= self._until:
-            self._drawn, self._until = draw_share(share, crowd) < 1, now + REDRAW_INTERVAL_S
+            self._drawn, self._until = scale_share(share, crowd) < 1, now + REDRAW_INTERVAL_S
         return self._drawn
 
 
@@ -260,7 +260,7 @@ class Rounds:
         if self._can_transmit(item):
             crowd = len(self.neighbours.list_in_range())
             asked_again = _record_missing(item, now)
-            if not (self._on_call.draw(crowd, now, self._random()) or asked_again):
+            if not (self._on_call.decide(crowd, now, self._random()) or asked_again):
                 return
             wait = draw_backoff(
                 self._random(), max(GATHER_WAIT_MIN_S, GATHER_WAIT_PER_STATION_S * crowd), crowd

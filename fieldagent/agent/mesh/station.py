@@ -89,7 +89,7 @@ class Station:
         """Use these keys of the group from now on."""
         self.outbox.packing.tag_with(group.keys[0])
         self.packets.group = group
-        self.key_change.move(step)
+        self.key_change.set_step(step)
 
     def make_identification(self, callsign: str) -> bytes:
         """Return the packet that contains the callsign. The entry uses number 0, which no station

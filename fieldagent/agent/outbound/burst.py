@@ -27,13 +27,13 @@ class Bursts(dict[int, Burst]):
         """
         return [sequence for sequence, burst in self.items() if burst.waiting]
 
-    def launch(self, segment: Segment, positions: list[int]) -> None:
+    def start_segment(self, segment: Segment, positions: list[int]) -> None:
         """Record that the first of `positions` is in flight; the others follow."""
         burst = self.setdefault(segment.sequence, Burst(positions))
         burst.waiting.remove(segment.position)
         burst.in_flight.add(segment.position)
 
-    def land(self, segment: Segment, *, is_sent: bool) -> Burst | None:
+    def finish_segment(self, segment: Segment, *, is_sent: bool) -> Burst | None:
         """Record that a segment is no longer in flight. Return its burst if no other segment of the
         burst is in flight, otherwise None.
         """
@@ -48,9 +48,11 @@ class Bursts(dict[int, Burst]):
         self.pop(segment.sequence, None)
         return burst
 
-    def land_all(self, segments: Iterable[Segment], *, is_sent: bool) -> dict[Segment, Burst]:
+    def finish_segments(
+        self, segments: Iterable[Segment], *, is_sent: bool
+    ) -> dict[Segment, Burst]:
         """Record that these segments are no longer in flight. Return the last segment of each
         finished burst, with the burst.
         """
-        bursts = {segment: self.land(segment, is_sent=is_sent) for segment in segments}
+        bursts = {segment: self.finish_segment(segment, is_sent=is_sent) for segment in segments}
         return {segment: burst for segment, burst in bursts.items() if burst is not None}

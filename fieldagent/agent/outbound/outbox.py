@@ -222,7 +222,7 @@ class ChannelOutbox:
         sent = outcome is Outcome.SENT
         words = self._words.get(number, PiggybackEntries())
         if sent:
-            over = self._queue.bursts.land_all(segments, is_sent=True)
+            over = self._queue.bursts.finish_segments(segments, is_sent=True)
             settlement = settle_success(self._journal, self._queue, segments, over)
             spent = compute_price(self._queue.limits.tariff, len(transmission.body))
             record = combine_operations(
@@ -234,7 +234,7 @@ class ChannelOutbox:
             refused_due = None
             if outcome is Outcome.REFUSED:
                 refused_due = _compute_refused_due(self._journal, self._queue, segments)
-            settlement = _land_failed(
+            settlement = _finish_failed(
                 self._queue, segments, outcome, reason, retry_after, refused_due
             )
             record = note_tried(self._queue, settlement, reason, now)
@@ -252,7 +252,7 @@ class ChannelOutbox:
         self, transmission: Transmission, *, reason: str, retry_after: float = 0.0
     ) -> None:
         segments = self._queue.in_flight[transmission.number]
-        settlement = _land_failed(self._queue, segments, Outcome.DOUBTFUL, reason, retry_after)
+        settlement = _finish_failed(self._queue, segments, Outcome.DOUBTFUL, reason, retry_after)
         settlement.event = MAY_HAVE_LEFT_REASON
         record = note_tried(self._queue, settlement, reason, self._endings.clock())
         await self._apply(settlement, record)
@@ -348,7 +348,7 @@ class ChannelOutbox:
         await self._journal.persist(self.budget.book(Spent(0, credit)))
 
 
-def _land_failed(
+def _finish_failed(
     queue: ChannelQueue,
     segments: list[Segment],
     outcome: Outcome,
@@ -360,7 +360,7 @@ def _land_failed(
     Packages. They wait `retry_after` seconds; 0 means no wait. `refused_due` is as in
     `settle_failure`.
     """
-    over = queue.bursts.land_all(segments, is_sent=False)
+    over = queue.bursts.finish_segments(segments, is_sent=False)
     due = trio.current_time() + retry_after if retry_after > 0 else -inf
     return settle_failure(queue.channel, segments, over, outcome, reason, due, refused_due)
 

@@ -87,7 +87,7 @@ class AwaitedAcks:
         """Record that a station is in range."""
         self._heard_at = trio.current_time()
 
-    def hear(self, sequence: int, ack: Ack) -> bool:
+    def apply_ack(self, sequence: int, ack: Ack) -> bool:
         """Apply a station's acknowledgement. Return False if no transmission waits for it."""
         with_it = [
             (number, awaited, segment)
@@ -275,7 +275,7 @@ class Packing:
                 continue
             segments.append(candidate.segment)
             if candidate.segment.count > 1:
-                self.queue.bursts.launch(
+                self.queue.bursts.start_segment(
                     candidate.segment, self._choose_positions(candidate.segment, candidate.attempts)
                 )
             if candidate.segment.count > 1 or key in self.queue.alone:

@@ -46,7 +46,7 @@ class Timers:
         """Add a timer. It is valid as long as the entry of its key contains the same time."""
         self._heap.push(timer)
 
-    def take_due(self, now: float) -> Iterator[int]:
+    def pop_due_keys(self, now: float) -> Iterator[int]:
         """Remove the timers whose time has come, and yield their keys."""
         while (timer := self._heap.find_first()) is not None and timer[0] <= now:
             self._heap.pop()
@@ -331,7 +331,7 @@ class Queue:
         skipped; it can expire once it is put back.
         """
         ended = []
-        for key in islice(self._expiries.take_due(now), limit):
+        for key in islice(self._expiries.pop_due_keys(now), limit):
             if key not in self._taken:
                 self.remove(key)
                 ended.append(key)
@@ -345,7 +345,7 @@ class Queue:
         return min(self._delayed.find_first(), self._expiries.find_first())
 
     def _promote(self, now: float) -> None:
-        for key in self._delayed.take_due(now):
+        for key in self._delayed.pop_due_keys(now):
             if key not in self._taken:
                 self._entries[key] = entry = _make_due_entry(self._entries[key], -inf)
                 self._ready.push(entry)

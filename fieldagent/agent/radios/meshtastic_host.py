@@ -270,7 +270,7 @@ class MeshtasticHost:
             with waits.move_on_after(LULL_S if self._deframer.is_within else inf) as lull:
                 data = await self._line.read()
             if lull.cancelled_caught:
-                self._deframer.give_up()
+                self._deframer.discard_incomplete()
                 continue
             for message in self._deframer.receive_data(data):
                 try:

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from fieldagent.agent.journal.carry_over import carry_over
+from fieldagent.agent.journal.carry_over import replace_content
 from fieldagent.store.sqlite import copy_whole
 from fieldagent.system.as_owner import run_as_owner
 from fieldagent.system.folder import rename_file, sync_folder
@@ -103,7 +103,7 @@ def _restore_journal(state: Path, old_version: int, program: str) -> str:
         copy_whole(source, made)
     lost = ""
     try:
-        carry_over(journal, made)
+        replace_content(journal, made)
     except sqlite3.Error as error:
         lost = f"items that were accepted in the meantime are only in {kept} ({error})"
     kept.unlink(missing_ok=True)

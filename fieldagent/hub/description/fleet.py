@@ -142,8 +142,8 @@ _KIT = record(
         "status": one_of(
             NULL,
             _STATUS,
-            description="Last status report, over its link or as the answer to the command `status`; "
-            "null if there is none",
+            description="Last status report, over its link or as the answer to the command "
+            "`status`; null if there is none",
         ),
         "about": one_of(
             NULL, _ABOUT, description="Additional report over its link only; null if there is none"

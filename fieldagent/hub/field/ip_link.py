@@ -209,9 +209,9 @@ class _MailboxPost:
         for outgoing in items:
             await self.mailbox.returned(outgoing, reason=reason or "the link ended")
 
-    async def take_in(self, body: bytes) -> None:
+    async def store_body(self, body: bytes) -> None:
         with _end_if_unstorable():
-            await self.mailbox.take_in(body)
+            await self.mailbox.store_body(body)
         self.note_bytes("received", len(body))
 
     async def wait_for_next_note(self) -> bytes:

@@ -252,7 +252,7 @@ class IpMailbox:
     ) -> None:
         self._loads.pop(outgoing.number, None)
 
-    async def take_in(self, body: bytes) -> None:
+    async def store_body(self, body: bytes) -> None:
         await self._mobile_originated.take_in(self.device, body, Bearer.IP)
 
     async def next_note(self) -> bytes:

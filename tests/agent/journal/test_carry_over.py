@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from fieldagent.agent.journal.carry_over import carry_over
+from fieldagent.agent.journal.carry_over import replace_content
 from fieldagent.agent.journal.schema import JOURNAL
 from tests.processes import agent
 
@@ -92,7 +92,7 @@ def test_what_was_accepted_by_a_later_program_waits_in_the_one_before(
         db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         numbers = db.execute("SELECT seq FROM sqlite_sequence WHERE name='package'").fetchall()
     journal.rename(later)
-    carry_over(later, before)
+    replace_content(later, before)
     before.rename(journal)
     for each in ("-wal", "-shm"):
         journal.with_name(f"{journal.name}{each}").unlink(missing_ok=True)
@@ -123,7 +123,7 @@ def test_a_journal_that_breaks_the_rule_changes_nothing(tmp_path: Path) -> None:
     with closing(sqlite3.connect(later)) as db:
         db.executescript("DROP TABLE leg; UPDATE package SET id = 99;")
     with pytest.raises(sqlite3.DatabaseError, match="the later journal has no leg"):
-        carry_over(later, journal)
+        replace_content(later, journal)
     with closing(sqlite3.connect(journal)) as db:
         assert db.execute("SELECT id FROM package").fetchall() == [(1,)]
         assert db.execute("SELECT count(*) FROM sqlite_schema WHERE type='trigger'").fetchone()[0]

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from fieldagent.agent.channels.contract import Transmission
 from fieldagent.agent.journal import outbound
 from fieldagent.agent.journal.records import EndedDelivery
-from fieldagent.agent.mesh.reception import hear
+from fieldagent.agent.mesh.reception import apply_ack
 from fieldagent.package.package import Channel, Status
 from fieldagent.wire.envelope import Ack, Fragment, decode
 from fieldagent.wire.outcome import Outcome
@@ -71,7 +71,7 @@ class Sky:
             return outbound.note_held(db, RADIO, sequence, station, self.count, has)
 
         if await self.k.journal.commit(note) or heard.whole:
-            await hear(self.k.outbox.packing, self.k.endings, sequence, heard)
+            await apply_ack(self.k.outbox.packing, self.k.endings, sequence, heard)
 
     async def settle(self, outcome: Outcome, *transmissions: Transmission) -> None:
         for transmission in transmissions:

@@ -67,7 +67,7 @@ class Silence:
 
     async def mark_stored(self, item: Any) -> None: ...
     async def return_unsent(self, items: list[Any], reason: str) -> None: ...
-    async def take_in(self, body: bytes) -> None: ...
+    async def store_body(self, body: bytes) -> None: ...
     async def wait_for_next_note(self) -> bytes:
         await trio.sleep_forever()
 
@@ -138,7 +138,7 @@ class EmulatedKit(Silence):
     async def return_unsent(self, items: list[Positions], reason: str) -> None:
         self._again[:0] = items
 
-    async def take_in(self, body: bytes) -> None:
+    async def store_body(self, body: bytes) -> None:
         try:
             kinds = [type(entry.content).__name__ for entry in decode(body).entries]
         except RemoteProtocolError:
