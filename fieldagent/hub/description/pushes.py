@@ -97,8 +97,8 @@ PUSH = schema(
                 _AN_ID,
                 text(minLength=1, maxLength=GROUP_MAX),
                 NULL,
-                description="Number or name of a group of the workspace, in addition to targetUserId "
-                "or instead of it",
+                description="Number or name of a group of the workspace, in addition to "
+                "targetUserId or instead of it",
                 examples=["rescue"],
             ),
             "receipt?": READ_RECEIPT,
