@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import io
 import json
 import re
+import tokenize
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -49,13 +51,50 @@ def bare(source: str) -> str:
             lines[node.lineno - 1] = f'{" " * node.col_offset}""'
             for row in range(node.lineno, node.end_lineno):
                 lines[row] = ""
-    return outdented("\n".join(lines) + "\n")
+    return tighten("\n".join(lines) + "\n")
 
 
-def outdented(source: str) -> str:
-    """Return a source with one blank for four of its indentation: 2 % less in an archive. Lines
-    within a text stay.
+def tighten(source: str) -> str:
+    """Return a source with the same meaning and fewer blanks: 4 % less in an archive. Each line
+    keeps its number, and texts stay.
     """
+    return _outdent(_join_tokens(source))
+
+
+def _join_tokens(source: str) -> str:
+    """Return a source without the blanks between tokens that end or begin with a sign."""
+    lines = source.split("\n")
+    texts = 0
+    before: tokenize.TokenInfo | None = None
+    cuts: list[tuple[int, int, int]] = []
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        # From Python 3.12 on, an f-string consists of several tokens.
+        texts += (token.type == _TEXT_BEGINS) - (token.type == _TEXT_ENDS)
+        if (
+            before is not None
+            and before.end[0] == token.start[0]
+            and before.type in _JOINED
+            and token.type in _JOINED
+            and not texts
+            and not (before.type in _WORDS and token.type in _WORDS)
+            and not (before.type == tokenize.NUMBER and token.string.startswith("."))
+        ):
+            cuts.append((token.start[0], before.end[1], token.start[1]))
+        before = token
+    # From the end of a line, so that earlier columns stay valid.
+    for row, begin, end in reversed(cuts):
+        lines[row - 1] = lines[row - 1][:begin] + lines[row - 1][end:]
+    return "\n".join(lines)
+
+
+_TEXT_BEGINS = getattr(tokenize, "FSTRING_START", -1)
+_TEXT_ENDS = getattr(tokenize, "FSTRING_END", -1)
+_WORDS = (tokenize.NAME, tokenize.NUMBER, tokenize.STRING, _TEXT_BEGINS, _TEXT_ENDS)
+_JOINED = (*_WORDS, tokenize.OP)
+
+
+def _outdent(source: str) -> str:
+    """Return a source with one blank for four of its indentation. Lines within a text stay."""
     texts = {
         row
         for node in ast.walk(ast.parse(source))

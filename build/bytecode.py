@@ -44,7 +44,8 @@ OFTEN = (
 SELDOM = (
     *("fieldagent/cli/", "fieldagent/kit/", "fieldagent/extensions/lab/"),
     "fieldagent/extensions/fleet/",
-    *("fieldagent/extensions/tak/certificate_command.py", "fieldagent/extensions/tak/server/"),
+    *(f"fieldagent/extensions/tak/{name}_command.py" for name in ("certificate", "enroll")),
+    "fieldagent/extensions/tak/server/",
     *("fieldagent/extensions/tak/hub_table.py", "fieldagent/extensions/places/hub/table.py"),
     *(
         f"fieldagent/extensions/places/hub/{name}_command.py"

@@ -19,7 +19,7 @@ PROGRAM = "usr/lib/fieldagent/fieldagent"
 WORKS, UNWELL, BROKEN = "9.1.0", "9.0.1", "9.0.2"
 LATER = {
     f"{PROGRAM}/agent/journal/schema.py": (
-        f"JOURNAL = Schema({JOURNAL.version}, TABLES, STEPS)",
+        f"JOURNAL=Schema({JOURNAL.version},TABLES,STEPS)",
         f"JOURNAL = Schema({JOURNAL.version + 1}, TABLES,"
         f" {{**STEPS, {JOURNAL.version}: 'CREATE TABLE later (x);'}})",
     )
@@ -28,7 +28,7 @@ CHANGES = {
     WORKS: LATER,
     UNWELL: {
         f"{PROGRAM}/agent/api/routes.py": (
-            'return make_json_response({"status": "UP"})',
+            'return make_json_response({"status":"UP"})',
             'raise RuntimeError("no")',
         ),
         **LATER,

@@ -254,6 +254,7 @@ usage import -> usage:import_usage @whole: import an operator's count: a CSV fil
   --columns WHAT=NAME,… pairs: names of the columns for imei, date, credits, bytes, reference
   --date-format FORMAT: format of dates, such as %d/%m/%Y
 sos [Alarms]: answer, hand over and close SOS
+  = sos, alarm: answer, hand over and close SOS; answer and close alarms
 sos list -> sos:list_incidents @table: list SOS, newest first
   --state (open|seen|closed): only in this state
   --limit count=50: maximum number of SOS (50)
@@ -281,7 +282,7 @@ sos answer -> sos:answer: send an answer to the kit of an SOS
   @dispatcher
 sos hand-over -> sos:hand_over: ask another dispatcher to take over
   @hand-over
-alarm [Alarms]: answer and close alarms of the hub, such as an overdue kit
+alarm: answer and close alarms of the hub, such as an overdue kit
 alarm list -> alarm:list_incidents @table: list alarms, newest first
   --state (open|seen|closed): only in this state
   --limit count=50: maximum number of alarms (50)
@@ -305,7 +306,7 @@ alarm note -> alarm:note: add a note to an alarm
   @dispatcher
 alarm hand-over -> alarm:hand_over: ask another dispatcher to take over
   @hand-over
-contact [Alarms]: manage contacts, their chain and quiet hours, and the watch
+contact [Alarms]: manage contacts, their chain, quiet hours and the watch
 contact add -> contact:add: add a contact
   name: name of the person or duty; kits show it
   address: an e-mail address, a telephone number such as +41791234567 (SMS), or an Apprise URL such
