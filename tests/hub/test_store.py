@@ -314,7 +314,7 @@ def test_a_step_leads_from_this_version_to_the_next(
     monkeypatch.setattr(schema, "VERSION", VERSION + 1)
     if database.startswith("postgresql://"):
         needs = (
-            f"its tables are of version {VERSION}, this program needs version {VERSION + 1}: stop"
+            f"its tables are of version {VERSION}, this program needs version {VERSION + 1}. Stop"
         )
         with pytest.raises(StoreUnavailable, match=needs):
             open_store(database, DatabaseOptions(upgrade=False))
