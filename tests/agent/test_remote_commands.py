@@ -551,8 +551,8 @@ async def test_what_is_posted_while_its_kind_is_held_or_resumed_does_as_the_othe
     satellite = Channel.SATELLITE
     note, orders = commands.note_held, list[Any]()
 
-    def ordered(kind: str, *, held: bool) -> Any:
-        orders.append(note(kind, is_held=held))
+    def ordered(kind: str, *, is_held: bool) -> Any:
+        orders.append(note(kind, is_held=is_held))
         return orders[-1]
 
     monkeypatch.setattr(commands, "note_held", ordered)

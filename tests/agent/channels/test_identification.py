@@ -46,16 +46,14 @@ class Listener:
         self.said: list[float] = []
         transmit = SharedAir.transmit
 
-        def drop_covered_acknowledgement(
-            air: SharedAir, now: float, number: int, packet: bytes
-        ) -> float:
+        def overhear(air: SharedAir, now: float, number: int, packet: bytes) -> float:
             if number == 1:
                 self.transmitted.append(now)
                 if CALL.encode() in packet:
                     self.said.append(now)
             return transmit(air, now, number, packet)
 
-        monkeypatch.setattr(SharedAir, "transmit", drop_covered_acknowledgement)
+        monkeypatch.setattr(SharedAir, "transmit", overhear)
 
     def is_lawful(self) -> bool:
         """Return True if the callsign follows each packet within ten minutes."""

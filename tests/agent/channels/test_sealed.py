@@ -80,13 +80,11 @@ async def test_a_call_sign_is_for_everybody(
     on_the_air: list[bytes] = []
     transmit = SharedAir.transmit
 
-    def drop_covered_acknowledgement(
-        air: SharedAir, now: float, number: int, packet: bytes
-    ) -> float:
+    def overhear(air: SharedAir, now: float, number: int, packet: bytes) -> float:
         on_the_air.append(packet)
         return transmit(air, now, number, packet)
 
-    monkeypatch.setattr(SharedAir, "transmit", drop_covered_acknowledgement)
+    monkeypatch.setattr(SharedAir, "transmit", overhear)
     terms: dict[str, Any] = {"keys": (KEY,), "sealed": True}
     async with (
         on_air(tmp_path),

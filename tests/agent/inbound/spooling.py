@@ -63,7 +63,7 @@ class Spooled:
         self.nursery.start_soon(partial(self.dispatch, hook, **how))
 
     async def dispatch(self, hook: Hook, **how: Any) -> str:
-        options: dict[str, Any] = {"clock": now, "chance": lambda: 0.0, "name": "hook", **how}
+        options: dict[str, Any] = {"clock": now, "draw_random": lambda: 0.0, "name": "hook", **how}
         return await dispatch(self.spool, hook, **options)
 
     def states(self) -> dict[str, str]:

@@ -109,7 +109,7 @@ async def test_an_sos_is_ahead_of_all_who_wait_for_a_place(
     async with spooled(tmp_path) as s:
         hook = Hook(lasts=lambda name: 10.0)
         await s.arrive(*[(f"r{n}", f"s{n}") for n in range(50)])
-        s.start(hook, at_once=1)
+        s.start(hook, lanes_max=1)
         await trio.sleep(1)
         await s.arrive(("sos", "s49"), sos=True)
         await trio.sleep(10)
@@ -147,7 +147,7 @@ async def test_a_slow_call_leaves_room_for_others_up_to_the_limit(
     async with spooled(tmp_path) as s:
         hook = Hook(lasts=lambda name: 100.0)
         await s.arrive(*[(f"r{n}", f"s{n % 10}") for n in range(20)])
-        s.start(hook, at_once=3)
+        s.start(hook, lanes_max=3)
         await trio.sleep(50)
         assert len(hook.calls) == hook.most == 3
         await trio.sleep(1000)
@@ -164,7 +164,7 @@ async def test_postponed_senders_do_not_take_the_places_of_those_due(
         for n in range(50):
             await s.spool.postpone(f"r{n}", now() + HOUR, "no route to host")
         hook = Hook()
-        s.start(hook, at_once=2)
+        s.start(hook, lanes_max=2)
         await trio.sleep(10)
         assert hook.calls == []
         await s.arrive(("new", "somebody"))
