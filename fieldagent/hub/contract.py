@@ -43,12 +43,12 @@ class Bearer(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """An agent in the field, as its channels see it."""
+    """An agent in the field, as the hub's channels see it."""
 
     id: int
     workspace: int
     member: int
-    """Id of its user, which is also the origin of its items."""
+    """Id of the device's user, which is also the origin of its items."""
     name: str
     imei: str | None = None
 
@@ -82,20 +82,20 @@ class ItemResult(StrEnum):
     ASKED = "asked"
     """The item asked for a cost, and nothing was sent."""
     TICK = "tick"
-    """The event confirms something that was sent."""
+    """The event is a receipt for an item that was sent."""
     OWN = "own"
     """A bridge of this hub has sent the item to the server."""
     LIMITED = "limited"
-    """More arrived than the limit allows."""
+    """The item or event exceeds a limit and was dropped."""
     REFUSED = "refused"
-    """The item is unusable: it has no recipient here, or no text."""
+    """The item is unusable: it has no recipient at this hub, or no text."""
     UNREADABLE = "unreadable"
     RETAINED = "retained"
     """The server retains the event for new subscribers, so it is not news."""
     PASSED = "passed"
     """The hub's own server passed the event on to phones only."""
     OTHER = "other"
-    """The event is of a kind that is not needed here, such as a phone's position."""
+    """The event is of a kind that the hub does not need, such as a phone's position."""
 
 
 class Mailbox(Protocol):
@@ -107,12 +107,12 @@ class Mailbox(Protocol):
         """Record the number of the agent's journal; 0 if the agent does not report it."""
 
     def news(self) -> trio.Event:
-        """Return an event that is set at the next change that may bring `load` something. Get it
-        before you call `load`.
+        """Return an event that is set at the next change after which `load` may return a message.
+        Get it before you call `load`.
         """
 
     def look_again(self) -> float:
-        """Return the seconds after which `load` may find something without a change; infinity for
+        """Return the seconds after which `load` may return a message without a change; infinity for
         never.
         """
 
@@ -139,7 +139,7 @@ class Mailbox(Protocol):
         """
 
     async def next_note(self) -> bytes:
-        """Wait for the next note to the agent about its kit. Cancellation loses nothing."""
+        """Wait for the next note to the agent about its kit. A cancelled wait loses no note."""
 
     async def process_note(self, body: bytes) -> None:
         """Process the agent's note about its kit, with any content. Damage is logged and never

@@ -59,13 +59,13 @@ class HubCheck(NamedTuple):
     """A check that the hub makes when it is due."""
 
     next_due: Callable[[Db], float]
-    """Returns the Unix time when `look` will find something."""
+    """Returns the Unix time when `look` should run next."""
     look: TimedAct
 
 
 @dataclass(frozen=True, slots=True)
 class HubPart:
-    """Describes one part. A field that is left out adds nothing."""
+    """Description of one part. A field that is left out adds nothing."""
 
     routes: Callable[[PartHost], Sequence[Route]] = lambda host: ()
     take_positions: Callable[[Db, Sequence[KitPosition], float], None] | None = None

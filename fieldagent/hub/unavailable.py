@@ -34,7 +34,9 @@ def make_not_now(reason: str = REASON) -> Problem:
 
 
 def make_patient(judge: Judge) -> Judge:
-    """Return the same routes, which answer calls with 503 while the database is unavailable."""
+    """Return `judge` with a conversion of errors: it and its handlers answer 503 while the database
+    is unavailable.
+    """
 
     async def judge_patiently(head: Request) -> Admission:
         with _convert_errors():

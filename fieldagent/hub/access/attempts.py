@@ -39,7 +39,7 @@ def find_block(db: Db, source: str, now: float) -> Problem | None:
 
 
 def note_failure(db: Db, source: str, now: float) -> None:
-    """Count a wrong secret for its address. `now` is Unix time."""
+    """Count a wrong secret against the address that sent it. `now` is Unix time."""
     tat, _ = _admit(db, source, BY_ADDRESS, now)
     _store(db, source, tat)
 
@@ -54,7 +54,7 @@ class ReservedTry(NamedTuple):
     delay: float
     """Seconds to wait before the try."""
     debt_s: float
-    """Debt of its source in seconds. The higher it is, the later the try is in line."""
+    """Debt of the caller's address in seconds. A try with a higher debt comes later in the line."""
 
 
 def reserve(db: Db, source: str, account: str, device: str, now: float) -> ReservedTry | Problem:
@@ -100,8 +100,8 @@ def forget(db: Db, now: float) -> int:
     """
     return len(
         db.execute(
-            # Check the row again in the outer condition, because another process may count one more
-            # meanwhile. PostgreSQL rechecks only the outer condition on a row that was changed
+            # Check the row again in the outer condition, because another process may count another
+            # try meanwhile. PostgreSQL rechecks only the outer condition on a row that was changed
             # (PostgreSQL manual, 13.2.1).
             "DELETE FROM attempt WHERE tat <= ? AND who IN"
             " (SELECT who FROM attempt WHERE tat <= ? LIMIT ?) RETURNING who",

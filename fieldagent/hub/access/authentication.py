@@ -113,8 +113,8 @@ class Authentication:
         return await self.count_failure(head, "links", refusal)
 
     async def count_failure(self, head: Request, what: str, refusal: Problem) -> Problem:
-        """Count a failed attempt of the caller at this kind of secret. Return `refusal`, or the
-        Problem 429 after too many attempts.
+        """Count a failed attempt of the caller; each kind of secret, `what`, has its own count.
+        Return `refusal`, or the Problem 429 after too many attempts.
         """
         source, now = f"{what} {find_source(find_address(head, self._trusted))}", self._clock()
         if problem := await self._store.read(lambda db: attempts.find_block(db, source, now)):
@@ -123,8 +123,8 @@ class Authentication:
         return refusal
 
     async def _find_member(self, proof: Proof, source: str, now: float) -> int | None:
-        """Return the member whose password it is; None if a token identifies the caller. Passwords
-        are checked only for callers with a valid key.
+        """Return the member who has this name and password; None if a token identifies the caller.
+        Passwords are checked only for callers with a valid key.
         """
         if proof.token is not None:
             return None

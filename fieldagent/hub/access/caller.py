@@ -57,7 +57,7 @@ class Caller:
     type: str
     name: str
     role: str
-    """Role in that workspace; empty if the caller is not a member of it."""
+    """Role in the workspace of the key; empty if the caller is not a member of that workspace."""
     may_push: bool
     signed_in: bool = False
     """True if the caller signed in at the console."""
@@ -189,7 +189,8 @@ class _KnownKey(NamedTuple):
     type: str
     name: str
     role: str | None
-    """Role of the caller in that workspace; None if the caller is not a member of it."""
+    """Role of the caller in the workspace of the key; None if the caller is not a member of that
+    workspace."""
     may_push: int | None
 
 
@@ -233,7 +234,7 @@ def _find_in_force(key: _KnownKey | None, now: float) -> _KnownKey | None:
 
 
 def admit_all(db: Db, calls: Sequence[Call]) -> list[Caller | Problem | None]:
-    """Return for each call the caller, or the Problem that forbids the call whatever its body.
+    """Return for each call the caller, or the Problem that forbids the call regardless of its body.
 
     The entry is None if a credential is wrong. One statement serves all calls.
     """
@@ -271,8 +272,8 @@ _WHERE = {
 
 
 def find_objection(caller: Caller, purpose: Purpose) -> Problem | None:
-    """Return the Problem 403 with the reason and the remedy; None if the caller is allowed. It does
-    not check the rate.
+    """Return the Problem 403 with the reason and the remedy; None if the caller is allowed. The
+    rate is not checked.
     """
     if not caller.role or (purpose is Purpose.PUSH and not caller.may_push):
         return Problem(
@@ -329,7 +330,7 @@ class RateResult(NamedTuple):
     problems: list[Problem | None]
     """For each call the refusal, or None."""
     tats: Mapping[int, float]
-    """New `tat` of each key whose value has changed."""
+    """New `tat` (theoretical arrival time) of each key whose value has changed."""
 
 
 def count_calls(db: Db, callers: Sequence[Caller], now: float) -> RateResult:

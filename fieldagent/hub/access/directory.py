@@ -142,7 +142,9 @@ def join(
     now: float,
     actor: str = ADMINISTRATION,
 ) -> None:
-    """Add a member, or change `over_satellite`. A new member's devices get no earlier items."""
+    """Add a member, or change `over_satellite`. A new member's devices do not get items from
+    before.
+    """
     if not is_member(db, workspace, member):
         workspace_log.skip(db, workspace, member)
     db.execute(
@@ -479,7 +481,7 @@ def find_device_named(db: Db, workspace: int, name_or_id: str) -> int:
     """Return the id of the device with this id, name or IMEI in a workspace. Raises Refused."""
     of_workspace = "SELECT id, name, imei FROM device WHERE workspace = ? ORDER BY id"
     there = db.execute(of_workspace, workspace)
-    # A number is an id first, even if another device has it as its name.
+    # Look for a number as an id first, even if another device has this number as its name.
     for column in range(3):
         for row in there:
             if row[column] is not None and name_or_id == str(row[column]):
@@ -592,7 +594,7 @@ def note_of_member(db: Db, member: int, actor: str, action: str, detail: str, no
             kit_report.touch_directory(db, workspace)
 
 
-# Lookups for the channels to devices.
+# Find the device of an incoming link or message.
 
 _DEVICE = "SELECT id, workspace, member, name, imei FROM device WHERE "
 IS_HEARD = "(device.disabled IS NULL OR device.revoked IS NOT NULL)"

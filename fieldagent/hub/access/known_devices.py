@@ -1,8 +1,8 @@
 """Browsers in which someone has signed in before, recognised by a cookie that the hub has signed.
 
 The cookie gives no access. It gives its owner a separate count of failed tries and the first place
-in line. So an attacker who guesses elsewhere cannot keep the owner out. The key is in the database,
-so the cookie is valid after a restart and at every hub process.
+in line. So an attacker who guesses in another browser cannot keep the owner out. The key is in the
+database, so the cookie is valid after a restart and at every hub process.
 """
 
 from __future__ import annotations

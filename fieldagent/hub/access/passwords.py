@@ -43,7 +43,7 @@ Reserve = Callable[..., "attempts.ReservedTry | Problem"]
 class _Try:
     ended: trio.Event = field(default_factory=trio.Event)
     is_right: bool | None = None
-    """None if the try was not made."""
+    """True if the password was right; None if it was not checked."""
 
 
 class Passwords:

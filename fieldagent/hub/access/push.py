@@ -61,7 +61,7 @@ class Push:
 
     @property
     def sos(self) -> bool:
-        """Return True if it is an SOS: a message or a location with an SOS priority."""
+        """Return True if the push is an SOS: a message or a location with an SOS priority."""
         return self.priority >= SOS_PRIORITY and isinstance(self.item, Message | Location)
 
 

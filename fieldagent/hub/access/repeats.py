@@ -67,8 +67,8 @@ _REMEMBERED = ("credential", "member", "key", "digest", "at", "request_id")
 
 
 def remember_all(db: Db, answered: Sequence[tuple[Repeatable, str]], now: float) -> None:
-    """Store the requests with the answers for their repeats. No other process stores the same,
-    because `count_calls` or `find_answer` has locked the callers' keys.
+    """Store the requests with the answers for their repeats. No other process stores the same
+    requests meanwhile, because `count_calls` or `find_answer` has locked the callers' keys.
     """
     rows = [(*name, digest, now, answer) for (name, digest), answer in answered]
     insert(db, "idempotency", _REMEMBERED, rows)
@@ -83,8 +83,8 @@ def remember(db: Db, repeatable: Repeatable | None, answer: str, now: float) -> 
 
 
 def find_answer(db: Db, repeatable: Repeatable | None) -> str | None:
-    """Return the answer if the request was done before. None if it must be done now and then passed
-    to `remember` in the same transaction.
+    """Return the answer if the request was done before. Return None if the request must be done
+    now. Then pass its answer to `remember` in the same transaction.
 
     Call this before you lock other rows, as a push does. Raises Problem 422 if another request was
     made under the name.

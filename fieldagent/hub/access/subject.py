@@ -22,15 +22,15 @@ class Subject:
 
     @property
     def items(self) -> tuple[str, Sequence[Any]]:
-        """Return the SQL condition of its own items, with parameters."""
+        """Return the SQL condition of the subject's own items, with parameters."""
         if self.kind == "user":
             return "(sender = ? OR target = ?)", (self.id, self.id)
         return "workspace = ?", (self.id,)
 
     @property
     def counted(self) -> list[tuple[str, Sequence[Any]]]:
-        """Return SQL conditions that split the same items into disjoint parts. Each part has an
-        index.
+        """Return SQL conditions that split the subject's own items into disjoint parts. Each part
+        has an index.
         """
         if self.kind == "user":
             sent = "sender = ? AND workspace IN (SELECT id FROM workspace)"
@@ -39,7 +39,7 @@ class Subject:
 
     @property
     def devices(self) -> str:
-        """Return the SQL that selects the ids of its devices."""
+        """Return the SQL that selects the ids of the subject's devices."""
         column = {"user": "member", "device": "id", "workspace": "workspace"}[self.kind]
         return f"SELECT id FROM device WHERE {column} = {self.id}"
 

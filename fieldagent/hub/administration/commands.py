@@ -133,7 +133,7 @@ class CommandsApi:
 
 
 def _find_row(db: Db, device: int, command: int, now: float) -> dict[str, Any]:
-    """Return a sent command for people. Raises Problem 404 if it was deleted."""
+    """Return a sent command as people see it. Raises Problem 404 if it was deleted."""
     for row in commands.list_commands(db, device, now, limit=1, before=command + 1):
         if row["number"] == command:
             return row

@@ -3,8 +3,8 @@
 1. `begin` takes the subject out of use: its links end and its credentials become invalid.
 2. `delete_items` and `empty_device` delete the rows of large tables in batches, so that a running
    hub can work in between. An interrupted deletion can simply be repeated.
-3. `delete_rest` deletes the rest. Kits that know a user by name are asked to forget it with the
-   next message they get anyway.
+3. `delete_rest` deletes the rest. The next message to a kit that knows a user's name also asks the
+   kit to delete that name.
 
 Copies at kits and other places remain; `plan` lists them.
 """
@@ -167,7 +167,9 @@ an index."""
 
 
 def empty_device(db: Db, device: int) -> int:
-    """Delete some rows of a device and return their number. Call it again while it is not 0."""
+    """Delete some rows of a device and return their number. Repeat the call until the number is
+    0.
+    """
     return sum(
         len(
             db.execute(

@@ -131,7 +131,7 @@ class RadioKeyApi:
         return make_json_response({"change": await self._acts.carry_out(caller, remove_kit)})
 
     async def ask(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
-        """Ask a kit again, over its link or through a neighbour."""
+        """Ask a kit again to take the current step, over its link or through a neighbour."""
         refuse_others(request, ())
 
         def ask_kit(db: Db, now: float) -> dict[str, Any] | None:

@@ -225,7 +225,7 @@ class WebhooksApi:
 
 
 def _make_fault(error: WrongProperty) -> Problem:
-    # The text of the error begins with a verb.
+    # The text of the error begins with a verb, so the name of the member goes before it.
     text = str(error)
     member = "secret" if "whsec_" in text else "steps" if "steps" in text else "url"
     detail = sentence("{member} {text}", member=member, text=text)

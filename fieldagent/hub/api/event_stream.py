@@ -41,7 +41,7 @@ READ_PAUSE_S = 1.0
 """Seconds until the next read after a read that returned all new rows, so that many listeners do
 not slow down a busy hub."""
 STREAM_LIFETIME_S = 900.0
-"""Seconds after which a stream ends, so that a returning listener authenticates again."""
+"""Seconds after which a stream ends, so that a listener who reconnects authenticates again."""
 UNSETTLED_S = 30.0
 """Seconds after which no row with a lower id appears any more, if several hub processes write."""
 AT_ONCE = 50
@@ -64,9 +64,9 @@ class Follower:
     _sent_ids: set[int] = field(default_factory=set)
 
     def select_fresh(self, rows: Sequence[tuple[int, float]], now: float) -> dict[int, int]:
-        """Return the new rows among `rows`, the next `capacity` ids with their times. Each is
-        mapped to the place from which a listener may continue once it has received all rows up to
-        this one.
+        """Return the ids of the new rows. `rows` are the next `capacity` ids with their times. Each
+        new id is mapped to the place from which a listener may continue after it has received all
+        rows up to this one.
         """
         self.has_more = len(rows) >= self.capacity
         places: dict[int, int] = {}
@@ -119,7 +119,7 @@ class EventStreams:
         self, caller: Caller, stream_request: StreamRequest
     ) -> AsyncIterator[bytes]:
         """Stream the events to a caller. The stream ends if the database is unavailable. A listener
-        that comes back misses nothing.
+        that reconnects misses nothing.
         """
         rings = caller.rings and "sos" in stream_request.topics
         console = (
@@ -247,7 +247,7 @@ class _View(NamedTuple):
 
 _Rows = list[tuple[int, float]]
 _Behind = Callable[[Db, Sequence[_View]], list[_Rows]]
-"""Returns the ids and times of the next rows, for each look."""
+"""Returns the ids and times of the next rows for each view."""
 _NamedText = tuple[str, str]
 """Topic and JSON text of an event."""
 _Texts = Callable[[Db, Sequence[tuple[int, ...]]], list[dict[int, _NamedText]]]

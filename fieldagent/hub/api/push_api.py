@@ -263,7 +263,7 @@ def make_posting(
     if push.target is not None and push.group is None:
         carrier = carriers.get((push.workspace, push.target))
         if carrier is not None:
-            # The kit must know the addressee, who is not its own user.
+            # The kit must know the addressee, who is not the kit's own user.
             return replace(posting, device=carrier, to=push.target)
     if push.group is None:
         return posting
@@ -271,7 +271,7 @@ def make_posting(
     recipient = people.resolve(db, push.workspace, named)
     if recipient.reason:
         return Problem(403, sentence("targetGroup: {why}", why=recipient.reason))
-    # The kits must know the group, because a person there may be in several groups.
+    # The kits must know the group, because a person at a kit may be in several groups.
     assert recipient.team is not None
     return replace(
         posting,

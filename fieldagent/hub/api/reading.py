@@ -399,7 +399,7 @@ def list_deliveries(
     )
     passed = f"SELECT {workspace_log.NUMBER} {_FROM_AWAITED}"
     end = _find_last(db, passed, (device, before))
-    if end is not None:  # Between this number and the existing rows there may be more.
+    if end is not None:  # Between `end` and the first existing row there may be more items.
         rows = [row for row in rows if row[0] >= end]
     entries = [
         {

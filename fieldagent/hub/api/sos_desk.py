@@ -84,8 +84,9 @@ def take_over(db: Db, incident: Sos, member: int, text: str, now: float) -> Sos:
 def hand_over(
     db: Db, incident: Sos, member: int, next_dispatcher: int, text: str, now: float
 ) -> Sos:
-    """Ask another dispatcher to take the SOS over. Until then it stays with the caller. Raises
-    Refused if the caller does not have it, or if the other dispatcher may not answer an SOS.
+    """Ask another dispatcher to take the SOS over. Until the other dispatcher accepts, the SOS
+    stays with the caller. Raises Refused if the caller does not have it, or if the other dispatcher
+    may not answer an SOS.
     """
     if incident.state != SosState.SEEN or incident.seen_by != member:
         raise Refused(_check_its_user(incident))
@@ -111,7 +112,8 @@ def close(db: Db, incident: Sos, member: int, reason: str, now: float) -> Sos:
         raise Refused(explain_end(db, incident))
     if incident.state == SosState.OPEN:
         _mark_seen(db, incident, Actor(member, _read_name(db, member)), now)
-    alarm.cancel_messages(db, incident.id)  # This also cancels the request to take it over.
+    # These messages include the request to take the incident over.
+    alarm.cancel_messages(db, incident.id)
     sos.set_closed(db, incident.id, now)
     sos.note_event(db, incident.id, "closed", now, member=member, detail=reason)
     due_receipts.owe_word(db, incident, IncidentState.CLOSED, _read_name(db, member), reason, now)
@@ -170,7 +172,9 @@ def _audit_act(db: Db, incident: Sos, actor: str, action: str, detail: str, now:
 
 
 def explain_end(db: Db, incident: Sos) -> str:
-    """Return the reason why no one else can answer the incident."""
+    """Return the reason why the incident cannot be answered now: it is closed, or someone already
+    has it.
+    """
     if incident.state == SosState.CLOSED:
         if incident.is_alarm:
             return sentence("alarm {id} is closed", id=incident.short)

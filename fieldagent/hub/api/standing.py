@@ -17,7 +17,7 @@ _ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 STATES = {
     "waiting": "waiting",
-    "packed": "waiting",  # In a message that the operator has not accepted yet.
+    "packed": "waiting",  # The item is in a message that the operator has not accepted yet.
     "sent": "on its way",
     "stored": "stored",
     "expired": "expired",

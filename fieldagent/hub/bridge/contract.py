@@ -1,10 +1,10 @@
 """Contract of a bridge, which connects a workspace to a third party's server that a team uses.
 
 A bridge is one module or folder with a `BridgeKind`, named in `Extension.bridges`. A bridge
-publishes items there and takes in items from there. An item from a bridge uses paid channels only
-if its sender is in the bridge's allow list and its budget allows it. No bridge sends out an item
-that a bridge took in. docs/how-to/tak.md contains the route of each kind of item, and
-docs/how-to/add-a-bridge.md the steps to a new bridge.
+publishes the workspace's items at that server and takes in items from it. An item from a bridge
+uses paid channels only if its sender is in the bridge's allow list and its budget allows it. No
+bridge sends out an item that a bridge took in. docs/how-to/tak.md contains the route of each kind
+of item, and docs/how-to/add-a-bridge.md the steps to a new bridge.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Intervals at which an unanswered incident is announced again, because others may have missed
-it.
+"""Intervals at which an unanswered incident is announced again, because the receivers may have
+missed the first alert.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ def compute_next_alert(times: int) -> float:
 
 @dataclass(slots=True)
 class Alarm:
-    """Repetition of an alert, or of its end: the number of times that it was sent, and the Unix
-    time when it is due again.
+    """State of a repeated alert, or of the repeated notice that it has ended: the number of times
+    that it was sent, and the Unix time when it is due again.
     """
 
     ends: bool = False
@@ -27,6 +27,6 @@ class Alarm:
     due_at: float = 0.0
 
     def record_sent(self, now: float) -> None:
-        """Record that the alert was sent."""
+        """Count one more sending of the alert, and compute when it is due again."""
         self.times += 1
         self.due_at = now + compute_next_alert(self.times)

@@ -79,7 +79,7 @@ def enter_within(db: Db, posting: Posting, allowance: Allowance, now: float) -> 
     quote = make_quote(db, posting, allowance, now)
     entered = ledger.enter(db, posting, now=now, grace=GRACE_S)
     if not quote.credits:
-        # If a link ends before the item has left, that must not cause costs.
+        # A link that ends before the item has left must not cause costs.
         ledger.restrict_to_free(db, entered.item, quote.reason)
     return PaidItem(entered, quote.credits, quote.reason)
 

@@ -81,8 +81,8 @@ class BridgeTenure(NamedTuple):
 
 
 class _HolderWatch:
-    """Detects a holder that no longer renews. It uses this process's own time, because the holder's
-    clock may have been ahead.
+    """Detector of a holder that no longer renews its claim. It uses this process's own time,
+    because the holder's clock may have been ahead.
     """
 
     def __init__(self) -> None:

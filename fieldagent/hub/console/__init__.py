@@ -82,7 +82,7 @@ SUBJECTS = (
 """Subjects of administration, each on a page."""
 MEMBERS = ("username", "password", "workspace", "newPassword")
 PASSWORD_LEAST, PASSWORD_MOST = 10, 200
-"""Shortest and longest password, in characters, that a user can choose here."""
+"""Shortest and longest password, in characters, that a user can choose in the console."""
 
 
 class Console:
@@ -154,7 +154,7 @@ class Console:
 
     async def sign_in(self, request: Request) -> Response:
         """Begin a session, and answer 204 with its cookie. Raises Problem 403 if the call comes
-        from another site, or if a one-time password comes without a new one.
+        from another site, or if a one-time password comes without a new password.
         """
         if not sessions.is_same_site(request):
             raise Problem(403, "sign in at the console itself: /console")

@@ -44,7 +44,7 @@ CALLS = (
             411: NO_LENGTH,
         },
         SENDER,
-        # openapi-python-client writes invalid code for two kinds of a required body.
+        # openapi-python-client writes invalid code for a required body with two content types.
         body=Body(
             {"application/x-www-form-urlencoded": ROCK_BLOCK, JSON: ROCK_BLOCK}, required=False
         ),

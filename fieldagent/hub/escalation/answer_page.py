@@ -82,7 +82,7 @@ class AnswerPage:
 
     async def show_question(self, request: Request, token: str) -> Response:
         """Show the incident behind a link, with the question. If the link is forged or the incident
-        is answered, show that instead.
+        is answered, show that fact instead of the question.
         """
         language = _choose_language(request)
 

@@ -10,10 +10,11 @@ The author of the answer gets a reply with the result.
    counts. Only the owner of the number reads that reply, so forged messages cannot lock out a
    contact.
 4. Other texts go to the kit, if they fit and the kit's credits suffice. Texts without a code are
-   marked as unproved, and are not sent if several incidents may be meant. Several
-   workspaces may know the address. Then a text without a code or a name is not sent, and the hub
-   asks its author which incident or kit is meant.
-5. An answer to no incident may answer a kit that wrote to that address: `correspondence`.
+   marked as unproved, and are not sent if several incidents may be meant. Several workspaces may
+   know the address. Then a text without a code or a name is not sent, and the hub asks its author
+   which incident or kit is meant.
+5. An answer that belongs to no incident may be for a kit that wrote to its author:
+   `correspondence`.
 6. The hub does not reply to unknown senders.
 """
 
@@ -57,7 +58,7 @@ class AnswerText(NamedTuple):
     """Content of an answer."""
 
     accepts: bool
-    """True if it begins with OK."""
+    """True if the text begins with OK."""
     code: str
     words: str
 

@@ -52,8 +52,8 @@ async def test(
     recipients: Sequence[tuple[AlarmContact, str]], reach: ContactSenders, note_end: NoteEnd
 ) -> list[Row]:
     """Send each contact a test, step by step without waits, and return the results. A failed step
-    does not stop the test. Each recipient comes with the result of `sending.note_or_refuse`. A
-    contact with a reason there gets no test.
+    does not stop the test. `recipients` contains each contact with the result of
+    `sending.note_or_refuse`: the reason why the contact gets no test, or an empty string.
     """
     results = []
     for number, (after, some) in enumerate(groupby(recipients, lambda each: each[0].after), 1):

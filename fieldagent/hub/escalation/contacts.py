@@ -220,7 +220,7 @@ def subscribe(
         if whose == [workspace, member]:
             db.execute("UPDATE alarm_contact SET language = ? WHERE id = ?", language, id_)
             return int(id_)
-        # Another user has signed in there meanwhile.
+        # Another user has signed in with this browser since then, so the old subscription ends.
         forget(db, id_)
     db.execute(
         "DELETE FROM alarm_contact WHERE id IN (SELECT id FROM alarm_contact WHERE member = ?"

@@ -81,10 +81,11 @@ class ContactAnswer(NamedTuple):
     id: str
     """The service's id. A repeat with the same id is ignored."""
     sender: str
-    """Sender's address in the form of contacts' addresses. It can be forged in an SMS or a mail."""
+    """Sender's address in the form of contacts' addresses. An SMS or a mail can have a forged
+    address."""
     text: str
     answers: str = ""
-    """`message_id` of the message that it answers, if only the recipient can know that id.
+    """`message_id` of the message that this one answers, if only the recipient can know that id.
     Otherwise the code in the text must prove the author."""
 
 

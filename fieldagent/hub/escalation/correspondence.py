@@ -76,7 +76,7 @@ def find_by_address(db: Db, address: str, now: float) -> list[WrittenMessage]:
 
 
 def is_to_one(writings: list[WrittenMessage], answer: ContactAnswer) -> bool:
-    """Return True if the words begin with the name of exactly one of the writers."""
+    """Return True if the answer begins with the name of exactly one of the writers."""
     words = make_visible(answer.text)
     return sum(_is_named(words, each) for each in writings) == 1
 

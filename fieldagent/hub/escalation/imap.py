@@ -97,7 +97,7 @@ async def _run(inward: AnswerServices) -> None:
             await process_unseen(inward)
             trouble = ""
         except StoreUnavailable:
-            trouble = last_trouble  # The store logs that itself, and the mails stay unseen.
+            trouble = last_trouble  # The store logs the outage itself, and the mails stay unseen.
         except Exception as error:
             if not _is_of_the_server(error):
                 raise

@@ -160,7 +160,8 @@ def _read_text(mail: EmailMessage) -> str:
     if part.get_content_type() != "text/html":
         return text
     reader = _Html()
-    with suppress(AssertionError):  # For example on `<![x[`. The text before that counts.
+    # Text such as `<![x[` makes the parser raise an error. Keep the text before it.
+    with suppress(AssertionError):
         reader.feed(text)
     return "".join(reader.texts)
 
@@ -227,15 +228,15 @@ def _is_quoted(line: str) -> bool:
 
 
 def _is_header(lines: Sequence[str], place: int) -> bool:
-    """Return True if a quote begins there with the sender and date of the quoted mail."""
+    """Return True if a quote begins at line `place` with the sender and date of the quoted mail."""
     if not _FROM_LINE.match(lines[place].strip("* \t")):
         return False
     return any(_SENT_LINE.match(line.strip("* \t")) for line in lines[place + 1 : place + 4])
 
 
 def _is_of_the_hub(lines: Sequence[str], place: int, title: str) -> bool:
-    """Return True if the hub's text begins there: with the title of its mail, or with a line like
-    `SOS 2 of kit-ada` before a line with a time.
+    """Return True if the hub's text begins at line `place`: with the title of its mail, or with a
+    line like `SOS 2 of kit-ada` before a line with a time.
     """
     line = lines[place].strip()
     if len(title) >= TITLE_MIN and line.startswith(title):

@@ -61,7 +61,7 @@ class Notification:
 
 
 def compute_next_due(db: Db) -> float:
-    """Return the Unix time when `claim` will find something."""
+    """Return the Unix time when the next notification is due, or can be claimed again."""
     return find_earliest(
         db,
         "SELECT min(CASE WHEN claimed_until > not_before THEN claimed_until ELSE not_before END)"
@@ -177,8 +177,8 @@ def record_result(
     now: float,
     kinds: Kinds | None = None,
 ) -> str:
-    """Record the result, and return a text for the log, or an empty string. If the claim has
-    expired, the result of the other process counts.
+    """Record the result of a message, and return a text for the log, or an empty string. If the
+    claim has expired, the result of the other process counts.
     """
     chance, known = random.random(), get_contact_kinds() if kinds is None else kinds
     reports = [
@@ -211,8 +211,8 @@ def _store_result(
         morning = alarm.find_quiet_end(db, notification.id, now + (wait or 0.0))
         wait, held = (wait, 0) if morning is None else (morning - now, 1)
     settled = db.execute(
-        # If someone has answered meanwhile, a message that was handed over still counts, and
-        # waiting messages end.
+        # A message that was handed over counts as such even if someone has answered meanwhile. A
+        # message that failed is not sent again then.
         "UPDATE alarm_message SET state = CASE WHEN state = 'waiting' OR ? THEN ? ELSE state END,"
         " attempts = ?, not_before = ?, held = CASE held WHEN 0 THEN ? ELSE held END,"
         " claimed_until = 0 WHERE id = ? AND claimed_until = ? RETURNING state",
@@ -305,8 +305,8 @@ class _Notifications:
                     await idle.wait_until_due(written, soonest - self.clock(), news=news)
 
     async def list_due(self, free: int) -> tuple[float, list[Notification]]:
-        """Return the time when something is due, and the notifications that this process may send
-        now.
+        """Return the time when the next notification is due, and the notifications that this
+        process may send now.
         """
         with log_once():
             soonest = await self.store.read(compute_next_due)

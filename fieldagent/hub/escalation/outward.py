@@ -1,4 +1,4 @@
-"""Sends items for an address to the service that delivers mail or SMS there.
+"""Sends items for a mail address or telephone number to the service that delivers mail or SMS.
 
 The hub only knows that the service accepted the item, and reports exactly that to the sender.
 """

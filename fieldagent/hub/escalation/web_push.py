@@ -83,7 +83,7 @@ def _is_https(endpoint: str) -> bool:
     try:
         where = urlsplit(endpoint)
         return where.scheme == "https" and bool(where.hostname) and where.port != 0
-    except ValueError:  # For example https://[.
+    except ValueError:  # The endpoint is not a URL, for example https://[.
         return False
 
 

@@ -39,8 +39,8 @@ class KitMessage:
     confirmed: list[int] = field(default_factory=list)
     """Items that the device has stored, without SOS."""
     buried: list[str] = field(default_factory=list)
-    """Reasons why a part of an item that its last fragment completed is unusable. That part is kept
-    already."""
+    """Reasons why a part of a reassembled item is unusable. That part is already kept as a dead
+    letter."""
 
 
 def mark_arrived(db: Db, entry: Entry, brought: KitMessage) -> bool:

@@ -23,8 +23,8 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 log = logging.getLogger(__name__)
 
 WARNING_TO_ALARM_S = 900.0
-"""Seconds from the warning to the alarm. They also pass after an outage of the hub, because waiting
-items arrive then."""
+"""Seconds from the warning to the alarm. After an outage of the hub, items that waited arrive
+within this time."""
 DAY_S = 86_400.0
 MINUTE_S = 60.0
 
@@ -128,7 +128,9 @@ def _set(db: Db, device: int, rule: Rule, now: float) -> float:
 
 
 def record_item(db: Db, device: int, now: float) -> None:
-    """Record an item of the device, which is its check-in."""
+    """Count an item of the device as its check-in: set the time when the next one is due, and note
+    in the timeline of its alarm that the device was heard.
+    """
     rows = db.execute(
         "SELECT sos, every, by_minute, kit_every FROM check_in WHERE device = ?", device
     )
@@ -178,7 +180,7 @@ def warn_of_late(db: Db, now: float) -> list[str]:
 
 
 def compute_next_late(db: Db) -> float:
-    """Return the Unix time when `warn_of_late` will find something."""
+    """Return the Unix time of the next warning or alarm about a late device."""
     return find_earliest(
         db,
         "SELECT min(CASE WHEN warned + ? > due THEN warned + ? ELSE due END) FROM check_in"

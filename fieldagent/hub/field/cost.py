@@ -60,8 +60,8 @@ def list_costs(db: Db, posting: Posting, now: float) -> list[dict[str, Any]]:
 
 
 def list_costs_and_forecast(db: Db, posting: Posting, now: float) -> list[dict[str, Any]]:
-    """Return the same costs. If only one device is addressed, include the time when that device is
-    likely to have the push on disk.
+    """Return the costs as `list_costs` does. If only one device is addressed, include the time when
+    that device is likely to have the push on disk.
     """
     entries = list_costs(db, posting, now)
     expected = None
@@ -93,7 +93,7 @@ def _compute_satellite_costs(
             WaitingItem(0, posting.sender, entry, contact=contact), names, account
         )
     except LocalProtocolError:
-        return None  # the item is too large for the modem
+        return None  # The item is too large for the modem.
     if len(part_sizes) > compute_most_parts(posting.item):
         return None
     return {

@@ -100,7 +100,7 @@ class WaitingReceipt:
     id: int
     entry: Entry
     urgent: bool
-    """True if it concerns an SOS."""
+    """True if the receipt concerns an SOS."""
     member: int = THE_HUB
     """Member whose name the receiver needs."""
 

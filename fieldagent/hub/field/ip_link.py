@@ -34,11 +34,11 @@ REPLACED_END = LinkEnd(Close.REPLACED, "a newer link of this device took over", 
 BARRED = LinkEnd(Close.POLICY, "the device was disabled, or has another token", by_peer=False)
 REVOKED = LinkEnd(Close.REVOKED, "this kit is revoked", by_peer=False)
 STRANDED_END = LinkEnd(Close.TRY_AGAIN, "the hub cannot use its database now", by_peer=False)
-"""The text does not name the database, which is of no use in the field."""
+"""End of a link while the hub cannot use its database. The agent connects again."""
 
 DATABASE_WAIT_S = 20.0
-"""Seconds that an agent waits here while the database is unavailable, because a new call costs it a
-TLS handshake."""
+"""Seconds that a connecting agent waits while the database is unavailable. A new connection would
+cost the agent another TLS handshake."""
 HELD_LOOK = 0.5
 VERSION_MAX = 40
 """Largest number of characters of an agent's version."""
@@ -57,7 +57,7 @@ class Links:
     """Context around a link; its lease shows when the link must end. Raises StoreUnavailable,
     StoreFull."""
     stopping: trio.Event = field(default_factory=trio.Event)
-    """Set when no new link may begin here."""
+    """Set when this process accepts no new links."""
     wrong_token: Callable[[Request], Awaitable[Problem]] | None = None
     """Counts a wrong token, and returns the refusal for its sender."""
     note_end: Callable[[str, float, str], None] = lambda device, seconds, why: None
@@ -136,7 +136,7 @@ class Links:
 
     async def _find_end(self, token: str) -> LinkEnd:
         """Return the reason for the end. Without the reason, a kit that may not link any more would
-        come back forever.
+        reconnect forever.
         """
         try:
             await self.authenticate(token)
@@ -150,8 +150,8 @@ class Links:
 
 
 async def _end_check(socket: WebSocket) -> None:
-    """End the check. The client has seen that a WebSocket works in both directions. The kit's own
-    link continues.
+    """Close the connection of a link check. The client has seen that a WebSocket works in both
+    directions. The kit's own link continues.
     """
     with trio.move_on_after(GOODBYE_TIMEOUT_S):
         await socket.close(Close.CHECKED, "a link would be taken")
@@ -170,7 +170,9 @@ def _make_unauthorized(detail: str) -> Problem:
 
 @contextmanager
 def _end_if_unstorable() -> Iterator[None]:
-    """End the link if something cannot be stored now. The agent sends it again."""
+    """End the link if something cannot be stored now. The agent sends the message again over a new
+    link.
+    """
     try:
         yield
     except NOT_STORED:

@@ -106,7 +106,7 @@ def note_answer(db: Db, answer: CommandAnswer, brought: KitMessage, came_by: str
 
 def record_receipt(db: Db, entry: Entry, receipt: Receipt, brought: KitMessage) -> None:
     """Record that the device has stored the item of this number, or the stage that the item has
-    reached there.
+    reached at the device.
     """
     if receipt.stage is not Stage.STORED:
         _record_stage(db, entry, receipt, brought)

@@ -99,8 +99,8 @@ class IpMailbox:
         self._news = trio.Event()
         """Set at the next change, and then replaced."""
         self._empty: trio.Event | None = None
-        """Event that is set when something may wait. Until then only positions wait. None if
-        something may wait already."""
+        """Event that is set when something other than positions may wait. None if something else
+        may wait already."""
         self._empty_until = inf
         self._skips_mail = False
         """True if the next load reads only positions, because nothing else was announced."""
@@ -313,7 +313,7 @@ class IpMailbox:
         return people.make_directory(db, workspace, self.device.member)
 
     def _store_report(self, db: Db, report: KitReport) -> list[str]:
-        """Return the warnings to log."""
+        """Store the kit's report and continue the offers of updates. Return the warnings to log."""
         now = self._clock()
         kit_report.store_report(db, self.device.id, report, now)
         if report.program is None:

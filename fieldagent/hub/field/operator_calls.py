@@ -140,8 +140,8 @@ async def carry_out(
     note_fault: Note = log_fault,
     note_call: NoteCall = lambda operator, result, size: None,
 ) -> None:
-    """Make the call. If the hub is killed before the result is stored, the same bytes are sent
-    again.
+    """Hand the message to its operator, unless it is no longer needed, and record the result. If
+    the hub is killed before the result is stored, the same bytes are sent again.
     """
     try:
         operator = operators.get(call.operator)
@@ -157,7 +157,7 @@ async def carry_out(
         if alarm := await persist(store, lambda db: record_verdict(db, call, verdict, clock())):
             log.error("%s", alarm)
     except StoreUnavailable:
-        pass  # The store logs that itself.
+        pass  # The store logs the outage itself.
     except StoreFull as trouble:
         log.error("%s", trouble)
     except StoreFailed:

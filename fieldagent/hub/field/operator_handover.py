@@ -169,8 +169,8 @@ def _list_due(
 
 
 def record_verdict(db: Db, call: OperatorCall, verdict: Verdict, now: float) -> str:
-    """Record the result of a call, only once. Return a log line about the alarm that this raised,
-    or an empty string.
+    """Record the result of a call, only once. Return a log line about the alarm that the result
+    raised, or an empty string.
     """
     if verdict.outcome is Outcome.SENT:
         receipts = _list_receipts(db, call)
@@ -234,8 +234,8 @@ def _list_receipts(db: Db, call: OperatorCall) -> list[int]:
 
 
 def drop(db: Db, call: OperatorCall) -> list[tuple[int, int, int]] | None:
-    """Delete a message after its call, and return its segments: item, position and count. Empty if
-    it contains only receipts; None if it was deleted before.
+    """Delete a message after its call, and return the fragments in it: item, position and count.
+    Empty if it contains only receipts; None if it was deleted before.
     """
     rows = db.execute("DELETE FROM mobile_terminated WHERE id = ? RETURNING pieces", call.id)
     return [tuple(piece) for piece in json.loads(rows[0][0])] if rows else None

@@ -44,7 +44,9 @@ class OwnPositions:
         return self._feeds.get_feed(self._device.workspace)
 
     def wake(self, event: trio.Event) -> None:
-        """Set an event when there are later positions, if it still exists then."""
+        """Register an event that is set when there are later positions, if the event still exists
+        then.
+        """
         self._feed.waiting.add(event)
 
     async def load(self, capacity: int) -> tuple[bytes, ...]:

@@ -1,5 +1,5 @@
-"""Parcels for kits without a link. Each contains an item, which another kit relays by radio. The
-kits' answers are authenticated too.
+"""Parcels for kits without a link. Each parcel contains an item, which another kit relays by radio.
+The kits' answers are authenticated too.
 """
 
 from __future__ import annotations

@@ -115,7 +115,7 @@ class PositionFeed:
     async def _read(self) -> None:
         now, heard = trio.current_time(), self.store.get_event(newest.get_topic(self.workspace))
         workspace, upto = self.workspace, self.upto
-        self._not_before = now + RETRY_S  # This counts if the database is unavailable.
+        self._not_before = now + RETRY_S  # In case the read fails.
         found = await self.store.read(lambda db: _read(db, workspace, upto))
         if found.directory != self._directory:
             self._directory, self.life = found.directory, self.life + 1
@@ -133,7 +133,7 @@ class PositionFeed:
                 self.names[entry.sequence] = Name(digest, entry, self._bits)
                 self._bits *= 2
         for each in found.positions:
-            if each.sender in self.names:  # Otherwise the sender has just been deleted.
+            if each.sender in self.names:  # A sender without a name has just been deleted.
                 track = newest.Track(each.device, each.sender)
                 self._positions.pop(track, None)  # The later position comes last.
                 self._positions[track] = _make_position(each)
@@ -223,7 +223,7 @@ class PositionFeeds:
         return self._feeds[workspace]
 
     async def run(self) -> None:
-        """Keep the feeds of all links, until cancelled."""
+        """Run the feeds of all workspaces with links until cancelled."""
         try:
             async with trio.open_nursery() as self._nursery:
                 for feed in self._feeds.values():
@@ -240,7 +240,7 @@ class PositionFeeds:
 
     @asynccontextmanager
     async def join_feed(self, workspace: int) -> AsyncIterator[None]:
-        """Keep the feed of a workspace for a link."""
+        """Run the feed of a workspace while a link uses it."""
         feed = self.get_feed(workspace)
         feed.links += 1
         if feed.links == 1 and self._nursery is not None:

@@ -62,14 +62,14 @@ class KeyKit(NamedTuple):
     asked: int
     """Last step that the hub has asked of the kit."""
     number: int
-    """Number of that command."""
+    """Number of the command that asked for the step."""
     given_at: float
     outcome: int | None
-    """Outcome of that command; None until it is answered."""
+    """Outcome of that command; None until the kit has answered."""
     said: str
     left_out: int
     at: float | None
-    """Unix time of its last answer."""
+    """Unix time of the kit's last answer."""
     linked: int
 
     def compute_due_time(self, step: int) -> float:
@@ -156,8 +156,8 @@ def begin(
     actor: str = audit.ADMINISTRATION,
     now: float,
 ) -> None:
-    """Change all kits of a workspace to this key. An active change ends. Kits that have its key
-    then receive with three keys. Raises Refused if no kit is in use.
+    """Change all kits of a workspace to this key. An active change ends. Kits that have the key of
+    that change then receive with three keys. Raises Refused if no kit is in use.
     """
     if not list_kits(db, workspace, now):
         raise Refused("no kit of this workspace is enabled")
@@ -179,8 +179,8 @@ def begin(
 
 
 def leave_out(db: Db, device: int, *, actor: str = audit.ADMINISTRATION, now: float) -> None:
-    """Stop waiting for this kit. When it comes back, it is asked for the current step. Raises
-    Refused if no change is active.
+    """Stop waiting for this kit. When the kit connects again, the hub asks it for the current step.
+    Raises Refused if no change is active.
     """
     workspace = _find_under_way(db, device).workspace
     _leave_out(db, device)
@@ -197,8 +197,8 @@ def _leave_out(db: Db, device: int) -> None:
 
 
 def ask_again(db: Db, device: int, bearer: str, *, now: float) -> None:
-    """Ask a kit again, for example after its card was restored. Raises Refused if there was no
-    change, or if the kit is disabled.
+    """Ask a kit again, for example after its memory card was restored. Raises Refused if there was
+    no change, or if the kit is disabled.
     """
     ((workspace,),) = db.execute("SELECT workspace FROM device WHERE id = ?", device)
     change = change_of(db, workspace, lock=True)
@@ -285,7 +285,7 @@ def note_answer(db: Db, device: int, answer: CommandAnswer, now: float) -> None:
 
 
 def compute_next_due(db: Db) -> float:
-    """Return the Unix time when `continue_changes` may find something."""
+    """Return the Unix time when `continue_changes` should run next."""
     return min((_compute_due_time(db, each) for each in _list_all(db)), default=inf)
 
 

@@ -74,7 +74,7 @@ class Rebuilding:
     device: Device
     keeping: KeepingTimes
     rows: dict[int, InventoryRow] = field(default_factory=dict)
-    """Rows of the current page that are missing here, by place."""
+    """Rows of the current page that are missing at the hub, by place."""
     page: Inventory | None = None
     is_asked: bool = False
     _turn: trio.Lock = field(default_factory=trio.Lock)
@@ -239,7 +239,7 @@ def _list_given(db: Db, device: int, numbers: Sequence[int]) -> dict[int, bytes]
 
 
 def find_missing(db: Db, device: Device, inventory: Inventory, since: float) -> list[InventoryRow]:
-    """Return the listed items that are missing here. Items older than `since` were deleted on
+    """Return the listed items that are missing at the hub. Items older than `since` were deleted on
     purpose.
     """
     rows = [row for row in inventory.rows if row.at > since]
@@ -388,7 +388,8 @@ def _find_sender(
     item = _find_item(db, whose, own)
     if item is not None:
         return item
-    # The kit that sent the item has not delivered it yet. Only that would authenticate it.
+    # The kit that sent the item has not delivered it yet, and only that delivery would authenticate
+    # the item.
     if not _record_arrival(db, whose.id, own, row.at, is_doubtful=True):
         return None
     posting = make_posting(whose, own, content, row.at + link.keeping.time_to_live)

@@ -37,7 +37,9 @@ class UnfitKit(NamedTuple):
 
 
 class SatelliteKits(NamedTuple):
-    """Addressed kits, by whether their satellite modem can carry the push."""
+    """Addressed kits: those whose satellite modem cannot carry the push, and the number of the
+    others.
+    """
 
     unfit: tuple[UnfitKit, ...] = ()
     fit_count: int = 0

@@ -1,17 +1,17 @@
 """SMS between kits and the hub, as stored in the database.
 
-1. A frame counts if its tag was made with the key of the device that its name selects. Its
-   sender's number becomes the address for answers. Nothing else proves that number, and a
-   replayed frame cannot change it.
-2. An acknowledged item is on disk here. `owed` contains the tags that must still be
+1. A frame counts if its tag was made with the key of the device that its name selects. Its sender's
+   number becomes the address for answers. Nothing else proves that number, and a replayed frame
+   cannot change it.
+2. An acknowledged item is on disk at the hub. `owed` contains the tags that must still be
    acknowledged to the kit.
-3. Only one message is under way to a kit. Its text is repeated unchanged, at most `COPIES`
-   times. After that its content waits until the kit writes again.
+3. Only one message is under way to a kit. Its text is repeated unchanged, at most `COPIES` times.
+   After that its content waits until the kit writes again.
 4. A kit that was last heard by SMS gets messages without asking, until it is heard over another
    channel. All of that stays within `kit-sms-per-day`.
-5. An item that needs more than two SMS goes by itself, after all shorter ones. An item that
-   needs more than `PARTS_DOWN`, or more than the day has left, waits for another channel. Its
-   delivery contains the reason.
+5. An item that needs more than two SMS goes by itself, after all shorter ones. An item that needs
+   more than `PARTS_DOWN`, or more than the day has left, waits for another channel. Its delivery
+   contains the reason.
 """
 
 from __future__ import annotations
@@ -124,7 +124,9 @@ def note_frame(db: Db, device: Device, frame: SmsFrame, kind: str, number: str, 
 
 
 def _confirm(db: Db, device: Device, load: str, now: float) -> None:
-    """Confirm the content of the last message to the kit."""
+    """Record that the kit has stored the content of the last message: items, receipts and names.
+    Clear the message.
+    """
     contents = json.loads(load)
     confirm_all(db, [(item, device.id) for item in contents["items"]], Bearer.SMS, now)
     mark_receipts_sent(db, contents["receipts"], now)
@@ -152,7 +154,7 @@ _IS_DUE = (
 
 
 def compute_next_due(db: Db, now: float) -> float:
-    """Return the Unix time when `claim` will find something."""
+    """Return the Unix time when the next message is due."""
     return find_earliest(
         db,
         "SELECT min(CASE WHEN claimed_until > not_before THEN claimed_until ELSE not_before END)"
@@ -307,8 +309,8 @@ def _store_wait_reason(db: Db, device: Device, item: WaitingItem, reason: str) -
 
 
 def record_result(db: Db, sms: SmsToKit, reason: str, now: float, *, untaken: bool = False) -> None:
-    """Record the result: accepted by the service, or failed for this reason. The message counts for
-    the day unless it is certainly `untaken`.
+    """Record the result of a message: accepted by the service, or failed for the reason `reason`.
+    The message counts for the day unless it is certainly `untaken`.
     """
     rows = db.execute(
         "SELECT owed, load, copies FROM kit_sms WHERE device = ? AND claimed_until = ?",

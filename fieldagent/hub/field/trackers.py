@@ -154,7 +154,7 @@ def store_kit_report(db: Db, workspace: int, entry: Entry, now: float) -> bool:
     """Store the position of a known tracker that a kit has heard, and return True. Return False for
     everything else, which is then an ordinary item of the kit.
 
-    Such an item is a waypoint whose author is `tracker:` and the tracker's own id. A call sign is
+    Such an item is a waypoint whose author is `tracker:` and the tracker's own id. A callsign is
     not authenticated, so these reports never raise an alarm.
     """
     point, author = entry.content, entry.author

@@ -1,5 +1,5 @@
 """Update of many kits in waves. The next wave begins when all kits of the last wave run the new
-version and work. The update stops if a kit rolls back, refuses the update, or does not come back in
+version and work. The update stops if a kit rolls back, refuses the update, or does not reconnect in
 time.
 
 Each kit decides by itself whether the program works (docs/how-to/update.md, "What happens during an
@@ -20,9 +20,9 @@ from fieldagent.system.wording import format_count
 from fieldagent.wire.kit_note import ZIPAPP, OfferReport, ProgramOffer
 
 STATES = ("waiting", "trial", "taken", "refused", "back")
-"""States of an offer that a kit reports, as for settings. Before that, the state is `planned` for a
-later wave, or `offered`. The state is `late` if a kit does not come back, and `left out` if a kit
-cannot be updated."""
+"""States of an offer that a kit reports, as for settings. Before the first report, the state is
+`planned` for a later wave, or `offered`. The state is `late` if a kit does not reconnect, and `left
+out` if a kit cannot be updated."""
 UNDER_WAY, DONE, STOPPED = "under way", "done", "stopped"
 
 

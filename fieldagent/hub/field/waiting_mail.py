@@ -51,7 +51,7 @@ class Mail(NamedTuple):
     is_behind: bool
     """True if the log of its workspace has items of which the device has no rows."""
     is_all: bool
-    """True if nothing else waits."""
+    """True if no mail waits besides these items, receipts and commands."""
 
     @property
     def has_sos(self) -> bool:

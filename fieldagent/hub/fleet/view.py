@@ -58,7 +58,7 @@ _KITS = (
 
 
 class FleetRow(NamedTuple):
-    """A kit as known to the hub, before the comparison."""
+    """A kit's state at the hub, not yet compared with the other kits."""
 
     row: dict[str, Any]
     """Row in the form of the API."""
@@ -105,7 +105,7 @@ def _encode_outlier(difference: Difference) -> dict[str, Any]:
 
 
 def describe_outlier(difference: Difference) -> str:
-    """Return the sentence for people."""
+    """Return a difference as a sentence for people."""
     values = dict(difference.values)
     if "age" in values:
         values["age"] = f"{values['age']} s" if values["age"] < 120 else format_span(values["age"])

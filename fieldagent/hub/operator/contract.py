@@ -53,7 +53,7 @@ class CountSession(Protocol):
 
 
 async def count_nothing(imei: str, session: str, size: int) -> None:
-    """Count no session."""
+    """Ignore a session, for an operator whose sessions are not counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ class FarModem(NamedTuple):
     tries: int = 0
     """Number of earlier calls with the same bytes."""
     since: float = 0.0
-    """Unix time when the bytes were packed. All calls were later."""
+    """Unix time when the bytes were packed. All calls with these bytes were later."""
 
 
 NO_MODEM = FarModem()
@@ -121,7 +121,7 @@ class Book(Protocol):
         """Return True if this MO message was accepted before."""
 
     async def note(self, id_: str) -> None:
-        """Record that the message was accepted."""
+        """Record that this MO message was accepted."""
 
     async def read_fetched(self) -> float | None:
         """Return the Unix time up to which the operator's stored messages were fetched; None if

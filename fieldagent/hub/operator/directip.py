@@ -230,7 +230,7 @@ class _ConnectionLimit:
         except RemoteProtocolError:
             raise
         except StoreUnavailable:
-            return False  # The store logs that itself, and the gateway sends the message again.
+            return False  # The store logs the outage; the gateway sends again.
         except Exception as error:
             self._note_fault(error, f"an MO message from {imei or 'a gateway'}")
             return False

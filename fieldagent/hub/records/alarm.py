@@ -195,7 +195,9 @@ def notify_of_open(db: Db, now: float) -> list[str]:
 
 
 def compute_next_look(db: Db) -> float:
-    """Return the Unix time when `notify_of_open` will find something, as far as is known now."""
+    """Return the earliest Unix time when an open SOS may be visible to no dispatcher, as far as is
+    known now.
+    """
     kinds = {(workspace, kind) for _, workspace, kind in db.execute(_SELECT_UNREACHED)}
     return min((compute_reachable_until(db, *each) for each in kinds), default=inf)
 

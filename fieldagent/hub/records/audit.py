@@ -101,8 +101,8 @@ FORGOTTEN_AT_ONCE = 1_000
 
 
 def forget(db: Db, *, before: float) -> int:
-    """Delete some lines older than `before` and return their number. Call it again while it is not
-    0.
+    """Delete some lines older than `before` and return their number. Repeat the call until the
+    number is 0.
     """
     # Ids follow the dates, so looking at the oldest ids is enough, even in a large table.
     return len(

@@ -3,7 +3,7 @@
     waiting   for the kit's link, or for the moment when a satellite message is allowed
     packed    in a message to the satellite operator; the link can still deliver it
     stored    on the kit's disk, as its link has confirmed
-    answered  the answer is here
+    answered  the hub has the answer
 
 Over satellite, only the answer confirms a command. A command that is damaged in the database is not
 sent any more, so that it does not block other commands.
@@ -184,8 +184,8 @@ def list_to_carry(db: Db, carrier: int, journal: int, now: float) -> list[Carrie
 
 
 SET = VERB_BY_NAME["set"].number
-"""A carrier does not relay settings, because a trial of settings needs the kit's own route to the
-hub."""
+"""Number of the command `set`. A carrier does not relay settings, because a trial of settings needs
+the kit's own route to the hub."""
 
 
 def note_carried(
@@ -238,7 +238,7 @@ def note_answer(db: Db, device: int, answer: CommandAnswer, came_by: str, now: f
 
 
 def is_answered(db: Db, device: int, number: int) -> bool:
-    """Return True if the answer is here. Another carrier may have delivered it."""
+    """Return True if the hub has the answer. Another carrier may have delivered it."""
     return bool(
         db.execute(
             "SELECT 1 FROM command WHERE device = ? AND number = ? AND answered IS NOT NULL",
@@ -251,8 +251,8 @@ FORGOTTEN_AT_ONCE = 100
 
 
 def forget(db: Db, *, before: float) -> int:
-    """Delete some commands older than `before` and return their number. Call it again while it is
-    not 0. The last command of each device is kept, because the next number depends on it.
+    """Delete some commands older than `before` and return their number. Repeat the call until the
+    number is 0. The last command of each device is kept, because the next number depends on it.
     """
     return len(
         db.execute(

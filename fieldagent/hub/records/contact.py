@@ -60,7 +60,7 @@ def record_contacts(
     """
     rows = [
         (device, now, bearer, *(position or [None] * len(_PLACE)))
-        # They are sorted, so that each process locks the rows in the same order.
+        # Sort the devices, so that each process locks the rows in the same order.
         for device, position in sorted(positions.items())
     ]
     columns = ("device", "at", "way", *_PLACE)

@@ -98,7 +98,9 @@ _UPDATE_COLUMNS = (*RECEIPT, "says", "by_name", "text", "about")
 
 
 def _find_incident_device(incident: sos.Sos, device: int) -> int:
-    """Return the device of the incident; 0 for that device itself, which needs no id."""
+    """Return the id of the incident's device; 0 if `device` is that device, because it needs no id
+    for its own incident.
+    """
     return 0 if device == incident.device else incident.device
 
 

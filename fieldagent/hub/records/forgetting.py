@@ -12,7 +12,7 @@ ROWS_PER_TRANSACTION = 100
 
 
 def expire(db: Db, now: float) -> int:
-    """Expire some deliveries and return their number. Call it again while it is not 0."""
+    """Expire some deliveries and return their number. Repeat the call until the number is 0."""
     return len(
         db.execute(
             # Check the state again in the outer condition: another process may confirm the delivery
@@ -28,15 +28,15 @@ def expire(db: Db, now: float) -> int:
 
 
 def compute_next_expiry(db: Db) -> float:
-    """Return the Unix time when `expire` will find something."""
+    """Return the Unix time when the next delivery expires."""
     sql = "SELECT min(expires) FROM delivery WHERE state IN ('waiting', 'packed')"
     return find_earliest(db, sql)
 
 
 def forget(db: Db, *, before: float, now: float) -> int:
-    """Delete some items older than `before` and return their number; call it again until it is 0.
-    An item stays while a delivery waits, while its SOS is open, or if its SOS was closed after
-    `before`.
+    """Delete some items older than `before` and return their number. Repeat the call until the
+    number is 0. An item stays while a delivery waits, while its SOS is open, or if its SOS was
+    closed after `before`.
     """
     return len(
         db.execute(

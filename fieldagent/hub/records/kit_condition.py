@@ -80,11 +80,11 @@ def note_answer(
     try:
         status = kit_status.decode(answer.body)
     except RemoteProtocolError:
-        return  # A newer format. People see an unreadable answer.
+        return  # The kit uses a newer format; the command list shows the answer as unreadable.
     _store_status(db, device, status, came_by, now)
     rows = db.execute("SELECT version FROM contact WHERE device = ?", device)
     if rows and read_version_numbers(rows[0][0]) != (status.version, status.since):
-        # The link has reported no version, or another program has started since.
+        # The kit's link has reported no version, or another version has started since.
         contact.note_version(db, device, format_version(status))
 
 

@@ -39,7 +39,7 @@ LEASE_S = 30.0
 """Seconds that a lease outlives the process that held it."""
 
 CONSOLE_RETURN_S = 10.0
-"""Seconds within which a console comes back after its stream has ended, for example after a reload
+"""Seconds within which a console reconnects after its stream has ended, for example after a reload
 of the page."""
 
 FORGET_AFTER_S = 3600.0
@@ -183,9 +183,9 @@ class Leases:
 
     @asynccontextmanager
     async def hold_console(self, workspace: int, member: int) -> AsyncIterator[None]:
-        """Record that the member has a console open here, until `CONSOLE_RETURN_S` seconds after
-        its end, because a reloaded console comes back. Raises StoreUnavailable, StoreFull,
-        StoreFailed.
+        """Record that the member has a console open at this process, until `CONSOLE_RETURN_S`
+        seconds after the stream has ended, because a reloaded console reconnects. Raises
+        StoreUnavailable, StoreFull, StoreFailed.
         """
         stream = next(self._numbers)
 

@@ -301,9 +301,9 @@ class DeliverySpread(Enum):
     """Time at which the deliveries of an item are created."""
 
     FETCHED = auto()
-    """When a device fetches it (`workspace_log`)."""
+    """When a device fetches the item (`workspace_log`)."""
     NEWEST = auto()
-    """Never: it is a position (`newest`)."""
+    """Never, because the item is a position (`newest`)."""
     NOW = auto()
 
 

@@ -42,7 +42,9 @@ _COLUMNS = ("device", "sender", "workspace", "place", "item", "at")
 
 
 def store_positions(db: Db, positions: Mapping[Track, NewPosition]) -> None:
-    """Record new positions. An earlier one that arrives late does not replace a newer one."""
+    """Record new positions. An older position that arrives late does not replace a newer
+    position.
+    """
     rows = [(*track, *position) for track, position in sorted(positions.items())]
     replaced = ", ".join(f"{name} = excluded.{name}" for name in _COLUMNS[2:])
     replaces = f"(device, sender) DO UPDATE SET {replaced} WHERE newest.at <= excluded.at"
@@ -75,7 +77,9 @@ def list_after(db: Db, workspace: int, place: int) -> list[StoredPosition]:
 
 
 def list_held(db: Db, devices: Sequence[int]) -> list[int | None]:
-    """Return for each device the last place that it has, or None if it may not get items."""
+    """Return for each device the last place that the device has, or None if the device may not get
+    items.
+    """
     among, numbers = make_membership(db, set(devices))
     rows = db.execute(
         f"SELECT id, tracked FROM device WHERE id {among} AND disabled IS NULL"

@@ -1,8 +1,8 @@
 """Numbers of items on their way to devices, each used only once.
 
 A database restored from a copy would reuse the numbers that it used after the copy was made. A
-confirmation contains the digest of its item, so it cannot end another item. The numbers are kept
-apart as well, so that logs are unambiguous.
+confirmation contains the digest of its item, so it cannot end another item. The hub also skips
+numbers after a restore, so that logs are unambiguous.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def leave_out(db: Db, now: float) -> int:
 
 
 def leave_out_of(db: Db, device: int, now: float) -> bool:
-    """Skip numbers of this device only. Return False if that was done within the last hour.
+    """Skip numbers of this device only. Return False if they were skipped within the last hour.
 
     A device's report proves nothing about the database, so other devices keep their numbers.
     """
@@ -65,8 +65,8 @@ def leave_out_of(db: Db, device: int, now: float) -> bool:
 
 def skip_numbers(db: Db, device: int, sequence: int, now: float) -> bool:
     """Skip numbers of an authenticated device that confirms an item that the hub never sent under
-    this number. Ask the device for its kept items. Return True if that was done. It is done at most
-    once an hour.
+    this number. Ask the device for its kept items. Return True if numbers were skipped, which
+    happens at most once an hour.
     """
     ((following,),) = db.execute("SELECT next_sequence FROM device WHERE id = ?", device)
     if not following - SKIPPED_NUMBERS <= sequence < following + SKIPPED_NUMBERS:

@@ -30,7 +30,7 @@ OF_DEVICE = (
     "(SELECT m.reason FROM mobile_terminated m WHERE m.device = device.id AND m.trouble <> ''"
     " ORDER BY m.urgent DESC, m.id LIMIT 1)"
 )
-"""SQL: the reason why messages to a device wait; null if none has failed."""
+"""SQL: the reason why messages to a device wait; null if no message has failed."""
 
 
 def note_account(db: Db, operator: str, device: int, reason: str, now: float) -> str:

@@ -63,7 +63,7 @@ def queue_reply(db: Db, item: int, address: str, text: str, now: float) -> None:
 
 
 def compute_next_due(db: Db) -> float:
-    """Return the Unix time when `claim` will find something."""
+    """Return the Unix time when the next item is due, or can be claimed again."""
     return find_earliest(
         db,
         "SELECT min(CASE WHEN claimed_until > not_before THEN claimed_until ELSE not_before END)"
@@ -105,12 +105,14 @@ def mark_accepted(db: Db, item: OutwardItem, service: str, now: float) -> None:
 
 
 def retry_at(db: Db, item: OutwardItem, at: float) -> None:
-    """Retry at `at`, in Unix time."""
+    """Schedule the next try of an item for the Unix time `at`."""
     _store_item_state(db, item, "waiting", at)
 
 
 def mark_given_up(db: Db, item: OutwardItem, reason: str, now: float) -> None:
-    """Record that the hub has given up, and why. The item's delivery status shows the reason."""
+    """Record that the hub has given up on an item, with the reason. The item's delivery status
+    shows the reason.
+    """
     if _store_item_state(db, item, "failed", now) and not item.text:
         ledger.note_stage(db, item.item, THE_HUB, Stage.NOBODY, reason, now)
 

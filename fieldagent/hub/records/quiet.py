@@ -43,7 +43,7 @@ class QuietHours(NamedTuple):
     zone: ZoneInfo
 
     def end(self, now: float) -> float | None:
-        """Return the Unix time when the current quiet hours end; None if there are none now."""
+        """Return the Unix time when the current quiet hours end; None outside quiet hours."""
         if not self._is_within(now):
             return None
         local = datetime.fromtimestamp(now, self.zone)

@@ -1,8 +1,8 @@
 """Items that a database restored from an older copy gets back from kits.
 
-After a restore, each device in use has a row here. It is `open` until its kit has been asked for
-all its items, in one direction and then in the other. Each page is one transaction, so after a
-power cut the hub continues at `place`.
+After a restore, each device in use has a row in the table `rebuild`. It is `open` until its kit has
+been asked for all its items, in one direction and then in the other. Each page is one transaction,
+so after a power cut the hub continues at `place`.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ class Rebuild(NamedTuple):
     listed: int
     """Number of items that the kit has listed."""
     missing: int
-    """Number of those items that were missing here. `back`: recovered. `gone`: no longer at the kit
-    either."""
+    """Number of listed items that the hub was missing. `back` counts the recovered items, `gone`
+    the items that the kit does not have any more either."""
     back: int
     gone: int
     held: bytes
@@ -34,7 +34,7 @@ class Rebuild(NamedTuple):
 
     @property
     def words(self) -> str:
-        """Return a text for people: the missing items, and how many of them came back."""
+        """Return a text for people: the numbers of missing, recovered and lost items."""
         return (
             f"{self.missing} of {format_count(self.listed + self.gone, 'item')} were missing here,"
             f" {self.back} came back, {self.gone} are no longer in its journal"
@@ -58,7 +58,7 @@ def begin(db: Db, now: float) -> None:
 
 
 def begin_one(db: Db, device: int, summary: bytes, now: float) -> None:
-    """Ask this kit, which has reported `summary`."""
+    """Begin the recovery from this kit, which has reported `summary`."""
     db.execute(
         "INSERT INTO rebuild (device, since, state, held) VALUES (?, ?, 'open', ?)"
         " ON CONFLICT (device) DO UPDATE SET held = excluded.held, since = CASE rebuild.state"
@@ -91,8 +91,8 @@ def note_listed(db: Db, device: int, listed_count: int, lost_count: int) -> None
 
 
 def note_copies(db: Db, device: int, back: int, lost_count: int) -> None:
-    """Record how many missing items came back, and how many the kit no longer has. Do nothing after
-    the end.
+    """Record how many missing items were recovered, and how many the kit no longer has. Do nothing
+    after the end.
     """
     db.execute(
         "UPDATE rebuild SET missing = missing + ?, back = back + ?, gone = gone + ?"
@@ -102,7 +102,9 @@ def note_copies(db: Db, device: int, back: int, lost_count: int) -> None:
 
 
 def store_place(db: Db, device: int, direction: Direction, place: int) -> None:
-    """Continue after this place, because all items up to it are here."""
+    """Store the place after which the recovery continues. The hub has all items up to this
+    place.
+    """
     db.execute(
         "UPDATE rebuild SET direction = ?, place = ? WHERE device = ? AND state = 'open'",
         *(direction, place, device),

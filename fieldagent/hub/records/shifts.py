@@ -1,4 +1,4 @@
-"""Shifts at the desk: who is on watch, hand-overs, and an alarm if no one is.
+"""Shifts at the desk: dispatchers on watch, hand-overs, and an alarm if no dispatcher is on watch.
 
 A shift begins when a dispatcher takes the watch. It ends at the announced time, or earlier when the
 dispatcher ends it or the successor has taken it. It also ends when the dispatcher may no longer
@@ -118,7 +118,7 @@ def end_watch(db: Db, workspace: int, member: int, note: str, now: float) -> boo
 
 
 def end_member_shifts(db: Db, member: int, now: float) -> None:
-    """End the shifts of a member who may no longer answer an SOS there."""
+    """End the shifts of a member in workspaces where the member may no longer answer an SOS."""
     for (workspace,) in db.execute(
         f"UPDATE shift SET ended = ? WHERE member = ? AND {_IS_ON_WATCH}"
         f" AND NOT {MAY_ANSWER.format('shift')} RETURNING workspace",
@@ -190,7 +190,7 @@ def describe_watch(db: Db, workspace: int, now: float) -> dict[str, Any]:
 
 
 def compute_next_due(db: Db) -> float:
-    """Return the Unix time when `check_watches` will find something."""
+    """Return the Unix time when the next workspace must be checked."""
     return find_earliest(db, "SELECT min(due) FROM watch_hours")
 
 

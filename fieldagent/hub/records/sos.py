@@ -98,7 +98,9 @@ def raise_of(
     *,
     kind: str = SOS,
 ) -> int:
-    """Open an alarm about a device, such as overdue, by its item, and return its id."""
+    """Open an incident about a device, raised by `item`, and return its id. By default, its kind is
+    SOS.
+    """
     id_ = _raise(db, workspace, device, item, now, kind=kind, number=None)
     assert id_ is not None, "what has no number is like no other"
     return id_
@@ -297,7 +299,7 @@ def note_stored(db: Db, item: int, member: int, now: float) -> None:
 
 
 def note_reached(db: Db, item: int, member: int, now: float) -> None:
-    """Record that this member's kit has received a text that a person here wrote about an
+    """Record that this member's kit has received a text that a person at the hub wrote about an
     incident.
     """
     for (id_,) in db.execute(

@@ -11,19 +11,21 @@ from fieldagent.hub.store.contract import Db, find_earliest
 from fieldagent.package.package import SOS_PRIORITY, Message
 
 ITEM_WAIT_S = 20.0
-"""Seconds to wait for an item. Over IP it comes with the next envelope."""
+"""Seconds to wait for an item. Over IP the item comes with the next envelope."""
 _FROM_WITHOUT_TEXT = (
     " FROM sos JOIN device ON device.id = sos.device WHERE item IS NULL AND state = 'open'"
 )
 
 
 def compute_next_due(db: Db) -> float:
-    """Return the Unix time when `enter_own_items` will find something."""
+    """Return the Unix time when the next SOS has waited `ITEM_WAIT_S` for an item."""
     return find_earliest(db, f"SELECT min(raised + ?){_FROM_WITHOUT_TEXT}", ITEM_WAIT_S)
 
 
 def enter_own_items(db: Db, now: float) -> list[str]:
-    """Enter the hub's own item for each such SOS, and return the log lines."""
+    """Enter the hub's own item for each SOS that has waited `ITEM_WAIT_S` for an item, and return
+    the log lines.
+    """
     rows = db.execute(
         f"SELECT sos.id, device.id, device.workspace, member, name{_FROM_WITHOUT_TEXT} AND raised"
         " + ? <= ?"

@@ -50,7 +50,7 @@ class UsageDay(NamedTuple):
     theirs: int | None
     """The operator's count; None if nothing was imported for that day."""
     unknown: tuple[str, ...]
-    """Sessions that the operator counted but that did not arrive here."""
+    """Sessions that the operator counted but that did not arrive at the hub."""
     operator: str | None
     """The device's operator; None if it has none."""
     counted_by: str | None
@@ -103,7 +103,7 @@ class ImportResult(NamedTuple):
     """Result of an import."""
 
     days: int
-    """Number of imported days of modems that are devices here."""
+    """Number of imported days of modems that belong to devices of this hub."""
     strangers: tuple[str, ...]
     """IMEIs without a device."""
 
@@ -222,7 +222,7 @@ class Total(NamedTuple):
 
     ours: int
     money: str
-    """Empty without a price."""
+    """Cost of `ours`; empty without a price."""
     compared: int
     """Part of `ours` on days for which the operator's count was imported."""
     compared_money: str

@@ -119,7 +119,7 @@ class AccessLog:
         self._refused = 0
 
     def watch(self, judge: Judge) -> Judge:
-        """Return the same routes. Each call is recorded after its answer."""
+        """Return `judge` with a log: each call is recorded after its answer or refusal."""
 
         async def judge_watched(head: Request) -> Admission:
             began = trio.current_time()

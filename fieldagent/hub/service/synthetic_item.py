@@ -119,8 +119,8 @@ class SyntheticItems:
                 await waits.sleep(began + ITEM_INTERVAL_S - trio.current_time())
 
     def make_opener(self, public: Opener) -> Opener:
-        """Return a function that connects to the receiver here for synthetic items, and otherwise
-        calls `public`.
+        """Return a function that connects to this hub's own receiver for synthetic items, and
+        otherwise calls `public`.
         """
 
         async def open_stream(host: str, port: int) -> trio.SocketStream:

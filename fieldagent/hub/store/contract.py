@@ -251,7 +251,7 @@ class Store(Protocol):
 
     def wake(self, event: trio.Event, topics: Collection[str]) -> None:
         """Set an event at the next announcement of one of the topics, if the event still exists
-        then. So a task can wait for many topics at the cost of one.
+        then. So one event serves a task that waits for many topics.
         """
 
     async def run(self) -> StoreFailed | None:

@@ -82,7 +82,7 @@ def refuse_lost_database(file: Path) -> None:
 
 
 def set_aside_log_of_another(file: Path) -> None:
-    """Rename the log next to a restored copy if it belongs to the database before it. Raises
+    """Rename the log next to a restored copy if it belongs to the previous database. Raises
     OSError.
     """
     left = _make_path_beside(file, "-wal")

@@ -48,7 +48,7 @@ class Table(NamedTuple):
 
 
 class DatabaseSide(Protocol):
-    """A database that no other program uses, within one transaction."""
+    """Source or target of a move: one transaction on a database that no other program uses."""
 
     name: str
     """Name for people."""

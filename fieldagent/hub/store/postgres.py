@@ -91,8 +91,8 @@ class _PostgresDb:
     def __init__(
         self, connection: Connection, worker: int, whole: _PostgresDb | None = None
     ) -> None:
-        """Create the part of a caller. `whole` is the `_PostgresDb` of the transaction if several
-        callers share one.
+        """Create the view of one caller on a transaction. `whole` is the `_PostgresDb` of the
+        transaction if several callers share it.
         """
         self._connection = connection
         self._cursor: Cursor = whole._cursor if whole else connection.cursor()

@@ -1,4 +1,4 @@
-"""State of one process: does PostgreSQL accept its writes?"""
+"""Record of one process's writes, which shows whether PostgreSQL accepts them."""
 
 from __future__ import annotations
 

@@ -203,8 +203,8 @@ def _list_runs(
 def _list_members(
     db: Db, webhook: Webhook, head: int, sender: int, batch: int, now: float
 ) -> list[int]:
-    """Return the items that go with the oldest one of a lane, in order. These are its earlier
-    batch, or the items that wait behind it, which can fill several batches.
+    """Return the items that go with the oldest one of a lane, in order. These are the other items
+    of its earlier batch, or the items that wait behind it, which can fill several batches.
     """
     rows = db.execute(
         "SELECT d.item, d.batch, d.not_before, d.claimed_until, length(item.body)"
@@ -406,7 +406,7 @@ def _note_failed(db: Db, end: PostResult) -> str:
         attempts, schedule=schedule, retry_after=asked, random_share=random.random()
     )
     gone = result.outcome is HandoverOutcome.GONE
-    # A probe does not use up a try: the last try is still to come at its own time.
+    # A failed probe does not use up a try, so the item's last try is still made at its own time.
     last = wait is None and not post.is_early
     dead = (last or result.outcome is HandoverOutcome.REFUSED) and not gone
     release_claims(db, end.not_made)
@@ -420,7 +420,8 @@ def _note_failed(db: Db, end: PostResult) -> str:
         change = "batch = item, attempts = ?, not_before = ?"
         values = [attempts, now]
     elif post.is_early and not dead:
-        # A probe keeps its own time, unless the receiver asks for more.
+        # A failed probe does not delay the item's next try, unless the receiver asks for a longer
+        # wait.
         change = "not_before = CASE WHEN not_before < ? THEN ? ELSE not_before END"
         values = [now + asked, now + asked]
     else:
@@ -444,7 +445,7 @@ def _note_failed(db: Db, end: PostResult) -> str:
     if gone or (now - since >= DISABLE_AFTER_S and attempts >= TRIES_MIN):
         return _disable(db, webhook, result.reason, now)
     if dead:
-        # Log the item's id, because an escalation was posted under another.
+        # Log the item's id, because an escalation was posted under another id.
         ((request_id,),) = db.execute("SELECT request_id FROM item WHERE id = ?", post.items[0])
         return (
             f"webhook {webhook} did not accept {request_id}: {result.reason};"
@@ -457,7 +458,8 @@ def _note_failed(db: Db, end: PostResult) -> str:
         )
     if post.is_early:
         return ""
-    # A webhook that is down is probed before that time, and gets all waiting posts after a success.
+    # If the webhook is down, a probe may post the item before that time. After a success, the
+    # webhook gets all waiting posts.
     return f"webhook {webhook}: {result.reason}; tried again within {wait:.0f} s"
 
 

@@ -22,7 +22,7 @@ NETWORKS: tuple[Network, ...] = tuple(
             "10.0.0.0/8",  # private use
             "100.64.0.0/10",  # shared by a carrier's customers
             "127.0.0.0/8",  # loopback
-            "169.254.0.0/16",  # link local; clouds keep their secrets there
+            "169.254.0.0/16",  # link local, with cloud metadata services (secrets)
             "172.16.0.0/12",  # private use
             "192.0.0.0/24",  # IETF protocol assignments, with DS-Lite, PCP and TURN anycast
             "192.0.2.0/24",  # documentation
