@@ -101,6 +101,7 @@ COMMANDS: Mapping[str, str] = {
     "hub user radio": f"ada !a1b2c3d4 {HUB}",
     "hub user positions": f"ada all {HUB}",
     "hub user tak": f"ada --revoke {HUB}",
+    "hub tak enroll": "127.0.0.1 --port 9 --user ada --folder {home}",
     "hub group add": f"rescue ada {HUB}",
     "hub group join": f"rescue ada {HUB}",
     "hub group leave": f"rescue ada {HUB}",

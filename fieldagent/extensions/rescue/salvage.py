@@ -420,13 +420,14 @@ def _is_for_hub(package: Package) -> bool:
     return package.channels != frozenset({Channel.RADIO}) and not isinstance(package.item, Parcel)
 
 
-TOLD = ("sequence", "id", "body", "digest", "idempotency_key", "accepted", "expires", "dated")
+CHECKED = ("sequence", "id", "body", "digest", "idempotency_key", "accepted", "expires", "dated")
+"""Columns of a Package in the order of the arguments of `compute_crc`."""
 
 
 def _is_whole(row: Found) -> bool:
-    values: dict[str, Any] = {name: row[name] for name in TOLD}
     if row["crc"] is not None:
-        return row["crc"] == compute_crc(id_=values.pop("id"), **values)
+        values: list[Any] = [row[name] for name in CHECKED]
+        return bool(row["crc"] == compute_crc(*values))
     try:
         read_package(json.loads(str(row["body"])))
     except ValueError:
