@@ -69,7 +69,7 @@ def test_a_word_that_nobody_has_written_stops_neither_the_start_nor_a_list(
                 assert kit.call("GET", path).status == 200
             assert kit.call("GET", "/api/commands").status == 200
             (loss,) = kit.call("GET", "/api/status").body["journal"]["losses"]
-            fault = "orphaned entries" if what == "whose it is" else "entries that the agent did not"
+            fault = "orphaned entries" if what == "whose it is" else "entries that the agent"
             assert f"has {fault}" in loss["text"] and loss["packages"] == 0
             kit.kill()
 
