@@ -1,9 +1,9 @@
 """Detects two kits that use the same station number, from the packets that arrive directly from
 that number. Pure.
 
-The two kits need not hear each other. The name and item numbers of a single kit change if it is
-renamed, loses its journal, or cannot write it. They may also change back once. If they change back
-and forth, two kits send in turn.
+The two kits need not hear each other. The name or the item numbers of a single kit change if the
+kit is renamed, loses its journal, or cannot write its journal. A single kit may also change back
+once. If the values change back and forth, two kits send in turn.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ class _SentValues:
     previous_value: int | str | None = None
     previous_at: float = 0.0
     changes_back: int = 0
-    """Number of changes back in a row."""
+    """Number of consecutive changes back to the previous value."""
 
     def note(self, value: int | str, now: float) -> bool:
-        """Return True if the values change back and forth."""
+        """Record a value that the station sent. Return True if the values change back and forth."""
         if _is_same_value(self.value, value):
             self.value, self.at = value, now
             return False
@@ -51,14 +51,16 @@ def _is_same_value(sent_value: int | str, new_value: int | str) -> bool:
 
 
 class DuplicateDetector:
-    """Detects two kits with the same number. All times are of one clock, which can be any."""
+    """Detects two kits with the same station number. All times are of one clock, which can be
+    any.
+    """
 
     def __init__(self) -> None:
         self._told: dict[tuple[int, type], _SentValues] = {}
 
     def note(self, station: int, value: int | str, now: float) -> bool:
-        """Record that a station sent this name, or a new item with this number. Return True if two
-        kits use the station's number.
+        """Record that a station sent this name, or a new item with this item number. Return True if
+        two kits use the station's number.
         """
         key = station, type(value)
         known = self._told.pop(key, None)

@@ -2,8 +2,8 @@
 old key.
 
 All kits take one step before any kit takes the next, so that they can hear each other during the
-whole change. At first each kit receives both keys and sends with the old key. Then it sends with
-the new key. Finally it has only the new key.
+whole change. At first each kit receives both keys and sends with the old key. Then the kits send
+with the new key. Finally the kits have only the new key.
 """
 
 from __future__ import annotations
@@ -41,8 +41,9 @@ class GroupKeys(NamedTuple):
     """Keys that are accepted. The first one tags outgoing packets. Without a key, packets have no
     tag."""
     dropped: Sequence[bytes] = ()
-    """Old keys. People see which stations still send with one of them, and the packets are
-    dropped."""
+    """Old keys. The status shows which stations still send with one of these keys; the packets are
+    dropped.
+    """
 
 
 class KeyChange:

@@ -24,11 +24,11 @@ class NeighbourFacts:
     snr: int | None = None
     """Signal-to-noise ratio in dB; None if unknown."""
     callsign: str | None = None
-    """Callsign that it transmitted; None if it has not."""
+    """Callsign that the station transmitted; None if it has not transmitted any."""
     version: str | None = None
-    """Version of its program; None if unknown."""
+    """Version of the station's program; None if unknown."""
     key: int | None = None
-    """Index of the group key that it sends with; None without a key."""
+    """Index of the group key with which the station sends; None without a key."""
 
 
 class Neighbours:
@@ -37,7 +37,7 @@ class Neighbours:
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self.known: dict[int, NeighbourFacts] = {}
-        """All stations that were heard, the one that was heard last at the end."""
+        """All stations that were heard, ordered by the time of their last packet, newest last."""
 
     def note(
         self,
@@ -46,7 +46,7 @@ class Neighbours:
         snr: int | None = None,
         key: int | None = None,
     ) -> bool:
-        """Record that a station was heard. Return True if it was not in range before."""
+        """Record that a station was heard. Return True if the station was not in range before."""
         now = self._clock()
         each = self.known.pop(station, None) or NeighbourFacts()
         returned = now - each.heard_at >= AWAY_AFTER_S

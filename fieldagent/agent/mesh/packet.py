@@ -1,7 +1,7 @@
 """Takes in one packet from the air: its sender, its content and its acknowledgements.
 
-All stations in range hear every packet. In the journal a station has a negative number, so that it
-is never confused with a number of the hub. A packet is stored in one transaction. The result is a
+All stations in range hear every packet. In the journal a station has a negative number, which
+differs from all numbers of the hub. A packet is stored in one transaction. The result is a
 `Packet`, which contains the answers and actions that follow once the packet is on disk.
 """
 
@@ -55,7 +55,7 @@ from fieldagent.wire.seal import is_sealed, unseal
 log = logging.getLogger(__name__)
 
 Numbered = tuple[int, Ack]
-"""Number of an item, and the part of it that a station has."""
+"""Number of an item, and an acknowledgement of the item or some of its fragments."""
 AskedFor = tuple[int, int]
 """A station, and the number of one of its items. A fragment of this item arrived with a request to
 relay."""
@@ -84,9 +84,9 @@ class Packet:
     relay: bool = False
     """True if the sender asks us to relay its items."""
     namesake: bool = False
-    """True if the packet is from another kit that has our number."""
+    """True if the packet is from another kit that has our station number."""
     is_echo: bool = False
-    """True if the packet is our own, which another station repeats."""
+    """True if another station repeats our own packet."""
     acks: list[Numbered] = field(default_factory=list)
     """Acknowledgements that are due."""
     repeated_numbers: set[int] = field(default_factory=set)
@@ -95,8 +95,9 @@ class Packet:
     heard: list[Numbered] = field(default_factory=list)
     """Acknowledgements of our own items that show new receptions."""
     stopped: list[tuple[int, str]] = field(default_factory=list)
-    """Numbers of our own items that are not passed on any further, each with a text about the
-    place."""
+    """Numbers of our own items that a station may not pass on, each with a text that names the
+    station.
+    """
     overheard_acks: list[Numbered] = field(default_factory=list)
     """Acknowledgements of other stations' items."""
     relayed_items: list[StoredPackage] = field(default_factory=list)
@@ -109,21 +110,23 @@ class Packet:
     hops: int = 1
     """Number of transmissions that brought the packet here."""
     missing_at: dict[int, set[int]] = field(default_factory=dict)
-    """Stations that the packet names as missing an item, by the item's number. Other stations do
-    not answer."""
+    """Stations that the packet names as missing an item, by the item's number. Only these stations
+    answer.
+    """
     is_repeat_for_others: bool = False
-    """True if the packet is repeated for stations that reported it missing, so that no answer is
-    expected."""
+    """True if the packet is repeated for stations that reported its items missing. Then this kit
+    sends no answer.
+    """
     summaries: list[Entry] = field(default_factory=list)
-    """Summaries of the items that its sender has."""
+    """Summaries of the items that the packet's sender has."""
     route: RouteToHub | None = None
     items: list[Entry] = field(default_factory=list)
     """Items that are complete with this packet."""
     repeated: set[int] = field(default_factory=set)
-    """Numbers of those items that had arrived before. They arrive again because the sender did not
-    receive our answer."""
+    """Numbers of the complete items that had arrived before: the sender did not receive our answer.
+    """
     receipts: list[tuple[Entry, bool]] = field(default_factory=list)
-    """Receipts for our items, each with True if we requested them."""
+    """Receipts for our items, each with True if we requested the receipt."""
     others_words: list[Entry] = field(default_factory=list)
     """Receipts for other stations' items, and the answers to them."""
     opened: list[ReceivedMessage] = field(default_factory=list)
@@ -134,9 +137,9 @@ class Packet:
 
 class PacketReception:
     """Reads and stores packets from the air. `station` is our own number; `keys` are the group's
-    keys, empty if there are none. A packet with one of these keys is accepted, whether sealed or
-    not. If it differs from our own setting `sealed`, that is reported. `relay` is set if this agent
-    relays for others.
+    keys, empty if there are none. A packet with one of these keys is accepted, sealed or not. A
+    packet that differs from our own setting `sealed` is reported as a problem. `relay` is set if
+    this agent relays for others.
 
     If another kit has our number, perhaps from a cloned card, its packets are stored but not
     confirmed. Other stations could not know which of the two kits has them.
@@ -186,7 +189,8 @@ class PacketReception:
             return None
         if envelope.tagged and not self.group.keys:
             self.troubles.note(Trouble.NO_KEY)
-        # Every kit sends its callsign unencrypted, so that is no sign of a wrong setting.
+        # Every kit sends its callsign unencrypted, so a packet with only a callsign is no sign of a
+        # wrong setting.
         names = all(isinstance(each.content, Introduction) for each in envelope.entries)
         if self.group.keys and is_sealed(body) is not self._sealed and not names:
             self.troubles.note(Trouble.SEALED if is_sealed(body) else Trouble.NOT_SEALED)
@@ -207,7 +211,7 @@ class PacketReception:
 
     def store(self, db: sqlite3.Connection, envelope: Envelope, now: float) -> Packet:
         """Store the content of a packet and return the result; `now` is elapsed time. Runs in the
-        caller's transaction. If a station repeats our own packet, store that this station has our
+        caller's transaction. If a station repeats our own packet, record that this station has our
         items.
         """
         taken = ReceivedMessage(now, troubles=[*envelope.not_understood])
@@ -251,8 +255,8 @@ class PacketReception:
         content, station = entry.content, packet.station
         if isinstance(content, _NOT_STORED):
             return
-        # If another kit uses our number or its sender's (`namesake`), its confirmations do not
-        # count. So they save no transmission.
+        # If two kits use one station number (`namesake`), ignore their confirmations, so that the
+        # items are sent again.
         if isinstance(content, Receipt):
             if not packet.namesake:
                 self._store_word(db, entry, content, packet)
@@ -277,8 +281,8 @@ class PacketReception:
         self, db: sqlite3.Connection, entry: Entry, ack: Ack, packet: Packet
     ) -> None:
         """Store a summary. A summary about our items confirms them if its digest matches our own
-        items. A summary never contains an SOS. If another kit has our number, we still send it the
-        items that it is missing, but its summary confirms nothing.
+        items. A summary never contains an SOS. If another kit has our number, we still send that
+        kit the items that it is missing, but its summary confirms nothing.
         """
         if packet.namesake and ack.station == self.station:
             return
@@ -300,7 +304,7 @@ class PacketReception:
     def _store_word(
         self, db: sqlite3.Connection, entry: Entry, receipt: Receipt, packet: Packet
     ) -> None:
-        """Store a receipt. It shows the stage of our item at that station, or it answers our
+        """Store a receipt. The receipt shows the stage of our item at that station, or answers our
         receipt for an item of that station.
         """
         if receipt.by != self.station:
@@ -353,7 +357,7 @@ class PacketReception:
             packet.acks.append((entry.sequence, ack))
         packet.items.append(entry)
         if not came_again:
-            # The request to relay is not stored, because the sender repeats it.
+            # The request to relay is not stored, because the sender repeats the request.
             route = Entry(0, AuthorMark(packet.station, packet.hops), entry.time)
             kept = encode([route, entry], origin=packet.station)
             on_air.store_item(db, packet.station, entry.sequence, compute_fingerprint(entry), kept)
@@ -391,8 +395,8 @@ class PacketReception:
             self._store_item(db, entry, packet, in_parts=True)
 
     def _is_silent(self, packet: Packet, sequence: int) -> bool:
-        """Return True if the packet names other stations that are missing the item. Then the
-        repeating station knows that we have it.
+        """Return True if we must not answer: the packet lists the stations that are missing the
+        item, and does not list ours.
         """
         return self.station not in packet.missing_at.get(sequence, {self.station})
 
@@ -418,8 +422,8 @@ class PacketReception:
 
 
 def _read(body: bytes, keys: Sequence[bytes]) -> Envelope:
-    """Return the envelope of a packet. Raises RemoteProtocolError, and Unauthenticated if it
-    matches none of the keys.
+    """Return the envelope of a packet. Raises RemoteProtocolError, and Unauthenticated if the
+    packet matches none of the keys.
     """
     if not is_sealed(body):
         return decode(body, keys=keys)
@@ -442,8 +446,8 @@ def _make_fragments_ack(db: sqlite3.Connection, station: int, sequence: int, par
 
 def _read_marks(envelope: Envelope, packet: Packet) -> None:
     """Read the Source entries. A Source with number 0 contains the station that repeats the packet,
-    and the number of transmissions before that. A Source with another number contains a station
-    that is missing the item with that number.
+    and the number of transmissions before its repeat. A Source with another number contains a
+    station that is missing the item with that number.
     """
     for entry in envelope.entries:
         if not isinstance(entry.content, Source):
@@ -481,8 +485,8 @@ def split_by_origin(envelope: Envelope) -> list[Envelope]:
 
 
 def _is_another_kits(db: sqlite3.Connection, envelope: Envelope, own_station: int) -> bool:
-    """Return True if an envelope under our number comes from another kit. It does not if it is an
-    echo or recording of our own items, or of items that we repeated for others.
+    """Return True if an envelope under our number comes from another kit. Return False for an echo
+    or recording of our own items, or of items that we repeated for others.
     """
     origin = envelope.origin
     items = [entry for entry in envelope.entries if isinstance(entry.content, Item)]

@@ -1,5 +1,5 @@
-"""Opens parcels from the hub that arrive over a neighbour's link and radio, and confirms them over
-the same route.
+"""Opens parcels from the hub that arrive over a neighbour's link and radio, and confirms the
+parcels over the same route.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ from fieldagent.wire.parcel import DOWN, UP, unwrap, wrap
 log = logging.getLogger(__name__)
 
 ANSWER_RETENTION_S = 86_400.0
-"""Seconds for which a confirmation is kept on its way to the hub; after that time the hub sends the
-parcel again."""
+"""Lifetime in seconds of a confirmation. If the confirmation expires on its way, the hub sends the
+parcel again.
+"""
 
 
 class Parcels:
@@ -39,8 +40,8 @@ class Parcels:
         self, db: sqlite3.Connection, parcel: Parcel, now: float, not_before: float
     ) -> tuple[ReceivedMessage, list[StoredPackage]]:
         """Store the content of a parcel for this kit, and enter its confirmation in the journal.
-        The caller publishes both once they are on disk. `now` is elapsed time; hooks wait until
-        `not_before`.
+        The caller publishes the content and the confirmation once they are on disk. `now` is
+        elapsed time; hooks wait until `not_before`.
         """
         taken = ReceivedMessage(now, is_authenticated=True, not_before=not_before)
         try:
@@ -67,11 +68,11 @@ class Parcels:
         return self._enter(db, [Entry(0, answer, at)], now, at)
 
     def can_report_missing(self) -> bool:
-        """Return True if the kit has a secret, so that the hub can verify its parcels."""
+        """Return True if the kit has a secret, so that the hub can verify the kit's parcels."""
         return bool(self._secrets)
 
     def enter_receipts(self, db: sqlite3.Connection, now: float) -> list[StoredPackage]:
-        """Enter the receipts that the hub has not received yet for its items."""
+        """Enter the receipts for the hub's items that the hub has not received yet."""
         owed = inbound.list_hub_stages(db)
         if not owed:
             return []

@@ -22,8 +22,9 @@ log = logging.getLogger(__name__)
 
 FILE = "radio-keys.json"
 ACCEPTED_KEYS_MAX = 4
-"""Maximum number of accepted keys. It is more than two because a change may begin before another
-has ended."""
+"""Maximum number of accepted keys. The maximum is more than two because a change of keys may begin
+before the previous change has ended.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +34,9 @@ class RadioKeys:
     keys: tuple[bytes, ...]
     step: KeyStep
     dropped: tuple[bytes, ...] = ()
-    """Old keys. A station that sends with one of them did not take part in the change: it is a
-    stolen kit, or a kit that was away."""
+    """Old keys. A station that sends with an old key did not take part in the change: the kit is
+    stolen, or was away.
+    """
 
 
 def read_radio_keys(settings: Settings) -> RadioKeys:
@@ -45,7 +47,7 @@ def read_radio_keys(settings: Settings) -> RadioKeys:
 
 def make_keys_after(now: RadioKeys, step: int, new_key: bytes) -> RadioKeys:
     """Return the keys at `step` (1 to 3) of the change to `new_key`, starting from any step. A
-    repeated step has no effect, and a step back is not possible.
+    repeated step or an earlier step has no effect.
     """
     others = tuple(key for key in now.keys if key != new_key)
     dropped = tuple(key for key in now.dropped if key != new_key)

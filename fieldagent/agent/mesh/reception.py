@@ -1,4 +1,4 @@
-"""Acts on a packet from the air: acknowledges it, settles our own items, and relays."""
+"""Acts on a packet from the air: acknowledges its items, settles our own items, and relays."""
 
 from __future__ import annotations
 
@@ -40,9 +40,10 @@ from fieldagent.wire.envelope import (
 log = logging.getLogger(__name__)
 
 CATCH_UP_S = 35.0
-"""Seconds in which hooks receive only an SOS, after a kit has heard other stations for the first
-time in a while. Stations that have an SOS send it first, as soon as they hear this kit's hello. The
-hello leaves at most 20 s after a start."""
+"""Seconds in which hooks receive only an SOS, after this kit hears a station when no station was in
+range. Stations that have an SOS send the SOS first, as soon as they hear this kit's hello. The
+hello leaves at most 20 s after a start.
+"""
 
 
 class RadioReception:
@@ -130,7 +131,7 @@ class RadioReception:
         if returned:
             log.info("station %d is in range", packet.sender)
             # Answer a hello at once with our name, unless an acknowledgement is sent, which also
-            # shows that we are here.
+            # shows that we are in range.
             self._piggyback.introduce(is_immediate=presents and not packet.acks)
         if returned or presents:
             self._rounds.schedule_sos_for_station(packet.sender, trio.current_time())
@@ -185,7 +186,9 @@ class RadioReception:
             self._troubles.note(Trouble.TWINS, f"station {station}")
 
     def _run_round(self, packet: Packet) -> None:
-        """Add the items to the rounds, which repeat them for stations that did not hear them."""
+        """Add the packet's items to the rounds, which repeat items for stations that did not hear
+        them.
+        """
         now = trio.current_time()
         for sequence, ack in (*packet.heard, *packet.overheard_acks):
             by = packet.sender if packet.is_echo else packet.station
@@ -210,7 +213,7 @@ class RadioReception:
         self._queue.wake()
 
     def _note_summaries(self, packet: Packet) -> None:
-        """Repeat the items that the sender is missing or requested."""
+        """Repeat the items that the packet's sender is missing or requested."""
         for summary in packet.summaries:
             assert isinstance(summary.content, Ack)
             for number in self._piggyback.process_summary(summary):
@@ -218,8 +221,8 @@ class RadioReception:
                 self._rounds.record_missing(summary.content.station, number, packet.sender, now)
 
     def _add_stored_items(self, packet: Packet) -> None:
-        """Add received items to our summary. If another kit has our number, do not list them,
-        because stations could not know which of the two kits has them.
+        """Add received items to our summary. If another kit has our station number, the summary
+        does not list the items, because stations could not know which of the two kits has them.
         """
         said = not self._troubles.is_recent(Trouble.NAMESAKE)
         for entry in packet.items:
@@ -228,13 +231,14 @@ class RadioReception:
 
     def _report_duplicate_number(self) -> None:
         if not self._troubles.is_recent(Trouble.NAMESAKE):
-            # The other kit may never have heard us. Our name shows it that there are two kits.
+            # The other kit may never have heard us. Our name shows the other kit that two kits use
+            # the number.
             self._piggyback.introduce(is_immediate=True)
             self._queue.wake()
         self._troubles.note(Trouble.NAMESAKE)
 
     async def _follow_up(self, packet: Packet) -> None:
-        """Queue relayed items and acknowledgements; the packet is on disk."""
+        """Queue the relayed items and acknowledgements of a packet that is on disk."""
         for accepted in packet.relayed_items:
             self._intake.queue_relayed(accepted)
         self._add_stored_items(packet)
@@ -271,9 +275,9 @@ class RadioReception:
 
 
 def _compute_more_fragments(envelope: Envelope, acks: Mapping[int, Ack]) -> int:
-    """Return the number of fragments that the sender may send directly after this packet. It is the
-    number that the sender announces or, without that, the number of later fragments that are
-    missing here.
+    """Return the number of fragments that the sender may send directly after this packet. The
+    number is the sender's announcement or, without an announcement, the number of later fragments
+    that this kit is missing.
     """
     for entry in envelope.entries:
         says = entry.content
@@ -290,7 +294,7 @@ def _compute_more_fragments(envelope: Envelope, acks: Mapping[int, Ack]) -> int:
 
 async def apply_ack(packing: Packing, endings: Endings, sequence: int, ack: Ack) -> bool:
     """Apply a station's acknowledgement of our Package, which is already in the journal. Return
-    True if it ended a channel delivery for which no transmission was waiting.
+    True if the acknowledgement ended a channel delivery for which no transmission was waiting.
     """
     queue = packing.queue
     assert packing.acks is not None, "on the air each transmission awaits its acknowledgement"

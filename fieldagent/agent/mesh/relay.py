@@ -2,7 +2,7 @@
 items.
 
 A relayed item is a Package in our queue with another original sender. It is sent only to the hub
-and never on the air, so that loops are impossible. The hub recognises duplicates by their number.
+and never on the air, so loops are impossible. The hub recognises duplicates by the item's number.
 """
 
 from __future__ import annotations
@@ -49,17 +49,18 @@ neighbours."""
 class _UnpaidItem(NamedTuple):
     entry: Entry
     credits: int
-    """Cost of the item. It is computed only once, because packing the text is slow and the cost is
-    checked often."""
+    """Cost of the item. The cost is computed only once, because packing the text is slow and the
+    cost is checked often.
+    """
 
 
 class Relay:
     """Enters neighbours' items for the hub. `channels` are the channels to the hub that the user
     allows for others.
 
-    `credits_per_day` limits the cost of neighbours. If it is spent, an SOS uses the budget for each
-    SOS of others (`others_sos`). An item waits for `time_to_live` seconds. `clock` is the
-    journal's.
+    `credits_per_day` limits the cost of neighbours. If these credits are spent, an SOS is paid from
+    the shared budget for every SOS of others (`others_sos`). An item waits for `time_to_live`
+    seconds. `clock` is the journal's.
     """
 
     def __init__(
@@ -79,11 +80,13 @@ class Relay:
         self._over_budget = EventRate(clock.now)
         self._promised: OrderedDict[int, tuple[int, BudgetDay]] = OrderedDict()
         """Credits for others that were booked for a Package, and the day, by the Package's
-        sequence. A restart forgets them, so they stay booked."""
+        sequence. After a restart these credits stay booked, because the entries are kept only in
+        memory.
+        """
 
     def can_pay(self, journal: Journal, now: float) -> bool:
-        """Return True if a waiting item can be paid for now. It only reads the journal, because it
-        is called at each check on a day without credits.
+        """Return True if a waiting item can be paid for now. The method only reads the journal,
+        because it is called at each check on a day without credits.
         """
         if not self.waiting:
             return False
@@ -111,7 +114,7 @@ class Relay:
             return
         self.waiting[station, entry.sequence] = _UnpaidItem(entry, _compute_cost(entry))
         while len(self.waiting) > WAITING_ITEMS_MAX:
-            # Drop the oldest item, and an SOS last.
+            # Drop the oldest item that is not an SOS; drop an SOS only if there is no other item.
             del self.waiting[min(self.waiting, key=lambda key: _is_urgent(self.waiting[key].entry))]
         if self._over_budget.note():
             log.warning("%s", self.find_notice())
@@ -130,8 +133,8 @@ class Relay:
     def store(
         self, db: sqlite3.Connection, station: int, entry: Entry, now: float
     ) -> StoredPackage | None:
-        """Enter the item in the journal. Return None if the item is already relayed, costs too
-        much, or is not for the hub.
+        """Enter a neighbour's item in the journal. Return None if the item is already relayed,
+        costs too much, or is not for the hub.
         """
         item = entry.content
         assert isinstance(item, Item)
@@ -175,7 +178,7 @@ class Relay:
 
     def _refund(self, db: sqlite3.Connection) -> None:
         """Return the booked credits of Packages that ended without a satellite transmission,
-        because the IP link delivered them sooner.
+        because the IP link delivered the Packages sooner.
         """
         for sequence, (count, day) in [*self._promised.items()]:
             rows = db.execute(
@@ -238,8 +241,8 @@ def enter(
     date: float,
 ) -> StoredPackage:
     """Enter a Package that no local program posted, for the channels that it names. An SOS does not
-    join an incident here, because its own kit repeats it. `now` and `expires` are elapsed time,
-    `date` is Unix time.
+    join an incident of this kit, because the kit that raised the SOS repeats it. `now` and
+    `expires` are elapsed time, `date` is Unix time.
     """
     assert package.channels is not None
     new = outbound.NewPackage(

@@ -1,8 +1,8 @@
 """Sends messages of the hub by radio to a kit that the hub can reach only through this kit.
 
 Incident updates for a neighbour's SOS return over the same route as the SOS, through this kit.
-Other messages for a neighbour arrive in a parcel, if the settings allow it. Both are tagged with a
-key that this kit does not have, so that this kit cannot forge them.
+Other messages for a neighbour arrive in a parcel, if the settings allow parcels. Updates and
+parcels are tagged with a key that this kit does not have, so this kit cannot forge them.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ class RelayDown:
     def store(
         self, db: sqlite3.Connection, down: Sequence[ForwardedUpdate], now: float
     ) -> list[StoredPackage]:
-        """Enter incident updates for incidents that this kit relayed, and parcels. Pass the result
-        to `queue` once it is on disk. `now` is elapsed time.
+        """Enter in the journal the parcels, and the updates for incidents that this kit relayed.
+        The caller passes the result to `queue` once it is on disk. `now` is elapsed time.
         """
         entered = (self._enter(db, each, now) for each in down)
         return [each for each in entered if each is not None]

@@ -49,10 +49,11 @@ CHECK_INTERVAL_S = 10.0
 """Seconds between two checks if the hub can be reached and if waiting items can be paid for."""
 PRESENT_FIRST, PRESENT_EVERY, HELLOS = 20.0, 3600.0, 3
 """Longest time in seconds until a station's first hello, and between later ones, and the number of
-early hellos. Each wait is random, at least half of that time. Other stations would not notice a
-station that only listens, and would not send it the items that it missed. A station that reaches
-the hub over neighbours sends a few early hellos, because after one lost hello the hub's items would
-not arrive."""
+early hellos. Each wait is random, at least half of that time. Without hellos, other stations would
+not notice a station that only listens, and would not send the items that the station missed. A
+station that reaches the hub over neighbours sends a few early hellos, because after one lost hello
+the hub's items would not arrive.
+"""
 
 
 def _draw_time(seconds: float) -> float:
@@ -119,8 +120,8 @@ class ItemRepeater:
                 await changed.wait()
 
     def _add_kept(self, now_elapsed_s: float) -> None:
-        """Add other stations' items from before this kit restarted, for stations that were off
-        then.
+        """Add other stations' items that arrived before this kit restarted, for stations that were
+        off at that time.
         """
         now = trio.current_time()
         for envelope, identity, came in on_air.list_stored(
@@ -143,7 +144,7 @@ class ItemRepeater:
             self._rounds.add(RepeatableItem(station, entry, parts, until, hops=hops), now)
 
     def _add_ours(self) -> None:
-        """Add our items that have left and that at least one station has received."""
+        """Add our items that have left over radio and that at least one station has received."""
         for sequence in [each for each in self._words.said if each not in self._packing.queue]:
             self._words.said.discard(sequence)
             try:
@@ -241,7 +242,9 @@ class ItemRepeater:
         return self._words.is_relay_needed() and self._words.hub_routes.find_next_hop() is not None
 
     async def _report_to_hub(self) -> None:
-        """Send receipts for the hub's items over a neighbour, if that is our route."""
+        """Send receipts for the hub's items over a neighbour, if our route to the hub leads over a
+        neighbour.
+        """
         if not (self._is_carried() and self._parcels.can_report_missing()):
             return
         if not inbound.is_hub_stage_owed(self._journal):
@@ -254,7 +257,9 @@ class ItemRepeater:
 
 
 def _read_whole(envelope: bytes, identity: bytes) -> tuple[AuthorMark, Entry] | None:
-    """Return the mark and the item of a stored envelope; None if the disk has damaged it."""
+    """Return the mark and the item of a stored envelope; None if the envelope is damaged on
+    disk.
+    """
     try:
         match decode(envelope).entries:
             case (Entry(content=AuthorMark() as mark), entry) if (

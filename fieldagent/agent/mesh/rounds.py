@@ -2,9 +2,9 @@
 nothing itself.
 
 An item that is not an SOS is repeated when a summary shows that a station is missing it. Each
-station that has the item waits for a random time, which is longer if there are more stations. It
-skips its repeat if it hears one of another station. An SOS is repeated without such a summary. The
-stations on the way to the hub repeat an item that requests a relay to the hub.
+station that has the item waits for a random time, which is longer if there are more stations. A
+station skips its repeat if another station repeats the item first. An SOS is repeated without such
+a summary. The stations on the way to the hub repeat an item that requests a relay to the hub.
 
 | item of | reason | first after, seconds | then | ends |
 |---|---|---|---|---|
@@ -43,42 +43,50 @@ from fieldagent.wire.envelope import (
 )
 
 BYTES_MAX = 1_000_000
-"""Maximum memory in bytes for items that can be repeated. Each item counts with its own size plus
-`ITEM_BYTES`."""
+"""Maximum memory in bytes for items that can be repeated. Each item counts as its encoded size plus
+`ITEM_BYTES`.
+"""
 ITEM_BYTES = 1000
 LISTED_STATIONS_MAX = 8
 """Maximum number of stations that a packet lists as missing an item, about 9 bytes each. If more
-are missing it, all stations answer."""
+stations are missing the item, the packet lists none and all stations answer.
+"""
 AGAIN_MAX, HUB_AGAIN_MAX, PROD_MAX = 600.0, 3600.0, 240.0
 GATHER_WAIT_PER_STATION_S, GATHER_WAIT_MIN_S = 0.5, 2.0
-"""Longest wait in seconds before we repeat a missing item, because other stations have it too: the
-time for each station in range, and the minimum."""
+"""Longest wait in seconds before we repeat a missing item, because other stations may repeat the
+item too: the time for each station in range, and the minimum.
+"""
 REDRAW_INTERVAL_S = 30.0
-"""Seconds after which it is drawn again if this station repeats in a dense network. If an item is
-still requested after that time, every station repeats it."""
+"""Seconds for which a station in a dense network keeps its random decision to repeat items or not.
+If an item is still requested after that time, every station repeats it.
+"""
 UNCONFIRMABLE_S = 2.0
-"""Seconds after a transmission in which no station can have confirmed it yet."""
+"""Seconds after an item's transmission in which no station can have confirmed the item yet."""
 PROBES_MAX = 3
 STOP_NOTICES_MAX = 6
 """Number of times that the sender of an SOS is notified that the SOS is not passed on any further.
 The notice is repeated because it is not confirmed."""
 STOP_NOTICE_DELAY_S = 10.0
-"""Seconds in which another station may deliver an item that we may not pass on. After that its
-sender is notified."""
+"""Seconds in which another station may deliver an item that we may not pass on. After this time we
+notify the item's sender.
+"""
 TELLS_MAX, TELL_AGAIN = 3, 30.0
-"""Number of notices to the sender that the hub has its item, and the seconds from the first to the
-second. The third follows after four times as long. The notices are repeated because they are not
-confirmed."""
+"""Number of notices to a sender that the hub has its item, and the seconds from the first notice to
+the second. The third notice follows after four times as long. The notices are repeated because they
+are not confirmed.
+"""
 SOS_BLIND, SOS_ALONE = 3, 8
-"""Number of repeats of an SOS although no station is known to be missing it, because such a
-station's hello may have been lost. The second number is used until a station has acknowledged the
-SOS. For our own SOS it is always used if the group has no key, because anyone can forge an
-acknowledgement."""
+"""Number of repeats of an SOS although no station is known to be missing the SOS, because such a
+station's hello may have been lost. The second number applies until a station has acknowledged the
+SOS. For our own SOS the second number always applies if the group has no key, because anyone can
+forge an acknowledgement.
+"""
 REPEATERS_ENOUGH = 2
 """Number of other stations that we must have heard repeating an SOS to skip our repeat."""
 PARTS_MAX, PARTS_BYTES = 8, 1600
-"""Maximum number of fragments of an item, other than an SOS, that is repeated. With smaller packets
-the item may have as many fragments as these bytes fill."""
+"""Largest repeated item that is not an SOS: the number of fragments or, if packets are small, as
+many fragments as these bytes fill.
+"""
 PACKET_SPACING_S = 5.0
 """Seconds between two packets of repeated items that are not an SOS. Without this pause a returning
 station, which is missing many items, would block the channel."""
@@ -88,17 +96,19 @@ OWN_REPEAT_LIFETIME_S = 86_400.0
 """Seconds after its acceptance for which our item is repeated."""
 
 Key = tuple[int, int, bytes]
-"""The station that sent the item, its number there, and its digest."""
+"""Station that sent the item, the item's number, and the item's digest."""
 
 
 def is_repeated(parts: int, packet_bytes: int) -> bool:
-    """Return True if an item that is not an SOS and needs that number of packets is repeated."""
+    """Return True if an item that is not an SOS and has `parts` fragments is small enough to be
+    repeated.
+    """
     return 0 < parts <= max(PARTS_MAX, PARTS_BYTES // packet_bytes)
 
 
 @dataclass(slots=True)
 class RepeatableItem:
-    """An item that may be repeated."""
+    """An item that this station may repeat on the air."""
 
     station: int
     entry: Entry
@@ -108,50 +118,54 @@ class RepeatableItem:
     is_for_hub: bool = False
     """True if the item must reach the hub."""
     hops: int = 0
-    """Number of transmissions that brought it here; 0 for our own item."""
+    """Number of radio transmissions over which the item reached this kit; 0 for our own item."""
     confirmed_by: set[int] = field(default_factory=set)
-    """Stations that confirmed it."""
+    """Stations that confirmed the item."""
     answer_count: int = 0
-    """Number of stations that confirmed it after we sent it to them."""
+    """Number of stations whose acknowledgement was the first sign that they have the item."""
     echoes: set[int] = field(default_factory=set)
-    """Stations that repeated it since our last turn."""
+    """Stations that repeated the item since our own last repeat."""
     brought_by: int = 0
-    """Station that relayed it to the hub or to a satellite gateway; 0 for none."""
+    """Station that relayed the item to the hub or to a satellite gateway; 0 for none."""
     at_hub: bool = False
-    """True: the station above reports that the hub has it."""
+    """True if the station in `brought_by` reports that the hub has the item."""
     due_at: float = inf
     attempts: int = 0
     last_on_air: float = -inf
     """Time when the item was last on the air."""
     first_missing_at: float = -inf
-    """Time of the first report, since its last transmission, that a station is missing it."""
+    """Time of the first report since `last_on_air` that a station is missing the item."""
     asked_neighbours: set[int] = field(default_factory=set)
-    """Neighbours that were asked to relay it to the hub."""
+    """Neighbours that were asked to relay the item to the hub."""
     hub_due: float = inf
     hub_tries: int = 0
     notice_due_at: float = inf
-    """Time of the next notice to its sender that the hub has it."""
+    """Time of the next notice to the item's sender that the hub has the item."""
     notice_count: int = 0
-    """Number of these notices since the item's sender last requested the relay."""
+    """Number of notices that the hub has the item, since the item's sender last requested the
+    relay.
+    """
     stopped: dict[int, set[int]] = field(default_factory=dict)
-    """Stations that are missing it, by the station that has it and may not pass it on."""
+    """Stations that are missing the item, by the station that has the item and may not pass it on.
+    """
     stop_due: float = inf
-    """Time of the next notice to its sender about `stopped`."""
+    """Time of the next notice to the item's sender about `stopped`."""
     stop_notice_count: int = 0
     collapse: int | None = None
-    """Its collapseKey: a newer item of ours with the same key replaces it."""
+    """The item's collapseKey; a newer item of ours with the same key replaces this one."""
 
 
 @dataclass(slots=True)
 class RepeatDecision:
-    """Decides if this kit repeats requested items."""
+    """This kit's random decision to repeat requested items or to leave them to other stations."""
 
     _drawn: bool = True
     _until: float = -inf
 
     def decide(self, crowd: int, now: float, share: float) -> bool:
-        """Return True if this kit repeats. Up to `CROWD_STATIONS` stations in range all repeat.
-        With more stations a few repeat, depending on `share`, a random number from 0 to 1.
+        """Return True if this kit repeats. If at most `CROWD_STATIONS` stations are in range, all
+        repeat. With more stations only a few repeat, depending on `share`, a random number from 0
+        to 1.
         """
         if crowd <= CROWD_STATIONS:
             return True
@@ -163,10 +177,10 @@ class RepeatDecision:
 class Rounds:
     """Items that this station may repeat, and the times of the repeats.
 
-    `words` contains our entries that ride with Packages. `packet_bytes` is the size of the largest
-    packet. `hops` is the maximum number of transmissions to reach any station. `random` returns a
-    number from 0 to 1. `proves` returns True if the group has a key, so that only members can send.
-    All times are of one clock, which can be any.
+    `piggyback` contains our entries that ride with Packages. `packet_bytes` is the size of the
+    largest packet. `hops` is the maximum number of transmissions to reach any station. `random`
+    returns a number from 0 to 1. `proves` returns True if the group has a key, so that
+    acknowledgements are authenticated. All times are of one clock, which can be any.
     """
 
     def __init__(
@@ -188,15 +202,15 @@ class Rounds:
         self._packet_bytes = packet_bytes
         self._random = random
         self.items: dict[Key, RepeatableItem] = {}
-        """Items by their key, the oldest first."""
+        """Items by their `Key`, the oldest first."""
         self._bytes = 0
         self._on_call = RepeatDecision()
         self._ordinary_at = -inf
         """Time when items that are not an SOS may be repeated again."""
 
     def add(self, item: RepeatableItem, now: float) -> None:
-        """Add an item that arrived, from its sender or from a station that repeats it, or our own
-        item after it first left.
+        """Add an item that arrived from its sender or from a repeating station, or our own item
+        after its first transmission.
         """
         ours = item.station == self.station
         item.last_on_air = now
@@ -217,18 +231,19 @@ class Rounds:
         if new_item.hops > 1:
             item.echoes |= new_item.confirmed_by
         if not item.entry.sos:
-            # A station that was missing it may have it now. Otherwise it reports that again.
+            # A station that was missing the item may have received this repeat. Otherwise the
+            # station reports it missing again.
             item.due_at = inf
             self._words.stop_repeating(item.station, item.entry.sequence)
-            # This transmission may have reached stations to which we may not pass it on.
+            # This transmission may have reached stations to which we may not pass the item on.
             item.stopped.pop(self.station, None)
             if new_item.hops > 1:
                 self._wait_to_gather(now)
         item.hops = min(item.hops, new_item.hops)
         if not new_item.is_for_hub:
             return
-        # The sender of the request does not know that the hub has the item, or the hub is really
-        # missing it.
+        # The packet requests a relay: its sender does not know that the hub has the item, or the
+        # hub does not have it.
         if not item.is_for_hub:
             item.is_for_hub, item.hub_due = True, now + 2 + 4 * self._random()
         item.until = max(item.until, new_item.until)
@@ -238,20 +253,20 @@ class Rounds:
                 min(item.notice_due_at, now + 1 + 4 * self._random()),
             )
         elif not item.brought_by and item.hub_tries >= PROBES_MAX and new_item.hops <= item.hops:
-            # Ignore the request of a station that is not nearer to the sender than we are, because
-            # two such stations would ask each other forever.
+            # Ask neighbours again only if the request came over as few transmissions as the item.
+            # Otherwise two stations would restart each other's requests forever.
             item.hub_tries, item.hub_due = 0, now + 2 + 4 * self._random()
 
     def _wait_to_gather(self, now: float) -> None:
         """Delay our next packet in a dense network, because another station has just repeated
-        items. Until then the items that are missing fill a packet.
+        items. Until then more missing items can be gathered for the packet.
         """
         if self._ordinary_at <= now and len(self.neighbours.list_in_range()) > CROWD_STATIONS:
             self._ordinary_at = now + PACKET_SPACING_S * (1 + self._random())
 
     def record_missing(self, station: int, sequence: int, reporter: int, now: float) -> None:
-        """Record that the station `reporter` is missing that item of a station. Ignore an SOS,
-        because summaries are not about these.
+        """Record that the station `reporter` is missing the item `sequence` of `station`. Ignore an
+        SOS, because summaries do not list any SOS.
         """
         digest = self._words.summaries.digest(station, sequence)
         item = None if digest is None else self.items.get((station, sequence, digest))
@@ -285,8 +300,8 @@ class Rounds:
                 self.drop(item)
 
     def note_ack(self, sequence: int, ack: Ack, station: int, now: float) -> None:
-        """Record that `station` has the item, and that the hub has it if the Ack reports
-        that.
+        """Record that `station` has the item, and that the hub has the item if the Ack reports
+        so.
         """
         item = self.items.get((ack.station, sequence, ack.digest))
         if item is None or not ack.whole:
@@ -298,8 +313,8 @@ class Rounds:
         if (ack.by_hub and not item.at_hub) or (ack.is_at_gateway and not item.brought_by):
             item.brought_by, item.at_hub = station, ack.by_hub
             if item.station != self.station and item.attempts + item.hub_tries:
-                # Pass the notice on, because the station that asked may not hear the station that
-                # answered.
+                # Pass the acknowledgement on, because the item's sender may not hear the station
+                # that sent it.
                 item.notice_due_at = now + 1 + 4 * self._random()
 
     def _note_stop(
@@ -310,7 +325,7 @@ class Rounds:
         now: float,
     ) -> None:
         """Record that the `missing_stations` are missing the item and `stopping_station` may not
-        pass it on. New stations are reported to its sender.
+        pass it on. Schedule a notice to the item's sender if some of them are new.
         """
         known = item.stopped.setdefault(stopping_station, set())
         if item.station != self.station and not known.issuperset(missing_stations):
@@ -321,22 +336,24 @@ class Rounds:
         known.update(missing_stations)
 
     def is_asked(self, station: int, number: int, digest: bytes) -> bool:
-        """Return True if the item's sender requested receipts for it, or if the item is no longer
-        known here.
+        """Return True if the item is an SOS, if its sender requested receipts, or if this kit no
+        longer keeps the item for repeats.
         """
         item = self.items.get((station, number, digest))
         return item is None or item.entry.wants_receipt or item.entry.sos
 
     def note_route(self, now: float) -> None:
-        """Schedule the items that waited for a route to the hub, because a route is known now."""
+        """Schedule the items that waited for a route to the hub, because such a route is known
+        now.
+        """
         for item in self.items.values():
             if item.is_for_hub and not item.brought_by:
                 item.hub_due = min(item.hub_due, now + 1 + 9 * self._random())
 
     def schedule_sos_for_station(self, station: int, now: float) -> None:
-        """Schedule an SOS for a station that is now in range and may have been away. This includes
-        an SOS that it confirmed earlier, because its journal may be lost. Once it has heard our
-        summary, it requests other missing items itself.
+        """Schedule each SOS for a station that is now in range and may have been away. This
+        includes an SOS that the station confirmed earlier, because its journal may be lost. Once
+        the station has heard our summary, it requests other missing items itself.
         """
         others = len(self.neighbours.list_in_range()) - 1
         for item in self.items.values():
@@ -345,8 +362,8 @@ class Rounds:
             if self._can_transmit(item):
                 item.confirmed_by.discard(station)
             if station in self.list_missing(item):
-                # Other stations may have the SOS too, so wait for a random time. A kit that hears
-                # the answer skips its repeat.
+                # Other stations may repeat the SOS too, so wait for a random time. If the returned
+                # station acknowledges the SOS meanwhile, this kit does not repeat it.
                 item.due_at = min(item.due_at, now + others * self._random())
 
     def compute_next_due(self) -> float:
@@ -370,7 +387,7 @@ class Rounds:
             self.drop(item)
         repeats: list[RepeatedPacket] = []
         ordinary = [each for each in self.items.values() if not each.entry.sos]
-        # If one item is due, other items that still wait for their time may be sent with it.
+        # If one item is due, send other items with it whose own time has not come yet.
         begins = now >= self._ordinary_at and any(each.due_at <= now for each in ordinary)
         capacity = self._packet_bytes if begins else 0
         for item in reversed(self.items.values()):
@@ -415,8 +432,8 @@ class Rounds:
         return again
 
     def _is_sos_due(self, item: RepeatableItem, now: float) -> tuple[bool, list[int]]:
-        """Return True if the SOS is repeated now, and the stations that are known to be
-        missing it.
+        """Return True if the SOS is repeated now, and the stations that are known to be missing the
+        SOS. Set the time of the next check.
         """
         item.due_at = inf
         lacking = self.list_missing(item)
@@ -429,7 +446,7 @@ class Rounds:
             return False, []
         item.attempts += 1
         # If no station is known to be missing it, keep the short interval for the first SOS_BLIND
-        # repeats, and then double it.
+        # repeats, and then double the interval.
         doublings = max(0, item.attempts - SOS_BLIND) if blind else item.attempts
         pause = (10 if ours else 15) * 2 ** min(doublings, 10)
         item.due_at = now + self._spread(min(AGAIN_MAX, pause))
@@ -438,13 +455,13 @@ class Rounds:
         return not enough, lacking
 
     def _can_transmit(self, item: RepeatableItem) -> bool:
-        """Return True if the item may be transmitted from here, after the transmissions that
-        brought it here.
+        """Return True if this kit may transmit the item: it is our own, or came over fewer
+        transmissions than the maximum.
         """
         return item.station == self.station or item.hops < self._hops
 
     def _is_repeated_blindly(self, item: RepeatableItem) -> bool:
-        """Return True if the SOS is repeated although no station is known to be missing it."""
+        """Return True if the SOS is repeated although no station is known to be missing the SOS."""
         answered = item.answer_count > 0 and (item.station != self.station or self._proves())
         return item.entry.sos and item.attempts < (SOS_BLIND if answered else SOS_ALONE)
 
@@ -463,8 +480,8 @@ class Rounds:
         return True
 
     def _spread(self, pause: float) -> float:
-        """Return a random pause near `pause`, so that stations that wait for the same event do not
-        start at the same moment.
+        """Return a random time within 25 percent of `pause`, so that stations that wait for the
+        same event do not start at the same moment.
         """
         return pause * (0.75 + 0.5 * self._random())
 
@@ -479,8 +496,8 @@ class Rounds:
                 assert isinstance(request.content, RelayRequest)
                 beside.append(request)
                 item.asked_neighbours.add(request.content.station)
-        # This entry marks a repeated item, so that stations that have it do not answer. Our own SOS
-        # gets no mark.
+        # This entry marks a repeated item, so that stations that have the item do not answer. Our
+        # own SOS gets no mark.
         if item.station != self.station or not sos:
             beside.append(Entry(0, Source(self.station, item.hops)))
         named: list[Entry] = []
@@ -502,8 +519,8 @@ class Rounds:
         return [RepeatedPacket(item.brought_by, [Entry(item.entry.sequence, ack), mark])]
 
     def _make_stop_notices(self, item: RepeatableItem) -> list[RepeatedPacket]:
-        """Return the notices about stations that are missing the item: our own notice, and the
-        notices of other stations under their numbers.
+        """Return the notices that stations are missing the item: our own notice, and the notices of
+        other stations under the numbers of those stations.
         """
         repeats = []
         for at, beyond in item.stopped.items():

@@ -64,8 +64,7 @@ class StationSettings:
     brings_down: bool = False
     """True if the hub's messages for neighbours are sent to them by radio."""
     secrets: Sequence[bytes] = ()
-    """Secrets that only this kit and the hub share; with them the kit opens parcels that arrive
-    over a neighbour."""
+    """Secrets that only this kit and the hub share. The kit opens parcels with these secrets."""
     dropped: Sequence[bytes] = ()
     """Keys that the hub has removed."""
 
@@ -93,14 +92,14 @@ class Station:
 
     def make_identification(self, callsign: str) -> bytes:
         """Return the packet that contains the callsign. The entry uses number 0, which no station
-        has, so that it is never taken for a station's name.
+        has, so receivers never take the callsign for a station's name.
         """
         me = Identity("", callsign, "")
         return self.outbox.packing.encode_alone(Entry(0, Introduction(me)))
 
     def get_in_range(self) -> dict[int, int]:
-        """Return the number of transmissions to each station that was heard within the hour:
-        directly, or repeated by others.
+        """Return the number of transmissions to each station that was heard within the last hour,
+        directly or over other stations.
         """
         beyond = {item.station: item.hops for item in self.rounds.items.values() if item.hops}
         return beyond | dict.fromkeys(self.neighbours.list_in_range(), 1)
@@ -151,8 +150,8 @@ def make_piggyback(
 
 
 def _compute_text_bytes(settings: StationSettings) -> int:
-    """Return the bytes for the name in a read receipt, so that it fits into one packet. The bytes
-    also leave space for passing the receipt on, if station numbers are as long as ours.
+    """Return the maximum bytes of the name in a read receipt. With this maximum the receipt fits
+    into one packet, also when other stations pass it on and their numbers are as long as ours.
     """
     number, time = settings.number, EPOCH + 2**27
     said = Entry(2**31, Receipt(number, bytes(DIGEST_BYTES), Stage.READ, 24 * "x"), time)

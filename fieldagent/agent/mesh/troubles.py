@@ -21,7 +21,9 @@ TROUBLE_SHOWN_S = 3600.0
 
 
 class Trouble(Enum):
-    """A problem: the name of the status member that counts it, and the remedy."""
+    """A problem on the air. The value contains the name of the status member that counts it, and
+    the remedy.
+    """
 
     WRONG_KEY = (
         "wrongKeyPackets",
@@ -81,7 +83,7 @@ class _SeenTrouble:
 
 @dataclass(slots=True)
 class AirTroubles:
-    """Counts of the problems. `clock` is elapsed time."""
+    """Counts the problems, and logs them. `clock` is elapsed time."""
 
     clock: Callable[[], float]
     _seen_troubles: dict[Trouble, _SeenTrouble] = field(default_factory=dict)
