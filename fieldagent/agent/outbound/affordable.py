@@ -18,17 +18,17 @@ class SpendingLimits(NamedTuple):
     refusal: str
     """Reason, for people, why paid channels are not allowed; empty if they are allowed."""
     remaining: int
-    """Credits of today that remain of `per_day`."""
+    """Credits that remain of today's `per_day`."""
     per_day: int
     limit: str
-    """Origin of the limit in words; the words follow "left of 9 that"."""
+    """Reason for the limit, in words that follow "left of 9 that"."""
     bearer_bytes: int
     """Bytes of an item on Cellular that one paid message carries; 0 if Cellular costs nothing."""
 
 
 class AffordablePlan(NamedTuple):
     package: Package
-    """The Package with its allowed channels; without any if `withheld` contains all."""
+    """The Package with its allowed channels; with no channel if none is allowed."""
     withheld: dict[str, str]
     """The channels that are not allowed, each with the reason."""
     price: int
@@ -36,7 +36,7 @@ class AffordablePlan(NamedTuple):
     satellite: int = 0
     """Part of the price for Satellite, in credits."""
     sms: int = 0
-    """Part of the price for Cellular, in SMS; it is due only if there is no IP link."""
+    """Part of the price for Cellular, in SMS; the SMS are sent only without an IP link."""
 
     @property
     def is_allowed(self) -> bool:

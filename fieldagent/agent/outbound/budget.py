@@ -31,8 +31,9 @@ def compute_time_to_midnight(unix: float) -> float:
 def compute_day(last_day: BudgetDay | None, elapsed_s: float, clock: ElapsedTime) -> BudgetDay:
     """Return the budget's day at that elapsed time; `last_day` is the last day in use.
 
-    While no trusted clock is known, a day lasts 24 hours of elapsed time, whatever the clock is set
-    to. When a trusted clock then shows the day, costs of the current such day count for it.
+    While no trusted clock is known, a day lasts 24 hours of elapsed time, and changes of the clock
+    have no effect. Once a trusted clock shows the date, the costs of the current 24 hours count for
+    that date.
     """
     unix = clock.date(elapsed_s)
     trusted = bool(clock.source())
@@ -51,7 +52,7 @@ def compute_day(last_day: BudgetDay | None, elapsed_s: float, clock: ElapsedTime
 
 
 def format_credit_range(cost: Spent) -> str:
-    """Return the credits as text: `12`, or `12 to 24` if it is unknown if some were spent."""
+    """Return the credits as text: `12`, or `12 to 24` if some of them are in doubt."""
     known = cost.credits
     return f"{known} to {known + cost.doubtful}" if cost.doubtful else str(known)
 
@@ -126,8 +127,8 @@ class Budget:
 
         `urgent` includes the reserve. A check of the `mailbox` leaves half of the day's credits for
         the kit's own messages. An `urgent` check, for the answer to an SOS, leaves half of the
-        reserve. So does `urgent` with `is_halved`, which is for other people's SOS. Costs that are
-        in doubt count as spent, because the budget limits the highest possible bill.
+        reserve. `urgent` with `is_halved`, for an SOS of others, also leaves half of the reserve.
+        Costs that are in doubt count as spent, because the budget limits the highest possible bill.
         """
         if self._limit is None:
             return None
@@ -150,8 +151,8 @@ class Budget:
         )
 
     def describe_limit(self) -> str:
-        """Return a sentence for people: today's budget is spent, how much of it, and when it
-        renews.
+        """Return a sentence for people: today's budget is spent, its amount, and the time when it
+        is renewed.
         """
         kept = f", {self._reserve} of them kept for an SOS" if self._reserve else ""
         by_bytes = self._tariff().unit == "byte"
@@ -165,7 +166,7 @@ class Budget:
 
     def _describe_renewal(self) -> str:
         """Return the time of the next budget in words. The words do not depend on the present time,
-        so that the text stays the same.
+        so the text stays the same all day.
         """
         clock = self._journal.clock
         if clock.source():
@@ -174,8 +175,8 @@ class Budget:
         return f"it is renewed at {moment:%H:%M} UTC by an unconfirmed clock"
 
     def book(self, cost: Spent, day: BudgetDay | None = None) -> Operation[None]:
-        """Return the operation that books a cost for today or for an earlier `day`. It runs in the
-        commit of the cause.
+        """Return the operation that books a cost for today or for an earlier `day`. The operation
+        runs in the commit that records the reason for the cost.
         """
         return spending.spend(self._name, day or self.get_today(), cost)
 

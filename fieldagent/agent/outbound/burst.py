@@ -22,13 +22,13 @@ class Bursts(dict[int, Burst]):
     """Bursts by the sequence of the Package."""
 
     def open(self) -> list[int]:
-        """Return the Packages that may send another fragment before the earlier ones are
-        settled.
+        """Return the Packages that may send their next fragment although fragments of theirs are in
+        flight.
         """
         return [sequence for sequence, burst in self.items() if burst.waiting]
 
     def start_segment(self, segment: Segment, positions: list[int]) -> None:
-        """Record that the first of `positions` is in flight; the others follow."""
+        """Record that the segment is in flight, and that the other `positions` follow."""
         burst = self.setdefault(segment.sequence, Burst(positions))
         burst.waiting.remove(segment.position)
         burst.in_flight.add(segment.position)
@@ -41,7 +41,8 @@ class Bursts(dict[int, Burst]):
         burst.in_flight.discard(segment.position)
         burst.heard |= is_sent
         if not is_sent:
-            # The receiver is missing a fragment: send no others until the burst has ended.
+            # The receiver is missing this fragment: send no more fragments until the burst has
+            # ended.
             burst.waiting.clear()
         if burst.in_flight:
             return None

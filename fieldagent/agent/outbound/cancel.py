@@ -1,4 +1,6 @@
-"""Cancels Packages that have not left: one, all waiting except an SOS, or an SOS."""
+"""Cancels Packages that have not left: one Package, all waiting Packages except an SOS, or an
+SOS.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ END_WAIT_MAX_S = 120.0
 CANCELED_BY_CALL_REASON = "by a call"
 CANCELED = ChannelDelivery(Status.CANCELED, CANCELED_BY_CALL_REASON)
 CANCEL_BATCH = 400
-"""Number of Packages that one commit cancels; it takes some milliseconds."""
+"""Number of Packages that one commit cancels; the commit takes some milliseconds."""
 
 
 class Cancellation:
@@ -60,10 +62,10 @@ class Cancellation:
 
     async def call_off(self, number: int) -> list[trio.Event]:
         """End the open incident: withdraw its items that have not left, and stop the repeats.
-        Return one event for each other item, which is set once its result is known.
+        Return one event for each item in flight, which is set once the item's result is known.
         """
         if any(each.number == number for each in incident.list_all_open(self._journal)):
-            # If it is not open, the cancellation message has already ended it in its own commit.
+            # The incident is still open: no cancellation message has ended it in its own commit.
             await self._end(number)
         # The incident is over, so new items cannot join it.
         return await self._withdraw_waiting(incident.list_items(self._journal, number), None)
@@ -90,7 +92,7 @@ class Cancellation:
         """Cancel all waiting Packages except an open SOS, which can only be canceled as a whole.
         Return their number.
 
-        It uses a commit for each batch, so that an SOS that arrives meanwhile is not delayed.
+        Each batch has its own commit, so that an SOS that arrives meanwhile is not delayed.
         """
         await self._wait_until_resumed()
         waiting = {key: None for queue in self._of(channel) for key in queue.list_waiting()}
@@ -98,7 +100,8 @@ class Cancellation:
             for sequence in incident.list_items(self._journal, each.number):
                 waiting.pop(sequence, None)
         sequences = list(waiting)
-        # Start with the newest: they are at the ends of the heaps, where removal needs no sweep.
+        # Start with the newest Packages: they are at the ends of the heaps, where removal needs no
+        # sweep.
         sequences.reverse()
         for begin in range(0, len(sequences), CANCEL_BATCH):
             await self._withdraw_waiting(sequences[begin : begin + CANCEL_BATCH], channel)
@@ -114,8 +117,8 @@ class Cancellation:
     async def _withdraw_waiting(
         self, sequences: list[int], channel: Channel | None
     ) -> list[trio.Event]:
-        """Take out the waiting Packages, and store their ends. Return an event for each Package in
-        flight, which is set when its end is known.
+        """Remove the waiting Packages from the queues, and store their ends. Return an event for
+        each Package in flight, which is set when its end is known.
         """
         await self._wait_until_resumed()
         canceled: list[EndedDelivery] = []

@@ -21,11 +21,13 @@ ACK_BYTES = 28
 numbers of 5 bytes each."""
 MARK_BYTES = 8
 """Size of a RelayRequest and a Source in bytes, without their station numbers. Other stations'
-numbers are about as long as the sender's; if they are longer, the request is left out."""
+numbers are about as long as the sender's. If they are longer and the request does not fit, the
+request is left out.
+"""
 SHORT_COUNT = 23
-"""Number of fragments up to which index and count take a byte each."""
+"""Largest number of fragments for which index and count take one byte each."""
 SHORT_BYTES = 23
-"""Size of a fragment payload up to which its header takes one byte."""
+"""Largest fragment payload, in bytes, whose header takes one byte."""
 
 
 class TooLarge(Exception):
@@ -45,8 +47,8 @@ class Capacity:
         return self.size - (TAG_BYTES + 1 if self.tagged else 0)
 
     def compute_whole(self, origin: int) -> int:
-        """Return the largest envelope, in bytes, that carries an item of `origin` unfragmented:
-        without a tag, and with the peer as sender.
+        """Return the maximum bytes of an item of `origin` that is sent unfragmented. The size is
+        that of the item's envelope without tag and without origin.
         """
         # Our own envelope contains the origin 0, but the short form for satellite contains no
         # origin.
@@ -64,7 +66,9 @@ class Capacity:
         return max(MARK_BYTES - 1 + 2 * _compute_width(origin), self.size // 10)
 
     def cut_into_fragments(self, entry: Entry, origin: int) -> list[Fragment]:
-        """Cut an entry into its fragments. Raises TooLarge if it needs too many."""
+        """Cut an entry into its fragments. Raises TooLarge if the entry needs too many
+        fragments.
+        """
         whole = encode([entry])
         if not self.shared:
             try:

@@ -16,8 +16,9 @@ class ChannelLimits:
     size: int
     """Largest transmission, in bytes."""
     fill: int
-    """Bytes up to which waiting entries fill a transmission. This size is small enough not to slow
-    down an SOS in the transmission."""
+    """Bytes up to which waiting entries fill a transmission: few enough not to slow down an SOS in
+    it.
+    """
     tariff: Tariff
     authentic: bool = False
     """True if the link itself authenticates the peer, so that messages have no tag."""
@@ -41,8 +42,9 @@ LIMITS = {
         AIR_BYTES, AIR_BYTES_MAX, FREE_TARIFF, confirms=True, packs_text=True, shared=True
     ),
 }
-"""Initial limits of each channel. The driver replaces them if the modem has others
-(`Outbox.fit`)."""
+"""Initial limits of each channel. The driver replaces them if the modem has other limits
+(`Outbox.set_limits`).
+"""
 
 
 def compute_price(tariff: Tariff, size: int) -> Spent:

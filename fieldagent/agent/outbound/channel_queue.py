@@ -1,9 +1,9 @@
 """Queue of one channel: the waiting Packages, and those in flight. The code decides and waits, but
 does no I/O.
 
-A Package is here from `add` until it ends. It waits, is taken into a transmission
-(`pop_due`), and then ends (`finish`) or waits again (`requeue`). These methods decide
-endings and return them, but do not store them: the caller must record them in the journal.
+A Package is in the queue from `add` until its end. The Package waits, is taken into a transmission
+(`pop_due`), and then ends (`finish`) or waits again (`requeue`). These methods decide endings and
+return them, but do not store them: the caller must record them in the journal.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ class WithdrawalResult(NamedTuple):
     removed: list[int]
     """Packages that were removed; the caller must record their end."""
     in_flight: list[trio.Event]
-    """One event for each of them that is in flight, set when its transmission is over."""
+    """One event for each withdrawn Package that is in flight, set when its transmission is over."""
 
 
 class ChannelQueue:
-    """Queue of one channel. Times are by trio's clock. `doubtful` contains the segments of a
-    transmission that an earlier run began and did not settle; None if there is no such
+    """Queue of one channel. Times are by trio's clock. `doubtful_segments` contains the segments of
+    a transmission that an earlier run began and did not settle; None if there is no such
     transmission. That transmission counts as in flight under the number 0, even if it contains no
     Package.
     """
@@ -50,7 +50,7 @@ class ChannelQueue:
         self.limits = LIMITS[channel]
         self.bursts = Bursts()
         self.gathering: set[int] = set()
-        """Packages that wait for others to share a message; some may have ended since."""
+        """Packages that wait for other Packages to share a message; some may have ended since."""
         self.tried: set[int] = set()
         """Packages with a failed attempt; some may have ended since."""
         self.alone: set[int] = set()
@@ -68,8 +68,9 @@ class ChannelQueue:
         """Event that is set when a Package is added or settled; then a new event replaces it."""
         self._queue = Queue()
         self._withdrawn: dict[int, tuple[trio.Event, str]] = {}
-        """Packages in flight that must not be sent again: the event to set when they are back, and
-        the reason."""
+        """Packages in flight that must not be sent again: the event to set when the transmission is
+        over, and the reason.
+        """
         self._failed: list[EndedDelivery] = []
         """Endings that the next `wait_for_expired` returns."""
         self._expiry = inf
@@ -92,7 +93,7 @@ class ChannelQueue:
     @contextmanager
     def hold_replaced(self, package: Package) -> Iterator[list[int]]:
         """Hold the Packages that a new Package will replace, and yield their sequences. They cannot
-        leave inside this block. Afterwards, those that were not replaced wait again.
+        leave inside this block. Afterwards, Packages that were not replaced wait again.
         """
         held = self._queue.hold_replaceable(package.collapse_key, sos=package.sos)
         try:
@@ -109,7 +110,7 @@ class ChannelQueue:
         """Queue a Package for `life` seconds (None: forever), to leave after at least `delay`
         seconds.
 
-        Return the sequences of the Packages that it replaces; they are removed from the queue.
+        Remove the Packages that the new Package replaces, and return their sequences.
         """
         package, sequence = stored_package.package, stored_package.sequence
         now = trio.current_time()
@@ -155,7 +156,7 @@ class ChannelQueue:
         self, sequences: Iterable[int], reason: str, *, is_arrived: bool = False
     ) -> WithdrawalResult:
         """Remove these Packages, because they arrived over another channel or are no longer wanted.
-        Those in flight are not sent again.
+        Packages in flight are not sent again.
         """
         in_flight = self._queue.get_in_flight()
         withdrawn = WithdrawalResult([], [])
@@ -171,8 +172,8 @@ class ChannelQueue:
         return withdrawn
 
     async def wait_for_expired(self) -> list[EndedDelivery]:
-        """Wait until Packages have expired, or failed for another reason. Remove them, and return
-        their endings.
+        """Wait until Packages have expired, or `finish` has ended some. Remove the expired
+        Packages, and return the endings.
         """
         while True:
             self._sooner = trio.Event()
@@ -217,12 +218,12 @@ class ChannelQueue:
         return -self._queue.find_place(sequence)[0] == SOS_PRIORITY
 
     def compute_next_change(self, now: float) -> float:
-        """Return the time when another Package becomes due or expires."""
+        """Return the earliest time after `now` at which a Package becomes due or expires."""
         return self._queue.compute_next_change(now)
 
     def pop_due(self, now: float, *, includes_bursts: bool) -> int | None:
-        """Take the first waiting Package and return its sequence, or None. With `includes_bursts`
-        it may be a Package with more fragments in a running burst.
+        """Take the first waiting Package and return its sequence, or None. With `includes_bursts`,
+        the Package may also be one with more fragments in a running burst.
         """
         key = self.find_foremost(now) if includes_bursts else None
         return key if key in self.bursts else self._queue.pop_due(now)
@@ -269,7 +270,7 @@ class ChannelQueue:
         if ended is not None and ended.delivery is not REPLACED_DELIVERY:
             self.finish(sequence)
         elif sequence in self._queue:
-            # The newer Package that replaces it gets its place.
+            # If a newer Package replaces this one, the newer Package gets the place.
             waits = sequence in self.held and not self._queue.is_superseded(sequence)
             self._queue.requeue(sequence, inf if waits else due_time)
             self.tried.add(sequence)
@@ -279,19 +280,19 @@ class ChannelQueue:
         return self._queue.get_in_flight()
 
     def mark_landed(self, sequences: Iterable[int]) -> None:
-        """Record that these Packages are no longer in flight. A Package stays in flight if another
-        of its fragments is, or while its end is being stored.
+        """Record that these Packages are no longer in flight. A Package stays in flight while
+        another of its fragments is in flight, or while its end is being stored.
         """
         for sequence in sequences:
             if sequence in self._withdrawn and sequence not in self._queue.get_in_flight():
                 self._withdrawn.pop(sequence)[0].set()
-        # A Package that expired while it was taken ends now.
+        # A Package that expired during its transmission ends now.
         self._sooner.set()
         self.wake()
 
 
 def _get_priority(stored_package: StoredPackage) -> int:
-    """Return the priority in the queue: an SOS of the kit's own people goes before one of
+    """Return the priority in the queue: an SOS of the kit's own people goes before an SOS of
     others.
     """
     package = stored_package.package
@@ -301,15 +302,15 @@ def _get_priority(stored_package: StoredPackage) -> int:
 
 
 def end_gathering(queue: ChannelQueue) -> None:
-    """Make the Packages due that wait to share a message, because a transmission is leaving."""
+    """Make all Packages due that wait to share a message, because a transmission is leaving."""
     for sequence in queue.gathering - queue.held:
         queue._queue.hasten(sequence)
     queue.gathering.clear()
 
 
 def hold_back(queue: ChannelQueue, kind: str, sequences: Iterable[int]) -> None:
-    """Hold back Packages of that kind from now on, and these waiting ones; those in flight are held
-    when they return.
+    """Hold back Packages of that kind from now on, and the Packages `sequences`. A Package in
+    flight is held when its transmission is over.
     """
     queue.held_kinds.add(kind)
     for sequence in sequences:
@@ -320,7 +321,7 @@ def hold_back(queue: ChannelQueue, kind: str, sequences: Iterable[int]) -> None:
 
 
 def release_kind(queue: ChannelQueue, kind: str, sequences: Iterable[int]) -> None:
-    """Release Packages of that kind, and these that were held back."""
+    """Stop holding back Packages of that kind, and release the held Packages `sequences`."""
     queue.held_kinds.discard(kind)
     released = queue.held.intersection(sequences)
     queue.held -= released
@@ -328,7 +329,7 @@ def release_kind(queue: ChannelQueue, kind: str, sequences: Iterable[int]) -> No
 
 
 def try_again(queue: ChannelQueue) -> None:
-    """Make the Packages due at once that wait for a retry."""
+    """Make all Packages due that wait for a retry."""
     tried, queue.tried = queue.tried, set()
     queue.hasten(*tried)
 

@@ -25,7 +25,7 @@ def make_request(limit_s: int | None, configured_channels: frozenset[Channel]) -
 
 def describe_state(journal: Journal) -> dict[str, Any] | None:
     """Return the state of the check-in for people; None if there is no check-in, or if the hub has
-    received its end.
+    confirmed that it is over.
     """
     asked = check_in.read_last_request(journal)
     if asked is None or (asked.within_s is None and asked.confirmed is not None):

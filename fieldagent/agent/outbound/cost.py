@@ -16,22 +16,23 @@ class Cost(NamedTuple):
     """Cost of a Package on one channel."""
 
     parts: int
-    """Number of messages if it is sent alone; 0 if the channel cannot carry it."""
+    """Number of messages if the Package is sent alone; 0 if the channel cannot carry the Package.
+    """
     bytes: int
     credits: int
     """Price in credits; 0 if the account pays for bytes."""
     remaining: int | None
     """Remaining budget of today in credits or bytes; None without a budget."""
     by_bytes: bool = False
-    """True if the account pays for bytes; then `bytes` are the billed ones."""
+    """True if the account pays for bytes; then `bytes` are the billed bytes."""
     refusal: str = ""
-    """Reason why the channel cannot carry it; empty if it can."""
+    """Reason why the channel cannot carry the Package; empty if it can."""
 
 
 def compute_costs(
     package: Package, outboxes: Mapping[Channel, ChannelOutbox], now: float
 ) -> dict[Channel, Cost]:
-    """Return the cost of a Package on each configured channel that it does not exclude. `now` is
+    """Return the cost of a Package on each configured channel that the Package allows. `now` is
     Unix time.
     """
     deliveries = make_deliveries(package.channels, frozenset(outboxes))

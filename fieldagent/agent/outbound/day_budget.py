@@ -16,7 +16,7 @@ from fieldagent.wire.credit import Tariff
 
 
 class DayBudget:
-    """A budget of `limit` a day, of which `reserve` is for an SOS."""
+    """A budget of `limit` units a day, of which `reserve` is for an SOS."""
 
     def __init__(self, journal: Journal, name: str, limit: int, reserve: int = 0) -> None:
         self._journal = journal
@@ -26,7 +26,7 @@ class DayBudget:
             name, journal, clock=journal.clock.now, limits=limits, tariff=lambda: Tariff(name)
         )
         self._paid_on: BudgetDay | None = None
-        """Day of the last booking: a cancellation returns its cost to this day."""
+        """Day of the last booking: a cancellation returns the cost to this day's budget."""
 
     def compute_remaining(self, *, urgent: bool = False) -> int | None:
         return self._budget.compute_remaining(urgent=urgent)
@@ -44,8 +44,8 @@ class DayBudget:
 
     @asynccontextmanager
     async def book(self, count: int) -> AsyncIterator[None]:
-        """Book the cost before the Package may leave, so that a crash in between cannot exceed the
-        budget. If the block raises, the booking is undone.
+        """Book the cost before the block, which accepts the Package, so that a crash cannot exceed
+        the budget. If the block raises, undo the booking.
         """
         day = self._budget.get_today()
         if count:
@@ -58,15 +58,17 @@ class DayBudget:
             raise
 
     async def record_booking(self, sequence: int, plan: AffordablePlan) -> None:
-        """Remember the credits and SMS that were booked for a Package, also across a restart."""
+        """Store the credits and SMS that were booked for a Package, so that they can be refunded
+        after a restart.
+        """
         if plan.price:
             booked = {Channel.SATELLITE: plan.satellite, Channel.CELLULAR: plan.sms}
             day = self._budget.get_today()
             await self._journal.persist(spending.note_bookings(self._name, sequence, booked, day))
 
     async def refund_unspent(self) -> None:
-        """Return the booked credits and SMS of ended Packages that another channel delivered
-        sooner, so that nothing left over satellite or by SMS.
+        """Return the booked credits and SMS of ended Packages that never left over satellite or by
+        SMS, for example because another channel delivered them sooner.
         """
         for booking in spending.ended_bookings(self._journal, self._name):
             done = spending.end_booking(self._name, booking)

@@ -1,5 +1,5 @@
 """An envelope to which entries are added until it is full. Each candidate entry is encoded once,
-together with the others.
+together with the entries before it.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from fieldagent.wire.seal import seal
 
 class Draft:
     """Unfinished envelope of one transmission. `origin` is the sender's number, 0 if the link
-    identifies the sender. `key` tags the envelope, or encrypts it if `sealed`. With `packed`, texts
-    take fewer bytes.
+    identifies the sender. `key` tags the envelope, or encrypts it if `is_sealed`. With `is_packed`,
+    texts take fewer bytes.
     """
 
     def __init__(
@@ -43,11 +43,15 @@ class Draft:
         return encode(entries, origin=self.origin, key=self._key, is_packed=self._packed)
 
     def add(self, entry: Entry, capacity: int) -> bool:
-        """Add the entry if it fits into `capacity` bytes, and return True if so."""
+        """Add the entry if the envelope then fits into `capacity` bytes. Return True if the entry
+        was added.
+        """
         return self.add_all([entry], capacity)
 
     def add_all(self, entries: Sequence[Entry], capacity: int) -> bool:
-        """Add all entries if they fit into `capacity` bytes together, and return True if so."""
+        """Add all entries if the envelope then fits into `capacity` bytes. Return True if they were
+        added.
+        """
         body = self.encode_with(*entries)
         if len(body) > capacity:
             return False

@@ -1,8 +1,7 @@
 """Stores the ends of Packages on their channels, and wakes the callers that wait for them.
 
-A decided ending is passed to `record`. One commit contains all its consequences: the end on its own
-channel, the Packages that other channels need not send any more, and the operation that the caller
-adds.
+The queues and drivers decide an ending and pass it to `record`. One commit contains the ending, its
+consequences on other channels, and the caller's own operation.
 """
 
 from __future__ import annotations
@@ -33,11 +32,12 @@ class AgentStopping(Exception):
 
 
 class Endings:
-    """Recorder of endings. `queues` are those of the configured channels; `clock` is elapsed time.
+    """Recorder of endings. `queues` are the queues of the configured channels; `clock` is elapsed
+    time.
 
     Over `neighbours`, other kits are notified on the air when the hub has the items that we relayed
-    for them. With `heard_ends`, reception by another kit is enough to end a fan-out of `first` or
-    `cheapest`, even if the hub may never get the item.
+    for them. With `ends_when_heard`, reception by another kit is enough to end a fan-out of `first`
+    or `cheapest`, even if the hub may never get the item.
     """
 
     def __init__(
@@ -60,8 +60,8 @@ class Endings:
         self._stopped = False
 
     def get_fan_out(self, package: Package, *, is_relayed: bool) -> FanOut:
-        """Return the fan-out of a Package: EVERY if it is urgent, CHEAPEST if it is a neighbour's
-        or has a deadline, otherwise the configured one.
+        """Return the fan-out of a Package: EVERY if the Package is urgent, CHEAPEST if it is a
+        neighbour's or has a deadline, otherwise the configured one.
         """
         if package.urgent:
             return FanOut.EVERY
@@ -74,9 +74,9 @@ class Endings:
         `extra_operation` runs in the same commit.
         """
         known = self._read_known(endings)
-        # Take the Packages out of the other queues before the commit, which may wait for space on
-        # the disk: they must not leave meanwhile. If the commit fails, they return to the queues at
-        # the next start.
+        # Remove the Packages from the other queues before the commit, which may wait for space on
+        # the disk, so that they do not leave meanwhile. If the commit fails, the Packages return to
+        # the queues at the next start.
         taken_out = [each for one in endings for each in self._cancel_superfluous(one, known)]
         endings = [*endings, *taken_out]
         note_ends = outbound.end(endings, self.clock())
@@ -127,8 +127,9 @@ class Endings:
     def _cancel_superfluous(
         self, ending: EndedDelivery, stored_package: Mapping[int, StoredPackage]
     ) -> list[EndedDelivery]:
-        """Remove the Package from other channels that need not send it any more, and return those
-        endings. After a failure with the fan-out CHEAPEST the other channels send it at once.
+        """Remove the Package from other channels that need not send it any more, and return its
+        endings on these channels. After a failure with the fan-out CHEAPEST, the other channels
+        send the Package at once.
         """
         package = stored_package.get(ending.sequence)
         if package is None or package.package.urgent:
@@ -152,9 +153,9 @@ class Endings:
         return self._heard_ends or on_air.is_relayed(self._journal, sequence)
 
     async def note_at_hub(self, sequence: int, *, is_proved: bool) -> None:
-        """Record that the hub has the item, by its own confirmation (`is_proved`) or by that of the
-        relaying kit. Withdraw it from channels to the hub that have not sent it. With the fan-out
-        `every`, withdraw it only from satellite, and only if `is_proved`.
+        """Record that the hub has the item, by the hub's own confirmation (`is_proved`) or by the
+        relaying kit's. Withdraw the item from channels to the hub that have not sent it. With the
+        fan-out `every`, withdraw the item only from satellite, and only if `is_proved`.
         """
         queues = [queue for name, queue in self._queues.items() if name is not Channel.RADIO]
         if not (is_proved and self._neighbours) and not any(sequence in queue for queue in queues):
@@ -177,7 +178,7 @@ class Endings:
 
     def _report_to_neighbour(self, package: StoredPackage, *, by_hub: bool) -> None:
         """Report the arrival of an item at the hub to the kit that sent it; without `by_hub`,
-        report that a satellite gateway has it.
+        report that a satellite gateway has the item.
         """
         if package.origin and self._neighbours is not None:
             digest = compute_item_digest(make_entry(package))

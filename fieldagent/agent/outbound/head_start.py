@@ -1,4 +1,4 @@
-"""Delay of each channel in favour of cheaper ones, from their past deliveries. Pure.
+"""Delay of each channel in favour of cheaper ones, computed from past deliveries. Pure.
 
 A channel that delivers within two seconds needs no head start of two minutes. So a more expensive
 channel starts as soon as a longer wait would save almost nothing. A Package with a deadline (`by`)
@@ -15,11 +15,13 @@ from fieldagent.package.package import Channel, Package
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 DELIVERED_SHARE_ENOUGH = 0.95
-"""Share of the deliveries that is enough. It is a share of the deliveries of the cheaper channels
-after the longest wait, or of the deliveries in time without a wait."""
+"""Share of the best possible deliveries that is enough: of the deliveries of cheaper channels
+within the longest wait or, with a deadline, of the deliveries in time if nothing waits.
+"""
 USUAL_TIME_FACTOR = 2.0
-"""Factor on the usual time of a more expensive channel, because another Package may go first, or an
-attempt may fail."""
+"""Factor on the usual delivery time of a more expensive channel, because another Package may be
+sent first, or an attempt may fail.
+"""
 _ROUNDING = 1e-9
 CHEAPER_FIRST_REASON = "a cheaper channel goes first"
 GATHERING_REASON = "waits for other items to share a message"
@@ -44,7 +46,7 @@ def compute_head_starts(
     head_start: float,
     forecasts: Mapping[Channel, Steps],
 ) -> dict[Channel, Begin]:
-    """Return the start of the Package on each channel where it waits.
+    """Return the start of the Package on each channel where it still waits.
 
     With CHEAPEST each channel has `head_start` seconds before the next more expensive one, or less
     if the past deliveries in `forecasts` allow it. `forecasts` contains, for each channel with
@@ -74,7 +76,7 @@ def _begin(
 ) -> Begin:
     usual = len(cheaper) * head_start
     if deadline is not None and own_steps is not None:
-        # For a longer wait there is no data, so the Package waits that long.
+        # A deadline may be later than `usual`, so `usual` does not limit this wait.
         after, why = (
             _compute_latest(cheaper, own_steps, deadline),
             f"{CHEAPER_FIRST_REASON}, and there is still time",
@@ -98,9 +100,7 @@ def _compute_soonest(cheaper: Sequence[_CheaperChannel], usual_time: float) -> f
 
 
 def _compute_latest(cheaper: Sequence[_CheaperChannel], own_steps: Steps, deadline: float) -> float:
-    """Return the latest start that keeps nearly the same chance to meet the deadline `deadline` as
-    a start now.
-    """
+    """Return the latest start with nearly the same chance to meet the `deadline` as a start now."""
     missed = 1 - _compute_delivered(cheaper, deadline)
 
     def compute_share_in_time(start: float) -> float:

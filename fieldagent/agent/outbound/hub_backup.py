@@ -1,8 +1,8 @@
 """Backup for a hub whose database was lost, from this kit's journal.
 
 The backup contains the items that left for the hub and those that came from it, as long as the
-journal keeps them (`keep-ended-days`, `keep-ended-count`). It begins when the kit gets the hub's
-token, so that another hub's items are never shown.
+journal keeps them (`keep-ended-days`, `keep-ended-count`). The backup begins when the kit gets the
+hub's token, so that the hub never receives items of another hub.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.link import BODY_BYTES
 
 IDLE_CHECK_INTERVAL_S = 1.0
-"""Seconds between two checks if other items wait."""
+"""Seconds between two checks if items still wait to be sent."""
 _HEAD = 64
 """Largest overhead in bytes of a note with one copy."""
 _LEFT_SQL = "channel IN ('Cellular', 'Satellite') AND status = 'Delivered'"
@@ -82,7 +82,9 @@ class HubBackup:
 
 
 def _note_hub(db: sqlite3.Connection, hub: bytes) -> None:
-    """Record the token of a new hub; earlier items must not be shown to it."""
+    """Record the token of a new hub, and the last earlier items, which the new hub must not
+    receive.
+    """
     db.execute(
         "INSERT OR REPLACE INTO backup_since SELECT 1, ?,"
         f" (SELECT coalesce(max(sequence), 0) FROM leg WHERE {_LEFT_SQL}),"
@@ -92,8 +94,8 @@ def _note_hub(db: sqlite3.Connection, hub: bytes) -> None:
 
 
 def _find_earlier_hub_limits(journal: Journal) -> tuple[int, int]:
-    """Return the last sequence, and the last payload number, that an earlier hub may know. This hub
-    must see only later ones.
+    """Return the last sequence, and the last payload number, that an earlier hub may know. The
+    present hub must receive only later ones.
     """
     rows = journal.read("SELECT sequence, number FROM backup_since")
     return rows[0] if rows else (2**62, 2**62)
@@ -162,7 +164,7 @@ def _list_sent(journal: Journal, start_place: int) -> Inventory:
 
 
 def _find_dropped(journal: Journal) -> tuple[int, int]:
-    """Return the range of numbers that are no longer kept here; (0, 0) if there are none."""
+    """Return the range of numbers that the journal no longer keeps; (0, 0) if there are none."""
     ((begun,),) = journal.read("SELECT number FROM beginning")
     ((oldest,),) = journal.read("SELECT min(sequence) FROM package")
     first = max(begun, _find_earlier_hub_limits(journal)[0]) + 1
@@ -191,8 +193,8 @@ def _list_received(journal: Journal, start_place: int) -> Inventory:
 
 
 def _read_whole(copy: bytes) -> Envelope | None:
-    """Return the envelope of a copy; None if the disk has damaged it, because that must not end the
-    link to the hub.
+    """Return the envelope of a copy; None if the copy is damaged on disk, because damage must not
+    end the link to the hub.
     """
     try:
         envelope = decode(bytes(copy))
@@ -205,7 +207,7 @@ _Copier = Callable[[Journal, int], Copy]
 
 
 def _choose_fitting(journal: Journal, copy: _Copier, places: Sequence[int]) -> tuple[Copy, ...]:
-    """Return the requested copies in order, as many as fit but at least one."""
+    """Return the requested copies in order: as many as fit into one note, but at least one."""
 
     def fill() -> Iterator[Copy]:
         size = 0

@@ -18,11 +18,13 @@ from fieldagent.wire.credit import Tariff
 from fieldagent.wire.envelope import Entry, JournalNumber, Receipt
 
 RECEIPTS_BYTES = 100
-"""Bytes of receipts, about ten, that ride with Packages if bytes are billed. A modem that keeps no
-copy of received messages relies on them."""
+"""Bytes of receipts (about ten receipts) that ride with Packages if bytes are billed. They matter
+for a modem that keeps no copy of received messages.
+"""
 NAME_INCIDENT_INTERVAL_S = 300.0
-"""Seconds after which an open incident is named again over a free link without other traffic. This
-lets a hub with a restored database raise the alarm again."""
+"""Seconds after which an open incident is named again over a free link without other traffic. So a
+hub with a restored database raises the alarm again.
+"""
 
 
 class HubPiggyback:
@@ -54,8 +56,8 @@ class HubPiggyback:
         return self._queue.limits.tariff
 
     def load_entries(self) -> None:
-        """Load the receipts that are owed: they ride in the next transmission. Receipts for an SOS
-        are sent at once.
+        """Load the receipts, stages and reports that the hub has not received. They ride in the
+        next transmission; receipts for an SOS are sent at once.
         """
         for sequence, at, sos, digest in inbound.list_pending_receipts(
             self._journal, self._channel
@@ -89,8 +91,8 @@ class HubPiggyback:
         return lacks or owes or free or self._is_incident_unnamed()
 
     def _is_incident_unnamed(self) -> bool:
-        """Return True if the open incident must be named in a transmission of its own. That is done
-        only on a free channel.
+        """Return True if the open incident must be named in a transmission of its own, which is
+        sent only on a free channel.
         """
         if self._tariff.compute_units(1) or incident.find_open(self._journal) is None:
             return False
@@ -116,7 +118,7 @@ class HubPiggyback:
         return words
 
     def _fill_incident(self, draft: Draft, capacity: int, entries: PiggybackEntries) -> None:
-        """Name the open incident in each transmission that takes place anyway, if that costs
+        """Name the open incident in each transmission that takes place anyway, if the name costs
         nothing more. A transmission with an item of the incident already names it.
         """
         open_incident = incident.find_open(self._journal)
@@ -137,7 +139,7 @@ class HubPiggyback:
 
     def _fill_receipts(self, draft: Draft, capacity: int, entries: PiggybackEntries) -> None:
         """Add receipts that cost nothing more or, if bytes are billed, at most RECEIPTS_BYTES of
-        them. Without other entries, add them only if they are worth a transmission.
+        receipts. Without other entries, add receipts only if they are worth a transmission.
         """
         if draft.entries and self._tariff.step > 1:
             capacity = min(capacity, self._tariff.compute_paid_size(len(draft)))
@@ -146,12 +148,12 @@ class HubPiggyback:
         elif not self.is_worth_sending():
             return
         for sequence, receipt in sorted(self._owed.items(), key=lambda owed: not owed[1].sos):
-            # The receipt for an SOS is an ordinary entry.
+            # Receipts for an SOS go first, but a receipt is sent as an entry that is not an SOS.
             if draft.add(Entry(sequence, receipt.content, receipt.time), capacity):
                 entries.receipts[sequence] = self._owed.pop(sequence)
             else:
-                # Keep the order: the hub considers an item lost if its receipt is missing before
-                # another.
+                # Stop at the first receipt that does not fit. The hub considers an item lost if a
+                # receipt for a later item arrives first.
                 break
         self._under_way |= entries.receipts.keys()
         for key, owed in list(self._stages.items()):

@@ -20,8 +20,9 @@ from fieldagent.wire.envelope import NO_ROUTE, RouteToHub
 ROUTE_LIFETIME_S = 2100.0
 """Seconds for which a route is valid after the hub's neighbour announced it."""
 ANNOUNCE_AFTER_S = 600.0
-"""Seconds after which our route is announced in its own packet, if it could not ride with other
-entries."""
+"""Seconds after which our route is announced in its own packet, if the route could not ride with
+other entries.
+"""
 REPEAT_AFTER_S = 120.0
 """Seconds after which our route rides with other entries again."""
 
@@ -38,9 +39,10 @@ class KnownRoute(NamedTuple):
 
 
 class HubRoutes:
-    """Known routes to the hub. `brings` returns our cost of relaying to the hub in credits, or None
-    if we do not relay. `low` returns True if our battery is nearly empty. `hops` is the maximum
-    number of transmissions to reach any station. `clock` is elapsed time.
+    """Known routes to the hub. `find_relay_station` returns our cost of relaying to the hub in
+    credits, or None if we do not relay. `is_battery_low` returns True if our battery is nearly
+    empty. `hops` is the maximum number of transmissions to reach any station. `clock` is elapsed
+    time.
     """
 
     def __init__(
@@ -83,7 +85,7 @@ class HubRoutes:
 
     def find_next_hop(self, excluded: Collection[int] = ()) -> int | None:
         """Return the best neighbour to ask, or None. Neighbours in `excluded` are used only if
-        there is no other.
+        there is no other neighbour.
         """
         near = [
             number
@@ -113,7 +115,7 @@ class HubRoutes:
     def find_route_to_announce(self, *, has_other_content: bool) -> RouteToHub | None:
         """Return our route if it must be announced now, otherwise None. A changed route is
         announced at once, in its own packet if necessary. An unchanged route is announced after
-        REPEAT_AFTER_S `has_other_content` other entries, or after ANNOUNCE_AFTER_S in its own
+        REPEAT_AFTER_S in a packet that `has_other_content`, or after ANNOUNCE_AFTER_S in its own
         packet.
         """
         ours = self.find_own_route()

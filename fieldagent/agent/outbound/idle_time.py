@@ -1,4 +1,6 @@
-"""Measures silence on a gateway whose clock is sometimes set. Pure."""
+"""Measures the time since the last event of each key, although the wall clock may be set meanwhile.
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -10,21 +12,22 @@ K = TypeVar("K", bound=Hashable)
 
 
 class IdleTimes(Generic[K]):
-    """Measures the silence of each key. `looked` is the longest time in seconds between two calls
-    of `measure`.
+    """Measures the seconds since the last event of each key. `checked_at` is the longest time in
+    seconds between two calls of `measure`.
     """
 
     def __init__(self, checked_at: float) -> None:
         self._looked = checked_at
         self._known: dict[K, tuple[float, float]] = {}
-        """Time of each key's last sign by the wall clock, and by the monotonic clock."""
-        # In the first call of `measure`, a sign is as old as the wall clock shows. In later calls,
-        # a new sign is at most as old as the previous call.
+        """Time of each key's last event by the wall clock, and by the monotonic clock."""
+        # In the first call of `measure`, the age of an event is taken from the wall clock. In later
+        # calls, a new event is at most as old as the previous call.
         self._oldest = inf
 
     def measure(self, last: Mapping[K, float], now: float, unix: float) -> dict[K, float]:
-        """Return the seconds of silence of each key. `last` contains the Unix time of its last
-        sign, different for each sign. `now` is a monotonic clock, `unix` the wall clock.
+        """Return the seconds since the last event of each key. `last` contains the Unix times of
+        these events; each event of a key has a different time. `now` is a monotonic clock, `unix`
+        the wall clock.
         """
         known = {}
         for key, at in last.items():

@@ -21,8 +21,9 @@ from fieldagent.package.package import (
 from fieldagent.wire.incident_proof import prove
 
 ANSWER_DELAY_MAX_S = 15.0
-"""Longest time in seconds that a session, or an unplugged modem, delays the answer to a
-cancellation. The page reports after 20 s that the agent does not answer."""
+"""Longest time in seconds for which the answer to a cancellation waits for a session or for an
+unplugged modem. The page reports after 20 s that the agent does not answer.
+"""
 
 
 def can_have_own_messages(journal: Journal, number: int) -> bool:
@@ -48,21 +49,21 @@ async def call_off(
     limit_s: float = ANSWER_DELAY_MAX_S,
 ) -> bool:
     """End the open incident, and notify its possible receivers over the same channels. Return True
-    if anyone may have received it. If it is known `limit_s` that many seconds that the items in
-    flight have not left, the cancellation message is withdrawn. Raises the journal's errors.
+    if anyone may have received it. If no item in flight has left when `limit_s` seconds are over,
+    withdraw the cancellation message. Raises the journal's errors.
     """
     word = IncidentUpdate(number, IncidentState.CALLED_OFF)
     said = Package(prove(word, proof_keys[0]) if proof_keys else word, priority=SOS_PRIORITY - 1)
     standing = None
     if cancellation.can_have_left(number):
-        # The message ends the incident in one commit. Otherwise a power failure in between would
-        # leave the hub's alarm on while its kit no longer repeats the SOS.
+        # One commit stores the message and ends the incident. Otherwise a power failure in between
+        # would leave the hub's alarm on while its kit no longer repeats the SOS.
         standing = await intake.accept(said)
     in_flight = await cancellation.call_off(number)
     if standing is None:
         if not can_be_known(journal, number):
             return False
-        # An item was passed to a modem meanwhile.
+        # A modem has taken an item since the check above.
         standing = await intake.accept(said)
     await wait_until_settled(in_flight, limit_s)
     if can_be_known(journal, number):

@@ -1,4 +1,4 @@
-"""Repeats the kit's open incident until a person has it, or it is over.
+"""Repeats the items of the kit's open incident until a person has it, or it is over.
 
 A channel's acceptance of an item proves little: the operator may lose it, or no station may listen.
 So the kit repeats each item over the channels that accepted it. Receivers recognise duplicates by
@@ -38,8 +38,8 @@ RepeatKey = tuple[int, Channel]
 
 
 def list_repeated(journal: Journal, end_condition: str) -> dict[RepeatKey, float]:
-    """Return the items of the open incident that must be repeated after a silence. Each has its
-    channel and the elapsed time of its last event there.
+    """Return the items of the open incident that must be repeated, by item and channel, each with
+    the elapsed time of its last event on that channel.
 
     `end_condition` is `person` or `hub`.
     """
@@ -95,6 +95,6 @@ async def run_incident_repeats(
             for queue in queues.values():
                 queue.wake()
         else:
-            # Without an open incident nothing changes until the next commit.
+            # An incident can only open in a commit.
             await journal.wait_for_commit()
         await trio.sleep(CHECK_INTERVAL_S)

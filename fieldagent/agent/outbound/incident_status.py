@@ -37,7 +37,7 @@ from fieldagent.package.writing import encode_item, get_kind
 OVER_SHOWN_S = 86_400.0
 """Seconds for which an incident is shown after its end."""
 ITEMS_SHOWN = 50
-"""Maximum number of Packages that are shown for an incident; the newest are shown."""
+"""Maximum number of Packages that are shown for an incident, the newest ones."""
 HEARD_SHOWN = 20
 """Maximum number of incidents of other kits that are shown."""
 
@@ -123,7 +123,8 @@ def _describe_incident(
 
 def list_steps(journal: Journal, own_incident: Incident, sequences: Sequence[int]) -> list[Step]:
     """Return the known steps in their order: `state`, `at` (Unix time), and `channel`, `by`,
-    `text`, `unauthenticated` if they apply. `sequences` are the numbers of its Packages.
+    `text`, `unauthenticated` if they apply. `sequences` are the sequences of the incident's
+    Packages.
     """
     date = journal.clock.date
     raised: Step = {"state": "raised", "at": date(own_incident.raised)}
@@ -147,7 +148,7 @@ def list_steps(journal: Journal, own_incident: Incident, sequences: Sequence[int
     if at_hub:
         steps.append({"state": "at the hub", "at": min(at_hub.values())})
     for at, text in () if at_hub else incident.list_relayed(journal, own_incident.number):
-        # The source is a neighbour's report, which is unauthenticated.
+        # The step comes from a neighbour's report, which is unauthenticated.
         step = {"state": "at the hub", "at": date(at), "text": add_names(journal, text)}
         steps.append(step | {"unauthenticated": True})
     for at, text in () if at_hub else incident.list_left_nearby(journal, own_incident.number):
@@ -174,8 +175,8 @@ def _make_step(update: StoredUpdate) -> Step:
 
 
 def _end(own_incident: Incident, date: Any) -> list[Step]:
-    """Return the step of a cancellation. If the incident was closed, the updates already contain
-    that.
+    """Return the step of a cancellation. The step of a closed incident is already among the
+    updates.
     """
     if own_incident.state != IncidentState.CALLED_OFF or own_incident.ended is None:
         return []
@@ -206,8 +207,8 @@ def _compute_next_try(
 ) -> float | None:
     """Return the Unix time of the next attempt; None if no channel will send the Package.
 
-    The journal decides which Packages wait: a Package that was just raised, or comes from before a
-    restart, may be in no queue yet.
+    The journal decides which Packages wait: a new Package, or one from before a restart, may be in
+    no queue yet.
     """
     if own_incident.ended is not None:
         return None

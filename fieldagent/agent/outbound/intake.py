@@ -55,11 +55,11 @@ collapseKey."""
 
 
 class Intake:
-    """Accepts Packages. `queues` are those of the configured channels.
+    """Accepts Packages. `queues` are the queues of the configured channels.
 
     `time_to_live` is the default life of a Package in seconds. With the fan-out `cheapest`,
     `head_start` is the longest time in seconds that a channel has before the next more expensive
-    one starts. `resumed` is set once all earlier Packages are in the queues again.
+    one starts. `resume_event` is set once all earlier Packages are in the queues again.
     """
 
     def __init__(
@@ -92,15 +92,16 @@ class Intake:
         """Store and queue a Package, or return the state of the same Package that the caller posted
         before.
 
-        An SOS that `incident_number` an incident opens no other. An SOS of an `handle` handheld
-        joins or opens that handheld's own incident. Raises NoSuchPerson, Conflict, IncidentOver,
-        and the journal's errors.
+        An SOS with `incident_number` joins that incident and opens no other. With `handle`, the
+        sender is an unauthenticated handheld, and its SOS joins or opens the handheld's own
+        incident. Raises NoSuchPerson, Conflict, IncidentOver, and the journal's errors.
         """
         claims: list[Claim] = [c for c in (package.id, idempotency_key) if c is not None]
         if package.collapse_key is not None:
             claims.append((package.collapse_key,))
             if self._resumed is not None and not package.sos:
-                # The older Packages must be in the queues, because the new one takes their place.
+                # The older Packages must be in the queues, because the new Package takes their
+                # place.
                 await self._resumed.wait()
         if not claims:
             return await self._store(package, None, incident_number, handle)
@@ -192,17 +193,18 @@ class Intake:
             ]
         self._endings.wake_callers(replaced)
         if late:
-            # A replaced Package was in flight when the commit began, and came back.
+            # A replaced Package was in flight when the commit began. Its transmission has ended
+            # meanwhile, so store its end now.
             await self._endings.record(late)
         return PackageState(id_, sequence, status, deliveries, dated)
 
     @contextmanager
     def _wait_for_id(self, id_: int) -> Iterator[None]:
-        """Inside this block, a caller that chooses the same id waits until this Package is on
+        """Inside this block, other callers that choose the same id wait until this Package is on
         disk.
         """
         if id_ in self._accepting:
-            # The caller chose this id, and `accept` has already claimed it.
+            # The caller chose this id itself, so `accept` has already claimed the id.
             yield
             return
         done = self._accepting[id_] = trio.Event()
@@ -226,8 +228,8 @@ class Intake:
     def _end_replaced(
         self, package: Package, id_: int, deliveries: Mapping[Channel, ChannelDelivery]
     ) -> Iterator[list[EndedDelivery]]:
-        """Yield the endings of the Packages that this one replaces. Those cannot leave inside the
-        block, and later only if the block raises.
+        """Yield the endings of the Packages that this one replaces. The replaced Packages cannot
+        leave inside the block, and afterwards only if the block raises.
         """
         if package.collapse_key is None:
             yield []
@@ -252,8 +254,8 @@ class Intake:
     def _make_deliveries(
         self, package: Package, starts: Mapping[Channel, Begin]
     ) -> Mapping[Channel, ChannelDelivery]:
-        """Return the state of a newly accepted Package on each channel, with the time when it may
-        start there.
+        """Return the state of a newly accepted Package on each channel, with the time when the
+        channel may start.
         """
         deliveries = make_deliveries(package.channels, self._configured)
         if not any(each.after for each in starts.values()):
@@ -269,7 +271,7 @@ class Intake:
         fan_out = self._endings.get_fan_out(package, is_relayed=False)
         life = self._compute_life(package)
         if package.by is not None and life is not None:
-            # The Package expires before it would start there.
+            # The Package must not expire before a channel starts.
             package = replace(package, by=min(package.by, life))
         shown = (
             self._list_past_deliveries(deliveries)
@@ -307,8 +309,8 @@ class Intake:
         life: float | None,
         passed_s: float = 0.0,
     ) -> list[EndedDelivery]:
-        """Put a Package into the queue of each channel that it waits for. Return the endings of
-        Packages that it replaces. `passed_s` is the time in seconds since its acceptance.
+        """Put a Package into the queue of each channel on which it still waits. Return the endings
+        of the Packages that it replaces. `passed_s` is the number of seconds since its acceptance.
         """
         delivery = _make_replaced_delivery(stored_package.id)
         return [
@@ -335,8 +337,8 @@ class Intake:
         }
 
     def queue_relayed(self, stored_package: StoredPackage) -> None:
-        """Queue a neighbour's Package, which is on disk. It has no collapseKey, so it replaces no
-        other.
+        """Queue a neighbour's Package, which is on disk. The Package has no collapseKey, so it
+        replaces no other Package.
         """
         life = None
         if stored_package.expires is not None:

@@ -1,4 +1,4 @@
-"""Checks if a peer's report about a number is about our Package with that number.
+"""Checks if a peer's report about an item number is about our Package with that number.
 
 The peer may mean another item with the same number: an item from before the journal was lost, from
 another kit with our station number, or in a hub's restored database.

@@ -20,7 +20,7 @@ all entries can be dead."""
 
 
 class SweptHeap(Generic[Entry]):
-    """Heap with gradual removal. `lives` returns True if an entry is live."""
+    """Heap with gradual removal. `is_live` returns True if an entry is live."""
 
     def __init__(self, is_live: Callable[[Entry], bool]) -> None:
         self._lives = is_live
@@ -59,8 +59,8 @@ class SweptHeap(Generic[Entry]):
         return self._old
 
     def _trim(self) -> bool:
-        """Remove dead entries from the end, where removal moves no other entry. Return True if it
-        removed as many as one step of a sweep moves.
+        """Remove dead entries from the heap's end, where removal moves no other entry. Return True
+        if SWEEP_STEP_ENTRIES entries were removed.
         """
         for _ in range(SWEEP_STEP_ENTRIES):
             if not self._heap or self._lives(self._heap[-1]):
@@ -69,8 +69,8 @@ class SweptHeap(Generic[Entry]):
         return True
 
     def bound(self, live_count: int, slack: int) -> None:
-        """Limit the heap to twice `live_count` entries plus `slack`. Call it after each
-        operation.
+        """Limit the heap to twice `live_count` entries plus `slack`. The caller calls this after
+        each operation.
         """
         if not self._old:
             if 2 * len(self._heap) <= 3 * live_count + slack or self._trim():

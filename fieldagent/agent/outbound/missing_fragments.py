@@ -1,7 +1,7 @@
 """Asks the peer for the missing fragments of an item when no more fragments arrive.
 
-Each request costs, and a sender that withdrew its Package never answers. So the requests become
-less frequent, and end.
+Each request costs credits or air time, and a sender that withdrew its Package never answers. So the
+requests become less frequent, and end.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ async def run_fragment_requests(
     """Ask for missing fragments forever. `clock` is the journal's."""
     silences = IdleTimes[inbound.FragmentedItem](CHECK_INTERVAL_S)
     asked: dict[inbound.FragmentedItem, float] = {}
-    """Seconds of silence of each item at the last request."""
+    """Seconds without a fragment of each item at the last request."""
     while True:
         await trio.sleep(CHECK_INTERVAL_S)
         last = inbound.list_incomplete(journal)
@@ -62,7 +62,7 @@ def _find_channel_toward(
     outboxes: Mapping[Channel, ChannelOutbox], origin: int
 ) -> ChannelOutbox | None:
     """Return the outbox of the channel that reaches the origin soonest: radio for a station,
-    otherwise a channel to the hub. Cellular is preferred because it costs least.
+    otherwise a channel to the hub. Cellular is preferred because it is the cheapest.
     """
     if origin < 0:
         return outboxes.get(Channel.RADIO)

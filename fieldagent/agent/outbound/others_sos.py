@@ -1,4 +1,4 @@
-"""Small budget that is shared by each SOS that is relayed or comes from an unauthenticated sender.
+"""Small budget for every SOS that is relayed or comes from an unauthenticated sender.
 
 Any person with a radio can send such an SOS. So this budget never uses up the credits that the kit
 keeps for an SOS of its own people. It has a few credits a day, and it cannot use half of the day's
@@ -16,7 +16,8 @@ from fieldagent.agent.outbound.budget import compute_day
 from fieldagent.system.elapsed_time import ElapsedTime
 
 OTHERS_SOS_COST_NAME = "an SOS of others"
-"""Name in the journal's table of costs, in the place of a channel, for these credits."""
+"""Name in the journal's table of costs, in the place of a channel, for the credits of this budget.
+"""
 CREDITS_PER_DAY = 5
 
 
@@ -33,7 +34,7 @@ def compute_remaining(journal: Journal) -> int:
 
 
 def spend(credit: int, now: float, clock: ElapsedTime) -> Operation[None]:
-    """Return an operation that books that many credits under today."""
+    """Return an operation that books `credit` credits under today."""
 
     def store(db: sqlite3.Connection) -> None:
         day = compute_day(spending.read_known_day_in(db), now, clock)

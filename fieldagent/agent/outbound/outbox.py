@@ -1,8 +1,8 @@
 """Outbox of one channel, which its driver uses (`channels.contract`).
 
 `load` packs the Packages that are due, `record_intent` records that a modem is about to send them,
-and `settle` records the result. It decides the consequences for each Package in the transmission,
-and stores all of them in one commit.
+and `settle` records the result. `settle` decides the consequences for each Package in the
+transmission, and stores all of them in one commit.
 """
 
 from __future__ import annotations
@@ -44,10 +44,13 @@ from fieldagent.wire.outcome import Outcome
 log = logging.getLogger(__name__)
 
 FAILURE_PAUSE_S, FAILURE_PAUSE_MAX_S = 5.0, 60.0
-"""Seconds that a Package waits after a driver failed with it, for each such failure, and the
-longest wait."""
+"""Seconds that a Package waits after a failure of the driver, times the Package's number of
+failures, and the longest wait.
+"""
 RECHECK_AFTER_S = 3600.0
-"""Seconds after which the budget is checked again, because the wall clock may have been set."""
+"""Seconds after which the budget is checked again, because the wall clock, which decides the day,
+may have been set.
+"""
 
 
 class ChannelOutbox:
@@ -84,7 +87,7 @@ class ChannelOutbox:
     async def run(self) -> None:
         """Store the ends of expired Packages, forever."""
         while True:
-            # First repeat those that could not be stored the last time.
+            # First store the ends that could not be stored in the last round.
             self._expired = self._expired or await self._queue.wait_for_expired()
             for reason, times in Counter(each.delivery.reason for each in self._expired).items():
                 log.warning("%s: %d %s before they could be sent", self.channel, times, reason)
@@ -121,7 +124,8 @@ class ChannelOutbox:
         while not self._is_ready(urgent):
             changed = self._queue.changed
             now = trio.current_time()
-            # A retry becomes due, or a new day begins; the wall clock may be set meanwhile.
+            # Wake when a retry becomes due or a new day begins. Wake at least every
+            # RECHECK_AFTER_S, because the wall clock may be set.
             renewal = now + min(self.budget.compute_renewal_wait(), RECHECK_AFTER_S)
             with trio.move_on_at(min(self._queue.compute_next_change(now), renewal)):
                 await changed.wait()
@@ -271,7 +275,7 @@ class ChannelOutbox:
         back = [self._queue.requeue(sequence, due) for sequence, due in waits.items()]
         late = [each for each in back if each is not None and each not in decided]
         if late:
-            # These were withdrawn or replaced during the commit.
+            # These Packages were withdrawn or replaced during the commit.
             await self._endings.record(late)
 
     def _end_transmission(self, number: int, *, is_sent: bool) -> None:
@@ -284,11 +288,11 @@ class ChannelOutbox:
         self._queue.mark_landed(segment.sequence for segment in self._queue.in_flight.pop(number))
 
     async def requeue_lost(self) -> None:
-        """Put the Packages back into the queue that a failed driver had in flight. An intent stays
-        until it is resolved.
+        """Put the Packages that a failed driver had in flight back into the queue, except those of
+        a recorded intent, whose result is still unknown.
 
-        From now on each Package is sent alone, after waits that become longer. So a Package that
-        makes drivers fail does not delay others.
+        From now on each of these Packages is sent alone, after waits that become longer. So a
+        Package that makes drivers fail does not delay other Packages.
         """
         begun = None if self._intent is None else self._intent.transmission.number
         lost = [number for number in self._queue.in_flight if number != begun]
@@ -296,8 +300,8 @@ class ChannelOutbox:
         self._queue.bursts.clear()
         now = trio.current_time()
         if begun is None and not self._queue.get_in_flight():
-            # The driver failed before it took a Package. If a Package caused the failure, it is the
-            # next one.
+            # The driver failed before it took a Package. If a Package caused the failure, that
+            # Package is the next one in the queue.
             self._queue.pop_due(now, includes_bursts=False)
         back = self._queue.get_in_flight() - {segment.sequence for segment in kept}
         waits = {
@@ -324,8 +328,9 @@ class ChannelOutbox:
         try_again(self._queue)
 
     def compute_allowance(self, *, urgent: bool = False, mailbox: bool = False) -> int | None:
-        # The answer ends the repeats of an SOS, which cost more than a credit. This also applies to
-        # the SOS of a neighbour, which receives the answer only over this kit.
+        # While an answer to an SOS is awaited, a check of the mailbox is urgent, because the answer
+        # ends the repeats, which cost more. This includes a neighbour's SOS, whose answer arrives
+        # only over this kit.
         now = self._journal.clock.date(self._endings.clock())
         urgent = urgent or (mailbox and incident.is_answer_awaited(self._journal, now))
         return self.budget.compute_remaining(urgent=urgent, mailbox=mailbox)
@@ -357,7 +362,7 @@ def _finish_failed(
     refused_due: float | None = None,
 ) -> Settlement:
     """End the bursts of these segments, which have not left, and decide the result for their
-    Packages. They wait `retry_after` seconds; 0 means no wait. `refused_due` is as in
+    Packages. The Packages wait `retry_after` seconds; 0 means no wait. `refused_due` is as in
     `settle_failure`.
     """
     over = queue.bursts.finish_segments(segments, is_sent=False)
@@ -369,7 +374,7 @@ def _compute_refused_due(
     journal: Journal, queue: ChannelQueue, segments: list[Segment]
 ) -> float | None:
     """Return the time of the next attempt for a refused SOS. Return None for other Packages and for
-    an SOS that is over: those end as Error.
+    an SOS that is over: such Packages end as Error.
     """
     sequence = segments[0].sequence if len(segments) == 1 else None
     if sequence is None or sequence not in queue or not queue.is_urgent(sequence):

@@ -58,14 +58,14 @@ async def track(
                 break
             if due:
                 paid_at = trio.current_time()
-            # An IP link may have been lost meanwhile, so that its channel would cost an SMS for
-            # each position.
+            # Check again which channels are free: the IP link may be lost, and each position would
+            # then cost an SMS.
             if due or (free := free & _free(queues)):
                 await _add(journal, intake, source, None if due else free)
 
 
 def _free(queues: Mapping[Channel, ChannelQueue]) -> frozenset[Channel]:
-    """Return the channels over which a message is free now."""
+    """Return the channels over which a message costs nothing now."""
     return frozenset(
         channel for channel in queues if not queues[channel].limits.tariff.compute_units(1)
     )
@@ -93,7 +93,9 @@ async def _add(
 
 
 def make_location(fix: Fix) -> Location:
-    """Return a fix as an item. The agent dates it if the receiver does not know the date."""
+    """Return a fix as an item. If the receiver does not know the date, the item has none, and the
+    agent dates it.
+    """
     moment = convert_to_date(int(fix.time)) if fix.time >= EARLIEST_TIME else None
     return Location(
         fix.latitude,

@@ -36,20 +36,23 @@ from fieldagent.wire.envelope import Ack, AuthorMark, Entry, RelayRequest, Sourc
 from fieldagent.wire.fragments import find_missing_fragments
 
 LISTENING_AFTER_HEARD_S = 60.0
-"""Seconds after any station's last packet for which we assume that a station listens."""
+"""Seconds for which we assume that a station listens, after the last packet of any station."""
 
 
 @dataclass(slots=True)
 class _AwaitedAck:
     segments: list[Segment]
     missing: set[int]
-    """Packages in it that no station has confirmed."""
+    """Packages in the transmission that no station has confirmed."""
     is_over: trio.Event = field(default_factory=trio.Event)
     missed: bool = False
-    """True if a station has a later transmission but not this one, or answered the round without
-    it."""
+    """True if a station has a later transmission but not this one, or answered a round of fragments
+    without confirming this one.
+    """
     is_transmitted: bool = False
-    """True if the whole round has been transmitted, so that an Ack shows all arrived fragments."""
+    """True if the whole round of fragments has been transmitted, so that an Ack now shows all
+    fragments that arrived.
+    """
 
 
 class AwaitedAcks:
@@ -69,12 +72,12 @@ class AwaitedAcks:
         self._awaited[number] = _AwaitedAck(segments, {segment.sequence for segment in segments})
 
     def drop(self, number: int) -> None:
-        """Drop a transmission whose acknowledgement is no longer needed."""
+        """Stop expecting acknowledgements for this transmission."""
         self._awaited.pop(number, None)
 
     async def wait_for_acknowledgement(self, number: int) -> bool:
-        """Wait until stations have all of the packet. Return False as soon as it is known that a
-        part was missed.
+        """Wait until stations have all of the packet. Return False as soon as an acknowledgement
+        shows that a part was missed.
         """
         awaited = self._awaited.get(number)
         if awaited is None:
@@ -88,7 +91,9 @@ class AwaitedAcks:
         self._heard_at = trio.current_time()
 
     def apply_ack(self, sequence: int, ack: Ack) -> bool:
-        """Apply a station's acknowledgement. Return False if no transmission waits for it."""
+        """Apply a station's acknowledgement to the waiting transmissions. Return False if it
+        confirms none of them.
+        """
         with_it = [
             (number, awaited, segment)
             for number, awaited in self._awaited.items()
@@ -118,7 +123,7 @@ log = logging.getLogger(__name__)
 
 
 SOS_ALONE_TRIES = 2
-"""Number of attempts for which an SOS is sent in a message of its own."""
+"""Number of first attempts in which an SOS is sent in a message of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +134,7 @@ class PackedTransmission:
     segments: list[Segment]
     piggybacked: PiggybackEntries
     attempts: int = 0
-    """Number of attempts for its first Package since a part of that Package last left."""
+    """Number of attempts for the first Package since a part of that Package last left."""
     more: bool = False
     """True if another fragment of the same Package may follow at once."""
     urgent: bool = False
@@ -142,7 +147,7 @@ class _NextPart:
 
     segment: Segment
     origin: int
-    """Station that sent it; 0 for this kit."""
+    """Station that sent the Package first; 0 for this kit."""
     entry: Entry
     body: bytes
     """Encoded envelope, or encoded entry, that contains only this part."""
@@ -152,7 +157,7 @@ class _NextPart:
 
 
 class Packing:
-    """Packs transmissions of one channel. `key` tags them, or encrypts them if `sealed`. On the
+    """Packs transmissions of one channel. `key` tags them, or encrypts them if `is_sealed`. On the
     air, `station` is the sender's number, and `packet_bytes` the largest packet.
     """
 
@@ -224,11 +229,11 @@ class Packing:
     def pack(
         self, now: float, capacity: int, ordinary_bytes: int, piggyback: Piggyback
     ) -> PackedTransmission | None:
-        """Return the next transmission in at most `capacity` bytes, or None. Take its Packages out
-        of the queue.
+        """Return the next transmission in at most `capacity` bytes, or None. Mark its Packages as
+        in flight.
 
         Entries that are not an SOS stay within `ordinary_bytes` bytes, or within the rest of the
-        SOS's last credit. The credits that are kept for an SOS must not pay for them.
+        SOS's last credit. The credits that are kept for an SOS must not pay for these entries.
         """
         repeat = piggyback.find_next_repeat(is_busy=self._is_busy(now))
         if repeat is not None:
@@ -257,7 +262,7 @@ class Packing:
             own = urgent and not (segments and self.queue.is_sos_of_others(key))
             most = capacity if own else self._compute_fill_limit(draft, capacity, ordinary_bytes)
             if candidate.undated:
-                # It was accepted after the other dates were fixed, so it is sent next time.
+                # The Package was accepted after `fix_dates`, so it is sent in a later transmission.
                 passed.append(key)
             elif not segments and len(candidate.body) <= most:
                 draft, whose, tries = (
@@ -286,25 +291,26 @@ class Packing:
             self._add_end_mark(
                 draft, capacity, len(self.queue.bursts[segments[0].sequence].waiting)
             )
-        # Our entries for the peer are sent under our own number, not under that of a neighbour's
-        # item.
+        # Add no entries of ours to a neighbour's item: its envelope has the neighbour's number as
+        # the origin of all entries.
         most = self._compute_fill_limit(draft, capacity, ordinary_bytes)
         words = PiggybackEntries() if alone or (segments and whose) else piggyback.fill(draft, most)
         if not draft.entries:
             return None
-        # An entry between fragments ends their round, so it is answered at once.
+        # If more fragments of the Package wait, they follow at once, before other Packages.
         more = any(self.queue.bursts[p.sequence].waiting for p in segments if p.count > 1)
         return PackedTransmission(draft.body, segments, words, tries, more)
 
     def _is_sent_alone(self, tries: int) -> bool:
-        """Return True if an SOS is sent alone because bytes cost: a short message is more likely to
-        get through.
+        """Return True if an SOS is sent alone: on a paid channel, in the first attempts, because a
+        short message is more likely to arrive.
         """
         return self._limits.tariff.compute_units(1) > 0 and tries < SOS_ALONE_TRIES
 
     def _add_end_mark(self, draft: Draft, capacity: int, follow: int) -> None:
-        """Add the number of fragments that follow in this round. After them we listen, and the
-        receivers answer. The last few fragments contain it, because the very last may be lost.
+        """Add the number of fragments that follow in this round. After these fragments we listen,
+        and the receivers answer. The last few fragments contain this number, because the very last
+        one may be lost.
         """
         if self._station and follow < WINDOW:
             draft.add(Entry(0, Source(self._station, follow)), capacity)
@@ -323,7 +329,7 @@ class Packing:
     ) -> PackedTransmission | None:
         """Pack a repeated item. The list of stations that are missing the item is added completely
         or not at all, because unlisted stations do not answer. The relay request is left out if it
-        does not fit, because the item's sender has already sent it.
+        does not fit, because the item's sender has already sent the request.
         """
         if repeat.joins:
             return self._pack_repeats(repeat, capacity, piggyback)
@@ -341,7 +347,7 @@ class Packing:
         self, first: RepeatedPacket, capacity: int, piggyback: Piggyback
     ) -> PackedTransmission | None:
         """Pack as many repeated items as fit, from any stations, but at least one. A single item
-        fits, because it fitted when it was first sent.
+        fits, because it fitted into a packet when it was first sent.
         """
         draft, body = self._make_draft(0), b""
         of: AuthorMark | None = None
@@ -349,7 +355,8 @@ class Packing:
         other: RepeatedPacket | None = first
         while other is not None:
             mark = AuthorMark(other.origin, other.hops)
-            # Times in an envelope are relative to that of its first entry.
+            # The mark has the item's time, because times in an envelope are relative to the time of
+            # its first entry.
             head = [] if of == mark else [Entry(0, mark, other.entries[0].time)]
             more = [*entries, *head, *other.entries]
             longer = draft.encode_with(*more)
@@ -405,7 +412,7 @@ class Packing:
         return _NextPart(segment, known.origin, entry, body, tries, known.undated)
 
     def _choose_positions(self, segment: Segment, tries: int) -> list[int]:
-        """Return the positions of the next fragments to send. They are several if a station is
+        """Return the positions of the next fragments to send. Return several only if a station is
         known to receive them.
         """
         if segment.sequence in self.queue.bursts:
@@ -415,15 +422,16 @@ class Packing:
         )
         together = 1
         if self.acks is not None and self.acks.is_somebody_listening():
-            # After an unanswered round, send only a few, which ask what has arrived.
+            # After an unanswered round, send only a few, so that stations soon answer which
+            # fragments have arrived.
             together = WINDOW if tries else ROUND_FRAGMENTS_MAX
         elif self.acks is not None and held:
             together = WINDOW
         # Start each attempt with a different fragment. That helps if the stations that had earlier
         # fragments are now out of range.
         turn = tries if self._limits.shared else 0
-        # If no fragment is missing, the end of the Package was not stored: send one, so that a
-        # station that has all confirms it again.
+        # If no fragment is missing, the end of the Package was not stored. Send one fragment, so
+        # that a station that has all fragments confirms the Package again.
         return find_missing_fragments(segment.count, held.values(), turn)[:together] or [0]
 
     def encode_alone(self, entry: Entry) -> bytes:
@@ -438,8 +446,9 @@ class Packing:
             return []
 
     def _split_into_parts(self, entry: Entry, origin: int) -> list[Entry]:
-        """Return the parts as `split_into_parts` does, but raise TooLarge. Text in fragments is not
-        packed, because a later version may pack it differently, and the fragments would not match.
+        """Return the parts as `split_into_parts` does. Raises TooLarge if the entry is too large.
+        Text in fragments is not packed, because a later version may pack it differently, and the
+        fragments would not match.
         """
         if len(encode([entry], is_packed=self._limits.packs_text)) <= self.capacity.compute_whole(
             origin
@@ -450,8 +459,8 @@ class Packing:
         ]
 
     def list_sizes(self, package: Package, now: float) -> list[int]:
-        """Return the bytes of each transmission that the Package would need alone; together with
-        others it may need less. Raises TooLarge.
+        """Return the size in bytes of each transmission for the Package if it is sent alone. Raises
+        TooLarge.
         """
         entry = make_numbered_entry(outbound.compute_next_sequence(self._journal), package, now)
         draft = self._make_draft(0)

@@ -23,8 +23,8 @@ StageKey = tuple[int, int, int, str]
 
 @dataclass(slots=True)
 class PiggybackEntries:
-    """Entries that rode in one transmission, by the peer's number. If the transmission fails, they
-    wait again.
+    """Entries that rode with Packages in one transmission. If the transmission fails, they wait
+    again.
     """
 
     reports: dict[int, Entry] = field(default_factory=dict)
@@ -48,9 +48,9 @@ class RepeatedPacket:
     sender's name."""
     sos: bool = False
     hops: int = 0
-    """Number of transmissions that brought it here."""
+    """Number of radio transmissions over which the content reached this kit."""
     joins: bool = False
-    """True if this content may share a packet with other repeated items, from any stations."""
+    """True if this content may share a packet with repeated items of any station."""
 
 
 class Piggyback(Protocol):
@@ -58,7 +58,9 @@ class Piggyback(Protocol):
         """Load from the journal the entries that the peer must receive."""
 
     def report(self, origin: int, report: Entry) -> None:
-        """Report to the peer which fragments of an item have arrived, so that it sends the rest."""
+        """Report to the peer which fragments of an item have arrived, so that the peer sends the
+        rest.
+        """
 
     def ask_names(self) -> None:
         """Ask for names, because an item came from a person without a known name."""
@@ -82,11 +84,11 @@ class Piggyback(Protocol):
         """Record that the item from `find_joining` fits and is sent."""
 
     def record(self, db: sqlite3.Connection, entries: PiggybackEntries) -> None:
-        """Record that the transmission left with these entries. It runs in the commit that records
-        the transmission.
+        """Record that the transmission left with these entries. This runs in the commit that
+        records the transmission.
         """
 
     def mark_settled(
         self, entries: PiggybackEntries, *, is_sent: bool, beside_packages: bool
     ) -> None:
-        """Record that the transmission is over, and if it was sent."""
+        """Record that the transmission is over. `is_sent` is True if it was sent."""

@@ -2,8 +2,8 @@
 
 Pure: it reads no clock (`now` and other times are seconds of any one clock) and does no I/O. Every
 operation costs O(log n). Entries are plain tuples, which take the least memory: a gateway may have
-100 000 waiting. A heap entry that the index no longer contains is dead, and is skipped. The length
-of a heap is at most twice its live entries plus 64.
+100 000 waiting Packages. A heap entry that the index no longer contains is dead, and is skipped.
+The length of a heap is at most twice its live entries plus 64.
 
 `CollapseIndex` finds the newest Package of each collapseKey. An SOS replaces an older SOS or an
 ordinary Package with its key, but an ordinary Package never replaces an SOS. `Timers` returns keys
@@ -39,7 +39,7 @@ class Timers:
         return entry is not None and entry[self._place] == timer[0]
 
     def __len__(self) -> int:
-        """Return the length of the heap, including dead timers."""
+        """Return the number of timers in the heap, including dead ones."""
         return len(self._heap)
 
     def add(self, timer: Timer) -> None:
@@ -80,12 +80,14 @@ class CollapseIndex:
             self._newest[kind] = key
 
     def drop(self, kind: Kind | None, key: int) -> None:
-        """Forget a removed Package, if it was the newest of its kind."""
+        """Forget a removed Package, if the Package was the newest of its kind."""
         if kind is not None and self._newest.get(kind) == key:
             del self._newest[kind]
 
     def list_replaceable(self, kind: Kind | None, taken_keys: Collection[int]) -> list[int]:
-        """Return the Packages that a new one of that kind replaces, except those that are taken."""
+        """Return the Packages that a new Package of that kind replaces, except those in
+        `taken_keys`.
+        """
         if kind is None:
             return []
         collapse_key, sos = kind
@@ -93,7 +95,7 @@ class CollapseIndex:
         return [key for key in keys if key is not None and key not in taken_keys]
 
     def find_newer(self, kind: Kind | None, key: int) -> int | None:
-        """Return the newest Package that has replaced it meanwhile; None if there is none."""
+        """Return the newest Package that replaces the Package `key`; None if there is none."""
         if kind is None:
             return None
         collapse_key, sos = kind
@@ -122,7 +124,7 @@ class Sizes:
 
 
 class Queue:
-    """Queue of Packages. A key is an integer that grows with each Package. It is waiting, held,
+    """Queue of Packages. A key is an integer that grows with each Package. A key is waiting, held,
     taken, or unknown.
     """
 
@@ -158,8 +160,8 @@ class Queue:
         return self._entries[key][:_COLLAPSE]
 
     def hold_replaceable(self, collapse_key: int | None, *, sos: bool = False) -> list[int]:
-        """Hold the Packages that a new Package will replace, and return them. A held Package is not
-        taken: `add` of the new Package removes it, or `release` lets it wait again.
+        """Hold the Packages that a new Package will replace, and return them. `pop_due` does not
+        return a held Package: `add` of the new Package removes it, or `release` lets it wait again.
         """
         held = self._collapse.list_replaceable(
             None if collapse_key is None else (collapse_key, sos), self.get_in_flight()
@@ -185,22 +187,23 @@ class Queue:
         is_taken: bool = False,
         newest_first: bool = False,
     ) -> list[int]:
-        """Add a Package. Remove those that it replaces, and return them.
+        """Add a Package. Remove the Packages that it replaces, and return them.
 
-        With `is_taken` it is in flight at once, because its transmission began before the
-        program started.
+        With `is_taken` it is in flight at once, because its transmission began before the program
+        started.
 
         With `newest_first` a later Package goes ahead of earlier ones with the same flag, and all
         of these go ahead of others with their priority.
 
         A newer Package takes the older one's place if their priority is equal. A taken Package is
-        not recalled: `requeue` reports it. An SOS is replaced only by another SOS.
+        not recalled, but `requeue` later reports that it was replaced. An SOS is replaced only by
+        another SOS.
         """
         if is_taken:
             self._taken.add(key)
         negated = self._negated.setdefault(-priority, -priority)
         if collapse_key is None and expires == inf and due_time == -inf and not newest_first:
-            # One more live entry cannot make the heap too long.
+            # Skip `_bound`: one more live entry cannot make the heap too long.
             plain: Entry = (negated, key, key, None, inf, -inf)
             self._entries[key] = plain
             self._ready.push(plain)
@@ -269,8 +272,8 @@ class Queue:
         if entry is None or entry[_DUE_INDEX] == due_time:
             return
         if key in self._held:
-            # The Package that replaces it inherits this time. If it is released instead, it keeps
-            # this time.
+            # The Package that replaces the held one inherits this time. If the held Package is
+            # released instead, it keeps this time.
             self._entries[key] = _make_due_entry(entry, due_time)
         elif key not in self._taken:
             self._insert(_make_due_entry(entry, due_time))
@@ -278,8 +281,8 @@ class Queue:
     def requeue(self, key: int, due_time: float = -inf) -> bool:
         """Put back a Package that was not sent: it waits in its old place, until `due_time`.
 
-        Return False and remove `key` if a newer Package with its collapseKey waits, which then gets
-        the place, or if a newer one has already arrived.
+        Return False and remove `key` if a newer Package with its collapseKey waits or has already
+        arrived. A newer Package that waits gets the place of `key`.
         """
         self._taken.discard(key)
         negated, order, _, collapse, expires, _ = self._entries[key]
@@ -289,8 +292,8 @@ class Queue:
             self.remove(key)
             return False
         if newer is None:
-            # A newer Package of its kind may have come and ended meanwhile, so note this one as the
-            # newest again.
+            # A newer Package of this kind may have been added and have ended meanwhile, so note
+            # this one as the newest again.
             self._collapse.note(collapse, key)
             self._insert(entry)
             return True
@@ -301,7 +304,8 @@ class Queue:
         return False
 
     def remove(self, key: int, *, is_arrived: bool = False) -> bool:
-        """Remove a Package that ended: sent, failed or canceled. Return False if it is not here.
+        """Remove a Package that ended: sent, failed or canceled. Return False if it is not in the
+        queue.
 
         If it has arrived (`is_arrived`), older Packages in flight with its collapseKey must not be
         sent again.
@@ -328,7 +332,7 @@ class Queue:
 
     def expire(self, now: float, limit: int | None = None) -> list[int]:
         """Remove and return expired Packages, at most `limit` timers at once. A taken Package is
-        skipped; it can expire once it is put back.
+        skipped: it expires after `requeue`.
         """
         ended = []
         for key in islice(self._expiries.pop_due_keys(now), limit):
@@ -365,8 +369,8 @@ def _make_due_entry(entry: Entry, due_time: float) -> Entry:
 
 
 def _make_inheriting(new_entry: Entry, old_entry: Entry) -> Entry:
-    """Return the newer entry with the order and due time of the one that it replaces, if their
-    priority is equal.
+    """Return the new entry, with the order and due time of the old entry if their priorities are
+    equal.
     """
     negated, order, key, collapse, expires, due = new_entry
     if negated != old_entry[0]:

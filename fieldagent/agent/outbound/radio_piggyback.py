@@ -34,15 +34,17 @@ from fieldagent.wire.envelope import (
 )
 
 ACKS_MAX = 256
-"""Maximum number of waiting acknowledgements. If one is dropped, its item arrives again and gets
-another."""
+"""Maximum number of waiting acknowledgements. If an acknowledgement is dropped, the item arrives
+again and is acknowledged again.
+"""
 INTRODUCE_INTERVAL_S = 3600.0
 """Seconds between two introductions."""
 PROGRAM = Entry(0, Program(__version__))
 """Our version, sent with our name if it fits."""
 HELLO_SPACING_S = 10.0
-"""Seconds between two hellos, so that kits which are switched on together do not answer each
-other's."""
+"""Seconds between two hellos, so that kits that are switched on together do not keep answering each
+other's hellos.
+"""
 
 
 def is_going_down(entry: Entry) -> bool:
@@ -54,9 +56,11 @@ def is_going_down(entry: Entry) -> bool:
 class _DueAck:
     ack: Ack
     together: bool
-    """True if a summary also confirms the item, and another station may do so instead."""
+    """True if a summary also confirms the item, and another station's summary may confirm it
+    instead.
+    """
     twice: bool
-    """True if the Ack is sent in two packets in a row."""
+    """True if the Ack is sent in two consecutive packets."""
     alone: bool
     """True if the Ack is also sent separately, even if a summary confirms the item."""
     due_at: float
@@ -67,8 +71,8 @@ class RadioPiggyback:
     """Builds acknowledgements of received items, summaries and read receipts, our name, our route
     to the hub, and requests to relay.
 
-    A lost acknowledgement is sent again when the item comes again. `asks_for_relay` returns True if
-    we reach the hub only over neighbours; `hub_routes` contains the routes over them.
+    A lost acknowledgement is sent again when the item arrives again. `asks_for_relay` returns True
+    if we reach the hub only over neighbours; `hub_routes` contains the routes over neighbours.
     """
 
     def __init__(
@@ -101,7 +105,7 @@ class RadioPiggyback:
         self.load_entries()
 
     def repeat(self, repeats: Iterable[RepeatedPacket]) -> None:
-        """Repeat these items, an SOS first. An item that already waits is kept as it is."""
+        """Repeat these items, an SOS first. An item that already waits is not added again."""
         kept = {(each.origin, each.entries[0]) for each in self._repeats}
         self._repeats += [each for each in repeats if (each.origin, each.entries[0]) not in kept]
         self._repeats.sort(key=lambda each: not each.sos)
@@ -132,8 +136,8 @@ class RadioPiggyback:
         return self._asks_for_relay()
 
     def request(self, *, sos: bool = False, excluded: Collection[int] = ()) -> Entry | None:
-        """Return a request to a neighbour to relay to the hub; None if there is no suitable one.
-        Without a known route, an SOS asks every station.
+        """Return a request to a neighbour to relay to the hub; None if there is no suitable
+        neighbour. Without a known route, an SOS asks every station.
         """
         hop = self.hub_routes.find_next_hop(excluded)
         if hop is None and not sos:
@@ -141,8 +145,8 @@ class RadioPiggyback:
         return Entry(0, RelayRequest(hop or 0))
 
     def introduce(self, *, is_immediate: bool = False) -> None:
-        """Send our name to a station that may not know it. It rides in the next packet. With
-        `is_immediate` it gets its own packet, unless our name was sent recently.
+        """Send our name to a station that may not know it. The name rides in the next packet. With
+        `is_immediate` the name gets its own packet, unless it was sent recently.
         """
         self._introduced = -INTRODUCE_INTERVAL_S
         self._presents_itself |= is_immediate and self.clock() - self._said_hello >= HELLO_SPACING_S
@@ -157,10 +161,10 @@ class RadioPiggyback:
         is_alone: bool = False,
         crowd: int = 1,
     ) -> None:
-        """Acknowledge an item. With `in_summary` a summary confirms it, which one of the `crowd`
-        stations in range sends. `in_two_packets`: send it twice, because an earlier
-        acknowledgement was lost. `is_alone`: send it separately too, because a station that has
-        forgotten one of several items cannot verify the summary.
+        """Acknowledge an item. With `in_summary`, a summary confirms the item; one of the `crowd`
+        stations in range sends the summary. With `in_two_packets`, send the acknowledgement twice,
+        because an earlier one was lost. With `is_alone`, send it also without a summary, because a
+        station that has forgotten one of several items cannot verify the summary.
         """
         key = ack.station, sequence
         if (before := self._acks.get(key)) is not None:
@@ -185,8 +189,8 @@ class RadioPiggyback:
             self.summaries.begin(self.clock())
 
     def add_stored_item(self, station: int, item: Entry, *, is_listed: bool = True) -> None:
-        """Record that an item, not an SOS, is on disk. Without `is_listed` it is not listed in
-        summaries.
+        """Record that an item, not an SOS, is on disk. Without `is_listed` the item is not listed
+        in summaries.
         """
         if not is_listed:
             self.summaries.hide_item(station, item.sequence)
@@ -194,15 +198,15 @@ class RadioPiggyback:
         self.summaries.note(station, item.sequence, compute_item_digest(item), self.clock())
 
     def repeat_for_returned_station(self, *, crowd: int) -> None:
-        """Send our summaries and route soon to a station that has returned. If another station has
-        sent the same first, our summaries are not sent.
+        """Send our summaries and route soon to a station that has returned. If another station
+        sends the same summaries first, ours are not sent.
         """
         self.summaries.repeat_for_returned_station(self.clock(), 2.0 + crowd)
         self.hub_routes.announce_route_to()
 
     def process_summary(self, summary: Entry) -> list[int]:
-        """Take in another station's summary. Return the numbers that are missing there and present
-        here.
+        """Take in another station's summary. Return the numbers of the items that the other station
+        is missing and this kit has.
         """
         assert isinstance(summary.content, Ack)
         for number in list_numbers(summary):
@@ -212,8 +216,8 @@ class RadioPiggyback:
         return self.summaries.process_summary(summary, self.clock())
 
     def drop_covered_acknowledgement(self, sequence: int, ack: Ack) -> None:
-        """Drop our acknowledgement if another station has sent one for as much of the item
-        or more.
+        """Drop our acknowledgement if another station has acknowledged the same fragments of the
+        item or more.
         """
         key = ack.station, sequence
         due = self._acks.get(key)
@@ -265,7 +269,7 @@ class RadioPiggyback:
             words.has_introduction = draft.add(self._introduction, capacity)
             if words.has_introduction:
                 draft.add(PROGRAM, capacity)
-            # If it never fits with a Package, it gets a packet of its own.
+            # If the name does not fit beside other entries, it gets a packet of its own.
             self._presents_itself = beside and not words.has_introduction
             if words.has_introduction:
                 self._said_hello = self.clock()
@@ -293,7 +297,9 @@ class RadioPiggyback:
                     del self._acks[key]
 
     def _fill_summary(self, station: int, draft: Draft, capacity: int) -> bool:
-        """Add the summary of a station. Return True if it fits, or is already there."""
+        """Add the summary of a station. Return True if the draft now contains the summary, or if
+        there is none to send.
+        """
         summary = self.summaries.make_summary(station)
         if summary is None or summary in draft.entries:
             return True

@@ -79,7 +79,9 @@ def list_reached(journal: Journal, stored_package: PackageFacts) -> list[Step]:
 def list_reached_beyond(
     journal: Journal, packages: Sequence[PackageFacts | StoredPackage]
 ) -> dict[int, list[Step]]:
-    """Return the steps of each Package beyond a receiver's disk, from the lowest stage."""
+    """Return for each Package the steps after its arrival at the hub or at a kit, from the lowest
+    stage.
+    """
     ladders: dict[int, list[Step]] = {}
     stages = outbound.list_reached(journal, [each.sequence for each in packages])
     for known in packages:

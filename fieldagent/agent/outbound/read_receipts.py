@@ -1,8 +1,8 @@
-"""Receipts between stations on the air: which stage items have reached with people. This module
-decides when to send the receipts and their answers. Pure.
+"""Receipts between stations on the air, which show the stage of an item at its receiver. This
+module decides when to send the receipts and their answers. Pure.
 
-A receipt shows the stage of an item at another station's kit: its programs have it, its person's
-radio has it, or a person has read it. The item's station *answers* that the receipt has arrived.
+A receipt shows that the item is with the programs of the receipt's sender, is on a person's
+handheld radio, or was read by a person. The item's station *answers* that the receipt has arrived.
 
 | of | entry | beside another entry | in its own packet, if requested | repeated |
 |---|---|---|---|---|
@@ -12,8 +12,8 @@ radio has it, or a person has read it. The item's station *answers* that the rec
 | another | its answer | at once | within 2 s or more | the same |
 
 A station that has passed a receipt on passes its answer back, and from then on sends the answer
-instead of the receipt. If an entry came over more kits than the same entry did recently, it is an
-echo and is not passed on. So loops are impossible.
+instead of the receipt. If an entry arrives over more kits than the same entry did recently, it is
+an echo and is not passed on. So loops are impossible.
 """
 
 from __future__ import annotations
@@ -30,20 +30,24 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.wire.envelope import Entry, Receipt, compute_item_digest
 
 OWN_PACKET_DELAY_S = 5.0
-"""Seconds that a receipt waits for another packet in which it can ride, times a random factor from
-1 to 3."""
+"""Seconds, times a random factor from 1 to 3, for which a receipt waits for a packet of other
+entries before it gets its own packet.
+"""
 AGAIN_FIRST, AGAIN_MAX = 30.0, 3600.0
 """Seconds between two repeats of a receipt: the first wait, which doubles, and the longest wait."""
 OWN_PACKETS_MAX = 12
-"""Number of times that a receipt gets its own packet, over some six hours. After that it only rides
-along, until its station is back."""
+"""Number of times that a receipt gets its own packet, over some six hours. After that the receipt
+only rides with other entries, until the item's station is in range again.
+"""
 ANSWER_DELAY_MAX_S = 2.0
 PASS_AFTER, PASS_WITHIN = 3.0, 4.0
-"""Seconds before a receipt is passed on: a fixed time, in which the answer may be heard, and the
-longest random time after it."""
+"""Seconds before a receipt is passed on: a fixed time, in which the answer may arrive, and the
+longest random time after that.
+"""
 RIDE_DELAY_S = 60.0
-"""Seconds before a receipt that was not requested may ride with other entries. Its answer, too,
-only rides."""
+"""Seconds before a receipt that was not requested may ride with other entries. The answer to such a
+receipt also only rides with other entries.
+"""
 RELAYS_ENOUGH = 2
 """Number of other stations that we must hear passing on a receipt before we do not pass it on."""
 HOPS_RETENTION_S = 7200.0
@@ -58,7 +62,7 @@ class ReadReceiptKey(NamedTuple):
     """Key of a receipt."""
 
     by: int
-    """Station that sends it."""
+    """Station that sends the receipt."""
     station: int
     number: int
     digest: bytes
@@ -74,10 +78,10 @@ class ReadReceipt:
     alone: bool
     """True if the receipt may get a packet of its own."""
     hops: int = 0
-    """Number of transmissions that brought it here; 0 for our own."""
+    """Number of radio transmissions over which the entry reached this kit; 0 for our own."""
     heard: float = -inf
     rides_from: float = inf
-    """Time from which it rides beside another entry."""
+    """Time from which the entry may ride with other entries."""
     due_at: float = inf
     """Time when the receipt is sent in its own packet."""
     attempts: int = 0
@@ -85,24 +89,24 @@ class ReadReceipt:
 
     @property
     def is_answer(self) -> bool:
-        """True if this is an answer, which says that the receipt is stored."""
+        """True if this is an answer: a receipt with the stage STORED."""
         assert isinstance(self.entry.content, Receipt)
         return self.entry.content.stage is Stage.STORED
 
     def schedule(self, ride_time: float, due_time: float) -> None:
-        """Let the receipt ride with other entries from `ride_time` on, or be sent alone at
-        `due_time`.
+        """Let the entry ride with other entries from `ride_time` on, or send it in its own packet
+        at `due_time`.
         """
         self.rides_from, self.due_at = ride_time, due_time if self.alone else inf
         self.echoes.clear()
 
     def rest(self) -> None:
-        """Stop sending it."""
+        """Do not send the entry until `schedule` is called again."""
         self.rides_from = self.due_at = inf
 
     def record_arrival(self, hops: int, now: float) -> bool:
-        """Record that the receipt arrived over that many transmissions. Return False if it arrived
-        over fewer recently.
+        """Record that the receipt arrived over that many transmissions. Return False if the receipt
+        recently arrived over fewer transmissions.
         """
         if hops > self.hops and now - self.heard < HOPS_RETENTION_S:
             return False
@@ -110,8 +114,8 @@ class ReadReceipt:
         return True
 
     def note_echo(self, sender: int) -> None:
-        """Record that another station sent the same. After RELAYS_ENOUGH stations we stop sending
-        it.
+        """Record that another station sent the same entry. After RELAYS_ENOUGH stations we stop
+        sending it.
         """
         self.echoes.add(sender)
         if len(self.echoes) >= RELAYS_ENOUGH:
@@ -148,9 +152,7 @@ class Readings:
     def replace_own_receipts(
         self, pending_stages: Iterable[PendingStationStage], now: float
     ) -> None:
-        """Set the receipts of ours that other stations have not received: send these, and no others
-        of ours.
-        """
+        """Replace our own receipts by these, which other stations have not received yet."""
         known, self._ours = self._ours, {}
         for each in pending_stages:
             text = each.text.encode()[: self._text_bytes].decode(errors="ignore")
@@ -208,8 +210,8 @@ class Readings:
     def process_answer(
         self, station: int, answer: Entry, sender: int, hops: int, now: float, *, crowd: int
     ) -> None:
-        """Take in a station's answer to another's receipt, transmitted by `sender`: stop sending
-        that receipt, and pass the answer on if we owe it.
+        """Take in an answer of `station` to another station's receipt, transmitted by `sender`.
+        Stop sending that receipt, and pass the answer on if we passed the receipt on.
         """
         passed = self._passed.get(_make_answer_key(station, answer))
         if passed is None:
@@ -224,9 +226,9 @@ class Readings:
             passed.answer.schedule(now, now + self._spread(ANSWER_DELAY_MAX_S, crowd))
 
     def repeat_for_returned_station(self, station: int, now: float) -> None:
-        """Send a station that is in range again the receipts for its items, which it may have
-        missed. Let the other receipts ride with packets, because that station may pass them on to
-        stations out of our range.
+        """Send the receipts for the items of a station that is in range again, because it may have
+        missed them. Let our other receipts ride with packets, because that station may pass them on
+        to stations out of our range.
         """
         for _, word in self._ours.values():
             assert isinstance(word.entry.content, Receipt)

@@ -19,7 +19,8 @@ async def repeat(
     journal: Journal, queue: ChannelQueue, sequence: int, positions: Collection[int] | None = None
 ) -> None:
     """Send the fragments at these positions again, or the whole Package. A Package that still
-    waits, or that is no longer kept, is not changed. The change is on disk when this returns.
+    waits, or that is no longer kept, is not changed. The change is on disk when the function
+    returns.
     """
     if sequence in queue:
         return

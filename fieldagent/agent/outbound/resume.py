@@ -55,8 +55,8 @@ class Resume:
     def begin(self) -> None:
         """Put back the first batch, before any task runs.
 
-        If another Package replaces one of them, it ends here, because an earlier version may have
-        kept both.
+        If another Package replaces one of them, end the replaced Package, because an earlier
+        version may have kept both.
         """
         # First the Packages of a transmission in progress, because its result may be known at once.
         self._requeue_packages(
@@ -77,10 +77,10 @@ class Resume:
             self._resumed.set()
 
     async def run(self) -> None:
-        """Put the others back in batches, until all earlier Packages are in the queues."""
+        """Put the remaining Packages back in batches, until all are in the queues."""
         while not self._resumed.is_set():
             await trio.lowlevel.checkpoint()
-            # First repeat those that could not be stored the last time.
+            # First store the ends that could not be stored in the last round.
             if not self._ended and self._place is not None:
                 self._requeue_batch()
             if self._ended:
@@ -90,8 +90,8 @@ class Resume:
                 self._resumed.set()
 
     async def count_waiting(self, channels: Collection[Channel]) -> int:
-        """Return the number of Packages that wait on any of these channels. Until all are back, the
-        journal must count them.
+        """Return the number of Packages that wait on any of these channels. Until all Packages are
+        back in the queues, the journal counts them.
         """
         if not self._resumed.is_set():
             return await listing.count_waiting(self._journal, channels)

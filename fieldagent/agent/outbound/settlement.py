@@ -1,5 +1,5 @@
-"""Decides the result of a transmission's end for each Package in it. This module changes nothing:
-`ChannelOutbox` applies the result.
+"""Decides the result for each Package in a transmission that has ended. This module changes
+nothing: `ChannelOutbox` applies the result.
 
 | end | a whole Package, or its last fragment | another fragment | several Packages |
 |---|---|---|---|
@@ -46,7 +46,7 @@ class Settlement:
     sent_alone: set[int] = field(default_factory=set)
     """Packages that are sent alone from now on."""
     event: str = "not sent"
-    """Event in their history."""
+    """Event in the history of the failed Packages."""
     is_intent_ended: bool = True
 
 
@@ -70,7 +70,7 @@ def settle_success(
 ) -> Settlement:
     """Decide which Packages end and which wait after a transmission that left. A Package is
     Delivered with its last fragment; otherwise its next fragment may be sent at once.
-    `ended_segments` contains each segment that was the last one of its Package in flight.
+    `ended_segments` contains each segment that was the last of its Package in flight.
     """
     settlement = Settlement()
     for segment in segments:
@@ -93,8 +93,8 @@ def settle_failure(
 ) -> Settlement:
     """Decide which Packages end and which wait until `due_time` after a transmission that did not
     leave. Packages that were refused together are sent alone from now on. A Package that was
-    refused alone waits until `refused_due`, or ends if that is None. `ended_segments` contains each
-    segment that was the last one of its Package in flight, with its burst.
+    refused alone waits until `refused_due`, or ends if `refused_due` is None. `ended_segments`
+    contains each segment that was the last of its Package in flight, with its burst.
     """
     if outcome is Outcome.REFUSED and len(segments) == 1:
         (sequence,) = (segment.sequence for segment in segments)
@@ -116,9 +116,9 @@ def settle_failure(
 
 
 def _is_completed_by(journal: Journal, queue: ChannelQueue, segment: Segment) -> bool:
-    """Return True if the receiver has the whole Package once it has this segment."""
+    """Return True if the receiver has the whole Package with this segment."""
     if segment.sequence not in queue:
-        # The end was already recorded with another fragment.
+        # The end of the Package was already recorded with another fragment.
         return False
     if segment.count == 1:
         return True

@@ -1,4 +1,4 @@
-"""State of a Package, from the journal."""
+"""Reads the state of a Package from the journal."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""Summaries of the items that are on this kit from each station. This module builds our summaries,
+"""Summaries of the items from each station that are on this kit. This module builds our summaries,
 reads those of other stations, and decides when to send ours. Pure.
 
-A summary lists which of a station's newest numbers are here. It rides in another packet, or is sent
-in a beacon. A beacon is sent soon if items are missing here, otherwise less and less often (the
-Trickle timer of RFC 6206). A beacon that other stations have sent with the same content is left
-out. A station that hears that another is missing an item repeats it. A summary never lists an SOS,
-because each SOS is acknowledged separately.
+A summary lists which of a station's newest item numbers this kit has. A summary rides in another
+packet, or is sent in a beacon. A beacon is sent soon if this kit is missing items, otherwise less
+and less often (the Trickle timer of RFC 6206). A beacon is left out if other stations have sent the
+same content. A station that hears that another station is missing an item repeats the item. A
+summary never lists an SOS, because each SOS is acknowledged separately.
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ CONFIRMATIONS_MAX = 16
 INTERVAL_MIN, INTERVAL_MAX = 60.0, 600.0
 """Seconds between beacons: the shortest time, after news, and the longest, after a long silence."""
 ASK_AFTER_S = 40.0
-"""Seconds, plus or minus half, until we report that items are missing here. A station that is
-missing the same items and hears the report stays silent."""
+"""Seconds, plus or minus half, until we report missing items. A station that is missing the same
+items and hears our report does not send its own.
+"""
 POSTPONE_MAX_S = 600.0
 """Longest time in seconds between beacons in a dense network while their content rides in other
 packets."""
@@ -36,11 +37,13 @@ ASKS_MAX = 8
 """Number of unanswered reports of a missing item, after which we assume that no station has the
 item."""
 FRESH_S = 3600.0
-"""Seconds after the last news of a station in which beacons list it; a station that comes later is
-notified when it arrives."""
+"""Seconds after the last new item of a station for which beacons list that station. A kit that
+comes into range later gets all summaries.
+"""
 LISTED_ITEMS_MAX = 2 * SEVERAL_MAX
-"""Maximum number of items that are remembered for each station: those that a summary lists, and as
-many others."""
+"""Maximum number of items that are remembered for each station: the items that a summary lists, and
+as many other items.
+"""
 RIDING_SUMMARIES_MAX = 3
 """Maximum number of summaries that ride in one packet with other entries."""
 
@@ -48,13 +51,17 @@ RIDING_SUMMARIES_MAX = 3
 @dataclass(slots=True)
 class _StationSummary:
     stored_digests: dict[int, bytes] = field(default_factory=dict)
-    """Numbers of the items that are here, with the digests of the items."""
+    """Digests of the items that this kit has, by item number."""
     unlisted: set[int] = field(default_factory=set)
-    """Numbers that are here but are not listed, because another kit uses our number too."""
+    """Numbers of items that this kit has but does not list, because another kit uses our station
+    number too.
+    """
     missing: dict[int, int] = field(default_factory=dict)
-    """Numbers that another station has and we are missing, each with the number of our reports."""
+    """Numbers of items that another station has and we are missing, each with the number of our
+    reports.
+    """
     is_told_by_other: bool = False
-    """True if another station has sent the same since the last beacon."""
+    """True if another station has sent the same summary since the last beacon."""
     is_asked_by_other: bool = False
     """True if another station has reported the same missing items."""
     changed: bool = False
@@ -67,7 +74,8 @@ class _StationSummary:
     """Highest of the `SEVERAL_MAX` numbers that a summary lists."""
     fixed_until: float = -inf
     """Time until which lower numbers do not move the range back. Afterwards they do, because a high
-    number may have been forged, or may be that of another kit with the same station number."""
+    number may have been forged, or may come from another kit with the same station number.
+    """
 
     def open(self) -> list[int]:
         """Return the missing numbers that we still ask for."""
@@ -77,14 +85,16 @@ class _StationSummary:
         return bool(self.open())
 
     def get_listed_numbers(self) -> range:
-        """Return the range of numbers that a summary lists. Missing numbers move the range on only
-        while we ask for them, because it is only a claim of another station that they exist.
+        """Return the range of numbers that a summary lists. Missing numbers move the range up only
+        while we ask for them, because their existence is only another station's claim.
         """
         newest = max((self.newest, *self.open()))
         return range(max(0, newest - SEVERAL_MAX) + 1, newest + 1)
 
     def move(self, number: int, now: float) -> None:
-        """Record that this number has arrived, which moves the range on."""
+        """Record that the item with this number has arrived, and move the listed range if
+        necessary.
+        """
         if number > self.newest or (number not in self._find_last() and now >= self.fixed_until):
             self.newest = number
         if number in self._find_last():
@@ -125,7 +135,7 @@ class Summaries:
         """Stations that the current beacon must still list."""
 
     def note_crowd(self, crowd: int) -> None:
-        """Set the number of stations in range, which send the same summaries."""
+        """Set the number of stations in range, which share the sending of summaries."""
         self._slower = min(SLOWER_MAX, max(1.0, crowd / CROWD_STATIONS))
 
     @property
@@ -133,7 +143,7 @@ class Summaries:
         return self._slower > 1
 
     def note(self, station: int, number: int, digest: bytes, now: float) -> None:
-        """Record that this item is here: it arrived, or it is ours and has left."""
+        """Record that this kit has the item: it arrived, or it is our own and has left."""
         known = self._of(station)
         if known.stored_digests.get(number) == digest:
             return
@@ -146,20 +156,20 @@ class Summaries:
         self._hasten(now, INTERVAL_MIN)
 
     def hide_item(self, station: int, number: int) -> None:
-        """Record that this item is here but must not be listed. We do not ask for it."""
+        """Record that this kit has the item but must not list it, and stop asking for the item."""
         known = self._of(station)
         known.missing.pop(number, None)
         if number not in known.stored_digests:
             known.unlisted.add(number)
 
     def load(self, items: Iterable[tuple[int, int, bytes]], now: float) -> None:
-        """Restore the items that were here before a restart: stations, numbers and digests."""
+        """Restore the items from before a restart: their stations, numbers and digests."""
         for station, number, digest in items:
             self.note(station, number, digest, now)
 
     def process_summary(self, summary: Entry, now: float) -> list[int]:
-        """Take in another station's summary. Return the numbers that are missing there and present
-        here.
+        """Take in another station's summary. Return the numbers of the items that the other station
+        is missing and this kit has.
         """
         assert isinstance(summary.content, Ack)
         first, numbers = summary.sequence, {*list_numbers(summary)}
@@ -172,15 +182,16 @@ class Summaries:
             if each >= window.start
         }
         if station == self._station:
-            # The items are our own. If we do not have them, they are from a lost journal.
+            # The summary is about our own items. Do not ask for items that we do not have: they are
+            # from a lost journal.
             fresh.clear()
         if fresh - known.missing.keys():
             known.missing |= dict.fromkeys(fresh - known.missing.keys(), 0)
             known.fresh_until = now + FRESH_S
             known.forget_old()
             known.is_asked_by_other = False
-            # In a dense network new items are missing every few seconds. If a beacon is due soon
-            # anyway, it is enough.
+            # In a dense network new items are missing every few seconds. A beacon that is due soon
+            # anyway is enough.
             within = ASK_AFTER_S * self._slower
             if not self._in_crowd or self._due > now + 1.5 * within:
                 self._due = min(self._due, now + within * (0.5 + self._random()))
@@ -190,21 +201,23 @@ class Summaries:
             each for each in known.stored_digests if each >= first and each in window
         ):
             known.is_told_by_other = True
-        # A station whose numbers end far below ours may have missed many items. Our summary shows
-        # it our numbers, and it may ask for them.
+        # A station whose numbers end far below ours may have missed many items. Do not repeat them
+        # all: our summary shows our numbers, and that station may ask for the items.
         reach = range(first, first + 2 * SEVERAL_MAX)
         return sorted(
             each for each in known.stored_digests if each in reach and each not in numbers
         )
 
     def digest(self, station: int, number: int) -> bytes | None:
-        """Return the digest of that item, if it is here and one of the newest; otherwise None."""
+        """Return the digest of that item; None if this kit does not have it, or if it is not one of
+        the newest.
+        """
         known = self._stations.get(station)
         return None if known is None else known.stored_digests.get(number)
 
     def repeat_for_returned_station(self, now: float, limit_s: float) -> None:
-        """Send all summaries again within `limit_s` seconds, because a station has returned that
-        has heard none of them.
+        """Send all summaries again within `limit_s` seconds, because a returned station has heard
+        none of them.
         """
         for each in self._stations.values():
             each.is_told_by_other = False
@@ -232,8 +245,8 @@ class Summaries:
         self._due = now + waits * (0.5 + 0.5 * self._random()) if lives else inf
 
     def list_due_stations(self, now: float, *, has_other_content: bool) -> list[int]:
-        """Return the stations that a packet lists: those of the beacon and, with
-        `has_other_content`, those with unsent news.
+        """Return the stations whose summaries the next packet contains: those of the beacon and,
+        with `has_other_content`, those with changes or missing items.
         """
         known = self._stations
         self._beacon = [n for n in self._beacon if n in known and self._is_news(known[n])]
@@ -248,8 +261,8 @@ class Summaries:
         return [*stations]
 
     def _can_ride(self, station_summary: _StationSummary, now: float) -> bool:
-        """Return True if the summary may ride in a packet. In a dense network it may not if another
-        station has sent the same, or if it is too soon to ask again.
+        """Return True if the summary may ride in a packet. In a dense network it may not ride if
+        another station has sent the same, or if the last report of missing items is too recent.
         """
         if not self._in_crowd:
             return station_summary.changed
@@ -265,7 +278,9 @@ class Summaries:
 
     @staticmethod
     def _is_still_asking(station_summary: _StationSummary) -> bool:
-        """Return True if items are missing here and no other station has reported the same."""
+        """Return True if this kit is missing items and no other station has reported the same
+        items.
+        """
         return station_summary.is_asking() and not station_summary.is_asked_by_other
 
     def mark_sent(self, station: int, now: float) -> None:

@@ -97,8 +97,8 @@ class WaitReasons:
         queue, hindrance = self._queues[channel], self._hindrances[channel]
         if sequence not in queue:
             return "the agent resumes waiting items after its start", None
-        # An intent without an end counts as in flight, although it is unknown if it left; then show
-        # the obstacle.
+        # A Package of an intent without an end counts as in flight, although the agent does not
+        # know if it left. If the link is away or rests, show that instead.
         rests = hindrance.is_away or hindrance.reason == _RESTING_REASON
         if sequence in queue.get_in_flight() and not rests:
             return "being sent now", None
@@ -130,7 +130,7 @@ class WaitReasons:
                 reason += (
                     f", the last success at {self._format_clock(self._date(link.last_success))}"
                 )
-            # If the link shows no time, it is trying at this moment.
+            # If the link has no time for its next attempt, it is trying at this moment.
             return _Hindrance(reason, look or self._steady, urgent or self._steady, is_away=True)
         if held := outbox.describe_hold():
             renewal = self._steady + outbox.budget.compute_renewal_wait()
