@@ -1,8 +1,9 @@
-"""Extensions. Each folder here adds one subject to the core, and an entry in `NAMES` turns it on.
+"""Extensions. Each folder beside this file adds one subject to the core, and an entry in `NAMES`
+turns it on.
 
-To remove an extension, delete its folder and its line in `NAMES`. The core imports this list and
-no extension. `list_places` returns the objects that extensions have, and the core imports those
-that the settings use. A settings file can add a third-party extension with `extensions`.
+To remove an extension, delete its folder and its line in `NAMES`. The core imports this list and no
+extension. `list_places` returns the objects that extensions have, and the core imports those that
+the settings use. A settings file can add a third-party extension with `extensions`.
 """
 
 from __future__ import annotations
@@ -73,7 +74,9 @@ def get_own_calls() -> list[str]:
 
 
 def get_third_party_calls() -> list[str]:
-    """Return the same places of the extensions that the settings file names."""
+    """Return the places of the calls that extensions named in the settings file add to the hub's
+    API.
+    """
     return [each.hub_api for each in _THIRD_PARTY.values() if each.hub_api]
 
 

@@ -26,7 +26,7 @@ from fieldagent.system.program_delta import make_zip
 
 PACKAGE_NAMES = ("fieldagent-common", "fieldagent")
 HUB_PACKAGE = "fieldagent-hub"
-"""Package of the hub. It needs the same version of the program."""
+"""Package of the hub, which requires the same version of the program's package."""
 PROGRAM = "./usr/lib/fieldagent/"
 UNIT = "./usr/lib/systemd/system/fieldagent-update.service"
 CONFIGURED_STATES = ("installed", "triggers-awaited", "triggers-pending")
@@ -34,7 +34,7 @@ CONFIGURED_STATES = ("installed", "triggers-awaited", "triggers-pending")
 QUIET_ENVIRONMENT = {"DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C.UTF-8"}
 LOCK = Path("/var/lib/dpkg/lock-frontend")
 LOCKED_S = 600.0
-"""Seconds to wait for the end of another apt."""
+"""Seconds to wait for the end of another apt process."""
 LOCK_CHECK_S = 1.0
 OUTPUT_CHARACTERS_MAX = 300
 """Largest number of characters from the end of dpkg's output that are shown, if the output contains
@@ -85,8 +85,8 @@ def find_newest_version() -> str:
 
 
 def fetch(folder: Path, version: str) -> None:
-    """Download the packages into the folder, unless they are there already. Raises NotAtHand,
-    OSError.
+    """Download the packages into the folder, unless the folder contains them already. Raises
+    NotAtHand, OSError.
     """
     if all(each.exists() for each in list_files(folder, version)):
         return

@@ -46,10 +46,10 @@ def fetch_file(
     part: Path | None = None,
     report: Callable[[int, int | None], None] = lambda done, whole: None,
 ) -> FetchedFile:
-    """Read a path or an address. Downloaded bytes are kept in `part` until the file is complete,
-    and another attempt for the same address continues after them (RFC 9110, 13.1.5 and 14).
-    `report` gets the number of bytes so far, and the number of all bytes if it is known. Raises
-    NotTaken, ServerUnreachable.
+    """Return the file at a path or an address. Downloaded bytes stay in `part` until the file is
+    complete. A later attempt for the same address downloads only the rest (RFC 9110, 13.1.5 and
+    14). `report` gets the number of bytes so far, and the number of all bytes if it is known.
+    Raises NotTaken, ServerUnreachable.
     """
     try:
         if not source.startswith(("https://", "http://")):
@@ -93,7 +93,7 @@ def _check_size(source: str, size: int) -> None:
 
 
 class _Part(NamedTuple):
-    """Bytes of an earlier attempt, and the mark of their file."""
+    """Bytes of an earlier attempt. `mark` is the validator of the file that they belong to."""
 
     mark: str = ""
     content: bytes = b""
@@ -145,8 +145,8 @@ def _can_continue(answer: Any, offset: int) -> bool:
 
 
 def _begin_download(part: Path | None, source: str, mark: str) -> Path | None:
-    """Start to store the download, and return the path. Return None if the disk refuses that.
-    Nothing is stored then.
+    """Start to store the download, and return the path. Return None if the disk refuses that; the
+    download is then not stored.
     """
     if part is None:
         return None

@@ -7,7 +7,7 @@ from fieldagent.cli.hub.table import make_hub_table
 
 
 def read_waves(text: str) -> tuple[int | None, ...]:
-    """Read sizes of waves. None means all remaining kits, and comes last."""
+    """Read the sizes of waves. Only the last size can be None, which means all remaining kits."""
     *sizes, last = text.split(",")
     return (*map(count, sizes), None if last == "all" else count(last))
 

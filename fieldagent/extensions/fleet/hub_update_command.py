@@ -140,8 +140,8 @@ def _plan_without_offer(kit: Candidate, version: str) -> PlannedKit | None:
 
 
 def _is_newer(runs: str, version: str) -> bool:
-    """Return True if the kit's version is newer. The kit may have reported any text as its
-    version.
+    """Return True if `runs`, a kit's version, is newer than `version`. A kit may have reported any
+    text as its version.
     """
     with suppress(NotTaken):
         return order(runs) > order(version)

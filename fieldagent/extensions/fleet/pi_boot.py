@@ -1,5 +1,5 @@
-"""Boot loader of a Raspberry Pi. It is the firmware, which starts the system in `slot.txt` and does
-not count attempts.
+"""Selects the system that a Raspberry Pi starts. The boot loader is the Pi's firmware. It starts
+the system that `slot.txt` names, and does not count attempts.
 
 The firmware takes the kernel, the initrd and the kernel's command line from the folder `a` or `b`
 (raspberrypi.com/documentation/computers/config_txt.html: kernel, initramfs, cmdline). For a trial,
@@ -20,9 +20,9 @@ from fieldagent.system.folder import replace_file, sync_folder
 TRY = "try.txt"
 TRIED_FILE = "tried"
 ONE_PROCESSOR = "nr_cpus=1"
-"""Parameter of the kernel that starts another one. It must use only one processor, because it
-cannot hand over the others. On a Pi 3 they wait in a loop of the firmware once they are released
-(arch/arm64/kernel/smp.c, cpus_are_stuck_in_kernel)."""
+"""Parameter for a kernel that starts another kernel by kexec. It limits the first kernel to one
+processor, because a kernel cannot hand over more. On a Pi 3, other processors would wait in a loop
+of the firmware (arch/arm64/kernel/smp.c, cpus_are_stuck_in_kernel)."""
 
 
 class PiBoot:
@@ -62,7 +62,7 @@ class PiBoot:
         return "spent" if (self._boot / slot / TRIED_FILE).exists() else "absent"
 
     def set_default_slot(self, slot: str) -> None:
-        """Start the slot from now on. Raises OSError."""
+        """Make the firmware start the slot from now on. Raises OSError."""
         self._choose(slot)
         (self._boot / slot / TRIED_FILE).unlink(missing_ok=True)
         sync_folder(self._boot / slot)

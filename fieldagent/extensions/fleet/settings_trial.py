@@ -5,7 +5,7 @@ failures.
              settings that may be set remotely and are valid together
     switch   the old file is kept, and the new file is put in its place
     watch    the agent must answer, be linked to the hub, and restore each channel
-    back     only if that fails: the old file is restored, unless a person has changed the file
+    back     only if the watch fails: the old file is restored, unless a person has changed the file
              meanwhile
 
 Each step can be repeated from its beginning, and is on disk before the next one begins. An offer is
@@ -69,8 +69,8 @@ class SettingsPlace:
 def continue_trial(
     place: SettingsPlace, settings: Path, key: Path, *, minutes: float, steady: float
 ) -> int:
-    """Complete a trial, then process the agent's offer. Raises OSError. The next start then repeats
-    the steps, and the agent continues meanwhile.
+    """Complete a trial, then process the agent's offer. Raises OSError; the next start of the unit
+    then repeats the steps, and the agent continues meanwhile.
     """
     with wait_until_alone(place.folder):
         try:

@@ -4,7 +4,7 @@
              cut
     boot     the boot loader must try the new system, once
     watch    the new system has started: its agent must answer, and restore each channel that worked
-    back     only if that fails: the loader starts the old system, with the old journal
+    back     only if the watch fails: the loader starts the old system, with the old journal
     end      the result is left for the agent
 
 Each step can be repeated from its beginning, and is on disk before the next one begins. The old
@@ -106,13 +106,15 @@ def write(place: Place, trial: SystemTrial) -> None:
 
 def continue_trial(place: Place, slots: SystemSlots) -> int:
     """Take the remaining steps, up to the next start of the machine. Raises OSError, NotTaken,
-    InvalidSettings. The next start then repeats the steps, and the agent continues meanwhile.
+    InvalidSettings; the next start of the unit then repeats the steps, and the agent continues
+    meanwhile.
     """
     while place.system.exists() and read(place).phase == "write":
-        # This may take hours, so other changes of the kit are allowed meanwhile.
+        # Writing may take hours, so other changes of the kit are allowed meanwhile.
         write(place, _write_system(place, slots))
     if place.system.exists() and (trial := read(place)).phase == "boot" and not trial.starts:
-        # The command that began the trial checked this too, but before the first piece.
+        # The command that began the trial made this check too, but before the first piece was
+        # written.
         kit_health.wait_until_safe_to_stop(load(Path(trial.settings)).api_port)
     with wait_until_alone(place.folder):
         try:
@@ -167,7 +169,7 @@ def _boot(slots: SystemSlots, trial: SystemTrial) -> SystemTrial:
         if state == "absent":
             slots.arm(trial.slot)
     except OSError as failed:
-        # A full disk stays full, so do not stop the agent for this at each start.
+        # A full disk stays full. Without a rollback, each start would stop the agent again.
         return replace(trial, phase="back", why=describe_reason(failed))
     return replace(trial, starts=trial.starts + 1)
 
@@ -270,7 +272,7 @@ def _read_piece(
 
 
 def _fetch_complete_piece(place: Place, trial: SystemTrial, number: int) -> SystemPiece:
-    """Return the same piece from the complete image, not as a difference. Raises NotTaken."""
+    """Return piece `number` from the complete image, not as a difference. Raises NotTaken."""
     content, _ = read_signed_file(
         trial.what, SYSTEM, read_trusted_keys(Path(trial.key)), place.part
     )

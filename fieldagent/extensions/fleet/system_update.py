@@ -62,7 +62,7 @@ def begin(order: UpdateOrder, place: Place, slots: SystemSlots) -> SystemTrial:
         _check_nothing_else(place)
         image, trial = _prepare_trial(order, place, slots, now, slot)
     except BaseException:
-        # Do this even if the user interrupts the command.
+        # Restart the other download even if the user interrupts the command.
         if under_way:
             _start_unit()
         raise

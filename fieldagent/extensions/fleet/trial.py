@@ -3,8 +3,8 @@ failures.
 
     switch   the agent stops, its journal is copied, and the new program is put in place
     watch    the agent must answer, and restore each channel that worked before
-    back     only if that fails: the old program is restored. If the new program has upgraded the
-             journal, the old journal is restored too, with everything that was accepted meanwhile
+    back     only if the watch fails: the old program is restored. If the new program has upgraded
+             the journal, the old journal is restored too, with everything accepted meanwhile
     end      the result is left for the agent, and the files for a rollback are removed
 
 Each step can be repeated from its beginning, and is on disk before the next one begins. The old
@@ -50,7 +50,7 @@ class Place:
         self.folder = folder
         self.new = folder / "new.pyz"
         self.previous = folder / "previous.pyz"
-        """Old program. It takes the steps."""
+        """Old program, which takes the steps of the trial."""
         self.part = folder / "part"
         """Part of an interrupted download."""
         self.packages = folder / "packages"
@@ -114,8 +114,8 @@ def read_phase(place: Place) -> str:
 
 
 def continue_trial(place: Place) -> int:
-    """Take the remaining steps. Raises OSError, InvalidSettings. The next start then repeats the
-    steps, and the agent continues meanwhile with the current program.
+    """Take the remaining steps. Raises OSError, InvalidSettings; the next start of the unit then
+    repeats the steps, and the agent continues meanwhile with the current program.
     """
     with wait_until_alone(place.folder):
         try:

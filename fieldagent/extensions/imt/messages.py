@@ -90,7 +90,7 @@ class MoEnded(NamedTuple):
 
     key: MessageKey
     status: str
-    """One of `FINAL`, or a value that is unknown here."""
+    """One of `FINAL`, or a value that this module does not know."""
 
 
 class MtSegment(NamedTuple):

@@ -137,7 +137,9 @@ def build(
 
 
 def build_imt(link: Path, imei: str, latency: float, masters: Sequence[bytes] = ()) -> ImtBench:
-    """Return a simulated 9704 with its gateway, as `build` does for a 9602. It has no hub."""
+    """Return a simulated 9704 with its gateway, as `build` does for a 9602. The gateway has no
+    hub.
+    """
     queue = MtQueue()
     home = BaseCamp(
         print_line,

@@ -35,7 +35,7 @@ RETRY_WAITS_S = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0)
 """Seconds between two attempts to reach the broker, plus up to half as many at random. The last
 value repeats."""
 SHORT_SESSION_S, SHORT_SESSIONS_MAX = 300.0, 3
-"""Longest time in seconds of a short session, and the number of short sessions in a row that
+"""Longest time in seconds of a short session, and the number of consecutive short sessions that
 indicates a conflict. Another client with our name ends our session each time it reconnects. The
 longest wait of such a client is shorter than this limit."""
 STABLE_AFTER_S = 60.0
@@ -116,7 +116,7 @@ OpenStream: TypeAlias = Callable[[], Awaitable[trio.abc.Stream]]
 
 
 def wait_before(tries: int) -> float:
-    """Return the seconds before the next attempt, after `tries` attempts in a row."""
+    """Return the seconds before the next attempt, after `tries` consecutive attempts."""
     return RETRY_WAITS_S[min(tries, len(RETRY_WAITS_S) - 1)] * random.uniform(1, 1.5)
 
 

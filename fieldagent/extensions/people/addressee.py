@@ -24,7 +24,7 @@ NAME = "people's radio"
 
 
 def make_people_hook(handles: Handles, lifetime_s: int) -> Hook:
-    """Return the hook that hands texts to people's radios. `lifetime_s` is the time in seconds for
+    """Return the hook that hands over texts for handhelds. `lifetime_s` is the time in seconds for
     which a text is tried.
     """
     return Hook(NAME, partial(_post_text, handles, lifetime_s))

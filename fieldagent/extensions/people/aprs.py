@@ -1,5 +1,4 @@
-"""APRS stations at a KISS TNC as a people's radio: their positions, and messages to the kit's
-callsign.
+"""APRS stations at a KISS TNC as handhelds: their positions, and messages to the kit's callsign.
 
     a station's callsign  identifies the person, but is not authenticated
     admitted stations     are chosen by `aprs_door`
@@ -282,7 +281,7 @@ class AprsPeople:
         if has_it and taken.key in self._messages:
             self._messages[taken.key].is_kept = True
         elif not has_it:
-            # A repetition then counts as a new attempt.
+            # If the station repeats the message, the repetition counts as a new attempt.
             self._messages.pop(taken.key, None)
         self._schedule_answer(taken.heard.handle, taken.key[1], has_it=has_it)
 
@@ -345,7 +344,7 @@ class AprsPeople:
 
     async def react(self, handle: str, number: int, sign: str, words: str) -> TextOutcome:
         if sign == signs.STORED_SIGN:
-            return TextOutcome(True, "")  # The acknowledgement has already shown it.
+            return TextOutcome(True, "")  # The acknowledgement has already shown this stage.
         text = f"{sign} {words}".encode()[: self.text_bytes].decode("utf-8", "ignore")
         return await self.send_text(handle, text, self.make_number())
 

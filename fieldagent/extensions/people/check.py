@@ -1,4 +1,4 @@
-"""Checks the people's radio for `fieldagent check`."""
+"""Checks the kit's radio for handhelds, for `fieldagent check`."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Contract between a people's radio and the agent.
+"""Contract between the agent and the kit's radio for handhelds.
 
-A people's radio is a module with a `PeoplesRadio`, named in `settings.RADIOS`. It talks to people's
-handhelds, which have their usual firmware and need not know the kit. A handheld is identified by
-its *handle*, a permanent name that depends on the firmware. Meshtastic: `!a1b2c3d4`. MeshCore: the
-public key in 64 hexadecimal digits. APRS: the callsign in lower case.
+A kind of radio is a module with a `PeoplesRadio`, named in `settings.RADIOS`. The radio talks to
+people's handhelds, which have their usual firmware and need not know the kit. A handheld is
+identified by its *handle*, a permanent name that depends on the firmware. Meshtastic: `!a1b2c3d4`.
+MeshCore: the public key in 64 hexadecimal digits. APRS: the callsign in lower case.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class HandheldSignal(NamedTuple):
     rssi: int | None = None
     snr: float | None = None
     hops: int | None = None
-    """Number of radios that repeated it."""
+    """Number of radios that repeated the packet."""
 
 
 class HandheldText(NamedTuple):
@@ -94,7 +94,8 @@ class HandheldReport(NamedTuple):
     number: int
     """Number of the packet; 0 if the radio reports something that it knew before."""
     what: HandheldText | HandheldName | HandheldPosition | HandheldMarker | HandheldBattery | None
-    """Content; None if it is not for the kit and only shows that the handheld is in range."""
+    """Content; None if the report is not for the kit and only shows that the handheld is in
+    range."""
     signal: HandheldSignal = HandheldSignal()
     over_internet: bool = False
     """True if the report came over an MQTT server, so the sender may be far away."""
@@ -104,16 +105,17 @@ class TextOutcome(NamedTuple):
     """Result of a text that was given to the radio."""
 
     there: bool
-    """True if the person's radio confirms it. This does not mean that a person has read it."""
+    """True if the person's radio has confirmed the text. This does not mean that a person has read
+    it."""
     why: str
-    """Reason for people, if it was not confirmed."""
+    """Reason for people, if the text was not confirmed."""
     too_early: bool = False
     """True if the kit's own radio refused the text because it came too soon after another. The
     person's radio is then not at fault."""
 
 
 class HandheldPlace(NamedTuple):
-    """Port of a people's radio, and its settings."""
+    """Port of the kit's radio for handhelds, and the radio's settings."""
 
     port: str
     """A serial port, or `tcp://host`."""
@@ -122,15 +124,15 @@ class HandheldPlace(NamedTuple):
     baud: int = 9600
     """Baud rate of a serial port whose firmware does not prescribe one."""
     admits: Callable[[str], bool] = lambda handle: True
-    """Returns True if the kit accepts this handle. It is used if the kit's radio hears all stations
-    on a frequency."""
+    """Returns True if the kit accepts this handle. The kit asks only if its radio hears all
+    stations on a frequency."""
     note: Callable[[str], None] = lambda became: None
     """Counts a received frame, by the decision about it."""
 
 
 class PeopleRadio(Protocol):
     """Radio for messages to people. Its methods raise RadioLost and PortLost when the radio is
-    gone.
+    lost.
     """
 
     text_bytes: int
@@ -142,7 +144,7 @@ class PeopleRadio(Protocol):
         """Wait for the next report and return it."""
 
     def make_number(self) -> int:
-        """Return a number for a packet. Answers refer to it."""
+        """Return a number for a packet. Answers refer to the packet by this number."""
 
     async def send_text(self, handle: str, text: str, number: int, answers: int = 0) -> TextOutcome:
         """Send a direct message, and wait for the result."""
@@ -160,7 +162,7 @@ class PeopleRadio(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PeoplesRadio:
-    """One kind of people's radio."""
+    """One kind of radio for handhelds."""
 
     name: str
     """Name in `mesh-protocol`."""
@@ -175,7 +177,7 @@ class PeoplesRadio:
     is_handle: Callable[[str], bool]
     """Returns True if a handle is of this kind. A person may have radios of several kinds."""
     recognition: Callable[[], Recognition] | None = None
-    """Loads the recognition of this kind at a port; None if it cannot be recognised."""
+    """Loads the recognition of this kind at a port; None if this kind cannot be recognised."""
     caveat: str = ""
     """Warning that is shown with everything that comes over an unauthenticated radio. The sender
     can raise an SOS or cause costs only if a setting allows that. The hub shows the sender's

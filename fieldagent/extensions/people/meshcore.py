@@ -1,4 +1,5 @@
-"""A MeshCore companion as a people's radio: direct messages, adverts and batteries of people.
+"""A MeshCore companion as the kit's radio for handhelds: direct messages, adverts and batteries of
+people.
 
     a public key          identifies a person: another key is another person's radio
     a text on a channel   is not authenticated. In a private channel its name is accepted if exactly
@@ -332,15 +333,16 @@ class MeshcorePeople:
             self._heard.append(HandheldReport(handle, number, place))
 
     def _find_known_since(self, contact: CompanionContact) -> datetime | None:
-        """Return the latest possible time of a contact's position; None if it is unknown. The radio
-        also changes its entry later, and the contact's own clock may be wrong.
+        """Return an upper limit for the time of a contact's position; None if there is none. It is
+        the earlier of two times: the contact's own time, whose clock may be wrong, and the radio's
+        last change of its entry, which may be later than the position.
         """
         earliest = min(contact.advertised, contact.changed)
         return datetime.fromtimestamp(earliest, UTC) if 0 < earliest <= self._clock() else None
 
     def _show_capacity(self, *, full: bool) -> None:
-        """Show if the radio's contact list is full. `full` is True if the radio itself reported
-        that.
+        """Show people if the radio's contact list is full. `full` is True if the radio has reported
+        that its list is full.
         """
         most = self._host.device.contacts_max
         self._is_full = full or 0 < most <= len(self._contacts)
@@ -463,8 +465,8 @@ def is_handle(handle: str) -> bool:
 async def open_meshcore(
     place: HandheldPlace, link: ChannelLink, clock: Callable[[], float]
 ) -> AsyncIterator[MeshcorePeople]:
-    """Open the people's MeshCore radio. `clock` returns Unix time. Raises RadioLost and PortLost,
-    in groups.
+    """Open the MeshCore radio for handhelds. `clock` returns Unix time. Raises RadioLost and
+    PortLost, in groups.
     """
     async with open_host(place.port) as host:
         link.facts["node"] = host.own.key.hex()

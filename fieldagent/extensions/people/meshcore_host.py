@@ -198,8 +198,8 @@ class CompanionHost:
         return known[0] if known else None
 
     async def set_clock(self, clock: Callable[[], float]) -> bool:
-        """Set the radio's clock if it is behind. It is behind after each restart, because the radio
-        has no battery-backed clock. Return True if it was set. Raises RadioLost.
+        """Set the radio's clock if the clock is behind. After each restart it is behind, because it
+        has no battery. Return True if the clock was set. Raises RadioLost.
         """
         try:
             shown = wire.read_time(

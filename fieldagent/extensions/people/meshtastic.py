@@ -1,4 +1,6 @@
-"""Meshtastic radio as a people's radio: texts, alerts, positions, waypoints and names of people."""
+"""Meshtastic radio as the kit's radio for handhelds: texts, alerts, positions, waypoints and
+names.
+"""
 
 from __future__ import annotations
 
@@ -193,8 +195,8 @@ def is_handle(handle: str) -> bool:
 async def open_meshtastic(
     place: HandheldPlace, link: ChannelLink, clock: Callable[[], float]
 ) -> AsyncIterator[MeshtasticPeople]:
-    """Open the people's Meshtastic radio. `clock` returns Unix time. Raises RadioLost and PortLost,
-    in groups.
+    """Open the Meshtastic radio for handhelds. `clock` returns Unix time. Raises RadioLost and
+    PortLost, in groups.
     """
     async with open_host(place.port, wire.BAUD) as host:
         link.facts["node"] = wire.format_node_id(host.facts.number)

@@ -1,4 +1,4 @@
-"""Metrics of the people's radio."""
+"""Metrics of the kit's radio for handhelds."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ def _cut(text: str, size: int, limit: int) -> list[str]:
 
 
 class Absence:
-    """People who did not answer, and the time of their next attempt. `now` is elapsed time."""
+    """People who did not answer, each with the time of the next attempt. `now` is elapsed time."""
 
     def __init__(self) -> None:
         self._failed: dict[str, tuple[float, int]] = {}
@@ -145,7 +145,7 @@ class Postman:
         self._news = trio.Event()
 
     def _compute_due_times(self) -> dict[str, float]:
-        """Return the time when something is due, by handheld."""
+        """Return the time when the next text or sign is due, by handheld."""
         handles = [each.handle for each in handhelds.list_posts(self.journal)]
         handles += [sent.handle for sent, _, _ in self._list_signs()]
         return {
@@ -210,7 +210,7 @@ class Postman:
         return text if len(text) <= BEGINNING else text[:BEGINNING].rstrip() + "…"
 
     async def _send_post(self, radio: PeopleRadio, post: HandheldPost) -> bool:
-        """Send a text. Return True if another text to their radio is worthwhile now."""
+        """Send a text. Return True if another text to the person's radio is worthwhile now."""
         if self.journal.clock.now() >= post.expires:
             log.warning("a text did not reach %s in time", self.who(post.handle).name)
             await self.journal.persist(handhelds.update_text(post.number, state="expired"))
@@ -234,7 +234,8 @@ class Postman:
             await self.journal.persist(is_there)
             return True
         name, request = self.who(post.handle).name, post.request_id.partition(" ")[0]
-        # Store both in one commit, because the receipt could not be created later.
+        # Store the arrival and the receipt in one commit, because the receipt could not be created
+        # later.
         if (cut := count_parts(post.text, radio.text_bytes)) > len(parts):
             name = f"{len(parts)}/{cut} {name}"
         whose = self.journal, self.inbox, request, name

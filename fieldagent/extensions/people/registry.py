@@ -1,4 +1,4 @@
-"""Loads the configured people's radio, and all radios that can be detected."""
+"""Loads the configured kind of radio for handhelds, and all kinds that can be detected."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def load_peoples_radio(name: str) -> PeoplesRadio:
 
 
 def find_caveat(name: str) -> str:
-    """Return the caveat of the radio with this name. Return an empty string if it cannot be loaded;
-    the service reports that when it opens the radio.
+    """Return the caveat of the radio with this name. Return an empty string if the radio's module
+    cannot be loaded; the service reports the failure when it opens the radio.
     """
     try:
         return load_peoples_radio(name).caveat
@@ -37,6 +37,6 @@ def can_reach(protocol: str, link: ChannelLink, handle: str) -> bool:
 
 
 def list_devices() -> list[Recognition]:
-    """Return the recognition of each people's radio that has one."""
+    """Return the recognition of each kind of radio for handhelds that has one."""
     ways = [load_peoples_radio(name).recognition for name in RADIOS]
     return [way() for way in ways if way]

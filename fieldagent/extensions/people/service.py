@@ -1,4 +1,6 @@
-"""Runs a people's radio: opens it, reopens it when it is lost, and handles messages both ways."""
+"""Runs the kit's radio for handhelds: opens it, reopens it when it is lost, and handles messages in
+both directions.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,7 @@ log = logging.getLogger(__name__)
 
 
 def plan(settings: PeopleSettings, base: PartBase) -> PartPlan:
-    """Return the part that serves the people's radio in the settings."""
+    """Return the part that serves the radio in the settings."""
     link = ChannelLink()
     is_handle = partial(can_reach, settings.protocol, link)
     handles = Handles(base.journal, settings.people or {}, is_handle)
@@ -57,8 +59,8 @@ def plan(settings: PeopleSettings, base: PartBase) -> PartPlan:
 
 
 class PeopleService(PartService):
-    """Service for a people's radio. Call `run` under a supervisor. The other methods are for the
-    API.
+    """Service for the kit's radio for handhelds. Call `run` under a supervisor. The other methods
+    are for the API.
     """
 
     def __init__(self, settings: PeopleSettings, desk: Desk, link: ChannelLink) -> None:
@@ -73,7 +75,7 @@ class PeopleService(PartService):
     async def run(
         self, agent_status: Callable[[], Mapping[str, Any]], note_fault: Note
     ) -> NoReturn:
-        """Keep the people's radio open and serve it. Raises the journal's errors."""
+        """Keep the radio open and serve it. Raises the journal's errors."""
         kind = load_peoples_radio(self._settings.protocol)
         await self._journal.persist(handhelds.find_again)
         self.link.state = LinkState.STARTING
@@ -135,7 +137,7 @@ class PeopleService(PartService):
         }
 
     def list_people(self) -> list[dict[str, Any]]:
-        """Return the handhelds that are around, the most recently heard first."""
+        """Return the handhelds that were heard recently, the newest first."""
         namesakes = {each.handle: each.namesake_of for each in self._list_doubts()}
         return [
             self._describe_person(each, namesakes.get(each.handle))

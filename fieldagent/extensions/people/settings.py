@@ -1,4 +1,4 @@
-"""Settings of a people's radio."""
+"""Settings of the kit's radio for handhelds."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ RADIOS = {
     "aprs": "fieldagent.extensions.people.aprs:RADIO",
     "auto": "fieldagent.extensions.people.auto:RADIO",
 }
-"""People's radios by their name in `mesh-protocol`. To add one, add a module here,
-and a line here."""
+"""Kinds of radio by their name in `mesh-protocol`. To add a kind, add a module beside this one, and
+a line here."""
 
 
 class PeopleSettings(NamedTuple):

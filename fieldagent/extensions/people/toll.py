@@ -68,7 +68,7 @@ class HandheldLimits:
         return unproved_sos.make_plan(package, self._journal, self._outboxes)
 
     async def book_sos_cost(self, price: int) -> None:
-        """Book the cost of such an SOS before it is accepted."""
+        """Book the cost of an unauthenticated person's SOS before the SOS is accepted."""
         await unproved_sos.book_price(self._journal, price)
 
     async def receive_message(self, handle: str, number: int, price: int) -> None:

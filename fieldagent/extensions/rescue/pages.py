@@ -101,8 +101,8 @@ class Pages:
             at = 0
             while at < PAGE_BYTES - 2:
                 if min(page[at : at + 4]) >= 0x80:
-                    # A record here would have 256 MiB or more, so it is none. This check skips
-                    # overwritten areas quickly.
+                    # A record with this head would have 256 MiB or more, so there is no record.
+                    # This check skips overwritten areas quickly.
                     at += 1
                     continue
                 try:

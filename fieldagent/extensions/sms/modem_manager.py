@@ -86,7 +86,7 @@ class ManagedState(NamedTuple):
 class ManagedSms(NamedTuple):
     place: int
     message: Submit | Deliver | StatusReport | None
-    """Content of the message; None if its kind is not used here."""
+    """Content of the message; None if the agent does not use messages of its kind."""
     whole: bool = True
     """True if all parts of the message have arrived."""
     reference: int | None = None

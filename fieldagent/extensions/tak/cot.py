@@ -67,8 +67,8 @@ class CotPoint:
 
     @property
     def is_known(self) -> bool:
-        """Return True if it is a real position. A phone without a position sends 0, 0 and
-        no error.
+        """Return True if the position is real. A phone without a position sends 0, 0 and no
+        error.
         """
         return not is_zero_position(self.latitude, self.longitude)
 
@@ -84,9 +84,9 @@ class CotEvent:
     time: datetime
     """Time at which the event was made."""
     start: datetime
-    """Time from which it is valid."""
+    """Time from which the event is valid."""
     stale: datetime
-    """Time at which it expires."""
+    """Time at which the event expires."""
     how: str
     """Code for the source of the position."""
     point: CotPoint = NOWHERE

@@ -45,7 +45,7 @@ def enroll(arguments: argparse.Namespace) -> int:
         why = "enrolment needs cryptography: apt install python3-cryptography"
         raise CallFailed(why, UNAVAILABLE) from None
     if not arguments.folder.is_dir():
-        # Before the server is asked, because a password can be for one use.
+        # Check this before the server is asked, because a password may be valid only once.
         raise CallFailed(f"--folder {arguments.folder} is not a folder", REFUSED)
     call = partial(_call, arguments, _trust(arguments), ask_once(f"Password of {arguments.user}"))
     config = call("GET", f"{API}/config")

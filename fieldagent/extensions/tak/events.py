@@ -1,4 +1,4 @@
-"""CoT events of ATAK and its servers: units, GeoChat and its ticks, 911 alerts, markers.
+"""CoT events of ATAK and its servers: units, GeoChat and its receipts, 911 alerts, markers.
 
 | meaning | type |
 |---|---|
@@ -11,7 +11,7 @@
 
 The types are those of ATAK-CIV 4.6 (GeoChatService, EmergencyManager, CotMapAdapter). A server
 delivers a chat to the uids in `__chat`, and other events to the callsigns in `marti`. An event
-without receivers goes to everyone. ATAK recognizes a tick by its event's uid, which is the id of
+without receivers goes to everyone. ATAK recognizes a receipt by its event's uid, which is the id of
 the message.
 """
 
@@ -82,7 +82,9 @@ class GeoChat:
 
 
 class ChatReceipt(NamedTuple):
-    """A tick: the message `message_id` is on `sender`'s phone, or was read there."""
+    """A receipt, in TAK a tick: the message `message_id` is on `sender`'s phone, or was read on
+    that phone.
+    """
 
     sender: TakUnit
     to: str
@@ -168,7 +170,7 @@ def make_chat(chat: GeoChat, now: datetime) -> CotEvent:
 
 
 def make_receipt(chat_receipt: ChatReceipt, to: TakUnit, now: datetime) -> CotEvent:
-    """Return the tick for a message from `to`."""
+    """Return the receipt for a message from `to`."""
     detail = _make_addressing(
         "__chatreceipt", chat_receipt.sender, to, chat_receipt.message_id, now
     )
@@ -300,7 +302,7 @@ def read_chat(event: CotEvent) -> GeoChat | None:
 
 
 def read_receipt(event: CotEvent) -> ChatReceipt | None:
-    """Return a tick, in the form of ATAK or of WinTAK; None if the event has no sender or no
+    """Return a receipt, in the form of ATAK or of WinTAK; None if the event has no sender or no
     receiver.
     """
     parties = _read_parties(event, "__chatreceipt") or _read_parties(event, "__chat")

@@ -166,8 +166,8 @@ def format_clock(moment: float, now: float) -> str:
 def compute_position_due(
     last_position: SentPosition | None, user: PersonPosition, now: float
 ) -> float:
-    """Return the time at which a user's position must be sent. It is due if that is not after
-    `now`.
+    """Return the time at which a user's position must be sent. The position is due if that time is
+    not after `now`.
     """
     if last_position is None:
         return now

@@ -1,7 +1,7 @@
 """Drives an Iridium Certus 9704 for as long as the agent runs.
 
 The intent is on disk before the driver offers the modem a message, and is updated when the modem
-has given the message a number. The modem then works alone, for up to hours. A message counts as
+has given the message a number. The modem then works alone, sometimes for hours. A message counts as
 sent only if the network's own status reports it. To give up a message, the agent asks the modem to
 cancel it and waits for that status.
 
@@ -301,7 +301,7 @@ class ImtDriver:
         sos = not urgent and await self._is_urgent_waiting()
         log.info("message %d is given up%s", outgoing.key.id, ": an SOS waits" if sos else "")
         status = await self._cancel_message(outgoing.key)
-        # An SOS is the reason and not the link, so no pause follows.
+        # The message was given up for an SOS, not because of the link, so no pause follows.
         return WENT_FIRST if sos and status.verdict is SessionVerdict.NOT_SENT else status
 
     async def _wait_until_ended(self, key: messages.MessageKey, *, urgent: bool) -> None:

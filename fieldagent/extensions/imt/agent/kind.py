@@ -49,7 +49,7 @@ def make_driver(seat: SatelliteSeat) -> Callable[[], Awaitable[None]]:
 
 
 def check(port: str, baud: int | None, settings: Mapping[str, Any]) -> list[Finding]:
-    """Return findings about the modem. It sends no message and has no cost."""
+    """Return findings about the modem. The check sends no message and costs nothing."""
     topic: str = settings["imt-topic"]
     mail = Mailbag()
     speed = LineSpeed(baud, PROBE)

@@ -307,8 +307,8 @@ class ImtModem:
         self.link.facts["imei"] = self.facts.imei
         await self._connect_sim()
         await self._activate()
-        # This needs API 1.6.0. With any other answer, or without an answer, the agent works without
-        # the report.
+        # The report of the activity needs API 1.6.0. With any other answer, or without an answer,
+        # the agent works without that report.
         with suppress(ImtSilent):
             line = await self.request_answer(jspr.put("messageActivityStatus", enabled=True))
             self.facts.reports_activity = line.code in (jspr.DONE, jspr.ALREADY)

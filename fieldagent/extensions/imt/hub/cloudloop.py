@@ -328,7 +328,7 @@ class _Fetch:
                 await operation()
                 last_trouble = ""
             except StoreUnavailable:
-                pass  # The store logs that itself.
+                pass  # The store logs the outage itself.
             except (StoreFailed, StoreFull):
                 raise
             except (_Refused, RequestFailed, RemoteProtocolError) as trouble:

@@ -46,9 +46,9 @@ class KitMessage(NamedTuple):
     at_hub: float | None
     is_position: bool
     replaced: bool
-    """True if it did not arrive, but a newer position of the same kit did."""
+    """True if a position did not arrive, but a newer position of the same kit arrived."""
     why: str
-    """Reason why it is late or missing; empty if it arrived in time or was replaced."""
+    """Reason why the item is late or missing; empty if it arrived in time or was replaced."""
 
 
 class DeskMessage(NamedTuple):

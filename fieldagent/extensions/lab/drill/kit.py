@@ -109,8 +109,8 @@ class Kit:
 
     @property
     def hub_name(self) -> str:
-        """Return the host name that this kit uses for the hub. The drill recognizes the caller by
-        it.
+        """Return the host name that this kit uses for the hub. The drill recognizes the kit by this
+        name.
         """
         return f"hub-of-{self.number}.invalid"
 
@@ -127,7 +127,7 @@ class Kit:
         return Reading("drill", now, START + now, "network")
 
     def is_away(self, name: str) -> bool:
-        """Return True if `sky`, `network`, `earshot` or `power` is away now."""
+        """Return True if there is an outage of `sky`, `network`, `earshot` or `power` now."""
         return self.conditions[name].away
 
     # Simulated failures.

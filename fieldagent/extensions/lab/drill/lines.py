@@ -1,6 +1,6 @@
 """In-memory serial lines and IP links between the agent and the simulated world.
 
-A line or link can be cut at any time. Both ends notice that as with real ones.
+A line or link can be cut at any time. Both ends notice the cut as with real lines and links.
 """
 
 from __future__ import annotations

@@ -247,8 +247,8 @@ def _write_unposted(findings: Findings) -> list[str]:
 
 def budget(runs: Sequence[DrillRun]) -> dict[str, dict[str, float]]:
     """Return for each kit the credits per day that suffice on `DAY_PERCENTAGES` per cent of the
-    days, with one value for each share. They are computed over the whole days of all runs. `sos` is
-    the mean cost of messages with an SOS per raised SOS.
+    days, with one value for each share. The values are computed over the whole days of all runs.
+    `sos` is the mean cost of messages with an SOS per raised SOS.
     """
     budgets: dict[str, dict[str, float]] = {}
     several = len({run.label for run in runs}) > 1

@@ -158,7 +158,7 @@ def _read_position(words: list[str]) -> tuple[float, float]:
 
 
 def number_in(text: str, low: int, high: int, name: str) -> int:
-    """Read a number from `low` to `high` inclusive. `name` names it in the error. Raises
+    """Read a number from `low` to `high` inclusive. `name` names the number in an error. Raises
     BadCommand.
     """
     if not text.isdecimal() or len(text) > 9 or not low <= int(text) <= high:

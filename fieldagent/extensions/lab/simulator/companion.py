@@ -1,9 +1,10 @@
 """Radio with MeshCore's companion firmware, as seen from its host and from the air, without I/O.
 
 On the air, a packet has the firmware's header, payload types and lengths. The firmware encrypts
-with AES and a key agreed by X25519. Here a stream of SHA-256 of the same length replaces AES, and a
-SHA-256 digest replaces an advert's signature. Without the key, a packet cannot be read here either.
-No packet is repeated: companions hear each other directly, or not at all.
+with AES and a key agreed by X25519. In the simulation, a stream of SHA-256 of the same length
+replaces AES, and a SHA-256 digest replaces an advert's signature. Without the key, a simulated
+packet cannot be read either. No packet is repeated: companions hear each other directly, or not at
+all.
 """
 
 from __future__ import annotations
@@ -101,7 +102,7 @@ class SimulatedCompanion(LoraBoard):
         self.position = (0, 0)
         self.adds_by_hand = False
         self.mute = False
-        """True if the radio sends nothing to its host, as with the other firmware."""
+        """True if the radio sends nothing to its host, as if it had another firmware."""
         self.contacts = ContactBook()
         self.channels = {0: CompanionChannel(0, "Public", wire.PUBLIC_KEY), 1: GROUP}
         self.air.radios[number] = LORA

@@ -260,10 +260,10 @@ class SimulatedGsmModem:
 
     def _set(self, name: str, value: str) -> None:
         if name == "CMGF" and value != "0":
-            self._send_to_host("+CMS ERROR: 302")  # Like some real modems, it has no text mode.
+            self._send_to_host("+CMS ERROR: 302")  # No text mode, like some modems.
             return
         if name == "CPMS" and '"SM"' in value:
-            self._send_to_host("+CMS ERROR: 302")  # It has only one message store.
+            self._send_to_host("+CMS ERROR: 302")  # The modem has only one message store.
             return
         if name == "CPMS":
             counts = f"{len(self.store)},{SIM_MESSAGES_MAX}"

@@ -4,7 +4,7 @@ The host gets the same reports as from the firmware. A report shows that a packe
 (queueStatus), that another radio has it (ROUTING from that radio), or that another radio repeats it
 (ROUTING from this radio). Without a report, the packet may be lost. On the air, a packet has the
 firmware's header of 16 bytes. A stream of SHA-256 of the same length replaces the firmware's AES
-encryption. Without the key, a packet cannot be read here either.
+encryption. Without the key, a simulated packet cannot be read either.
 """
 
 from __future__ import annotations
@@ -548,8 +548,8 @@ def _cover(key: bytes, source: int, number: int, content: bytes) -> bytes:
 
 
 def _hash_of(settings: ChannelSettings) -> int:
-    """Return the firmware's channel hash. It is never 0 here, because 0 means encryption by public
-    key.
+    """Return the firmware's channel hash. It is never 0 in the simulation, because 0 means
+    encryption by public key.
     """
     digest = 0
     for byte in settings.name.encode() + wire.expand_key(settings.key):

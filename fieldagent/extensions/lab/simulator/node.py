@@ -1,7 +1,7 @@
 """Radio node as seen from its serial line and from the air, without I/O.
 
-It waits until the channel is free, transmits, and reports the result. Commands cause failures that
-happen in the field.
+The node waits until the channel is free, transmits, and reports the result. Commands cause failures
+that happen in the field.
 """
 
 from __future__ import annotations

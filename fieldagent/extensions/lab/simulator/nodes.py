@@ -24,8 +24,8 @@ class EndOfLine(Exception):
 
 
 class SimulatedRadio(Protocol):
-    """Interface of each kind of radio. It has the station numbers and the channel of
-    `simulator.air`. Times are seconds of one clock.
+    """Interface of every simulated radio. `number` is the radio's station number on the channel of
+    `simulator.air`. All times are seconds of the same clock.
     """
 
     number: int

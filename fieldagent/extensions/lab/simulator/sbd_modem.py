@@ -53,8 +53,8 @@ class SimulatedModem:
     # The serial line.
 
     def receive_data(self, data: bytes) -> None:
-        """Process the host's bytes: commands, and the payload of +SBDWB. The modem discards them
-        during a session, or if it is deaf.
+        """Process the host's bytes: commands, and the payload of +SBDWB. The modem discards all
+        bytes during a session, or if it is deaf.
         """
         self._input += data
         if self.faults.deaf or self.session:

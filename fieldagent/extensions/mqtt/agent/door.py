@@ -119,7 +119,7 @@ class CommandAdmission:
         said = {
             "to": package.to,
             "from": package.author,
-            # It would replace the Package of another program.
+            # It would replace other programs' Packages.
             "collapseKey": package.collapse_key,
         }
         for member, value in said.items():

@@ -134,8 +134,8 @@ class MqttService(PartService):
         self.link.state = LinkState.FAULT if lost.fault else LinkState.NO_SERVICE
 
     def _log_ready(self) -> None:
-        """Show that the session works. Do not show it if the last sessions were short, because the
-        new session will probably also end soon.
+        """Show that the session works, and log it. If the last sessions were short, do not log it,
+        because the new session will probably also end soon.
         """
         self.link.state = LinkState.READY
         if not self._short.often:
@@ -163,7 +163,9 @@ class MqttService(PartService):
                 nursery.start_soon(self._reporter.run, session, status)
 
     async def _admit_message(self, session: MqttSession, message: Published) -> None:
-        """Admit a message before any use of it."""
+        """Announce the kit again if Home Assistant has started. Queue a command. Acknowledge any
+        other message, and any command that is not queued.
+        """
         if (
             message.topic == self._topics.birth
             and message.payload == b"online"

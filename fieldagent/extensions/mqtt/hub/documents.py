@@ -143,8 +143,8 @@ def make_incident(
     document: Mapping[str, Any], event: Mapping[str, Any] | None, repeat: int
 ) -> dict[str, Any]:
     """Return the published state of an incident. `document` is an incident as in `GET /api/sos`.
-    `event` is its last event. It is None if the incident is published again because it is
-    unanswered; `repeat` is the number of that repetition.
+    `event` is the incident's last event. It is None if the incident is published again because no
+    one has answered; `repeat` is the number of that repetition.
     """
     own = {name: document[name] for name in _OF_INCIDENT}
     return {"event_type": "incident", **own, "event": event, "repeat": repeat}

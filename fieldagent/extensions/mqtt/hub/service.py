@@ -56,7 +56,7 @@ DROP_RESULTS = {
 
 
 class HubBroker(NamedTuple):
-    """Address of the broker, and the hub's identity there."""
+    """Address of the broker, and the hub's identity at the broker."""
 
     host: str
     port: int
@@ -154,7 +154,9 @@ class _BrokerBridge:
             log.info("MQTT: connected to the broker at %s", self._broker.host)
 
     async def _admit_message(self, session: MqttSession, message: Published) -> None:
-        """Check a message before it is processed."""
+        """Announce hub and kits again if Home Assistant has started. Queue a command. Acknowledge
+        any other message, and any command that is not queued.
+        """
         if (
             message.topic == self._topics.birth
             and message.payload == b"online"

@@ -1,4 +1,4 @@
-"""Topics of one hub. It never subscribes to a topic that it publishes.
+"""Topics of one hub. The hub never subscribes to a topic that it publishes.
 
 PREFIX/NAME/online                    online or offline                      retained
 PREFIX/NAME/state                     kits, open incidents, credits left     retained

@@ -93,8 +93,8 @@ def describe_area(area: dict[str, Any]) -> str:
 
 @make_transaction
 def remove(call: Call) -> Result:
-    """Remove a fence by its number. Its past alarms stay. Refused if the workspace does not have
-    the fence.
+    """Remove a fence by its number. Its past alarms stay. Raises Refused if the workspace does not
+    have the fence.
     """
     fences.remove(*call.here, call.arguments.id, call.now)
     return {"id": call.arguments.id, "removed": True}

@@ -77,7 +77,7 @@ class KitWeek(NamedTuple):
     money: str
     """Total cost of the days by the hub's count; empty without a price."""
     whole: bool
-    """False if there was more than a report can contain."""
+    """False if the week had more data than a report can contain."""
 
     def gaps(self) -> list[tuple[datetime, datetime]]:
         """Return the start and the end of each gap between two positions."""

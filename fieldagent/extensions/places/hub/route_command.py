@@ -23,7 +23,7 @@ _CLOCK = re.compile(r"([01][0-9]|2[0-3]):([0-5][0-9])", re.ASCII)
 
 @make_transaction
 def add(call: Call) -> Result:
-    """Add a route for a kit, and print its number and both times. Refused if --to is not a
+    """Add a route for a kit, and print its number and both times. Raises Refused if --to is not a
     circle.
     """
     asked = call.arguments

@@ -181,7 +181,7 @@ def note_arrivals(db: Db, positions: Sequence[KitPosition], now: float) -> None:
 
 
 def next_due(db: Db) -> float:
-    """Return the Unix time when `check_overdue` will find something."""
+    """Return the Unix time when the next route becomes overdue."""
     sql = "SELECT min(due + margin) FROM route WHERE ended IS NULL AND alarm IS NULL"
     return find_earliest(db, sql)
 

@@ -31,8 +31,8 @@ def source_add(arguments: argparse.Namespace, settings: HubSettings, store: Stor
 
 @make_transaction
 def add(call: Call) -> Result:
-    """Add a tracker of a user, as a device that cannot receive, and print its number. Refused if
-    the workspace already has its --id.
+    """Add a tracker of a user, as a device that cannot receive, and print its number. Raises
+    Refused if the workspace already has its --id.
     """
     asked, ident = call.arguments, call.arguments.id.strip()
     id_ = trackers.add(

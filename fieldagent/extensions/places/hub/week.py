@@ -25,7 +25,7 @@ class Week(NamedTuple):
     """Name such as 2026-W47."""
     begins: float
     ends: float
-    """Unix time of the end. It belongs to the next week."""
+    """Unix time of the end, which belongs to the next week."""
 
     @property
     def days(self) -> tuple[str, str]:

@@ -1,10 +1,10 @@
-"""Assembles the messages in a modem's store. A message of several parts counts once all parts are
-there.
+"""Assembles the messages in a modem's store. A message of several parts counts once all parts have
+arrived.
 
-Nothing is remembered between two looks at the store. Parts stay in the store until the last has
-come, so that a restart loses no part. Parts belong together if sender, reference and count agree
-and the service centre received them within PARTS_APART. The time counts because references are
-reused, and some senders always use the same reference. Pure.
+Nothing is remembered between two looks at the store. Parts stay in the store until the last part
+has arrived, so that a restart loses no part. Parts belong together if sender, reference and count
+agree and the service centre received them within PARTS_APART. The time counts because references
+are reused, and some senders always use the same reference. Pure.
 """
 
 from __future__ import annotations

@@ -8,10 +8,11 @@
    attempts the content waits in the queue again.
 3. Each SMS is booked against the day's limit before the modem gets it. The booking is canceled only
    if it is certain that the SMS has not left.
-4. A received SMS is deleted from the modem once it is on disk here, and is acknowledged after that.
-   An SMS from a number that is not allowed is deleted and counted. An SMS that cannot be read is
-   read again later. If it stays unreadable, it is stored unchanged and then deleted.
-5. When the IP link is back, SMS on their way are returned to the queue at once, and use the link.
+4. A received SMS is deleted from the modem once it is on the kit's disk, and is acknowledged after
+   that. An SMS from a number that is not allowed is deleted and counted. An SMS that cannot be read
+   is read again later. If it stays unreadable, it is stored unchanged and then deleted.
+5. When the IP link works again, SMS on their way are returned to the queue at once, and use the
+   link.
 """
 
 from __future__ import annotations
@@ -253,8 +254,8 @@ class SmsCarrier:
         if not urgent and not self._is_affordable(urgent=False):
             return False
         await self._outbox.fix_dates()
-        # The link may have come back meanwhile. Then the queue would get this transmission back
-        # only after the link ends again.
+        # Load nothing if the IP link works again. Otherwise the queue would get the transmission
+        # back only after the link ends again.
         transmission = self._outbox.load(ENVELOPE_BYTES) if self._ours else None
         if transmission is None:
             return False
@@ -287,12 +288,12 @@ class SmsCarrier:
         await self._seat.budget.spend(1)
         self._show()
         if self._under_way.get(tag) is not under_way:
-            # The link has come back and carries the content, so cancel the booking.
+            # The IP link works again and carries the content, so cancel the booking.
             await self._seat.budget.spend(-1)
             return False
         packages = self._outbox.get_packages(under_way.transmission)
         sent = await modem.send(self._message(under_way.text))
-        here = self._under_way.get(tag) is under_way  # The link may have come back meanwhile.
+        here = self._under_way.get(tag) is under_way  # False if the IP link works again.
         if sent.outcome is Outcome.NOT_SENT:
             await self._seat.budget.spend(-1)
             self._show()

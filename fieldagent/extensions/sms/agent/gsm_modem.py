@@ -81,8 +81,9 @@ class GsmModem:
                 self.news = trio.Event()
 
     def _store_message(self, message: StoredMessage) -> None:
-        """Keep a message that the modem did not store. If too many wait, the oldest is lost. That
-        is harmless, because the hub repeats an SMS that this kit has not acknowledged.
+        """Keep a message that the modem did not store. If too many messages wait, the oldest is
+        lost. The loss is harmless, because the hub repeats an SMS that this kit has not
+        acknowledged.
         """
         self.passed_on[message.place] = message
         if len(self.passed_on) > PASSED_ON_MAX:

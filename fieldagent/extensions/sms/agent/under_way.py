@@ -81,8 +81,8 @@ def forget_reference(frames: Iterable[SentFrame], reference: int | None) -> None
 
 
 def note_report(frames: Iterable[SentFrame], report: StatusReport) -> None:
-    """Apply a status report. It shows that the hub's telephone has the SMS, or will never get it.
-    The first does not mean that the hub has it.
+    """Apply a status report. The report shows that the hub's telephone has the SMS, or will never
+    get it. The hub may still not have an SMS that its telephone has.
 
     Each copy is reported once. A report on a settled frame, or a second report, has no effect.
     After a failure the frame is sent again unless a later copy is on its way.

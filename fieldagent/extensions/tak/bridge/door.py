@@ -1,6 +1,6 @@
 """Filter for events from a TAK server. An event is processed further if its type is wanted, it is
-for a user here, it is not from a bridge, and it is within the rate limits. All other events are
-dropped and counted. Times are Unix time.
+for a user of this hub, it is not from a bridge, and it is within the rate limits. All other events
+are dropped and counted. Times are Unix time.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ K = TypeVar("K", bound=Hashable)
 OF_ONE, OF_ALL = Rate(6.0, 10), Rate(120.0, 60)
 """Rates of accepted messages and markers: from one phone, and from all phones."""
 TICKS = Rate(600.0, 200)
-"""Rate of ticks and cancelled alerts that are looked up in the database."""
+"""Rate of receipts and cancelled alerts that are looked up in the database."""
 UNITS = Rate(600.0, 250)
 """Rate of arriving phones whose waiting messages are looked up."""
 PHONES_MAX = 2_000
@@ -77,8 +77,8 @@ class EventAdmission:
         if kind.startswith(tak.POINTS):
             wanted = self._markers and b"<marti" in raw
         else:
-            # An event for everyone, or for another user who has their own connection, is not wanted
-            # here.
+            # An event for everyone, or for another user who has their own connection, is not
+            # processed on this connection.
             is_kind = kind in (tak.CHAT, tak.ON_PHONE, tak.READ, tak.CANCEL)
             wanted = is_kind and uid.encode() in raw
         return self._read(kind, raw, uid, now) if wanted else self.drop(ItemResult.OTHER)
@@ -131,8 +131,8 @@ class EventAdmission:
         return True
 
     def find_returned_unit(self, raw: bytes, now: float) -> CotEvent | None:
-        """Return a unit that is back after being away, else None. Positions of units are not
-        stored.
+        """Return the event of a unit that was silent for AWAY_AFTER_S, else None. Positions of
+        units are not stored.
         """
         uid = _make_uid(raw)
         before = self._seen.get(uid, 0.0)
@@ -155,8 +155,8 @@ class EventAdmission:
         return None if is_ours or tak.read_unit(event) is None else event
 
     def forget_units(self) -> None:
-        """Treat each unit as away, because the listening connection is new. If the server
-        restarted, it has lost the messages for its phones.
+        """Treat each unit as away, because the listening connection is new. A server that has
+        restarted has lost the messages for its phones.
         """
         self._seen.clear()
 

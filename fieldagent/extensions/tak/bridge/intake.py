@@ -1,4 +1,4 @@
-"""Processes accepted events: ticks, messages, markers, arriving phones, cancelled alerts."""
+"""Processes accepted events: receipts, messages, markers, arriving phones, cancelled alerts."""
 
 from __future__ import annotations
 

@@ -1,12 +1,13 @@
-"""Messages and markers from people at a TAK server to users here.
+"""Messages and markers from people at a TAK server to users of this hub.
 
-1. An event is accepted once. It is identified by the phone's uid and the phone's own id of it.
+1. An event is accepted once. The phone's uid and the phone's id of the event identify the event.
 2. Its author becomes a member who cannot sign in, called `CALLSIGN (TAK)`. Kits answer to that name
    or id. A callsign is not authenticated: the server decides who may use it.
 3. The item goes over satellite or SMS if its author is in `tak-allow` and the day's credits are
    sufficient. Otherwise it waits for a link, and the author is notified, but not often.
 4. A text that begins with `?` asks for the cost of the rest. The hub answers and stores nothing.
-5. A tick follows when a kit has the item on disk, and another when a person there has read it.
+5. The author gets a receipt when a kit has the item on disk, and another receipt when a person at
+   that kit has read the item.
 """
 
 from __future__ import annotations

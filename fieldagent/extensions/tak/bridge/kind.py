@@ -163,7 +163,9 @@ def _run_bridge(host: BridgeHost) -> Callable[[], Awaitable[None]] | None:
 
 
 def read_rules(settings: Own) -> TakRules:
-    """Return the rules in the settings, for any TAK server."""
+    """Return the bridge's rules from the settings: workspace, shared kinds of items, largest number
+    of users, allowed callsigns, and daily credits.
+    """
     from fieldagent.extensions.tak.bridge.inward import TakRules
 
     return TakRules(

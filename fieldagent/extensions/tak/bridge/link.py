@@ -91,7 +91,7 @@ def wait_before(tries: int) -> float:
 
 @asynccontextmanager
 async def open_team_server(server: TakServer, workspace: int) -> AsyncIterator[TakSite]:
-    """Return a team's server as the bridge sees it. People there are identified only by a
+    """Return a team's server as the bridge sees it. People at this server are identified only by a
     callsign.
     """
     title = f"the TAK server at {server.host}"

@@ -3,7 +3,7 @@
 | at the hub | at the server | when |
 |---|---|---|
 | last position of a kit | its user's unit | on change, and again at half of its lifetime |
-| message to a person there | GeoChat to them | until their phone has confirmed it |
+| message to a person at the server | GeoChat to that person | until their phone has confirmed it |
 | message to everyone | GeoChat to all | once |
 | waypoint to everyone | marker | once |
 | unanswered SOS | 911 alert | every 10 s for a minute, then every minute |
@@ -49,8 +49,8 @@ def make_position_events(
 
 
 def find_person(item: NewItem, people: Collection[int], shares: Collection[str]) -> int | None:
-    """Return the member at the server for whom an item is, 0 for everyone there, None if it must
-    not be sent there. An item from a bridge is not sent.
+    """Return the member at the server for whom an item is, 0 for everyone at the server, None if
+    the item must not be sent to the server. An item from a bridge is not sent.
     """
     if item.brought:
         return None

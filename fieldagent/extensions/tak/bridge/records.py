@@ -1,8 +1,9 @@
 """Database records for a TAK server: people at the server, and outgoing and incoming events.
 
-A row of `tak_event` is an item to or from the server. Outgoing: `waiting`, then `sent` (accepted by
-the server), `delivered` (confirmed by the phone), `read` (by a person), or `over`. Incoming: `sent`
-means accepted. Its author is then owed the ticks for `delivered` and `read`.
+A row of `tak_event` is an item to or from the server. States of an outgoing item: `waiting`, then
+`sent` (accepted by the server), `delivered` (confirmed by the phone), `read` (by a person), or
+`over`. An incoming item is `sent` once the hub has accepted it. The hub then owes its author a
+receipt for `delivered` and one for `read`.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ OVER_AFTER_S = 86_400.0
 REPEAT_WAITS_S = (60.0, 300.0, 900.0, 3_600.0)
 """Seconds until a message that a phone has not confirmed is sent again. The last value repeats."""
 PEOPLE_MAX = 500
-"""Largest number of people at the server who are members here."""
+"""Largest number of people at the server who are members of the workspace."""
 SERVER = "the TAK server"
 
 
@@ -133,7 +134,7 @@ def note_person(db: Db, workspace: int, callsign: str, uid: str, now: float) -> 
 
 
 def record_return(db: Db, workspace: int, uid: str, now: float) -> None:
-    """Record that a phone is back, so that its unconfirmed messages are sent again."""
+    """Record that a phone has connected again, so that its unconfirmed messages are sent again."""
     db.execute(
         "UPDATE tak_event SET not_before = ? WHERE inward = 0 AND state = 'sent' AND uid = ?"
         " AND person IN (SELECT member FROM tak_person WHERE workspace = ?)",
@@ -155,7 +156,7 @@ class NewItem(NamedTuple):
     doubtful: bool
     """True if the sender is not authenticated."""
     brought: bool = False
-    """True if the bridge received it from the server."""
+    """True if the bridge received the item from the server."""
 
 
 def list_fresh_items(db: Db, workspace: int, after: int, limit: int) -> list[NewItem]:
@@ -254,11 +255,11 @@ def note_sent(db: Db, out: OutEvent, now: float, *, handed: bool) -> None:
 
 
 def note_tick(db: Db, workspace: int, uid: str, message_id: str, now: float, *, read: bool) -> bool:
-    """Record that a phone has a message of the hub, or that a person has read it. Return True if
-    the message is from the hub.
+    """Record a receipt: a phone has a message of the hub, or a person has read the message. Return
+    True if the message is from the hub.
     """
     rows = db.execute(
-        # The tick may arrive before the server's own confirmation.
+        # The receipt may arrive before the server's own confirmation.
         "SELECT tak_event.id, item, person, state, member.name FROM tak_event JOIN tak_person"
         " ON tak_person.member = person JOIN member ON member.id = person"
         " WHERE inward = 0 AND message_id = ? AND workspace = ?"
@@ -310,8 +311,8 @@ def _has_come(db: Db, item: int, person: int) -> bool:
 def record_event(
     db: Db, member: int, uid: str, message_id: str, now: float, *, person: int | None
 ) -> int | None:
-    """Record an event for a member and return its row. Return None if the event arrived before. Its
-    ticks are then sent again, because its author has not received them.
+    """Record an event for a member and return its row. Return None if the event arrived before. The
+    receipts for the event are then sent again, because its author has not got them.
     """
     rows = db.execute(
         "INSERT INTO tak_event (member, person, inward, uid, message_id, state, not_before, at)"
@@ -329,8 +330,8 @@ def record_event(
 
 
 def note_entered(db: Db, row: int, item: int, price: int) -> None:
-    """Record the item created from an event, and its possible cost in credits. Its ticks are owed
-    from now on.
+    """Record the item created from an event, and its possible cost in credits. The author is owed
+    receipts from now on.
     """
     db.execute(
         "UPDATE tak_event SET item = ?, state = 'sent', credits = ? WHERE id = ?",
@@ -348,8 +349,8 @@ def compute_spent_today(db: Db, now: float) -> int:
 
 
 class PendingTick(NamedTuple):
-    """A tick for an author at the server: the kit has the message, or a person there has read
-    it.
+    """A receipt for an author at the server: the kit has the message, or a person at the kit has
+    read it.
     """
 
     id: int
@@ -363,8 +364,8 @@ class PendingTick(NamedTuple):
 
 
 def list_owed_ticks(db: Db, members: Collection[int], limit: int) -> list[PendingTick]:
-    """Return the oldest ticks owed to authors of messages to these members. The tick for a stored
-    message comes before the tick for a read message.
+    """Return the oldest receipts owed to authors of messages to these members. The receipt for a
+    stored message comes before the receipt for a read message.
     """
     among, values = make_membership(db, sorted(members))
     rows = db.execute(
@@ -382,7 +383,7 @@ def list_owed_ticks(db: Db, members: Collection[int], limit: int) -> list[Pendin
 
 
 def record_tick_sent(db: Db, tick: PendingTick) -> None:
-    """Record that an author has received a tick. If the state has changed meanwhile, nothing
+    """Record that an author has got a receipt. If the state has changed meanwhile, nothing
     changes.
     """
     db.execute(

@@ -358,7 +358,7 @@ class _Bridge:
     # Incoming.
 
     def _filter_event(self, member: int, link: UserLink, kind: str, raw: bytes) -> None:
-        """Filter an event before any of it is stored."""
+        """Drop an unwanted event before any of it is stored, and queue all others."""
         if kind.startswith("a-"):
             event = (
                 self._door.find_returned_unit(raw, self._host.clock())
@@ -368,7 +368,7 @@ class _Bridge:
         elif kind.startswith(tak.ALERTS) and not (
             kind == tak.CANCEL and records.PREFIX.encode() in raw
         ):
-            # Each connection receives it, so only one of them counts.
+            # All connections receive an alert, so only the listening connection counts.
             event = self._door.admit_alert(raw, self._host.clock()) if member == self._ear else None
         else:
             event = self._door.admit(kind, raw, link.unit.uid, self._host.clock())

@@ -44,7 +44,7 @@ log = logging.getLogger(__name__)
 GROUP, GROUP_PORT = "239.2.3.1", 6969
 """Multicast group of phones with ATAK and similar apps, in each network."""
 TTL = 1
-"""Multicast stays in that network."""
+"""Hop limit of multicast, which keeps it in the kit's network."""
 RETRY_WAITS_S = (1.0, 5.0, 30.0, 60.0)
 """Seconds between two attempts after a network failure; the last value repeats."""
 TURN_MIN, QUIET_MAX = 1.0, 9.0
@@ -242,7 +242,7 @@ class TakLan(PartService):
                     async with unproved.admit(address) as visit:
                         raw = await _receive_all(stream)
                 if raw:
-                    # The source also pays for this work, but another phone cannot end it.
+                    # Charge the source for this work too, but do not let another phone end it.
                     visit.begin()
                     try:
                         for each in EventSplitter().receive_data(raw) or [raw]:

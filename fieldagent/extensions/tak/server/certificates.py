@@ -46,7 +46,7 @@ def find_user(db: Db, workspace: int, name_or_id: str) -> PhoneHolder:
 def add(
     db: Db, workspace: int, holder: PhoneHolder, serial: str, *, expires: float, now: float
 ) -> None:
-    """Put a new certificate in force. Raises Refused."""
+    """Make a new certificate valid. Raises Refused."""
     known = db.execute(
         "SELECT member FROM tak_person WHERE workspace = ? AND callsign = ?",
         *(workspace, holder.name),

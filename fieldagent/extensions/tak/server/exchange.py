@@ -56,7 +56,7 @@ class TakGuest:
     """Sends an event: its type, its bytes and the uid of its unit. Returns False if there is no
     space."""
     key: str = ""
-    """Key that identifies a phone when it comes back."""
+    """Key that identifies a phone when it connects again."""
     uid: str = ""
     """Uid of the guest; empty while the phone only listens."""
     callsign: str = ""
@@ -252,7 +252,7 @@ class Exchange:
             to = others
             self._store_event(event, raw, unit, now)
         if guest.key and event.type.startswith(tak.ALERTS):
-            # The hub raises an SOS for a phone's alert, whoever its receivers are. It gets the
+            # The hub raises an SOS for a phone's alert, whoever its receivers are. The hub gets the
             # alert through users' sessions.
             self._send_to_users(event.type, raw, [each for each in others if each not in told])
         phones = [each for each in to if each.key]
@@ -262,7 +262,7 @@ class Exchange:
             self._note(ItemResult.PASSED)
 
     def _send_to_users(self, kind: str, raw: bytes, to: list[TakGuest]) -> None:
-        """Send an event to users of the hub. Their sessions count it."""
+        """Send an event to users of the hub. The users' sessions count the event."""
         for each in to:
             if not each.key and not kind.startswith("a-"):
                 each.send_event(kind, raw, "")

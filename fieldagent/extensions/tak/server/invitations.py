@@ -1,8 +1,8 @@
 """Invitations: secrets, shown once, with which a phone can fetch a certificate.
 
-An invitation is valid for one key and for a quarter of an hour. The same key can come again in that
-time and gets the same certificate, so a lost answer does no harm. An invitation ends when its user
-is disabled, or when the user's certificates are revoked.
+An invitation is valid for one key and for a quarter of an hour. A repeated request with the same
+key in that time gets the same certificate, so a lost answer does no harm. An invitation ends when
+its user is disabled, or when the user's certificates are revoked.
 """
 
 from __future__ import annotations

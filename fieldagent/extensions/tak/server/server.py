@@ -3,7 +3,7 @@
 1. A phone is admitted with a valid certificate of this hub's authority. A revocation ends the
    phone's connection within seconds.
 2. A phone that connects again replaces its earlier connection, which may be dead.
-3. The bridge works here as at a team's server, without a network in between.
+3. The bridge works at this server as at a team's server, but without a network in between.
 """
 
 from __future__ import annotations
@@ -89,7 +89,9 @@ class PhoneServer(NamedTuple):
 async def open_own_server(
     host: BridgeHost, server: PhoneServer, workspace: int
 ) -> AsyncIterator[TakSite]:
-    """Return the hub's own server in the form for the bridge, and serve phones meanwhile."""
+    """Serve phones at the hub's own server within the context, and yield the server as a `TakSite`
+    for the bridge.
+    """
     exchange = Exchange(host.note_events)
     phones = _Phones(host.store, PhoneHost(host.store, exchange, workspace, host.clock), server)
     async with trio.open_nursery() as nursery:
@@ -301,7 +303,7 @@ def _format_serial(stream: trio.SSLStream[trio.SocketStream]) -> str:
     return f"{int(proven['serialNumber'], 16):x}"
 
 
-# The bridge's end.
+# Sessions of the bridge.
 
 
 @asynccontextmanager
