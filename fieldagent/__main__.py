@@ -19,8 +19,8 @@ and each collection costs time, most of all at the start."""
 
 
 def main() -> int:
-    """Run the command line and return its exit code: 130 after Ctrl-C, 141 if the reader of the
-    output has gone, 74 if there is no space for the output.
+    """Run the command line and return its exit code: 130 after Ctrl-C, 141 if the reader has closed
+    the output, 74 if there is no space for the output.
     """
     gc.set_threshold(YOUNG_MAX)
     if isinstance(sys.stdout, TextIOWrapper):
@@ -43,7 +43,7 @@ def main() -> int:
             raise
         return _exit_interrupted(asked)
     except BrokenPipeError:
-        # The reader of the output has closed it. Python must not print an error at exit either.
+        # The reader has closed the output. Python must not print an error at exit either.
         sys.stdout = None
         return 141
     except OSError as error:

@@ -17,7 +17,7 @@ SEPARATE_TABLES = {
     "hub": "fieldagent.cli.hub.table:COMMANDS",
     "push": "fieldagent.cli.hub.push_table:COMMANDS",
 }
-"""Tables that the other commands do not load. Their help only lists these two commands."""
+"""Tables that only their own command loads. The main help lists only the command itself."""
 
 
 def dispatch(words: Sequence[str]) -> int:

@@ -51,7 +51,8 @@ def _make_file_item(arguments: argparse.Namespace) -> dict[str, Any]:
 def _make_picture(arguments: argparse.Namespace) -> dict[str, Any]:
     """Return a picture as data: unchanged, or scaled to `--bytes`.
 
-    Raises CallFailed if the file is not a picture, is too large, or cannot be scaled here.
+    Raises CallFailed if the file is not a picture, is too large, or cannot be scaled on this
+    machine.
     """
     raw = _read_content(arguments.file)
     if find_picture_type(raw) is None:

@@ -93,7 +93,7 @@ def _make_properties(arguments: argparse.Namespace) -> str:
         _check({"country": "CH", "wifi": arguments.wifi, "wifi-password": secret})
         properties["wifi-password"] = card_format.derive_pre_shared_key(arguments.wifi, secret)
     if arguments.access_point:
-        # It is in plain text, because the kit shows it to phones.
+        # Keep the passphrase in plain text, because the kit shows it to phones.
         properties["access-point-password"] = _read_password(arguments.access_point, "")
     said = {name: value for name, value in properties.items() if value}
     _check(said)

@@ -42,7 +42,7 @@ T = TypeVar("T")
 @make_store_command
 def add(arguments: argparse.Namespace, settings: HubSettings, store: Store) -> Result:
     """Add a contact of the kind that its address shows, and print its number. The contact is not
-    notified; use `test` for that.
+    notified until an SOS or `test`.
     """
     kind = find_kind(arguments.address, get_contact_kinds(settings.contacts), settings.contact_own)
     if fault := kind.fault_of(arguments.address) or _find_missing_setting(

@@ -81,7 +81,7 @@ def move(arguments: argparse.Namespace, settings: HubSettings, store: Store) -> 
         with open_alone(origin, options) as source:
             if not is_postgres(target):
                 switch_to_owner_of(Path(target).absolute().parent)
-            open_store(target, options).close()  # This creates the tables.
+            open_store(target, options).close()  # Opening creates the tables.
             with (
                 open_alone(target, options) as empty,
                 Progress(f"moving to {empty.name}", "rows", at_once=True) as progress,
@@ -99,8 +99,8 @@ def move(arguments: argparse.Namespace, settings: HubSettings, store: Store) -> 
 
 @make_transaction
 def record_restore(call: Call) -> Result:
-    """Record that the database was restored from a copy. With --post, post the items that have come
-    back since.
+    """Record that the database was restored from a copy. With --post, post the items that kits have
+    sent back since then.
     """
     if call.arguments.post:
         return {"posts": ledger.post_again(call.db, call.now)}

@@ -93,6 +93,8 @@ def assign(call: Call) -> tuple[list[int], Row]:
 
 @make_transaction
 def remove(call: Call) -> Result:
-    """Remove a dead letter permanently, by its number. Refused if it does not exist."""
+    """Remove a dead letter permanently, by its number. Raises Refused if there is no such
+    letter.
+    """
     dead_letters.discard(call.db, call.arguments.id, now=call.now)
     return {"id": call.arguments.id, "removed": True}

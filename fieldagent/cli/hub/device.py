@@ -80,7 +80,7 @@ def _check_operator(arguments: argparse.Namespace) -> None:
     try:
         own = load(arguments.config, arguments.database).operators
     except InvalidSettings:
-        return  # The fault is reported when the database is opened.
+        return  # Opening the database reports the fault.
     if arguments.operator is not None and arguments.operator not in get_operators(own):
         raise UnfitValue(
             f"unknown operator {arguments.operator!r}: use {', '.join(get_operators(own))}"
@@ -99,7 +99,7 @@ def _format_settings(address: str | None, row: Row, more: list[tuple[str, str]])
 
 
 def _write_card(folder: Path, settings: str, files: CardFiles) -> str:
-    """Write the card within the transaction, so that the device is not added if that fails."""
+    """Write the card within the transaction, so that the device is not added if writing fails."""
     try:
         card_files.write(folder, files)
         return str(write_card(folder, settings))
@@ -137,7 +137,7 @@ def set_device_imei(call: Call) -> tuple[list[int], Row]:
 
 @make_transaction
 def rename_device(call: Call) -> Result:
-    """Rename a device. Refused if another device of its workspace has the name."""
+    """Rename a device. Raises Refused if another device of its workspace has the name."""
     directory.rename_device(call.db, call.device, call.arguments.name, now=call.now)
     return {"id": call.device, "name": call.arguments.name}
 

@@ -70,7 +70,7 @@ def init(arguments: argparse.Namespace) -> int:
 
 @make_transaction
 def add_workspace(call: Call) -> Result:
-    """Add a workspace and print its number. Refused if another workspace has the name."""
+    """Add a workspace and print its number. Raises Refused if another workspace has the name."""
     return {"id": directory.add_workspace(call.db, call.arguments.name, now=call.now)}
 
 
@@ -102,8 +102,8 @@ def add_user(arguments: argparse.Namespace) -> int:
 
 @make_transaction
 def join_user(call: Call) -> Result:
-    """Make a user of another workspace, given by number, also a member of this workspace. Refused
-    if the number does not exist.
+    """Make a user of another workspace, given by number, also a member of this workspace. Raises
+    Refused if the number does not exist.
     """
     user, workspace = call.arguments.user, call.workspace
     if not directory.is_known(call.db, user):
@@ -124,8 +124,8 @@ def end_membership(call: Call) -> Result:
 
 @make_transaction
 def set_user_role(call: Call) -> Result:
-    """Set the role of a user in the workspace. Refused if a user that is not a person would become
-    more than a member.
+    """Set the role of a user in the workspace. Raises Refused if a user that is not a person would
+    become more than a member.
     """
     directory.set_role(*call.here, call.member, call.arguments.role, now=call.now)
     return {"id": call.member, "role": call.arguments.role}
@@ -145,7 +145,7 @@ def _ask_for_password() -> str:
 
 
 def set_user_password(arguments: argparse.Namespace) -> int:
-    """Set a user's password. Ask for it before the database is opened."""
+    """Set a user's password. Ask for the password before the database is opened."""
     hashed = _ask_for_password()
 
     @make_transaction

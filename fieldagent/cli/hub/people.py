@@ -1,5 +1,5 @@
 """`fieldagent hub group`, `hub user radio` and `hub user positions`: groups as addressees, and the
-radios and positions of users.
+handhelds and positions of users.
 """
 
 from __future__ import annotations
@@ -72,8 +72,8 @@ def list_groups(call: Call) -> Result:
 
 @make_transaction
 def set_user_radios(call: Call) -> Result:
-    """Set the radios of a user by their handles. They replace earlier radios. Refused if a radio
-    belongs to another user.
+    """Set the handhelds of a user by their handles, in place of earlier ones. Raises Refused if a
+    handheld belongs to another user.
     """
     people.set_radios(*call.here, call.member, call.arguments.radios, now=call.now)
     return {"id": call.member, "radios": call.arguments.radios}

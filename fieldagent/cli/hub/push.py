@@ -33,7 +33,7 @@ RETRY_TIMES_S, PATIENCE_UNREACHED = 300.0, 30.0
 """Seconds of retries without `--patience`: at a hub that has answered, and at an address where no
 hub has answered."""
 RETRY_PAUSE_S = 5.0
-"""Seconds before the next attempt, unless the hub sends a number."""
+"""Seconds before the next attempt, unless the hub's answer contains a Retry-After."""
 
 
 @make_calling
@@ -112,9 +112,9 @@ class _Trouble(Exception):
 def _send_until_accepted(
     arguments: argparse.Namespace, body: bytes, headers: dict[str, str]
 ) -> tuple[int, str]:
-    """Retry while the hub asks for that or cannot be reached, until the patience is over. Return
-    the number of attempts and the path of the push's status. An error is printed once, and then
-    only the number of attempts.
+    """Send a push. Retry while the hub asks for a retry or cannot be reached, until the patience is
+    over. Return the number of attempts and the path of the push's status. An error is printed once,
+    and then only the number of attempts.
     """
     began = time.monotonic()
     attempts, announced, reached = 0, "", False

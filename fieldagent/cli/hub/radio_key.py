@@ -127,8 +127,8 @@ def _shorten(db: Db, workspace: int, now: float) -> Row:
 
 @make_store_command
 def show_status(arguments: argparse.Namespace, hub: HubSettings, store: Store) -> Result:
-    """Print the step of the change, and the kits that are behind. Refused if the workspace never
-    had a change.
+    """Print the step of the change, and the kits that are behind. Raises Refused if the workspace
+    never had a change.
     """
 
     def read(db: Db) -> tuple[Row, list[Row]]:

@@ -117,7 +117,8 @@ def _find_acting_user(call: Call) -> int:
 
 def make_hand_over_command(kind: str) -> Callable[[argparse.Namespace], int]:
     """Return the function that asks another dispatcher to take over an incident of that kind, and
-    prints the incident. Until then the incident stays with the current dispatcher.
+    prints the incident. Until the other dispatcher accepts, the incident stays with the current
+    one.
     """
 
     def carry_out(arguments: argparse.Namespace) -> int:

@@ -56,8 +56,8 @@ def take_watch(call: Call) -> None:
 
 @_make_watch_change
 def hand_over(call: Call) -> None:
-    """Ask another dispatcher to take the watch, and print the watch. Until then the watch stays
-    unchanged.
+    """Ask another dispatcher to take the watch, and print the watch. Until the other dispatcher
+    accepts, the watch stays unchanged.
     """
     member, note = call.member, call.arguments.note
     heir = directory.find_member(*call.here, call.arguments.to)
@@ -66,7 +66,7 @@ def hand_over(call: Call) -> None:
 
 @_make_watch_change
 def end_watch(call: Call) -> None:
-    """End a user's watch, and print the new watch. Refused if the user is not on watch."""
+    """End a user's watch, and print the new watch. Raises Refused if the user is not on watch."""
     watch_desk.end_watch(*call.here, call.member, call.arguments.note, call.now)
 
 

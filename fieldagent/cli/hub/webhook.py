@@ -149,7 +149,7 @@ def list_dead(call: Call) -> Result:
 
 @make_transaction
 def replay(call: Call) -> Result:
-    """Post dead letters of webhooks again, those of one item or all, and print their number.
+    """Post dead letters of webhooks again, those of one item or all, and print their number. Raises
     Refused if there are none.
     """
     count = webhook_directory.replay(*call.here, call.arguments.request_id, now=call.now)

@@ -13,8 +13,8 @@ name."""
 
 
 def find_unreached_reason(port: int, package: dict[str, Any]) -> str:
-    """Return the hub's reason for not passing a Package on, or "". Wait a moment for it. Raises
-    CallFailed.
+    """Return the hub's reason for not passing a Package on, or "". Wait up to `REFUSAL_WAIT_S` for
+    the reason. Raises CallFailed.
     """
     end = time.monotonic() + REFUSAL_WAIT_S
     while True:

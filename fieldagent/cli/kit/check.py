@@ -1,4 +1,6 @@
-"""`fieldagent check`: checks that the agent can work here, and shows the fixes if it cannot."""
+"""`fieldagent check`: checks that the agent can work on this machine, and shows the fixes if it
+cannot.
+"""
 
 from __future__ import annotations
 
@@ -377,7 +379,7 @@ def _seal(settings: Settings, agent: RunningAgent) -> Iterator[Finding]:
 
 
 def _check_hub(settings: Settings, address: str) -> Finding:
-    """Open a WebSocket over the link's interface. This does not end a link."""
+    """Open a WebSocket over the link's interface. The running agent's link continues."""
     import trio
 
     from fieldagent.agent.channels.connecting import Unreachable

@@ -37,8 +37,8 @@ def _describe_turn(name: str, cost: dict[str, Any]) -> str:
 
 
 def _choose_most(expectation: dict[str, Any]) -> tuple[float, float]:
-    """Return how many of ten Packages are delivered, at most nine, and the seconds within which
-    they are.
+    """Return the number of Packages in ten that are delivered, at most nine, and the seconds within
+    which they are delivered.
     """
     if expectation["most"] is None:
         return 10 * expectation["share"], expectation["last"]

@@ -130,8 +130,8 @@ def _format_reasons(package: dict[str, Any]) -> str:
 
 
 def _add_status(name: str, delivery: dict[str, Any], package: dict[str, Any]) -> str:
-    """Return the name of a channel, with the Package's status there if it differs from the status
-    of the whole Package.
+    """Return the name of a channel, with the Package's status on that channel if it differs from
+    the status of the whole Package.
     """
     status = delivery.get("status")
     return f"{name} {status}" if status and status != package["status"] else name

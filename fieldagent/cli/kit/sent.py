@@ -81,8 +81,8 @@ def format_holders(receipts: list[dict[str, Any]]) -> str:
 
 
 def format_holder(receipt: dict[str, Any]) -> str:
-    """Return the holder of a receipt for people. It names the agent, because an agent may have an
-    item that its user has not seen.
+    """Return the holder of a receipt for people. The text names the agent, because an agent may
+    have an item that its user has not seen.
     """
     who = receipt["name"] or receipt["id"]
     return str(who) if receipt["kind"] == "hub" else f"{who}'s agent"

@@ -1,6 +1,6 @@
 """`fieldagent track`: sends positions from gpsd to the agent on this machine, like any client.
 
-If gpsd or the agent is down, the command prints that once, waits and continues.
+If gpsd or the agent is down, the command prints the failure once, waits and continues.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ BATCH_DECIMALS = 5
 
 
 class GpsdLost(Exception):
-    """Error: gpsd cannot be reached, or has gone. The text is for people."""
+    """Error: gpsd cannot be reached, or has ended the connection. The text is for people."""
 
 
 class StopSignal(BaseException):
@@ -103,7 +103,7 @@ class _Tracker:
             time.sleep(RETRY_S)
 
     def _read_fixes(self) -> Iterator[Fix]:
-        """Yield the fixes from gpsd, until it goes away."""
+        """Yield the fixes from gpsd, until gpsd ends the connection."""
         where = f"gpsd at {self.gpsd[0]}:{self.gpsd[1]}"
         try:
             with socket.create_connection(self.gpsd, timeout=SILENCE_S) as line:
@@ -125,7 +125,8 @@ class _Tracker:
         try:
             report = read_line(text)
         except RemoteProtocolError as error:
-            # Report this once per connection, because each connection may lead to another program.
+            # Report an unknown line once per connection, because each connection may lead to
+            # another program.
             if "line" not in self._last_messages:
                 self._print_line("line", f"{place} sent an unknown line, which is ignored: {error}")
             return
@@ -195,7 +196,7 @@ class _Tracker:
         except CallFailed as failed:
             if failed.code == UNAVAILABLE:
                 raise
-            # An older agent does not support this.
+            # An agent of an older version does not support this call.
             return
         chosen = _get_member(answer, "chosenInterval")
         wanted = self.own_policy if chosen is None else self.own_policy.with_interval(chosen)

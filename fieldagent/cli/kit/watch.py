@@ -259,7 +259,7 @@ def print_inbound(arguments: argparse.Namespace) -> int:
 
 
 def _fetch_all_inbound(port: int, path: str) -> dict[str, Any]:
-    """Return all pages of the list in one."""
+    """Return all pages of the list as one list."""
     whole: dict[str, Any] = {"payloads": [], "deadLetters": []}
     follows: str | None = path
     while follows is not None:
