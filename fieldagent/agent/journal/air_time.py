@@ -17,8 +17,8 @@ def read_known(journal: Journal) -> dict[int, float]:
 
 
 async def store_regularly(journal: Journal, air_time: AirTime) -> NoReturn:
-    """Store the air-time whenever enough has been used. Writes are seldom, because each one wears
-    the memory card.
+    """Store the air-time each time that enough of it has been used. Each write wears the memory
+    card, so writes are rare.
     """
     while True:
         while not air_time.is_to_be_saved():

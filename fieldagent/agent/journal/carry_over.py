@@ -1,9 +1,8 @@
-"""Copies the content of a later version's journal into a journal of this version. After the trial
-of a later program, this program so knows the Packages and messages as if it had handled them
-itself.
+"""Copies the content of a later version's journal into a journal of this version. So after the
+trial of a later program, this program knows all Packages and messages of the trial.
 
 A later version has all tables and columns of this version, as tables or as views, with the same
-meaning. It may have others too (`schema`).
+meaning. It may also have additional ones (`schema`).
 """
 
 from __future__ import annotations
@@ -21,12 +20,13 @@ _TRIGGERS = "SELECT name, sql FROM main.sqlite_schema WHERE type = 'trigger'"
 
 
 def replace_content(copy_path: Path, journal: Path) -> None:
-    """Replace the content of `journal` by that of `copy_path`, which started as a copy of it.
-    Replace either everything or nothing. No program may use either file. Raises sqlite3.Error.
+    """Replace the content of `journal` by the content of `copy_path`, a file that started as a copy
+    of `journal`. Replace either everything or nothing. No program may use either file meanwhile.
+    Raises sqlite3.Error.
     """
     address = journal.absolute().as_uri()
     with closing(sqlite3.connect(address, uri=True, isolation_level=None)) as db:
-        # Without a write-ahead log all content is in the one file, which will be renamed.
+        # Without a write-ahead log all content is in this one file.
         db.execute("PRAGMA journal_mode=DELETE").fetchall()
         db.execute("PRAGMA synchronous=FULL")
         db.execute("ATTACH ? AS later", (f"{copy_path.absolute().as_uri()}?mode=rw",))
@@ -53,8 +53,8 @@ def _replace(db: sqlite3.Connection) -> None:
                 raise sqlite3.DatabaseError(f"the later journal has no {table}")
             db.execute(f"DELETE FROM main.{table}")
             db.execute(f"INSERT INTO main.{table} ({names}) SELECT {names} FROM later.{table}")
-    # Copy the counters too. The next number is not always the highest row's plus one, because rows
-    # are deleted.
+    # Copy the counters too. The next number of a table can be higher than its highest row, because
+    # rows are deleted.
     db.execute("DELETE FROM main.sqlite_sequence")
     db.execute(
         "INSERT INTO main.sqlite_sequence SELECT name, seq FROM later.sqlite_sequence"

@@ -1,5 +1,5 @@
-"""Lists the changes in the journal, in order. Triggers of the tables write the list in the commit
-of each change.
+"""Lists the changes in the journal, in order. Triggers of the tables add each change to the list,
+in the commit of the change.
 
 A change names only its subject, and the reader then reads the present state. So a late reader sees
 correct data, and no reader needs a queue.
@@ -45,7 +45,7 @@ def is_known(journal: Journal, place: int) -> bool:
 
 def list_since(journal: Journal, place: int, topics: Collection[str]) -> tuple[list[Change], int]:
     """Return the next changes of these topics after a place, each subject once, and the place from
-    which to continue.
+    which the next call continues.
     """
     last = get_newest(journal)
     rows = journal.read(

@@ -1,4 +1,4 @@
-"""The kit's request to the hub to raise the alarm if it does not hear from the kit for a given
+"""Stores the kit's request that the hub raises an alarm if the kit sends nothing for a given
 time.
 """
 
@@ -11,13 +11,15 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 
 
 class CheckInRequest(NamedTuple):
-    """The last request. `at` and `heard` are elapsed time, `confirmed` is Unix time."""
+    """The kit's last check-in request to the hub. `at` and `heard` are elapsed time, `confirmed` is
+    Unix time.
+    """
 
     sequence: int
     within_s: int | None
     at: float
     confirmed: float | None
-    """Time when the hub confirmed it."""
+    """Time when the hub confirmed the request."""
     heard: float | None
     """Time when this kit last sent anything to the hub."""
 

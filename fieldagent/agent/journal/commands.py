@@ -34,14 +34,14 @@ _ROW = "number, verb, arguments, channel, came, state, boot, outcome, answer, an
 class StoredCommand(NamedTuple):
     number: int
     command: RemoteCommand
-    """Command without its tag."""
+    """The command without its authentication tag."""
     channel: str
     """Channel of its first arrival; the answer uses it too."""
     arrived_at: float
     """Time of arrival. All times are elapsed time."""
     state: str
     boot: str
-    """Boot in which it was begun; empty before that."""
+    """Boot in which the command was begun; empty if it was not begun."""
     answer: CommandAnswer | None
     answered_at: float | None
     is_readable: bool = True
@@ -61,8 +61,9 @@ def note(
 
 
 def is_known(db: sqlite3.Connection, number: int) -> bool:
-    """The table may contain an even older command, which has no answer yet."""
-    # An older command that is still kept counts as known, too, because it may have no answer yet.
+    """Return True if the command with that number arrived before, or counts as old."""
+    # Numbers below the oldest of the newest COMMANDS_MAX commands count as known. Of such older
+    # commands, the table contains only those without an answer.
     ((there, count, oldest),) = db.execute(
         "SELECT (SELECT count(*) FROM command WHERE number = ?), count(*), min(number)"
         " FROM (SELECT number FROM command ORDER BY number DESC LIMIT ?)",

@@ -1,7 +1,7 @@
-"""Packages that an untrusted clock has dated, until their first transmission.
+"""Corrects the dates of Packages that an untrusted clock has dated, until their first transmission.
 
-Until then their dates follow corrections of the clock. Once a Package has left, receivers recognise
-it by its whole content, including the date.
+Their dates follow each correction of the clock. Once a Package has left, its date stays, because
+receivers recognise the Package by its whole content, including the date.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def _redate(db: sqlite3.Connection, sequence: int, offset: float) -> None:
     if dated is None or abs(date - dated) < CLOCK_SET_FROM_S:
         return
     if crc != compute_crc(sequence, id_, body, digest, key, accepted, expires, dated):
-        # The reader of this row reports the damage.
+        # Skip a damaged row; its reader reports the damage.
         return
     try:
         package = read_package(json.loads(body))
@@ -75,8 +75,8 @@ def _redate(db: sqlite3.Connection, sequence: int, offset: float) -> None:
 
 
 def _stamp_again(package: Package, old_time: float, now: float) -> Package:
-    """Return the Package with the new date. If the caller gave a position's time, keep that time,
-    because it may come from a GPS receiver.
+    """Return the Package with the new date. Keep the time of a position if the caller set it,
+    because that time may come from a GPS receiver.
     """
     item = package.item
     if isinstance(item, Location | Waypoint) and item.timestamp == datetime.fromtimestamp(

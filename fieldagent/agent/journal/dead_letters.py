@@ -1,4 +1,5 @@
-"""Messages for this kit that could not be used. They are kept as they arrived, within limits.
+"""Messages for this kit that could not be used. The messages are kept as they arrived, within
+limits.
 
 A message that was paid for or confirmed must not only be logged. The oldest dead letters are
 deleted first.
@@ -19,12 +20,12 @@ BYTES_MAX = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """A message as it arrived over `channel`."""
+    """An unusable message, unchanged, as it arrived over `channel`."""
 
     channel: str
     body: bytes
     reason: str
-    """Reason why it could not be used, or only in part, and the remedy if known."""
+    """Reason why the message could not be used or only in part, and the remedy if known."""
     received: float
     number: int = 0
     """Number in the journal, from 1."""
@@ -35,12 +36,14 @@ class Tally(NamedTuple):
 
     came: int = 0
     dropped: int = 0
-    """Number that were deleted to make space for newer ones."""
+    """Number of dead letters that were deleted to make space for newer ones."""
     kept: int = 0
 
 
 def store_letter(db: sqlite3.Connection, letter: DeadLetter) -> int:
-    """Store a dead letter, and return the number of older ones that were deleted for it."""
+    """Store a dead letter, and return the number of older dead letters that were deleted to make
+    space.
+    """
     db.execute(
         "INSERT INTO dead_letter (channel, body, reason, received) VALUES (?, ?, ?, ?)",
         (letter.channel, letter.body, letter.reason, letter.received),
@@ -76,8 +79,8 @@ def list_newest(journal: Journal, limit: int = LETTERS_MAX) -> list[DeadLetter]:
 
 
 def tally(journal: Journal) -> Tally:
-    """Return how many dead letters arrived, and how many were deleted for space, since the journal
-    was created. Also return how many are kept.
+    """Return the numbers of dead letters that arrived and that were deleted for space since the
+    journal was created, and the number that are kept.
     """
     ((kept,),) = journal.read("SELECT count(*) FROM dead_letter")
     rows = journal.read("SELECT came, dropped FROM dead_letter_tally")

@@ -17,8 +17,8 @@ from fieldagent.system.sentence import sentence
 from fieldagent.system.wording import format_count
 
 if TYPE_CHECKING:
-    # Import only for type checks, because a kit without a link to the hub needs no notes and saves
-    # their memory.
+    # Import the notes only for type checks: a kit without a link to the hub does not need them, and
+    # saves the memory.
     from fieldagent.wire.kit_note import Directory
 
 log = logging.getLogger(__name__)
@@ -32,11 +32,11 @@ class Person(NamedTuple):
     kind: str
     """`user`, `group` or `device`."""
     handles: tuple[str, ...] = ()
-    """Ids of the user's radios on people's own mesh."""
+    """Ids of the user's handheld radios."""
 
     @property
     def as_named(self) -> Named:
-        """Return the value of a Package's `to` for this addressee."""
+        """Return the addressee in the form in which a Package names it."""
         if self.kind == DEVICE:
             return f"{DEVICE}:{self.name}"
         return -self.number if self.kind == GROUP else self.number
@@ -92,7 +92,7 @@ def _split_kind_and_name(text: str) -> tuple[str, str]:
 
 
 def find_by_handle(journal: Journal, handle: str) -> Person | None:
-    """Return the user of the radio with that id; None if it is unknown."""
+    """Return the user of the radio with that id; None if the radio is unknown."""
     wanted = handle.casefold()
     for person in list_people(journal):
         if wanted in (each.casefold() for each in person.handles):
@@ -115,15 +115,15 @@ class NoSuchPerson(InvalidPackage):
 
 
 def require_known(journal: Journal, addressee: Named | None) -> None:
-    """Raise NoSuchPerson, with the nearest names, if the hub does not know this name either. Only a
-    kit with the hub's whole directory can decide that. Mail addresses and phone numbers are not
-    checked, because the directory does not contain them.
+    """Raise NoSuchPerson, with the nearest names, if the hub does not know this name either.
+    Without the hub's whole directory, the kit cannot decide, and does not raise. Mail addresses and
+    phone numbers are not checked, because the directory does not contain any.
     """
     if not isinstance(addressee, str) or "@" in addressee or addressee.startswith("+"):
         return
     if not read_version(journal):
         return
-    # Import them here, because only a kit with the hub's directory needs them.
+    # Import these modules here, because only a kit with the hub's directory needs them.
     from difflib import get_close_matches
 
     from fieldagent.wire.kit_note import DIRECTORY_MAX
@@ -165,7 +165,7 @@ def describe_addressee(journal: Journal, addressee: Named) -> str:
 
 
 def make_identity_members(db: sqlite3.Connection, addressee: Named) -> dict[str, str]:
-    """Return the addressee as an event shows it: `id`, `name` and `type`, as far as known."""
+    """Return the addressee's members in an event: `id`, `name` and `type`, if known."""
     if isinstance(addressee, str):
         person = _find_called([_read_person(*row) for row in db.execute(_PEOPLE)], addressee)
         if person is None:
@@ -192,7 +192,7 @@ def read_version(journal: Journal) -> int:
 
 
 def read_owner(journal: Journal) -> int:
-    """Return the number of the user who owns this kit; 0 if the hub has not sent it."""
+    """Return the number of the user who owns this kit; 0 if the hub has not sent the owner."""
     rows = journal.read("SELECT owner FROM directory")
     return int(rows[0][0]) if rows else 0
 
@@ -212,7 +212,7 @@ def is_for_others(db: sqlite3.Connection, addressee: Named | None) -> bool:
 
 
 async def store_directory(journal: Journal, directory: Directory) -> None:
-    """Replace the directory by the hub's. Raises the journal's errors."""
+    """Replace the stored directory by the new directory of the hub. Raises the journal's errors."""
 
     def store(db: sqlite3.Connection) -> None:
         db.execute("DELETE FROM person")

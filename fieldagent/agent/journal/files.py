@@ -1,8 +1,8 @@
 """Files of an open journal: on its disk, or in memory while the disk accepts no writes.
 
-Even then an SOS must be sent. If the disk's journal can be read, its content is copied to memory.
-Changes in that time are not on disk, so the sender of an SOS is notified of that, and other items
-are refused.
+An SOS must be sent even if the disk accepts no writes. If the disk's journal can be read, its
+content is copied to memory. Changes in memory are lost in a power cut. So the sender of an SOS is
+notified that the SOS is not on disk, and other items are refused.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ items need space too."""
 
 
 OPEN_ATTEMPTS, OPEN_PAUSE_S = 2, 0.5
-"""Number of attempts to open the journal, because a disk may fail once, and the seconds between
-them."""
+"""Number of attempts to open the journal, because a disk may fail once, and the seconds between two
+attempts."""
 
 
 class JournalFiles:
@@ -50,12 +50,12 @@ class JournalFiles:
         """Reason, in a sentence, why the journal is in memory; empty while it is on disk."""
         self.may_return = True
         """True if the journal in memory contains everything of the disk's journal, so that it can
-        replace that. False after a failed commit, because the state of earlier writes on that disk
-        is unknown."""
+        replace the disk's journal. False after a failed commit, because the state of earlier writes
+        on the disk is unknown."""
         self.may_leave = may_leave_disk
         self._others: list[sqlite3.Connection] = []
-        """Writer and reader of the journal in the other place, because its reader may still be in
-        use."""
+        """Writer and reader of the journal in the other place (disk or memory). They stay open,
+        because the reader may still be in use."""
         try:
             opened = _open_journal(folder, tries=OPEN_ATTEMPTS if may_leave_disk else 1)
         except Unusable as trouble:
@@ -73,7 +73,7 @@ class JournalFiles:
         return disk.f_bavail * disk.f_frsize
 
     def can_start_anew(self, writing: Callable[[sqlite3.Connection], None]) -> bool:
-        """Return True if the disk's journal can be opened and `writing` succeeds there."""
+        """Return True if the disk's journal can be opened and `writing` succeeds in it."""
         try:
             opened = open_journal(self._home)
         except Unusable:
@@ -88,8 +88,9 @@ class JournalFiles:
         return True
 
     def _open_in_memory(self, trouble: Unusable) -> OpenedJournal:
-        """Open a copy in memory, repaired if it is damaged, or an empty journal if no content can
-        be read. Raises `trouble` if no journal can be opened in memory either.
+        """Open a copy of the disk's journal in memory, repaired if the copy is damaged, or an empty
+        journal if no content can be read. Raises `trouble` if no journal can be opened in memory
+        either.
         """
         try:
             try:
@@ -134,8 +135,8 @@ class JournalFiles:
         self.may_return = False
 
     def return_to_disk(self) -> None:
-        """Return to the disk. If it raises Unusable or sqlite3.Error, the journal stays in
-        memory.
+        """Copy the journal in memory to the disk, and continue on the disk. Raises Unusable or
+        sqlite3.Error; then the journal stays in memory.
         """
         if self.free() < 2 * self.path.stat().st_size + FREE_MIN_BYTES:
             raise Unusable("the disk has too little space")
@@ -158,8 +159,8 @@ class JournalFiles:
             _remove(copy)
 
     def close(self, *, has_failed: bool) -> None:
-        """Close the journal. With `has_failed`, after a failed commit, its content in the
-        write-ahead log must not return.
+        """Close the journal. With `has_failed`, delete the content that a failed commit left in the
+        write-ahead log.
         """
         if has_failed:
             self.reader.close()

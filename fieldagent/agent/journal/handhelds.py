@@ -1,5 +1,5 @@
-"""People's radios (handhelds) in the journal: the known radios, their messages with the replies,
-and texts on their way to them. Times are elapsed time unless stated otherwise.
+"""Handheld radios in the journal: the known handhelds, their messages with the replies, and texts
+on their way to handhelds. Times are elapsed time unless stated otherwise.
 """
 
 from __future__ import annotations
@@ -15,22 +15,21 @@ DUPLICATE_WINDOW_S = 86_400.0
 """Seconds for which a handheld's packet is recognised as a duplicate. The time is limited because a
 handheld begins with a random number at each start."""
 HANDHELDS_MAX = 500
-"""Maximum number of handhelds that are kept. If there are more, those that were heard longest ago
-are deleted, unless their person has joined."""
+"""Maximum number of handhelds that are kept. If there are more, the handhelds that were heard
+longest ago are deleted, except those of people who have joined."""
 
 
 class Handheld(NamedTuple):
-    """A person's radio."""
+    """A person's handheld radio."""
 
     handle: str
     name: str = ""
     key: bytes | None = None
-    """The first public key that it sent."""
+    """The first public key that the handheld sent."""
     other_key: bytes | None = None
-    """A different key that arrived later, because the radio was reset or belongs to another
-    person."""
+    """A different key that arrived later. The handheld was reset, or another person uses its id."""
     joined: float | None = None
-    """Time when its person joined with the code; None if the person has not joined."""
+    """Time when the handheld's owner joined with the code; None if the owner has not joined."""
     heard: float | None = None
     rssi: int | None = None
     snr: float | None = None
@@ -46,8 +45,8 @@ class Handheld(NamedTuple):
 
 _COLUMNS = ", ".join(Handheld._fields)
 _KEY = re.compile(r"mesh (\S+) ([0-9]{1,18})", re.ASCII)
-"""Idempotency-Key of a Package that was made from a handheld's packet. The key of a related Package
-has one more word."""
+"""Idempotency-Key of a Package that was made from a handheld's packet. The key of a second Package
+from the same packet has one more word."""
 
 
 class HandheldSent(NamedTuple):
@@ -57,7 +56,7 @@ class HandheldSent(NamedTuple):
     number: int
     sequence: int
     told: str
-    """Reaction signs that were sent for it, in order."""
+    """Reaction signs (emoji) that were sent to the handheld for this packet, in order."""
 
 
 class HandheldPost(NamedTuple):
@@ -68,7 +67,7 @@ class HandheldPost(NamedTuple):
     request_id: str
     text: str
     part: int
-    """Number of parts of the text that the radio has."""
+    """Number of parts of the text that the handheld has received."""
     attempts: int
     not_before: float
     expires: float
@@ -76,7 +75,7 @@ class HandheldPost(NamedTuple):
 
 
 def store_facts(handle: str, **known: object) -> Operation[bool]:
-    """Store facts about a handheld. Return True if it is new."""
+    """Store facts about a handheld. Return True if the handheld was unknown."""
 
     def store(db: sqlite3.Connection) -> bool:
         cursor = db.execute("INSERT OR IGNORE INTO handheld (handle) VALUES (?)", (handle,))
@@ -128,8 +127,8 @@ def is_refused(journal: Journal, handle: str, number: int) -> bool:
 def record_packet(
     handle: str, number: int, now: float, sequence: int | None, answer: str = ""
 ) -> Operation[None]:
-    """Record a packet as seen, with its Package, if any, and the sign that its sender has
-    received.
+    """Record that a packet arrived, with the Package made from it, if any, and the sign that was
+    sent to its sender.
     """
 
     def store(db: sqlite3.Connection) -> None:
@@ -160,7 +159,9 @@ def list_reportable(journal: Journal) -> list[HandheldSent]:
 
 
 def store_signs(handheld_packet: HandheldSent, sign_texts: str) -> Operation[None]:
-    """Store all signs that were sent for a handheld's packet, in order."""
+    """Replace the stored signs of a handheld's packet by `sign_texts`, all signs that were sent for
+    it.
+    """
 
     def store(db: sqlite3.Connection) -> None:
         db.execute(
@@ -177,8 +178,8 @@ def make_key(handle: str, number: int) -> str:
 
 
 def is_key(key: str) -> bool:
-    """Return True if `key` is exactly of that form. A program's own key may begin in the same
-    way.
+    """Return True if `key` has exactly the form of `make_key`. A program's own key may begin in the
+    same way.
     """
     return _KEY.fullmatch(key) is not None
 
@@ -209,8 +210,8 @@ def find_again(db: sqlite3.Connection) -> None:
 
 
 def sum_spent(journal: Journal, day: str, handle: str, number: int) -> int:
-    """Return the credits that a person's messages may have cost on that day, without the packet
-    with that number.
+    """Return the credits that a person's messages may have cost on that day, except the packet with
+    that number.
     """
     ((booked,),) = journal.read(
         "SELECT coalesce(sum(credits), 0) FROM handheld_spent"
@@ -223,7 +224,7 @@ def sum_spent(journal: Journal, day: str, handle: str, number: int) -> int:
 
 
 def sum_spent_by_all(journal: Journal, day: str, handle: str, number: int) -> int:
-    """Return the credits that all people's messages may have cost on that day, without that packet
+    """Return the credits that all people's messages may have cost on that day, except that packet
     of that handheld.
     """
     ((booked,),) = journal.read(
@@ -270,7 +271,7 @@ def cancel_bookings(day: str, packets: Sequence[tuple[str, int]]) -> Operation[N
 def store_text(
     handle: str, request_id: str, text: str, now: float, expires: float, answers: int = 0
 ) -> Operation[None]:
-    """Store a text to a person, only once for each request."""
+    """Store a text to a person. A text with a known request id is not stored again."""
 
     def store(db: sqlite3.Connection) -> None:
         db.execute(
@@ -293,8 +294,8 @@ def list_posts(journal: Journal) -> list[HandheldPost]:
 
 
 def note_packet(number: int, packet: int) -> Operation[None]:
-    """Record the packet number of a part before it is sent, because an answer contains this
-    number.
+    """Record the packet number of a text's part before the part is sent, because an answer contains
+    this number.
     """
 
     def store(db: sqlite3.Connection) -> None:
@@ -342,7 +343,7 @@ def find_answered(journal: Journal, handle: str, packet: int) -> str | None:
 
 
 def read(request_id: str) -> Operation[bool]:
-    """Record that a person has read the text. Return True if that is new."""
+    """Record that a person has read the text. Return True if it was not recorded before."""
 
     def store(db: sqlite3.Connection) -> bool:
         cursor = db.execute(
@@ -403,9 +404,9 @@ def count_states(journal: Journal) -> dict[str, int]:
 
 
 def forget(*, end_time: float, keep_count: int) -> Operation[int]:
-    """Delete some ended texts to people that are older than `end_time` or not among the last
-    `keep_count`. Also delete the people of incidents that ended before `end_time`. Return the
-    number of deleted texts.
+    """Delete some ended texts to people: texts older than `end_time`, and texts that are not among
+    the last `keep_count`. Also delete the people of incidents that ended before `end_time`. Return
+    the number of deleted texts.
     """
 
     def store(db: sqlite3.Connection) -> int:

@@ -1,12 +1,13 @@
-"""Highest numbers of the journal, in a small file beside it. If the journal's log or the whole file
-is lost, they show how much is lost, and prevent that a number is used twice.
+"""Highest numbers of the journal, in a small file beside it. If the journal's log or the whole
+journal is lost, these numbers show how much is lost, and prevent that a number is used twice.
 
 The numbers are written to two places in turn, each with a checksum, so that an incomplete write
 leaves the other place intact. The file is written after each commit, but synced only once a minute.
 After a power cut it may be behind the journal, but never ahead.
 
-After the two places follows the version of the tables of the program that last opened the journal.
-If the journal's header shows a later version than this file, a bit of the header has changed.
+After the two places, the file contains the table version of the program that last opened the
+journal. If the journal's header shows a later version than this file, a bit of the header has
+changed.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class HighWater(NamedTuple):
 
 
 def read_highest_numbers(db: sqlite3.Connection) -> HighWater:
-    """Return the highest numbers in `db`; with the indexes this takes microseconds."""
+    """Return the highest numbers in `db`; this takes only microseconds, because of the indexes."""
     numbers = dict(db.execute("SELECT name, seq FROM sqlite_sequence").fetchall())
     ((kept, forgotten),) = db.execute(
         "SELECT (SELECT max(id) FROM package WHERE id < ?), (SELECT max(id) FROM forgotten)",
@@ -56,7 +57,7 @@ def read_highest_numbers(db: sqlite3.Connection) -> HighWater:
 
 def raise_numbers(db: sqlite3.Connection, mark: HighWater) -> HighWater:
     """Make sure that no number up to `mark` is used again. Return how many of each number are
-    missing in `db`. Call it within a transaction.
+    missing in `db`. Call this function within a transaction.
     """
     known = read_highest_numbers(db)
     missing = HighWater(*(max(0, there - here) for there, here in zip(mark, known, strict=True)))
@@ -102,14 +103,12 @@ class HighWaterFile:
 
     @property
     def version(self) -> int:
-        """Return the version of the tables of the program that last opened the journal; 0 if it is
-        unknown.
-        """
+        """Return the table version of the program that last opened the journal; 0 if unknown."""
         return next(iter(self._check_record(_VERSION, _VERSION_MAGIC, _VERSION_PLACE)), 0)
 
     def open_as(self, version: int) -> None:
         """Record, before any table is changed, that a program with tables of this `version` opens
-        the journal. If writing fails, it is repeated at the next start.
+        the journal. If writing fails, the next start writes the version.
         """
         if version == self.version:
             return
@@ -118,8 +117,8 @@ class HighWaterFile:
             self.sync()
 
     def follow(self, mark: HighWater) -> None:
-        """Write `mark`, which is already in the journal. If writing fails, it is repeated with the
-        next mark.
+        """Write `mark`, which is already in the journal. If writing fails, the next mark is written
+        instead.
         """
         if mark == self.mark:
             return

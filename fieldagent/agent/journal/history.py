@@ -30,7 +30,7 @@ SMS_EVENT = "by SMS"
 
 class Line(NamedTuple):
     at: float
-    """Unix time of the event. If `times` is above 1, it is the time of the last occurrence."""
+    """Unix time of the event. If `times` is above 1, this is the time of the last occurrence."""
     event: str
     channel: Channel | None = None
     detail: str = ""
@@ -69,8 +69,8 @@ def has_left(journal: Journal, channel: Channel, sequences: Iterable[int]) -> bo
 
 
 def can_have_left(journal: Journal, sequence: int, channel: Channel | None = None) -> bool:
-    """Return True if the Package was transmitted over that channel, or if it is unknown if it was.
-    None means any channel.
+    """Return True if the Package was transmitted over that channel, or may have been. None means
+    any channel.
     """
     if channel is None:
         return bool(journal.read(f"{_SELECT_LEFT} LIMIT 1", sequence))
@@ -117,9 +117,9 @@ _STATION = re.compile(r"\bstation ([0-9]+)\b")
 
 
 def add_names(journal: Journal, detail: str) -> str:
-    """Return a detail, which names stations by number, with the station names that are known now.
+    """Return the detail, which names stations by number, with the station names that are known now.
 
-    Names are not stored in the row, because a name may arrive after the event.
+    The stored row contains no names, because a name may arrive after the event.
     """
     if _STATION.search(detail) is None:
         return detail

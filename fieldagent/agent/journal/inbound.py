@@ -1,5 +1,5 @@
-"""Payloads in the journal: those that have arrived, those that a hook must still receive, and those
-that a hook finally failed to accept.
+"""Payloads in the journal: all that have arrived, with their state at each hook, and the receipts
+for them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ class NumberedItem(NamedTuple):
     """Identity of an item: the number under which it arrived, and its digest."""
 
     origin: int
-    """Sender that assigned the number: negative for a station, otherwise the hub."""
+    """Sender that assigned the number: negative for a station, 0 or positive for a sender at the
+    hub."""
     sequence: int
     digest: bytes
     wants_receipt: bool
@@ -38,9 +39,9 @@ class Received:
     body: str
     received: float
     item: NumberedItem | None = None
-    """Number and digest for receipts; None if its sender cannot be notified."""
+    """Number and digest for receipts; None if the sender expects no receipts."""
     copy: bytes | None = None
-    """The item as the hub sent it; None for items from elsewhere."""
+    """The item as the hub sent it; None for items of other senders."""
 
 
 class FragmentedItem(NamedTuple):
@@ -74,7 +75,7 @@ def mark_arrived(
 
 def is_seen(db: sqlite3.Connection, origin: int, sequence: int, digest: bytes) -> bool:
     """Return True if an item or fragment with this digest came from `origin` under this number. The
-    number alone may belong to another item.
+    number alone is not enough, because a sender may reuse its numbers.
     """
     rows = db.execute(
         "SELECT 1 FROM arrived WHERE origin = ? AND sequence = ? AND digest = ?",
@@ -84,7 +85,7 @@ def is_seen(db: sqlite3.Connection, origin: int, sequence: int, digest: bytes) -
 
 
 def find_whole(db: sqlite3.Connection, origin: int, sequence: int, digest: bytes) -> bytes:
-    """Return the digest of the item to which this fragment belongs; empty if it is unknown."""
+    """Return the digest of the item to which this fragment belongs; empty if unknown."""
     row = db.execute(
         "SELECT whole FROM arrived WHERE origin = ? AND sequence = ? AND digest = ?",
         (origin, sequence, digest),
@@ -93,8 +94,8 @@ def find_whole(db: sqlite3.Connection, origin: int, sequence: int, digest: bytes
 
 
 def introduce(db: sqlite3.Connection, origin: int, person: Identity) -> None:
-    """Store the identity of `origin`, which is negative for a station. It replaces an
-    earlier one.
+    """Store the identity of `origin`, which is negative for a station. A known identity is
+    replaced.
     """
     db.execute(
         "INSERT OR REPLACE INTO identity VALUES (?, ?, ?, ?, ?, ?)",
@@ -157,7 +158,7 @@ def _hand_over(
 
 
 class PendingReceipt(NamedTuple):
-    """A receipt that the peer has not received yet: item `sequence` is stored here."""
+    """A receipt that the peer has not received yet: this kit has stored the item `sequence`."""
 
     sequence: int
     at: int
@@ -176,7 +177,7 @@ def add_pending_receipt(db: sqlite3.Connection, channel: str, receipt: PendingRe
 
 
 def list_pending_receipts(journal: Journal, channel: str) -> list[PendingReceipt]:
-    """Return the receipts that the peer of a channel has not received, oldest first."""
+    """Return the receipts that the peer of a channel has not received yet, oldest first."""
     return [
         PendingReceipt(sequence, at, bool(sos), bytes(digest))
         for sequence, at, sos, digest in journal.read(
@@ -230,7 +231,9 @@ def mark_unreadable_reported(
 
 
 class PendingStage(NamedTuple):
-    """A receipt that the hub has not received yet: the stage that an item has reached here."""
+    """A receipt that the hub has not received yet: the stage that an item has reached on this
+    kit.
+    """
 
     origin: int
     sequence: int
@@ -274,9 +277,9 @@ SEARCHED_PAYLOADS_MAX = 500
 def repeat_pending_stages(
     db: sqlite3.Connection, station: int, sequence: int, digest: bytes, at: float
 ) -> bool:
-    """Record that the hub must receive again the read receipts of a station's item, because it may
-    have received them before the item. Return True if there is such a receipt. `at` is the Unix
-    time to use, because the original time is unknown.
+    """Record that the hub must receive again the read receipts of a station's item, because the hub
+    may have received the receipts before the item. Return True if there is such a receipt. `at` is
+    the Unix time to use, because the original time is unknown.
     """
     cursor = db.execute(
         "INSERT OR IGNORE INTO rung_owed (origin, sequence, rung, text, at, digest)"
@@ -323,7 +326,9 @@ def mark_stages_reported(db: sqlite3.Connection, keys: Iterable[tuple[int, int, 
 
 
 class PendingStationStage(NamedTuple):
-    """A receipt that a station has not received yet: the stage that its item has reached here."""
+    """A receipt that a station has not received yet: the stage that the station's item has reached
+    on this kit.
+    """
 
     station: int
     sequence: int
@@ -373,7 +378,7 @@ def mark_read_by(db: sqlite3.Connection, request_id: str, person_name: str) -> b
 def store_segment(
     db: sqlite3.Connection, item: FragmentedItem, position: int, segment: bytes, now: float
 ) -> dict[int, bytes]:
-    """Store one fragment, and return all fragments of the item that are here."""
+    """Store one fragment, and return all fragments of the item that this kit has."""
     db.execute(
         "INSERT OR REPLACE INTO slice VALUES (?, ?, ?, ?, ?, ?)", (*item, position, segment, now)
     )
@@ -436,7 +441,7 @@ class UnacceptedPayloads(NamedTuple):
 
 
 class UnacceptedPayloadList:
-    """Lists the payloads that are left over, for each hook that has failed.
+    """Lists the payloads that hooks have not accepted, if a call of the hook has failed.
 
     The query reads every payload, and the page requests the list every second. So the result is
     kept until the next commit.
@@ -449,7 +454,7 @@ class UnacceptedPayloadList:
         """Number of commits at the time of the query."""
 
     def list_payloads(self) -> list[UnacceptedPayloads]:
-        """Return the list, queried again if there was a commit since."""
+        """Return the list. Query the journal again if there was a commit since the last query."""
         commits = self._journal.commits
         if commits != self._commits:
             self._found, self._commits = self._query(), commits
@@ -471,8 +476,8 @@ _REQUEST_CONDITION_SQL = (
 
 
 def mark_handed_over(hook: str, request_id: str, at: float) -> Operation[bool]:
-    """Record that a hook has accepted the payload at Unix time `at`. The result is True if its
-    sender must receive a receipt.
+    """Record that a hook has accepted the payload at Unix time `at`. The result is True if the
+    payload's sender must receive a receipt.
     """
 
     def store(db: sqlite3.Connection) -> bool:
@@ -518,8 +523,8 @@ def hasten(hook: str) -> Operation[None]:
 
 
 def mark_dead(hook: str, request_id: str, reason: str) -> Operation[None]:
-    """Count a failed attempt, and mark the payload as dead for that hook, which then gets it only
-    by `replay`. `reason` is for people.
+    """Count a failed attempt, and mark the payload as dead for that hook. Only `replay` hands a
+    dead payload to the hook again. `reason` is for people.
     """
 
     def store(db: sqlite3.Connection) -> None:
@@ -588,7 +593,7 @@ def _make_listed(journal: Journal, row: Sequence[Any]) -> Mapping[str, Any]:
 
 def forget(*, end_time: float, keep_count: int) -> Operation[int]:
     """Delete some payloads that no hook waits for, and old records of arrivals. The result is the
-    number of deleted payloads; call again until it is 0.
+    number of deleted payloads; call the operation again until the result is 0.
     """
 
     def store(db: sqlite3.Connection) -> int:

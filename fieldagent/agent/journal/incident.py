@@ -1,11 +1,11 @@
 """The kit's incidents: each SOS from start to end, with everything that belongs to it.
 
-At most one incident of this kit is open. Its name is the number of the Package that raised it.
-Texts, positions and other items posted as an SOS join the open incident. Updates about it, and the
-incidents of other kits, are stored too.
+At most one incident of the kit's own people is open. An incident has the sequence of the Package
+that raised it as its number. Texts, positions and other items posted as an SOS join the open
+incident. Updates about incidents, and the incidents of other kits, are stored too.
 
 A handheld whose owner is unauthenticated opens its own incident. Any person can send an SOS by
-radio, and the end of a false SOS must not end the kit's own.
+radio, and the end of a false SOS must not end the incident of the kit's own people.
 
     open          raised; no person is known to have seen it
     seen          a person has it
@@ -31,13 +31,13 @@ OWN_STATION = 0
 
 
 AGE_SHOWN_S = 6 * 3600
-"""Minimum difference in seconds between the sender's date of an SOS and its arrival by a trusted
-clock, from which people see the difference."""
+"""Seconds between an SOS's date by its sender's clock and its arrival by a trusted clock, from
+which the difference is shown."""
 
 
 RAISED_BY_UNKNOWN = 2
-"""Value of `handheld_sos.raised`: the radio's owner is unauthenticated, and the incident is the
-radio's own."""
+"""Value of `raised` in the table `handheld_sos`: the handheld's owner is unauthenticated, and the
+incident is the handheld's own."""
 _IS_OTHERS_SQL = (
     "EXISTS (SELECT 1 FROM handheld_sos WHERE incident = incident.number"
     f" AND raised = {RAISED_BY_UNKNOWN}"
@@ -51,10 +51,10 @@ class IncidentOver(Exception):
 class Incident(NamedTuple):
     number: int
     raised: float
-    """Elapsed time when it was raised."""
+    """Elapsed time when the incident was raised."""
     state: str
     ended: float | None
-    """Elapsed time when it ended; None while it is open."""
+    """Elapsed time when the incident ended; None while it is open."""
 
 
 class StoredUpdate(NamedTuple):
@@ -69,22 +69,22 @@ class StoredUpdate(NamedTuple):
 
 
 class HeardIncident(NamedTuple):
-    """Another kit's incident that is known here."""
+    """Another kit's incident that this kit knows."""
 
     station: int
     number: int
     state: str
     since: float
-    """Unix time by its sender's clock."""
+    """Start of the incident in Unix time by its sender's clock."""
     at: float
-    """Unix time of arrival."""
+    """Unix time when its first item arrived at this kit."""
     text: str
 
 
 def compute_shown_age(heard_incident: HeardIncident, clock: ElapsedTime) -> int | None:
-    """Return the seconds from the sender's date of an SOS to its arrival if people should see them.
-    Return None if the difference is small, if this kit's clock is not trusted, or if it was set
-    since the arrival.
+    """Return the seconds from the sender's date of an SOS to its arrival if they are shown. Return
+    None if the difference is small, if this kit's clock is not trusted, or if it was set since the
+    arrival.
     """
     age = int(heard_incident.at - heard_incident.since)
     was_dated = bool(clock.source()) and heard_incident.at <= clock.date(clock.now())
@@ -99,8 +99,9 @@ def join(
     handle: str = "",
 ) -> int:
     """Let a Package join the kit's open incident, or open one, and return the incident's number.
-    With `incident_number` it joins that incident and opens none. With `handle`, the incident is the
-    own one of that handheld. Raises IncidentOver if the incident is no longer open.
+    With `incident_number` the Package joins that incident and opens none. With `handle`, it joins
+    or opens that handheld's own incident. Raises IncidentOver if the incident `incident_number` is
+    no longer open.
     """
     values: tuple[int | str, ...] = ()
     if incident_number is not None:
@@ -135,7 +136,7 @@ def is_own(db: sqlite3.Connection, number: int) -> bool:
 
 
 def mark_called_off(db: sqlite3.Connection, number: int, now: float) -> bool:
-    """Cancel the kit's own incident. Return True if it was open."""
+    """Cancel this kit's incident `number`. Return True if the incident was open."""
     return _end(db, number, IncidentState.CALLED_OFF, now)
 
 
@@ -156,10 +157,10 @@ def record_update(
     is_proved: bool,
     counts: bool,
 ) -> None:
-    """Store an update about an incident. It changes the state of another kit's incident if it is
-    proved or `counts`, and the state of this kit's own incident if it `counts`. The caller lets an
-    update without a proof count only if no hub could give a proof. `at` is Unix time, `now` elapsed
-    time.
+    """Store an update about an incident. The update changes the state of another kit's incident if
+    the update is proved or `counts`, and the state of this kit's own incident if it `counts`. The
+    caller lets an update without a proof count only if no hub could give a proof. `at` is Unix
+    time, `now` elapsed time.
     """
     db.execute(
         "INSERT INTO incident_word (station, incident, says, by, text, at, proved)"
@@ -184,8 +185,8 @@ def record_update(
 
 def note_heard(db: sqlite3.Connection, heard_incident: HeardIncident) -> None:
     """Store another kit's incident from its first item that arrives. A later item adds the text if
-    the first had none. An update that a person has it, or that it is over, may have arrived
-    earlier.
+    the first had none. An update that a person has the SOS, or that the incident is over, may have
+    arrived before the item.
     """
     known = db.execute(
         "SELECT says FROM incident_word WHERE station = ? AND incident = ? AND proved"
@@ -214,8 +215,8 @@ def find_open(journal: Journal) -> Incident | None:
 
 
 def list_all_open(journal: Journal) -> list[Incident]:
-    """Return all open incidents of this kit: that of its own people and those of unauthenticated
-    handhelds.
+    """Return all open incidents of this kit: the incident of its own people, and the incidents of
+    unauthenticated handhelds.
     """
     return _read_incidents(journal.read(f"{_COLUMNS} WHERE ended IS NULL ORDER BY number"))
 
@@ -251,8 +252,8 @@ longer sends the answer to the relaying kit."""
 
 
 def is_answer_awaited(journal: Journal, now: float) -> bool:
-    """Return True if an answer to an SOS is still awaited: to this kit's own open incident, or to a
-    neighbour's that this kit relayed. `now` is Unix time.
+    """Return True if an answer to an SOS is still awaited: for this kit's own open incident, or for
+    a neighbour's incident that this kit relayed. `now` is Unix time.
     """
     return find_open(journal) is not None or bool(
         journal.read(
@@ -278,7 +279,7 @@ def find_numbered(journal: Journal, number: int) -> Incident | None:
 
 
 def is_over(journal: Journal, station: int, number: int) -> bool:
-    """Return True if an incident, this kit's or a station's, is known to be closed or canceled."""
+    """Return True if an incident of this kit or of a station is known to be closed or canceled."""
     return bool(
         journal.read(
             "SELECT 1 FROM incident WHERE ?1 = 0 AND number = ?2 AND ended IS NOT NULL UNION ALL"
@@ -299,7 +300,7 @@ def list_items(journal: Journal, number: int) -> list[int]:
 
 
 def find_incident(journal: Journal, sequence: int) -> int | None:
-    """Return the incident that a Package belongs to; None if it belongs to none."""
+    """Return the number of the incident to which a Package belongs; None if it belongs to none."""
     rows = journal.read("SELECT incident FROM incident_item WHERE sequence = ?", sequence)
     return rows[0][0] if rows else None
 
@@ -329,7 +330,7 @@ def list_heard(journal: Journal, limit: int) -> list[HeardIncident]:
 
 def list_at_hub(journal: Journal, number: int) -> dict[int, float]:
     """Return the Packages of the incident that the hub has verifiably confirmed, each with the Unix
-    time. Over IP the link's acknowledgement is enough, otherwise a receipt is necessary.
+    time. Over IP the link's acknowledgement is enough; on other channels a receipt is necessary.
     """
     rows = journal.read(
         "SELECT sequence, min(at) FROM (SELECT item.sequence, receipt.at FROM incident_item item"
@@ -344,7 +345,7 @@ def list_at_hub(journal: Journal, number: int) -> dict[int, float]:
 
 
 def list_waiting(journal: Journal, number: int) -> list[tuple[int, Channel]]:
-    """Return the incident's Packages with each channel on which they have not ended."""
+    """Return the incident's Packages with each channel on which the Package has not ended."""
     rows = journal.read(
         "SELECT leg.sequence, leg.channel FROM incident_item JOIN leg USING (sequence)"
         " WHERE incident = ? AND leg.status IS NULL",
@@ -354,9 +355,9 @@ def list_waiting(journal: Journal, number: int) -> list[tuple[int, Channel]]:
 
 
 def list_accepted_items(journal: Journal, number: int) -> dict[tuple[int, Channel], float]:
-    """Return the incident's Packages with each channel that accepted them, and the elapsed time of
-    the last event there. Reports of other stations do not count, because anyone can forge them on
-    an open channel. A position that a later one has replaced is left out.
+    """Return the incident's Packages with each channel that accepted the Package, and the elapsed
+    time of the last event on that channel. Reports of other stations do not count as events,
+    because anyone can forge them on an open channel. Only the newest position is listed.
     """
     rows = journal.read(
         "SELECT leg.sequence, leg.channel, max(leg.ended, coalesce((SELECT max(story.at) FROM story"
@@ -374,7 +375,7 @@ def list_accepted_items(journal: Journal, number: int) -> dict[tuple[int, Channe
 
 def list_transmitting_channels(journal: Journal, number: int) -> dict[str, float]:
     """Return the channels that have transmitted items of the incident, each with the elapsed time
-    of the first.
+    of the first transmission.
     """
     rows = journal.read(
         "SELECT channel, min(at) FROM (SELECT channel, at FROM story JOIN incident_item"

@@ -1,8 +1,8 @@
 """The agent's journal: one SQLite file, written in group commits, with space reserved for an SOS.
 
 A change survives a power cut once `commit` has returned (`store.sqlite`). A commit is never
-repeated after a failure, because its result could not be trusted. From then on the journal reports
-the failure to all callers, and its owner stops.
+repeated after a failure, because the result of a repeat could not be trusted. After a failure the
+journal reports the failure to all callers, and its owner stops.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ def combine_operations(*operations: Operation[None]) -> Operation[None]:
 
 
 RESERVE_PAGES = 1040
-"""Number of free pages in the journal's file, for a time when the disk is full. Taking them also
-makes the write-ahead log longer than the 1 000 pages at which SQLite restarts it. So neither file
-must grow when the disk is full."""
+"""Number of free pages that the journal's file keeps for an SOS when the disk is full. Writing
+these pages also makes the write-ahead log longer than the 1 000 pages at which SQLite restarts the
+log. So neither file must grow when the disk is full."""
 RESERVE_FREE_MIN_BYTES = 32 << 20
 """Bytes that must be free on the disk before the reserve is taken."""
 DELETED_ROWS_MAX = 200
@@ -56,7 +56,7 @@ FULL_PAUSE_S = 10.0
 
 
 def _free_reserve_pages(db: sqlite3.Connection) -> None:
-    # By default, Debian's SQLite overwrites deleted content, which is unnecessary here.
+    # Debian's SQLite overwrites deleted content by default, which costs writes and is not needed.
     ((secure,),) = db.execute("PRAGMA secure_delete").fetchall()
     db.execute("PRAGMA secure_delete=OFF")
     try:
@@ -69,12 +69,12 @@ DISK_USABLE_NOTICE = "the disk works again; the agent restarts with the data on 
 
 
 class Journal(GroupCommit[sqlite3.Connection]):
-    """The agent's journal. `commit` returns only while `run` is running. `read` sees committed
-    content.
+    """The agent's journal. `commit` returns only while `GroupCommit.run` is running. `read` sees
+    committed content.
 
-    `clock` is the time in the journal; `look` reads the machine's clocks. If the disk's journal
-    cannot be opened, the journal is kept in memory with `may_leave_disk`. Without that flag,
-    `store.trouble.Unusable` is raised.
+    `clock` returns the journal's elapsed time; `read_clocks` reads the machine's clocks. With
+    `may_leave_disk`, the journal is kept in memory if the disk's journal cannot be opened. Without
+    that flag, `store.trouble.Unusable` is raised.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class Journal(GroupCommit[sqlite3.Connection]):
 
     @property
     def path(self) -> Path:
-        """Return the journal's present path."""
+        """Return the present path of the journal's file, on disk or in memory."""
         return self._files.path
 
     @property
@@ -112,8 +112,8 @@ class Journal(GroupCommit[sqlite3.Connection]):
         return self._files.not_on_disk
 
     def read(self, sql: str, *parameters: Any) -> list[Any]:
-        """Return the rows of a query on the committed content. If the file is damaged, the journal
-        fails for good and StoreFailed is raised.
+        """Return the rows of a query on the committed content. If the file is damaged, raise
+        StoreFailed; the journal then refuses all further calls.
         """
         try:
             return self._files.reader.execute(sql, parameters).fetchall()
@@ -123,7 +123,9 @@ class Journal(GroupCommit[sqlite3.Connection]):
             raise self.fail(f"the journal is damaged: {error}") from error
 
     async def read_aside(self, sql: str) -> list[Any]:
-        """Run a slow query without delaying other readers."""
+        """Run a slow query on a connection of its own, and return the rows. Other readers are not
+        delayed.
+        """
 
         def ask() -> list[Any]:
             with closing(open_reader(self.path)) as aside:
@@ -132,8 +134,8 @@ class Journal(GroupCommit[sqlite3.Connection]):
         return await trio.to_thread.run_sync(ask)
 
     async def check_skipped_integrity(self) -> None:
-        """Run the integrity check that was skipped at the start because the journal had been closed
-        properly. The disk may have damaged it since then.
+        """Run the integrity check that the start skipped because the journal had been closed
+        properly. The disk may have damaged the file since then.
         """
         if self._files.as_left and (fault := await trio.to_thread.run_sync(find_damage, self.path)):
             self.fail(f"the journal is damaged: {fault}")
@@ -168,7 +170,8 @@ class Journal(GroupCommit[sqlite3.Connection]):
         self._reserve_taken = True
 
     async def commit_urgent(self, operation: Operation[T]) -> T:
-        """Commit an SOS. If the disk is full, continue in memory with the full content.
+        """Commit an SOS. If the disk is full, move the journal to memory with its full content and
+        commit there.
 
         Raises StoreFailed, and StoreFull if memory is full too.
         """
@@ -182,7 +185,7 @@ class Journal(GroupCommit[sqlite3.Connection]):
 
     async def commit_on_disk(self, operation: Operation[T]) -> T:
         """Commit an operation that must be on disk, not only in memory. The operation is refused
-        even if it was requested before the journal left the disk. Raises NotOnDisk, StoreFull,
+        even if the journal leaves the disk after this call. Raises NotOnDisk, StoreFull,
         StoreFailed.
         """
 
@@ -211,15 +214,15 @@ class Journal(GroupCommit[sqlite3.Connection]):
         elif idle():
             writing = partial(elapsed_base.store_base, base=self.clock.get_base())
             takes = await trio.to_thread.run_sync(self._files.can_start_anew, writing)
-            # An SOS may have arrived meanwhile, or may be waiting for its commit. Then try later.
+            # If an SOS has arrived meanwhile or waits for its commit, try later.
             if takes and not self.is_busy and idle():
                 self.fail(DISK_USABLE_NOTICE)
 
     async def persist(self, operation: Operation[T]) -> T:
         """Commit an event that has happened, for which no caller could handle a full disk.
 
-        So it waits for space on the disk. Raises StoreFull once `record_stop` was called; the
-        effect is the same as if power had failed before the event.
+        So the call waits for space on the disk. Raises StoreFull if the disk is full after
+        `record_stop`; the effect is the same as if power had failed before the event.
         """
         while True:
             try:
@@ -241,8 +244,8 @@ class Journal(GroupCommit[sqlite3.Connection]):
                 return result
 
     def commit_at_start(self, operation: Operation[None]) -> None:
-        """Commit at once, before `run`, while there is no other writer. Raises StoreFailed,
-        StoreFull.
+        """Commit at once. Call this method before `GroupCommit.run`, while there is no other
+        writer. Raises StoreFailed, StoreFull.
         """
         order: list[Order[sqlite3.Connection]] = [Order(operation)]
         try:
@@ -303,16 +306,16 @@ class Journal(GroupCommit[sqlite3.Connection]):
                 self._files.writer.execute("PRAGMA shrink_memory")
 
     def close(self) -> None:
-        """Close the files. Unless the journal has failed, also store the elapsed time and, if
-        possible, write content that is in memory to the disk.
+        """Close the files. If the journal has not failed, store the elapsed time before and, if
+        possible, write content that is only in memory to the disk.
         """
         files, copy = self._files, self.path
         if self.not_on_disk and files.may_return and self.failed is None:
             self._move = files.return_to_disk
             self._carry_out_move()
         if self.failed is None:
-            # The machine may now be off for a while. The checkpoint also restarts the log, so that
-            # the next start has less log to check.
+            # The machine may now be switched off, so sync everything. The checkpoint also restarts
+            # the log, so that the next start has less log to check.
             with suppress(StoreFailed, StoreFull, sqlite3.Error):
                 files.writer.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
                 transact(

@@ -38,8 +38,8 @@ def list_newest(journal: Journal, end_place: int, limit: int) -> Batch:
 def list_transmissions(
     journal: Journal, sequences: Sequence[int]
 ) -> dict[int, list[tuple[str, int]]]:
-    """Return the transmissions of each Package: the text about the cost from its history, and the
-    number of times.
+    """Return the transmissions of each Package: the history's texts about the cost, each with the
+    number of transmissions.
     """
     costs: dict[int, list[tuple[str, int]]] = {sequence: [] for sequence in sequences}
     for sequence, detail, times in journal.read(
@@ -53,7 +53,8 @@ def list_transmissions(
 
 def list_past_deliveries(journal: Journal, channel: Channel, limit: int) -> list[PastDelivery]:
     """Return the past deliveries of the newest Packages on that channel, newest first. Packages
-    that had not started there are left out, and so is each SOS, because it goes before all others.
+    that have not started on the channel are left out, and so is every SOS, because it does not wait
+    for other Packages.
     """
     rows = journal.read(
         "SELECT accepted + begins, leg.ended, leg.status FROM leg JOIN package USING (sequence)"

@@ -1,4 +1,4 @@
-"""Losses through damage to the journal. They are shown to people for a long time."""
+"""Losses through damage to the journal. The status shows them for a long time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 
 @lru_cache(maxsize=1_000)
 def report_unreadable(row_name: str, name: str) -> None:
-    """Log once that a stored row cannot be read, however often the row is read."""
+    """Log that a stored row cannot be read, only once for each row."""
     log.error("%s %s in the journal cannot be read: lists leave it out", row_name, name)
 
 
@@ -48,8 +48,8 @@ def note(db: sqlite3.Connection, loss: Loss) -> None:
 
 
 def record_damage(sequence: int, id_: int | None, at: float) -> Note:
-    """Record the loss of a Package whose row differs from the accepted Package; the row is kept for
-    inspection.
+    """Return the operation that records the loss of a Package whose row is damaged. The row is kept
+    for inspection.
     """
     which = f"number {sequence}" if id_ is None else str(id_)
     text = f"Package {which} is damaged on the disk and was not sent: post it again"

@@ -1,4 +1,6 @@
-"""Journal of items on the air: which stations have our items, and if the hub has them."""
+"""Journal of items on the air: the stations that have our items, the items of other stations, and
+the reports of neighbours that relay.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +25,8 @@ def read_holders(journal: Journal, sequence: int) -> set[int]:
 def list_others_items(
     journal: Journal, own_station: int, limit: int = 2000
 ) -> list[tuple[int, int, bytes]]:
-    """Return the newest items of other stations that are not an SOS: stations, numbers and digests.
-    Items of another kit under our number (`own_station`) are left out.
+    """Return the station, number and digest of the newest items of other stations, except SOS
+    items. Items of another kit under our number (`own_station`) are left out.
     """
     rows = journal.read(
         "SELECT -origin, sequence, substr(digest, 1, ?) FROM arrived"
@@ -45,8 +47,8 @@ first, then the newest."""
 def store_item(
     db: sqlite3.Connection, station: int, sequence: int, identity: bytes, envelope: bytes
 ) -> None:
-    """Store an item that has just arrived from another station, with its route, so that it can be
-    repeated for others after a restart too.
+    """Store an item that has just arrived from another station, with its route, so that the item
+    can be repeated for other stations even after a restart.
     """
     db.execute(
         "UPDATE arrived SET on_air = ? WHERE origin = ? AND sequence = ? AND digest = ?",
@@ -157,7 +159,9 @@ def describe_stop(station: int, missing_stations: Sequence[int]) -> str:
 
 
 def note_stopped(db: sqlite3.Connection, sequence: int, text: str, at: float) -> bool:
-    """Add that text to the history of a Package. Return True if it is new."""
+    """Add the text of `describe_stop` to the history of a Package. Return True if the history did
+    not contain the text.
+    """
     cursor = db.execute(
         "SELECT 1 FROM story WHERE sequence = ? AND event = 'not passed on' AND detail = ?",
         (sequence, text),
@@ -171,8 +175,9 @@ def note_stopped(db: sqlite3.Connection, sequence: int, text: str, at: float) ->
 def read_relay_state(
     db: sqlite3.Connection, origin: int, origin_sequence: int, digest: bytes
 ) -> tuple[bool, bool]:
-    """Return two flags for a neighbour's item that this kit relayed: True if the hub confirmed it,
-    and True if only a satellite gateway has it. `digest` is the start of the item's digest.
+    """Return two flags for a neighbour's item that this kit relayed: True if the hub confirmed the
+    item, and True if only a satellite gateway has the item. `digest` is the start of the item's
+    digest.
     """
     (at_hub, left) = db.execute(
         "SELECT coalesce(max(channel = 'Cellular' OR EXISTS (SELECT 1 FROM receipt"

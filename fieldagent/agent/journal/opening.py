@@ -1,7 +1,7 @@
 """Opens the journal at a start, checks it before any write, and calls `repair` if it is damaged.
 
-Only real damage counts as damage (`store.trouble`). A damaged journal is kept as it is. An
-extension may save its intact content to a new journal. The new journal is written beside the
+Only real damage counts as damage (`store.trouble`). A damaged journal is kept unchanged. An
+extension may copy its intact content to a new journal. The new journal is written beside the
 damaged one, and replaces it either completely or not at all, even if power fails.
 """
 
@@ -47,8 +47,8 @@ class OpenedJournal(NamedTuple):
 
 
 def open_journal(path: Path) -> OpenedJournal:
-    """Open the journal. Raises Unusable for errors that are not damage: an intact journal is never
-    set aside.
+    """Open the journal, and repair it if it is damaged. Raises Unusable for errors that are not
+    damage, so that an intact journal is never set aside.
     """
     try:
         make_private_folder(path.parent)
@@ -68,7 +68,9 @@ def open_journal(path: Path) -> OpenedJournal:
 
 
 def find_damage(path: Path) -> str:
-    """Return the first damage found in the whole journal; empty if it is intact. Does not write."""
+    """Return the first damage found in the whole journal; empty if the journal is intact. Does not
+    write.
+    """
     try:
         with closing(open_reader(path)) as looker:
             _run_integrity_check(looker)
@@ -147,14 +149,14 @@ def _check_journal(path: Path, file: HighWaterFile, *, is_unchanged: bool) -> No
 
 def _roll_back_creation(path: Path) -> None:
     """Undo the unfinished creation of a journal, if power failed before it had a write-ahead log. A
-    read-only connection may not do that (https://sqlite.org/lockingv3.html#hot_journals).
+    read-only connection may not roll back (https://sqlite.org/lockingv3.html#hot_journals).
     """
     with closing(sqlite3.connect(path)) as maker:
         maker.execute("SELECT 1 FROM sqlite_schema").fetchall()
 
 
 def _is_behind(connection: sqlite3.Connection, mark: HighWater) -> bool:
-    """Return True if the journal's numbers are behind those of the file beside it."""
+    """Return True if the journal's numbers are lower than the numbers in the file beside it."""
     numbers: dict[str, int | None] = {}
     if connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'sqlite_sequence'").fetchall():
         numbers = dict(connection.execute("SELECT name, seq FROM sqlite_sequence").fetchall())
@@ -167,9 +169,9 @@ def _has_content(log: Path) -> bool:
 
 
 def _raise_numbers(path: Path, connection: sqlite3.Connection, mark: HighWater) -> None:
-    """Continue an intact journal whose numbers are behind those of the file beside it, because an
-    older copy was restored or its log is lost. Use higher numbers than those already used, and
-    another journal number, so that peers send again what is missing here.
+    """Continue an intact journal whose numbers are lower than those in the file beside it: an older
+    copy was restored, or the log is lost. Use higher numbers than those already used, and another
+    journal number, so that peers send the missing items again.
     """
     known = high_water.read_highest_numbers(connection)
     if known.package >= mark.package and known.payload >= mark.payload:
@@ -211,7 +213,7 @@ def _replace_damaged_journal(path: Path, mark: HighWater, reason: str) -> None:
     """Replace the damaged journal at `path` by an intact one with all content that can be saved.
     Raises sqlite3.Error, OSError.
     """
-    # Import it only here, so that an agent with an intact journal saves the memory.
+    # Import this module only now, so that an agent with an intact journal saves the memory.
     from fieldagent.agent.journal.repair import write_repaired_journal
 
     new, bad = _make_path_beside(path, "-mending"), _make_name(path)
@@ -230,7 +232,7 @@ def _replace_damaged_journal(path: Path, mark: HighWater, reason: str) -> None:
 
 
 def _install_repaired(path: Path) -> None:
-    """If there is a repaired journal, rename the damaged one and move the repaired one to its
+    """If there is a repaired journal, rename the damaged journal and move the repaired one to its
     place.
     """
     mended = _make_path_beside(path, REPAIRED_SUFFIX)

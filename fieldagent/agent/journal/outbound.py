@@ -50,8 +50,8 @@ _SELECT_BY_STATUSES = (
     "SELECT statuses, json_group_array(sequence) FROM (SELECT sequence, json_group_array(status)"
     f" AS statuses FROM leg WHERE sequence IN {_LISTED_SQL} GROUP BY sequence) GROUP BY statuses"
 )
-"""SQL for all combinations of channel delivery states, each with its Packages, because thousands of
-Packages may end at one moment."""
+"""SQL that groups Packages by the combination of their channel states. It needs one query for
+thousands of Packages that end at one moment."""
 
 
 def _read_accepted(row: Sequence[Any]) -> StoredPackage:
@@ -64,7 +64,7 @@ def _read_accepted(row: Sequence[Any]) -> StoredPackage:
             raise DamagedPackage(sequence)
         package = read_package(json.loads(body))
     except (ValueError, TypeError):
-        # A row that is older than the checksums may be damaged, too.
+        # A row without a checksum, from an older version, may also be damaged.
         raise DamagedPackage(sequence) from None
     known = read_status(status)
     whose = (origin or 0, origin_sequence or 0)
@@ -82,8 +82,8 @@ def read_kept_package(journal: Journal, sequence: int) -> StoredPackage | None:
 def read_packages(
     journal: Journal, sequences: Sequence[int]
 ) -> dict[int, StoredPackage | PackageFacts]:
-    """Return each Package or, if it is damaged, the known facts about it, because a list without it
-    would hide a loss.
+    """Return each Package or, if it is damaged, the known facts about it, because a list without
+    the damaged Package would hide a loss.
     """
     rows = journal.read(
         f"SELECT {_COLUMNS} {_PACKAGES} WHERE sequence IN {_LISTED_SQL}", json.dumps(sequences)
@@ -118,8 +118,8 @@ def find_by_sequence(journal: Journal, sequence: int) -> PackageFacts | None:
 
 
 def read_to_send(journal: Journal, channel: Channel, sequence: int) -> tuple[StoredPackage, int]:
-    """Return a waiting Package, and its number of attempts on this channel since a part of it last
-    left. Raises DamagedPackage.
+    """Return a waiting Package, and its number of attempts on this channel since a part of the
+    Package last left. Raises DamagedPackage.
     """
     ((tries, *row),) = journal.read(
         "SELECT (SELECT tries FROM leg WHERE leg.sequence = package.sequence AND channel = ?),"
@@ -131,8 +131,8 @@ def read_to_send(journal: Journal, channel: Channel, sequence: int) -> tuple[Sto
 
 
 def find_by_id(journal: Journal, id_: int) -> PackageFacts | None:
-    """Return the newest Package with that id, because a caller may reuse an id once its Package has
-    ended.
+    """Return the newest Package with that id. There may be several, because a caller may reuse an
+    id once its Package has ended.
     """
     return _read_known(
         journal.read(f"{_SELECT_FACTS} WHERE id = ? ORDER BY sequence DESC LIMIT 1", id_)
@@ -155,7 +155,7 @@ def compute_next_id(journal: Journal) -> int:
 
 
 def read_journal_number(journal: Journal) -> int:
-    """Return the number that identifies the journal to others."""
+    """Return the random number that identifies this journal to the hub and other kits."""
     ((number,),) = journal.read("SELECT number FROM beginning")
     return int(number)
 
@@ -167,7 +167,7 @@ def compute_next_sequence(journal: Journal) -> int:
 
 
 def read_deliveries(journal: Journal, sequence: int) -> dict[Channel, ChannelDelivery]:
-    """Return the state of a Package on each of its channels; empty if it is unknown."""
+    """Return the state of a Package on each of its channels; empty if the Package is unknown."""
     rows = journal.read(
         "SELECT channel, status, reason, begins FROM leg WHERE sequence = ? ORDER BY channel",
         sequence,
@@ -176,7 +176,9 @@ def read_deliveries(journal: Journal, sequence: int) -> dict[Channel, ChannelDel
 
 
 def read_end(journal: Journal, sequence: int, channel: Channel) -> float:
-    """Return the elapsed time when a Package ended on a channel. It must have ended there."""
+    """Return the elapsed time when a Package ended on a channel. The Package must have ended on
+    this channel.
+    """
     sql = "SELECT ended FROM leg WHERE sequence = ? AND channel = ?"
     return float(journal.read(sql, sequence, channel)[0][0])
 
@@ -229,8 +231,8 @@ def list_receipts_of(journal: Journal, sequences: Sequence[int]) -> dict[int, li
 def note_receipt(
     db: sqlite3.Connection, sequence: int, station: int, at: float, *, is_proved: bool = True
 ) -> bool:
-    """Store a receipt for a Package, and return True if it is new. A Package that is no longer kept
-    gets none. `is_proved` means that the receipt is authenticated.
+    """Store a receipt for a Package, and return True if the receipt is new. A receipt for a Package
+    that is no longer kept is not stored. `is_proved` means that the receipt is authenticated.
     """
     cursor = db.execute(
         "INSERT INTO receipt (sequence, by, at, proved) SELECT sequence, ?, ?, ? FROM package"
@@ -244,8 +246,8 @@ def note_receipt(
 def note_stage(
     db: sqlite3.Connection, sequence: int, station: int, stage: Stage, text: str, at: float
 ) -> bool:
-    """Store a stage of a Package that is beyond the disk of the receiver's kit. Return True if it
-    is new.
+    """Store a stage of a Package that is beyond the disk of the receiver's kit. Return True if the
+    stage is new.
     """
     cursor = db.execute(
         "INSERT OR IGNORE INTO reached (sequence, by, rung, text, at)"
@@ -330,8 +332,8 @@ class NewPackage(NamedTuple):
     deliveries: Mapping[Channel, ChannelDelivery]
     priority: int
     id: int | None = None
-    """The caller's id. A neighbour's Package has none, and gets a negative id, because callers
-    seldom use those."""
+    """The caller's id. None for a neighbour's Package, which gets a negative id, because callers
+    seldom use negative ids."""
     idempotency_key: str | None = None
     undated: bool = False
     status: Status | None = None
@@ -339,7 +341,7 @@ class NewPackage(NamedTuple):
     joins: int | None = None
     """Incident that an SOS belongs to."""
     unauthenticated_handle: str = ""
-    """Handheld that raised its own SOS, because its owner is unauthenticated."""
+    """Handheld of an unauthenticated owner that raised this SOS; empty for other Packages."""
     calls_off: int | None = None
     """This kit's incident that the Package ends."""
     check_in: CheckIn | None = None
@@ -407,8 +409,8 @@ def _compute_next_sequence(db: sqlite3.Connection) -> int:
 
 
 def end(endings: Iterable[EndedDelivery], now: float) -> Operation[None]:
-    """Record the ends of channel deliveries, and the Package's own status if they decide it. If a
-    neighbour's item was damaged, it may then be relayed again.
+    """Return the operation that records the ends of channel deliveries, and the Package's own
+    status if they decide it. A neighbour's item that was damaged may then be relayed again.
 
     A channel delivery ends once; a Package's final status never changes.
     """
@@ -444,7 +446,9 @@ def end(endings: Iterable[EndedDelivery], now: float) -> Operation[None]:
 def store_with_ends(
     operation: Operation[int], endings: Sequence[EndedDelivery], now: float
 ) -> Operation[int]:
-    """Return an operation that stores a Package and ends those that it replaces, in one commit."""
+    """Return an operation that stores a Package and ends the Packages that it replaces, in one
+    commit.
+    """
     if not endings:
         return operation
     note_ends = end(endings, now)
@@ -459,7 +463,9 @@ def store_with_ends(
 def record_try(
     channel: Channel, sequences: Iterable[int], *, ends_intent: bool = True
 ) -> Operation[None]:
-    """Count an attempt that did not leave, and delete its intent."""
+    """Return the operation that counts an attempt that did not leave and, with `ends_intent`,
+    deletes the channel's intent.
+    """
     rows = [(sequence, channel) for sequence in sequences]
 
     def store(db: sqlite3.Connection) -> None:
@@ -473,9 +479,9 @@ def record_try(
 def record_sent(
     channel: Channel, segments: Iterable[Segment], *, is_shared: bool = False
 ) -> Operation[None]:
-    """Record a transmission that left: the fragments that its only peer now has, and the end of its
-    intent. On a `is_shared` channel no fragment is recorded, because each station reports its
-    fragments itself.
+    """Return the operation that records a transmission that left: the fragments that the only peer
+    now has, and the end of the intent. On a channel that `is_shared` no fragment is recorded,
+    because each station reports its fragments itself.
     """
     parts = [segment for segment in segments if segment.count > 1]
     fragments = [(p.sequence, channel, ONLY_PEER, p.count, p.position) for p in parts]
@@ -509,8 +515,8 @@ def read_held_fragments(
 
 
 def is_held_whole(journal: Journal, channel: Channel, sequence: int) -> bool:
-    """Return True if one receiver has every fragment; it is not enough if several receivers have
-    them together.
+    """Return True if one receiver has every fragment; it is not enough if several receivers
+    together have all fragments.
     """
     rows = journal.read(
         "SELECT 1 FROM fragment_held WHERE sequence = ? AND channel = ?"
@@ -529,8 +535,8 @@ def note_held(
     count: int,
     positions: Iterable[int],
 ) -> bool:
-    """Record that a receiver has reported exactly these fragments. Return True if any of them is
-    new.
+    """Record that a receiver has reported exactly these fragments. Return True if any of the
+    fragments is new.
     """
     rows = [(channel, holder, count, position, sequence) for position in positions]
     before = db.execute(
@@ -574,8 +580,8 @@ def is_accepted_since(db: sqlite3.Connection, digest: bytes, *, start_time: floa
 def send_again(
     channel: Channel, sequence: int, positions: Collection[int] | None
 ) -> Operation[None]:
-    """Return the operation that forgets that these fragments, or all if None, have arrived, because
-    a receiver is missing them.
+    """Return the operation that marks fragments of a Package as not arrived, because a receiver is
+    missing them. If the positions are None, it marks all.
     """
 
     def store(db: sqlite3.Connection) -> None:
@@ -596,8 +602,8 @@ def send_again(
 
 
 def record_intent(channel: Channel, intent: Intent, segments: Iterable[Segment]) -> Operation[None]:
-    """Return the operation that stores a transmission and its content before it begins. It replaces
-    an earlier one on that channel.
+    """Return the operation that stores a transmission and its content before it begins. The intent
+    replaces an earlier intent of that channel.
     """
     t = intent.transmission
     listed = json.dumps([[p.sequence, p.position, p.count] for p in segments])
@@ -613,7 +619,7 @@ def record_intent(channel: Channel, intent: Intent, segments: Iterable[Segment])
 
 def read_intent(journal: Journal, channel: Channel) -> tuple[Intent, list[Segment]] | None:
     """Return the transmission that was begun and not settled on a channel, with its content; None
-    if there is none. Its number is 0, because the outbox assigns another.
+    if there is none. Its number is 0 until the outbox assigns a new one.
     """
     rows = journal.read(
         "SELECT body, urgent, tries, pieces, modem, momsn FROM intent WHERE channel = ?", channel
@@ -630,7 +636,8 @@ def read_intent(journal: Journal, channel: Channel) -> tuple[Intent, list[Segmen
 
 def forget(*, end_time: float, keep_count: int) -> Operation[int]:
     """Delete some Packages that have ended on every channel, if they ended before `end_time` or are
-    not among the last `keep_count`. The result is their number; call again until it is 0.
+    not among the last `keep_count`. The result is the number of deleted Packages; call the
+    operation again until the result is 0.
     """
 
     def store(db: sqlite3.Connection) -> int:

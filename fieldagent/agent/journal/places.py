@@ -30,8 +30,8 @@ _SELECT_OTHERS = (
 
 
 async def list_newest(journal: Journal, limit: int) -> tuple[list[PlacedPoint], list[PlacedPoint]]:
-    """Return our own places and those of others, each list newest first and with at most `limit`
-    places. A row that cannot be read is logged and left out.
+    """Return our own places and the places of others, each list newest first and with at most
+    `limit` places. A row that cannot be read is logged and left out.
     """
     own = await journal.read_aside(_SELECT_OWN.format(limit=limit, looked_at=SEARCHED_ROWS_MAX))
     others = await journal.read_aside(

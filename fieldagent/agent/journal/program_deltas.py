@@ -1,4 +1,4 @@
-"""Deltas of the program that the hub has sent, kept until a command uses one."""
+"""Program deltas that the hub has sent, kept until a command uses one."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from fieldagent.agent.journal.journal import Journal
 from fieldagent.wire.signed_delta import compute_payload_digest
 
 DELTAS_MAX = 2
-"""Number of deltas that are kept. The newest is the one that will be used."""
+"""Number of deltas that are kept. Usually a command uses the newest."""
 
 
 def note(db: sqlite3.Connection, payload: bytes) -> None:
-    """Store a complete delta, and delete the oldest beyond DELTAS_MAX."""
+    """Store a complete delta, and keep only the DELTAS_MAX newest deltas."""
     db.execute(
         "INSERT OR REPLACE INTO program_delta (digest, payload) VALUES (?, ?)",
         (compute_payload_digest(payload), payload),
@@ -25,11 +25,11 @@ def note(db: sqlite3.Connection, payload: bytes) -> None:
 
 
 def find_payload(journal: Journal, digest: bytes) -> bytes | None:
-    """Return the delta's payload; None if it is not stored here."""
+    """Return the delta's payload; None if it is not stored."""
     rows = journal.read("SELECT payload FROM program_delta WHERE digest = ?", digest)
     return bytes(rows[0][0]) if rows else None
 
 
 def is_stored(journal: Journal, digest: bytes) -> bool:
-    """Return True if the delta with that digest is stored here."""
+    """Return True if the delta with that digest is stored."""
     return bool(journal.read("SELECT 1 FROM program_delta WHERE digest = ?", digest))

@@ -37,8 +37,8 @@ DAMAGED_DELIVERY = ChannelDelivery(Status.ERROR, "damaged")
 
 
 def ask_anew(db: sqlite3.Connection, sequence: int) -> None:
-    """Allow that a neighbour's item is relayed again when its kit repeats the request, because the
-    item is damaged here and was not delivered.
+    """Let a neighbour's item be relayed again when its kit repeats the request: this kit's copy is
+    damaged, and was not delivered.
     """
     rows = db.execute(
         "SELECT digest FROM package WHERE sequence = ? AND id = -sequence AND NOT EXISTS"
@@ -46,7 +46,8 @@ def ask_anew(db: sqlite3.Connection, sequence: int) -> None:
         (sequence, Status.DELIVERED),
     ).fetchall()
     for (identity,) in rows:
-        # The item is found by either of the two rows, because one of them may be damaged as well.
+        # Find the item by its digest or by its neighbour's number, because one of the two rows may
+        # also be damaged.
         db.execute(
             "DELETE FROM arrived WHERE digest = ? OR (substr(digest, 1, ?) = ? AND (origin,"
             " sequence) IN (SELECT -origin, origin_sequence FROM carried WHERE sequence = ?))",
@@ -75,7 +76,7 @@ def compute_crc(
         float(accepted_at),
         life,
     )
-    # Rows from before the date existed have a checksum without it.
+    # The checksum of a row from a version without dates does not cover the date.
     whole += () if dated_at is None else (float(dated_at),)
     return crc32(repr(whole).encode())
 
@@ -104,9 +105,9 @@ class StoredPackage(NamedTuple):
     status: Status | None
     ended: float | None
     origin: int = 0
-    """Station of the neighbour that sent it; 0 for this kit."""
+    """Station of the neighbour that sent the item; 0 for this kit."""
     origin_sequence: int = 0
-    """Number that the neighbour gave it."""
+    """Number that the neighbour gave the item."""
     dated: float | None = None
     """Unix time in the transmitted item; None means the time of `accepted`, for rows from before
     elapsed time existed."""
@@ -139,7 +140,7 @@ class Spent:
     bytes: int = 0
     credits: int = 0
     doubtful: int = 0
-    """Other credits that may have been spent, because it is unknown if their messages left."""
+    """Other credits that may have been spent, for messages that may have left."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,12 +150,10 @@ class StorageReceipt:
     by: Identity
     at: float
     kind: str = "agent"
-    """`hub` if the hub itself has it."""
+    """`hub` if the hub has the Package, `agent` if the addressee's agent has it."""
 
     def encode(self) -> dict[str, str | float]:
-        """Return the receipt in the API's form: the receiver, the Unix time, and `agent`
-        or `hub`.
-        """
+        """Return the receipt in the API's form: the receiver, the Unix time, and the `kind`."""
         who = self.by
         return {
             "id": who.id,
@@ -171,4 +170,4 @@ LANE_SQL = (
 )
 """SQL for two values of a row of `inbound`: its lane, and the time from which it is due. The lane
 is the sender, and the time is the parameter. An SOS has a lane of its own and is due before all
-others, so that a payload that was postponed for hours does not delay it."""
+other payloads, so that a postponed payload of the same sender does not delay the SOS."""

@@ -64,7 +64,7 @@ def write_repaired_journal(
         loss = losses.Loss(now, text, saved.packages_lost, saved.payloads_lost)
         losses.note(connection, loss)
         connection.execute("COMMIT")
-        # Without a write-ahead log all content is in the one file, which will be renamed.
+        # Without a write-ahead log all content is in this one file, which is renamed later.
         connection.execute("PRAGMA journal_mode=DELETE").fetchall()
     return saved.text
 
@@ -88,7 +88,7 @@ def _save_nothing(
 
 def _compute_clock_lead(path: Path) -> float:
     """Return the seconds by which the wall clock is ahead of the time in the damaged journal; 0 if
-    that cannot be read.
+    that time cannot be read.
     """
     with suppress(sqlite3.Error, UnicodeDecodeError), closing(open_reader(path)) as damaged:
         base = elapsed_base.read_known(damaged)

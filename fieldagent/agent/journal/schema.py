@@ -1,7 +1,7 @@
 """Tables of the journal. Times are elapsed time in seconds (`system.elapsed_time`) unless stated
 otherwise; places in an order are row numbers.
 
-A later version keeps the tables and columns of the earlier one, with the same meaning, so that the
+A later version keeps the tables and columns of earlier versions, with the same meaning, so that the
 earlier program can take over a trial's content (`carry_over`). So a step may add a table, an index,
 a trigger, or a column that is NULL or has a default. It must not remove or rename anything, unless
 it leaves a view with the old name.
@@ -312,7 +312,7 @@ CREATE TABLE check_in ( -- what the hub was asked last: to raise the alarm where
     heard REAL -- when something went to the hub last
 ) STRICT;
 """
-"""This kit's SOS, those of other kits, and the hub's watch over this kit."""
+"""Incidents of this kit, incidents of other kits, and the check-in that the hub monitors."""
 
 PEOPLE = """
 CREATE TABLE person ( -- whom the hub's directory names
@@ -392,7 +392,7 @@ CREATE TABLE handheld_sos ( -- who is in an incident of this kit's
     PRIMARY KEY (incident, handle)
 ) STRICT, WITHOUT ROWID;
 """
-"""The hub's directory, and people's own radios."""
+"""The hub's directory, and handheld radios."""
 
 COMMANDS = """
 CREATE TABLE command ( -- that the hub gave this kit (`journal.commands`)
@@ -456,7 +456,7 @@ CREATE TABLE reserve ( -- takes pages and gives them back, which the file keeps
 """Facts about the journal itself and its clock."""
 
 EVENTS_KEPT = 10_000
-"""Number of events that are kept for watchers that were away; 300 kB on disk."""
+"""Number of changes that are kept for programs that read them late; 300 kB on disk."""
 EVENTS = f"""
 CREATE TABLE event ( -- what changed, for those who watch
     number INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -510,8 +510,8 @@ CREATE TRIGGER incident_of_other AFTER UPDATE OF state ON heard_incident
 END;
 INSERT INTO event SELECT abs(random() % 1000000000000), 'begun', 0;
 """
-"""Changes, for watchers. The first event has a random number, so that another journal's events are
-not mistaken for this one's."""
+"""Changes, for programs that follow them. The first change has a random number, so that changes of
+another journal are not taken for changes of this one."""
 
 LATENCY_BOUNDS = (1, 5, 15, 60, 300, 900, 3_600, 21_600, 86_400)
 """Bounds in seconds from acceptance to delivery: a session takes half a minute, but a night without
@@ -555,11 +555,11 @@ CREATE TRIGGER check_in_heard AFTER UPDATE OF status ON leg
     UPDATE check_in SET heard = new.ended WHERE within IS NOT NULL;
 END;
 """
-"""Times when the hub confirmed the request, and when this kit last sent something to the hub."""
+"""Triggers that store the time when the hub confirmed the check-in request, and the time when this
+kit last sent something to the hub."""
 
 RANDOM_NUMBER_SQL = f"{2**24} + abs(random() % 1879048192)"
-"""Random number below 2^31. If a previous journal was lost, it has probably not used this
-number."""
+"""Random number below 2^31. A previous journal that was lost has probably not used this number."""
 FIRST_NUMBERS = f"""
 INSERT INTO beginning VALUES (1, {RANDOM_NUMBER_SQL});
 INSERT INTO sqlite_sequence SELECT 'package', number FROM beginning;
@@ -601,5 +601,5 @@ UNSOUND_ROWS_SQL = {
     "budget_day": "date(day) IS NULL",
     "tally": f"what = 'latency' AND {_make_none_of('result', map(str, (0, *LATENCY_BOUNDS)))}",
 }
-"""SQL conditions by table for rows that no program has written. SQLite itself does not detect a
-flipped bit in a text, but a reader would fail on it at every start."""
+"""SQL conditions by table that find rows which no program has written. SQLite does not detect a
+flipped bit in a text, but a reader would fail on such a row at every start."""

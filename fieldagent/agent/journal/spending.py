@@ -17,11 +17,11 @@ class BudgetDay(NamedTuple):
     day: str
     """Date in ISO 8601."""
     since: float
-    """Elapsed time when it began."""
+    """Elapsed time when the day began."""
     trusted: bool
-    """True if a trusted clock showed the day last."""
+    """True if the date comes from a trusted clock."""
     carried: str = ""
-    """A day by an untrusted clock whose costs also count for this day; empty if there is none."""
+    """Date of an untrusted clock whose costs also count for this day; empty if there is none."""
 
 
 class Booking(NamedTuple):
@@ -59,8 +59,8 @@ def _read_day(rows: list[tuple[str, float, int, str]]) -> BudgetDay | None:
 
 
 def spend(channel: str, day: BudgetDay, cost: Spent) -> Operation[None]:
-    """Return the operation that adds to the costs of a channel or of another budget on a day, and
-    stores the day as the current one.
+    """Return the operation that adds a cost to a channel or another budget on a day, and stores the
+    day as the current one.
     """
 
     def store(db: sqlite3.Connection) -> None:
@@ -107,7 +107,7 @@ def note_bookings(
 
 def ended_bookings(journal: Journal, budget: str) -> list[Booking]:
     """Return the bookings of a budget whose Package has ended on the booked channel, or does not
-    use it.
+    use that channel.
     """
     rows = journal.read(
         "SELECT sequence, channel, credits, day, since, trusted, carried FROM booking"

@@ -14,7 +14,7 @@ __all__ = ["BOUNDS", "Latency", "count_ended", "count_hook_results", "read_laten
 
 @dataclass(slots=True)
 class Latency:
-    """Delivery times of Packages; times beyond the last bound are counted under 0."""
+    """Delivery times of Packages; times above the last bound are counted under the key 0."""
 
     counts: dict[int, int] = field(default_factory=dict)
     """Number of Packages by the lowest bound that their time does not exceed."""

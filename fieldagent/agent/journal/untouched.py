@@ -1,9 +1,9 @@
-"""Detects that a journal is unchanged since it was closed properly. Such a journal was intact then,
-so its integrity check can wait until the agent has started. For a long journal the check takes half
-a second, and much longer on a small gateway.
+"""Detects that a journal is unchanged since it was closed properly. Such a journal was intact when
+it was closed, so its integrity check can wait until the agent has started. For a long journal the
+check takes half a second, and much longer on a small gateway.
 
-A small file beside the journal describes its state at closing. The file is deleted after it was
-read, so that it never stands for a later state.
+A small file beside the journal describes its state at closing. The file is deleted when it is read,
+so that it never describes a later state.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ def note(path: Path) -> None:
 
 
 def consume_note(path: Path) -> bool:
-    """Return True if the journal is unchanged since it was closed; the file is deleted."""
+    """Return True if the journal is unchanged since it was closed properly, and delete the file
+    with its state.
+    """
     place = _find_place(path)
     try:
         stamp = place.read_text(errors="replace")
@@ -39,8 +41,8 @@ def _find_place(path: Path) -> Path:
 
 
 def _stamp(path: Path) -> str:
-    """Return the inode, size and times of the file and its log. Any write to them changes this
-    text.
+    """Return the inode, size and times of the file and its log. Any write to these files changes
+    this text.
     """
     files = [each.stat() for each in (path, path.with_name(f"{path.name}-wal")) if each.exists()]
     return "".join(f"{at.st_ino} {at.st_size} {at.st_mtime_ns} {at.st_ctime_ns}\n" for at in files)

@@ -42,8 +42,7 @@ class GroupKeys(NamedTuple):
     tag."""
     dropped: Sequence[bytes] = ()
     """Old keys. The status shows which stations still send with one of these keys; the packets are
-    dropped.
-    """
+    dropped."""
 
 
 class KeyChange:

@@ -96,8 +96,7 @@ class Packet:
     """Acknowledgements of our own items that show new receptions."""
     stopped: list[tuple[int, str]] = field(default_factory=list)
     """Numbers of our own items that a station may not pass on, each with a text that names the
-    station.
-    """
+    station."""
     overheard_acks: list[Numbered] = field(default_factory=list)
     """Acknowledgements of other stations' items."""
     relayed_items: list[StoredPackage] = field(default_factory=list)
@@ -111,20 +110,18 @@ class Packet:
     """Number of transmissions that brought the packet here."""
     missing_at: dict[int, set[int]] = field(default_factory=dict)
     """Stations that the packet names as missing an item, by the item's number. Only these stations
-    answer.
-    """
+    answer."""
     is_repeat_for_others: bool = False
     """True if the packet is repeated for stations that reported its items missing. Then this kit
-    sends no answer.
-    """
+    sends no answer."""
     summaries: list[Entry] = field(default_factory=list)
     """Summaries of the items that the packet's sender has."""
     route: RouteToHub | None = None
     items: list[Entry] = field(default_factory=list)
     """Items that are complete with this packet."""
     repeated: set[int] = field(default_factory=set)
-    """Numbers of the complete items that had arrived before: the sender did not receive our answer.
-    """
+    """Numbers of the complete items that had arrived before: the sender did not receive our
+    answer."""
     receipts: list[tuple[Entry, bool]] = field(default_factory=list)
     """Receipts for our items, each with True if we requested the receipt."""
     others_words: list[Entry] = field(default_factory=list)

@@ -23,8 +23,7 @@ log = logging.getLogger(__name__)
 
 ANSWER_RETENTION_S = 86_400.0
 """Lifetime in seconds of a confirmation. If the confirmation expires on its way, the hub sends the
-parcel again.
-"""
+parcel again."""
 
 
 class Parcels:

@@ -23,8 +23,7 @@ log = logging.getLogger(__name__)
 FILE = "radio-keys.json"
 ACCEPTED_KEYS_MAX = 4
 """Maximum number of accepted keys. The maximum is more than two because a change of keys may begin
-before the previous change has ended.
-"""
+before the previous change has ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +34,7 @@ class RadioKeys:
     step: KeyStep
     dropped: tuple[bytes, ...] = ()
     """Old keys. A station that sends with an old key did not take part in the change: the kit is
-    stolen, or was away.
-    """
+    stolen, or was away."""
 
 
 def read_radio_keys(settings: Settings) -> RadioKeys:

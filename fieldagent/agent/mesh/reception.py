@@ -42,8 +42,7 @@ log = logging.getLogger(__name__)
 CATCH_UP_S = 35.0
 """Seconds in which hooks receive only an SOS, after this kit hears a station when no station was in
 range. Stations that have an SOS send the SOS first, as soon as they hear this kit's hello. The
-hello leaves at most 20 s after a start.
-"""
+hello leaves at most 20 s after a start."""
 
 
 class RadioReception:

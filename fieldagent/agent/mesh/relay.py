@@ -50,8 +50,7 @@ class _UnpaidItem(NamedTuple):
     entry: Entry
     credits: int
     """Cost of the item. The cost is computed only once, because packing the text is slow and the
-    cost is checked often.
-    """
+    cost is checked often."""
 
 
 class Relay:
@@ -81,8 +80,7 @@ class Relay:
         self._promised: OrderedDict[int, tuple[int, BudgetDay]] = OrderedDict()
         """Credits for others that were booked for a Package, and the day, by the Package's
         sequence. After a restart these credits stay booked, because the entries are kept only in
-        memory.
-        """
+        memory."""
 
     def can_pay(self, journal: Journal, now: float) -> bool:
         """Return True if a waiting item can be paid for now. The method only reads the journal,

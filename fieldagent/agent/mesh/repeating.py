@@ -52,8 +52,7 @@ PRESENT_FIRST, PRESENT_EVERY, HELLOS = 20.0, 3600.0, 3
 early hellos. Each wait is random, at least half of that time. Without hellos, other stations would
 not notice a station that only listens, and would not send the items that the station missed. A
 station that reaches the hub over neighbours sends a few early hellos, because after one lost hello
-the hub's items would not arrive.
-"""
+the hub's items would not arrive."""
 
 
 def _draw_time(seconds: float) -> float:

@@ -44,22 +44,18 @@ from fieldagent.wire.envelope import (
 
 BYTES_MAX = 1_000_000
 """Maximum memory in bytes for items that can be repeated. Each item counts as its encoded size plus
-`ITEM_BYTES`.
-"""
+`ITEM_BYTES`."""
 ITEM_BYTES = 1000
 LISTED_STATIONS_MAX = 8
 """Maximum number of stations that a packet lists as missing an item, about 9 bytes each. If more
-stations are missing the item, the packet lists none and all stations answer.
-"""
+stations are missing the item, the packet lists none and all stations answer."""
 AGAIN_MAX, HUB_AGAIN_MAX, PROD_MAX = 600.0, 3600.0, 240.0
 GATHER_WAIT_PER_STATION_S, GATHER_WAIT_MIN_S = 0.5, 2.0
 """Longest wait in seconds before we repeat a missing item, because other stations may repeat the
-item too: the time for each station in range, and the minimum.
-"""
+item too: the time for each station in range, and the minimum."""
 REDRAW_INTERVAL_S = 30.0
 """Seconds for which a station in a dense network keeps its random decision to repeat items or not.
-If an item is still requested after that time, every station repeats it.
-"""
+If an item is still requested after that time, every station repeats it."""
 UNCONFIRMABLE_S = 2.0
 """Seconds after an item's transmission in which no station can have confirmed the item yet."""
 PROBES_MAX = 3
@@ -68,25 +64,21 @@ STOP_NOTICES_MAX = 6
 The notice is repeated because it is not confirmed."""
 STOP_NOTICE_DELAY_S = 10.0
 """Seconds in which another station may deliver an item that we may not pass on. After this time we
-notify the item's sender.
-"""
+notify the item's sender."""
 TELLS_MAX, TELL_AGAIN = 3, 30.0
 """Number of notices to a sender that the hub has its item, and the seconds from the first notice to
 the second. The third notice follows after four times as long. The notices are repeated because they
-are not confirmed.
-"""
+are not confirmed."""
 SOS_BLIND, SOS_ALONE = 3, 8
 """Number of repeats of an SOS although no station is known to be missing the SOS, because such a
 station's hello may have been lost. The second number applies until a station has acknowledged the
 SOS. For our own SOS the second number always applies if the group has no key, because anyone can
-forge an acknowledgement.
-"""
+forge an acknowledgement."""
 REPEATERS_ENOUGH = 2
 """Number of other stations that we must have heard repeating an SOS to skip our repeat."""
 PARTS_MAX, PARTS_BYTES = 8, 1600
 """Largest repeated item that is not an SOS: the number of fragments or, if packets are small, as
-many fragments as these bytes fill.
-"""
+many fragments as these bytes fill."""
 PACKET_SPACING_S = 5.0
 """Seconds between two packets of repeated items that are not an SOS. Without this pause a returning
 station, which is missing many items, would block the channel."""
@@ -143,11 +135,10 @@ class RepeatableItem:
     """Time of the next notice to the item's sender that the hub has the item."""
     notice_count: int = 0
     """Number of notices that the hub has the item, since the item's sender last requested the
-    relay.
-    """
+    relay."""
     stopped: dict[int, set[int]] = field(default_factory=dict)
-    """Stations that are missing the item, by the station that has the item and may not pass it on.
-    """
+    """Stations that are missing the item, by the station that has the item and may not pass it
+    on."""
     stop_due: float = inf
     """Time of the next notice to the item's sender about `stopped`."""
     stop_notice_count: int = 0

@@ -22,8 +22,7 @@ numbers of 5 bytes each."""
 MARK_BYTES = 8
 """Size of a RelayRequest and a Source in bytes, without their station numbers. Other stations'
 numbers are about as long as the sender's. If they are longer and the request does not fit, the
-request is left out.
-"""
+request is left out."""
 SHORT_COUNT = 23
 """Largest number of fragments for which index and count take one byte each."""
 SHORT_BYTES = 23

@@ -17,8 +17,7 @@ class ChannelLimits:
     """Largest transmission, in bytes."""
     fill: int
     """Bytes up to which waiting entries fill a transmission: few enough not to slow down an SOS in
-    it.
-    """
+    it."""
     tariff: Tariff
     authentic: bool = False
     """True if the link itself authenticates the peer, so that messages have no tag."""
@@ -43,8 +42,7 @@ LIMITS = {
     ),
 }
 """Initial limits of each channel. The driver replaces them if the modem has other limits
-(`Outbox.set_limits`).
-"""
+(`Outbox.set_limits`)."""
 
 
 def compute_price(tariff: Tariff, size: int) -> Spent:

@@ -69,8 +69,7 @@ class ChannelQueue:
         self._queue = Queue()
         self._withdrawn: dict[int, tuple[trio.Event, str]] = {}
         """Packages in flight that must not be sent again: the event to set when the transmission is
-        over, and the reason.
-        """
+        over, and the reason."""
         self._failed: list[EndedDelivery] = []
         """Endings that the next `wait_for_expired` returns."""
         self._expiry = inf

@@ -16,8 +16,8 @@ class Cost(NamedTuple):
     """Cost of a Package on one channel."""
 
     parts: int
-    """Number of messages if the Package is sent alone; 0 if the channel cannot carry the Package.
-    """
+    """Number of messages if the Package is sent alone; 0 if the channel cannot carry the
+    Package."""
     bytes: int
     credits: int
     """Price in credits; 0 if the account pays for bytes."""

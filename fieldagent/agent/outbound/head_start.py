@@ -16,12 +16,10 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 
 DELIVERED_SHARE_ENOUGH = 0.95
 """Share of the best possible deliveries that is enough: of the deliveries of cheaper channels
-within the longest wait or, with a deadline, of the deliveries in time if nothing waits.
-"""
+within the longest wait or, with a deadline, of the deliveries in time if nothing waits."""
 USUAL_TIME_FACTOR = 2.0
 """Factor on the usual delivery time of a more expensive channel, because another Package may be
-sent first, or an attempt may fail.
-"""
+sent first, or an attempt may fail."""
 _ROUNDING = 1e-9
 CHEAPER_FIRST_REASON = "a cheaper channel goes first"
 GATHERING_REASON = "waits for other items to share a message"

@@ -19,12 +19,10 @@ from fieldagent.wire.envelope import Entry, JournalNumber, Receipt
 
 RECEIPTS_BYTES = 100
 """Bytes of receipts (about ten receipts) that ride with Packages if bytes are billed. They matter
-for a modem that keeps no copy of received messages.
-"""
+for a modem that keeps no copy of received messages."""
 NAME_INCIDENT_INTERVAL_S = 300.0
 """Seconds after which an open incident is named again over a free link without other traffic. So a
-hub with a restored database raises the alarm again.
-"""
+hub with a restored database raises the alarm again."""
 
 
 class HubPiggyback:

@@ -21,8 +21,7 @@ ROUTE_LIFETIME_S = 2100.0
 """Seconds for which a route is valid after the hub's neighbour announced it."""
 ANNOUNCE_AFTER_S = 600.0
 """Seconds after which our route is announced in its own packet, if the route could not ride with
-other entries.
-"""
+other entries."""
 REPEAT_AFTER_S = 120.0
 """Seconds after which our route rides with other entries again."""
 

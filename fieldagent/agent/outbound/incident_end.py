@@ -22,8 +22,7 @@ from fieldagent.wire.incident_proof import prove
 
 ANSWER_DELAY_MAX_S = 15.0
 """Longest time in seconds for which the answer to a cancellation waits for a session or for an
-unplugged modem. The page reports after 20 s that the agent does not answer.
-"""
+unplugged modem. The page reports after 20 s that the agent does not answer."""
 
 
 def can_have_own_messages(journal: Journal, number: int) -> bool:

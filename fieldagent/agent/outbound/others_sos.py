@@ -16,8 +16,8 @@ from fieldagent.agent.outbound.budget import compute_day
 from fieldagent.system.elapsed_time import ElapsedTime
 
 OTHERS_SOS_COST_NAME = "an SOS of others"
-"""Name in the journal's table of costs, in the place of a channel, for the credits of this budget.
-"""
+"""Name in the journal's table of costs, in the place of a channel, for the credits of this
+budget."""
 CREDITS_PER_DAY = 5
 
 

@@ -47,12 +47,10 @@ class _AwaitedAck:
     is_over: trio.Event = field(default_factory=trio.Event)
     missed: bool = False
     """True if a station has a later transmission but not this one, or answered a round of fragments
-    without confirming this one.
-    """
+    without confirming this one."""
     is_transmitted: bool = False
     """True if the whole round of fragments has been transmitted, so that an Ack now shows all
-    fragments that arrived.
-    """
+    fragments that arrived."""
 
 
 class AwaitedAcks:

@@ -35,16 +35,14 @@ from fieldagent.wire.envelope import (
 
 ACKS_MAX = 256
 """Maximum number of waiting acknowledgements. If an acknowledgement is dropped, the item arrives
-again and is acknowledged again.
-"""
+again and is acknowledged again."""
 INTRODUCE_INTERVAL_S = 3600.0
 """Seconds between two introductions."""
 PROGRAM = Entry(0, Program(__version__))
 """Our version, sent with our name if it fits."""
 HELLO_SPACING_S = 10.0
 """Seconds between two hellos, so that kits that are switched on together do not keep answering each
-other's hellos.
-"""
+other's hellos."""
 
 
 def is_going_down(entry: Entry) -> bool:
@@ -57,8 +55,7 @@ class _DueAck:
     ack: Ack
     together: bool
     """True if a summary also confirms the item, and another station's summary may confirm it
-    instead.
-    """
+    instead."""
     twice: bool
     """True if the Ack is sent in two consecutive packets."""
     alone: bool

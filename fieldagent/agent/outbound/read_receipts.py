@@ -31,23 +31,19 @@ from fieldagent.wire.envelope import Entry, Receipt, compute_item_digest
 
 OWN_PACKET_DELAY_S = 5.0
 """Seconds, times a random factor from 1 to 3, for which a receipt waits for a packet of other
-entries before it gets its own packet.
-"""
+entries before it gets its own packet."""
 AGAIN_FIRST, AGAIN_MAX = 30.0, 3600.0
 """Seconds between two repeats of a receipt: the first wait, which doubles, and the longest wait."""
 OWN_PACKETS_MAX = 12
 """Number of times that a receipt gets its own packet, over some six hours. After that the receipt
-only rides with other entries, until the item's station is in range again.
-"""
+only rides with other entries, until the item's station is in range again."""
 ANSWER_DELAY_MAX_S = 2.0
 PASS_AFTER, PASS_WITHIN = 3.0, 4.0
 """Seconds before a receipt is passed on: a fixed time, in which the answer may arrive, and the
-longest random time after that.
-"""
+longest random time after that."""
 RIDE_DELAY_S = 60.0
 """Seconds before a receipt that was not requested may ride with other entries. The answer to such a
-receipt also only rides with other entries.
-"""
+receipt also only rides with other entries."""
 RELAYS_ENOUGH = 2
 """Number of other stations that we must hear passing on a receipt before we do not pass it on."""
 HOPS_RETENTION_S = 7200.0

@@ -26,8 +26,7 @@ INTERVAL_MIN, INTERVAL_MAX = 60.0, 600.0
 """Seconds between beacons: the shortest time, after news, and the longest, after a long silence."""
 ASK_AFTER_S = 40.0
 """Seconds, plus or minus half, until we report missing items. A station that is missing the same
-items and hears our report does not send its own.
-"""
+items and hears our report does not send its own."""
 POSTPONE_MAX_S = 600.0
 """Longest time in seconds between beacons in a dense network while their content rides in other
 packets."""
@@ -38,12 +37,10 @@ ASKS_MAX = 8
 item."""
 FRESH_S = 3600.0
 """Seconds after the last new item of a station for which beacons list that station. A kit that
-comes into range later gets all summaries.
-"""
+comes into range later gets all summaries."""
 LISTED_ITEMS_MAX = 2 * SEVERAL_MAX
 """Maximum number of items that are remembered for each station: the items that a summary lists, and
-as many other items.
-"""
+as many other items."""
 RIDING_SUMMARIES_MAX = 3
 """Maximum number of summaries that ride in one packet with other entries."""
 
@@ -54,12 +51,10 @@ class _StationSummary:
     """Digests of the items that this kit has, by item number."""
     unlisted: set[int] = field(default_factory=set)
     """Numbers of items that this kit has but does not list, because another kit uses our station
-    number too.
-    """
+    number too."""
     missing: dict[int, int] = field(default_factory=dict)
     """Numbers of items that another station has and we are missing, each with the number of our
-    reports.
-    """
+    reports."""
     is_told_by_other: bool = False
     """True if another station has sent the same summary since the last beacon."""
     is_asked_by_other: bool = False
@@ -74,8 +69,7 @@ class _StationSummary:
     """Highest of the `SEVERAL_MAX` numbers that a summary lists."""
     fixed_until: float = -inf
     """Time until which lower numbers do not move the range back. Afterwards they do, because a high
-    number may have been forged, or may come from another kit with the same station number.
-    """
+    number may have been forged, or may come from another kit with the same station number."""
 
     def open(self) -> list[int]:
         """Return the missing numbers that we still ask for."""
