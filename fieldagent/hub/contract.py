@@ -1,9 +1,10 @@
 """Interfaces between the parts of the hub.
 
 A push or an agent's Package becomes an item in the ledger, with one delivery for each addressed
-device. A channel (the IP link, the satellite operator) knows its protocol but not items. It asks a
-device's `Mailbox` for the bytes of a message, sends them, and reports the result. It hands incoming
-messages to the mailbox. All async functions here return after the data is on disk.
+device. A channel (the IP link, the satellite operator) knows its protocol but not items. A channel
+asks a device's `Mailbox` for the bytes of a message, sends these bytes, and reports the result. It
+hands incoming messages to the mailbox. All async functions of this module return after the data is
+on disk.
 """
 
 from __future__ import annotations

@@ -293,7 +293,9 @@ class Hub:
         return {name: caller for name, caller in by_name.items() if caller is not None}
 
     def make_operator_host(self, what: str, operator: str) -> OperatorHost:
-        """Return the hub's services for an operator. `what` names it in reports of failures."""
+        """Return the hub's services for an operator. `what` names the operator's part in reports of
+        failures.
+        """
         return OperatorHost(
             self.take_in_from,
             partial(ring_alerts.note_session_of, self.store, clock=time.time),
@@ -334,7 +336,7 @@ class Hub:
 
     def judge(self) -> Judge:
         """Return the function that admits all calls: API, console, operators and contacts behind
-        one router. It also records each call.
+        one router. The function also records each call.
         """
         probes = self.health.make_routes(figures=self.settings.admin_listen is None)
         routes = [*self.routes, *probes]

@@ -73,13 +73,14 @@ class HubPart:
     checks: Sequence[HubCheck] = ()
     forget: Deletion | None = None
     exports: Mapping[str, Callable[[Db, int], list[Row]]] = field(default_factory=dict)
-    """Functions that return the rows of a workspace for its export, by name of the file."""
+    """Functions that return the rows of a workspace for the workspace's export, by name of the
+    file."""
     refusals: str = ""
-    """Package with the catalogues of its refusals."""
+    """Package with the catalogues of the part's refusals."""
     console: str = ""
     """Package with a script of the console and the catalogues of its texts. The script has the name
     of the part, such as `places.js`. So the name of the part must be a JavaScript identifier.
-    `chart.js` and `usage.js` call its functions."""
+    `chart.js` and `usage.js` call the script's functions."""
 
 
 def list_hub_parts() -> list[HubPart]:

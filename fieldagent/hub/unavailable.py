@@ -34,8 +34,8 @@ def make_not_now(reason: str = REASON) -> Problem:
 
 
 def make_patient(judge: Judge) -> Judge:
-    """Return `judge` with a conversion of errors: it and its handlers answer 503 while the database
-    is unavailable.
+    """Return a variant of `judge` that answers 503 while the database is unavailable, and whose
+    handlers do too.
     """
 
     async def judge_patiently(head: Request) -> Admission:

@@ -1,8 +1,8 @@
 """Limits on failed authentication, as rows of `attempt` shared by every hub process.
 
-Each source (see `http.address`) has one count. Each browser in which the owner has signed in before
-has one too. The count of an account only delays a try, so that an attacker cannot lock out its
-owner.
+Each source (see `http.address`) has one count. Each browser in which an account's owner has signed
+in before has its own count. The count of an account only delays a try, so that an attacker cannot
+lock out the account's owner.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from fieldagent.system.sentence import sentence
 
 BY_ADDRESS = Rate(per_minute=6, burst=12)
 BY_ACCOUNT = Rate(per_minute=6, burst=24)
-"""Rate above which a try is delayed, whatever its source."""
+"""Rate above which a try is delayed, regardless of its source."""
 DELAY_MAX_S = 5.0
 """Largest number of seconds by which a try is delayed."""
 ACCOUNTS = ("user ", "name ")
@@ -45,7 +45,7 @@ def note_failure(db: Db, source: str, now: float) -> None:
 
 
 class ReservedTry(NamedTuple):
-    """Password try that is allowed. It counts as a failure until the password turns out to be
+    """Password try that is allowed. The try counts as a failure until the password turns out to be
     right.
     """
 
@@ -62,7 +62,7 @@ def reserve(db: Db, source: str, account: str, device: str, now: float) -> Reser
 
     A source that fails too often is refused. Failures from other sources delay a try but never
     refuse it. `device` names a browser that has signed in to this account before. A try from that
-    browser has a count of its own and is only delayed.
+    browser has its own count and is only delayed.
     """
     if device:
         who, wait = _count_try(db, f"device {device} {account}", BY_ADDRESS, now)

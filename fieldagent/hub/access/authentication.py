@@ -62,8 +62,8 @@ class Authentication:
         token = sessions.read_token(head)
         keyless = "x-api-key" not in head.headers
         if keyless and (token is not None or sessions.is_same_site(head)):
-            # Send no challenge, because the browser would then ask for a password in a window of
-            # its own.
+            # Send no challenge, because the browser would then ask for a password in its own
+            # window.
             return await self._find_signed_in(head, token or "", purpose, now)
         proof = read_proof(head.headers)
         member = await self._find_member(proof, source, now)
@@ -154,7 +154,7 @@ class Authentication:
 
     async def _make_wrong(self, source: str, now: float) -> Problem:
         """Return the refusal, and count the failure unless the address is blocked already. A right
-        secret passes anyway, because others may share the address.
+        secret passes even from a blocked address, because other callers may share that address.
         """
         if problem := await self._store.read(lambda db: attempts.find_block(db, source, now)):
             return problem

@@ -64,8 +64,8 @@ def make_wrong(detail: str, member: str) -> Problem:
 
 
 def make_line_reader(size: int = NAME_BYTES_MAX, least: int = 1) -> Reader:
-    """Return a reader of one line of `least` to `size` characters, without control characters. It
-    raises WrongValue.
+    """Return a reader of one line of `least` to `size` characters, without control characters. The
+    reader raises WrongValue.
     """
 
     def read(value: Any) -> str:
@@ -110,8 +110,8 @@ def read_flag(value: Any) -> bool:
 
 
 def make_integer_reader(low: int, high: int) -> Callable[[Any], int]:
-    """Return a reader of a whole number from `low` to `high`, both included. It accepts 12.0,
-    rejects true, and raises WrongValue.
+    """Return a reader of a whole number from `low` to `high`, both included. The reader accepts
+    12.0, rejects true, and raises WrongValue.
     """
 
     def read(value: Any) -> int:
@@ -136,7 +136,9 @@ def read_user(value: Any) -> int:
 
 
 def make_choice_reader(words: Collection[str]) -> Reader:
-    """Return a reader of one of these words. It raises WrongValue, which lists them."""
+    """Return a reader of one of these words. The reader raises WrongValue, which lists the
+    words.
+    """
 
     def read(value: Any) -> str:
         if not isinstance(value, str) or value not in words:
@@ -147,8 +149,8 @@ def make_choice_reader(words: Collection[str]) -> Reader:
 
 
 def make_choices_reader(words: Collection[str]) -> Callable[[Any], list[str]]:
-    """Return a reader of an array with at least one of these words. It removes duplicates, keeps
-    the order, and raises WrongValue.
+    """Return a reader of an array with at least one of these words. The reader removes duplicates,
+    keeps the order, and raises WrongValue.
     """
 
     def read(value: Any) -> list[str]:

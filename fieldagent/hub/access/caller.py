@@ -1,7 +1,7 @@
 """Authorizes callers of the hub's API: the key, the person, and the rate.
 
 Both headers are required: `x-api-key` names the workspace, and `Authorization` names the caller.
-The functions decide on rows. Their changes are committed together with the push.
+The functions decide on database rows, and their changes are committed together with the push.
 """
 
 from __future__ import annotations

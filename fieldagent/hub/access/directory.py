@@ -41,7 +41,7 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
 def check_name(name: str) -> None:
-    """Check a name. Raises Refused if it is not 1 to 80 visible characters in one line."""
+    """Check that a name has 1 to 80 visible characters in one line. Raises Refused otherwise."""
     if not name.strip() or len(name) > NAME_BYTES_MAX or _CONTROL.search(name):
         raise Refused(
             sentence("a name must have 1 to {most} characters in one line", most=NAME_BYTES_MAX)
@@ -70,7 +70,9 @@ def list_workspaces(db: Db) -> list[Row]:
 
 
 def find_workspace(db: Db, name_or_id: str) -> int:
-    """Return the workspace with that id or name. If nothing is named, return the only workspace."""
+    """Return the workspace with that id or name. If the text is empty, return the only
+    workspace.
+    """
     if not name_or_id:
         rows = db.execute("SELECT id FROM workspace WHERE name <> ? LIMIT 2", SYNTHETIC)
         if len(rows) != 1:
@@ -324,7 +326,8 @@ def add_device(
     actor: str = ADMINISTRATION,
 ) -> tuple[int, str]:
     """Add a device, and return its id and its link token, which is shown only once. If another
-    workspace has the IMEI, it is contested: the device gets no IMEI until the operator decides.
+    workspace has the IMEI, the IMEI is contested: the device gets no IMEI until the operator
+    decides.
     """
     imei = new.imei
     contested = imei is not None and is_contested(db, imei, workspace, actor=actor)
@@ -416,7 +419,9 @@ def set_relay(
 
 
 def make_link_token(db: Db, device: int, *, now: float, actor: str = ADMINISTRATION) -> str:
-    """Create and return a link token, shown only once. The old token and its link end."""
+    """Create and return a link token, shown only once. The old token becomes invalid, and its link
+    ends.
+    """
     token = secret.make_secret("link")
     db.execute(
         "UPDATE device SET link_token = ?, place = CASE WHEN link_token IS NULL THEN"

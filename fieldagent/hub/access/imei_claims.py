@@ -50,7 +50,7 @@ def claim(db: Db, device: int, imei: str, *, now: float, actor: str) -> None:
 
 
 def delete_claims(db: Db, imei: str) -> None:
-    """Delete the claims of an IMEI, because it has been assigned."""
+    """Delete the claims of an IMEI, because the IMEI has been assigned."""
     db.execute("DELETE FROM imei_claim WHERE imei = ?", imei)
 
 

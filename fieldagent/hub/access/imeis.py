@@ -1,6 +1,4 @@
-"""Assigns a modem to a device by its IMEI: sets it, corrects it, or takes it from another
-device.
-"""
+"""Sets or corrects the IMEI of a device's modem, or takes an IMEI from another device."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Browsers in which someone has signed in before, recognised by a cookie that the hub has signed.
 
-The cookie gives no access. It gives its owner a separate count of failed tries and the first place
-in line. So an attacker who guesses in another browser cannot keep the owner out. The key is in the
-database, so the cookie is valid after a restart and at every hub process.
+The cookie gives no access, but it gives its owner a separate count of failed tries and the first
+place in line. So an attacker who guesses in another browser cannot keep the owner out. The key is
+in the database, so the cookie is valid after a restart and at every hub process.
 """
 
 from __future__ import annotations
@@ -100,8 +100,8 @@ class KnownDevices:
 
 
 def read_signing_key(db: Db, name: str) -> bytes:
-    """Return the key with which all processes sign for that purpose. It is created at the first
-    call.
+    """Return the key with which all processes sign for that purpose. The first call creates the
+    key.
     """
     db.execute(
         "INSERT INTO signing_key (name, key) VALUES (?, ?) ON CONFLICT DO NOTHING",

@@ -322,9 +322,9 @@ def change_group(
 def remove_group(
     db: Db, workspace: int, group: int, *, now: float, actor: str = ADMINISTRATION
 ) -> None:
-    """Remove a group of the workspace, if it exists. Items sent to it stay. Raises Refused while a
-    fence uses the group, because the fence would then apply to all kits or silently watch no
-    one.
+    """Remove a group of the workspace, if it exists. Items sent to the group remain. Raises Refused
+    while a fence uses the group, because the fence would then apply to all kits or silently watch
+    no one.
     """
     fences = db.execute(
         "SELECT name FROM fence WHERE team = ? AND workspace = ? ORDER BY id", group, workspace
@@ -358,8 +358,8 @@ def set_radios(
     now: float,
     actor: str = ADMINISTRATION,
 ) -> None:
-    """Set the radios of a member. They replace all earlier ones. Raises Refused if a radio belongs
-    to another member.
+    """Set the handhelds of a member, in place of all earlier ones. Raises Refused if a handheld
+    belongs to another member.
     """
     for handle in handles:
         if not handle.isprintable() or " " in handle or not 0 < len(handle) <= HANDLE_MAX:

@@ -1,4 +1,4 @@
-"""The body of a cloud push. It is read from JSON, and all faults are reported at once.
+"""Reads the body of a cloud push from JSON, and reports all faults at once.
 
 Field names are those of the interface document, "Cloud push request". In addition, `priority`,
 `collapseKey` and `timeToLive` have the same meaning as in the local API.
@@ -48,7 +48,7 @@ class Push:
     collapse_key: int | None = None
     time_to_live: int | None = None
     group: int | str | None = None
-    """Id or name of the addressed group, in addition to `target` if that is set."""
+    """Id or name of the addressed group, in addition to a `target` if one is set."""
     wants_receipt: bool = False
     """True if the sender wants a read receipt."""
     contact: str = ""

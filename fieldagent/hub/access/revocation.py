@@ -1,9 +1,9 @@
 """Revokes a stolen or lost kit, and restores it.
 
-1. A revoked device is disabled: its link ends, it cannot open another, and nothing is sent to
-   it.
-2. Its messages over its modem or a neighbour are kept as dead letters, and never count as its
-   user's. Items that it relays for others are kept as dead letters as well.
+1. A revoked device is disabled: its link ends, it cannot open another link, and the hub sends it
+   nothing.
+2. Messages of the device over its modem or a neighbour are kept as dead letters, and never count as
+   messages of its user. Items that it relays for others are kept as dead letters as well.
 3. An SOS still notifies people, because a thief may be in danger, or the kit may have been revoked
    in error. The notification contains the time of the revocation.
 4. When the device is restored, its dead letters are accepted.
@@ -27,8 +27,8 @@ WHY_MAX = 200
 
 
 def revoke(db: Db, device: int, reason: str, *, now: float, actor: str = ADMINISTRATION) -> None:
-    """Revoke a device, so that its messages no longer count as its user's. Raises Refused if it is
-    revoked already.
+    """Revoke a device, so that its messages no longer count as messages of its user. Raises Refused
+    if it is revoked already.
     """
     changed = db.execute(
         "UPDATE device SET revoked = ?, revoked_why = ?, disabled = ?"

@@ -33,8 +33,8 @@ def make_routes(
     grace: float = 0.0,
 ) -> list[Route]:
     """Return all routes. `operators` are the operators that a device may have. `prices` maps an
-    operator to its price per credit. `grace` is the number of seconds that a link has before
-    satellite is paid for.
+    operator to its price per credit. `grace` is the number of seconds that a link has before a
+    satellite message is paid for.
     """
     return [
         *DevicesApi(acts, mobile_originated, operators).make_routes(),

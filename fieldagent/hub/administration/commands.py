@@ -101,7 +101,7 @@ class CommandsApi:
         )
 
     async def order(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
-        """Send a command if its cost is accepted, once per Idempotency-Key."""
+        """Send a command if the caller accepts its cost, once per Idempotency-Key."""
         refuse_others(request, ())
         body = read_body(request, ORDER)
         asked = _read_command(body["words"])

@@ -165,8 +165,8 @@ class DevicesApi:
         return make_json_response(await self._acts.carry_out(caller, store_changes))
 
     async def remove(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
-        """Delete a device permanently, with everything that waits for it. The items that it sent
-        remain.
+        """Delete a device permanently, with everything that waits for the device. The items that
+        the device sent remain.
         """
         refuse_others(request, ())
 
@@ -189,7 +189,7 @@ class DevicesApi:
         return make_json_response({"hubToken": await self._acts.carry_out(caller, store_token)})
 
     async def set_new_key(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
-        """Set a satellite key: the key in the body if it contains one, otherwise a new key."""
+        """Set a satellite key: the key in the body, or a new key if the body contains none."""
         refuse_others(request, ())
         text = read_body(request, GIVEN_KEY).get("given") if request.body else None
         key = secret.make_air_key() if text is None else bytes.fromhex(text)

@@ -1,5 +1,5 @@
 """Export of the hub's data about a user or a workspace: rows as JSON, and data items as their
-bytes. It contains no secrets. It contains nothing about other people except the items that they
+bytes. The export contains no secrets, and nothing about other people except the items that they
 exchanged with the subject.
 """
 

@@ -63,7 +63,7 @@ class GroupsApi:
 
     async def add(self, request: Request, caller: Caller) -> Response:
         """Add a group with its first members, and return it with 201. Raises Problem 409 if the
-        name is taken, or for a user of another workspace.
+        name is taken, or if a member is not in the workspace.
         """
         refuse_others(request, ())
         body = read_body(request, NEW_GROUP_FIELDS)
@@ -95,7 +95,7 @@ class GroupsApi:
         return make_json_response(await self._acts.carry_out(caller, store_changes))
 
     async def remove(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
-        """Remove a group. Items sent to it remain."""
+        """Remove a group. Items sent to the group remain."""
         refuse_others(request, ())
 
         def delete_group(db: Db, now: float) -> None:

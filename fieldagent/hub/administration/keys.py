@@ -73,8 +73,8 @@ class KeysApi:
         return make_json_response({f"{kind}s": [_encode_credential(kind, row) for row in rows]})
 
     async def add_key(self, request: Request, caller: Caller) -> Response:
-        """Create an API key, and return it with 201. It is shown only once, because the hub keeps
-        only its digest. Without `days`, the key does not expire.
+        """Create an API key, and return it with 201. The key is shown only once, because the hub
+        keeps only its digest. Without `days`, the key does not expire.
         """
         refuse_others(request, ())
         body = read_body(request, NEW_KEY)

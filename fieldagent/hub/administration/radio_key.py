@@ -83,7 +83,7 @@ class RadioKeyApi:
         return make_json_response(await self._acts.store.read(find))
 
     async def change(self, request: Request, caller: Caller) -> Response:
-        """Begin a change to a new key if its cost is accepted, once per Idempotency-Key."""
+        """Begin a change to a new key if the caller accepts the cost, once per Idempotency-Key."""
         refuse_others(request, ())
         body = read_body(request, ORDER)
         left_out, bearer = body.get("left_out", frozenset()), body.get("bearer", "")

@@ -118,9 +118,7 @@ class WebhooksApi:
         return make_json_response(await self._acts.carry_out(caller, store_webhook), 201)
 
     async def remove(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
-        """Remove a webhook with everything that waits for it, and answer 204. Raises Problem
-        404.
-        """
+        """Remove a webhook with its waiting posts, and answer 204. Raises Problem 404."""
         refuse_others(request, ())
 
         def delete_webhook(db: Db, now: float) -> None:
@@ -178,7 +176,9 @@ class WebhooksApi:
         return make_json_response({"id": int(id), "secret": " ".join(newest)})
 
     async def test(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
-        """Post a test message to a webhook. Raises Problem if it is not accepted."""
+        """Post a test message to a webhook. Raises Problem if the webhook does not accept the
+        message.
+        """
         refuse_others(request, ())
 
         def prepare_test(db: Db, now: float) -> tuple[Webhook, str]:
@@ -189,8 +189,9 @@ class WebhooksApi:
         return Response(204)
 
     async def _try(self, webhook: Webhook, limit: str) -> None:
-        """Post a test message. Raises Problem if it is not accepted. If `limit` is not empty, it is
-        the reason why no test may leave now: raise Problem with it.
+        """Post a test message. Raises Problem if the webhook does not accept the message. `limit`
+        is the reason why no test may be sent now; unless it is empty, raise Problem with this
+        reason.
         """
         if limit:
             raise Problem(429, limit, headers=(("Retry-After", "3600"),))

@@ -1,8 +1,8 @@
 """Stream of items and of events of SOS and alarms to listeners.
 
-It uses server-sent events (the HTML standard, section 9.2) for `GET /api/events`. Each event has an
-id from which a listener can continue (`Last-Event-ID`), at any hub process of a database. Events
-are read from the tables, so no listener needs a queue.
+The stream uses server-sent events (the HTML standard, section 9.2) for `GET /api/events`. Each
+event has an id from which a listener can continue (`Last-Event-ID`), at any hub process of a
+database. Events are read from the tables, so no listener needs a queue.
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ HELD_ROWS_MAX = 5
 
 @dataclass(slots=True)
 class Follower:
-    """Reader of the rows of a table after a place. It returns each row once, although rows can
+    """Reader of the rows of a table after a place. The follower returns each row once, even if rows
     appear out of order.
     """
 
     place: int
-    """Place up to which all rows have been returned. A listener may continue from here."""
+    """Place up to which all rows have been returned. A listener may continue from this place."""
     unsettled: float
     has_more: bool = False
     """True if there may be rows after the last read."""
@@ -307,7 +307,7 @@ _ID = re.compile(r"([0-9]{1,18})\.([0-9]{1,18})", re.ASCII)
 
 
 def _read_places(last: str, newest: tuple[int, int]) -> tuple[int, int] | None:
-    """Return the places in an event id; None if it is malformed, or newer than a restored
+    """Return the places in an event id; None if the id is malformed, or newer than a restored
     database.
     """
     read = _ID.fullmatch(last)

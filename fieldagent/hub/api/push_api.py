@@ -188,8 +188,8 @@ class HubApi:
             for problem, each in zip(counted.problems, push_requests, strict=True)
             if not problem
         ]
-        # Check for earlier pushes first: an accepted push stays accepted, even if it would be
-        # refused now.
+        # Check for earlier pushes first: an accepted push stays accepted, even if the hub would
+        # refuse the same push now.
         names = {each.name for each in called if isinstance(each.parsed, Push) and each.name}
         known = find_earlier(db, names)
         refusals = [
@@ -213,7 +213,8 @@ class HubApi:
         taken = [
             each for each, refusal in zip(push_requests, refusals, strict=True) if refusal is None
         ]
-        # Enter only the first push under an Idempotency-Key. The others are repeats of it.
+        # Enter only the first push under an Idempotency-Key. All other pushes under the key are
+        # repeats.
         fresh: dict[Name | PushRequest, PushRequest] = {}
         for each in taken:
             if each.name not in known:

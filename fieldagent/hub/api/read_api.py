@@ -1,8 +1,8 @@
-"""The read API: the hub's data for callers with read access. It changes nothing, except that a User
-can mark an item as read.
+"""The read API: the hub's data for callers with read access. The API changes nothing, except that a
+User can mark an item as read.
 
-A User sees items for everyone, items for them, and items from them. An Integration and a dispatcher
-see everything in their workspace.
+A User sees items for everyone, and items for or from that User. An Integration and a dispatcher see
+everything in their workspace.
 """
 
 from __future__ import annotations
@@ -275,8 +275,8 @@ _SECONDS = re.compile(r"[0-9]{1,12}(\.[0-9]{1,6})?", re.ASCII)
 
 
 def _read_time(request: Request, name: str) -> float | None:
-    """Return a time of the query in Unix time. The query contains Unix time or ISO 8601, which is
-    UTC if it has no offset.
+    """Return a time in the query as Unix time. The query contains Unix time, or ISO 8601, which is
+    UTC without an offset.
     """
     value = dict(request.query).get(name)
     if value is None:

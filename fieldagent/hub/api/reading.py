@@ -118,7 +118,7 @@ def _list_device_items(
     db: Db, workspace: int, device: int, before: int
 ) -> tuple[list[int], int | None]:
     """Return the items from a device and the items to it, without items of other kits to everyone.
-    Also return the id before which there may be more.
+    Also return the id before which there may be more items.
     """
     sent = db.execute(
         "SELECT id, source_device FROM item WHERE workspace = ? AND id < ? AND sender ="
@@ -169,7 +169,7 @@ def _choose_index_conditions(
 
 def _bound(db: Db, moment: float, *, up: bool) -> int | None:
     """With `up`, return the first item at or after `moment`, otherwise the last item at or before
-    it, of any workspace. Restored items are old but have new ids, so they extend the bound.
+    `moment`, of any workspace. Restored items are old but have new ids, so they extend the bound.
     """
     beyond, order, edge = (">=", "", "min") if up else ("<=", " DESC", "max")
     rows = db.execute(
@@ -267,7 +267,7 @@ class ReadItem(NamedTuple):
     item: Item
     estimate: str
     to: str
-    """JSON of the addressee; empty if it is for everyone."""
+    """JSON of the addressee; empty if the item is for everyone."""
     wants_receipt: bool
     reached: list[dict[str, Any]]
 
@@ -373,13 +373,13 @@ _TO_DEVICE = (
     f" (SELECT item.id AS item, {workspace_log.NUMBER} AS sequence,"
     f" {', '.join(workspace_log.STATE)} {_FROM_AWAITED} DESC LIMIT {LOOKED_AT}) AS awaited"
 )
-"""SELECT of a device's deliveries, existing and future, below one of its item numbers."""
+"""SELECT of a device's deliveries, existing and future, below an item number of the device."""
 
 
 def list_deliveries(
     db: Db, caller: Caller, device: int, state: str | None, before: int, limit: int, now: float
 ) -> tuple[list[dict[str, Any]], int | None]:
-    """Return the deliveries to one device, newest first, and its item number before which there may
+    """Return the deliveries to one device, newest first, and the item number before which there may
     be more.
     """
     which = _Conditions()

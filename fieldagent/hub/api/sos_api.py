@@ -1,6 +1,7 @@
 """API of the SOS desk: readers see each SOS and alarm of the workspace, dispatchers answer them.
 
-An SOS is under `/api/sos`, an alarm of the hub under `/api/alarms`. Neither path shows the other's.
+An SOS is under `/api/sos`, an alarm of the hub under `/api/alarms`. Neither path shows incidents of
+the other path.
 """
 
 from __future__ import annotations
@@ -145,7 +146,7 @@ class SosApi:
         return make_json_response({self._name: history}, headers=(name,))
 
     async def answer_canned_texts(self, request: Request, caller: Caller) -> Response:
-        """Return the canned texts for dispatchers. Each takes one or two bytes on the air."""
+        """Return the canned texts for dispatchers. Each text takes one or two bytes on the air."""
         refuse_others(request, ())
         return make_json_response({"fromDesk": canned.DESK_TEXTS})
 
@@ -178,8 +179,8 @@ class SosApi:
         )
 
     async def hand_over(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
-        """Ask another dispatcher, `to`, to take an SOS over, and return it. Raises Problem 404, 409
-        if that is not possible, 422.
+        """Ask another dispatcher, `to`, to take an SOS over, and return the SOS. Raises Problem
+        404, 409 if that is not possible, 422.
         """
         body = read_body(request, HAND_OVER_FIELDS)
         heir, text = body["to"], note_of(body)
@@ -269,8 +270,8 @@ def _add_timeline(db: Db, incident: Sos) -> dict[str, Any]:
 
 
 def note_of(body: Mapping[str, Any]) -> str:
-    """Return the note of a body, as text that any database accepts. Raises Problem if it is too
-    long.
+    """Return the note of a body, as text that any database accepts. Raises Problem if the note is
+    too long.
     """
     text = str(body.get("note", "")).replace("\0", " ")
     if len(text) > sos_desk.TEXT_MAX:

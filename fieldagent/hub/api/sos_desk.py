@@ -24,7 +24,8 @@ from fieldagent.system.sentence import sentence
 GRACE_S = 10.0
 """Seconds that the IP link has for a text to the kit before a satellite message is paid for."""
 ANSWER_PRIORITY = SOS_PRIORITY - 1
-"""Priority of a person's answer to the kit. It goes before all other texts, but after every SOS."""
+"""Priority of a person's answer to the kit. An answer goes before all other texts, but after every
+SOS."""
 STEPS_MAX = 100
 """Largest number of people's steps in a thread. The newest are shown."""
 SHOWN_ITEMS = 50
@@ -33,7 +34,7 @@ SINGLE_STEPS_MAX = 3
 """Largest number of automatic steps of one kind that a thread shows singly. More become one step
 with a count."""
 BY_MACHINES = ("heard by", "notified", "not notified", "webhook", "escalated", "heard")
-"""Kinds of automatic steps. Many kits or contacts can cause any number of them."""
+"""Kinds of automatic steps. Many kits or contacts can cause any number of such steps."""
 BESIDE_ITEMS = ("item", "answered", "answer on the kit")
 """Kinds of steps that a thread leaves out, because the thread contains the items themselves."""
 TEXT_MAX = 2_000
@@ -50,7 +51,7 @@ def acknowledge(db: Db, incident: Sos, member: int, text: str, now: float) -> So
 
 
 def acknowledge_as(db: Db, incident: Sos, by: Actor, text: str, now: float) -> Sos:
-    """Acknowledge an SOS for a person who may not be a member. Raises Refused if it is seen or
+    """Acknowledge an SOS for a person who may not be a member. Raises Refused if the SOS is seen or
     closed already.
     """
     if incident.state != SosState.OPEN:
@@ -65,7 +66,7 @@ def acknowledge_as(db: Db, incident: Sos, by: Actor, text: str, now: float) -> S
 
 
 def take_over(db: Db, incident: Sos, member: int, text: str, now: float) -> Sos:
-    """Take an SOS over from another person, who may be asleep or gone. The kit gets the new name.
+    """Take an SOS over from another person, who may be asleep or absent. The kit gets the new name.
     Raises Refused if the SOS is closed.
     """
     if incident.state != SosState.SEEN or incident.seen_by == member:
@@ -107,7 +108,7 @@ def hand_over(
 
 
 def close(db: Db, incident: Sos, member: int, reason: str, now: float) -> Sos:
-    """Close an SOS. Raises Refused if it is closed already."""
+    """Close an SOS. Raises Refused if the SOS is closed already."""
     if incident.state == SosState.CLOSED:
         raise Refused(explain_end(db, incident))
     if incident.state == SosState.OPEN:
@@ -122,7 +123,7 @@ def close(db: Db, incident: Sos, member: int, reason: str, now: float) -> Sos:
 
 
 def write_down(db: Db, incident: Sos, member: int, text: str, now: float) -> Sos:
-    """Add a note to the timeline of an SOS, even if it is closed."""
+    """Add a note to the timeline of an SOS, even if the SOS is closed."""
     sos.note_event(db, incident.id, "note", now, member=member, detail=text)
     return incident
 
@@ -220,9 +221,9 @@ def note_posted(db: Db, item: int, webhook: int, now: float) -> None:
 
 
 def describe_for_pager(db: Db, id_: int, desk: str, link: str = "") -> dict[str, Any]:
-    """Return the facts for a person who is being woken. They are the incident, its device, its last
-    position with a map link, and the address for an answer. That address is the desk, or `link`,
-    the path of a link that acknowledges once. `desk` is the console's address.
+    """Return the facts for a person who is being woken. The facts are the incident, its device, its
+    last position with a map link, and the address for an answer. That address is the desk, or
+    `link`, the path of a link that acknowledges once. `desk` is the console's address.
     """
     ((kind, number, device, state, revoked),) = db.execute(
         "SELECT sos.kind, sos.number, device.name, sos.state, revoked FROM sos"

@@ -61,7 +61,9 @@ class WatchApi:
     async def carry_out(
         self, members: dict[str, Field], operation: Deed, request: Request, caller: Caller
     ) -> Response:
-        """Carry out an action and return the new state. Raises Problem 409 if it is refused."""
+        """Carry out an action and return the new state. Raises Problem 409 if the action is
+        refused.
+        """
         body = read_body(request, members)
         body["note"] = note_of(body)
 

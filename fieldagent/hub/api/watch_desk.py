@@ -1,4 +1,6 @@
-"""Actions of a dispatcher on the watch: take it, hand it over, end it. They raise Refused."""
+"""Actions of a dispatcher on the watch: take it, hand it over, end it. The functions raise
+Refused.
+"""
 
 from __future__ import annotations
 

@@ -20,8 +20,9 @@ class ConnectionLost(Exception):
 async def open_stream(
     host: str, port: int, context: ssl.SSLContext | None, ca_setting: str, name: str = ""
 ) -> trio.abc.Stream:
-    """Connect to a server. `name` is the name in its certificate if that differs from the host.
-    `ca_setting` is the setting that names the file of its authority. Raises ConnectionLost.
+    """Connect to a server. `name` is the name in the server's certificate, if it differs from the
+    host. `ca_setting` is the setting that names the file of the certificate's authority. Raises
+    ConnectionLost.
     """
     try:
         plain = await trio.open_tcp_stream(host, port)

@@ -1,5 +1,5 @@
-"""Enters items from third-party servers. They use paid channels if the author is allowed and the
-day's budget is sufficient. All other items wait for a link.
+"""Enters items from third-party servers. These items use paid channels if the author is allowed and
+the day's budget is sufficient. All other items wait for a link.
 """
 
 from __future__ import annotations
@@ -73,8 +73,8 @@ class PaidItem(NamedTuple):
 
 
 def enter_within(db: Db, posting: Posting, allowance: Allowance, now: float) -> PaidItem:
-    """Enter an item. It uses paid channels only if it has a cost now and the allowance covers it.
-    Raises the errors of `ledger.enter`.
+    """Enter an item. The item uses paid channels only if it has a cost now and the allowance covers
+    it. Raises the errors of `ledger.enter`.
     """
     quote = make_quote(db, posting, allowance, now)
     entered = ledger.enter(db, posting, now=now, grace=GRACE_S)
@@ -112,7 +112,7 @@ def _list_kit_costs(db: Db, devices: Sequence[dict[str, Any]]) -> Iterator[KitCo
             continue
         size = 0 if over is None else over["bytes"]
         sms = SMS_CREDITS if device["id"] in by_sms else 0
-        # Bytes of a modem billed by bytes count as credits here, as in a kit's bridges.
+        # If a modem is billed by bytes, its bytes count as credits, as in a kit's bridges.
         above = 0 if over is None else over["credits"] or compute_credits(size)
         yield KitCost(device["name"], False, size, sms, above + sms)
 

@@ -1,8 +1,8 @@
 """Runs a bridge in only one process of the hub. The holder renews its claim, otherwise another
 process takes over.
 
-Each bridge has a row in `bridge`. It contains the holder, the end of the claim, the identity of
-this hub at the server, and the last item that was processed.
+Each bridge has a row in `bridge`. The row contains the holder, the end of the claim, the identity
+of this hub at the server, and the last item that was processed.
 """
 
 from __future__ import annotations

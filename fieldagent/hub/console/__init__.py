@@ -1,7 +1,8 @@
 """Console: a web page of the hub for people who watch over kits and answer an SOS.
 
-A user signs in with a password and can change it there. A password that an administrator has made
-must be changed at once. The page consists of files and gets its data from the read API.
+A user signs in with a password and can change the password in the console. A password that an
+administrator has made must be changed at once. The page consists of files and gets its data from
+the read API.
 """
 
 from __future__ import annotations
@@ -153,8 +154,8 @@ class Console:
         )
 
     async def sign_in(self, request: Request) -> Response:
-        """Begin a session, and answer 204 with its cookie. Raises Problem 403 if the call comes
-        from another site, or if a one-time password comes without a new password.
+        """Begin a session, and answer 204 with the session's cookie. Raises Problem 403 if the call
+        comes from another site, or if a one-time password comes without a new password.
         """
         if not sessions.is_same_site(request):
             raise Problem(403, "sign in at the console itself: /console")
@@ -222,7 +223,9 @@ class Console:
         return Response(204, headers=(self._make_cookie(token, sessions.SESSION_LIFETIME_S), known))
 
     async def sign_out(self, request: Request) -> Response:
-        """End the session if the console's own page asks for it, and delete the cookie."""
+        """End the session if the request comes from the console's own page, and delete the
+        cookie.
+        """
         token = sessions.read_token(request)
         if token is not None and sessions.is_same_site(request):
             await self._store.commit(lambda db: sessions.end_session(db, token))

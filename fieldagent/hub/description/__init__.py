@@ -1,7 +1,7 @@
 """Description of the hub's API in OpenAPI.
 
-The modules are tables of the calls of one subject each. They are imported only if a program asks
-for `/openapi.json`, and in a build, which prepares a file. Extensions add their own tables
+The modules are tables of the calls of one subject each. The modules are imported only if a program
+asks for `/openapi.json`, and in a build, which prepares a file. Extensions add their own tables
 (`Extension.hub_api`).
 """
 

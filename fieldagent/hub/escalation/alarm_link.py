@@ -63,8 +63,8 @@ def make(
 
 
 def find(db: Db, token: str, *, locked: bool = False) -> AlarmLink | None:
-    """Return the link of this token; None if the hub did not create it. `locked` keeps others from
-    using it during the transaction.
+    """Return the link of this token; None if the hub did not create it. `locked` keeps other
+    processes from using the link during the transaction.
     """
     read = _TOKEN.fullmatch(token)
     if read is None:
@@ -101,7 +101,7 @@ def find_by_code(db: Db, code: str, contact: int) -> AlarmLink | None:
 
 
 def make_long_code(db: Db, link: AlarmLink) -> str:
-    """Return the long code of a link. It counts even after too many wrong codes."""
+    """Return the long code of a link. The long code counts even after too many wrong codes."""
     said = f"long code {link.id} {link.message_id}".encode()
     digest = hmac.new(read_signing_key(db, KEY), said, hashlib.sha256).digest()
     return f"{int.from_bytes(digest) % 10**LONG_CODE:0{LONG_CODE}}"

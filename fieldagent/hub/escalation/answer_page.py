@@ -1,6 +1,7 @@
-"""Page behind the link in a notification. It shows the incident, and asks before it answers.
+"""Page behind the link in a notification. The page shows the incident, and asks for confirmation
+before it acknowledges.
 
-Mail scanners and previews follow links, so GET and HEAD change nothing. POST answers once.
+Mail scanners and previews follow links, so GET and HEAD change nothing. POST acknowledges once.
 """
 
 from __future__ import annotations
@@ -99,7 +100,7 @@ class AnswerPage:
 
     async def answer(self, request: Request, token: str) -> Response:
         """Acknowledge the incident in the name of the link's contact, if the link is still valid.
-        Answer 503 if that cannot be stored.
+        Answer 503 if the acknowledgement cannot be stored.
         """
         language = _choose_language(request)
         text = find_canned(language, _read_text(request))

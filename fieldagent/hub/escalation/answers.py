@@ -288,7 +288,7 @@ def _find_incident(db: Db, contact: AlarmContact, link: AlarmLink) -> Sos:
 def _send_to_kit(
     db: Db, contact: AlarmContact, link: AlarmLink, words: str, now: float, *, is_proved: bool
 ) -> str:
-    """Send a text to the kit, or reply to its author with the reason why not."""
+    """Send a text to the kit, or reply to the author with the reason why the text is not sent."""
     if not words:
         why = translate(contact.language, "Nothing sent: your message was empty.")
         return _reply(db, contact, link.sos, "empty", why, now)

@@ -49,7 +49,7 @@ class AlarmContact(NamedTuple):
     quiet: str
     """Quiet hours of the contact itself (`records.quiet`)."""
     language: str
-    """Language of its notifications, one of `page.language.LANGUAGES`."""
+    """Language of the contact's notifications, one of `page.language.LANGUAGES`."""
 
 
 _COLUMNS = (
@@ -177,14 +177,14 @@ def find_contact(db: Db, workspace: int, contact: int) -> AlarmContact:
 def remove(
     db: Db, workspace: int, contact: int, *, now: float, actor: str = ADMINISTRATION
 ) -> None:
-    """Remove a contact, with everything that waits for it. Raises Refused."""
+    """Remove a contact, with everything that waits for the contact. Raises Refused."""
     entry = find_contact(db, workspace, contact)
     forget(db, entry.id)
     write_line(db, workspace, actor, "contact remove", f"{entry.id} {entry.name}", now)
 
 
 def forget(db: Db, contact: int) -> None:
-    """Delete a contact, with everything that waits for it."""
+    """Delete a contact, with everything that waits for the contact."""
     db.execute("DELETE FROM alarm_contact WHERE id = ?", contact)
 
 

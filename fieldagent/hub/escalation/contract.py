@@ -1,8 +1,8 @@
 """Interface of a kind of contact, so that no other part of the hub needs to know the kind.
 
-A kind is a module with a `ContactKind`, named in `registry.CONTACTS` or by an extension. It defines
-its settings, the form and the visible part of its addresses, how to send, and how answers arrive.
-Each kind must pass `tests/hub/escalation/test_contract.py`. All steps are in
+A kind is a module with a `ContactKind`, named in `registry.CONTACTS` or by an extension. A kind
+defines its settings, the form and the visible part of its addresses, how to send, and how answers
+arrive. Each kind must pass `tests/hub/escalation/test_contract.py`. All steps are in
 docs/how-to/add-an-operator.md.
 """
 
@@ -54,8 +54,8 @@ class Notice:
 
 
 Send = Callable[[str, Notice], Awaitable[HandoverResult]]
-"""Sends a notice to the address of a contact. It does not raise expected errors: the result
-contains the outcome, the reason and the remedy."""
+"""Sends a notice to the address of a contact. The function does not raise expected errors: the
+result contains the outcome, the reason and the remedy."""
 
 Own: TypeAlias = "Mapping[str, Any]"
 """Settings of the kinds by name, each in the form that its `Key` reads."""
@@ -93,7 +93,7 @@ class AnswerInbox(Protocol):
     """Receiver of answers in the hub."""
 
     async def receive_message(self, answer: ContactAnswer) -> None:
-        """Process an answer. It is on disk on return, and a repeat is ignored."""
+        """Process an answer. The answer is on disk on return, and a repeat is ignored."""
 
     async def report(self, message_id: str, reached: bool, reason: str = "") -> None:
         """Record a service's report on a message: it reached the handset, or the reason why it will
@@ -128,11 +128,11 @@ class ContactKind:
     is_one: Callable[[str], bool] = lambda address: False
     """Returns True if a typed text is an address of this kind."""
     fault_of: Callable[[str], str] = lambda address: ""
-    """Returns the reason why such an address cannot be used at this hub, with the fix, or an empty
-    string."""
+    """Returns the reason why an address of this kind cannot be used at this hub, with the fix, or
+    an empty string."""
     at_the_machine: str = ""
-    """Reason why such a contact can only be added at the hub's machine; empty if the API can add
-    it."""
+    """Reason why a contact of this kind can only be added at the hub's machine; empty if the API
+    can add such a contact."""
     signs_in: bool = False
     """True if recipients open the desk, where they are signed in, and so need no link to answer."""
     keys: tuple[Key, ...] = ()

@@ -5,10 +5,10 @@
    beginning.
 2. The kit sees the author as an integration named after the address. The kit can answer to that
    name, and the hub sends the answer to the address.
-3. A text that is too long, or that costs more credits than the kit has left, is not sent. Its
+3. A text that is too long, or that costs more credits than the kit has left, is not sent. The
    author is notified.
-4. An answer is also a read receipt. A mail's receipt is for the message that it answers. An
-   SMS's receipt is for the oldest unread message to its number.
+4. An answer is also a read receipt. A mail's receipt is for the message that it answers. An SMS's
+   receipt is for the oldest unread message to its number.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ _LETTERS = (
 
 def find_by_message(db: Db, message_id: str) -> WrittenMessage | None:
     """Return the message that a mail answers, by the id that only the mail's author can know; None
-    if it is unknown.
+    if the message is unknown.
     """
     rows = db.execute(_LETTERS.format(which="message_id = ?"), message_id)
     return WrittenMessage(*rows[0]) if rows else None

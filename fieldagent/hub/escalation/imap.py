@@ -2,7 +2,7 @@
 
 A mail is flagged as seen once it is on disk. A duplicate is recognised by its content. The answered
 message is named in the mail's address (`sos+MESSAGE@…`) or in its In-Reply-To, which only the
-recipient knows. A mail larger than MAIL_MAX is ignored. A child process parses the others
+recipient knows. A mail larger than MAIL_MAX is ignored. A child process parses all other mails
 (`mail_reading`), because the library's parser takes minutes for a maliciously built mail of a few
 hundred kilobytes.
 """

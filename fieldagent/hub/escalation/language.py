@@ -28,7 +28,7 @@ def find_canned(language: str, text: str) -> str:
 
 def _read_canned_texts(language: str) -> dict[str, str]:
     """Return the canned texts of the console's catalogue, so that mail and desk use the same
-    ones.
+    texts.
     """
     words: dict[str, str] = read_catalogue("fieldagent.hub.console", language).get("words", {})
     return words

@@ -50,7 +50,7 @@ async def send(settings: Own, address: str, notice: Notice) -> HandoverResult:
 
 
 def _send(settings: Own, address: str, notice: Notice) -> HandoverResult:
-    import smtplib  # Import it only here, because mail is rare and the module takes 2 MB.
+    import smtplib  # Import smtplib only here, because mail is rare and the module takes 2 MB.
     import ssl
 
     host, port = settings["smtp-host"] or "", settings["smtp-port"]
@@ -93,7 +93,7 @@ def read_password(path: Path | None) -> str:
 
 def _write_mail(settings: Own, address: str, notice: Notice) -> EmailMessage:
     """Return the mail (RFC 5322), marked so that machines do not answer it (RFC 3834). The hub
-    recognises a person's answer by the address to which it goes, or by its In-Reply-To.
+    recognises a person's answer by the answer's address or its In-Reply-To.
     """
     from email.message import EmailMessage
     from email.utils import formatdate
@@ -104,7 +104,7 @@ def _write_mail(settings: Own, address: str, notice: Notice) -> EmailMessage:
     mail["Date"] = formatdate()
     mail["Auto-Submitted"] = "auto-generated"
     mail["Importance"] = "high"
-    # Webhooks have the same headers. A mailbox can sort mails by them.
+    # Webhooks have the same headers. A mailbox can sort mails by these headers.
     if notice.alarm:
         mail["fieldagent-alarm"] = notice.alarm
     elif notice.sos:

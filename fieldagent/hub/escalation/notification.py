@@ -1,7 +1,7 @@
 """Sends notifications of an SOS to contacts, and records the results with the incident.
 
 A message is claimed for one process, and tried until it is accepted or someone has answered. The
-incident's timeline shows when it was handed over, and when it first failed.
+incident's timeline shows when the message was handed over, and when the first try failed.
 """
 
 from __future__ import annotations
@@ -211,8 +211,8 @@ def _store_result(
         morning = alarm.find_quiet_end(db, notification.id, now + (wait or 0.0))
         wait, held = (wait, 0) if morning is None else (morning - now, 1)
     settled = db.execute(
-        # A message that was handed over counts as such even if someone has answered meanwhile. A
-        # message that failed is not sent again then.
+        # A message that was handed over counts as such even if someone has answered meanwhile. In
+        # that case, a failed message is not sent again.
         "UPDATE alarm_message SET state = CASE WHEN state = 'waiting' OR ? THEN ? ELSE state END,"
         " attempts = ?, not_before = ?, held = CASE held WHEN 0 THEN ? ELSE held END,"
         " claimed_until = 0 WHERE id = ? AND claimed_until = ? RETURNING state",

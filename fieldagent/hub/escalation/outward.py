@@ -27,8 +27,8 @@ from fieldagent.webhook.schedule import SCHEDULE, compute_delay
 log = logging.getLogger(__name__)
 
 AT_ONCE = 1
-"""Items claimed at once. With several, the last could wait for the other services until its claim
-expires, and another process would send it too."""
+"""Items claimed at once. If a process claimed several items, the last item could wait until its
+claim expires, and another process would send it too."""
 NO_ANSWER = "Answers do not reach the sender."
 DATA = "binary data cannot be sent to an address as text"
 

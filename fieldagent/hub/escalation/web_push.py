@@ -1,9 +1,9 @@
 """Web push: messages to a browser with a closed page, through its vendor's push service.
 
 Standards: RFC 8030 (posting), 8291 and 8188 (encryption; the service cannot read the content) and
-8292 (VAPID: the key that identifies the hub). It needs only `cryptography`.
-pywebpush would also need aiohttp and requests, and would connect to any address in a subscription.
-The hub's own client connects only to public addresses.
+8292 (VAPID: the key that identifies the hub). This module needs only `cryptography`. pywebpush
+would also need aiohttp and requests, and would connect to any address in a subscription. The hub's
+own client connects only to public addresses.
 """
 
 from __future__ import annotations
@@ -88,7 +88,9 @@ def _is_https(endpoint: str) -> bool:
 
 
 def read_hub_key(db: Db) -> ec.EllipticCurvePrivateKey:
-    """Return the hub's key, by which push services identify it. It is created at its first use."""
+    """Return the hub's key, by which push services identify it. The key is created at its first
+    use.
+    """
     number = int.from_bytes(read_signing_key(db, KEY)) % (_ORDER - 1) + 1
     return ec.derive_private_key(number, ec.SECP256R1())
 

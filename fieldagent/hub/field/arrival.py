@@ -16,7 +16,7 @@ class KitMessage:
     """Content and result of one message."""
 
     device: Device
-    """Device whose items these are."""
+    """Device to which the items belong."""
     bearer: Bearer
     now: float
     relaying: Device | None = None
@@ -44,13 +44,13 @@ class KitMessage:
 
 
 def mark_arrived(db: Db, entry: Entry, brought: KitMessage) -> bool:
-    """Record the arrival of an entry. Return True if it is new."""
+    """Record the arrival of an entry. Return True if the entry is new."""
     return bool(
         db.execute(
             f"INSERT INTO arrived (device, {UNAUTHENTICATED_COLUMN}, sequence, digest, at, sos)"
             " VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING RETURNING sequence",
             brought.device.id,
-            # Keep doubtful entries apart, so that an invented one cannot block a true one.
+            # Keep doubtful entries apart, so that an invented entry cannot block a true entry.
             int(bool(brought.doubt_reason)),
             entry.sequence,
             compute_fingerprint(entry),

@@ -40,7 +40,7 @@ class Rule(NamedTuple):
     interval: float | None = None
     """Seconds after the last item."""
     by_minute: int | None = None
-    """Once per UTC day, before this minute."""
+    """Minute of the UTC day before which one check-in per day is required."""
     kit_every: float | None = None
 
     def __str__(self) -> str:
@@ -128,8 +128,8 @@ def _set(db: Db, device: int, rule: Rule, now: float) -> float:
 
 
 def record_item(db: Db, device: int, now: float) -> None:
-    """Count an item of the device as its check-in: set the time when the next one is due, and note
-    in the timeline of its alarm that the device was heard.
+    """Count an item of the device as its check-in: set the time when the next check-in is due, and
+    note in the timeline of its alarm that the device was heard.
     """
     rows = db.execute(
         "SELECT sos, every, by_minute, kit_every FROM check_in WHERE device = ?", device

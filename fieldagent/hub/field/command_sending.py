@@ -18,8 +18,8 @@ SET = VERB_BY_NAME["set"]
 
 
 def is_paid(quote: CommandCost, bearer: str) -> bool:
-    """Return True if the command would go over satellite now with that bearer. Raises Refused if it
-    cannot.
+    """Return True if the command would go over satellite now with that bearer. Raises Refused if
+    the command cannot be sent.
     """
     if bearer == "ip" or (not bearer and not quote.is_reachable):
         return False

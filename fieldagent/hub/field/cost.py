@@ -28,8 +28,8 @@ _ADDRESSED = (
 
 
 def list_costs(db: Db, posting: Posting, now: float) -> list[dict[str, Any]]:
-    """Return for each addressed device True if it is linked, which makes the push free, and the
-    cost over satellite if the push is sent in messages of its own.
+    """Return for each addressed device: True if the device is linked, so that the push is free, and
+    the cost of satellite messages for this push alone.
     """
     whom, members = _make_device_condition(posting)
     rows = db.execute(

@@ -46,8 +46,8 @@ def store_letter(
     bearer: Bearer,
     now: float,
 ) -> int:
-    """Store a letter, and return the number of older ones deleted for it. `device` is None if no
-    device has the IMEI.
+    """Store a letter, and return the number of older letters that were deleted to make space.
+    `device` is None if no device has the IMEI.
     """
     db.execute(
         "INSERT INTO dead_letter (imei, device, way, body, reason, received)"
@@ -86,8 +86,8 @@ def store_letter_once(db: Db, body: bytes, reason: str, imei: str, now: float) -
 def assign(db: Db, device: int) -> None:
     """Assign the letters that came from this device's IMEI before any device had it.
 
-    Only the hub's operator may do this, because they know whose modem it is. An administrator could
-    claim any IMEI.
+    Only the hub's operator may do this, because only the operator knows the owner of the modem. An
+    administrator could claim any IMEI.
     """
     db.execute(
         "UPDATE dead_letter SET device = ? WHERE device IS NULL AND imei <> ''"

@@ -1,7 +1,8 @@
 """Packs everything that waits for one device as entries of an envelope: items, receipts,
 introductions.
 
-An envelope contains items of one sender. It can contain any receipts and introductions.
+An envelope contains items of one sender. The same envelope can contain any receipts and
+introductions.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ class WaitingItem:
     """Contact data in a pushed message."""
     seen_at: EstimatedPosition | None = None
     """Position from the operator, for an SOS over satellite without a position. Other items omit
-    it, because of its cost."""
+    this position, because of its cost."""
 
     @property
     def entries(self) -> list[Entry]:
@@ -256,7 +257,8 @@ class DeviceNames(NamedTuple):
     unknown: Mapping[int, tuple[bytes, Entry]]
     """Introductions of members that the device does not know, each with its digest."""
     deleted: Sequence[int]
-    """Deleted members whose names the device still has. They are in `unknown`, without a name."""
+    """Deleted members whose names the device still has. These members are in `unknown`, without a
+    name."""
 
 
 class NeededNames(NamedTuple):
@@ -352,8 +354,8 @@ def fill(
 
 
 DELETED_NAME_MARK = b""
-"""Mark for a device that knows a deleted member's name. It stays until the device gets another
-name."""
+"""Digest stored for a device that knows a deleted member's name. It is replaced when the device has
+got the introduction without a name."""
 
 
 def forget_name(db: Db, member: int) -> None:
@@ -365,7 +367,7 @@ def forget_name(db: Db, member: int) -> None:
 
 def _add(names: DeviceNames, load: Load, member: int, added: list[Entry], capacity: int) -> bool:
     """Add entries, with the introduction of `member` if the device does not know the name. Return
-    False if they do not fit.
+    False if the entries do not fit.
     """
     new: list[tuple[tuple[int, bytes], Entry]] = []
     if member in names.unknown and all(known != member for known, _ in load.introduced):

@@ -51,8 +51,8 @@ class Links:
     authenticate: Callable[[str], Awaitable[Device]]
     """Returns the device with this token. Raises UnknownDevice, Revoked, or StoreUnavailable."""
     mailbox: Callable[[Device, str], Mailbox]
-    """Returns the mailbox of a device. The text is the version of its agent, empty if the agent
-    does not report it."""
+    """Returns the mailbox of a device. The second argument is the version of the device's agent,
+    empty if the agent does not report its version."""
     connected: Callable[[Device], AbstractAsyncContextManager[Lease]]
     """Context around a link; its lease shows when the link must end. Raises StoreUnavailable,
     StoreFull."""
@@ -181,7 +181,7 @@ def _end_if_unstorable() -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class _MailboxPost:
-    """One device's mailbox, as a link's end uses it."""
+    """Adapter from a device's mailbox to the interface that the hub's end of a link uses."""
 
     mailbox: Mailbox
     note_bytes: Callable[[str, int], None]

@@ -44,8 +44,8 @@ class IntakeResult:
 
 
 def read_only_items(device: Device, envelope: Envelope) -> KitItems | None:
-    """Return the message if it can be stored together with others; None if it contains anything but
-    such items.
+    """Return the message if it can be stored together with others; None if the message contains
+    anything else.
     """
     own = envelope.origin in (0, device.id)
     if not own or envelope.not_understood or not all(map(_is_plain, envelope.entries)):

@@ -53,8 +53,8 @@ def store_journal_number(db: Db, entry: Entry, number: JournalNumber, brought: K
 
 
 def resend_fragments(db: Db, entry: Entry, report: Report, brought: KitMessage) -> None:
-    """Send the missing fragments again. A replayed recording is ignored, so it cannot cause costs
-    twice.
+    """Send the missing fragments again. A replayed recording is ignored, so that it cannot cause
+    costs twice.
     """
     if not mark_arrived(db, entry, brought):
         brought.duplicates += 1
@@ -63,7 +63,9 @@ def resend_fragments(db: Db, entry: Entry, report: Report, brought: KitMessage) 
 
 
 def record_check_in(db: Db, entry: Entry, checkin_request: CheckIn, brought: KitMessage) -> None:
-    """Record the kit's check-in request, and send a receipt, because people rely on it."""
+    """Record the kit's check-in request, and send a receipt, because people rely on the
+    check-in.
+    """
     device, digest = brought.device.id, compute_item_digest(entry)
     if brought.doubt_reason:
         brought.troubles.append(brought.doubt_reason)

@@ -61,8 +61,8 @@ items share a message."""
 class IpMailbox:
     """Mailbox as seen by one link. A loaded item is not loaded again before it is settled.
 
-    An item that the satellite operator has accepted still counts as waiting. A repeat over IP costs
-    almost nothing, and the agent recognises it.
+    An item that the satellite operator has accepted still counts as waiting. Sending the item again
+    over IP costs almost nothing, and the agent recognises a duplicate.
     """
 
     def __init__(
@@ -99,8 +99,8 @@ class IpMailbox:
         self._news = trio.Event()
         """Set at the next change, and then replaced."""
         self._empty: trio.Event | None = None
-        """Event that is set when something other than positions may wait. None if something else
-        may wait already."""
+        """Event that is set when mail other than positions may wait. None if such mail may wait
+        already."""
         self._empty_until = inf
         self._skips_mail = False
         """True if the next load reads only positions, because nothing else was announced."""
@@ -330,7 +330,7 @@ class _StoredLoad:
     journal: int
     load: Load
     place: int | None
-    """Last place of the positions in it; None without positions."""
+    """Last place of the positions in the load; None without positions."""
     at: float
 
 

@@ -1,7 +1,7 @@
-"""Entry point for messages of agents: they are decoded, reassembled, freed of duplicates, and
-entered.
+"""Entry point for messages of agents. It decodes messages, reassembles fragments, drops duplicates,
+and enters items.
 
-All of that is one transaction, so a message can be acknowledged once `take_in` returns.
+All of this is one transaction, so a message can be acknowledged once `take_in` returns.
 """
 
 from __future__ import annotations
@@ -120,8 +120,8 @@ FAILED_KEPT = 64
 class MobileOriginatedReceiver:
     """Receiver of messages from agents.
 
-    `keys` returns the keys that may have tagged a device's satellite messages; empty if it uses no
-    tag.
+    `keys` returns the keys that may have tagged a device's satellite messages; empty if the device
+    uses no tag.
     """
 
     def __init__(
@@ -195,9 +195,9 @@ class MobileOriginatedReceiver:
         """Process a message, and keep unusable parts as a dead letter. `estimate`: position of the
         sender according to the operator.
 
-        If it fails because of a bug in the hub, the first failure is raised, so that the sender
-        repeats the message. After the second failure the message is kept as a dead letter, because
-        otherwise it would be repeated forever.
+        If the processing fails because of a bug in the hub, the first failure is raised, so that
+        the sender repeats the message. After the second failure the message is kept as a dead
+        letter, because otherwise it would be repeated forever.
         """
         try:
             await self._take_in(device, body, bearer, estimate)
@@ -357,7 +357,7 @@ class MobileOriginatedReceiver:
         if isinstance(content, _OF_THE_AIR):
             brought.troubles.append("a note of the radio, which is not valid for the hub")
             return
-        # An entry without a case here goes to people, so future kinds do too.
+        # An entry without a case goes to people, so entries of future kinds go to people too.
         match content:
             case IncidentUpdate(state=IncidentState.OPEN):
                 raise_named_incident(db, content, brought)
@@ -420,8 +420,8 @@ class MobileOriginatedReceiver:
                 _record_carrier(db, entry, brought)
 
     def _process_parcel(self, db: Db, parcel: Parcel, brought: KitMessage) -> None:
-        """Process a parcel: an authenticated message that a kit sends over a neighbour's link. It
-        counts as if sent over the kit's own link.
+        """Process a parcel: an authenticated message that a kit sends over a neighbour's link. The
+        message counts as if sent over the kit's own link.
         """
         device = brought.device
         if parcel.station:
@@ -490,8 +490,8 @@ class MobileOriginatedReceiver:
             self._process_entry(db, entry, brought)
         if whole.not_understood and not brought.doubt_reason:
             reason = "; ".join(whole.not_understood)
-            # Keep it as if it came over IP: the fragments have authenticated the sender, and the
-            # envelope itself has no tag.
+            # Keep the message as if it came over IP: the fragments have authenticated the sender,
+            # and the envelope itself has no tag.
             self._store_dead_letter(db, brought.device, whole.envelope, Bearer.IP, reason)
             brought.buried.append(reason)
 
@@ -503,7 +503,7 @@ def _log_trouble(device: Device, items: int, duplicates: int, bearer: Bearer) ->
 
 
 def _explain(error: RemoteProtocolError) -> tuple[str, str]:
-    """Return the trouble with the key, empty if that is not the cause, and the reason why the
+    """Return the trouble with the key, empty if the key is not the cause, and the reason why the
     message is kept.
     """
     if not isinstance(error, Unauthenticated):
@@ -513,7 +513,7 @@ def _explain(error: RemoteProtocolError) -> tuple[str, str]:
 
 
 def _store_key_trouble(db: Db, device: Device, trouble: str) -> None:
-    """Store the trouble with a key for `fieldagent hub device list`, and log it if it is new."""
+    """Store the trouble with a key for `fieldagent hub device list`, and log new trouble."""
     if (
         db.execute(
             "UPDATE device SET key_trouble = ? WHERE id = ? AND key_trouble <> ? RETURNING id",

@@ -107,7 +107,7 @@ def list_due(db: Db, now: float, *, lock: bool) -> list[Account]:
 
 
 def _pack_commands(db: Db, account: Account, now: float) -> int:
-    """Pack each command as a message of its own, because one credit pays for one."""
+    """Pack each command as a message of its own, because one credit pays for one command."""
     id_ = account.device.id
     ((linked,),) = db.execute(f"SELECT {IS_LINKED} FROM device WHERE id = ?", now, id_)
     packed = 0
@@ -229,8 +229,8 @@ def _store_introduction(db: Db, account: Account, item: WaitingItem, now: float)
 
 
 def _cut_into_fragments(large: WaitingItem, key: bytes | None, limit: int) -> list[Fragment]:
-    """Return the fragments of an item. They are the same at every call, so that later ones match
-    earlier ones.
+    """Return the fragments of an item. The fragments are the same at every call, so that fragments
+    sent later match those sent earlier.
     """
     whole = encode(large.entries, origin=large.sender)
     return split(whole, limit - (0 if key is None else TAG_BYTES + 1))

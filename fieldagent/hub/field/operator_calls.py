@@ -169,8 +169,8 @@ async def carry_out(
 async def ring_again(
     store: Store, operators: Mapping[str, Operator], ring: RingAlert, note_fault: Note = log_fault
 ) -> None:
-    """Ask the operator to ring a modem again; end the ring alerts if it refuses. Other failures are
-    logged or noted; only StoreFailed is raised.
+    """Ask the operator to ring a modem again; end the ring alerts if the operator refuses. Other
+    failures are logged or noted; only StoreFailed is raised.
     """
     what = f"{ring.name}, for which the operator holds {format_count(ring.waiting, 'MT message')}"
     try:

@@ -93,8 +93,8 @@ def compute_next_due(db: Db, busy: Busy = {}) -> float:  # noqa: B006
 
 
 def _make_full_condition(busy: Busy) -> tuple[str, list[str]]:
-    """Return an SQL condition that leaves out operators with CALLS calls under way, and its
-    values.
+    """Return an SQL condition that leaves out operators with CALLS calls under way, and the
+    condition's parameters.
     """
     full = sorted(operator for operator, calls in busy.items() if calls >= CALLS)
     return (f" AND device.operator NOT IN ({make_marks(full)})" if full else ""), full
@@ -235,7 +235,7 @@ def _list_receipts(db: Db, call: OperatorCall) -> list[int]:
 
 def drop(db: Db, call: OperatorCall) -> list[tuple[int, int, int]] | None:
     """Delete a message after its call, and return the fragments in it: item, position and count.
-    Empty if it contains only receipts; None if it was deleted before.
+    Empty if the message contains only receipts; None if it was deleted before.
     """
     rows = db.execute("DELETE FROM mobile_terminated WHERE id = ? RETURNING pieces", call.id)
     return [tuple(piece) for piece in json.loads(rows[0][0])] if rows else None
@@ -309,8 +309,8 @@ def _book(db: Db, call: OperatorCall, now: float) -> None:
 
 
 def is_needed(db: Db, call: OperatorCall, now: float) -> bool:
-    """Return True if something in the message still waits. The IP link may have been faster, or an
-    undelivered command may have expired.
+    """Return True if some content of the message still waits. The IP link may have been faster, or
+    an undelivered command may have expired.
     """
     rows = db.execute("SELECT pieces FROM mobile_terminated WHERE id = ?", call.id)
     pieces = [piece for (listed,) in rows for piece in json.loads(listed)]

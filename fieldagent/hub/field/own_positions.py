@@ -26,7 +26,7 @@ class OwnPositions:
         self._device = device
         self._feeds = feeds
         self._place: int | None = None
-        """Last place that the kit has; None before it is read."""
+        """Last place that the kit has; None before the place is read."""
         self._life = 0
         """The feed's `life` when the place was read."""
         self._names = 0

@@ -1,15 +1,15 @@
 """Recovery of a restored database over one kit's link.
 
 1. The kit's summary (`BackupSummary`) names the last items that the kit sent and got. If the hub
-   does not know them, its database may be an older one, or the summary is false. So the hub skips
-   numbers of this kit alone and asks it for its items. `fieldagent hub database restored` does so
-   for every kit.
+   does not know these items, its database may be an older copy, or the summary is false. So the hub
+   skips numbers of this kit alone and asks the kit for its items. `fieldagent hub database
+   restored` does so for every kit.
 2. The kit is asked for a list of its items, and then for the missing ones, page by page.
-3. A kit proves the items that it sent itself. Another kit's copy of them, or of a push, is
+3. A kit proves the items that it sent itself. Another kit's copy of such an item, or of a push, is
    marked as unauthenticated until the sending kit delivers it.
-4. An item is entered with its original identity, times and number. It is not posted to webhooks and
-   never goes over a paid bearer. A kit that had it before recognises it. An SOS that is not closed,
-   according to its kit, is open again and rings.
+4. An item is entered with its original identity, times and number. The item is not posted to
+   webhooks and never goes over a paid bearer. A kit that had the item before recognises it. An SOS
+   that is not closed, according to its kit, is open again and rings.
 """
 
 from __future__ import annotations
@@ -341,7 +341,7 @@ def _enter_sent(
 
 
 def _record_arrival(db: Db, device: int, entry: Entry, at: float, is_doubtful: bool) -> bool:
-    """Record the arrival of an entry. Return True if it is new."""
+    """Record the arrival of an entry. Return True if the entry is new."""
     columns = ("device", UNAUTHENTICATED_COLUMN, "sequence", "digest", "at", "sos")
     row = (device, int(is_doubtful), entry.sequence, compute_fingerprint(entry), at, int(entry.sos))
     return bool(insert(db, "arrived", columns, [row], "sequence", conflict="DO NOTHING"))

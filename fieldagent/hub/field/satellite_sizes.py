@@ -1,8 +1,8 @@
 """Checks that a push fits the satellite modems of its kits, before the push is entered.
 
 An SBD modem accepts 270 bytes in a message. If no addressed kit can get the push, the hub refuses
-the push with the reason. If some kits can, the hub enters the push, and it waits for a link to the
-others.
+the push with the reason. If some kits can, the hub enters the push, which then waits for a link to
+the other kits.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@
 3. Only one message is under way to a kit. Its text is repeated unchanged, at most `COPIES` times.
    After that its content waits until the kit writes again.
 4. A kit that was last heard by SMS gets messages without asking, until it is heard over another
-   channel. All of that stays within `kit-sms-per-day`.
+   channel. All these messages stay within `kit-sms-per-day`.
 5. An item that needs more than two SMS goes by itself, after all shorter ones. An item that needs
    more than `PARTS_DOWN`, or more than the day has left, waits for another channel. Its delivery
    contains the reason.
@@ -44,7 +44,8 @@ from fieldagent.wire.sms_frame import PARTS_DOWN, SmsFrame, compute_envelope_byt
 log = logging.getLogger(__name__)
 
 OWED_MAX = 4
-"""Largest number of acknowledgements in one message. Others go into the next."""
+"""Largest number of acknowledgements in one message. Further acknowledgements go into the next
+message."""
 SEEN_TAGS_MAX = 64
 """Number of a kit's last tags that the hub stores to recognise a replay."""
 COPIES = 3
@@ -56,7 +57,7 @@ RECHECK_AFTER_S = 600.0
 REACHABLE_AFTER_SMS_S = 86_400.0
 """Seconds after a kit's last SMS during which the kit gets messages without asking."""
 RETRY_S = 30.0
-"""Seconds until the next try after a failed message. They double with each failure, up to an
+"""Seconds until the next try after a failed message. The time doubles with each failure, up to an
 hour."""
 RECEIPTS = 8
 SMS_PER_MESSAGE_MAX = 2

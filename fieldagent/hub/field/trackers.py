@@ -236,8 +236,8 @@ def _distress_words(
 
 
 def _raise(db: Db, tracker: Tracker, words: str, at: float, now: float) -> int:
-    """Raise an SOS. It is shown at the desk, sent to contacts and webhooks like any other SOS, and
-    sent to kits with a link.
+    """Raise an SOS, which is shown at the desk, sent to contacts and webhooks like any other SOS,
+    and sent to kits with a link.
     """
     posting = Posting(
         tracker.workspace, tracker.member, Message(words), int(at), SOS_PRIORITY, sos=True
@@ -271,7 +271,7 @@ def _enter_report(
 
 def _alarms_in(text: str) -> list[str]:
     """Return the alarms of a report without duplicates, limited to ALARM_MAX characters. Distress
-    alarms come first, so that others cannot displace them.
+    alarms come first, so that other alarms cannot displace them.
     """
     words = [_readable(each.strip(" "), ALARM_MAX) for each in text.split(",")]
     by_distress = sorted(

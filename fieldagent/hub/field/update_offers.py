@@ -32,7 +32,7 @@ class Candidate(NamedTuple):
     device: int
     name: str
     version: str
-    """Version of its agent; empty if it never reported one."""
+    """Version of the kit's agent; empty if the kit never reported a version."""
     installed: str
     disabled: float | None
 
@@ -57,13 +57,13 @@ class _RunningOffer(NamedTuple):
 
 
 def explain_unfit(kit: Candidate) -> str:
-    """Return the reason why a kit cannot be updated. Empty if the kit can be updated, or if that is
-    not known yet.
+    """Return the reason why a kit cannot be updated. Empty if the kit can be updated, or if the hub
+    does not know yet.
     """
     if kit.disabled is not None:
         return sentence("it is disabled")
     if kit.installed == "package":
-        # Such a kit updates with apt, from its own source and with other keys.
+        # A kit with Debian packages updates with apt, from its own source and with other keys.
         return sentence(
             "fieldagent was installed as a Debian package: run `sudo fieldagent update` on the kit"
         )

@@ -49,7 +49,7 @@ class Mail(NamedTuple):
     commands: list[Entry]
     names: DeviceNames
     is_behind: bool
-    """True if the log of its workspace has items of which the device has no rows."""
+    """True if the log of the device's workspace has items of which the device has no rows."""
     is_all: bool
     """True if no mail waits besides these items, receipts and commands."""
 

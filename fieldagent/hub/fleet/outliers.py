@@ -43,9 +43,9 @@ class KitFigures:
     starts: int | None = None
     """Starts of the agent in a day."""
     clock: int | None = None
-    """Seconds by which its clock is ahead."""
+    """Seconds by which the kit's clock is ahead."""
     clock_untold: bool = False
-    """True if its clock has never been set."""
+    """True if the kit's clock has never been set."""
     satellite: float | None = None
     """Median bars of the known hours."""
     satellite_hours: int = 0

@@ -1,5 +1,6 @@
 """Interface of a satellite operator. An operator accepts MT messages for an IMEI and returns the
-result. It delivers MO messages. It describes itself, so that no other module needs to know it.
+result. The operator also delivers MO messages. Each operator describes itself, so that no other
+module needs to know it.
 
 An operator is a module or folder with an `OperatorKind`. `registry.OPERATORS` or an extension names
 it. Each operator must pass `tests/hub/operator/test_contract.py`. docs/how-to/add-an-operator.md

@@ -22,7 +22,7 @@ class Scope(StrEnum):
     DEVICE = "device"
     """All messages to one device."""
     ACCOUNT = "account"
-    """All devices of the operator, until people act. It raises an alarm."""
+    """All devices of the operator, until people act. Such a failure raises an alarm."""
     GATEWAY = "gateway"
     """The operator's service or the network to it, at this moment."""
 
@@ -41,7 +41,9 @@ class Failure(NamedTuple):
 
 
 def make_unknown(answer: str) -> Failure:
-    """Return the failure for an unknown code. It is retried like a problem at the operator."""
+    """Return the failure for an unknown code. The call is retried like a problem at the
+    operator.
+    """
     return Failure(
         "other", Scope.GATEWAY, f"the operator answered {answer}, which this hub does not know"
     )

@@ -1,5 +1,6 @@
-"""RockBLOCK's web services. Their webhook delivers MO messages, and a call to them accepts MT
-messages."""
+"""RockBLOCK's web services: a webhook that delivers MO messages, and a service that accepts MT
+messages.
+"""
 
 from __future__ import annotations
 
@@ -88,10 +89,10 @@ def make_mo_route(
     clock: Callable[[], float],
     count_session: CountSession = count_nothing,
 ) -> Route:
-    """Return the route of MO messages. It answers 200 once the message is on disk. After any other
-    answer RockBLOCK sends the message again.
+    """Return the route of MO messages. The route answers 200 once the message is on disk. After any
+    other answer RockBLOCK sends the message again.
 
-    Data that RockBLOCK's token authenticates is stored, whatever else is wrong with it.
+    Data that RockBLOCK's token authenticates is stored, even if the rest of the post is wrong.
     """
 
     async def receive_message(request: Request) -> Response:

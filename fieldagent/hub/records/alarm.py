@@ -48,7 +48,7 @@ MAY_ANSWER = (
 and workspace."""
 _IN_USE = f"(kind <> '{PUSH}' OR {MAY_ANSWER.format('alarm_contact')})"
 _IS_NOTIFIED = "(about = 'all' OR about = CASE WHEN ? = 'sos' THEN 'sos' ELSE 'alarms' END)"
-"""SQL condition on a contact: it is notified of this kind of incident."""
+"""SQL condition on a contact: the contact is notified of this kind of incident."""
 
 
 def begin(db: Db, id_: int, now: float) -> None:
@@ -122,7 +122,7 @@ def queue_again(db: Db, message: int, round_: int, interval_s: int, now: float) 
 
 def find_quiet_end(db: Db, message: int, at: float) -> float | None:
     """Return the end of the contact's quiet hours if they cover `at`, when the message is due. None
-    if they do not.
+    if the hours do not cover `at`.
     """
     for own, of_all, kind in db.execute(
         "SELECT alarm_contact.quiet, workspace.quiet, sos.kind FROM alarm_message"

@@ -1,7 +1,7 @@
 """Audit log of pushes and administration, in the order of events.
 
 A line belongs to its workspace. A line without a workspace, such as a restored database, is for the
-operator of the hub. Secrets are never written here.
+operator of the hub. The log never contains secrets.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def list_page(
     db: Db, workspace: int, before: int, limit: int
 ) -> tuple[list[dict[str, Any]], int | None]:
     """Return a page of lines, newest first, and the id for the next page. Pushes are left out,
-    because they are many and have a list of their own.
+    because they are many and have their own list.
     """
     rows = db.execute(
         "SELECT id, at, actor, action, detail FROM audit WHERE workspace = ? AND id < ?"

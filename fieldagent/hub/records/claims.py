@@ -1,10 +1,10 @@
 """Releases the claims of hub processes that have died.
 
-A process claims each post, notification and call before it makes it, so that several processes can
+A process claims each post, notification and call before making it, so that several processes can
 share the work. Each claim contains the process's number (`Db.worker`), and PostgreSQL knows which
 processes are alive. The claims of a dead process are released within seconds, without waiting for
-their expiry, because one may be an SOS. A claimed message may have left already, so it is sent
-again with the same id.
+their expiry, because a claimed message may be an SOS. A claimed message may have left already, so
+it is sent again with the same id.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ T = TypeVar("T")
 
 CHECK_S, CHECKS_MAX = 1.0, 3
 """Seconds between two checks for dead processes, and the number of consecutive checks that must
-miss a process. A process that lost its connection or its database is back within a second or
-two, and still finishes its posts."""
+miss a process. A process that lost its connection or its database recovers within a second or two,
+and still finishes its posts."""
 
 CLAIMED_TABLES = {
     "webhook_delivery": "webhooks",

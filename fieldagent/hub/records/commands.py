@@ -154,8 +154,8 @@ class CarriedCommand(NamedTuple):
 
 def list_to_carry(db: Db, carrier: int, journal: int, now: float) -> list[CarriedCommand]:
     """Return the commands that a carrier can relay by radio, for kits in its range that have no
-    link now. A command is included if the carrier has not had it, has another journal now, or had
-    it long ago. The same rule applies to items (`stations_in_range`).
+    link now. A command is included if the carrier never had the command, has another journal now,
+    or had the command long ago. The same rule applies to items (`stations_in_range`).
     """
     rows = db.execute(
         "SELECT command.device, given, command.expires, number, body FROM command"
@@ -334,7 +334,7 @@ def _list_entries(entries: Iterable[Entry | None]) -> list[Entry]:
 
 
 def _make_entry(device: int, number: int, body: bytes) -> Entry | None:
-    """Return the entry for the kit; None if it is damaged."""
+    """Return the entry for the kit; None if the stored command is damaged."""
     with suppress(RemoteProtocolError, ValueError):
         (entry,) = decode(bytes(body)).entries
         if entry.sequence == number and isinstance(entry.content, RemoteCommand):

@@ -1,7 +1,7 @@
 """Receipts and incident updates that the hub owes to kits.
 
-Each is a row of `receipt` and uses the bearer that reaches the kit first. If the message is lost,
-the hub sends it again, less and less often.
+Each receipt or update is a row of `receipt` and uses the bearer that reaches the kit first. If the
+message is lost, the hub sends it again, less and less often.
 """
 
 from __future__ import annotations
@@ -40,7 +40,9 @@ def owe_receipt(
     stage: Stage = Stage.STORED,
     text: str = "",
 ) -> None:
-    """Owe a receipt. An urgent receipt is worth a satellite message of its own."""
+    """Record that the hub owes a device a receipt. An urgent receipt is worth a satellite message
+    of its own.
+    """
     row = (
         device,
         sequence,
@@ -66,9 +68,9 @@ space for text and name, the rest of the update, its proof and its tag."""
 def owe_word(
     db: Db, incident: sos.Sos, state: IncidentState, person: str, text: str, now: float
 ) -> None:
-    """Owe an incident update: the kit of an incident gets a person's text about it. Neighbours that
-    relayed the incident get it too, because the kit may have no other route. All other kits that
-    ring get it over free bearers.
+    """Record that the hub owes kits an incident update: the kit of an incident gets a person's text
+    about it. Neighbours that relayed the incident get the update too, because the kit may have no
+    other route. All other kits that ring get the update over free bearers.
     """
     if incident.number is None:
         return
@@ -105,8 +107,8 @@ def _find_incident_device(incident: sos.Sos, device: int) -> int:
 
 
 def note_carrier(db: Db, incident: sos.Sos, device: int, now: float) -> None:
-    """Record that a neighbour's device has relayed something of an incident. It then gets the
-    earlier updates of that incident to relay.
+    """Record that a neighbour's device has relayed something of an incident. The neighbour then
+    gets the earlier updates of that incident to relay.
     """
     if not sos.add_carrier(db, incident.id, device):
         return
@@ -126,7 +128,9 @@ def cut_word(text: str) -> str:
 
 
 def _shorten(text: str, letters: int, size: int) -> str:
-    """Return the text cut to so many letters and bytes, with an ellipsis if something was cut."""
+    """Return the text cut to `letters` characters and `size` bytes, with an ellipsis if something
+    was cut.
+    """
     if len(text) <= letters and len(text.encode()) <= size:
         return text
     mark = "…"

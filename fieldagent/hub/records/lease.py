@@ -1,18 +1,18 @@
 """Leases in the store: which link of all hub processes belongs to a device.
 
-A process owns its leases, and they hold as long as it is alive. It makes one report for all its
-links, so an idle link costs the store nothing. Rules:
+A lease is valid as long as its process is alive. A process makes one report for all its links, so
+an idle link costs the store nothing. Rules:
 
 1. The newest link of a device takes the lease. The previous link is notified and ends.
 2. Disabling a device, or giving it another token, removes its lease.
 3. A process that has not reported for `LEASE_S` seconds has no links.
-4. A store in a file belongs to one process. That process reports once, and the leases of
-   earlier processes are deleted.
-5. If a link ends while the store cannot write, its lease is returned once the store can.
-   Otherwise its device would count as linked, and get nothing over satellite, for as long as
-   the process lives.
-6. A dead process whose clock was ahead is removed as well: its last report has not changed
-   while another process watched it for `LEASE_S` seconds.
+4. A store in a file belongs to one process. That process reports once, and the leases of earlier
+   processes are deleted.
+5. If a link ends while the store cannot write, its lease is returned once the store can. Otherwise
+   its device would count as linked, and get nothing over satellite, for as long as the process
+   lives.
+6. A dead process whose clock was ahead is removed as well: its last report has not changed while
+   another process watched it for `LEASE_S` seconds.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class _WatchedProcess(NamedTuple):
     until: float
     """Unix time until which the process is alive, by its own report."""
     since: float
-    """Time of trio's clock when this process first saw that value."""
+    """Time of trio's clock when this process first saw that `until`."""
 
 
 class Leases:
@@ -86,7 +86,7 @@ class Leases:
 
     async def run(self) -> None:
         """Report periodically that this process is alive, while it has links or consoles. Also
-        store the ends that could not be stored before.
+        store the ends of links and consoles that could not be stored before.
         """
         if not self._store.shared:
             await self._store.commit(lambda db: _forget_others(db, self._name))

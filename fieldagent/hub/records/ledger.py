@@ -177,8 +177,8 @@ def enter_all(db: Db, postings: Sequence[Posting], *, now: float, grace: float) 
 
 
 def enter_of(db: Db, posting: Posting, device: int, now: float, *, free: str) -> int:
-    """Enter an item from a device that does not number its items. It goes to webhooks, and to kits
-    over free bearers only. `free` is the reason, for people. Return the id of the item.
+    """Enter an item from a device that does not number its items. The item goes to webhooks, and to
+    kits over free bearers only. `free` is the reason, for people. Return the id of the item.
     """
     entered = _store(db, [(posting, device)], now)
     item = entered[0].item
@@ -215,7 +215,9 @@ def post_text(db: Db, posting: Posting, device: int, incident: int, now: float) 
 
 
 def announce_addition(db: Db, posting: Posting, device: int, incident: int, now: float) -> None:
-    """Enter for webhooks the hub's addition to an existing alarm. It does not notify contacts."""
+    """Enter for webhooks the hub's addition to an existing alarm. The addition does not notify
+    contacts.
+    """
     ((item, _),) = _store(db, [(posting, device)], now)
     sos.add_item(db, item, incident)
     sos.note_event(db, incident, "item", now)
@@ -230,8 +232,8 @@ def enter_again(db: Db, posting: Posting, *, at: float, now: float, is_closed: b
     """Enter an item that a kit sent back after the database had lost it, with the original time
     `at`. Return the item's id.
 
-    Webhooks do not get it. Kits get it over free bearers only, and recognise it if they had it.
-    `is_closed`: the kit knows that its incident was closed.
+    Webhooks do not get the item. Kits get the item over free bearers only, and recognise an item
+    that they had before. `is_closed`: the kit knows that its incident was closed.
     """
     source = posting.source
     rows = [(posting, source.station if source else None)]
@@ -413,8 +415,8 @@ def _deliver_to_devices(
     workspaces `with_exceptions` that get such items at once.
 
     The statement locks the devices, because it increases their next item numbers. It locks them in
-    the order of their ids, so that several transactions cannot deadlock. It reads no growing table,
-    because PostgreSQL scans a new table in full before it has statistics.
+    the order of their ids, so that several transactions cannot deadlock. The statement reads no
+    growing table, because PostgreSQL scans a new table in full before it has statistics.
     """
     counted, column, whose = _find_addressees([posting for posting, _ in entries])
     if not counted:

@@ -28,7 +28,8 @@ RETENTION_S = 10 * 86_400.0
 AGAIN_MAX = 3
 """Largest number of repeats of an item or of an incident update."""
 OPERATOR_DELAY_MAX_S = 600.0
-"""Seconds by which an operator may deliver an MO message later than one that was sent after it."""
+"""Seconds by which an operator may deliver an MO message later than an MO message that was sent
+after it."""
 CROSSING_MAX_S = 1800.0
 """Seconds by which an MO message may be older than the modem's reception of an MT message, although
 the MO message arrives at the hub later."""

@@ -1,8 +1,8 @@
 """Records of an operator's modems and messages; implements `contract.Book`.
 
-They contain the kind of modem of an IMEI and the operator's name for it, and the messages that the
-operator has delivered. They also contain the time up to which its stored messages were fetched, and
-the progress of messages handed over.
+The records contain the kind of modem of an IMEI and the operator's name for it, and the messages
+that the operator has delivered. They also contain the time up to which the operator's stored
+messages were fetched, and the progress of messages handed over.
 """
 
 from __future__ import annotations

@@ -106,8 +106,8 @@ def call_again_after_start(db: Db) -> None:
 
 
 def count_figures(db: Db) -> Counter[tuple[str, str, str]]:
-    """Return the number of waiting messages by operator, scope and code. It includes known codes
-    with 0, because a graph shows no rise of a series that did not exist.
+    """Return the number of waiting messages by operator, scope and code. The result includes known
+    codes with 0, because a graph shows no rise of a series that did not exist.
     """
     counts = Counter(dict.fromkeys(_KNOWN_FAILURES, 0))
     for operator, scope, code, count in db.execute(

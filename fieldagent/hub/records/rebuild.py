@@ -1,8 +1,8 @@
 """Items that a database restored from an older copy gets back from kits.
 
-After a restore, each device in use has a row in the table `rebuild`. It is `open` until its kit has
-been asked for all its items, in one direction and then in the other. Each page is one transaction,
-so after a power cut the hub continues at `place`.
+After a restore, each device in use has a row in the table `rebuild`. The row is `open` until its
+kit has been asked for all its items, in one direction and then in the other. Each page is one
+transaction, so after a power cut the hub continues at `place`.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def begin_one(db: Db, device: int, summary: bytes, now: float) -> None:
 
 
 def read_progress(db: Db, device: int) -> Rebuild | None:
-    """Return the progress with a kit; None if it was never asked."""
+    """Return the progress with a kit; None if the kit was never asked."""
     rows = db.execute(f"SELECT {_COLUMNS} FROM rebuild WHERE device = ?", device)
     if not rows:
         return None

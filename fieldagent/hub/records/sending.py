@@ -1,7 +1,7 @@
 """Daily limits of the hub's messages to telephones and mail addresses, and of tests of webhooks.
 
 Each SMS and mail costs the operator of the hub money, and each test calls a third party's server.
-An alarm has no limit here: `tries` bounds how often a contact gets it.
+An alarm has no daily limit: `tries` bounds how often a contact gets it.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ ADDRESS_PER_DAY_MAX = {TEST: 10, LETTER: 50, REPLY: 50, WEBHOOK: 50}
 """
 
 IN_ALL = 3
-"""Limit of all workspaces together to one address, as a multiple of one workspace's limit. It does
-not apply to webhooks, because many workspaces can use the same host."""
+"""Limit of all workspaces together to one address, as a multiple of one workspace's limit. The
+limit does not apply to webhooks, because many workspaces can use the same host."""
 
 
 def note_or_refuse(db: Db, workspace: int, address: str, what: str, now: float) -> str:

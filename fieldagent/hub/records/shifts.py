@@ -1,9 +1,9 @@
 """Shifts at the desk: dispatchers on watch, hand-overs, and an alarm if no dispatcher is on watch.
 
-A shift begins when a dispatcher takes the watch. It ends at the announced time, or earlier when the
-dispatcher ends it or the successor has taken it. It also ends when the dispatcher may no longer
-answer an SOS. Several dispatchers can be on watch at one time. If a workspace has watch hours, an
-alarm is raised after five minutes of them without a dispatcher.
+A shift begins when a dispatcher takes the watch. A shift ends at the announced time, or earlier
+when the dispatcher ends it or the successor has taken it. A shift also ends when the dispatcher may
+no longer answer an SOS. Several dispatchers can be on watch at one time. If a workspace has watch
+hours, an alarm is raised after five minutes of them without a dispatcher.
 
 Each function is one operation for `Store.commit`, `read` or `once`. Times are Unix seconds.
 """
@@ -66,7 +66,7 @@ class Hours(NamedTuple):
 
 def take_watch(db: Db, workspace: int, member: int, seconds: float, now: float) -> None:
     """Put a dispatcher on watch for so many seconds, and end the shift of the dispatcher who hands
-    over. A dispatcher who is already on watch stays on watch for that long from now.
+    over. A dispatcher who is already on watch stays on watch for `seconds` from now.
     """
     until = now + min(seconds, SHIFT_MAX_S)
     db.execute(
@@ -196,7 +196,7 @@ def compute_next_due(db: Db) -> float:
 
 def check_watches(db: Db, now: float) -> list[str]:
     """Check the watch of each due workspace: warn if no one is on watch, and raise the alarm if
-    that continues. Return the log lines.
+    still no one takes the watch. Return the log lines.
     """
     due = db.execute(
         f"SELECT workspace FROM watch_hours WHERE due <= ? ORDER BY workspace{db.skip_locked()}",

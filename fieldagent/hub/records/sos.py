@@ -2,9 +2,9 @@
 
 State `open` changes to `seen` and then `closed`, or directly to `closed`. Everything that the kit
 sends while the incident is open joins it, because the kit sends the number of the incident with
-each item. The incident opens again if the kit sends something that is no older than its end. It
-also opens if the kit names it as open while the hub does not know it (a restored database). Each
-step is an event of its timeline. Texts of people go to the kit as incident updates.
+each item. The incident opens again if the kit sends something that is no older than the incident's
+end. An incident also opens if the kit names it as open and the hub does not know it (a restored
+database). Each step is an event of its timeline. Texts of people go to the kit as incident updates.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 EVENTS = "events"
 """Topic that is announced when something happens to an incident, or an item arrives."""
 FRESH_S = 120.0
-"""Largest age in seconds of a device's position that becomes the position of an SOS that it
+"""Largest age in seconds of a device's position that becomes the position of an SOS that the device
 raises."""
 SOS = "sos"
 """Kind of an incident that a person or their kit has raised. All other kinds are alarms of the
@@ -46,7 +46,7 @@ class Actor(NamedTuple):
 
 
 class Sos(NamedTuple):
-    """A row of the table; members by their ids."""
+    """An incident: a row of the table of incidents. People are represented by their ids."""
 
     id: int
     workspace: int
@@ -63,7 +63,7 @@ class Sos(NamedTuple):
     seen_as: str
     """Name of the contact who has taken the incident and is not a member."""
     asked: int | None
-    """Member who has been asked to take it over."""
+    """Member who has been asked to take the incident over."""
 
     @property
     def is_alarm(self) -> bool:
@@ -154,7 +154,8 @@ class JoinedIncident(NamedTuple):
     rings: bool
     """True if this item raised the incident or opened it again."""
     escalates: bool
-    """True if it rings, or if this is the first item of an incident that the kit had only named."""
+    """True if the item rings, or if this is the first item of an incident that the kit had only
+    named."""
 
 
 def join(
@@ -264,8 +265,8 @@ def note_event(
 
 
 def add_carrier(db: Db, sos: int, device: int) -> bool:
-    """Store a neighbour's device that relayed something of the incident. Return True if it is
-    new.
+    """Store a neighbour's device that relayed something of the incident. Return True if the device
+    is new.
     """
     return bool(
         db.execute(
@@ -338,7 +339,7 @@ def find_call_off(db: Db, id_: int) -> float | None:
 
 
 def find_by_item(db: Db, item: int) -> list[Sos]:
-    """Return the incident of this item, in a list; empty if it has none."""
+    """Return the incident of this item, in a list; empty if the item has none."""
     sql = _SOS + "item = ? OR id = (SELECT incident FROM item WHERE id = ?)"
     return [Sos(*row) for row in db.execute(sql, item, item)]
 
@@ -442,8 +443,8 @@ def set_asked(db: Db, sos: int, member: int) -> None:
 
 
 def set_closed(db: Db, sos: int, now: float) -> None:
-    """Close an SOS at that Unix time; a request to take it over ends. Its position does not change
-    any more, wherever the device goes.
+    """Close an SOS at that Unix time; a request to take it over ends. The incident's position does
+    not change any more, wherever the device goes.
     """
     if (place := find_place(db, sos)) is not None:
         _note_position(db, sos, *place)

@@ -1,6 +1,7 @@
 """SOS that a kit names as open while no item of it has arrived. The cause is a restored database,
 or items that are still under way. Contacts and the desk are notified of the incident at once,
-without an item. Webhooks need an item, so they get one of the hub's own if no item arrives soon.
+without an item. Webhooks need an item, so they get the hub's own item if no other item arrives
+soon.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Kits that a linked kit hears by radio, and the items that the hub sent through it for them.
+"""Kits that a linked kit hears by radio, and the items that the hub sent to these kits through it.
 
 A kit that relays from the hub to its neighbours reports them over its link. The hub sends an item
-through one linked carrier that hears the addressee: the nearest one. If nothing is confirmed for
-`NEXT_CARRIER_AFTER_S`, another carrier gets it. The same carrier gets it again after
-`REGIVE_AFTER_S`, or if it has another journal.
+through one linked carrier that hears the addressee: the nearest one. If the addressee does not
+confirm the item within `NEXT_CARRIER_AFTER_S`, another carrier gets the item. The same carrier gets
+the item again after `REGIVE_AFTER_S`, or if that carrier has another journal.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ REGIVE_AFTER_S = 86_400.0
 
 
 def forget(db: Db, carrier: int) -> None:
-    """Delete the neighbours of a device, because it reports them again."""
+    """Delete the neighbours of a device, because the device reports its neighbours again."""
     db.execute("DELETE FROM earshot WHERE carrier = ?", carrier)
 
 

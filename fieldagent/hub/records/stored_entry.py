@@ -35,8 +35,8 @@ def read_stored_entry(body: bytes) -> Entry:
 
 @lru_cache(maxsize=100)
 def _read_entry(body: bytes) -> Entry | None:
-    """Return the entry, or None if it is damaged. The results are cached, because an item is read
-    for many kits in a row.
+    """Return the entry, or None if it is damaged. The results are cached, because the same item is
+    read for many kits one after another.
     """
     with suppress(RemoteProtocolError, ValueError):
         (stored,) = decode(body).entries
@@ -47,7 +47,7 @@ def _read_entry(body: bytes) -> Entry | None:
 
 def read_beside(text: str | None, make: Callable[..., T]) -> T | None:
     """Return the result of `make` for the members of a JSON object. None if `text` is empty or
-    damaged; the item is then shown without it.
+    damaged; the item is then shown without this result.
     """
     if not text:
         return None
@@ -60,7 +60,7 @@ def read_beside(text: str | None, make: Callable[..., T]) -> T | None:
 @lru_cache(maxsize=100)
 def read_members(text: str, content_name: str) -> Mapping[str, Any]:
     """Return a JSON object from the database. A damaged object becomes an empty one and is logged
-    once as `content_name`, so that it does not block others of its kind.
+    once as `content_name`, so that it does not block other objects.
     """
     with suppress(ValueError):
         if isinstance(members := json.loads(text), dict):

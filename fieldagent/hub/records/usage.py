@@ -1,8 +1,8 @@
 """Costs of satellite messages by kit and UTC day, as counted by the hub and by the operator.
 
 The hub counts each MO session that the operator delivers, once per operator id, and each MT message
-that the operator accepts. It cannot count a session whose message was lost behind the gateway, or a
-mailbox check that the operator does not report.
+that the operator accepts. The hub cannot count a session whose message was lost behind the gateway,
+or a mailbox check that the operator does not report.
 """
 
 from __future__ import annotations

@@ -1,15 +1,16 @@
-"""Log of the items that kits send to everyone in their workspace. Each device has a place in it.
+"""Log of the items that kits send to everyone in their workspace. Each device has a place in the
+log.
 
 1. A new item gets the next place of its workspace (`item.place`). The row of the workspace is
    locked until the commit, so a reader of a place sees all places before it.
-2. A device has been sent all items up to its own place (`device.place`). Later items are also
-   for the device but have no row in `delivery` yet: they wait, or have expired.
+2. A device has been sent all items up to its own place (`device.place`). Later items are also for
+   the device but have no row in `delivery` yet: they wait, or have expired.
 3. These rows are created together when the device's link asks for mail (`create_missing_rows`).
    Until then, an item costs the same for five kits as for a thousand.
 4. A device gets its row at once if another bearer may deliver the item: over satellite, if its
    member asks for that, or by SMS (`list_direct`).
-5. Positions are not in the log (`newest`). Neither are urgent items, items with a named
-   addressee, and pushed items.
+5. Positions are not in the log (`newest`). Neither are urgent items, items with a named addressee,
+   and pushed items.
 """
 
 from __future__ import annotations
@@ -150,7 +151,7 @@ class _ComingPlace(NamedTuple):
 
 
 def find_behind(db: Db, devices: Sequence[int]) -> list[bool]:
-    """Return for each device True if the log contains items that it was not sent."""
+    """Return for each device True if the log contains items that were not sent to the device."""
     among, numbers = make_membership(db, set(devices))
     behind = db.execute(
         "SELECT device.id FROM device JOIN workspace ON workspace.id = device.workspace"
@@ -229,8 +230,8 @@ def create_all_rows(db: Db, device: int, now: float) -> None:
 
 
 def restore_device(db: Db, device: int, now: float) -> None:
-    """Bring a disabled device back. It gets the items from before, but not those that arrived
-    meanwhile, and only later positions.
+    """Enable a disabled device. The device gets items from before it was disabled, but no items
+    that arrived meanwhile, and only later positions.
     """
     db.execute(
         "UPDATE device SET tracked = (SELECT tracked FROM workspace WHERE workspace.id ="
@@ -296,8 +297,8 @@ class AwaitedCount(NamedTuple):
 
 def count_awaited(db: Db, now: float) -> AwaitedCount:
     """Return the number of rows that devices will get of unexpired items, and the oldest of those
-    items. It counts places, so it includes items that a device itself has sent since its last
-    fetch.
+    items. The function counts places, so the number includes items that a device itself has sent
+    since its last fetch.
     """
     live = _LIVE_PLACE.format(workspace="workspace.id", posted="posted")
     rows = db.execute(

@@ -1,5 +1,6 @@
 """Access log, and the metrics of calls. The log has a line for each call that changes something,
-opens a link or is refused. It also has a line for each end of a link and each post to a webhook.
+opens a link or is refused. The log also has a line for each end of a link and each post to a
+webhook.
 
 A line contains no header, no query and no part of a body. The number of lines about refused calls
 per minute is limited. A final line then contains the number of refused calls without a line.

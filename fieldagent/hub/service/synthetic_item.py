@@ -1,10 +1,10 @@
-"""Synthetic item that goes through the whole path of a real item once a minute. It is pushed,
+"""Synthetic item that goes through the whole path of a real item once a minute. The item is pushed,
 stored, and posted to a webhook that the hub itself receives.
 
 The item uses HTTP over a separate loopback port. Server, authentication, intake and webhooks are
 the same as for all items. The access log and the metrics ignore it. If an address is set, the item
-is pushed there, as by any client. That also tests everything in front of the hub. The hub then
-counts and logs the item.
+is pushed to that address, as by any client. Such a push also tests everything in front of the hub.
+The hub then counts and logs the item.
 
 Each hub process sends its own item, because any process can hang. Any process may post it, so the
 result is read from the store.
@@ -94,8 +94,8 @@ class SyntheticItems:
     since: float = field(default_factory=time.monotonic)
     """Start of the last complete item, or of this hub if there was none; time.monotonic."""
     reason: str | None = None
-    """Reason why the last item stopped, as logged. Empty if it was complete, None if none was sent.
-    """
+    """Reason why the last item stopped, as logged. Empty if the last item was complete, None if no
+    item was sent."""
     secret: str = ""
     port: int = 0
 

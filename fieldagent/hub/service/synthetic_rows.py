@@ -45,8 +45,8 @@ class OwnRows(NamedTuple):
         return self._compute_proof("token")
 
     def _compute_proof(self, what: str) -> str:
-        # Derive it from the secret, so that each hub process knows it without a file and a restart
-        # creates no new one.
+        # Derive the token from the secret, so that each hub process knows it without a file and a
+        # restart creates no new one.
         return f"{what}_{hmac.digest(self.secret.encode(), what.encode(), hashlib.sha256).hex()}"
 
 

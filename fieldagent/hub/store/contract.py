@@ -199,7 +199,7 @@ def _make_typed_marks(row: Sequence[int | str]) -> list[str]:
 
 
 def find_earliest(db: Db, sql: str, *parameters: Any) -> float:
-    """Return the result of a SELECT of one minimum, or infinity if it is NULL."""
+    """Return the result of a SELECT of one minimum, or infinity if the minimum is NULL."""
     ((soonest,),) = db.execute(sql, *parameters)
     return inf if soonest is None else float(soonest)
 
@@ -260,8 +260,8 @@ class Store(Protocol):
         """
 
     def run_once(self, operation: Callable[[Db], T]) -> T:
-        """Run `operation` in a transaction of its own, without trio. This works beside a running
-        hub.
+        """Run `operation` in a transaction of its own, without trio. This call works beside a
+        running hub.
         """
 
     def close(self) -> None: ...

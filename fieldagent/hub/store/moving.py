@@ -1,7 +1,7 @@
 """Copies a stopped hub's database to the other engine, SQLite or PostgreSQL.
 
-The target gets everything in one transaction, so an interrupted move leaves it empty. Before the
-commit, the rows are read back and compared with the source.
+The target gets everything in one transaction, so an interrupted move leaves the target empty.
+Before the commit, the rows are read back and compared with the source.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class _SqliteSide:
 @contextmanager
 def open_sqlite_side(path: Path) -> Iterator[DatabaseSide]:
     """Open the file for this program alone. SQLite refuses the lock if a hub or another command has
-    the file open, and refuses them while this program has it open
+    the file open, and refuses other programs while this program has it open
     (https://sqlite.org/pragma.html#pragma_locking_mode).
     """
     try:
@@ -182,8 +182,8 @@ class MoveResult(NamedTuple):
 def move(
     source: DatabaseSide, target: DatabaseSide, report: Callable[[int, int], None]
 ) -> MoveResult:
-    """Copy everything and commit it. `report` gets the number of rows copied or compared so far,
-    and the number of all rows to copy or compare. Raises NotMoved.
+    """Copy all rows and commit the copy. `report` gets the number of rows copied or compared so
+    far, and the number of all rows to copy or compare. Raises NotMoved.
     """
     tables = [each for each in list_hub_tables() if each.name not in PROCESS_TABLES]
     for table in tables:

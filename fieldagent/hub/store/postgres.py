@@ -1,11 +1,12 @@
 """The hub's store in PostgreSQL, shared by many hub processes.
 
-It runs psycopg 3 in worker threads, because psycopg's asynchronous interface supports only asyncio.
-One connection writes, in transactions that callers share. A few connections read. One connection
-listens for announcements. It also shows the store whether the database answers.
+The store runs psycopg 3 in worker threads, because psycopg's asynchronous interface supports only
+asyncio. One connection writes, in transactions that callers share. A few connections read. One
+connection listens for announcements. This connection also shows the store whether the database
+answers.
 
 While the database does not answer, or accepts no write, every call fails at once instead of
-waiting. The database counts as back once it has accepted a write.
+waiting. The database counts as available again once it has accepted a write.
 """
 
 from __future__ import annotations
@@ -147,7 +148,7 @@ class _PostgresDb:
         self.topics.add(topic)
 
     def get_own(self) -> _PostgresDb:
-        """Return the part of one caller in a shared transaction. It keeps that caller's
+        """Return the view of one caller on a shared transaction. The view keeps that caller's
         announcements.
         """
         return _PostgresDb(self._connection, self.worker, self._whole)
@@ -194,7 +195,7 @@ class PostgresStore:
         """Scope of the listening connection. It is cancelled when the database must prove itself
         again."""
         # Through a pooler, a lock does not stay with this process, so other processes cannot see
-        # that it is alive.
+        # that this process is alive.
         self._proof = WriteProof(
             self._connections.name, make_worker_number() if self._listens else 0
         )
@@ -472,7 +473,7 @@ def _run_together(
 
 class _Listener:
     """Connection that listens. Behind a pooler it cannot listen, and checks for writes instead. A
-    thread opens and pings it, and the hub may stop waiting for that thread.
+    thread opens and pings the connection, and the hub may stop waiting for that thread.
     """
 
     def __init__(self, connections: Connections, worker: int, *, listens: bool) -> None:
@@ -514,7 +515,7 @@ class _Listener:
         return self._connection.fileno()
 
     def read_payloads(self) -> list[str]:
-        """Return the payloads received so far. Ask libpq directly, because psycopg waits here, and
+        """Return the payloads received so far. Ask libpq directly, because psycopg would wait, and
         before version 3.2 even without limit.
         """
         assert self._connection is not None

@@ -1,8 +1,8 @@
 """Connections to PostgreSQL that never wait without limit, and readable texts for their failures.
 
-psycopg waits for the server as long as the kernel considers it reachable. That takes minutes if the
-network drops all packets, and does not end if the server hangs. A thread that waits cannot be
-cancelled, but psycopg returns an error once its socket is shut down.
+psycopg waits for the server as long as the kernel considers it reachable. This wait takes minutes
+if the network drops all packets, and does not end if the server hangs. A thread that waits cannot
+be cancelled, but psycopg returns an error once its socket is shut down.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _UNUSABLE = (
 
 class _TextDumper(StrDumperUnknown):
     """Dumper that replaces NUL in texts, because PostgreSQL rejects it. Kits can send any text. A
-    rejected item would come again and block all items after it.
+    rejected item would arrive again and block all items after it.
     """
 
     def dump(self, obj: str) -> Buffer | None:
@@ -126,7 +126,7 @@ class Connections:
 
         With such a pooler, a client could run a statement that another client has prepared, so this
         check runs first. Behind a pooler, two connections reach the same session, or one connection
-        reaches two. Other clients can hide that once or twice, but not in every round.
+        reaches two. Other clients can hide a pooler once or twice, but not in every round.
         """
         if self.pooled:
             return
@@ -187,8 +187,8 @@ class Connections:
         return any_closed
 
     def end(self, connection: Connection) -> None:
-        """End a connection. If a thread waits for it, only cut it off, because libpq cannot close
-        it safely then. The thread closes it.
+        """End a connection. If a thread waits for the connection, only cut it off, because libpq
+        cannot close it safely then. The thread closes it.
         """
         if connection in self._used:
             _cut(connection)

@@ -23,7 +23,9 @@ manual, Heap-Only Tuples)."""
 
 
 def require(connection: Connection) -> None:
-    """Check the version of the tables. Raises OtherVersion if it differs from this program's."""
+    """Check the version of the tables. Raises OtherVersion if the version differs from this
+    program's.
+    """
     schema = make_hub_schema(TYPES)
     version = _read_version(connection)
     _get_steps(schema, version)

@@ -1,4 +1,4 @@
-"""Deliveries to webhooks in the store: find the due ones, claim them for one process, and record
+"""Deliveries to webhooks in the store: find due deliveries, claim them for one process, and record
 the results.
 
 A claim takes the items of one kit for one webhook, oldest first (`flow.Lane`). So no other process
@@ -43,9 +43,8 @@ CLAIM_S = 3 * DEADLINE_S
 RUN_POSTS_MAX = 100
 """Largest number of posts in a run."""
 RUN_BATCHES_MAX = 10
-"""Largest number of batches in a run. It is above 1, because each claim waits for a commit and each
-kit has only one run at a time.
-"""
+"""Largest number of batches in a run. The number is above 1, because each claim waits for a commit
+and each kit has only one run at a time."""
 RUN_BYTES = 1_000_000
 """Stored bytes of the items in one run."""
 DISABLE_AFTER_S = 5 * 86_400.0
@@ -64,7 +63,7 @@ class WebhookPost:
     delivery: Delivery
     """For a batch, the body is the array."""
     claimed_until: float
-    """Unix time when the claim ends. The process recognises its own claim by it."""
+    """Unix time when the claim ends. The process recognises its own claim by this time."""
     raises: bool
     """True if the item raises an incident. The incident's timeline then shows which webhooks have
     accepted the item."""
@@ -103,7 +102,7 @@ _SELECT_FIRST = (
 )
 """SQL: the oldest waiting item of each kit and webhook. Each SOS has a `sender` of its own and
 comes first. The query jumps along the index and skips the items behind the first. A webhook that
-was down for days has many of those."""
+was down for days has many such items."""
 
 
 def list_oldest(db: Db) -> list[Lane]:

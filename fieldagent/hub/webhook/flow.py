@@ -5,8 +5,9 @@ contains the posts that one process makes from a lane, one after another. Rules:
 
 1. Each accepted post adds one simultaneous run to a webhook's limit, up to WIDTH_MOST. Each failure
    halves the limit.
-2. After DOWN_AFTER_FAILURES consecutive failures, the webhook is *down*. It then gets one run and
-   one SOS per PROBE_PAUSE_MIN_S seconds. A post that waits for its own time can be such a probe.
+2. After DOWN_AFTER_FAILURES consecutive failures, the webhook is *down*. Such a webhook gets one
+   run and one SOS per PROBE_PAUSE_MIN_S seconds. A post that waits for its own time can be such a
+   probe.
 3. When a webhook is up again, it gets all posts that waited for their time. A due SOS is always
    posted, even to a webhook that is down. Up to SOS_RUNS_MAX are posted at once, and SOS that were
    never tried come first.

@@ -22,8 +22,8 @@ class Webhook:
     headers: Mapping[str, str] = field(default_factory=dict)
     failing_since: float | None = None
     after: int = 0
-    """Minutes after which an unanswered SOS is posted. Nothing else is posted then. 0: everything
-    is posted at once."""
+    """Minutes after which an unanswered SOS is posted to a webhook that gets nothing else. 0:
+    everything is posted at once."""
 
     batch: int = 0
     """Largest number of items in a post, whose body is then an array. 0: each item is a post of its

@@ -74,7 +74,7 @@ def make_webhook(
 
 
 def read_or_make_secrets(text: str = "") -> tuple[str, ...]:
-    """Return the secrets in `text`, or a new secret if it is empty. Raises WrongProperty."""
+    """Return the secrets in `text`, or a new secret if `text` is empty. Raises WrongProperty."""
     made = f"{PREFIX}{base64.b64encode(secrets.token_bytes(32)).decode()}"
     return read_secrets(text) or (made,)
 
@@ -114,7 +114,7 @@ def add(
 
 
 def find_webhook(db: Db, workspace: int, webhook: int) -> Webhook:
-    """Return a webhook by its id. Raises Refused if the workspace does not have it."""
+    """Return a webhook by its id. Raises Refused if the workspace does not have this webhook."""
     rows = db.execute(
         f"SELECT {COLUMNS} FROM webhook WHERE id = ? AND workspace = ?", webhook, workspace
     )
@@ -195,7 +195,7 @@ def sign_with(
 def remove(
     db: Db, workspace: int, webhook: int, *, now: float, actor: str = ADMINISTRATION
 ) -> None:
-    """Remove a webhook, with everything that waits for it."""
+    """Remove a webhook, with its waiting posts."""
     gone = "DELETE FROM webhook WHERE id = ? AND workspace = ? RETURNING id"
     _check_one(db.execute(gone, webhook, workspace), webhook)
     write_line(db, workspace, actor, "webhook remove", str(webhook), now)
