@@ -215,9 +215,7 @@ def post_text(db: Db, posting: Posting, device: int, incident: int, now: float) 
 
 
 def announce_addition(db: Db, posting: Posting, device: int, incident: int, now: float) -> None:
-    """Enter for webhooks the hub's addition to an existing alarm. The addition does not notify
-    contacts.
-    """
+    """Enter for webhooks the hub's addition to an existing alarm. Contacts are not notified."""
     ((item, _),) = _store(db, [(posting, device)], now)
     sos.add_item(db, item, incident)
     sos.note_event(db, incident, "item", now)
