@@ -1,7 +1,7 @@
 """Timing on a shared radio channel: when to transmit, how long to wait for an answer, when to
 retry. Pure functions of `now` (any one clock) and `share` (a random number from 0 to 1).
 
-Otherwise all stations that heard a packet would answer at the same moment. So each station waits a
+If all stations answered a packet at once, their answers would collide. So each station waits a
 random time, which grows with the number of stations. While one station sends a round of fragments,
 the others stay silent.
 """
@@ -16,9 +16,9 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 
 WINDOW = 4
 """Maximum number of packets that wait for an answer at the same time. An urgent packet may exceed
-it."""
+this number."""
 ROUND_FRAGMENTS_MAX = 20
-"""Maximum number of fragments of one item that are sent in a row before the sender waits for an
+"""Maximum number of fragments of one item that the sender transmits before it waits for an
 answer."""
 ANSWER_TIMEOUT_S = 3.0
 """Seconds to wait for an answer, in addition to the time on air of the waiting packets and of the
@@ -33,8 +33,8 @@ CROWD_STATIONS = 10
 """Number of stations in range from which the full `PAUSE_MAX_S` is used. With fewer stations the
 pause is shorter."""
 ANSWERING_STATIONS = 3
-"""Number of stations in a dense network that give or repeat an answer which every station could
-give. One station is not enough, because some stations would not hear it."""
+"""Number of stations in a dense network that send or repeat an answer that every station could
+send. One station is not enough, because some stations would not hear it."""
 PAUSE_AIR_TIME_SHARE = 0.25
 """Longest pause on a slow channel, as a share of a packet's time on air."""
 AGAIN_FIRST, AGAIN_MAX, URGENT_AGAIN_MAX = 3.0, 600.0, 60.0
@@ -43,7 +43,7 @@ longest wait for an SOS."""
 PRESENT_S = 60.0
 """A neighbour counts as present for this many seconds after its last packet."""
 UNANSWERED_ROUNDS_MAX = 16
-"""Number of unanswered rounds after which a station that we hear counts as unable to hear us."""
+"""Number of unanswered rounds after which we assume that the stations in range do not hear us."""
 FRAGMENT_SPACING_S = 0.5
 """Assumed seconds between two fragments of a round, until the true interval has been measured."""
 ANSWER_WAIT_MIN_S = 0.25
@@ -55,22 +55,24 @@ added to the mean (RFC 6298, 2.3)."""
 
 def draw_backoff(share: float, maximum: float, crowd: int) -> float:
     """Return a random delay, up to `maximum` seconds, before an answer that any of `crowd` stations
-    could send. The delays are short if the crowd is small and mostly long if it is large. So about
-    one station begins and the others hear it (RFC 5401, RandomBackoff).
+    could send. The delays are short in a small crowd and mostly long in a large one. So usually one
+    station begins, and the other stations hear it (RFC 5401, RandomBackoff).
     """
     steep = log(max(1, crowd)) + 1
     return maximum / steep * log(share * (exp(steep) - 1) + 1)
 
 
 def compute_ack_wait(crowd: int) -> float:
-    """Return the seconds in which one of `crowd` stations confirms an item that is not an SOS."""
+    """Return the seconds within which one of `crowd` stations confirms an item that is not an
+    SOS.
+    """
     return min(ACK_MOST, ACK_WITHIN + ACK_EACH * max(0, crowd - CROWD_STATIONS))
 
 
 def scale_share(share: float, crowd: int) -> float:
     """Return a number below 1 if this kit is one of the stations that answer for all, otherwise 1
-    or more. With up to `CROWD_STATIONS` stations all answer, with more about
-    `ANSWERING_STATIONS` of them.
+    or more. If at most `CROWD_STATIONS` stations are in range, all answer; otherwise about
+    `ANSWERING_STATIONS` answer.
     """
     return share * max(1.0, (crowd - CROWD_STATIONS + ANSWERING_STATIONS) / ANSWERING_STATIONS)
 
@@ -92,14 +94,14 @@ def compute_lone_wait(share: float, crowd: int) -> float:
 
 
 class AirTurn(NamedTuple):
-    """The part of a packet that shows whose turn it is to transmit."""
+    """Facts about a received packet that show which station transmits next."""
 
     more_fragments: int = 0
     """Number of fragments that the sender may send directly after this packet."""
     stations_in_range: int = 1
     """Number of stations in range of this kit."""
     is_from_known_station: bool = False
-    """True if the packet is from a known station."""
+    """True if a known station transmitted the packet."""
 
 
 @dataclass(slots=True)
@@ -107,7 +109,7 @@ class AirPace:
     slowest_air_time: float = 0.0
     """Time on air of the slowest recent packet, in seconds."""
     packets_without_result: int = 0
-    """Number of packets in a row for which the radio did not report a result."""
+    """Number of consecutive packets for which the radio reported no result."""
     _last_turn: AirTurn = field(default_factory=AirTurn)
     """Turn information of the last packet."""
     _heard_at: float = -inf
@@ -126,8 +128,8 @@ class AirPace:
     _stray: float = 0.0
 
     def note_heard(self, turn: AirTurn, now: float) -> None:
-        """Record that a packet was heard at `now`. The packet shows whose turn it is. Two fragments
-        of one round also show the seconds between fragments.
+        """Record that a packet was heard at `now`. The packet's `turn` shows which station
+        transmits next. Two fragments of one round also show the seconds between fragments.
         """
         since = now - self._heard_at
         if turn.more_fragments and self._last_turn.more_fragments and since < ANSWER_TIMEOUT_S:
@@ -146,24 +148,24 @@ class AirPace:
             self._missed_answers, self._missed_at = self._missed_answers + 1, now
 
     def read_retry_request(self) -> bool:
-        """Return True, once, if the waiting packets may be retried at once because a station is
-        heard again. Return False after `UNANSWERED_ROUNDS_MAX` unanswered rounds, because then the
-        stations do not hear us.
+        """Return True, only once, if waiting packets were not answered and may be retried now,
+        because a station is heard again. Return False after `UNANSWERED_ROUNDS_MAX` unanswered
+        rounds, because then the stations do not hear us.
         """
         hastens = self._missed and self._missed_answers < UNANSWERED_ROUNDS_MAX
         self._missed = False
         return hastens
 
     def note_transmitted(self, seconds: float) -> None:
-        """Record how many seconds a packet took on the air. Until another packet is heard, no
-        station's fragments hold back our next packet.
+        """Record how many seconds a packet took on the air. Our packet also ends the turn of the
+        station that was heard last.
         """
         self.slowest_air_time = max(seconds, self.slowest_air_time * 0.8)
         self._last_turn = AirTurn(stations_in_range=self._last_turn.stations_in_range)
 
     def note_answered(self, now: float, seconds: float, *, part: bool) -> None:
-        """Record the seconds until an answer came. For a fragment (`part`) they count from the end
-        of its round.
+        """Record the seconds until an answer came. For a fragment (`part`) the seconds count from
+        the end of its round.
         """
         self._answered_at, self._missed_answers = now, 0
         if not self._mean:

@@ -18,8 +18,9 @@ _MINUTE = 60.0
 URGENT_SHARE = 2.0
 """Factor by which an SOS may exceed the share."""
 UNSAVED_SHARE_MAX = 0.05
-"""Share of the hour's allowance that may be used before it is stored: so there are at most twenty
-writes an hour. At a start, this share counts as used, because that much may have been lost."""
+"""Share of the hour's allowance that may be used before the use is stored, which limits the writes
+to twenty an hour. At a start, this share counts as used, because the last use may not have been
+stored."""
 
 
 class Dwell(NamedTuple):
@@ -40,8 +41,8 @@ class AirLimit(NamedTuple):
 
 class AirTime:
     """Air-time that a radio uses, counted by minute, so that an hour needs only sixty numbers.
-    `clock` is elapsed time. `known` contains the minutes that an earlier run stored (see
-    `collect_unsaved_minutes`).
+    `clock` is elapsed time. `seconds_by_minute` contains the minutes that an earlier run stored
+    (see `collect_unsaved_minutes`).
     """
 
     def __init__(
@@ -75,7 +76,7 @@ class AirTime:
         return self.limit.percent < 100
 
     def compute_used(self) -> float:
-        """Return the seconds used in the last hour, including all of the minute in which that hour
+        """Return the seconds used in the last hour, including the whole minute in which that hour
         began.
         """
         oldest = int((self._clock() - HOUR) // _MINUTE)
@@ -83,7 +84,7 @@ class AirTime:
         return sum(self._minutes.values())
 
     def compute_remaining(self) -> float:
-        """Return the seconds that remain of this hour's allowance."""
+        """Return the remaining seconds of the allowance for the last hour."""
         return max(0.0, self._get_allowance() - self.compute_used())
 
     def can_send(self, seconds: float, *, urgent: bool) -> bool:

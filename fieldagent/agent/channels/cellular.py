@@ -2,7 +2,7 @@
 
 Only the hub's acknowledgements show that the link works, never the state of a socket or interface.
 Messages that were in flight when a link ended are sent first over the next link. Their bytes are
-identical, so the hub recognises those that it already has.
+identical, so the hub recognises messages that it already has.
 """
 
 from __future__ import annotations
@@ -42,15 +42,16 @@ log = logging.getLogger(__name__)
 ATTEMPT_TIMEOUT_S = 60.0
 """Longest time in seconds from the DNS lookup to the hub's answer."""
 PAUSE_FIRST, PAUSE_MAX = 4.0, 60.0
-"""Longest pause in seconds between two attempts: its first value, which doubles, and its last. The
-pause is random, so that a thousand agents do not return to a hub at the same moment."""
+"""Longest pause in seconds between two attempts: the first value, which doubles, and the highest
+value. The pause is random, so that a thousand agents do not return to a hub at the same moment."""
 PAUSE_SHARE_RANGE = (0.05, 1.0)
 """Range of the random pause, as shares of the longest pause."""
 ORDERLY_PAUSE_MAX_S = 4.0
-"""Longest pause in seconds after the hub closed the link with a regular code: the hub stops and
-another takes over, or its database is unavailable for a moment."""
+"""Longest pause in seconds after the hub closed the link with a regular code, because another hub
+process takes over or the database is unavailable for a moment."""
 SHORT_PAUSES_MAX = 5
-"""Number of attempts in a row with such short pauses. A hub that closes every link has a fault."""
+"""Maximum number of consecutive attempts after such short pauses. A hub that closes every link has
+a fault."""
 URGENT_PAUSE_S = 3.0
 """Seconds after which an SOS is tried again, even if the pause is longer."""
 
@@ -131,13 +132,15 @@ async def run(
     progress: Callable[[], None] = lambda: None,
     turn: IpTurn | None = None,
 ) -> NoReturn:
-    """Keep a link to the hub, forever. `ping` is the keepalive in seconds, 0 for none, None to
-    measure what the network path allows. `journal` is the number of our journal. `progress` is
-    called at least every two minutes. `turn` shows another bearer if there is a link. `heal` gets
-    the time when the hub was last reached, and takes the recovery step that is due.
+    """Keep a link to the hub, forever. `ping` is the keepalive in seconds, 0 for none; with None,
+    the longest interval that the network path allows is measured. `journal` is the number of our
+    journal. `progress` is called at least every two minutes. `turn` shows another bearer if there
+    is a link. `heal` gets the time when the hub was last reached, and takes the recovery step that
+    is due.
     """
     turn = IpTurn() if turn is None else turn
-    # Forget the transmissions of a run that failed: its outbox has already put them back.
+    # Drop the transmissions of a run that failed: the outbox has already put them back into the
+    # queue.
     turn.unacknowledged.clear()
     post = _OutboxPost(outbox, reception, notes, turn.unacknowledged)
     await CellularDriver(
@@ -150,12 +153,12 @@ class LinkPace:
     """Computes the longest pause before the next attempt."""
 
     attempts: int = 0
-    """Number of attempts in a row that did not lead to a steady link."""
+    """Number of consecutive attempts that did not lead to a steady link."""
     requested_wait: float | None = None
-    """Seconds after which the hub asks for the next attempt; None if it does not."""
+    """Seconds after which the hub asks for the next attempt; None if the hub does not ask."""
 
     def count_try(self) -> float:
-        """Count an attempt, and return the longest pause in seconds before the next."""
+        """Count an attempt, and return the longest pause in seconds before the next attempt."""
         self.attempts += 1
         if self.requested_wait is not None:
             return min(PAUSE_MAX, max(1.0, self.requested_wait))
@@ -185,7 +188,7 @@ class CellularDriver:
     turn: IpTurn
     pace: LinkPace = field(default_factory=LinkPace)
     dead_since: float = field(default_factory=trio.current_time)
-    """Time of the last sign of life from the hub."""
+    """Time when the hub was last reached, by trio's clock."""
 
     def __post_init__(self) -> None:
         self.link.facts["hub"] = self.hub.address
@@ -211,8 +214,8 @@ class CellularDriver:
             await self._recover()
 
     async def _link(self) -> LinkEnd:
-        """Attempt to connect once. If the hub is reached, serve the link until it ends. Raises
-        Unreachable.
+        """Connect to the hub, serve the link until it ends, and return the reason of its end.
+        Raises Unreachable if the attempt to connect fails.
         """
         opening = trio.CancelScope(deadline=trio.current_time() + ATTEMPT_TIMEOUT_S)
         with opening:
@@ -272,8 +275,8 @@ class CellularDriver:
             self._show(LinkState.NO_SERVICE, f"the link ended: {why}")
 
     def _store_requested_wait(self, retry_s: float | None) -> None:
-        """Record when the hub wants the next attempt. Because the hub has answered, the modem
-        works, so the time without a sign of life starts again.
+        """Record when the hub wants the next attempt. If it wants one, the hub has answered, so the
+        modem works and no recovery step is due.
         """
         self.pace.requested_wait = retry_s
         if retry_s is not None:
@@ -301,8 +304,8 @@ class CellularDriver:
             await trio.sleep(URGENT_PAUSE_S)
 
     async def _recover(self) -> None:
-        """Take the recovery step that is due. A FAULT must be fixed at the hub or by the user, so
-        it never resets a modem.
+        """Take the recovery step that is due. A link in the state FAULT needs a fix at the hub or
+        by the user, so the modem is not reset.
         """
         self.progress()
         await self.heal(None if self.link.state is LinkState.FAULT else self.dead_since)

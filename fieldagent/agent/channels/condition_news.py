@@ -1,5 +1,5 @@
-"""Decides when a kit reports its condition to the hub: once over each new link, then if the
-condition has changed, at most once an hour.
+"""Decides when a kit reports its condition to the hub: once over each new link, and then after
+changes, at most once an hour.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ log = logging.getLogger(__name__)
 REPORT_INTERVAL_MIN_S = 3_600.0
 """Minimum seconds between two reports over one link; a note takes about 100 bytes."""
 REPORT_INTERVAL_MAX_S = 43_200.0
-"""Seconds after which a report is sent even without a change, because half of the reported hours
-are out of date."""
+"""Seconds after which a report is sent even without a change, because by then half of the hours in
+the last report are out of date."""
 DISK, DEGREES, MILLIVOLTS, CLOCK, CREDITS, BARS = 5, 10, 250, 30, 10, 2
 """Smallest changes that are reported, in percent, degrees Celsius, mV, seconds, credits
 and bars."""
@@ -38,7 +38,7 @@ class ConditionNews:
     """Times of the last report and of the last check, by trio's clock."""
 
     def begin(self) -> None:
-        """Start with a new link: the condition is reported again."""
+        """Start again for a new link, so that the condition is reported over it."""
         self.last_reported, self.looked_at = None, -inf
 
     def pause(self) -> float:
@@ -47,8 +47,8 @@ class ConditionNews:
 
     def encode_due_note(self) -> bytes | None:
         """If a check is due, return a note for the hub with the new condition. Return None if no
-        check is due or there is no news. An error here must not end the link, because an SOS may
-        need it.
+        check is due or there is no news. An error is only logged, because it must not end the link,
+        which an SOS may need.
         """
         now = trio.current_time()
         if now < self.looked_at + REPORT_INTERVAL_MIN_S:

@@ -1,7 +1,8 @@
 """Opens a TCP connection, with TLS if needed, over one interface, and describes failures in words.
 
-Each connection is bound again, because a binding ends with its interface. If binding fails, the
-attempt fails: no data ever uses another interface. The DNS lookup is not bound.
+Each connection is bound to the interface again, because a binding ends when its interface goes
+down. If binding fails, the attempt fails: no data ever uses another interface. The DNS lookup is
+not bound.
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ class Unreachable(Exception):
         self.state = state
         self.reason = reason
         self.again = retry_s
-        """Seconds after which a hub that was reached asks for the next attempt; None if it does
-        not."""
+        """Seconds after which a hub that was reached asks for the next attempt; None if the hub
+        does not ask."""
 
 
 class ServerPlace(NamedTuple):

@@ -30,7 +30,7 @@ class LinkState(Enum):
 
     STARTING = "starting"
     ABSENT = "absent"
-    """The port cannot be opened, or no device answers there."""
+    """The port cannot be opened, or no device answers at the port."""
     READY = "ready"
     NO_SERVICE = "no service"
     """The modem works but has no network."""
@@ -41,8 +41,8 @@ class LinkState(Enum):
 
 
 SIGNALS_KEPT, SIGNAL_EVERY = 240, 60.0
-"""Number of signal changes that are kept, and the minimum seconds between two. Together they cover
-at least four hours."""
+"""Number of signal changes that are kept, and the minimum seconds between two changes. So the
+changes cover at least four hours."""
 
 
 @dataclass(slots=True)
@@ -60,7 +60,7 @@ class ChannelLink:
     next_look: float = -inf
     """Time when the driver next tries to reach the network, if it pauses; trio's clock."""
     next_urgent: float = -inf
-    """Time of the next attempt for an SOS, which waits less; trio's clock."""
+    """Time of the next attempt for an SOS, not later than `next_look`; trio's clock."""
     report_time: Callable[[float], None] = lambda unix: None
     """Called by the driver with the Unix time that its peer reports."""
     changed: Callable[[], None] = lambda: None
@@ -70,7 +70,7 @@ class ChannelLink:
     signals: deque[tuple[float, int | None]] = field(
         default_factory=lambda: deque(maxlen=SIGNALS_KEPT)
     )
-    """Pairs of time (trio's clock) and bars. Each is valid until the next."""
+    """Pairs of time (trio's clock) and bars. Each pair is valid until the time of the next pair."""
 
     recorder: FlightRecorder = field(default_factory=FlightRecorder)
     """Record of the traffic on the serial line."""
@@ -89,7 +89,9 @@ class ChannelLink:
 
     @state.setter
     def state(self, state: LinkState) -> None:
-        """Set the state, and call `changed` if it differs. Record when the modem becomes absent."""
+        """Set the state, and call `changed` if the state is new. Record when the modem becomes
+        absent.
+        """
         if state is not self._state:
             self.changed()
         self._state = state
@@ -99,7 +101,9 @@ class ChannelLink:
             self.away_since = trio.current_time()
 
     def ask(self) -> None:
-        """Request another attempt now, for example because a person sees the sky."""
+        """Request another attempt now, for example because the antenna now has a view of the
+        sky.
+        """
         self._requested.set()
         self._requested = trio.Event()
 
@@ -108,8 +112,8 @@ class ChannelLink:
         await self._requested.wait()
 
     def note_signal(self, bars: int | None) -> None:
-        """Record the signal, in bars. If several changes come within `SIGNAL_EVERY`, only the last
-        is kept.
+        """Record the signal, in bars. Of several changes within `SIGNAL_EVERY`, only the last is
+        kept.
         """
         if bars != self.signal:
             self.changed()
@@ -152,7 +156,7 @@ class Intent:
 
     transmission: Transmission
     modem: str
-    """Identity (the IMEI) of the modem that received the transmission."""
+    """Identity (the IMEI) of the modem to which the driver passed the transmission."""
     at_modem: int
     """Number that identifies the transmission at the modem, such as the MOMSN of SBD."""
 
@@ -163,32 +167,34 @@ class MessageLimits(NamedTuple):
     size: int
     """Largest message, in bytes."""
     fill: int
-    """Bytes up to which waiting entries fill a message. This size is small enough not to slow down
-    an SOS in the message."""
+    """Bytes up to which waiting entries fill a message: few enough not to slow down an SOS in
+    it."""
     tariff: Tariff
 
 
 class Outbox(Protocol):
-    """Interface of one channel's queue for the driver. An awaited method returns when its change is
-    on disk.
+    """Interface of one channel's queue for the driver. An asynchronous method that changes
+    something returns when the change is on disk.
     """
 
     def set_limits(self, message_limits: MessageLimits) -> None:
-        """Use these limits from now on. Call it when the modem is known, before `load`."""
+        """Use these limits from now on. The driver calls this when it knows the modem, before
+        `load`.
+        """
 
     async def wait_until_ready(self, *, urgent: bool = False) -> None:
         """Wait until a Package (with `urgent`, an SOS) is due and the budget allows it."""
 
     async def fix_dates(self) -> None:
-        """Fix the dates of the next items. Call it just before `load`: if the clock is not trusted,
-        the dates stay open until then.
+        """Fix the dates of the next items. The driver calls this just before `load`: if the clock
+        is not trusted, the dates may change until then.
         """
 
     def load(self, capacity: int) -> Transmission | None:
         """Return the entries that are due, packed into at most `capacity` bytes; None if nothing is
         due.
 
-        Its Packages are in flight until `settle`.
+        The Packages in the transmission are in flight until `settle`.
         """
 
     def get_unsettled(self) -> Intent | None:
@@ -227,14 +233,14 @@ class Outbox(Protocol):
         self, transmission: Transmission, *, reason: str, retry_after: float = 0.0
     ) -> None:
         """Stop waiting for the result of a transmission that may have left. Its Packages wait
-        again, for this bearer or another one of the channel. A receiver that already has them drops
-        the second copy.
+        again, for this bearer or another bearer of the channel. A receiver that already has the
+        Packages drops the second copy.
         """
 
     def compute_allowance(self, *, urgent: bool = False, mailbox: bool = False) -> int | None:
         """Return the remaining budget of today in the tariff's units, None if there is no budget.
-        With `urgent` it includes the reserve. For a check of the `mailbox` it excludes the part
-        that is kept for the kit's own messages, unless the kit waits for the answer to an SOS.
+        With `urgent` the budget includes the reserve. For a check of the `mailbox` it excludes the
+        part that is kept for the kit's own messages, unless the kit waits for the answer to an SOS.
         """
 
     def describe_hold(self) -> str:

@@ -1,5 +1,5 @@
-"""Counts the air-time of a radio that does not count it itself, from its bit rate, and enforces the
-limit.
+"""Counts the air-time of a radio that does not count its own air-time, from the bit rate, and
+enforces the limit.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class CountedModem:
         seconds = 8 * (len(packet) + FRAME_BYTES) / self._bit_rate
         if not self._link.air_time.can_send(seconds, urgent=urgent):
             return TransmitResult.SPENT
-        # Count the packet before it is sent: if this call is canceled, the packet may be on the
-        # air.
+        # Count the packet before it is sent, because the packet may be on the air even if this call
+        # is canceled.
         self._link.air_time.note(seconds)
         result = await self._modem.transmit(packet, urgent=urgent)
         if result in UNSENT_REASONS:
@@ -51,7 +51,7 @@ async def open_counted(
     link: ChannelLink,
     bit_rate: int,
 ) -> AsyncIterator[RadioModem]:
-    """Open a modem with `bit_rate` bits per second, and count its air-time in that of `link`.
+    """Open a modem with `bit_rate` bits per second, and add its air-time to the counter of `link`.
     Raises the errors of `open_modem`.
     """
     async with open_modem() as modem:

@@ -1,6 +1,6 @@
-"""Decides on the recovery steps for a modem that no longer answers, one after the other. Pure.
+"""Decides which recovery step is due for a modem that no longer answers. Pure.
 
-A modem can hang while the person who could cut its power is far away. Each step is harsher than the
+A modem can hang when no person is near to switch it off and on. Each step is harsher than the
 previous one. No step is taken while the modem works, so no step interrupts a session. The number of
 steps per hour is limited even if the agent restarts each minute, because each step is stored before
 it is taken.
@@ -74,7 +74,7 @@ def find_healing_faults(pairs: Mapping[str, str]) -> list[str]:
 
 def read_steps_of_link(value: str) -> tuple[HealingStep, ...]:
     """Read the steps as `read_steps` does, for a modem that is reached over IP. Such a modem has no
-    port that shows its line or USB device. Raises WrongProperty.
+    port from which its line or USB device could be found. Raises WrongProperty.
     """
     steps = read_steps(value)
     for step in steps:
@@ -118,7 +118,7 @@ def _is_line(text: str) -> bool:
 
 @dataclass(slots=True)
 class HealingLadder:
-    """Decides which step is due. Times are of one monotonic clock, except the times on disk."""
+    """Decides which step is due. All times are of one monotonic clock, except the times on disk."""
 
     steps: tuple[HealingStep, ...]
     step_times: list[float] = field(default_factory=list)
@@ -145,7 +145,7 @@ class HealingLadder:
         return self.steps[self.place] if len(self.step_times) < STEPS_AN_HOUR else None
 
     def record_step(self, now: float, elapsed_s: float) -> None:
-        """Record that the step that was due is being taken now."""
+        """Record that the due step is taken now."""
         self.step_times.append(elapsed_s)
         self.place = (self.place + 1) % len(self.steps)
         self.not_before = now + self.pause

@@ -72,8 +72,8 @@ TTYS = Path("/sys/class/tty")
 
 
 class Healer:
-    """Takes the recovery steps of one modem. `clock` is elapsed time; `folder` stores the times of
-    the steps.
+    """Takes the recovery steps of one modem. `clock` is elapsed time; `folder` is the directory for
+    the times of the steps.
     """
 
     def __init__(
@@ -82,23 +82,23 @@ class Healer:
         self._healing, self._link, self._clock = healing, link, clock
         self._file = folder / f"healing-{healing.channel}.json"
         self._off = folder / f"healing-{healing.channel}-off"
-        """File that contains the device which a step switches off. It exists from just before that
-        until the device is on again."""
+        """File that names the device that a step switches off. The file exists from just before the
+        step until the device is on again."""
         self._started = False
         self._ladder = HealingLadder(
             healing.steps, _read_stored_times(self._file), healing.silent, healing.pause
         )
 
     async def run_due_step(self) -> bool:
-        """Take the step that is due, if any. Call it while the port is closed. Return True if a
+        """Take the step that is due, if any. The caller must have closed the port. Return True if a
         step was due.
         """
         return await self.run_due_step_since(self._link.away_since)
 
     async def run_due_step_since(self, away_since: float | None) -> bool:
         """Take the step that is due, as `run_due_step` does, for a modem that has been silent since
-        `away_since` (trio's clock; None if it is not silent). Return True if a step was due. The
-        first call switches on a device that a killed process left off.
+        `away_since` (trio's clock; None if the modem answers). Return True if a step was due. The
+        first call also switches on a device that a killed process left switched off.
         """
         if not self._started:
             self._started = True
@@ -138,7 +138,8 @@ class Healer:
             return
         where = step.where
         if step.kind == "usb":
-            # Use the device's path in /sys, because its port does not lead to it while it is off.
+            # Use the device's path in /sys, because the port no longer leads to the device while it
+            # is off.
             where = str(find_usb_switch(self._healing.port, where).resolve())
         try:
             replace_file(self._off, f"{step.kind} {where}".encode())
@@ -187,7 +188,7 @@ def _read_stored_times(file: Path) -> list[float]:
     return []
 
 
-# Each of these functions blocks for some seconds, so it runs in a thread. It raises OSError.
+# The functions below block for some seconds, so they run in a thread. They raise OSError.
 
 
 def _drop_dtr(port: str) -> None:
@@ -250,8 +251,8 @@ def _cut_usb(switch: str) -> None:
 
 
 def _authorize(switch: str, value: str) -> None:
-    # Open the existing file only: in /sys files cannot be created, and elsewhere a new file would
-    # not switch anything.
+    # Open the existing file only: no file can be created in /sys, and a new file elsewhere would
+    # switch nothing.
     with Path(switch).open("r+b", buffering=0) as file:
         file.write(value.encode())
 

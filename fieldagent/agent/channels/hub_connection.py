@@ -47,8 +47,8 @@ class HubAddress:
 
     @property
     def server(self) -> ServerPlace:
-        """Return the host, port and TLS settings of the address. The default port is that of the
-        scheme.
+        """Return the host, port and TLS settings of the address. The default port is the port of
+        the scheme.
         """
         where = urlsplit(self.address)
         port = where.port or _PORTS[where.scheme]
@@ -71,8 +71,8 @@ async def open_web_socket(hub: HubAddress, stream: trio.abc.Stream, path: str = 
 
 
 async def probe(hub: HubAddress) -> None:
-    """Test a WebSocket as the link opens it. The hub closes it at once, and other links stay open.
-    Raises Unreachable.
+    """Open a WebSocket as the link does, and check the hub's answer. The hub closes this WebSocket
+    at once; other links stay open. Raises Unreachable.
     """
     async with await open_stream(hub.server) as stream:
         socket = await open_web_socket(hub, stream, CHECK_PATH)

@@ -34,8 +34,8 @@ RETRY_AFTER_S = 10.0
 
 @dataclass(slots=True)
 class IdentificationTimer:
-    """Time when the callsign is due. It is kept when the radio is opened again, because the duty
-    remains.
+    """Time when the callsign is due. The timer is kept when the radio is opened again, because the
+    callsign is still due.
     """
 
     packet: bytes
@@ -53,7 +53,9 @@ class IdentificationTimer:
 
 
 class IdentifiedModem:
-    """Implements `channels.radio_modem.RadioModem` on top of another modem."""
+    """Implements `channels.radio_modem.RadioModem` on top of another modem, and transmits the
+    callsign when it is due.
+    """
 
     def __init__(self, modem: RadioModem, timer: IdentificationTimer) -> None:
         self._modem = modem
@@ -97,9 +99,8 @@ class IdentifiedModem:
 async def open_identified(
     open_modem: Callable[[], AbstractAsyncContextManager[RadioModem]], timer: IdentificationTimer
 ) -> AsyncIterator[RadioModem]:
-    """Open a modem that identifies itself. The caller keeps `timer`, because the duty remains when
-    the radio is opened again. Raises the errors of `open_modem`; errors from within are raised in
-    groups.
+    """Open a modem that identifies itself. The caller keeps `timer` for when the radio is opened
+    again. Raises the errors of `open_modem`; errors inside the block are raised in groups.
     """
     async with open_modem() as modem, trio.open_nursery() as nursery:
         air = IdentifiedModem(modem, timer)

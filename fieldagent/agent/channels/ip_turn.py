@@ -1,4 +1,4 @@
-"""Decides which bearer carries the items for the hub: the IP link, or another bearer of the same
+"""Shows which bearer carries the items for the hub: the IP link, or another bearer of the same
 channel while there is no link.
 """
 

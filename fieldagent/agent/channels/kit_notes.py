@@ -41,12 +41,12 @@ from fieldagent.wire.settings_change import NotAChange, read_change
 log = logging.getLogger(__name__)
 
 CHECK_INTERVAL_S = 5.0
-"""Seconds between two checks of the files that root's units write, while those may change."""
+"""Seconds between two checks of the files that root's units write, while these files may change."""
 WATCH_FILES_S = 1_200.0
-"""Seconds for which the files are checked, after an offer or after a link opened while a unit is at
-work. Each applied offer restarts the agent."""
+"""Seconds for which the files are checked after an offer, or after a link opened while a unit may
+be running. Each applied offer restarts the agent."""
 MODEMS = ("satellite", "radio")
-"""Modems that the report covers."""
+"""Modems whose signal the kit reports."""
 MODEMS_INTERVAL_S = 1_800.0
 """Minimum seconds between two reports of modem signals. If the signal changes all the time, the
 reports take 5 kB a day."""
@@ -72,8 +72,8 @@ class BackupShelf(NamedTuple):
 
 @dataclass(slots=True)
 class KitNotes:
-    """Notes between this kit and the hub. `state_directory` is the agent's; `links` contains all
-    channels by name. `directory` stores the hub's directory, None if it is not needed.
+    """Notes between this kit and the hub. `state_directory` is the agent's state directory; `links`
+    contains all channels by name. `directory` stores the hub's directory, None if it is not needed.
     """
 
     state_directory: Path
@@ -101,7 +101,7 @@ class KitNotes:
     """Reports the kit's condition; None if the kit does not report it."""
 
     def begin(self) -> None:
-        """Start with a new link: all notes are sent again."""
+        """Start again for a new link, so that all notes are sent over it."""
         left = self._encode_remaining(OFFER) or self._encode_remaining(PROGRAM_OFFER)
         if left or outcomes.is_at_work(self.state_directory):
             self.watch_until = trio.current_time() + WATCH_FILES_S
@@ -112,9 +112,9 @@ class KitNotes:
             self.condition.begin()
 
     async def wait_for_next(self) -> bytes:
-        """Wait for the next note to the hub and return its bytes. Each link starts with the
-        directory's version and the last state that the hub is known to have received. Then it
-        carries changes.
+        """Wait for the next note to the hub and return its bytes. The first notes over each link
+        are the directory's version and the last state that the hub is known to have received. The
+        later notes are changes.
         """
         if self.directory is not None and not self.named_directory:
             self.named_directory = True
@@ -185,8 +185,9 @@ class KitNotes:
             return b""
 
     async def process_note(self, body: bytes) -> None:
-        """Take in a note of the hub. An offer is left for root's unit, once. The agent does not
-        trust its content, because the unit verifies it. A directory is stored directly.
+        """Take in a note of the hub. A directory is stored, a request for backup data is queued,
+        and a new offer is written to a file for root's unit. The agent does not trust an offer; the
+        unit verifies it.
         """
         said = _decode_json(body)
         if isinstance(said, Directory):
@@ -247,9 +248,9 @@ UNITS = {OFFER: "fieldagent-settings.service", PROGRAM_OFFER: "fieldagent-update
 class _OfferFile(NamedTuple):
     number: int
     file: str
-    """Name of the file in which the offer is left."""
+    """Name of the file to which the offer is written."""
     what: str
-    """Description for people."""
+    """Description of the offer for people."""
     address: str = ""
     """URL of the program."""
 

@@ -1,6 +1,6 @@
 """Finds the baud rate of a satellite modem. The configured rate is used, otherwise the usual rate
-of this kind. If no rate is configured and the modem is silent, the other rates are tried, because
-another rate may have been stored with +IPR.
+of this kind of modem. If no rate is configured and the modem is silent, the other rates are tried,
+because another rate may have been stored with +IPR.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 ANSWER_TIMEOUT_S = 1.0
 """Longest time in seconds for an answer. The question is sent twice, because the modem may take the
-first as the end of a broken line."""
+first question as the end of a broken line."""
 ATTEMPTS = 2
 SEARCH_INTERVAL_S = 600.0
 """Seconds between two searches, because a modem without power answers at no rate."""
@@ -27,11 +27,13 @@ SEARCH_INTERVAL_S = 600.0
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """Question that shows if one kind of modem is present. It sets nothing and costs nothing."""
+    """Question that shows if one kind of modem is present. The question changes no setting and
+    costs nothing.
+    """
 
     kind: str
     speeds: tuple[int, ...]
-    """Baud rates, the usual one of this kind first."""
+    """Baud rates, the usual rate of this kind first."""
     question: bytes
     is_answered_by: Callable[[bytes], bool]
     """Returns True if the received bytes contain the modem's answer."""
@@ -51,7 +53,7 @@ async def can_answer_at(port: str, baud: int, probe: Probe) -> bool:
 
 
 class LineSpeed:
-    """Baud rate of one modem. It is kept when the port is opened again."""
+    """Baud rate of one modem. The rate is kept when the port is opened again."""
 
     def __init__(self, baud: int | None, probe: Probe) -> None:
         """Use the configured `baud` and never search; if it is None, start with the usual rate."""
@@ -79,7 +81,7 @@ class LineSpeed:
         self._silent, self._next = False, trio.current_time() + SEARCH_INTERVAL_S
         for baud in self._probe.speeds:
             if await can_answer_at(port, baud, self._probe) and (
-                # Noise at a wrong rate may look like an answer, but not twice.
+                # Ask twice at an unusual rate: noise may look like an answer once, but not twice.
                 baud == self._probe.speeds[0] or await can_answer_at(port, baud, self._probe)
             ):
                 self.baud = baud

@@ -40,15 +40,15 @@ log = logging.getLogger(__name__)
 BUSY_RETRY_S = 10.0
 """Seconds until a packet that the radio dropped is retried."""
 ROUND_MAX_S = 300.0
-"""Longest time in seconds to wait until all fragments of a round have left."""
+"""Longest time in seconds in which all fragments of a round must have left."""
 NEXT_FRAGMENT_TIMEOUT_S = 1.0
-"""Seconds to wait for the next fragment of a round. If it does not come, its Package was
+"""Seconds to wait for the next fragment of a round. If no fragment comes, its Package was
 withdrawn."""
 TRANSMIT_MAX, URGENT_MAX = 120.0, 10.0
 """Longest wait in seconds for the radio's report on a packet, and the longest part of that wait for
 which an SOS is delayed."""
 UNREPORTED_PACKETS_MAX = 3
-"""Number of packets in a row without a report, after which the radio is reopened."""
+"""Number of consecutive packets without a report after which the radio is reopened."""
 PROGRESS_INTERVAL_S = 60.0
 ECHOES_MAX = 64
 """Number of our own packets that are remembered."""
@@ -70,8 +70,8 @@ async def run(
     `progress` is called at least every two minutes.
     """
 
-    # Keep the pace when the radio is lost: stations that answered recently are still there when it
-    # returns.
+    # Keep the pace when the radio is lost: stations that answered recently are still in range when
+    # the radio works again.
     pace = AirPace()
 
     async def work() -> None:
@@ -114,9 +114,9 @@ class RadioDriver:
     round: trio.Event = field(default_factory=trio.Event)
     """Event that is set when all fragments of a round have left; then a new event replaces it."""
     pause: trio.CancelScope = field(default_factory=trio.CancelScope)
-    """Scope in which the transmitting task waits; cancel it to make the task decide again."""
+    """Scope in which the transmitting task waits; a cancellation lets the task decide again."""
     last_transmitted: deque[bytes] = field(default_factory=lambda: deque(maxlen=ECHOES_MAX))
-    """Our last packets, to recognise them, because some radios and repeaters return them."""
+    """Our last packets. Some radios and repeaters return our packets, which we then ignore."""
 
     async def work(self) -> None:
         """Receive and transmit until the radio is lost. Raises RadioLost."""

@@ -1,5 +1,5 @@
-"""Interface between a radio and the Radio channel. It transmits and receives packets, but delivery
-is never certain.
+"""Interface between a radio and the Radio channel. A radio transmits and receives packets, but
+delivery is never certain.
 
 Each radio of `agent/radios/` is opened as a `RadioModem`. The layers above make delivery certain,
 between agents.
@@ -22,10 +22,11 @@ log = logging.getLogger(__name__)
 
 PACKETS_MAX = 64
 AIR_BYTES = 200
-"""Default size of a packet in bytes; each radio of a group must be able to send it."""
+"""Default size of a packet in bytes; each radio of a group must be able to send packets of this
+size."""
 AIR_BYTES_MIN, AIR_BYTES_MAX = 50, 250
-"""Range of that setting, between the limits of LoRaWAN's slowest rate (51) and of the buffer in
-LoRa chips (255)."""
+"""Range of the packet size in the settings, between the limits of LoRaWAN's slowest rate (51) and
+of the buffer in LoRa chips (255)."""
 
 
 class RadioLost(Exception):
@@ -37,7 +38,7 @@ class TransmitResult(Enum):
 
     TRANSMITTED = "transmitted"
     DROPPED = "dropped"
-    """The radio dropped it: the channel was busy, or the radio's rules forbade it."""
+    """The radio dropped the packet: the channel was busy, or the radio's rules forbade it."""
     UNKNOWN = "unknown"
     """The result is unknown: the packet may have been transmitted."""
     SPENT = "spent"
@@ -63,7 +64,7 @@ class RadioModem(Protocol):
     async def transmit(self, packet: bytes, *, urgent: bool) -> TransmitResult:
         """Pass one packet to the radio and wait until it is on the air or dropped.
 
-        Make only one call at a time. Raises RadioLost.
+        Only one call may run at a time. Raises RadioLost.
         """
 
     async def receive(self) -> ReceivedPacket:
@@ -71,8 +72,8 @@ class RadioModem(Protocol):
 
 
 class ReceiveQueue:
-    """Received packets that wait to be taken in. If PACKETS_MAX packets wait, another is lost, as
-    it could be on the air.
+    """Received packets that wait for `receive`. While PACKETS_MAX packets wait, a further packet is
+    dropped, as if it had been lost on the air.
     """
 
     def __init__(self) -> None:
@@ -96,15 +97,15 @@ class AirReception(Protocol):
     async def receive(
         self, body: bytes, *, damage: str = "", rssi: int | None = None, snr: int | None = None
     ) -> AirTurn:
-        """Take in one packet, with its signal strength, and return its turn information. The packet
-        is on disk when this returns.
+        """Store one packet and its signal strength, and return its turn information. The packet is
+        on disk when the method returns.
         """
 
 
 class RadioOutbox(Outbox, Protocol):
     async def wait_for_acknowledgement(self, transmission: Transmission) -> bool:
-        """Wait until a station confirms all of it. Return False if a station's answer shows that it
-        missed a part.
+        """Wait until stations confirm the whole transmission. Return False if a station's answer
+        shows that the station missed a part.
         """
 
     def try_again(self) -> None:

@@ -45,7 +45,7 @@ class DeviceLine(Protocol):
 
 
 class DeviceReport(NamedTuple):
-    """Description of a device from the device's own answers. It never contains a key."""
+    """Description of a device, from its own answers, without any key."""
 
     device_kind: str
     """Kind of device, for people."""
@@ -54,7 +54,7 @@ class DeviceReport(NamedTuple):
     trouble: tuple[str, ...] = ()
     """Problems with the settings, each with a remedy."""
     facts: Mapping[str, Any] = {}
-    """The same settings for programs."""
+    """The device's current settings, for programs."""
     settings: Mapping[str, str] = {}
     """Settings of the agent that follow from the answers."""
 
@@ -82,7 +82,7 @@ class Recognition:
 
 
 class UnrecognisedDevice(NamedTuple):
-    """Facts about a device that is of none of the kinds that were asked for."""
+    """Facts about a device that gave no known kind's answer."""
 
     last_bytes: bytes
     """The last bytes that the device sent, without echoes of the questions."""
@@ -137,8 +137,8 @@ async def recognise(
     line: DeviceLine, kinds_to_ask: Sequence[Recognition], known_kinds: Sequence[Recognition] = ()
 ) -> Recognition | UnrecognisedDevice:
     """Send the question of each kind in `kinds_to_ask` in turn, and return the kind that matches
-    the answer. That may also be one of `known_kinds`. Return Unrecognised if no kind answers.
-    Raises PortLost.
+    the answer. The kind may also be one of `known_kinds`. Return UnrecognisedDevice if no answer
+    matches. Raises PortLost.
     """
     hearing = _ReceivedBytes()
     for number in range(QUESTION_ROUNDS):
@@ -166,7 +166,7 @@ async def answer_to(
     seconds: float = ANSWER_TIMEOUT_S,
 ) -> Read | None:
     """Send `question`, and return the value that `read` finds in the bytes received within
-    `seconds`; None if it finds nothing. Raises PortLost.
+    `seconds`; None if `read` finds nothing. Raises PortLost.
     """
     said = bytearray()
     with waits.move_on_after(seconds):

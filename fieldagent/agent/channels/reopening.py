@@ -1,4 +1,6 @@
-"""Serves a device forever, and opens it again after it was absent, unplugged or without power."""
+"""Serves a device forever, and opens the device again after it was absent, unplugged or without
+power.
+"""
 
 from __future__ import annotations
 
@@ -34,8 +36,9 @@ async def run_and_reopen(
     """Call `work` forever. `work` opens the device and serves it until it raises one of the errors
     in `lost_errors`. That error is passed to `report_loss`.
 
-    `progress` is called before each attempt, and `heal` after each. If `heal` returns True, it took
-    a recovery step, so the next attempt follows soon. `heal` takes at most two and a half minutes.
+    `progress` is called before each attempt, and `heal` after each attempt. If `heal` returns True,
+    it took a recovery step, so the next attempt follows soon. `heal` takes at most two and a half
+    minutes.
     """
     tries = 0
     while True:

@@ -17,9 +17,9 @@ or the call broke off. Then the session's credits are booked as doubtful.
 
 An MT message is verified, stored, and only then cleared in the modem. Noise on the line costs
 another attempt but not the message, because the modem holds the only copy. A garbled message is
-read again after 1, 5 and 30 s, and then at each check. It stays in the modem until it can be read,
-another message needs its place, or ten minutes have passed. Then the readable part is kept, and the
-hub is notified and sends the message again.
+read again after 1, 5 and 30 s, and then at each check. The message stays in the modem until it can
+be read, another message needs its place, or ten minutes have passed. Then the readable part is
+kept, and the hub is notified and sends the message again.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class ReadResult(Enum):
     STAYS = auto()
     """The message is garbled and stays in the modem; it is booked later."""
     NOTHING = auto()
-    """The modem returned no message, and nothing is booked."""
+    """The modem contains no readable message, and nothing is booked."""
 
 
 @dataclass(slots=True)
@@ -94,16 +94,18 @@ class MailReader:
     reception: Reception
     mailbox: GatewayMailbox
     pause: Callable[[float], Awaitable[bool]]
-    """Waits that many seconds; returns True, at once, if an SOS waits."""
+    """Waits that many seconds and returns False; returns True at once if an SOS waits."""
     garbled_since: float | None = None
-    """Time when the message was first read garbled, by trio's clock; None if it is not garbled."""
+    """Time by trio's clock when the message in the modem was first read garbled; None if it is not
+    garbled."""
     _size: int = 0
     """Size of the message in bytes, as the session reported it; 0 if unknown."""
 
     async def read(self, *, is_needed: bool = False, size: int = 0) -> ReadResult:
-        """Read the message. With `is_needed`, another message is about to take its place, so a
-        garbled message is stored as it is. `size` is the message's size in bytes, if a session has
-        just reported it.
+        """Read the message in the modem, store it and clear it in the modem. A garbled message
+        stays in the modem for a time; with `is_needed` it is stored at once, because another
+        message needs its place. `size` is the message's size in bytes, if a session has just
+        reported it.
 
         Raises ModemSilent, PortLost.
         """
@@ -138,8 +140,8 @@ class MailReader:
         return ReadResult.STORED if read.body else ReadResult.NOTHING
 
     async def _read_with_retries(self) -> tuple[sbd.MobileTerminatedMessage | None, bool]:
-        """Read the message several times. Return the best result, and True if a waiting SOS ended
-        the pauses.
+        """Read the message until it is intact, at most a few times. Return the best result, and
+        True if a waiting SOS ended the pauses.
         """
         before = self.garbled_since is not None or self.mailbox.withheld
         pauses = (0.0,) * RETRIES_PER_CHECK if before else (0.0, *PAUSES)
@@ -157,12 +159,12 @@ class MailReader:
 log = logging.getLogger(__name__)
 
 CHECKS_PER_SETTINGS_RESTORE = 10
-"""Number of checks of an idle modem, of which one also restores its settings."""
+"""The settings of an idle modem are restored at one of this many checks."""
 NO_SERVICE_WAIT_S = 120.0
 """Seconds after which a session is tried although the modem reports no network."""
 WRITE_TRIES = 3
 EMPTY_SESSIONS_MAX = 3
-"""Number of sessions in a row with an empty buffer, after which we assume that this modem always
+"""Number of consecutive sessions with an empty buffer, after which we assume that this modem always
 clears a sent message. Each session must be reported as sent, with the MOMSN moved and no other sign
 of a reset, and the modem must never have kept a sent message. Without this limit a message would be
 sent forever."""
@@ -212,7 +214,9 @@ async def run(
 
 @dataclass(slots=True)
 class Pace:
-    """Facts about the link from earlier sessions. They are kept when the port is opened again."""
+    """Facts about the link from earlier sessions. These facts are kept when the port is opened
+    again.
+    """
 
     random: randomness.Random
     mailbox_check: float | None = None
@@ -221,7 +225,7 @@ class Pace:
     rest: LinkRest = field(default_factory=LinkRest)
     mailbox: GatewayMailbox = field(default_factory=GatewayMailbox)
     empty: int = 0
-    """Number of sessions in a row that left an empty buffer and no other sign of a reset."""
+    """Number of consecutive sessions that left an empty buffer and no other sign of a reset."""
     keeping_imei: str | None = None
     """IMEI of the last modem that kept a message after sending it."""
 
@@ -232,8 +236,9 @@ class Pace:
         self.keeping_imei, self.empty = modem, 0
 
     def count_empty(self, modem: str, is_buffer_sent: bool) -> bool:
-        """Count a session that left an empty buffer. Return True if this modem always clears a sent
-        message: EMPTY_SESSIONS_MAX sessions have shown no other sign of a reset.
+        """Count a session that left an empty buffer. `is_buffer_sent` is True if only the empty
+        buffer hints at a reset. Return True if this modem always clears a sent message:
+        EMPTY_SESSIONS_MAX consecutive sessions were like this.
         """
         self.empty = self.empty + 1 if is_buffer_sent and modem != self.keeping_imei else 0
         return self.empty >= EMPTY_SESSIONS_MAX
@@ -257,12 +262,13 @@ class SatelliteDriver:
         )
 
     async def work(self) -> NoReturn:
-        """Settle the intent that is left from before, then hold sessions when they are due. Raises
+        """Settle the intent of an earlier run, then hold sessions when they are due. Raises
         PortLost, ModemSilent and RemoteProtocolError; the caller then reopens the port.
         """
         self.outbox.set_limits(MessageLimits(sbd.MO_BYTES, sbd.MO_BYTES, CREDIT_TARIFF))
         status = await self.modem.read_status()
-        # The status is the only sign of a message that came while the modem or the agent was off.
+        # Only the status shows a message that arrived at the gateway while the modem or the agent
+        # was off.
         self.pace.mailbox.queued = max(self.pace.mailbox.queued, status.waiting)
         await self._book_lost_check(status)
         self.pace.mailbox.withheld = False
@@ -294,8 +300,8 @@ class SatelliteDriver:
         self.link.reason = held or mailbox
 
     def _describe_mail_hold(self) -> str:
-        """Return the reason why waiting messages are not fetched, if the reason is their cost;
-        otherwise an empty string.
+        """Return a sentence if messages wait at the gateway and today's budget does not allow to
+        fetch them; otherwise an empty string.
         """
         waiting = self.pace.mailbox.queued
         if not (self.modem.has_rung or waiting) or self.outbox.compute_allowance(mailbox=True) != 0:
@@ -323,7 +329,7 @@ class SatelliteDriver:
                 await self.modem.hold_settings()
             self._show()
         if self.modem.service is False:
-            # The modem may have lost the setting that makes it report its service.
+            # The modem may have lost the setting with which it reports its service.
             await self.modem.hold_settings()
             urgent = partial(self.outbox.wait_until_ready, urgent=True)
             self.link.next_look = trio.current_time() + NO_SERVICE_WAIT_S
@@ -343,8 +349,8 @@ class SatelliteDriver:
         await self._wait_until_rested(urgent=False)
 
     async def _wait_until_rested(self, *, urgent: bool) -> None:
-        """Wait until the link may be tried again. The wait is shorter for an SOS, also if the SOS
-        arrives during the wait.
+        """Wait until the link may be tried again. The wait is shorter for an SOS, even for an SOS
+        that arrives during the wait.
         """
 
         async def is_over(urgent: bool) -> None:
@@ -391,7 +397,8 @@ class SatelliteDriver:
             await self._write_message(transmission, status.momsn)
         elif self._is_mailbox_due():
             if not await self.modem.clear(sbd.CLEAR_MO) and status.mo_flag:
-                # The session would send, and bill, the old message again.
+                # The old message is still in the modem: a session would send it again, and the
+                # gateway would bill it.
                 self.pace.mailbox.rest(trio.current_time(), self.pace.random.random())
                 return
             self.pace.mailbox.begun_check = (self.modem.imei, status.momsn)
@@ -422,8 +429,8 @@ class SatelliteDriver:
         raise ModemSilent(f"the modem does not accept messages: {result.name}")
 
     async def _converse(self, transmission: Transmission | None, momsn: int) -> None:
-        """Hold a session with the gateway. If its reply is lost, the intent stays and is resolved
-        later.
+        """Hold a session with the gateway. If the session's reply is lost, the intent stays and is
+        resolved later.
         """
         self.link.state = LinkState.BUSY
         rang, self.modem.has_rung = self.modem.has_rung, False
@@ -510,7 +517,8 @@ class SatelliteDriver:
                 f"unknown whether it was sent: {status.description}"
             )
         if verdict is SessionVerdict.SENT:
-            # The modem keeps its sent message: another session would send and bill it again.
+            # Clear the sent message, because the next session would send it again, and the gateway
+            # would bill it.
             await self.modem.clear(sbd.CLEAR_MO)
 
     async def _store_received_message(
@@ -532,8 +540,8 @@ class SatelliteDriver:
             await self.outbox.spend(1)
 
     async def _book_lost_check(self, status: sbd.BufferStatus) -> None:
-        """Book a mailbox check whose reply was lost, if the MOMSN shows that it took place. If the
-        check brought a message, it is in the modem and is booked when it is read.
+        """Book a mailbox check whose reply was lost, if the MOMSN shows that it took place. A
+        message that the check fetched is in the modem, and is booked when it is read.
         """
         begun, self.pace.mailbox.begun_check = self.pace.mailbox.begun_check, None
         if begun is None or begun == (self.modem.imei, status.momsn) or status.mt_flag:
@@ -544,8 +552,8 @@ class SatelliteDriver:
     # Methods for a session whose end is unknown.
 
     async def _resolve(self, intent: Intent) -> None:
-        """Decide from the modem's numbers if the message was sent. If it was not, send the
-        identical bytes again before other messages. Only an SOS that waits is sent first.
+        """Decide from the modem's numbers if the message was sent. If it was not sent, send the
+        identical bytes again before other messages, except an SOS that waits.
         """
         urgent = intent.transmission.urgent
         await self._wait_until_rested(urgent=urgent)
@@ -573,8 +581,9 @@ class SatelliteDriver:
                 intent.transmission, Outcome.NOT_SENT, reason="an SOS was sent first"
             )
             return
-        # Store the intent before the bytes are in the modem again. An empty session may have moved
-        # the MOMSN, so after a power failure the old number would make these bytes look sent.
+        # Store the intent before the bytes are in the modem again. A session without a message may
+        # have moved the MOMSN. With the old number, these bytes would look sent after a power
+        # failure.
         await self.outbox.record_intent(
             intent.transmission, modem=self.modem.imei, at_modem=status.momsn
         )
@@ -582,7 +591,7 @@ class SatelliteDriver:
         await self._converse(intent.transmission, status.momsn)
 
     async def _wait_unless_urgent(self, seconds: float) -> bool:
-        """Wait that many seconds. Return True, at once, if an SOS waits."""
+        """Wait that many seconds and return False. Return True at once if an SOS waits."""
         return await self._wait(seconds, partial(self.outbox.wait_until_ready, urgent=True))
 
     async def _is_urgent_waiting(self) -> bool:

@@ -2,7 +2,7 @@
 parameters.
 
 A failed session reflects the state of the link, not of the Package. So the link has one pause for
-all Packages, and a success ends it. A mailbox check costs a credit. If a check brings nothing
+all Packages, and a success ends it. A mailbox check costs a credit. If a check fetches no message
 although messages wait at the gateway, the wait before the next check becomes longer.
 """
 
@@ -21,11 +21,11 @@ from fieldagent.wire.sbd import (
 )
 
 FRUITLESS_FIRST, FRUITLESS_MAX = 300.0, 6 * 3600.0
-"""Seconds to wait after a check that brought nothing: the first wait, which doubles, and the
+"""Seconds to wait after a check that fetched no message: the first wait, which doubles, and the
 longest wait."""
 REQUESTED_WAIT_MAX_S = 3600.0
-"""Longest wait in seconds that the network may request, because a damaged number could
-mean a day."""
+"""Longest wait in seconds that the network may request, because a damaged number could request a
+whole day."""
 WITHHELD_REASON = (
     "the modem holds a message and does not hand it over; no other can be fetched before it"
 )
@@ -36,19 +36,19 @@ TOO_LARGE = 1
 @dataclass(slots=True)
 class LinkRest:
     failures: int = 0
-    """Number of sessions in a row that failed."""
+    """Number of consecutive sessions that failed."""
     until: float = -inf
     urgent_until: float = -inf
-    """End of the pause for an SOS. It is earlier, but not before the network or the account allows
-    a session."""
+    """Time until which an SOS waits: usually earlier than `until`, but not before the network or
+    the account allows a session."""
     earliest_retry: float = -inf
-    """Time from which every Package may be tried again if the network has returned."""
+    """Time from which every Package may be tried again if the network is available again."""
     was_without_network: bool = False
     """True if the modem had no network at some time since the last session."""
 
     def start_after_failure(self, status: MoStatus, now: float, random_share: float) -> None:
         """Start a pause after a session that failed with this status. `random_share` is a random
-        number from 0 to 1, so that many kits do not call at one moment.
+        number from 0 to 1, which spreads the calls of many kits.
         """
         self.until = now + compute_retry_wait(status, self.failures, random_share, urgent=False)
         self.urgent_until = now + compute_retry_wait(
@@ -71,14 +71,13 @@ class LinkRest:
         self.failures, self.until, self.urgent_until, self.earliest_retry = 0, -inf, -inf, -inf
 
     def end(self) -> None:
-        """End the pause as far as the network allows, because a person who sees the sky requests
-        another attempt.
-        """
+        """End the pause as far as the network allows, because a person requests another attempt."""
         self.until = self.urgent_until = self.earliest_retry
 
     def compute_end(self, service: bool | None, *, urgent: bool = False) -> float:
-        """Return the time when every Package may be tried again; with `urgent`, an SOS. The return
-        of the network ends every pause except one that the network itself requested.
+        """Return the time from which every Package or, with `urgent`, an SOS may be tried again.
+        When the network is available again (`service`), only a pause that the network requested
+        continues.
         """
         self.was_without_network = self.was_without_network or service is False
         until = self.urgent_until if urgent else self.until
@@ -91,15 +90,15 @@ class GatewayMailbox:
 
     queued: int = 0
     fruitless_checks: int = 0
-    """Number of checks in a row that brought nothing although messages wait."""
+    """Number of consecutive checks that fetched no message although messages wait."""
     until: float = -inf
     withheld: bool = False
     """True if the modem holds a message but does not return it. Then no check is made, because
     another message would take its place."""
     uncleared_message: bytes = b""
-    """Last message that was stored and booked, as long as the modem has not confirmed that it was
-    cleared. If the message is read again, it is not booked again. A restart loses this value; then
-    the message may be booked twice."""
+    """Last message that was stored and booked, until the modem confirms that it has cleared the
+    message. If the message is read again, it is not booked again. A restart loses this value, so
+    the message may then be booked twice."""
     begun_check: tuple[str, int] | None = None
     """IMEI and MOMSN of the modem before a check whose end is unknown."""
 
@@ -116,7 +115,7 @@ class GatewayMailbox:
         self.rest(now, random_share, FRUITLESS_MAX if blocked else 0.0)
 
     def rest(self, now: float, random_share: float, minimum: float = 0.0) -> None:
-        """Pause after a check that brought nothing, for at least `minimum` seconds."""
+        """Pause after a check that fetched no message, for at least `minimum` seconds."""
         wait = max(
             minimum, min(FRUITLESS_MAX, FRUITLESS_FIRST * 2 ** min(self.fruitless_checks, 10))
         )
@@ -125,7 +124,7 @@ class GatewayMailbox:
 
     def describe_wait(self) -> str:
         """Return the reason, for people, why messages at the gateway do not arrive; empty if there
-        is none.
+        is no such reason.
         """
         if self.withheld:
             return WITHHELD_REASON

@@ -1,5 +1,5 @@
-"""Waits that all satellite drivers use: for the first of several events, the end of a pause, or a
-person's request. Also shows that the modem is absent.
+"""Waits that all satellite drivers use: for the first of several events, for the end of a pause, or
+for a person's request.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ async def wait_until_rested(
     urgent: bool,
 ) -> None:
     """Wait until the link may be tried again. `news` waits for an unsolicited report of the modem,
-    such as the return of the network, which `service` then returns.
+    for example that the network is available again, which `service` then returns.
     """
     while trio.current_time() < (ends := rest.compute_end(service(), urgent=urgent)):
         with trio.move_on_at(ends):
@@ -67,7 +67,9 @@ async def wait_until_rested(
 async def end_pauses_on_request(
     link: ChannelLink, rest: LinkRest, wake: Callable[[], None]
 ) -> NoReturn:
-    """End the pause whenever a person requests it; `wake` wakes the task that waits for its end."""
+    """End the pause whenever a person requests it; `wake` wakes the task that waits for the end of
+    the pause.
+    """
     while True:
         await link.wait_until_requested()
         rest.end()
@@ -75,7 +77,7 @@ async def end_pauses_on_request(
 
 
 def note_absent(link: ChannelLink, error: BaseException) -> None:
-    """Show that the modem is absent, and log it if the reason is new."""
+    """Set the link's state to ABSENT, and log the reason if it is new."""
     if (link.state, link.reason) != (LinkState.ABSENT, str(error)):
         log.warning("the satellite modem is away: %s; looking for it again", error)
     link.state, link.reason = LinkState.ABSENT, str(error)

@@ -27,20 +27,20 @@ MODEM_SESSION_TIMEOUT_S = 60
 HOST_SESSION_TIMEOUT_S = MODEM_SESSION_TIMEOUT_S + 30.0
 """Seconds after which the host gives up a session, later than the modem."""
 SOS_SESSION_TIME = 50
-"""Seconds after which the modem ends the session of an SOS, so that a lost reply delays it by less
-than a minute. A session takes 11 to 62 seconds."""
+"""Seconds after which the modem ends the session of an SOS, so that a lost reply delays the SOS by
+less than a minute. A session takes 11 to 62 seconds."""
 SOS_SESSION_MAX_S = SOS_SESSION_TIME + 5.0
 WRITE_MAX, SLOWEST = 2.0, 120.0
 """Longest time in seconds for the reply to +SBDWB after the payload has left, and the lowest speed
 in bytes per second."""
 FILL_INTERVAL_S = 0.1
 READ_TIMEOUT_S = WRITE_MAX + sbd.MT_BYTES / 60.0
-"""Longest time in seconds to read a message out of the modem, even at 600 baud. It is extended
-while bytes arrive."""
+"""Longest time in seconds to read a message out of the modem, even at 600 baud. The time is
+extended while bytes arrive."""
 
 
 class ModemSilent(Exception):
-    """The modem did not answer a command in time, or its answer makes no sense."""
+    """The modem did not answer a command in time, or its answer is not a valid reply."""
 
 
 @dataclass(slots=True)
@@ -60,8 +60,8 @@ class Modem:
     imei: str = ""
     last_read: sbd.MobileTerminatedMessage | None = None
     is_holding_own_message: bool = False
-    """True if the MO buffer holds our last message. A reset empties the buffer; there was no sign
-    of a reset since."""
+    """True if the MO buffer holds our last message. False after a sign of a reset, because a reset
+    empties the buffer."""
     resets: int = 0
     """Number of resets that were detected."""
     settings: tuple[sbd.LineSetting, ...] = (sbd.RING_ALERT_SETTING, sbd.INDICATOR_SETTING)
@@ -77,7 +77,7 @@ class Modem:
     ] = field(default_factory=lambda: trio.open_memory_channel[sbd.SbdEvent](64))
 
     async def listen(self) -> NoReturn:
-        """Pass received bytes to the conversation; only this task reads the port."""
+        """Pass received bytes to the parser, forever. Only this task reads the port."""
         while True:
             self.conversation.receive_data(await self.port.read())
             while (event := self.conversation.next_event()) is not sbd.NEED_DATA:
@@ -105,8 +105,8 @@ class Modem:
         self.news = trio.Event()
 
     async def ask(self, command: str, seconds: float = REPLY_TIMEOUT_S) -> sbd.ModemReply:
-        """Send a command and return its reply. Raises ModemSilent, also if the answer is not a
-        reply.
+        """Send a command and return its reply. Raises ModemSilent if no reply comes, or if the
+        answer is not a reply.
         """
         event = await self._ask(command, seconds)
         if not isinstance(event, sbd.ModemReply):
@@ -153,9 +153,9 @@ class Modem:
         return result
 
     async def _await_write_reply(self, command: str, size: int) -> sbd.SbdEvent:
-        """Return the reply to a written message. If a byte was lost, the modem waits 60 s for it.
-        So send line ends: they fill the gap, and the checksum is wrong at once. A surplus line end
-        is only an empty command.
+        """Return the reply to a written message. If a byte was lost, the modem would wait 60 s for
+        another one. So send line ends after a time: they replace the lost bytes, and the modem
+        reports a wrong checksum at once. A surplus line end is only an empty command.
         """
         with waits.move_on_after(WRITE_MAX + size / SLOWEST):
             return await self._replies[1].receive()
@@ -189,7 +189,9 @@ class Modem:
         return self.last_read
 
     async def set_up(self) -> None:
-        """Set all settings that a reset undoes. Only the first command must succeed."""
+        """Set all settings that a reset undoes. Only the first command must succeed; other failures
+        are ignored.
+        """
         self.echo_shows_reset = True
         first = await self._wake_up()
         self.is_holding_own_message = not first.is_echoed
@@ -203,12 +205,13 @@ class Modem:
             if not reply.ok:
                 log.info("the modem does not know %s; continuing without it", command)
                 self.refused_commands.add(command)
-        # Firmware TA16005 hangs in its first session without this query.
+        # Without this query, firmware TA16005 hangs in its first session.
         await self.ask_time()
 
     async def hold_settings(self) -> None:
-        """Restore settings that a power dip has undone. If the modem's stored settings suppress the
-        echo, the dip has no other sign. Settings that the modem does not report are set each time.
+        """Restore settings that a short loss of power has undone. If the modem's stored settings
+        suppress the echo, nothing else shows such a loss. Settings that the modem does not report
+        are set each time.
         """
         for setting in self.settings:
             if setting.command in self.refused_commands:
@@ -223,14 +226,14 @@ class Modem:
                 await self.ask(setting.command)
 
     async def ask_time(self) -> None:
-        """Query the network's time, and report it if the modem knows it."""
+        """Query the network's time, and report the time if the modem knows it."""
         unix = sbd.parse_system_time(await self.ask(sbd.SYSTEM_TIME))
         if unix is not None:
             self.link.report_time(unix)
 
     async def ask_traffic(self) -> int | None:
-        """Return the seconds until the network accepts a session; None if the network does not
-        report it.
+        """Return the seconds until the network accepts a session; None if the network reports no
+        such time.
         """
         return sbd.parse_traffic(await self.ask(sbd.TRAFFIC))
 
@@ -279,7 +282,8 @@ class Modem:
         limit = await self.ask(
             sbd.make_session_timeout(SOS_SESSION_TIME if urgent else MODEM_SESSION_TIMEOUT_S)
         )
-        # A modem that does not know the command for the limit may take the full time.
+        # If the modem does not know the command for the time limit, a session may take the full
+        # time.
         seconds = SOS_SESSION_MAX_S if urgent and limit.ok else HOST_SESSION_TIMEOUT_S
         reply = None
         if answers_ring:
@@ -289,8 +293,8 @@ class Modem:
         return sbd.parse_session(reply)
 
     async def clear(self, command: str) -> bool:
-        """Clear the MO or the MT buffer, and return True if the modem confirms it. Log a warning if
-        not, because the message would be sent or read again.
+        """Clear the MO or the MT buffer, and return True if the modem confirms it. Without a
+        confirmation, log a warning, because the message would be sent or read again.
         """
         if command == sbd.CLEAR_MO:
             self.is_holding_own_message = False
@@ -301,7 +305,9 @@ class Modem:
         return cleared
 
     async def read_status(self) -> sbd.BufferStatus:
-        """Query the buffers. If the modem was reset, set it up again."""
+        """Query the state of the buffers, and return it. If the modem was reset, set it up
+        again.
+        """
         reply = await self.ask(sbd.STATUS)
         if reply.is_echoed and self.echo_shows_reset:
             log.info("the modem was reset: setting it up again")

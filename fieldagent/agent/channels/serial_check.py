@@ -32,7 +32,8 @@ def _describe_right(port: Path, mode: os.stat_result) -> str:
     group = _name_port(mode.st_gid)
     if mode.st_mode & 0o060 == 0o060 and mode.st_gid:
         return f"`sudo usermod --append --groups {group} $USER`, and log in again"
-    # Linux has a console on such a line. Its getty returns the line to root only.
+    # Linux has a console on such a line. The console's getty makes the line accessible to root
+    # only.
     getty = f"sudo systemctl disable --now serial-getty@{port.name}"
     shown = f"{stat.S_IMODE(mode.st_mode):04o}"
     return f"its mode is {shown}, only for root. If it is a console, run `{getty}` and restart"

@@ -24,11 +24,11 @@ class PortLost(Exception):
 
 
 class PortInUse(PortLost):
-    """Another program has the port; the text names it and how to end it."""
+    """Another program has the port; the text names the program, and how to end it."""
 
 
 class SerialPort:
-    """Reads and writes bytes. Raises PortLost if the other end is gone."""
+    """An open serial port that reads and writes bytes. Raises PortLost if the device is lost."""
 
     def __init__(
         self, path: str, stream: trio.abc.Stream, recorder: FlightRecorder | None = None
@@ -63,7 +63,7 @@ async def open_serial(
     """Open a port exclusively, with 8N1 and without flow control. `recorder` records its traffic.
     Raises PortLost; PortInUse if another program has the port.
 
-    A thread opens and closes the port, because a driver may block in either.
+    A thread opens and closes the port, because the port's driver may block.
     """
     opening = partial(serial.Serial, path, baud, timeout=0, exclusive=True)
     try:
@@ -77,7 +77,8 @@ async def open_serial(
     try:
         try:
             _read_nothing_only_at_the_end(line.fileno())
-        except (OSError, termios.error) as error:  # termios.error is not an OSError.
+        # Catch termios.error too, because it is not an OSError.
+        except (OSError, termios.error) as error:
             raise PortLost(f"{path} disappeared while it was opened ({error.args[-1]})") from None
         async with trio.lowlevel.FdStream(os.dup(line.fileno())) as stream:
             if recorder is not None:
