@@ -1,5 +1,5 @@
-"""Types of arguments. Each raises ArgumentTypeError for an invalid value. A type whose `__name__`
-describes the valid values raises ValueError instead.
+"""Types of arguments. Each type raises ArgumentTypeError for an invalid value. A type whose
+`__name__` describes the valid values raises ValueError instead.
 """
 
 from __future__ import annotations

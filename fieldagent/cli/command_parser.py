@@ -1,4 +1,4 @@
-"""Parser of a command line. It shows the commands in groups and suggests the right word."""
+"""Parser of a command line. The parser shows the commands in groups and suggests the right word."""
 
 from __future__ import annotations
 

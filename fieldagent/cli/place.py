@@ -10,8 +10,8 @@ from fieldagent.system.exit_codes import USAGE
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 DECIMALS = 6
-"""Decimals of degrees from a grid reference. The last one is 11 cm. The best precision of MGRS is a
-metre."""
+"""Decimals of degrees from a grid reference. The last decimal is 11 cm. The best precision of MGRS
+is a metre."""
 _GRID_WORDS = 4
 """Number of words in the longest reference: zone, square and metres separately."""
 _MAY_BE_GRID = re.compile(r"([0-9]{1,2}\s*[A-Z]|[ABYZ])\s*([A-Z]{2}|[0-9]{6})", re.I | re.ASCII)

@@ -52,7 +52,7 @@ class Command(NamedTuple):
     """`NAMES: SUMMARY` of a row in the help of the command above, if that row stands for several
     commands."""
     place: str
-    """`package.module:NAME` of the function. Empty if it only has commands below it."""
+    """`package.module:NAME` of the function. Empty if the command only has commands below it."""
     values: Mapping[str, str]
     summary: str
     arguments: list[str]

@@ -14,7 +14,7 @@ STATES = ("state", "status", "outcome", "result")
 
 
 def choose_fitting_columns(cells: Sequence[Mapping[str, str]], width: int | None) -> list[str]:
-    """Return the columns that fit into `width` characters, or all if it is None.
+    """Return the columns that fit into `width` characters, or all columns if `width` is None.
 
     Empty columns are left out first, then columns at the end. The first column always stays.
     """

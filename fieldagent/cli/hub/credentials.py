@@ -31,7 +31,9 @@ def add_key(call: Call) -> Result:
 
 @make_transaction
 def add_token(call: Call) -> Result:
-    """Add a token of a member and print it once. It is valid in all workspaces of the member."""
+    """Add a token of a member and print it once. The token is valid in all workspaces of the
+    member.
+    """
     expires = _compute_expiry(call.arguments, call.now)
     name = call.arguments.name
     id_, token = credentials.add_token(call.db, call.member, name, expires=expires, now=call.now)

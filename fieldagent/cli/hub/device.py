@@ -76,7 +76,7 @@ def add_device(arguments: argparse.Namespace) -> int:
 
 
 def _check_operator(arguments: argparse.Namespace) -> None:
-    """Check the operator's name. Raises UnfitValue if it is unknown."""
+    """Check the operator's name. Raises UnfitValue if the name is unknown."""
     try:
         own = load(arguments.config, arguments.database).operators
     except InvalidSettings:
@@ -175,7 +175,7 @@ def make_device_token(call: Call) -> Result:
 @make_dead_letter_change
 def set_device_relay(call: Call) -> tuple[list[int], Row]:
     """Allow a kit to relay items of its workspace's other kits, or with --off forbid it, and
-    process the items that it relayed before.
+    process the items that the kit relayed before.
     """
     relays = not call.arguments.off
     directory.set_relay(call.db, call.device, relays, now=call.now)

@@ -102,7 +102,7 @@ def _write_items(store: Store, data_subject: Subject, folder: Path, now: float) 
 
 @contextmanager
 def _open_private(path: Path) -> Iterator[IO[bytes]]:
-    """Open a file that only its owner can read. It is on disk after the context."""
+    """Open a file that only its owner can read. The file is on disk after the context."""
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
         yield file
         file.flush()

@@ -88,7 +88,7 @@ def run_with_store(
 
 
 class Call:
-    """A command within its transaction. It finds the workspace, member and device that its
+    """A command within its transaction. The object finds the workspace, member and device that its
     arguments name.
     """
 

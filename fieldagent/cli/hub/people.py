@@ -47,7 +47,7 @@ def set_group_satellite(call: Call) -> Result:
 
 @make_transaction
 def remove_group(call: Call) -> Result:
-    """Remove a group. Items that were sent to it stay."""
+    """Remove a group. Items that were sent to the group remain."""
     group = _find_group(call)
     people.remove_group(*call.here, group, now=call.now)
     return {"id": group}

@@ -1,8 +1,8 @@
 """`fieldagent hub device set`: settings for a kit, signed by its operator, over the IP link.
 
 The hub never has the secret key. The kit verifies the signature, the hub does not. Without
---secret-key the text is written to a file. After it was signed elsewhere, the same command sends
-it.
+--secret-key the text is written to a file. After the file was signed elsewhere, the same command
+sends it.
 """
 
 from __future__ import annotations

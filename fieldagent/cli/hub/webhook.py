@@ -98,7 +98,7 @@ def _try(settings: HubSettings, store: Store, workspace: int, webhook: Webhook) 
 
 @make_store_command
 def test(arguments: argparse.Namespace, settings: HubSettings, store: Store) -> int:
-    """Send a test to a webhook. Return REFUSED if it fails."""
+    """Send a test to a webhook. Return REFUSED if the test fails."""
     workspace = store.run_once(lambda db: directory.find_workspace(db, arguments.workspace))
     webhook = store.run_once(lambda db: webhook_directory.find_webhook(db, workspace, arguments.id))
     return OK if _try(settings, store, workspace, webhook) else REFUSED

@@ -12,8 +12,8 @@ from fieldagent.system.elapsed_time import MachineClocks
 
 
 def set_system_clock(arguments: argparse.Namespace) -> int:
-    """Set the system's clock to the time in the agent's file. This needs root. Return OK if there
-    is no such file.
+    """Set the system's clock to the time in the agent's file. The command needs root. Return OK if
+    there is no such file.
     """
 
     def set_realtime(unix: float) -> None:

@@ -35,7 +35,7 @@ PAGE_UNSET_TEXT = (
 
 def print_page(arguments: argparse.Namespace) -> int:
     """Print the addresses of the page and the fingerprint of its certificate, set the passphrase
-    (--set), or show how a phone joins the kit's Wi-Fi (--wifi). This works without an agent.
+    (--set), or show how a phone joins the kit's Wi-Fi (--wifi). The command works without an agent.
     """
     if arguments.wifi is not None:
         return _show_network(arguments)

@@ -25,8 +25,8 @@ log = logging.getLogger(__name__)
 
 
 def run(arguments: RunArguments) -> int:
-    """Run the agent until it is stopped. It does not start with wrong settings. Without any channel
-    it logs a warning and runs.
+    """Run the agent until it is stopped. The agent does not start with wrong settings. Without any
+    channel, the agent logs a warning and runs.
     """
     start_logging(arguments.verbose)
     try:

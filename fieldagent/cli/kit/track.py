@@ -38,7 +38,7 @@ QUERY_INTERVAL_S = 30.0
 
 
 BATCH_DECIMALS = 5
-"""Decimals of degrees of positions that share a message. The last one is at most 1.1 m."""
+"""Decimals of degrees of positions that share a message. The last decimal is at most 1.1 m."""
 
 
 class GpsdLost(Exception):

@@ -44,7 +44,7 @@ class Policy:
 
 @dataclass(slots=True)
 class Track:
-    """Receiver of all fixes. It decides if the newest position is due."""
+    """Receiver of all fixes. The track decides if the newest position is due."""
 
     policy: Policy = field(default_factory=Policy)
     _newest: Fix | None = None

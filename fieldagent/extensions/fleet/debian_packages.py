@@ -50,7 +50,7 @@ class NotInstalled(OSError):
 
 
 def list_files(folder: Path, version: str) -> list[Path]:
-    """Return the paths of a version's packages in a folder. They need not exist."""
+    """Return the paths of a version's packages in a folder. The files need not exist."""
     return [folder / f"{name}_{version}_all.deb" for name in PACKAGE_NAMES]
 
 
@@ -168,7 +168,7 @@ def install(folder: Path, version: str) -> None:
     print(done.stdout, end="", flush=True)
     print(done.stderr, end="", file=sys.stderr, flush=True)
     if done.returncode:
-        # Find the first error. It continues in indented lines.
+        # Find the first error, which continues in indented lines.
         first = re.search(r"^dpkg: error.*(?:\n .*)*", done.stderr, re.MULTILINE)
         why = first[0] if first else done.stderr[-OUTPUT_CHARACTERS_MAX:]
         raise NotInstalled(f"dpkg cannot install it: {' '.join(why.split())}")

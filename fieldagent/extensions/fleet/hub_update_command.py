@@ -81,7 +81,7 @@ def _check(version: str, url: str, now: float) -> None:
 
 
 def _read_version(program: bytes) -> str:
-    """Return the version of a zipapp without running it; empty if it is not a zipapp of
+    """Return the version of a zipapp without running it; empty if the bytes are not a zipapp of
     fieldagent.
     """
     try:

@@ -1,7 +1,9 @@
-"""`fieldagent reboot`: root's unit reboots the machine when the hub has asked the agent for it.
+"""`fieldagent reboot`: root's unit reboots the machine when the hub has asked the agent for a
+reboot.
 
-The agent itself may not reboot the machine. It leaves a request with the id of the current boot. If
-the unit finds another boot id, the machine has already rebooted, and the unit does nothing.
+The agent itself may not reboot the machine. The agent leaves a request with the id of the current
+boot. If the unit finds another boot id, the machine has already rebooted, and the unit does
+nothing.
 """
 
 from __future__ import annotations

@@ -8,5 +8,7 @@ from fieldagent.extensions.fleet.reboot import process_request
 
 
 def reboot(arguments: argparse.Namespace) -> int:
-    """Reboot the machine once if the hub has asked for that. Only root's unit calls this."""
+    """Reboot the machine once if the hub has asked for a reboot. Only root's unit calls this
+    command.
+    """
     return process_request(arguments.config)

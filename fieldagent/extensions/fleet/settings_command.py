@@ -26,8 +26,8 @@ PHASE_TEXTS = {
 
 
 def show_last_result(arguments: argparse.Namespace) -> int:
-    """Print the result of the last offer, and return ERROR if it was not accepted. With --go-on,
-    for root's unit, take the due steps.
+    """Print the result of the last offer, and return ERROR if the offer was not accepted. With
+    --go-on, for root's unit, take the due steps.
     """
     if not arguments.go_on:
         return _show_last(

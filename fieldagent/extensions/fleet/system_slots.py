@@ -63,7 +63,7 @@ class SystemSlots:
             raise NotTaken(f"{self._about}: {wrong}") from None
 
     def get_device(self, slot: str) -> Path:
-        """Return the path of the partition of slot `a` or `b`. It need not exist."""
+        """Return the path of the partition of slot `a` or `b`. The partition need not exist."""
         return self._devices / PARTITIONS[slot]
 
     def clear(self, slot: str) -> None:

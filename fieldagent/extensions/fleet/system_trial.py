@@ -159,7 +159,9 @@ def _start_anew() -> int:
 
 
 def _boot(slots: SystemSlots, trial: SystemTrial) -> SystemTrial:
-    """Let the loader try the system at the next start, unless it has already tried it."""
+    """Let the loader try the system at the next start, unless the loader has already tried the
+    system.
+    """
     state = slots.get_state(trial.slot)
     if state == "spent" or trial.starts >= IGNORED_STARTS_MAX:
         return replace(trial, phase="back", why=NEVER_STARTED)

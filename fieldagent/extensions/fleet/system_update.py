@@ -1,5 +1,5 @@
 """`fieldagent update NAME.system`: writes a signed system beside the running system and tries it
-once. If it fails, the old system runs again.
+once. If the new system fails, the old system runs again.
 
 This module verifies the signature, and checks that the system is for this card. `system_trial`
 takes the further steps, in a separate systemd unit.

@@ -1,7 +1,7 @@
 """systemd-boot, the loader of a PC's card, which starts one of its two systems.
 
-It selects the entry with the highest version among the entries that may be tried, and counts the
-attempts in their names (systemd.io/AUTOMATIC_BOOT_ASSESSMENT):
+The loader selects the entry with the highest version among the entries that may be tried, and
+counts the attempts in their names (systemd.io/AUTOMATIC_BOOT_ASSESSMENT):
 
     system-a.conf         it works: kept
     system-b+1.conf       armed: to be tried once
@@ -34,7 +34,9 @@ class SystemdBoot:
         return self._entries.is_dir()
 
     def clear(self, slot: str) -> None:
-        """Remove the slot's entries, so that the loader no longer finds it. Raises OSError."""
+        """Remove the slot's entries, so that the loader no longer finds the slot. Raises
+        OSError.
+        """
         for each in self._list_entries(slot):
             each.unlink()
         sync_folder(self._entries)

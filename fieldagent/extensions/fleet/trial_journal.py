@@ -1,6 +1,6 @@
 """Copies and restores the agent's journal during a trial of a new program.
 
-The journal and the files beside it belong to the agent's user, so all of this runs as that user.
+The journal and the files beside it belong to the agent's user, so these functions run as that user.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ def read_version(state: Path) -> int:
 
 
 def copy_journal(state: Path, expected: int) -> None:
-    """Copy the journal with its log for a rollback. Do nothing if its version is no longer
-    `expected`, because it was copied before. Raises OSError.
+    """Copy the journal with its log for a rollback. Do nothing if the journal's version is no
+    longer `expected`, because the journal was copied before. Raises OSError.
     """
     _retry(partial(_copy_file, expected=expected), state)
 

@@ -286,7 +286,7 @@ def follow_update(place: Place, offered: Trial, *, as_json: bool) -> int:
     phase = ""
     try:
         # The unit writes the result before it removes the trial, because power may fail in between.
-        # So there may be both.
+        # So both may exist.
         while place.trial.exists() or not place.result.exists():
             if time.monotonic() > until:
                 print_failure(f"{trial.UNIT} has not ended: `journalctl -u fieldagent-update`")
@@ -338,7 +338,7 @@ def _read_phase(place: Place) -> tuple[str, str]:
 
 
 def _read_result(place: Place) -> dict[str, Any] | None:
-    """Return the result, or None if it is missing or unreadable."""
+    """Return the result, or None if the result is missing or unreadable."""
     try:
         result: dict[str, Any] = json.loads(place.result.read_bytes())
     except (FileNotFoundError, ValueError):

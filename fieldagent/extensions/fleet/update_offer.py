@@ -1,10 +1,10 @@
 """`fieldagent update --offered`: root's unit installs the program that the hub has offered, or
 records the reason of a refusal.
 
-An offer has a version and an address. The file there must have the signature of the builder of this
-kit's programs and the offered version, and must be newer than the current program. So a compromised
-hub cannot install anything else. The offer is removed when its trial is on disk, or when the reason
-of its refusal is recorded. So power may fail at any time.
+An offer has a version and an address. The file at that address must have the signature of the
+builder of this kit's programs and the offered version, and must be newer than the current program.
+So a compromised hub cannot install anything else. The offer is removed when its trial is on disk,
+or when the reason of its refusal is recorded. So power may fail at any time.
 """
 
 from __future__ import annotations

@@ -89,7 +89,7 @@ class LineReader:
         self._buffer += data
 
     def read_next_line(self) -> JsprLine | None:
-        """Return the next line; None until it is complete."""
+        """Return the next line; None until a line is complete."""
         while (end := self._buffer.find(b"\r")) >= 0:
             raw = bytes(self._buffer[:end])
             del self._buffer[: end + 1]

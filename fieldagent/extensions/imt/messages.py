@@ -61,7 +61,7 @@ class MessageKey(NamedTuple):
 
     topic: int
     id: int
-    """Number from the modem, 0 to 255. It restarts at each power-up."""
+    """Number from the modem, 0 to 255. The number restarts at each power-up."""
 
     def pack(self) -> int:
         """Return topic and number as one number, for storage."""
@@ -399,7 +399,7 @@ class MtAssembly:
         self._segments.setdefault(segment.key, {})[segment.start] = segment.data
 
     def finish_message(self, event: MtEnded) -> MtMessage | None:
-        """Return the message that has ended; None if it was aborted or has no segments."""
+        """Return the message that has ended; None if the message was aborted or has no segments."""
         segments = self._segments.pop(event.key, {})
         if event.status != COMPLETE or not segments:
             return None

@@ -1,5 +1,5 @@
-"""`fieldagent demo --team 3`: kits in one terminal. They reach each other over a simulated radio,
-without any hardware (`agent/radios/udp.py`).
+"""`fieldagent demo --team 3`: kits in one terminal. The kits reach each other over a simulated
+radio, without any hardware (`agent/radios/udp.py`).
 """
 
 from __future__ import annotations

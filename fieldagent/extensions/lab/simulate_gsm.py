@@ -1,4 +1,6 @@
-"""`fieldagent simulate gsm`: a simulated GSM modem for SMS on a pty. It obeys typed commands."""
+"""`fieldagent simulate gsm`: a simulated GSM modem for SMS on a pty. The modem obeys typed
+commands.
+"""
 
 from __future__ import annotations
 

@@ -116,7 +116,7 @@ def simulate_nodes(arguments: argparse.Namespace) -> int:
 
 
 def _list_links(folder: Path, count: int, tcp_port: int | None) -> list[Path | int]:
-    """Return the link of each node. The first is the link of the kit's node and is always a serial
+    """Return the link of each node. The first link belongs to the kit's node and is always a serial
     line.
     """
     links: list[Path | int] = [folder / f"node-{number}" for number in range(1, count + 1)]

@@ -95,7 +95,7 @@ def make_announcement(
 ) -> dict[str, Any]:
     """Return the discovery message of a device with these parts. `state` and `online` are topics.
     `version` is the version of the device's program, or None if it is unknown. `via` is the device
-    that reports for it. `absent` are parts that the device may have had before.
+    that reports for this device. `absent` are parts that the device may have had before.
     """
     description: dict[str, Any] = {
         "identifiers": [device],

@@ -149,7 +149,9 @@ def publish(
     *,
     retain: bool = False,
 ) -> bytes:
-    """Return a PUBLISH. It has QoS 1 if there is a `number` (1 to 65 535), otherwise QoS 0."""
+    """Return a PUBLISH. The packet has QoS 1 if there is a `number` (1 to 65 535), otherwise QoS
+    0.
+    """
     flags = int(retain) | (0 if number is None else 0x02)
     name = b"" if number is None else number.to_bytes(2)
     return _encode_packet(PacketType.PUBLISH, flags, _encode_text(topic) + name + payload)
@@ -189,7 +191,7 @@ def _encode_counted(data: bytes) -> bytes:
 
 
 class PacketReader:
-    """Splits the broker's bytes into packets. It never stores more than one packet.
+    """Splits the broker's bytes into packets. The reader never stores more than one packet.
 
     After RemoteProtocolError, close the stream, because the rest cannot be read.
     """
@@ -304,7 +306,7 @@ def _read_topic(data: bytes) -> str:
 
 
 def _number(rest: bytes) -> int:
-    """Return a packet's number. Raises RemoteProtocolError if it is 0 (2.3.1)."""
+    """Return a packet's number. Raises RemoteProtocolError if the number is 0 (2.3.1)."""
     number = int.from_bytes(rest[:2])
     if not number:
         raise RemoteProtocolError("a packet bears the number 0")

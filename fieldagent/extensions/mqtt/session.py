@@ -169,8 +169,8 @@ class MqttSession:
         self._ended = trio.Event()
 
     async def open(self, hello: bytes) -> None:
-        """Send a CONNECT and wait for the broker's answer. Raises BrokerLost if it refuses, does
-        not answer, or is not a broker.
+        """Send a CONNECT and wait for the broker's answer. Raises BrokerLost if the server refuses,
+        does not answer, or is not a broker.
         """
         with trio.move_on_after(ANSWER_TIMEOUT_S):
             await self._send(hello)

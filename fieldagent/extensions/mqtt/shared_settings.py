@@ -30,7 +30,9 @@ def find_host(address: str) -> str:
 
 
 def find_port(address: str) -> int:
-    """Return the broker's port. If the address has none, return the default port of its scheme."""
+    """Return the broker's port. If the address has no port, return the default port of its
+    scheme.
+    """
     where = urlsplit(address)
     return where.port or PORTS[where.scheme]
 

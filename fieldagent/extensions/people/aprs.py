@@ -224,8 +224,9 @@ class AprsPeople:
         self._queue_report(report, number, HandheldText(words, True, alert=True))
 
     def _process_object(self, report: AprsHeard, aprs_object: AprsObject) -> None:
-        """Accept an object, which its sender repeats for hours. It keeps its number until its
-        content changes. An object that its sender removes from the map stays where it was marked.
+        """Accept an object, which its sender repeats for hours. The object keeps its number until
+        its content changes. An object that its sender removes from the map stays where it was
+        marked.
         """
         place, name = aprs_object.there, aprs_object.name or "?"
         mark = int.from_bytes(sha256(name.encode()).digest()[:4], "big")

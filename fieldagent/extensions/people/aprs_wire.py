@@ -172,7 +172,7 @@ def _parse_object(text: str) -> AprsObject:
 
 def parse_date(when: str, now: datetime) -> datetime | None:
     """Return the time of a position in UTC (chapter 6): the last moment with this day, hour and
-    minute, or this hour, minute and second. None if it is invalid, or in the sender's local
+    minute, or this hour, minute and second. None if the time is invalid, or in the sender's local
     time, whose offset is unknown. `now` is in UTC.
     """
     if not re.fullmatch("[0-9]{6}[zh]", when):

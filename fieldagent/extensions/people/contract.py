@@ -49,7 +49,7 @@ class HandheldText(NamedTuple):
 
 
 class HandheldName(NamedTuple):
-    """Name and key that a handheld announces for its person. They are not authenticated."""
+    """Name and key that a handheld announces for its person. Name and key are not authenticated."""
 
     name: str
     key: bytes
@@ -58,7 +58,7 @@ class HandheldName(NamedTuple):
 class HandheldPosition(NamedTuple):
     where: Location
     precision: int = PRECISE
-    """Valid bits of the position; fewer than `PRECISE` if it is blurred on purpose."""
+    """Valid bits of the position; fewer than `PRECISE` if the position is blurred on purpose."""
 
 
 def make_located(location: Location, precision: int = PRECISE) -> HandheldPosition | None:
@@ -79,7 +79,7 @@ class HandheldMarker(NamedTuple):
     name: str
     notes: str
     lasts: int | None
-    """Seconds until it ends; None if it does not end."""
+    """Seconds until the marker ends; None if it does not end."""
 
 
 class HandheldBattery(NamedTuple):
@@ -92,7 +92,7 @@ class HandheldReport(NamedTuple):
 
     handle: str
     number: int
-    """Number of the packet; 0 if the radio reports something that it knew before."""
+    """Number of the packet; 0 if the radio reports something that the radio knew before."""
     what: HandheldText | HandheldName | HandheldPosition | HandheldMarker | HandheldBattery | None
     """Content; None if the report is not for the kit and only shows that the handheld is in
     range."""
@@ -110,8 +110,8 @@ class TextOutcome(NamedTuple):
     why: str
     """Reason for people, if the text was not confirmed."""
     too_early: bool = False
-    """True if the kit's own radio refused the text because it came too soon after another. The
-    person's radio is then not at fault."""
+    """True if the kit's own radio refused the text because the text came too soon after another
+    text. The person's radio is then not at fault."""
 
 
 class HandheldPlace(NamedTuple):

@@ -131,8 +131,8 @@ class Desk:
         return own if own is not None else 0 if self.caveat else CREDITS_PER_DAY
 
     async def receive_message(self, report: HandheldReport) -> bool:
-        """Handle a received report. Return True if it was accepted and is on disk, or False if the
-        sender must be notified of the refusal. Raises the journal's errors.
+        """Handle a received report. Return True if the report was accepted and is on disk, or False
+        if the sender must be notified of the refusal. Raises the journal's errors.
         """
         await self._store_signal(report)
         what = report.what
@@ -447,7 +447,7 @@ class Desk:
         return right
 
     def find_holder(self, handle: str, key: bytes | None = None) -> Holder:
-        """Return the holder of that radio, with the warning to be shown with their name."""
+        """Return the holder of that radio, with the warning to be shown with the holder's name."""
         holder = find_holder(self.journal, self.settings.people or {}, handle, key)
         return holder._replace(caveat=self.caveat)
 
@@ -509,7 +509,9 @@ def _number(text: str) -> int:
 
 
 def _find_exact_position(handheld: Handheld) -> Location | None:
-    """Return the last position of a handheld; None if it is unknown or blurred on purpose."""
+    """Return the last position of a handheld; None if the position is unknown or blurred on
+    purpose.
+    """
     if (
         handheld.latitude is None
         or handheld.longitude is None
@@ -532,7 +534,7 @@ def _add_position(person: Holder, location: Location, **more: Any) -> Package:
 
 
 def _describe_position(handheld: Handheld) -> str:
-    """Return the last position of a handheld as text; empty if it is unknown."""
+    """Return the last position of a handheld as text; empty if the position is unknown."""
     where = _find_exact_position(handheld)
     return (
         _describe_blurred_position(handheld)
@@ -542,7 +544,9 @@ def _describe_position(handheld: Handheld) -> str:
 
 
 def _describe_blurred_position(handheld: Handheld) -> str:
-    """Return a blurred position as text with its accuracy; empty if it is unknown or exact."""
+    """Return a blurred position as text with its accuracy; empty if the position is unknown or
+    exact.
+    """
     bits = handheld.precision
     if handheld.latitude is None or handheld.longitude is None or bits is None or bits >= PRECISE:
         return ""

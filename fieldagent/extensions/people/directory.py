@@ -2,8 +2,8 @@
 code.
 
 A person is *known* only while the handheld uses the first key that it sent. Otherwise the person is
-a guest. The directory and the settings name only the handheld, so after a change of the key they no
-longer count.
+a guest. The directory and the settings name only the handheld, so these entries no longer count
+after a change of the key.
 """
 
 from __future__ import annotations

@@ -91,8 +91,8 @@ _HANDLE = re.compile(
 
 
 class _UnacknowledgedText(NamedTuple):
-    """A text that was not acknowledged. It is repeated with the same time, so that a receiver which
-    already has it recognises it.
+    """A text that was not acknowledged. The kit repeats the text with the same time, so that a
+    receiver recognises a text that it already has.
     """
 
     time: int
@@ -441,7 +441,7 @@ def _number(what: bytes) -> int:
 
 
 def _charge(volts: float) -> int | None:
-    """Return the approximate charge of a lithium cell in percent; None if it is not a cell's
+    """Return the approximate charge of a lithium cell in percent; None if `volts` is not a cell's
     voltage.
     """
     if not 2.5 <= volts <= 4.6:

@@ -74,7 +74,7 @@ class CompanionHost:
 
     async def listen(self) -> NoReturn:
         """Read from the radio forever, and pass on answers, acknowledgements and unsolicited
-        reports. This is the only reader of the line. Raises the line's errors.
+        reports. This task is the only reader of the line. Raises the line's errors.
         """
         while True:
             with waits.move_on_after(LULL_S if self._deframer.is_within else inf) as lull:
@@ -133,8 +133,8 @@ class CompanionHost:
         raise RadioLost(SILENT_REASON)
 
     async def has_acknowledged(self, codes: list[bytes], seconds: float) -> bool:
-        """Wait until one of these codes has been acknowledged. Return False if that does not happen
-        in time.
+        """Wait until one of these codes has been acknowledged. Return False if no code is
+        acknowledged in time.
         """
         with waits.move_on_after(seconds):
             while not self.is_acknowledged(codes):

@@ -114,7 +114,7 @@ class MeshtasticPeople:
         )
 
     def _read_content(self, packet: MeshPacket, data: MeshData) -> Any:
-        """Return the content of a packet; None if it is not for the kit. Raises
+        """Return the content of a packet; None if the packet is not for the kit. Raises
         RemoteProtocolError.
         """
         if data.port in (Port.TEXT, Port.ALERT):

@@ -87,7 +87,7 @@ class Absence:
         self._failed: dict[str, tuple[float, int]] = {}
 
     def compute_end(self, handle: str, heard_at: float | None) -> float:
-        """Return the time of the next attempt; -inf if it may be now."""
+        """Return the time of the next attempt; -inf if an attempt may be made now."""
         if handle not in self._failed:
             return -inf
         failed, tries = self._failed[handle]
@@ -112,8 +112,8 @@ class Postman:
     _news: trio.Event = field(default_factory=trio.Event)
 
     async def run(self, radio: PeopleRadio) -> None:
-        """Serve each person in a task of their own, until canceled. Raises RadioLost and PortLost,
-        and the journal's errors.
+        """Serve each person in a separate task, until canceled. Raises RadioLost and PortLost, and
+        the journal's errors.
         """
         busy: set[str] = set()
         self._news = trio.Event()
@@ -202,7 +202,7 @@ class Postman:
         return True
 
     def _find_beginning(self, sent_text: HandheldSent) -> str:
-        """Return the start of a person's message, so that they recognise it."""
+        """Return the start of a person's message, so that the person recognises the message."""
         known = outbound.read_packages(self.journal, [sent_text.sequence]).get(sent_text.sequence)
         item = known.package.item if isinstance(known, StoredPackage) else None
         text = item.content if isinstance(item, Message) else ""

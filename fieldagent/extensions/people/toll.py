@@ -37,20 +37,22 @@ class HandheldLimits:
         return datetime.fromtimestamp(now, UTC).date().isoformat()
 
     def compute_price(self, package: Package) -> int:
-        """Return the satellite credits of a Package that is sent alone; 0 if it is free."""
+        """Return the satellite credits of a Package that is sent alone; 0 if the Package is
+        free.
+        """
         now = self._journal.clock.date(self._journal.clock.now())
         cost = compute_costs(package, self._outboxes, now).get(Channel.SATELLITE)
         return 0 if cost is None else cost.credits
 
     def read_spent(self, handle: str, number: int) -> int:
         """Return the possible cost of a person's messages of today, without the message with that
-        number, because it may have been booked before a power failure.
+        number, because this message may have been booked before a power failure.
         """
         return handhelds.sum_spent(self._journal, self.get_day(), handle, number)
 
     def afford(self, handle: str, number: int, package: Package, limit: int) -> AffordablePlan:
-        """Return an unauthenticated person's Package with the channels that it may use: free
-        channels, and others within `limit` credits a day for all such people together.
+        """Return an unauthenticated person's Package with the channels that the Package may use:
+        free channels, and others within `limit` credits a day for all such people together.
         """
         left = limit - handhelds.sum_spent_by_all(self._journal, self.get_day(), handle, number)
         limits = SpendingLimits(
@@ -64,7 +66,7 @@ class HandheldLimits:
         return find_affordable(package, self._outboxes, now, limits)
 
     def afford_sos(self, package: Package) -> AffordablePlan:
-        """Return an unauthenticated person's SOS with the channels that it may use."""
+        """Return an unauthenticated person's SOS with the channels that the SOS may use."""
         return unproved_sos.make_plan(package, self._journal, self._outboxes)
 
     async def book_sos_cost(self, price: int) -> None:

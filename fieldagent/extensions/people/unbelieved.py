@@ -1,4 +1,4 @@
-"""Unauthenticated calls for help. They raise no alarm, but people see them for an hour."""
+"""Unauthenticated calls for help. Such calls raise no alarm, but people see them for an hour."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def list_sms(name: str) -> list[str]:
 
 def create(name: str, message: Submit) -> list[str]:
     """Return mmcli's arguments to create a text message. The text must not contain quotation marks,
-    because they cannot be escaped there.
+    because mmcli's argument cannot escape them.
     """
     asked = "yes" if message.report else "no"
     values = f"number='{message.number}',text='{message.content.text}'"

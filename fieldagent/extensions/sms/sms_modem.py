@@ -25,7 +25,7 @@ from fieldagent.wire.sms_pdu import Deliver, StatusReport, Submit
 
 AT_PREFIX = "AT"
 FIRST_COMMANDS = ("ATE0", "AT+CMEE=1")
-"""Commands for no echo, and for errors as numbers. They also work without a SIM."""
+"""Commands for no echo, and for errors as numbers. These commands also work without a SIM."""
 PIN = "AT+CPIN?"
 PDU_MODE = "AT+CMGF=0"
 NO_ACKNOWLEDGEMENT = "AT+CSMS=0"
@@ -133,9 +133,9 @@ class StoredMessage(NamedTuple):
     """A message in the modem's store, or a message that the modem passed on without storing it."""
 
     place: int
-    """Place in the store. It is below 0 and unique if the modem passed the message on."""
+    """Place in the store. The number is below 0 and unique if the modem passed the message on."""
     message: Submit | Deliver | StatusReport | None
-    """Content of the message; None if it cannot be read."""
+    """Content of the message; None if the message cannot be read."""
     fault: str = ""
     text: str = ""
     """Text that the modem shows for an unreadable message."""
@@ -216,7 +216,7 @@ class GsmConversation:
         if arrived := _ARRIVAL_LINE.fullmatch(line):
             return MessageStored(int(arrived[1]))
         if not self._under_way or line == self._under_way:
-            return None  # This is noise, or the echo of the command.
+            return None  # The line is noise, or the echo of the command.
         failed = _ERROR.fullmatch(line)
         if line not in _FINAL and failed is None:
             self._lines.append(line)
@@ -331,7 +331,7 @@ def read_used_places(reply: GsmReply) -> tuple[int, int] | None:
 
 def read_lock(reply: GsmReply) -> str:
     """Return the unlock that the SIM needs, for people; empty if it needs none. Raises
-    RemoteProtocolError if the reply does not contain that.
+    RemoteProtocolError if the reply does not contain the state of the SIM.
     """
     for line in reply.lines:
         if match := _PIN.fullmatch(line):

@@ -98,8 +98,8 @@ class CotEvent:
 
 
 class EventSplitter:
-    """Splits a stream into the bytes of single events. It skips an event that is too long, and
-    continues with the event after it.
+    """Splits a stream into the bytes of single events. The splitter skips an event that is too
+    long, and continues with the event after it.
     """
 
     def __init__(self) -> None:

@@ -13,8 +13,8 @@ QUESTION = "Is this an emergency? Send the 911 alert of your TAK app: it raises 
 
 
 def make_question(text: str, *, direct: bool) -> str:
-    """Return the question, in the language of the text if that is known; empty if the text does not
-    read like a call for help. `direct` is False for a text in a chat room.
+    """Return the question, in the language of the text, if known; empty if the text does not read
+    like a call for help. `direct` is False for a text in a chat room.
     """
     if distress.read(text, direct=direct).call not in (Call.SOS, Call.MAYBE):
         return ""

@@ -1,5 +1,5 @@
 """`fieldagent hub tak enroll`: fetches the hub's certificate from a team's TAK server, with the
-user and password of the hub's account there. Without trio.
+user and password of the hub's account at that server. Without trio.
 """
 
 from __future__ import annotations

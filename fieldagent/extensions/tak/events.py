@@ -204,8 +204,8 @@ def _make_addressing(
 
 
 def make_alert(unit: TakUnit, point: CotPoint, now: datetime, *, cancels: bool = False) -> CotEvent:
-    """Return a 911 alert, or its cancel. The caller must repeat it, because servers do not
-    keep it.
+    """Return a 911 alert, or its cancel. The caller must repeat the event, because servers do not
+    keep alerts.
     """
     said = {"cancel": "true"} if cancels else {"type": "911 Alert"}
     detail = [
@@ -336,8 +336,8 @@ class Addressed(NamedTuple):
 
 
 def read_addressed(event: CotEvent) -> Addressed | None:
-    """Return the receivers of an event; None if it is for everyone. A chat names its receivers by
-    uid. A chat without a receiver is for no one.
+    """Return the receivers of an event; None if the event is for everyone. A chat names its
+    receivers by uid. A chat without a receiver is for no one.
     """
     if event.type.startswith(CHAT):
         about = event.find("__chatreceipt") or event.find("__chat") or CotElement("__chat")
@@ -374,7 +374,7 @@ ALERT_NAME_MAX = 100
 
 
 def read_alert(event: CotEvent) -> PhoneAlert | None:
-    """Return the alert of an event, or None if it is another event. Each part of the alert may be
+    """Return the alert of an event, or None for any other event. Each part of the alert may be
     missing.
     """
     if not event.type.startswith(ALERTS):
@@ -406,7 +406,7 @@ def read_author(event: CotEvent) -> TakUnit | None:
 
 
 def read_marker(event: CotEvent) -> PlacedMarker | None:
-    """Return a point that a person sends to units; None if it is for everyone or has no
+    """Return a point that a person sends to units; None if the point is for everyone or has no
     position.
     """
     marti = event.find("marti")

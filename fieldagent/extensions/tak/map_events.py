@@ -19,7 +19,8 @@ from fieldagent.package.package import convert_to_date
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 PREFIX = "FA-"
-"""Beginning of the uids of all our events. Hubs and kits recognize each other's events by it."""
+"""Beginning of the uids of all our events. Hubs and kits recognize each other's events by this
+prefix."""
 FRESH_S = 1_800.0
 """Seconds for which a position counts as current, because positions over satellite are rare."""
 SHOWN_S = 600.0
@@ -113,8 +114,9 @@ def make_position_events(
     *,
     is_shared: bool,
 ) -> list[CotEvent]:
-    """Return the events that show a user. The user has no position if it is unknown or not
-    `is_shared`. An old position gets a marker beside it, whose name shows the time on every map.
+    """Return the events that show a user. The user has no position if the position is unknown, or
+    if `is_shared` is False. An old position gets a marker beside it, whose name shows the time on
+    every map.
     """
     when = make_date(now)
     if user.latitude is None or user.longitude is None or user.at is None or not is_shared:
@@ -191,8 +193,8 @@ def _has_moved(previous: PersonPosition, now: PersonPosition) -> bool:
 
 
 def find_question(text: str) -> str:
-    """Return the rest of a message that begins with a question mark, because that asks for the cost
-    of the rest. Empty for any other message, or for question marks alone.
+    """Return the rest of a message that begins with a question mark, with which a person asks for
+    the cost of the rest. Empty for any other message, or for question marks alone.
     """
     return text.lstrip("? ") if text.startswith("?") else ""
 

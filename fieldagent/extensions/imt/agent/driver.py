@@ -86,7 +86,7 @@ because the status was lost."""
 CANCEL_MAX_S = 20.0
 """Seconds within which the modem must report the end of a message that was given up."""
 FILL_BYTES = messages.SEGMENT_BYTES - messages.CRC_BYTES
-"""Number of bytes up to which waiting entries fill one message. They are one segment."""
+"""Number of bytes up to which waiting entries fill one message: the content of one segment."""
 MODEM_LOST_ERRORS = (PortLost, ImtSilent, ImtReset, RemoteProtocolError)
 WENT_FIRST = MoStatus(SessionVerdict.NOT_SENT, "an SOS was sent first")
 NOBODY_KNOWS = (

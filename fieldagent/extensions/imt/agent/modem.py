@@ -87,16 +87,16 @@ class ModemFacts:
 
     imei: str = ""
     rebooted: bool = True
-    """True if the modem had no API version when the port was opened. It has then lost the messages
-    of an earlier run."""
+    """True if the modem had no API version when the port was opened. The modem has then lost the
+    messages of an earlier run."""
     topic: messages.Topic | None = None
     state: messages.OperationalState | None = None
     sim: messages.SimStatus | None = None
     service: bool | None = None
     """True if the modem sees the network."""
     active: bool | None = None
-    """True if the modem sends or receives a message, or is about to do so; None if it does not
-    report that."""
+    """True if the modem sends or receives a message, or is about to do so; None if the modem does
+    not report its activity."""
     reports_activity: bool = False
 
     def describe_trouble(self) -> str:
@@ -145,7 +145,8 @@ class ImtModem:
     """Final statuses of messages since the port was opened. A status is removed when its number is
     used again."""
     given_up: set[messages.MessageKey] = field(default_factory=set)
-    """Messages that the modem was asked to cancel. It gets no more segments of them."""
+    """Messages that the modem was asked to cancel. The modem gets no more segments of these
+    messages."""
     _assembly: messages.MtAssembly = field(default_factory=messages.MtAssembly)
     _starts: bool = True
     """True during setup, when a boot report is expected."""

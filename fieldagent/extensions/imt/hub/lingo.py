@@ -27,7 +27,8 @@ class Lingo(NamedTuple):
     """One MO message."""
 
     id: str
-    """Cloudloop's id of the message. It is unchanged if Cloudloop delivers the message again."""
+    """Cloudloop's id of the message. The id stays the same if Cloudloop delivers the message
+    again."""
     imei: str
     thing: str
     """Address of the modem for MT messages."""
@@ -125,7 +126,7 @@ class Record(NamedTuple):
     thing: str
     kind: str
     outgoing: bool
-    """True if it was sent to the modem (MT)."""
+    """True if the message was sent to the modem (MT)."""
     at: float
     """Unix time of the message."""
     size: int

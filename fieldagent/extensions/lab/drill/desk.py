@@ -1,4 +1,6 @@
-"""Simulated dispatchers at the hub's desk. They have shifts, answer open SOS, and write to kits."""
+"""Simulated dispatchers at the hub's desk. The dispatchers have shifts, answer open SOS, and write
+to kits.
+"""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ class KitRecord:
     """Number of Packages that could not be posted because the kit had no power."""
     log: list[tuple[float, str]] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
-    """Faults of the agent's parts. Each is a bug of the program."""
+    """Faults of the agent's parts. Each fault is a bug of the program."""
 
     def add_line(self, what: str) -> None:
         """Add a line to the log, with trio's current time."""
@@ -120,7 +120,7 @@ class Kit:
         return sha256(self.plan.name.encode()).digest()
 
     def read_clocks(self) -> Reading:
-        """Return simulated clocks. They are always trusted, and show one boot for the whole
+        """Return simulated clocks. The clocks are always trusted, and show one boot for the whole
         drill.
         """
         now = trio.current_time()

@@ -92,8 +92,8 @@ class SimulatedLines:
     async def open_serial(
         self, path: str, baud: int, recorder: FlightRecorder | None = None
     ) -> AsyncIterator[SerialPort]:
-        """Open the agent's end of a line. Bytes that were sent to it earlier are lost. Raises
-        PortLost if the line does not exist.
+        """Open the agent's end of a line. Bytes that were sent to the agent earlier are lost.
+        Raises PortLost if the line does not exist.
         """
         await trio.lowlevel.checkpoint()
         if path not in self._lines:

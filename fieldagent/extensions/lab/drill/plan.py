@@ -131,7 +131,7 @@ def load_toml(text: str) -> dict[str, Any]:
 
 def change_values(values: dict[str, Any], change: str) -> dict[str, Any]:
     """Return the values with `KEY=VALUE` set. KEY is a path such as `kits.credits-per-day`. VALUE
-    is a TOML value. If it is not valid TOML, it counts as text. Raises BadPlan.
+    is a TOML value. A VALUE that is not valid TOML counts as text. Raises BadPlan.
     """
     path, equals, text = change.partition("=")
     if not equals or not path:

@@ -1,4 +1,4 @@
-"""Satellite operator of a drill. It carries messages between modems and hub, and writes
+"""Satellite operator of a drill. The operator carries messages between modems and hub, and writes
 the bill.
 """
 
@@ -30,8 +30,8 @@ class OperatorBill:
     """Credits by day of the drill, for messages from the modem and messages that it fetched. A
     session without any message costs one credit."""
     for_sos: Counter[int] = field(default_factory=Counter)
-    """Credits by day for MO messages that contain at least one SOS entry. They are a part of
-    `bill`."""
+    """Credits by day for MO messages that contain at least one SOS entry. These credits are a part
+    of `bill`."""
     brought: list[tuple[str, bytes]] = field(default_factory=list)
     """MO messages that the hub does not have yet: id and bytes."""
     news: trio.Event = field(default_factory=trio.Event)

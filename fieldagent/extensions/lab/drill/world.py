@@ -98,7 +98,7 @@ class World:
         self.hub: shipped_hub.Hub | None = None
         self.hub_nursery: trio.Nursery | None = None
         self.faults: list[str] = []
-        """Faults of the hub's parts. Each is a bug of the program."""
+        """Faults of the hub's parts. Each fault is a bug of the program."""
         self._until = plan.days * DAY_S
         self.seconds = self._until + min(DAY_S, self._until)
         """Duration of the run in seconds. After the last day nothing is posted for a while, so that

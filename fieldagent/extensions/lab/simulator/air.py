@@ -24,15 +24,15 @@ PREAMBLE_S = 0.05
 
 @dataclass(slots=True)
 class Impairments:
-    """Possible failures. They happen independently of each other and for each listener.
+    """Possible failures. Failures happen independently of each other and for each listener.
     Probabilities are from 0 to 1.
     """
 
     loss: float = 0.0
     duplicates: float = 0.0
     bit_errors: float = 0.0
-    """Probability that a bit is flipped. The radio's own checksum drops the packet if it detects
-    the error."""
+    """Probability that a bit is flipped. The radio's own checksum drops the packet if the checksum
+    detects the error."""
     unnoticed: float = 0.0
     """Probability that the checksum does not detect the error."""
     delay: float = 0.0

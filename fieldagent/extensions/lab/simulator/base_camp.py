@@ -42,8 +42,8 @@ HOME_IDENTITY = Identity("1", "Base camp", "User", "base@example.org", "7")
 
 
 class HomeWriter:
-    """Sender of messages to the kit. It numbers messages, splits them if needed, and keeps them for
-    repeats.
+    """Sender of messages to the kit. The sender numbers messages, splits them if needed, and keeps
+    them for repeats.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
-"""Many emulated kits on IP links to one hub. Each sends a position at a fixed interval.
+"""Many emulated kits on IP links to one hub. Each kit sends a position at a fixed interval.
 
-An emulated kit is only the link of an agent. It uses the real protocol of the IP link, pings and
-reconnects like an agent, and repeats unconfirmed items. It has no journal.
+An emulated kit is only the link of an agent. This link uses the real protocol of the IP link, pings
+and reconnects like an agent, and repeats unconfirmed items. An emulated kit has no journal.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ kits share one."""
 POSITIONS_PER_MESSAGE_MAX = 20
 """Largest number of positions in one message, for example after a time without a link."""
 FINAL_CLOSE_CODES = {Close.POLICY, Close.REVOKED, Close.REPLACED, Close.NO_COMMON_VERSION}
-"""Close codes after which an emulated kit does not reconnect. Either its device is gone, or another
-kit uses its token."""
+"""Close codes after which an emulated kit does not reconnect. Either the kit's device no longer
+exists, or another kit uses the same token."""
 CHECK_S = 0.1
 
 

@@ -49,7 +49,7 @@ class FleetFigures:
     came_bytes: int = 0
 
     def open_one(self) -> None:
-        """Count an opened link. The caller subtracts it from `open` at its end."""
+        """Count an opened link. The caller subtracts the link from `open` when the link ends."""
         self.open += 1
         self.opened += 1
         self.most_open = max(self.most_open, self.open)

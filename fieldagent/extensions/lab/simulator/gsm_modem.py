@@ -1,9 +1,9 @@
 """GSM modem as seen from its serial line, without I/O: SMS in PDU mode (3GPP TS 27.005).
 
-It has the properties that cause trouble for programs. It echoes until the host turns that off. It
-asks for a PDU with a prompt that ends only at Ctrl-Z or ESC. Its SIM is small and receives nothing
-when it is full. It numbers sent messages with 8 bits. Commands cause failures that happen in the
-field.
+The modem has the properties that cause trouble for programs. It echoes until the host turns that
+off. It asks for a PDU with a prompt that ends only at Ctrl-Z or ESC. Its SIM is small and receives
+nothing when it is full. It numbers sent messages with 8 bits. Commands cause failures that happen
+in the field.
 
 Sources in TS 27.005: routing of arriving messages 3.4.1 (+CNMI), acknowledgement 3.4.4 (+CNMA) and
 3.2.1 (+CSMS), errors 3.2.5. If <ds> is 0, the modem stores reports, which TS 27.005 leaves open.
@@ -377,8 +377,8 @@ class SimulatedGsmModem:
         is full, return False without a notification. The network then keeps the message.
         """
         if self._unacknowledged is not None:
-            # The network got no acknowledgement in time. It sends that message again, and the modem
-            # passes on no further messages.
+            # The network got no acknowledgement in time. The network sends that message again, and
+            # the modem passes on no further messages.
             again, self._unacknowledged = self._unacknowledged, None
             self._notify[MT] = self._notify[DS] = 0
             self.receive_from_network(again)

@@ -1,7 +1,7 @@
 """Connection of the operator's gateway to a real hub: DirectIP in both directions.
 
 MO messages are sent in order, and each is repeated until the hub confirms it. MT messages are
-checked as by the real gateway. They wait for the modem, which gets a ring alert.
+checked as by the real gateway. MT messages wait for the modem, which gets a ring alert.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 The simulated modem behaves like the real modem, as far as known, in all points that can cause
 trouble for a driver. A reset clears its API version and its state, and restarts the message
-numbers. It continues with a message that the host has abandoned. It keeps no copy of messages that
-it passed on. Commands cause failures that happen in the field.
+numbers. The modem continues with a message that the host has abandoned, and keeps no copy of
+messages that it passed on. Commands cause failures that happen in the field.
 """
 
 from __future__ import annotations

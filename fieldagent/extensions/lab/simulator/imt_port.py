@@ -16,14 +16,14 @@ SEGMENT_MAX_S = 5.0
 
 
 class ImtPort:
-    """Serial port of a simulated 9704. The owner calls `run`. It also calls `poke` after each event
+    """Serial port of a simulated 9704. The owner calls `run`, and calls `poke` after each event
     that makes the modem send without a request.
     """
 
     def __init__(self, modem: SimulatedImtModem, link: Path, *, latency: float) -> None:
         self.modem = modem
         self.link = link
-        """Path of the serial line. It does not depend on the pty in use."""
+        """Path of the serial line. The path does not depend on the pty in use."""
         self.latency = latency
         """Seconds that a message needs to reach the network."""
         self.baud: int | None = None
@@ -51,7 +51,7 @@ class ImtPort:
         self._plugged.set()
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> NoReturn:
-        """Serve the port forever. `task_status` is started when the port is there."""
+        """Serve the port forever. `task_status` is started when the port exists."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._carry)
             nursery.start_soon(self._guard_segments)

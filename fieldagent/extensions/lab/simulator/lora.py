@@ -36,7 +36,7 @@ class LoraAir(SharedAir):
     def transmit(self, now: float, station: int, packet: bytes) -> float:
         """Transmit a packet at its station's own bit rate and return its end time."""
         takes = compute_air_time(self.radios[station], len(packet))
-        # The shared channel has one bit rate, but on this channel each packet has its own.
+        # The shared channel has one bit rate, but on this channel each packet has its own rate.
         self.preamble, self.bitrate = takes, inf
         return super().transmit(now, station, packet)
 
@@ -154,5 +154,5 @@ class LoraBoard:
         return said
 
     def leave_host(self) -> None:
-        """Discard the output, because the host is gone. Pending work continues."""
+        """Discard the output, because the host has disconnected. Pending work continues."""
         self._said = bytearray()

@@ -108,8 +108,8 @@ class _Unacknowledged(NamedTuple):
 
 
 class Keyring:
-    """Channels of a radio and the nodes that it knows. They decide which nodes can read the radio's
-    packets, and which packets the radio can read.
+    """Channels of a radio and the nodes that it knows. Channels and nodes decide which nodes can
+    read the radio's packets, and which packets the radio can read.
     """
 
     def __init__(self, node: int) -> None:
@@ -119,7 +119,9 @@ class Keyring:
         """Nodes that the radio has heard, by number."""
 
     def get_settings(self, index: int) -> MeshChannel:
-        """Return the channel with that index. If it is not set, return a channel that is OFF."""
+        """Return the channel with that index. If this channel is not set, return a channel that is
+        OFF.
+        """
         if index >= len(self.channels):
             return MeshChannel(index, ChannelSettings(), Role.OFF)
         role = Role.SECONDARY if index else Role.PRIMARY
@@ -188,7 +190,7 @@ class HostSide:
         self._counted = 0
 
     def leave(self) -> None:
-        """Mark the host as gone."""
+        """Mark the host as disconnected."""
         self.said = bytearray()
         self.attended = False
 

@@ -9,7 +9,7 @@ class MtQueue:
     def __init__(self) -> None:
         self._bodies: deque[bytes] = deque()
         self._ahead = 0
-        """Number of high-priority messages. They are first in the queue."""
+        """Number of high-priority messages. These messages are first in the queue."""
 
     def __len__(self) -> int:
         return len(self._bodies)

@@ -110,8 +110,8 @@ class SimulatedNode:
         """End a finished transmission, and begin the next one that is due."""
         self.link.tick(now)
         while self.link.next_event() is not None:
-            # The only possible event is PeerDown, which means that the gateway is away. It sends a
-            # hello when it returns.
+            # The only possible event is PeerDown, which means that the gateway is away. The gateway
+            # sends a hello when it returns.
             pass
         if self._on_air is not None and self._on_air[0] <= now:
             if not self.mute:

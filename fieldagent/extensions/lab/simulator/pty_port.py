@@ -80,14 +80,14 @@ def is_understood(line: trio.lowlevel.FdStream, baud: int | None) -> bool:
 
 
 class PtyPort:
-    """Serial port of a simulated modem. The owner calls `run`. It also calls `poke` after each
-    event that makes the modem send without a request.
+    """Serial port of a simulated modem. The owner calls `run`, and calls `poke` after each event
+    that makes the modem send without a request.
     """
 
     def __init__(self, modem: SimulatedModem, link: Path, *, latency: float) -> None:
         self.modem = modem
         self.link = link
-        """Path of the serial line. It does not depend on the pty in use."""
+        """Path of the serial line. The path does not depend on the pty in use."""
         self.latency = latency
         """Duration of a session in seconds."""
         self.baud: int | None = None
@@ -113,7 +113,7 @@ class PtyPort:
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> NoReturn:
         """Serve the line while it is plugged in. This never returns. `task_status` is started when
-        the line is there.
+        the line exists.
         """
         while True:
             await self._plugged.wait()

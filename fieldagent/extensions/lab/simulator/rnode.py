@@ -161,8 +161,8 @@ REQUIRED_SETTINGS = {
     RnodeCommand.SPREADING,
     RnodeCommand.CODING,
 }
-"""Settings that the radio needs before it turns on. Sorted by number, they are the fields of
-LoraSettings."""
+"""Settings that the radio needs before it turns on. Sorted by number, the settings are the fields
+of LoraSettings."""
 SETTINGS: dict[int, int] = {
     RnodeCommand.FREQUENCY: 4,
     RnodeCommand.BANDWIDTH: 4,

@@ -1,7 +1,7 @@
 """AT commands of a simulated Iridium 9602, in the order of the ISU AT Command Reference.
 
-`answer_command` applies a command to the modem's state. It returns the output and the next action
-of the modem.
+`answer_command` applies a command to the modem's state. The function returns the output and the
+next action of the modem.
 """
 
 from __future__ import annotations

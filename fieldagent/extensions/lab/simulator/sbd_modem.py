@@ -1,9 +1,9 @@
 """Iridium 9602 as seen from its serial line, without I/O: the modem's side of `wire.sbd`.
 
 The simulated modem follows the ISU AT Command Reference in all points that can cause trouble for a
-driver. It echoes until the host turns that off. A reset clears volatile settings. Its MO buffer
-keeps a sent message, and its MOMSN survives a reset. Commands cause failures that happen in the
-field.
+driver. The modem echoes until the host turns that off. A reset clears volatile settings. Its MO
+buffer keeps a sent message, and its MOMSN survives a reset. Commands cause failures that happen in
+the field.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
 Any client that can publish at the broker can send, under any client id. So the sender is the last
 level of the topic, which the broker's access rules can reserve for one client. Only senders in
-`mqtt-senders` may use channels that cost money, or replace waiting Packages. Only these may name
-people, because the kit cannot know who would pay for the delivery. All senders together have one
-budget.
+`mqtt-senders` may use channels that cost money, or replace waiting Packages. Only these senders may
+name people, because the kit cannot know who would pay for the delivery. All senders together have
+one budget.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ class CommandAdmission:
         said = {
             "to": package.to,
             "from": package.author,
-            # It would replace other programs' Packages.
+            # The key would replace other programs' Packages.
             "collapseKey": package.collapse_key,
         }
         for member, value in said.items():

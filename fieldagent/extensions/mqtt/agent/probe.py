@@ -15,9 +15,9 @@ from fieldagent.system.signals import run_breakable
 
 
 async def probe(settings: MqttSettings) -> str:
-    """Return the reason why the broker does not accept this kit; empty if it does. The agent's own
-    session continues, because the probe uses another client id. The broker keeps no state for that
-    id.
+    """Return the reason why the broker does not accept this kit; empty if the broker accepts this
+    kit. The agent's own session continues, because the probe uses another client id. The broker
+    keeps no state for that id.
     """
     try:
         async with open_session(settings, suffix=f"-{secrets.token_hex(3)}") as session:

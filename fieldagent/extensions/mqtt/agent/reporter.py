@@ -1,8 +1,8 @@
 """Publishes the state of the kit, and of the Packages that came over MQTT, after each change.
 
 Changes are read from the journal, as for `GET /api/events`. A change during a broker outage is
-published when the broker is back, with the state at that time. After a restart of the agent,
-everything that is still known is published again.
+published when the broker is available again, with the state at that time. After a restart of the
+agent, everything that is still known is published again.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ POSITIONS_READ_MAX = 20
 
 
 class Reporter:
-    """Reporter to the broker. Call `run` for each session. It continues where the last session
-    ended.
+    """Reporter to the broker. Call `run` for each session. The reporter continues where the last
+    session ended.
     """
 
     def __init__(self, journal: Journal, topics: MqttTopics, name: str, budget: DayBudget) -> None:

@@ -48,7 +48,7 @@ HOOK = "MQTT"
 
 
 class Publisher:
-    """Hook that publishes inbound items. It runs during a session."""
+    """Hook that publishes inbound items. The hook runs during a session."""
 
     def __init__(self, topic: str) -> None:
         self._topic = topic

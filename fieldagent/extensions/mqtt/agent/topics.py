@@ -42,8 +42,8 @@ class MqttTopics(NamedTuple):
         return [self.send, f"{self.send}/+", *([self.birth] if self.birth else [])]
 
     def find_sender(self, topic: str) -> str | None:
-        """Return the sender that the topic names. Empty if the topic names no sender; None if it is
-        not a command topic.
+        """Return the sender that the topic names. Empty if the topic names no sender; None if the
+        topic is not a command topic.
         """
         if topic == self.send:
             return ""

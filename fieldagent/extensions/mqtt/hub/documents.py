@@ -1,7 +1,7 @@
 """JSON documents that the hub publishes, and their descriptions for Home Assistant. Pure functions.
 
-Retained documents contain only data that anyone at the broker may read later. They contain no text
-of a message and no secret.
+Retained documents contain only data that anyone at the broker may read later. Such documents
+contain no text of a message and no secret.
 """
 
 from __future__ import annotations

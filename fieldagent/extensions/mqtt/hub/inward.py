@@ -77,8 +77,8 @@ class CommandInbox(NamedTuple):
 
 
 class DeliveryMark(NamedTuple):
-    """Marks of a command's delivery by the broker. They identify a command without a key, because
-    an acknowledgement may be lost when this process ends.
+    """Marks of a command's delivery by the broker. The marks identify a command without a key,
+    because an acknowledgement may be lost when this process ends.
     """
 
     number: int | None

@@ -125,7 +125,8 @@ def _run_bridge(host: BridgeHost) -> Callable[[], Awaitable[None]] | None:
     address: str | None = own["mqtt-address"]
     if address is None or own["mqtt-workspace"] is None:
         return None
-    # Import it only here. Every hub command reads these settings, and most hubs have no broker.
+    # Import the bridge only here. Every hub command reads these settings, and most hubs have no
+    # broker.
     from fieldagent.extensions.mqtt.hub import service
     from fieldagent.extensions.mqtt.hub.inward import HubMqttRules
 

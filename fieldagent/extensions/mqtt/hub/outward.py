@@ -37,8 +37,8 @@ FORGET_INTERVAL_S = 600.0
 
 
 class HubReporter:
-    """Publisher of the hub's documents. Call `run` during a session. It continues from its place in
-    the next session.
+    """Publisher of the hub's documents. Call `run` during a session. The publisher continues from
+    its place in the next session.
     """
 
     def __init__(self, host: BridgeHost, inbox: CommandInbox, name: str) -> None:

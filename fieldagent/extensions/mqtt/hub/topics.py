@@ -80,7 +80,9 @@ class HubTopics(NamedTuple):
         return [*own, *([self.birth] if self.birth else [])]
 
     def find_address(self, topic: str) -> CommandAddress | None:
-        """Return the sender and the kit in a topic; None if it is not a topic of commands."""
+        """Return the sender and the kit in a topic; None if the topic is not a topic of
+        commands.
+        """
         form = rf"{re.escape(self.base)}(?:/kit/([1-9][0-9]{{0,17}}))?/send(?:/([^/]+))?"
         if (match := re.fullmatch(form, topic, re.ASCII)) is None:
             return None

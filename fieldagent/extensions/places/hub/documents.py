@@ -25,7 +25,7 @@ Times are UTC."""
 
 def table(report: KitWeek) -> bytes:
     """Return a CSV file (RFC 4180) with a row for each position, item, incident and day of costs.
-    It is UTF-8 with a byte order mark, so that spreadsheets detect the encoding.
+    The file is UTF-8 with a byte order mark, so that spreadsheets detect the encoding.
     """
     text = io.StringIO()
     rows = csv.DictWriter(text, COLUMNS)

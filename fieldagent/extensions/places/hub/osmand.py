@@ -101,7 +101,7 @@ def _known(value: Any) -> float | None:
 
 
 def _object(document: dict[str, Any], name: str) -> dict[str, Any]:
-    """Return the member with this name; empty if it is missing or not an object."""
+    """Return the member `name`; empty if the member is missing or not an object."""
     value = document.get(name)
     return value if isinstance(value, dict) else {}
 

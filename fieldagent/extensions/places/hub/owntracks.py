@@ -21,8 +21,9 @@ from fieldagent.hub.field.trackers import TrackerReport
 
 def read(request: Request) -> TrackerReport | None:
     """Return the report of a position; None for other messages of the app, such as an empty one
-    when a friend is deleted. The tracker's id is `USER/DEVICE`. It is read from `?u=USER&d=DEVICE`
-    in the address, as for OwnTracks' own Recorder, or from the app's settings. Raises Problem 400.
+    when a friend is deleted. The tracker's id is `USER/DEVICE`. The id is read from
+    `?u=USER&d=DEVICE` in the address, as for OwnTracks' own Recorder, or from the app's settings.
+    Raises Problem 400.
     """
     if not request.body:
         return None

@@ -62,7 +62,7 @@ def page(report: KitWeek) -> bytes:
 
 
 def end_of(incident: dict[str, Any]) -> str:
-    """Return the person who closed the incident and the reason; empty if it is open."""
+    """Return the person who closed the incident and the reason; empty if the incident is open."""
     ends = [step for step in incident["timeline"] if step["event"] == "closed"]
     if incident["closed"] is None or not ends:
         return ""

@@ -78,8 +78,8 @@ def _row(route: dict[str, Any]) -> dict[str, Any]:
 
 @make_transaction
 def end(call: Call) -> Result:
-    """End a route in the name of a user, with a reason. An alarm about it stays until a person
-    closes it.
+    """End a route in the name of a user, with a reason. An alarm about the route stays until a
+    person closes it.
     """
     asked = call.arguments
     member = directory.find_member(*call.here, asked.by)

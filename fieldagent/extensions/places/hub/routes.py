@@ -126,8 +126,8 @@ def _encode_route(row: Sequence[Any]) -> Row:
 
 
 def end_route(db: Db, workspace: int, route: int, actor: Actor, reason: str, now: float) -> None:
-    """End a route by a person, with a reason. An alarm about it remains for a person to close.
-    Raises Refused.
+    """End a route by a person, with a reason. An alarm about the route remains for a person to
+    close. Raises Refused.
     """
     if not reason.strip():
         raise Refused("enter a reason: it is the only explanation that others see later")

@@ -133,8 +133,8 @@ def read_shape(drawing: dict[str, Any]) -> Shape:
 
 
 def stored_shape(text: str) -> Shape | None:
-    """Return the shape in a JSON text of the database. None if it is damaged, which is logged once,
-    so that it does not block other shapes and positions.
+    """Return the shape in a JSON text of the database. Return None for a damaged shape, and log it
+    once, so that the shape does not block other shapes and positions.
     """
     with suppress(ValueError, TypeError, LookupError):
         return read_shape(json.loads(text))
@@ -143,7 +143,7 @@ def stored_shape(text: str) -> Shape | None:
 
 
 def members_of(text: str) -> dict[str, Any]:
-    """Return the stored result of `as_json`; empty if it is damaged."""
+    """Return the stored result of `as_json`; empty if the text is damaged."""
     return json.loads(text) if stored_shape(text) is not None else {}
 
 

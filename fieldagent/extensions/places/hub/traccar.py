@@ -59,7 +59,7 @@ def _place(position: dict[str, Any]) -> dict[str, float] | None:
 
 
 def _object(document: Any, name: str) -> dict[str, Any]:
-    """Return that member; empty if it is missing or not an object."""
+    """Return the member `name`; empty if the member is missing or not an object."""
     value = document.get(name) if isinstance(document, dict) else None
     return value if isinstance(value, dict) else {}
 

@@ -29,13 +29,13 @@ BODY = 65_536
 """Largest number of bytes of a report."""
 WARNINGS_MAX = 1_000
 """Largest number of different warnings, about unknown trackers and kinds of rejected reports. Each
-is logged once."""
+warning is logged once."""
 CALLS = Rate(per_minute=600, burst=600)
 """Rate of reports per address, enough for a hundred trackers that report every ten seconds."""
 
 
 class ReportAddress(NamedTuple):
-    """Address to which trackers report. It is a credential."""
+    """Address to which trackers report. The address is a credential."""
 
     id: int
     workspace: int

@@ -1,8 +1,8 @@
 """Kinds of third-party trackers, and the parts of their reports.
 
-A kind is a module with a `TrackerKind`, listed in `tracker_door`. It only reads reports.
-`hub.field.trackers` acts on them. docs/how-to/trackers.md lists the kinds and the handling of each
-report.
+A kind is a module with a `TrackerKind`, listed in `tracker_door`. A kind only reads reports, and
+`hub.field.trackers` acts on the reports. docs/how-to/trackers.md lists the kinds and the handling
+of each report.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class TrackerKind(NamedTuple):
     title: str
     methods: tuple[str, ...]
     read: Callable[[Request], TrackerReport | None]
-    """Returns the report of a request; None if it contains neither a position nor an alarm. Raises
-    Problem 400 with the fault and the expected form."""
+    """Returns the report of a request; None if the request contains neither a position nor an
+    alarm. Raises Problem 400 with the fault and the expected form."""
     answer: bytes = b""
     """Body of the answer that the tracker expects: JSON, or empty."""
 

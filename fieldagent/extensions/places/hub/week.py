@@ -65,8 +65,8 @@ def _from(monday: date) -> Week:
 
 
 def longest_pause(times: Sequence[float]) -> float:
-    """Return the longest pause in seconds between two positions of a track that is not a gap. That
-    is three times the median pause, but at least 15 minutes.
+    """Return the longest pause in seconds between two positions of a track that is not a gap. This
+    limit is three times the median pause, but at least 15 minutes.
     """
     pauses = sorted(later - before for before, later in pairwise(times))
     return max(GAP_MIN_S, GAP_FACTOR * pauses[len(pauses) // 2]) if pauses else GAP_MIN_S

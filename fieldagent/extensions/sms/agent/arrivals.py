@@ -25,7 +25,7 @@ class Arrival(NamedTuple):
     places: tuple[int, ...]
     """Places in the store that may be freed once the message is accepted."""
     message: Deliver | StatusReport | None
-    """Content; None if it is a duplicate, or a stored message of this kit."""
+    """Content; None if the message is a duplicate, or a stored message of this kit."""
 
 
 class WaitingParts(NamedTuple):

@@ -69,7 +69,7 @@ URGENT_AFTER = 20.0
 LOOKS_MAX = 3
 """Number of looks at an unreadable message before the carrier gives it up."""
 CHECK_INTERVAL_S = 600.0
-"""Seconds between two looks at the modem's store while the IP link is there."""
+"""Seconds between two looks at the modem's store while the IP link works."""
 AGAIN_MAX = 3_600.0
 """Longest time in seconds to wait for an answer, and to wait in the queue after a missing
 answer."""
@@ -164,7 +164,7 @@ class SmsCarrier:
     # Choice of the bearer.
 
     async def return_frames_on_link(self) -> NoReturn:
-        """Return the frames on their way to the queue once the IP link is there, whatever the modem
+        """Return the frames on their way to the queue once the IP link works, whatever the modem
         does.
         """
         while True:
@@ -283,7 +283,7 @@ class SmsCarrier:
         return ()
 
     async def _submit(self, modem: SmsModem, tag: bytes) -> bool:
-        """Send an SMS, or repeat it. Return True if it may have left."""
+        """Send an SMS, or repeat it. Return True if the SMS may have left."""
         under_way = self._under_way[tag]
         await self._seat.budget.spend(1)
         self._show()

@@ -36,7 +36,8 @@ LIST_MAX_S = 30.0
 """Seconds within which a modem must list a full store. Some modems read each place from the SIM."""
 WAKE_MAX, WAKE_TRIES = 3.0, 3
 LOOK_SOON_S = 30.0
-"""Seconds between two looks at the store. This is enough, because most modems report an arrival."""
+"""Seconds between two looks at the store. This interval is enough, because most modems report an
+arrival."""
 PASSED_ON_MAX = 32
 """Largest number of messages without a place in the store that wait for a look."""
 ALARM_SHARE = 0.8
@@ -67,7 +68,7 @@ class GsmModem:
     )
 
     async def listen(self) -> NoReturn:
-        """Pass received bytes to the conversation. This is the only reader of the port."""
+        """Pass received bytes to the conversation. This task is the only reader of the port."""
         while True:
             self.conversation.receive_data(await self.port.read())
             while not isinstance(event := self.conversation.next_event(), sms_modem.NeedMore):

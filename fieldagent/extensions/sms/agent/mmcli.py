@@ -1,5 +1,6 @@
-"""Driver for a modem that ModemManager owns. It uses the command `mmcli`, with one process for each
-query."""
+"""Driver for a modem that ModemManager owns. The driver uses the command `mmcli`, with one process
+for each query.
+"""
 
 from __future__ import annotations
 
@@ -89,8 +90,8 @@ class ManagedModem:
         return sent
 
     async def _find_reference(self, place: int) -> int | None:
-        """Return the reference of a sent message. None if it is unknown; the status report is then
-        ignored.
+        """Return the reference of a sent message. None if the reference is unknown; the status
+        report is then ignored.
         """
         try:
             output = await self.ask(*modem_manager.make_sms_query(place))
@@ -121,8 +122,8 @@ class ManagedModem:
         return contents
 
     async def _read(self, place: int) -> ManagedSms | None:
-        """Return a stored message; None if it cannot be read or no longer exists. It stays in the
-        store.
+        """Return a stored message; None if the message cannot be read or no longer exists. The
+        message stays in the store.
         """
         ended = await _run(modem_manager.make_sms_query(place), REPLY_TIMEOUT_S)
         try:
@@ -194,8 +195,8 @@ def _make_silent(error: RemoteProtocolError) -> GsmSilent:
 
 
 async def _run(arguments: list[str] | tuple[str, ...], seconds: float) -> _FinishedProcess:
-    """Run the command in its own process group. Raises GsmSilent if it does not end in time or
-    writes more than OUTPUT_MAX, and GsmRefuses if it is not installed.
+    """Run the command in its own process group. Raises GsmSilent if the command does not end in
+    time or writes more than OUTPUT_MAX, and GsmRefuses if mmcli is not installed.
     """
     try:
         process = await trio.lowlevel.open_process(

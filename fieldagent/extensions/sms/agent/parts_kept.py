@@ -12,8 +12,8 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.wire.sms_pdu import StatusReport
 
 PARTS_KEPT_S = 86_400.0
-"""Seconds for which incomplete parts stay in the modem. They are counted by the kit's own clock
-since the first look after a start, or by the network's time in the messages."""
+"""Seconds for which incomplete parts stay in the modem. The seconds are counted by the kit's own
+clock since the first look after a start, or by the network's time in the messages."""
 
 
 class GivenUpParts(NamedTuple):

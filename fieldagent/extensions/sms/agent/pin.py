@@ -28,8 +28,8 @@ class PinMemory:
     file: Path
 
     def describe_hindrance(self) -> str:
-        """Return the reason, for people, why this PIN is not tried any more; empty if it may be
-        tried.
+        """Return the reason, for people, why this PIN is not tried any more; empty if the PIN may
+        be tried.
         """
         tries = self._count_tries()
         if tries is None:
@@ -37,8 +37,8 @@ class PinMemory:
         return UNKNOWN if tries >= UNKNOWN_MAX else ""
 
     def note_tried(self) -> None:
-        """Count an attempt on disk before the SIM receives it, so that an attempt hidden by a power
-        cut counts too. Raises OSError.
+        """Count an attempt on disk before the SIM receives the PIN, so that an attempt hidden by a
+        power cut counts too. Raises OSError.
         """
         replace_file(self.file, b"%s %d" % (self._print(), (self._count_tries() or 0) + 1))
 

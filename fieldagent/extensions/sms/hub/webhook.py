@@ -2,7 +2,7 @@
 
 Outgoing: the hub posts `{"id", "to", "text"}`, signed by Standard Webhooks. Incoming: the program
 posts `{"id", "from", "text"}` for a received SMS. For a sent SMS that was "delivered" or "failed",
-it posts `{"id", "state", "reason"}`. It sends a token in the head.
+the program posts `{"id", "state", "reason"}`. The program sends a token in the head.
 """
 
 from __future__ import annotations

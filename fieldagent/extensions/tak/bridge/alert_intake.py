@@ -1,6 +1,6 @@
 """Raises an SOS for the 911 alert of a TAK phone that the hub's TAK bridge has received.
 
-The phone becomes a tracker, named by its callsign. So its SOS has the rules of trackers. It
+The phone becomes a tracker, named by its callsign. So its SOS has the rules of trackers. The SOS
 notifies people once until a person has closed it, goes to kits only over their links, and costs
 nothing. A cancel from the phone is only shown in the incident's timeline, because a uid proves
 nothing.

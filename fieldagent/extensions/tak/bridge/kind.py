@@ -146,7 +146,8 @@ def _run_bridge(host: BridgeHost) -> Callable[[], Awaitable[None]] | None:
     address: TakAddress | None = own["tak-server"]
     if address is None or own["tak-workspace"] is None:
         return None
-    # Import it only here. Every hub command reads these settings, and most hubs have no TAK server.
+    # Import the bridge only here. Every hub command reads these settings, and most hubs have no TAK
+    # server.
     from fieldagent.extensions.tak.bridge import service
     from fieldagent.extensions.tak.bridge.link import TakServer, open_team_server
 

@@ -2,8 +2,8 @@
 connection on which the user has reported a position.
 
 1. The server has accepted an event once it has answered a ping that was sent after the event,
-   because a server reads in order. A ping that comes back counts as an answer. An answer does not
-   show if anyone has received the event.
+   because a server reads in order. A ping that the server returns counts as an answer. An answer
+   does not show if anyone has received the event.
 2. A server that sends nothing for SILENCE_S seconds counts as lost, whatever TCP reports.
 3. After a lost connection, the waits between attempts grow.
 """

@@ -36,7 +36,7 @@ def make_unit(identity: str, user: KitUser) -> TakUnit:
 
 
 def make_listening_unit(identity: str) -> TakUnit:
-    """Return the unit of a connection that only receives. It never appears on a map."""
+    """Return the unit of a connection that only receives. The unit never appears on a map."""
     return TakUnit(f"{identity}-0", "hub")
 
 

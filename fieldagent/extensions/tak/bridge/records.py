@@ -98,8 +98,8 @@ class TakPerson(NamedTuple):
 
 
 def make_voice(callsign: str) -> str:
-    """Return the member name of a person at the server. It never looks like an address or another
-    kind of name.
+    """Return the member name of a person at the server. The name never looks like an address or
+    another kind of name.
     """
     return f"{callsign.replace('@', ' at ').replace(':', ' ')} (TAK)"
 
@@ -217,8 +217,8 @@ class OutEvent(NamedTuple):
 
 def list_due_events(db: Db, members: Collection[int], now: float, limit: int) -> list[OutEvent]:
     """Return the items that these members must send to the server now, in order: waiting items, and
-    items that no phone has confirmed. Items of other members, who have no connection, do not
-    block them.
+    items that no phone has confirmed. Items of other members, who have no connection, do not block
+    these items.
     """
     among, values = make_membership(db, sorted(members))
     rows = db.execute(

@@ -14,7 +14,9 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 
 
 class TakSession(Protocol):
-    """Session of one user at the server. Its methods raise ConnectionLost once it is over."""
+    """Session of one user at the server. Its methods raise ConnectionLost once the session is
+    over.
+    """
 
     async def run(self, handle_event: Callable[[str, bytes], None]) -> NoReturn:
         """Pass each event with its type to `handle_event`, until cancelled."""
@@ -26,7 +28,9 @@ class TakSession(Protocol):
 
 
 class FindPerson(Protocol):
-    """Lookup of a phone's user. It returns None if the phone is unknown. `now` is Unix time."""
+    """Lookup of a phone's user. The function returns None if the phone is unknown. `now` is Unix
+    time.
+    """
 
     def __call__(
         self, db: Db, workspace: int, callsign: str, uid: str, now: float

@@ -2,7 +2,7 @@
 
 A uid proves nothing. So the alert has the rules of unauthenticated radios: a separate incident, and
 the budget of `unproved_sos`. A phone repeats its alert every few seconds, but only the first raises
-an incident. A cancel from the phone does not end the incident. It becomes a message in the
+an incident. A cancel from the phone does not end the incident. The cancel becomes a message in the
 incident, for people at the hub.
 """
 

@@ -8,7 +8,8 @@
 | another unit, all chat rooms    | nothing, because phones hear each other       |
 | everyone, as a 911 alert        | a separate SOS (`distress`)                   |
 
-A message that begins with `?` asks for the cost of the rest. It is answered, and nothing is queued.
+A message that begins with `?` asks for the cost of the rest. The kit answers such a message, and
+queues nothing.
 
 A callsign proves nothing, because anyone in the network can use any callsign. So each message
 begins with its callsign. Only callsigns in `tak-lan-allow` may use channels that cost money, and
@@ -52,7 +53,7 @@ REPLY_INTERVAL_S = 600.0
 """Seconds between two explanations to one phone, which also stops two machines from answering each
 other."""
 _OWN_UID_PREFIX = b' uid="' + PREFIX.encode()
-"""Part of our own events. It is needed because multicast returns to its sender."""
+"""Part of our own events. The kit ignores these events, which multicast returns to their sender."""
 COUNTS = ("taken", "repeated", "asked", "own", "limited", "refused", "unreadable", "other")
 
 

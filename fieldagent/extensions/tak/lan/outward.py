@@ -1,6 +1,6 @@
 """Builds the events that phones on the kit's network see. Pure functions.
 
-| ours                         | there                               | when                       |
+| at the kit                   | on the phones                       | when                       |
 |------------------------------|-------------------------------------|----------------------------|
 | last position of a kit       | its user's unit                     | every 30 s                 |
 | a received message           | GeoChat to all, from its sender     | once                       |
@@ -55,7 +55,7 @@ def _clean_uid_part(text: str) -> str:
 
 
 def make_unit(kind: str, number: str, name: str) -> TakUnit:
-    """Return the unit of a user, or of a station on the air. It is the same at each kit of a
+    """Return the unit of a user, or of a station on the air. The unit is the same at each kit of a
     team.
     """
     return TakUnit(
@@ -106,8 +106,8 @@ def make_position_events(
 
 
 def make_event(body: str, now: float) -> CotEvent | None:
-    """Return the event for a received item; None if it has no event. `body` is the JSON that a hook
-    receives.
+    """Return the event for a received item; None if the item has no event. `body` is the JSON that
+    a hook receives.
     """
     document = json.loads(body)
     (payload,) = document["payloads"]
@@ -156,7 +156,7 @@ def _find_place(items: Sequence[dict[str, Any]]) -> CotPoint | None:
 
 
 def make_alert(alert: LanAlert, users: Sequence[LanUser], now: float, *, is_over: bool) -> CotEvent:
-    """Return the 911 alert, or its cancellation if it is `is_over`."""
+    """Return the 911 alert, or its cancellation if `is_over` is True."""
     point = NOWHERE
     for user in users:
         is_theirs = alert.unit.uid == user.unit.uid or alert.unit.callsign == user.name

@@ -1,4 +1,4 @@
-"""Keeps the kit in its network's TAK multicast, and receives messages of phones there.
+"""Keeps the kit in its network's TAK multicast, and receives messages of phones in that network.
 
 1. Multicast has no acknowledgement, so it is unknown if a phone received an event. So an item that
    was sent by multicast does not count as handed over. Positions and alerts are repeated.
@@ -113,8 +113,8 @@ class TakLan(PartService):
         self._last = 0
         """Number of the last payload that was sent."""
         self._unsaid: list[CotEvent] = []
-        """Events of received items that are not sent yet, because the network may fail. Each is
-        sent once."""
+        """Events of received items that are not sent yet, because the network may fail. Each event
+        is sent once."""
         self.link = ChannelLink()
 
     async def run(
@@ -316,7 +316,9 @@ async def _open_tcp_listener(address: str) -> trio.SocketListener:
 
 
 async def _receive_all(stream: trio.SocketStream) -> bytes:
-    """Return the bytes that a phone sends until it closes; empty if there are too many."""
+    """Return the bytes that a phone sends until the phone closes the connection; empty if there are
+    too many bytes.
+    """
     raw = b""
     try:
         async for data in stream:

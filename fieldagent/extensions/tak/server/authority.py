@@ -1,8 +1,8 @@
 """The hub's own certificate authority for phones at its TAK server, in formats for ATAK and iTAK.
 
-It uses RSA with 2048 bits and SHA-256, which every TAK program supports. A phone's file is PKCS #12
-with the old encryption (PBE with SHA-1 and 3DES), because Android refuses the newer encryption. It
-needs `cryptography`. Times are Unix time.
+The authority uses RSA with 2048 bits and SHA-256, which every TAK program supports. A phone's file
+is PKCS #12 with the old encryption (PBE with SHA-1 and 3DES), because Android refuses the newer
+encryption. This module needs `cryptography`. Times are Unix time.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from fieldagent.hub.store.contract import Db
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 KEY = "tak-authority"
-"""Name of its private key among the hub's signing keys."""
+"""Name of the authority's private key among the hub's signing keys."""
 ORGANIZATION = "fieldagent"
 BITS, EXPONENT = 2048, 65_537
 VALID_FROM, VALID_UNTIL = datetime(2026, 1, 1, tzinfo=UTC), datetime(2046, 1, 1, tzinfo=UTC)
@@ -157,7 +157,7 @@ def _sign(
 
 def find_expiry(certificate: x509.Certificate) -> datetime:
     """Return the end of a certificate's validity. Before version 42, such as in Debian 12,
-    cryptography returns it only without a time zone.
+    cryptography returns the end only without a time zone.
     """
     after: datetime | None = getattr(certificate, "not_valid_after_utc", None)
     return after or certificate.not_valid_after.replace(tzinfo=UTC)
@@ -199,8 +199,8 @@ def _encode_pem(certificate: x509.Certificate) -> bytes:
 
 
 def make_context(authority: Authority, host: str, now: float) -> ssl.SSLContext:
-    """Return the TLS context of the server, which only accepts certificates of this authority. This
-    takes a tenth of a second, and writes a temporary file.
+    """Return the TLS context of the server, which only accepts certificates of this authority. The
+    call takes a tenth of a second, and writes a temporary file.
     """
     made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     made.minimum_version = ssl.TLSVersion.TLSv1_2

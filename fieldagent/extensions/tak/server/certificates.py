@@ -103,7 +103,7 @@ def list_certificates(db: Db, workspace: int) -> list[Row]:
 
 
 def find_holder(db: Db, workspace: int, serial: str, now: float) -> PhoneHolder | None:
-    """Return the user of a certificate; None if it is not valid."""
+    """Return the user of a certificate; None if the certificate is not valid."""
     rows = db.execute(
         f"SELECT member.id, member.name FROM {_IN_FORCE} AND serial = ?", workspace, now, serial
     )
@@ -111,7 +111,7 @@ def find_holder(db: Db, workspace: int, serial: str, now: float) -> PhoneHolder 
 
 
 def find_valid(db: Db, workspace: int, serials: Collection[str], now: float) -> set[str]:
-    """Return those of these certificates that are valid."""
+    """Return the valid ones among these certificates."""
     if not serials:
         return set()
     which, some = make_membership(db, serials)
@@ -120,7 +120,7 @@ def find_valid(db: Db, workspace: int, serials: Collection[str], now: float) -> 
 
 
 def find_phone_owner(db: Db, workspace: int, uid: str, now: float) -> PhoneHolder | None:
-    """Return the user of a phone; None if no certificate has been used with it."""
+    """Return the user of a phone; None if no certificate has been used with that phone."""
     rows = db.execute(
         f"SELECT member.id, member.name FROM {_IN_FORCE} AND uid = ? ORDER BY seen",
         *(workspace, now, uid),

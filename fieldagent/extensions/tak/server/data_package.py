@@ -1,9 +1,9 @@
 """Data package: the file with which ATAK, WinTAK and iTAK add and trust a server.
 
-It is a zip with a manifest, settings and PKCS #12 files, as made by TAK Server's own tools. A
-package with a user's own file identifies its holder as that user, because it contains the key and
-its password. A package without such a file is for anyone. The phone then asks for a name and a
-secret, and fetches its certificate.
+The package is a zip with a manifest, settings and PKCS #12 files, as made by TAK Server's own
+tools. A package with a user's own file identifies its holder as that user, because it contains the
+key and its password. A package without such a file is for anyone. The phone then asks for a name
+and a secret, and fetches its certificate.
 """
 
 from __future__ import annotations

@@ -170,7 +170,9 @@ class Exchange:
                 self._heard.popitem(last=False)
 
     def read(self, guest: TakGuest, raw: bytes, now: float) -> CotEvent | None:
-        """Return a decoded event of a phone; None if it is over the rate limit or invalid."""
+        """Return a decoded event of a phone; None if the event is over the rate limit or
+        invalid.
+        """
         guest.spoke, wait = PHONE_EVENT_RATE.admit(guest.spoke, now)
         if wait:
             self._note(ItemResult.LIMITED)

@@ -80,7 +80,8 @@ def _run_server(host: BridgeHost) -> Callable[[], Awaitable[None]] | None:
     own = host.own
     if own["tak-listen"] is None or own["tak-workspace"] is None:
         return None
-    # Import it only here. Every hub command reads these settings, and most hubs have no phones.
+    # Import the server only here. Every hub command reads these settings, and most hubs have no
+    # phones.
     from fieldagent.extensions.tak.bridge import service
 
     try:

@@ -9,7 +9,7 @@ import trio
 UNIT_EVENTS_MAX = 131_072
 """Waiting bytes above which further positions are dropped."""
 BYTES_MAX = 524_288
-"""Waiting bytes above which everything is dropped."""
+"""Waiting bytes above which all further events are dropped."""
 
 
 class PhoneOutbox:

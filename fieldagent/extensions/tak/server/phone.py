@@ -61,7 +61,9 @@ class TooSlow(Exception):
 async def serve(
     host: PhoneHost, stream: trio.SSLStream[trio.SocketStream], holder: PhoneHolder, serial: str
 ) -> str:
-    """Serve a phone with a valid certificate until it leaves. Return the reason for the log."""
+    """Serve a phone with a valid certificate until the phone leaves. Return the reason for the
+    log.
+    """
     phone = _Phone(host, stream, holder, serial)
     host.exchange.listen(phone.guest, host.clock())
     why = "it has closed the connection"
@@ -118,7 +120,7 @@ class _Phone:
             self._sent = said
 
     async def process_events(self) -> None:
-        """Process the phone's events until it leaves."""
+        """Process the phone's events until the phone leaves."""
         splitter = EventSplitter()
         while data := await self._stream.receive_some(RECEIVE_MAX):
             if self._begins and bytes(data[:1]) == PROTOBUF:

@@ -55,7 +55,7 @@ T = TypeVar("T")
 PHONES_MAX = 300
 """Largest number of simultaneous connections, including TLS handshakes."""
 UNANSWERED_PROBES_MAX = 3
-"""Unanswered keep-alive probes of the kernel after which a phone counts as gone."""
+"""Unanswered keep-alive probes of the kernel after which a phone counts as disconnected."""
 STRANGERS_MAX = 50
 """Largest number of connections in a TLS handshake. A further connection ends the oldest one of the
 source with the most, so unknown callers cannot keep others out."""
