@@ -75,8 +75,8 @@ AWAY_REPORTED_AFTER_S = 3600.0
 HOUSEKEEPING_INTERVAL_S = 3600.0
 """Seconds between two deletions of old rows."""
 CLEANUP_DELAY_S, RESERVE_CHECK_INTERVAL_S = 5.0, 60.0
-"""Seconds after a start until work begins that can wait, and seconds between two checks of the
-disk's space."""
+"""Seconds from a start to the first deletion and other work that can wait, and seconds between two
+checks of the disk's space."""
 MAP_CHECK_INTERVAL_S = 600.0
 """Seconds between two checks of `map-file`."""
 DISK_RETRY_INTERVAL_S = 10.0
@@ -134,8 +134,8 @@ class Agent:
         }
 
     def _get_ports(self) -> dict[str, str | None]:
-        """Return the ports that the agent has used since its start, by their settings. The settings
-        file may have changed since then.
+        """Return the ports that the agent uses, by the names of their settings. The settings file
+        may contain other ports, if it was changed after the start.
         """
         own = self.settings
         ports = {
@@ -177,8 +177,8 @@ class Agent:
         return {**dead_letters.tally(journal)._asdict(), "latest": letters[0] if letters else None}
 
     def _list_faults(self) -> list[dict[str, Any]]:
-        """Return the last failure of each part that has failed since the agent's start,
-        for people.
+        """Return the last failure of each part of the agent that has failed since the start, for
+        people.
         """
         now = trio.current_time()
         return [
@@ -213,8 +213,8 @@ class Agent:
                 outbox.link.facts["airTimeLeft"] = round(outbox.link.air_time.compute_remaining())
         status = _channel_status(True, outbox.link, len(outbox), outbox.budget.get_spent())
         if outbox.link.state is LinkState.READY:
-            # The driver updates the reason only now and then. If a Package waits for credits, show
-            # that at once.
+            # The driver updates the reason only from time to time. If a Package waits for credits,
+            # show this reason at once.
             status["reason"] = outbox.describe_hold() or outbox.link.reason
         if channel is Channel.SATELLITE and (price := self.parts.price) is not None:
             status["moneyToday"] = _format_money(price, outbox.budget.get_spent())
@@ -350,8 +350,8 @@ async def run(
     *,
     task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Run until one of the requests in `stop_requests` arrives, or until canceled. The task counts
-    as started when the local API listens, with its port as the value.
+    """Run until one of the requests in `stop_requests` arrives, or until canceled. The task reports
+    to trio that it has started when the local API listens, with the port as the value.
 
     Raises AlreadyRunning, OSError (the port is in use), StoreFailed, Unusable.
     """
@@ -394,8 +394,8 @@ async def _run_parts(
     async with trio.open_nursery() as nursery:
         nursery.start_soon(stop_at_signal, stop_requests, stop_event)
         with suppress(StoreFull):
-            # Take the reserve before anyone can post, so that an SOS finds space if the disk fills
-            # up.
+            # Take the reserve before anyone can post, so that there is space for an SOS if the disk
+            # becomes full.
             await agent.parts.journal.refill_reserve()
         for name, part in BACKGROUND_TASKS.items():
             nursery.start_soon(keep, name, partial(part, agent))
@@ -429,7 +429,7 @@ async def _run_hook(agent: Agent, hook: Hook) -> None:
 
 
 async def _drive(link: ChannelLink, driver: Part) -> None:
-    """Run the driver, and show its failure on the channel."""
+    """Run a channel's driver. If the driver fails, show the failure in the link's state."""
     link.state = LinkState.STARTING
     try:
         await driver()
@@ -511,7 +511,8 @@ async def delete_old_entries_forever(agent: Agent) -> None:
                 pass
         await agent.parts.journal.persist(losses.forget(end_time=before))
         if agent.parts.station is not None:
-            # With a station this module is already loaded.
+            # Import it here: a kit with a station has already loaded this module, and other kits do
+            # not need it.
             from fieldagent.agent.mesh.rounds import OTHERS_REPEAT_LIFETIME_S
 
             too_old = agent.parts.journal.clock.now() - OTHERS_REPEAT_LIFETIME_S
@@ -520,8 +521,8 @@ async def delete_old_entries_forever(agent: Agent) -> None:
 
 
 async def _read_dead_letters(agent: Agent) -> None:
-    """Replay the dead letters once at the start, because some may be readable with another key or a
-    later version.
+    """Replay the dead letters once at the start, because a new key or a later version may be able
+    to read some of them.
     """
     await trio.sleep(CLEANUP_DELAY_S)
     for letter in reversed(dead_letters.list_newest(agent.parts.journal)):
@@ -595,7 +596,9 @@ async def _track_sos(agent: Agent) -> None:
 
 
 async def _report_links(agent: Agent) -> None:
-    """Report the condition of each channel and of people's radios, while there is a listener."""
+    """Report the condition of each channel and of handheld radios to the event stream, while there
+    is a listener.
+    """
     events = agent.parts.events
     while True:
         await events.wait_for_listener()

@@ -57,8 +57,8 @@ if TYPE_CHECKING:
 
 
 FAR_END = {Channel.SATELLITE: "satellite", Channel.CELLULAR: "hub", Channel.RADIO: "radio"}
-"""Name of the time source over each channel (`system.elapsed_time.SOURCES_BY_RANK`). The radio is
-not a source of time."""
+"""Name of the time source over each channel (`system.elapsed_time.SOURCES_BY_RANK`). The radio
+channel is not a source of time."""
 
 _TRACE_CONTENTS = {Channel.RADIO: trace.RADIO, Channel.CELLULAR: trace.LINK}
 """Kind of content in a channel's trace, if the modem does not set it."""
@@ -250,8 +250,8 @@ def _get_channels(settings: Settings) -> frozenset[Channel]:
 
 
 def channel_queue(journal: Journal, channel: Channel) -> ChannelQueue:
-    """Return a channel's queue. It contains only the Packages of an unsettled intent, which count
-    as in flight. In the satellite queue, also set the kinds that a command holds back.
+    """Build a channel's queue. It contains only the Packages of an unsettled intent, which count as
+    in flight. In the satellite queue, also set the kinds that a command holds back.
     """
     known = outbound.read_intent(journal, channel)
     queue = ChannelQueue(channel, None if known is None else known[1])
@@ -347,7 +347,7 @@ def _make_piggyback(
         return linked is None or linked.state not in (LinkState.READY, LinkState.BUSY)
 
     def is_battery_low() -> bool:
-        """Return True if the battery of the machine, or of its radio, is nearly empty."""
+        """Return True if the battery of the machine or of its radio is nearly empty."""
         levels = machine.read_battery(), links[Channel.RADIO].facts.get("battery")
         return any(isinstance(each, int) and each < machine.BATTERY_LOW for each in levels)
 

@@ -1,5 +1,5 @@
 """The contract of a bearer: another connection to the hub, which carries the items of the IP link
-while that link is away.
+while there is no IP link.
 
 A bearer belongs to a `kit_part.KitPart` of an extension.
 """
@@ -52,7 +52,7 @@ class Bearer(NamedTuple):
     message_bytes: int
     """Bytes of an item that one paid message carries."""
     healing: Healing
-    """Recovery settings of its modem. Their `channel` is the bearer's name in the log."""
+    """Recovery settings of the bearer's modem. Their `channel` is the bearer's name in the log."""
     run: Callable[[BearerSeat], Awaitable[NoReturn]]
     """Serves the modem until cancelled, also while the modem is absent."""
 

@@ -1,4 +1,4 @@
-"""If the system's clock is wrong, leaves the right time in a file for root's unit.
+"""If the system's clock is wrong, writes the right time to a file for root's unit.
 
 The agent uses that time itself but may not set the clock; TLS and other programs use the system's
 clock (`kit.system_clock`).
@@ -20,8 +20,8 @@ CLOCK_OFFER = "clock.offer"
 
 
 def offer_time(clock: ElapsedTime, state_directory: Path) -> None:
-    """Leave the time in the file if the system's clock is wrong and root's unit has taken the last
-    offer.
+    """Write the right time to the file if the system's clock is wrong and root's unit has taken the
+    last offer.
     """
     place = state_directory / CLOCK_OFFER
     reference = clock.find_better_time()

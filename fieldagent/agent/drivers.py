@@ -34,8 +34,7 @@ if TYPE_CHECKING:
 
 
 Condition = Callable[[], KitCondition] | None
-"""Returns the kit's condition; None for a simulated kit, which has no machine whose condition it
-could report."""
+"""Function that returns the kit's condition; None for a simulated kit, which has no machine."""
 
 
 def _run_satellite(
@@ -80,8 +79,8 @@ def _make_healer(name: str, link: ChannelLink, settings: Settings, parts: Parts)
 def _run_cellular(
     settings: Settings, parts: Parts, progress: Progress, condition: Condition = None
 ) -> Part:
-    # `websockets` imports this module but does not need it in a release. With the modules for
-    # e-mail and zip files, it takes 1 MB.
+    # Replace a module that `websockets` imports but does not need in a release. With the modules
+    # for e-mail and zip files that it imports, it takes 1 MB.
     load_lazily("importlib.metadata")
     from fieldagent.agent.channels import cellular
     from fieldagent.agent.channels.condition_news import ConditionNews
@@ -140,7 +139,7 @@ def _make_range_reader(settings: Settings, parts: Parts) -> Callable[[], Mapping
 def _list_bearer_parts(
     settings: Settings, parts: Parts, progress: Progress, turn: IpTurn
 ) -> Iterator[Part]:
-    """Yield the task of each bearer. A bearer carries items while the IP link is away."""
+    """Yield the task of each bearer. A bearer carries items while there is no IP link."""
     outbox = parts.outboxes[Channel.CELLULAR]
     assert settings.hub_token is not None
     for bearer in make_bearers(settings.parts).values():
@@ -162,7 +161,7 @@ def _list_bearer_parts(
 
 
 async def run_all(*parts: Part) -> None:
-    """Run all parts until one fails, which ends the others."""
+    """Run all parts. If one fails, end the others and raise its error."""
     async with trio.open_nursery() as nursery:
         for part in parts:
             nursery.start_soon(part)

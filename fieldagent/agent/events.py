@@ -2,8 +2,8 @@
 
 These are server-sent events (the HTML standard, section 9.2) for `GET /api/events`. Their content
 is read from the journal. So a listener can continue after an interruption with `Last-Event-ID`,
-even after a restart, and a slow listener does not delay others. If the events since then are no
-longer kept, the listener receives `lost`.
+even after a restart, and a slow listener does not delay others. If the events since the last one
+are no longer kept, the listener receives `lost`.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from fieldagent.system import waits
 
 TOPICS = ("package", "inbound", "link", "sos", "people")
 CHECK_DELAY_S = 1.0
-"""Seconds from a change until conditions are checked, because several changes may follow each
-other."""
+"""Seconds from a change until conditions are checked, because several changes may follow
+quickly."""
 
 
 class Events:
@@ -50,7 +50,7 @@ class Events:
 
     async def wait_until_check_due(self) -> None:
         """Wait until conditions should be checked again: shortly after a change, and whenever a
-        stream sends its sign of life. With these together, an idle kit wakes only once for both.
+        stream sends a keepalive. So an idle kit wakes only once for check and keepalive.
         """
         if not self._stirred:
             await self._occasion.wait()
@@ -74,7 +74,9 @@ class Events:
             self._wake_listeners()
 
     def report(self, topic: str, name: str, condition: Any) -> None:
-        """Report a condition that is not in the journal: of a channel or of a person's radio."""
+        """Report a condition that is not in the journal: the condition of a channel or of a
+        handheld radio.
+        """
         if self._conditions.get((topic, name)) != condition:
             self._conditions[topic, name] = condition
             self._wake_listeners()
@@ -86,7 +88,7 @@ class Events:
 
     async def listen(self, request: StreamRequest) -> AsyncGenerator[bytes, None]:
         """Yield the bytes of a listener's event stream, from the place that it requested. While
-        idle, yield a sign of life every `asked.quiet` seconds.
+        idle, yield a keepalive every `request.quiet` seconds.
         """
         if not self._listeners:
             # Conditions from earlier listeners may be out of date.
@@ -128,7 +130,7 @@ class Events:
 
     def _read_changes_since(self, place: int, topics: frozenset[str]) -> tuple[bytes, int]:
         if not changes.is_known(self._journal, place):
-            # The listener read so slowly that some changes are no longer kept.
+            # The listener was so slow that the journal no longer keeps all changes since its place.
             place = changes.get_newest(self._journal)
             return encode_event(place, "lost", "{}"), place
         news, place = changes.list_since(self._journal, place, topics)

@@ -56,7 +56,7 @@ BUILT_IN_VALUES: Mapping[str, Collection[str]] = {
     "satellite-modem": get_modems(),
     **{part.kind_key: part.kinds for part in get_kit_parts().values() if part.kind_key},
 }
-"""Settings that may also name a user's own program. A remote change may use only our names."""
+"""Settings that may name a third-party program. A remote change may use only our own names."""
 
 
 class NotForThisKit(Exception):

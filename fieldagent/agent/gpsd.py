@@ -19,9 +19,9 @@ from fieldagent.wire.gpsd import LINE_BYTES, WATCH_COMMAND, Fix, read_line
 log = logging.getLogger(__name__)
 
 FIRST_FIX_TIMEOUT_S = 120.0
-"""Longest time in seconds for the first fix of a receiver that was asleep."""
+"""Longest time in seconds to the first fix of a receiver that was asleep."""
 RETRY_AFTER_S = 60.0
-"""Seconds until gpsd is called again if it was away or had no fix."""
+"""Seconds until gpsd is called again if gpsd was away or had no fix."""
 CLOCK_ACCURATE_S = 3600.0
 """Seconds for which the machine's own clock keeps the time accurate."""
 
@@ -63,7 +63,7 @@ async def _wait_for_fix(host: str, port: int, *, needs_time: bool = False) -> Fi
         while data := await stream.receive_some():
             *lines, text = (text + data).split(b"\n")
             for line in lines:
-                # Skip an unreadable line, because it does not affect the next.
+                # Skip an unreadable line, because it does not affect the following lines.
                 with suppress(RemoteProtocolError):
                     report = read_line(line)
                     if isinstance(report, Fix) and (report.time or not needs_time):

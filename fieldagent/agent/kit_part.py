@@ -1,7 +1,8 @@
 """The contract of a part that an extension adds to the agent.
 
-A part is imported if the settings file has a setting of an extension. Its functions are given as
-places (`module:NAME`), which are imported only if the settings turn the part on.
+The descriptions of all parts are imported if the settings file has a setting of an extension. Its
+functions are given as places (`module:NAME`), which are imported only if the settings turn the part
+on.
 """
 
 from __future__ import annotations
@@ -17,48 +18,47 @@ from fieldagent.system.named_object import import_named_object, import_own
 from fieldagent.system.properties import Key
 
 SECRET = "it is a secret, and readers of the hub's database could read it"
-"""Reason why a remote command cannot change a key that contains a secret."""
+"""Reason why a remote command cannot change a setting that contains a secret."""
 RUNS_COMMAND_REASON = "the kit runs the value as a command"
 SWITCHES_POWER_REASON = "it switches pins and ports, and only the kit knows the devices on them"
-"""Reason why a remote command cannot change a key for the recovery of a modem."""
+"""Reason why a remote command cannot change a setting for the recovery of a modem."""
 
 
 @dataclass(frozen=True, slots=True)
 class KitPart:
-    """Describes one part: its settings, its service, and the texts about it."""
+    """Description of one part: its settings, its service, and its texts for people."""
 
     name: str
-    """Name of the part in `Settings.parts`, and of its member in `GET /api/status` if it has
-    one."""
+    """Name of the part in `Settings.parts`, and of the part's member in `GET /api/status`, if
+    any."""
     title: str
     """Name of the part in the log and in notices."""
     keys: tuple[Key, ...]
     own: Callable[..., Any]
-    """Makes the part's settings from the values of `keys`, in their order."""
+    """Function that makes the part's settings from the values of `keys`, in the order of `keys`."""
     is_on: Callable[[Any], bool]
-    """Returns True if these settings turn the part on."""
+    """Function that returns True if these settings turn the part on."""
     plan: str = ""
     """Place of a function that makes a `part_service.PartPlan` from these settings and a
-    `part_service.PartBase`. It is imported only if the part is on."""
+    `part_service.PartBase`. The function is imported only if the part is on."""
     bearer: str = ""
-    """Place of a function that makes a `bearer.Bearer` from these settings. It is imported only if
-    the part is on."""
+    """Place of a function that makes a `bearer.Bearer` from these settings. The function is
+    imported only if the part is on."""
     devices: str = ""
     """Place of a function that returns a `channels.recognition.Recognition` for each kind of device
     that can be at the part's port."""
     kind_key: str = ""
     """Name of the setting for the kind of device; empty if there is only one kind."""
     kinds: Collection[str] = ()
-    """Our values of `kind_key`. Another value names a user's own program."""
+    """Values of `kind_key` for our own kinds. Another value names a third-party program."""
     faults: Callable[[Mapping[str, str]], list[str]] = lambda pairs: []
-    """Returns the errors in these lines of a settings file, in addition to those of single
-    values."""
+    """Function that returns the errors in the combination of a settings file's values."""
     takes_inbound: bool = False
     """True if the part gets inbound payloads, as a hook does."""
     check: str = ""
-    """Place of a function that returns findings for `fieldagent check`. It gets these settings and
-    the part's member of `GET /api/status`, or None if no agent runs. A bearer gets the member of
-    Cellular. It is called only if the part is on."""
+    """Place of a function that returns findings for `fieldagent check`. The function gets these
+    settings and the part's member of `GET /api/status`, or None if no agent runs. A bearer's
+    function gets the member of Cellular. The function is called only if the part is on."""
     metrics: str = ""
     """Place of a function that makes families of metrics from the part's member of `GET
     /api/status`."""

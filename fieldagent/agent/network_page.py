@@ -1,5 +1,5 @@
-"""Serves the kit's page to people of the camp. It uses TLS with its own certificate, admits only
-the configured networks, and requires the kit's passphrase.
+"""Serves the kit's page in the configured networks, over TLS with the kit's own certificate. People
+sign in with the kit's passphrase.
 """
 
 from __future__ import annotations
@@ -40,9 +40,7 @@ ANY_ADDRESS = ("0.0.0.0", "::")
 
 
 def find_own_address(network: Network) -> str | None:
-    """Return this machine's address for calls into that network; None if it has no such address. No
-    packet is sent.
-    """
+    """Return this machine's address in that network; None if it has none. No packet is sent."""
     family = socket.AF_INET if network.version == 4 else socket.AF_INET6
     with socket.socket(family, socket.SOCK_DGRAM) as probe:
         try:
@@ -127,8 +125,8 @@ async def run(settings: Settings, judge: Judge, stop_event: trio.Event, note_fau
 
 
 def _open_sockets(settings: Settings) -> tuple[list[socket.socket], list[socket.socket]]:
-    """Return the sockets of the page, and those of the portal if there is one. After ListenFailed
-    neither of them listens.
+    """Open and return the sockets of the page, and the sockets of the portal if there is one. If
+    ListenFailed is raised, all sockets are closed.
     """
     listeners = open_listeners(settings.page_port, ANY_ADDRESS, allow_remote=True)
     if settings.page_portal_port is None:

@@ -22,8 +22,8 @@ REBOOT = "reboot.ask"
 """File in the same folder with the id of the boot in which a command of the hub ordered a
 reboot."""
 UPDATE_TRIAL, SETTINGS_TRIAL, SYSTEM_TRIAL = "trial.json", "settings.json", "system.json"
-"""Files in root's folder that exist while a change of the program, the settings or the system is on
-trial."""
+"""Files in root's folder that exist while a change of the program, the settings or the system is
+tried."""
 UPDATE = "result.json"
 SETTINGS = "settings-result.json"
 PROGRAM = "offer-result.json"
@@ -54,7 +54,9 @@ def read(state_directory: Path) -> KitReport:
 
 
 def is_at_work(state_directory: Path) -> bool:
-    """Return True if a change is on trial, whose result will be written here."""
+    """Return True if a change is being tried. Its result will be written to the files of this
+    module.
+    """
     folder = find_root_folder(state_directory)
     return any((folder / each).exists() for each in (UPDATE_TRIAL, SETTINGS_TRIAL, SYSTEM_TRIAL))
 

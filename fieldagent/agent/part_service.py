@@ -33,8 +33,8 @@ class PartHost(NamedTuple):
 
 
 class PartService(Protocol):
-    """Interface of a running part. The class of an extension inherits the functions that it does
-    not need.
+    """Interface of a running part. The class of an extension inherits this class, and so the
+    methods that it does not need.
     """
 
     def get_status(self) -> dict[str, Any]:
@@ -42,18 +42,21 @@ class PartService(Protocol):
 
     async def run(self, agent_status: Callable[[], Mapping[str, Any]], note_fault: Note) -> None:
         """Work until cancelled. `agent_status` returns the answer to `GET /api/status`;
-        `note_fault` logs and counts a failure of one call."""
+        `note_fault` logs and counts a failure that does not end the part.
+        """
 
     def list_notices(self) -> list[str]:
         """Return the notices that people should see."""
         return []
 
     def list_people(self) -> list[dict[str, Any]]:
-        """Return the people whose radios are in range, for `GET /api/mesh`."""
+        """Return the people whose handheld radios are in range, for `GET /api/mesh`."""
         return []
 
     def list_doubtful_people(self) -> list[dict[str, Any]]:
-        """Return those of `list_people` that someone should check, for the stream of events."""
+        """Return the people of `list_people` whose entry someone should check, for the stream of
+        events.
+        """
         return []
 
 

@@ -1,4 +1,4 @@
-"""Watches that each important loop makes progress, and returns the names of silent loops."""
+"""Watches if each important loop makes progress."""
 
 from __future__ import annotations
 
@@ -26,6 +26,6 @@ class Progress:
         return turn
 
     def list_silent_loops(self) -> list[str]:
-        """Return the names of the loops that have been silent for too long."""
+        """Return the names of the loops that have made no progress for SILENCE_MAX_S."""
         now = self._clock()
         return [loop for loop, at in self._turned.items() if now - at > SILENCE_MAX_S]

@@ -1,4 +1,4 @@
-"""Settings of this kit's relay for its neighbours."""
+"""Settings for relaying the items of neighbours over this kit."""
 
 from __future__ import annotations
 

@@ -493,8 +493,8 @@ EXAMPLE_VALUES = {
     "page-listen": "192.168.4.0/24",
     "page-portal-port": "9093",
 }
-"""Example values for keys without a default. There are none for secrets, because some users would
-keep them."""
+"""Example values for keys without a default. There are no examples for secrets, because some users
+would keep an example."""
 
 
 def get_radio_place(settings: Settings) -> RadioPlace:
@@ -574,7 +574,7 @@ def parse(text: str, path: Path, environ: Mapping[str, str] = os.environ) -> Set
     """Return the settings of the text at `path`. Raises InvalidSettings with all errors."""
     named = _read_pairs(text)
     with suppress(WrongProperty):
-        # If an extension cannot be loaded, the reader of its key reports that.
+        # If an extension cannot be loaded, the check of the setting `extensions` reports the error.
         add_extensions(named.get("extensions", ""))
     of_radio, of_modem = list_own_keys(text), modem_keys(named)
     # For a file with only the settings of the core, load no part of an extension.

@@ -33,7 +33,7 @@ class TrackerPace(NamedTuple):
     batch: int | None
     """Seconds for which positions wait to share a message."""
     costly: bool
-    """True while only satellite is available."""
+    """True while only satellite is available, so that `satellite_factor` applies."""
     moving: bool
     due_at: float | None
     """Latest Unix time of the next position; None before the first."""

@@ -1,6 +1,6 @@
-"""Checks that this kit still receives news of updates. A mirror that is stale or blocked causes no
-error. So the kit fetches the signed text of its program each day, and notifies people if there was
-no new text for a long time. An offer of the hub counts as news too. Nothing is installed.
+"""Checks that this kit still receives news of updates. A stale mirror or a blocked download causes
+no error. So the kit fetches the signed text of its program each day, and notifies people if there
+was no new text for a long time. An offer of the hub counts as news too. Nothing is installed.
 
 The text is minisign's trusted comment (`system.signed_release`), which the maker signs again each
 month. The text has a few hundred bytes; the program itself is not fetched. For Debian packages the
@@ -46,9 +46,9 @@ class News(NamedTuple):
     source: str
     """Source of the news: the address of the program, APT or HUB."""
     since: float
-    """Unix time of the first check there."""
+    """Unix time of the first check of this source."""
     signed: float = 0.0
-    """Unix time when the last text from there was signed; 0 if there was none."""
+    """Unix time when the last text of this source was signed; 0 if there was none."""
     offered: float = 0.0
     """Unix time of the hub's offer, if known; 0 if the address is in the settings."""
 
@@ -85,8 +85,8 @@ class NoNews(Exception):
 
 class UpdateNews:
     """Watches for news of updates. `address` is the program's address; None for the address of the
-    hub's last offer. `keys` are the trusted minisign keys. `has_hub` means that the kit has an
-    IP link to a hub, which may bring offers.
+    hub's last offer. `keys` are the trusted minisign keys. `has_hub` means that the kit has an IP
+    link to a hub, over which offers may arrive.
     """
 
     def __init__(
@@ -176,7 +176,7 @@ class UpdateNews:
             return max(_read_list_dates(APT_LISTS_FOLDER), default=0.0)
         if source == HUB:
             return 0.0
-        # Import them here, so that a kit without such an address saves the memory.
+        # Import these modules here, so that a kit without such an address saves the memory.
         from fieldagent.http.client import RequestFailed, request
         from fieldagent.system.minisign import NotSigned, read_keys, read_signature, verify_comment
         from fieldagent.system.signed_release import check_release
@@ -227,7 +227,7 @@ def _read_list_dates(folder: Path) -> Iterator[float]:
             with path.open(encoding="utf-8", errors="replace") as file:
                 head = file.read(LIST_HEAD_BYTES).splitlines()
             if "Origin: fieldagent" in head:
-                # Import it here, so that a kit without such a list saves the memory.
+                # Import this module here, so that a kit without such a list saves the memory.
                 from email.utils import parsedate_to_datetime
 
                 date = next(line for line in head if line.startswith("Date:"))

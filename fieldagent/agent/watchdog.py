@@ -24,10 +24,11 @@ log = logging.getLogger(__name__)
 SIGNS_PER_INTERVAL = 3
 """Number of feeds within the time that systemd waits."""
 STACK_DUMP_SHARE = 0.9
-"""Share of that time after which the stacks are written."""
+"""Share of systemd's time after which the stacks are written."""
 INTERVALS_PER_DISK_PROOF = 7
-"""Number of watchdog intervals between two writes that only prove that the disk works. Each takes
-33 kB on the memory card, including the file system's own writes. Any other write is a proof too."""
+"""Number of watchdog intervals between two writes that only prove that the disk works. Each such
+write takes 33 kB on the memory card, including the file system's own writes. Any other write also
+proves that the disk works."""
 
 
 async def feed_watchdog(
@@ -38,7 +39,7 @@ async def feed_watchdog(
 ) -> None:
     """Feed systemd's watchdog. Return at once if systemd expects no sign of life. `find_problem`
     returns a problem that only a restart may fix. `summarise_status` returns the text that systemd
-    shows while the agent works. `store_time` is called each time, too.
+    shows while the agent works. `store_time` is called at each feed.
     """
     interval = get_watchdog_interval()
     if interval is None:
@@ -70,7 +71,7 @@ def _find_hanging_write(journal: Journal, limit_s: float) -> str | None:
 async def _prove_disk(journal: Journal, interval_s: float) -> None:
     """Write one small row regularly: the base of elapsed time, which is useful anyway.
 
-    A full disk still answers, and a restart would not free space.
+    A full disk counts as working, because a restart would not free space.
     """
     while True:
         try:

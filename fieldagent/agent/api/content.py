@@ -1,4 +1,4 @@
-"""Content of a Package, for people."""
+"""Describes the content of a Package for people."""
 
 from __future__ import annotations
 

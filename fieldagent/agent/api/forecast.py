@@ -34,8 +34,8 @@ async def answer_forecasts(parts: Parts, request: Request) -> Response:
 
 
 async def answer_signals(parts: Parts, request: Request) -> Response:
-    """Answer with each channel's signal over time, in Unix time. Each value is valid until the next
-    one, and the last value until now.
+    """Answer with each channel's signal over time, in Unix time. Each value is valid until the time
+    of the next value, and the last value until now.
     """
     clock = parts.journal.clock
     # Difference between Unix time and trio's clock.

@@ -20,8 +20,8 @@ MISSING_SHOWN_MAX = 8
 
 
 def list_neighbours(journal: Journal, station: Station | None) -> dict[str, Any]:
-    """Return the neighbours, the one that was heard last at the top; `station` is null if there is
-    no radio.
+    """Return the neighbours, the last heard one first. The member `station` is null if there is no
+    radio.
     """
     if station is None:
         return {"station": None, "neighbours": [], "remoteStations": []}
@@ -85,8 +85,8 @@ def list_unconfirmed_stations(
     sequence: int,
     deliveries: Mapping[Channel, ChannelDelivery],
 ) -> list[dict[str, Any]]:
-    """Return the stations in range that have not confirmed a Package which is waiting for the radio
-    or is being repeated.
+    """Return the stations in range that have not confirmed a Package that waits for the radio or is
+    being repeated.
     """
     delivery = deliveries.get(Channel.RADIO)
     if station is None or delivery is None:

@@ -1,4 +1,4 @@
-"""The directory, the progress of a Package, and read receipts by people here."""
+"""The directory, the progress of a Package, and read receipts by people at this kit."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ READ_FIELDS = {"by": Field(read_text, "by")}
 
 
 async def read(parts: Parts, request: Request, id: str) -> Response:  # noqa: A002
-    """Record that a person has read a payload; `by` in the body is the person's name. An unknown
-    payload is answered with 404.
+    """Record that a person has read a payload; `by` in the body is the person's name. Raises
+    Problem 404 for an unknown payload.
     """
     refuse_others(request, ())
     document = load_document(request.body) if request.body.strip() else {}

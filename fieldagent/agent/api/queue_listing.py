@@ -30,7 +30,7 @@ async def list_page(
     start_place: int,
     limit: int,
 ) -> tuple[list[dict[str, Any]], int | None]:
-    """Return the Packages after the place `start_place`, and the place from which the next page
+    """Return the waiting Packages after `start_place`, and the place from which the next page
     continues.
     """
     listed: list[dict[str, Any]] = []

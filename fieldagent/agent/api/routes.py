@@ -58,7 +58,7 @@ PAGE_END = queue_listing.PAGE_MAX + 1
 
 
 class Condition(Protocol):
-    """Condition of the agent."""
+    """The agent's condition, as the routes read it."""
 
     def get_status(self) -> dict[str, Any]:
         """Return the answer to `GET /api/status`."""
@@ -178,8 +178,8 @@ class LocalApi:
         return make_json_response(answer, 202, (_make_location_header(standing),))
 
     async def answer_cost(self, request: Request) -> Response:
-        """Answer with the Package's cost on each channel, without queuing it. A Package that would
-        be refused is refused here too.
+        """Answer with the Package's cost on each channel, without queuing it. A Package that `POST
+        /api/package` would refuse is refused here too.
         """
         package = parse_package(get_required_body(request))
         require_known(self._journal, package.to)
@@ -208,8 +208,8 @@ class LocalApi:
         )
 
     def _format_money(self, credit_count: float) -> str | None:
-        """Return the price of that many credits; None without credits or without a
-        configured price.
+        """Return the price of that many credits; None for no credits or without a configured
+        price.
         """
         price = self._parts.price
         return price.format_amount(credit_count) if price is not None and credit_count else None
@@ -241,7 +241,7 @@ class LocalApi:
                 if accepted is None
                 else people.describe_with_names(self._journal, accepted.package)
             )
-        # A final status never changes. Later facts are shown in other members.
+        # A final status never changes; facts that arrive later are in other members.
         late = standing.status in (Status.ERROR, Status.CANCELED) and bool(receipts)
         return make_json_response(
             {
@@ -262,8 +262,8 @@ class LocalApi:
 
     async def cancel(self, request: Request, id: str) -> Response:  # noqa: A002
         """Cancel a Package, on the channel in `?channel=` or on all. Answer 200 if it is canceled,
-        or 202 if it has not ended on each channel yet. Raises Problem 409 if it had already ended,
-        or ends with another status.
+        or 202 if it has not ended on each channel yet. Raises Problem 409 if the Package had
+        already ended, or ends with another status.
         """
         if request.body.strip() not in (b"", b"{}"):
             raise Problem(400, detail="a cancel call has an empty body; use ?channel= to bound it")
@@ -367,8 +367,8 @@ class LocalApi:
         )
 
     async def answer_mesh(self, request: Request) -> Response:
-        """Answer with the people whose radios are in range; empty if the kit has no radio for
-        them.
+        """Answer with the people whose handheld radios are in range; empty if the kit has no radio
+        for handhelds.
         """
         found = [each for part in self._parts.services.values() for each in part.list_people()]
         return make_json_response({"people": found})
@@ -423,7 +423,7 @@ async def _begin_check_in(parts: Parts, request: Request) -> Response:
 
 
 async def _retry_satellite(parts: Parts, request: Request) -> Response:
-    """Let the modem send the waiting Packages now, because a person sees the sky."""
+    """Let the satellite modem try now to send the waiting Packages, on a person's request."""
     outbox = parts.outboxes.get(Channel.SATELLITE)
     if outbox is None:
         raise Problem(409, detail="no satellite modem is configured: set satellite-port")

@@ -60,7 +60,7 @@ class IncidentApi:
         self._parts = parts
         self._journal = parts.journal
         self._raising = trio.Lock()
-        """Lock that makes two simultaneous presses raise only one SOS."""
+        """Lock, so that two simultaneous presses raise only one SOS."""
 
     async def raise_sos(self, request: Request) -> Response:
         """Open an incident (201), or add text and position to the open incident (200). A faulty
@@ -78,7 +78,8 @@ class IncidentApi:
             said: list[Item] = [Message(text or SOS_WITHOUT_TEXT)] if text or not is_ours else []
             said += [] if position is None else [position]
             last = places.find_last_own(self._journal) if raised and position is None else None
-            # If the SOS was canceled meanwhile, the rest of this request must not raise another.
+            # If the SOS was canceled meanwhile, the rest of this request must not raise another
+            # SOS.
             with suppress(IncidentOver):
                 joins = None
                 for item in said:
@@ -102,12 +103,13 @@ class IncidentApi:
         try:
             standing = await accept(key)
         except KeyReused:
-            # The key was used with other content. This content is new, so it must be sent anyway.
+            # The key was used with other content. The content of this request is new, so it must be
+            # sent.
             standing = await accept(None)
         return incident.find_incident(self._journal, standing.sequence)
 
     async def answer_canned_texts(self, request: Request) -> Response:
-        """Answer with the canned messages, which take one or two bytes on the air."""
+        """Answer with the canned messages, each of which takes one or two bytes on the air."""
         refuse_others(request, ())
         return make_json_response(
             {
@@ -122,9 +124,9 @@ class IncidentApi:
         return make_json_response(self._get_incident_status())
 
     async def cancel_incident(self, request: Request) -> Response:
-        """End the open incident, or only the incident with that number, so that a repeated request
-        after a lost answer does not end a newer one. Receivers are notified over the same
-        channels.
+        """End the open incident, or only the incident with that number, so that a request that is
+        repeated after a lost answer does not end a newer incident. Receivers are notified over the
+        same channels.
         """
         refuse_others(request, ("number",))
         wanted = number(request, "number", 0, range(1, 2**63))
@@ -148,8 +150,8 @@ class IncidentApi:
         )
 
     async def record_seen(self, request: Request, station: str, number: str) -> Response:
-        """Record that a person here has seen another kit's incident, and notify that kit and all
-        stations in range. An unknown incident is answered with 404.
+        """Record that a person at this kit has seen another kit's incident, and notify that kit and
+        all stations in range. Raises Problem 404 for an unknown incident.
         """
         by, text = _read_name_and_text(get_required_body(request))
         wanted = _number(station), _number(number)
@@ -165,7 +167,8 @@ class IncidentApi:
             )
         word = IncidentUpdate(wanted[1], IncidentState.SEEN, wanted[0], by, text)
         at = self._journal.clock.date(now := self._journal.clock.now())
-        # The person is at this kit, so the alarm of this kit stops too.
+        # The incident is a handheld's at this kit, so the update also changes the state of this
+        # kit's incident.
         is_here = wanted[0] == OWN_STATION
         await self._journal.commit(
             lambda db: incident.record_update(db, word, at, now, is_proved=True, counts=is_here)
@@ -175,8 +178,8 @@ class IncidentApi:
         return make_json_response(self._get_incident_status(), 202)
 
     async def _send_update_once(self, update: IncidentUpdate) -> None:
-        """Send the update. A repeated request sends it again only if the first was not
-        delivered.
+        """Send the update. A repeated request sends the update again only if the first update was
+        not delivered.
         """
         key = f"seen {update.station} {update.incident} {update.by} {update.text}"
         known = outbound.find_by_idempotency_key(self._journal, key)
@@ -237,7 +240,7 @@ def _summarise_value(value: Any) -> str:
 
 
 def _read_key(request: Request, faults: list[Fault]) -> str | None:
-    """Return the Idempotency-Key; None if it cannot be read."""
+    """Return the Idempotency-Key; None if it is missing or cannot be read."""
     try:
         return read_idempotency_key(request.headers)
     except Problem as fault:

@@ -121,8 +121,8 @@ def _encode_position(pace: TrackerPace) -> dict[str, Any]:
 
 
 async def _answer_cost(parts: Parts, tracking: Tracking, request: Request) -> Response:
-    """Answer with the cost of a day at that interval on each channel, at rest and in motion all
-    day.
+    """Answer with the cost of a day of tracking on each channel, for a kit at rest and for a kit
+    that moves all day.
     """
     refuse_others(request, ("interval",))
     interval = number(request, "interval", 0, range(SHORTEST, LONGEST + 1))
@@ -142,10 +142,10 @@ async def _answer_cost(parts: Parts, tracking: Tracking, request: Request) -> Re
         )
     clock = parts.journal.clock
     now = clock.date(clock.now())
-    # The cost of a position hardly depends on the place.
+    # Use a typical position, because the cost hardly depends on the place.
     typical = Location(47.376888, 8.541694, None, 408.0, 1.4, 270.0)
     estimates = compute_costs(Package(typical), parts.outboxes, now)
-    # Keep the proportion of the tracker's intervals.
+    # Keep the ratio between the tracker's intervals in motion and at rest.
     moving = interval * pace.moving_interval / pace.interval
 
     def of(channel: Channel, pause: float) -> dict[str, Any]:

@@ -51,14 +51,14 @@ log = logging.getLogger(__name__)
 CHECK_INTERVAL_S = 0.5
 """Seconds between two checks of the condition that a command waits for."""
 SESSION_END_TIMEOUT_S = 600.0
-"""Longest time in seconds to wait for the end of a session. After that, a command that would
-interrupt the session is given up."""
+"""Longest time in seconds to wait for the end of a session. After this time, a command that would
+interrupt the session is not carried out."""
 HEALING_TIMEOUT_S = 300.0
 """Longest time in seconds until `channels.reopening` takes the next recovery step for a silent
 modem."""
 TRIAL_TIMEOUT_S = 1_800.0
 """Longest time in seconds until root's unit has tried settings or a program, or restarts the agent
-for that."""
+for the trial."""
 ENDED = ("taken", "refused", "back")
 REBOOT_TIMEOUT_S = 120.0
 """Longest time in seconds until root's unit reboots the machine."""
@@ -118,15 +118,15 @@ def _check_no_sos_in_memory(context: CommandContext) -> None:
 
 
 async def restart(context: CommandContext, command_record: StoredCommand) -> NoReturn:
-    """Stop properly; systemd starts the agent again. Raises CannotBeDone."""
+    """Stop the agent properly, so that systemd starts it again. Raises CannotBeDone."""
     _check_no_sos_in_memory(context)
     os.kill(os.getpid(), signal.SIGTERM)
     await trio.sleep_forever()
 
 
 async def reboot(context: CommandContext, command_record: StoredCommand) -> NoReturn:
-    """Leave the order for root's unit. Raises CommandFailed if no unit takes it, and
-    CannotBeDone.
+    """Write the order to reboot to a file for root's unit. Raises CannotBeDone, and CommandFailed
+    if no unit reboots the machine in time.
     """
     _check_no_sos_in_memory(context)
     place = context.settings.state_directory / REBOOT
@@ -144,9 +144,9 @@ async def reboot(context: CommandContext, command_record: StoredCommand) -> NoRe
 
 
 async def change_settings(context: CommandContext, command_record: StoredCommand) -> str:
-    """Leave the settings for root's unit, which verifies and tries them and restarts the agent.
-    Wait for the result. Raises CannotBeDone if they are refused, CommandFailed if they are rolled
-    back.
+    """Write the settings to a file for root's unit, which verifies and tries them and restarts the
+    agent. Wait for the result. Raises CannotBeDone if the settings are refused, CommandFailed if
+    they are rolled back.
     """
     state = context.settings.state_directory
     if _report(context, "settings", command_record.number) is None:
@@ -158,9 +158,9 @@ async def change_settings(context: CommandContext, command_record: StoredCommand
 
 
 async def update_program(context: CommandContext, command_record: StoredCommand) -> str:
-    """Leave the delta for root's unit, which verifies it, makes the program and tries it. Wait for
-    the result. Raises CannotBeDone if it is refused, CommandFailed if the previous program runs
-    again.
+    """Write the delta to a file for root's unit, which verifies the delta, makes the new program
+    and tries it. Wait for the result. Raises CannotBeDone if the delta is refused, CommandFailed if
+    the previous program runs again.
     """
     state = context.settings.state_directory
     if _report(context, "program", command_record.number) is None:
@@ -181,8 +181,8 @@ def check_update(context: CommandContext) -> None:
 
 
 def is_delta_here(context: CommandContext, command_record: StoredCommand) -> bool:
-    """Return True if the delta for the command has arrived completely. It arrives in an item of its
-    own.
+    """Return True if the delta for the command has arrived completely. The delta arrives in an item
+    of its own.
     """
     return program_deltas.is_stored(context.parts.journal, _digest(command_record))
 
@@ -194,7 +194,7 @@ def _digest(command_record: StoredCommand) -> bytes:
 
 
 async def _store_delta_offer(context: CommandContext, command_record: StoredCommand) -> str:
-    """Leave the delta for root's unit, and return the version of the program that it makes. Raises
+    """Write the delta to a file for root's unit, and return the version of the new program. Raises
     CannotBeDone, CommandFailed.
     """
     payload = program_deltas.find_payload(context.parts.journal, _digest(command_record))
@@ -223,7 +223,7 @@ async def _store_delta_offer(context: CommandContext, command_record: StoredComm
 
 async def _is_change_done(context: CommandContext, subject: str, number: int) -> bool:
     """Return True if the change succeeded, or False if root's unit has not tried it in time. Raises
-    CannotBeDone if it was refused, CommandFailed if it was rolled back.
+    CannotBeDone if the change was refused, CommandFailed if it was rolled back.
     """
     with trio.move_on_after(TRIAL_TIMEOUT_S):
         while (report := _report(context, subject, number)) is None or report.state not in ENDED:
@@ -264,10 +264,12 @@ async def change_radio_key(context: CommandContext, command_record: StoredComman
 
 
 async def hold_packages(context: CommandContext, command_record: StoredCommand) -> str:
-    """Hold back posted Packages of a kind from satellite. Raises CannotBeDone."""
+    """Hold back posted Packages of a kind from satellite, from now on and also after a restart.
+    Raises CannotBeDone.
+    """
     kind, queue = _find_kind_to_hold(context, command_record)
     await context.parts.journal.persist(commands.note_held(kind, is_held=True))
-    # List the Packages again, to include those that were posted meanwhile.
+    # List the Packages again, to include Packages that were posted meanwhile.
     there = _list_queued_of_kind(context, queue, kind)
     hold_back(queue, kind, there)
     return f"{kind} waits: {format_count(len(there), 'Package')} now"
@@ -357,10 +359,10 @@ ACTION_BY_VERB: dict[str, Callable[[CommandContext, StoredCommand], Awaitable[st
     "update": update_program,
 }
 REPEATABLE_VERBS = ("reboot", "set", "hold", "resume", "radio-key", "update")
-"""Commands that continue after a restart of the agent if they were begun before, because a
-repetition has no further effect. A repeated command reboots only once per boot, tries settings or a
-program with that number only once, holds or releases the same kind, and takes the same step to a
-key."""
+"""Commands that are carried out again after a restart of the agent if they were begun before,
+because a repetition has no further effect. A repeated command reboots only once per boot, tries
+settings or a program with that number only once, holds or releases the same kind, and takes the
+same step to a key."""
 CHECK_BY_VERB = {"heal": check_healing, "restart": check_restart, "update": check_update}
 """Checks before a command is begun."""
 VERB_CONDITIONS: dict[str, Callable[[CommandContext, StoredCommand], bool]] = {

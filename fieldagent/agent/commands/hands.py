@@ -27,7 +27,7 @@ class CommandContext:
     status: Callable[[], dict[str, Any]]
     """Returns the answer to `GET /api/status`."""
     trouble: Callable[[], str | None]
-    """Returns the problem of the whole agent; None if it works."""
+    """Returns the problem of the whole agent; None if the agent works."""
     log: RecentLog = field(default_factory=RecentLog)
     start_count: int = 0
     """Number of starts of the agent, including this one."""

@@ -41,7 +41,7 @@ def show_history(context: CommandContext, arguments: tuple[Argument, ...]) -> by
 
 
 def read_trace(context: CommandContext, arguments: tuple[Argument, ...]) -> bytes:
-    """Return the last part of the satellite's trace. Raises CannotBeDone."""
+    """Return the last part of the trace of the satellite modem's line. Raises CannotBeDone."""
     if (outbox := context.parts.outboxes.get(Channel.SATELLITE)) is None:
         raise CannotBeDone("no satellite modem is configured")
     lines = outbox.link.recorder.write_trace().splitlines()

@@ -1,10 +1,10 @@
 """Carries out the hub's commands, one after the other, each once.
 
-Power cuts are handled in this way: a command is on disk before its link or modem forgets it. A
-command that only reads is repeated, because the hub has not seen its result. A command that changes
-something is stored as `begun` before it runs, and is not repeated. After a restart of the agent,
-its answer contains the known result. An answer is on disk before it becomes a Package, and it
-becomes only one Package.
+A power cut loses no command: each command is on disk before the link confirms it or the modem
+clears it. A command that only reads is repeated, because the hub has not seen its result. A command
+that changes something is stored as `begun` before it runs, and is not repeated. After a restart of
+the agent, the answer contains the known result. An answer is on disk before it is put into a
+Package, and is put into only one Package.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def _is_something_missing(context: CommandContext, command_record: StoredCommand
 
 
 def _can_still_arrive(context: CommandContext, command_record: StoredCommand) -> bool:
-    """Return True if the missing part may still arrive."""
+    """Return True if the command waits for something that may still arrive."""
     return (
         _is_something_missing(context, command_record)
         and context.parts.journal.clock.now() < command_record.arrived_at + AGE_MAX_S

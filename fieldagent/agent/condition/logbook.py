@@ -1,6 +1,6 @@
 """Remembers facts for an operator of many kits: the reason of the machine's last start, the starts
-of the agent, and the modems' hourly signals. They are stored in a small file in the agent's state
-directory, which is written at each start, at each stop and once an hour.
+of the agent, and the modems' hourly signals. These facts are stored in a small file in the agent's
+state directory, which is written at each start, at each stop and once an hour.
 
 The reason of the last start is the first of these that applies:
 
@@ -60,9 +60,9 @@ class LogbookContent:
 
 
 class Logbook:
-    """Memory of the kit's starts and signals. `boot` is the kernel's id of this boot, and `now`
-    returns elapsed time. `reset` is the hardware's report on the start. `commanded` contains the
-    boots that a command of the hub ended.
+    """Record of the kit's starts and signals, kept in a file. `boot` is the kernel's id of this
+    boot, and `now` returns elapsed time. `reset` is the hardware's report on the start.
+    `command_causes` contains the boots that a command of the hub ended.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class Logbook:
         return sum(at - each < DAY for each in self._known.starts)
 
     def write_file(self) -> None:
-        """Write the file. A failure is logged, and the content is then missing after a restart."""
+        """Write the file. A failure is only logged; the content is then missing after a restart."""
         try:
             with self._writing:
                 known = json.dumps(asdict(self._known), separators=(",", ":"))
@@ -109,8 +109,8 @@ class Logbook:
         self.write_file()
 
     def close_hour(self, links: Mapping[str, ChannelLink], clock: float) -> None:
-        """Add the hour that has just ended for each link. `clock` is the present time by trio's
-        clock.
+        """Add the median of the signal in the hour that has just ended, for each link. `clock` is
+        the present time by trio's clock.
         """
         hour = round(self._now() / HOUR) - 1
         hours = {name: dict(known) for name, known in self._known.hours.items()}

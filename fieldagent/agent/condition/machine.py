@@ -1,4 +1,4 @@
-"""Condition of the machine as Linux reports it: disk, temperature, supply, system, uptime and last
+"""Reads the condition of the machine from Linux: disk, temperature, supply, system, uptime and last
 start.
 """
 

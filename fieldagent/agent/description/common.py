@@ -48,7 +48,7 @@ BEFORE_PARAMETER = query(
 
 
 def limit_parameter(description: str, default: int, maximum: int) -> dict[str, Any]:
-    """Return the parameter of a list: its default, and its maximum."""
+    """Return the parameter that limits the length of a list, with its default and maximum."""
     return query("limit", integer(minimum=1, maximum=maximum, default=default), description)
 
 

@@ -35,8 +35,8 @@ MISTYPING_RATE = Rate(per_minute=0.05, burst=3)
 """Rate of wrong passphrases up to which we assume that a person at this address mistypes."""
 PASSPHRASE_RATE_LIMIT = Rate(per_minute=60, burst=60)
 """Limit on wrong passphrases from all such addresses together, and from all other addresses
-together, because each check takes processor time. So guesses from many addresses do not lock people
-out."""
+together, because each check takes processor time. The separate limits keep guesses from many
+addresses from locking people out."""
 WAITING_MAX, GUESSES_WAITING_MAX = 4, 2
 """Maximum number of waiting checks, and the maximum for addresses with more than a few wrong
 passphrases."""
@@ -61,7 +61,9 @@ class Entrance:
         self._limiter = trio.CapacityLimiter(1)
 
     def guard(self, judge: Judge) -> Judge:
-        """Return a judge that admits signed-in people to `judge`, and lets others only sign in."""
+        """Return a judge that admits signed-in people to `judge`, and lets other people only sign
+        in.
+        """
         outside = make_router(self.make_routes())
 
         async def judge_caller(head: Request) -> Admission:
@@ -114,7 +116,7 @@ class Entrance:
 
     def _count(self, source: str) -> list[_Account]:
         """Count an attempt before it is made, so that simultaneous attempts cannot exceed the
-        limit. Return the accounts to which the attempt is returned if the passphrase is right.
+        limit. Return the charged accounts, which get the attempt back if the passphrase is right.
         """
         now = self._clock()
         self._tats = {account: tat for account, tat in self._tats.items() if tat > now}

@@ -46,7 +46,9 @@ class CommandGate:
         """Event that is set when a command has arrived; then a new event replaces it."""
 
     def can_prove(self) -> bool:
-        """Return True if the kit shares a key with the hub; without one it accepts no commands."""
+        """Return True if the kit shares a key with the hub; without a key the kit accepts no
+        commands.
+        """
         return bool(self._keys)
 
     def note(
@@ -57,9 +59,12 @@ class CommandGate:
         clock: ElapsedTime,
         result: ReceivedCommand,
     ) -> None:
-        """Store a new, authenticated command. If it is refused, store its answer too."""
+        """Store a command that is authenticated and new. If the command is too old or not allowed,
+        also store the answer that refuses it.
+        """
         if not is_proved(number, command, self._keys):
-            # Do not answer, because then anyone could make the kit pay for answers.
+            # Send no answer to an unauthenticated command, because anyone could make the kit pay
+            # for answers.
             result.troubles.append(NOT_PROVED)
             return
         if commands.is_known(db, number):

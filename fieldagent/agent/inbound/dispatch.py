@@ -1,13 +1,13 @@
-"""Hands spooled payloads to one hook. Within a lane (a sender, or an SOS) they stay in order. A few
-lanes are served at the same time.
+"""Hands spooled payloads to one hook. Within a lane (a sender, or an SOS) payloads stay in order. A
+few lanes are served at the same time.
 
-After every change the first payloads of the spool are read from the disk again. So work simply
-continues after a restart. Only the lanes in progress, and the hook's failures, are kept in memory.
+After every change the first payloads of the spool are read from the disk again. So the deliveries
+continue after a restart. Only the lanes in progress, and the hook's failures, are kept in memory.
 
-If a hook `probes`, a failure says nothing about the delivery, because the receiver may be away.
-After FAILURES failures in a row, and at the start, the hook counts as *down*. Then payloads that
-wait for a retry are sent as probes, one at a time and less and less often. A failed probe does not
-count as an attempt. After a success all payloads that wait for a retry are sent.
+If a hook `probes`, a failure does not show that the payload is at fault, because the receiver may
+be away. After FAILURES consecutive failures, and at the start, the hook counts as *down*. Then
+payloads that wait for a retry are sent as probes, one at a time and less and less often. A failed
+probe does not count as an attempt. After a success all payloads that wait for a retry are sent.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ from fieldagent.webhook.schedule import (
 log = logging.getLogger(__name__)
 
 LANES_MAX = 4
-"""Number of lanes that are served at the same time. Each takes a process or a connection."""
+"""Number of lanes that are served at the same time. Each lane takes a process or a connection."""
 
 FAILURES = 2
 PROBE, PROBE_MOST = 300.0, 1800.0
-"""Seconds from a failure to a probe: the first wait, and the longest."""
+"""Seconds from a failure to the next probe: the first wait, and the longest wait."""
 
 UNREADABLE = "the stored payload cannot be read"
 
 RECHECK_AFTER_S = 3600.0
-"""Longest time in seconds until the clock is read again, because it jumps when the network
-sets it."""
+"""Longest time in seconds until the clock is read again, because the clock may jump when the
+network sets it."""
 
 
 async def dispatch(
@@ -59,11 +59,12 @@ async def dispatch(
     draw_random: Callable[[], float] = random.random,
     probes: bool = False,
 ) -> str:
-    """Hand over payloads until canceled, or until the hook wants no more; then return the reason.
+    """Hand over payloads until canceled, or until the hook accepts no more payloads; then return
+    the reason.
 
     `name` is the hook's name in logs, `clock` returns the journal's elapsed time, and `draw_random`
-    a number in [0, 1). With `probes`, a failed call shows that the receiver is away, and says
-    nothing about this delivery.
+    a number in [0, 1). With `probes`, a failed call shows that the receiver is away, and is no sign
+    of a fault in this delivery.
     """
     reach = _HookReachability() if probes else None
     return await _Dispatch(spool, call, name, clock, schedule, lanes_max, draw_random, reach).run()
@@ -74,10 +75,10 @@ class _HookReachability:
     """State of a hook that probes, from its last calls. Times are by trio's clock."""
 
     failures: int = FAILURES
-    """Number of failures in a row. The hook starts as down, because payloads that wait at the start
-    may wait since an earlier outage."""
+    """Number of consecutive failures. The hook starts as down, because payloads that wait at the
+    start may wait because of an earlier outage."""
     since: float = -inf
-    """Time of the first of those failures."""
+    """Time of the first of the consecutive failures."""
     probe_at: float = -inf
 
     def compute_next_probe(self) -> float:
@@ -94,8 +95,8 @@ class _HookReachability:
         self.probe_at = now + max(min(rarer, PROBE_MOST), min(retry_after, RETRY_AFTER_MAX_S))
 
     def record_success(self) -> bool:
-        """Record a success. Return True if the hook was down for so long that the other payloads
-        need not wait any longer.
+        """Record a success. Return True if the hook was down for some time, so that all waiting
+        payloads must be sent now.
         """
         failures, self.failures = self.failures, 0
         return failures >= FAILURES and trio.current_time() - self.since >= PROBE
@@ -120,7 +121,8 @@ class _Dispatch:
     async def run(self) -> str:
         async with trio.open_nursery() as nursery:
             while self.end_reason is None:
-                # Take the event before the spool is read, so that changes in between are noticed.
+                # Get the event before reading the spool, so that a change in between also sets the
+                # event.
                 news = self.spool.get_news()
                 pause = self.start_due(nursery)
                 with waits.move_on_after(pause) as self.pause:
@@ -148,15 +150,15 @@ class _Dispatch:
 
     def compute_next_probe(self, delivery: Delivery) -> float:
         """Return the seconds until this delivery may be sent as a probe; inf if it may not. A
-        delivery that has not been tried waits for another reason.
+        delivery without a failed attempt is no probe, because it waits for another reason.
         """
         if self.reachability is None or self.busy or not delivery.attempts:
             return inf
         return self.reachability.compute_next_probe()
 
     async def serve(self, delivery: Delivery, is_early: bool) -> None:
-        """Hand a payload to the hook. If the agent stops, a running hook may finish, so that it is
-        not called twice for this payload.
+        """Hand a payload to the hook. If the agent stops, a running call of the hook may finish, so
+        that the hook is not called twice for this payload.
         """
         await waits.run_to_the_end(partial(self.hand_over, delivery, is_early))
         self.busy.remove(delivery.lane)
@@ -173,8 +175,8 @@ class _Dispatch:
         await self.settle(delivery, result, is_early)
 
     async def settle(self, delivery: Delivery, result: HandoverResult, is_early: bool) -> None:
-        """Store the result of a hand-over. It starts without a checkpoint, so that an accepted
-        payload is never handed over again.
+        """Store the result of a hand-over. The method has no checkpoint before the result is
+        stored, so that an accepted payload is never handed over again.
         """
         if result.outcome is HandoverOutcome.HANDED:
             up_again = self.reachability is not None and self.reachability.record_success()

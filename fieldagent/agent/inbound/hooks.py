@@ -1,4 +1,4 @@
-"""The configured hooks, each with its access to the journal."""
+"""Builds the configured hooks, and runs each with its payloads from the journal."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class Hook:
-    """A hook. The journal knows it by `name`, so the name must never change."""
+    """A hook. The journal stores the hook's payloads under `name`, so the name must never
+    change.
+    """
 
     name: str
     call: HookCall

@@ -38,8 +38,8 @@ class Carrier(Protocol):
 
 
 class HubReception:
-    """Implements `channels.contract.Reception`. `carrier` is set if this kit relays for
-    neighbours.
+    """Implements `channels.contract.Reception` for the hub's messages. `carrier` is set if this kit
+    relays for neighbours.
     """
 
     def __init__(
@@ -63,15 +63,16 @@ class HubReception:
         self._carrier = carrier
         self._limits = packing.queue.limits
         self._failed: bytes | None = None
-        """The last message that could not be taken in because of an error."""
+        """The last message that could not be stored because of an error."""
 
     async def receive(
         self, body: bytes, *, damage: str = "", unreadable_message: Unreadable | None = None
     ) -> None:
-        """Take in a message of the hub; the message and its cost are in one commit.
+        """Store a message of the hub and its cost in one commit, and act on the content.
 
         After an unexpected error the driver restarts, and the message is tried once more. After a
-        second error it becomes a dead letter, so that it does not block its channel forever.
+        second error the message becomes a dead letter, so that it does not block the channel
+        forever.
         """
         cost = self._budget.book(compute_price(self._queue.limits.tariff, len(body)))
         if damage:
@@ -86,7 +87,7 @@ class HubReception:
                 self._failed = body
                 raise
             log.exception("a message could not be processed, twice")
-            # Leave out the cost, because booking it may be the error.
+            # Do not book the cost, because the booking may be the cause of the error.
             await self._inbox.store_dead_letter(
                 body,
                 lambda db: None,

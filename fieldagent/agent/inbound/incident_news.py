@@ -2,10 +2,11 @@
 
 An update changes the state of this kit's incident only if the key that this kit and the hub share
 authenticates it. A kit without a hub accepts two kinds of updates without such a proof: a person at
-another kit has seen the SOS, or another kit cancels its own SOS. A kit with a hub shows both as
-unauthenticated. Another kit's SOS always rings. Its date comes only from that kit's clock. A
-machine without a clock chip is hours behind after a night without power. If someone without the key
-plays back a recording, the SOS rings only once, because its number is known after that.
+another kit has seen the SOS, or another kit cancels its own SOS. A kit with a hub shows both kinds
+as unauthenticated. Another kit's SOS always raises the alarm, even if its date is old: the date
+comes from that kit's clock, and a machine without a clock chip is hours behind after a night
+without power. A recording that someone without the key plays back raises the alarm only once,
+because the SOS's number is then known.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from fieldagent.wire.incident_proof import is_proved
 
 class ForwardedUpdate(NamedTuple):
     """A message of the hub for another kit: a parcel, or an update about that kit's incident, which
-    is news for this kit too.
+    this kit also stores.
     """
 
     content: IncidentUpdate | Parcel
@@ -43,8 +44,8 @@ class ReceivedUpdate(Protocol):
 
 
 def get_incident_number(entry: Entry, source: Source | None) -> int:
-    """Return the number of the incident that an item belongs to, as the kit with the incident
-    counts it.
+    """Return the number of the incident that an item belongs to, as the kit that raised the
+    incident numbers it.
     """
     return (entry.sequence if source is None else source.sequence) - entry.items_back
 
@@ -70,8 +71,8 @@ class IncidentNews:
         clock: ElapsedTime,
         result: ReceivedUpdate,
     ) -> int | None:
-        """Store the incident news of a new item. If it is an SOS whose date is far behind this
-        kit's trusted clock, return its age in seconds, otherwise None.
+        """Store the incident news of a new item. For an SOS whose date is far behind this kit's
+        trusted clock, return the age in seconds, otherwise None.
         """
         if isinstance(entry.content, IncidentUpdate):
             self._record_update(db, origin, entry, entry.content, source, result)
@@ -98,8 +99,8 @@ class IncidentNews:
         speaker = -origin if origin < 0 else OWN_STATION if source is None else source.station
         from_hub = origin >= 0 and source is None
         about = update.station or (OWN_STATION if from_hub else speaker)
-        # A kit without a station number does not know its number at the hub. Then the incident's
-        # number shows that the incident is its own, because each journal starts at a random number.
+        # A kit without a radio does not know its station number at the hub. It recognises its own
+        # incident by the incident's number, because each journal starts at a random number.
         unnamed = self._station == OWN_STATION and incident.is_own(db, update.incident)
         if about == self._station or unnamed:
             about = OWN_STATION
@@ -110,7 +111,7 @@ class IncidentNews:
         if about == OWN_STATION and is_proved(update, self._keys):
             proved = True
         counts = proved or (not self._has_hub and self._is_update_allowed(update, about, speaker))
-        # Only its addressee can check the proof, because this kit does not have the key.
+        # Forward the update unchecked: only the addressed kit has the key to check the proof.
         if (by_hub or update.proof) and from_hub and about != OWN_STATION:
             result.updates_for_kits.append(ForwardedUpdate(update, entry.time))
         named = IncidentUpdate(update.incident, update.state, about, update.by, update.text)

@@ -9,7 +9,7 @@ LINE_MAX = 8192
 """Maximum number of characters in a line. A longer line is split."""
 
 OUTPUT_MAX = 1 << 20
-"""Maximum number of bytes that are printed of one run. The rest is read and dropped."""
+"""Maximum number of printed bytes of one run of the command. The rest is read and dropped."""
 
 
 class Lines:

@@ -1,4 +1,6 @@
-"""Records read receipts and similar stages of payloads at this kit, for their senders."""
+"""Records that people have read payloads, and other stages of payloads at this kit, for the
+payloads' senders.
+"""
 
 from __future__ import annotations
 
@@ -26,13 +28,12 @@ async def store_reading(
     waits_for_space: bool = False,
     condition: Operation[bool] | None = None,
 ) -> bool:
-    """Store that a person has read the payload, or that it has reached `stage`. Its sender is
-    notified with the next transmission to the hub. Return True if the payload is known.
+    """Store that a person has read the payload, or that it has reached `stage`. The payload's
+    sender is notified with the next transmission to the hub. Return True if the payload is known.
 
-    `person` is the person's name, empty if it is unknown. With `waits_for_space`, wait for space on
-    a full disk, because there is no caller who could be notified. `condition` runs in the same
-    commit and returns True if the stage is new; otherwise no receipt is sent. Raises the journal's
-    errors.
+    `person` is the person's name, empty if unknown. With `waits_for_space`, wait for space on a
+    full disk, because there is no caller who could be notified. `condition` runs in the same commit
+    and returns True if the stage is new; otherwise no receipt is sent. Raises the journal's errors.
     """
     at = journal.clock.date(journal.clock.now())
     name = person if len(person) <= NAME_MAX else f"{person[: NAME_MAX - 1]}…"
@@ -51,7 +52,7 @@ async def store_reading(
 
 
 async def report_new_stages(inbox: Inbox, outboxes: Mapping[Channel, ChannelOutbox]) -> None:
-    """Pass new receipts to the channels to the hub, whenever there are new ones."""
+    """Pass new receipts to the channels to the hub, forever."""
     while True:
         news = inbox.stages
         for outbox in outboxes.values():

@@ -92,7 +92,7 @@ class ReceivedMessage:
     reports: list[tuple[int, Report]] = field(default_factory=list)
     receipts: list[int] = field(default_factory=list)
     mismatches: list[int] = field(default_factory=list)
-    """Numbers that were confirmed for another item than the one that has the number now."""
+    """Item numbers in confirmations that are not about the item that has the number now."""
     sources: dict[int, Source] = field(default_factory=dict)
     has_nameless_author: bool = False
     """True if an item came from a person without a known name."""
@@ -105,7 +105,7 @@ class ReceivedMessage:
     contacts: dict[int, Contact] = field(default_factory=dict)
     seen_at: dict[int, EstimatedPosition] = field(default_factory=dict)
     updates_for_kits: list[ForwardedUpdate] = field(default_factory=list)
-    """Messages for other kits that the message contains."""
+    """Messages for other kits that this message contains."""
     commands: int = 0
     stages: bool = False
     """True if the hub must receive a receipt about the stage of an item."""
@@ -113,7 +113,7 @@ class ReceivedMessage:
     buried: int = 0
     """Number of dead letters that were stored for this message."""
     dropped: int = 0
-    """Number of older dead letters that were deleted to make space for these."""
+    """Number of older dead letters that were deleted to make space for new ones."""
 
 
 UNTAGGED_PEER = (
@@ -132,7 +132,7 @@ UNCHECKED_TAG_REASON = (
 
 class Inbox:
     """Receiving side of the agent. `hooks` are the names of the hooks that must receive every
-    payload. With `hand_unread` they also receive dead letters, as Data.
+    payload. With `spools_unreadable` the hooks also receive dead letters, as Data.
     """
 
     def __init__(
@@ -175,13 +175,14 @@ class Inbox:
         is_tagged: bool,
         after_store: Callable[[sqlite3.Connection, ReceivedMessage], None] = lambda db, taken: None,
     ) -> ReceivedMessage:
-        """Take in a message; it is on disk when this returns. `extra_operation` and `after_store`
-        run in the same commit; `after_store` receives the result. Damage, unknown versions and
-        unknown kinds are never raised: the message is kept as a dead letter.
+        """Decode a message and store its content; the content is on disk when the method returns.
+        `extra_operation` and `after_store` run in the same commit; `after_store` receives the
+        result. Damage, unknown versions and unknown kinds are never raised: the message is kept as
+        a dead letter.
 
         `receipt_channel` is the channel on which the peer must receive receipts; None if the link
-        itself confirms. Without `is_tagged` the link has authenticated the sender, and no tag is
-        required.
+        itself confirms messages. Without `is_tagged` the link has authenticated the sender, and no
+        tag is required.
         """
         try:
             envelope = decode(body, keys=self._keys if is_tagged else ())
@@ -235,8 +236,8 @@ class Inbox:
         return taken
 
     async def replay(self, letter: DeadLetter, *, is_tagged: bool) -> bool:
-        """Take in a dead letter that is now readable with another key or a later version. Return
-        True if it was taken in, and is no longer a dead letter.
+        """Read a dead letter again, with the present keys and version. Return True if it was
+        readable: then its content is stored, and the dead letter is removed.
         """
         try:
             envelope = decode(letter.body, keys=self._keys if is_tagged else ())
@@ -283,9 +284,11 @@ class Inbox:
             result.payloads.append(payload)
 
     def publish(self, result: ReceivedMessage) -> None:
-        """Log the result, which is on disk, and wake the hooks."""
-        # Several of these can apply to one message. Wake the hooks last, so that the log shows the
-        # reason before the actions.
+        """Log the result, which is on disk. Wake the hooks, the commands, and the tasks that send
+        receipts.
+        """
+        # Several of the cases below can apply to one message. Wake the hooks last, so that the log
+        # shows the reason before the actions.
         for trouble in result.troubles:
             log.error(
                 "not all of a message could be used: %s; `fieldagent inbound list` shows it",
@@ -333,7 +336,9 @@ class Inbox:
     def store_all(
         self, db: sqlite3.Connection, origin: int, entries: Sequence[Entry], result: ReceivedMessage
     ) -> None:
-        """Store the content of one envelope. Call `publish` once it is on disk."""
+        """Store the content of one envelope. The caller calls `publish` once the content is on
+        disk.
+        """
         for entry in entries:
             if isinstance(entry.content, Source):
                 result.sources[entry.sequence] = entry.content
@@ -412,7 +417,8 @@ class Inbox:
                 sos=twin.sos,
             )
             if is_new and not other_is_new:
-                # The item arrived by radio before, and now the hub has it too.
+                # The item arrived by radio before, and now from the hub, which may have missed the
+                # read receipts.
                 at, digest = self.date(result.now), compute_item_digest(twin)
                 result.stages |= inbound.repeat_pending_stages(
                     db, source.station, twin.sequence, digest, at
@@ -450,7 +456,7 @@ class Inbox:
         part: Fragment,
         result: ReceivedMessage,
     ) -> Sequence[Entry] | None:
-        """Store a fragment. Return the entries of the item if it is complete now, otherwise
+        """Store a fragment. Return the entries of the item if this fragment completes it, otherwise
         None.
         """
         if inbound.is_seen(db, origin, sequence, compute_fingerprint(Entry(sequence, part))):
@@ -509,14 +515,16 @@ class Inbox:
 
 
 def _is_program(data: Data) -> bool:
-    """Return True for a program delta. The delta is for the kit itself, and a command uses it
+    """Return True for a program delta. A program delta is for the kit itself, and a command uses it
     later.
     """
     return is_signed_delta(data.payload)
 
 
 def _copy(origin: int, entry: Entry, result: ReceivedMessage) -> bytes:
-    """Return a copy of the hub's item with its accompanying entries, for a hub that has lost it."""
+    """Return a copy of the hub's item with its accompanying entries, for the backup of a hub that
+    may lose the item.
+    """
     number = entry.sequence
     extras = [result.sources.get(number), result.contacts.get(number), result.seen_at.get(number)]
     beside: list[Content] = [each for each in extras if each is not None]
@@ -562,8 +570,8 @@ def _make_numbered_identity(origin: int) -> Identity:
 def _make_payload(
     sender: Identity, item: Item, moment: datetime, now: float, **how: Any
 ) -> Received:
-    # Import it here, so that an agent that only sends saves 0.2 MB, the size of the module with its
-    # library.
+    # Import this module here, so that an agent that only sends saves 0.2 MB, the size of the module
+    # with its library.
     import uuid
 
     request_id = str(uuid.uuid4())

@@ -1,8 +1,8 @@
 """The script hook, which runs a shell command for each delivery.
 
 The command has a session and process group of its own, so that all its processes can be ended.
-Child processes that it leaves behind may continue if they have closed its output; otherwise they
-are ended.
+Child processes that are left behind may continue if they have closed the command's output;
+otherwise they are ended.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ and limits the total size."""
 DEADLINE = 60.0
 
 LINGER_S = 1.0
-"""Seconds for which output is still read after the command has ended, if a child process keeps it
-open."""
+"""Seconds for which output is still read after the command has ended, if a child process keeps the
+output open."""
 
 _READ_SIZE = 16_384
 
@@ -89,7 +89,7 @@ async def run_script(
 
 
 def make_marks(delivery: Delivery) -> dict[str, str]:
-    """Return the variables that a script should know before it reads the payload."""
+    """Return the environment variables that a script may need before it reads the payload."""
     flags = {
         "AGENT_PAYLOAD_SOS": delivery.sos,
         "AGENT_PAYLOAD_UNAUTHENTICATED": delivery.unauthenticated,
@@ -101,7 +101,7 @@ def make_environment(
     body: str, environment: Mapping[str, str], marks: Mapping[str, str] = MappingProxyType({})
 ) -> dict[str, str]:
     """Return the hook's environment: our own, `make_marks`, and the payload if every shell can
-    handle its size.
+    handle its size and characters.
     """
     ours = {name: value for name, value in environment.items() if name not in _OWN_VARIABLES}
     ours |= marks
@@ -157,7 +157,7 @@ async def _start(command: str, environment: dict[str, str]) -> trio.Process:
 async def _serve_process(
     process: trio.Process, body: str, emit: Callable[[str], None], deadline: float
 ) -> bool:
-    """Serve the pipes of the command until it ends. Return False if it had to be ended."""
+    """Serve the pipes of the command until it ends. Return False if the command had to be ended."""
     assert process.stdin and process.stdout and process.stderr
     with trio.CancelScope() as conclusion:
         async with process.stdin, process.stdout, process.stderr, trio.open_nursery() as pipes:
@@ -197,7 +197,8 @@ def _print(emit: Callable[[str], None], line: str) -> None:
         emit(line)
     except OSError as error:
         log.warning("inbound-hook printed %r, which cannot be sent: %s", line, error.strerror)
-    except ValueError as error:  # The encoding does not have the character, or the file is closed.
+    # The encoding does not contain a character of the line, or the file is closed.
+    except ValueError as error:
         log.warning("inbound-hook printed %r, which cannot be shown: %s", line, error)
 
 

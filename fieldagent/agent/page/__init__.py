@@ -34,7 +34,7 @@ EARLY_TEXTS = ("Loading. The button works when it is red.", "connecting to the a
 
 def make_routes() -> list[Route]:
     """Return `GET /` and `GET /track`, the files below `/page/`, and the service worker that caches
-    them.
+    these files.
     """
     return [
         *files.make_page_routes(("/", "/track"), "/page", __name__, NAMES, early_texts=EARLY_TEXTS),

@@ -34,23 +34,24 @@ class RadioPlace(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Radio:
-    """One kind of radio, with everything that the settings, `check`, the status and the assembly
-    need.
+    """One kind of radio, with the facts for the settings, `fieldagent check`, the status and the
+    assembly.
     """
 
     name: str
     """Name in `radio-protocol`."""
     description: str
-    """Text for people: which radios it supports, and where they are described."""
+    """Text for people that names the supported radios and the page about them."""
     open: Callable[[RadioPlace, ChannelLink], AbstractAsyncContextManager[RadioModem]]
-    """Opens the radio, which works inside the context. Raises RadioLost and PortLost, in groups."""
+    """Opens the radio, and closes it at the end of the context. Raises RadioLost and PortLost, in
+    groups."""
     check: Callable[[RadioPlace], Finding] | None = None
-    """Checks the radio for `fieldagent check`, without opening it; None if it is on a
-    serial port."""
+    """Checks the radio for `fieldagent check`, without opening it; None if the radio is on a serial
+    port."""
     keys: tuple[Key, ...] = ()
     """Settings of this kind; each name begins with the radio's name."""
     needs: tuple[str, ...] = ()
-    """Names of settings that it requires."""
+    """Names of the settings that this kind of radio requires."""
     says_callsign: bool = False
     """True if the radio's frames contain the callsign; otherwise the agent sends the callsign in
     plain text."""
@@ -58,6 +59,6 @@ class Radio:
     """True if the radio counts its own air-time from its configuration and obeys
     `ChannelLink.air_time`."""
     facts: Mapping[str, str] = field(default_factory=dict)
-    """Meanings of its extra members in `GET /api/status`, by name."""
+    """Meanings of the radio's additional members in `GET /api/status`, by name."""
     recognition: Callable[[], Recognition] | None = None
-    """Loads the recognition of this kind at a port; None if it cannot be recognised."""
+    """Loads the recognition of this kind at a port; None if this kind cannot be recognised."""

@@ -1,9 +1,9 @@
 """A KISS TNC on a serial line or TCP. Each packet is the information field of a UI frame.
 
 A successful write proves nothing, because a TNC that finds no free channel silently discards the
-frame. So the agent queries the TNC until no bytes wait there, and then waits for the time that the
-frame takes at the slowest usual rate. For a TNC that does not know the query, only that time is
-used.
+frame. So the agent queries the TNC until no bytes wait in the TNC, and then waits for the time that
+the frame takes at the slowest usual rate. If the TNC does not know the query, the agent only waits
+for that time.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ SILENCE_MAX_S = 10.0
 QUERY_INTERVAL_S = 0.5
 FRAME_WAIT_MAX_S = 55.0
 """Seconds after which a frame that still waits counts as dropped. Dire Wolf discards a frame that
-found no free channel for 60 seconds; after that, the frame would look transmitted."""
+found no free channel for 60 seconds; after those 60 seconds, the frame would look transmitted."""
 BITRATE = 1200.0
 """Bits per second of the slowest usual radio; with a faster radio the wait is only slightly too
 long."""
@@ -93,7 +93,8 @@ class TncModem:
         await self._send_frame(kiss.encode(frame))
         result = await self._wait_for_result()
         if result is not TransmitResult.DROPPED:
-            # A frame leaves the buffer when its transmission begins.
+            # Wait for the transmission: a frame leaves the TNC's buffer when its transmission
+            # begins.
             await waits.sleep(TRANSMIT_LEAD_S + len(frame) * 8 / BITRATE)
         return result
 
@@ -121,7 +122,7 @@ class TncModem:
             return self._waiting
         if self._knows_the_question:
             raise RadioLost("the TNC does not answer any more")
-        # Do not ask again, because for some TNCs the command means something else.
+        # Do not send the query again, because for some TNCs the command means something else.
         self._knows_the_question = False
         log.info("the TNC does not report its queue: packets are paced by time")
         return None
@@ -138,8 +139,8 @@ class TncModem:
         return await self._ear.receive()
 
     async def listen(self) -> NoReturn:
-        """Read frames from the TNC forever. Packets go to `receive`, counts of waiting bytes go to
-        `transmit`, and other frames are counted. Raises RadioLost and PortLost.
+        """Read frames from the TNC forever. Packets go to `receive`, numbers of waiting bytes go to
+        `transmit`, and other frames are only counted. Raises RadioLost and PortLost.
         """
         while True:
             data = await self._read()
@@ -147,8 +148,8 @@ class TncModem:
                 await self._leave_commands()
             for kind, content in self._deframer.receive_data(data):
                 if content == kiss.QUERY and kind == kiss.SET_HARDWARE:
-                    # Our query returns only as an echo of the TNC's command mode. A TNC that waits
-                    # for a line end shows no prompt.
+                    # Only a TNC in command mode returns our query, as an echo. It shows no prompt
+                    # while it waits for a line end.
                     await self._leave_commands()
                 elif kind == kiss.DATA:
                     self._process_frame(content)
@@ -172,7 +173,7 @@ class TncModem:
             self._told = trio.Event()
 
     def _process_frame(self, content: bytes) -> None:
-        """Take in a frame. Ignore frames to others, and our own frames that a digipeater
+        """Take in a frame. Ignore frames to other addresses, and our own frames that a digipeater
         returns.
         """
         try:

@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 Word = TypeVar("Word")
 
 BUSY_AGAIN, BUSY_MAX = 0.2, 20.0
-"""Seconds until a packet is offered to a busy board again, and seconds after which it is
+"""Seconds until a packet is offered to a busy board again, and seconds after which the packet is
 dropped."""
 REPORTS_MAX = 16
 """Maximum number of waiting reports. A board sends two or three for a query."""
@@ -94,7 +94,7 @@ def make_settings(name: str, own_settings: Mapping[str, Any]) -> LoraSettings:
 
 
 class BoardReports(Generic[Word]):
-    """Queue of a board's reports that have not been read."""
+    """Queue of a board's reports that the agent has not read yet."""
 
     def __init__(self) -> None:
         self._mouth, self._ear = trio.open_memory_channel[Word](REPORTS_MAX)
@@ -116,8 +116,8 @@ class BoardReports(Generic[Word]):
 class BoardTurn:
     """Sends one packet at a time, within the board's air-time limit.
 
-    `outcome` waits until a given time for the board's report on the current packet. It returns None
-    if the board is busy, and UNKNOWN if there is no report. Raises RadioLost.
+    `outcome` waits until a given time for the board's report on the current packet. `outcome`
+    returns None if the board is busy, and UNKNOWN if there is no report. Raises RadioLost.
     """
 
     def __init__(
@@ -138,8 +138,8 @@ class BoardTurn:
         self._given_up = EventRate(trio.current_time)
 
     async def wait_for_report(self) -> None:
-        """Wait for the report on a packet whose sending task was canceled, so that it is not taken
-        for the report on the next packet.
+        """Wait for the report on a packet whose sending task was canceled, so that this report is
+        not taken for the report on the next packet.
         """
         if self.untold is not None:
             await self._outcome(self.untold)
@@ -164,8 +164,8 @@ class BoardTurn:
         ends = trio.current_time() + BUSY_MAX
         while True:
             self.untold = trio.current_time() + patience
-            # Count the packet before it is written: if this call is canceled, the packet may be on
-            # the air.
+            # Count the packet before it is written, because the packet may be on the air even if
+            # this call is canceled.
             self._air.note(seconds)
             await write()
             result = await self._outcome(self.untold)

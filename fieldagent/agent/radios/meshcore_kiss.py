@@ -2,8 +2,9 @@
 `wire.meshcore_kiss`. A packet is transmitted without addresses, so no air-time is used for a
 callsign.
 
-The board may lose its settings when its power dips, without a report. So the settings are checked
-before each packet and regularly. The agent never transmits at a frequency that was not configured.
+The board may lose its settings without a report when its power fails for a moment. So the settings
+are checked before each packet and regularly. The agent never transmits at a frequency that was not
+configured.
 """
 
 from __future__ import annotations
@@ -42,11 +43,11 @@ second query."""
 SIGNAL_TIMEOUT_S = 0.2
 """Seconds within which the signal report follows its packet."""
 TOLD_AFTER, TOLD_TIMES = 10.0, 3.0
-"""The result of a packet arrives within the first number of seconds, plus its air-time multiplied
-by the second number."""
+"""The result of a packet arrives within the first number of seconds, plus the packet's air-time
+multiplied by the second number."""
 CHECK_INTERVAL_S = 30.0
-"""Seconds between two checks of an idle modem. After it has lost its settings, it receives nothing
-until the next check."""
+"""Seconds between two checks of an idle modem. After the modem has lost its settings, it receives
+nothing until the next check."""
 TX_DELAY = bytes([2])
 """Transmitter delay before the first byte, in units of 10 ms. The firmware's default of 500 ms is
 for FM radios."""
@@ -67,8 +68,8 @@ class MeshcoreModem:
             place.own_settings[f"{NAME}-share"], link, self._wait_for_outcome
         )
         self._nonsense = trio.Event()
-        """Event that is set when the modem sends bytes that are not a frame, as it does when it
-        starts; then a new event replaces it."""
+        """Event that is set when the modem sends bytes that are not a frame, as the modem does when
+        it starts; then a new event replaces it."""
         self._air_times: dict[int, float] = {}
         link.facts["lora"] = self._wanted.format_settings()
 
@@ -81,7 +82,8 @@ class MeshcoreModem:
             patience = TOLD_TIMES * seconds + TOLD_AFTER
             result = await self._turn.send_packet(write, seconds, patience, urgent=urgent)
             if result is TransmitResult.UNKNOWN:
-                # The packet may have left. A ping shows if the modem has hung.
+                # The packet may have left. Send a ping, which raises RadioLost if the modem has
+                # hung.
                 await self._greet_modem()
         return result
 
@@ -160,7 +162,7 @@ class MeshcoreModem:
         await self._set(MeshcoreCommand.SET_POWER, bytes([self._power]), f"{self._power} dBm")
         await self._port.write(kiss.encode(TX_DELAY, kiss.TX_DELAY))
         # Without this command, the modem does not report the signal. Earlier firmware always
-        # reports it.
+        # reports the signal.
         await self._ask(MeshcoreCommand.SIGNAL_REPORT, b"\1")
         self._air_times.clear()
 
@@ -195,8 +197,8 @@ class MeshcoreModem:
         return word
 
     async def listen(self) -> NoReturn:
-        """Read frames from the radio forever. A packet waits up to `SIGNAL_TIMEOUT_S` seconds for
-        its signal report. Raises PortLost.
+        """Read frames from the radio forever. A packet is passed on after at most
+        `SIGNAL_TIMEOUT_S` seconds of waiting for its signal report. Raises PortLost.
         """
         packet: bytes | None = None
         while True:

@@ -35,8 +35,8 @@ def _is_answer(data: bytes) -> bool:
 
 
 async def _ask(line: DeviceLine, command: MeshcoreCommand) -> bytes:
-    """Return the answer; empty if there is none, because older firmware does not know every
-    command.
+    """Send a command and return the answer; empty if there is none, because older firmware does not
+    know every command.
     """
     return await answer_to(line, wire.ask(command), lambda said: _find_last(said, command)) or b""
 
@@ -90,4 +90,5 @@ RECOGNITION = Recognition(
     _is_answer,
     read_report,
 )
-"""This question is sent last, because KISS's "SetHardware" has a different meaning for each TNC."""
+"""The question of this kind is sent last, because KISS's "SetHardware" has a different meaning for
+each TNC."""

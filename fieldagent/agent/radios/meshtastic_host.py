@@ -52,10 +52,10 @@ attempts."""
 HEARTBEAT_INTERVAL_S = 300.0
 """Seconds between heartbeats. A radio forgets a host that is silent for three times as long."""
 ANSWER_TIMEOUT_S = 10.0
-"""Longest time in seconds for a radio's report that a packet waits, or for its answer to a
+"""Longest time in seconds for a radio's report that a packet waits, or for the radio's answer to a
 heartbeat."""
 ROUTING_TIMEOUT_S = 60.0
-"""Longest time in seconds until a radio's three attempts have ended and it reports the result."""
+"""Longest time in seconds until a radio has ended its three attempts and reports the result."""
 LULL_S = 2.0
 """Seconds of silence within a frame after which the rest of the frame counts as lost."""
 HEARD_MAX = 256
@@ -63,8 +63,8 @@ HEARD_MAX = 256
 NODES_MAX = 5_000
 """Maximum number of nodes whose entries wait. A large mesh has some hundred nodes."""
 KEPT_FREE, FREE_QUEUE_PLACES = 4, 1
-"""Number of free places in the radio's queue that are left for packets that it repeats for others:
-the usual number, and the number for an SOS."""
+"""Number of free places in the radio's queue that are left for packets that the radio repeats for
+others: the usual number, and the number for an SOS."""
 QUEUE_FULL_MAX_S = 10.0
 """Longest wait in seconds until a full queue is queried again."""
 
@@ -123,7 +123,7 @@ class PacketOutcome(NamedTuple):
 
     @property
     def is_received(self) -> bool:
-        """Return True if another node's radio confirms that it has the packet."""
+        """Return True if another node confirms that it has the packet."""
         return not self.queued and self.verdict.error == RoutingError.NONE
 
     def describe_fate(self) -> str:
@@ -138,7 +138,7 @@ class RadioFacts:
     """Facts that a radio has reported about itself."""
 
     number: int = 0
-    """Number of its own node; 0 until it is known."""
+    """Number of the radio's own node; 0 until known."""
     lora: LoraConfig = field(default_factory=LoraConfig)
     channels: dict[int, MeshChannel] = field(default_factory=dict)
     firmware: str = ""
@@ -160,7 +160,9 @@ class RadioFacts:
             self.queue = message.queue_status
 
     def describe_trouble(self) -> str:
-        """Return the reason, for people, why the radio cannot transmit; empty if it can."""
+        """Return the reason, for people, why the radio cannot transmit; empty if the radio can
+        transmit.
+        """
         if not self.lora.region:
             return "no region is set on the radio, so it transmits nothing: set it with its app"
         if not self.lora.transmits:
@@ -169,7 +171,7 @@ class RadioFacts:
 
 
 class _PacketReports:
-    """Reports on the packets whose callers wait."""
+    """Reports of the radio on packets whose senders wait for the result."""
 
     def __init__(self) -> None:
         self.awaited: set[int] = set()
@@ -194,8 +196,8 @@ class _PacketReports:
 
 
 class _ReceivedPackets:
-    """Packets that wait to be read, in their order. Of the entries about a node only the newest
-    waits. Texts are never dropped, because a text may be an SOS.
+    """Packets that wait to be read, in their order. Of the entries about one node only the newest
+    is kept. Texts are never dropped, because a text may be an SOS.
     """
 
     def __init__(self) -> None:
@@ -222,7 +224,7 @@ class _ReceivedPackets:
         self._news.set()
 
     async def wait_for_next(self) -> HostReception:
-        """Return the next packet; without a checkpoint if there is one, otherwise wait for it."""
+        """Return the next packet: at once, without a checkpoint, if one waits."""
         while not self._entries:
             self._news = trio.Event()
             await self._news.wait()
@@ -242,7 +244,9 @@ def _is_text(heard: HostReception) -> bool:
 
 
 class MeshtasticHost:
-    """Host of one radio. `listen` must be running. Some methods raise RadioLost and PortLost."""
+    """Host of one radio. `listen` must be running while other methods are used. Some methods raise
+    RadioLost and PortLost.
+    """
 
     def __init__(self, line: RadioLine, *, wants_nodes: bool) -> None:
         self._line = line
@@ -258,7 +262,7 @@ class MeshtasticHost:
 
     async def receive(self) -> HostReception:
         """Return the next received message. Messages that already arrived are returned even if the
-        line is lost, because the radio sends each only once.
+        line is lost, because the radio sends each message only once.
         """
         return await self._heard.wait_for_next()
 
@@ -380,7 +384,8 @@ async def open_host(
     """Open a radio and act as its host. Raises RadioLost and PortLost, in groups."""
     async with open_line(place, baud, wire.TCP_PORT) as line:
         if is_serial(place):
-            # These bytes wake a sleeping chip, and end a frame of which it has read only a part.
+            # These bytes wake a sleeping chip, and end a frame of which the chip has read only a
+            # part.
             await line.write(wire.WAKE_BYTES)
             await trio.sleep(0.1)
         host = MeshtasticHost(line, wants_nodes=wants_nodes)

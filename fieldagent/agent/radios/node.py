@@ -52,7 +52,7 @@ class NodeModem:
         """Event that is set when the node has sent something; then a new event replaces it."""
         self._ear = ReceiveQueue()
         self._given_up = EventRate(trio.current_time)
-        # A node may still hold Results for an earlier host, so start at a random number.
+        # Start at a random number, because a node may still hold Results for an earlier host.
         self._number = getrandbits(31)
         self._in_hand: node.Send | None = None
         self._result: node.Result | None = None
@@ -103,7 +103,7 @@ class NodeModem:
             self._news = trio.Event()
 
     async def run_timers(self) -> NoReturn:
-        """Call the node link when a repeat or a query is due, forever. Raises RadioLost when the
+        """Repeat messages and query the node when they are due, forever. Raises RadioLost when the
         node no longer answers.
         """
         while True:
@@ -156,7 +156,7 @@ class NodeModem:
             and self._result is None
             and not self._node.is_waiting_for(in_hand)
         ):
-            # The node had the packet and lost it in a restart.
+            # The node restarted after it had taken the packet, so the packet is lost.
             self._node.send(in_hand, trio.current_time())
 
     def _show(self, status: node.NodeStatus) -> None:

@@ -41,7 +41,8 @@ async def open_line(place: str, baud: int, tcp_port: int) -> AsyncIterator[Seria
         parts = urlsplit(place)
         with trio.fail_after(CONNECT_TIMEOUT_S):
             stream = await trio.open_tcp_stream(parts.hostname or "", parts.port or tcp_port)
-    except (OSError, ValueError, trio.TooSlowError) as error:  # A port or name may be malformed.
+    # Report a malformed port or host name, too.
+    except (OSError, ValueError, trio.TooSlowError) as error:
         raise PortLost(f"{place} cannot be reached: {str(error) or 'no answer'}") from None
     async with stream:
         yield SerialPort(place, stream)

@@ -56,8 +56,8 @@ def read(value: str) -> str:
 def find_air_limit(region: str, frequency: int | None, bandwidth: int | None) -> AirLimit:
     """Return the limit at a frequency and bandwidth in Hz; the bandwidth may be None.
 
-    Raises WrongProperty, with a text that follows `radio-region`, if transmitting is not allowed
-    there.
+    Raises WrongProperty, with a text that follows `radio-region`, if no transmission is allowed at
+    this frequency.
     """
     bands = REGIONS[region]
     if not bands:
@@ -95,7 +95,7 @@ def find_faults(settings: Mapping[str, str]) -> list[str]:
 
 def _read_hertz(value: str | None, unit: float) -> int | None:
     """Return the value in Hz; None if it is not a number, because the check of that setting reports
-    it.
+    the error.
     """
     try:
         return None if value is None else round(float(value) * unit)

@@ -29,7 +29,7 @@ def load_radio(name: str) -> Radio:
 
     Raises WrongProperty, with a text that follows `radio-protocol`.
     """
-    # Import it here, so that a kit without a radio saves this memory.
+    # Import this module here, so that a kit without a radio saves this memory.
     from fieldagent.agent.radios.contract import Radio
 
     return import_known_object(name, RADIOS, Radio)
@@ -37,7 +37,7 @@ def load_radio(name: str) -> Radio:
 
 def list_own_keys(text: str) -> Sequence[Key]:
     """Return the settings that the configured radio adds. If the radio cannot be loaded, return no
-    settings, because the error of `radio-protocol` explains that.
+    settings, because the error of `radio-protocol` contains the reason.
     """
     try:
         named = dict(read_pairs(text)).get("radio-protocol")

@@ -42,10 +42,11 @@ GREETINGS_MAX = 3
 """Number of greetings. A radio that starts when its port is opened, like an ESP32 by DTR, misses
 the first one."""
 READY_AFTER, READY_TIMES = 10.0, 3.0
-"""The radio is ready again within the first number of seconds, plus the packet's air-time
-multiplied by the second number."""
+"""After a packet the radio is ready again within the first number of seconds, plus the packet's
+air-time multiplied by the second number."""
 UNREADY_AFTER, UNREADY_TIMES = 0.5, 1.5
-"""The same time for a radio that never reports that it is ready: then the next packet follows."""
+"""The same two numbers for a radio that never reports that it is ready. After this time the next
+packet is sent."""
 CHECK_INTERVAL_S = 30.0
 """Seconds between two checks of an idle radio."""
 CLOSE_MAX_S = 1.0
@@ -73,13 +74,13 @@ class RnodeModem:
             place.own_settings[f"{NAME}-share"], link, self._wait_for_outcome
         )
         self._says_ready = True
-        """True until a packet shows that the radio does not report that it is ready, because not
-        every firmware has flow control."""
+        """False once the radio has not reported after a packet that it is ready again. Not every
+        firmware has flow control."""
         self._restarted = trio.Event()
         """Event that is set when the radio reports a restart; then a new event replaces it."""
         self._has_forgotten = False
-        """True after the radio reported a restart. It may still be on, with settings that are
-        stored in it."""
+        """True after the radio reported a restart. Then it may still be on, with settings from its
+        own memory."""
         self._rssi: int | None = None
         self._snr: int | None = None
         link.facts["lora"] = self._wanted.format_settings()
@@ -95,7 +96,8 @@ class RnodeModem:
                 patience = UNREADY_TIMES * seconds + UNREADY_AFTER
             result = await self._turn.send_packet(write, seconds, patience, urgent=urgent)
             if result is TransmitResult.UNKNOWN and self._says_ready:
-                # The packet may have left. A greeting shows if the radio has hung.
+                # The packet may have left. Send a greeting, which raises RadioLost if the radio has
+                # hung.
                 await self._greet_radio()
                 self._says_ready = False
         return result
@@ -153,8 +155,8 @@ class RnodeModem:
                 await self._restore_lost_settings()
 
     async def _restore_lost_settings(self) -> None:
-        """If the radio has restarted, set it up again. After a restart it is off, and usually
-        reports the restart.
+        """If the radio has restarted, set it up again. After a restart the radio is off, and
+        usually reports the restart.
         """
         is_on = await self._ask(RnodeCommand.STATE, wire.STATE_ASK) == wire.STATE_ON
         if self._has_forgotten or not is_on:

@@ -1,8 +1,8 @@
-"""Recognises a board with RNode firmware and queries its settings. If a zero, or FF, is sent in
-place of a value, the setting is queried and not changed.
+"""Recognises a board with RNode firmware and queries its settings. A command with zero or FF in
+place of the value queries a setting without changing it.
 
-Its EEPROM shows if it is provisioned (RNode_Firmware, ROM.h). Its air-time limits are not queried,
-because a query would change them.
+The board's EEPROM shows if it is provisioned (RNode_Firmware, ROM.h). The air-time limits are not
+queried, because a query would change them.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ def _is_answer(data: bytes) -> bool:
 
 
 async def _ask(line: DeviceLine, command: RnodeCommand, content: bytes) -> bytes:
-    """Return the answer; empty if there is none, because older firmware does not know every
-    command.
+    """Send a command and return the answer; empty if there is none, because older firmware does not
+    know every command.
     """
     said = wire.make_command_frame(command, content)
     return await answer_to(line, said, lambda output: _find_last(output, command)) or b""
@@ -98,5 +98,5 @@ RECOGNITION = Recognition(
     _is_answer,
     read_report,
 )
-"""This question is sent first, because an RNode obeys more bytes of the other questions than any
-other kind."""
+"""The question of this kind is sent first, because an RNode obeys more bytes of other kinds'
+questions than any other kind of board."""

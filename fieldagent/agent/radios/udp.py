@@ -53,7 +53,8 @@ class UdpModem:
             reason = describe_reason(error)
             raise RadioLost(f"the network does not accept packets: {reason}") from None
         await waits.sleep(len(packet) * self._seconds_a_byte)
-        # A sent datagram does not show which kits received it; they confirm that themselves.
+        # A sent datagram does not show which kits received it; the kits confirm the reception
+        # themselves.
         return TransmitResult.TRANSMITTED
 
     async def receive(self) -> ReceivedPacket:

@@ -33,14 +33,15 @@ class NobodyAnswers(Exception):
 
 
 def list_probes() -> Sequence[Probe]:
-    """Return the question of each kind, in the order in which they are sent."""
+    """Return the question of each kind, in the order in which the questions are sent."""
     kinds = [load_modem(name).probe for name in get_modems() if name != AUTO]
     return [probe() for probe in kinds if probe is not None]
 
 
 async def find_kind(port: str, baud: int | None, *, is_searching: bool = True) -> tuple[str, int]:
     """Return the kind and baud rate of the modem at the port. Try the configured rate, or the first
-    rate of each kind, and with `is_searching` their other rates. Raises NobodyAnswers, PortLost.
+    rate of each kind, and with `is_searching` the other rates of each kind. Raises NobodyAnswers,
+    PortLost.
     """
     known = list_probes()
     asked = [(probe, baud or probe.speeds[0]) for probe in known]
@@ -90,8 +91,8 @@ async def _run(seat: SatelliteSeat) -> NoReturn:
 
 
 async def _wait_until_away(seat: SatelliteSeat) -> None:
-    """Wait until the modem has been away for AWAY_MIN_S, because another kind may have
-    replaced it.
+    """Wait until the modem has been away for AWAY_MIN_S, because after that time another kind of
+    modem may have replaced it.
     """
     while True:
         await trio.sleep(AWAY_MIN_S / 5)

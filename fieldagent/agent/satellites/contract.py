@@ -1,7 +1,7 @@
 """Description of a satellite modem, so that the rest of the agent does not depend on its kind.
 
-A modem is a module or folder with a `SatelliteModem`. It is listed in `registry.MODEMS` or by an
-extension. Whatever its protocol, it serves the channel Satellite, and its driver follows
+A modem is a module or folder with a `SatelliteModem`. The modem is listed in `registry.MODEMS` or
+by an extension. With any protocol, a modem serves the channel Satellite, and its driver follows
 `channels/contract.py`.
 """
 
@@ -25,7 +25,7 @@ class SatelliteSeat(NamedTuple):
 
     port: str
     baud: int | None
-    """Baud rate; None for the default of its kind."""
+    """Baud rate; None for the default of the modem's kind."""
     mailbox_check: float | None
     """Seconds after which the mailbox is checked without a ring; None for never."""
     registers: bool
@@ -43,23 +43,23 @@ class SatelliteSeat(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SatelliteModem:
-    """One kind of satellite modem."""
+    """One kind of satellite modem, with the facts for the settings, the status and the assembly."""
 
     name: str
     """Name in `satellite-modem`."""
     description: str
-    """Text for people: which modems it supports."""
+    """Text for people that names the supported modems."""
     driver: Callable[[SatelliteSeat], Callable[[], Awaitable[None]]]
     """Makes the task that serves the modem until it is canceled, also while the modem is absent,
     unplugged or without an account."""
     check: Callable[[str, int | None, Mapping[str, Any]], list[Finding]]
     """Queries the modem at this port and baud rate, with its own settings, for `fieldagent check`.
-    It sends no message and has no cost."""
+    The check sends no message and costs nothing."""
     keys: tuple[Key, ...] = ()
     """Settings of this kind; each name begins with the modem's name."""
     facts: Mapping[str, str] = field(default_factory=dict)
-    """Meanings of its extra members in `GET /api/status`, by name."""
+    """Meanings of the modem's additional members in `GET /api/status`, by name."""
     probe: Callable[[], Probe] | None = None
     """Loads the question that shows if this kind is at a port; None if `auto` must not find it."""
     recognition: Callable[[], Recognition] | None = None
-    """Loads the recognition of this kind at a port; None if it cannot be recognised."""
+    """Loads the recognition of this kind at a port; None if this kind cannot be recognised."""
