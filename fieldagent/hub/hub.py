@@ -579,7 +579,9 @@ def read_certificate(settings: HubSettings) -> Certificate | None:
 
 
 async def _run_store(hub: Hub) -> None:
-    """Run the store. If it fails, the hub stops in order: every caller still gets an answer."""
+    """Run the store. If the store fails, the hub stops in order: every caller still gets an
+    answer.
+    """
     hub.failed = await hub.store.run()
     log.critical("%s; nothing more is accepted", hub.failed)
     hub.stopping.set()

@@ -1,7 +1,7 @@
 """Answers to HTTP callers while nothing can be stored.
 
-The log contains the trouble with the database. Anonymous callers get neither its name nor its
-address.
+The log contains the trouble with the database. Anonymous callers get neither the database's name
+nor its address.
 """
 
 from __future__ import annotations

@@ -127,7 +127,7 @@ class AprsPeople:
         self._heard: deque[_HeardThing] = deque()
         self._news = trio.Event()
         self._taken: _HeardThing | None = None
-        """Report that the desk is handling now."""
+        """The report that the desk handles now."""
         self._named: set[str] = set()
         self._messages: dict[tuple[str, str, str], _HeardMessage] = {}
         self._asked: dict[tuple[str, str], tuple[trio.Event, list[bool]]] = {}

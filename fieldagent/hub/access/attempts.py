@@ -19,7 +19,8 @@ BY_ACCOUNT = Rate(per_minute=6, burst=24)
 DELAY_MAX_S = 5.0
 """Largest number of seconds by which a try is delayed."""
 ACCOUNTS = ("user ", "name ")
-"""Prefixes of the counts of accounts: of existing accounts, and of names without an account."""
+"""Prefixes of the keys under which tries at an account are counted: of existing accounts, and of
+names without an account."""
 
 
 def make_too_many(cause: str, wait: float) -> Problem:

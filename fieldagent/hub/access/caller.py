@@ -119,7 +119,8 @@ def read_proof(headers: Mapping[str, str]) -> Proof:
             "the header x-api-key is missing: `fieldagent hub key add` makes a key"
         )
     if "," in key:
-        # A comma means joined headers of the same name (RFC 9110, 5.3). A key never contains one.
+        # A comma means joined headers of the same name (RFC 9110, 5.3). A key never contains a
+        # comma.
         raise make_unauthorized("the header x-api-key occurs more than once: send it once")
     authorization = headers.get("authorization", "")
     if bearer := _BEARER.fullmatch(authorization):

@@ -23,7 +23,7 @@ TYPES = ("User", "Device", "Integration", "Resource")
 
 NAME_BYTES_MAX = 80
 ONE_TIME_LIFETIME_S = 7 * 86_400.0
-"""Seconds for which a one-time password, made by someone else, is valid."""
+"""Seconds for which a one-time password that another person has made is valid."""
 IMEI = re.compile(r"[0-9]{15}", re.ASCII)
 
 Row = dict[str, Any]
@@ -204,9 +204,9 @@ def set_password(
     now: float,
     actor: str = ADMINISTRATION,
 ) -> None:
-    """Set the password of a member. With `until`, it is for one sign-in before that time, at which
-    the member chooses another password. If someone else sets it, the member's passkeys are deleted,
-    because the member may have lost the device that has them.
+    """Set the password of a member. With `until`, the password is for one sign-in before that time,
+    at which the member chooses another password. If another person sets the password, the member's
+    passkeys are deleted, because the member may have lost the device that has them.
     """
     if actor != str(member):
         db.execute("DELETE FROM passkey WHERE member = ?", member)
@@ -228,7 +228,9 @@ def must_choose_password(db: Db, member: int) -> bool:
 
 
 def list_users(db: Db, workspace: int) -> list[Row]:
-    """Return the members of a workspace by id. `disabled` is the Unix time or None."""
+    """Return the members of a workspace by id. `disabled` is the Unix time of disabling, or
+    None.
+    """
     return make_named_rows(
         db,
         "SELECT member.id, type, name, email, role, over_satellite, password IS NOT NULL, disabled"

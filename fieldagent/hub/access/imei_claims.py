@@ -29,7 +29,7 @@ class ImeiHolder(NamedTuple):
 
 
 def find_holder(db: Db, imei: str, device: int = 0) -> ImeiHolder | None:
-    """Return the other device that has the IMEI; None if there is none."""
+    """Return the device, other than `device`, that has the IMEI; None if there is none."""
     rows = db.execute("SELECT id, workspace FROM device WHERE imei = ? AND id <> ?", imei, device)
     return ImeiHolder(*rows[0]) if rows else None
 

@@ -19,7 +19,7 @@ def reassign_imei(db: Db, imei: str, device: int, *, now: float) -> None:
 
 
 def set_imei(db: Db, device: int, imei: str, *, now: float, actor: str = ADMINISTRATION) -> None:
-    """Set or correct the IMEI of a device. If a device of another workspace has the IMEI, it
+    """Set or correct the IMEI of a device. If a device of another workspace has the IMEI, the IMEI
     becomes contested and is not set.
     """
     ((workspace,),) = db.execute("SELECT workspace FROM device WHERE id = ?", device)

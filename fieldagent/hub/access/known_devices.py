@@ -40,7 +40,7 @@ class KnownDevices:
         self._key: bytes | None = None
 
     async def load(self) -> None:
-        """Create the signing key, or read the one that another process has created."""
+        """Create the signing key, or read the key that another process has created."""
         if self._key is None:
             self._key = await self._store.commit(lambda db: read_signing_key(db, KEY))
 
@@ -74,8 +74,8 @@ class KnownDevices:
 
     def find_voucher(self, head: Request) -> str:
         """Return the name of the count for the calls of a browser in which no one is signed in now;
-        empty for an unknown browser. The count belongs to a member, because one member can have any
-        number of browsers.
+        empty for an unknown browser. The count belongs to a member and not to a browser, because
+        one member can have any number of browsers.
         """
         return next((f"member {member}" for member in self.list_devices_by_member(head)), "")
 

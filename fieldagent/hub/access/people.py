@@ -39,7 +39,7 @@ class Recipient(NamedTuple):
 
     member: int | None = None
     team: int | None = None
-    """`NOBODY_HERE` for an address, and if the recipient was not found."""
+    """Group of the recipient; `NOBODY_HERE` for an address, and if the recipient was not found."""
     device: int | None = None
     audience: frozenset[int] = frozenset()
     """Members of the group."""
@@ -152,7 +152,7 @@ _CARRIER = (
 their own but no kit. Null for all others."""
 
 Carriers = Mapping[Place, int | None]
-"""Kit that reaches a member of a workspace. None unless the member has a radio but no kit."""
+"""Kit that reaches a member of a workspace. None unless the member has a handheld but no kit."""
 
 
 def find_carriers(db: Db, pushes: Collection[Push]) -> Carriers:
@@ -344,7 +344,7 @@ def remove_group(
     kit_report.touch_directory(db, workspace)
 
 
-# Users' own radios.
+# Users' handhelds.
 
 HANDLE_MAX = 64
 

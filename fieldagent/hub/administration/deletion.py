@@ -184,7 +184,7 @@ def empty_device(db: Db, device: int) -> int:
 
 
 def delete_rest(db: Db, subject: Subject, now: float, actor: str = ADMINISTRATION) -> None:
-    """Delete the rest, and the names in the audit log."""
+    """Delete the subject's other rows, and its names in the audit log."""
     gone, workspaces = list_devices(db, subject), list_workspaces(db, subject)
     users = [subject.id] if subject.kind == "user" else []
     if subject.kind == "workspace":

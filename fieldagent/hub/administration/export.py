@@ -189,7 +189,7 @@ def _list_groups(db: Db, subject: Subject, now: float) -> list[Row]:
 
 
 def _list_radios(db: Db, subject: Subject, now: float) -> list[Row]:
-    """Return the radio ids of people's own radios."""
+    """Return the ids of people's handhelds."""
     column = "workspace" if subject.kind == "workspace" else "member"
     rows = db.execute(
         f"SELECT workspace, member, handle FROM handle WHERE {column} = ? ORDER BY handle",

@@ -282,8 +282,8 @@ class ReadItem(NamedTuple):
         )
 
     def encode(self) -> dict[str, Any]:
-        """Return the item in the form of the read API. `accepted` is Unix time; `make_event` is the
-        item as in payloads.
+        """Return the item in the form of the read API. `accepted` is a Unix time, and `event` is
+        the item as in payloads.
         """
         said = make_event(self.item, self.moment)
         if (seen := read_beside(self.estimate, make_estimated_position)) is not None:

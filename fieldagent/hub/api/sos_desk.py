@@ -31,8 +31,8 @@ STEPS_MAX = 100
 SHOWN_ITEMS = 50
 """Largest number of texts and of positions of an incident. The newest are shown."""
 SINGLE_STEPS_MAX = 3
-"""Largest number of automatic steps of one kind that a thread shows singly. More become one step
-with a count."""
+"""Largest number of automatic steps of one kind that a thread shows singly. Further steps become
+one step with a count."""
 BY_MACHINES = ("heard by", "notified", "not notified", "webhook", "escalated", "heard")
 """Kinds of automatic steps. Many kits or contacts can cause any number of such steps."""
 BESIDE_ITEMS = ("item", "answered", "answer on the kit")

@@ -106,8 +106,8 @@ def _compute_height(row: tuple[Any, ...]) -> int:
 
 
 def list_device_standings(db: Db, item: int, now: float) -> list[dict[str, Any]]:
-    """Return the states of an item's deliveries. For an item in the log, this includes devices that
-    have not fetched it.
+    """Return the states of an item's deliveries. For an item in the log, the result includes
+    devices that have not fetched the item.
     """
     rows = db.execute(
         "SELECT device.id, device.name, device.member, delivery.state, delivery.way,"

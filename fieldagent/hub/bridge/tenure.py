@@ -105,7 +105,7 @@ async def _find_workspace(host: BridgeHost, post: BridgePost) -> int | None:
 
 
 async def _renew(host: BridgeHost, name: str, holder: str, scope: trio.CancelScope) -> None:
-    """Renew the claim. If that fails, stop before another process may take over."""
+    """Renew the claim. If the renewal fails, stop the work before another process may take over."""
     said = trio.current_time()
     try:
         while trio.current_time() - said < TENURE_S - RENEW_INTERVAL_S:

@@ -150,8 +150,8 @@ def _find_contacts(db: Db, answer: ContactAnswer) -> list[AlarmContact]:
 
 
 def _make_which_question(contact: AlarmContact, writings: list[WrittenMessage]) -> str:
-    """Return the question to the author which incident or kit is meant. Several workspaces know the
-    address, and the desk of one must not read a text for another.
+    """Return the text that asks the author which incident or kit is meant. Several workspaces know
+    the address, and the desk of one workspace must not read a text for another workspace.
     """
     if not writings:
         return translate(
@@ -350,8 +350,8 @@ def _reply(
     *,
     always: bool = False,
 ) -> str:
-    """Queue a reply to the author, and return the outcome. With `always`, queue it even if the
-    replies of the hour or day are spent, perhaps on forged messages.
+    """Queue a reply to the author, and return the outcome. With `always`, queue the reply even if
+    the replies of the hour or day are spent, perhaps on forged messages.
     """
     ((lately,),) = db.execute(
         "SELECT count(*) FROM alarm_message WHERE contact = ? AND why = ? AND not_before > ?",

@@ -1,5 +1,5 @@
-"""Contact kind for a dispatcher's browser with a closed page, by web push. Its
-address is the subscription from the console, as JSON.
+"""Contact kind for a dispatcher's browser with a closed page, by web push. The contact's address is
+the subscription from the console, as JSON.
 """
 
 from __future__ import annotations

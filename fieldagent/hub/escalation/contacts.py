@@ -69,7 +69,7 @@ class NewContact(NamedTuple):
     name: str
     address: str
     kind: str = ""
-    """Kind of the address. If empty, it is derived from the address."""
+    """Kind of the address. An empty kind is derived from the address."""
     after: int = 0
     tries: int = 1
     every: int = ATTEMPT_INTERVAL_S

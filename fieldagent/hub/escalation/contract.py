@@ -96,8 +96,8 @@ class AnswerInbox(Protocol):
         """Process an answer. The answer is on disk on return, and a repeat is ignored."""
 
     async def report(self, message_id: str, reached: bool, reason: str = "") -> None:
-        """Record a service's report on a message: it reached the handset, or the reason why it will
-        not.
+        """Record a service's report on a message: True if the message reached the handset,
+        otherwise False and the reason.
         """
 
 
@@ -149,7 +149,7 @@ class ContactKind:
     is_answered: Callable[[ContactHost], bool] = lambda host: False
     """Returns True if answers reach this hub."""
     routes: Callable[[AnswerServices], list[Route]] = lambda inward: []
-    """Returns the routes on which its service delivers answers and reports."""
+    """Returns the routes on which the kind's service delivers answers and reports."""
     listen: Callable[[AnswerServices], Callable[[], Awaitable[None]] | None] = lambda inward: None
     """Returns a function that polls for answers until cancelled; None if there is nothing to poll.
     """

@@ -141,7 +141,7 @@ class MailUnreadable(Exception):
 
 async def _read(mail: FetchedMail, inward: AnswerServices) -> ContactAnswer | None:
     """Return the answer in a mail, as `read_apart` does. An unreadable mail must not block the next
-    ones.
+    mails.
     """
     try:
         return await read_apart(mail.raw, inward.host.own["mail-from"]) if mail.raw else None

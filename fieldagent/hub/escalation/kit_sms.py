@@ -1,7 +1,7 @@
 """SMS between kits and the hub, over the number and the services of contacts' answers.
 
-A text that begins like a frame is from a kit; all others go to `answers`. Messages to a kit leave
-over the service that delivered its last message.
+A text that begins like a frame is from a kit; all other texts go to `answers`. Messages to a kit
+leave over the service that delivered its last message.
 """
 
 from __future__ import annotations
@@ -71,7 +71,8 @@ class KitSmsInbox:
         )
 
     async def report(self, message_id: str, reached: bool, reason: str = "") -> None:
-        # Delivery to a kit's modem does not mean that the kit has it; the kit itself acknowledges.
+        # A modem that has the message does not mean that the kit has it. The kit itself
+        # acknowledges.
         await self._answers.report(message_id, reached, reason)
 
 

@@ -102,8 +102,8 @@ def read(raw: bytes, own_address: str) -> dict[str, Any] | None:
 
 
 def _slim_mail(raw: bytes) -> bytes:
-    """Return a mail with only the needed header fields, because relays add many kilobytes of
-    others. Raises MailTooLarge.
+    """Return a mail with only the needed header fields, because relays add many kilobytes of other
+    fields. Raises MailTooLarge.
     """
     end = re.search(rb"\r?\n\r?\n", raw)
     head, body = (raw[: end.start()], raw[end.start() :]) if end else (raw, b"")

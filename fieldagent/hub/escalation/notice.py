@@ -160,7 +160,9 @@ def test(name: str, message_id: str, language: str) -> Notice:
 
 
 def explain_end(db: Db, incident: Sos, language: str) -> str:
-    """Return the reason why no one else can answer the incident, as `sos_desk.explain_end` does."""
+    """Return the reason why the incident cannot be answered now, as `sos_desk.explain_end` does, in
+    this language.
+    """
     if incident.state == SosState.CLOSED:
         return translate(language, "{what} is closed", what=make_title(incident, language))
     who = make_visible(sos_desk.find_answerer(db, incident))

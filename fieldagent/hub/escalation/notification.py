@@ -320,8 +320,8 @@ class _Notifications:
         return 0.0, []
 
     async def carry_out(self, notification: Notification) -> None:
-        """Send a notification. If the hub is killed before the result is stored, it is sent again
-        with the same id.
+        """Send a notification. If the hub is killed before the result is stored, the notification
+        is sent again with the same id.
         """
         try:
             result = await self.send(notification)

@@ -29,7 +29,7 @@ CONTACTS = {
 
 
 def get_contact_kinds(places: Iterable[str] = ()) -> Kinds:
-    """Return the kinds of the core and of all extensions, and third-party ones, each given as
+    """Return the kinds of the core and of all extensions, and third-party kinds, each given as
     `package.module:NAME`.
 
     Raises WrongProperty, with a text that follows the word `contacts`.
@@ -47,8 +47,8 @@ def _load_kinds(places: tuple[str, ...]) -> Kinds:
 
 
 def find_kind(address: str, kinds: Kinds, settings: Own | None = None) -> ContactKind:
-    """Return the kind of an address. If several match, return the first one that the settings
-    `settings` configure. Raises Refused.
+    """Return the kind of an address. If several kinds match, return the first kind that the
+    settings `settings` configure. Raises Refused.
     """
     fitting = [kind for kind in kinds.values() if kind.is_one(address)]
     if not fitting:

@@ -44,7 +44,8 @@ TOKEN_LIFETIME_S = 12 * 3_600
 RECORD_BYTES = 4_096
 """Bytes of the only record (RFC 8188 2)."""
 TEXT_CHARACTERS_MAX = 2_000
-"""Characters of the text, because a push service accepts 4096 bytes (RFC 8030 7.2)."""
+"""Largest number of characters of the text, because a push service accepts 4096 bytes (RFC 8030
+7.2)."""
 REASON_MAX, REASON_SHOWN = 1_024, 200
 """Bytes of an answer that are read, and characters of its reason that are shown, such as
 `{"reason":"BadJwtToken"}`."""

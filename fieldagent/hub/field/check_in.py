@@ -100,7 +100,7 @@ def record_request(db: Db, device: int, within: int | None, word: int, *, now: f
 
 
 def _is_overtaken(db: Db, device: int, word: int) -> bool:
-    """Return True if a later request of the kit arrived before, over another channel."""
+    """Return True if a later request of the kit has already arrived over another channel."""
     rows = db.execute("SELECT check_in_word FROM contact WHERE device = ?", device)
     return any(last is not None and 0 < last - word <= NUMBERS_BEFORE for (last,) in rows)
 

@@ -13,7 +13,7 @@ from fieldagent.wire.credit import compute_credits
 from fieldagent.wire.envelope import Entry, encode
 
 ITEM_NUMBER = 2**31
-"""A number that takes as many bytes as a kit's number for an item."""
+"""Sample number that takes as many bytes as a kit's number for an item."""
 
 
 class CommandCost(NamedTuple):

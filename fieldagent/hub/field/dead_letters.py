@@ -123,7 +123,7 @@ def discard(
     now: float,
     actor: str = ADMINISTRATION,
 ) -> None:
-    """Delete a dead letter on request, and write that in the audit log. Raises Refused."""
+    """Delete a dead letter on request, and record the deletion in the audit log. Raises Refused."""
     rows = db.execute("DELETE FROM dead_letter WHERE id = ? RETURNING device", letter)
     if not rows:
         raise Refused(

@@ -44,8 +44,8 @@ def make_command(payload: bytes) -> RemoteCommand:
 
 
 def make_posting(db: Db, device: int, payload: bytes, *, paid: bool, now: float) -> Posting:
-    """Return the Package for that kit. `paid`: it may go over satellite. Raises Refused if the kit
-    cannot apply the update.
+    """Return the Package for that kit. `paid`: the Package may go over satellite. Raises Refused if
+    the kit cannot apply the update.
     """
     ((name, workspace, member, disabled, version, installed),) = db.execute(
         "SELECT device.name, workspace, member, disabled, coalesce(contact.version, ''),"
@@ -70,7 +70,7 @@ def make_posting(db: Db, device: int, payload: bytes, *, paid: bool, now: float)
 
 def compute_cost(db: Db, posting: Posting, now: float) -> DeltaCost | None:
     """Return the parts, bytes and credits to send the delta by satellite. None if the kit has no
-    satellite modem or the modem cannot carry it.
+    satellite modem or the modem cannot carry the delta.
     """
     cost = next(each for each in list_costs(db, posting, now) if each["id"] == posting.device)
     over = cost["satellite"]

@@ -50,7 +50,8 @@ class WaitingItem:
     entry: Entry
     """Entry with the item's number on air for this device."""
     source: Source | None = None
-    """Station and number of the agent's item, because the device may have heard it by radio."""
+    """Station and number of the agent's item, because the device may have heard the item by
+    radio."""
     unauthenticated: bool = False
     contact: Contact | None = None
     """Contact data in a pushed message."""
@@ -74,7 +75,7 @@ class Load:
 
     origin: int = 0
     is_packed: bool = False
-    """True if texts are compressed. Its receiver must understand that."""
+    """True if texts are compressed. The receiver must support compressed texts."""
     entries: list[Entry] = field(default_factory=list)
     items: list[int] = field(default_factory=list)
     receipts: list[int] = field(default_factory=list)
@@ -88,7 +89,7 @@ class Load:
 
     @property
     def urgent(self) -> bool:
-        """Return True if an SOS is among its entries."""
+        """Return True if an SOS is among the entries."""
         return any(entry.sos for entry in self.entries)
 
     def encode(self, key: bytes | None = None) -> bytes:
@@ -359,8 +360,8 @@ got the introduction without a name."""
 
 
 def forget_name(db: Db, member: int) -> None:
-    """Mark a member as deleted for all devices that know the name. Their next message removes
-    it.
+    """Mark a member as deleted for all devices that know the name. The next message to each device
+    removes the name.
     """
     db.execute("UPDATE introduced SET digest = ? WHERE member = ?", DELETED_NAME_MARK, member)
 
@@ -406,7 +407,7 @@ def _make_introduction(
     person: tuple[str, str, str] | None, member: int, workspace: int
 ) -> tuple[bytes, Entry]:
     """Return the entry that introduces a member to a device, and the digest by which the hub
-    recognises that a device has it. The entry has no name if the member is deleted.
+    recognises that a device has this introduction. The entry has no name if the member is deleted.
     """
     entry = Entry(member, Introduction(_make_identity(person, member, workspace)))
     return compute_fingerprint(entry), entry

@@ -63,7 +63,8 @@ class Links:
     note_end: Callable[[str, float, str], None] = lambda device, seconds, why: None
     """Called at the end of a device's link, with its seconds and the reason."""
     note_bytes: Callable[[str, int], None] = lambda direction, size: None
-    """Called for envelopes that were sent and stored by the kit, or received."""
+    """Called with the direction and bytes of envelopes that the kit has stored, or that the hub has
+    received."""
 
     def route(self) -> Route:
         """Return the route at which kits open their links."""

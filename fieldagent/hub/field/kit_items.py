@@ -117,7 +117,7 @@ def enter_kit_items(
             if key not in new:
                 result.duplicates += 1
                 continue
-            new.remove(key)  # A second occurrence then counts as a duplicate.
+            new.remove(key)  # A second copy of the item counts as a duplicate.
             result.items += 1
             content = entry.content
             assert isinstance(content, Item)

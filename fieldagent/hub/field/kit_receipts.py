@@ -31,8 +31,8 @@ log = logging.getLogger(__name__)
 
 
 def raise_named_incident(db: Db, word: IncidentUpdate, brought: KitMessage) -> None:
-    """Raise the open incident that a kit names if the hub does not know it. The hub has lost it, so
-    contacts are notified again.
+    """Raise the open incident that a kit names if the hub does not know it. The hub has lost the
+    incident, so contacts are notified again.
     """
     if brought.doubt_reason or brought.relaying is not None:
         return
@@ -81,7 +81,9 @@ def record_check_in(db: Db, entry: Entry, checkin_request: CheckIn, brought: Kit
 
 
 def record_answer(db: Db, entry: Entry, answer: CommandAnswer, brought: KitMessage) -> None:
-    """Record a kit's answer to a command. Only its own link or modem may deliver it."""
+    """Record a kit's answer to a command. Only the kit's own link or modem may deliver an
+    answer.
+    """
     if brought.doubt_reason or brought.relaying is not None:
         brought.troubles.append("an answer to a command, relayed by another device")
     elif not mark_arrived(db, entry, brought):
@@ -181,7 +183,7 @@ def _record_stage(db: Db, entry: Entry, receipt: Receipt, brought: KitMessage) -
 
 def _renumber_if_restored(db: Db, entry: Entry, brought: KitMessage) -> bool:
     """Return True if the hub has not used this number yet. If the sender is authenticated, the
-    database was restored, and numbers are skipped (`records.numbering`).
+    database was restored from a copy, so skip numbers (`records.numbering`).
     """
     device = brought.device.id
     higher = "SELECT 1 FROM device WHERE id = ? AND next_sequence <= ?"

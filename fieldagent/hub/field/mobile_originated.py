@@ -527,15 +527,15 @@ def _store_key_trouble(db: Db, device: Device, trouble: str) -> None:
 
 
 def _estimate_beside(item: Item, brought: KitMessage) -> Estimate | None:
-    """Return the sender's position from the operator, if the item has none and the sender used its
-    own modem.
+    """Return the sender's position from the operator, if the item has no position and the sender
+    used its own modem.
     """
     has_position = isinstance(item, Location | Waypoint)
     return None if has_position or brought.relaying is not None else brought.estimate
 
 
 def resolve_names(db: Db, posting: Posting) -> tuple[Posting, people.Recipient]:
-    """Return the posting with the author and the recipient that it names as members of the
+    """Return the posting with the author and the recipient that it names replaced by members of the
     workspace. Return the recipient too.
     """
     author = posting.author

@@ -44,7 +44,7 @@ from fieldagent.wire.fragments import ASK_AFTER_S, ASK_UNTIL_S, SILENCE_GROWTH_F
 from fieldagent.wire.tag import TAG_BYTES
 
 PICTURE_PARTS = 8
-"""Largest number of messages for a picture, because a thumbnail is not worth a hundred."""
+"""Largest number of messages for a picture, because a thumbnail is not worth a hundred messages."""
 
 
 NO_CREDITS = "no credits left today"
@@ -79,7 +79,7 @@ def pack(db: Db, now: float) -> int:
 
 
 IS_REACHABLE = "imei IS NOT NULL AND operator IS NOT NULL AND disabled IS NULL"
-"""SQL condition on a device: it is reachable by satellite."""
+"""SQL condition on a device: the device is reachable by satellite."""
 
 
 _IS_DUE = "delivery.state = 'waiting' AND delivery.satellite_from <= ? AND delivery.not_before <= ?"
@@ -170,7 +170,7 @@ def _compute_capacity(account: Account, allowed: int | None) -> int:
 
 
 def _pack_fragments(db: Db, account: Account, large: WaitingItem, now: float) -> int:
-    """Pack one message per fragment, after one that introduces the sender."""
+    """Pack one message per fragment, after a message that introduces the sender."""
     device, urgent = account.device, large.entry.sos
     allowed = compute_allowance(db, account, now, urgent=urgent)
     try:
@@ -220,7 +220,7 @@ def _tag_bytes(account: Account) -> int:
 
 
 def _store_introduction(db: Db, account: Account, item: WaitingItem, now: float) -> None:
-    """Store a message that introduces the sender, if the device does not know them."""
+    """Store a message that introduces the sender, if the device does not know the sender."""
     device = account.device
     for mark, entry in make_introduction(db, device, item.sender):
         body = encode([entry], origin=item.sender, key=account.key)

@@ -28,8 +28,7 @@ from fieldagent.wire.outcome import Outcome
 
 CALL_SECONDS = 120.0
 """Seconds for which a process can keep a message. After that, another process takes the message
-over as one in doubt.
-"""
+over as a message in doubt."""
 
 BACKOFF = (10.0, 60.0, 300.0, 1800.0)
 """Seconds before a message is handed over again, by the number of tries. The last value repeats."""

@@ -32,7 +32,7 @@ class OwnPositions:
         self._names = 0
         """Marks of the names that the kit has (`position_feed.Name`)."""
         self._names_lost: trio.Event | None = None
-        """Set when the kit has lost the names; None before they are read."""
+        """Set when the kit has lost the names; None before the names are read."""
         self._upto = 0
         """Last place in the message in flight."""
         self._load = Load()

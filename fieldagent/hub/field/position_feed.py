@@ -47,7 +47,7 @@ class Position:
     body: bytes
     """Envelope, the same for every kit."""
     with_name: tuple[Name, bytes] | None = None
-    """Envelope with the sender's name, once a kit has needed it."""
+    """Envelope with the sender's name; None until a kit needs the name."""
 
     def encode_introduction(self, name: Name) -> bytes:
         """Return an envelope with the sender's name."""
@@ -63,7 +63,7 @@ class Name(NamedTuple):
     digest: bytes
     entry: Entry
     bit: int
-    """A power of two: its mark in the set of names that a link's kit has."""
+    """A power of two that marks the name in the set of names that a link's kit has."""
 
 
 @dataclass(slots=True, eq=False)

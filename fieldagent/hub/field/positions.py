@@ -22,9 +22,7 @@ def make_kit_position(device: Device, place: Location, sent_at: float, now: floa
 
 
 def is_current(place: Location) -> bool:
-    """Return True if the location shows where its kit was at that time. An SOS may repeat an
-    earlier location.
-    """
+    """Return False if the location only repeats an earlier location, as an SOS may do."""
     return place.source is not PositionSource.LAST
 
 

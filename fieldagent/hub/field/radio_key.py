@@ -113,7 +113,7 @@ def list_kits(db: Db, workspace: int, now: float) -> list[KeyKit]:
 
 
 class KeyPrice(NamedTuple):
-    """Cost of asking the kits that have no link now over satellite."""
+    """Cost of asking, over satellite, the kits that have no link now."""
 
     kits: int
     linked: int
@@ -225,7 +225,9 @@ def _find_under_way(db: Db, device: int) -> RadioKeyChange:
 
 
 def continue_change(db: Db, workspace: int, now: float) -> None:
-    """Start the next step if all kits have confirmed the last one, and ask kits that are behind."""
+    """Start the next step if all kits have confirmed the last step, and ask kits that are
+    behind.
+    """
     change = change_of(db, workspace, lock=True)
     if change is None:
         return

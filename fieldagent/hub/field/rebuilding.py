@@ -198,7 +198,7 @@ def is_known(db: Db, device: int, summary: BackupSummary) -> bool:
 
 
 def _is_buried(db: Db, device: int, hours: int, now: float) -> bool:
-    """Return True if a message of the device became a dead letter about so many hours ago. The hub
+    """Return True if a message of the device became a dead letter about `hours` hours ago. The hub
     acknowledged that message as well.
     """
     around = (now - (hours + 2) * 3600, now - (hours - 1) * 3600)

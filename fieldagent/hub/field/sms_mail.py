@@ -187,7 +187,7 @@ def claim(db: Db, now: float, per_day: int) -> SmsToKit | None:
             )
         return None
     if load and not owed and copies >= COPIES:
-        # The content waits with the rest until the kit is heard again.
+        # The content waits with all other content until the kit is heard again.
         db.execute(
             "UPDATE kit_sms SET load = '', tag = '', text = '', copies = 0, at = ?"
             " WHERE device = ?",

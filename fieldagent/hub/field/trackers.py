@@ -71,7 +71,7 @@ class TrackerReport(NamedTuple):
     ident: str
     """Own id of the tracker."""
     at: datetime | None = None
-    """Time of the position; None for now."""
+    """Time of the position; None means the present time."""
     place: Mapping[str, float] | None = None
     """Members of a location (`package.reading`), in its units; None without a position."""
     alarm: str = ""

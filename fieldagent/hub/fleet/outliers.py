@@ -55,7 +55,7 @@ class KitFigures:
     weak_supply: str = ""
     """`now` if the supply is weak, `before` if it was weak since the machine started."""
     slowed_by: str = ""
-    """`now` or `before` in the same way, if heat or the supply slows the machine."""
+    """`now` or `before`, as in `weak_supply`, if heat or the supply slows the machine."""
     parts_down: int = 0
     trouble: bool = False
     """True if the agent reports general trouble."""

@@ -68,7 +68,7 @@ class Verdict:
     """The failure; None if the outcome is SENT."""
     waiting: int = 0
     """Number of messages that the operator keeps for the modem, including this one. 0 if the
-    operator does not report it. A missed ring alert then cannot be repeated."""
+    operator does not report the number; a missed ring alert then cannot be repeated."""
 
     id: str = ""
     """The operator's id of the message, used to query its state."""
@@ -80,7 +80,7 @@ class Verdict:
 
 
 class FarModem(NamedTuple):
-    """Known facts about the modem for which a message is."""
+    """Known facts about the modem that gets a message."""
 
     kind: str = ""
     """Kind reported by the operator, such as `sbd`; empty if unknown."""
@@ -133,7 +133,9 @@ class Book(Protocol):
         """Record the Unix time up to which the operator's stored messages were fetched."""
 
     async def note_balance(self, amounts: Mapping[str, float], *, below: float) -> None:
-        """Store the remaining amount of each plan. If one is under `below`, raise an alarm once."""
+        """Store the remaining amount of each plan. If an amount is under `below`, raise an alarm
+        once.
+        """
 
     async def list_under_way(self) -> Sequence[HandedOver]:
         """Return the messages that were handed over and are not known to be in the modem."""
@@ -193,7 +195,7 @@ class OperatorKind:
     faults: Callable[[Own], list[str]] = lambda own: []
     """Returns other faults of the settings, each as a sentence with the fix."""
     routes: Callable[[Own, OperatorHost], list[Route]] = lambda own, host: []
-    """Returns the routes on which its webhook delivers MO messages. Raises OSError if a configured
-    file is missing."""
+    """Returns the routes on which the operator's webhook delivers MO messages. Raises OSError if a
+    configured file is missing."""
     listen: Callable[[Own], MoListener | None] = lambda own: None
     """Returns the listener for a gateway with a protocol of its own. Raises ListenFailed."""

@@ -207,7 +207,7 @@ class _ConnectionLimit:
         if len(self._told) < STRANGERS_NAMED and address not in self._told:
             self._told.add(address)
             log.error("%s may not deliver MO messages: directip-allow does not name it", address)
-        # The delay makes repeated connections cheaper.
+        # The delay limits the cost of repeated connections.
         await trio.sleep(REFUSAL_DELAY_S)
 
     async def _store(self, elements: bytes) -> bool:

@@ -25,7 +25,7 @@ def get_operator_places() -> dict[str, str]:
 
 
 def get_operators(places: Iterable[str] = ()) -> Mapping[str, OperatorKind]:
-    """Return all operators by name, including third-party ones, each given as
+    """Return all operators by name, including third-party operators, each given as
     `package.module:NAME`.
 
     Raises WrongProperty, with a text that follows the word `operators`.

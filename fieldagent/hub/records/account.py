@@ -39,8 +39,8 @@ ACCOUNT = (
 
 
 def read_account(row: Sequence[Any]) -> Account:
-    """Return the account from a row of `ACCOUNT`. Its key is derived from the satellite key and
-    tags MT messages.
+    """Return the account from a row of `ACCOUNT`. The account's key, which tags MT messages, is
+    derived from the satellite key.
     """
     *device, key, budget, reserve, modem = row
     secret = None if key is None else derive_key(bytes(key), "MT")

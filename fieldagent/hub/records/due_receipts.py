@@ -167,7 +167,7 @@ def answer_again(db: Db, device: int, sequence: int, digest: bytes, now: float) 
 
 
 def repeat_result(db: Db, incident: sos.Sos, now: float) -> None:
-    """Send the result of an SOS again, because its kit still considers it open: the update was
+    """Send the result of an SOS again, because its kit still considers the SOS open: the update was
     lost. Repeats become less and less frequent, and use all carriers of the incident.
     """
     again = db.execute(

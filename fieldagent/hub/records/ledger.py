@@ -59,8 +59,8 @@ class Posting:
     target: int | None = None
     """Member to whom a message is addressed. None: everyone in the workspace except the sender."""
     team: int | None = None
-    """Group to which the item is addressed instead. `audience` contains its members except the
-    sender. 0: no member of the workspace."""
+    """Group to which the item is addressed instead. `audience` contains the group's members except
+    the sender. 0: no member of the workspace."""
     audience: frozenset[int] = frozenset()
     device: int | None = None
     """The only device of `target` that gets the item."""
@@ -133,7 +133,7 @@ def enter(db: Db, posting: Posting, *, now: float, grace: float) -> ItemIds:
 
 
 def _note_word(db: Db, word: IncidentUpdate, posting: Posting, now: float) -> None:
-    """Record an incident update: a kit calls off its own incident, or a person has seen one."""
+    """Record that a kit calls off its own incident or that a person has seen an incident."""
     assert posting.source is not None
     incident = sos.find_by_kit(db, word.station or posting.source.station, word.incident)
     if incident is None or incident.workspace != posting.workspace:
@@ -193,7 +193,7 @@ def raise_alarm(
     db: Db, posting: Posting, device: int, now: float, kind: str, *, free: str = ""
 ) -> int:
     """Raise an incident about a device, send it to webhooks, and return its number. If `free` is
-    not empty, it also goes to kits over free bearers only. `free` is the reason, for people.
+    not empty, the item also goes to kits over free bearers only. `free` is the reason, for people.
     """
     entered = _store(db, [(posting, device)], now)
     item = entered[0].item

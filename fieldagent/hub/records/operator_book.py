@@ -100,7 +100,9 @@ class OperatorBook:
         )
 
     async def note_balance(self, amounts: Mapping[str, float], *, below: float) -> None:
-        """Store the remaining amount of each plan. If one is under `below`, raise an alarm once."""
+        """Store the remaining amount of each plan. If an amount is under `below`, raise an alarm
+        once.
+        """
         now, operator = self._clock(), self._operator
 
         def store(db: Db) -> list[str]:

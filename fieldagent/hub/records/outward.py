@@ -36,7 +36,7 @@ class OutwardItem(NamedTuple):
 
 
 def enter(db: Db, item: int, address: str, now: float) -> str:
-    """Enter an item. Return the reason why it is not sent, or an empty string."""
+    """Enter an item. Return the reason why the item is not sent, or an empty string."""
     ((today,),) = db.execute(
         "SELECT count(*) FROM outward JOIN item ON item.id = item WHERE accepted > ?"
         " AND outward.text = ''"

@@ -92,7 +92,7 @@ def note_listed(db: Db, device: int, listed_count: int, lost_count: int) -> None
 
 def note_copies(db: Db, device: int, back: int, lost_count: int) -> None:
     """Record how many missing items were recovered, and how many the kit no longer has. Do nothing
-    after the end.
+    after the end of the recovery.
     """
     db.execute(
         "UPDATE rebuild SET missing = missing + ?, back = back + ?, gone = gone + ?"

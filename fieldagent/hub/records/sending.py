@@ -26,8 +26,8 @@ limit does not apply to webhooks, because many workspaces can use the same host.
 
 
 def note_or_refuse(db: Db, workspace: int, address: str, what: str, now: float) -> str:
-    """Record one message to an address and return an empty string, or return the reason why it may
-    not leave today.
+    """Record one message to an address and return an empty string, or return the reason why no
+    message may leave today.
     """
     db.execute("DELETE FROM sending WHERE at <= ?", now - DAY_S)
     ((to_it, of_it),) = db.execute(
@@ -59,8 +59,8 @@ def note_or_refuse(db: Db, workspace: int, address: str, what: str, now: float) 
 
 
 def test_of_webhook(db: Db, workspace: int, url: str, now: float) -> str:
-    """Record a test of a webhook and return an empty string, or return the reason why it may not
-    leave today.
+    """Record a test of a webhook and return an empty string, or return the reason why no test may
+    be made today.
     """
     return note_or_refuse(db, workspace, urlsplit(url).hostname or "", WEBHOOK, now)
 

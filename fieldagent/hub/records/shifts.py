@@ -105,7 +105,7 @@ def hand_over(
 
 
 def end_watch(db: Db, workspace: int, member: int, note: str, now: float) -> bool:
-    """End a dispatcher's watch. Return False if they are not on watch."""
+    """End a dispatcher's watch. Return False if the dispatcher is not on watch."""
     if not db.execute(
         "UPDATE shift SET ended = ?, note = CASE WHEN ? = '' THEN note ELSE ? END"
         f" WHERE workspace = ? AND member = ? AND {_IS_ON_WATCH} RETURNING id",

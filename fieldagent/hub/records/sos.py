@@ -59,7 +59,7 @@ class Sos(NamedTuple):
     seen_by: int | None
     closed: float | None
     number: int | None
-    """Number that its kit gives it; None for an alarm."""
+    """Number that the kit gives the incident; None for an alarm."""
     seen_as: str
     """Name of the contact who has taken the incident and is not a member."""
     asked: int | None
@@ -98,7 +98,7 @@ def raise_of(
     *,
     kind: str = SOS,
 ) -> int:
-    """Open an incident about a device, raised by `item`, and return its id. By default, its kind is
+    """Open an incident about a device, raised by `item`, and return its id. The default kind is
     SOS.
     """
     id_ = _raise(db, workspace, device, item, now, kind=kind, number=None)
@@ -110,7 +110,8 @@ def raise_numbered(
     db: Db, workspace: int, device: int, number: int, item: int | None, now: float
 ) -> int | None:
     """Open an incident with the kit's number, and return its id. None if another process of the hub
-    has just opened it. `item` is None if the kit named the incident before any item arrived.
+    has just opened the incident. `item` is None if the kit named the incident before any item
+    arrived.
     """
     return _raise(db, workspace, device, item, now, kind=SOS, number=number)
 
@@ -191,7 +192,7 @@ def join(
 
 
 def set_first_item(db: Db, item: int, sos: int) -> None:
-    """Make an item the first one of an incident that the kit had only named."""
+    """Make an item the first item of an incident that the kit had only named."""
     db.execute("UPDATE sos SET item = ? WHERE id = ?", item, sos)
 
 
@@ -238,8 +239,8 @@ def find_place(db: Db, id_: int) -> IncidentPlace | None:
 
 
 def find_by_kit(db: Db, device: int, number: int, *, locked: bool = False) -> Sos | None:
-    """Return the incident with this number of its kit, or None. `locked` keeps others from changing
-    it during the transaction.
+    """Return the incident with this number of its kit, or None. `locked` keeps other processes from
+    changing the incident during the transaction.
     """
     sql = _SOS + "device = ? AND number = ?" + (db.for_update() if locked else "")
     rows = db.execute(sql, device, number)
@@ -311,8 +312,8 @@ def note_reached(db: Db, item: int, member: int, now: float) -> None:
 
 
 def note_called_off(db: Db, incident: Sos, member: int, now: float, *, is_proved: bool) -> None:
-    """Record that the kit has called off its incident. A person must check that, because the kit's
-    user may be under duress, or someone else may have the kit.
+    """Record that the kit has called off its incident. A person must check the call-off, because
+    the kit's user may be under duress, or someone else may have the kit.
     """
     doubt = "" if is_proved else "unauthenticated"
     note_event(db, incident.id, IncidentState.CALLED_OFF, now, member=member, detail=doubt)
@@ -356,8 +357,8 @@ def list_items(db: Db, id_: int, limit: int) -> list[int]:
 
 
 def find_incident(db: Db, workspace: int, id_: int, *, locked: bool = False) -> Sos | None:
-    """Return the SOS with this id, or None. `locked` keeps others from changing it during the
-    transaction.
+    """Return the SOS with this id, or None. `locked` keeps other processes from changing
+    the incident during the transaction.
     """
     sql = _SOS + "id = ? AND workspace = ?" + (db.for_update() if locked else "")
     rows = db.execute(sql, id_, workspace)
@@ -390,8 +391,8 @@ def list_sos(
     *,
     kind: str | None = None,
 ) -> Sequence[Sos]:
-    """Return incidents, newest first. `text` selects those that contain it in items, events, or the
-    name of the device or user. `kind` is SOS or ALARM.
+    """Return incidents, newest first. `text` selects incidents that contain the text in items,
+    events, or the name of the device or user. `kind` is SOS or ALARM.
     """
     which = "" if state is None else " AND state = ?"
     which += {
@@ -428,7 +429,7 @@ def list_events_behind(db: Db, workspace: int, place: int, limit: int) -> list[t
 
 def set_seen(db: Db, sos: int, actor: Actor, now: float) -> None:
     """Record that a person has taken the incident: a member, or a contact by name only. A request
-    to take it over ends.
+    to take the incident over ends.
     """
     db.execute(
         "UPDATE sos SET state = 'seen', seen = ?, seen_by = ?, seen_as = ?, asked = NULL"

@@ -38,7 +38,7 @@ class Places(NamedTuple):
 
     of_items: Iterator[int]
     of_positions: Iterator[int]
-    """Among the positions of the workspace (`newest`)."""
+    """Places among the positions of the workspace (`newest`)."""
     with_exceptions: set[int]
     """Workspaces in which some devices may get rows at once (`list_direct`)."""
 
@@ -115,7 +115,8 @@ IS_AWAITED = (
     "item.workspace = device.workspace AND item.place > device.place"
     f" AND {_MAY_HAVE} AND {_IS_OF_ANOTHER} AND {_HAS_NO_ROW}"
 )
-"""SQL condition on an `item` and a `device`: the row is created when the device fetches it."""
+"""SQL condition on an `item` and a `device`: the row is created when the device fetches the
+item."""
 _LIVE_PLACE = (
     "coalesce((SELECT live.place - 1 FROM item AS live WHERE live.workspace = {workspace}"
     " AND live.place IS NOT NULL AND live.expires > ? ORDER BY live.expires LIMIT 1), {posted})"

@@ -198,7 +198,7 @@ class AccessLog:
         self, webhook: int, post: str, items: int, result: str, seconds: float, reason: str
     ) -> None:
         """Write the line for a post to a webhook with that number of items. For a batch, `post` is
-        its id.
+        the id of the batch.
         """
         self.figures.count("webhook_posts", result=result)
         self.figures.measure("webhook_seconds", seconds)

@@ -80,7 +80,9 @@ class Health:
         return [*probes, Route("GET", "/metrics", self.answer_metrics)] if figures else probes
 
     async def answer_liveness(self, request: Request) -> Response:
-        """Answer 200. The database is not checked, because a restart of the hub cannot fix it."""
+        """Answer 200. The database is not checked, because a restart of the hub cannot fix the
+        database.
+        """
         return make_json_response({"status": "UP"})
 
     async def answer_readiness(self, request: Request) -> Response:

@@ -54,7 +54,8 @@ CHECK_INTERVAL_S = 1.0
 """Seconds between two checks for the result. Notice of another hub process's commits can arrive
 late."""
 HOST = "synthetic-item.invalid"
-"""Reserved name that no name server resolves (RFC 6761 6.4). Only `make_opener` knows it."""
+"""Reserved name that no name server resolves (RFC 6761 6.4). Only `make_opener` handles this
+name."""
 URL = f"http://{HOST}/received"
 RECREATE_TEXT = (
     f"run `fieldagent hub workspace delete '{SYNTHETIC}' --yes`, and the hub creates it again"

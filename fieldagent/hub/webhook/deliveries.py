@@ -189,7 +189,7 @@ def _list_runs(
     steps = list_reached(db, [item for item, *_, notification, _ in rows if notification])
     writer = _Writer(db, webhook, now, desk, early, steps)
     posts = {row[0]: writer.post(row) for row in rows}
-    # Items behind the locked oldest one may have been deleted meanwhile.
+    # Items behind the locked oldest item may have been deleted meanwhile.
     runs = [
         [[posts[item] for item in batch if item in posts] for batch in batches]
         for batches in claimed

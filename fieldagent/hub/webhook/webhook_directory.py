@@ -147,7 +147,7 @@ def enable(
     db: Db, workspace: int, webhook: int, *, now: float, actor: str = ADMINISTRATION
 ) -> None:
     """Enable a webhook, and retry its failed posts at once. Raises Refused if the workspace does
-    not have it.
+    not have the webhook.
     """
     _check_one(
         db.execute(

@@ -1,7 +1,7 @@
 """Posts of agents' items to a workspace's webhooks.
 
-Items of each kit are posted in order. A slow or broken webhook does not delay others. `flow`
-decides how many posts run at once; `deliveries` reads and writes the store.
+Items of each kit are posted in order. A slow or broken webhook does not delay other webhooks.
+`flow` decides how many posts run at once; `deliveries` reads and writes the store.
 """
 
 from __future__ import annotations
