@@ -23,9 +23,7 @@ def print_completion(arguments: argparse.Namespace) -> int:
 
 
 def _quote_place(words: Iterable[str]) -> str:
-    """Return the path of a command for the scripts. The path is quoted, with a space before each
-    word.
-    """
+    """Return the quoted path of a command for the scripts, with a space before each word."""
     return shlex.quote("".join(f" {word}" for word in words))
 
 

@@ -12,8 +12,8 @@ TIMEOUT_S = 10.0
 
 def show_qr_code(text: str) -> None:
     """Show a text as a QR code. The text goes to qrencode's standard input, because other users can
-    see arguments. If it cannot be drawn, print the reason and do not fail, because the text itself
-    was already printed.
+    see arguments. If the code cannot be drawn, print the reason and do not fail, because the text
+    itself was already printed.
     """
     try:
         drawn = subprocess.run(

@@ -23,7 +23,7 @@ def add_group(call: Call) -> Result:
 
 @make_transaction
 def join_group(call: Call) -> Result:
-    """Add users to a group. Existing members stay."""
+    """Add users to a group. Earlier members stay in the group."""
     group = _find_group(call)
     people.change_group(*call.here, group, join=_find_members(call), now=call.now)
     return {"id": group}

@@ -37,7 +37,7 @@ def change(arguments: argparse.Namespace) -> int:
 
 
 def revoke_and_change(arguments: argparse.Namespace) -> int:
-    """Revoke a kit and change the radio-key of all others. Do both or neither."""
+    """Revoke a kit and change the radio-key of all others, in one transaction."""
     return run_with_store(arguments, partial(_change, arguments, arguments.device))
 
 
@@ -127,8 +127,8 @@ def _shorten(db: Db, workspace: int, now: float) -> Row:
 
 @make_store_command
 def show_status(arguments: argparse.Namespace, hub: HubSettings, store: Store) -> Result:
-    """Print the step of the change, and the kits that are behind. Raises Refused if the workspace
-    never had a change.
+    """Print the step of the change, and the kits that do not have the new key yet. Raises Refused
+    if the workspace never had a change.
     """
 
     def read(db: Db) -> tuple[Row, list[Row]]:

@@ -8,8 +8,8 @@ from fieldagent.system.wording import format_count, format_duration
 
 
 def begin_in_words(cost: dict[str, Any]) -> list[str]:
-    """Return a line with the reason if a Package does not begin on a channel at once; empty
-    otherwise.
+    """Return a line with the delay and its reason if a Package begins later on a channel; otherwise
+    an empty list.
     """
     after = cost.get("begins", 0)
     return [f"  begins after {format_duration(after)}: {cost['why']}"] if after else []

@@ -23,16 +23,18 @@ class Policy:
     before `shortest`."""
     shortest: float = 30.0
     satellite_factor: float = 4.0
-    """Factor for all of the above if only satellite is up."""
+    """Factor for the times and the distance above if only satellite is up."""
     moving_from: float = 1.0
-    """Speed in m/s from which the kit counts as moving. Motion ends below half of it, because a
-    receiver at rest reports up to about that speed."""
+    """Speed in m/s from which the kit counts as moving. Motion ends below half of this speed,
+    because a receiver at rest reports up to about that speed."""
     steady: float = 60.0
     """Seconds for which the speed must be above or below the limit, so that noise and most red
     lights do not count."""
 
     def with_interval(self, interval: float) -> Policy:
-        """Return the policy for another interval, with all other values in proportion."""
+        """Return the policy for another interval, with `moving_interval` and `distance` in
+        proportion.
+        """
         factor = interval / self.interval
         return replace(
             self,
@@ -70,7 +72,7 @@ class Track:
 
     def is_due(self, *, costly: bool) -> bool:
         """Return True if the newest position must be posted. `costly` is True if only satellite is
-        up. A position that is due with `costly` is also due without it.
+        up. A position that is due with `costly` is also due without `costly`.
         """
         fix, last, policy = self._newest, self._posted, self.policy
         if fix is None or last is None:

@@ -185,7 +185,7 @@ def _fetch_forecasts(port: int) -> dict[str, Any]:
 
 
 def _format_sos(sos: dict[str, Any]) -> list[str]:
-    """Return the lines about SOS: first this kit's SOS, then those of other kits."""
+    """Return the lines about SOS: first this kit's SOS, then the SOS of other kits."""
     own = [] if sos["incident"] is None else [format_incident(sos["incident"])]
     return [escape_line(each) for each in (*own, *map(format_heard, sos["heard"]))]
 

@@ -159,11 +159,11 @@ def install(folder: Path, version: str) -> None:
     OSError.
     """
     with _acquire_apt_lock():
-        # The holder of apt's lock must declare that to dpkg (dpkg(1)).
+        # The holder of apt's lock must tell dpkg that the lock is held (dpkg(1)).
         dpkg = ["env", "DPKG_FRONTEND_LOCKED=true", "dpkg"]
         done = _run(*dpkg, "--install", *map(str, list_files(folder, version)))
         # Also complete other packages after a power failure, for example man-db, because our manual
-        # pages trigger it.
+        # pages trigger man-db.
         _run(*dpkg, "--configure", "--pending")
     print(done.stdout, end="", flush=True)
     print(done.stderr, end="", file=sys.stderr, flush=True)

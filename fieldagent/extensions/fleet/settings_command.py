@@ -1,5 +1,5 @@
-"""`fieldagent settings`: shows the result of the last settings from the hub, and takes their
-remaining steps for root's unit.
+"""`fieldagent settings`: shows the result of the last settings from the hub, and takes the
+remaining steps of their trial for root's unit.
 """
 
 from __future__ import annotations

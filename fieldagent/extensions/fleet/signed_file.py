@@ -55,7 +55,8 @@ def read_signed_file(
         raise NotTaken(f"{signature}: the signature is not in minisign's format") from None
     except NotSigned as wrong:
         if went_on:
-            # The file may have been replaced, or a power failure may have damaged the earlier part.
+            # The file at the source may have been replaced, or a power failure may have damaged the
+            # earlier part.
             return read_signed_file(source, kind, keys, part)
         raise NotTaken(f"{signature}: {wrong}") from None
 

@@ -48,7 +48,7 @@ PROGRESS_CHECK_S = 0.5
 
 def begin(order: UpdateOrder, place: Place, slots: SystemSlots) -> SystemTrial:
     """Start to write and try a system. If another system is still being written, it is replaced
-    once the new one is accepted. Raises NotTaken, OSError.
+    once the new system is accepted. Raises NotTaken, OSError.
     """
     now, slot = slots.read_name(), slots.find_other()
     _check_nothing_else(place)

@@ -106,7 +106,7 @@ def write(place: Place, trial: Trial) -> None:
 
 
 def read_phase(place: Place) -> str:
-    """Return the phase of the trial; empty if there is none."""
+    """Return the phase of the trial; empty if there is no trial."""
     try:
         return read(place).phase
     except FileNotFoundError:
@@ -186,7 +186,7 @@ def _roll_back(place: Place, trial: Trial) -> None:
 
 def send_to_hub(settings: Path, text: str) -> None:
     """Send the hub a message of this kit, only over IP. The message waits in the queue like any
-    other.
+    other message.
     """
     began = time.monotonic()
     while (status := kit_health.fetch_status(settings)) is None:

@@ -118,7 +118,7 @@ class Commands:
 
     def admit(self, command: MqttCommand) -> bool:
         """Return True if the command was put into the queue. If False, the caller must acknowledge
-        it.
+        the command.
         """
         if command.came.again and command.identity in self._handled_before:
             # The acknowledgement of this copy may also be lost.

@@ -54,7 +54,9 @@ def number(name: str, member: str) -> dict[str, Any]:
 
 
 def make_timestamp(name: str, member: str) -> dict[str, Any]:
-    """Return the discovery config of a timestamp sensor. Its state is an ISO 8601 time."""
+    """Return the discovery config of a timestamp sensor. The state of the sensor is an ISO 8601
+    time.
+    """
     return make_text_sensor(name, member, device_class="timestamp")
 
 

@@ -9,7 +9,7 @@
 
 A packet has a byte of type and flags, the length of the rest (up to four bytes of seven bits, the
 lowest first), and the rest. Quality of service is 0 or 1. The program subscribes with at most 1, so
-a broker never sends with 2.
+a broker never sends a message with 2.
 """
 
 from __future__ import annotations

@@ -267,7 +267,7 @@ class AprsPeople:
         return int.from_bytes(sha256(text.encode()).digest()[:6], "big") or 1
 
     async def receive(self) -> HandheldReport:
-        # A call for the next report means that the last one is on disk.
+        # A call for the next report means that the last report is on disk.
         self._finish_text(has_it=True)
         while not self._heard:
             self._news = trio.Event()
@@ -321,8 +321,8 @@ class AprsPeople:
         return await self._send_text(handle, text, _make_id(number))
 
     async def refuse(self, report: HandheldReport, reason: str) -> None:
-        """Refuse a message with an APRS rejection. The sender's station shows it, so no text is
-        needed.
+        """Refuse a message with an APRS rejection. The sender's station shows the rejection, so no
+        text is needed.
         """
         self._finish_text(has_it=False)
 

@@ -138,7 +138,7 @@ def _message(text: str) -> AprsMessage | AprsAnswer | None:
     head = _ADDRESSED.match(text)
     if head is None:
         return None
-    # Some radios write small letters, and a blank or NUL after the id.
+    # Some radios write lower-case letters, and a blank or NUL after the id.
     to, said = head[1].strip().upper(), text[head.end() :].rstrip("\0 \t\r\n")
     if answer := re.fullmatch(r"(ack|rej)([A-Za-z0-9]{1,5})(?:\}.*)?", said):
         return AprsAnswer(to, answer[2], answer[1] == "ack")
@@ -267,8 +267,8 @@ _CUSTOM, _OLD_LETTERS = "ABCDEFGHIJK", "PQRSTUVWXYZ"
 
 
 def _parse_mic_e(text: str, to: Callsign) -> AprsPosition | AprsEmergency:
-    """Parse a Mic-E beacon. Its type is in the first three characters, so an unreadable position
-    does not hide an emergency. Raises RemoteProtocolError.
+    """Parse a Mic-E beacon. The type of the beacon is in the first three characters, so an
+    unreadable position does not hide an emergency. Raises RemoteProtocolError.
     """
     try:
         return _parse_mic_e_position(text, to)

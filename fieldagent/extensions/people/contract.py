@@ -151,7 +151,7 @@ class PeopleRadio(Protocol):
 
     async def react(self, handle: str, number: int, sign: str, words: str) -> TextOutcome:
         """Add a sign to a person's message. If the radio has no signs, send the sign with `words`,
-        which explain it and name the message.
+        which explain the sign and name the message.
         """
 
     async def refuse(self, report: HandheldReport, reason: str) -> None:

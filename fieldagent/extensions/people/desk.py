@@ -375,8 +375,8 @@ class Desk:
             position = _add_position(person, where, priority=SOS_PRIORITY)
             if unproved:
                 position, _ = await self._afford_sos(position)
-            # The incident may have been canceled meanwhile. A position alone does not raise
-            # another.
+            # The incident may have been canceled meanwhile. A position alone does not raise another
+            # incident.
             with suppress(IncidentOver):
                 await self.intake.accept(
                     position, f"{_make_key(report)} position", incident_number=number
@@ -504,7 +504,7 @@ def _split_addressee(journal: Journal, text: str) -> tuple[Person | None, str]:
 
 
 def _number(text: str) -> int:
-    """Return a collapseKey made from a text."""
+    """Return a collapseKey computed from a text."""
     return zlib.crc32(text.encode()) & 0x7FFF_FFFF
 
 

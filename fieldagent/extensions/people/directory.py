@@ -28,14 +28,14 @@ class Holder(NamedTuple):
     @property
     def signature(self) -> str:
         """Return the prefix of the person's messages, with the name and the warning. For a hub user
-        it contains no name, because the hub shows the name.
+        the prefix contains no name, because the hub shows the name.
         """
         name = self.name if self.author is None else ""
         who = " ".join(filter(None, (name, self.caveat)))
         return f"{who}: " if who else ""
 
     def add_name(self, text: str) -> str:
-        """Return a text with the sender's name in front, if the hub does not show it."""
+        """Return a text with the sender's name in front, if the hub does not show the name."""
         return self.signature + text
 
 
@@ -43,7 +43,7 @@ def find_holder(
     journal: Journal, names: Mapping[str, str], handle: str, key: bytes | None = None
 ) -> Holder:
     """Return the holder of a handheld. `names` contains the handhelds of the settings. `key` is the
-    key that authenticated the message. If it is None, the key is not checked.
+    key that authenticated the message. If `key` is None, no key is checked.
     """
     handheld = handhelds.read_handheld(journal, handle)
     name = names.get(handle) or handheld.name or handle

@@ -191,7 +191,9 @@ class CompanionHost:
         return known
 
     async def find_contact(self, key: bytes) -> CompanionContact | None:
-        """Return a contact of the radio; None if the radio has forgotten it. Raises RadioLost."""
+        """Return a contact of the radio; None if the radio has forgotten the contact. Raises
+        RadioLost.
+        """
         asked = wire.make_command(CompanionCommand.GET_CONTACT, key)
         known: list[CompanionContact] = []
         _add_if_whole(known, await self.request_answer(asked, CompanionMessage.CONTACT))

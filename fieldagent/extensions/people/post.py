@@ -61,7 +61,7 @@ def split_into_parts(text: str, size: int) -> list[str]:
 
 
 def count_parts(text: str, size: int) -> int:
-    """Return the number of parts of at most `size` bytes that the whole text takes."""
+    """Return the number of parts of at most `size` bytes into which the whole text is split."""
     if len(text.encode()) <= size:
         return 1
     return len(_cut(text, size - len("1/3 "), len(text)))

@@ -37,6 +37,6 @@ def can_reach(protocol: str, link: ChannelLink, handle: str) -> bool:
 
 
 def list_devices() -> list[Recognition]:
-    """Return the recognition of each kind of radio for handhelds that has one."""
+    """Return the recognition of each kind of radio for handhelds that can be recognized."""
     ways = [load_peoples_radio(name).recognition for name in RADIOS]
     return [way() for way in ways if way]

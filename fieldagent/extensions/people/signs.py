@@ -38,8 +38,8 @@ ORDER = (STORED_SIGN, LEFT_SIGN, GIVEN_UP, ARRIVED_SIGN)
 
 
 def find_due_sign(signs: str, steps: Sequence[Step]) -> tuple[str, str]:
-    """Return the sign that is due for a message, and a text that explains it; both are empty if
-    none is due. `signs` are the signs already sent.
+    """Return the sign that is due for a message, and a text that explains the sign; both are empty
+    if no sign is due. `signs` are the signs already sent.
     """
     reached = {STAGES[step.stage]: step for step in steps if step.stage in STAGES}
     highest = max(reached, key=ORDER.index, default="")

@@ -106,7 +106,7 @@ class HandheldLimits:
         )
 
     def begin_position_interval(self, handle: str, interval_s: int) -> bool:
-        """Return True if a position may be sent now, and start the interval if so."""
+        """Return True if a position may be sent now, and start the interval in that case."""
         now = self._journal.clock.now()
         if now < self._positions.get(handle, -inf) + interval_s:
             return False

@@ -160,7 +160,7 @@ class _Salvage:
         self._pending: set[tuple[int, str]] = set()
         """Sequence and channel of waiting channel deliveries, from an index."""
         self._bad: dict[int, Found] = {}
-        """Packages that differ from the accepted ones."""
+        """Packages that differ from the Packages that were accepted."""
         self._beginning = 0
         """Number before the first Package of the damaged journal; 0 if it is also lost."""
 

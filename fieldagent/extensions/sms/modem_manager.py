@@ -191,7 +191,7 @@ def _read_text(document: dict[str, Any], name: str) -> str:
 
 
 def _read_moment(text: str) -> float:
-    """Return Unix time; 0 if there is no time."""
+    """Return the Unix time of a text; 0 if the text contains no time."""
     try:
         return datetime.fromisoformat(text).timestamp()
     except (ValueError, OverflowError):

@@ -83,7 +83,7 @@ no restart loses it. A report goes to the store (<ds> 2), otherwise to the line 
 
 def notify(reply: GsmReply) -> str:
     """Return the command that makes the modem write a line about each arriving message and report.
-    `reply` is its reply to `NOTIFICATIONS`.
+    `reply` is the modem's reply to `NOTIFICATIONS`.
     """
     found = (each for line in reply.lines if (each := _OFFERED_VALUES.fullmatch(line)))
     offered = next((_VALUES.findall(each[1]) for each in found), [])
@@ -145,8 +145,8 @@ GsmEvent = GsmReply | Prompt | MessageStored | StoredMessage
 
 
 class GsmConversation:
-    """Conversation with a modem. `receive_data` accepts its bytes, and `next_event` returns the
-    events.
+    """Conversation with a modem. `receive_data` accepts the modem's bytes, and `next_event` returns
+    the events.
     """
 
     def __init__(self) -> None:
@@ -274,7 +274,8 @@ _NOT_NOW = {
     332: "the network does not answer",
     512: "the modem could not send the message",
 }
-"""Texts of +CMS ERROR by number (TS 27.005, 3.2.5; 24.011, E.2). 500 has no meaning."""
+"""Texts of +CMS ERROR by number (TS 27.005, 3.2.5; 24.011, E.2). 500 (unknown error) has no
+text."""
 
 
 def judge(reply: GsmReply | None) -> SendResult:

@@ -182,7 +182,7 @@ def make_receipt(chat_receipt: ChatReceipt, to: TakUnit, now: datetime) -> CotEv
 def _make_addressing(
     name: str, sender: TakUnit, to: TakUnit, message_id: str, now: datetime
 ) -> list[CotElement]:
-    """Return the detail elements with sender and receiver; the first one is called `name`."""
+    """Return the detail elements with sender and receiver; the first element is called `name`."""
     names = {"uid0": sender.uid, "uid1": to.uid, "id": to.uid}
     about = {
         "parent": "RootContactGroup",
@@ -420,7 +420,7 @@ def read_marker(event: CotEvent) -> PlacedMarker | None:
 
 
 def read_marker_author(event: CotEvent) -> TakUnit | None:
-    """Return the author of a marker, or None if the event does not name one."""
+    """Return the author of a marker, or None if the event names no author."""
     link = event.find("link")
     if link is None or not link.get("uid"):
         return None

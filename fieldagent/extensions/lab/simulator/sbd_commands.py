@@ -172,7 +172,7 @@ def _read(command: AtCommand) -> AtAnswer:
 
 def _answer_status(command: AtCommand) -> AtAnswer:
     state, volatile = command.state, command.state.volatile
-    # MTMSN of the session that delivered the message. The state contains the next one.
+    # MTMSN of the session that delivered the message. The state contains the next number.
     mtmsn = (state.mtmsn - 1) % sbd.MOMSN_MODULUS if volatile.mt_flag else -1
     shown = [int(volatile.mo_flag), state.momsn, int(volatile.mt_flag), mtmsn]
     extended = command.match[1]
@@ -191,7 +191,7 @@ def _clear(command: AtCommand) -> AtAnswer:
 
 
 def _begin_session(command: AtCommand) -> AtAnswer:
-    """Begin a session. +SBDIXA answers a ring and clears it."""
+    """Begin a session. +SBDIXA answers a ring and clears the ring flag."""
     if command.match[1]:
         command.state.ring_flag = False
     return AtAnswer((), session=True)

@@ -138,19 +138,21 @@ class SimulatedModem:
             self._send_to_host(run_session(self.state, self.faults, self._gateway))
 
     def ring(self) -> None:
-        """Set the ring flag, and send SBDRING if the host has enabled it with +SBDMTA."""
+        """Set the ring flag, and send SBDRING if the host has enabled this line with +SBDMTA."""
         self.state.ring_flag = True
         if self.state.volatile.ring_indications and not self.faults.deaf:
             self._send_to_host(["SBDRING"])
 
     def set_signal(self, bars: int) -> None:
-        """Set the signal, 0 to 5 bars, and report it if the host has enabled that with +CIER."""
+        """Set the signal, 0 to 5 bars, and report it if the host has enabled this report with
+        +CIER.
+        """
         self.state.signal = bars
         self._indicate()
 
     def set_service(self, available: bool) -> None:
-        """Set the availability of the network, and report it if the host has enabled that with
-        +CIER.
+        """Set the availability of the network, and report it if the host has enabled this report
+        with +CIER.
         """
         self.state.service = available
         self._indicate()

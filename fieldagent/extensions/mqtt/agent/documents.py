@@ -49,7 +49,7 @@ def make_state(
 
 
 def make_position(place: Location) -> dict[str, Any]:
-    """Return a position with the attribute names of a Home Assistant tracker. Its accuracy is
+    """Return a position with the attribute names of a Home Assistant tracker. The accuracy is
     unknown.
     """
     attributes: dict[str, Any] = {"latitude": place.latitude, "longitude": place.longitude}

@@ -48,7 +48,7 @@ class Reporter:
         self._moved = trio.Event()
 
     def announce(self) -> None:
-        """Announce the kit again, because Home Assistant has restarted and forgotten it."""
+        """Announce the kit again, because Home Assistant has restarted and forgotten the kit."""
         self._announce.set()
         self._announce = trio.Event()
 

@@ -134,8 +134,8 @@ class MqttService(PartService):
         self.link.state = LinkState.FAULT if lost.fault else LinkState.NO_SERVICE
 
     def _log_ready(self) -> None:
-        """Show that the session works, and log it. If the last sessions were short, do not log it,
-        because the new session will probably also end soon.
+        """Show that the session works, and log the session. If the last sessions were short, do not
+        log this one, because the new session will probably also end soon.
         """
         self.link.state = LinkState.READY
         if not self._short.often:

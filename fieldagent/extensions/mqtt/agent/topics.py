@@ -27,7 +27,8 @@ class MqttTopics(NamedTuple):
     """Id of this kit in Home Assistant."""
     config: str
     birth: str
-    """Topic of Home Assistant's birth message. Without discovery, it is empty like `config`."""
+    """Topic of Home Assistant's birth message. Without discovery, the topic is empty like
+    `config`."""
 
     def get_package_topic(self, id_: int) -> str:
         """Return the topic for a Package's state."""

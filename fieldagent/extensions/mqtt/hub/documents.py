@@ -66,7 +66,7 @@ def is_shared(item: KitItem, shares: Collection[str]) -> bool:
 
 
 def get_event_type(item: KitItem) -> str:
-    """Return the Home Assistant event type that an item fires."""
+    """Return the Home Assistant event type of an item."""
     return "sos" if item.sos else "alarm" if item.alarm else item.kind
 
 

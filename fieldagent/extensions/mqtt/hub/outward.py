@@ -55,7 +55,7 @@ class HubReporter:
         self._retained: dict[str, bytes] = {}
         """Payloads that the broker got in this session, by topic."""
         self._took_back = False
-        """True once the documents of kits that were deleted between sessions have been removed."""
+        """True once the documents of all kits that were deleted between sessions are removed."""
         self._forgotten = 0.0
 
     def announce(self) -> None:

@@ -138,7 +138,7 @@ def open_incidents(db: Db, workspace: int) -> list[OpenIncident]:
 
 
 def find_repeated_incident(db: Db, workspace: int, id_: int, repeat: int) -> dict[str, Any] | None:
-    """Return the repeated document of an incident; None if the incident has been answered."""
+    """Return the repeated document of an incident; None unless its state is `open`."""
     incident = sos.find_incident(db, workspace, id_)
     if incident is None or incident.state != "open":
         return None

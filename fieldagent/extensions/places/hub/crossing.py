@@ -24,7 +24,8 @@ class FenceSide(NamedTuple):
     """Side of a fence on which a kit is, according to its positions."""
 
     inside: bool | None = None
-    """True if the newest clear position was inside, False if outside; None if there was none."""
+    """True if the newest clear position was inside, False if outside; None if there was no clear
+    position."""
     clear: float = 0.0
     """Time of the newest clear position."""
     newest: float = 0.0
@@ -38,7 +39,7 @@ class Crossing(NamedTuple):
     at: float
     """Time of the later position."""
     before: float
-    """Time of the earlier position, the last clear one."""
+    """Time of the earlier position, the last clear position."""
     unclear_between: bool
     """True if a position in between was too near the edge."""
 

@@ -63,7 +63,7 @@ class KitWeek(NamedTuple):
     week: Week
     made: float
     track: list[PlacedPoint]
-    """Positions in the order of the kit's own times, without unauthenticated ones."""
+    """Positions in the order of the kit's own times, without unauthenticated positions."""
     unproved: int
     """Number of unauthenticated positions that were left out."""
     pause: float

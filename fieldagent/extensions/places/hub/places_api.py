@@ -1,5 +1,5 @@
-"""API for fences and for routes with a time. Readers see them, and dispatchers and administrators
-change them.
+"""API for fences and for routes with a time. Readers can view both, and dispatchers and
+administrators can change both.
 """
 
 from __future__ import annotations
@@ -124,8 +124,8 @@ class PlacesApi:
         self._judge = host.authentication.judge
 
     def routes(self) -> list[Route]:
-        """Return the API's routes for fences and for kits' routes. The scope READ shows them, and
-        ACKNOWLEDGE changes them.
+        """Return the API's routes for fences and for kits' routes. The scope READ shows fences and
+        routes, and ACKNOWLEDGE changes them.
         """
         may_read, may_change = self._judge(Purpose.READ), self._judge(Purpose.ACKNOWLEDGE)
         return [
@@ -190,7 +190,7 @@ class PlacesApi:
 
     async def add_route(self, request: Request, caller: Caller) -> Response:
         """Add a route for a kit, and return it with 201, once per Idempotency-Key. The default name
-        is its coordinates. Raises Problem 409 for a device of another workspace.
+        is the place's coordinates. Raises Problem 409 for a device of another workspace.
         """
         refuse_others(request, ())
         body, asked = read_body(request, NEW_ROUTE), read_repeatable(request, caller)
@@ -233,7 +233,7 @@ class PlacesApi:
         return make_json_response(answer)
 
     async def _commit(self, operation: Callable[[Db, float], T]) -> T:
-        """Commit an act. If it is refused, change nothing and raise Problem 409."""
+        """Commit an act. If the act is refused, change nothing and raise Problem 409."""
         try:
             return await self._store.commit(lambda db: operation(db, self._clock()))
         except Refused as refused:

@@ -102,8 +102,8 @@ def _is_again(piece: _Piece, group: _Group) -> bool:
 
 
 def _find_group(piece: _Piece, alike: list[_Group]) -> _Group:
-    """Return the message to which the part belongs, the nearest in time. If there is none, return a
-    new one.
+    """Return the message to which the part belongs, the nearest in time. Without such a message,
+    add a new one to `alike` and return it.
     """
     fits = [
         each
@@ -111,7 +111,7 @@ def _find_group(piece: _Piece, alike: list[_Group]) -> _Group:
         if piece.part.number not in each and _compute_distance(piece, each) <= PARTS_APART
     ]
     if fits:
-        # If several fit, take the later one in the store. A message that already had the part was
+        # If several fit, take the later one in the store. A message that already has the part was
         # started again.
         return min(reversed(fits), key=lambda each: _compute_distance(piece, each))
     alike.append({})

@@ -67,7 +67,7 @@ COPIES_MAX = 3
 URGENT_AFTER = 20.0
 """Longest time in seconds without an IP link before an SOS goes by SMS."""
 LOOKS_MAX = 3
-"""Number of looks at an unreadable message before the carrier gives it up."""
+"""Number of looks at an unreadable message before the carrier gives the message up."""
 CHECK_INTERVAL_S = 600.0
 """Seconds between two looks at the modem's store while the IP link works."""
 AGAIN_MAX = 3_600.0
@@ -421,7 +421,7 @@ class SmsCarrier:
     async def _read_again(self, modem: SmsModem, unreadable: Sequence[StoredMessage]) -> None:
         """Read unreadable messages again, the first time at once, because the line may have noise
         and the modem has the only copy. After LOOKS_MAX looks, store the message unchanged and
-        delete it.
+        delete it from the modem.
         """
         before = self._garbled
         self._garbled = {each.place: before.get(each.place, 0) + 1 for each in unreadable}

@@ -46,8 +46,8 @@ class SmsModem(Protocol):
     received."""
 
     async def send(self, message: Submit) -> SendResult:
-        """Pass a message to the modem and return the result. The method never raises. If the modem
-        is lost meanwhile, `lost` contains the error.
+        """Pass a message to the modem and return the result. The method raises no error. If the
+        modem is lost meanwhile, `lost` contains the error.
         """
 
     async def read_store(self) -> StoreContent:

@@ -24,7 +24,7 @@ of the modem. A third wrong attempt would lock the SIM."""
 @dataclass(frozen=True, slots=True)
 class PinMemory:
     value: str
-    """PIN of the settings; empty if none is set."""
+    """PIN of the settings; empty if no PIN is set."""
     file: Path
 
     def describe_hindrance(self) -> str:

@@ -23,7 +23,7 @@ each failure, the longest pause, and the pause of an SOS."""
 REFUSED_PAUSE_S = 3_600.0
 """Seconds of pause if the network refuses for good, because a subscription or a number is wrong."""
 REPORT_FAILED_S = 60.0
-"""Seconds after which a message is sent again that the network failed to deliver."""
+"""Seconds after which a message that the network failed to deliver is sent again."""
 
 
 @dataclass(slots=True)

@@ -31,7 +31,8 @@ from fieldagent.webhook.delivery import HandoverResult
 NAME = "sms-gate"
 PATH = "/contact/sms-gate"
 EVENT_AGE_MAX_S = 86_400.0
-"""Largest age of an event in seconds, because a telephone without a network delivers it later."""
+"""Largest age of an event in seconds, because a telephone without a network delivers events
+later."""
 TIME_TO_LIVE_S = 1_800
 """Seconds within which the telephone may send a message. After that time, other contacts have been
 notified."""
@@ -100,8 +101,8 @@ def _make_routes(inward: AnswerServices) -> list[Route]:
 
 
 async def _process_event(inward: AnswerServices, event: object, payload: object) -> None:
-    """Process an event. Events that the hub does not use are accepted and ignored, because the
-    telephone would otherwise repeat them.
+    """Process an event. Accept and ignore events that the hub does not use, because the telephone
+    would otherwise repeat them.
     """
     if not isinstance(payload, dict):
         return

@@ -53,8 +53,8 @@ def make_request(key: rsa.RSAPrivateKey, user: str, config: bytes) -> bytes:
 
 
 def _read_names(config: bytes) -> Iterator[x509.NameAttribute[str]]:
-    """Yield the parts of the subject that the server wants. Without a readable configuration there
-    are none.
+    """Yield the parts of the subject that the server wants. If the configuration cannot be read,
+    yield nothing.
     """
     try:
         entries = [*ElementTree.fromstring(config).iter()]

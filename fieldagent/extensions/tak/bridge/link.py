@@ -40,7 +40,7 @@ CONNECT_MAX = 20.0
 SEND_TIMEOUT_S = 15.0
 """Seconds within which a server must accept sent data."""
 ANSWER_TIMEOUT_S = 20.0
-"""Seconds within which a server must answer a ping, and seconds between two pings."""
+"""Seconds within which a server must answer a ping, and the interval between two pings."""
 NOT_ANSWERED = f"the server has not answered a ping within {ANSWER_TIMEOUT_S:g} s"
 SILENCE_S = 50.0
 RECEIVE_MAX = 65_536
@@ -85,7 +85,7 @@ def _refuse_password() -> str:
 
 
 def wait_before(tries: int) -> float:
-    """Return the seconds before the next attempt, after `tries` failed ones."""
+    """Return the seconds before the next attempt, after `tries` failed attempts."""
     return RETRY_WAITS_S[min(tries, len(RETRY_WAITS_S) - 1)] * random.uniform(1, 1.5)
 
 

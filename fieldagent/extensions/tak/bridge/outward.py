@@ -31,7 +31,9 @@ BEARER_TEXTS = {
 
 
 def make_unit(identity: str, user: KitUser) -> TakUnit:
-    """Return the unit of a kit's user on the map. Its uid stays the same for the user."""
+    """Return the unit of a kit's user on the map. The uid of the unit stays the same for the
+    user.
+    """
     return TakUnit(f"{identity}-{user.member}", user.name)
 
 
@@ -81,7 +83,7 @@ def make_event(out: OutEvent, unit: TakUnit, now: float) -> CotEvent | None:
 
 AWAITED_S = 10.0
 """Seconds after an SOS within which its own position may follow. Until then the alert does not show
-the device's earlier position."""
+an earlier position of the device."""
 
 
 def make_alert(alert: OpenAlert, unit: TakUnit, now: float) -> CotEvent:

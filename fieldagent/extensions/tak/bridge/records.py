@@ -3,7 +3,7 @@
 A row of `tak_event` is an item to or from the server. States of an outgoing item: `waiting`, then
 `sent` (accepted by the server), `delivered` (confirmed by the phone), `read` (by a person), or
 `over`. An incoming item is `sent` once the hub has accepted it. The hub then owes its author a
-receipt for `delivered` and one for `read`.
+receipt for `delivered` and a receipt for `read`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 
 NAME = "tak"
 PREFIX = tak_map.PREFIX
-"""Common prefix of the uids of all hubs' units. By it, hubs recognise each other's units."""
+"""Common prefix of the uids of all hubs' units. Hubs recognise each other's units by this
+prefix."""
 OVER_AFTER_S = 86_400.0
 """Seconds after which an event is not tried or updated any more."""
 REPEAT_WAITS_S = (60.0, 300.0, 900.0, 3_600.0)

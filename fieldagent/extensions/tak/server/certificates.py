@@ -111,7 +111,7 @@ def find_holder(db: Db, workspace: int, serial: str, now: float) -> PhoneHolder 
 
 
 def find_valid(db: Db, workspace: int, serials: Collection[str], now: float) -> set[str]:
-    """Return the valid ones among these certificates."""
+    """Return the valid certificates among those with the given serial numbers."""
     if not serials:
         return set()
     which, some = make_membership(db, serials)

@@ -146,7 +146,7 @@ class _Phone:
         if event is None:
             return
         if not self.guest.uid:
-            # If the database is unavailable, the phone's next event is another try.
+            # If the database is unavailable, the phone's next event leads to another attempt.
             with log_once():
                 await self._admit_phone(event, now)
         if self._unit is not None:
