@@ -19,9 +19,9 @@ from fieldagent.system.wording import describe_reason
 
 
 def update(arguments: argparse.Namespace) -> int:
-    """Install a program, or a whole system if the name is of a system. Or continue a started
-    update, or print the result of the last update. Root's unit installs the program that the hub
-    has offered.
+    """Install a program, or a whole system if the argument is a system image. Options: continue a
+    started update, or print the result of the last update. Root's unit installs the program that
+    the hub has offered.
     """
     place, order = Place(arguments.state), _order(arguments)
     if arguments.offered:

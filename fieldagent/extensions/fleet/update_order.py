@@ -9,7 +9,7 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 
 class UpdateOrder(NamedTuple):
     what: str
-    """File, address, or version of Debian packages. If it is empty, the settings or apt decide."""
+    """File, address, or version of Debian packages. If empty, the settings or apt decide."""
     program: Path
     """Program file to replace."""
     settings: Path

@@ -106,7 +106,7 @@ class LineReader:
 
 
 def _read(raw: bytes) -> JsprLine | None:
-    """Parse the last match in the bytes, because noise before the line may look like one."""
+    """Parse the last match in the bytes, because noise before the line may look like a line."""
     line = raw.rstrip()
     head = _HEAD.search(line) if line.endswith(b"}") else None
     if head is None:

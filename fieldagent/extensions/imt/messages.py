@@ -275,7 +275,7 @@ class Topic(NamedTuple):
 
 
 def list_provisioned(line: jspr.JsprLine) -> list[Topic]:
-    """Return the topics that the modem may use. A new SIM or a changed plan has none until the
+    """Return the topics that the modem may use. A new SIM or a changed plan has no topics until the
     modem has had 10 to 30 minutes of open sky.
     """
     listed = line.body.get("provisioning")

@@ -67,7 +67,7 @@ def simulate_satellite(arguments: argparse.Namespace) -> int:
 
 @contextmanager
 def link_to(link: Path | None, name: str) -> Iterator[Path]:
-    """Yield `link`. If it is None, yield a path with the name `name` in a temporary folder. The
+    """Yield `link`. If `link` is None, yield a path with the name `name` in a temporary folder. The
     folder is made only if needed, because a killed process cannot remove it.
     """
     if link is not None:

@@ -76,13 +76,13 @@ SEGMENTS_MAX_S = 120.0
 the serial line."""
 TRANSIT_MAX_S = 900.0
 """Seconds after which a message that is not an SOS is given up for now, because other messages may
-get through."""
+succeed."""
 SOS_TRANSIT_MAX = 6 * 3600.0
 """Seconds after which an SOS is given up for now. According to the manufacturer, the modem itself
 gives up before that."""
 IDLE_CHECKS = 2
-"""Number of consecutive checks that find the modem idle, after which its message is given up,
-because the status was lost."""
+"""Number of consecutive checks that find the modem idle, after which the current message is given
+up, because its status was lost."""
 CANCEL_MAX_S = 20.0
 """Seconds within which the modem must report the end of a message that was given up."""
 FILL_BYTES = messages.SEGMENT_BYTES - messages.CRC_BYTES
@@ -345,8 +345,8 @@ class ImtDriver:
 
     async def _resolve(self, intent: Intent) -> None:
         """Query the end of the message, because the modem may still have the message. If the modem
-        does not know it, send the identical bytes again before other messages. If an SOS waits, the
-        message in doubt waits for the SOS.
+        does not know the message, send the identical bytes again before other messages. If an SOS
+        waits, the message in doubt waits for the SOS.
         """
         transmission = intent.transmission
         if (status := await self._find_final_status(intent)) is not None:
@@ -372,8 +372,8 @@ class ImtDriver:
         await self._transmit(transmission, again=True)
 
     async def _find_final_status(self, intent: Intent) -> MoStatus | None:
-        """Return the final status of the modem's message; None if the modem no longer knows it, or
-        if the status leaves it in doubt.
+        """Return the final status of the modem's message; None if the modem no longer knows the
+        message, or if the status leaves the message in doubt.
         """
         key = messages.unpack(intent.at_modem)
         if key is None or intent.modem != self.modem.facts.imei or self.modem.facts.rebooted:

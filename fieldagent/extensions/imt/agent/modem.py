@@ -142,8 +142,8 @@ class ImtModem:
     facts: ModemFacts = field(default_factory=ModemFacts)
     outgoing: Outgoing | None = None
     ended: dict[messages.MessageKey, str] = field(default_factory=dict)
-    """Final statuses of messages since the port was opened. A status is removed when its number is
-    used again."""
+    """Final statuses of messages since the port was opened. A status is removed when the message's
+    number is used again."""
     given_up: set[messages.MessageKey] = field(default_factory=set)
     """Messages that the modem was asked to cancel. The modem gets no more segments of these
     messages."""
@@ -427,7 +427,7 @@ class ImtModem:
             await self.news.wait()
 
     async def cancel(self, key: messages.MessageKey) -> bool:
-        """Ask the modem to cancel a message. Return True if the modem tries. The status of the
+        """Ask the modem to cancel a message. Return True if the modem tries to. The status of the
         message then shows the result.
         """
         self.given_up.add(key)

@@ -1,7 +1,7 @@
 """Cloudloop of Ground Control, for SBD and IMT modems. Its webhook delivers MO messages to a secret
 path. Its Data API accepts MT messages, and returns messages that the webhook has missed.
 
-Cloudloop does not sign its messages. The secret path protects them, and the kit's own key
+Cloudloop does not sign its messages. The secret path protects the webhook, and the kit's own key
 authenticates the sender. `Delivery Success` means only that the modem has the message; the modem
 keeps no copy.
 """
@@ -363,7 +363,9 @@ class _Fetch:
             since = until
 
     async def _process_record(self, record: lingo.Record) -> None:
-        """Process a record, which contains only the thing and the first bytes of a long message."""
+        """Process a record, which names the modem by its address (the thing) and contains only the
+        first bytes of a long message.
+        """
         if await self._book.has(record.id):
             return
         imei = await self._book.find_imei(record.thing)
@@ -384,7 +386,7 @@ class _Fetch:
 
     async def _update_states(self) -> None:
         """Update the states of messages that were handed over. A message on which Cloudloop refuses
-        to report does not block the next ones.
+        to report does not block the next messages.
         """
         refused: _Refused | None = None
         for each in await self._book.list_under_way():

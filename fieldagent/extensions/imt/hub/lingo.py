@@ -113,7 +113,7 @@ def _describe_fault(network: Mapping[str, Any], body: bytes) -> str:
     if network.get("crcError") is True:
         return "the CRC is wrong, as the network reports"
     size = network.get("size")
-    # The documentation does not define if the size includes the CRC.
+    # The documentation does not say whether the size includes the CRC.
     if type(size) is int and body and size not in (len(body), len(body) + 2):
         return f"the message has {len(body)} bytes, but its size is {size}"
     return ""

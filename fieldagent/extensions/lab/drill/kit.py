@@ -142,7 +142,7 @@ class Kit:
         await self.conditions["sky"].run_plan(log)
 
     async def run_network_outages(self) -> NoReturn:
-        """Cut the link to the hub each time the network goes away. Never returns."""
+        """Cut the link to the hub at the start of each network outage. Never returns."""
         await self.conditions["network"].run_plan(lambda away: self.cut_link() if away else None)
 
     async def run_power_outages(self) -> NoReturn:

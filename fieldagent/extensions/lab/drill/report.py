@@ -57,7 +57,7 @@ def format_span(seconds: float | None) -> str:
 
 
 def format_typical(times: Sequence[float]) -> str:
-    """Return the median and the maximum of the durations as text; `–` if there are none."""
+    """Return the median and the maximum of the durations as text; `–` if there are no durations."""
     return f"{format_span(median(times))} / {format_span(max(times))}" if times else "–"
 
 

@@ -58,7 +58,7 @@ HUB_PARTS = (
     "check-ins and updates",
 )
 """Parts of the hub that serve kits. The calls to the operator are missing, because the drill runs
-them itself."""
+these calls itself."""
 RANDOM_MODULES = (drivers, radio_piggyback, repeating, sbd, station)
 """Modules of the agent that use random numbers."""
 REPORT_INTERVAL_S = 6 * 3600.0

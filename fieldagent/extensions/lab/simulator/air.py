@@ -119,7 +119,7 @@ class BurstLosses:
 @dataclass(slots=True)
 class SharedAir:
     """Shared channel. Times are seconds of any single clock. `stations` are the numbers of the
-    radios. Without `losses`, all are in range of each other.
+    radios. Without `losses`, all radios are in range of each other.
     """
 
     random: Random

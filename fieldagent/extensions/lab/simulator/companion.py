@@ -129,7 +129,7 @@ class SimulatedCompanion(LoraBoard):
         self._said = bytearray()
 
     def data_to_send(self) -> bytes:
-        """Return the bytes for the host. A mute radio discards them."""
+        """Return the bytes for the host. A mute radio discards all bytes."""
         said = super().data_to_send()
         return b"" if self.mute else said
 

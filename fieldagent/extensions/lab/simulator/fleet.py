@@ -59,7 +59,7 @@ class Plan:
 
 
 class Silence:
-    """Post that has nothing to send and stores nothing."""
+    """Source of items for a link that sends and stores nothing."""
 
     async def accept_hello(self, journal: int) -> None: ...
     async def wait_for_next(self, *, urgent: bool) -> Any:
@@ -162,7 +162,9 @@ class Fleet:
     def __init__(
         self, hub: HubAddress, tokens: list[str], plan: Plan, figures: FleetFigures | None = None
     ) -> None:
-        """Create the fleet. `hub` is the address for all kits. Its token is not used."""
+        """Create the fleet. `hub` is the address for all kits. The token in the address is not
+        used.
+        """
         self.plan = plan
         self.figures = figures or FleetFigures()
         self.until = inf
@@ -198,7 +200,7 @@ class Fleet:
         return sum(kit.count_waiting() for kit in self.living)
 
     async def _run_kit(self, place: int, token: str, context: ssl.SSLContext | None) -> None:
-        """Run one kit until the hub refuses it for good."""
+        """Run one kit until the hub refuses the kit for good."""
         sources = self.plan.sources
         source = sources[place % len(sources)] if sources else None
         hub = replace(self._hub, token=token, source=source)

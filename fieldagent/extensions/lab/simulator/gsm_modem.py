@@ -97,7 +97,7 @@ class SimulatedGsmModem:
         self.faults = GsmFaults()
         self.network = True
         self.pin = ""
-        """PIN of the SIM; empty if none is needed."""
+        """PIN of the SIM; empty if no PIN is needed."""
         self.wrong_pins = 0
         self.reports = True
         """True if the network sends status reports."""
@@ -135,8 +135,8 @@ class SimulatedGsmModem:
     # The serial line.
 
     def receive_data(self, data: bytes) -> None:
-        """Process the host's bytes: commands, and the PDU at a prompt. A deaf modem
-        discards them.
+        """Process the host's bytes: commands, and the PDU at a prompt. A deaf modem discards all
+        bytes.
         """
         if self.faults.deaf:
             return
@@ -169,7 +169,7 @@ class SimulatedGsmModem:
         del self._input[: end + 1]
         if self._echo:
             self._output += line + b"\r"
-        # ESC has a meaning only at a prompt. A line feed never has one.
+        # ESC has a meaning only at a prompt. A line feed never has a meaning.
         if command := line.decode("ascii", "replace").strip("\x1b\n ").upper():
             self._run_command(command)
         return True
@@ -373,8 +373,8 @@ class SimulatedGsmModem:
         )
 
     def receive_from_network(self, message: Deliver | StatusReport) -> bool:
-        """Receive a message from the network. Pass it on or store it, as +CNMI requires. If the SIM
-        is full, return False without a notification. The network then keeps the message.
+        """Receive a message from the network. Pass the message on or store it, as +CNMI requires.
+        If the SIM is full, return False without a notification. The network then keeps the message.
         """
         if self._unacknowledged is not None:
             # The network got no acknowledgement in time. The network sends that message again, and

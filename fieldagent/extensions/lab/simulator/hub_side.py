@@ -47,7 +47,7 @@ class Faults:
     """Failures of the next MT requests."""
 
     status: int | None = None
-    """Status that replaces the true one, once."""
+    """Status that replaces the true status, once."""
     silent: int = 0
     """Number of requests that are received without an answer."""
     cut: int = 0

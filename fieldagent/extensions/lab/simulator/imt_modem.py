@@ -34,8 +34,8 @@ FINALS = (
 )
 """Values of final_mo_status."""
 MT_SEGMENT = 1080
-"""Segment size in bytes. The maker's library 1.1.2 reads 1083 bytes of a segment, although it
-accepts longer ones."""
+"""Segment size in bytes. The maker's library 1.1.2 reads 1083 bytes of a segment, although the
+library accepts longer segments."""
 _REQUEST = re.compile(r"(GET|PUT) ([A-Za-z]{1,29}) (\{.*\})")
 
 

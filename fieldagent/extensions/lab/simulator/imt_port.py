@@ -27,7 +27,7 @@ class ImtPort:
         self.latency = latency
         """Seconds that a message needs to reach the network."""
         self.baud: int | None = None
-        """Baud rate of the modem. None: it accepts the host's rate."""
+        """Baud rate of the modem. None: the modem accepts the host's rate."""
         self.powered_alone = False
         """True if the modem keeps its power when the port is unplugged."""
         self._plugged = trio.Event()

@@ -61,7 +61,7 @@ ACK_WAIT_S = 4.5
 """Seconds, in addition to the airtime, after which an unacknowledged packet is sent again."""
 CONTENTION_DELAY_S = (0.1, 0.4)
 """Range of the random delay in seconds before a radio repeats a packet. An acknowledgement is sent
-first, and a radio that hears another one repeat the packet stays silent."""
+first, and a radio that hears another radio repeat the packet stays silent."""
 KEY_BYTES = 12
 """Extra bytes of a packet that is encrypted with the receiver's public key."""
 HEADER = struct.Struct("<IIIBBBB")

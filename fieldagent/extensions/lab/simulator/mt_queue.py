@@ -15,7 +15,9 @@ class MtQueue:
         return len(self._bodies)
 
     def put(self, body: bytes, *, priority: bool = False) -> None:
-        """Queue a message. High `priority` puts it before all messages of normal priority."""
+        """Queue a message. High `priority` puts the message before all messages of normal
+        priority.
+        """
         if priority:
             self._bodies.insert(self._ahead, body)
             self._ahead += 1

@@ -87,7 +87,7 @@ class SimulatedNode:
         return min(self.link.deadline, self._begin_at, on_air)
 
     def receive_data(self, data: bytes, now: float) -> None:
-        """Process the gateway's bytes. A deaf node discards them."""
+        """Process the gateway's bytes. A deaf node discards all bytes."""
         if self.deaf:
             return
         self.link.receive_data(data, now)
@@ -107,7 +107,7 @@ class SimulatedNode:
             self._send_to_host(now)
 
     def tick(self, now: float) -> None:
-        """End a finished transmission, and begin the next one that is due."""
+        """End a finished transmission, and begin the next transmission that is due."""
         self.link.tick(now)
         while self.link.next_event() is not None:
             # The only possible event is PeerDown, which means that the gateway is away. The gateway

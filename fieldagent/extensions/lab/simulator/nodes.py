@@ -46,7 +46,7 @@ class SimulatedRadio(Protocol):
         """Process the host's bytes, which may be split anywhere."""
 
     def data_to_send(self) -> bytes:
-        """Return the bytes for the host, and remove them; empty if there are none."""
+        """Return the bytes for the host, and remove them; empty if there is no output."""
 
     def leave_host(self) -> None:
         """Note that the host disconnects, or that another host replaces it."""

@@ -91,7 +91,7 @@ class PtyPort:
         self.latency = latency
         """Duration of a session in seconds."""
         self.baud: int | None = None
-        """Baud rate of the modem. None: it accepts the host's rate."""
+        """Baud rate of the modem. None: the modem accepts the host's rate."""
         self._plugged = trio.Event()
         self._plugged.set()
         self._unplugged = trio.CancelScope()
