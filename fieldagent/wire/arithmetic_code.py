@@ -12,8 +12,8 @@ _BITS, _LEAST = 32, 1 << 24
 
 
 class Coder(Protocol):
-    """Either end of the arithmetic code. Both take the same steps: the encoder gets each choice,
-    and the decoder finds it.
+    """Encoder or decoder of the arithmetic code. Both take the same steps: the encoder gets each
+    choice as an argument, and the decoder finds the choice in its input.
     """
 
     def choose(self, weights: Sequence[int], choice: int) -> int:
@@ -34,7 +34,9 @@ class Encoder:
         return choice
 
     def finish(self) -> bytes:
-        """Return the shortest number in the remaining range, without trailing zeros."""
+        """Return the encoded choices: the shortest number in the remaining range, without trailing
+        zeros.
+        """
         for cut in range(self._bytes * 8, -1, -8):
             number = -(-self._low >> cut) << cut
             if number < self._low + self._range:

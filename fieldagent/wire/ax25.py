@@ -32,7 +32,7 @@ class Frame:
     destination: Callsign
     info: bytes
     digipeaters: tuple[Callsign, ...] = ()
-    """Digipeaters in its path."""
+    """Digipeaters in the frame's path."""
 
 
 def read_call(text: str) -> Callsign:

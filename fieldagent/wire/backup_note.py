@@ -1,4 +1,4 @@
-"""Notes with which a hub gets items from a kit that its database has lost:
+"""Notes with which a hub gets items that its database has lost from a kit:
 `docs/reference/ip-link.md`, "Restored hub database".
 
 1. On each new link the kit names the last items sent and received, in a `BackupSummary`.
@@ -25,7 +25,7 @@ PAGE = 200
 """Maximum rows of an Inventory, and places of an ItemRequest."""
 COPIES_BYTES = 16_384
 """Maximum bytes of all items in a Copies note with more than one item, so that an SOS does not wait
-long behind it."""
+long for the note."""
 
 
 class BackupKind(IntEnum):
@@ -53,7 +53,7 @@ class HeldItem(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class BackupSummary:
-    """The last items that the kit knows were on the hub."""
+    """The last items that, as far as the kit knows, were on the hub."""
 
     last_sent: HeldItem = HeldItem()
     """The last item of the kit that the hub has acknowledged over IP."""
@@ -87,15 +87,15 @@ class InventoryRow(NamedTuple):
     origin: int
     """Station of a sent item, where 0 is the kit itself, or sender of a received item."""
     number: int
-    """Number under which it was sent or received."""
+    """Number under which the item was sent or received."""
     digest: bytes
     at: int
-    """Unix time when it was sent or received."""
+    """Unix time when the item was sent or received."""
 
 
 @dataclass(frozen=True, slots=True)
 class Inventory:
-    """List of the kit's items in one direction after a place, the oldest first."""
+    """List of the kit's items in one direction, oldest first, from a place on."""
 
     direction: Direction
     after: int
@@ -127,7 +127,7 @@ class ItemRequest:
 
 
 class Copy(NamedTuple):
-    """An item as it was sent or received."""
+    """An item in the form in which it was sent or received."""
 
     place: int
     body: bytes
@@ -138,7 +138,7 @@ class Copy(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Copies:
-    """Some of the requested items, in order. The hub must request the missing ones again."""
+    """Some of the requested items, in order. The hub must request the missing items again."""
 
     direction: Direction
     copies: tuple[Copy, ...]

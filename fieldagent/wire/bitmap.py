@@ -7,8 +7,8 @@ from __future__ import annotations
 from collections.abc import Set
 
 DIGEST_BYTES = 4
-"""Length of the digest in a confirmation. A number alone is not enough, because it may be used for
-another item."""
+"""Length of the digest in a confirmation. The item's number alone is not enough, because it may be
+used for another item."""
 SEVERAL_MAX = 64
 """Maximum number of items in one bitmap."""
 

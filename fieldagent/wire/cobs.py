@@ -16,8 +16,8 @@ _RUN_BYTES = 254
 
 
 def encode(frame: bytes) -> bytes:
-    """Return the frame without zeros and without delimiter. It is 1 byte longer, plus 1 for each
-    254.
+    """Return the frame without zeros and without delimiter. The coded frame is 1 byte longer, and 1
+    more byte for every 254 bytes.
     """
     coded = bytearray()
     for part in frame.split(DELIMITER):

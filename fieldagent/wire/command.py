@@ -23,7 +23,7 @@ ARGUMENTS_MAX = 8
 ARGUMENT_MAX_BYTES = 2_000
 """Maximum bytes of a byte string, or characters of a text."""
 ANSWER_BYTES, ANSWER_BYTES_MAX = 200, 1_500
-"""Default and maximum size in bytes of an answer whose size can be requested."""
+"""Default and maximum size in bytes of an answer whose size the command can set."""
 STATUS_BYTES = 32
 SENTENCE_BYTES = 60
 """Approximate size of an answer that is a sentence."""
@@ -37,7 +37,7 @@ class NotACommand(Exception):
 
 @dataclass(frozen=True, slots=True)
 class RemoteCommand:
-    """A command from the hub to one kit. The number of its entry is also its own: the Unix time of
+    """A command from the hub to one kit. Its number is the number of its entry: the Unix time of
     its writing, or the last number plus 1 if that is higher.
     """
 
@@ -54,14 +54,15 @@ class Verb(NamedTuple):
     """Arguments of the verb, in the form for people."""
     description: str
     read: Callable[[Sequence[str]], tuple[Argument, ...]]
-    """Parser of people's words, which returns the arguments. Raises NotACommand."""
+    """Parser of the words that a person has written, which returns the arguments. Raises
+    NotACommand."""
     can_have: Callable[[tuple[Argument, ...]], bool]
     """Function that returns True if the verb can have these arguments."""
     answer_bytes: Callable[[tuple[Argument, ...]], int]
     """Function that returns the maximum or approximate size of the answer in bytes."""
     allowed: bool = False
-    """True if a kit allows it by default: it changes nothing, or it protects the group's key from a
-    thief."""
+    """True if a kit allows the verb by default, because it changes nothing or protects the group's
+    key from a thief."""
 
 
 def _read_nothing(arguments: Sequence[str]) -> tuple[Argument, ...]:
@@ -151,8 +152,8 @@ def _get_package_size(arguments: tuple[Argument, ...]) -> int:
 
 
 def _read_settings(arguments: Sequence[str]) -> tuple[Argument, ...]:
-    """Return only the lines with settings. The program that signs them adds the other arguments
-    (`wire.command_settings`).
+    """Return only the lines with settings. The program that signs the settings adds the other
+    arguments (`wire.command_settings`).
     """
     if not arguments or not all(_SETTING.fullmatch(each) for each in arguments):
         raise NotACommand("takes settings, each as NAME=VALUE; NAME= removes one")
@@ -170,14 +171,16 @@ def _is_signed_settings(arguments: tuple[Argument, ...]) -> bool:
 
 
 KEY_STEPS = ("1", "2", "3")
-"""Steps of a change of a group's radio-key: receive with both keys, send with the new one, use only
-the new one."""
+"""Steps of a change of a group's radio-key: receive with both keys, send with the new key, use only
+the new key."""
 SEALED_KEY_BYTES = 41
 """Size of a key that is sealed by `wire.sealed_key`."""
 
 
 def _read_key_step(arguments: Sequence[str]) -> tuple[Argument, ...]:
-    """Return only the step. The program that has the key adds it, sealed (`wire.sealed_key`)."""
+    """Return only the step. The program that has the key adds the sealed key
+    (`wire.sealed_key`).
+    """
     if len(arguments) != 1 or arguments[0] not in KEY_STEPS:
         raise NotACommand(sentence("takes a step: {steps}", steps=", ".join(KEY_STEPS)))
     return (int(arguments[0]),)

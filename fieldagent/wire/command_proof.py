@@ -2,8 +2,8 @@
 
 The hub and the kit have a secret that no one else has. It is the device's `satellite-key`, or else
 its link token, of which the hub stores the SHA-256. Kits that relay a command, and owners of
-`radio-key`, cannot make such a proof. It does not show which person sent the command; the hub's
-audit log does.
+`radio-key`, cannot make such a proof. The proof does not show which person sent the command; the
+hub's audit log shows that.
 """
 
 from __future__ import annotations

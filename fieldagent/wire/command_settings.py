@@ -1,8 +1,8 @@
 """Compact form of signed settings in a command.
 
-The kit rebuilds the signed text (`wire.settings_change`): it knows the head of the text, and the
-number is that of the command. The signature is a complete minisign signature. The kit's root unit
-verifies it in the same way as settings that arrive over the link.
+The kit rebuilds the signed text (`wire.settings_change`): the kit knows the head of the text, and
+the number is the command's number. The signature is a complete minisign signature. The kit's root
+unit verifies it in the same way as settings that arrive over the link.
 
 | argument | |
 |---|---|

@@ -1,4 +1,4 @@
-"""Price of a satellite message: whole credits of 50 bytes, or its bytes."""
+"""Price of a satellite message: whole credits of 50 bytes, or the bytes themselves."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Tariff(NamedTuple):
         return max(self.minimum, -(-size // self.step)) if self.unit else 0
 
     def compute_paid_size(self, size: int) -> int:
-        """Return the number of bytes that have the same price as `size` bytes."""
+        """Return the largest size in bytes that has the same price as `size` bytes."""
         return max(self.minimum, -(-size // self.step)) * self.step
 
     def compute_affordable_size(self, units: int) -> int:
@@ -46,5 +46,5 @@ def compute_credits(size: int) -> int:
 
 
 def compute_paid_size(size: int) -> int:
-    """Return the number of bytes that have the same price as `size` bytes."""
+    """Return the largest size in bytes that has the same price as `size` bytes."""
     return compute_credits(size) * CREDIT_BYTES

@@ -17,8 +17,7 @@ VERSION = 1
 PORT = 10800
 """Usual port."""
 MESSAGE_MAX_BYTES = 4_096
-"""Maximum bytes of a message's elements. The largest MO message of any modem has 1960 bytes, so it
-fits."""
+"""Maximum bytes of a message's elements. The largest MO message of any modem, 1960 bytes, fits."""
 
 _HEAD = struct.Struct(">BH")
 _ELEMENT = struct.Struct(">BH")
@@ -229,8 +228,8 @@ _WEST, _SOUTH, _FORMAT = 0x01, 0x02, 0x0C
 
 
 def _read_location(contents: dict[int, bytes]) -> MoLocation | None:
-    """Return the location; None if it is missing or impossible, because the message is valid
-    without it.
+    """Return the location; None if it is missing or impossible. The message is valid without a
+    location.
     """
     content = contents.get(MO_LOCATION, b"")
     if len(content) != _MO_LOCATION.size:

@@ -81,7 +81,7 @@ SOS = 0x10
 
 @dataclass(frozen=True, slots=True)
 class Fragment:
-    """A part of an envelope that is too large for one message. All `count` parts are needed."""
+    """One of the `count` parts of an envelope that is too large for one message."""
 
     index: int
     count: int
@@ -102,7 +102,7 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class Introduction:
-    """Gives an identity a number: from now on, the entry's sequence as an `origin` means this
+    """Identity of a sender. From now on, the entry's sequence, used as an `origin`, means this
     identity.
     """
 
@@ -126,23 +126,23 @@ class Receipt:
 @dataclass(frozen=True, slots=True)
 class Ack:
     """Confirmation that the sender has stored the item `sequence` of a station, or some of its
-    fragments. With `count` 0 it is a summary: of the items from `sequence` on, the sender has
-    exactly those in `arrived`.
+    fragments. With `count` 0 the Ack is a summary: of the items from `sequence` on, the sender has
+    exactly the items in `arrived`.
     """
 
     station: int
     count: int = 1
     arrived: frozenset[int] = frozenset([0])
     by_hub: bool = False
-    """True if the sender of this Ack has delivered it to the hub."""
+    """True if the sender of this Ack has delivered the item to the hub."""
     digest: bytes = b""
     """Value of `compute_item_digest` of a complete item, or `compute_fragments_digest` of the
     arrived fragments; empty in a summary without items."""
     missing_at: tuple[int, ...] = ()
-    """Known stations that are missing the item. The sender may not relay the item to them, because
-    it has crossed as many kits as allowed."""
+    """Known stations that are missing the item. The sender may not relay the item to these
+    stations, because the item has crossed as many kits as allowed."""
     is_at_gateway: bool = False
-    """True if the sender's satellite gateway has it, which does not show that the hub has it."""
+    """True if the sender's satellite gateway has the item; the hub may not have it."""
 
     @property
     def whole(self) -> bool:
@@ -152,7 +152,7 @@ class Ack:
 
 @dataclass(frozen=True, slots=True)
 class RelayRequest:
-    """Request to a station to relay the other entries to the hub, or nearer to it."""
+    """Request to a station to relay the envelope's other entries toward the hub."""
 
     station: int
     """Number of the station; 0 means any station, because no route to the hub is known."""
@@ -160,7 +160,7 @@ class RelayRequest:
 
 @dataclass(frozen=True, slots=True)
 class RouteToHub:
-    """The sender's route to the hub, direct or over other kits, as it was known `minutes` ago."""
+    """The sender's route to the hub, direct or over other kits, as known `minutes` ago."""
 
     hops: int
     """Number of kits between sender and hub: 0 for a direct route, `NO_ROUTE` if the hub is no
@@ -174,7 +174,7 @@ class RouteToHub:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Origin of the entry of the same sequence: a station, and the station's own number for it."""
+    """Origin of the entry of the same sequence: a station, and the station's number for it."""
 
     station: int
     sequence: int
@@ -186,8 +186,8 @@ class AuthorMark:
 
     station: int
     transmissions: int
-    """Number of transmissions that brought them to the sender of this envelope; 0 if they are its
-    own."""
+    """Number of radio transmissions over which the entries reached the sender of this envelope; 0
+    for the sender's own entries."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +206,7 @@ class UnauthenticatedMark:
 class Contact:
     """Phone and e-mail of the author of the message of the same sequence; empty if unknown.
 
-    This is a separate entry, so that a reader that does not know it still gets the message.
+    This is a separate entry, so that a reader that does not know its kind still gets the message.
     """
 
     phone: str = ""
@@ -272,14 +272,14 @@ Content = (
 @dataclass(frozen=True, slots=True)
 class Entry:
     sequence: int
-    """Number from its sender, the same on all channels and attempts."""
+    """Number that the sender gave the entry, the same on all channels and in all attempts."""
     content: Content
     time: int = EPOCH
     """Unix time in seconds: of the position, or of the posting of a message or data."""
     sos: bool = False
     items_back: int = 0
-    """For an item of an incident: its number minus the number of the item that raised the incident.
-    If this is 0, the item itself raised it."""
+    """For an item of an incident: the item's number minus the number of the item that raised the
+    incident; 0 for the item that raised it."""
     to: Person | None = None
     """Addressee of an item; None means everyone."""
     wants_receipt: bool = False
@@ -307,8 +307,8 @@ class Envelope:
     key: int | None = None
     """Index of the key that matches the tag."""
     is_packed: bool = False
-    """True if the envelope has the short form, packed text, or a track. Its sender can read such
-    envelopes too."""
+    """True if the envelope has the short form, packed text, or a track. The sender can also read
+    such envelopes."""
 
 
 class Unauthenticated(RemoteProtocolError):
@@ -329,8 +329,8 @@ FINGERPRINT_BYTES = 8
 
 
 def compute_fingerprint(entry: Entry) -> bytes:
-    """Return a digest that distinguishes a duplicate from a number reused after a loss of the
-    journal.
+    """Return the digest that shows if an item is a duplicate, or another item whose number is
+    reused after a loss of the journal.
     """
     return hashlib.blake2b(encode([entry]), digest_size=FINGERPRINT_BYTES).digest()
 
@@ -341,17 +341,17 @@ def compute_item_digest(entry: Entry) -> bytes:
 
 
 def compute_fragments_digest(slices: Iterable[bytes]) -> bytes:
-    """Return the digest for a confirmation of fragments, over their parts in order."""
+    """Return the digest for a confirmation of fragments, over the fragments' payloads in order."""
     return hashlib.blake2b(b"".join(slices), digest_size=8).digest()[:DIGEST_BYTES]
 
 
 def encode(
     entries: Sequence[Entry], *, origin: int = 0, key: bytes | None = None, is_packed: bool = False
 ) -> bytes:
-    """Return the bytes of one envelope. Its times are relative to that of its first entry.
+    """Return the bytes of one envelope. Its times are relative to the time of its first entry.
 
-    With `is_packed` it has the short form, and compressed texts and tracks, unless it is too long
-    for that. Texts of an SOS are not compressed, so that any CBOR reader can read them.
+    With `is_packed` the envelope has the short form, with compressed texts and tracks, unless it is
+    too long. Texts of an SOS are not compressed, so that any CBOR reader can read them.
     """
     if not entries:
         raise LocalProtocolError("an envelope holds at least one entry")
@@ -368,10 +368,10 @@ def encode(
 
 
 def decode(body: bytes, *, keys: Sequence[bytes] = ()) -> Envelope:
-    """Decode one envelope. With `keys`, its tag must match one of them.
+    """Decode one envelope. With `keys`, its tag must match one of the keys.
 
-    Raises RemoteProtocolError if nothing in it is usable, because it is not CBOR or has another
-    version, or Unauthenticated.
+    Raises Unauthenticated if no key matches, and RemoteProtocolError if the envelope is not CBOR or
+    has another version.
     """
     parts = read_form(body)
     key = find_key(body, keys) if parts.tagged else None
@@ -490,7 +490,7 @@ def _read_entry(entry: Any, base: int) -> Entry:
     try:
         if kind in _UNTIMED_KINDS:
             said = _UNTIMED_KINDS[kind][1](*rest)
-            # The time of a Report distinguishes it from an earlier Report with the same contents.
+            # The time distinguishes a Report from an earlier Report with the same contents.
             return Entry(sequence, said, base if isinstance(said, Report) else EPOCH)
         if kind & ~SOS not in _TIMED_KINDS:
             raise RemoteProtocolError(f"kind {kind} is unknown")
@@ -548,7 +548,7 @@ def _read_ack(station: Any, count: Any, bitmap: Any, reach: Any = None, missing:
         arrived, digest = read_bitmap(read_bytes(bitmap), 0)
         return Ack(station, 0, arrived, digest=digest)
     report = _read_report(count, bitmap)
-    # In Python True equals 1, the value of AT_GATEWAY.
+    # Check the type, because in Python True equals 1, the value of AT_GATEWAY.
     by_hub = reach is True
     details = by_hub, report.digest, tuple(stations), reach == AT_GATEWAY and not by_hub
     return Ack(station, report.count, report.arrived, *details)
@@ -631,7 +631,7 @@ def _read_unreadable(time: int, size: Any, guard: Any = None) -> Unreadable:
 
 Kinds = dict[int, tuple[type[Content], Callable[..., Content], Callable[[Any], list[Any]]]]
 """Kinds of entries by number (docs/reference/on-air.md, "Entries"): type, reader and writer. The
-reader raises ValueError. Both handle the elements after number and sequence."""
+reader raises ValueError. Both functions handle the elements after number and sequence."""
 
 _TIMED_KINDS: Kinds = {
     0: (CheckIn, _read_check_in, lambda item: [item.within_s and item.within_s // 60]),

@@ -1,7 +1,7 @@
 """Bytes of an envelope: a CBOR array, or the short form for satellite.
 
-In both forms, the contents of an entry are a list. `docs/reference/on-air.md` describes both, with
-test vectors.
+In both forms, an entry is read as a list. `docs/reference/on-air.md` describes both, with test
+vectors.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _SHORT_FORM_BITS = 0xC0
 _TAGGED, _ORIGIN, _AT_BASE, _WIDE, _LATER = 0x10, 0x08, 0x04, 0x02, 0x01
 """The other five bits. _TAGGED: the envelope ends with a tag. _ORIGIN: an origin follows the base.
 _AT_BASE: the first entry is for everyone, and the 0 after its number is left out. _WIDE: the first
-number has 4 bytes. _LATER: not used yet."""
+number has 4 bytes. _LATER: reserved for later versions."""
 _BARE, _MORE, _KIND = 0x80, 0x40, 0x3F
 """Bits of the kind byte. _BARE: the entry has two elements, and the last one is the bytes up to the
 entry's end. _MORE: another entry follows. _KIND: the kind."""
@@ -35,8 +35,8 @@ _WIDE_FROM = 1 << 16
 _TWO_BYTES, _LENGTH_MAX = 0x80, 0x7FFF
 """A length of this value or more has two bytes, and the highest bit set."""
 _ARRAY = 4
-"""Major type of an array. An array after a number is the address of an entry, because no element is
-an array."""
+"""Major type of an array. An array after an entry's number is the address of the entry, because no
+other element is an array."""
 
 
 class EnvelopeParts(NamedTuple):
@@ -51,8 +51,8 @@ class EnvelopeParts(NamedTuple):
 
 
 def write_array(parts: EnvelopeParts, key: bytes | None) -> bytes:
-    """Return an envelope as a CBOR array. With a `key`, its last element is a tag. The fields
-    `tagged` and `short` of `parts` are ignored.
+    """Return an envelope as a CBOR array. With a `key`, its last element is a tag. The function
+    ignores the fields `tagged` and `short` of `parts`.
     """
     items = [VERSION, parts.base, parts.origin, *parts.entries]
     if key is None:
@@ -62,7 +62,7 @@ def write_array(parts: EnvelopeParts, key: bytes | None) -> bytes:
 
 
 def read_form(body: bytes) -> EnvelopeParts:
-    """Parse either form. Raises RemoteProtocolError if the bytes are damaged or have
+    """Parse an envelope in either form. Raises RemoteProtocolError if the bytes are damaged or have
     neither form.
     """
     return _read_short(body) if body and body[0] & 0xE0 == _SHORT_FORM_BITS else _read_array(body)
@@ -128,7 +128,7 @@ def _encode_content(entry: _Entry, number: bytes, *, at_base: bool = False) -> b
 
 
 def _encode_step(number: int, previous: int) -> bytes:
-    """Return the shorter of two forms: the number itself, or the difference to the one before as a
+    """Return the shorter of two forms: the number itself, or its difference to `previous` as a
     negative number.
     """
     return min(cbor2.dumps(number), cbor2.dumps(-1 - zigzag(number - previous)), key=len)

@@ -21,12 +21,12 @@ SILENCE_GROWTH_FACTOR = 4
 ASK_UNTIL_S = 2 * 86_400.0
 """Seconds of silence after which requests stop."""
 OVERHEAD_BYTES = 18
-"""Maximum bytes that an envelope adds to one part, without its tag."""
+"""Maximum bytes that an envelope adds to one fragment, without the envelope's tag."""
 _SUM_BYTES = 4
 
 
 def split(envelope: bytes, capacity: int) -> list[Fragment]:
-    """Split an envelope into parts that each fit into an envelope of `capacity` bytes. A CRC-32
+    """Split an envelope into fragments that each fit into an envelope of `capacity` bytes. A CRC-32
     protects the whole envelope.
     """
     size = capacity - OVERHEAD_BYTES
@@ -42,9 +42,9 @@ def add_checksum(envelope: bytes) -> bytes:
 
 
 def cut_into_fragments(envelope: bytes, count: int) -> list[Fragment]:
-    """Split an envelope into `count` parts, for any channel."""
+    """Split an envelope into `count` fragments, for any channel."""
     whole = add_checksum(envelope)
-    # Use equal sizes, so that the last part is not a message of a few bytes.
+    # Use equal sizes, so that the last fragment is not a message of a few bytes.
     size = -(-len(whole) // count)
     slices = [whole[i * size : (i + 1) * size] for i in range(count)]
     return [Fragment(index, count, piece) for index, piece in enumerate(slices)]
@@ -57,8 +57,8 @@ def find_missing_fragments(
     receiver that has any.
 
     Fragments that no receiver has come first, then fragments that some receivers are missing. A
-    receiver that is missing the first fragment may be out of range now. So each attempt without
-    progress starts with another index.
+    receiver that is missing the first fragment may now be out of range. So after each attempt
+    without progress (`turn`) the order starts with another index.
     """
     holders = Counter(index for indices in stored_indexes for index in indices)
     worth = [
@@ -78,16 +78,16 @@ class ReassembledItem:
     envelope: bytes
     entries: list[Entry]
     fragments: list[Entry]
-    """The fragments as they arrived. Each repeat of one of them is now a duplicate."""
+    """The fragments as they arrived. From now on, a repeated fragment counts as a duplicate."""
     not_understood: list[str]
 
 
 def reassemble(sequence: int, count: int, slices: Mapping[int, bytes]) -> ReassembledItem | None:
-    """Reassemble an envelope from stored parts; None while some are missing.
+    """Reassemble an envelope from stored fragments. Return None while fragments are missing.
 
-    Raises RemoteProtocolError if the parts do not fit together or cannot be read, because some
-    belong to another item with the same number. The caller then keeps only the newest part, so that
-    the others are requested again.
+    Raises RemoteProtocolError if the fragments do not fit together, because some belong to another
+    item with the same number. The caller then keeps only the newest fragment, so that the other
+    fragments are requested again.
     """
     if len(slices) < count:
         return None
@@ -95,7 +95,7 @@ def reassemble(sequence: int, count: int, slices: Mapping[int, bytes]) -> Reasse
     read = decode(envelope)
     return ReassembledItem(
         envelope,
-        # A fragment inside fragments would allow a peer to cause recursion.
+        # Refuse fragments inside fragments, with which a peer could cause recursion.
         [entry for entry in read.entries if not isinstance(entry.content, Fragment)],
         [Entry(sequence, Fragment(index, count, slice_)) for index, slice_ in slices.items()],
         list(read.not_understood),
@@ -103,7 +103,9 @@ def reassemble(sequence: int, count: int, slices: Mapping[int, bytes]) -> Reasse
 
 
 def join(slices: Mapping[int, bytes]) -> bytes:
-    """Join all parts to the envelope. Raises RemoteProtocolError if they do not fit together."""
+    """Join all fragment payloads to the envelope. Raises RemoteProtocolError if they do not fit
+    together.
+    """
     whole = b"".join(slices[index] for index in sorted(slices))
     envelope, guard = whole[:-_SUM_BYTES], whole[-_SUM_BYTES:]
     if zlib.crc32(envelope).to_bytes(_SUM_BYTES) != guard:

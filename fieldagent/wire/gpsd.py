@@ -1,5 +1,5 @@
-"""gpsd's JSON protocol (gpsd_json(5)), with one object per line. We enable watching, and read TPV
-reports.
+"""gpsd's JSON protocol (gpsd_json(5)), with one object per line. The agent turns on reports
+(WATCH), and reads the positions (TPV).
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ any year."""
 
 
 class Fix(NamedTuple):
-    """Our position: degrees, metres above mean sea level, m/s, degrees from true north."""
+    """Position of the receiver: degrees, metres above mean sea level, m/s, degrees from true
+    north.
+    """
 
     time: float
     """Unix time from the satellites in seconds; 0 if the receiver does not know the date."""
@@ -80,7 +82,7 @@ def _number(report: dict[str, Any], name: str, minimum: float, maximum: float) -
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     # Compare before converting, because a large integer does not fit into a float. A NaN is outside
-    # the range too.
+    # every range.
     return float(value) if minimum <= value <= maximum else None
 
 

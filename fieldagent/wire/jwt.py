@@ -1,8 +1,8 @@
 """JSON Web Tokens with RS256 signatures (RFC 7515, RFC 7519, RFC 8017 8.2.2): only verification.
 
-PyJWT needs `cryptography` for RS256, whose native code cannot be in a zipapp. So a hub in one file
-would not support RockBLOCK. Verification needs one modular power with a public number, and no
-secret.
+With PyJWT, a hub in one file could not support RockBLOCK: for RS256, PyJWT needs `cryptography`,
+whose native code cannot be in a zipapp. Verification needs one modular power with a public number,
+and no secret.
 """
 
 from __future__ import annotations
@@ -107,8 +107,8 @@ def _decode_document(name: str, part: str) -> Any:
 
 
 def _encode_padded(message: bytes, size: int) -> bytes:
-    """Return the EMSA-PKCS1-v1_5 encoding, RFC 8017 section 9.2. It is compared as a whole and
-    never parsed.
+    """Return the EMSA-PKCS1-v1_5 encoding, RFC 8017 section 9.2. The verifier compares the whole
+    encoding and parses nothing.
     """
     digest = _DIGEST_INFO + hashlib.sha256(message).digest()
     return b"\x00\x01" + b"\xff" * (size - len(digest) - 3) + b"\x00" + digest

@@ -6,12 +6,12 @@ Proxies and address translators drop a connection after a long silence: nginx af
 either end. A test takes about 250 bytes, and a new link about 5 000 bytes. Rules if no interval is
 set:
 
-1. The interval begins at 45 s. After three answered tests in a row it grows by half.
+1. The interval begins at 45 s. After three consecutive answered tests it grows by half.
 2. A link counts as cut if it breaks without a close frame and the first attempt reaches the hub
-   again. A kit out of coverage is no evidence.
+   again. If the kit was out of coverage, the break is no evidence.
 3. Two breaks after the same idle time, without any traffic between, are a rule of the path. An
    unanswered test is weaker evidence: three are needed.
-4. The interval is then three quarters of that idle time. Once a day a longer one is tried,
+4. The interval is then three quarters of that idle time. Once a day a longer interval is tried,
    because the kit may have moved. The next break after the same idle time confirms the rule at
    once.
 
@@ -32,7 +32,7 @@ SHORTEST_GUESS = 30.0
 coverage expensive, without a benefit."""
 GROWTH, MARGIN = 1.5, 0.75
 ANSWERED_TESTS_ENOUGH = 3
-"""Number of answered tests in a row after which the interval grows."""
+"""Number of consecutive answered tests after which the interval grows."""
 LONGER_TRY_INTERVAL_S = 86_400.0
 
 
@@ -41,7 +41,7 @@ class LinkBreak(NamedTuple):
 
     idle: float
     exact: bool
-    """True if the link broke after exactly this time. False if it was found broken only when data
+    """True if the link broke after exactly this time. False if the break was found only when data
     was sent after that time."""
 
     def equals(self, other_break: LinkBreak) -> bool:
@@ -63,8 +63,8 @@ class _LinkTimes:
 
 
 class Keepalive:
-    """Keepalive for all links of an agent, one after another. `interval` is in seconds, 0 for
-    never, None for automatic.
+    """Keepalive interval of an agent's links, which follow one another. `interval` is in seconds, 0
+    for never, None for automatic.
     """
 
     def __init__(self, interval: float | None = 0) -> None:
@@ -73,7 +73,7 @@ class Keepalive:
         self._link = _LinkTimes(-inf, -inf)
         self._answered = 0
         self._broken: LinkBreak | None = None
-        """Break of the last link, until it is known if the hub can be reached."""
+        """Break of the last link, until the next attempt shows if the hub can be reached."""
         self._alike: list[LinkBreak] = []
         self.cut: LinkBreak | None = None
         """Idle time after which the path cuts a link, if known."""
@@ -81,8 +81,8 @@ class Keepalive:
 
     @property
     def promise(self) -> int:
-        """Return the longest time in seconds between two messages of this end that it promises; 0
-        for no promise.
+        """Return the promised longest time in seconds between two messages of this end; 0 for no
+        promise.
         """
         longest = LONGEST if self._adapts else self.interval
         return 0 if longest == inf else round(longest)
@@ -134,7 +134,9 @@ class Keepalive:
             self.interval, self._answered = longer, 0
 
     def end(self, now: float, *, is_explained: bool) -> None:
-        """End the link, or an attempt. If the end is not `is_explained`, the link broke."""
+        """Record the end of the link, or of an attempt. If the end is not `is_explained`, the link
+        broke.
+        """
         link, self._link = self._link, _LinkTimes(-inf, -inf)
         if is_explained:
             self._broken = None

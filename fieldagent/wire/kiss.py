@@ -45,14 +45,16 @@ _NO_TEXT = re.compile(rb"[^\t\r\n -~]")
 
 
 class CommandModeDetector:
-    """Recognises a TNC that is in its command mode: it sends `cmd:` or `EH?` instead of frames."""
+    """Recognises a TNC that is in its command mode, in which a TNC sends `cmd:` or `EH?` instead of
+    frames.
+    """
 
     def __init__(self) -> None:
         self._text = b""
 
     def hears_prompt(self, data: bytes) -> bool:
-        """Add received bytes, and return True if they are a prompt. An AX.25 frame never consists
-        only of text.
+        """Add received bytes, and return True if they end with a prompt. An AX.25 frame never
+        consists only of text.
         """
         self._text = (self._text + data).rpartition(b"\xc0")[2][-TEXT_MAX:]
         is_text = _NO_TEXT.search(self._text) is None
@@ -62,7 +64,8 @@ class CommandModeDetector:
 class KissDeframer:
     """Splits a stream into (type, content). `damaged` counts invalid frames.
 
-    The type is the command plus 16 times the port. At port 0, which we use, it is the command.
+    The type is the command plus 16 times the port. At port 0, which we use, the type equals the
+    command.
     """
 
     def __init__(self, limit: int = FRAME_BYTES) -> None:

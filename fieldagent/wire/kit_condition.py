@@ -1,7 +1,8 @@
-"""Condition of a kit, which it reports to the hub over its IP link: `docs/reference/ip-link.md`,
-"Condition".
+"""Condition of a kit, which the kit reports to the hub over its IP link:
+`docs/reference/ip-link.md`, "Condition".
 
-It contains the 32 bytes of the answer to `status`, and other facts that are too long for satellite.
+The report contains the 32 bytes of the answer to `status`, and other facts that are too long for
+satellite.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ for each."""
 UNDER_VOLTAGE, CAPPED, THROTTLED, SOFT_LIMIT = (1 << bit for bit in range(4))
 """Bits of the Raspberry Pi's `get_throttled` for the present state."""
 SINCE_BOOT = 16
-"""Number of bits by which the same flags since the start are shifted."""
+"""Number of bits by which the flags since the start are shifted against the present flags."""
 THROTTLING = {
     UNDER_VOLTAGE: "under-voltage",
     CAPPED: "frequency-capped",
@@ -61,9 +62,11 @@ class KitCondition:
     throttled: int | None = None
     """Bits of THROTTLING, now and since the start; None if unknown."""
     clock: int | None = None
-    """Seconds by which the system's clock is ahead of the known time; None if that is unknown."""
+    """Seconds by which the system's clock is ahead of the known time; None if the time is
+    unknown."""
     signals: Mapping[str, Sequence[int | None]] | None = None
-    """Median bars of each of the last HOURS, the oldest first, by one of CHANNELS."""
+    """Median bars of each of the last REPORTED_HOURS, the oldest first, by one of
+    REPORTED_CHANNELS."""
 
     def encode(self) -> bytes:
         """Return the note as CBOR. A value beyond a limit is replaced by the limit."""
@@ -84,7 +87,7 @@ class KitCondition:
 
 
 def read(items: list[Any]) -> KitCondition:
-    """Parse a note of that kind. Raises RemoteProtocolError if a value is out of range."""
+    """Parse a note of the kind KIND. Raises RemoteProtocolError if a value is out of range."""
     match items[1:8]:
         case [bytes(status), str(system), cause, starts, throttled, clock, list(signals)] if (
             len(system) <= SYSTEM_TEXT_MAX

@@ -20,7 +20,7 @@ from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.kit_condition import KitCondition
 
 REASON_MAX = 2_000
-"""Maximum characters of a reason; a longer one is cut."""
+"""Maximum characters of a reason; a longer reason is cut."""
 MODEMS_MAX = 8
 """Maximum number of modems in a kit's report."""
 BARS, PERCENT = 5, 100
@@ -66,7 +66,8 @@ class OfferReport:
     number: int
     """Number of the offer."""
     state: str
-    """State of the offer: `waiting` for its unit, on `trial`, `taken`, `refused`, or put `back`."""
+    """State of the offer: `waiting` for root's unit, on `trial`, `taken`, `refused`, or rolled
+    `back`."""
     reason: str = ""
 
     def make_row(self) -> list[int | str]:
@@ -83,7 +84,7 @@ class ModemReport:
     signal: int | None
     """Bars, 0 to 5; None while unknown."""
     battery: int | None
-    """Charge in per cent; None if there is no battery, or it is unknown."""
+    """Charge in per cent; None if there is no battery or if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +156,7 @@ class DirectoryEntry:
     number: int
     name: str
     handles: tuple[str, ...] = ()
-    """Radios of a user."""
+    """Ids of a user's handheld radios."""
     members: tuple[int, ...] = ()
     """Users of a group."""
 
@@ -185,7 +186,7 @@ class Directory:
 
 @dataclass(frozen=True, slots=True)
 class HasDirectory:
-    """Version of the kit's directory. The hub sends a different version."""
+    """Version of the kit's directory. If the hub has another version, it sends its directory."""
 
     version: int
     """Version number; 0: no directory."""

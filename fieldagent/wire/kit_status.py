@@ -44,7 +44,7 @@ class KitStatus(NamedTuple):
     """Seconds that the agent has run, rounded to minutes."""
     machine_uptime: int
     starts: int
-    """Number of starts of the agent with this journal."""
+    """Number of starts of the agent since the journal was created."""
     links: tuple[str, str, str]
     """States of the links, in the order of `LINKS`."""
     signals: tuple[int | None, int | None, int | None]

@@ -25,8 +25,8 @@ class LengthDeframer:
 
     @property
     def is_within(self) -> bool:
-        """Return True if a frame has begun and is incomplete. Call `discard_incomplete` if then no
-        bytes arrive for some time.
+        """Return True if a frame has begun and is incomplete. If no bytes arrive for some time, the
+        caller then calls `discard_incomplete`.
         """
         return bool(self._raw)
 
@@ -55,7 +55,7 @@ class LengthDeframer:
         """Drop the bytes before a frame, and return True if the frame's head is complete."""
         begins = self._raw.find(self._mark)
         if begins < 0:
-            # The last byte may be the first half of the mark.
+            # Keep the last byte, because it may be the first half of the mark.
             begins = len(self._raw) - self._raw.endswith(self._mark[:1])
         del self._raw[:begins]
         return len(self._raw) >= head

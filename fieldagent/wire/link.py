@@ -31,7 +31,7 @@ BODY_BYTES = 102_400
 """Minimum body size in bytes that every end accepts."""
 OVERHEAD_BYTES = 16
 """Maximum bytes that a message adds to its body: array, kind, number and the head of the body. If
-there are several bodies, each also has a head."""
+there are several bodies, each body also has a head."""
 WINDOW = 4
 """Maximum number of unacknowledged messages that an end accepts, including pings."""
 NOTES = 1
@@ -50,7 +50,7 @@ class Close(IntEnum):
     """WebSocket close codes (RFC 6455 7.4.1) with a meaning for the link."""
 
     CHECKED = 1000
-    """The connection was only a check, not a link."""
+    """The connection was only a test, not a link."""
     GOING_AWAY = 1001
     """This end stops or restarts; reconnect after a while."""
     PROTOCOL_ERROR = 1002
@@ -82,8 +82,8 @@ class LinkHello:
     silence: int = 0
     """Maximum seconds between two messages of this end; 0 means no promise."""
     journal: int = 0
-    """Number of this end's journal. It shows the peer which data this end already has. 0 means no
-    number."""
+    """Number of this end's journal. The number shows the peer which data this end already has. 0
+    means no number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +100,8 @@ class LinkOpened:
 
 @dataclass(frozen=True, slots=True)
 class MessageReceived:
-    """A message. Acknowledge it when it is on disk, together with all earlier ones. A message
-    without a body is a ping.
+    """A message. The receiver acknowledges the message when it and all earlier ones are on disk. A
+    message without a body is a ping.
     """
 
     number: int
@@ -181,7 +181,7 @@ class IpLink:
         return self.send(b"")
 
     def note(self, body: bytes) -> bytes:
-        """Return a note as bytes. It uses no number and no place in the window."""
+        """Return a note as bytes. A note uses no number and no place in the window."""
         if self._peer is None or not self._peer.features & NOTES:
             raise LocalProtocolError("the peer accepts no notes")
         if len(body) > BODY_BYTES:
@@ -198,9 +198,10 @@ class IpLink:
         return cbor2.dumps([LinkKind.ACKNOWLEDGEMENT, number])
 
     def receive(self, message: bytes) -> LinkEvent | None:
-        """Process a message from the peer; None for an unknown kind.
+        """Process a message from the peer, and return the event; None for an unknown kind of
+        message.
 
-        Raises RemoteProtocolError; then close the connection.
+        Raises RemoteProtocolError; the caller must then close the connection.
         """
         kind, *members = _load(message)
         if kind == LinkKind.HELLO:
@@ -218,7 +219,8 @@ class IpLink:
             raise RemoteProtocolError("a second hello")
         if len(members) < 6 or not all(_is_uint(member) for member in members[:6]):
             raise RemoteProtocolError("the hello is damaged")
-        # In a later version, a peer without a journal number may send another member in this place.
+        # Ignore any other value: in a later version, a peer without a journal number may send
+        # another member in this place.
         journal = [member for member in members[6:7] if _is_uint(member)]
         peer = LinkHello(*members[:6], *journal)
         version = min(peer.highest, self._hello.highest)

@@ -1,4 +1,4 @@
-"""Checks of an entry's members from a peer. They raise ValueError if a member is invalid."""
+"""Checks an entry's members from a peer. The functions raise ValueError if a member is invalid."""
 
 from __future__ import annotations
 
@@ -6,17 +6,19 @@ from typing import Any
 
 
 def is_int(value: Any) -> bool:
-    """Return True if the value is an integer; a bool is not an integer here."""
+    """Return True if the value is an integer; a bool does not count as an integer."""
     return isinstance(value, int) and not isinstance(value, bool)
 
 
 def is_in_range(value: Any, *, minimum: int = -(2**32), maximum: int = 2**32 - 1) -> bool:
-    """Return True if the value is an integer in the range, by default that of 4 bytes in CBOR."""
+    """Return True if the value is an integer in the range, by default the range of 4 bytes in
+    CBOR.
+    """
     return is_int(value) and minimum <= value <= maximum
 
 
 def expect(condition: bool, missing_part: str) -> None:
-    """If the condition is false, raise ValueError with a text that `missing_part` is missing."""
+    """Raise ValueError with the text that `missing_part` is missing, if `condition` is false."""
     if not condition:
         raise ValueError(f"{missing_part} is missing")
 

@@ -42,8 +42,8 @@ CHANNEL_KEY_BYTES = 16
 PUBLIC_KEY = bytes.fromhex("8b3387e9c5cdea6ac9e5edbaa115cd72")
 """Key of the public channel, which each radio has."""
 KNOWN_PATH_LENGTH = 0xFF
-"""Value of the path length for a message that arrived by a known path, whose length is not
-reported."""
+"""Value of the path length for a message that arrived by a known path, whose length the radio does
+not report."""
 HOPS_MASK = 0x3F
 """Bits of the hop count in a path length. The upper two bits are the length of each
 station's hash."""
@@ -173,7 +173,7 @@ class CompanionContact(NamedTuple):
     type: int
     name: str
     advertised: int = 0
-    """Unix time of its last advert, by its own clock."""
+    """Unix time of the contact's last advert, by the contact's clock."""
     latitude: int = 0
     """Latitude in 1e-6 degree. If longitude and latitude are 0, the position is unknown."""
     longitude: int = 0
@@ -186,7 +186,7 @@ class CompanionContact(NamedTuple):
 
 
 class CompanionText(NamedTuple):
-    """A text that the radio stored for its host."""
+    """A received text that the radio stored for its host."""
 
     sender: bytes
     """First six bytes of the sender's key; empty on a channel."""
@@ -197,7 +197,7 @@ class CompanionText(NamedTuple):
     text: str
     type: int = TextType.PLAIN
     hops: int | None = None
-    """Number of stations that repeated it; None if it arrived by a path."""
+    """Number of stations that repeated the text; None if it arrived by a known path."""
     snr: float | None = None
     """Signal-to-noise ratio in dB."""
 
@@ -206,7 +206,7 @@ class CompanionSent(NamedTuple):
     flooded: bool
     """True if the text was sent to all stations, because no path is known."""
     ack: bytes
-    """Four bytes that identify its acknowledgement."""
+    """Four bytes that identify the acknowledgement of the text."""
     wait_s: float
     """Expected seconds until the acknowledgement, as the radio estimates them."""
 
@@ -270,7 +270,7 @@ def set_time(now: int) -> bytes:
 
 def send_text(recipient: bytes, text: str, time: int, attempt: int = 0) -> bytes:
     """Return the command that sends a direct message. `recipient` is a key, or its first six bytes.
-    In each attempt, a text with the same time is the same message.
+    A text with the same time is the same message in every attempt.
     """
     head = _SEND_TEXT.pack(TextType.PLAIN, attempt & 3, time, recipient[:PREFIX_BYTES])
     return make_command(CompanionCommand.SEND_TEXT, head + text.encode())
@@ -307,8 +307,8 @@ def read_self(content: bytes) -> CompanionSelf:
 
 
 def write_self(device: CompanionSelf) -> bytes:
-    """Return a radio's description of itself, in the form for `read_self`. Its power is also given
-    as its maximum power.
+    """Return a radio's description of itself, in the form for `read_self`. The maximum power is
+    written equal to the power.
     """
     head = _SELF.pack(
         device.type,
@@ -324,8 +324,8 @@ def write_self(device: CompanionSelf) -> bytes:
 
 
 def read_device(content: bytes) -> CompanionDevice:
-    """Parse the description of the device. For firmware before version 3, the numbers are 0. Raises
-    RemoteProtocolError.
+    """Parse the description of the device. For firmware before version 3, the numbers in the result
+    are 0. Raises RemoteProtocolError.
     """
     body = _read_body(content, CompanionMessage.DEVICE_INFO, 1)
     if len(body) <= _DEVICE.size:
@@ -491,7 +491,7 @@ LPP_VOLTAGE = 0x74
 
 def read_telemetry(content: bytes) -> tuple[bytes, float | None]:
     """Return the first six bytes of the sender's key, and its battery voltage in volts, or None if
-    that is unknown. Raises RemoteProtocolError.
+    the voltage is unknown. Raises RemoteProtocolError.
     """
     body = _read_body(content, CompanionMessage.TELEMETRY, 1 + PREFIX_BYTES)
     sender, values = body[1 : 1 + PREFIX_BYTES], body[1 + PREFIX_BYTES :]

@@ -1,8 +1,8 @@
 """MeshCore's KISS modem: the protocol of a LoRa radio with that firmware.
 
 Data frames are raw LoRa packets. All other frames are KISS "SetHardware": a sub-command and its
-content, little-endian. The answer is the sub-command with its highest bit set, OK, or an error.
-Source: MeshCore, docs/kiss_modem_protocol.md.
+content, little-endian. The modem answers with the sub-command with its highest bit set, with OK, or
+with an error. Source: MeshCore, docs/kiss_modem_protocol.md.
 """
 
 from __future__ import annotations
@@ -61,7 +61,9 @@ ERRORS = {
 
 
 class MeshcoreMessage(NamedTuple):
-    """A message of a modem: the code of a `MeshcoreReport`, or of a command's answer."""
+    """A message of a modem: a `MeshcoreReport` or a command's answer, by its code, and the
+    content.
+    """
 
     code: int
     content: bytes

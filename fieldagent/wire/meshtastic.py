@@ -24,8 +24,8 @@ MAGIC = b"\x94\xc3"
 FRAME_BYTES = 512
 """Maximum bytes of a protobuf in a frame. A longer content is not a frame."""
 WAKE_BYTES = b"\xc3" * 32
-"""Bytes to send when a serial line is opened. They wake a sleeping chip, and end a frame of which
-it has read only a part. A radio never takes C3 for the beginning of a frame."""
+"""Bytes to send when a serial line is opened. The bytes wake a sleeping chip, and end a frame of
+which the chip has read only a part. A radio never takes C3 for the beginning of a frame."""
 PAYLOAD_BYTES = 233
 """Maximum bytes of `MeshData.payload` that a radio accepts from its host."""
 CHANNEL_BYTES, DIRECT_BYTES = 231, 219
@@ -33,7 +33,7 @@ CHANNEL_BYTES, DIRECT_BYTES = 231, 219
 BROADCAST = 0xFFFF_FFFF
 WITHOUT_NODES_NONCE = 69420
 """Nonce of a request for everything except the other nodes that the radio knows. 69421 requests
-only those."""
+only the other nodes."""
 ONLY_NODES_NONCE = 69421
 DEFAULT_KEY = bytes.fromhex("d4f1bb3a20290759f0bcffabcf4e6901")
 """The public default key."""
@@ -154,7 +154,7 @@ class MeshData(NamedTuple):
 
 class MeshPacket(NamedTuple):
     source: int = 0
-    """Field `from`; a radio sets it itself."""
+    """Field `from`, the sender's node; a radio sets this field itself."""
     to: int = 0
     channel: int = 0
     """Index of the channel, if the packet is decoded."""
@@ -211,7 +211,7 @@ class MeshWaypoint(NamedTuple):
 
 class Routing(NamedTuple):
     error: int | None = None
-    """A RoutingError; None if it is not an answer but a request for a route."""
+    """A RoutingError; None if the message is not an answer but a request for a route."""
 
 
 class QueueStatus(NamedTuple):
@@ -307,8 +307,8 @@ class ToRadio(NamedTuple):
 
 
 class FromRadio(NamedTuple):
-    """A message from the radio, with a number and one other member, or no other member if we do not
-    read it.
+    """A message from the radio, with a number and one other member. The other member is missing if
+    we do not read it.
     """
 
     number: int = 0

@@ -13,7 +13,7 @@ def _compute_sum(body: bytes) -> int:
 
 
 class ModemKind(NamedTuple):
-    """Kind of satellite modem. The defaults are those of SBD."""
+    """Kind of satellite modem. The defaults are the values of SBD."""
 
     mt_bytes: int = MT_BYTES
     """Bytes that the modem accepts in one message."""

@@ -22,7 +22,8 @@ from fieldagent.wire.errors import LocalProtocolError, RemoteProtocolError
 
 VERSION = 1
 PACKET_BYTES = 200
-"""Default packet size of a node. A gateway's Hello contains it too, without a meaning."""
+"""Default packet size of a node. A gateway's Hello also contains a packet size, which has no
+meaning."""
 WINDOW = 4
 """Maximum number of unacknowledged numbered frames."""
 FRAME_BYTES = 512
@@ -57,12 +58,12 @@ class NodeHello:
     lowest: int = VERSION
     highest: int = VERSION
     features: int = 0
-    """Feature bits. None is defined yet."""
+    """Feature bits. No bit is defined yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """Message to the node to transmit this packet. Its Result contains the same number."""
+    """Message to the node to transmit this packet. The node's Result contains the same number."""
 
     number: int
     packet: bytes
@@ -131,7 +132,7 @@ class NodeOpened:
 
 @dataclass(frozen=True, slots=True)
 class Damaged:
-    """Bytes that are not a frame. Lost frames are sent again."""
+    """Bytes that are not a frame. If a frame was damaged, the peer sends it again."""
 
     reason: str
 
@@ -146,10 +147,10 @@ NodeEvent = NodeOpened | Numbered | NodeStatus | Log | Damaged | PeerDown
 
 
 class NodeLink:
-    """One end of a node link. Call `data_to_send` after every call of another method, and `tick` at
-    `deadline`.
+    """One end of a node link. The owner calls `data_to_send` after every call of another method,
+    and `tick` at `deadline`.
 
-    After `quiet` seconds without a valid frame, the peer is asked for a sign of life.
+    After `silence_s` seconds without a valid frame, the link asks the peer for an answer.
     """
 
     def __init__(self, hello: NodeHello, silence_s: float = inf) -> None:
@@ -212,8 +213,8 @@ class NodeLink:
         self._write(kind, 0, 0, members)
 
     def tick(self, now: float) -> None:
-        """Send unanswered frames again. After `TRANSMISSIONS_MAX` transmissions, report PeerDown.
-        Do nothing before `deadline`.
+        """Send unanswered frames again. After `TRANSMISSIONS_MAX` transmissions, report PeerDown. A
+        call before `deadline` does nothing.
         """
         if now < self.deadline:
             return
@@ -235,8 +236,8 @@ class NodeLink:
             self._tries, self.deadline = 1, now + RETRY_S
 
     def receive_data(self, data: bytes, now: float) -> None:
-        """Process bytes of the line, for `next_event`. Damage is reported as an event too, never as
-        an exception.
+        """Process bytes of the line, and queue the events for `next_event`. Damage is also an
+        event, never an exception.
         """
         before = self._deframer.overlong
         for coded in self._deframer.receive_data(data):
@@ -271,7 +272,8 @@ class NodeLink:
         if version != VERSION:
             raise RemoteProtocolError(f"version {version} is unknown")
         if self.peer is None:
-            # The peer sent its hello before we started, or believes so. Begin again.
+            # The peer considers the link open, but its hello is missing here: ask for the hello
+            # again.
             self._greet_peer(ANSWER_WANTED)
             return
         self._acknowledge(head[3], now)
@@ -315,7 +317,9 @@ class NodeLink:
         self._await(now)
 
     def _receive_numbered(self, kind: int, flags: int, sequence: int, members: Any) -> None:
-        """Process frames only in order. The peer repeats frames that are not acknowledged."""
+        """Process a numbered frame if it is the next one in order. The peer repeats frames that are
+        not acknowledged.
+        """
         expected = sequence == (self._arrived + 1) % 256
         if expected:
             self._arrived = sequence

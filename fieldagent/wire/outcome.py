@@ -15,4 +15,5 @@ class Outcome(Enum):
     DOUBTFUL = "doubtful"
     """The transmission may have left. The same bytes must be sent again before anything else."""
     REFUSED = "refused"
-    """The transmission can never be sent on this channel, so its Packages have failed there."""
+    """The transmission can never be sent on this channel, so its Packages have failed on the
+    channel."""

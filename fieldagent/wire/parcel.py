@@ -1,8 +1,8 @@
 """Wraps messages between the hub and a kit that another kit relays by radio.
 
 The hub and the kit have a secret that no one else has. It is the device's `satellite-key`, or else
-its link token, of which the hub stores the SHA-256. A kit that relays a parcel can read it but
-cannot make one (`docs/reference/on-air.md`, "Parcels").
+its link token, of which the hub stores the SHA-256. A kit that relays a parcel can read the parcel
+but cannot make one (`docs/reference/on-air.md`, "Parcels").
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from fieldagent.wire.envelope import (
 )
 
 DOWN, UP = "DOWN", "UP"
-"""Directions: from the hub to a kit, and back. Each direction has its own key, so that a parcel
-cannot be sent back as a forged answer."""
+"""Directions: from the hub to a kit, and from a kit to the hub. Each direction has its own key, so
+that a parcel cannot be sent back as a forged answer."""
 BODY_MAX_BYTES = 1200
 """Maximum bytes of a parcel that can be sent by radio."""
 
@@ -32,7 +32,7 @@ def wrap(entries: Sequence[Entry], secret: bytes, direction: str, *, origin: int
 
 
 def unwrap(body: bytes, secrets: Iterable[bytes], direction: str) -> Envelope:
-    """Return the contents of a parcel. Raises RemoteProtocolError if it is damaged, and
+    """Return the contents of a parcel. Raises RemoteProtocolError if the parcel is damaged, and
     Unauthenticated if no secret matches.
     """
     keys = [derive_key(each, direction) for each in secrets]

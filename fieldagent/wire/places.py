@@ -68,12 +68,13 @@ def read_location(
     source: Any = None,
 ) -> Location:
     """Parse the elements of a position. `time` is Unix time, `speed` is in 0.1 m/s. Raises
-    ValueError if one is out of range.
+    ValueError if an element is out of range.
     """
     latitude, longitude = read_position(position)
     expect(altitude is None or is_in_range(altitude), "altitude in metres")
     expect(speed is None or is_in_range(speed, minimum=0), "speed in 0.1 m/s")
-    # A receiver without a fix reports such values. Drop them, but keep the position.
+    # A receiver without a fix may report values out of range. Drop such values, but keep the
+    # position.
     if altitude is not None and not ALTITUDE_MIN <= altitude <= ALTITUDE_MAX:
         altitude = None
     if speed is not None and speed > SPEED_MAX_M_S * 10:
@@ -93,7 +94,7 @@ def read_location(
 
 
 def track_fix(sequence: int, time: int, item: Location) -> TrackFix | None:
-    """Return the position as part of a track; None if a track cannot contain all of it."""
+    """Return the position as part of a track; None if a track cannot contain all its members."""
     places = [round(degrees * 1e7) for degrees in (item.latitude, item.longitude)]
     if any(place % UNIT for place in places) or item.source is not None or not is_in_range(time):
         return None

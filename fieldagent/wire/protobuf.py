@@ -80,8 +80,8 @@ class ProtobufSchema(Generic[Message]):
             name, kind = self._by_number.get(number, ("", Scalar.BYTES))
             if name and wire_type == _get_wire_type(kind):
                 value = _read_value(kind, raw)
-                # The value of a failed measurement is not finite. It cannot be rounded, or written
-                # as JSON.
+                # A failed measurement gives a value that is not finite, which cannot be rounded or
+                # written as JSON.
                 if kind is not Scalar.FLOAT or isfinite(value):
                     members[name] = value
         made: Callable[..., Message] = self._message

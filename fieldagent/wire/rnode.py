@@ -1,7 +1,7 @@
 """RNode: the protocol of a LoRa radio with that firmware.
 
-Frames are KISS frames whose first byte is a command of RNode. Command 6 sets hardware in KISS, but
-turns the radio on and off here. Numbers are big-endian. Source: the commands of RNode_Firmware
+Frames are KISS frames whose first byte is a command of RNode. In KISS, command 6 sets hardware; in
+RNode, it turns the radio on and off. Numbers are big-endian. Source: the commands of RNode_Firmware
 1.85, Framing.h.
 """
 
@@ -49,7 +49,7 @@ class RnodeCommand(IntEnum):
     BATTERY = 0x27
     VERSION = 0x50
     READ_MEMORY = 0x51
-    """Complete contents of its EEPROM."""
+    """Complete contents of the board's EEPROM."""
     RESET = 0x55
     """Message from the radio that it has restarted."""
     ERROR = 0x90

@@ -49,8 +49,8 @@ class RockBlockMo:
 
 
 def read_mobile_originated(token_members: Mapping[str, Any], *, now: float) -> RockBlockMo:
-    """Parse the result of `check_token`. RockBLOCK has signed it, so `data` is kept in spite of any
-    fault. `now` is Unix time.
+    """Parse the result of `check_token`. RockBLOCK has signed these members, so `data` is kept in
+    spite of any fault. `now` is Unix time.
     """
     faults = []
     imei = str(token_members.get("imei", ""))

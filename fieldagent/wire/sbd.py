@@ -95,7 +95,7 @@ def compute_retry_wait(status: MoStatus, tries: int, random_share: float, *, urg
     to 1, spreads kits over time.
 
     An SOS waits at most a minute, because a fault of the kit, account or gateway may be fixed
-    meanwhile. It waits longer only if the network itself requests that.
+    meanwhile. An SOS waits longer only if the network itself requests a longer wait.
     """
     steady = _STEADY_WAIT_S * (0.75 + 0.5 * random_share)
     wait = _RETRY_SPREADS_S[tries] * random_share if tries < len(_RETRY_SPREADS_S) else steady
@@ -109,8 +109,8 @@ def compute_retry_wait(status: MoStatus, tries: int, random_share: float, *, urg
 
 
 def compute_early_retry_wait(status: MoStatus, random_share: float) -> float:
-    """Return the seconds until the next attempt when the network has returned, or a person says
-    that the sky is visible.
+    """Return the seconds until the next attempt if the network is available again, or if a person
+    requests an attempt.
     """
     soon = _RETRY_SPREADS_S[1] * random_share
     return max(soon, status.wait_s or 0.0) if status.bars_sos else soon
@@ -136,8 +136,8 @@ MOMSN_MODULUS = 65_536
 
 AT_PREFIX = "AT"
 SETUP_COMMAND = "ATE0V1Q0&D0&K0"
-"""Turns off the echo, shows results as text, and ignores DTR and flow control, whatever the stored
-profile contains."""
+"""Command that turns off the echo, lets the modem show results as text, and turns off DTR and flow
+control, whatever the stored profile contains."""
 SYSTEM_TIME = "AT-MSSTM"
 SYSTEM_EPOCH = 1_739_556_857
 """Unix time of 2025-02-14T18:14:17Z, the zero of the network's clock since January 2026."""
@@ -163,7 +163,7 @@ TRAFFIC = "AT+SBDLOE"
 
 
 class LineSetting(NamedTuple):
-    """A required setting, which a modem may silently lose at a power dip."""
+    """A required setting, which a modem may silently lose when its power fails for a moment."""
 
     command: str
     query: str
@@ -174,8 +174,8 @@ class LineSetting(NamedTuple):
 RING_ALERT_SETTING = LineSetting("AT+SBDMTA=1", "AT+SBDMTA?", (1,))
 INDICATOR_SETTING = LineSetting("AT+CIER=1,1,1", "AT+CIER?", (1, 1, 1))
 REGISTRATION = LineSetting("AT+SBDAREG=1", "AT+SBDAREG?", (1,))
-"""With this setting, the modem registers again after it was moved far. Otherwise rings are sent to
-its old position."""
+"""Setting with which the modem registers again after it was moved far. Without the setting, the
+network sends rings to the old position."""
 
 
 def make_session_timeout(seconds: int) -> str:
@@ -207,13 +207,13 @@ class ModemReply:
     ok: bool
     lines: tuple[str, ...] = ()
     is_echoed: bool = False
-    """True if the modem echoed the command. It does so after each reset, until the host turns the
-    echo off."""
+    """True if the modem echoed the command. A modem echoes commands after each reset, until the
+    host turns the echo off."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """+SBDWB waits for the payload and its checksum."""
+    """The modem waits for the payload of +SBDWB and its checksum."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,7 +252,8 @@ _INDICATION = re.compile(r"\+CIEV\s*:\s*([01])\s*,\s*([0-5])")
 _UNSOLICITED = re.compile(r"SBDRING|\+CIEV\s*:.*|\+AREG\s*:.*|\+CREG\s*:.*")
 _AFTER_BINARY = b"\r\nOK"
 _LONGEST_HEAD = 0x09
-"""The length of a payload begins with a byte below this value, and a line never does."""
+"""The length of a payload begins with a byte below this value; a line never begins with such a
+byte."""
 
 
 class _State(Enum):
@@ -266,7 +267,9 @@ class _State(Enum):
 
 
 class Conversation:
-    """The lines of one modem. Use a new object after the port was reopened."""
+    """State of the conversation with one modem. After the port is reopened, a new object is
+    needed.
+    """
 
     def __init__(self) -> None:
         self._buffer = bytearray()
@@ -277,7 +280,7 @@ class Conversation:
         self._drop_line = False
 
     def send(self, command: str) -> bytes:
-        """Return the bytes of a command. A ModemReply (or Ready) ends it."""
+        """Return the bytes of a command. A ModemReply (or Ready) ends the command."""
         if self._state is not _State.IDLE:
             raise LocalProtocolError(f"{command} while {self._command} has not ended")
         self._command = command
@@ -295,8 +298,8 @@ class Conversation:
         return body + compute_checksum(body)
 
     def abandon_command(self) -> MobileTerminatedMessage | None:
-        """Stop waiting for an incomplete or missing answer; late bytes belong to no command. If a
-        message was being read, return its incomplete content.
+        """Stop waiting for an incomplete or missing answer. Bytes that arrive later belong to no
+        command. If a message was being read, return its incomplete content.
         """
         begun = self._state is _State.AWAITING_BINARY and self._buffer[:1] < bytes([_LONGEST_HEAD])
         cut = bytes(self._buffer[2:]) if begun else b""
@@ -307,7 +310,9 @@ class Conversation:
         return MobileTerminatedMessage(cut, intact=False) if cut else None
 
     def receive_data(self, data: bytes) -> None:
-        """Add bytes from the modem, split anywhere, for `next_event`."""
+        """Add bytes from the modem, which may be split anywhere. `next_event` returns their
+        events.
+        """
         self._buffer += data
 
     @property
@@ -335,8 +340,8 @@ class Conversation:
             del self._buffer[0]
 
     def _read_binary(self) -> SbdEvent | NeedData:
-        """Read a message. NUL bytes may precede it on the line, so its checksum shows where it
-        starts. For an empty message, the bytes after it show that.
+        """Read a message. NUL bytes may precede the message on the line, so its checksum shows
+        where the message starts. An empty message is recognised by the bytes after it.
         """
         buffer = self._buffer
         payload, ended, intact, guard = b"", 2, False, None
@@ -379,7 +384,7 @@ class Conversation:
             self._echoed = True
             return None
         asks_to_write = self._state is _State.AWAITING_RESULT and "+SBDWB=" in self._command
-        # A repeated READY is an ordinary line, because the payload is sent once.
+        # Treat a repeated READY as an ordinary line, because the payload is sent only once.
         if line == "READY" and asks_to_write:
             self._state = _State.AWAITING_PAYLOAD
             return Ready()
@@ -448,8 +453,8 @@ class BufferStatus:
 
 
 def parse_session(reply: ModemReply) -> SessionResult:
-    """Parse the result of a session. If the firmware leaves out the number of waiting messages, it
-    is 0.
+    """Parse the result of a session. If the firmware leaves out the number of waiting messages, the
+    result contains 0.
     """
     numbers = _read_numbers(reply, "+SBDIX", r"\+SBDIXA?", 5)
     return SessionResult(*numbers, *[0] * (6 - len(numbers)))
@@ -501,8 +506,8 @@ def parse_number(reply: ModemReply) -> int | None:
 
 
 def parse_traffic(reply: ModemReply) -> int | None:
-    """Return the seconds after which a session may be tried (+SBDLOE); None if they are not
-    reported.
+    """Return the seconds after which a session may be tried (+SBDLOE); None if the modem does not
+    report them.
     """
     numbers = parse_numbers(reply)
     return numbers[1] if len(numbers) == 2 and numbers[0] == 0 else None

@@ -5,7 +5,7 @@ a small board may have poor random numbers. So the seal is a synthetic one (SIV:
 Shrimpton, "Deterministic Authenticated-Encryption", 2006; RFC 5297 builds it from AES). A MAC over
 the content is the tag, and the tag starts the key stream. Equal content gives equal bytes, which
 reveals only that the content is equal. Different content has a different tag and a different
-stream. Both parts are HMAC-SHA256 here, the stream in counter mode (NIST SP 800-108r1, section
+stream. MAC and stream are both HMAC-SHA256, the stream in counter mode (NIST SP 800-108r1, section
 4.1), because Python has no AES in its library.
 
 | bytes | |
@@ -34,8 +34,8 @@ def is_sealed(body: bytes) -> bool:
 
 
 def seal(data: bytes, key: bytes) -> bytes:
-    """Return the envelope, sealed with a group's key. It is 9 bytes longer, and equal for equal
-    content.
+    """Return the envelope, sealed with a group's key. The sealed envelope is 9 bytes longer, and
+    equal for equal content.
     """
     tag = _tag(data, key)
     return MARK + tag + _combine(data, tag, key)

@@ -1,7 +1,7 @@
-"""A group's new radio-key, encrypted for one kit, so that kits that relay it cannot read it.
+"""A group's new radio-key, encrypted for one kit, so that kits that relay the key cannot read it.
 
-It is sealed (`wire.seal`) with a key that is derived from a secret of the hub and that kit: the
-device's 32-byte master key, or else the SHA-256 of its link token.
+The radio-key is sealed (`wire.seal`) with a key that is derived from a secret of the hub and that
+kit: the device's 32-byte master key, or else the SHA-256 of its link token.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ _FORM = re.compile(
 
 
 class NotAChange(Exception):
-    """The text has another form. The message describes the error."""
+    """The text is not a settings change. The message describes the error."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,9 @@ class SignedDelta(NamedTuple):
 
 
 def make_signed_delta(delta: bytes, signature: str) -> SignedDelta:
-    """Return a delta with the parts of minisign's file. Raises ValueError if that is invalid."""
+    """Return a delta with the parts of minisign's file. Raises ValueError if the file is
+    invalid.
+    """
     return SignedDelta(delta, split_signature(signature))
 
 

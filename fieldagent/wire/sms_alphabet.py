@@ -36,7 +36,7 @@ _CODES |= {character: bytes([ESCAPE, code]) for code, character in EXTENSION.ite
 
 
 class Alphabet(Enum):
-    """Encoding of text. The value is that of the data coding scheme (TS 23.038, 4)."""
+    """Encoding of text. The value is the data coding scheme (TS 23.038, 4)."""
 
     GSM7 = 0x00
     UCS2 = 0x08
@@ -94,7 +94,7 @@ def decode_septets(codes: bytes) -> str:
 
 def pack(codes: bytes, skip: int = 0) -> bytes:
     """Return septets packed into octets, the first in the lowest bits (TS 23.038, 6.1.2.1). `skip`
-    is the number of bits before them, which fill the last septet of a header.
+    is the number of bits before the first septet, which fill the last septet of a header.
     """
     whole = 0
     for place, code in enumerate(codes):
@@ -103,7 +103,9 @@ def pack(codes: bytes, skip: int = 0) -> bytes:
 
 
 def unpack(data: bytes, count: int, skip: int = 0) -> bytes:
-    """Return `count` septets of the octets. Raises RemoteProtocolError if there are too few."""
+    """Return `count` septets of the octets. Raises RemoteProtocolError if there are too few
+    octets.
+    """
     if 7 * count + skip > 8 * len(data):
         raise RemoteProtocolError(f"{len(data)} octets do not hold {count} septets")
     whole = int.from_bytes(data, "little") >> skip

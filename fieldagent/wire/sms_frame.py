@@ -34,7 +34,7 @@ NAME_BYTES = 6
 ACKNOWLEDGED_MAX = 15
 _HEAD = 1 + NAME_BYTES
 _ONE_SMS, _PART = 160, 153
-"""Septets of one message, and of each part of a longer one."""
+"""Septets of one message, and of each part of a longer message."""
 PARTS_DOWN = 8
 """Maximum parts of a message from the hub: a SIM holds ten or more, services accept ten."""
 _TEXT = re.compile(r"fa:([A-Za-z0-9+/]{20,})", re.ASCII)
@@ -89,7 +89,7 @@ class SmsFrame:
         return b"".join((head, self.name, *self.acknowledged, self.envelope))
 
     def tag_by(self, key: bytes) -> bytes:
-        """Return the tag. The acknowledgement of the frame contains it too."""
+        """Return the frame's tag, which an acknowledgement of the frame contains."""
         return tag(self.make_plain(), key)
 
     def is_tagged_by(self, key: bytes) -> bool:
@@ -102,7 +102,7 @@ class SmsFrame:
 
 
 def is_frame(text: str) -> bool:
-    """Return True if the text seems to be a frame. People do not write such texts."""
+    """Return True if the text seems to be a frame. A person would not write such a text."""
     return text.lstrip().startswith(MARK)
 
 

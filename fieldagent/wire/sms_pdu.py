@@ -1,9 +1,9 @@
 """Text messages as a GSM modem exchanges them in PDU mode (3GPP TS 23.040, 9.2; 27.005, 4).
 
 A PDU begins with the service centre's address (SCA), followed by the TPDU, of which there are three
-kinds. A SUBMIT goes to the network, a DELIVER comes from it, and a STATUS-REPORT contains the
-result of a SUBMIT. `encode` and `decode` convert each to bytes and back. `split` divides a text or
-data into the contents of one or more messages.
+kinds. A SUBMIT goes to the network, a DELIVER comes from the network, and a STATUS-REPORT contains
+the result of a SUBMIT. `encode` and `decode` convert all three to bytes and back. `split` divides a
+text or data into the contents of one or more messages.
 """
 
 from __future__ import annotations
@@ -69,12 +69,12 @@ class Submit(NamedTuple):
     validity: int = 0xA7
     """TP-VP, relative: A7 is 24 hours, FF 63 weeks (TS 23.040, 9.2.3.12.1)."""
     reference: int = 0
-    """TP-MR; the modem replaces it by its own."""
+    """TP-MR; the modem replaces this number by its own."""
 
 
 class Deliver(NamedTuple):
     number: str
-    """Sender's number in digits, or a name. It can be forged."""
+    """Sender's number in digits, or a name. The sender can be forged."""
     content: Content
     at: float
     """Unix time at the service centre."""
@@ -103,9 +103,9 @@ class StatusReport(NamedTuple):
 
 class ReportState(Enum):
     DELIVERED = "delivered"
-    """The receiver's handset has it."""
+    """The receiver's handset has the message."""
     UNCONFIRMED = "unconfirmed"
-    """The service centre has finished, and does not know if a handset has it."""
+    """The service centre has finished, and does not know if a handset has the message."""
     TRYING = "trying"
     FAILED = "failed"
 
@@ -157,8 +157,9 @@ def _split_into_parts(coding: Coding, units: Sequence[bytes], reference: int) ->
 
 
 def encode(message: Submit | Deliver | StatusReport) -> bytes:
-    """Return the PDU with an empty SCA, because the modem knows its own. AT+CMGS needs the length
-    after the first byte. Raises LocalProtocolError if the message cannot be encoded.
+    """Return the PDU with an empty SCA, because the modem knows the service centre's address.
+    AT+CMGS needs the length after the first byte. Raises LocalProtocolError if the message cannot
+    be encoded.
     """
     if isinstance(message, Submit):
         first = (

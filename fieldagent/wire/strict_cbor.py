@@ -1,6 +1,6 @@
-"""CBOR (RFC 8949) as all formats here use it: definite lengths, 64-bit integers, and no tags.
+"""The part of CBOR (RFC 8949) that our formats use: definite lengths, 64-bit integers, and no tags.
 
-A decoder builds everything that tags in untrusted bytes request: patterns, fractions, integers of
+A general decoder builds whatever tags in untrusted bytes request: patterns, fractions, integers of
 500 000 bits, or structures that contain themselves. So all unused features are refused before
 decoding.
 """
@@ -27,8 +27,8 @@ _SCALAR = {
 
 
 def decode_single(data: bytes) -> Any:
-    """Decode the single item in `data`. Raises RemoteProtocolError, also if more bytes
-    follow it.
+    """Decode the single item in `data`. Raises RemoteProtocolError if the bytes are invalid, or if
+    more bytes follow the item.
     """
     item, end = decode_item(data, 0)
     if end < len(data):

@@ -35,12 +35,12 @@ PLANES = [16, 8] + [1] * 15
 """Weights of Unicode planes. The second one contains the emoji."""
 NEAR, FAR, BLOCK, TABLE = range(4)
 """Choices for a character that is not in the model. NEAR: only this character, from the block of
-256 code points that was named last. FAR: only this character, from another block. BLOCK: change to
-the model of a block. TABLE and up: change to the model of a script."""
+256 code points that was named last. FAR: only this character, whose block is named. BLOCK: change
+to the model of a block. TABLE and up: change to the model of a script."""
 _OTHERS = (8, 4, 2, 4, 4, 1, 2)
 _FIRST_BLOCK = 1
-"""Block that is valid before one is named. It contains the accented letters of Central Europe and
-of Turkish."""
+"""Block that is valid until a block is named. It contains the accented letters of Central Europe
+and of Turkish."""
 _SCRIPTS = tuple(SCRIPTS)
 _LETTERS = {letter: script for script, known in SCRIPTS.items() for letter in known.letters}
 _BETWEEN_WORDS = frozenset(BETWEEN_WORDS + DIGITS)
@@ -50,15 +50,15 @@ assert len(_OTHERS) == TABLE + len(SCRIPTS)
 
 
 class CodedText:
-    """The coded part of a text, at either end. Both ends take the same steps: the encoder gets each
-    symbol and character, and the decoder finds them.
+    """The coded part of a text, in the encoder or the decoder. Both take the same steps: the
+    encoder gets each symbol and character as arguments, and the decoder finds them in its input.
     """
 
     def __init__(self, coder: Coder) -> None:
         self._coder = coder
         self._model: Model = get_table(_SCRIPTS[0])
         self._own = TABLE
-        """Choice of the model: BLOCK, or TABLE and up."""
+        """The current model: BLOCK, or TABLE plus the number of a script."""
         self._before = [self._model.alphabet.end]
         self._block = _FIRST_BLOCK
         self.characters: list[str] = []
@@ -94,8 +94,8 @@ class CodedText:
         return bool(self._coder.choose(_CAPITALS[capitals == [True, True]], int(is_upper)))
 
     def code_other(self, choice: int = 0) -> int:
-        """Code the choice after the symbol *other*, and return it: NEAR, FAR, BLOCK, or TABLE and
-        up.
+        """Code the choice after the symbol *other*, and return the choice: NEAR, FAR, BLOCK, or
+        TABLE plus the number of a script.
         """
         weights = list(_OTHERS)
         if self._own != BLOCK:
@@ -111,7 +111,7 @@ class CodedText:
         self.characters.append(chr(number))
 
     def change(self, model: int, block: int = 0) -> None:
-        """Change to another model: BLOCK, or TABLE and up."""
+        """Change to another model: BLOCK, or TABLE plus the number of a script."""
         if model == BLOCK:
             self._choose_block(block)
             self._model = Block(self._block)

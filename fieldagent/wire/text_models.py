@@ -1,5 +1,5 @@
-"""Probabilities of the next character in a short text: a static model for each script, and a
-learning one for scripts without a table.
+"""Probabilities of the next character in a short text: a static model for each script with a table,
+and a learning model for other scripts.
 
 A table (`text_table_latin.bin` and others, made by `build/text_table.py`) contains the
 probabilities. The method is prediction by partial matching (Cleary and Witten 1984). The longest
@@ -123,16 +123,18 @@ class Model(Protocol):
     alphabet: TextAlphabet
 
     def code_symbol(self, coder: Coder, symbols_before: list[int], symbol: int = 0) -> int:
-        """Code the next symbol, and return it. A decoder ignores `symbol` and finds it."""
+        """Code the next symbol, and return it. A decoder ignores `symbol` and finds the symbol in
+        its input.
+        """
 
 
 class Table:
     """A table, as a tree of contexts. The children of a context have one more symbol at the front.
 
-    The root is the empty context, after which every symbol is possible. The columns follow one
-    another, each after its length in 4 bytes. The first columns contain, for each context, the
-    number of children, the front symbol, the number of possible next symbols, and the level of the
-    escape. The last columns contain the next symbols and their levels.
+    The root is the empty context, after which every symbol is possible. The file contains the
+    columns one after another, each after its length in 4 bytes. The first columns contain, for each
+    context, the number of children, the front symbol, the number of possible next symbols, and the
+    level of the escape. The last columns contain the next symbols and their levels.
     """
 
     def __init__(self, alphabet: TextAlphabet, table: bytes) -> None:

@@ -5,8 +5,8 @@ A line is `SECONDS > BYTES` from the host, `SECONDS < BYTES` from the device, or
 for an event of the port. Bytes that are not printable ASCII are `\xNN`, and a backslash is doubled.
 Lines that begin with `#` are comments.
 
-`mask` removes the payloads. The lengths do not change, and a right checksum stays right, a wrong
-one wrong.
+`mask` removes the payloads. The lengths do not change. A right checksum stays right, and a wrong
+checksum stays wrong.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ def _mask_sbd(records: Sequence[TraceRecord]) -> list[TraceRecord]:
 
 
 def _mask_read(records: Sequence[TraceRecord], offset: int) -> bytes:
-    """Return the received bytes of a record, without its part of a message."""
+    """Return the received bytes of a record, without the bytes of a message."""
     first = offset
     while first and records[first - 1].direction == CAME:
         first -= 1

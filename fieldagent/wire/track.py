@@ -91,9 +91,9 @@ def read_track(sequence: int, time: int, body: bytes) -> list[TrackFix]:
 
 
 def _write_who_has(bits: Bits, members: Sequence[Members]) -> None:
-    """Write which fixes have which members. Either no fix has any member, or all fixes have all
-    members. Otherwise write, for each member, that no fix has it, that all fixes have it, or a list
-    of the fixes.
+    """Write which fixes have which members. Write one code if no fix has any member, or if all
+    fixes have all members. Otherwise write, for each member, that no fix has it, that all fixes
+    have it, or a list of the fixes.
     """
     some = any(each is not None for fix in members for each in fix)
     every = all(each is not None for fix in members for each in fix)
@@ -130,7 +130,7 @@ def _read_who_has(bits: Bits, count: int) -> list[list[bool]]:
 
 
 def _write_members(bits: Bits, column: Sequence[int], order: int) -> None:
-    """Write the first value, and the column of all values."""
+    """Write the first value of a column, and then the steps from each value to the next."""
     if column:
         bits.write_golomb(zigzag(column[0]), order)
     if len(column) > 1:
@@ -190,7 +190,7 @@ def _read_column(bits: Bits, first: int, count: int, size: int = _PARAMETER_BITS
 
 
 def _find_parameter(codes: Sequence[int], size: int) -> int:
-    """Return the parameter of the Rice code with the shortest result, in `size` bits."""
+    """Return the parameter, of at most `size` bits, with which the Rice codes are shortest."""
     # The best parameter is close to the bit length of the mean.
     most = (1 << size) - 1
     guess = min((sum(codes) // max(1, len(codes))).bit_length(), most)
@@ -209,7 +209,7 @@ class Bits:
         self._at = 0
 
     def write_bits(self, value: int, size: int) -> None:
-        """Append a non-negative number in `size` bits. It must fit into them."""
+        """Append a non-negative number in `size` bits. The number must fit."""
         self._bits += f"{value:0{size}b}" if size else ""
 
     def write_rice(self, code: int, parameter: int) -> None:
