@@ -61,7 +61,7 @@ TEXT_BY_NUMBER = {
     49: "save your battery",
     50: "is it still an emergency?",
 }
-"""Texts by their numbers. A number takes one byte up to 23, and two bytes up to 255."""
+"""Texts by their numbers. A number up to 23 takes one byte, a number up to 255 two bytes."""
 
 
 def _read_catalogue_texts(*numbers: int) -> tuple[str, ...]:
@@ -87,8 +87,8 @@ def find_number(text: str) -> int | None:
     known = _NUMBER_BY_TEXT.get(text)
     if known is None and (later := _LATER_TEXT.fullmatch(text)):
         number = int(later[1])
-        # Recognize the texts that `get_text` makes for unknown numbers, so that these numbers
-        # survive relaying.
+        # Recognise the texts that `get_text` makes for unknown numbers, so that a relayed message
+        # keeps the number.
         known = number if number <= NUMBER_MAX and text == get_text(number) else None
     return known
 

@@ -12,7 +12,7 @@ from fieldagent.system.sentence import sentence
 # Keep the patterns as text: `re` compiles them at first use, and most kits never use them.
 _NUMBER = r"([0-9]+(?:[.,][0-9]*)?|[.,][0-9]+)"
 _DECIMAL = rf"([+-]?)\s*{_NUMBER}\s*[°º]?"
-# Degree, minute and second signs, as keyboards and phones offer them. Spaces are accepted too.
+# Degree, minute and second signs, as keyboards and phones offer them. Spaces are also accepted.
 _DEGREES_MINUTES_SECONDS = (
     rf"([+-]?)\s*([0-9]{{1,3}})(?:\s*[°º:]\s*|\s+){_NUMBER}\s*(?:['′’´:]\s*|\s+|$)"
     rf"(?:{_NUMBER}\s*(?:\"|″|”|''|′′)?\s*)?"
@@ -42,7 +42,7 @@ class DatedPlace(NamedTuple):
     at: float
     """Unix time of the position according to the kit."""
     accuracy: float = 0.0
-    """Metres by which it may be wrong; 0 if unknown."""
+    """Metres by which the position may be wrong; 0 if unknown."""
 
 
 class NoCoordinate(ValueError):

@@ -17,19 +17,19 @@ class Stage(IntEnum):
     """Stages by their number on air. A higher number is not always a later stage."""
 
     STORED = 0
-    """The person's kit has it on its disk."""
+    """The item is on the disk of the person's kit."""
     PROGRAMS = 1
-    """A program of the person has accepted it: the kit's hook or page."""
+    """A program of the person, the kit's hook or page, has accepted the item."""
     READ = 2
-    """A person has confirmed reading it."""
+    """A person has confirmed that they read the item."""
     HANDED_OVER = 3
-    """A mail or SMS service has accepted it, which does not prove its arrival."""
+    """A mail or SMS service has accepted the item, which does not prove its arrival."""
     NOBODY = 4
     """The name or address is unknown or cannot be reached; the text contains the reason."""
     RADIO = 5
-    """The person's own radio has confirmed it, which does not show that the person has read it. For
-    a text that is too long for one packet, the stage's text begins with the arrived part, such as
-    `1/4`."""
+    """The person's handheld radio has confirmed the item, which does not show that the person has
+    read it. For a text that is too long for one packet, the stage's text begins with the arrived
+    part, such as `1/4`."""
 
 
 STAGE_ORDER = (
@@ -44,11 +44,11 @@ STAGE_ORDER = (
 
 
 def describe_stage(stage: Stage, addressee: str, text: str = "") -> str:
-    """Return the stage as a text for people. `addressee` is their name, `text` is a person's name,
-    a service or a reason.
+    """Return the stage as a text for people. `addressee` is the addressee's name, `text` is a
+    person's name, a service or a reason.
     """
     if stage is Stage.READ and not text:
-        # The kit's current user has read it without giving a name.
+        # The kit's current user has read the item without giving a name.
         return f"read at {addressee}'s kit"
     if stage is Stage.READ:
         return f"read by {text}" if text == addressee else f"read by {text}, at {addressee}'s kit"
@@ -82,13 +82,15 @@ class FanOut(Enum):
     """All channels begin at once. At the first success, the Package is withdrawn from channels that
     have not transmitted it."""
     CHEAPEST = "cheapest"
-    """As FIRST, but each channel gets a head start before the next, more expensive one begins
+    """As FIRST, but each channel gets a head start before the next more expensive channel begins
     (`agent.outbound.head_start`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChannelDelivery:
-    """Delivery of a Package on one channel. `status` is None while it waits or is being sent."""
+    """Delivery of a Package on one channel. `status` is None while the Package waits or is being
+    sent.
+    """
 
     status: Status | None = None
     reason: str = ""
@@ -118,8 +120,8 @@ def get_terminal_status(deliveries: Iterable[ChannelDelivery]) -> Status | None:
 def make_deliveries(
     channels: frozenset[Channel] | None, configured_channels: frozenset[Channel]
 ) -> Mapping[Channel, ChannelDelivery]:
-    """Return the initial channel deliveries of a Package. They wait on configured channels and have
-    failed on others.
+    """Return the initial channel deliveries of a Package. The Package waits on configured channels
+    and has failed on other channels.
     """
     waiting = configured_channels if channels is None else channels & configured_channels
     missing = frozenset[Channel]() if channels is None else channels - configured_channels

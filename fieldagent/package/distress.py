@@ -21,7 +21,7 @@ TEXT_MAX = 1_000
 """Maximum number of characters that are examined."""
 _S = "[s\N{CYRILLIC SMALL LETTER ES}\N{GREEK SMALL LETTER SIGMA}\N{GREEK SMALL LETTER FINAL SIGMA}]"
 _O = "[o0\N{CYRILLIC SMALL LETTER O}\N{GREEK SMALL LETTER OMICRON}]"
-"""Letter O, as keyboards of three alphabets have it."""
+"""Letter O as three alphabets write it, and zero."""
 _SOS = rf"{_S}+{_O}+{_S}+(?:{_O}+{_S}+)*|{_S}([. *_-]{{1,2}}){_O}\2{_S}|mayday|ме[ий]дей|мэйдэй"
 _CALL = re.compile(rf"[\W_]*({_SOS})(?![^\W\d_])[\W_]*")
 _CANCEL = re.compile(r"[\W_]*sos[\W_]+cancel[\W_]*")
@@ -88,7 +88,7 @@ _LANGUAGES = {_strip_accents(word): language for language in HELP for word in HE
 
 def find_help_language(text: str) -> str | None:
     """Return the language of the first word for help in a text, or Ukrainian if a letter is
-    Cyrillic; None if neither is there.
+    Cyrillic; None if the text contains neither.
     """
     small = _strip_accents(_fold_case(normalize("NFKC", text[:TEXT_MAX])))
     known = (_LANGUAGES[word] for word in _WORD_PATTERN.findall(small) if word in _LANGUAGES)

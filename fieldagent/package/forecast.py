@@ -2,10 +2,10 @@
 the times of earlier Packages. Pure.
 
 A Package that ended without a delivery (withdrawn because another channel was faster, replaced,
-expired) or still waits only shows a minimum time. It counts as waiting until that time, and is left
-out after it (Kaplan and Meier, Journal of the American Statistical Association 53, 1958). So a
-channel that has been silent since noon gets no credit for its morning. Without earlier Packages
-there is no forecast.
+expired) or still waits only shows a minimum time. Such a Package counts as waiting until that time,
+and is left out afterwards (Kaplan and Meier, Journal of the American Statistical Association 53,
+1958). So a channel that has been silent since noon gets no credit for its morning. Without earlier
+Packages there is no forecast.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ TIME_OF_DAY_DISTANCE_S = 3 * 3600.0
 """Maximum difference in seconds of similar times of day. Satellites, people and hubs have daily
 patterns."""
 SAME_HOUR_PACKAGES_MIN = 10
-"""Minimum number of Packages at that time of day; with fewer, the Packages of all day are used."""
+"""Minimum number of Packages at a similar time of day; with fewer, the Packages of the whole day
+are used."""
 SHARES, NEARLY_ALL = 0.5, 0.9
 _DAY_S = 86_400.0
 _ROUNDING = 1e-9
@@ -34,9 +35,9 @@ class PastDelivery(NamedTuple):
     """Delivery of an earlier Package on one channel. Times are Unix time."""
 
     begun: float
-    """Earliest possible start, after the head start of cheaper channels."""
+    """Earliest possible start of the delivery, after the head start of cheaper channels."""
     ended: float | None
-    """End of the delivery; None while it waits."""
+    """End of the delivery; None while the Package waits."""
     delivered: bool
 
 
@@ -49,12 +50,13 @@ class Forecast(NamedTuple):
     of: int
     """Number of Packages that the forecast uses."""
     half: float | None
-    """Seconds from the earliest start until half of such Packages are delivered; None if fewer than
+    """Seconds from the earliest start until half of the Packages are delivered; None if fewer than
     half were delivered."""
     most: float | None
-    """Seconds until nine of ten are delivered; None if fewer were delivered."""
+    """Seconds from the earliest start until nine of ten Packages are delivered; None if fewer were
+    delivered."""
     share: float
-    """Share, 0 to 1, that is delivered in the end."""
+    """Share, 0 to 1, of the Packages that are delivered in the end."""
     last: float
     """Seconds after which `share` is reached; the later course is unknown."""
 
@@ -87,7 +89,9 @@ def make_forecast(deliveries: Sequence[PastDelivery], now: float) -> Forecast | 
 
 
 def compute_steps(deliveries: Sequence[PastDelivery], now: float) -> Steps | None:
-    """Return the steps of deliveries on one channel at `now`; None if there are too few."""
+    """Return the steps of deliveries on one channel at `now`; None if there are too few
+    deliveries.
+    """
     chosen = _choose_deliveries(deliveries, now)
     return None if len(chosen) < PACKAGES_MIN else _compute_shares(chosen, now)
 
@@ -98,7 +102,7 @@ def compute_share_within(steps: Steps, seconds: float) -> float:
 
 
 def compare_forecasts(deliveries: Sequence[PastDelivery], now: float) -> ForecastAccuracy:
-    """Compare the forecast at the start of each delivery with its result."""
+    """Compare the forecast at the start of each delivery with the result of the delivery."""
     of = within = 0
     for delivery in deliveries:
         said = make_forecast(

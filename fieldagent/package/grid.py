@@ -90,9 +90,7 @@ class NotInGrid(ValueError):
 
 
 def read_grid(text: str) -> tuple[float, float]:
-    """Return latitude and longitude; for MGRS, those of the middle of the square. Raises
-    NotInGrid.
-    """
+    """Return latitude and longitude; for MGRS, of the middle of the square. Raises NotInGrid."""
     typed = text.strip().upper()
     if match := _POLAR.match(typed):
         place = _read_at_pole(match[1], typed[match.end() :])

@@ -1,6 +1,6 @@
 """A Package with its one item, as a caller posts it, and its terminal statuses.
 
-Names and defaults are those of the interface document, "Local Package".
+Names and defaults are as in the interface document, "Local Package".
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from fieldagent.system.lazy_dataclass import dataclass
 
 
 def format_short_number(number: int) -> str:
-    """Return the last three digits of an SOS's number at its kit. Together with the kit's name they
-    show people which SOS is meant. Programs use the whole number.
+    """Return the last three digits of an SOS's number at its kit. Together with the kit's name,
+    these digits show people which SOS is meant. Programs use the whole number.
     """
     return f"{abs(number) % 1000:03}"
 
@@ -29,7 +29,7 @@ class Channel(StrEnum):
 
 
 class Status(StrEnum):
-    """The terminal statuses. Answers contain only these."""
+    """The terminal statuses. Answers contain no other status."""
 
     DELIVERED = "Delivered"
     ERROR = "Error"
@@ -83,13 +83,13 @@ class IncidentState(StrEnum):
     """State of an incident in an `IncidentUpdate`."""
 
     OPEN = "open"
-    """From a kit to the hub: this incident is open here."""
+    """From a kit to the hub: the incident is open at the kit."""
     SEEN = "seen"
-    """A person has seen it."""
+    """A person has seen the incident."""
     CLOSED = "closed"
-    """A person at the hub has closed it."""
+    """A person at the hub has closed the incident."""
     CALLED_OFF = "called off"
-    """Its own kit has canceled it."""
+    """The kit that raised the incident has canceled it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,15 +112,15 @@ class IncidentUpdate:
 @dataclass(frozen=True, slots=True)
 class Parcel:
     """A message between the hub and a kit that another kit relays by radio: an envelope with a tag
-    that only hub and kit can make (`wire.parcel`).
+    that only the hub and that kit can make (`wire.parcel`).
     """
 
     body: bytes
     station: int = 0
-    """Receiver; 0 is the hub."""
+    """Station number of the receiver; 0 is the hub."""
     minutes: int | None = None
-    """Minutes for which the relaying kit tries to deliver it. The hub sends this value to the
-    relaying kit; it is not on the air."""
+    """Minutes for which the relaying kit tries to deliver the parcel. The hub sends this value to
+    the relaying kit, which does not transmit it."""
 
 
 Item = Message | Location | Waypoint | Data | IncidentUpdate | Parcel
@@ -129,7 +129,7 @@ Item = Message | Location | Waypoint | Data | IncidentUpdate | Parcel
 
 @dataclass(frozen=True, slots=True)
 class CheckIn:
-    """Request to the hub itself to raise an alarm if this kit is silent for `within_s` seconds
+    """Request to the hub itself to raise an alarm if this kit sends nothing for `within_s` seconds
     (whole minutes). None ends the check-in.
     """
 
@@ -180,10 +180,10 @@ class Package:
     """Seconds; None means the default of the settings. An SOS does not expire."""
     gather: int | None = None
     """On a channel whose messages cost, seconds to wait for other Packages that can share a
-    message. The newest Package goes first. An SOS does not wait."""
+    message. The newest Package is sent first. An SOS does not wait."""
     by: int | None = None
-    """Seconds within which it should be delivered. As long as there is time, an expensive channel
-    leaves it to cheaper channels. None means the default of the settings."""
+    """Seconds within which the Package should be delivered. As long as there is time, an expensive
+    channel waits for cheaper channels. None means the default of the settings."""
     to: Person | None = None
     """Addressee; None means everyone in the workspace."""
     wants_receipt: bool = False
@@ -193,21 +193,21 @@ class Package:
 
     @property
     def sos(self) -> bool:
-        """True if the Package is an SOS: it joins this kit's open incident, or opens one."""
+        """True if the Package is an SOS, which joins this kit's open incident or opens one."""
         return self.priority >= SOS_PRIORITY and isinstance(
             self.item, Message | Location | Waypoint | Data
         )
 
     @property
     def urgent(self) -> bool:
-        """Return True for an SOS or an incident update, because rescuers act on it. Both use every
-        channel, ignore the budget, and never expire.
+        """Return True for an SOS or an incident update, because rescuers act on it. Such Packages
+        use every channel, ignore the budget, and never expire.
         """
         return self.sos or isinstance(self.item, IncidentUpdate)
 
     def with_time(self, now: float) -> Package:
-        """Return the Package with `now` as the time of a position without a time, so that it does
-        not look new after hours in a queue.
+        """Return the Package with `now` as the time of a position without a time, so that the
+        position does not look new after hours in a queue.
         """
         item = self.item
         if isinstance(item, Location | Waypoint) and item.timestamp is None:

@@ -36,20 +36,20 @@ class Identity:
 
 
 def make_unknown_identity(origin: int) -> Identity:
-    """Return an identity for a sender without an introduction. 0 is the other end of the link
-    itself, and a negative number is a station on the air.
+    """Return an identity for a sender without an introduction. `origin` 0 is the other end of the
+    link, and a negative number is a station on the air.
     """
     kind = "Integration" if origin == 0 else "Device" if origin < 0 else "User"
     return Identity(str(abs(origin)), type=kind)
 
 
 SOS_MARK = '"sos":true'
-"""Mark of an SOS event in the compact JSON. A text cannot contain it, because quotes in JSON
-strings are escaped."""
+"""Mark of an SOS event in the compact JSON. A text in the JSON cannot contain this mark, because
+quotes in JSON strings are escaped."""
 
 
 ALARM_MARK = '"alarm":"'
-"""Mark of an event of the hub's own alarm, in the same way. The kind of alarm follows."""
+"""Mark of an event of the hub's own alarm in the compact JSON. The kind of alarm follows."""
 UNAUTHENTICATED_MARK = '"unauthenticated":true'
 """Mark of an unauthenticated SOS event in the compact JSON."""
 
@@ -64,15 +64,15 @@ def encode_payload(
     extra: Mapping[str, Any] = MappingProxyType({}),
 ) -> str:
     """Return compact JSON of one delivery, in ASCII, so that it fits into an environment variable.
-    `extra` contains other members of its event.
+    `extra` contains additional members of the event.
     """
     members = make_event(item, timestamp) | dict(extra) | ({"sos": True} if sos else {})
     return encode_event(request_id, sender, members)
 
 
 def encode_event(request_id: str, sender: Identity, members: Mapping[str, Any]) -> str:
-    """Return compact JSON of one delivery, as `encode_payload` does, for an event that is not an
-    item.
+    """Return compact JSON of one delivery, as `encode_payload` does, for an event that is not made
+    from an item.
     """
     document = {
         "requestId": request_id,

@@ -1,6 +1,6 @@
-"""Reads JSON: makes a Package of a posted body, or raises an error with all its faults.
+"""Reads JSON: makes a Package from a posted body, or raises an error with all faults of the body.
 
-Field names, ranges and default priorities are those of the interface document, "Local Package".
+Field names, ranges and default priorities are as in the interface document, "Local Package".
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.sentence import Sentence, sentence
 
 ITEM_BYTES_MAX = 100_000
-"""Maximum bytes of a text or data, so that it fits, with its sender's name, into one message of the
-IP link."""
+"""Maximum bytes of a text or data, so that the item fits, with its sender's name, into one message
+of the IP link."""
 INT32 = range(-(2**31), 2**31)
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A fault in a posted body. `pointer` is a JSON Pointer (RFC 6901) to it."""
+    """A fault in a posted body. `pointer` is a JSON Pointer (RFC 6901) to the faulty member."""
 
     detail: str
     pointer: str
@@ -122,7 +122,8 @@ def _read_base64(value: Any) -> bytes:
 def read_int32(value: Any) -> int:
     """Read a 32-bit integer. 12.0 is accepted, true is not. Raises WrongValue."""
     if isinstance(value, float) and value.is_integer():
-        # 12.0 is an integer in JSON Schema, and for clients that have only floats.
+        # 12.0 is an integer in JSON Schema, and clients that have only floats write integers this
+        # way.
         value = int(value)
     if not isinstance(value, int) or isinstance(value, bool):
         raise WrongValue("must be an integer")
@@ -331,8 +332,8 @@ KINDS: Items = {
         },
     ),
 }
-"""All kinds of items: those that a caller can post, and the agent's own, which go before all items
-except an SOS."""
+"""All kinds of items: those that a caller can post, and the agent's own kinds, which are sent
+before all items except an SOS."""
 
 PERSON_MAX = 254
 """Maximum characters of a name or address: the longest e-mail address (RFC 5321, 4.5.3.1)."""
@@ -388,8 +389,8 @@ SOS_WITHOUT_TEXT = "SOS"
 
 
 def parse_package(body: bytes, faults_out: list[Fault] | None = None) -> Package:
-    """Read the body of a POST. Raises NotJson, or InvalidPackage with all faults. `faults_out` is
-    the same as for `read_package`.
+    """Read the body of a POST. Raises NotJson, or InvalidPackage with all faults. `faults_out` has
+    the same meaning as for `read_package`.
     """
     return read_package(load_document(body), ITEMS, faults_out)
 
@@ -399,8 +400,8 @@ def read_package(
 ) -> Package:
     """Return the Package of a JSON document. Raises InvalidPackage with all faults.
 
-    With `faults_out` an SOS is never refused: its faults are added to `faults_out`, and its faulty
-    members are left out.
+    With `faults_out` an SOS is never refused: the function adds its faults to `faults_out`, and
+    leaves its faulty members out.
     """
     faults: list[Fault] = []
     try:
@@ -451,7 +452,9 @@ def read_one_of(
 
 
 def is_sos(document: Any) -> bool:
-    """Return True if a Package's document has a readable priority, and it is that of an SOS."""
+    """Return True if a Package's document has a readable priority that is at least the priority of
+    an SOS.
+    """
     try:
         return isinstance(document, dict) and read_int32(document.get("priority")) >= SOS_PRIORITY
     except WrongValue:
@@ -461,8 +464,8 @@ def is_sos(document: Any) -> bool:
 def _read_sos(
     document: dict[str, Any], kinds: Items, faults: list[Fault]
 ) -> tuple[Any, dict[str, Any]]:
-    """Return the first readable item of an SOS, with its readable other members. Without such an
-    item, the SOS is a message.
+    """Return the first readable item of an SOS, and the readable other members. Without a readable
+    item, return a message with the text SOS_WITHOUT_TEXT.
     """
     beside = {name: value for name, value in document.items() if name not in kinds}
     routing = read_members(beside, ROUTING, "", faults, extra_members=kinds)
@@ -480,7 +483,7 @@ def _read_sos(
 
 
 def read_forgivingly(kind: str, value: Any, faults: list[Fault], items: Items = ITEMS) -> Any:
-    """Return an item without its unreadable members; None if a required one is unreadable. The
+    """Return an item without its unreadable members; None if a required member is unreadable. The
     faults are added to `faults`.
     """
     build, _, members = items[kind]
@@ -510,8 +513,8 @@ def read_members(
     faults: list[Fault],
     extra_members: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Return the readable members by attribute, and add the faults to `faults`. A null is the same
-    as a missing member.
+    """Return the readable members by attribute, and add the faults to `faults`. A null counts as a
+    missing member.
     """
     attributes: dict[str, Any] = {}
     for name, member in value.items():

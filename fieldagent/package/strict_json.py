@@ -56,8 +56,8 @@ def load_document(
 
 
 def _is_small(text: str) -> bool:
-    """Return True if no limit can be reached, even if all brackets and commas are outside of
-    strings.
+    """Return True if the text cannot exceed a limit, even if all its brackets and commas are
+    outside strings.
     """
     opened = text.count("{") + text.count("[")
     commas = text.count(",")
@@ -68,15 +68,15 @@ def _is_small(text: str) -> bool:
 def check_depth(text: str) -> None:
     """Raise NotJson if brackets are nested deeper than DEPTH_MAX.
 
-    Use it for text that `json` parses directly, because the maximum depth of `json`, and the error
-    for it, differ between versions of Python.
+    Callers use this for text that `json` parses directly, because the maximum depth of `json`, and
+    its error, differ between versions of Python.
     """
     if text.count("{") + text.count("[") > DEPTH_MAX:
         _check_limits(text, members_max=len(text), parts_max=len(text))
 
 
 def _check_limits(text: str, members_max: int = MEMBERS_MAX, parts_max: int = PARTS_MAX) -> None:
-    """Check the limits in detail. Raises NotJson."""
+    """Check the limits, counting only brackets and commas outside strings. Raises NotJson."""
     # Replace escapes by characters of the same length, so that the next quote ends a string.
     text = text.replace("\\\\", "..").replace('\\"', "..")
     begun: list[tuple[int, str]] = []

@@ -21,7 +21,7 @@ CONTENT_TYPES = {
 
 
 class PlacedPoint(NamedTuple):
-    """A position of a person, or a point that a person has marked."""
+    """A position of a kit or person, or a point that a person has marked."""
 
     id: str
     sender: Identity
@@ -63,7 +63,7 @@ def _make_feature(point: PlacedPoint) -> dict[str, Any]:
 
 
 def make_gpx(places: Sequence[PlacedPoint], pause: float = inf) -> str:
-    """Return a waypoint for each marked point, and a track for each device, or for a member without
+    """Return a waypoint for each marked point, and a track for each device, or each member without
     a device, in order of time. A gap of more than `pause` seconds begins a new segment.
     """
     lines = [
@@ -80,7 +80,9 @@ def make_gpx(places: Sequence[PlacedPoint], pause: float = inf) -> str:
 
 
 def make_kml(places: Sequence[PlacedPoint], pause: float = inf) -> str:
-    """Return the same as KML: a line for each segment of a track, and its end point."""
+    """Return the same places as KML: a line for each segment of a track, and the end point of each
+    track.
+    """
     lines = [
         '<?xml version="1.0" encoding="UTF-8"?>',
         '<kml xmlns="http://www.opengis.net/kml/2.2"><Document>',
@@ -174,7 +176,8 @@ def _format_point(tag: str, point: PlacedPoint) -> str:
 
 
 _ESCAPED = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
-# The standard function, in xml.sax.saxutils, imports HTTP and e-mail clients, which take 1 MB.
+# Do not use the standard function: its module, xml.sax.saxutils, imports HTTP and e-mail clients,
+# which take 1 MB.
 
 
 def _escape_text(text: str) -> str:

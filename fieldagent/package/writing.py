@@ -63,7 +63,7 @@ def _simplify(value: str | float | bytes | datetime) -> str | float:
 
 def drop_invalid_members(location: Location) -> Location:
     """Return a position without invalid members, such as impossible altitudes or years from a
-    receiver without a fix. With them, the stored Package would count as damaged.
+    receiver without a fix. With such members, the stored Package would count as damaged.
     """
     try:
         read_package(json.loads(make_canonical(Package(location))))
@@ -79,8 +79,8 @@ _canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
 
 
 def make_canonical(package: Package) -> str:
-    """Return the result of `encode_package` as sorted text. It is the same for equal bodies, in
-    whatever form and with whatever id they were posted.
+    """Return the result of `encode_package` as sorted text. The text is the same for equal bodies,
+    in whatever form and with whatever id they were posted.
     """
     return _canonical(encode_package(package))
 
