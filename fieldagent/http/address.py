@@ -13,7 +13,8 @@ LOOPBACK_NETWORKS: tuple[Network, ...] = (
 )
 
 _SOURCE_CHARACTERS = 64
-"""Largest number of characters of an address. It is limited because a proxy may send any text."""
+"""Largest number of characters of an address. Longer addresses are cut, because a proxy may send
+any text."""
 
 
 def find_source(address: str) -> str:

@@ -1,8 +1,9 @@
-"""Certificate of a server. It is reloaded when its files change, so a renewal needs no restart.
+"""Certificate of a server. The certificate is reloaded when its files change, so a renewal needs no
+restart.
 
 New connections use the new certificate, and open connections keep the old one. If the pair does not
-match, for example while only one file is written, the fault is logged once and the old pair stays
-in use.
+match, for example while only one file is written, the fault is logged once and the server keeps the
+old pair.
 """
 
 from __future__ import annotations
@@ -22,27 +23,27 @@ _State = tuple[tuple[int, int, int], ...]
 
 
 class Certificate:
-    """Certificate with its `context` for the server. Raises OSError, of which ssl.SSLError is a
-    subclass.
+    """Certificate of a server, with the TLS `context` that uses it. Raises OSError, of which
+    ssl.SSLError is a subclass.
     """
 
     def __init__(self, chain: Path, key: Path) -> None:
         self._files = (chain, key)
         self._state = self._read_state()
         self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        # No TLS session tickets: agents never resume a session, and tickets add 509 bytes to each
-        # link.
+        # Send no TLS session tickets: agents never resume a session, and tickets add 509 bytes to
+        # each link.
         self.context.num_tickets = 0
         self.context.load_cert_chain(chain, key)
 
     def read_again(self) -> None:
-        """Reload the certificate. Raise nothing. If the new certificate cannot be used, the current
-        one stays.
+        """Reload the certificate. If the new certificate cannot be used, log the fault and keep the
+        current one. Raises no error.
         """
         try:
             self._state = self._read_state()
-            # Try the new pair in a separate context first. If loading it fails half-way, the pair
-            # in use must not be affected.
+            # Try the new pair in a separate context first, so that a failure half-way does not
+            # affect the pair in use.
             ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(*self._files)
             self.context.load_cert_chain(*self._files)
         except OSError as error:

@@ -42,11 +42,11 @@ class Reply(NamedTuple):
     headers: dict[str, str]
     """Headers with lower-case names. Lines of the same name are joined with commas."""
     body: bytes
-    """Body, cut off after `max_body` bytes."""
+    """Body of the answer, cut off after `max_body` bytes."""
 
 
 class RequestFailed(Exception):
-    """Error: there was no answer. `reason` is for people: `connection refused`."""
+    """Error: the request got no answer. `reason` is for people: `connection refused`."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -71,9 +71,9 @@ async def request(
 ) -> Reply:
     """Send a request and return its answer, of any status, within `deadline` seconds in total.
 
-    `user:password@` in the URL becomes Basic authentication. https is verified with the system's
-    certificates, or with `ssl_context`. `open_stream` connects to a host name and port; it may
-    raise RequestFailed. Raises RequestFailed.
+    `user:password@` in the URL becomes Basic authentication. For https, the server's certificate is
+    verified with the system's authorities, or with `ssl_context`. `open_stream` connects to a host
+    name and port; it may raise RequestFailed. Raises RequestFailed.
 
     With `kept_connections`, the connection of an earlier request is reused, and the connection is
     kept for the next request. If the other side closes a reused connection without an answer, the
@@ -127,8 +127,8 @@ class _ClientConnection:
     idle_since: float = 0.0
 
     def is_alive(self) -> bool:
-        """Return True if the connection can be reused. A readable connection cannot: the other side
-        has closed it, or sends without a request.
+        """Return True if the connection can be reused. A readable connection cannot be reused,
+        because the other side has closed it, or sends without a request.
         """
         look = select.poll()
         look.register(self.transport.socket.fileno(), select.POLLIN)
@@ -145,7 +145,9 @@ Server = tuple[str, str, int]
 
 @dataclass(slots=True)
 class KeptConnections:
-    """Open connections for later requests to the same server. Call `close` at the end."""
+    """Open connections for later requests to the same server. The owner calls `close` at the
+    end.
+    """
 
     _idle: dict[Server, list[_ClientConnection]] = field(default_factory=dict)
 
@@ -184,8 +186,8 @@ class KeptConnections:
 IDLE_TIMEOUT_S = 30.0
 """Seconds for which an unused connection is kept."""
 _REST_MOST, _REST_WAIT = 65_536, 1.0
-"""Largest number of bytes and of seconds for the unwanted rest of an answer. It is read to keep the
-connection."""
+"""Largest number of bytes and of seconds for the unwanted rest of an answer, which is read to keep
+the connection."""
 
 
 def _find_server(url: SplitResult) -> Server:
@@ -245,8 +247,8 @@ async def _connect(
 
 @cache
 def _load_system_trust() -> ssl.SSLContext:
-    """Return a context that trusts the system's authorities. It is loaded once and only for https,
-    because it costs time and memory.
+    """Return a context that trusts the system's authorities. The context is loaded once and only
+    for https, because loading costs time and memory.
     """
     return tls.trust(None)
 
@@ -284,8 +286,7 @@ async def _read_reply(connection: _ClientConnection, max_body: int) -> Reply:
     stream, protocol = connection.stream, connection.protocol
     status, headers, body, interim = 0, {}, bytearray(), 0
     silent = True
-    # If no body is wanted, the head is the whole answer. Later errors of the receiver do not
-    # matter.
+    # If no body is wanted, the head is the whole answer, so ignore later errors of the receiver.
     while not status or len(body) < max_body:
         event = protocol.next_event()
         if event is h11.NEED_DATA:
@@ -311,8 +312,8 @@ async def _read_reply(connection: _ClientConnection, max_body: int) -> Reply:
 
 
 async def _is_read_whole(stream: trio.abc.Stream, protocol: h11.Connection) -> bool:
-    """Read the rest of an answer if that is quick, so that the connection can be reused. Return
-    True if the answer is complete.
+    """Read the rest of an answer within `_REST_MOST` bytes and `_REST_WAIT` seconds, so that the
+    connection can be reused. Return True if the answer is complete.
     """
     left = _REST_MOST
     with (

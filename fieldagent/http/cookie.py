@@ -1,4 +1,6 @@
-"""Cookie of a signed-in user (RFC 6265). Scripts cannot read it, and other sites cannot use it."""
+"""Cookie of a signed-in user (RFC 6265). Scripts cannot read the cookie, and other sites cannot use
+it.
+"""
 
 from __future__ import annotations
 

@@ -34,8 +34,8 @@ def read_date(text: str) -> float | None:
     clock = hour, minute, second = int(match[4]), int(match[5]), int(match[6])
     if not 1 <= day <= 31 or not year >= 1970 or clock > (23, 59, 60):
         return None
-    # Count a leap second as the next second, as `calendar.timegm` does. Importing `calendar` costs
-    # 0.1 MB.
+    # Count a leap second as the next second, as `calendar.timegm` does. Do not import `calendar`,
+    # which takes 0.1 MB.
     midnight = datetime(year, month, 1, tzinfo=UTC).timestamp() + (day - 1) * 86_400
     return midnight + hour * 3600 + minute * 60 + second
 

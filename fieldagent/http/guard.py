@@ -23,7 +23,7 @@ _BARE_LF = re.compile(rb"(?<!\r)\n")
 _FOLD = re.compile(rb"\r\n[ \t]")
 _CONTROL = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 """Characters that no line of a head may contain (RFC 9110 5.5): all control characters except the
-tab, and the line ends."""
+tab and the line ends."""
 _BARE_CR = re.compile(rb"\r(?!\n)")
 _FRAMING = re.compile(rb"\r\n(content-length|transfer-encoding)[ \t]*:([^\r]*)", re.IGNORECASE)
 _ABSOLUTE = re.compile(rb"https?://", re.IGNORECASE)
@@ -94,7 +94,9 @@ def _screen_framing(head: bytes, minor: bytes) -> None:
 
 
 def check_expectation(request: Request) -> None:
-    """Refuse an expectation other than 100-continue (RFC 9110 10.1.1). Raises Problem 417."""
+    """Refuse a request with an expectation other than 100-continue (RFC 9110 10.1.1). Raises
+    Problem 417.
+    """
     expect = request.headers.get("expect", "")
     if expect and expect.lower() != "100-continue":
         raise Problem(417, f"Expect: {expect} is not supported: use 100-continue")
@@ -139,7 +141,7 @@ RFC allows it, because it could separate two hosts."""
 
 
 def check_host(request: Request) -> None:
-    """Refuse an ambiguous Host header (RFC 9112 3.2)."""
+    """Refuse a request with an ambiguous Host header (RFC 9112 3.2)."""
     host = request.headers.get("host")
     if host is not None and not _HOST.fullmatch(host):
         raise Problem(400, "Host must be a name or an address, with an optional port")

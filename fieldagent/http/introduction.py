@@ -19,15 +19,15 @@ log = logging.getLogger(__name__)
 
 
 class Introductions:
-    """Reader of the PROXY protocol. It accepts only proxies in the `trusted` networks."""
+    """Reader of the PROXY protocol. The reader accepts only proxies in the `trusted_networks`."""
 
     def __init__(self, trusted_networks: Sequence[Network]) -> None:
         self._trusted = trusted_networks
         self._refused = EventRate(time.monotonic)
 
     async def find_client(self, peer: socket.socket, proxy: str) -> str | None:
-        """Return the address of a proxy's client, or of the proxy itself. None if the connection is
-        refused. The reason is logged, but not often.
+        """Return the address of a proxy's client, or of the proxy itself. If the connection is
+        refused, return None and log the reason from time to time.
         """
         try:
             if not is_in(proxy, self._trusted):

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 def choose_language(accept_header: str, available: Sequence[str]) -> str:
     """Return the language of `available`, such as "de", with the highest weight in an
-    Accept-Language header. Among equal weights the first in the header counts. Without a match,
-    return the first of `available`.
+    Accept-Language header. Among languages of equal weight, the first in the header counts. Without
+    a match, return the first of `available`.
 
     A range such as "de-CH" selects "de". An unreadable weight counts as 0.
     """

@@ -15,7 +15,7 @@ class Limits:
     target: int = 8_000
     """Bytes of a request target. RFC 9112 3 requires at least 8000 for a request line."""
     chunk_framing: int = 32_768
-    """Bytes of the size lines, extensions and trailers of one chunked body. They are limited
+    """Bytes of the size lines, extensions and trailers of one chunked body. This number is limited
     because tiny chunks cost time to parse."""
     head_deadline: float = 10.0
     body_deadline: float = 30.0
@@ -26,8 +26,8 @@ class Limits:
     """Seconds for a refused peer to read the reason before the connection is reset."""
     connections: int = 128
     leaving_max: int = 512
-    """Largest number of connections, in addition to `connections`, that stay open for the answer
-    that there is no capacity."""
+    """Largest number of connections, in addition to `connections`, that stay open until they have
+    sent the answer that there is no capacity."""
     per_source: int | None = None
     """Largest number of connections of one source (see `address`). Upgraded connections do not
     count."""

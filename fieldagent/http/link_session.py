@@ -1,7 +1,7 @@
 """IP link after its WebSocket is open: the common part of both ends.
 
-An end sends the messages of its `MessagePost`, a few at a time, and judges the link by the
-acknowledgements. When the link ends, unacknowledged messages return to the post.
+An end sends the messages of its `MessagePost`, a few at a time, and ends the link if
+acknowledgements are late. After the end, unacknowledged messages return to the post.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ LINK_BYTES_PER_S_MIN = 1_000.0
 """Lowest speed of a link in bytes per second. Messages in flight extend the deadline
 accordingly."""
 CROWD_BYTES = 16_384
-"""Number of bytes in flight from which only urgent messages are added. Only urgent messages are
-added also if only one more message may be in flight."""
+"""Number of bytes in flight from which only urgent messages are added. The last free place in the
+window is also kept for urgent messages."""
 GOODBYE_TIMEOUT_S = 2.0
 """Seconds for the exchange of close frames at the end."""
 CHECK_INTERVAL_S = 60.0
@@ -66,8 +66,8 @@ class MessagePost(Protocol[Outgoing]):
         """
 
     async def wait_for_next(self, *, urgent: bool) -> Outgoing:
-        """Wait for the next message or, with `urgent`, for the next SOS. A cancellation loses
-        nothing.
+        """Wait for the next message or, with `urgent`, for the next SOS. A cancellation loses no
+        message.
         """
 
     async def mark_stored(self, item: Outgoing) -> None:
@@ -79,9 +79,9 @@ class MessagePost(Protocol[Outgoing]):
         """
 
     async def store_body(self, body: bytes) -> None:
-        """Store a body from the peer. The body is on disk when this returns. Several bodies of one
-        message come at the same time, so that they can share a commit. All methods that store may
-        raise CannotStore.
+        """Store a body from the peer. The body is on disk when the method returns. Several bodies
+        of one message come at the same time, so that they can share a commit. All methods that
+        store may raise CannotStore.
         """
 
     async def wait_for_next_note(self) -> bytes:
@@ -130,8 +130,8 @@ class LinkSocket(Protocol):
 
 
 class LinkSession(Generic[Outgoing]):
-    """One link from hello to end. `keepalive` decides when this end pings; by default never.
-    `journal` is the number of this end's journal.
+    """One link from hello to end. `keepalive` decides when this end pings; by default this end
+    never pings. `journal` is the number of this end's journal.
     """
 
     def __init__(
@@ -230,7 +230,8 @@ class LinkSession(Generic[Outgoing]):
             await self._send_message(self._link.note(await self._post.wait_for_next_note()))
 
     async def _store_arrived(self, message: MessageReceived) -> None:
-        with trio.CancelScope(shield=True):  # Never interrupt the storing.
+        # Do not interrupt storing, because the message would be stored but not acknowledged.
+        with trio.CancelScope(shield=True):
             if len(message.bodies) == 1:
                 await self._post.store_body(message.bodies[0])
             elif message.bodies:

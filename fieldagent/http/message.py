@@ -28,7 +28,7 @@ class Request(NamedTuple):
     9110 5.3)."""
     body: bytes = b""
     peer: str = ""
-    """Address at the other end of the connection; empty if there is none."""
+    """Address at the other end of the connection; empty if there is no such address."""
 
 
 class Response(NamedTuple):
@@ -40,13 +40,13 @@ class Response(NamedTuple):
     """Content type; sent only with a body or a stream."""
     headers: tuple[tuple[str, str], ...] = ()
     stream: Callable[[], AsyncIterator[bytes]] | None = None
-    """Replaces `body`. Its parts are sent as they arrive, until the stream ends, the peer leaves or
-    the server stops. The stream is then closed if it has an `aclose`. A generator here must not
-    yield inside a nursery or cancel scope (trio's rule). A memory channel that another task fills
-    may be used instead."""
+    """Function that returns a stream, which replaces `body`. The server sends the stream's parts as
+    they arrive, until the stream ends, the peer leaves or the server stops. It then closes the
+    stream if the stream has an `aclose`. A generator as the stream must not yield inside a nursery
+    or cancel scope (trio's rule). A memory channel that another task fills may be used instead."""
     upgrade: Callable[[trio.abc.Stream], Awaitable[None]] | None = None
-    """For status 101 with `Upgrade` among the headers: function that gets the connection until it
-    returns. It is cancelled when the server stops. The connection is never evicted."""
+    """For status 101 with `Upgrade` among the headers: function that uses the connection until it
+    returns. The function is cancelled when the server stops. The connection is never evicted."""
 
 
 FORM = "application/x-www-form-urlencoded"
@@ -57,7 +57,7 @@ Guard = Callable[[Request], None]
 
 
 class Admission(NamedTuple):
-    """Handler of an admitted request, and limits of its body."""
+    """Handler of an admitted request, and the limits of the request's body."""
 
     handler: Handler
     body: int = 1_048_576

@@ -2,7 +2,8 @@
 
 A field is a JSON schema, which `text`, `integer`, `record` and the other functions write. Further
 keywords of JSON Schema are arguments, such as `maxLength=80`. In the fields of a record, `name?` is
-a field that may be absent. `make_document` puts `NamedPart` parts where OpenAPI wants them.
+a field that may be absent. `make_document` puts each `NamedPart` among the components of the
+description.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class Access(NamedTuple):
     other: Answers = NO_ANSWERS
     """Answers to all other methods."""
     body: Answers = NO_ANSWERS
-    """Answers to a call that takes a body. A call without the body has no answer 411."""
+    """Answers to a call that takes a body. A call without a body does not have the answer 411."""
     segment: Answers = NO_ANSWERS
     """Answers to a call whose path has a parameter."""
 
@@ -142,7 +143,7 @@ def boolean(description: str = "") -> dict[str, Any]:
 
 
 def enumeration(*values: Any, description: str = "") -> dict[str, Any]:
-    """Return the schema of a field that has one of these values."""
+    """Return the schema of a field whose value is one of these."""
     return {**_described(description), "enum": list(values)}
 
 
@@ -194,7 +195,7 @@ NULL = {"type": "null"}
 
 
 def nullable(content: Schema, description: str = "") -> dict[str, Any]:
-    """Return the schema of this value or null."""
+    """Return a schema that allows `content` or null."""
     if isinstance(content, NamedPart) or "type" not in content:
         return one_of(NULL, content, description=description)
     kinds = content["type"]
@@ -263,7 +264,7 @@ def problem(description: str, headers: Mapping[str, Any] | None = None) -> dict[
 def named_problem(
     name: str, description: str, headers: Mapping[str, Any] | None = None
 ) -> NamedPart:
-    """Return the same description with a name of its own."""
+    """Return a `problem` with a name of its own."""
     return NamedPart("responses", name, problem(description, headers))
 
 
@@ -383,7 +384,8 @@ def _resolve(part: Any, components: dict[str, dict[str, Any]]) -> Any:
     if isinstance(part, NamedPart):
         kind = components.setdefault(part.kind, {})
         if part.name not in kind:
-            kind[part.name] = None  # This keeps its place before the parts that it names.
+            # Add the part before it is resolved, so that it precedes the parts to which it refers.
+            kind[part.name] = None
             kind[part.name] = _resolve(part.content, components)
         return {"$ref": f"#/components/{part.kind}/{part.name}"}
     if isinstance(part, Mapping):

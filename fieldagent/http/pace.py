@@ -1,11 +1,11 @@
-"""CPU limit of each caller. It counts the CPU seconds of this thread that the steps of the caller's
-tasks take.
+"""CPU limit of each caller. The limit applies to the CPU seconds that the steps of the caller's
+tasks take in this thread.
 
 Each caller has accounts with a share of a core. A caller that has spent more than its share waits
 for its turn, in order of arrival, and gets 429 after `TURN_WAIT_MAX_S`. Other callers are not
 affected. A source (see `address`) has three accounts. The door account pays for connections, TLS
-and first heads. The others pay for health probes, and for all other requests of anonymous callers.
-A valid credential has its own account, from any source.
+and first heads. The other two accounts pay for health probes, and for all other requests of
+anonymous callers. A valid credential has its own account, from any source.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from fieldagent.system.sentence import sentence
 TURN_WAIT_MAX_S = 5.0
 """Longest time in seconds to wait for a turn."""
 RECHECK_AFTER_S = 0.25
-"""Seconds between two checks of a waiting caller. Each check is also charged. So a check at the
-moment when the debt is paid would create the next debt, forever. A booked price may also be
-refunded meanwhile."""
+"""Seconds between two checks of a waiting caller. Each check is also charged: a check exactly when
+the debt is paid would create the next debt, forever. Also, a booked price may be refunded
+meanwhile."""
 WAITING_CONNECTIONS_MAX = 32
 """Largest number of waiting connections of one source. Further connections are closed at once."""
 ACCOUNTS = 10_000
@@ -41,8 +41,8 @@ ACCOUNTS = 10_000
 KNOWN_CREDENTIALS_MAX = 4_096
 """Largest number of recent valid credentials that are remembered, 32 bytes each."""
 COST_MIN_S = 0.000_1
-"""Seconds that each connection and each turn costs. They stand for the work of the kernel and of
-trio's loop, which no step contains."""
+"""Seconds that each connection and each turn costs. These seconds stand for the work of the kernel
+and of trio's loop, which is not part of a task's step."""
 
 
 class CpuShare(NamedTuple):
@@ -65,13 +65,13 @@ class CallerAccount:
     def __init__(self, share: CpuShare) -> None:
         self.share = share
         self._paid_at = 0.0
-        """Time at which all spent seconds are paid, at the share of a core (`tat` of ITU-T
-        I.371)."""
+        """Time when the caller's share of a core will have paid for all spent seconds (`tat` of
+        ITU-T I.371)."""
         self._line = trio.Lock()
         self.waiting = 0
 
     def spend(self, seconds: float) -> None:
-        """Add CPU seconds to those that were spent. Negative seconds are a refund."""
+        """Add CPU seconds to the spent seconds. Negative seconds are a refund."""
         self._paid_at = max(self._paid_at, trio.current_time()) + seconds / self.share.core
 
     def compute_wait(self) -> float:
@@ -165,8 +165,8 @@ class CpuPace(trio.abc.Instrument):
             visit.spend(time.thread_time() - self._begun)
 
     def get_account(self, share: CpuShare, share_name: str) -> CallerAccount:
-        """Return the account of a caller with that share. If there are too many accounts, idle ones
-        are dropped.
+        """Return the account of a caller with that share. If there are too many accounts, drop idle
+        accounts.
         """
         tab = self._accounts.get((share, share_name))
         if tab is None:
@@ -187,7 +187,7 @@ class CpuPace(trio.abc.Instrument):
         return PacedVisit(self, self.get_account(ANONYMOUS_TOTAL_SHARE, find_source(address)))
 
     def is_crowded(self, address: str) -> bool:
-        """Return True if no further connection from that address can wait now."""
+        """Return True if too many connections from that address wait for a turn."""
         door = self._accounts.get((ANONYMOUS_TOTAL_SHARE, find_source(address)))
         return door is not None and door.waiting >= WAITING_CONNECTIONS_MAX
 
@@ -211,7 +211,7 @@ class CpuPace(trio.abc.Instrument):
                 self._known.popitem(last=False)
 
     def forget(self, head: Request) -> None:
-        """Forget the credential of this request, because it was refused. Its caller is now
+        """Forget the credential of this request, because it was refused. The caller now counts as
         anonymous.
         """
         self._known.pop(self._digest(head), None)
@@ -238,9 +238,10 @@ async def check_in_thread(
 ) -> bool:
     """Run an expensive check of a credential, charged to the caller of this task.
 
-    `price` seconds are booked first, so that a caller cannot start many checks at once. They are
-    refunded if the check succeeds. The price is the same on all machines, so that a person may
-    mistype as often on a slow machine. The code that calls this limits the number of attempts.
+    `price` seconds are booked first, so that a caller cannot start many checks at once. These
+    seconds are refunded if the check succeeds. The price is the same on all machines, so that a
+    person may mistype as often on a slow machine. The code that calls this limits the number of
+    attempts.
     """
     pay = get_payer()
     pay(price)
@@ -254,20 +255,20 @@ class Visit:
     """One connection at a server without CPU limits."""
 
     def begin(self) -> None:
-        """Charge the current task from here on."""
+        """Charge the current task from now on."""
 
     def end(self) -> None:
         """Stop charging the task."""
 
     def can_continue(self) -> bool:
-        """Return True if `turn` would return at once."""
+        """Return True if `wait_for_turn` would return at once."""
         return True
 
     async def wait_for_turn(self) -> None:
         """Wait until the account allows a turn. Raises Problem 429."""
 
     def note_request(self, head: Request) -> None:
-        """Record the request that the following work is for."""
+        """Record that the following work is for this request."""
 
     def note_admission(self, head: Request, caller: Any) -> None:
         """Record that the request was admitted. `caller` is None if anyone is admitted."""
@@ -328,8 +329,8 @@ class PacedVisit(Visit):
             self._move_cost_to_caller()
 
     def note_proved(self, share_name: str) -> None:
-        """Let the caller's own account pay for this connection, because the caller has proved who
-        it is without HTTP, such as by a certificate.
+        """Let the caller's own account pay for this connection, because the caller has
+        authenticated itself without HTTP, for example by a certificate.
         """
         self._account = self._pace.get_account(KNOWN_CALLER, share_name)
         self._move_cost_to_caller()

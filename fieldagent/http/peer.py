@@ -1,4 +1,4 @@
-"""The other end of a connection. Reads and writes keep the deadline of each phase."""
+"""The other end of a connection. Reads and writes must end before the deadline of their phase."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ class Phase(IntEnum):
     WRITING = 4
     STREAMING = 5
     HANDLING = 6
-    """Never evicted, because it may be handling a Package."""
+    """Never evicted, because the handler may be storing a Package."""
     UPGRADED = 7
     """Never evicted, because the peer would reconnect and evict the connection that replaced it."""
 
 
 UNANSWERED_PROBES_MAX = 6
-"""Number of unanswered keepalive probes after which a peer counts as gone."""
+"""Number of unanswered keepalive probes after which the kernel breaks the connection."""
 
 
 def enable_keepalive(
@@ -58,7 +58,9 @@ _INCOMPLETE = {Phase.HEAD, Phase.BODY, Phase.CLOSING}
 
 
 class Peer:
-    """The peer of a connection. `deadlines` are in seconds; a phase without one has no limit."""
+    """The peer of a connection. `deadlines` are in seconds; a phase without a deadline has no
+    limit.
+    """
 
     def __init__(self, accepted_socket: socket.socket, deadlines: Mapping[Phase, float]) -> None:
         self.socket: socket.socket | SecureSocket = accepted_socket
@@ -70,8 +72,8 @@ class Peer:
         self._deadlines = deadlines
 
     def get_eviction_order(self) -> tuple[int, float]:
-        """Return the key for the order of eviction, lower ones first. Incomplete requests come
-        first, the oldest of them first.
+        """Return the key for the order of eviction: the peer with the lowest key is evicted first.
+        Incomplete requests have the lowest keys, the oldest first.
         """
         return (0 if self.phase in _INCOMPLETE else self.phase), self._since
 
@@ -102,9 +104,9 @@ class Peer:
             self.scope.deadline = self._since + self._deadlines[phase]
 
     def cancel_if_abandoned(self) -> None:
-        """Cancel the handler if its caller has gone, because no one will read the answer. A caller
-        that only closed its own direction, as `nc` does, may still read. That is not visible here,
-        so keepalive is turned on and the next check decides.
+        """Cancel the handler if its caller has left, because no one will read the answer. A caller
+        that only closed its own direction, as `nc` does, may still read. Both cases look the same,
+        so turn keepalive on and let the next check decide.
         """
         if self.phase is not Phase.HANDLING:
             return
@@ -125,7 +127,7 @@ class Peer:
                 continue
 
     async def write(self, data: bytes) -> None:
-        """Write all bytes, usually in one system call and without waiting. Waits only for a slow
+        """Write all bytes, usually in one system call and without waiting. Wait only for a slow
         peer.
         """
         try:
@@ -140,7 +142,8 @@ class Peer:
         with self.begin_bounded_phase(Phase.WRITING):
             while data:
                 await wait_writable(self.socket)
-                with suppress(BlockingIOError):  # TLS has sent only the rest of a record.
+                # TLS has sent only the rest of an earlier record, but no byte of `data`.
+                with suppress(BlockingIOError):
                     data = data[self.socket.send(data) :]
         if data:
             raise TimeoutError("the peer did not read its answer in time")
@@ -155,7 +158,7 @@ class Peer:
             while await self.read():
                 pass
             return
-        # The wait was cut short. Read the bytes that have arrived, so that they do not reset the
-        # connection either.
+        # The wait ended early. Read the bytes that have arrived, because closing with unread bytes
+        # would reset the connection.
         with suppress(OSError):
             self.socket.recv(_READ_SIZE)

@@ -10,7 +10,7 @@ from fieldagent.http.message import Response, make_json_response
 from fieldagent.system.sentence import sentence
 
 _TITLES = {413: "Content Too Large", 414: "URI Too Long", 422: "Unprocessable Content"}
-"""Titles of RFC 9110, because older Pythons have those of RFC 2616."""
+"""Titles of RFC 9110, because older versions of Python have the titles of RFC 2616."""
 
 
 ERRORS_MAX = 20
@@ -71,8 +71,8 @@ class Problem(Exception):
 
 
 def _limit_errors(errors: Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
-    """Return the first errors, and the number of further ones. A single further error is included
-    instead of counted.
+    """Return the first errors, and the number of further ones. If only one error remains, include
+    it instead of the number.
     """
     more = len(errors) - ERRORS_MAX
     rest = (sentence("and {more} more", more=more), "")

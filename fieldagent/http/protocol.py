@@ -1,8 +1,9 @@
 """HTTP/1.1 from the server's side. Bytes become requests, and responses become bytes.
 
-h11 parses request heads, with a new h11 connection for each head. It gets only complete heads,
+h11 parses request heads, with a new h11 connection for each head. h11 gets only complete heads,
 which `guard` has checked as raw bytes, and never a body. This module finds the end of a body, and
-parses the chunked transfer coding (RFC 9112 section 7.1) strictly. It uses no I/O and no clock.
+parses the chunked transfer coding (RFC 9112 section 7.1) strictly. The module uses no I/O and no
+clock.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ _BYTEARRAY_REPR = re.compile(r"bytearray\(b(['\"])(.*)\1\)", re.DOTALL)
 
 
 def describe_parser_error(error: h11.RemoteProtocolError) -> str:
-    """Return h11's error with only the refused line, without Python's bytearray around it."""
+    """Return the text of h11's error. A refused line is shown as text, without Python's
+    `bytearray(...)` around it.
+    """
     return _BYTEARRAY_REPR.sub(lambda shown: shown[2].replace("\\'", "'"), str(error))
 
 
@@ -113,8 +116,8 @@ def _check_size_line_begins(data: bytearray) -> None:
 _REASONS = {status.value: status.phrase.encode() for status in HTTPStatus}
 _BODYLESS = frozenset({101, 204, 304})
 _HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+: [\t -~]*")
-"""Pattern of a header line that cannot become two lines. It is needed because a value may come from
-a caller."""
+"""Pattern of a valid header line. The check is needed because a value may come from a caller and
+contain a line end."""
 _EMPTY_LINES = re.compile(rb"(?:\r\n){1,8}")
 """Empty lines that an older client sends after a body (RFC 9112 2.2). If there are more, the bytes
 are not a request."""
@@ -199,16 +202,17 @@ class ServerProtocol:
         return head._replace(body=body)
 
     def drop_body(self) -> None:
-        """Drop the body of a refused head. If the body is incomplete, it is not read and the
-        connection ends.
+        """Drop the body of a refused head. If the body has not arrived completely, the rest is not
+        read and the connection ends.
         """
         self._head = None
         if self._read_fixed_body() is None:
             self._may_go_on = False
 
     def make_interim(self) -> bytes:
-        """Return the 100 (Continue) that the peer waits for before it sends the body, or
-        nothing."""
+        """Return the response 100 (Continue) if the peer waits for it before sending the body,
+        otherwise b"".
+        """
         if self._buffer or not self._asked_to_continue:
             return b""
         self._asked_to_continue = False
@@ -290,7 +294,7 @@ class ServerProtocol:
         return b"%x\r\n%b\r\n" % (len(data), data) if data else b""
 
     def end(self) -> bytes:
-        """Return the end of a stream's body. It is empty for HTTP/1.0, where the end of the
+        """Return the end of a stream's body. The result is empty for HTTP/1.0, where the end of the
         connection is the end of the body.
         """
         return b"0\r\n\r\n" if self._understands_chunks else b""
@@ -317,7 +321,7 @@ def _request(event: h11.Request, peer: str) -> Request:
         name, value = raw_name.decode("ascii").lower(), raw_value.decode("latin-1")
         headers[name] = f"{headers[name]}, {value}" if name in headers else value
     if event.http_version != b"1.1":
-        headers.pop("upgrade", None)  # Ignored in HTTP/1.0 (RFC 9110 7.8).
+        headers.pop("upgrade", None)  # Ignore Upgrade in HTTP/1.0 (RFC 9110 7.8).
     target = event.target.decode("ascii")
     if not target.startswith(("/", "*")):
         target = convert_to_origin_form(target, headers.get("host", ""), event.method == b"OPTIONS")

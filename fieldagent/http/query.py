@@ -28,8 +28,8 @@ def _list_values(parameters: Sequence[str]) -> str:
 
 
 def number(request: Request, name: str, default: int, allowed_values: range) -> int:
-    """Return the integer of that name in the query, or the default. Raises Problem 400 if it is not
-    in `allowed_values`.
+    """Return the integer of that name in the query, or the default. Raises Problem 400 if the
+    integer is not in `allowed_values`.
     """
     value = dict(request.query).get(name)
     if value is None:
@@ -42,8 +42,8 @@ def number(request: Request, name: str, default: int, allowed_values: range) -> 
 
 
 def read_one_of(request: Request, name: str, allowed_values: Sequence[str]) -> str | None:
-    """Return the value of that name in the query, or None. Raises Problem 400 if it is not in
-    `allowed_values`.
+    """Return the value of that name in the query, or None. Raises Problem 400 if the value is not
+    in `allowed_values`.
     """
     value = dict(request.query).get(name)
     if value is not None and value not in allowed_values:

@@ -34,9 +34,9 @@ def make_description_route(package: str, extra_files: Callable[[], Iterable[str]
 
 
 def make_description(package: str, extra_files: Iterable[str] = ()) -> bytes:
-    """Return the description as JSON. `build/program.py` prepares a file with it. Without the file,
-    make it from the tables. The tables are loaded only here, because few programs ask for the
-    description.
+    """Return the description as JSON. `build/program.py` prepares a file with the description.
+    Without this file, make the description from the tables, which are loaded only now, because few
+    programs ask for it.
     """
     places = [*extra_files]
     try:
@@ -79,8 +79,8 @@ class Route(NamedTuple):
     pattern: str
     handler: Callable[..., Awaitable[Response]]
     judge: Callable[[Request], Awaitable[Any]] | None = None
-    """Function that checks the head, and raises Problem to refuse it. The handler gets its result,
-    such as the caller, as `caller`."""
+    """Function that checks the head, and raises Problem to refuse it. The handler gets the judge's
+    result, such as the caller, as its argument `caller`."""
     body: int | None = None
     """Largest number of bytes of the body. None: the limit of the method in BODIES."""
     media_types: tuple[str, ...] = ()
@@ -109,7 +109,7 @@ def make_redirect(path: str) -> Callable[[Request], Awaitable[Response]]:
 
 def make_router(table: Iterable[Route]) -> Judge:
     """Return a judge that finds the route and calls its judge, or raises 404 or 405. A literal
-    pattern precedes a named segment. GET also answers HEAD. OPTIONS returns the allowed methods.
+    segment precedes a named segment. GET also answers HEAD. OPTIONS returns the allowed methods.
     """
     resources: dict[tuple[str, ...], _Methods] = {}
     for route in table:

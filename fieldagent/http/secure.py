@@ -23,10 +23,10 @@ _HEAD_BYTES = 5
 
 
 class SecureSocket:
-    """The server's end, with those methods of a socket that the server uses.
+    """The server's end of a TLS connection, with the methods of a socket that the server uses.
 
-    It receives one record at a time and no byte of the next record. So it never holds received
-    bytes back, and waiting for the socket is enough.
+    `recv` reads one record at a time and no byte of the next record. So no received bytes wait
+    inside this object, and waiting for the socket is enough.
     """
 
     def __init__(self, peer: socket.socket, context: ssl.SSLContext) -> None:
@@ -62,7 +62,7 @@ class SecureSocket:
         except ssl.SSLWantReadError:
             return False
         except ssl.SSLError:
-            self._send_available()  # This is the alert with the reason for the peer.
+            self._send_available()  # Send the alert that contains the reason for the peer.
             raise
         return True
 
@@ -76,7 +76,8 @@ class SecureSocket:
             try:
                 return self._tls.read(size)
             except ssl.SSLWantReadError:
-                self._send_available()  # The record was for TLS itself, which may answer.
+                # The record was for TLS itself, so send TLS's answer, if any.
+                self._send_available()
             except (ssl.SSLZeroReturnError, ssl.SSLEOFError):
                 return b""
 
@@ -141,8 +142,8 @@ class SecureSocket:
 
 
 class SecureStream(trio.abc.Stream):
-    """The client's end. Every failure of TLS or of the stream below it becomes
-    trio.BrokenResourceError.
+    """The client's end of a TLS connection. Every failure of TLS or of the underlying stream
+    becomes trio.BrokenResourceError.
     """
 
     def __init__(self, stream: trio.abc.Stream, context: ssl.SSLContext, host: str) -> None:
@@ -177,8 +178,8 @@ class SecureStream(trio.abc.Stream):
 
 
 async def make_secure(stream: trio.abc.Stream, context: ssl.SSLContext, host: str) -> SecureStream:
-    """Return `stream` in TLS, after `host` was verified. If that fails, close the stream and raise
-    trio.BrokenResourceError, whose cause `tls.describe_fault` explains.
+    """Start TLS over `stream`, verify `host`, and return the secure stream. On failure, close the
+    stream and raise trio.BrokenResourceError, whose cause `tls.describe_fault` explains.
     """
     secure = SecureStream(stream, context, host)
     try:

@@ -2,7 +2,7 @@
 
 Each connection is one task. All waiting for the peer happens in one cancel scope, whose deadline
 moves with the phase. Handlers run outside of that scope. There are no other timers. An eviction
-cancels that scope.
+cancels the scope.
 
 The request bodies that a server holds at the same time have a budget of bytes. The share of a body
 is reserved before the body is read, and released with the answer. So the server refuses many large
@@ -156,9 +156,9 @@ async def serve(
 ) -> None:
     """Answer requests until `stop_event` is set and active requests have their answers.
 
-    Takes over `listeners` and closes them. With `tls` they speak only HTTPS. Errors of `judge` or
-    of a handler other than Problem go to `note_fault` and are answered with 500. With `introduce`,
-    each connection comes from a proxy, and `introduce` returns the client's address.
+    Takes over `listeners` and closes them. With `tls` the listeners accept only HTTPS. Errors of
+    `judge` or of a handler other than Problem go to `note_fault` and are answered with 500. With
+    `introduce`, each connection comes from a proxy, and `introduce` returns the client's address.
     """
     server = _Server(judge, guard, limits, stop_event, tls, introduce, note_fault)
     try:
@@ -220,14 +220,14 @@ class _Server:
             try:
                 nursery.start_soon(self._accept_connection(peer, address))
             except Exception as error:
-                # A failure of one connection must not end the acceptance of others.
+                # A failure of one connection must not stop the server from accepting others.
                 peer.close()
                 if not isinstance(error, OSError):
                     self.note_fault(error, "a connection that came")
 
     async def cancel_abandoned_requests_forever(self) -> None:
-        """Check regularly for callers that have gone. A caller that gives up and asks again must
-        not occupy one place per attempt, because a request may take hours.
+        """Cancel regularly the requests whose callers have left. A request may take hours, and a
+        caller that gives up and asks again must not occupy one place per attempt.
         """
         while True:
             await trio.sleep_until(waits.compute_nearest_beat(CHECK_INTERVAL_S))
@@ -235,7 +235,7 @@ class _Server:
                 connection.peer.cancel_if_abandoned()
 
     def _accept_connection(self, peer: socket.socket, address: tuple[object, ...]) -> Work:
-        """Return the work for a new connection. Raises OSError if the peer has left."""
+        """Return the work for a new connection. Raises OSError if the peer has already left."""
         peer.setblocking(False)
         if peer.family == socket.AF_UNIX:
             return self._make_connection(peer, "").run
@@ -279,8 +279,8 @@ class _Server:
         self.remove_from_source(connection)
 
     def _detach_connection(self, connection: _Connection) -> None:
-        """Release the connection's place, but still send the reason to its peer. The number of such
-        connections is also limited.
+        """Release the connection's place among the connections, but still send the reason to its
+        peer. The number of such connections is also limited.
         """
         self._leaving[connection] = None
         while len(self._leaving) > self.limits.leaving_max:
@@ -357,7 +357,7 @@ class _Server:
 class _Connection:
     def __init__(self, server: _Server, accepted_socket: socket.socket, address: str) -> None:
         self.crowded_out = False
-        """True if the connection has lost its place. A request on it then gets 503."""
+        """True if the connection has lost its place. A request on the connection then gets 503."""
         self.peer = Peer(accepted_socket, _compute_deadlines(server.limits))
         self.address = address
         self.source = find_source(address)
@@ -422,8 +422,8 @@ class _Connection:
     async def _wait_for_head(self) -> Request | None:
         """Return the head of the next request, or None if there is none. Raises Problem.
 
-        A request that is complete when its time ends is still answered, because the scope ends
-        here.
+        A request that is complete when its time ends is still answered, because the deadline's
+        scope ends with this method.
         """
         if self._server.stopping.is_set():
             return None
@@ -436,8 +436,8 @@ class _Connection:
         return None
 
     async def _wait_for_last_request(self) -> None:
-        """Wait for a request after an early eviction, so that a request on its way gets an answer.
-        Raises Problem.
+        """Wait for a request after an early eviction, so that a request that was already sent gets
+        an answer. Raises Problem.
         """
         with self.peer.begin_bounded_phase(Phase.CLOSING):
             if await self.peer.read():
@@ -455,7 +455,9 @@ class _Connection:
             outcome = protocol.next_head()
             if isinstance(outcome, Request):
                 self.peer.phase = Phase.HANDLING
-                if buffered:  # So a long pipeline does not block other connections.
+                # Let other tasks run, so that many pipelined requests do not block other
+                # connections.
+                if buffered:
                     await checkpoint()
                 return outcome
             if outcome is MissingPart.NOTHING:
@@ -493,7 +495,7 @@ class _Connection:
         except Problem as problem:
             return problem.make_response()
         except Exception as error:
-            # A route whose judge fails leaves its name in a note of the error.
+            # If a route's judge fails, the first note of the error contains the route.
             self._server.note_fault(error, next(iter(getattr(error, "__notes__", [])), place))
             return Problem(500, "the server failed; see its log").make_response()
 
@@ -524,7 +526,9 @@ class _Connection:
         return protocol.start_next_cycle()
 
     async def _hand_over(self, head: Request, response: Response) -> None:
-        """Switch protocols. From here on the upgrade owns the connection until it returns."""
+        """Switch protocols. From now on the response's `upgrade` owns the connection until it
+        returns.
+        """
         assert response.upgrade is not None
         self._visit.note_admission(head, response.upgrade)
         self._visit.end()
@@ -550,7 +554,8 @@ class _Connection:
         finally:
             if (close := getattr(pieces, "aclose", None)) is not None:
                 await close()
-        if self.peer.phase is Phase.STREAMING:  # This must not stop in the middle of a part.
+        # Send no end in another phase, because a part may be incomplete.
+        if self.peer.phase is Phase.STREAMING:
             await self.peer.write(self._protocol.end())
 
     async def _cancel_when_peer_leaves(self, scope: trio.CancelScope) -> None:

@@ -14,7 +14,7 @@ KEEP_ALIVE_INTERVAL_S = 15.0
 LISTENING_COMMENT = b": listening\n\n"
 ALIVE_COMMENT = b": alive\n\n"
 ALIVE_EVENT = b"event: alive\ndata: {}\n\n"
-"""Sign of life as an event without an id, because a browser's script cannot see comments."""
+"""Keepalive as an event without an id, because a browser's script cannot see comments."""
 QUERY = ("topics", "alive")
 NUMBER = re.compile(r"[0-9]+(\.[0-9]+)?([eE][-+]?[0-9]+)?", re.ASCII)
 
@@ -26,9 +26,9 @@ class StreamRequest(NamedTuple):
     last: str = ""
     """Id of the last received event, or empty."""
     quiet_max_s: float = KEEP_ALIVE_INTERVAL_S
-    """Largest number of seconds without an event until a sign of life."""
+    """Largest number of seconds without an event until a keepalive is sent."""
     alive: bytes = ALIVE_COMMENT
-    """Bytes of the sign of life."""
+    """Bytes of the keepalive."""
 
 
 def encode_event(id_: int | str, topic: str, text: str) -> bytes:

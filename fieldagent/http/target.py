@@ -13,7 +13,9 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
 def decode(text: str) -> str:
-    """Decode one percent-encoded component. Raises Problem 400 unless it is printable UTF-8."""
+    """Decode one percent-encoded component. Raises Problem 400 if the result is not printable
+    UTF-8.
+    """
     if "%" not in text:
         return text
     if _BAD_ESCAPE.search(text):
@@ -29,12 +31,12 @@ def decode(text: str) -> str:
 
 
 def convert_to_origin_form(target: str, host: str, options: bool) -> str:
-    """Return the origin-form of an absolute-form (RFC 9112 3.2.2). Raises Problem 400 if it is for
-    another server.
+    """Return the origin-form of an absolute-form (RFC 9112 3.2.2). Raises Problem 400 if the target
+    names another server.
     """
     authority, slash, rest = _AFTER_AUTHORITY.split(target.partition("://")[2], maxsplit=1)
     if not host or authority.lower() != host.lower():
-        # The text repeats neither of them, because the target can contain a password.
+        # Leave target and host out of the text, because the target can contain a password.
         raise Problem(400, "the request target and Host name different servers")
     if slash == "/":
         return "/" + rest

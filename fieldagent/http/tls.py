@@ -18,8 +18,9 @@ class UnusableTrust(Exception):
 
 
 def trust(ca_file: Path | None) -> ssl.SSLContext:
-    """Return a context that trusts the system's authorities, or those in `ca_file` instead. Raises
-    UnusableTrust."""
+    """Return a context that trusts the system's authorities, or only the authorities in `ca_file`.
+    Raises UnusableTrust.
+    """
     try:
         return ssl.create_default_context(cafile=ca_file)
     except OSError as error:  # ssl.SSLError is a subclass

@@ -1,5 +1,5 @@
-"""Limits of unauthenticated callers at listeners without HTTP: their number, and the processor time
-of each source.
+"""Limits of unauthenticated callers at listeners without HTTP: the number of connections, and the
+processor time of each source.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from fieldagent.system import waits
 
 
 class UnauthenticatedLimit:
-    """Limit of at most `most` connections, each for at most `seconds`. `pace` must measure work
-    meanwhile.
+    """Limit of at most `maximum` connections, each for at most `seconds`. `pace.measure_work` must
+    be active meanwhile.
     """
 
     def __init__(self, maximum: int, seconds: float) -> None:
@@ -29,9 +29,9 @@ class UnauthenticatedLimit:
 
     @asynccontextmanager
     async def admit(self, address: str) -> AsyncIterator[PacedVisit]:
-        """Charge the source for the block. The block is cancelled after its seconds. It can be
-        cancelled earlier to make space: then the source with the most connections loses its oldest
-        one. Raises Problem 429 if the source uses too much processor time.
+        """Charge the source for the block. The block is cancelled after `seconds`, or earlier to
+        make space: then the source with the most connections loses its oldest connection. Raises
+        Problem 429 if the source uses too much processor time.
         """
         if self.pace.is_crowded(address):
             raise Problem(429)

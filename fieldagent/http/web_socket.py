@@ -1,4 +1,5 @@
-"""WebSockets (RFC 6455) over streams: complete binary messages, by `websockets` without its I/O.
+"""WebSockets (RFC 6455) over streams: complete binary messages, with the protocol of `websockets`
+but without its I/O.
 
 Extensions and subprotocols are neither offered nor accepted. Compression does not make messages of
 a few bytes shorter, and each compressor costs a third of a megabyte.
@@ -58,7 +59,7 @@ class HandshakeRefused(Exception):
 
 class WebSocket:
     """One end of a WebSocket. Only one task may receive; any task may send. A cancelled send breaks
-    it.
+    the WebSocket.
     """
 
     def __init__(self, protocol: Protocol, stream: trio.abc.Stream) -> None:
@@ -128,7 +129,7 @@ class WebSocket:
         because closing with unread bytes would reset the connection and lose the reason.
         """
         with suppress(InvalidState, WebSocketClosed):
-            # The frame holds at most 123 bytes of reason (5.5).
+            # Cut the reason: a close frame contains at most 123 bytes of it (5.5).
             self._protocol.send_close(code, reason.encode()[:120].decode(errors="ignore"))
             await self._flush()
             while self._protocol.close_rcvd is None and not self._protocol.reader.eof:
@@ -137,7 +138,9 @@ class WebSocket:
     async def _flush(self) -> None:
         async with self._turn:
             for data in self._protocol.data_to_send():
-                if data:  # b"" asks for a half-close, but the connection closes in a moment.
+                # Ignore b"", which asks for a half-close, because the connection is closed in a
+                # moment.
+                if data:
                     with _convert_broken():
                         await self._stream.send_all(data)
 

@@ -41,7 +41,8 @@ def accept(
         why = str(protocol.handshake_exc)[:_ERROR_CHARACTERS_MAX]
         raise Problem(answer.status_code, f"this is for WebSockets (RFC 6455): {why}", headers=also)
     protocol.send_response(answer)
-    protocol.data_to_send()  # The server writes the answer itself.
+    # Drop the library's answer, because the server writes the answer itself.
+    protocol.data_to_send()
     key = answer.headers["Sec-WebSocket-Accept"]
 
     async def serve(stream: trio.abc.Stream) -> None:
