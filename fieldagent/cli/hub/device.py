@@ -80,7 +80,7 @@ def _check_operator(arguments: argparse.Namespace) -> None:
     try:
         own = load(arguments.config, arguments.database).operators
     except InvalidSettings:
-        return  # Opening the database reports the fault.
+        return  # The command opens the database later and reports the fault.
     if arguments.operator is not None and arguments.operator not in get_operators(own):
         raise UnfitValue(
             f"unknown operator {arguments.operator!r}: use {', '.join(get_operators(own))}"

@@ -77,7 +77,7 @@ class SystemSlots:
         folder.mkdir(exist_ok=True)
         names = [each for each in self._list_files(slot) if each != words]
         for name in names:
-            # There is no space for both the old and the new files.
+            # Remove the old files first, because there is no space for both.
             (folder / name).unlink(missing_ok=True)
         for name in names:
             replace_file(folder / name, self._read_file(slot, name))

@@ -121,7 +121,7 @@ class Commands:
         the command.
         """
         if command.came.again and command.identity in self._handled_before:
-            # The acknowledgement of this copy may also be lost.
+            # Remember the command again, because the acknowledgement of this copy may also be lost.
             self._handled.append(command.identity)
             return False
         why = self._gate.admit(command.came)

@@ -65,7 +65,7 @@ class WaitingLine:
         except BaseException:
             if me in self._line:
                 self._line.remove(me)
-            elif not me.dropped:  # The cancelled waiter has a place: free it.
+            elif not me.dropped:  # The cancelled waiter already had a place.
                 self._free += 1
                 self._call_next()
             raise

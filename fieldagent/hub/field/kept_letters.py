@@ -20,7 +20,7 @@ def accept_letters(
     for device in devices:
         try:
             kit = directory.find_device(db, device)
-        except UnknownDevice:  # The device is disabled.
+        except UnknownDevice:  # Skip a disabled device.
             continue
         taken += mobile_originated.replay(db, kit, device_keys.read_mo_keys(db, device))
     return taken

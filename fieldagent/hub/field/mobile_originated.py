@@ -480,7 +480,7 @@ class MobileOriginatedReceiver:
         for fragment in whole.fragments:
             mark_arrived(db, fragment, brought)
         if brought.revoked is not None and not any(entry.sos for entry in whole.entries):
-            # The last fragment alone could not be processed later.
+            # Keep the whole message, because its last fragment alone could not be processed later.
             self._store_dead_letter(
                 db, brought.device, whole.envelope, Bearer.IP, brought.doubt_reason
             )

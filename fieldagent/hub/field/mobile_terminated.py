@@ -276,7 +276,8 @@ def send_fragments_again(db: Db, device: int, sequence: int, report: Report, now
             if each.index not in report.arrived and (item, each.index) not in waits:
                 pieces, urgent = [(item, each.index, report.count)], large.entry.sos
                 body = _encode_fragment(large, each, account.key)
-                # The device asks again for anything still missing.
+                # Leave out a fragment that is too expensive now. The device asks for missing
+                # fragments again.
                 if _is_affordable(db, account, body, now, urgent=urgent):
                     _persist(db, device, body, pieces, urgent, now)
     return True

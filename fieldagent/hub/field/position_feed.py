@@ -115,7 +115,7 @@ class PositionFeed:
     async def _read(self) -> None:
         now, heard = trio.current_time(), self.store.get_event(newest.get_topic(self.workspace))
         workspace, upto = self.workspace, self.upto
-        self._not_before = now + RETRY_S  # In case the read fails.
+        self._not_before = now + RETRY_S  # Time of the next read if this one fails.
         found = await self.store.read(lambda db: _read(db, workspace, upto))
         if found.directory != self._directory:
             self._directory, self.life = found.directory, self.life + 1
@@ -133,9 +133,9 @@ class PositionFeed:
                 self.names[entry.sequence] = Name(digest, entry, self._bits)
                 self._bits *= 2
         for each in found.positions:
-            if each.sender in self.names:  # A sender without a name has just been deleted.
+            if each.sender in self.names:  # Skip senders that were deleted meanwhile.
                 track = newest.Track(each.device, each.sender)
-                self._positions.pop(track, None)  # The later position comes last.
+                self._positions.pop(track, None)  # The newer position goes to the end.
                 self._positions[track] = _make_position(each)
         self.upto = found.end
         if found.positions:

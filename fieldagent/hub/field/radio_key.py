@@ -310,7 +310,7 @@ def _compute_due_time(db: Db, workspace: int) -> float:
     kits = list_kits(db, workspace, 0.0)
     awaited = [each.step for each in kits if not each.left_out]
     if change.ended is None and min(awaited, default=LAST) >= change.step:
-        return 0.0  # The last kit that the change waited for may be disabled now.
+        return 0.0  # All kits that are still enabled have taken the step.
     behind = [each.compute_due_time(change.step) for each in kits if each.step < change.step]
     return min(behind, default=inf)
 

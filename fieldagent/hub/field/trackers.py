@@ -176,7 +176,7 @@ def process_tracker_report(
     """Process one report. When the call returns, the report is stored and can be acknowledged.
     `bearer` names its bearer.
     """
-    # PostgreSQL does not accept NUL: check the anonymous text before the database gets it.
+    # Check this unauthenticated text first, because PostgreSQL does not accept NUL.
     tracker = find(db, workspace, report.ident) if report.ident.isprintable() else None
     if tracker is None:
         return ItemResult.REFUSED

@@ -179,7 +179,7 @@ class _ConnectionLimit:
             return
         try:
             await self._serve_connection(stream, address)
-        except Problem:  # The source uses too much processor time.
+        except Problem:  # The source has used too much processor time.
             return
         except (RemoteProtocolError, trio.BrokenResourceError) as error:
             log.error("an MO message from %s was not accepted: %s", address, error)

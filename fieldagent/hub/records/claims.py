@@ -107,7 +107,7 @@ def release_claims(db: Db, membership: str, workers: Sequence[Any]) -> int:
     """
     freed = 0
     for table, topic in CLAIMED_TABLES.items():
-        # An index covers the waiting rows. The table holds many more rows that were handed over
+        # Select the waiting rows by an index, because many more rows in the table were handed over
         # before.
         which = "" if table in ("mobile_terminated", "kit_sms") else "state = 'waiting' AND "
         rows = db.execute(

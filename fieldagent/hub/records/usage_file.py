@@ -178,6 +178,6 @@ def _read_moment(text: str, date_format: str | None) -> datetime | None:
         with suppress(ValueError):
             return datetime.fromisoformat(text)
     with suppress(ValueError):
-        # The format of RockBLOCK.
+        # The default is the date format of RockBLOCK.
         return datetime.strptime(text, date_format or "%y-%m-%d %H:%M:%S")
     return None

@@ -176,7 +176,8 @@ class SyntheticItems:
     async def _send_item(self, journey: _Journey) -> None:
         """Send an item through the whole path. Raises ItemStopped."""
         try:
-            # On a full disk, such a small item may fit although larger ones do not.
+            # Also prove the store, because on a full disk this small item may fit although larger
+            # items do not.
             await self.store.prove()
             journey.begun = await self.store.commit(
                 lambda db: synthetic_rows.begin(db, URL, self.clock())

@@ -122,7 +122,7 @@ class _PostgresDb:
 
     def write(self, sql: str, *parameters: Any) -> None:
         if sql in self._whole._writes:
-            # Within one statement, the order of two writes is undefined.
+            # Write the earlier parameters first, because one statement has no order of rows.
             self._whole.flush()
         self._whole._writes[sql] = parameters
 

@@ -182,7 +182,8 @@ class ImtModem:
             log.warning("the modem sent an invalid line: %s", error)
 
     async def _process_event(self, event: messages.Event | None) -> None:
-        # The first two events are steps inside a message. The waiting tasks need only its end.
+        # The first two events are steps inside a message. The waiting tasks need only the end of
+        # the message.
         if isinstance(event, messages.SegmentWanted):
             await self._send_segment(event)
             return

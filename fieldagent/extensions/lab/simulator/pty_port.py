@@ -63,7 +63,7 @@ def _make_link(line: str, name: Path) -> None:
     """Make the symbolic link. Raises NoLine."""
     try:
         name.parent.mkdir(parents=True, exist_ok=True)
-        # A killed simulator leaves its link behind.
+        # Remove the link that a killed simulator has left behind.
         if name.is_symlink():
             name.unlink(missing_ok=True)
         name.symlink_to(line)

@@ -119,7 +119,7 @@ class CommandAdmission:
         said = {
             "to": package.to,
             "from": package.author,
-            # The key would replace other programs' Packages.
+            # This key could replace other programs' Packages.
             "collapseKey": package.collapse_key,
         }
         for member, value in said.items():

@@ -298,7 +298,7 @@ def _open_listener(address: str) -> trio.socket.SocketType:
         plain.bind((GROUP, GROUP_PORT))
         membership = socket.inet_aton(GROUP) + socket.inet_aton(address)
         plain.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, membership)
-        # Otherwise the socket would receive groups that another program has joined elsewhere.
+        # Otherwise the socket would also receive groups that other programs have joined.
         plain.setsockopt(socket.IPPROTO_IP, IP_MULTICAST_ALL, 0)
         return trio.socket.from_stdlib_socket(plain)
     except BaseException:
