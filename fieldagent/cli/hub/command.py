@@ -100,7 +100,7 @@ def _read(words: list[str]) -> RemoteCommand:
 def _sign_settings(
     arguments: argparse.Namespace, store: Store, number: int
 ) -> tuple[int, RemoteCommand]:
-    """Let minisign sign the settings, with a number above all earlier ones of the kit. Raises
+    """Let minisign sign the settings, with a number above all earlier numbers of the kit. Raises
     Refused.
     """
     if arguments.secret_key is None:

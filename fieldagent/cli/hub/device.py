@@ -200,7 +200,7 @@ def _revoke(call: Call) -> Result:
 
 @make_dead_letter_change
 def restore_device(call: Call) -> tuple[list[int], Row]:
-    """Undo a revocation, and process items that arrived meanwhile, including those over other
+    """Undo a revocation, and process items that arrived meanwhile, including items relayed by other
     kits.
     """
     revocation.restore(call.db, call.device, now=call.now)

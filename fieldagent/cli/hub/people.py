@@ -72,8 +72,8 @@ def list_groups(call: Call) -> Result:
 
 @make_transaction
 def set_user_radios(call: Call) -> Result:
-    """Set the handhelds of a user by their handles, in place of earlier ones. Raises Refused if a
-    handheld belongs to another user.
+    """Set the handhelds of a user by their handles, in place of the earlier handhelds. Raises
+    Refused if a handheld belongs to another user.
     """
     people.set_radios(*call.here, call.member, call.arguments.radios, now=call.now)
     return {"id": call.member, "radios": call.arguments.radios}

@@ -149,8 +149,8 @@ def list_dead(call: Call) -> Result:
 
 @make_transaction
 def replay(call: Call) -> Result:
-    """Post dead letters of webhooks again, those of one item or all, and print their number. Raises
-    Refused if there are none.
+    """Post all dead letters of webhooks again, or the dead letters of one item, and print their
+    number. Raises Refused if there are none.
     """
     count = webhook_directory.replay(*call.here, call.arguments.request_id, now=call.now)
     return {"replayed": count}

@@ -174,7 +174,7 @@ class _Tracker:
 
     def _exchange_pace(self) -> None:
         """Report the interval to the agent, which shows it on its page, and use the interval that
-        people have selected there.
+        people have selected on that page.
         """
         now = time.monotonic()
         if now - self._reported_at < REPORT_INTERVAL_S:
@@ -233,7 +233,7 @@ class _Tracker:
 
     def _make_batched(self, fix: Fix, dated: bool) -> dict[str, Any]:
         """Return a position with only time and place, so that many positions share a message as a
-        track (docs/reference/on-air.md). No position replaces another one.
+        track (docs/reference/on-air.md). No position replaces an earlier position.
         """
         location = {
             "latitude": round(fix.latitude, BATCH_DECIMALS),

@@ -1,4 +1,4 @@
-"""Order of versions, and the check that a version may replace another one."""
+"""Order of versions, and the check that a version may replace another version."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ def find_holder(
 
 
 class Handles(NamedTuple):
-    """Finds the handheld of a person among those that the kit's radio can reach."""
+    """Finds the handheld of a person among the handhelds that the kit's radio can reach."""
 
     journal: Journal
     own: Mapping[str, str]

@@ -35,8 +35,8 @@ class Doubt(NamedTuple):
 
 
 def list_doubts(journal: Journal, settings_names: Mapping[str, str]) -> list[Doubt]:
-    """Return the doubtful handhelds among those that were heard recently. `settings_names` contains
-    the handhelds of the settings.
+    """Return the doubtful handhelds that were heard recently. `settings_names` contains the
+    handhelds of the settings.
     """
     there = handhelds.list_recently_heard(journal)
     changed = {each.handle for each in there if each.other_key is not None}

@@ -149,8 +149,8 @@ def find_type(raw: bytes) -> str:
 
 
 def decode(raw: bytes) -> CotEvent:
-    """Parse one event. Skip everything before it, because a document type there could define
-    entities. Raises RemoteProtocolError if there is no valid event.
+    """Parse one event. Skip everything before it, because a document type before the event could
+    define entities. Raises RemoteProtocolError if there is no valid event.
     """
     begin = _EVENT_BEGIN.search(raw)
     if begin is None:

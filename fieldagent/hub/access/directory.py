@@ -465,8 +465,7 @@ _DEVICE_COLUMNS = {
     "lastUpdate": "contact.last_update",
     "settings": kit_report.SETTINGS,
 }
-"""SQL of each column of `list_devices`. The first columns are those that a narrow terminal
-shows."""
+"""SQL of each column of `list_devices`. A narrow terminal shows only the first columns."""
 
 
 def list_devices(db: Db, workspace: int, now: float) -> list[Row]:

@@ -358,8 +358,8 @@ def set_radios(
     now: float,
     actor: str = ADMINISTRATION,
 ) -> None:
-    """Set the handhelds of a member, in place of all earlier ones. Raises Refused if a handheld
-    belongs to another member.
+    """Set the handhelds of a member, in place of all earlier handhelds. Raises Refused if a
+    handheld belongs to another member.
     """
     for handle in handles:
         if not handle.isprintable() or " " in handle or not 0 < len(handle) <= HANDLE_MAX:

@@ -149,7 +149,7 @@ class ContactsApi:
         return make_json_response({"id": await self._acts.carry_out(caller, store_contact)}, 201)
 
     async def change(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
-        """Set a contact's quiet hours: its own, none, or those of its workspace."""
+        """Set a contact's quiet hours: its own hours, none, or the hours of its workspace."""
         refuse_others(request, ())
         hours = read_body(request, _QUIET_FIELDS)["quiet"]
 

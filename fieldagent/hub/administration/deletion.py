@@ -136,7 +136,7 @@ def begin(db: Db, subject: Subject, now: float, actor: str = ADMINISTRATION) -> 
 
 
 def delete_items(db: Db, subject: Subject, after: int) -> int | None:
-    """Look at the next items after the id `after`, and delete those of the subject. Return the last
+    """Look at the next items after the id `after`, and delete the subject's items. Return the last
     id looked at, or None at the end.
     """
     if subject.kind == "device":

@@ -212,7 +212,7 @@ class WebhooksApi:
         return make_page(request, {"failures": rows}, "before", following)
 
     async def replay(self, request: Request, caller: Caller) -> Response:
-        """Post dead letters again: those of the item in the body, or all dead letters."""
+        """Post dead letters again: all, or the dead letters of the item in the body."""
         refuse_others(request, ())
         body = read_body(request, REPLAY) if request.body else {}
         request_id = body.get("request_id")

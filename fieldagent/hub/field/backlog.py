@@ -83,7 +83,7 @@ async def count_backlog(store: Store, queue: IndexedTable) -> Backlog:
 
 
 def add_awaited(db: Db, backlog: Backlog, now: float) -> Backlog:
-    """Return the waiting deliveries, including those whose rows are created when devices fetch
+    """Return the waiting deliveries, including deliveries whose rows are created when devices fetch
     them.
     """
     rows, oldest = workspace_log.count_awaited(db, now)

@@ -153,7 +153,9 @@ def record_items(db: Db, devices: Collection[int], now: float) -> None:
 
 
 def warn_of_late(db: Db, now: float) -> list[str]:
-    """Warn of late devices, and raise the alarm for those that stay late. Return the log lines."""
+    """Warn of late devices, and raise the alarm for devices that stay late. Return the log
+    lines.
+    """
     rows = db.execute(
         "SELECT c.device, device.name, device.workspace, device.member, every, by_minute,"
         " kit_every, warned, latitude, longitude, position_at, contact.at FROM check_in c"

@@ -150,7 +150,7 @@ def list_devices_with_letters(db: Db, workspace: int | None = None) -> list[int]
 
 
 def list_letters(db: Db, devices: Collection[int] | None = None) -> list[Row]:
-    """Return the letters, newest first: all, or those of some devices."""
+    """Return the letters, newest first: all, or the letters of some devices."""
     which, of = "", devices or ()
     if devices is not None:
         which = f" WHERE dead_letter.device IN ({make_marks(of)})" if of else " WHERE 1 = 0"

@@ -207,7 +207,7 @@ _RECEIPT = "id, sequence, member, at, digest, urgent, says, by_name, text, rung,
 
 
 def list_receipts(db: Db, device: int, *, limit: int) -> list[WaitingReceipt]:
-    """Return the receipts owed to a device, urgent ones first."""
+    """Return the receipts owed to a device, urgent receipts first."""
     rows = db.execute(
         f"SELECT {_RECEIPT} FROM receipt WHERE device = ? AND state = 'waiting'"
         " ORDER BY urgent DESC, id LIMIT ?",
@@ -329,7 +329,7 @@ def fill(
     commands: Iterable[Entry] = (),
 ) -> Load:
     """Add as many entries of each kind as fit, in order, but only items of the first item's sender.
-    A receipt that does not fit does not block the next ones.
+    A receipt that does not fit does not block the next receipts.
     """
     load = Load(is_packed=packed)
     for each in items:

@@ -230,7 +230,7 @@ def _store_introduction(db: Db, account: Account, item: WaitingItem, now: float)
 
 def _cut_into_fragments(large: WaitingItem, key: bytes | None, limit: int) -> list[Fragment]:
     """Return the fragments of an item. The fragments are the same at every call, so that fragments
-    sent later match those sent earlier.
+    sent later match earlier fragments.
     """
     whole = encode(large.entries, origin=large.sender)
     return split(whole, limit - (0 if key is None else TAG_BYTES + 1))
@@ -249,8 +249,8 @@ def _encode_fragment(large: WaitingItem, fragment: Fragment, key: bytes | None) 
 
 
 def send_fragments_again(db: Db, device: int, sequence: int, report: Report, now: float) -> bool:
-    """Send the fragments that the device is missing again, except those still waiting, as far as
-    today's credits last. Return False if the report is about another item that had this number.
+    """Send the fragments that the device is missing again, except fragments that still wait, as far
+    as today's credits last. Return False if the report is about another item that had this number.
     """
     rows = db.execute(
         f"SELECT delivery.item, {ACCOUNT} FROM delivery JOIN device ON device.id = delivery.device"
@@ -367,8 +367,8 @@ def _mark_packed(db: Db, device: int, items: Iterable[int]) -> None:
 
 
 def compute_allowance(db: Db, account: Account, now: float, *, urgent: bool) -> int | None:
-    """Return the credits left today, after those for messages that wait for the operator. None
-    without a budget.
+    """Return the credits left today, after the credits for messages that wait for the operator.
+    None without a budget.
     """
     if account.budget is None:
         return None

@@ -100,7 +100,8 @@ def _make_full_condition(busy: Busy) -> tuple[str, list[str]]:
 
 
 def claim(db: Db, now: float, busy: Busy = {}) -> list[OperatorCall]:  # noqa: B006
-    """Claim the next message of some devices for this process: one per device, urgent ones first.
+    """Claim the next message of some devices for this process: one per device, urgent messages
+    first.
 
     A message that another process claimed and never settled may have left already; it is handed
     over again.

@@ -74,7 +74,7 @@ class OwnPositions:
         return self._pack(feed, positions, upto, capacity)
 
     async def _remove_stored(self, positions: list[Position]) -> list[Position]:
-        """Return the positions without those of which this device has a row."""
+        """Return the positions of which this device has no row."""
         feed, device = self._feed, self._device.id
         if device not in feed.at_once or not positions:
             return positions

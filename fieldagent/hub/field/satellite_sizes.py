@@ -37,8 +37,8 @@ class UnfitKit(NamedTuple):
 
 
 class SatelliteKits(NamedTuple):
-    """Addressed kits: those whose satellite modem cannot carry the push, and the number of the
-    others.
+    """Addressed kits whose satellite modem cannot carry the push, and the number of other addressed
+    kits.
     """
 
     unfit: tuple[UnfitKit, ...] = ()
@@ -60,8 +60,8 @@ class SatelliteKits(NamedTuple):
 
 
 def find_far_kits(db: Db, posting: Posting, now: float) -> SatelliteKits:
-    """Return the addressed kits that cannot get the push, and the number of those that can. `now`
-    is Unix time.
+    """Return the addressed kits that cannot get the push, and the number of the addressed kits that
+    can. `now` is Unix time.
     """
     if not isinstance(posting.item, Data):
         return SatelliteKits()

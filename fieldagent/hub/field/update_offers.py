@@ -80,7 +80,7 @@ def explain_unfit(kit: Candidate) -> str:
 
 
 def list_candidates(db: Db, workspace: int, now: float) -> list[Candidate]:
-    """Return all kits: linked ones first, and in each group the most recently heard first."""
+    """Return all kits: linked kits first, and in each group the most recently heard first."""
     rows = db.execute(
         "SELECT device.id, device.name, coalesce(contact.version, ''),"
         " coalesce(contact.installed, ''), device.disabled FROM device"

@@ -141,7 +141,7 @@ COMPARED_NUMBERS = {
 
 
 def find_outliers(fleet: Sequence[KitFigures]) -> list[list[Difference]]:
-    """Return the bad values and the differences of each kit, bad ones first."""
+    """Return the bad values and the differences of each kit, bad values first."""
     middles = {what: _compute_middle(fleet, number) for what, number in COMPARED_NUMBERS.items()}
     versions = _find_majority(kit.version for kit in fleet)
     systems = _find_majority(kit.system for kit in fleet)

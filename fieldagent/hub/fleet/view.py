@@ -68,7 +68,7 @@ class FleetRow(NamedTuple):
 
 
 def describe_fleet(db: Db, workspace: int, now: float) -> dict[str, Any]:
-    """Return the kits for people and programs, those with differences first, and the number of kits
+    """Return the kits for people and programs, kits with differences first, and the number of kits
     that were left out.
     """
     rows = select(db, _KIT, _KITS, now, format_day(now), workspace, SHOWN_MAX)

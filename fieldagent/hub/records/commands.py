@@ -55,7 +55,7 @@ class CommandToSend:
 
 
 def compute_next_number(db: Db, device: int, now: float) -> int:
-    """Return the number of the next command, higher than all earlier ones."""
+    """Return the number of the next command, higher than all earlier numbers."""
     ((last,),) = db.execute("SELECT max(number) FROM command WHERE device = ?", device)
     return max(int(now), (last or 0) + 1)
 
@@ -109,7 +109,7 @@ def list_commands_at_each(
 
 
 def list_due_commands(db: Db, device: int, now: float, *, linked: bool) -> list[Entry]:
-    """Return the commands to send over satellite now, oldest first, and expire damaged ones."""
+    """Return the commands to send over satellite now, oldest first, and expire damaged commands."""
     which = " AND bearer = 'satellite'" if linked else ""
     rows = db.execute(
         f"SELECT number, body FROM command WHERE device = ? AND {IS_DUE}{which} ORDER BY number",

@@ -114,8 +114,8 @@ class Leases:
     async def _watch_others(
         self, watched_before: Mapping[str, _WatchedProcess]
     ) -> dict[str, _WatchedProcess]:
-        """Watch the processes whose reported end is further ahead than possible, and delete those
-        whose report stays the same. Return the watched processes.
+        """Watch the processes whose reported end is further ahead than possible, and delete the
+        processes whose report stays the same. Return the watched processes.
         """
         now = trio.current_time()
         rows = await self._store.read(lambda db: _list_far_ahead(db, self._clock() + LEASE_S))

@@ -539,7 +539,7 @@ def _deliver_to_webhooks(
 
 def _choose_lane(posting: Posting, item: int) -> int:
     """Return the `sender` of a post. An SOS or an alarm does not wait for other posts. The posts of
-    a kit do not wait for those of another kit, even of the same user.
+    a kit do not wait for the posts of another kit, even of the same user.
     """
     if posting.sos or posting.alarm:
         return -item

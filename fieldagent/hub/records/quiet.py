@@ -101,7 +101,9 @@ def set_of_workspace(
 def set_of_contact(
     db: Db, workspace: int, contact: int, hours: str, now: float, *, actor: str = ADMINISTRATION
 ) -> None:
-    """Set the quiet hours of a contact. `NO_QUIET_HOURS`: none. Empty: those of the workspace."""
+    """Set the quiet hours of a contact. `NO_QUIET_HOURS`: none. Empty: the hours of the
+    workspace.
+    """
     db.execute("UPDATE alarm_contact SET quiet = ? WHERE id = ?", hours, contact)
     detail = f"contact {contact}: {hours or 'as the workspace'}"
     audit.write_line(db, workspace, actor, "quiet hours", detail, now)

@@ -16,7 +16,7 @@ from fieldagent.hub.store.contract import Db, Store, find_earliest
 from fieldagent.system.lazy_dataclass import dataclass
 
 RING_PAUSES_S = (300.0, 900.0, 3600.0, 14_400.0, 86_400.0)
-"""Seconds before each ring alert, by the number of earlier ones. The last value repeats."""
+"""Seconds before each ring alert, by the number of earlier alerts. The last value repeats."""
 
 GATEWAY_RETENTION_S = 5 * 86_400.0
 """Seconds for which the operator's gateway keeps an MT message (SBD Developers Guide)."""

@@ -258,8 +258,8 @@ class SqliteStore:
         unavailable.
 
         The check uses the writer's connection, because the reader cannot distinguish this process's
-        writes from those of others. The check waits while another process commits, so it misses no
-        write.
+        writes from the writes of others. The check waits while another process commits, so it
+        misses no write.
         """
         try:
             version = await self._group.commit(_read_data_version)

@@ -143,7 +143,9 @@ async def run(
 
 
 async def _store_mail(reception: Reception, mail: Mailbag) -> NoReturn:
-    """Store received messages on disk, including those that are not stored when the agent stops."""
+    """Store received messages on disk, including messages that are not stored yet when the agent
+    stops.
+    """
     while True:
         await mail.wait_for_first()
         with trio.CancelScope(shield=True):

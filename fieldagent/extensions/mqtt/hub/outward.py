@@ -207,7 +207,7 @@ class HubReporter:
             wanted |= self._make_kit_documents(
                 device, [i for i in incidents if i.kit == device["id"]]
             )
-        # Remove the documents of a disabled kit, including those of an earlier session.
+        # Remove the documents of a disabled kit, including documents of an earlier session.
         gone = [topic for topic in self._retained if topic not in wanted]
         if not self._took_back:
             deleted = partial(records.list_deleted_kits, workspace=self._inbox.workspace)

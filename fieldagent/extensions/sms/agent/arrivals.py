@@ -63,7 +63,7 @@ _Group = dict[int, _Piece]
 
 
 def find_arrivals(messages: Sequence[StoredMessage]) -> StoreContent:
-    """Return the complete messages, and those with missing parts."""
+    """Return the complete messages, and the messages with missing parts."""
     whole: list[Arrival] = []
     groups: dict[tuple[str, int, int], list[_Group]] = {}
     unreadable = [each for each in messages if each.message is None]

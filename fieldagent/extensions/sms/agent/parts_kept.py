@@ -43,7 +43,9 @@ class PartsKept:
         return [self._drop_parts(each, "the others never arrived") for each in old]
 
     def find_oldest(self, waiting: Sequence[WaitingParts]) -> GivenUpParts:
-        """Return the parts to give up first if the store is full, among those shown to `judge`."""
+        """Return the parts to give up first if the store is full, among the parts shown to
+        `judge`.
+        """
         first = min(waiting, key=lambda each: (self._since[each.name], each.at))
         return self._drop_parts(first, "and the modem's store is filled")
 

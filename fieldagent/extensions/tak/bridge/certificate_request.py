@@ -85,7 +85,7 @@ def read_answer(key: rsa.RSAPrivateKey, answer: bytes) -> ClientFiles:
 
 
 def _read_texts(answer: bytes) -> Sequence[str]:
-    """Return the signed certificate and those of the authorities, as Base64."""
+    """Return the signed certificate and the certificates of the authorities, as Base64."""
     try:
         members = json.loads(answer)
     except ValueError:

@@ -67,8 +67,8 @@ def list_members_with_kits(db: Db, workspace: int) -> set[int]:
 
 
 def list_kit_users(db: Db, workspace: int, limit: int) -> list[KitUser]:
-    """Return the users with kits: first those with an open SOS, then by id. If a user has several
-    kits, the one with the newest position counts.
+    """Return the users with kits: first the users with an open SOS, then by id. If a user has
+    several kits, the kit with the newest position counts.
     """
     rows = db.execute(
         "SELECT member.id, member.name, latitude, longitude, position_at, coalesce(way, ''),"

@@ -99,7 +99,7 @@ def make_position_events(
     user: LanUser, address: str, previous: SentPosition | None, now: float
 ) -> list[CotEvent]:
     """Return the events that show a user's position. `address` is the address of the kit, because
-    messages for shown units go there.
+    messages for shown units go to the kit.
     """
     shown_by = ShowingProgram("kit", "shown by the kit", f"{address}:{PORT}:tcp")
     return tak_map.make_position_events(user.unit, user, shown_by, previous, now, is_shared=True)

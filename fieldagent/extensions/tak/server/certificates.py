@@ -90,7 +90,9 @@ def revoke(db: Db, workspace: int, member: int, now: float) -> int:
 
 
 def list_certificates(db: Db, workspace: int) -> list[Row]:
-    """Return all certificates of a workspace by user, including revoked and expired ones."""
+    """Return all certificates of a workspace by user, including revoked and expired
+    certificates.
+    """
     names = ("user", "name", "made", "expires", "revoked", "seen", "phone")
     return make_named_rows(
         db,
@@ -111,7 +113,7 @@ def find_holder(db: Db, workspace: int, serial: str, now: float) -> PhoneHolder 
 
 
 def find_valid(db: Db, workspace: int, serials: Collection[str], now: float) -> set[str]:
-    """Return the valid certificates among those with the given serial numbers."""
+    """Return the serial numbers of valid certificates among `serials`."""
     if not serials:
         return set()
     which, some = make_membership(db, serials)
