@@ -1,9 +1,9 @@
 """Runs work in a folder as the folder's owner, if the program was started by root.
 
 A file in another user's folder can be a link, a FIFO, or a rollback journal that makes SQLite
-delete a file elsewhere. So root opens nothing in such a folder. Root finds the folder's owner over
-a path that this user cannot have changed, and continues as that user. `switch_to_owner_of` does so
-for good, and `run_as_owner` in a child process that returns a result.
+delete a file elsewhere. So root opens no file in such a folder. Root finds the folder's owner over
+a path that this owner cannot have changed, and continues as the owner. `switch_to_owner_of` does so
+until the program ends, and `run_as_owner` in a child process that returns a result.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ class Owner(NamedTuple):
 
 
 def switch_to_owner_of(folder: Path) -> None:
-    """Continue as the owner of `folder`, if root has started this program. Do nothing for other
-    users, or if the folder belongs to root. Raises OSError.
+    """Continue as the owner of `folder`, if root has started this program. Do nothing if another
+    user has started the program, or if the folder belongs to root. Raises OSError.
     """
     if os.geteuid() == 0 and (owner := find_owner(folder)).uid:
         _switch_to_owner(owner)
@@ -65,7 +65,7 @@ def run_as_owner(folder: Path, work: Callable[[], T], *, limit_s: float = DEADLI
     """Return the result of `work`, run as the owner of `folder`. The result must be
     JSON-serializable.
 
-    Raises OSError, also for an OSError of `work`.
+    Raises OSError if the child process fails, or if `work` raises it.
     """
     if os.geteuid() != 0 or not (owner := find_owner(folder)).uid:
         return work()
@@ -190,8 +190,8 @@ def find_owner(folder: Path) -> Owner:
 
 
 def _require_ours(status: os.stat_result, place: Path, *, last: bool) -> None:
-    """Check that only root can write to a folder of root. On the path to another folder, a sticky
-    bit is sufficient.
+    """Check that only root can write to a folder of root. A folder on the path (not `last`) may
+    instead have a sticky bit.
     """
     mode = status.st_mode
     writable = mode & stat.S_IWOTH or (mode & stat.S_IWGRP and status.st_gid)

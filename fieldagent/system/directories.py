@@ -9,14 +9,18 @@ from pathlib import Path
 
 
 def find_xdg_directory(environ: Mapping[str, str], variable: str, default: str) -> Path:
-    """Return our folder by the XDG Base Directory Specification, which ignores a relative path."""
+    """Return fieldagent's folder by the XDG Base Directory Specification. A relative path in the
+    variable is ignored.
+    """
     root = environ.get(variable, "")
     base = Path(root) if root.startswith("/") else Path.home() / default
     return base / "fieldagent"
 
 
 def find_state_directory(environ: Mapping[str, str] = os.environ) -> Path:
-    """Return the folder that systemd made for us, or `$XDG_STATE_HOME/fieldagent`."""
+    """Return the folder that systemd made for this program, otherwise
+    `$XDG_STATE_HOME/fieldagent`.
+    """
     if folders := environ.get("STATE_DIRECTORY"):
         return Path(folders.split(":")[0])
     return find_xdg_directory(environ, "XDG_STATE_HOME", ".local/state")

@@ -1,9 +1,9 @@
 """Elapsed time, which is independent of changes of the wall clock.
 
-A gateway without a battery starts in 1970 until the network gives it the time, and a clock may jump
-by years at any moment. Elapsed time is a number like Unix time that never jumps. Within a boot it
-follows CLOCK_BOOTTIME, which also counts sleep (clock_gettime(2)). After a boot it continues from
-the last stored value.
+The clock of a gateway without a clock battery shows 1970 until the network sets it, and a clock may
+jump by years at any moment. Elapsed time is a number like Unix time that never jumps. Within a boot
+it follows CLOCK_BOOTTIME, which also counts sleep (clock_gettime(2)). After a boot it continues
+from the last stored value.
 """
 
 from __future__ import annotations
@@ -30,14 +30,15 @@ SAVE_INTERVAL_S = 60.0
 """Seconds between two writes of the stored value."""
 BOOT = Path("/proc/sys/kernel/random/boot_id")
 HARDWARE_CLOCK = Path("/sys/class/rtc/rtc0/hctosys")
-"""Contains 1 if the system took its time at boot from a clock with a battery."""
+"""File that contains 1 if the system took its time at boot from a clock with a battery."""
 _UNSYNCHRONISED = 5
 """Result of adjtimex(2) until the clock is set by the network or a receiver."""
 CLOCK_CACHE_S = 5.0
 """Seconds for which the kernel's state of the clock is cached. After a change of the clock, it is
 read again."""
 CLOCK_ERROR_MAX_S = 30.0
-"""Error of the system's clock, in seconds, from which TLS and logs have problems."""
+"""Error of the system's clock in seconds that is corrected, because TLS and logs then have
+problems."""
 CONTRADICTION_S = 3600.0
 """Difference of two sources, in seconds, from which at least one must be wrong."""
 SOURCE_VARIATION_S = 2.0
@@ -50,8 +51,8 @@ best source since the boot, and root's unit sets the clock by it (`kit.system_cl
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Values of the machine's clocks at one moment. The wall clock is trusted if `source` names the
-    source of its time.
+    """Values of the machine's clocks at one moment. The wall clock is trusted if `source` is not
+    empty; `source` names the source of its time.
     """
 
     boot: str
@@ -83,7 +84,7 @@ class ClockBase(NamedTuple):
     since_boot: float
     elapsed: float
     offset: float
-    """Seconds to add to elapsed time for the wall clock's time."""
+    """Seconds to add to elapsed time to get Unix time."""
     trusted: bool
 
 
@@ -133,8 +134,8 @@ def compute_elapsed_time(base: ClockBase | None, seen: Reading) -> float:
 
 
 class ElapsedTime:
-    """Elapsed time of this program. `base` is the last stored state, and `look` reads the
-    clocks.
+    """Elapsed time of this program. `base` is the last stored state, and `read_clocks` reads the
+    machine's clocks.
     """
 
     def __init__(self, base: ClockBase | None, read_clocks: Callable[[], Reading]) -> None:
@@ -142,9 +143,10 @@ class ElapsedTime:
         seen = read_clocks()
         self._begun, self._since_boot = compute_elapsed_time(base, seen), seen.since_boot
         self._offset = 0.0 if base is None else base.offset
-        """Seconds to add to elapsed time for the date."""
+        """Seconds to add to elapsed time to get Unix time."""
         self._told: dict[str, float] = {}
-        """Seconds to add to elapsed time for the time of each other source, since the boot."""
+        """Seconds to add to elapsed time to get the time of each other source, for the sources
+        since the boot."""
         self._kept: float | None = None
         """Time of the last stored state, in seconds since the boot."""
         self._follow_clock(seen)
@@ -154,7 +156,7 @@ class ElapsedTime:
         return self._read_elapsed(self._look())
 
     def date(self, elapsed_s: float) -> float:
-        """Return an elapsed time as Unix time. It is correct as soon as there is a trusted
+        """Return an elapsed time as Unix time. The result is correct as soon as there is a trusted
         source.
         """
         self._follow_clock(self._look())
@@ -171,7 +173,7 @@ class ElapsedTime:
             self._follow_clock(seen)
 
     def get_base(self) -> ClockBase:
-        """Return the state to store now. Call `mark_kept` when it is on disk."""
+        """Return the state to store now. The caller calls `mark_kept` when the state is on disk."""
         seen = self._look()
         self._follow_clock(seen)
         trusted = bool(self._source(seen))
@@ -180,7 +182,7 @@ class ElapsedTime:
         )
 
     def get_due_base(self) -> ClockBase | None:
-        """Return the state to store, or None if it is not due yet."""
+        """Return the state to store; None if no write is due yet."""
         base = self.get_base()
         if self._kept is not None and base.since_boot - self._kept < SAVE_INTERVAL_S:
             return None
@@ -195,8 +197,8 @@ class ElapsedTime:
         return self._source(self._look())
 
     def find_better_time(self) -> ReportedTime | None:
-        """If the system's clock is not trusted, and is wrong by at least `CLOCK_ERROR_MAX_S`,
-        return the correct time, else None.
+        """Return the correct time if the system's clock is not trusted and is wrong by at least
+        `CLOCK_ERROR_MAX_S`, otherwise None.
         """
         seen = self._look()
         source = self._source(seen)
@@ -214,8 +216,8 @@ class ElapsedTime:
         return seen.source or self._find_trusted_source()
 
     def _find_trusted_source(self) -> str:
-        """Return the best source that at most half of the others contradict; empty if there is
-        none.
+        """Return the best source that at most half of the others contradict; empty if there is no
+        such source.
         """
         for who in filter(self._told.__contains__, SOURCES_BY_RANK):
             others = [offset for each, offset in self._told.items() if each != who]
@@ -228,7 +230,7 @@ class ElapsedTime:
         source = self._source(seen)
         offset = seen.wall_time - self._read_elapsed(seen)
         if not source:
-            # A contradicted source is still better than a clock that was never set.
+            # Use a contradicted source, which is still better than a clock that was never set.
             source = next(filter(self._told.__contains__, SOURCES_BY_RANK), "")
         if not seen.source and source:
             offset = self._told[source]

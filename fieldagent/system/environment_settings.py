@@ -23,7 +23,7 @@ _FILE_SUFFIX = "-file"
 
 
 def get_variables(environ: Mapping[str, str], prefix: str) -> Mapping[str, str]:
-    """Return the variables with this prefix, by the names of the settings that they stand for."""
+    """Return the variables with this prefix, by the names of their settings."""
     return {
         name.removeprefix(prefix).lower().replace("_", "-"): name
         for name in sorted(environ)
@@ -49,7 +49,7 @@ def add_environment(
     try:
         known = {key.name: key for key in keys_of(set_pairs(text, given))}
     except NoProperties:
-        # The reader of the file reports the fault.
+        # The later check of the whole file reports the fault.
         return text
     values: dict[str, str] = {}
     faults = []

@@ -1,4 +1,4 @@
-"""Exit codes of commands, those of sysexits.h if one fits."""
+"""Exit codes of commands: the code of sysexits.h if one fits."""
 
 from __future__ import annotations
 

@@ -14,8 +14,8 @@ from fieldagent.system.lazy_dataclass import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Extension:
-    """Describes one extension. Each mapping contains names that settings or commands use, with the
-    places of the objects.
+    """Description of one extension. Each mapping contains the places of objects, by the names that
+    settings or commands use.
     """
 
     title: str
@@ -30,8 +30,8 @@ class Extension:
     """Functions that remove the payloads from a trace of a serial line, by the line's protocol, as
     `wire.trace.mask` does."""
     salvage: Mapping[str, str] = field(default_factory=dict)
-    """`agent.journal.repair.Salvage` by name, which saves the content of a damaged journal. The
-    agent uses the first one."""
+    """`agent.journal.repair.Salvage` functions by name, which save the content of a damaged
+    journal. The agent uses the first one."""
     modem_kinds: Mapping[str, str] = field(default_factory=dict)
     """`wire.modem_kind.ModemKind` by the name that operators report to the hub."""
     operators: Mapping[str, str] = field(default_factory=dict)
@@ -47,4 +47,4 @@ class Extension:
     commands: Mapping[str, str] = field(default_factory=dict)
     """`cli.table.Command` rows of `fieldagent`, by the first word of the command."""
     hub_commands: Mapping[str, str] = field(default_factory=dict)
-    """`cli.table.Command` rows of `fieldagent hub`, by the noun that they add or add to."""
+    """`cli.table.Command` rows of `fieldagent hub`, by the noun of the command."""

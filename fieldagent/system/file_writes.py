@@ -26,10 +26,10 @@ class FileWrites:
             raise error
 
     async def wait(self) -> None:
-        """Wait until a write, also one since the last call."""
+        """Wait for a write. A write since the last call counts too."""
         await trio.lowlevel.wait_readable(self._descriptor)
         with suppress(BlockingIOError):
-            # The kernel merges equal events in a row.
+            # One read is enough, because the kernel merges equal consecutive events.
             os.read(self._descriptor, 65_536)
 
     def close(self) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from zlib import crc32
 
 SLOT_BYTES = 4096
-"""Size of each of a file's two slots in bytes. It is one page, so that each slot is written
+"""Size of each of a file's two slots in bytes. The size is one page, so that each slot is written
 separately."""
 _SLOT_HEAD = struct.Struct(">QII")
 """Number of the write, bytes of the content, CRC of both and the content."""
@@ -24,8 +24,7 @@ def replace_file(path: Path, content: bytes, *, mode: int = 0o600, group: str = 
     The file gets `group` if it exists and the caller may set it.
     """
     made = path.with_name(f"{path.name}.new")
-    # Remove an old temporary file, which may be left by a power cut or by another user, without
-    # opening it.
+    # Remove an old temporary file without opening it. A power cut or another user may have left it.
     with suppress(FileNotFoundError):
         made.unlink()
     file = os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -35,8 +34,8 @@ def replace_file(path: Path, content: bytes, *, mode: int = 0o600, group: str = 
             with suppress(KeyError, PermissionError):
                 os.fchown(stream.fileno(), -1, grp.getgrnam(group).gr_gid)
         if mode != 0o600 or os.fstat(stream.fileno()).st_mode & mode != mode:
-            # Set the mode only if necessary, because a boot partition has no modes and refuses to
-            # set them. The umask may have removed bits.
+            # The umask may have removed bits. Set the mode only then, because a boot partition has
+            # no modes and refuses to set them.
             os.fchmod(stream.fileno(), mode)
         stream.flush()
         os.fsync(stream.fileno())
@@ -53,9 +52,9 @@ def rename_file(path: Path, target: Path) -> None:
 
 def _rename(path: Path, target: Path, file: int) -> None:
     path.rename(target)
-    # In FAT, the entry with the name also contains the place of the contents. It is written with
-    # the file, not with the folder. Without this sync, the new name on disk may belong to an empty
-    # file (fs/fat/namei_vfat.c).
+    # In FAT, the entry with the name also contains the place of the contents. Syncing the file
+    # writes this entry, syncing the folder does not. Without this sync, the new name on disk may
+    # belong to an empty file (fs/fat/namei_vfat.c).
     os.fsync(file)
     sync_folder(target.parent)
 
@@ -70,10 +69,10 @@ def sync_folder(path: Path) -> None:
 
 
 def write_in_slots(path: Path, content: bytes) -> None:
-    """Write the content into the older of a file's two slots. It is on disk when this returns; a
-    power cut before leaves the new or the old content. No file is created or renamed, so that this
-    writes only a fifth of the data that `replace_file` writes. It is meant for hourly writes.
-    Raises OSError, or ValueError for more than SLOT_MAX bytes.
+    """Write the content into the older of a file's two slots. The content is on disk when the
+    function returns; an earlier power cut leaves the new or the old content. No file is created or
+    renamed, so the function writes only a fifth of the data that `replace_file` writes. It is meant
+    for hourly writes. Raises OSError, or ValueError for more than SLOT_MAX bytes.
     """
     if len(content) > SLOT_MAX:
         raise ValueError(f"{len(content)} bytes are more than the {SLOT_MAX} of a slot")
@@ -102,7 +101,7 @@ def _make_slot(number: int, content: bytes) -> bytes:
 
 
 def _read_complete_slots(slots: bytes) -> list[tuple[int, bytes]]:
-    """Return the content of each complete slot, with the number of the write."""
+    """Return the number of the write and the content of each complete slot."""
     entries = []
     for begin in (0, SLOT_BYTES):
         slot = slots[begin : begin + SLOT_BYTES]

@@ -1,8 +1,8 @@
 """The library's `dataclass` with slots, built when the first object of a class is made.
 
 The library writes and compiles six functions for each class, in about half a millisecond. An agent
-loads about ninety such classes at its start. Building them took a third of the import time of trio,
-although only a few are used before the agent listens.
+loads about ninety such classes at its start. Building these classes took a third of the import time
+of trio, although only a few are used before the agent listens.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def _make_slotted(cls: type[Any] | None = None, /, **options: Any) -> Any:
     if cls is None:
         return partial(_make_slotted, **options)
     if not options.get("slots"):
-        # Without slots, an object may have other attributes.
+        # Build a class without `slots` at once, because its objects may have other attributes.
         return dataclasses.dataclass(cls, **options)
     kind: Any = type(cls)
     attributes = {
@@ -33,9 +33,9 @@ def _make_slotted(cls: type[Any] | None = None, /, **options: Any) -> Any:
 
     # The closure refers only to `slotted`, so that `plain` is freed after its use.
     def decorate_later(self: Any, *values: Any, **members: Any) -> None:
-        # Concurrent threads may each build the class, with the same result.
+        # No lock is needed: concurrent threads may each build the class, with the same result.
         worked_out = kind(slotted.__name__, slotted.__bases__, dict(attributes))
-        # Set the signature here, because otherwise the library builds a text of it.
+        # Set the signature here, because otherwise the library builds the signature's text.
         worked_out.__doc__ = slotted.__doc__ or slotted.__name__
         dataclasses.dataclass(worked_out, **{**options, "slots": False})
         kept = (attributes.keys() | _PLAIN_CLASS_NAMES) - {"__hash__"}

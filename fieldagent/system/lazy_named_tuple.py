@@ -1,6 +1,6 @@
 """The library's `NamedTuple`, whose constructor is built when the first object of a class is made.
 
-The library compiles each annotation, which we never read, and a constructor. That takes a fifth of
+The library compiles each annotation, which we never read, and a constructor. This takes a fifth of
 a millisecond and 8 kB for each class. An agent loads more than a hundred such classes at its start,
 which took a fifth of the import time of trio.
 """
@@ -55,7 +55,7 @@ class _TupleMaker(type):
         others = tuple(base for base in bases if not isinstance(base, _TupleMaker))
 
         def make_first(cls: Any, /, *values: Any, **members: Any) -> Any:
-            # Concurrent threads get the same result.
+            # No lock is needed, because concurrent threads get the same result.
             worked_out: Any = namedtuple(name, fields, defaults=defaults.values())  # type: ignore[misc]
             kind.__new__ = worked_out.__new__
             return worked_out.__new__(cls, *values, **members)

@@ -14,7 +14,7 @@ from fieldagent.system.properties import InvalidSettings
 from fieldagent.system.terminal import escape_line
 
 PIECE = 1024
-"""Characters that always fit into a pipe that is not full (PIPE_BUF bytes)."""
+"""Number of characters that always fit into a pipe that is ready for writing (PIPE_BUF bytes)."""
 
 
 def has_room(stream: TextIO) -> bool:
@@ -66,8 +66,8 @@ def emit(line: str) -> None:
 
 
 def is_journal(stream: TextIO, environ: Mapping[str, str] = os.environ) -> bool:
-    """Return True if the journal reads the stream. JOURNAL_STREAM contains its device and inode
-    (systemd.exec(5)).
+    """Return True if the journal reads the stream. JOURNAL_STREAM contains the stream's device and
+    inode (systemd.exec(5)).
     """
     try:
         at = os.fstat(stream.fileno())
@@ -77,7 +77,7 @@ def is_journal(stream: TextIO, environ: Mapping[str, str] = os.environ) -> bool:
 
 
 class DroppingHandler(logging.StreamHandler[TextIO]):
-    """Handler that drops records instead of waiting."""
+    """Log handler that drops records instead of waiting for the stream."""
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write a record, or drop it if the stream is not ready."""

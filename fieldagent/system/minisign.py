@@ -1,6 +1,6 @@
 """Signatures of files in minisign's format (jedisct1.github.io/minisign, "Signature format").
 
-A signature has two comments, of which the trusted comment is signed, too. OpenSSL computes Ed25519
+A signature has two comments, of which the trusted comment is also signed. OpenSSL computes Ed25519
 (RFC 8032).
 """
 
@@ -86,8 +86,8 @@ def verify(content: bytes, signature: Signature, keys: Iterable[TrustedKey]) -> 
 
 
 def verify_comment(signature: Signature, keys: Iterable[TrustedKey]) -> str:
-    """Return the trusted comment, which is signed together with the file's signature, without the
-    file. Raises NotSigned, or OSError if there is no `openssl`.
+    """Verify and return the trusted comment, which is signed together with the file's signature.
+    The file is not needed. Raises NotSigned, or OSError if there is no `openssl`.
     """
     signed = signature.of_file + signature.comment.encode()
     if not _is_valid(signed, signature.of_comment, _find_key(signature, keys)):

@@ -11,7 +11,8 @@ from pathlib import Path
 from fieldagent.system.folder import replace_file
 
 VALIDITY_DAYS = 36_500
-"""Validity in days. It is long because the clock may show 1970 when the certificate is made."""
+"""Validity in days. The validity is long because the clock may show 1970 when the certificate is
+made."""
 CREATION_MAX_S = 60.0
 """Longest time in seconds for making the certificate."""
 

@@ -21,7 +21,7 @@ THREAD = 0.000_06
 
 
 def charge_nobody(seconds: float) -> None:
-    """Do nothing: account for work without a caller."""
+    """Charge no one: the account for work without a caller. Does nothing."""
 
 
 _payer: ContextVar[Pay] = ContextVar("_payer", default=charge_nobody)
@@ -39,7 +39,7 @@ def get_payer() -> Pay:
 
 async def run_billed(step: Callable[[], T], limiter: trio.CapacityLimiter) -> T:
     """Run `step` in a thread, and charge its CPU time to this task. A cancelled caller does not
-    wait for the end, but is charged when `step` ends.
+    wait for the end of `step`, but is charged then.
     """
     pay, loop = get_payer(), trio.lowlevel.current_trio_token()
 

@@ -27,8 +27,8 @@ def make_private_folder(path: Path) -> None:
 
 
 def make_private_file(path: Path) -> None:
-    """Make an empty file. Deny access to an existing file to all users except its owner and
-    group.
+    """Make an empty file for its owner only. If the file exists, remove the access of all users
+    except its owner and group.
     """
     try:
         file = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, _FILE)

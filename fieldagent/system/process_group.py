@@ -1,7 +1,7 @@
 """Ends a command that we started, with all of its child processes.
 
 The command must have been started in a new session (`start_new_session`), so that its process id is
-also its group's (setsid(2)).
+also the id of its group (setsid(2)).
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ ends."""
 
 
 async def end_group(process: trio.Process) -> bool:
-    """End the group with SIGTERM, time to clean up, and SIGKILL. Return False if a process
-    survives, because it runs as another user or waits for a device.
+    """End the group: send SIGTERM, wait for `GRACE_S`, and then send SIGKILL. Return False if a
+    process survives, because it runs as another user or waits for a device.
     """
     with trio.CancelScope(shield=True):
         _signal_group(process, signal.SIGTERM)
@@ -35,11 +35,12 @@ async def end_group(process: trio.Process) -> bool:
 
 
 def _signal_group(process: trio.Process, number: int) -> bool:
-    """Send a signal to the group. Returns False if no process is left in it."""
+    """Send a signal to the group. Return False if no process is left in the group."""
     try:
         os.killpg(process.pid, number)
     except ProcessLookupError:
         return False
-    except PermissionError:  # All processes run as another user, for example through sudo.
+    # The group still exists, but all its processes run as another user, for example through sudo.
+    except PermissionError:
         return True
     return True

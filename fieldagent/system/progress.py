@@ -22,7 +22,7 @@ DRAW_INTERVAL_S = 0.1
 
 
 class Progress:
-    """A context manager, which removes the bar at the end."""
+    """Progress display: a context manager that removes the bar at the end."""
 
     def __init__(
         self,
@@ -42,8 +42,8 @@ class Progress:
         return self
 
     def show(self, done_units: int, total_units: int | None = None) -> None:
-        """Show that `done_units` of `total_units` units are done, if the last display is long
-        enough ago.
+        """Show that `done_units` of `total_units` units are done, if enough time has passed since
+        the last display.
         """
         if self._clock() < self._shown_at + self._every:
             return

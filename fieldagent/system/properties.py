@@ -37,8 +37,8 @@ def read_text(value: str) -> str:
 
 
 def make_integer_reader(minimum: int, maximum: int, unit: str) -> Callable[[str], int]:
-    """Return a reader of an integer from `minimum` to `maximum` inclusive. It raises WrongProperty,
-    which names the unit.
+    """Return a reader of an integer from `minimum` to `maximum` inclusive. The reader raises
+    WrongProperty, which names the unit.
     """
 
     def read(value: str) -> int:
@@ -52,7 +52,9 @@ def make_integer_reader(minimum: int, maximum: int, unit: str) -> Callable[[str]
 
 
 def make_choice_reader(*words: str) -> Callable[[str], str]:
-    """Return a reader of one of these words. It raises WrongProperty, which lists them."""
+    """Return a reader of one of these words. The reader raises WrongProperty, which lists the
+    words.
+    """
 
     def read(value: str) -> str:
         if value not in words:
@@ -110,11 +112,12 @@ def read_endpoint(value: str) -> tuple[str, int]:
 
 
 def _check_host(host: str) -> None:
-    """Refuse a name that cannot be looked up, because Python raises UnicodeError for it instead of
+    """Refuse a name that cannot be looked up, because a look-up would raise UnicodeError instead of
     OSError. Raises WrongProperty.
     """
     try:
-        # The codec takes memory that an agent with ASCII names does not need.
+        # Use the codec only for other names, because it takes memory that an agent with ASCII names
+        # saves.
         name = host if host.isascii() else host.encode("idna").decode()
         *labels, last = name.split(".")
         is_host = all(0 < len(label) < 64 for label in labels) and len(last) < 64
@@ -153,7 +156,7 @@ class Key:
 
     @property
     def attribute(self) -> str:
-        """Return the field of the settings that contains its value."""
+        """Return the name of the settings' field that contains the key's value."""
         return self.name.replace("-", "_")
 
 
@@ -214,7 +217,7 @@ def read(
 
 
 def describe_unknown_setting(name: str, known_names: Iterable[str]) -> str:
-    import difflib  # Import it here, because only a typo needs it.
+    import difflib  # Import this module here, because only a misspelt key needs it.
 
     near = difflib.get_close_matches(name, known_names, n=1)
     remedy = f"the nearest is {near[0]}" if near else "correct its name, or remove it"

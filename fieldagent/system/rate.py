@@ -42,8 +42,8 @@ class Rate:
     """Maximum number of calls at the same time after a long silence."""
 
     def admit(self, tat: float, now: float) -> tuple[float, float]:
-        """Return the `tat` to store and 0 if the call is allowed; else the old `tat` and the
-        seconds until the next call is allowed.
+        """If the call is allowed, return the `tat` to store and 0. Otherwise return the old `tat`
+        and the seconds until the next call is allowed.
         """
         interval = 60.0 / self.per_minute
         begin = max(tat, now)

@@ -14,14 +14,14 @@ from functools import cache, partial
 _N, _R, _P = 2**14, 8, 1
 """Parameters of RFC 7914 section 2: 16 MiB and about 50 ms per guess."""
 SCRYPT_SECONDS = 0.05
-"""CPU seconds for a guess on an average machine. They are charged for a wrong password on every
-machine."""
+"""CPU seconds for a guess on an average machine. These seconds are charged for a wrong password on
+every machine."""
 _DUMMY = "scrypt$16384$8$1$AAAAAAAAAAAAAAAAAAAAAA==$" + base64.b64encode(bytes(32)).decode()
 
 
 def hash_password(password: str) -> str:
-    """Return the hash to store for a password, with a new salt. It takes about 50 ms of CPU: do not
-    call it in the event loop.
+    """Return the hash to store for a password, with a new salt. This takes about 50 ms of CPU, so
+    it must not run in the event loop.
     """
     salt = secrets.token_bytes(16)
     parts = (
@@ -32,7 +32,7 @@ def hash_password(password: str) -> str:
 
 def check_password(password: str, stored: str | None) -> bool:
     """Return True if the password matches. The check of a user without a password takes as long as
-    that of a wrong password.
+    the check of a wrong password.
     """
     _, n, r, p, salt, expected = (stored or _DUMMY).split("$")
     digest = _run_scrypt(password, base64.b64decode(salt), int(n), int(r), int(p))
@@ -47,7 +47,7 @@ def _run_scrypt(password: str, salt: bytes, n: int, r: int, p: int) -> bytes:
 
 @cache
 def _get_threads() -> ThreadPoolExecutor:
-    """Return the shared pool of two threads. With more threads it would take more memory, because
-    glibc keeps the memory that each thread once used.
+    """Return the shared pool of two threads. More threads would need more memory, because glibc
+    keeps the memory that each thread once used.
     """
     return ThreadPoolExecutor(2)

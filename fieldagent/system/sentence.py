@@ -33,14 +33,14 @@ def sentence(form: str, /, **values: object) -> Sentence:
 
 
 def join_sentences(sentences: Sequence[Sentence]) -> Sentence:
-    """Return one sentence that contains these, separated by semicolons."""
+    """Return one sentence that contains these sentences, separated by semicolons."""
     values = {f"of{at}": each for at, each in enumerate(sentences)}
     return sentence("; ".join(f"{{{name}}}" for name in values), **values)
 
 
 def translate_text(text: str, catalogue: Mapping[str, str]) -> str:
     """Return the text in the language of `catalogue`, which contains translations by the English
-    template. Values are translated too. A missing text stays English.
+    template. Values are also translated. A text without a translation stays English.
     """
     if not isinstance(text, Sentence):
         return catalogue.get(text, text)

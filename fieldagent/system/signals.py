@@ -23,17 +23,18 @@ STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 def run_breakable(
     work: Callable[..., Awaitable[T]], *arguments: Any, clock: trio.abc.Clock | None = None
 ) -> T:
-    """Run a command's work under trio, and return its result. Ctrl-C ends the work only at a point
-    where it waits. Otherwise tasks that wait for a write in progress could wait forever.
+    """Run a command's work under trio, and return its result. Ctrl-C ends the work only when the
+    work waits. Otherwise Ctrl-C could interrupt a write, and tasks that wait for that write would
+    wait forever.
     """
     return trio.run(work, *arguments, clock=clock, restrict_keyboard_interrupt_to_checkpoints=True)
 
 
 def run_heeding(program: Callable[[Asks], Awaitable[None]], *used: signal.Signals) -> None:
     """Run a program under trio, and pass it the signals that ask it to stop. `used` are signals
-    that the program uses for something else; the program gets them under `nohup` too.
+    that the program uses for something else; the program also gets these signals under `nohup`.
 
-    After the program ends, signals are ignored until the process is gone. The program ends
+    After the program ends, signals are ignored until the process has ended. The program ends
     properly, and its exit code shows the result. `trio.open_signal_receiver` would raise unread
     signals again and interrupt the end.
     """
@@ -59,7 +60,7 @@ async def _set_event(
 
 
 def _ignore(numbers: tuple[signal.Signals, ...]) -> None:
-    """Ignore the signals from here on. If a signal arrives during this call, Python reports an
+    """Ignore the signals from now on. If a signal arrives during this call, Python reports an
     unraisable error (`PyErr_CheckSignals`), which is suppressed.
     """
     tell = sys.unraisablehook

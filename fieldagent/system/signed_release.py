@@ -2,7 +2,7 @@
 
     fieldagent program 0.2.0, signed 2026-11-23, expires 2027-02-21
 
-The signature of the file so also covers the kind, the version and the expiry.
+So the signature of the file also covers the kind, the version and the expiry.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.minisign import NotSigned
 
 PROGRAM, DELTA, SYSTEM = "program", "delta", "system"
-"""Kinds of signed files. A delta makes a program from the installed one (`system.program_delta`). A
-system is everything that a card boots (`system.system_image`)."""
+"""Kinds of signed files. A delta makes a program from the installed program
+(`system.program_delta`). A system is everything that a card boots (`system.system_image`)."""
 _FORM = re.compile(
     r"fieldagent ([a-z]+) ([0-9a-zA-Z.+~-]+),"
     r" signed (\d{4}-\d\d-\d\d), expires (\d{4}-\d\d-\d\d)",

@@ -24,11 +24,11 @@ Note = Callable[[BaseException, str], None]
 log = logging.getLogger(__name__)
 
 PAUSES = (1.0, 2.0, 5.0, 15.0, 30.0)
-"""Seconds before a part restarts, by the number of failures in a row. The last value repeats."""
+"""Seconds before a part restarts, by the number of consecutive failures. The last value repeats."""
 STABLE_AFTER_S = 300.0
 """Seconds without a fault after which a part has recovered."""
 DOWN_AFTER_S = 120.0
-"""Seconds from the first to the last fault in a row from which a part counts as down."""
+"""Seconds between the first and the last of consecutive faults from which a part counts as down."""
 TEXT_MAX = 200
 """Maximum characters of an exception's text that are kept."""
 
@@ -46,8 +46,8 @@ class PartFault:
     """Number of faults since the part last ran steadily; 0 for calls that are not restarted."""
     first: float = 0.0
     last: float = 0.0
-    """Time of the last fault in a row (trio's clock). `first` is the time of the first fault in the
-    row."""
+    """Time of the last of the consecutive faults (trio's clock). `first` is the time of the first
+    of them."""
 
     def is_down(self, now: float) -> bool:
         """Return True if the part has not recovered within DOWN_AFTER_S."""
@@ -57,7 +57,7 @@ class PartFault:
 
 class Supervisor:
     """Supervises parts. `fatal` exceptions end the whole program. The exceptions in `fatal` and
-    `outside` are not bugs, and their text describes the error. `clock` is Unix time.
+    `outside_errors` are not bugs, and their text describes the error. `clock` is Unix time.
     """
 
     def __init__(
@@ -74,8 +74,8 @@ class Supervisor:
     async def keep_running(self, name: str, part: Part, *, mend: Part | None = None) -> None:
         """Run `part` until it returns or is cancelled, and restart it when it fails.
 
-        `mend` cleans up after a failed run and is awaited before the next run; its failure counts
-        as a fault of the part too. Raises fatal errors.
+        `mend` cleans up after a failed run and is awaited before the next run; its failure also
+        counts as a fault of the part. Raises fatal errors.
         """
         fault = self._faults.setdefault(name, PartFault(name))
         failed = False
@@ -88,8 +88,8 @@ class Supervisor:
             except* self._fatal:
                 raise
             except* Exception as errors:
-                # If the group also contains a cancellation, Python raises that again after this
-                # block.
+                # If the group also contains a cancellation, Python raises the cancellation again
+                # after this block.
                 failures.append(errors)
                 self._count_in_a_row(fault)
                 pause = PAUSES[min(fault.in_a_row, len(PAUSES)) - 1]
@@ -147,7 +147,7 @@ class Supervisor:
 
 
 def log_fault(error: BaseException, activity: str) -> None:
-    """Log a fault, without a supervisor (a `Note`)."""
+    """Log a fault of a program without a supervisor. This function is a `Note`."""
     log.error("%s failed: %s", activity, describe_error(error), exc_info=error)
 
 

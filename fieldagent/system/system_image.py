@@ -4,7 +4,7 @@
     NAME.system.from-ID     the same for kits with the system ID; pieces may be differences from it
     NAME.system.pieces/…    the files, each named by its own SHA-256: a piece packed by zstd
 
-A piece is identified by the SHA-256 of its content. So a piece that is already there, from an
+A piece is identified by the SHA-256 of its content. So a piece that is already on the card, from an
 earlier system or an interrupted attempt, is neither downloaded nor written again.
 """
 

@@ -13,8 +13,8 @@ log = logging.getLogger(__name__)
 
 
 def notify(state: str, environ: MutableMapping[str, str] = os.environ) -> bool:
-    """Send one line, such as `READY=1`. Return False if systemd did not start us, or does not
-    run.
+    """Send one line, such as `READY=1`. Return False if systemd did not start this program, or does
+    not run.
     """
     address = environ.get("NOTIFY_SOCKET", "")
     if address[:1] not in ("/", "@"):
@@ -29,8 +29,8 @@ def notify(state: str, environ: MutableMapping[str, str] = os.environ) -> bool:
 
 
 def get_watchdog_interval(environ: MutableMapping[str, str] = os.environ) -> float | None:
-    """Return the longest time in seconds that systemd allows between two signs of life; None if
-    systemd expects none.
+    """Return the longest time in seconds that systemd allows between two notifications that the
+    program is alive; None if systemd expects none.
     """
     if environ.get("WATCHDOG_PID", str(os.getpid())) != str(os.getpid()):
         return None

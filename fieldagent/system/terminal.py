@@ -1,5 +1,5 @@
 """Shows text on a terminal. Untrusted text cannot move the cursor, clear the screen, hide a word or
-begin a line. Words for a state have a colour.
+begin a line. State words are shown in colour.
 """
 
 from __future__ import annotations

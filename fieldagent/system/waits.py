@@ -12,10 +12,10 @@ from collections.abc import Awaitable, Callable
 import trio
 
 STOP_GRACE_S = 5.0
-"""Longest time in seconds for work that may finish. systemd waits longer."""
+"""Longest time in seconds for work that may finish during a stop. systemd waits longer."""
 BEAT_INTERVAL_S = 60.0
 """Seconds between two beats. All work that is not urgent runs together on a beat, so that an idle
-kit wakes up only once for it."""
+kit wakes up only once for all of it."""
 
 
 async def sleep(seconds: float) -> None:
@@ -24,8 +24,9 @@ async def sleep(seconds: float) -> None:
 
 
 def compute_nearest_beat(seconds: float) -> float:
-    """Return the time, on trio's clock, of the beat that is nearest to `seconds` from now. It
-    differs by at most half a beat. A length below one beat is not rounded.
+    """Return the time, on trio's clock, of the beat that is nearest to `seconds` from now. The beat
+    differs from that time by at most half a beat. If `seconds` is below one beat, return the exact
+    time.
     """
     at = trio.current_time() + seconds
     return at if seconds < BEAT_INTERVAL_S else BEAT_INTERVAL_S * round(at / BEAT_INTERVAL_S)
@@ -33,7 +34,7 @@ def compute_nearest_beat(seconds: float) -> float:
 
 def compute_next_tick(interval_s: float) -> float:
     """Return the next time, on trio's clock, that is a multiple of `interval_s`. All waits with
-    this interval share one wake-up. They share it with the beat too, if the beat is a multiple of
+    this interval share one wake-up. They also share it with the beat if the beat is a multiple of
     the interval.
     """
     return interval_s * (trio.current_time() // interval_s + 1)
@@ -47,7 +48,8 @@ def move_on_after(seconds: float) -> trio.CancelScope:
 async def run_to_the_end(work: Callable[[], Awaitable[None]]) -> None:
     """Run `work`. After a cancellation from outside, `work` still has STOP_GRACE_S to finish.
 
-    Use it if another program has begun to act, and would act again after the next start.
+    This is for work during which another program acts, because it would act again after the next
+    start.
     """
     async with trio.open_nursery() as nursery:
         with trio.CancelScope(shield=True) as scope:

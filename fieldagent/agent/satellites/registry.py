@@ -36,7 +36,7 @@ def load_modem(name: str) -> SatelliteModem:
 
     Raises WrongProperty, with a text that follows `satellite-modem`.
     """
-    # Import it here, so that a kit without a satellite modem saves this memory.
+    # Import this module here, so that a kit without a satellite modem saves this memory.
     from fieldagent.agent.satellites.contract import SatelliteModem
 
     return import_known_object(name, get_modems(), SatelliteModem)
@@ -44,8 +44,8 @@ def load_modem(name: str) -> SatelliteModem:
 
 def list_own_keys(pairs: Mapping[str, str]) -> Sequence[Key]:
     """Return the settings of the configured modem, and of each modem whose settings are in the
-    file, because they may stay there while another modem is tried. If a modem cannot be loaded,
-    return no settings for it, because the error of `satellite-modem` explains that.
+    file, because a user may keep them while trying another modem. If a modem cannot be loaded,
+    return no settings for it, because the error of `satellite-modem` contains the reason.
     """
     named = pairs.get("satellite-modem", "")
     known = {*get_modems()} - {*MODEMS, AUTO}
