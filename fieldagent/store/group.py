@@ -1,7 +1,7 @@
 """Group commit: all concurrent writers share one transaction, and so one sync.
 
 When `commit` returns, the data is on disk. If a transaction fails, its operations are repeated one
-by one, so that one of them cannot fail the others.
+by one, so that one failing operation does not make the others fail.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ C = TypeVar("C")
 T = TypeVar("T")
 
 GATHER_S = 0.002
-"""Seconds that a commit waits for orders of the callers of the commit before."""
+"""Seconds that a commit waits for new orders of the callers of the previous commit."""
 
 
 class StoreFull(Exception):
-    """The disk is full. Nothing was stored; earlier data is not affected."""
+    """The disk is full. The data was not stored; earlier data is not affected."""
 
 
 class NotOnDisk(StoreFull):
@@ -61,14 +61,16 @@ class Order(Generic[C]):
     error: BaseException | None = None
     is_combined: bool = False
     """If True, `operation` gets the arguments of all such concurrent orders, and returns one result
-    for each."""
+    for each order."""
     argument: Any = None
     pay: Pay = field(default_factory=get_payer)
     """CPU account of the caller. The orders of one transaction share its CPU time."""
 
 
 def carry_out(orders: Sequence[Order[C]], connection: C) -> None:
-    """Run each order separately, then the orders that share one run."""
+    """Run each separate order, and then the combined orders, all orders of one operation in one
+    call.
+    """
     shared: dict[Callable[..., Any], list[Order[C]]] = {}
     for order in orders:
         if order.is_combined:
@@ -96,12 +98,13 @@ class GroupCommit(Generic[C]):
         self._news = trio.Event()
         self._ended = False
         self.failed: StoreFailed | None = None
-        """Error of the disk, which stays set; None if there was none."""
+        """First final error of the disk; None if there was none. It stays set until the program
+        restarts."""
         self.writing_since = inf
         """Start of the current commit (trio's clock); `inf` if there is none."""
 
     async def commit(self, operation: Callable[[C], T]) -> T:
-        """Run `operation` in a transaction. Its changes are on disk when this returns.
+        """Run `operation` in a transaction. Its changes are on disk when the method returns.
 
         Raises StoreFailed, StoreUnavailable, or an error of `operation` or of the commit.
         """
@@ -111,8 +114,8 @@ class GroupCommit(Generic[C]):
     async def commit_together(
         self, operation: Callable[[C, Sequence[Any]], Sequence[T]], argument: Any
     ) -> T:
-        """Commit as `commit` does. All concurrent orders of the same operation share one
-        run of it.
+        """Commit as `commit` does. All concurrent orders of the same operation share one call of
+        it.
         """
         order: Order[C] = Order(operation, is_combined=True, argument=argument)
         result: T = await self._carry_out_orders(order)
@@ -144,7 +147,7 @@ class GroupCommit(Generic[C]):
         await self._news.wait()
 
     def fail(self, reason: str) -> StoreFailed:
-        """Refuse all later orders, and let `run` end. Return the error to raise, which is the first
+        """Refuse all later orders, and let `run` end. Return the error to raise: the first
         failure.
         """
         if self.failed is None:
@@ -153,7 +156,7 @@ class GroupCommit(Generic[C]):
         return self.failed
 
     async def run(self) -> None:
-        """Run the orders until cancelled. Orders that exist at that time are still run.
+        """Run the orders until cancelled. Orders that wait at the cancellation are still run.
 
         Returns when the store has failed, after all waiting callers have got the error.
         """
@@ -166,7 +169,7 @@ class GroupCommit(Generic[C]):
             with trio.CancelScope(shield=True):
                 while self._orders:
                     await self._commit_all()
-                # A later order would wait forever, so refuse it.
+                # Refuse later orders, which would wait forever.
                 self._ended = True
 
     async def _gather(self) -> None:
@@ -207,8 +210,8 @@ class GroupCommit(Generic[C]):
         return time.thread_time() - begun
 
     def _carry_out(self, orders: Sequence[Order[C]]) -> None:
-        """Run all orders in one transaction, in a thread; one by one if one of them raises an
-        error.
+        """Run all orders in one transaction, in a thread. If an order raises an error, run the
+        orders again one by one.
         """
         try:
             self._transact(orders)

@@ -22,7 +22,7 @@ EARLIER_VERSION_TEXT = (
 
 
 class WrongVersion(sqlite3.DatabaseError):
-    """An undamaged database that this program cannot use, because its tables have another
+    """Error: this program cannot use an undamaged database, because the tables have another
     version.
     """
 
@@ -47,7 +47,7 @@ class Schema:
 
     @property
     def first(self) -> int:
-        """Version of the first release, which is the lowest version of any database."""
+        """Return the version of the first release, the lowest version of any database."""
         return min(self.steps, default=self.version)
 
     def can_use(self, version: int) -> bool:

@@ -50,7 +50,9 @@ def transact(writer: sqlite3.Connection, orders: Sequence[Order[sqlite3.Connecti
 
 
 def roll_back(writer: sqlite3.Connection) -> None:
-    """Roll back, unless SQLite has already done so, because the disk is full or fails."""
+    """Roll back the transaction. If the disk is full or fails, SQLite may already have rolled it
+    back.
+    """
     if writer.in_transaction:
         writer.execute("ROLLBACK")
 
@@ -65,7 +67,8 @@ def is_fatal(error: BaseException) -> bool:
 
 def _replace_texts(error: BaseException) -> BaseException:
     if getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_IOERR_SHMSIZE:
-        # This error means that there is no space for the log's index. Nothing has been written yet.
+        # This error is not fatal: there is no space for the log's index, and nothing has been
+        # written yet.
         return StoreFull("the disk is full")
     if is_fatal(error):
         return StoreFailed(sentence("the disk cannot store data: {error}", error=error))
@@ -79,8 +82,8 @@ def connect(
 ) -> sqlite3.Connection:
     """Open the file for writing and upgrade it to `schema`. A missing file is created for its owner
     only, and SQLite gives the same mode to the files beside it. `is_checked` means that the file
-    was already checked. `is_marked` means that its version is stored twice (`version_mark`), and
-    that a damaged version is repaired.
+    was already checked. `is_marked` means that the file stores its version twice (`version_mark`);
+    then a damaged version is repaired.
 
     Raises sqlite3.DatabaseError for a damaged file or a later version, or OSError.
     """
@@ -113,7 +116,7 @@ def connect(
 
 
 def _close_alike(path: Path) -> None:
-    """Give the log and index beside the file its mode, as SQLite does for new ones."""
+    """Set the file's mode on the log and index beside it, as SQLite does for new files."""
     mode = path.stat().st_mode & 0o777
     for suffix in ("-wal", "-shm"):
         with suppress(OSError):
@@ -121,11 +124,11 @@ def _close_alike(path: Path) -> None:
 
 
 def close_keeping_log(writer: sqlite3.Connection, reader: sqlite3.Connection) -> None:
-    """Close both connections. The log and its index stay beside the file, which then contains all
-    their data, because a disk that fills up meanwhile would have no space to create them again
-    (SQLITE_IOERR_SHMSIZE).
+    """Close both connections. Copy the data of the log to the file, but keep the log and its index:
+    if the disk becomes full, there would be no space to create them again (SQLITE_IOERR_SHMSIZE).
 
-    They stay because the last connection to close is read-only. Raises no error of the disk.
+    SQLite keeps them because the last connection to close is read-only. Raises no error of the
+    disk.
     """
     with suppress(sqlite3.Error):
         reader.execute("SELECT 1 FROM sqlite_schema").fetchone()
@@ -136,8 +139,8 @@ def close_keeping_log(writer: sqlite3.Connection, reader: sqlite3.Connection) ->
 
 
 def _begin_log(connection: sqlite3.Connection) -> None:
-    """Turn on WAL mode. Try it repeatedly, because SQLite does not wait here if another program
-    starts at the same time.
+    """Turn on WAL mode. Try repeatedly, because SQLite does not wait if another program starts at
+    the same time.
     """
     deadline = time.monotonic() + LOCK_WAIT_MAX_S
     while True:
@@ -172,8 +175,8 @@ def _migrate(connection: sqlite3.Connection, schema: Schema) -> None:
 
 
 def _upgrade_marked(connection: sqlite3.Connection, schema: Schema, path: Path) -> None:
-    """Upgrade as `_migrate` does, for a file that stores its version twice. Changes nothing if the
-    tables do not confirm the version.
+    """Upgrade as `_migrate` does, for a file that stores its version twice. If the tables do not
+    confirm the version, change nothing.
     """
     head = read_head(connection, schema.version)
     if head == Head(schema.version, schema.version, is_contradictory=False, is_marked=True):
@@ -252,7 +255,9 @@ def copy_whole(
 
 
 def open_reader(path: Path) -> sqlite3.Connection:
-    """Open a file for reading, in any thread. Raises sqlite3.OperationalError if it is missing."""
+    """Open a database file for reading, in any thread. Raises sqlite3.OperationalError if the file
+    is missing.
+    """
     place = f"file:{_quote(path)}?mode=ro"
     connection = sqlite3.connect(place, uri=True, check_same_thread=False)
     # Read damaged text without an error, so that the damage can be found.

@@ -2,8 +2,8 @@
 errors.
 
 A full disk, a read error, a lock, a missing permission or a later version do not mean that the file
-is damaged, so it stays unchanged. Only SQLITE_CORRUPT, SQLITE_NOTADB and the file's own check mean
-damage (https://sqlite.org/rescode.html, PRAGMA quick_check).
+is damaged, so the file stays unchanged. Only SQLITE_CORRUPT, SQLITE_NOTADB and the file's own check
+mean damage (https://sqlite.org/rescode.html, PRAGMA quick_check).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def is_damage(error: BaseException) -> bool:
 
 
 def make_unusable(path: Path, error: sqlite3.Error | OSError) -> Unusable:
-    """Return the error for people, for an error that is not damage."""
+    """Convert an error that is not damage into an error with a text for people."""
     if isinstance(error, WrongVersion):
         return WrittenByOtherVersion(error.describe_for(str(path)))
     what, remedy = _describe_reason(path, error)

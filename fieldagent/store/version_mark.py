@@ -1,5 +1,5 @@
 """The version of a file's tables, which is stored twice in the file's head, so that a damaged
-version is not taken for a later one.
+version is not taken for a later version.
 
 SQLite keeps `user_version` at bytes 60 to 63 and `application_id` at 68 to 71
 (https://sqlite.org/fileformat2.html#the_database_header). `application_id` contains the version and
@@ -24,7 +24,8 @@ from fieldagent.store.schema import Schema
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 _BITS = 0x7FFF
-"""Mask of a version below 32 768. `application_id` is signed, and stays positive with it."""
+"""Mask of a version below 32 768. With this mask `application_id`, a signed number, stays
+positive."""
 
 
 class Head(NamedTuple):

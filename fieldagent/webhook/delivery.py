@@ -2,7 +2,7 @@
 
 A hook is a function that accepts one delivery and returns the result. `dispatch` decides which
 delivery is next and when. The spool keeps deliveries on disk, one row each, in order of arrival.
-Only the oldest of each lane is loaded, so that memory does not grow with the queue.
+Only the oldest delivery of each lane is loaded, so that memory does not grow with the queue.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ class Delivery:
 
     request_id: str
     lane: str
-    """Deliveries of one lane are handed over one after another, in order of arrival. Each sender
-    has a lane. Each SOS has its own lane, so that it never waits for other deliveries."""
+    """Name of the lane. Deliveries of one lane are handed over one after another, in order of
+    arrival. Each sender has a lane. Each SOS has its own lane, so that it never waits for other
+    deliveries."""
     body: str
     """Inbound payload as compact JSON."""
     received: float
@@ -36,19 +37,19 @@ class Delivery:
 
     @property
     def sos(self) -> bool:
-        """Return True if it is an SOS, by a search in the body's text."""
+        """Return True if the delivery contains an SOS, by a search in the body's text."""
         return SOS_MARK in self.body
 
     @property
     def alarm(self) -> str:
-        """Return the kind of the hub's own alarm that the delivery contains, such as `fence`, or
-        "".
+        """Return the kind of the hub's own alarm that the delivery contains, such as `fence`; empty
+        for other deliveries.
         """
         return self.body.partition(ALARM_MARK)[2].partition('"')[0]
 
     @property
     def urgent(self) -> bool:
-        """Return True if it contains an SOS or an alarm."""
+        """Return True if the delivery contains an SOS or an alarm."""
         return self.sos or bool(self.alarm)
 
     @property
@@ -61,36 +62,37 @@ class HandoverOutcome(Enum):
     """Result of one attempt."""
 
     HANDED = "handed"
-    """The hook has it."""
+    """The hook has accepted the delivery."""
     FAILED = "failed"
-    """The attempt failed. It is retried by the schedule."""
+    """The attempt failed. The delivery is tried again by the schedule."""
     REFUSED = "refused"
-    """Automatic retries make no sense. The delivery becomes a dead letter, which people can
-    replay."""
+    """The attempt failed, and automatic retries would fail too. The delivery becomes a dead letter,
+    which people can replay."""
     GONE = "gone"
-    """The hook accepts nothing any more. The delivery waits for a corrected setting."""
+    """The hook accepts no more deliveries. The delivery waits for a corrected setting."""
 
 
 @dataclass(frozen=True, slots=True)
 class HandoverResult:
     outcome: HandoverOutcome
     reason: str = ""
-    """Text for people: the fault and, if they can fix it, the fix."""
+    """Text for people: the fault, and the fix if there is one."""
     retry_after: float = 0.0
     """Shortest time in seconds that the other side asks us to wait; used for FAILED."""
     is_untaken: bool = False
-    """True if the other side has certainly not accepted it, so that it cost nothing. If False, a
-    failed attempt may have been accepted."""
+    """True if the other side has certainly not accepted the delivery, so that the attempt cost
+    nothing. If False, the other side may have accepted a failed attempt."""
 
 
 HookCall = Callable[[Delivery], Awaitable[HandoverResult]]
-"""Hook. If it is cancelled, it leaves nothing behind, and the delivery counts as not tried."""
+"""Function that hands one delivery to a hook. A cancelled call leaves nothing behind, and its
+delivery counts as not tried."""
 
 
 class Spool(Protocol):
     """One hook's side of the durable spool.
 
-    Awaited calls return when the change is on disk, and complete even if cancelled.
+    An asynchronous method returns when its change is on disk, and completes even if cancelled.
     """
 
     def get_heads(self, limit: int) -> list[Delivery]:
@@ -105,8 +107,8 @@ class Spool(Protocol):
     async def postpone(
         self, request_id: str, due_time: float, reason: str, *, tries: int = 1
     ) -> None:
-        """Record a failed attempt. It does not count if `tries` is 0. The next attempt is at the
-        Unix time `due_time`.
+        """Record `tries` failed attempts, or none if `tries` is 0. The next attempt is at the Unix
+        time `due_time`.
         """
 
     async def hasten(self) -> None:

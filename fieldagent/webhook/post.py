@@ -35,9 +35,9 @@ async def post(
     kept_connections: KeptConnections | None = None,
 ) -> HandoverResult:
     """Post `delivery` to `url`. `clock` returns Unix time, and `extra` contains further headers. An
-    SOS has the header `fieldagent-sos: 1`. If its sender is not authenticated, it also has
-    `fieldagent-unauthenticated: 1`. The hub's own alarm has the header `fieldagent-alarm` with its
-    kind, such as `fence`.
+    SOS has the header `fieldagent-sos: 1`, and also `fieldagent-unauthenticated: 1` if its sender
+    is not authenticated. An alarm of the hub itself has the header `fieldagent-alarm` with the
+    alarm's kind, such as `fence`.
 
     `remedy` is the advice for people if the URL itself is wrong. `kept_connections` contains
     connections of earlier posts.

@@ -38,7 +38,7 @@ JITTER_SHARE = 0.2
 time."""
 
 RETRY_AFTER_MAX_S = 24 * HOUR
-"""Largest number of seconds that the other side may make us wait."""
+"""Largest number of seconds for which the receiver can postpone the next attempt."""
 
 DELAY_MAX_S = SCHEDULE[-1] * (1 + JITTER_SHARE)
 

@@ -38,8 +38,8 @@ def _compute_base64_size(value: str) -> int | None:
 def make_headers(
     message_id: str, body: bytes, *, now: float, secrets: Sequence[str]
 ) -> tuple[tuple[str, str], ...]:
-    """Return the headers that sign a message. `secrets` are `whsec_` and base64. During a rotation,
-    two secrets sign. Without a secret, the headers contain only the id and the time.
+    """Return the headers that sign a message. `secrets` are `whsec_` and base64. During a change of
+    the secret, two secrets sign. Without a secret, the headers contain only the id and the time.
 
     `now` is the Unix time of this attempt; receivers refuse a time that is minutes old.
     """
