@@ -87,7 +87,9 @@ def run_setup(arguments: argparse.Namespace) -> int:
 def _find_devices(
     arguments: argparse.Namespace, old_settings: Mapping[str, str]
 ) -> list[FoundDevice]:
-    """Check the named ports, or all ports, and the ports in the settings."""
+    """Detect and print the devices at the named ports, or at all ports, and at the ports in the
+    settings.
+    """
     places = [find_lasting_name(each) for each in arguments.places] or list_serial_ports()
     for seat in SEAT_ORDER:
         port = old_settings.get(seat.port, "")

@@ -22,7 +22,9 @@ from fieldagent.system.wording import describe_reason
 
 
 def process_request(settings: Path) -> int:
-    """Process the request of the agent with these settings, once. Return an exit code."""
+    """Remove the agent's request, and reboot the machine unless it has already rebooted since.
+    Return an exit code.
+    """
     try:
         left = load(settings).state_directory / REBOOT
         if (boot := read_left(left)) is None:

@@ -269,8 +269,8 @@ class Desk:
             log.warning("%s: %s", make_distress_notice(person, FROM_AFAR), text.text)
 
     async def _handle_unauthenticated(self, report: HandheldReport, text: HandheldText) -> bool:
-        """Handle a call for help from an unauthenticated sender. People see the call, but no alarm
-        is raised.
+        """Show people a call for help from an unauthenticated sender, without an alarm. Send the
+        call as a message if the person is known.
         """
         person = self.find_holder(report.handle)
         self.unbelieved.add_call(report.handle, self.journal.clock.now())

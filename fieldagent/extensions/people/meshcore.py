@@ -281,7 +281,9 @@ class MeshcorePeople:
         return [each for key, each in self._contacts.items() if key.startswith(prefix)]
 
     async def _process_unsolicited(self, content: bytes) -> None:
-        """Handle an unsolicited report. Raises RadioLost."""
+        """Process a report: a waiting message, an advert, a battery, or a full contact list. Raises
+        RadioLost.
+        """
         try:
             if content[0] == CompanionMessage.MESSAGE_WAITS:
                 self._may_wait = True

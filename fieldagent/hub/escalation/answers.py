@@ -90,7 +90,7 @@ class ContactInbox:
 
 
 def process_answer(db: Db, answer: ContactAnswer, now: float) -> str:
-    """Process an answer, and return its result in one or two words."""
+    """Process an answer once, record its result and return it in a few words."""
     new = db.execute(
         "INSERT INTO contact_answer (kind, service_id, at, sender, outcome)"
         " VALUES (?, ?, ?, ?, '') ON CONFLICT (kind, service_id) DO NOTHING RETURNING id",
@@ -227,7 +227,9 @@ def _find_long_code(db: Db, contact: AlarmContact, link: AlarmLink) -> str:
 def _handle_proved_message(
     db: Db, answer: ContactAnswer, answer_text: AnswerText, now: float
 ) -> str:
-    """Process a mail that answers an address or a message known only to its recipient."""
+    """Process an answer to an address or message that only its recipient knows: a contact's answer
+    about an SOS, or a reply to a person's message.
+    """
     link = alarm_link.find_by_message(db, answer.answers)
     if link is None and (written := correspondence.find_by_message(db, answer.answers)) is not None:
         return correspondence.send_answer(db, [written], answer, now)

@@ -119,8 +119,8 @@ def _is_of_the_server(error: Exception) -> bool:
 
 
 async def process_unseen(inward: AnswerServices) -> None:
-    """Process unseen mails. Raises the errors of the server and of the inbox; the remaining mails
-    then stay unseen.
+    """Pass the answers in unseen mails to the inbox, and mark the mails as seen. Raises the errors
+    of the server and of the inbox; the remaining mails then stay unseen.
     """
     own = inward.host.own
     connection = await _run_in_thread(partial(_open, own))

@@ -335,7 +335,9 @@ class _StoredLoad:
 
 
 def _store_confirmations(db: Db, loads: Sequence[_StoredLoad]) -> list[None]:
-    """Settle the confirmations of many devices at once."""
+    """Record that these devices have confirmed their messages: items, positions, names, commands
+    and receipts.
+    """
     now = max(each.at for each in loads)
     pairs = [(item, each.device) for each in loads for item in each.load.items]
     confirm_all(db, pairs, Bearer.IP, now)

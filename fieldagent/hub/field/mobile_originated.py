@@ -146,7 +146,8 @@ class MobileOriginatedReceiver:
     async def take_in_from(
         self, imei: str, body: bytes, estimate: Estimate | None = None, *, unusable: str = ""
     ) -> None:
-        """Process a message from an operator's gateway, with any IMEI. Implements
+        """Process a message from an operator's gateway for the device with this IMEI. Store the
+        message as a dead letter if there is no such device or the message is `unusable`. Implements
         `operator.MessageReceiver`.
         """
         while not unusable:

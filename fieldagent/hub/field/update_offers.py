@@ -185,7 +185,9 @@ def compute_next_due(db: Db) -> float:
 
 
 def continue_offers(db: Db, now: float) -> list[str]:
-    """Continue the active offers, and return the warnings to log."""
+    """Continue each active offer: start its next wave, end it, or stop it after a failed kit.
+    Return the warnings to log.
+    """
     rows = db.execute(
         "SELECT number, workspace, version, wave, within FROM update_offer WHERE state = ?"
         f" ORDER BY number{db.skip_locked()}",

@@ -118,7 +118,9 @@ def mark_given_up(db: Db, item: OutwardItem, reason: str, now: float) -> None:
 
 
 def _store_item_state(db: Db, item: OutwardItem, state: str, not_before: float) -> bool:
-    """Settle an item. Return False if its claim has expired, so that another process has it."""
+    """Store the new state of an item and release its claim. Return False if the claim has expired,
+    so that another process has it.
+    """
     return bool(
         db.execute(
             "UPDATE outward SET state = ?, attempts = ?, not_before = ?, claimed_until = 0"

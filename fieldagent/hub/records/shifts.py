@@ -212,7 +212,9 @@ def _announce_check(db: Db, workspace: int) -> None:
 
 
 def _check_watch(db: Db, workspace: int, now: float) -> str:
-    """Check the watch of a workspace, and return a log line or an empty string."""
+    """Raise an alarm if no dispatcher has been on watch for ALARM_AFTER_S within the hours. Return
+    a log line or an empty string.
+    """
     rows = db.execute(
         "SELECT begins, ends, alone, alarm, name FROM watch_hours"
         " JOIN workspace ON workspace.id = workspace WHERE workspace = ?",

@@ -158,7 +158,7 @@ class ImtModem:
     # Reports of the modem.
 
     async def listen(self) -> NoReturn:
-        """Handle the lines of the port forever. Raises ImtReset, PortLost."""
+        """Pass on answers and process reports from the port forever. Raises ImtReset, PortLost."""
         while True:
             data = await self.port.read()
             self._received_at = trio.current_time()

@@ -321,7 +321,7 @@ class SimulatedMeshtastic(LoraBoard):
         self.host.begin()
 
     def _process_packet(self, packet: MeshPacket, now: float) -> None:
-        """Process a packet of the host."""
+        """Transmit a packet of the host, or report to the host why not."""
         number = packet.id or self.random.getrandbits(32) or 1
         if packet.id and packet.id in self._recent:
             # The firmware does not answer a duplicate packet at all.

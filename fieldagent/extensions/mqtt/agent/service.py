@@ -145,7 +145,9 @@ class MqttService(PartService):
     async def _serve_session(
         self, status: Callable[[], Mapping[str, Any]], note_fault: Note
     ) -> None:
-        """Serve one session until it is lost. Raises BrokerLost."""
+        """Publish items and state, and receive commands, until the session is lost. Raises
+        BrokerLost.
+        """
         will = LastWill(self._topics.online, b"offline")
         async with open_session(self._settings, will) as session:
             self._commands.begin()

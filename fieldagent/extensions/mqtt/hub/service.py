@@ -124,7 +124,9 @@ class _BrokerBridge:
         self._trouble = why
 
     async def _serve_session(self) -> None:
-        """Work with the broker until the session is lost. Raises BrokerLost."""
+        """Publish the hub's documents and receive commands until the session is lost. Raises
+        BrokerLost.
+        """
         broker, online = self._broker, self._topics.online
         client = MqttClient(
             self._client_id,

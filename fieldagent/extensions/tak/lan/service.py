@@ -141,7 +141,7 @@ class TakLan(PartService):
         self.link.state, self.link.reason = LinkState.NO_SERVICE, reason
 
     async def _work_until_failure(self) -> None:
-        """Work until the network fails. Raises OSError."""
+        """Send to phones and receive from them until the network fails. Raises OSError."""
         with _open_sender(self._address) as speaking, _open_listener(self._address) as hearing:
             direct = await _open_tcp_listener(self._address)
             async with trio.open_nursery() as nursery:

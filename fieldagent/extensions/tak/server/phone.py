@@ -120,7 +120,7 @@ class _Phone:
             self._sent = said
 
     async def process_events(self) -> None:
-        """Process the phone's events until the phone leaves."""
+        """Receive and process the phone's events until the phone leaves."""
         splitter = EventSplitter()
         while data := await self._stream.receive_some(RECEIVE_MAX):
             if self._begins and bytes(data[:1]) == PROTOBUF:

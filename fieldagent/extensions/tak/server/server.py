@@ -115,7 +115,9 @@ async def _listen(host: BridgeHost, phones: _Phones, server: PhoneServer) -> Non
 
 
 async def _enroll(host: BridgeHost, phones: _Phones, server: PhoneServer, workspace: int) -> None:
-    """Serve the enrolment endpoints for invited phones."""
+    """Serve the enrolment endpoints for invited phones over TLS, with the configured or an own
+    certificate.
+    """
     by, now = await phones.prepare(), host.clock()
     enrolment = Enrolment(host.store, workspace, by, host.clock)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
