@@ -1,4 +1,4 @@
-"""Handles `kit.properties` on a card of `build/image`. At a start it takes the file from the boot
+"""Handles `kit.properties` on a card of `build/image`. The module takes a new file from the boot
 partition. At each start it configures Debian's programs, and writes the results to the partition.
 
     python3 -m fieldagent.kit.card take     before the network
@@ -26,19 +26,18 @@ from fieldagent.system.wording import describe_reason
 
 BOOT = Path("boot/firmware")
 NAMES = (card_format.NAME, f"{card_format.NAME}.txt")
-"""Names of the file. Windows' Notepad adds the second ending, and hides it."""
+"""Possible names of the file. Windows' Notepad adds the ending `.txt`, and Windows hides it."""
 KEPT_CARD_FILE = Path("etc/fieldagent") / card_format.NAME
 RESULT = "kit-result.txt"
 TIMEOUT_S = 120.0
-"""Longest time in seconds until everything must work."""
+"""Longest time in seconds until all settings must work."""
 CHECK_INTERVAL_S = 10.0
-"""Seconds between two checks. They are not more frequent because a slow board is busy at a
-start."""
+"""Seconds between two checks. The checks are rare because a slow board is busy at a start."""
 
 
 def store_card(root: Path) -> str:
     """Take the file from the card and return an empty string. If the file is wrong, return the
-    reason; then it stays on the card, and the earlier settings stay valid. Raises OSError.
+    reason; the file then stays on the card, and the earlier settings stay valid. Raises OSError.
     """
     wrong = ""
     if waiting := _find_waiting_card(root):
@@ -90,7 +89,7 @@ def read_kept_settings(root: Path) -> dict[str, str]:
 
 def start(card_settings: Mapping[str, str]) -> None:
     """Set the host name of the running system, and let systemd start the needed units, without
-    waiting. Raises OSError.
+    waiting for them. Raises OSError.
     """
     if host := card_settings.get("hostname"):
         Path("/proc/sys/kernel/hostname").write_text(host)
@@ -99,9 +98,7 @@ def start(card_settings: Mapping[str, str]) -> None:
 
 
 def check_settings(card_settings: Mapping[str, str], root: Path) -> dict[str, str]:
-    """Return the reason of each setting that does not work; an empty string if the setting
-    works.
-    """
+    """Return for each setting the reason why it does not work; an empty string if it works."""
     reasons = {}
     addresses = _read_addresses()
     if "time-zone" in card_settings:
@@ -180,8 +177,8 @@ def check(root: Path) -> None:
 
 
 def main() -> int:
-    """Take the settings and start what they need. With the argument `check`, write the results to
-    the card.
+    """Take the settings, configure the system and start the needed units. With the argument
+    `check`, write the results to the card.
     """
     root = Path("/")
     if sys.argv[1:] == ["check"]:

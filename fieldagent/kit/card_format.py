@@ -15,7 +15,7 @@ from fieldagent.system.properties import InvalidSettings, Key, WrongProperty, re
 
 NAME = "kit.properties"
 MARKER_FILE = "kit.txt"
-"""File that marks such a card in its boot partition. Other cards have cloud-init or nothing."""
+"""File in the boot partition that marks such a card. Other cards have cloud-init or neither."""
 ADAPTER = "wlan0"
 CAMP = "192.168.4.1/24"
 """The kit's own address as an access point."""

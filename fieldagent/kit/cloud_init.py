@@ -1,7 +1,7 @@
 """Files for cloud-init on a kit's card: host name, login, Wi-Fi.
 
-Raspberry Pi OS and other systems with cloud-init read them from the boot partition at the first
-start (NoCloud). They are JSON, which is valid YAML.
+Raspberry Pi OS and other systems with cloud-init read these files from the boot partition at the
+first start (NoCloud). The files are JSON, which is valid YAML.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from fieldagent.system.text_files import read_text_file
 
 GROUPS = ["adm", "dialout", "netdev", "plugdev", "sudo"]
 FILE_ORDER = ("meta-data", "network-config", "user-data")
-"""Order of writing. The last file makes cloud-init read the others."""
+"""Order of writing. The last file makes cloud-init read the other files."""
 
 _LOGIN = re.compile(r"[a-z_][a-z0-9_-]{0,30}")
 _KEY = re.compile(r"(ssh|ecdsa|sk)-[a-z0-9@.-]+ [A-Za-z0-9+/]+=*( [^\n]*)?")
@@ -47,7 +47,7 @@ def make_user_data(host: str, login: str, keys: Sequence[str]) -> dict[str, Any]
         "sudo": "ALL=(ALL) NOPASSWD:ALL",
         "ssh_authorized_keys": [*keys],
     }
-    # Debian starts sshd by default, Raspberry Pi OS does not.
+    # Start sshd explicitly, because Raspberry Pi OS, unlike Debian, does not start it by default.
     start = [["systemctl", "enable", "--now", "ssh"]]
     return document | {"users": [user], "ssh_pwauth": False, "runcmd": start}
 
@@ -88,8 +88,8 @@ def read_public_keys(file: Path) -> Sequence[str]:
 
 
 def write_texts(user: Mapping[str, Any], network: Mapping[str, Any] | None) -> Mapping[str, str]:
-    """Return the files, by name. If the content changes, cloud-init takes the system for another
-    machine and configures it again.
+    """Return the contents of the files, by name. If a content changes, cloud-init takes the system
+    for another machine and configures it again.
     """
     made = {"user-data": "#cloud-config\n" + _write_text(user)}
     if network is not None:
@@ -104,7 +104,7 @@ def _write_text(content: Mapping[str, Any]) -> str:
 
 
 def write(folder: Path, files: Mapping[str, str]) -> None:
-    """Write the files. Existing ones, such as the templates of Raspberry Pi OS, are kept once as
+    """Write the files. An existing file, such as a template of Raspberry Pi OS, is kept once as
     `.before`. Raises OSError.
     """
     for name in FILE_ORDER:

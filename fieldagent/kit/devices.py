@@ -1,7 +1,7 @@
 """Detection of the devices at a kit's ports.
 
-The radios and modems define their own recognition. This module uses the lists of their names in the
-settings. A port is opened once for each speed.
+The radios and modems define their own recognition. This module uses the lists of radios and modems
+of the settings. A port is opened once for each speed.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class FoundDevice(NamedTuple):
     in_use: bool = False
     """True if another program uses the port."""
     is_answering: bool = False
-    """True if some device accepts bytes there."""
+    """True if some device at the port accepts bytes."""
 
     @property
     def trouble(self) -> tuple[str, ...]:
@@ -54,15 +54,15 @@ class FoundDevice(NamedTuple):
 
 
 def get_radios() -> list[Recognition]:
-    """Return the recognitions of all known radios that have one: radios between kits, and people's
-    radios.
+    """Return the recognitions of all known radios that have one: radios between kits, and radios
+    for handhelds.
     """
     ways = [load_radio(name).recognition for name in RADIOS]
     found = [way() for way in ways if way]
     found += [
         each for part in get_device_parts().values() if part.kinds for each in get_devices(part)
     ]
-    # A firmware that serves both purposes is one kind.
+    # List a firmware that serves both purposes only once.
     return list({each.name: each for each in found}.values())
 
 

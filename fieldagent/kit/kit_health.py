@@ -28,15 +28,15 @@ START_TIMEOUT_S = 600.0
 """Longest time in seconds until a machine has started."""
 CHECK_INTERVAL_S = 1.0
 BOOTS = 3
-"""Maximum number of starts of the kit during a trial. If there are more, the trial counts as the
-cause."""
+"""Maximum number of starts of the kit during a trial. If the kit starts more often, the trial
+counts as the cause."""
 WORKING_STATES = {"ready": 2, "busy": 2, "no service": 1}
 """States in which a channel works; a higher number is better."""
 
 
 @dataclass(frozen=True, slots=True)
 class HealthConditions:
-    """Conditions that must be true again."""
+    """Conditions from before a change that must be true again afterwards."""
 
     settings: Path
     channels: Mapping[str, str] = field(default_factory=dict)
@@ -57,7 +57,9 @@ def call_systemctl(*arguments: str) -> None:
 
 
 def restart_others() -> None:
-    """Restart other running units of the program, because they still run the old file."""
+    """Restart other running units of the program, because these units still run the old program
+    file.
+    """
     for unit in OTHER_UNITS:
         with suppress(OSError):
             call_systemctl("try-restart", "--no-block", unit)
@@ -70,8 +72,8 @@ def start_agent() -> None:
 
 
 def wait_for_start() -> None:
-    """Wait at most START_TIMEOUT_S until the machine has started everything, because the agent is
-    slow until then.
+    """Wait at most START_TIMEOUT_S until the machine's start is complete, because the agent is slow
+    until then.
     """
     wait = ["systemctl", "is-system-running", "--quiet", "--wait"]
     with suppress(subprocess.TimeoutExpired):
@@ -79,8 +81,8 @@ def wait_for_start() -> None:
 
 
 def start_watched(conditions: HealthConditions, boots: int) -> str:
-    """Start the agent, and return the reason if it does not work; empty if it does. `boots` is the
-    number of starts of the kit during the trial.
+    """Start the agent, and return the reason if it does not work; empty if the agent works. `boots`
+    is the number of starts of the kit during the trial.
     """
     if boots > BOOTS:
         return f"the kit was started {BOOTS} times while it was on trial"
@@ -125,19 +127,19 @@ def fetch_status(settings: Path) -> dict[str, Any] | None:
 
 def find_stop_obstacle(port: int) -> str:
     """Return the reason why the agent must not be stopped now: an open SOS that is not on its disk
-    would be lost. Return an empty string if it may be stopped, or if no agent answers.
+    would be lost. Return an empty string if the agent may be stopped, or if no agent answers.
     """
     try:
         answer = call(port, "GET", "/api/status", timeout=ANSWER_TIMEOUT_S).body
     except CallFailed:
         return ""
-    # An older agent does not report the state of its disk.
+    # An older agent does not report the state of its disk, so assume that it may be stopped.
     why = answer["journal"].get("notOnDisk")
     return SOS_IN_MEMORY.format(why) if why and answer["sos"]["active"] else ""
 
 
 def wait_until_safe_to_stop(port: int) -> None:
-    """Wait until a stop would lose no SOS, however long an SOS is open."""
+    """Wait until a stop of the agent would lose no SOS, without a limit of time."""
     announced = ""
     while why := find_stop_obstacle(port):
         if why != announced:

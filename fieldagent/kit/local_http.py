@@ -45,7 +45,7 @@ def call(
     timeout: float = TIMEOUT,
 ) -> Answer:
     """Call the agent. Raises CallFailed if there is no agent, if it refuses, or if no answer
-    arrives. In the last case the request may have been executed.
+    arrives. If no answer arrives, the agent may still have carried out the request.
     """
     connection = HTTPConnection("127.0.0.1", port, timeout=timeout)
     content = None if body is None and method == "GET" else json.dumps(body or {}).encode()
@@ -61,7 +61,7 @@ def call(
     try:
         reply = exchange(connection, method, path, content, headers)
     except (OSError, HTTPException) as error:
-        # The request may have been stored and sent before the answer was lost.
+        # The agent may have stored and sent the request before the answer was lost.
         unknown = "" if method == "GET" else UNKNOWN
         raise CallFailed(
             f"the agent on 127.0.0.1:{port} does not answer ({describe_reason(error)}): it hangs,"
@@ -102,7 +102,7 @@ def _describe_answer(status: int, document: Any) -> str:
     problem = document if isinstance(document, dict) else {}
     lines = [str(problem.get("detail") or problem.get("title") or f"HTTP {status}")]
     faults = problem.get("errors")
-    # A proxy may answer in its own format.
+    # The answer may come from a proxy, in the proxy's own format.
     named = [each for each in faults if isinstance(each, dict)] if isinstance(faults, list) else []
     lines += [
         escape_line(f"  {fault['pointer']}: {fault['detail']}")

@@ -1,9 +1,9 @@
 """Proposes settings that follow from the detected devices, in addition to a kit's existing
 settings.
 
-The setting of a port stays if a device of its kind is there, or if another program (usually the
-agent) uses the port. If another device or no device is there, the port of the first detected device
-that has no setting replaces it.
+The setting of a port stays if a device of its kind is at the port, or if another program (usually
+the agent) uses the port. Otherwise the port of the first detected device that has no setting
+replaces the old port.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class DeviceSeat(NamedTuple):
     kind: str
     """Name of the setting for the kind of device; empty if there is only one kind."""
     names: Collection[str]
-    """Possible devices, by their recognized names."""
+    """Names, as recognised, of the devices that fit this seat."""
 
 
 def _choose_seat(port: str, part: KitPart) -> DeviceSeat:
@@ -64,7 +64,9 @@ class Proposal(NamedTuple):
 
     @property
     def settings(self) -> dict[str, str]:
-        """Return all settings that can be made. A device with a missing setting is left out."""
+        """Return all settings that can be made. The settings of a device that needs a missing
+        setting are left out.
+        """
         whole = [pairs for port, pairs in self.by_port.items() if port not in self.needed]
         return {name: value for pairs in whole for name, value in pairs.items()}
 
@@ -112,9 +114,10 @@ def _can_stay(
     device: FoundDevice | None, seat: DeviceSeat, old_settings: Mapping[str, str]
 ) -> bool:
     if device is None or device.in_use or device.kind in seat.names:
-        # The place was not checked, such as that of a radio over UDP.
+        # Detection did not check this port, for example the address of a radio over UDP.
         return True
-    # A device that cannot be recognized stays, unless another device answers in its place.
+    # Keep the port of a device that cannot be recognised, unless another device answers at the
+    # port.
     return device.is_answering and not device.kind and not _is_recognizable(seat, old_settings)
 
 
@@ -133,7 +136,7 @@ def _describe_setting(seat: DeviceSeat, old_settings: Mapping[str, str]) -> str:
 def _propose_kind(
     device: FoundDevice | None, seat: DeviceSeat, old_settings: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return the setting for the kind of device, unless it is set."""
+    """Return the setting for the kind of device; nothing if it is already set."""
     if device is None or not seat.kind or not device.kind:
         return {}
     return (
@@ -155,7 +158,7 @@ def _list_reported_settings(
 
 
 def _find_needed_settings(seat: DeviceSeat, known_settings: Mapping[str, str]) -> list[str]:
-    """Return the settings that a port needs, and the settings that those need."""
+    """Return the settings that a port needs, and the settings that these settings need."""
     wanted = [*load_radio(_describe_setting(seat, known_settings)).needs] if seat is RADIO else []
     names = [seat.port, *wanted]
     while names:
@@ -179,7 +182,7 @@ def mask_value(name: str, value: str) -> str:
 
 def change_text(text: str, settings: Mapping[str, str], path: Path) -> str:
     """Return the settings file with these settings; all other lines are kept. Raises
-    InvalidSettings if the agent would refuse it.
+    InvalidSettings if the agent would refuse the file.
     """
     changed = set_pairs(text, settings)
     if dict(pairs_in(changed)) != {**dict(pairs_in(text)), **settings}:

@@ -1,7 +1,8 @@
 """`fieldagent provision`: takes settings that a person has put on the card with a laptop.
 
-A laptop with any system can write to a card's boot partition, so the file waits there for the first
-boot, or for a later one. After a power failure at any point, the next boot completes the work.
+A laptop with any system can write to a card's boot partition, so the file waits on the partition
+for the first boot, or for a later one. After a power failure at any point, the next boot completes
+the work.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ BOOT = (Path("/boot/firmware"), Path("/boot"))
 """Boot partition of Raspberry Pi OS and of Debian."""
 NAME = "fieldagent.properties"
 NAMES = (NAME, f"{NAME}.txt")
-"""Names of the file. Windows' Notepad adds the second ending, and hides it."""
+"""Possible names of the file. Windows' Notepad adds the ending `.txt`, and Windows hides it."""
 RESULT = "fieldagent-result.txt"
 APPLIED_CARD_FILE = "fieldagent.taken"
 AUTHORITY, UPDATE_KEY = "hub-ca.pem", "update.pub"
@@ -33,8 +34,8 @@ GROUP = "fieldagent"
 
 
 def provision(folders: Sequence[Path], target: Path, *, as_json: bool) -> int:
-    """Take the settings from the first folder that has some, and the files beside them, to
-    `target`. Return an exit code.
+    """Move the settings of the first folder that contains a settings file, and the files beside it,
+    to `target`. Return an exit code.
     """
     try:
         for folder in folders:
@@ -101,7 +102,7 @@ def write_settings_file(text: str, target: Path) -> None:
     """
     target.parent.mkdir(parents=True, exist_ok=True)
     before = target.read_bytes() if target.exists() else b""
-    # After a power failure the settings may be in place already. Then keep the earlier copy.
+    # After a power failure the new settings may already be in place. Then keep the earlier copy.
     if before and before != text.encode():
         replace_file(target.with_name(f"{target.name}.before"), before, mode=0o640, group=GROUP)
     replace_file(target, text.encode(), mode=0o640, group=GROUP)
@@ -127,8 +128,8 @@ def read_card_text(pairs: Sequence[tuple[str, str]]) -> str:
 
 
 def write_card(folder: Path, text: str) -> Path:
-    """Write the card's file into the folder and return its path. Raises OSError, also if there is
-    already a file, which is not changed.
+    """Write the card's file into the folder and return its path. Raises OSError if writing fails,
+    or if the file already exists; an existing file is not changed.
     """
     card = folder / NAME
     if card.exists():

@@ -1,5 +1,5 @@
 """Common parts of a kit's root units: their folder, which only one unit uses at a time, and the
-files that the agent leaves for them.
+files that the agent writes for them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ OFFER_BYTES = 131_072
 
 
 def make(folder: Path) -> None:
-    """Make the folder, which the agent can read, because it contains the results."""
+    """Make the folder of the root units. The agent can read it, because it contains the results."""
     make_private_folder(folder)
     folder.chmod(0o711)
 
@@ -42,9 +42,9 @@ def wait_until_alone(folder: Path) -> Iterator[None]:
 
 
 def read_left(offer: Path) -> bytes | None:
-    """Return the file that the agent has left, read as the agent's user; None if there is none.
-    That user may have put anything there, so links are not followed, and reading never blocks.
-    Raises OSError.
+    """Return the content of the file that the agent has written for a root unit, read as the
+    agent's user; None if there is no such file. The agent's user may have put any kind of file
+    there, so links are not followed, and reading never blocks. Raises OSError.
     """
     left: str | None = run_as_owner(offer.parent, partial(_read_left, offer))
     return None if left is None else left.encode("latin-1")
@@ -58,7 +58,8 @@ def _read_left(offer: Path) -> str | None:
     except OSError:
         return ""
     if not stat.S_ISREG(os.fstat(file).st_mode):
-        # A folder can be opened too, but Python raises an error instead of making a stream of it.
+        # A folder is opened without an error, but Python raises one when it makes a stream of the
+        # folder.
         os.close(file)
         return ""
     with os.fdopen(file, "rb") as stream:

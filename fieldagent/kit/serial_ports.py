@@ -6,8 +6,8 @@ from pathlib import Path
 
 DEV, TTY = Path("/dev"), Path("/sys/class/tty")
 PATTERNS = ("serial/by-id/*", "ttyUSB*", "ttyACM*", "ttyAMA*", "ttyS*", "rfcomm*")
-"""Patterns of names. The first one contains the device's maker and number; the others depend on the
-order of plugging."""
+"""Patterns of names. A name of the first pattern contains the device's maker and number; the other
+names depend on the order in which devices were plugged in."""
 
 
 def list_serial_ports(dev: Path = DEV, tty: Path = TTY) -> list[str]:
@@ -33,8 +33,8 @@ def _has_hardware(path: Path, tty: Path) -> bool:
 
 
 def find_lasting_name(place: str, dev: Path = DEV) -> str:
-    """Return a name of the port that is the same after a restart; `place` itself if there
-    is none.
+    """Return a name of the port that is the same after a restart; `place` itself if there is no
+    such name.
     """
     if "://" in place or Path(place).is_symlink():
         return place
@@ -44,8 +44,8 @@ def find_lasting_name(place: str, dev: Path = DEV) -> str:
 
 
 def is_same_port(first_port: str, second_port: str) -> bool:
-    """Return True if both names mean the same port, also through a symbolic link. Addresses must be
-    equal as text.
+    """Return True if both names mean the same port, also through a symbolic link. Network addresses
+    must be equal as text.
     """
     if "://" in first_port or "://" in second_port:
         return first_port == second_port

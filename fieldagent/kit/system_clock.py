@@ -2,8 +2,8 @@
 
 A kit without a clock battery and without a network starts in the past. Then a hub's certificates
 seem not yet valid, and the link that could report the time is refused. The agent gets the time from
-satellites, a receiver and the hub, but may not set a clock. So it leaves the time in a file for
-this unit. If the system itself has a source for its clock, nothing is done.
+satellites, a receiver and the hub, but may not set a clock. So the agent writes the time to a file
+for this unit. If the system itself has a source for its clock, the unit does nothing.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ AGE_MAX_S = 3600.0
 
 
 CLOCK_MOVE_MAX_S = 3600.0
-"""Maximum seconds, in total, by which the clock may be moved after it was set for the first time in
-a boot."""
+"""Maximum seconds, in total, by which the clock may be moved after the first time that it was set
+in a boot."""
 
 
 class ClockNotSet(ValueError):
@@ -44,8 +44,8 @@ def set_clock(
     as_json: bool,
     own_folder: Path | None = None,
 ) -> int:
-    """Take the time that the agent of these settings has left, and set the clock to it with
-    `set_time`. `read_clocks` reads the clocks. Return an exit code.
+    """Take the time from the file that the agent of these settings has written, and set the clock
+    to it with `set_time`. `read_clocks` reads the clocks. Return an exit code.
 
     `own_folder` belongs only to root and is kept for one boot. An intruder who has become the
     agent's user can give a wrong time once in a boot. Later times are compared with that first one,
@@ -77,8 +77,8 @@ def set_clock(
 
 
 def _refuse_again(folder: Path | None, now: Reading, unix: float) -> None:
-    """Record the first time in a boot. Raises ClockNotSet if a later time is far from it, and
-    OSError.
+    """Record the first time in a boot. Raises ClockNotSet if a later time differs too much from the
+    first, and OSError.
     """
     if folder is None:
         return

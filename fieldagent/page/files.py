@@ -1,7 +1,7 @@
-"""Static files for a browser. All data that they show comes from the API.
+"""Static files for a browser. All data on the pages comes from the API.
 
-Pages of other sites cannot frame them, and the policy allows only content of the same origin. The
-files of this folder are shared by both pages, the kit's and the hub's console.
+Pages of other sites cannot frame our pages, and the policy allows only content of the same origin.
+The files of this folder are shared by both pages, the kit's and the hub's console.
 """
 
 from __future__ import annotations
@@ -40,10 +40,11 @@ _INDEX = "index.html"
 GZIP = 31
 """Value of zlib's window size that selects gzip (https://zlib.net/manual.html, deflateInit2)."""
 CATALOGUES = tuple(f"{each}.json" for each in LANGUAGES if each != ENGLISH)
-"""Files with a page's texts in other languages than English. A browser loads only its own."""
+"""Files with a page's texts in other languages than English. A browser loads only the file of its
+own language."""
 _REASONS = "reasons-"
-"""Prefix of the files with reasons. The code of a language follows. All are made from one file
-(`reasons`)."""
+"""Prefix of the names of the files with reasons; the code of a language follows. All these files
+are made from one file (`reasons`)."""
 SHARED_FILES = {
     "choices.js": (__package__, "choices.js"),
     "coordinates.js": (__package__, "coordinates.js"),
@@ -81,7 +82,7 @@ def make_page_routes(
     path of the page's files `names` and of the shared files. `pictures_of` is another origin whose
     pictures the page may show. `early_texts` are texts that people read before a script runs, so
     the hub or agent translates them. `parts` are packages that extensions add to the page, by name.
-    Each has a script NAME.js and catalogues. If it is None, the page has no parts.
+    Each part has a script NAME.js and catalogues. If `parts` is None, the page has no parts.
     """
     places = SHARED_FILES | {name: (package, name) for name in names}
     if parts is not None:
@@ -105,8 +106,8 @@ def make_folder_route(base_path: str, package: str, names: Collection[str]) -> R
 
 
 def make_file_route(path: str, package: str, name: str) -> Route:
-    """Return the route for a `GET` of one file at its own path. A service worker controls only the
-    paths below its own.
+    """Return the route for a `GET` of one file at its own path. A service worker needs such a path,
+    because it controls only the paths below its own.
     """
     return Route("GET", path, partial(_serve_one_file, package, name))
 
@@ -123,7 +124,9 @@ async def _serve_index(
     request: Request,
     **parts: str,
 ) -> Response:
-    """Return the page. Its script reads the rest of the address."""
+    """Return the page, whose script reads the values in the path. Raises Problem 404 if a value is
+    not allowed.
+    """
     for name, each in parts.items():
         is_there = each.isascii() and each.isdigit() if name == "id" else each in path_words
         if not is_there:
@@ -151,8 +154,8 @@ def _make_response(
     early_texts: Pairs = (),
     parts: Pairs = (),
 ) -> Response:
-    """Return a file. `early_texts` are texts in it and their translations. `parts` are the names
-    and packages of the page's parts, if the file depends on them.
+    """Return a file. `early_texts` are texts in the file and their translations. `parts` are the
+    names and packages of the page's parts, if the file depends on them.
     """
     packed = "gzip" in request.headers.get("accept-encoding", "")
     tag = _tag(package, name, packed, early_texts, parts)

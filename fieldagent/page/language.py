@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 ENGLISH = "en"
 LANGUAGES = (ENGLISH, "de", "es", "fr", "uk")
-"""Languages. The first, English, is the default."""
+"""Codes of the languages. The first, English, is the default."""
 
 _PLACE = re.compile(r"\{(\w+)\}")
 
@@ -31,8 +31,8 @@ def fill_in(text: str, values: dict[str, object]) -> str:
 
 @cache
 def read_catalogue(package: str, language: str) -> dict[str, Any]:
-    """Return a package's catalogue in that language. It is empty if the file is missing or damaged,
-    and people then get English texts.
+    """Return a package's catalogue in that language. The catalogue is empty if the file is missing
+    or damaged; people then get English texts.
     """
     if language == ENGLISH:
         return {}

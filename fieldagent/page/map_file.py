@@ -27,7 +27,7 @@ def tile(path: Path, zoom: int, x: int, y: int) -> Tile | None:
 
 def _is_pmtiles(path: Path) -> bool:
     try:
-        # Without this, opening a pipe would block.
+        # Refuse any other kind of file, because opening a pipe would block.
         with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 raise UnusableMap(f"map-file {path} is not a file: name a file")

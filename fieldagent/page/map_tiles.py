@@ -1,5 +1,5 @@
-"""Map of a page. It comes from `map-file` or, at the hub, from a tile server (`map-tiles`) that the
-browser calls directly.
+"""Map of a page. The map comes from `map-file` or, at the hub, from a tile server (`map-tiles`)
+that the browser calls directly.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class CarriedMap:
         """Return the description; None if there is no usable map."""
         if self.path is None:
             return None
-        # Import it only here, because a program without a map does not need it.
+        # Import this module only here, because a program without a map does not need it.
         from fieldagent.page import map_file
 
         try:
@@ -58,8 +58,8 @@ class CarriedMap:
         return description
 
     async def tile(self, zoom: int, x: int, y: int) -> Tile | None:
-        """Return a tile of the map; None if it is missing. Raises UnusableMap, also if `read_about`
-        has found the file unusable.
+        """Return a tile of the map; None if it is missing. Raises UnusableMap if the file is
+        unusable now, or was unusable for `read_about`.
         """
         if self.path is None:
             return None
@@ -79,8 +79,8 @@ def make_map_routes(
     judge: Callable[[Request], Awaitable[Any]] | None = None,
     server: TileServer | None = None,
 ) -> list[Route]:
-    """Return the routes of the map. `judge` decides who may see the map. If it is None, everyone
-    may.
+    """Return the routes of the map. `judge` decides who may see the map. If `judge` is None,
+    everyone may see the map.
     """
     about = (
         partial(_serve_about, carried_map)
@@ -126,7 +126,7 @@ async def _tile(
     except UnusableMap as unusable:
         raise Problem(404, str(unusable)) from None
     if tile is None and carried_map.is_vector:
-        # Beyond the edge of its region, a map has nothing to draw. That is not an error.
+        # A missing tile is not an error, because a map has no tiles outside its region.
         return Response(204)
     if tile is None:
         raise Problem(404, "the map has no such tile")

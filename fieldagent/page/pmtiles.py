@@ -57,7 +57,7 @@ class Header(NamedTuple):
     """West, south, east and north in degrees."""
 
     def end(self) -> int:
-        """Return the smallest possible size of the file."""
+        """Return the smallest possible size of a file with this header."""
         return max(sum(span) for span in (self.root, self.metadata, self.leaf_span, self.tiles))
 
 
@@ -91,7 +91,7 @@ class TileDirectory(NamedTuple):
 
     numbers: array[int]
     runs: array[int]
-    """Number of consecutive equal tiles; 0 if the entry is another directory."""
+    """Number of consecutive tiles with the same content; 0 if the entry is another directory."""
     lengths: array[int]
     offsets: array[int]
 
@@ -99,7 +99,8 @@ class TileDirectory(NamedTuple):
 class FoundTile(NamedTuple):
     span: ByteSpan
     is_leaf: bool
-    """True if it is another directory to search. Its offset is relative to the leaf directories."""
+    """True if the entry is another directory to search, whose offset is relative to the leaf
+    directories."""
 
 
 def read_directory(content: bytes) -> TileDirectory:
@@ -126,7 +127,7 @@ def read_directory(content: bytes) -> TileDirectory:
 
 def find(directory: TileDirectory, number: int) -> FoundTile | None:
     """Return the tile with that number, or the leaf directory to search next (PMTiles 3). None if
-    neither exists.
+    the directory contains neither.
     """
     at = bisect_right(directory.numbers, number) - 1
     if at < 0:
@@ -156,8 +157,8 @@ def tile_number(zoom: int, x: int, y: int) -> int:
 
 
 def unpack(content: bytes, compression: int) -> bytes:
-    """Unpack a part of the file. Raises WrongArchive, also if the result would exceed
-    `PLAIN_BYTES`.
+    """Unpack a part of the file. Raises WrongArchive if the part is damaged, or if the result would
+    exceed `PLAIN_BYTES`.
     """
     if compression == NO_COMPRESSION:
         return content

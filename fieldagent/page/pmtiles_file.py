@@ -1,4 +1,4 @@
-"""PMTiles file. It is read in parts, because it may have many gigabytes."""
+"""Reads a PMTiles file in parts, because the file may have many gigabytes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,9 @@ CACHED_DIRECTORIES_MAX = 8
 
 @contextmanager
 def _open_file(path: Path) -> Iterator[BinaryIO]:
-    """Open the file. Raises UnusableMap, also for errors inside the context."""
+    """Open the file. Raises UnusableMap for errors of opening, and for errors inside the
+    context.
+    """
     try:
         with path.open("rb") as file:
             yield file

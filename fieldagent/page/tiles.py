@@ -14,9 +14,10 @@ VECTOR = "application/vnd.mapbox-vector-tile"
 GZIP = b"\x1f\x8b"
 ZOOM_MAX = 22
 TILE_BYTES = 4_000_000
-"""Largest number of bytes of a tile. Anything larger is not a tile."""
+"""Largest number of bytes of a tile. Larger content is not a tile."""
 DRAWN_LAYERS = {"earth", "roads"}
-"""Layers of Protomaps' basemap. A vector map must have one of them, or nothing would be drawn."""
+"""Layers of Protomaps' basemap. A vector map must have one of these layers, because the page draws
+no others."""
 
 
 class UnusableMap(Exception):
@@ -49,12 +50,16 @@ def read_picture(content: bytes) -> Tile | None:
 
 
 def read_vector(content: bytes) -> Tile:
-    """Return the content as a tile of a vector map. It is only checked for gzip."""
+    """Return the content as a tile of a vector map. The only check is if the content is compressed
+    by gzip.
+    """
     return Tile(content, VECTOR, content.startswith(GZIP))
 
 
 def is_valid_box(west: float, south: float, east: float, north: float) -> bool:
-    """Return True if these degrees are a box on earth that does not cross the date line."""
+    """Return True if these degrees are the sides of a box on earth that does not cross the date
+    line.
+    """
     return -180 <= west < east <= 180 and -90 <= south < north <= 90
 
 

@@ -1,9 +1,9 @@
 """Reasons in the languages of the pages, for `reasons.js`.
 
 The key of each reason is its English template, with {1}, {2} for values. All languages are in one
-file, because a template is as long as its translation. A browser gets only its own language.
-Reasons that only a hub gives are in a separate file, which a kit's program does not contain
-(`build/zipapp`).
+file, because a template is as long as its translation. A browser gets only the texts of its own
+language. Reasons that only a hub gives are in a separate file, which a kit's program does not
+contain (`build/zipapp`).
 """
 
 from __future__ import annotations
