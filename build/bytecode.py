@@ -44,7 +44,10 @@ OFTEN = (
 SELDOM = (
     *("fieldagent/cli/", "fieldagent/kit/", "fieldagent/extensions/lab/"),
     "fieldagent/extensions/fleet/",
-    *(f"fieldagent/extensions/tak/{name}_command.py" for name in ("certificate", "enroll")),
+    *(
+        f"fieldagent/extensions/tak/{name}.py"
+        for name in ("certificate_command", "certificate_request", "enroll_command")
+    ),
     "fieldagent/extensions/tak/server/",
     *("fieldagent/extensions/tak/hub_table.py", "fieldagent/extensions/places/hub/table.py"),
     *(

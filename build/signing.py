@@ -54,5 +54,5 @@ def version_of(program: Path) -> str:
             source = archive.read("fieldagent/__init__.py").decode()
     except (OSError, zipfile.BadZipFile, KeyError) as wrong:
         sys.exit(f"{program} is no fieldagent that build/zipapp made: {wrong}")
-    match = re.search(r'^__version__ = "([^"]+)"', source, re.MULTILINE)
+    match = re.search(r'^__version__ ?= ?"([^"]+)"', source, re.MULTILINE)
     return match[1] if match else sys.exit(f"{program} names no version")

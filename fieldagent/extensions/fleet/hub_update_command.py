@@ -89,7 +89,7 @@ def _read_version(program: bytes) -> str:
             text = archive.read("fieldagent/__init__.py").decode()
     except (zipfile.BadZipFile, KeyError, UnicodeDecodeError, NotImplementedError):
         return ""
-    match = re.search(r'^__version__ = "([^"]+)"', text, re.MULTILINE)
+    match = re.search(r'^__version__ ?= ?"([^"]+)"', text, re.MULTILINE)
     return match[1] if match else ""
 
 

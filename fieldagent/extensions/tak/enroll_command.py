@@ -40,7 +40,7 @@ def enroll(arguments: argparse.Namespace) -> int:
     the settings that name them.
     """
     try:
-        from fieldagent.extensions.tak.bridge import certificate_request as requests
+        from fieldagent.extensions.tak import certificate_request as requests
     except ImportError:
         why = "enrolment needs cryptography: apt install python3-cryptography"
         raise CallFailed(why, UNAVAILABLE) from None

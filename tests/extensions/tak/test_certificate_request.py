@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from fieldagent.extensions.tak.bridge.certificate_request import (
+from fieldagent.extensions.tak.certificate_request import (
     NoCertificate,
     make_key,
     make_request,
