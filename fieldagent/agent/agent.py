@@ -375,8 +375,8 @@ async def run(
 
 
 async def _run_journal(journal: Journal, stop_event: trio.Event) -> None:
-    """Run the journal. If it fails, stop the agent properly, so that all callers still get an
-    answer.
+    """Run the journal. If the journal fails, stop the agent properly, so that all callers still get
+    an answer.
     """
     await journal.run()
     log.critical("%s; nothing more is accepted", journal.failed)
@@ -511,7 +511,7 @@ async def delete_old_entries_forever(agent: Agent) -> None:
                 pass
         await agent.parts.journal.persist(losses.forget(end_time=before))
         if agent.parts.station is not None:
-            # Import it here: a kit with a station has already loaded this module, and other kits do
+            # Import this module here: a kit with a station has already loaded it, and other kits do
             # not need it.
             from fieldagent.agent.mesh.rounds import OTHERS_REPEAT_LIFETIME_S
 

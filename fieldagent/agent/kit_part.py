@@ -1,8 +1,8 @@
 """The contract of a part that an extension adds to the agent.
 
-The descriptions of all parts are imported if the settings file has a setting of an extension. Its
-functions are given as places (`module:NAME`), which are imported only if the settings turn the part
-on.
+The descriptions of all parts are imported if the settings file has a setting of an extension. A
+part's functions are given as places (`module:NAME`), which are imported only if the settings turn
+the part on.
 """
 
 from __future__ import annotations

@@ -54,8 +54,8 @@ def read(state_directory: Path) -> KitReport:
 
 
 def is_at_work(state_directory: Path) -> bool:
-    """Return True if a change is being tried. Its result will be written to the files of this
-    module.
+    """Return True if a change is being tried. The result of the trial will be written to the files
+    of this module.
     """
     folder = find_root_folder(state_directory)
     return any((folder / each).exists() for each in (UPDATE_TRIAL, SETTINGS_TRIAL, SYSTEM_TRIAL))

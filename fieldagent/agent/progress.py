@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 SILENCE_MAX_S = 180.0
-"""Longest allowed silence in seconds. It must be longer than the longest session, including the
-modem's own deadline."""
+"""Longest allowed silence in seconds. This time must be longer than the longest session, including
+the modem's own deadline."""
 
 
 class Progress:

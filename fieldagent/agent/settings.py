@@ -1,6 +1,6 @@
 """The settings file, `agent.properties`: Java properties, read once at the start.
 
-`KEYS` contains the settings of the core, and `list_all_keys` also those of extensions. The
+`KEYS` contains the settings of the core, and `list_all_keys` also the settings of extensions. The
 installer's file and `docs/reference/settings.md` are made from `list_all_keys`.
 """
 
@@ -543,7 +543,7 @@ def _load_keys(text: str) -> Sequence[Key]:
 
 
 def list_all_keys() -> Sequence[Key]:
-    """Return the keys of the core and of all extensions, without those of a single radio."""
+    """Return the keys of the core and of all extensions, without the keys of single radios."""
     return [*KEYS, *modem_keys({"satellite-modem": AUTO}), *list_part_keys()]
 
 

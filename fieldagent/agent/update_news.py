@@ -1,6 +1,6 @@
 """Checks that this kit still receives news of updates. A stale mirror or a blocked download causes
 no error. So the kit fetches the signed text of its program each day, and notifies people if there
-was no new text for a long time. An offer of the hub counts as news too. Nothing is installed.
+was no new text for a long time. An offer of the hub also counts as news. Nothing is installed.
 
 The text is minisign's trusted comment (`system.signed_release`), which the maker signs again each
 month. The text has a few hundred bytes; the program itself is not fetched. For Debian packages the

@@ -37,9 +37,9 @@ async def feed_watchdog(
     summarise_status: Callable[[], str],
     store_time: Callable[[], object],
 ) -> None:
-    """Feed systemd's watchdog. Return at once if systemd expects no sign of life. `find_problem`
-    returns a problem that only a restart may fix. `summarise_status` returns the text that systemd
-    shows while the agent works. `store_time` is called at each feed.
+    """Feed systemd's watchdog. Return at once if systemd does not expect to be notified.
+    `find_problem` returns a problem that only a restart may fix. `summarise_status` returns the
+    text that systemd shows while the agent works. `store_time` is called at each feed.
     """
     interval = get_watchdog_interval()
     if interval is None:

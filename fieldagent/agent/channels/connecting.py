@@ -66,8 +66,8 @@ def trust(server: ServerPlace) -> ssl.SSLContext | None:
 async def open_stream(
     server: ServerPlace, context: ssl.SSLContext | None = None
 ) -> trio.abc.Stream:
-    """Connect to `server`. If it is secure, use TLS and verify the server's identity. `context` is
-    the result of `trust`; pass it if you connect often. Raises Unreachable.
+    """Connect to `server`. If the server is secure, use TLS and verify its identity. `context` is
+    the result of `trust`; a caller that connects often passes it. Raises Unreachable.
     """
     context = context or trust(server)
     if context is None:

@@ -75,7 +75,7 @@ class ChannelLink:
     recorder: FlightRecorder = field(default_factory=FlightRecorder)
     """Record of the traffic on the serial line."""
     air_time: AirTime = field(default_factory=AirTime)
-    """Counter of a radio's air-time. It is kept when the radio's port is opened again."""
+    """Counter of a radio's air-time. The counter is kept when the radio's port is opened again."""
 
     heal_now: bool = False
     """True if a person has requested the next recovery step before it is due."""
@@ -132,8 +132,8 @@ class Transmission:
     """Bytes of one outgoing message, with the facts that the driver needs to schedule it."""
 
     number: int
-    """Number that identifies the transmission between driver and outbox. It never leaves the
-    agent."""
+    """Number that identifies the transmission between driver and outbox. The number never leaves
+    the agent."""
     body: bytes
     urgent: bool
     """True if the transmission contains an SOS."""

@@ -23,13 +23,13 @@ from fieldagent.system.folder import replace_file
 from fieldagent.system.process_group import end_group
 
 DEADLINE_S = 120.0
-"""Longest time in seconds for the command. It must be less than the silence after which the
+"""Longest time in seconds for the command. This time must be less than the silence after which the
 watchdog considers the agent dead."""
 
 
 async def run_command(setting: str, command: str) -> None:
-    """Run the command of this setting through /bin/sh in its own process group. Its output goes to
-    the agent's log.
+    """Run the command of this setting through /bin/sh in its own process group. The agent's log
+    contains the command's output.
     """
     try:
         process = await trio.lowlevel.open_process(

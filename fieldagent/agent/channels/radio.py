@@ -65,7 +65,7 @@ async def run(
     heal: Callable[[], Awaitable[bool]] = forbid_healing,
     progress: Callable[[], None] = lambda: None,
 ) -> NoReturn:
-    """Serve one radio forever, also if it is absent, unplugged or without power for a time.
+    """Serve one radio forever, even if the radio is absent, unplugged or without power for a time.
 
     `progress` is called at least every two minutes.
     """

@@ -34,7 +34,7 @@ class RadioLost(Exception):
 
 
 class TransmitResult(Enum):
-    """Radio's report on a packet. It never means that a station has heard the packet."""
+    """Radio's report on a packet. The report never means that a station has heard the packet."""
 
     TRANSMITTED = "transmitted"
     DROPPED = "dropped"

@@ -38,7 +38,7 @@ SHOWN_CHARACTERS_MAX = 40
 
 
 class DeviceLine(Protocol):
-    """Line to a device. Its methods raise PortLost when the device is gone."""
+    """Line to a device. The methods raise PortLost when the device is lost."""
 
     async def read(self) -> bytes: ...
     async def write(self, data: bytes) -> None: ...

@@ -182,8 +182,8 @@ async def run(
     heal: Callable[[], Awaitable[bool]] = forbid_healing,
     progress: Callable[[], None] = lambda: None,
 ) -> NoReturn:
-    """Serve one modem forever, also if it is absent, unplugged, or without power or account for a
-    time.
+    """Serve one modem forever, even if the modem is absent, unplugged, or without power or account
+    for a time.
 
     `pace` holds the results of earlier runs. `progress` is called at least every 90 seconds. With
     `registers`, the modem registers by itself after it was moved.

@@ -123,8 +123,8 @@ class GatewayMailbox:
         self.fruitless_checks += 1
 
     def describe_wait(self) -> str:
-        """Return the reason, for people, why messages at the gateway do not arrive; empty if there
-        is no such reason.
+        """Return the reason, for people, why messages at the gateway do not arrive; empty if
+        nothing prevents them.
         """
         if self.withheld:
             return WITHHELD_REASON

@@ -25,7 +25,7 @@ REPLY_TIMEOUT_S = 10.0
 MODEM_SESSION_TIMEOUT_S = 60
 """Seconds after which the modem itself ends a session (+SBDST)."""
 HOST_SESSION_TIMEOUT_S = MODEM_SESSION_TIMEOUT_S + 30.0
-"""Seconds after which the host gives up a session, later than the modem."""
+"""Seconds after which the host ends a session, later than the modem would."""
 SOS_SESSION_TIME = 50
 """Seconds after which the modem ends the session of an SOS, so that a lost reply delays the SOS by
 less than a minute. A session takes 11 to 62 seconds."""

@@ -132,7 +132,8 @@ class _Dispatch:
     def start_due(self, nursery: trio.Nursery) -> float:
         """Start the deliveries that are due. Return the seconds until the next one is due."""
         now = self.clock()
-        # Deliveries in progress are due too, so they come first and take up to `at_once` places.
+        # The list also contains deliveries in progress, which come first and take up to `at_once`
+        # places.
         for delivery in self.spool.get_heads(2 * self.at_once):
             if delivery.lane in self.busy:
                 continue

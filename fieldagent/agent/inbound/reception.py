@@ -445,7 +445,7 @@ class Inbox:
         if entry.sequence == 0:
             # The hub wrote this entry itself, so no receipt is sent.
             return
-        # Send a receipt for a duplicate too, because the peer did not get the earlier one.
+        # Send a receipt for a duplicate too, because the peer did not get the earlier receipt.
         _record_owed_receipt(db, entry, result, self.date(result.now))
 
     def store_fragment(

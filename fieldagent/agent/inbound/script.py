@@ -165,7 +165,7 @@ async def _serve_process(
             pipes.start_soon(_read, process.stdout, partial(_print, emit))
             pipes.start_soon(_read, process.stderr, _log_line)
             ended = await _end(process, deadline)
-            # A cancellation from here on would make us hand over the same payload again.
+            # A cancellation from now on would make the agent hand over the same payload again.
             conclusion.shield = ended
             pipes.cancel_scope.deadline = trio.current_time() + LINGER_S
     if ended and pipes.cancel_scope.cancelled_caught:

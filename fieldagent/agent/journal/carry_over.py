@@ -2,7 +2,7 @@
 trial of a later program, this program knows all Packages and messages of the trial.
 
 A later version has all tables and columns of this version, as tables or as views, with the same
-meaning. It may also have additional ones (`schema`).
+meaning. It may also have additional tables and columns (`schema`).
 """
 
 from __future__ import annotations

@@ -62,8 +62,8 @@ def note(
 
 def is_known(db: sqlite3.Connection, number: int) -> bool:
     """Return True if the command with that number arrived before, or counts as old."""
-    # Numbers below the oldest of the newest COMMANDS_MAX commands count as known. Of such older
-    # commands, the table contains only those without an answer.
+    # Numbers below the oldest of the newest COMMANDS_MAX commands count as known. Of the older
+    # commands, the table contains only commands without an answer.
     ((there, count, oldest),) = db.execute(
         "SELECT (SELECT count(*) FROM command WHERE number = ?), count(*), min(number)"
         " FROM (SELECT number FROM command ORDER BY number DESC LIMIT ?)",

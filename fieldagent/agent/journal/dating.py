@@ -1,7 +1,7 @@
 """Corrects the dates of Packages that an untrusted clock has dated, until their first transmission.
 
-Their dates follow each correction of the clock. Once a Package has left, its date stays, because
-receivers recognise the Package by its whole content, including the date.
+Until then, the dates follow each correction of the clock. Once a Package has left, its date stays,
+because receivers recognise the Package by its whole content, including the date.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ class JournalFiles:
         on the disk is unknown."""
         self.may_leave = may_leave_disk
         self._others: list[sqlite3.Connection] = []
-        """Writer and reader of the journal in the other place (disk or memory). They stay open,
+        """Writer and reader of the journal in the other place (disk or memory). Both stay open,
         because the reader may still be in use."""
         try:
             opened = _open_journal(folder, tries=OPEN_ATTEMPTS if may_leave_disk else 1)
@@ -64,7 +64,7 @@ class JournalFiles:
             opened = self._open_in_memory(trouble)
         self.writer, self.mark, self.as_left = opened
         self.reader = open_reader(self.path)
-        # Keep the cache small: the system caches the file too.
+        # Keep the cache small, because the system also caches the file.
         self.reader.execute("PRAGMA cache_size=-512")
 
     def free(self) -> int:
@@ -111,8 +111,9 @@ class JournalFiles:
         log.error("%s. Until then only an SOS is accepted, in memory: it is not on disk", reason)
 
     def move_to_memory(self, reason: str) -> None:
-        """Continue in memory with the full content. If the journal is already there, do nothing,
-        because two callers may find the disk full at the same time. Raises OSError, sqlite3.Error.
+        """Continue in memory with the full content. If the journal is already in memory, do
+        nothing, because two callers may find the disk full at the same time. Raises OSError,
+        sqlite3.Error.
         """
         if self.not_on_disk:
             return

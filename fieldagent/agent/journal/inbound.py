@@ -604,7 +604,8 @@ def forget(*, end_time: float, keep_count: int) -> Operation[int]:
             f" WHERE {done} ORDER BY number DESC LIMIT 1 OFFSET ?)) ORDER BY number LIMIT ?)",
             (end_time, keep_count, DELETED_ROWS_MAX),
         )
-        # Delete by age only if there are many: after a jump of the clock all of them look old.
+        # Delete by age only if there are many arrivals, because after a jump of the clock all
+        # arrivals look old.
         (slices,) = db.execute("SELECT count(*) FROM slice").fetchone()
         if slices > FRAGMENTS_MAX:
             db.execute("DELETE FROM slice WHERE at < ?", (end_time,))

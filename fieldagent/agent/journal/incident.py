@@ -159,7 +159,7 @@ def record_update(
 ) -> None:
     """Store an update about an incident. The update changes the state of another kit's incident if
     the update is proved or `counts`, and the state of this kit's own incident if it `counts`. The
-    caller lets an update without a proof count only if no hub could give a proof. `at` is Unix
+    caller lets an update without a proof count only if no hub could make a proof. `at` is Unix
     time, `now` elapsed time.
     """
     db.execute(

@@ -173,7 +173,7 @@ class Journal(GroupCommit[sqlite3.Connection]):
         """Commit an SOS. If the disk is full, move the journal to memory with its full content and
         commit there.
 
-        Raises StoreFailed, and StoreFull if memory is full too.
+        Raises StoreFailed, and StoreFull if memory is also full.
         """
         try:
             return await self.commit(operation)
@@ -262,7 +262,7 @@ class Journal(GroupCommit[sqlite3.Connection]):
         self._leaving.set()
 
     def _carry_out_move(self) -> None:
-        """Perform the planned move. If it fails, the journal stays in its place."""
+        """Perform the planned move. If the move fails, the journal stays in its place."""
         move, self._move = self._move, None
         if move is not None:
             try:
@@ -300,7 +300,7 @@ class Journal(GroupCommit[sqlite3.Connection]):
         if self._reserve_taken:
             self._reserve_taken = False
             # This checkpoint moves the free pages from the log to the file, and lets later writes
-            # reuse the log. If it fails, the commit is still valid.
+            # reuse the log. If the checkpoint fails, the commit is still valid.
             with suppress(sqlite3.OperationalError):
                 self._files.writer.execute("PRAGMA wal_checkpoint(RESTART)").fetchall()
                 self._files.writer.execute("PRAGMA shrink_memory")

@@ -21,8 +21,8 @@ def report_unreadable(row_name: str, name: str) -> None:
 
 
 def read_status(text: str | None) -> Status | None:
-    """Return a stored status. If it cannot be read, return Error, because a list must still show
-    the row.
+    """Return a stored status. If the status cannot be read, return Error, because a list must still
+    show the row.
     """
     try:
         return None if text is None else Status(text)

@@ -50,7 +50,7 @@ _SELECT_BY_STATUSES = (
     "SELECT statuses, json_group_array(sequence) FROM (SELECT sequence, json_group_array(status)"
     f" AS statuses FROM leg WHERE sequence IN {_LISTED_SQL} GROUP BY sequence) GROUP BY statuses"
 )
-"""SQL that groups Packages by the combination of their channel states. It needs one query for
+"""SQL that groups Packages by the combination of their channel states. So one query is enough for
 thousands of Packages that end at one moment."""
 
 

@@ -3,8 +3,8 @@ otherwise; places in an order are row numbers.
 
 A later version keeps the tables and columns of earlier versions, with the same meaning, so that the
 earlier program can take over a trial's content (`carry_over`). So a step may add a table, an index,
-a trigger, or a column that is NULL or has a default. It must not remove or rename anything, unless
-it leaves a view with the old name.
+a trigger, or a column that is NULL or has a default. A step must not remove or rename anything,
+unless it leaves a view with the old name.
 """
 
 from __future__ import annotations

@@ -107,7 +107,7 @@ class Packet:
     sender: int = 0
     """Station that transmitted the packet: the origin, or a station that repeats the packet."""
     hops: int = 1
-    """Number of transmissions that brought the packet here."""
+    """Number of radio transmissions over which the packet's content reached this kit."""
     missing_at: dict[int, set[int]] = field(default_factory=dict)
     """Stations that the packet names as missing an item, by the item's number. Only these stations
     answer."""
@@ -158,7 +158,7 @@ class PacketReception:
         self._parcels = parcels
         self.station = station
         self.group = keys
-        """Keys of the group. They may change at any moment."""
+        """Keys of the group. The keys may change at any moment."""
         self._sealed = is_sealed
         self._relay = relay
         self.troubles = troubles

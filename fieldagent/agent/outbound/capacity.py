@@ -46,8 +46,8 @@ class Capacity:
         return self.size - (TAG_BYTES + 1 if self.tagged else 0)
 
     def compute_whole(self, origin: int) -> int:
-        """Return the maximum bytes of an item of `origin` that is sent unfragmented. The size is
-        that of the item's envelope without tag and without origin.
+        """Return the maximum bytes of an item of `origin` that is sent unfragmented. The bytes are
+        counted in the item's envelope without tag and without origin.
         """
         # Our own envelope contains the origin 0, but the short form for satellite contains no
         # origin.

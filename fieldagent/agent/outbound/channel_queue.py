@@ -1,5 +1,5 @@
-"""Queue of one channel: the waiting Packages, and those in flight. The code decides and waits, but
-does no I/O.
+"""Queue of one channel: the Packages that wait, and the Packages in flight. The code decides and
+waits, but does no I/O.
 
 A Package is in the queue from `add` until its end. The Package waits, is taken into a transmission
 (`pop_due`), and then ends (`finish`) or waits again (`requeue`). These methods decide endings and
@@ -91,8 +91,9 @@ class ChannelQueue:
 
     @contextmanager
     def hold_replaced(self, package: Package) -> Iterator[list[int]]:
-        """Hold the Packages that a new Package will replace, and yield their sequences. They cannot
-        leave inside this block. Afterwards, Packages that were not replaced wait again.
+        """Hold the Packages that a new Package will replace, and yield their sequences. The held
+        Packages cannot leave inside this block. Afterwards, Packages that were not replaced wait
+        again.
         """
         held = self._queue.hold_replaceable(package.collapse_key, sos=package.sos)
         try:
@@ -191,8 +192,8 @@ class ChannelQueue:
     # Methods for packing and the driver.
 
     def find_foremost(self, now: float) -> int | None:
-        """Return the next Package to send, or None. It may be a Package with more fragments in a
-        running burst.
+        """Return the next Package to send, or None. The next Package may be one with more fragments
+        in a running burst.
         """
         keys = [
             sequence

@@ -1,8 +1,8 @@
 """Backup for a hub whose database was lost, from this kit's journal.
 
-The backup contains the items that left for the hub and those that came from it, as long as the
-journal keeps them (`keep-ended-days`, `keep-ended-count`). The backup begins when the kit gets the
-hub's token, so that the hub never receives items of another hub.
+The backup contains the items that left for the hub and the items that came from the hub, as long as
+the journal keeps them (`keep-ended-days`, `keep-ended-count`). The backup begins when the kit gets
+the hub's token, so that the hub never receives items of another hub.
 """
 
 from __future__ import annotations

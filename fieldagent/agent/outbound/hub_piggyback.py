@@ -18,8 +18,8 @@ from fieldagent.wire.credit import Tariff
 from fieldagent.wire.envelope import Entry, JournalNumber, Receipt
 
 RECEIPTS_BYTES = 100
-"""Bytes of receipts (about ten receipts) that ride with Packages if bytes are billed. They matter
-for a modem that keeps no copy of received messages."""
+"""Bytes of receipts (about ten receipts) that ride with Packages if bytes are billed. These
+receipts matter for a modem that keeps no copy of received messages."""
 NAME_INCIDENT_INTERVAL_S = 300.0
 """Seconds after which an open incident is named again over a free link without other traffic. So a
 hub with a restored database raises the alarm again."""
@@ -54,8 +54,8 @@ class HubPiggyback:
         return self._queue.limits.tariff
 
     def load_entries(self) -> None:
-        """Load the receipts, stages and reports that the hub has not received. They ride in the
-        next transmission; receipts for an SOS are sent at once.
+        """Load the receipts, stages and reports that the hub has not received. These entries ride
+        in the next transmission; receipts for an SOS are sent at once.
         """
         for sequence, at, sos, digest in inbound.list_pending_receipts(
             self._journal, self._channel

@@ -74,7 +74,7 @@ async def run_incident_repeats(
     clock: Callable[[], float],
 ) -> NoReturn:
     """Repeat the items of `list_repeated` forever. An item is repeated on a channel after
-    `interval_s` seconds without an event there; 0 disables the repeats.
+    `interval_s` seconds without an event on that channel; 0 disables the repeats.
     """
     repeating: set[RepeatKey] = set()
     idle = IdleTimes[RepeatKey](CHECK_INTERVAL_S)

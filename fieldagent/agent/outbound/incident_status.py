@@ -1,4 +1,5 @@
-"""Describes incidents for people: this kit's own as a list of steps, and those of other kits.
+"""Describes incidents for people: this kit's own incident as a list of steps, and the incidents of
+other kits.
 
 The steps show known facts only, with the same words on every screen:
 
@@ -52,8 +53,8 @@ def describe_incidents(
     interval_s: float,
     end_condition: str,
 ) -> dict[str, Any]:
-    """Return this kit's incident, those of other kits, and the number of open incidents of this
-    kit: 0 or 1.
+    """Return this kit's incident, the incidents of other kits, and the number of open incidents of
+    this kit: 0 or 1.
 
     `interval_s` is the silence in seconds after which an item is repeated.
     """
@@ -77,7 +78,8 @@ def describe_incidents(
 
 def list_heard_incidents(journal: Journal, number: int | None = None) -> list[dict[str, Any]]:
     """Return the incidents of unauthenticated handhelds, which have this kit's station 0, and then
-    those of other kits, newest first. With `number`, return only the incidents with that number.
+    the incidents of other kits, newest first. With `number`, return only the incidents with that
+    number.
     """
     names = inbound.read_station_names(journal)
     earliest = journal.clock.now() - OVER_SHOWN_S

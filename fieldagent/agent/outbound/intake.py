@@ -283,7 +283,7 @@ class Intake:
     def _list_past_deliveries(
         self, deliveries: Mapping[Channel, ChannelDelivery]
     ) -> dict[Channel, Steps]:
-        """Return the past deliveries of those channels that have enough data."""
+        """Return the past deliveries of each channel that has enough data."""
         clock = self._journal.clock
         now = clock.date(clock.now())
         past = {

@@ -15,8 +15,8 @@ from typing import Any, Generic, TypeVar
 Entry = TypeVar("Entry", bound=tuple[Any, ...])
 
 SWEEP_STEP_ENTRIES = 24
-"""Number of entries that one operation moves. It is large enough that a sweep ends before half of
-all entries can be dead."""
+"""Number of entries that one operation moves. The number is large enough that a sweep ends before
+half of all entries can be dead."""
 
 
 class SweptHeap(Generic[Entry]):

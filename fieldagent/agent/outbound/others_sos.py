@@ -1,8 +1,8 @@
 """Small budget for every SOS that is relayed or comes from an unauthenticated sender.
 
 Any person with a radio can send such an SOS. So this budget never uses up the credits that the kit
-keeps for an SOS of its own people. It has a few credits a day, and it cannot use half of the day's
-reserve (`Budget.compute_remaining`). Over free channels such an SOS is sent like any SOS.
+keeps for an SOS of its own people. The budget has a few credits a day, and cannot use half of the
+day's reserve (`Budget.compute_remaining`). Over free channels such an SOS is sent like any SOS.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Chooses the content of one transmission, and encodes it.
 
-The first Package of the queue is packed first. If it is too large, it is sent in fragments, one in
-each transmission. If it is small, other Packages are added until the transmission is full. Each
-candidate is encoded once, and the bytes are kept.
+The first Package of the queue is packed first. A Package that is too large is sent in fragments,
+one in each transmission. To a small Package, other Packages are added until the transmission is
+full. Each candidate is encoded once, and the bytes are kept.
 
 A radio does not report which stations received a packet. So each transmission on the air waits for
 a station's acknowledgement of each Package in it. An acknowledgement of a later transmission shows

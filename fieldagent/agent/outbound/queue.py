@@ -43,7 +43,9 @@ class Timers:
         return len(self._heap)
 
     def add(self, timer: Timer) -> None:
-        """Add a timer. It is valid as long as the entry of its key contains the same time."""
+        """Add a timer. The timer is valid as long as the entry of its key contains the same
+        time.
+        """
         self._heap.push(timer)
 
     def pop_due_keys(self, now: float) -> Iterator[int]:
@@ -58,7 +60,7 @@ class Timers:
         return inf if timer is None else timer[0]
 
     def bound(self, live_count: int, slack: int) -> None:
-        """Limit the number of dead timers to that of live ones plus `slack`."""
+        """Limit the number of dead timers to `live_count` plus `slack`."""
         self._heap.bound(live_count, slack)
 
 
@@ -106,7 +108,7 @@ class CollapseIndex:
 DEAD_ENTRIES_SLACK = 64
 
 Place = tuple[int, int, int]
-"""Negated priority, order (the smaller goes first among equals), key."""
+"""Negated priority, order (among equal priorities, the smaller order is sent first), key."""
 Entry = tuple[int, int, int, Kind | None, float, float]
 """Three members of the place, then the Kind, the expiry time and the due time."""
 _KEY: Final = 2
@@ -307,8 +309,8 @@ class Queue:
         """Remove a Package that ended: sent, failed or canceled. Return False if it is not in the
         queue.
 
-        If it has arrived (`is_arrived`), older Packages in flight with its collapseKey must not be
-        sent again.
+        If the Package has arrived (`is_arrived`), older Packages in flight with its collapseKey
+        must not be sent again.
         """
         entry = self._entries.pop(key, None)
         if entry is None:

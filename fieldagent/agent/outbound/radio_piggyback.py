@@ -229,7 +229,7 @@ class RadioPiggyback:
                 del self._acks[key]
 
     def load_entries(self) -> None:
-        """Load the receipts for other stations' items that have not reached those stations."""
+        """Load the receipts for other stations' items that those stations have not received."""
         self.readings.replace_own_receipts(inbound.list_station_owed(self._journal), self.clock())
 
     def report(self, origin: int, report: Entry) -> None:

@@ -1,5 +1,5 @@
 """Summaries of the items from each station that are on this kit. This module builds our summaries,
-reads those of other stations, and decides when to send ours. Pure.
+reads the summaries of other stations, and decides when to send ours. Pure.
 
 A summary lists which of a station's newest item numbers this kit has. A summary rides in another
 packet, or is sent in a beacon. A beacon is sent soon if this kit is missing items, otherwise less
@@ -239,8 +239,8 @@ class Summaries:
         self._due = now + waits * (0.5 + 0.5 * self._random()) if lives else inf
 
     def list_due_stations(self, now: float, *, has_other_content: bool) -> list[int]:
-        """Return the stations whose summaries the next packet contains: those of the beacon and,
-        with `has_other_content`, those with changes or missing items.
+        """Return the stations whose summaries the next packet contains: the stations of the beacon
+        and, with `has_other_content`, the stations with changes or missing items.
         """
         known = self._stations
         self._beacon = [n for n in self._beacon if n in known and self._is_news(known[n])]

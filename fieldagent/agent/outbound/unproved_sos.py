@@ -1,7 +1,7 @@
 """Plans and pays an SOS without proof of its sender, from any radio or TAK phone.
 
-Such an SOS has an incident of its own. It is sent over every free channel, and over the others if
-the small budget of `others_sos` can pay for them.
+Such an SOS has an incident of its own. It is sent over every free channel, and over paid channels
+if the small budget of `others_sos` can pay for them.
 """
 
 from __future__ import annotations

@@ -68,8 +68,8 @@ class WaitReasons:
     def describe_deliveries(
         self, sequence: int, deliveries: Mapping[Channel, ChannelDelivery]
     ) -> dict[str, dict[str, Any]]:
-        """Return the channel deliveries as `delivery.encode_deliveries` does; those that wait also
-        have a reason and the next attempt.
+        """Return the channel deliveries as `delivery.encode_deliveries` does; deliveries that wait
+        also have a reason and the next attempt.
         """
         document: dict[str, dict[str, Any]] = {**encode_deliveries(deliveries)}
         for channel, delivery in deliveries.items():

@@ -148,8 +148,8 @@ class TncModem:
                 await self._leave_commands()
             for kind, content in self._deframer.receive_data(data):
                 if content == kiss.QUERY and kind == kiss.SET_HARDWARE:
-                    # Only a TNC in command mode returns our query, as an echo. It shows no prompt
-                    # while it waits for a line end.
+                    # Only a TNC in command mode returns our query, as an echo. Such a TNC shows no
+                    # prompt while it waits for a line end.
                     await self._leave_commands()
                 elif kind == kiss.DATA:
                     self._process_frame(content)

@@ -1,5 +1,5 @@
-"""Host of a Meshtastic radio, for any use. It greets the radio, keeps it awake, passes it packets
-and receives the results.
+"""Host of a Meshtastic radio, for any use. The host greets the radio, keeps it awake, passes it
+packets and receives the results.
 
     without a `my_info` a device does not count as a radio, whatever else is received
     queueStatus   shows if a packet waits for the air, but not if it left

@@ -25,7 +25,9 @@ def _encode_question() -> bytes:
 
 
 def _is_answer(data: bytes) -> bool:
-    """Return True if a `my_info` was received. Without it the device does not count as a radio."""
+    """Return True if a `my_info` was received. Without a `my_info` the device does not count as a
+    radio.
+    """
     for message in wire.Deframer().receive_data(data):
         try:
             answer = wire.read_from_radio(message)

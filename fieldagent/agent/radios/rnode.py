@@ -209,7 +209,7 @@ class RnodeModem:
         return None
 
     async def listen(self) -> NoReturn:
-        """Handle the board's frames until it is gone. Raises RadioLost."""
+        """Handle the board's frames until the board is lost. Raises RadioLost."""
         while True:
             for command, content in self._deframer.receive_data(await self._port.read()):
                 self._process_message(RnodeMessage(command, content))

@@ -1,5 +1,5 @@
-"""A radio over UDP: kits on one machine or in one network hear each other without a radio. It is
-meant for trying a team (`fieldagent demo --team 3`), and is the example in
+"""A radio over UDP: kits on one machine or in one network hear each other without a radio. This
+radio is meant for trying a team (`fieldagent demo --team 3`), and is the example in
 docs/how-to/add-a-radio.md.
 
 A packet is a datagram to an address that all kits hear: the broadcast address of the loopback

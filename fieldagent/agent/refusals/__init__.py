@@ -47,7 +47,7 @@ def convert_refusals() -> Iterator[None]:
         members = {"code": "no-such-person"} if isinstance(error, NoSuchPerson) else None
         raise Problem(422, detail=detail, errors=faults, members=members) from None
     except Conflict as conflict:
-        # The status is that of the IETF draft on Idempotency-Key, section 2.7.
+        # The IETF draft on Idempotency-Key, section 2.7, defines this status.
         status = 422 if isinstance(conflict, KeyReused) else 409
         raise Problem(status, detail=str(conflict)) from None
     except UnknownPackage as unknown:
