@@ -1,8 +1,8 @@
 """Checks that refuse a request before a handler runs. Pure: bytes or a head in, `Problem` out.
 
-The first half checks the raw bytes before h11 gets them. It is as strict as RFC 9112 allows, so
-that no intermediary can read the length of a message differently. The second half protects an API
-without authentication from web pages in the user's browser.
+The first half checks the raw bytes before h11 gets them. These checks are as strict as RFC 9112
+allows, so that no intermediary can read the length of a message differently. The second half
+protects an API without authentication from web pages in the user's browser.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""TLS for both programs and both ends of a connection. Its classes have the interface of the plain
+"""TLS for both programs and both ends of a connection. The classes have the interface of the plain
 connection that they replace.
 
 OpenSSL gets bytes, never a socket. If OpenSSL itself made a system call that failed, the call would

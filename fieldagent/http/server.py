@@ -41,8 +41,8 @@ class UpgradedStream(trio.abc.Stream):
     """The server's socket as a trio Stream. The server closes it after its user returns."""
 
     def __init__(self, peer: socket.socket | SecureSocket, early_bytes: bytes) -> None:
-        """Create the stream. `early_bytes` contains the bytes that arrived before the switch. They
-        are received first.
+        """Create the stream. `early_bytes` contains the bytes that arrived before the switch. These
+        bytes are received first.
         """
         self._socket = peer
         self._already = early_bytes
@@ -127,8 +127,8 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 Work = Callable[[], Awaitable[None]]
 Introduce = Callable[[socket.socket, str], Awaitable[str | None]]
-"""Function that gets a new connection and its address. It returns the client's address, or None to
-refuse the connection. It raises nothing."""
+"""Function that gets a new connection and its address. The function returns the client's address,
+or None to refuse the connection. It raises no error."""
 
 _RESOURCE_ERRNOS = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 
@@ -137,7 +137,7 @@ CONNECTIONS_ORDINARY = 8
 """Number of connections up to which all sources are treated alike when a connection must be
 evicted."""
 CHECK_INTERVAL_S = 60.0
-"""Seconds between two checks for callers that have gone."""
+"""Seconds between two checks for callers that have left."""
 
 _PHASES = {MissingPart.IDLE: Phase.IDLE, MissingPart.HEAD: Phase.HEAD}
 

@@ -148,7 +148,7 @@ def _is_active(unit: str) -> bool:
 def describe_result(
     card_settings: Mapping[str, str], reasons: Mapping[str, str], fault_text: str
 ) -> str:
-    """Return the result as a text for the card, which people read on a laptop. It contains no
+    """Return the result as a text for the card, which people read on a laptop. The text contains no
     secrets.
     """
     lines = [f"Not applied: {fault_text}"] if fault_text else []

@@ -131,7 +131,7 @@ async def _ask(place: str, kinds: Sequence[Recognition]) -> FoundDevice:
 def _list_openings(
     place: str, kinds: Sequence[Recognition]
 ) -> Iterator[tuple[int, int, list[Recognition]]]:
-    """Yield the speeds, or TCP ports, at which to open the place, with the kinds to try there."""
+    """Yield the speeds, or TCP ports, at which to open the place, each with the kinds to try."""
     if is_serial(place):
         in_turn = sorted(kinds, key=lambda each: each.order)
         for baud, asked in groupby(in_turn, key=lambda each: each.baud):

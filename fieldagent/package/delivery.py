@@ -40,7 +40,8 @@ STAGE_ORDER = (
     Stage.HANDED_OVER,
     Stage.READ,
 )
-"""Stages in order, the lowest first. Times alone give no order, because kits' clocks differ."""
+"""Stages in order, the lowest first. The times of stages do not show their order, because kits'
+clocks differ."""
 
 
 def describe_stage(stage: Stage, addressee: str, text: str = "") -> str:

@@ -332,7 +332,7 @@ KINDS: Items = {
         },
     ),
 }
-"""All kinds of items: those that a caller can post, and the agent's own kinds, which are sent
+"""All kinds of items: the kinds that a caller can post, and the agent's own kinds, which are sent
 before all items except an SOS."""
 
 PERSON_MAX = 254

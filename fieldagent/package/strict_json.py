@@ -1,4 +1,4 @@
-"""Strict parser of JSON bodies (RFC 8259). Its cost is proportional to the length.
+"""Strict parser of JSON bodies (RFC 8259). The cost of parsing is proportional to the length.
 
 The sender may be anonymous. A body with more structure than any body of the interface is refused
 after its first thousand parts, before any object is built.

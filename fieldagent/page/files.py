@@ -64,7 +64,7 @@ SHARED_FILES = {
 }
 """Places of the shared files by name: the package, and the path in the package."""
 PARTS = "parts.js"
-"""Script of a page that extensions add to. It imports their modules."""
+"""Script of a page that extensions add to. The script imports the modules of these extensions."""
 
 
 def make_page_routes(

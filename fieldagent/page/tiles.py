@@ -27,7 +27,7 @@ class UnusableMap(Exception):
 class MapAbout(NamedTuple):
     name: str
     attribution: str
-    """Text that names the owner of the map. It may contain markup."""
+    """Text that names the owner of the map. The text may contain markup."""
     lowest: int
     highest: int
     """Highest zoom level."""

@@ -98,8 +98,8 @@ class GroupCommit(Generic[C]):
         self._news = trio.Event()
         self._ended = False
         self.failed: StoreFailed | None = None
-        """First final error of the disk; None if there was none. It stays set until the program
-        restarts."""
+        """First final error of the disk; None if there was none. The error stays set until the
+        program restarts."""
         self.writing_since = inf
         """Start of the current commit (trio's clock); `inf` if there is none."""
 

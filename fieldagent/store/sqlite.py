@@ -1,6 +1,6 @@
 """Opens an SQLite file so that commits survive a power cut, and writes to it in groups.
 
-It uses WAL mode with `synchronous=FULL`. In a test of power cuts, NORMAL lost each of 200
+The file uses WAL mode with `synchronous=FULL`. In a test of power cuts, NORMAL lost each of 200
 acknowledged commits, and FULL lost none (docs/explain/reliability.md).
 """
 

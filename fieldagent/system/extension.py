@@ -1,7 +1,7 @@
 """The description of an extension, which contains everything that one folder of
 `fieldagent/extensions/` adds.
 
-A place is `package.module:NAME`. It is imported only when something uses it.
+A place is `package.module:NAME`. A place is imported only when something uses it.
 """
 
 from __future__ import annotations

@@ -71,8 +71,8 @@ def sync_folder(path: Path) -> None:
 def write_in_slots(path: Path, content: bytes) -> None:
     """Write the content into the older of a file's two slots. The content is on disk when the
     function returns; an earlier power cut leaves the new or the old content. No file is created or
-    renamed, so the function writes only a fifth of the data that `replace_file` writes. It is meant
-    for hourly writes. Raises OSError, or ValueError for more than SLOT_MAX bytes.
+    renamed, so the function writes only a fifth of the data that `replace_file` writes. The
+    function is meant for hourly writes. Raises OSError, or ValueError for more than SLOT_MAX bytes.
     """
     if len(content) > SLOT_MAX:
         raise ValueError(f"{len(content)} bytes are more than the {SLOT_MAX} of a slot")

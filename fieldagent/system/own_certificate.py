@@ -22,8 +22,8 @@ class NoCertificate(Exception):
 
 
 def provide_own_certificate(path: Path) -> Path:
-    """Return `path`, a file with both the key and the certificate. If it is missing or unreadable,
-    make it with OpenSSL. Raises NoCertificate.
+    """Return `path`, a file with both the key and the certificate. If the file is missing or
+    unreadable, make it with OpenSSL. Raises NoCertificate.
     """
     if path.exists() and not path.is_file():
         raise NoCertificate(f"{path} is not a file: remove it, and the program creates a new one")

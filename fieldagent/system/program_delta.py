@@ -5,7 +5,7 @@ The bytes of a zip file depend on the packer. So the contents are compared: the 
 order, as one unpacked sequence of bytes with its SHA-256. zstd makes the difference
 (`--patch-from`). A delta contains the difference after both digests:
 
-    fieldagent delta 1 LF, SHA-256 of the contents before, SHA-256 of those after, zstd's frame
+    fieldagent delta 1 LF, SHA-256 of the old contents, SHA-256 of the new contents, zstd's frame
 """
 
 from __future__ import annotations

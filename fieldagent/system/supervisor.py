@@ -1,8 +1,8 @@
 """Keeps the parts of a program running: a part that fails is restarted, and the others continue.
 
-A fault is an unexpected exception, which means a bug. It is logged with its traceback and kept for
-`status` and the metrics. A failed part restarts after a pause, which grows with repeated failures.
-A single failed call is logged and not repeated.
+A fault is an unexpected exception, which means a bug. A fault is logged with its traceback and kept
+for `status` and the metrics. A failed part restarts after a pause, which grows with repeated
+failures. A single failed call is logged and not repeated.
 """
 
 from __future__ import annotations

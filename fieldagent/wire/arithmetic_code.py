@@ -1,5 +1,5 @@
-"""An arithmetic code, which writes a sequence of weighted choices as one number. It is described in
-`docs/reference/on-air.md`.
+"""An arithmetic code, which writes a sequence of weighted choices as one number.
+`docs/reference/on-air.md` describes the code.
 """
 
 from __future__ import annotations

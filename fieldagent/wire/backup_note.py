@@ -83,7 +83,7 @@ class InventoryRow(NamedTuple):
     """An item in an Inventory."""
 
     place: int
-    """Number of the item for an ItemRequest. It increases with each row."""
+    """Number of the item for an ItemRequest. The number increases with each row."""
     origin: int
     """Station of a sent item, where 0 is the kit itself, or sender of a received item."""
     number: int

@@ -1,8 +1,8 @@
 """Proof that the hub sent a command to exactly one kit.
 
-The hub and the kit have a secret that no one else has. It is the device's `satellite-key`, or else
-its link token, of which the hub stores the SHA-256. Kits that relay a command, and owners of
-`radio-key`, cannot make such a proof. The proof does not show which person sent the command; the
+The hub and the kit have a secret that no one else has. The secret is the device's `satellite-key`,
+or else its link token, of which the hub stores the SHA-256. Kits that relay a command, and owners
+of `radio-key`, cannot make such a proof. The proof does not show which person sent the command; the
 hub's audit log shows that.
 """
 

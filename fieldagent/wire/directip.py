@@ -2,7 +2,7 @@
 direction.
 
 A message has a version, a length, and information elements in any order. Unknown elements are
-skipped. Names and numbers are those of the SBD DirectIP interface description.
+skipped. Names and numbers are as in the SBD DirectIP interface description.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ def split(envelope: bytes, capacity: int) -> list[Fragment]:
 
 
 def add_checksum(envelope: bytes) -> bytes:
-    """Return the envelope with its CRC-32; this is the data to split."""
+    """Return the data to split: the envelope with its CRC-32."""
     return envelope + zlib.crc32(envelope).to_bytes(_SUM_BYTES)
 
 

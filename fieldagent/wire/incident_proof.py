@@ -1,8 +1,8 @@
 """Proof that an incident update comes from the incident's own kit or from the hub.
 
-The kit and the hub have a secret that no one else has. It is the device's `satellite-key`, or else
-its link token, of which the hub stores the SHA-256. Neighbours that relay the update, and owners of
-`radio-key`, cannot make such a proof (`docs/reference/on-air.md`, "Incidents").
+The kit and the hub have a secret that no one else has. The secret is the device's `satellite-key`,
+or else its link token, of which the hub stores the SHA-256. Neighbours that relay the update, and
+owners of `radio-key`, cannot make such a proof (`docs/reference/on-air.md`, "Incidents").
 """
 
 from __future__ import annotations

@@ -357,4 +357,4 @@ _READERS: Mapping[int, Callable[[list[Any]], Note]] = {
     kit_condition.KIND: kit_condition.read,
     **dict.fromkeys(backup_note.KINDS, backup_note.read),
 }
-"""Function that reads a note of each kind. It gets the whole note, including the kind."""
+"""Function that reads a note of each kind. The function gets the whole note, including the kind."""

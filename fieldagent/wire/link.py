@@ -20,8 +20,8 @@ from fieldagent.wire.errors import LocalProtocolError, RemoteProtocolError
 
 PATH = "/link"
 CHECK_PATH = "/link?check"
-"""Path of a WebSocket that the hub closes at once. It is not a link, and does not end
-another link."""
+"""Path of a WebSocket that the hub closes at once. Such a connection is not a link, and does not
+end another link."""
 VERSION = 1
 BODIES_MAX = 200
 """Maximum number of bodies in a message."""
@@ -117,7 +117,7 @@ class Acknowledged:
 
 @dataclass(frozen=True, slots=True)
 class NoteReceived:
-    """A note. It is not acknowledged, and is repeated on each link while it is valid."""
+    """A note. Notes are not acknowledged, but repeated on each link while they are valid."""
 
     body: bytes
 
@@ -135,7 +135,7 @@ LinkEvent = LinkOpened | MessageReceived | Acknowledged | NoteReceived
 
 
 class IpLink:
-    """One end of a link, for one connection. It must not be used after an error."""
+    """One end of a link, for one connection. The object must not be used after an error."""
 
     def __init__(self, hello: LinkHello) -> None:
         self._hello = hello
@@ -268,7 +268,7 @@ class IpLink:
 
 
 class NoCommonVersion(RemoteProtocolError):
-    """One end is too old for the other."""
+    """The two ends have no common version of the protocol; the older end must be updated."""
 
 
 def _load(message: bytes) -> list[Any]:

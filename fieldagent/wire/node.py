@@ -272,8 +272,8 @@ class NodeLink:
         if version != VERSION:
             raise RemoteProtocolError(f"version {version} is unknown")
         if self.peer is None:
-            # The peer considers the link open, but its hello is missing here: ask for the hello
-            # again.
+            # The peer considers the link open, but this end has not received the peer's hello: ask
+            # for it again.
             self._greet_peer(ANSWER_WANTED)
             return
         self._acknowledge(head[3], now)

@@ -1,8 +1,8 @@
 """Wraps messages between the hub and a kit that another kit relays by radio.
 
-The hub and the kit have a secret that no one else has. It is the device's `satellite-key`, or else
-its link token, of which the hub stores the SHA-256. A kit that relays a parcel can read the parcel
-but cannot make one (`docs/reference/on-air.md`, "Parcels").
+The hub and the kit have a secret that no one else has. The secret is the device's `satellite-key`,
+or else its link token, of which the hub stores the SHA-256. A kit that relays a parcel can read the
+parcel but cannot make one (`docs/reference/on-air.md`, "Parcels").
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from fieldagent.wire.errors import LocalProtocolError, RemoteProtocolError
 
 Message = TypeVar("Message", bound=NamedTuple)
 VARINT, EIGHT_BYTES, COUNTED, FOUR_BYTES = 0, 1, 2, 5
-"""Wire types. 3 and 4 (groups) belong to proto2 and are not used here."""
+"""Wire types. 3 and 4 (groups) belong to proto2 and are not used."""
 VARINT_BYTES = 10
 
 

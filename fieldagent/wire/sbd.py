@@ -1,8 +1,8 @@
 """The host's side of the conversation with an Iridium 9602/9603, byte by byte, without I/O.
 
-Names and sections are those of the ISU AT Command Reference. Every byte from the modem enters
-through `receive_data`, and every event leaves through `next_event`. Unsolicited lines are
-recognized only outside binary data, because a payload can contain anything, even a line `OK`.
+Names and sections are as in the ISU AT Command Reference. Every byte from the modem enters through
+`receive_data`, and every event leaves through `next_event`. Unsolicited lines are recognized only
+outside binary data, because a payload can contain anything, even a line `OK`.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ MO_BYTES = 340
 MT_BYTES = 270
 """Maximum bytes of an MT message of the 9602/9603 (+SBDRB)."""
 READ_BYTES = 1_890
-"""Maximum bytes of an MT message of the 9522/9523, which can be read too."""
+"""Maximum bytes of an MT message of the 9522/9523, whose messages can also be read."""
 LINE_BYTES = 256
 """Maximum length of a line; a longer line is noise."""
 MOMSN_MODULUS = 65_536

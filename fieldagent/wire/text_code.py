@@ -39,8 +39,8 @@ NEAR, FAR, BLOCK, TABLE = range(4)
 to the model of a block. TABLE and up: change to the model of a script."""
 _OTHERS = (8, 4, 2, 4, 4, 1, 2)
 _FIRST_BLOCK = 1
-"""Block that is valid until a block is named. It contains the accented letters of Central Europe
-and of Turkish."""
+"""Block that is valid until a block is named. This block contains the accented letters of Central
+Europe and of Turkish."""
 _SCRIPTS = tuple(SCRIPTS)
 _LETTERS = {letter: script for script, known in SCRIPTS.items() for letter in known.letters}
 _BETWEEN_WORDS = frozenset(BETWEEN_WORDS + DIGITS)

@@ -201,7 +201,7 @@ class Block:
 
 @cache
 def get_alphabet(script: str) -> TextAlphabet:
-    """Return the symbols of a script of SCRIPTS. They are built only once."""
+    """Return the symbols of a script of SCRIPTS. The symbols are built only once."""
     return TextAlphabet(SCRIPTS[script].characters)
 
 

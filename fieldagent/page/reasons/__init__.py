@@ -2,7 +2,7 @@
 
 The key of each reason is its English template, with {1}, {2} for values. All languages are in one
 file, because a template is as long as its translation. A browser gets only the texts of its own
-language. Reasons that only a hub gives are in a separate file, which a kit's program does not
+language. Reasons that only a hub returns are in a separate file, which a kit's program does not
 contain (`build/zipapp`).
 """
 
