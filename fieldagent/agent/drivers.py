@@ -79,8 +79,8 @@ def _make_healer(name: str, link: ChannelLink, settings: Settings, parts: Parts)
 def _run_cellular(
     settings: Settings, parts: Parts, progress: Progress, condition: Condition = None
 ) -> Part:
-    # Replace a module that `websockets` imports but does not need in a release. With the modules
-    # for e-mail and zip files that it imports, it takes 1 MB.
+    # Replace a module that `websockets` imports but does not need in a release. With its own
+    # imports, for e-mail and zip files, the module takes 1 MB.
     load_lazily("importlib.metadata")
     from fieldagent.agent.channels import cellular
     from fieldagent.agent.channels.condition_news import ConditionNews

@@ -78,8 +78,8 @@ def scale_share(share: float, crowd: int) -> float:
 
 
 def compute_lone_wait(share: float, crowd: int) -> float:
-    """Return the seconds until this kit confirms an item that is not an SOS in a packet of its own.
-    Return inf if this kit is not one of the stations that answer for all.
+    """Return the seconds until this kit confirms, in a packet of its own, an item that is not an
+    SOS. Return inf if this kit is not one of the stations that answer for all.
 
     In a dense network the delay is in the second half of `compute_ack_wait`, because usually an
     earlier packet of some station contains the confirmation. But some stations may miss that
@@ -150,7 +150,7 @@ class AirPace:
     def read_retry_request(self) -> bool:
         """Return True, only once, if waiting packets were not answered and may be retried now,
         because a station is heard again. Return False after `UNANSWERED_ROUNDS_MAX` unanswered
-        rounds, because then the stations do not hear us.
+        rounds, because the stations seem not to hear us.
         """
         hastens = self._missed and self._missed_answers < UNANSWERED_ROUNDS_MAX
         self._missed = False

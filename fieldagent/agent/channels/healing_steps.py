@@ -138,8 +138,8 @@ class Healer:
             return
         where = step.where
         if step.kind == "usb":
-            # Use the device's path in /sys, because the port no longer leads to the device while it
-            # is off.
+            # Use the device's path in /sys, because the port does not lead to the device while the
+            # device is off.
             where = str(find_usb_switch(self._healing.port, where).resolve())
         try:
             replace_file(self._off, f"{step.kind} {where}".encode())

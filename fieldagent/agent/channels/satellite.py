@@ -185,8 +185,8 @@ async def run(
     """Serve one modem forever, even if the modem is absent, unplugged, or without power or account
     for a time.
 
-    `pace` holds the results of earlier runs. `progress` is called at least every 90 seconds. With
-    `registers`, the modem registers by itself after it was moved.
+    `pace` contains the results of earlier runs. `progress` is called at least every 90 seconds.
+    With `registers`, the modem registers by itself after it was moved.
     """
     more = (sbd.REGISTRATION,) if registers else ()
 
@@ -214,9 +214,7 @@ async def run(
 
 @dataclass(slots=True)
 class Pace:
-    """Facts about the link from earlier sessions. These facts are kept when the port is opened
-    again.
-    """
+    """Facts about the link from earlier sessions, which are kept when the port is opened again."""
 
     random: randomness.Random
     mailbox_check: float | None = None
@@ -300,8 +298,8 @@ class SatelliteDriver:
         self.link.reason = held or mailbox
 
     def _describe_mail_hold(self) -> str:
-        """Return a sentence if messages wait at the gateway and today's budget does not allow to
-        fetch them; otherwise an empty string.
+        """Return a sentence if messages wait at the gateway and today's budget cannot pay for
+        fetching them; otherwise an empty string.
         """
         waiting = self.pace.mailbox.queued
         if not (self.modem.has_rung or waiting) or self.outbox.compute_allowance(mailbox=True) != 0:

@@ -154,7 +154,7 @@ class Modem:
 
     async def _await_write_reply(self, command: str, size: int) -> sbd.SbdEvent:
         """Return the reply to a written message. If a byte was lost, the modem would wait 60 s for
-        another one. So send line ends after a time: they replace the lost bytes, and the modem
+        another byte. So send line ends after a time: they replace the lost bytes, and the modem
         reports a wrong checksum at once. A surplus line end is only an empty command.
         """
         with waits.move_on_after(WRITE_MAX + size / SLOWEST):

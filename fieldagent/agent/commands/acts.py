@@ -1,7 +1,7 @@
 """Commands that change something. Each command is stored as begun before its function is called.
 The function returns a sentence with the result.
 
-`restart` and `reboot` do not return: the agent answers them after its next start.
+`restart` and `reboot` do not return: the agent answers these commands after its next start.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ class RecentLog(logging.Handler):
         self._kept: deque[logging.LogRecord] = deque(maxlen=LINES_MAX)
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep another record."""
+        """Keep a record; drop the oldest one beyond the limit."""
         self._kept.append(record)
 
     def list_lines(self) -> list[str]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from fieldagent.wire.kit_condition import POWER, RESET, UNDER_VOLTAGE, UNKNOWN, WATCHDOG
 
 ROOT = Path("/")
-"""Root of the kernel's files and of /etc; tests use another."""
+"""Root of the kernel's files and of /etc; tests use another folder."""
 
 BATTERY_LOW = 20
 """Percentage of charge below which a battery counts as nearly empty."""

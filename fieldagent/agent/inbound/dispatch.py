@@ -95,8 +95,8 @@ class _HookReachability:
         self.probe_at = now + max(min(rarer, PROBE_MOST), min(retry_after, RETRY_AFTER_MAX_S))
 
     def record_success(self) -> bool:
-        """Record a success. Return True if the hook was down for some time, so that all waiting
-        payloads must be sent now.
+        """Record a success. Return True if the hook was down for at least `PROBE` seconds, so that
+        all waiting payloads are sent now.
         """
         failures, self.failures = self.failures, 0
         return failures >= FAILURES and trio.current_time() - self.since >= PROBE

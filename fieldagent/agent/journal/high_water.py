@@ -3,7 +3,7 @@ journal is lost, these numbers show how much is lost, and prevent that a number 
 
 The numbers are written to two places in turn, each with a checksum, so that an incomplete write
 leaves the other place intact. The file is written after each commit, but synced only once a minute.
-After a power cut it may be behind the journal, but never ahead.
+After a power cut the file's numbers may be lower than the journal's, but never higher.
 
 After the two places, the file contains the table version of the program that last opened the
 journal. If the journal's header shows a later version than this file, a bit of the header has

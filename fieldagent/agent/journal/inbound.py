@@ -441,7 +441,7 @@ class UnacceptedPayloads(NamedTuple):
 
 
 class UnacceptedPayloadList:
-    """Lists the payloads that hooks have not accepted, if a call of the hook has failed.
+    """Lists the payloads that a hook has not accepted, for each hook with a failed call.
 
     The query reads every payload, and the page requests the list every second. So the result is
     kept until the next commit.

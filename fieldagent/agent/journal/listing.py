@@ -25,7 +25,7 @@ Batch = Sequence[ListedPackage]
 
 def list_newest(journal: Journal, end_place: int, limit: int) -> Batch:
     """Return the newest Packages with a sequence lower than `end_place`. The query follows the
-    table's key, so it is equally fast at the start and at the end of a long journal.
+    table's key, so the query is equally fast at the start and at the end of a long journal.
     """
     rows = journal.read(
         "SELECT sequence, status FROM package WHERE sequence < ? ORDER BY sequence DESC LIMIT ?",

@@ -410,7 +410,7 @@ def _compute_next_sequence(db: sqlite3.Connection) -> int:
 
 def end(endings: Iterable[EndedDelivery], now: float) -> Operation[None]:
     """Return the operation that records the ends of channel deliveries, and the Package's own
-    status if they decide it. A neighbour's item that was damaged may then be relayed again.
+    status if these ends decide it. A neighbour's item that was damaged may then be relayed again.
 
     A channel delivery ends once; a Package's final status never changes.
     """
@@ -581,7 +581,7 @@ def send_again(
     channel: Channel, sequence: int, positions: Collection[int] | None
 ) -> Operation[None]:
     """Return the operation that marks fragments of a Package as not arrived, because a receiver is
-    missing them. If the positions are None, it marks all.
+    missing them. If the positions are None, the operation marks all fragments.
     """
 
     def store(db: sqlite3.Connection) -> None:

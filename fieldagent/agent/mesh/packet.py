@@ -167,8 +167,8 @@ class PacketReception:
         self._asked_for: set[AskedFor] = set()
 
     def read(self, body: bytes) -> Envelope | None:
-        """Return the envelope of a packet; None if it is unusable: damaged, from outside the group,
-        or without a station.
+        """Return the envelope of a packet; None if the packet is unusable: damaged, from outside
+        the group, or without a station.
         """
         if is_sealed(body) and not self.group.keys:
             self.troubles.note(Trouble.NO_KEY)

@@ -48,11 +48,11 @@ log = logging.getLogger(__name__)
 CHECK_INTERVAL_S = 10.0
 """Seconds between two checks if the hub can be reached and if waiting items can be paid for."""
 PRESENT_FIRST, PRESENT_EVERY, HELLOS = 20.0, 3600.0, 3
-"""Longest time in seconds until a station's first hello, and between later ones, and the number of
-early hellos. Each wait is random, at least half of that time. Without hellos, other stations would
-not notice a station that only listens, and would not send the items that the station missed. A
-station that reaches the hub over neighbours sends a few early hellos, because after one lost hello
-the hub's items would not arrive."""
+"""Longest time in seconds until a station's first hello, longest time between later hellos, and the
+number of early hellos. Each wait is random, at least half of that time. Without hellos, other
+stations would not notice a station that only listens, and would not send the items that the station
+missed. A station that reaches the hub over neighbours sends a few early hellos, because after one
+lost hello the hub's items would not arrive."""
 
 
 def _draw_time(seconds: float) -> float:

@@ -77,8 +77,8 @@ forge an acknowledgement."""
 REPEATERS_ENOUGH = 2
 """Number of other stations that we must have heard repeating an SOS to skip our repeat."""
 PARTS_MAX, PARTS_BYTES = 8, 1600
-"""Largest repeated item that is not an SOS: the number of fragments or, if packets are small, as
-many fragments as these bytes fill."""
+"""Size of the largest repeated item that is not an SOS: a number of fragments or, if packets are
+small, the number of fragments that these bytes fill."""
 PACKET_SPACING_S = 5.0
 """Seconds between two packets of repeated items that are not an SOS. Without this pause a returning
 station, which is missing many items, would block the channel."""
@@ -223,7 +223,7 @@ class Rounds:
             item.echoes |= new_item.confirmed_by
         if not item.entry.sos:
             # A station that was missing the item may have received this repeat. Otherwise the
-            # station reports it missing again.
+            # station reports the item missing again.
             item.due_at = inf
             self._words.stop_repeating(item.station, item.entry.sequence)
             # This transmission may have reached stations to which we may not pass the item on.
@@ -436,8 +436,8 @@ class Rounds:
         if not (blind or lacking):
             return False, []
         item.attempts += 1
-        # If no station is known to be missing it, keep the short interval for the first SOS_BLIND
-        # repeats, and then double the interval.
+        # If no station is known to be missing the SOS, keep the short interval for the first
+        # SOS_BLIND repeats, and then double the interval.
         doublings = max(0, item.attempts - SOS_BLIND) if blind else item.attempts
         pause = (10 if ours else 15) * 2 ** min(doublings, 10)
         item.due_at = now + self._spread(min(AGAIN_MAX, pause))

@@ -90,7 +90,7 @@ class Cancellation:
 
     async def clear(self, channel: Channel | None = None) -> int:
         """Cancel all waiting Packages except an open SOS, which can only be canceled as a whole.
-        Return their number.
+        Return the number of canceled Packages.
 
         Each batch has its own commit, so that an SOS that arrives meanwhile is not delayed.
         """

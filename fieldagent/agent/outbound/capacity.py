@@ -17,8 +17,8 @@ from fieldagent.wire.fragments import FRAGMENTS_MAX, add_checksum, cut_into_frag
 from fieldagent.wire.tag import TAG_BYTES
 
 ACK_BYTES = 28
-"""Size of the largest Ack in an envelope in bytes, without bitmap and tag. It contains two station
-numbers of 5 bytes each."""
+"""Size of the largest Ack in an envelope in bytes, without bitmap and tag. Such an Ack contains two
+station numbers of 5 bytes each."""
 MARK_BYTES = 8
 """Size of a RelayRequest and a Source in bytes, without their station numbers. Other stations'
 numbers are about as long as the sender's. If they are longer and the request does not fit, the

@@ -68,7 +68,7 @@ class DayBudget:
 
     async def refund_unspent(self) -> None:
         """Return the booked credits and SMS of ended Packages that never left over satellite or by
-        SMS, for example because another channel delivered them sooner.
+        SMS, for example because another channel delivered the Packages sooner.
         """
         for booking in spending.ended_bookings(self._journal, self._name):
             done = spending.end_booking(self._name, booking)

@@ -209,8 +209,8 @@ def _compute_next_try(
 ) -> float | None:
     """Return the Unix time of the next attempt; None if no channel will send the Package.
 
-    The journal decides which Packages wait: a new Package, or one from before a restart, may be in
-    no queue yet.
+    The journal decides which Packages wait: a Package that is new, or from before a restart, may be
+    in no queue yet.
     """
     if own_incident.ended is not None:
         return None

@@ -191,11 +191,11 @@ class Queue:
     ) -> list[int]:
         """Add a Package. Remove the Packages that it replaces, and return them.
 
-        With `is_taken` it is in flight at once, because its transmission began before the program
-        started.
+        With `is_taken` the Package is in flight at once, because its transmission began before the
+        program started.
 
-        With `newest_first` a later Package goes ahead of earlier ones with the same flag, and all
-        of these go ahead of others with their priority.
+        With `newest_first` a later Package is sent before earlier Packages with the same flag. All
+        Packages with this flag are sent before other Packages of their priority.
 
         A newer Package takes the older one's place if their priority is equal. A taken Package is
         not recalled, but `requeue` later reports that it was replaced. An SOS is replaced only by
@@ -388,7 +388,7 @@ def _make_inheriting(new_entry: Entry, old_entry: Entry) -> Entry:
 
 
 def compute_due_time(queue: Queue, key: int) -> float:
-    """Return the time when the Package may be sent; -inf if that is at once."""
+    """Return the time when the Package may be sent; -inf if it may be sent at once."""
     entry = queue._entries.get(key)
     return -inf if entry is None else entry[_DUE_INDEX]
 

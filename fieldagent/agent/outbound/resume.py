@@ -1,8 +1,8 @@
 """Puts the Packages that waited when the program ended back into the queues, the most urgent first.
 
 A long queue must not delay the start or a call. So the rest follows in small batches after the
-first batch, while other tasks run. The event `resumed` is set once all Packages are back. Tasks
-that must know every waiting Package wait for this event.
+first batch, while other tasks run. `resume_event` is set once all Packages are back. Tasks that
+must know every waiting Package wait for this event.
 """
 
 from __future__ import annotations

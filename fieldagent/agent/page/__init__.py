@@ -1,5 +1,5 @@
-"""The kit's page. Pages of other sites cannot run or read it, because `http.guard` refuses requests
-from other origins.
+"""The kit's page. Pages of other sites cannot run or read the page, because `http.guard` refuses
+requests from other origins.
 """
 
 from __future__ import annotations

@@ -74,8 +74,8 @@ class RnodeModem:
             place.own_settings[f"{NAME}-share"], link, self._wait_for_outcome
         )
         self._says_ready = True
-        """False once the radio has not reported after a packet that it is ready again. Not every
-        firmware has flow control."""
+        """True if the radio reports after a packet that it is ready again. False once such a report
+        was missing, because not every firmware has flow control."""
         self._restarted = trio.Event()
         """Event that is set when the radio reports a restart; then a new event replaces it."""
         self._has_forgotten = False
