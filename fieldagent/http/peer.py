@@ -105,8 +105,8 @@ class Peer:
 
     def cancel_if_abandoned(self) -> None:
         """Cancel the handler if its caller has left, because no one will read the answer. A caller
-        that only closed its own direction, as `nc` does, may still read. Both cases look the same,
-        so turn keepalive on and let the next check decide.
+        that only closed its own direction, as `nc` does, may still read. The socket shows no
+        difference, so turn keepalive on and let the next check decide.
         """
         if self.phase is not Phase.HANDLING:
             return

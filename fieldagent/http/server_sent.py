@@ -10,7 +10,7 @@ from fieldagent.http.problem import Problem
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 KEEP_ALIVE_INTERVAL_S = 15.0
-"""Seconds of silence after which a comment shows that the stream is alive."""
+"""Seconds without an event after which a comment is sent, to show that the stream is alive."""
 LISTENING_COMMENT = b": listening\n\n"
 ALIVE_COMMENT = b": alive\n\n"
 ALIVE_EVENT = b"event: alive\ndata: {}\n\n"

@@ -23,7 +23,7 @@ OTHER_UNITS = ("fieldagent-track.service", "fieldagent-hub.service")
 ANSWER_TIMEOUT_S = 10.0
 """Longest time in seconds until a running agent answers."""
 SILENCE_S = 120.0
-"""Seconds without an answer after which the agent counts as not starting."""
+"""Seconds without an answer after which the start of the agent counts as failed."""
 START_TIMEOUT_S = 600.0
 """Longest time in seconds until a machine has started."""
 CHECK_INTERVAL_S = 1.0
@@ -81,8 +81,8 @@ def wait_for_start() -> None:
 
 
 def start_watched(conditions: HealthConditions, boots: int) -> str:
-    """Start the agent, and return the reason if it does not work; empty if the agent works. `boots`
-    is the number of starts of the kit during the trial.
+    """Start the agent, and return the reason why it does not work; empty if the agent works.
+    `boots` is the number of starts of the kit during the trial.
     """
     if boots > BOOTS:
         return f"the kit was started {BOOTS} times while it was on trial"

@@ -44,8 +44,8 @@ def call(
     *,
     timeout: float = TIMEOUT,
 ) -> Answer:
-    """Call the agent. Raises CallFailed if there is no agent, if it refuses, or if no answer
-    arrives. If no answer arrives, the agent may still have carried out the request.
+    """Call the agent. Raises CallFailed if there is no agent, if the agent refuses the call, or if
+    no answer arrives. If no answer arrives, the agent may still have carried out the request.
     """
     connection = HTTPConnection("127.0.0.1", port, timeout=timeout)
     content = None if body is None and method == "GET" else json.dumps(body or {}).encode()

@@ -36,8 +36,8 @@ class NotOnDisk(StoreFull):
 
 
 class StoreFailed(Exception):
-    """The disk refused a commit, or the file cannot be used at all. Nothing is accepted until the
-    program restarts.
+    """The disk refused a commit, or the file cannot be used at all. The store accepts no orders
+    until the program restarts.
     """
 
 

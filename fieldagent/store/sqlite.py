@@ -162,7 +162,9 @@ def _read_version(connection: sqlite3.Connection) -> int:
 
 
 def _migrate(connection: sqlite3.Connection, schema: Schema) -> None:
-    """Run the steps, for one program at a time. A program that had to wait finds nothing to do."""
+    """Run the steps of `schema`, in one program at a time. A program that had to wait finds nothing
+    to do.
+    """
     connection.execute("BEGIN IMMEDIATE")
     try:
         for statement in _split_statements(schema.get_upgrade_steps(_read_version(connection))):

@@ -34,8 +34,8 @@ HARDWARE_CLOCK = Path("/sys/class/rtc/rtc0/hctosys")
 _UNSYNCHRONISED = 5
 """Result of adjtimex(2) until the clock is set by the network or a receiver."""
 CLOCK_CACHE_S = 5.0
-"""Seconds for which the kernel's state of the clock is cached. After a change of the clock, it is
-read again."""
+"""Seconds for which the kernel's state of the clock is cached. After a change of the clock, the
+state is read again."""
 CLOCK_ERROR_MAX_S = 30.0
 """Error of the system's clock in seconds that is corrected, because TLS and logs then have
 problems."""

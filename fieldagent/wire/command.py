@@ -1,4 +1,4 @@
-"""Remote commands to a kit. A command is the number of a verb, and arguments.
+"""Remote commands to a kit. A command consists of the number of a verb, and arguments.
 `docs/reference/on-air.md`, "Commands", has the format; `docs/how-to/remote-commands.md` has the
 meaning of each command for people.
 

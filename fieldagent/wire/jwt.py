@@ -1,8 +1,8 @@
 """JSON Web Tokens with RS256 signatures (RFC 7515, RFC 7519, RFC 8017 8.2.2): only verification.
 
 With PyJWT, a hub in one file could not support RockBLOCK: for RS256, PyJWT needs `cryptography`,
-whose native code cannot be in a zipapp. Verification needs one modular power with a public number,
-and no secret.
+whose native code cannot be in a zipapp. Verification only needs one modular power with a public
+exponent, and no secret.
 """
 
 from __future__ import annotations

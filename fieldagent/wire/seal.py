@@ -1,12 +1,12 @@
 """Encryption of an envelope for a group's radio channel: deterministic, without a nonce.
 
 After a restart, or after an old copy of its card was restored, a kit would use a counter twice, and
-a small board may have poor random numbers. So the seal is a synthetic one (SIV: Rogaway and
-Shrimpton, "Deterministic Authenticated-Encryption", 2006; RFC 5297 builds it from AES). A MAC over
-the content is the tag, and the tag starts the key stream. Equal content gives equal bytes, which
-reveals only that the content is equal. Different content has a different tag and a different
-stream. MAC and stream are both HMAC-SHA256, the stream in counter mode (NIST SP 800-108r1, section
-4.1), because Python has no AES in its library.
+a small board may have poor random numbers. So the seal uses a synthetic initialization vector (SIV:
+Rogaway and Shrimpton, "Deterministic Authenticated-Encryption", 2006; RFC 5297 builds it from AES).
+A MAC over the content is the tag, and the tag starts the key stream. Equal content gives equal
+bytes, which reveals only that the content is equal. Different content has a different tag and a
+different stream. MAC and stream are both HMAC-SHA256, the stream in counter mode (NIST SP
+800-108r1, section 4.1), because Python has no AES in its library.
 
 | bytes | |
 |---|---|

@@ -69,7 +69,7 @@ def write_track(fixes: Sequence[TrackFix]) -> bytes:
 
 
 def read_track(sequence: int, time: int, body: bytes) -> list[TrackFix]:
-    """Decode a track. Raises ValueError if it is damaged."""
+    """Decode a track. Raises ValueError if the track is damaged."""
     bits = Bits(body)
     count = bits.read_rice(_COUNT_PARAMETER)
     if not 1 <= count <= COUNT_MAX:
