@@ -66,7 +66,7 @@ def _describe_hub_route(route: KnownRoute | None) -> dict[str, Any]:
 
 def _list_repeated_packages(journal: Journal, station: Station) -> list[tuple[int, set[int]]]:
     """Return the ids of this kit's Packages that are being repeated, newest first, each with the
-    stations that have it.
+    stations that have the Package.
     """
     items = station.rounds.list_ours()
     known = outbound.read_packages(journal, [item.entry.sequence for item in items])

@@ -157,8 +157,8 @@ class AirPace:
         return hastens
 
     def note_transmitted(self, seconds: float) -> None:
-        """Record how many seconds a packet took on the air. Our packet also ends the turn of the
-        station that was heard last.
+        """Record how many seconds a packet took on the air. With our packet, the turn of the
+        station that was heard last is over.
         """
         self.slowest_air_time = max(seconds, self.slowest_air_time * 0.8)
         self._last_turn = AirTurn(stations_in_range=self._last_turn.stations_in_range)

@@ -68,7 +68,7 @@ from fieldagent.wire.sbd import MT_STATUS, MoStatus, SessionVerdict, find_mo_sta
 PAUSES = (1.0, 5.0, 30.0)
 """Seconds before a garbled message is read again. An SOS ends the pauses."""
 RETRIES_PER_CHECK = 2
-"""Attempts per check to read a message that was already read with pauses."""
+"""Number of attempts per check to read a garbled message that was already read with pauses."""
 GARBLED_MAX_S = 600.0
 """Seconds for which an unreadable message stays in the modem, if its place is not needed."""
 GARBLED_REASON = "its checksum was wrong, or its end was missing, each time it was read"

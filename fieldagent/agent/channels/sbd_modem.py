@@ -246,8 +246,8 @@ class Modem:
             try:
                 reply = await self.ask(command, 3)
             except ModemSilent:
-                # The modem may wait for the rest of a broken message. These bytes complete it with
-                # a wrong checksum.
+                # The modem may wait for the rest of a broken message. Send bytes that complete the
+                # message with a wrong checksum.
                 await self._write(command, b"\r" * (sbd.MO_BYTES + 2), REPLY_TIMEOUT_S)
                 continue
             if reply.ok:
@@ -305,9 +305,7 @@ class Modem:
         return cleared
 
     async def read_status(self) -> sbd.BufferStatus:
-        """Query the state of the buffers, and return it. If the modem was reset, set it up
-        again.
-        """
+        """Query and return the state of the buffers. If the modem was reset, set it up again."""
         reply = await self.ask(sbd.STATUS)
         if reply.is_echoed and self.echo_shows_reset:
             log.info("the modem was reset: setting it up again")

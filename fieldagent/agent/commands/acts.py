@@ -287,7 +287,7 @@ async def resume(context: CommandContext, command_record: StoredCommand) -> str:
 def _find_kind_to_hold(
     context: CommandContext, command_record: StoredCommand
 ) -> tuple[str, ChannelQueue]:
-    """Return the kind and the satellite queue. Raises CannotBeDone."""
+    """Return the command's kind of Package, and the satellite queue. Raises CannotBeDone."""
     _get_satellite(context)
     return str(command_record.command.arguments[0]), context.parts.queues[Channel.SATELLITE]
 

@@ -272,7 +272,7 @@ class Journal(GroupCommit[sqlite3.Connection]):
 
     def _leave_disk(self, failure: StoreFailed) -> NoReturn:
         """Continue in memory after the disk refused a commit, so that an SOS can still be sent.
-        Raises NotOnDisk, or `failure` if that is impossible too.
+        Raises NotOnDisk, or `failure` if memory cannot be used either.
         """
         if not self._files.may_leave or self.not_on_disk:
             raise failure

@@ -56,7 +56,8 @@ class StationSettings:
     packet_bytes: int = AIR_BYTES
     """Largest packet, in bytes."""
     hops: int = 3
-    """Maximum number of transmissions of an SOS, or of an item for the hub, on its way."""
+    """Maximum number of radio transmissions of an SOS or of an item for the hub, from its sender to
+    the last receiver."""
     key_step: KeyStep = KeyStep.NONE
     """Step of this kit in the change of the group's key."""
     sealed: bool = False

@@ -172,8 +172,8 @@ class ChannelQueue:
         return withdrawn
 
     async def wait_for_expired(self) -> list[EndedDelivery]:
-        """Wait until Packages have expired, or `finish` has ended some. Remove the expired
-        Packages, and return the endings.
+        """Wait until Packages have expired, or until `finish` has stored endings. Remove the
+        expired Packages, and return the endings.
         """
         while True:
             self._sooner = trio.Event()

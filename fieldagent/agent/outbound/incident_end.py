@@ -48,8 +48,8 @@ async def call_off(
     limit_s: float = ANSWER_DELAY_MAX_S,
 ) -> bool:
     """End the open incident, and notify its possible receivers over the same channels. Return True
-    if anyone may have received it. If no item in flight has left when `limit_s` seconds are over,
-    withdraw the cancellation message. Raises the journal's errors.
+    if anyone may have received it. If all items in flight end within `limit_s` seconds without
+    having left, withdraw the cancellation message. Raises the journal's errors.
     """
     word = IncidentUpdate(number, IncidentState.CALLED_OFF)
     said = Package(prove(word, proof_keys[0]) if proof_keys else word, priority=SOS_PRIORITY - 1)

@@ -239,8 +239,8 @@ class Queue:
         return None if entry is None else entry[_KEY]
 
     def pop_due(self, now: float) -> int | None:
-        """Take the most urgent Package that is due; the caller keeps it until `requeue` or
-        `remove`.
+        """Take and return the most urgent Package that is due; None if there is none. It stays
+        taken until `requeue` or `remove`.
         """
         if self._delayed:
             self._promote(now)

@@ -23,7 +23,8 @@ STATIONS_MAX = 1000
 CONFIRMATIONS_MAX = 16
 """Number of the newest items that a summary confirms with a digest; older items are only listed."""
 INTERVAL_MIN, INTERVAL_MAX = 60.0, 600.0
-"""Seconds between beacons: the shortest time, after news, and the longest, after a long silence."""
+"""Seconds between beacons: the shortest time, after a change, and the longest time, without
+changes."""
 ASK_AFTER_S = 40.0
 """Seconds, plus or minus half, until we report missing items. A station that is missing the same
 items and hears our report does not send its own."""

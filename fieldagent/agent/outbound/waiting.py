@@ -142,7 +142,7 @@ class WaitReasons:
         return round(self._now + max(0.0, monotonic - self._steady), 3)
 
     def _format_clock(self, unix: float) -> str:
-        """Return the time of day; if it is not today, with the date."""
+        """Return the time of day, with the date if it is not today's."""
         form = (
             "%H:%M:%S UTC"
             if format_utc_day(unix) == format_utc_day(self._now)

@@ -54,7 +54,7 @@ BITRATE = 1200.0
 """Bits per second of the slowest usual radio; with a faster radio the wait is only slightly too
 long."""
 TRANSMIT_LEAD_S = 0.5
-"""Seconds before the first byte: the transmitter's delay and its turn on the channel."""
+"""Seconds before the first byte: the transmitter's delay, and its wait for a free channel."""
 
 
 COMMAND_MODE_REASON = (

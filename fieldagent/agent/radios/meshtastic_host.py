@@ -347,7 +347,7 @@ class MeshtasticHost:
             raise RadioLost("the radio does not answer any more")
 
     def make_number(self) -> int:
-        """Return an id for a packet; reports on the packet contain it."""
+        """Return an id for a packet; the reports on the packet contain this id."""
         return random.getrandbits(32) or 1
 
     async def send_packet(self, packet: MeshPacket, *, urgent: bool = False) -> PacketOutcome:
