@@ -21,8 +21,8 @@ HTML = "text/html; charset=utf-8"
 
 
 class NamedPart(NamedTuple):
-    """A part of the description with a name among its components. Other parts refer to it by that
-    name.
+    """A part of the description with a name among its components. Other parts refer to the part by
+    that name.
     """
 
     kind: str

@@ -83,7 +83,9 @@ class UpgradedStream(trio.abc.Stream):
         await wait_writable(self._socket)
 
     async def aclose(self) -> None:
-        """Do nothing, because the server closes the connection after its user returns."""
+        """Do nothing, because the server closes the connection after the `upgrade` function
+        returns.
+        """
         await checkpoint()
 
 
@@ -407,8 +409,8 @@ class _Connection:
         raise self._make_too_late("turn")
 
     async def _secure(self, context: ssl.SSLContext) -> None:
-        """Run the TLS handshake. Raises OSError, also if it takes too long or the connection is
-        evicted.
+        """Run the TLS handshake. Raises OSError if the handshake fails or takes too long, or if the
+        connection is evicted.
         """
         assert isinstance(self.peer.socket, socket.socket)
         self.peer.socket = secured = SecureSocket(self.peer.socket, context)

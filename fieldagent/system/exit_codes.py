@@ -22,7 +22,7 @@ IO_FAILED = 74
 TAKEN = 75
 """EX_TEMPFAIL: another program uses the port, or another agent uses the state directory."""
 NEWER = 76
-"""A later version of the program has written the journal, or the hub's database has another
+"""A later version of the program has written the journal, or the hub's database belongs to another
 version."""
 SETTINGS = 78
 """EX_CONFIG: the settings file has faults."""

@@ -89,7 +89,7 @@ class Keepalive:
 
     @property
     def heard_at(self) -> float:
-        """Return the time of the peer's last message on this link; `-inf` if there is none."""
+        """Return the time of the peer's last message on this link; `-inf` before the first."""
         return self._link.heard
 
     def begin(self, now: float) -> None:

@@ -65,7 +65,7 @@ class KitStatus(NamedTuple):
 
 def encode(status: KitStatus) -> bytes:
     """Return the status as bytes. A value that is too large is replaced by the largest possible
-    one.
+    value.
     """
     states = [
         STATES.index(state) << 4 | (_NO_BARS if bars is None else min(bars, BARS_MAX))

@@ -1,8 +1,8 @@
 """Reads the address of a client behind a proxy, by the PROXY protocol version 2 ("The PROXY
 protocol", section 2.2).
 
-A connection begins with HEAD bytes, which contain the number of the following bytes. After these,
-the client's bytes follow.
+A connection begins with HEAD bytes, which contain the number of the following bytes. After these
+bytes, the client's bytes follow.
 """
 
 from __future__ import annotations

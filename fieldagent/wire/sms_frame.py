@@ -107,7 +107,7 @@ def is_frame(text: str) -> bool:
 
 
 def read(text: str) -> SmsFrame:
-    """Return the frame in a text; its tag is not checked yet. Raises RemoteProtocolError."""
+    """Return the frame in a text; the frame's tag is not checked. Raises RemoteProtocolError."""
     match = _TEXT.fullmatch(text.strip())
     if match is None:
         raise RemoteProtocolError("it is cut off, or a service has changed characters of it")
