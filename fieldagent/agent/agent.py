@@ -339,7 +339,7 @@ def _open_logbook(settings: Settings, journal: Journal) -> Logbook | None:
         clock.get_base().boot,
         clock.now,
         reset=machine.reset(),
-        command_causes=commands.read_ended_boots(journal),
+        commanded_boots=commands.read_ended_boots(journal),
     )
 
 

@@ -144,7 +144,7 @@ class Lived:
 def start(
     folder: Path, boot: str, elapsed: Lived, reset: int = UNKNOWN, *commanded: str
 ) -> Logbook:
-    book = Logbook(folder, boot, elapsed, reset=reset, command_causes=commanded)
+    book = Logbook(folder, boot, elapsed, reset=reset, commanded_boots=commanded)
     book.write_file()
     return book
 

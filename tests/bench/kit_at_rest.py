@@ -281,7 +281,7 @@ def bytes_of_day() -> tuple[float, float]:
 
 async def _bytes_of_each(place: Card) -> tuple[int, int]:
     journal = Journal(place.place / "journal.sqlite3")
-    logbook = Logbook(place.place, "boot", time.time, reset=UNKNOWN, command_causes=())
+    logbook = Logbook(place.place, "boot", time.time, reset=UNKNOWN, commanded_boots=())
     logbook.write_file()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(journal.run)

@@ -62,7 +62,7 @@ class LogbookContent:
 class Logbook:
     """Record of the kit's starts and signals, kept in a file. `boot` is the kernel's id of this
     boot, and `now` returns elapsed time. `reset` is the hardware's report on the start.
-    `command_causes` contains the boots that a command of the hub ended.
+    `commanded_boots` contains the boots that a command of the hub ended.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class Logbook:
         now: Callable[[], float],
         *,
         reset: int,
-        command_causes: Collection[str],
+        commanded_boots: Collection[str],
     ) -> None:
         self._path, self._now = folder / NAME, now
         self._writing = Lock()
@@ -80,7 +80,7 @@ class Logbook:
         at = now()
         cause = before.cause
         if before.boot != boot:
-            cause = COMMAND if before.boot in command_causes else find_cause(before, reset)
+            cause = COMMAND if before.boot in commanded_boots else find_cause(before, reset)
         starts = [*(each for each in before.starts if 0 <= at - each < DAY), at]
         self._known = LogbookContent(boot, cause, False, starts[-STARTS_MAX:], before.hours)
 

@@ -38,7 +38,7 @@ class KnownRoute(NamedTuple):
 
 
 class HubRoutes:
-    """Known routes to the hub. `find_relay_station` returns our cost of relaying to the hub in
+    """Known routes to the hub. `compute_relay_cost` returns our cost of relaying to the hub in
     credits, or None if we do not relay. `is_battery_low` returns True if our battery is nearly
     empty. `hops` is the maximum number of transmissions to reach any station. `clock` is elapsed
     time.
@@ -46,13 +46,13 @@ class HubRoutes:
 
     def __init__(
         self,
-        find_relay_station: Callable[[], int | None],
+        compute_relay_cost: Callable[[], int | None],
         is_battery_low: Callable[[], bool],
         clock: Callable[[], float],
         *,
         hops: int,
     ) -> None:
-        self._brings = find_relay_station
+        self._compute_relay_cost = compute_relay_cost
         self._low = is_battery_low
         self._clock = clock
         self._hops = hops
@@ -74,7 +74,7 @@ class HubRoutes:
 
     def is_relaying(self) -> bool:
         """Return True if we relay to the hub on request."""
-        return self._brings() is not None
+        return self._compute_relay_cost() is not None
 
     def get_valid_routes(self) -> dict[int, KnownRoute]:
         """Return the valid routes by station."""
@@ -100,7 +100,7 @@ class HubRoutes:
 
     def find_own_route(self) -> RouteToHub | None:
         """Return our own route without our battery state; None if we have no route."""
-        cost = self._brings()
+        cost = self._compute_relay_cost()
         if cost is not None:
             return RouteToHub(0, 0, cost)
         best = self.find_next_hop()

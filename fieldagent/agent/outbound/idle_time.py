@@ -12,12 +12,12 @@ K = TypeVar("K", bound=Hashable)
 
 
 class IdleTimes(Generic[K]):
-    """Measures the seconds since the last event of each key. `checked_at` is the longest time in
+    """Measures the seconds since the last event of each key. `interval_max_s` is the longest time in
     seconds between two calls of `measure`.
     """
 
-    def __init__(self, checked_at: float) -> None:
-        self._looked = checked_at
+    def __init__(self, interval_max_s: float) -> None:
+        self._interval_max_s = interval_max_s
         self._known: dict[K, tuple[float, float]] = {}
         """Time of each key's last event by the wall clock, and by the monotonic clock."""
         # In the first call of `measure`, the age of an event is taken from the wall clock. In later
@@ -35,5 +35,5 @@ class IdleTimes(Generic[K]):
             if before is None or before[0] != at:
                 before = at, now - min(max(0.0, unix - at), self._oldest)
             known[key] = before
-        self._known, self._oldest = known, self._looked
+        self._known, self._oldest = known, self._interval_max_s
         return {key: now - since for key, (_, since) in known.items()}
