@@ -12,8 +12,8 @@ K = TypeVar("K", bound=Hashable)
 
 
 class IdleTimes(Generic[K]):
-    """Measures the seconds since the last event of each key. `interval_max_s` is the longest time in
-    seconds between two calls of `measure`.
+    """Measures the seconds since the last event of each key. `interval_max_s` is the longest time
+    between two calls of `measure`.
     """
 
     def __init__(self, interval_max_s: float) -> None:
