@@ -81,7 +81,7 @@ def cost_something(database: str) -> None:
 
 def sign_in(shown: Any, user: str, password: str) -> None:
     shown.get_by_label("User number").fill(user)
-    shown.get_by_label("Password").fill(password)
+    shown.get_by_label("Password", exact=True).fill(password)
     shown.get_by_role("button", name="Sign in").click()
 
 

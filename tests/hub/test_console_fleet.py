@@ -93,7 +93,7 @@ def opened() -> Iterator[Any]:
 def test_the_fleet_shows_who_is_unlike_first(fleet: Any, opened: Any, screen: str) -> None:
     with console(opened, fleet, screen) as shown:
         shown.get_by_label("User number").fill("olga@example.org")
-        shown.get_by_label("Password").fill(SECRET.strip())
+        shown.get_by_label("Password", exact=True).fill(SECRET.strip())
         shown.get_by_role("button", name="Sign in").click()
         shown.get_by_text("No SOS is open.").wait_for()
         shown.get_by_role("link", name="Fleet").press("Enter")

@@ -200,7 +200,7 @@ def test_points_in_one_square_are_one(pure: Any) -> None:
 
 def enter(shown: Any) -> None:
     shown.get_by_label("User number").fill("olga@example.org")
-    shown.get_by_label("Password").fill(SECRET.strip())
+    shown.get_by_label("Password", exact=True).fill(SECRET.strip())
     shown.get_by_role("button", name="Sign in").click()
     shown.locator("#kits a").first.wait_for()
 

@@ -62,7 +62,7 @@ def test_an_sos_as_it_is_heard(tmp_path: Path) -> None:
         console(opened, cloud, "1280-light") as olga,
     ):
         olga.get_by_label("User number").fill("olga@example.org")
-        olga.get_by_label("Password").fill(SECRET.strip())
+        olga.get_by_label("Password", exact=True).fill(SECRET.strip())
         olga.get_by_role("button", name="Sign in").click()
         olga.get_by_text("No SOS is open.").wait_for()
         ada.locator("#links article.good").first.wait_for()

@@ -256,7 +256,7 @@ SIGNED = "fieldagent {kind} {version}, signed 2026-01-02, expires {until}"
     ("text", "refusal"),
     [
         ("timestamp:1700000000 file:new.pyz hashed", "has no kind, version and expiry"),
-        (SIGNED.format(kind="settings", version="9.2.0", until="9999-12-31"), "no program"),
+        (SIGNED.format(kind="settings", version="9.2.0", until="9999-12-31"), "not a program"),
         (SIGNED.format(kind="program", version="9.9.9", until="9999-12-31"), "signed as 9.9.9"),
         (
             SIGNED.format(kind="program", version="9.2.0", until="2026-01-03"),

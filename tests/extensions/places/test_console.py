@@ -48,7 +48,7 @@ def test_at_the_console(tmp_path: Path, screen: str) -> None:
         console(opened, running, screen) as shown,
     ):
         shown.get_by_label("User number").fill("olga@example.org")
-        shown.get_by_label("Password").fill(SECRET.strip())
+        shown.get_by_label("Password", exact=True).fill(SECRET.strip())
         shown.get_by_role("button", name="Sign in").click()
         shown.locator("#desk").get_by_text("Fence 1: Ada (kit-ada)").first.wait_for()
         shown.locator("#desk").get_by_text("was outside 'Island'").first.wait_for()
