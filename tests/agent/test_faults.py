@@ -199,11 +199,11 @@ def test_every_keeper_and_queue_starts_again(tmp_path: Path) -> None:
 
 
 OF_SOS: dict[str, tuple[str, str, Any]] = {
-    "raise_one": ("POST", "/api/sos", {}),
+    "raise_sos": ("POST", "/api/sos", {}),
     "answer_incidents": ("GET", "/api/sos", None),
     "answer_canned_texts": ("GET", "/api/sos/words", None),
-    "call_off": ("DELETE", "/api/sos", None),
-    "take_over": ("POST", "/api/sos/5/6/take", {"by": "Zoe"}),
+    "cancel_incident": ("DELETE", "/api/sos", None),
+    "record_seen": ("POST", "/api/sos/5/6/take", {"by": "Zoe"}),
 }
 REQUESTS: dict[str, tuple[str, str, Any]] = {
     "send": ("POST", "/api/package", {"message": {"content": "x"}}),

@@ -57,7 +57,7 @@ def test_a_command_that_loses_its_agent_says_what_was_accepted(tmp_path: Path) -
     """A person who repeats it would send it twice."""
     waits: dict[str, str | None] = {"satellite-port": str(tmp_path / "nobody")}
     for words, known in (
-        (("send", "message", "hello"), "Package 1 was accepted: `fieldagent show 1` tells how it"),
+        (("send", "message", "hello"), "Package 1 was accepted: `fieldagent show 1` shows its"),
         (("sos", "--yes", "--until-seen", "leg broken"), "the SOS is raised, and the agent"),
     ):
         home = tmp_path / words[0]

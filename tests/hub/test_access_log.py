@@ -69,6 +69,8 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seen]:
             until(lambda: hooked.got)
             until(lambda: 'result="handed"' in figures_of(running))
             assert kit.stop() == 0
+        # The lease of the link ends in a commit of its own.
+        until(lambda: re.search(r"^\w+devices_linked 0", figures_of(running), re.MULTILINE))
         figures = figures_of(running)
         assert running.stop() == 0
     objects = [json.loads(line) for line in running.lines if line.startswith("{")]

@@ -96,7 +96,7 @@ async def test_many_positions_go_in_one_message_and_the_rest_in_the_next(
         first = await alps.mailbox(BEN).load(65_536)
         assert first is not None
         assert where([decode(each) for each in bodies(first)]) == [(ADA, 46.1), (CLEO, 48.1)]
-        monkeypatch.setattr(own_positions, "BODIES", 1)
+        monkeypatch.setattr(own_positions, "BODIES_MAX", 1)
         mailbox = alps.mailbox(BEN)
         for expected in ([(ADA, 46.1)], [(CLEO, 48.1)]):
             outgoing = await mailbox.load(65_536)

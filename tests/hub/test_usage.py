@@ -46,7 +46,7 @@ def test_a_file_of_sessions_is_summed_by_modem_and_day() -> None:
         (
             f"Thing,When,Used\n{ONE},21/09/2026,3\n",
             {
-                "named": {"imei": "thing", "date": "When", "credits": "used"},
+                "column_names": {"imei": "thing", "date": "When", "credits": "used"},
                 "date_format": "%d/%m/%Y",
             },
         ),
