@@ -25,10 +25,16 @@ def make_description_route(package: str, extra_files: Callable[[], Iterable[str]
     `extra_files` returns places of more calls, `package.module:NAME`.
     """
 
+    made: list[bytes] = []
+    making = trio.Lock()
+
     async def describe(request: Request) -> Response:
-        return Response(
-            200, await trio.to_thread.run_sync(make_description, package, [*extra_files()])
-        )
+        # Made once, because the description costs much more than other answers to strangers.
+        async with making:
+            if not made:
+                make = partial(make_description, package, [*extra_files()])
+                made.append(await trio.to_thread.run_sync(make))
+        return Response(200, made[0])
 
     return Route("GET", "/openapi.json", describe)
 
