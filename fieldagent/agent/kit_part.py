@@ -29,8 +29,7 @@ class KitPart:
     """Description of one part: its settings, its service, and its texts for people."""
 
     name: str
-    """Name of the part in `Settings.parts`, and of the part's member in `GET /api/status`, if
-    any."""
+    """Key of the part in `Settings.parts` and, if the part has a status, in `GET /api/status`."""
     title: str
     """Name of the part in the log and in notices."""
     keys: tuple[Key, ...]

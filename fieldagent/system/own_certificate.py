@@ -18,7 +18,7 @@ CREATION_MAX_S = 60.0
 
 
 class NoCertificate(Exception):
-    """There is no certificate. The text contains the reason and the fix."""
+    """Error: the program cannot provide a certificate. The text has the reason and the fix."""
 
 
 def provide_own_certificate(path: Path) -> Path:

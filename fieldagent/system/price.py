@@ -28,7 +28,7 @@ _payer: ContextVar[Pay] = ContextVar("_payer", default=charge_nobody)
 
 
 def charge_to(charge: Pay) -> None:
-    """Set the account of this task, and of the tasks that it starts."""
+    """Set the account that pays for this task and the tasks that it starts."""
     _payer.set(charge)
 
 

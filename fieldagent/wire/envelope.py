@@ -275,7 +275,7 @@ class Entry:
     """Number that the sender gave the entry, the same on all channels and in all attempts."""
     content: Content
     time: int = EPOCH
-    """Unix time in seconds: of the position, or of the posting of a message or data."""
+    """Unix time in seconds when the position was measured, or the message or data was posted."""
     sos: bool = False
     items_back: int = 0
     """For an item of an incident: the item's number minus the number of the item that raised the

@@ -23,7 +23,7 @@ _EXTRA = {24: 1, 25: 2, 26: 4, 27: 8}
 _SCALAR = {
     (major << 5) + info: 1 + _EXTRA.get(info, 0) for major in (0, 1) for info in range(28)
 } | {0xF4: 1, 0xF5: 1, 0xF6: 1, 0xF9: 3, 0xFA: 5, 0xFB: 9}
-"""Sizes of integers, and of false, true, null and floats, by initial byte."""
+"""Size in bytes of an integer, false, true, null or float by its initial byte."""
 
 
 def decode_single(data: bytes) -> Any:

@@ -16,7 +16,7 @@ from fieldagent.package.tracks import PlacedPoint
 
 OWN_IDENTITY = Identity("", "this kit", "Device")
 SEARCHED_ROWS_MAX = 20_000
-"""Number of Packages, and of payloads, that are searched, however long the journal is."""
+"""Maximum number of Packages and of payloads that a search reads, from the newest back."""
 _SELECT_OWN = (
     "SELECT sequence, body, accepted FROM package WHERE sequence > (SELECT max(sequence) FROM"
     " package) - {looked_at} AND sequence NOT IN (SELECT sequence FROM carried)"

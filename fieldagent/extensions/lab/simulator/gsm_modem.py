@@ -78,7 +78,7 @@ class GsmFaults:
     refuse: list[int] = field(default_factory=list)
     """+CMS ERROR numbers for the next messages."""
     undelivered: int = 0
-    """Number of messages that leave, and of which the network reports later that they expired."""
+    """Number of the next messages that leave, but that the network later reports as expired."""
     deaf: bool = False
 
 
