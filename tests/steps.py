@@ -83,6 +83,7 @@ CARD = (
     "tests/shipping/test_image.py::test_a_message_leaves_and_a_hook_gets_one",
 )
 KINDS = {
+    "checks": CHECKS,
     "full": (
         *CHECKS,
         (*COLLECTED, *FULL),
