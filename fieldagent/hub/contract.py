@@ -82,7 +82,7 @@ class ItemResult(StrEnum):
     """The item was accepted before."""
     ASKED = "asked"
     """The item asked for a cost, and nothing was sent."""
-    TICK = "tick"
+    RECEIPT = "receipt"
     """The event is a receipt for an item that was sent."""
     OWN = "own"
     """A bridge of this hub has sent the item to the server."""

@@ -12,7 +12,7 @@ from tests.breaking import Put
 from tests.processes import imt_sky
 
 MODEM = "fieldagent.extensions.imt.agent.modem"
-QUICK = Put(f"{MODEM}:ANSWER_TIMEOUT_S", 1.0), Put(f"{MODEM}:QUIET_MAX", 1.0)
+QUICK = Put(f"{MODEM}:ANSWER_TIMEOUT_S", 1.0), Put(f"{MODEM}:QUIET_MAX_S", 1.0)
 
 
 @pytest.mark.full

@@ -184,7 +184,7 @@ async def test_a_kit_of_sms_is_sent_none_for_who_is_not_allowed(store: Store) ->
 async def test_a_tick_is_owed_for_what_is_known_alone(store: Store) -> None:
     async with mountain(store) as alps:
         await say(alps, BRAVO, "come down", "m-1")
-        owed = partial(records.list_owed_ticks, members=KITS, limit=9)
+        owed = partial(records.list_pending_receipts, members=KITS, limit=9)
         assert await alps.store.read(owed) == []
         mailbox = alps.mailbox(CLEO)
         outgoing = await mailbox.load(65_536)
@@ -193,7 +193,7 @@ async def test_a_tick_is_owed_for_what_is_known_alone(store: Store) -> None:
         await mailbox.mark_stored(outgoing)
         (tick,) = await alps.store.read(owed)
         assert (tick.uid, tick.message_id, tick.read) == (BRAVO.uid, "m-1", False)
-        await alps.store.commit(lambda db: records.record_tick_sent(db, tick))
+        await alps.store.commit(lambda db: records.record_receipt_sent(db, tick))
         assert await alps.store.read(owed) == []
         ((item,),) = await alps.rows("SELECT item FROM tak_event")
         await alps.store.commit(
@@ -201,7 +201,7 @@ async def test_a_tick_is_owed_for_what_is_known_alone(store: Store) -> None:
         )
         (tick,) = await alps.store.read(owed)
         assert tick.read
-        await alps.store.commit(lambda db: records.record_tick_sent(db, tick))
+        await alps.store.commit(lambda db: records.record_receipt_sent(db, tick))
         assert await alps.store.read(owed) == []
         # A sender who repeats a message lacks the tick, so it is sent again.
         assert (await say(alps, BRAVO, "come down", "m-1")).became is ItemResult.REPEATED
@@ -217,14 +217,14 @@ async def test_what_is_not_due_and_who_is_not_here_hold_no_tick_up(store: Store)
         for number in range(3):
             await say(alps, BRAVO, "come down", f"m-{number}")
             await collect(alps.mailbox(CLEO))
-            for tick in await store.read(lambda db: records.list_owed_ticks(db, KITS, 1)):
+            for tick in await store.read(lambda db: records.list_pending_receipts(db, KITS, 1)):
                 assert tick.message_id == f"m-{number}"
-                await store.commit(partial(records.record_tick_sent, tick=tick))
+                await store.commit(partial(records.record_receipt_sent, pending=tick))
         await say(alps, BRAVO, "and bring water", "m-9")
         await collect(alps.mailbox(CLEO))
-        (tick,) = await store.read(lambda db: records.list_owed_ticks(db, KITS, 1))
+        (tick,) = await store.read(lambda db: records.list_pending_receipts(db, KITS, 1))
         assert tick.message_id == "m-9"
-        assert await store.read(lambda db: records.list_owed_ticks(db, {1, 2}, 1)) == []
+        assert await store.read(lambda db: records.list_pending_receipts(db, {1, 2}, 1)) == []
         for sender in (1, 2):
             answer = Message(f"of {sender}")
             await alps.sends(sender, Entry(1, answer, int(alps.now), to="BRAVO (TAK)"))

@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 ANSWER_TIMEOUT_S = 5.0
 """Seconds within which the modem must answer a request."""
-QUIET_AND_MAX_S, QUIET_MAX = 0.5, 5.0
+QUIET_S, QUIET_MAX_S = 0.5, 5.0
 """Seconds of silence to wait for after the port is opened, because earlier answers belong to
 another program. The second value is the longest wait, because an active modem may never be
 silent."""
@@ -321,10 +321,10 @@ class ImtModem:
         """Wait for silence. Lines before it are answers to another program, or belong to the
         modem's start.
         """
-        with waits.move_on_after(QUIET_MAX):
+        with waits.move_on_after(QUIET_MAX_S):
             while True:
                 before = self._received_at
-                await trio.sleep(QUIET_AND_MAX_S)
+                await trio.sleep(QUIET_S)
                 if self._received_at == before:
                     return
 

@@ -26,7 +26,7 @@ K = TypeVar("K", bound=Hashable)
 
 OF_ONE, OF_ALL = Rate(6.0, 10), Rate(120.0, 60)
 """Rates of accepted messages and markers: from one phone, and from all phones."""
-TICKS = Rate(600.0, 200)
+RECEIPTS = Rate(600.0, 200)
 """Rate of receipts and cancelled alerts that are looked up in the database."""
 UNITS = Rate(600.0, 250)
 """Rate of arriving phones whose waiting messages are looked up."""
@@ -63,7 +63,7 @@ class EventAdmission:
         self._markers = markers
         self._rates: OrderedDict[str, float] = OrderedDict()
         self._all = 0.0
-        self._ticks = 0.0
+        self._receipts = 0.0
         self._units = 0.0
         self._seen: OrderedDict[bytes, float] = OrderedDict()
         self._replied: OrderedDict[str, float] = OrderedDict()
@@ -94,7 +94,7 @@ class EventAdmission:
         if is_of(event, records.PREFIX):
             return self.drop(ItemResult.OWN)
         if kind in (tak.ON_PHONE, tak.READ, tak.CANCEL):
-            self._ticks, wait = TICKS.admit(self._ticks, now)
+            self._receipts, wait = RECEIPTS.admit(self._receipts, now)
             return self.drop(ItemResult.LIMITED) if wait else event
         said = tak.read_chat(event) if kind == tak.CHAT else None
         author = tak.read_marker_author(event) if said is None else said.sender

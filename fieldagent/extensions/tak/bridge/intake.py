@@ -130,7 +130,7 @@ class TakIntake:
                 read=receipt.read,
             ),
         )
-        self._host.note_events(ItemResult.TICK if ours else ItemResult.REPEATED)
+        self._host.note_events(ItemResult.RECEIPT if ours else ItemResult.REPEATED)
 
     async def _process_item(self, received: ReceivedEvent, now: float) -> None:
         said = tak.read_chat(received.event) if received.kind == tak.CHAT else None

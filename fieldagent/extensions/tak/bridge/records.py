@@ -349,7 +349,7 @@ def compute_spent_today(db: Db, now: float) -> int:
     return int(spent)
 
 
-class PendingTick(NamedTuple):
+class PendingReceipt(NamedTuple):
     """A receipt for an author at the server: the kit has the message, or a person at the kit has
     read it.
     """
@@ -364,7 +364,7 @@ class PendingTick(NamedTuple):
     read: bool
 
 
-def list_owed_ticks(db: Db, members: Collection[int], limit: int) -> list[PendingTick]:
+def list_pending_receipts(db: Db, members: Collection[int], limit: int) -> list[PendingReceipt]:
     """Return the oldest receipts owed to authors of messages to these members. The receipt for a
     stored message comes before the receipt for a read message.
     """
@@ -380,16 +380,16 @@ def list_owed_ticks(db: Db, members: Collection[int], limit: int) -> list[Pendin
         " WHERE is_read OR (is_stored AND state = 'sent') ORDER BY id LIMIT ?",
         *(int(Stage.READ), *values, limit),
     )
-    return [PendingTick._make((*row, bool(read))) for *row, read in rows]
+    return [PendingReceipt._make((*row, bool(read))) for *row, read in rows]
 
 
-def record_tick_sent(db: Db, tick: PendingTick) -> None:
+def record_receipt_sent(db: Db, pending: PendingReceipt) -> None:
     """Record that an author has got a receipt. If the state has changed meanwhile, nothing
     changes.
     """
     db.execute(
         "UPDATE tak_event SET state = ? WHERE id = ? AND state = ?",
-        *("read" if tick.read else "delivered", tick.id, tick.state),
+        *("read" if pending.read else "delivered", pending.id, pending.state),
     )
 
 

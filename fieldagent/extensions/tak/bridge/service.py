@@ -26,7 +26,7 @@ from fieldagent.extensions.tak.bridge.door import EventAdmission, ReceivedEvent
 from fieldagent.extensions.tak.bridge.intake import TakIntake
 from fieldagent.extensions.tak.bridge.inward import TakInbox, TakRules
 from fieldagent.extensions.tak.bridge.link import STABLE_AFTER_S, wait_before
-from fieldagent.extensions.tak.bridge.records import KitUser, OpenAlert, OutEvent, PendingTick
+from fieldagent.extensions.tak.bridge.records import KitUser, OpenAlert, OutEvent, PendingReceipt
 from fieldagent.extensions.tak.bridge.site import OpenSite, TakSession, TakSite
 from fieldagent.extensions.tak.bridge.users import UserLink
 from fieldagent.extensions.tak.cot import CotEvent
@@ -68,7 +68,7 @@ class ReadResult(NamedTuple):
 
     users: Sequence[KitUser]
     out: Sequence[OutEvent]
-    ticks: Sequence[PendingTick]
+    receipts: Sequence[PendingReceipt]
     alerts: Sequence[OpenAlert]
 
 
@@ -198,7 +198,7 @@ class _Bridge:
         return ReadResult(
             users,
             records.list_due_events(db, members, now, AT_ONCE),
-            records.list_owed_ticks(db, members, AT_ONCE),
+            records.list_pending_receipts(db, members, AT_ONCE),
             records.list_alerts(db, self._workspace) if sos else [],
         )
 
@@ -263,13 +263,13 @@ class _Bridge:
             if event is not None:
                 note = partial(_note_sent, out=out, site=self._site)
                 said.append(Outgoing([event], note))
-        for tick in work.ticks:
-            if tick.member == user.member:
-                receipt = ChatReceipt(unit, tick.uid, tick.message_id, tick.read)
+        for pending in work.receipts:
+            if pending.member == user.member:
+                receipt = ChatReceipt(unit, pending.uid, pending.message_id, pending.read)
                 event = tak.make_receipt(
-                    receipt, TakUnit(tick.uid, tick.callsign), tak_map.make_date(now)
+                    receipt, TakUnit(pending.uid, pending.callsign), tak_map.make_date(now)
                 )
-                said.append(Outgoing([event], partial(_note_told, tick=tick)))
+                said.append(Outgoing([event], partial(_note_receipt_sent, pending=pending)))
         return said
 
     def _make_alert_events(
@@ -388,8 +388,8 @@ def _note_sent(db: Db, now: float, *, out: OutEvent, site: TakSite) -> None:
     records.note_sent(db, out, now, handed=site.has(out.uid))
 
 
-def _note_told(db: Db, now: float, *, tick: PendingTick) -> None:
-    records.record_tick_sent(db, tick)
+def _note_receipt_sent(db: Db, now: float, *, pending: PendingReceipt) -> None:
+    records.record_receipt_sent(db, pending)
 
 
 def _note_alerted(db: Db, now: float, *, alert: OpenAlert) -> None:

@@ -47,7 +47,7 @@ TTL = 1
 """Hop limit of multicast, which keeps it in the kit's network."""
 RETRY_WAITS_S = (1.0, 5.0, 30.0, 60.0)
 """Seconds between two attempts after a network failure; the last value repeats."""
-TURN_MIN, QUIET_MAX = 1.0, 9.0
+POLL_INTERVAL_S, IDLE_POLL_EXTRA_S = 1.0, 9.0
 """Shortest time in seconds between two checks for news, and additional seconds if nothing is new.
 Together they are the time between two alerts of one SOS."""
 RETRY_AFTER_S = 30.0
@@ -165,9 +165,9 @@ class TakLan(PartService):
                 del self._unsaid[0]
             for event in again:
                 await self._send_events(send_socket, event)
-            await trio.sleep(TURN_MIN)
+            await trio.sleep(POLL_INTERVAL_S)
             if changes.get_newest(self._journal) == self._place:
-                with trio.move_on_after(QUIET_MAX):
+                with trio.move_on_after(IDLE_POLL_EXTRA_S):
                     await self._journal.wait_for_commit()
 
     async def _send_events(self, send_socket: trio.socket.SocketType, event: CotEvent) -> None:
