@@ -19,6 +19,8 @@ from fieldagent.agent.kit_part import get_kit_parts
 from fieldagent.cli.arguments import build_parser
 from fieldagent.cli.command_tree import Command, list_commands
 from fieldagent.hub.store.schema import VERSION
+from tests.bench import page as performance
+from tests.bench.__main__ import NAMES as BENCHMARKS
 from tests.conftest import ALL_FULL
 
 ROOT = Path(__file__).parents[1]
@@ -156,6 +158,12 @@ NO_SIMULATORS = (
     # Parts of other peers, and people with third-party programs.
     *("lora_boards", "lxmf_person", "meshcore_person", "meshtastic_person"),
 )
+
+
+def test_the_page_on_performance_has_only_benchmarks_of_a_whole_run() -> None:
+    sections = performance.read_sections(performance.PAGE.read_text())
+    assert sections
+    assert [*sections] == [name for name in BENCHMARKS if name in sections]
 
 
 def test_each_simulator_and_peer_has_its_source_and_its_judge() -> None:

@@ -1,6 +1,10 @@
-"""Runs all benchmarks in one table: `python -m tests.bench [NAME...]`. The figures are ratios of
-one run, with goals. The exit code is 1 if a goal is missed or a benchmark failed, and 2 for an
-unknown name. A failed benchmark does not stop the others.
+"""Runs benchmarks and writes their figures to `docs/reference/performance.md`.
+
+    python -m tests.bench [NAME...]
+
+Without names it runs all. Most figures are ratios of one run, and have goals. The exit code is 1 if
+a goal is missed or a benchmark failed, and 2 for an unknown name. A failed benchmark does not stop
+the others, and its section of the page stays as it was.
 """
 
 from __future__ import annotations
@@ -12,7 +16,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from importlib import import_module
 
-from tests.bench import table
+from tests.bench import page, table
 
 NAMES = (
     *("on_air", "size", "post", "crowd", "queue", "process", "kit_at_rest", "long_queue"),
@@ -29,11 +33,15 @@ def main(arguments: Sequence[str]) -> int:
         return 2
     failed = []
     for name in arguments or NAMES:
-        run: Callable[[], object] = import_module(f"tests.bench.{name}").main
-        print(f"\n{name}, at a load of {os.getloadavg()[0]:.1f}", flush=True)
+        module = import_module(f"tests.bench.{name}")
+        run: Callable[[], object] = module.main
+        load = os.getloadavg()[0]
+        print(f"\n{name}, at a load of {load:.1f}", flush=True)
         began = time.monotonic()
+        table.shown.clear()
         try:
             run()
+            page.write_section(name, module.__doc__ or "", table.shown, load, NAMES)
         except Exception:
             traceback.print_exc()
             failed.append(name)

@@ -30,7 +30,7 @@ from fieldagent.wire.envelope import Entry, encode
 from fieldagent.wire.kit_condition import POWER, KitCondition
 from tests import browser
 from tests.bench.process import processor
-from tests.bench.table import judged, missed
+from tests.bench.table import judged, missed, show
 from tests.hub import crowd
 from tests.hub.test_console import console
 from tests.hub.test_console_room import enter, settle
@@ -393,13 +393,13 @@ def main() -> int:
         before = os.getloadavg()[0]
         samples = measured(shown, running)
     load = min(before, os.getloadavg()[0])
-    print(f"{KITS:,} kits, {ITEMS:,} items; load {load:.1f} on {os.cpu_count()} cores")
-    print(f"{'from click to paint, median':<44}{'s':>7}{'worst':>8}{'hub CPU':>9}{'page CPU':>10}")
+    show(f"{KITS:,} kits, {ITEMS:,} items; load {load:.1f} on {os.cpu_count()} cores")
+    show(f"{'from click to paint, median':<44}{'s':>7}{'worst':>8}{'hub CPU':>9}{'page CPU':>10}")
     for name, seen in samples.items():
         each = Seen(*(statistics.median(column) for column in zip(*seen, strict=True)))
         worst = max(one.seconds for one in seen)
         figures = f"{each.seconds:>7.2f}{worst:>8.2f}{each.hub:>9.2f}{each.page:>10.2f}"
-        print(verdict(f"{name:<44}{figures}  ", each, load))
+        show(verdict(f"{name:<44}{figures}  ", each, load))
     return 1 if missed else 0
 
 

@@ -1,4 +1,5 @@
 """Measures a push with CONSOLES open event streams, as a ratio to a push without them.
+Without pushes the streams would cost nothing.
 
 Run it as `python -m tests.bench.consoles`. One caller sends one push after the other, alternately
 with and without the streams, each on a separate database.

@@ -1,5 +1,5 @@
-"""512 callers at one moment: each one is served, or asked to come again without a queued
-Package.
+"""Measures 512 callers at one moment, none of whom may stay unanswered. Callers one after another
+would all be served.
 """
 
 from __future__ import annotations

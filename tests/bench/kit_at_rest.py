@@ -1,4 +1,5 @@
-"""Measures an idle kit by channel, and estimates the result for a Pi Zero 2 W.
+"""Measures an idle kit by channel, and estimates the result for a Pi Zero 2 W. With
+satellite alone a kit rests most, so each channel has its rows.
 
 Run it as root as `python -m tests.bench.kit_at_rest`. It counts wakeups, processor time, memory,
 bytes at the block device of a separate ext4, and bytes on an idle link. It computes a day of a Pi
@@ -37,7 +38,7 @@ from tests.bench.process import (
     resident,
     until_at_work,
 )
-from tests.bench.table import row
+from tests.bench.table import row, show
 from tests.browser import browser, page
 from tests.machine import mounted
 from tests.processes import MODULE, Agent, Hub, administer, agent, hub, sky
@@ -329,7 +330,7 @@ def sent() -> Sent:
 
 def main() -> None:
     if os.geteuid() != 0:
-        print("a kit at rest: not measured, as only root may mount a file system of its own")
+        show("a kit at rest: not measured, as only root may mount a file system of its own")
         return
     # Each counts only its own work, and waits for almost all of its time.
     with ThreadPoolExecutor() as beside:

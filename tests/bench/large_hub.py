@@ -1,4 +1,5 @@
 """Finds the slowest statement of the hub's daily work on a database with a million items.
+In a new database every statement is fast.
 
 Run it as `python -m tests.bench.large_hub [ITEMS]`. The program's own functions carry out each
 operation several times in separate transactions. The statement with the largest median time counts,
@@ -39,7 +40,7 @@ from fieldagent.hub.store.opening import is_postgres, open_store
 from fieldagent.hub.webhook import deliveries, webhook_directory
 from fieldagent.package.package import Location, Message
 from fieldagent.wire.envelope import Entry, encode
-from tests.bench.table import judged
+from tests.bench.table import judged, show
 from tests.hub.claiming import claim
 from tests.postgres import new_database, server
 
@@ -289,11 +290,11 @@ def main(items: int = ITEMS) -> None:
             "SQLite": str(Path(folder, "hub.sqlite3")),
         }
         for engine, database in databases.items():
-            print(f"\n{items:,} items on {engine}: slowest statement, ms (goal {GOAL:.0f})")
+            show(f"{items:,} items on {engine}: slowest statement, ms (goal {GOAL:.0f})")
             for what, slowest in large_hub(database, items):
                 met = slowest.milliseconds <= GOAL
                 line = judged(f"{what:<62} {slowest.milliseconds:>7.2f}  ", met)
-                print(line if met else f"{line}: {slowest.statement}", flush=True)
+                show(line if met else f"{line}: {slowest.statement}")
 
 
 if __name__ == "__main__":

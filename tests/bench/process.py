@@ -1,4 +1,6 @@
-"""Measures a whole agent: idle memory, idle work, and its start."""
+"""Measures a whole agent: idle memory, idle work, and its start. Satellite alone is the light case,
+so there are rows with all channels.
+"""
 
 from __future__ import annotations
 
@@ -211,7 +213,7 @@ def main() -> None:
     row("  it writes", idle.written, "<= 0", "B/h")
     row("wakeups of a hub on SQLite with one link", hub_on_sqlite.wakeups, "<= 0.2", "/s")
     row("  it writes", hub_on_sqlite.written, "<= 0", "B/h")
-    row("CPU of the start to listening over import trio", start_ratio(MODULE), "<= 1.4")
+    row("CPU of the start to listening over import trio", start_ratio(MODULE), "<= 1.5")
     build()
     packed = start_ratio([sys.executable, str(ZIPAPP)])
     row("  of the zipapp", packed, "<= 1.55")

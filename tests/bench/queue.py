@@ -1,4 +1,6 @@
-"""Compares the queue with a bare heap of tuples: 100 000 Packages in and out."""
+"""Compares the queue with a bare heap of tuples: 100 000 Packages of four priorities in and out.
+Packages of one priority would be in order already.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The line of a benchmark: name, figure, and goal."""
+"""The lines of a benchmark: name, figure, and goal."""
 
 from __future__ import annotations
 
@@ -7,15 +7,23 @@ from operator import ge, le
 MEETS = {"<=": le, ">=": ge}
 missed: list[str] = []
 """Lines so far whose figure misses its goal."""
+shown: list[str] = []
+"""All lines so far."""
+
+
+def show(line: str) -> None:
+    print(line, flush=True)
+    shown.append(line.rstrip())
 
 
 def row(what: str, value: float, goal: str = "", unit: str = "") -> None:
     """Print a line. `goal` is such as "<= 1.3". Without a goal, the figure is for comparison."""
-    line = f"{what:<66} {value:>9.3f} {unit:<4}"
+    figure = f"{value:,.3f}".rstrip("0").rstrip(".")
+    line = f"{what:<66} {figure:>9} {unit:<4}"
     if goal:
         sign, bound = goal.split()
         line = judged(f"{line} {goal:<9}", MEETS[sign](value, float(bound)))
-    print(line.rstrip(), flush=True)
+    show(line.rstrip())
 
 
 def judged(line: str, met: bool) -> str:

@@ -1,4 +1,5 @@
 """Measures a team of kits on one air: agents' cores on simulated radios, in virtual time.
+Kits that have a link need the air little, so the rows are of kits with radios alone.
 
 `python -m tests.bench.team` prints the table with its goals. With names of rows, it measures only
 those, and `--seeds 20` prints the mean and the worst of that many seeds. There are rows of traffic
@@ -41,7 +42,7 @@ from tests import autojump
 from tests.agent.channels.radio_kit import Station, station
 from tests.bench import plain, radio
 from tests.bench.sky import Sky
-from tests.bench.table import judged
+from tests.bench.table import judged, show
 from tests.kit import START
 
 LINE, A_C_B = "1 2\n2 3\n3 4", "1 2\n2 3"
@@ -238,7 +239,7 @@ def cold_starts(
     figures = {seed: measure(cold_start, place, seed) for seed in seeds}
     missed = [seed for seed, (hooks, _) in figures.items() if hooks.value < count - 1]
     if missed:
-        print("  missed with the seeds", *missed)
+        show(f"  missed with the seeds {' '.join(map(str, missed))}")
     everywhere, of = len(figures) - len(missed), len(figures)
     return [
         Figure(f"of {of} seeds, in how many the SOS is at every hook", everywhere, of),
@@ -534,9 +535,9 @@ def main(*arguments: str) -> None:
         sys.exit(f"no row {', '.join(sorted(unknown))}; there are {', '.join(known_rows)}")
     for name in options.rows or [each for each in known_rows if not ASKED_FOR.match(each)]:
         what, run = known_rows[name]
-        print(f"{name}: {what}", flush=True)
+        show(f"{name}: {what}")
         for figure in over_seeds(run, options.seeds):
-            print(figure.in_words(), flush=True)
+            show(figure.in_words())
 
 
 if __name__ == "__main__":
