@@ -37,7 +37,7 @@ export function showAlarms(sos) {
 
 function showHow(open) {
   by("raise-how").textContent = open ? say("Your SOS is open. Hold SOS again to add a text or a position.")
-    : say("Hold for 1.5 seconds, then confirm. An SOS uses every channel first, and repeats until someone answers.");
+    : say("Hold for 1.5 seconds, then confirm. It goes out on every channel before all else, and is repeated until someone answers.");
 }
 
 /** Returns a stage as text, such as "left by Satellite". */
