@@ -47,25 +47,25 @@ delivered."""
 
 
 class Forecast(NamedTuple):
-    of: int
+    samples: int
     """Number of Packages that the forecast uses."""
-    half: float | None
+    median: float | None
     """Seconds from the earliest start until half of the Packages are delivered; None if fewer than
     half were delivered."""
-    most: float | None
+    p90: float | None
     """Seconds from the earliest start until nine of ten Packages are delivered; None if fewer were
     delivered."""
     share: float
     """Share, 0 to 1, of the Packages that are delivered in the end."""
-    last: float
+    longest: float
     """Seconds after which `share` is reached; the later course is unknown."""
 
 
 class ForecastAccuracy(NamedTuple):
     """Accuracy of forecasts."""
 
-    of: int
-    """Number of Packages that had a forecast of `most`, and whose forecast time is over."""
+    forecasts: int
+    """Number of Packages with a forecast of `p90` whose forecast time is over."""
     within: int
     """Number of these Packages that were delivered in the forecast time."""
 
@@ -78,13 +78,13 @@ def make_forecast(deliveries: Sequence[PastDelivery], now: float) -> Forecast | 
     steps = _compute_shares(chosen, now)
     if len(chosen) < PACKAGES_MIN or not steps:
         return None
-    last, share = steps[-1]
+    longest, share = steps[-1]
     return Forecast(
         len(chosen),
         _find_time_of_share(steps, SHARES),
         _find_time_of_share(steps, NEARLY_ALL),
         share,
-        last,
+        longest,
     )
 
 
@@ -103,18 +103,18 @@ def compute_share_within(steps: Steps, seconds: float) -> float:
 
 def compare_forecasts(deliveries: Sequence[PastDelivery], now: float) -> ForecastAccuracy:
     """Compare the forecast at the start of each delivery with the result of the delivery."""
-    of = within = 0
+    forecasts = within = 0
     for delivery in deliveries:
         said = make_forecast(
             [each for each in deliveries if each.begun < delivery.begun], delivery.begun
         )
-        if said is None or said.most is None:
+        if said is None or said.p90 is None:
             continue
         seconds, delivered = _get_waiting_time(delivery, now)
-        if seconds > said.most or delivered:
-            of += 1
-            within += delivered and seconds <= said.most
-    return ForecastAccuracy(of, within)
+        if seconds > said.p90 or delivered:
+            forecasts += 1
+            within += delivered and seconds <= said.p90
+    return ForecastAccuracy(forecasts, within)
 
 
 def _choose_deliveries(deliveries: Sequence[PastDelivery], now: float) -> Sequence[PastDelivery]:

@@ -129,8 +129,8 @@ export function age(seconds) {
 /** Returns the expected delivery time: within which time half of them arrived, and nine of ten. With
  * few earlier deliveries, it returns how many of ten arrived within the longest time. */
 export function expected(found) {
-  const times = [found.most === null ? upTo(10 * found.share, found.last) : upTo(9, found.most)];
-  if (found.half !== null) times.unshift(say("half: {age} at most", { age: rounded(found.half) }));
+  const times = [found.p90 === null ? upTo(10 * found.share, found.longest) : upTo(9, found.p90)];
+  if (found.median !== null) times.unshift(say("half: {age} at most", { age: rounded(found.median) }));
   return times.join(", ");
 }
 

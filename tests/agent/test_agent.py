@@ -247,11 +247,11 @@ def test_a_dry_run_tells_when_such_arrive_once_some_have(kit: Agent) -> None:
     for _ in range(5):
         assert kit.call("POST", "/api/package", MESSAGE).body["status"] == "Delivered"
     _, said = command(kit, "send", "--dry-run", "message", "x").stdout.splitlines()
-    form = r"  expected: half within \d+ s, 9 of 10 within \d+ s \(by the last (\d+)\)"
+    form = r"  expected: half within \d+ s, 9 of 10 within \d+ s \(from the last (\d+)\)"
     match = re.fullmatch(form, said)
     forecast = kit.call("GET", "/api/forecast").body["channels"]["Satellite"]
-    assert match is not None and int(match[1]) == forecast["expected"]["of"] >= 5
-    assert forecast["kept"]["within"] <= forecast["kept"]["of"]
+    assert match is not None and int(match[1]) == forecast["expected"]["samples"] >= 5
+    assert forecast["accuracy"]["within"] <= forecast["accuracy"]["forecasts"]
     assert said in command(kit, "status").stdout
 
 

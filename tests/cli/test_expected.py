@@ -13,8 +13,8 @@ def cost(begins: float, expected: dict[str, Any] | None = None, paid: int = 0) -
     return {"begins": begins, "expected": expected, "credits": paid}
 
 
-SOME = {"most": None, "share": 0.68, "last": 40.0}
-NEARLY_ALL = {"most": 55.0, "share": 1.0, "last": 200.0}
+SOME = {"p90": None, "share": 0.68, "longest": 40.0}
+NEARLY_ALL = {"p90": 55.0, "share": 1.0, "longest": 200.0}
 
 
 @pytest.mark.parametrize(

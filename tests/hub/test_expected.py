@@ -28,7 +28,13 @@ async def test_it_is_told_once_enough_have_arrived(store: Store) -> None:
             await alps.push(Message(f"number {number}"), target=BEN)
             alps.now += 60
             await collect(alps.mailbox(BEN))
-        figures = {"of": PACKAGES_MIN, "half": 60.0, "most": 60.0, "share": 1.0, "last": 60.0}
+        figures = {
+            "samples": PACKAGES_MIN,
+            "median": 60.0,
+            "p90": 60.0,
+            "share": 1.0,
+            "longest": 60.0,
+        }
         assert await expected(alps) == figures
         # An SOS goes before all others, so its time says nothing about them.
         await alps.push(Message("help"), sos=True, priority=SOS_PRIORITY)
@@ -47,5 +53,9 @@ async def test_a_kit_that_is_silent_is_not_praised_for_its_past(store: Store) ->
         alps.now += 7200
         figures = await expected(alps)
         assert figures is not None
-        assert (figures["of"], figures["half"], figures["most"]) == (2 * PACKAGES_MIN, 60.0, None)
+        assert (figures["samples"], figures["median"], figures["p90"]) == (
+            2 * PACKAGES_MIN,
+            60.0,
+            None,
+        )
         assert figures["share"] == 0.5

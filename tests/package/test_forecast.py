@@ -41,7 +41,7 @@ def test_what_ended_otherwise_is_neither_a_success_nor_a_failure() -> None:
     censored = (6, 9, 10, 11, 17, 19, 20, 25, 32, 32, 34, 35)
     estimate = make_forecast(took(*shown, ended=censored), NOW)
     assert estimate is not None
-    assert (estimate.of, estimate.half, estimate.most, estimate.last) == (21, 23, None, 23)
+    assert (estimate.samples, estimate.median, estimate.p90, estimate.longest) == (21, 23, None, 23)
     assert estimate.share == pytest.approx(1 - 0.448, abs=0.0005)
 
 
@@ -55,7 +55,7 @@ def test_a_channel_that_is_silent_now_is_not_praised_for_its_past() -> None:
     quick = took(*[40] * 10)
     assert make_forecast(quick, NOW) == Forecast(10, 40, 40, 1.0, 40)
     estimate = make_forecast(quick + took(waits=(7200.0,) * 12), NOW)
-    assert estimate is not None and (estimate.half, estimate.most) == (None, None)
+    assert estimate is not None and (estimate.median, estimate.p90) == (None, None)
     assert estimate.share == pytest.approx(10 / 22)
     # Packages that were just accepted do not count against it.
     assert make_forecast(quick + took(waits=(1.0,) * 12), NOW) == Forecast(22, 40, 40, 1.0, 40)
@@ -67,7 +67,7 @@ def test_at_night_it_is_another_than_by_day() -> None:
     day = [PastDelivery(noon - n * DAY, noon - n * DAY + 30, True) for n in range(30)]
     at_night, by_day = make_forecast(night + day, NOW), make_forecast(night + day, NOW + DAY / 2)
     assert at_night is not None and by_day is not None
-    assert (at_night.of, at_night.half, by_day.half) == (10, 3000, 30)
+    assert (at_night.samples, at_night.median, by_day.median) == (10, 3000, 30)
     # Fewer than ten at this time of day are not enough, so all of them count.
     assert make_forecast(night[:9] + day, NOW) == Forecast(39, 30, 3000, 1.0, 3000)
 
@@ -95,5 +95,5 @@ def test_what_waits_never_makes_it_sooner(seconds: list[float], waits: list[floa
     beside = make_forecast(took(*seconds, waits=tuple(waits)), NOW)
     assert alone is not None and beside is not None
     assert alone.share == pytest.approx(1)
-    for one, other in ((alone.half, beside.half), (alone.most, beside.most)):
+    for one, other in ((alone.median, beside.median), (alone.p90, beside.p90)):
         assert one is not None and (other is None or other >= one)

@@ -28,7 +28,7 @@ async def answer_forecasts(parts: Parts, request: Request) -> Response:
         deliveries, now = _read_past_deliveries(parts, channel)
         channels[channel] = {
             "expected": _encode_forecast(make_forecast(deliveries, now)),
-            "kept": compare_forecasts(deliveries, now)._asdict(),
+            "accuracy": compare_forecasts(deliveries, now)._asdict(),
         }
     return make_json_response({"channels": channels})
 

@@ -96,27 +96,27 @@ PROGRESS = named_record(
 FORECAST = named_record(
     "Forecast",
     {
-        "of": integer(
+        "samples": integer(
             "Earlier Packages of this channel for the estimate: of this time of day if there are "
             "ten, otherwise the newest",
             minimum=5,
             maximum=50,
         ),
-        "half": nullable(
+        "median": nullable(
             number(
                 "Seconds from the possible start of transmission until half of them were "
                 "delivered; null if fewer were",
                 minimum=0,
             )
         ),
-        "most": nullable(number("Seconds until nine of ten were", minimum=0)),
+        "p90": nullable(number("Seconds until nine of ten were", minimum=0)),
         "share": number(
             "Share that was delivered in the end; withdrawn, replaced or waiting Packages count "
             "as on their way until then",
             minimum=0,
             maximum=1,
         ),
-        "last": number("Seconds after which that share was reached", minimum=0),
+        "longest": number("Seconds after which that share was reached", minimum=0),
     },
 )
 FORECAST_OR_NULL = nullable(FORECAST, "Null if too few Packages were sent on this channel")

@@ -207,16 +207,16 @@ STATUS = named_record(
 _FORECAST_OF = record(
     {
         "expected": FORECAST_OR_NULL,
-        "kept": record(
+        "accuracy": record(
             {
-                "of": integer(
-                    "Number of the last 100 Packages with a forecast, which is the time of the "
-                    "fastest nine tenths",
+                "forecasts": integer(
+                    "Packages among the last 100 that had a forecast of `p90` when they were "
+                    "accepted",
                     minimum=0,
                     maximum=100,
                 ),
                 "within": integer(
-                    "Number of them that were delivered within the forecast", minimum=0, maximum=100
+                    "Number of them that were delivered within that time", minimum=0, maximum=100
                 ),
             }
         ),

@@ -16,6 +16,7 @@ from fieldagent.hub.field import check_in
 from fieldagent.hub.records import sos
 from fieldagent.hub.records.sos import Sos
 from fieldagent.hub.store.contract import Db
+from fieldagent.package.reading import read_timestamp
 
 
 @make_transaction
@@ -48,13 +49,14 @@ def make_list(kind: str) -> Callable[[argparse.Namespace], int]:
 def _make_row(incident: dict[str, Any]) -> dict[str, Any]:
     place, answered = incident["position"], incident["seen"]
     said = {} if incident["item"] is None else incident["item"]["event"]
+    sent = said.get("timestamp")
     return {
         "id": incident["id"],
         "short": incident["short"],
         "kind": incident["kind"],
         "state": incident["state"],
         "raised": incident["raised"],
-        "of": said.get("timestamp"),
+        "sent": sent and read_timestamp(sent).timestamp(),
         "device": incident["device"]["name"],
         "text": said.get("content"),
         "position": f"{place['latitude']} {place['longitude']}" if place else None,

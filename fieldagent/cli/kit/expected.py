@@ -40,9 +40,9 @@ def _choose_most(expectation: dict[str, Any]) -> tuple[float, float]:
     """Return the number of Packages in ten that are delivered, at most nine, and the seconds within
     which they are delivered.
     """
-    if expectation["most"] is None:
-        return 10 * expectation["share"], expectation["last"]
-    return 9, expectation["most"]
+    if expectation["p90"] is None:
+        return 10 * expectation["share"], expectation["longest"]
+    return 9, expectation["p90"]
 
 
 def describe_forecast(expectation: dict[str, Any] | None) -> list[str]:
@@ -50,19 +50,17 @@ def describe_forecast(expectation: dict[str, Any] | None) -> list[str]:
     if expectation is None:
         return []
     times = []
-    if expectation["half"] is not None:
-        times.append(f"half within {format_duration(expectation['half'])}")
+    if expectation["median"] is not None:
+        times.append(f"half within {format_duration(expectation['median'])}")
     of_ten, within = _choose_most(expectation)
     times.append(f"{of_ten:.0f} of 10 within {format_duration(within)}")
-    return [f"  expected: {', '.join(times)} (by the last {expectation['of']})"]
+    return [f"  expected: {', '.join(times)} (from the last {expectation['samples']})"]
 
 
 def format_forecast(forecast: dict[str, Any]) -> list[str]:
     """Return the lines with the forecast and the accuracy of earlier forecasts."""
-    lines, kept = describe_forecast(forecast["expected"]), forecast["kept"]
-    if kept["of"]:
-        lines.append(
-            f"  of the last {format_count(kept['of'], 'Package')} with such a time for 9 of 10,"
-            f" {kept['within']} were delivered within it"
-        )
+    lines, accuracy = describe_forecast(forecast["expected"]), forecast["accuracy"]
+    if accuracy["forecasts"]:
+        count = format_count(accuracy["forecasts"], "Package")
+        lines.append(f"  earlier forecasts: of {count}, {accuracy['within']} arrived in that time")
     return lines

@@ -113,27 +113,27 @@ PUSH = schema(
 FORECAST = named_record(
     "Forecast",
     {
-        "of": integer(
+        "samples": integer(
             "Earlier messages to this kit for the estimate: of this time of day if there are ten, "
             "otherwise the newest",
             minimum=5,
             maximum=50,
         ),
-        "half": nullable(
+        "median": nullable(
             number(
                 "Seconds from acceptance until half of them were on the kit's disk; null if fewer "
                 "arrived",
                 minimum=0,
             )
         ),
-        "most": nullable(number("Seconds until nine of ten were", minimum=0)),
+        "p90": nullable(number("Seconds until nine of ten were", minimum=0)),
         "share": number(
             "Share that arrived in the end; replaced, expired or waiting messages count as on "
             "their way until then",
             minimum=0,
             maximum=1,
         ),
-        "last": number("Seconds after which that share was reached", minimum=0),
+        "longest": number("Seconds after which that share was reached", minimum=0),
     },
 )
 
