@@ -782,12 +782,12 @@ async def test_what_a_device_cost_stands_beside_its_operators_count(store: Store
         report = await hub.done("GET", "/api/devices/1/usage")
         assert report["until"] == day
         (row,) = report["usage"]
-        assert (row["day"], row["here"], row["operator"]) == (day, 2, 3)
+        assert (row["day"], row["hubCount"], row["operator"]) == (day, 2, 3)
         assert row["difference"] == "1 credit more there: sessions that did not reach this hub: 8"
         assert "money" not in row
-        assert (report["total"]["here"], report["total"]["money"]) == (2, None)
+        assert (report["total"]["hubCount"], report["total"]["money"]) == (2, None)
         earlier = await hub.done("GET", "/api/devices/1/usage?since=2020-01-01")
-        assert [each["here"] for each in earlier["usage"]] == [1, 2]
+        assert [each["hubCount"] for each in earlier["usage"]] == [1, 2]
         until = await hub.done(
             "GET", f"/api/devices/1/usage?since=2020-01-01&until={day[:4]}-01-01"
         )

@@ -138,7 +138,7 @@ async def row(alps: Field, device: int) -> dict[str, Any]:
 async def test_a_kit_that_never_told_has_a_row_all_the_same(store: Store) -> None:
     async with field_of(store) as alps:
         entry = await row(alps, KIT)
-        assert (entry["status"], entry["about"], entry["unlike"]) == (None, None, [])
+        assert (entry["status"], entry["about"], entry["findings"]) == (None, None, [])
 
 
 async def test_what_a_kit_tells_is_its_row_and_the_next_takes_its_place(store: Store) -> None:
@@ -151,18 +151,18 @@ async def test_what_a_kit_tells_is_its_row_and_the_next_takes_its_place(store: S
         assert entry["about"]["bootCause"] == "power"
         assert entry["about"]["throttling"] == {"now": [], "sinceBoot": []}
         assert entry["about"]["signals"] == {"satellite": HEARD}
-        assert entry["unlike"] == []
+        assert entry["findings"] == []
         alps.now += 5 * 3_600
         assert (await row(alps, KIT))["about"]["signals"] == {"satellite": [3] * 19 + [None] * 5}
         await noted(alps, KIT, KitCondition(STATUS, throttled=UNDER_VOLTAGE, clock=-3_600))
         entry = await row(alps, KIT)
         assert entry["about"]["at"] == alps.now and entry["about"]["signals"] == {}
-        assert [each["what"] for each in entry["unlike"]] == ["supply", "clock-behind"]
+        assert [each["id"] for each in entry["findings"]] == ["supply", "clock-behind"]
         assert await alps.rows("SELECT count(*) FROM kit_condition") == [(1,)]
         # Temporary values count for a day. The fill level of a disk stays.
         await noted(alps, KIT, replace(TOLD, status=STATUS._replace(disk_used=97), clock=99))
         alps.now += 2 * 86_400
-        assert [each["what"] for each in (await row(alps, KIT))["unlike"]] == ["disk"]
+        assert [each["id"] for each in (await row(alps, KIT))["findings"]] == ["disk"]
 
 
 async def test_an_answer_over_satellite_fills_the_same_row(store: Store) -> None:
@@ -224,7 +224,7 @@ async def test_who_is_out_of_use_comes_last_and_who_is_removed_is_gone(store: St
         await alps.store.commit(lambda db: revocation.revoke(db, kits[0], "stolen", now=alps.now))
         entries = await rows(alps)
         assert entries[0]["id"] == kits[1]
-        assert (entries[-1]["id"], entries[-1]["revoked"], entries[-1]["unlike"]) == (
+        assert (entries[-1]["id"], entries[-1]["revoked"], entries[-1]["findings"]) == (
             kits[0],
             True,
             [],

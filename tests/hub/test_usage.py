@@ -165,7 +165,7 @@ async def test_a_large_modem_is_compared_by_bytes(store: Store) -> None:
             usage.make_row(each, lambda _: read_credit_price("0.12 EUR"))
             for each in await listed(alps)
         ]
-        assert (row["unit"], row["here"], row["operator"]) == ("byte", 5000, 5025)
+        assert (row["unit"], row["hubCount"], row["operator"]) == ("byte", 5000, 5025)
         assert row["difference"].startswith("25 bytes more there")
         assert "money" not in row
 
@@ -224,7 +224,7 @@ def test_the_commands(tmp_path: Path) -> None:
     assert OTHER in done.stderr
     look = ("usage", "list", "--since", "2026-09-01", "--until", "2026-09-30")
     (row,) = json.loads(hub(database, *look, "--json", config=config).stdout)
-    assert (row["name"], row["here"], row["operator"]) == ("hut", 0, 3)
+    assert (row["name"], row["hubCount"], row["operator"]) == ("hut", 0, 3)
     assert row["difference"] == "3 credits more there: sessions that did not reach this hub: 7, 8"
     assert row["operatorMoney"] == "0.36 EUR"
     plain = hub(database, *look, "--device", "hut", config=config).stdout

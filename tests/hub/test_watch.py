@@ -205,9 +205,9 @@ def test_at_the_desk_and_at_the_hubs_machine(tmp_path: Path, database: str) -> N
 
         running.expect("no one is on watch in Alps")
         status, answer = said("GET", "/api/watch")
-        assert status == 200 and answer["onWatch"] == [] and answer["nobodySince"]
+        assert status == 200 and answer["onWatch"] == [] and answer["unattendedSince"]
         status, answer = said("POST", "/api/watch/take", {"seconds": 28_800})
-        assert status == 200 and answer["nobodySince"] is None
+        assert status == 200 and answer["unattendedSince"] is None
         assert answer["onWatch"][0]["user"]["name"] == "Olga"
         status, answer = said("POST", "/api/watch/hand-over", {"to": "1", "note": "x"})
         assert status == 409 and "cannot answer an SOS here" in answer["detail"]

@@ -25,9 +25,9 @@ def show_fleet(call: Call) -> Result:
     if call.arguments.json:
         return answer
     for kit in answer["kits"]:
-        if kit["unlike"]:
-            print(f"{escape_line(kit['name'])}: {'; '.join(map(_make_sentence, kit['unlike']))}")
-    if any(kit["unlike"] for kit in answer["kits"]):
+        if kit["findings"]:
+            print(f"{escape_line(kit['name'])}: {'; '.join(map(_make_sentence, kit['findings']))}")
+    if any(kit["findings"] for kit in answer["kits"]):
         print()
     show_list(call.arguments, [_make_row(kit, call.now) for kit in answer["kits"]])
     if answer["more"]:
@@ -37,7 +37,7 @@ def show_fleet(call: Call) -> Result:
 
 def _make_sentence(difference: Mapping[str, Any]) -> str:
     text = escape_line(difference["text"])
-    return f"{text} (!)" if difference["bad"] else text
+    return f"{text} (!)" if difference["problem"] else text
 
 
 def _make_row(kit: Mapping[str, Any], now: float) -> Row:

@@ -159,8 +159,10 @@ def _format_lines(short: Row, kits: Sequence[Row]) -> list[str]:
 
 def _format_line(kit: Row) -> str:
     at = "" if kit["answered"] is None else f"  {format_local_time(kit['answered'])}"
-    said = f"  {kit['said']}" if kit["said"] else ""
-    return escape_line(f"{kit['id']}  {kit['name']}  step {kit['step']}  {kit['state']}{at}{said}")
+    answer = f"  {kit['answer']}" if kit["answer"] else ""
+    return escape_line(
+        f"{kit['id']}  {kit['name']}  step {kit['step']}  {kit['state']}{at}{answer}"
+    )
 
 
 @make_transaction

@@ -20,7 +20,7 @@ def show_watch(call: Call) -> Result:
     if call.arguments.json:
         return status
     print(f"hours: {status['hours'] or 'none: no watch is required'}")
-    if status["nobodySince"] is not None:
+    if status["unattendedSince"] is not None:
         print("NO ONE IS ON WATCH: use `fieldagent hub contact watch take USER`")
     elif not status["onWatch"]:
         print("no one is on watch")

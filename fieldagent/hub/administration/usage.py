@@ -50,9 +50,9 @@ class UsageApi:
                 "until": until,
                 "usage": [usage.make_row(each, self._prices) for each in days],
                 "total": {
-                    "here": total.ours,
+                    "hubCount": total.ours,
                     "money": total.money or None,
-                    "importedHere": total.compared,
+                    "importedHubCount": total.compared,
                     "importedMoney": total.compared_money or None,
                     "operator": total.theirs,
                     "operatorMoney": total.their_money or None,

@@ -50,14 +50,14 @@ const HELD = {
 };
 const CHANNELS = { satellite: term("Satellite"), radio: term("Radio"), cellular: term("Cellular") };
 
-function sentence({ what, text, values }) {
+function sentence({ id, text, values }) {
   const worded = { ...values };
   if (values.time !== undefined) worded.time = moment(values.time);
   if (values.age !== undefined) worded.age = age(values.age);
-  return UNLIKE[what]?.(worded) ?? text;
+  return UNLIKE[id]?.(worded) ?? text;
 }
 
-const unlike = kit => element("ul", {}, kit.unlike.map(each => element("li", { class: each.bad ? "bad" : null }, sentence(each))));
+const findings = kit => element("ul", {}, kit.findings.map(each => element("li", { class: each.problem ? "bad" : null }, sentence(each))));
 
 function heard(kit) {
   if (kit.revoked) return say("it is revoked");
@@ -115,7 +115,7 @@ function told({ status, about }) {
 }
 
 const COLUMNS = [
-  [say("Unusual"), unlike],
+  [say("Unusual"), findings],
   [say("Last heard"), heard],
   [say("Next check-in"), kit => kit.nextCheckIn ? moment(kit.nextCheckIn.due) : ""],
   [say("Program"), kit => kit.version],
@@ -132,7 +132,7 @@ const COLUMNS = [
 
 const isEmpty = shown => shown === null || shown === undefined || shown === "" || shown.length === 0 || (shown instanceof Element && !shown.childNodes.length);
 
-const row = (kit, columns) => element("tr", { role: "row", class: kit.unlike.some(each => each.bad) ? "bad" : null },
+const row = (kit, columns) => element("tr", { role: "row", class: kit.findings.some(each => each.problem) ? "bad" : null },
   element("th", { scope: "row", role: "rowheader" },
     element("a", { href: `/console/kit/${kit.id}`, id: `figures-${kit.id}`, "data-place": true }, kit.name),
     element("span", { class: "quiet" }, ` ${kit.user.name}`)),
@@ -145,7 +145,7 @@ const row = (kit, columns) => element("tr", { role: "row", class: kit.unlike.som
 export async function showFigures() {
   if (!here().fleet) return;
   const { kits, more } = await call("GET", "/api/fleet");
-  const some = kits.filter(each => each.unlike.length).length;
+  const some = kits.filter(each => each.findings.length).length;
   const columns = COLUMNS.filter(([, of]) => kits.some(kit => !isEmpty(of(kit))));
   put("figures-head", [say("Kit"), ...columns.map(([name]) => name)].map(name => element("th", { scope: "col", role: "columnheader" }, name)));
   putRows("figures-kits", kits, kit => row(kit, columns));

@@ -13,7 +13,7 @@ function standing(change) {
   if (!change) return say("It was never changed from here.");
   const behind = change.pending ? say("behind: {some} of {n}", { some: kits(change.pending), n: change.kits.length }) : say("all kits are present");
   return change.ended ? say("All kits use only the new key since {time}; {behind}.", { time: moment(change.ended), behind })
-    : say("Step {step} of 3 since {time}; {behind}.", { step: change.step, time: moment(change.stepped), behind });
+    : say("Step {step} of 3 since {time}; {behind}.", { step: change.step, time: moment(change.stepSince), behind });
 }
 
 function row(kit, change) {
@@ -21,7 +21,7 @@ function row(kit, change) {
     await call("POST", `/api/devices/${kit.id}/radio-key/${what}`);
     return done;
   }, loadRadioKey);
-  const told = [kit.name, say("step {step}", { step: kit.step }), term(kit.state), kit.answered && moment(kit.answered), kit.said];
+  const told = [kit.name, say("step {step}", { step: kit.step }), term(kit.state), kit.answered && moment(kit.answered), kit.answer];
   return element("li", {}, told.filter(Boolean).join(", "), kit.state === "done" ? "" : deeds(
     change.ended || kit.state === "left out" ? "" : button(`radio-key-${kit.id}-leave-out`, say("Continue without it"),
       sure(say("Once the old key is dropped, no kit can hear {name} by radio until it has connected to the hub. Continue?", { name: kit.name }),

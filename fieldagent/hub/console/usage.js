@@ -11,17 +11,17 @@ const priced = (count, unit, money) => count === null ? say("not imported")
 
 const day = each => element("tr", {}, [
   each.day,
-  priced(each.here, each.unit, each.money),
+  priced(each.hubCount, each.unit, each.money),
   priced(each.operator, each.unit, each.operatorMoney),
   each.operator === null ? "" : each.difference || say("none"),
 ].map(text => element("td", {}, text)));
 
 /** Returns the sum of the days that are paid in credits. Bytes are not added up. */
 function sum({ since, until, total }) {
-  const told = [say("{since} to {until}: {cost} here", { since, until, cost: priced(total.here, "credit", total.money) })];
-  if (total.operator || total.importedHere)
+  const told = [say("{since} to {until}: {cost} here", { since, until, cost: priced(total.hubCount, "credit", total.money) })];
+  if (total.operator || total.importedHubCount)
     told.push(say("on the imported days: {here} at the hub and {there} at the operator",
-      { here: priced(total.importedHere, "credit", total.importedMoney), there: priced(total.operator, "credit", total.operatorMoney) }));
+      { here: priced(total.importedHubCount, "credit", total.importedMoney), there: priced(total.operator, "credit", total.operatorMoney) }));
   return `${told.join("; ")}.`;
 }
 

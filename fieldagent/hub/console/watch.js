@@ -26,7 +26,7 @@ function show(told) {
   const nobody = told.hours ? say("No one is on watch, but someone must be: {hours}.", { hours: spelt(told.hours) }) : "";
   by("watch").hidden = !told.hours && !told.onWatch.length && !me.mayAnswer;
   tell("watch-told", told.onWatch.length ? say("On watch: {who}.", { who: told.onWatch.map(inWords).join("; ") }) : nobody || say("No one is on watch."));
-  by("watch-told").classList.toggle("fault", told.nobodySince !== null);
+  by("watch-told").classList.toggle("fault", told.unattendedSince !== null);
   const from = offered(told);
   by("watch-take").textContent = from ? say("Take the watch from {name}", { name: from.user.name }) : mine(told) ? say("Stay on watch for 8 hours") : say("Take the watch for 8 hours");
   by("watch-take").hidden = !me.mayAnswer;

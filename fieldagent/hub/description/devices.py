@@ -125,7 +125,7 @@ DAY_COST = record(
         "unit": text("Unit of payment", enum=["credit", "byte"]),
         "mo": integer("From the kit, counted by the hub"),
         "mt": integer("To the kit, counted by the hub"),
-        "here": integer("The sum of both"),
+        "hubCount": integer("The sum of both"),
         "operator": nullable(
             integer("Count of the operator; null if nothing was imported for that day")
         ),
@@ -136,9 +136,9 @@ DAY_COST = record(
 )
 _TOTAL = record(
     {
-        "here": integer("Counted by the hub"),
+        "hubCount": integer("Counted by the hub"),
         "money": nullable(text("Price; null without a price")),
-        "importedHere": integer("The hub's count of the imported days"),
+        "importedHubCount": integer("The hub's count of the imported days"),
         "importedMoney": nullable(text("Price; null without a price")),
         "operator": integer("The operator's count of these days"),
         "operatorMoney": nullable(text("Price; null without a price")),

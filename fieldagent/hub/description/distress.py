@@ -155,7 +155,7 @@ WATCH = named_record(
         "hours": nullable(
             text("Hours in which someone must be on watch, such as 06:00 to 22:00 UTC, or always")
         ),
-        "nobodySince": nullable(
+        "unattendedSince": nullable(
             number("Unix time since which no one has been on watch in those hours")
         ),
     },

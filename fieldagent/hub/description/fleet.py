@@ -112,8 +112,8 @@ _ABOUT = record(
 )
 _UNLIKE = record(
     {
-        "what": text("Id of the sentence"),
-        "bad": boolean("True if it is a problem in any fleet"),
+        "id": text("Id of the sentence"),
+        "problem": boolean("True if it is a problem in any fleet"),
         "text": text("For people"),
         "values": {"type": "object", "description": "Values in the sentence"},
     }
@@ -148,7 +148,7 @@ _KIT = record(
         "about": one_of(
             NULL, _ABOUT, description="Additional report over its link only; null if there is none"
         ),
-        "unlike": list_of(
+        "findings": list_of(
             _UNLIKE,
             "Problems and unusual values, problems first; empty for a disabled or revoked kit",
         ),
@@ -195,7 +195,7 @@ RADIO_KEY_CHANGE = schema(
                 "3: use only the new key",
             ),
             "began": UNIX_SECONDS,
-            "stepped": number("Time since which all kits are asked for this step"),
+            "stepSince": number("Time since which all kits are asked for this step"),
             "ended": nullable(number("Time since which all kits use only the new key")),
             "bearer": enumeration("ip", None, description="ip: no satellite cost"),
             "pending": integer("Kits that have not completed this step", minimum=0),
@@ -209,7 +209,7 @@ RADIO_KEY_CHANGE = schema(
                         ),
                         "state": enumeration("done", "asked", "refused", "failed", "left out"),
                         "answered": nullable(UNIX_SECONDS),
-                        "said": nullable(text("Its last answer")),
+                        "answer": nullable(text("Its last answer")),
                     }
                 )
             ),

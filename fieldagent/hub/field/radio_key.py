@@ -338,7 +338,7 @@ def describe_change(db: Db, workspace: int, now: float) -> dict[str, Any] | None
     return {
         "step": change.step,
         "began": change.began,
-        "stepped": change.stepped,
+        "stepSince": change.stepped,
         "ended": change.ended,
         "bearer": change.bearer or None,
         "pending": sum(each.step < change.step for each in kits),
@@ -353,7 +353,7 @@ def _describe_kit(kit: KeyKit, step: int) -> dict[str, Any]:
         "step": kit.step,
         "state": describe_state(kit, step),
         "answered": kit.at,
-        "said": kit.said or None,
+        "answer": kit.said or None,
     }
 
 

@@ -78,9 +78,9 @@ def describe_fleet(db: Db, workspace: int, now: float) -> dict[str, Any]:
     differences = find_outliers([kit.figures for kit in inside])
     ordered = sorted(zip(inside, differences, strict=True), key=lambda each: _rank(*each))
     entries = [
-        {**kit.row, "unlike": [_encode_outlier(each) for each in those]} for kit, those in ordered
+        {**kit.row, "findings": [_encode_outlier(each) for each in those]} for kit, those in ordered
     ]
-    entries += [{**kit.row, "unlike": []} for kit in kits if kit.is_out]
+    entries += [{**kit.row, "findings": []} for kit in kits if kit.is_out]
     return {"kits": entries, "more": count - len(kits)}
 
 
@@ -97,8 +97,8 @@ def _make_sort_key(name: str) -> list[tuple[int, str]]:
 
 def _encode_outlier(difference: Difference) -> dict[str, Any]:
     return {
-        "what": difference.finding,
-        "bad": difference.bad,
+        "id": difference.finding,
+        "problem": difference.bad,
         "text": describe_outlier(difference),
         "values": dict(difference.values),
     }

@@ -185,7 +185,7 @@ def describe_watch(db: Db, workspace: int, now: float) -> dict[str, Any]:
             for member, name, begun, ended, note in before
         ],
         "hours": hours,
-        "nobodySince": None if rows else alone,
+        "unattendedSince": None if rows else alone,
     }
 
 

@@ -196,7 +196,7 @@ def make_row(usage_day: UsageDay, price_of: Prices) -> dict[str, Any]:
         "unit": usage_day.unit,
         "mo": usage_day.mo,
         "mt": usage_day.mt,
-        "here": usage_day.ours,
+        "hubCount": usage_day.ours,
         "operator": usage_day.theirs,
         "difference": usage_day.describe_difference(),
     }

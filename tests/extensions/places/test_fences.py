@@ -245,7 +245,7 @@ def test_at_the_hubs_machine_and_by_the_api(tmp_path: Path) -> None:
     settle_in(database)
     drawn = tmp_path / "valley.geojson"
     drawn.write_text(json.dumps(SQUARE))
-    administer(database, "fence", "add", "Valley", "--polygon", str(drawn), "--tells", "leave")
+    administer(database, "fence", "add", "Valley", "--polygon", str(drawn), "--alarm-on", "leave")
     for points in (499, 600):
         around = [
             [7 + cos(turn * tau / points), 45 + sin(turn * tau / points)]
@@ -278,7 +278,7 @@ def test_at_the_hubs_machine_and_by_the_api(tmp_path: Path) -> None:
         status, made = said("POST", "/api/fences", {"name": name, "polygon": drawing})
         assert status == 201 and said("DELETE", f"/api/fences/{made['id']}")[0] == 204
         status, made = said("POST", "/api/fences", {"name": "Hut", "circle": hut})
-        assert (status, made["circle"], made["tells"]) == (201, hut, "both")
+        assert (status, made["circle"], made["alarmOn"]) == (201, hut, "both")
         assert said("POST", "/api/fences", {"name": "Hut", "circle": hut})[0] == 409
         for body in ({"name": "X"}, {"name": "X", "circle": {**hut, "radius": 1}}):
             assert said("POST", "/api/fences", body)[0] == 422
@@ -288,5 +288,5 @@ def test_at_the_hubs_machine_and_by_the_api(tmp_path: Path) -> None:
         assert said("DELETE", f"/api/fences/{made['id']}")[0] == 404
     shown, document = administer(database, "fence", "list")
     assert len(document["polygon"]["coordinates"][0]) == 500
-    assert (shown["name"], shown["tells"], shown["devices"]) == ("Valley", "leave", None)
+    assert (shown["name"], shown["alarmOn"], shown["devices"]) == ("Valley", "leave", None)
     assert administer(database, "fence", "remove", "1")["removed"]

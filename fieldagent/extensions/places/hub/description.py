@@ -120,7 +120,7 @@ FENCE = named_record(
     {
         "id": integer(),
         "name": text(),
-        "tells": enumeration(*REPORTED_CROSSINGS),
+        "alarmOn": enumeration(*REPORTED_CROSSINGS),
         "devices": one_of(
             NULL,
             list_of(DEVICE_NAMED),
@@ -160,7 +160,7 @@ _GIVEN_CIRCLE = record(
 )
 _KIT = integer(minimum=1, maximum=SAFE_INTEGER_MAX)
 _FOR = {
-    "tells?": enumeration(
+    "alarmOn?": enumeration(
         *REPORTED_CROSSINGS, None, description="Crossing that raises an alarm (both)"
     ),
     "devices?": nullable(

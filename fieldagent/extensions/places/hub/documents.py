@@ -17,7 +17,7 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 
 COLUMNS = (
     *("what", "time", "kind", "state", "over", "came", "latitude", "longitude", "altitude"),
-    *("speed", "course", "number", "unit", "mo", "mt", "here", "operator", "money", "text"),
+    *("speed", "course", "number", "unit", "mo", "mt", "hubCount", "operator", "money", "text"),
 )
 """Columns of the table. The column `what` contains position, from kit, to kit, incident or cost.
 Times are UTC."""
@@ -75,7 +75,7 @@ def _rows(report: KitWeek) -> Iterator[dict[str, Any]]:
             "text": print_page.end_of(incident),
         }
     for day in report.costs:
-        names = ("unit", "mo", "mt", "here", "operator")
+        names = ("unit", "mo", "mt", "hubCount", "operator")
         yield {
             "what": "cost",
             "time": day["day"],

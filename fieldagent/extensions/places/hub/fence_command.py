@@ -34,7 +34,7 @@ def add(arguments: argparse.Namespace) -> int:
     @make_transaction
     def change(call: Call) -> Result:
         kits = FenceKits(arguments.kit, arguments.group)
-        fence = fences.add(*call.here, arguments.name, drawn, arguments.tells, kits, call.now)
+        fence = fences.add(*call.here, arguments.name, drawn, arguments.alarm_on, kits, call.now)
         return {"id": fence, "name": arguments.name}
 
     return change(arguments)
@@ -76,7 +76,7 @@ def _row(fence: dict[str, Any]) -> dict[str, Any]:
         "id": fence["id"],
         "name": fence["name"],
         "shape": describe_area(fence),
-        "tells": fence["tells"],
+        "alarmOn": fence["alarmOn"],
         "kits": kits,
     }
 

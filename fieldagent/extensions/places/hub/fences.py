@@ -52,7 +52,7 @@ class Fence(NamedTuple):
     id: int
     name: str
     shape: Shape
-    tells: str
+    alarm_on: str
 
 
 class FenceKits(NamedTuple):
@@ -67,7 +67,7 @@ def add(
     workspace: int,
     name: str,
     drawn: Shape,
-    tells: str,
+    alarm_on: str,
     kits: FenceKits,
     now: float,
     *,
@@ -96,7 +96,7 @@ def add(
         workspace=workspace,
         name=name,
         shape=json.dumps(shape.as_json(drawn)),
-        tells=tells,
+        tells=alarm_on,
         named=int(bool(devices)),
         team=people.find_group(db, workspace, kits.group) if kits.group else None,
         created=now,
@@ -141,12 +141,12 @@ def listing(db: Db, workspace: int) -> list[Row]:
         {
             "id": id_,
             "name": name,
-            "tells": tells,
+            "alarmOn": alarm_on,
             "devices": kits.get(id_, []) if named else None,
             "group": None if team is None else {"id": str(team), "name": team_name},
             **shape.members_of(drawn),
         }
-        for id_, name, drawn, tells, named, team, team_name in rows
+        for id_, name, drawn, alarm_on, named, team, team_name in rows
     ]
 
 
@@ -182,11 +182,11 @@ def judge(db: Db, positions: Sequence[KitPosition], now: float) -> None:
     """
     among, devices = make_membership(db, sorted({each.device for each in positions}))
     those: dict[int, list[Fence]] = {}
-    for id_, device, name, drawn, tells in db.execute(
+    for id_, device, name, drawn, alarm_on in db.execute(
         f"{_FOR}{among} ORDER BY device.id, fence.id", *devices
     ):
         if (edge := shape.stored_shape(drawn)) is not None:
-            those.setdefault(device, []).append(Fence(id_, name, edge, tells))
+            those.setdefault(device, []).append(Fence(id_, name, edge, alarm_on))
     if not those:
         return
     rows = [(each.id, device) for device, fences in those.items() for each in fences]
@@ -206,7 +206,7 @@ def judge(db: Db, positions: Sequence[KitPosition], now: float) -> None:
             after, crossed = crossing.judge(fence.shape, before, seen.position)
             if after == before:
                 continue
-            if crossed is not None and fence.tells in ("both", _verb(crossed)):
+            if crossed is not None and fence.alarm_on in ("both", _verb(crossed)):
                 alarm = _report_crossing(db, fence, seen, crossed, alarm, now)
             standings[fence.id, seen.device] = after, alarm
             db.execute(

@@ -95,7 +95,7 @@ NEW_FENCE = {
     "name": Field(make_line_reader(), "name", required=True),
     "circle": Field(_circle, "circle"),
     "polygon": Field(_document, "polygon"),
-    "tells": Field(make_choice_reader(REPORTED_CROSSINGS), "tells"),
+    "alarmOn": Field(make_choice_reader(REPORTED_CROSSINGS), "alarm_on"),
     "devices": Field(_numbers, "devices"),
     "group": Field(make_line_reader(), "group"),
 }
@@ -157,12 +157,12 @@ class PlacesApi:
         kits = FenceKits(body.get("devices", ()), body.get("group", ""))
 
         def store_fence(db: Db, now: float) -> dict[str, Any]:
-            name, tells, by = (
+            name, alarm_on, by = (
                 body["name"],
-                body.get("tells", REPORTED_CROSSINGS[0]),
+                body.get("alarm_on", REPORTED_CROSSINGS[0]),
                 str(caller.member),
             )
-            fence = fences.add(db, caller.workspace, name, drawn, tells, kits, now, actor=by)
+            fence = fences.add(db, caller.workspace, name, drawn, alarm_on, kits, now, actor=by)
             return _find_entry(fences.listing(db, caller.workspace), fence)
 
         return make_json_response(await self._commit(store_fence), 201)

@@ -149,7 +149,7 @@ def _costs(report: KitWeek) -> list[str]:
             "satellite",
             each["mo"],
             each["mt"],
-            each["here"],
+            each["hubCount"],
             each["unit"],
             each.get("money") or "",
             "not imported" if each["operator"] is None else each["operator"],

@@ -11,7 +11,7 @@ fence add -> fence_command:add: add a fence
   name: name, such as 'North face'
   |! --circle LAT,LON,METRES: circle, such as 45.91,7.61,500
   |! --polygon FILE.geojson path: a GeoJSON Polygon of at most 500 points
-  --tells (both|enter|leave)=both: crossing that raises an alarm (both)
+  --alarm-on (both|enter|leave)=both: crossing that raises an alarm (both)
   --kit* NAME =[]: only for this kit; can be repeated (all kits)
   --group GROUP =: only for kits of this group's users
 fence list -> fence_command:listing @table: list fences
