@@ -16,6 +16,11 @@ from fieldagent.system.java_properties import read_pairs as pairs_in
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.text_files import read_text_file
 
+ALTERNATIVES_MAX = 3
+"""Maximum number of known names offered for an unknown one."""
+SIMILARITY_MARGIN = 0.06
+"""A known name is also offered if its similarity (difflib) is at most this much below the best."""
+
 
 class InvalidSettings(Exception):
     """All faults in the file, each as a sentence with its key."""
@@ -217,8 +222,18 @@ def read(
 
 
 def describe_unknown_setting(name: str, known_names: Iterable[str]) -> str:
+    """Return the fault, with the most similar known names if there are any."""
     import difflib  # Import this module here, because only a misspelt key needs it.
 
-    near = difflib.get_close_matches(name, known_names, n=1)
-    remedy = f"the nearest is {near[0]}" if near else "correct its name, or remove it"
-    return f"{name!r} is not a setting; {remedy}"
+    near = difflib.get_close_matches(name, known_names, n=ALTERNATIVES_MAX)
+    if not near:
+        return f"{name!r} is not a setting; correct its name, or remove it"
+    ratios = [difflib.SequenceMatcher(None, each, name).ratio() for each in near]
+    *others, last = [
+        each
+        for each, ratio in zip(near, ratios, strict=True)
+        if ratio >= ratios[0] - SIMILARITY_MARGIN
+    ]
+    if others:
+        return f"{name!r} is not a setting; the nearest are {', '.join(others)} and {last}"
+    return f"{name!r} is not a setting; the nearest is {last}"

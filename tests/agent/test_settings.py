@@ -128,6 +128,7 @@ def test_what_is_installed_is_the_agents_for_each_unit_that_reads_it(unit: dict[
     [
         ("satelite-port=/dev/ttyUSB0", "nearest is satellite-port"),
         ("webhook-adress=http://x", "nearest is webhook-address"),
+        ("port=9091", "nearest are sms-port, api-port and page-port"),
         ("satellite-baud=fast", "satellite-baud must be a whole number"),
         ("satellite-baud=٩٦٠٠", "satellite-baud must be"),
         ("api-port=70000", "from 0 to 65535"),
