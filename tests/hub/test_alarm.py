@@ -34,7 +34,7 @@ async def due(alps: Field) -> int:
 
 
 @pytest.mark.parametrize("role", ROLES)
-async def test_an_open_console_of_who_may_answer_is_somebody(store: Store, role: str) -> None:
+async def test_open_console_of_a_dispatcher_delays_the_contacts(store: Store, role: str) -> None:
     async with field_of(store) as alps:
         await store.commit(lambda db: directory.set_role(db, 1, 2, role, now=START))
         await store.commit(partial(LATER, now=START))
@@ -46,7 +46,7 @@ async def test_an_open_console_of_who_may_answer_is_somebody(store: Store, role:
             assert await due(alps) == int(not reached)
 
 
-async def test_who_leaves_before_anybody_has_answered_is_nobody_any_more(store: Store) -> None:
+async def test_contacts_are_notified_after_the_only_console_closes(store: Store) -> None:
     async with field_of(store) as alps:
         await store.commit(lambda db: directory.set_role(db, 1, 2, "dispatcher", now=START))
         await store.commit(partial(LATER, now=START))
@@ -64,7 +64,7 @@ async def test_who_leaves_before_anybody_has_answered_is_nobody_any_more(store: 
         assert await due(alps) == 1
 
 
-async def test_a_hub_process_that_died_has_no_consoles(store: Store, database: str) -> None:
+async def test_consoles_of_a_dead_hub_process_do_not_count(store: Store, database: str) -> None:
     if not database.startswith("postgresql:"):
         pytest.skip("a file is of one process, which forgets them as it begins")
     async with field_of(store) as alps:
@@ -90,7 +90,7 @@ def leaves(db: Db) -> None:
 
 
 @pytest.mark.parametrize("change", [None, fails, moves_on, leaves])
-async def test_a_browser_that_rings_is_somebody_as_long_as_it_works_and_may(
+async def test_browser_with_web_push_counts_while_working_and_permitted(
     store: Store, change: Callable[[Db], None] | None
 ) -> None:
     async with field_of(store) as alps:

@@ -56,7 +56,7 @@ def at(text: str) -> float:
         (Rule(7200.0, None, 36_000.0), at("14:00"), at("14:00")),
     ],
 )
-def test_when_it_is_due(rule: Rule, first: float, after: float) -> None:
+def test_next_check_in_is_computed_from_the_rule(rule: Rule, first: float, after: float) -> None:
     noon = at("12:00")
     assert (rule.compute_first(noon), rule.compute_next_after(noon)) == (first, after)
 
@@ -79,7 +79,7 @@ async def expect(alps: Field, rule: Rule = EVERY_HOUR) -> None:
     await alps.store.commit(lambda db: check_in.begin(db, 1, rule, now=alps.now))
 
 
-async def test_silence_warns_and_then_raises_the_alarm_once(store: Store) -> None:
+async def test_silent_device_causes_a_warning_and_then_one_alarm(store: Store) -> None:
     async with field_of(store) as alps:
         hook = Webhook(0, "https://desk.example/")
         await store.commit(lambda db: webhook_directory.add(db, 1, hook, now=START))
@@ -129,7 +129,7 @@ async def test_silence_warns_and_then_raises_the_alarm_once(store: Store) -> Non
         assert await alps.rows("SELECT count(*) FROM receipt") == [(0,)]
 
 
-async def test_a_fault_in_another_look_keeps_no_kit_from_being_missed(
+async def test_error_in_another_check_does_not_stop_overdue_warnings(
     store: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def fails(db: Db, now: float = 0.0) -> Any:
@@ -147,7 +147,7 @@ async def test_a_fault_in_another_look_keeps_no_kit_from_being_missed(
     assert "Nothing heard from kit 1" in caplog.text
 
 
-async def test_any_item_is_a_check_in_also_a_late_one(store: Store) -> None:
+async def test_any_new_item_counts_as_a_check_in(store: Store) -> None:
     async with field_of(store) as alps:
         await expect(alps)
         alps.now += 3000
@@ -166,7 +166,7 @@ async def test_any_item_is_a_check_in_also_a_late_one(store: Store) -> None:
         assert [each["event"] for each in timeline] == ["raised", "nobody reached", "heard"]
 
 
-async def test_it_ends_with_the_rule_and_rests_while_the_device_is_disabled(store: Store) -> None:
+async def test_check_in_pauses_for_disabled_device_and_ends_with_the_rule(store: Store) -> None:
     async with field_of(store) as alps:
         await expect(alps)
         alps.now += 4000
@@ -184,7 +184,7 @@ def long_silent(db: Db) -> None:
 
 
 @pytest.mark.full
-def test_a_hub_that_was_away_raises_it_when_it_is_back(tmp_path: Path, database: str) -> None:
+def test_hub_raises_overdue_alarm_after_its_restart(tmp_path: Path, database: str) -> None:
     administer(database, "init", "Alps")
     administer(database, "user", "add", "Ada")
     administer(database, "device", "add", "kit-ada", "--user", "Ada")
@@ -212,9 +212,7 @@ def test_a_hub_that_was_away_raises_it_when_it_is_back(tmp_path: Path, database:
         running.expect("Nothing heard from kit-ada ever")
 
 
-async def test_a_kit_asks_for_it_over_satellite_and_is_told_that_the_hub_has_it(
-    store: Store,
-) -> None:
+async def test_check_in_request_over_satellite_is_confirmed(store: Store) -> None:
     async with field_of(store) as alps:
         asked = Entry(50_000_000, CheckIn(4 * 3600), TIME)
         key = derive_key(MASTER, "MO")
@@ -239,7 +237,7 @@ async def test_a_kit_asks_for_it_over_satellite_and_is_told_that_the_hub_has_it(
         assert "check-in every 4 h, as the kit asks" in warning
 
 
-async def test_what_the_kit_asks_stands_beside_an_administrators_rule(store: Store) -> None:
+async def test_check_in_rules_of_kit_and_administrator_coexist(store: Store) -> None:
     async with field_of(store) as alps:
         await expect(alps, Rule(interval=12 * 3600.0))
         await alps.sends(1, Entry(1, CheckIn(5400), TIME))
@@ -264,7 +262,7 @@ async def test_what_the_kit_asks_stands_beside_an_administrators_rule(store: Sto
         assert await standing(alps) is None
 
 
-async def test_nobody_asks_for_it_in_anothers_name(store: Store) -> None:
+async def test_check_in_request_for_another_kit_is_rejected(store: Store) -> None:
     async with field_of(store) as alps:
         await alps.store.commit(lambda db: db.execute("UPDATE device SET relay = 0"))
         await alps.sends(2, Entry(1, CheckIn(3600), TIME), origin=1)
@@ -280,7 +278,7 @@ def checkin(kit: int, *how: str) -> str:
     return done.stdout
 
 
-def test_a_kit_asks_and_sees_that_the_hub_has_it(tmp_path: Path) -> None:
+def test_kit_requests_check_in_and_shows_the_confirmation(tmp_path: Path) -> None:
     database = str(tmp_path / "hub.sqlite3")
     administer(database, "init", "Alps")
     administer(database, "user", "add", "Ada")
@@ -311,7 +309,7 @@ def test_a_kit_asks_and_sees_that_the_hub_has_it(tmp_path: Path) -> None:
             assert [each["pointer"] for each in wrong.body["errors"]] == ["/extra", "/within"]
 
 
-def test_a_kit_that_no_channel_links_to_the_hub_is_told_so(tmp_path: Path) -> None:
+def test_check_in_request_without_a_channel_to_the_hub_is_rejected(tmp_path: Path) -> None:
     with agent(tmp_path, {"satellite-port": None}) as kit:
         refused = kit.call("POST", "/api/check-in", {"within": 3600})
         assert (

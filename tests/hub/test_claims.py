@@ -37,7 +37,9 @@ START = 1.0
 """Twice the seconds of a hub's start on an idle machine."""
 
 
-def test_an_sos_is_told_of_within_seconds_of_its_hubs_death(database: str, tmp_path: Path) -> None:
+def test_another_hub_sends_sos_news_within_seconds_of_a_hub_crash(
+    database: str, tmp_path: Path
+) -> None:
     """The dying hub waits for the receiver of a webhook and for a mail relay."""
     token = settle_in(database)
     administer(database, "contact", "add", "Bergwacht", "bw@example.org")
@@ -105,7 +107,7 @@ def _claimed(db: Db) -> list[int]:
     return [item for (item,) in rows]
 
 
-async def test_what_the_living_have_claimed_stays_theirs(
+async def test_claims_of_running_hubs_are_kept(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On PostgreSQL this also holds for a process that is not known to be dead: its claim expires.
@@ -166,7 +168,7 @@ class _Silent:
 
 
 @pytest.mark.parametrize("table", DUE)
-async def test_a_claim_whose_commit_nobody_knows_of_is_given_back(table: str, store: Store) -> None:
+async def test_claim_with_unknown_commit_result_is_released(table: str, store: Store) -> None:
     """The claim does not have to expire, which would take a minute or two."""
     claim, give_back = DUE[table]
     claimed = f"SELECT count(*) FROM {table} WHERE claimed_until > 0"
@@ -182,7 +184,7 @@ async def test_a_claim_whose_commit_nobody_knows_of_is_given_back(table: str, st
         assert await store.read(lambda db: db.execute(claimed)) == [(1,)]
 
 
-async def test_through_a_pooler_nobody_is_known_to_be_dead(postgres: str) -> None:
+async def test_no_worker_is_reported_dead_through_a_connection_pooler(postgres: str) -> None:
     """There, locks do not belong to a process, so claims expire by themselves."""
     store = open_store(new_database(postgres), DatabaseOptions(pooled=True))
     async with running(store):

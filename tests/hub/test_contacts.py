@@ -105,9 +105,7 @@ def state(database: str) -> str:
     return str(administer(database, "sos", "show", "1")["state"])
 
 
-def test_who_is_told_answers_by_the_link_and_the_kit_learns_their_name(
-    tmp_path: Path, database: str
-) -> None:
+def test_contact_answers_by_link_and_the_kit_gets_the_name(tmp_path: Path, database: str) -> None:
     """The console is not open: contacts with a delay get the message immediately."""
     token = settle_in(database)
     with mail_relay() as relay, receiver() as pager, receiver() as service:
@@ -197,7 +195,7 @@ def test_who_is_told_answers_by_the_link_and_the_kit_learns_their_name(
 
 
 @pytest.mark.full
-def test_what_is_not_taken_is_tried_again_and_shown_at_the_incident(tmp_path: Path) -> None:
+def test_refused_notification_is_retried_and_shown_at_the_incident(tmp_path: Path) -> None:
     database = str(tmp_path / "hub.sqlite3")
     token = settle_in(database)
     with mail_relay() as relay:
@@ -225,7 +223,7 @@ def test_what_is_not_taken_is_tried_again_and_shown_at_the_incident(tmp_path: Pa
 
 
 @pytest.mark.full
-def test_an_answer_ends_what_others_would_be_told(tmp_path: Path) -> None:
+def test_answer_cancels_notifications_of_other_contacts(tmp_path: Path) -> None:
     """One contact gets the message at once and is reached, so the others keep their delay."""
     database = str(tmp_path / "hub.sqlite3")
     token = settle_in(database)
@@ -262,7 +260,7 @@ def changed(database: str, sql: str) -> Any:
 
 
 @pytest.mark.full
-def test_a_link_ends_after_its_days_and_when_it_is_raised_again(tmp_path: Path) -> None:
+def test_expired_answer_link_returns_410(tmp_path: Path) -> None:
     database = str(tmp_path / "hub.sqlite3")
     token = settle_in(database)
     with mail_relay() as relay:
@@ -282,7 +280,7 @@ def test_a_link_ends_after_its_days_and_when_it_is_raised_again(tmp_path: Path) 
             assert state(database) == "open"
 
 
-async def test_a_link_from_before_it_was_raised_again_answers_nothing(store: Store) -> None:
+async def test_answer_link_from_before_a_repeated_sos_is_invalid(store: Store) -> None:
     async with field_of(store) as alps:
         await store.commit(lambda db: contacts.add(db, 1, BERGWACHT, now=START))
         judge = make_router(AnswerPage(store, clock=alps.clock).make_routes())
@@ -312,9 +310,7 @@ async def test_a_link_from_before_it_was_raised_again_answers_nothing(store: Sto
         assert await post(await path()) == 200
 
 
-async def test_what_somebody_answered_meanwhile_is_not_said_to_be_tried_again(
-    store: Store,
-) -> None:
+async def test_failed_notification_of_an_answered_sos_is_not_retried(store: Store) -> None:
     async with field_of(store) as alps:
         await store.commit(lambda db: contacts.add(db, 1, BERGWACHT, now=START))
         await alps.sends(1, HELP)
@@ -333,7 +329,7 @@ async def test_what_somebody_answered_meanwhile_is_not_said_to_be_tried_again(
         ]
 
 
-async def test_of_a_kit_that_is_out_of_use_no_page_says_that_it_is_told(store: Store) -> None:
+async def test_answer_page_of_a_disabled_kit_does_not_promise_delivery(store: Store) -> None:
     async with field_of(store) as alps:
         await store.commit(lambda db: contacts.add(db, 1, BERGWACHT, now=START))
         judge = make_router(AnswerPage(store, clock=alps.clock).make_routes())
@@ -348,7 +344,7 @@ async def test_of_a_kit_that_is_out_of_use_no_page_says_that_it_is_told(store: S
             assert b"is told" not in page.body
 
 
-def test_the_relay_gets_a_password_over_tls_alone(tmp_path: Path) -> None:
+def test_mail_relay_gets_the_password_only_over_tls(tmp_path: Path) -> None:
     authority = trustme.CA()
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     authority.issue_cert("127.0.0.1").configure_cert(tls)
@@ -376,7 +372,7 @@ def test_the_relay_gets_a_password_over_tls_alone(tmp_path: Path) -> None:
         assert "This is a test" in relay.mail().get_content()
 
 
-def test_tests_from_the_shell_have_the_limits_of_the_api_too(tmp_path: Path) -> None:
+def test_contact_tests_from_the_shell_have_the_daily_limit(tmp_path: Path) -> None:
     database = str(tmp_path / "hub.sqlite3")
     settle_in(database)
     id_ = str(administer(database, "contact", "add", "Bergwacht", "bw@example.org")["id"])
@@ -421,7 +417,7 @@ def tries(config: Path, id_: str, **environment: str) -> tuple[int, str]:
         ("nosuch://x", "apprise does not know this form"),
     ],
 )
-def test_an_address_that_cannot_be_is_refused(tmp_path: Path, address: str, why: str) -> None:
+def test_invalid_contact_address_is_rejected(tmp_path: Path, address: str, why: str) -> None:
     database = str(tmp_path / "hub.sqlite3")
     settle_in(database)
     with pytest.raises(AssertionError, match=why):

@@ -62,12 +62,12 @@ def lines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[str]]:
 
 @pytest.mark.full
 @pytest.mark.parametrize("step", STEPS)
-def test_each_step_has_a_line_of_its_own(lines: list[str], step: str) -> None:
+def test_each_step_of_an_incident_has_one_log_line(lines: list[str], step: str) -> None:
     (line,) = [each for each in lines if re.search(STEPS[step], each)]
     assert line
 
 
-async def test_whose_kit_has_heard_it_is_said_with_one_by(store: Store) -> None:
+async def test_kit_that_heard_the_sos_is_logged_with_its_user(store: Store) -> None:
     async with field_of(store) as field:
         await field.sends(1, Entry(1, Message("leg broken"), int(field.now), sos=True))
         ((item,),) = await field.rows("SELECT id FROM item")
@@ -77,7 +77,7 @@ async def test_whose_kit_has_heard_it_is_said_with_one_by(store: Store) -> None:
 
 
 @pytest.mark.parametrize("kind", ["overdue", "fence", "operator", "watch"])
-async def test_the_log_never_calls_an_alarm_an_sos(store: Store, kind: str) -> None:
+async def test_log_of_an_alarm_does_not_contain_sos(store: Store, kind: str) -> None:
     async with field_of(store) as field:
         await store.commit(lambda db: sos.raise_of(db, 1, 1, None, field.now, kind=kind))
         (step,) = await store.read(lambda db: incident_log._list_behind(db, 0, 10))
@@ -87,7 +87,7 @@ async def test_the_log_never_calls_an_alarm_an_sos(store: Store, kind: str) -> N
     assert "SOS" not in step.line
 
 
-async def test_a_step_that_another_hub_commits_late_is_not_skipped(
+async def test_step_committed_late_by_another_hub_is_logged_once(
     store: Store, database: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Two hubs on one PostgreSQL get numbers in one order and commit in another."""

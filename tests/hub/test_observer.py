@@ -40,7 +40,7 @@ def answering() -> list[str]:
 
 
 @pytest.mark.parametrize("role", ROLES)
-def test_who_sees_all_and_who_answers(role: str) -> None:
+def test_role_determines_view_and_answer_permissions(role: str) -> None:
     caller = Caller(1, "", 1, frozenset(), 2, "User", "Ben", role, True)
     assert (caller.sees_all, caller.may_answer) == {
         "member": (False, False),
@@ -50,9 +50,7 @@ def test_who_sees_all_and_who_answers(role: str) -> None:
     }[role]
 
 
-def test_an_observer_sees_an_sos_of_somebody_else_and_may_not_answer_it(
-    tmp_path: Path, database: str
-) -> None:
+def test_observer_sees_an_sos_but_cannot_answer(tmp_path: Path, database: str) -> None:
     token = settle_in(database)
     administer(database, "user", "role", "Olga", "observer")
     with hub(tmp_path, {"database": database}) as running:

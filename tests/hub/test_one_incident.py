@@ -24,7 +24,7 @@ NUMBER = 5
 WAITS = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
 
 
-async def test_the_second_to_hear_of_it_joins_what_the_first_has_raised(postgres: str) -> None:
+async def test_concurrent_sos_at_two_hubs_makes_one_incident(postgres: str) -> None:
     database = new_database(postgres)
     one, other = open_store(database), open_store(database)
     raised, goes_on = threading.Event(), threading.Event()

@@ -47,7 +47,7 @@ def raises(ada: Any, words: str) -> None:
     ada.locator("#confirm").wait_for(state="hidden")
 
 
-def test_an_sos_as_it_is_heard(tmp_path: Path) -> None:
+def test_screen_reader_output_of_an_sos_matches_the_stored_text(tmp_path: Path) -> None:
     database = str(tmp_path / "hub.sqlite3")
     token = settle_in(database)
     listener = Listener()

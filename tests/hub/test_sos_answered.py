@@ -21,7 +21,7 @@ def steps(kit: Agent) -> list[tuple[str, str, str]]:
     return [(each["state"], each.get("by", ""), each.get("text", "")) for each in history]
 
 
-def test_the_kit_is_told_who_has_answered(tmp_path: Path, database: str) -> None:
+def test_kit_gets_the_name_of_the_person_answering_the_sos(tmp_path: Path, database: str) -> None:
     administer(database, "init", "Alps")
     for name in ("Ada", "Olga", "Ben"):
         administer(database, "user", "add", name)

@@ -126,7 +126,7 @@ async def told_to_the_kit(alps: Field, device: int, about: int = 0) -> list[tupl
     return words
 
 
-async def test_who_has_seen_it_goes_to_the_kit_in_a_persons_name_and_words(store: Store) -> None:
+async def test_acknowledgement_of_an_sos_reaches_the_kit_with_name_and_text(store: Store) -> None:
     async with desk(store) as hub:
         await hub.alps.sends(1, HELP)
         (raised,) = (await hub.told("GET", "/api/sos?state=open"))["sos"]
@@ -149,7 +149,7 @@ async def test_who_has_seen_it_goes_to_the_kit_in_a_persons_name_and_words(store
 
 
 @pytest.mark.parametrize("kind", ["overdue", "fence", "watch", "operator"])
-async def test_an_alarm_is_no_sos_in_field_header_list_words_and_figures(
+async def test_alarm_is_kept_apart_from_sos_in_lists_texts_and_metrics(
     store: Store, kind: str
 ) -> None:
     async with desk(store) as hub:
@@ -193,7 +193,7 @@ async def test_an_alarm_is_no_sos_in_field_header_list_words_and_figures(
         assert [act for (act,) in acts][-2:] == ["alarm acknowledge", "alarm close"]
 
 
-async def test_who_takes_it_over_has_it_and_its_kit_knows_whom_to_reckon_with(store: Store) -> None:
+async def test_takeover_of_an_sos_is_recorded_and_sent_to_the_kit(store: Store) -> None:
     """A dispatcher can take it over from another dispatcher or from a contact without an account.
     For a free incident it counts as an acknowledgement, and for a closed one it has no effect.
     """
@@ -218,7 +218,7 @@ async def test_who_takes_it_over_has_it_and_its_kit_knows_whom_to_reckon_with(st
         assert (await hub.call("POST", "/api/sos/1/take-over", who=1)).status == 403
 
 
-async def test_who_has_it_asks_another_who_takes_it_when_they_do(store: Store) -> None:
+async def test_handover_of_an_sos_is_complete_only_after_takeover(store: Store) -> None:
     async with desk(store) as hub:
         await hub.alps.sends(1, HELP)
         asked = {"to": "3", "note": "heli at 14:00"}
@@ -241,7 +241,7 @@ async def test_who_has_it_asks_another_who_takes_it_when_they_do(store: Store) -
         assert (incident["seen"]["by"]["name"], incident["askedToTakeOver"]) == ("Cleo", None)
 
 
-async def test_nobody_is_asked_to_take_over_what_is_closed(store: Store) -> None:
+async def test_handover_request_of_a_closed_sos_is_cancelled(store: Store) -> None:
     async with desk(store) as hub:
         subscribe = partial(contacts.subscribe, workspace=1, member=3, name="b", subscription="{}")
         await store.commit(partial(subscribe, now=hub.alps.now))
@@ -261,7 +261,7 @@ def later(number: int, content: Any, seconds: int = 60) -> Entry:
     return Entry(number, content, int(START) + seconds, sos=True, items_back=number - 7)
 
 
-async def test_what_its_kit_sends_while_it_is_open_joins_it(store: Store) -> None:
+async def test_items_of_the_kit_join_its_open_incident(store: Store) -> None:
     async with desk(store) as hub:
         await hub.alps.sends(1, HELP)
         await hub.alps.sends(
@@ -278,7 +278,9 @@ async def test_what_its_kit_sends_while_it_is_open_joins_it(store: Store) -> Non
         assert (await hub.told("GET", "/api/sos/1"))["state"] == "seen"
 
 
-async def test_a_word_after_the_end_rings_again_and_one_from_before_does_not(store: Store) -> None:
+async def test_later_message_reopens_a_closed_incident_but_earlier_ones_do_not(
+    store: Store,
+) -> None:
     async with desk(store) as hub:
         await hub.alps.sends(1, HELP)
         hub.alps.now += 600
@@ -291,7 +293,7 @@ async def test_a_word_after_the_end_rings_again_and_one_from_before_does_not(sto
         assert await hub.events() == ["raised", "closed", "item", "raised"]
 
 
-async def test_who_calls_it_off_is_seen_at_the_desk_and_a_person_closes_it(store: Store) -> None:
+async def test_called_off_sos_is_shown_and_stays_open(store: Store) -> None:
     off = IncidentUpdate(7, IncidentState.CALLED_OFF)
     async with desk(store) as hub:
         await hub.alps.sends(1, HELP)
@@ -308,9 +310,7 @@ async def test_who_calls_it_off_is_seen_at_the_desk_and_a_person_closes_it(store
 
 
 @pytest.mark.parametrize("proved", [True, False])
-async def test_called_off_by_another_kits_link_counts_with_its_proof_alone(
-    store: Store, proved: bool
-) -> None:
+async def test_relayed_call_off_counts_only_with_valid_proof(store: Store, proved: bool) -> None:
     async with desk(store) as hub:
         await store.commit(lambda db: db.execute("UPDATE device SET relay = 0"))
         await hub.alps.sends(3, HELP, bearer=Bearer.SATELLITE, key=derive_key(MASTER, "MO"))
@@ -323,7 +323,7 @@ async def test_called_off_by_another_kits_link_counts_with_its_proof_alone(
         assert incident["timeline"][-1]["detail"] == ("" if proved else "unauthenticated")
 
 
-async def test_one_that_its_kit_names_and_the_hub_has_lost_rings(store: Store) -> None:
+async def test_incident_lost_by_the_hub_rings_when_its_kit_reports(store: Store) -> None:
     """A database that was restored from an earlier copy."""
     async with desk(store) as hub:
         named = Entry(0, IncidentUpdate(7, IncidentState.OPEN), int(START))
@@ -343,9 +343,7 @@ async def test_one_that_its_kit_names_and_the_hub_has_lost_rings(store: Store) -
 
 
 @pytest.mark.parametrize("answered", [False, True])
-async def test_one_that_its_kit_names_before_its_words_come_is_escalated_like_any_other(
-    store: Store, answered: bool
-) -> None:
+async def test_incident_reported_before_its_text_is_escalated(store: Store, answered: bool) -> None:
     """For example with a link that opens when a person presses the button, or with an old
     database.
     """
@@ -366,7 +364,7 @@ async def test_one_that_its_kit_names_before_its_words_come_is_escalated_like_an
         assert [post.raises for post in posts] == ([] if answered else [True])
 
 
-async def test_where_no_word_follows_the_hub_tells_webhooks_of_it_itself(store: Store) -> None:
+async def test_incident_without_a_text_is_posted_to_webhooks_by_the_hub(store: Store) -> None:
     async with desk(store) as hub:
 
         async def posted(after: int) -> list[str]:
@@ -401,7 +399,7 @@ async def test_where_no_word_follows_the_hub_tells_webhooks_of_it_itself(store: 
         assert (await hub.told("GET", "/api/sos/1"))["state"] == "open"
 
 
-async def test_what_another_kit_says_of_it_stands_in_its_timeline(store: Store) -> None:
+async def test_report_of_another_kit_is_shown_in_the_timeline(store: Store) -> None:
     async with desk(store) as hub:
         await hub.alps.sends(1, HELP)
         await hub.alps.sends(
@@ -412,9 +410,7 @@ async def test_what_another_kit_says_of_it_stands_in_its_timeline(store: Store) 
         assert (await hub.told("GET", "/api/sos/1"))["state"] == "open"
 
 
-async def test_what_is_said_of_it_goes_to_who_brought_it_and_to_all_that_ring(
-    store: Store,
-) -> None:
+async def test_news_about_an_sos_reaches_its_carrier_and_all_ringing_kits(store: Store) -> None:
     """Its own kit may have no other route, and the ringing kits stop."""
     async with desk(store) as hub:
         await hub.alps.sends(2, HELP, origin=1)
@@ -430,7 +426,7 @@ async def test_what_is_said_of_it_goes_to_who_brought_it_and_to_all_that_ring(
         assert await told_to_the_kit(hub.alps, 3, 1) == [], "it rings no more"
 
 
-async def test_who_brings_it_later_brings_down_what_was_said_before(store: Store) -> None:
+async def test_later_carrier_of_an_sos_gets_the_earlier_news(store: Store) -> None:
     async with desk(store) as hub:
         await hub.alps.sends(1, HELP)
         await hub.told("POST", "/api/sos/1/acknowledge", {"note": "heli is up"})
@@ -442,9 +438,7 @@ async def test_who_brings_it_later_brings_down_what_was_said_before(store: Store
         assert await told_to_the_kit(hub.alps, 2, 1) == [("closed", "Ben", "in hospital")]
 
 
-async def test_a_satellite_message_is_worth_it_for_who_brought_it_and_not_for_who_rings(
-    store: Store,
-) -> None:
+async def test_news_over_satellite_goes_only_to_the_kit_and_its_carrier(store: Store) -> None:
     async with desk(store, dispatchers=(1, 2)) as hub:
         key = derive_key(MASTER, "MO")
         await hub.alps.sends(3, HELP, bearer=Bearer.SATELLITE, key=key, origin=1)
@@ -456,7 +450,7 @@ async def test_a_satellite_message_is_worth_it_for_who_brought_it_and_not_for_wh
         assert kits == ["1", "3"], "its own kit, and the one that brought it"
 
 
-async def test_it_goes_over_satellite_at_once(store: Store) -> None:
+async def test_news_about_an_sos_is_sent_over_satellite_at_once(store: Store) -> None:
     async with desk(store) as hub:
         key, back = derive_key(MASTER, "MO"), derive_key(MASTER, "MT")
         await hub.alps.sends(3, HELP, bearer=Bearer.SATELLITE, key=key)
@@ -471,7 +465,9 @@ async def test_it_goes_over_satellite_at_once(store: Store) -> None:
 
 
 @pytest.mark.parametrize("letter", ["x", "я", "字", "🚁"])
-async def test_words_of_any_script_fit_a_satellite_message(store: Store, letter: str) -> None:
+async def test_news_in_any_script_is_shortened_to_fit_a_satellite_message(
+    store: Store, letter: str
+) -> None:
     """Before, 120 Ukrainian letters did not fit: they never left, and they blocked later
     messages.
     """
@@ -492,7 +488,7 @@ async def test_words_of_any_script_fit_a_satellite_message(store: Store, letter:
         assert set(words[0].by) <= {letter, "…"} and set(words[0].text) == {letter, "…"}
 
 
-async def test_the_hub_says_at_once_that_it_has_what_came_over_satellite(store: Store) -> None:
+async def test_sos_over_satellite_is_confirmed_at_once(store: Store) -> None:
     async with desk(store) as hub:
         await hub.alps.sends(3, HELP, bearer=Bearer.SATELLITE, key=derive_key(MASTER, "MO"))
         await hub.alps.satellite()
@@ -504,13 +500,13 @@ async def test_the_hub_says_at_once_that_it_has_what_came_over_satellite(store: 
         assert (7, Receipt(0, compute_item_digest(HELP))) in said
 
 
-async def test_over_ip_the_link_says_so(store: Store) -> None:
+async def test_sos_over_ip_is_confirmed_by_the_link_only(store: Store) -> None:
     async with desk(store) as hub:
         await hub.alps.sends(1, HELP)
         assert await collect(hub.alps.mailbox(1)) == []
 
 
-async def test_a_colleagues_kit_is_no_person(store: Store) -> None:
+async def test_receipt_of_another_kit_does_not_acknowledge_the_sos(store: Store) -> None:
     async with desk(store) as hub:
         await hub.alps.sends(1, HELP)
         await collect(hub.alps.mailbox(2))
@@ -521,9 +517,7 @@ async def test_a_colleagues_kit_is_no_person(store: Store) -> None:
         assert (await hub.told("GET", "/api/sos/1"))["state"] == "open"
 
 
-async def test_an_escalation_that_was_refused_is_posted_again_by_the_id_that_is_told(
-    store: Store,
-) -> None:
+async def test_refused_escalation_is_replayed_by_the_logged_id(store: Store) -> None:
     async with desk(store) as hub:
         made = webhook_directory.make_webhook("https://pager.example/", after=10)
         await store.commit(partial(webhook_directory.add, workspace=1, webhook=made, now=START))
@@ -539,7 +533,7 @@ def replayed(db: Db, named: str) -> int:
     return webhook_directory.replay(db, 1, named, now=START + 700)
 
 
-async def test_every_webhook_has_a_link_of_its_own_with_what_raised_it_alone(store: Store) -> None:
+async def test_each_webhook_gets_its_own_answer_link_with_the_raising_item(store: Store) -> None:
     async with desk(store) as hub:
         for after in (0, 0, 10):
             made = webhook_directory.make_webhook("https://pager.example/", after=after)
@@ -560,7 +554,7 @@ async def test_every_webhook_has_a_link_of_its_own_with_what_raised_it_alone(sto
         assert others and all("acknowledge" not in each["incident"] for each in others)
 
 
-async def test_who_may_not_answer_is_told_why(store: Store) -> None:
+async def test_answer_without_permission_is_rejected_with_the_reason(store: Store) -> None:
     async with desk(store) as hub:
         await hub.alps.sends(1, HELP)
         refused = await hub.call("POST", "/api/sos/1/acknowledge", who=1)
@@ -586,14 +580,14 @@ def _make_a_program_dispatcher(db: Db) -> None:
     directory.set_role(db, 1, 1, "dispatcher", now=START)
 
 
-async def test_another_workspace_has_its_own(store: Store) -> None:
+async def test_incident_is_invisible_to_another_workspace(store: Store) -> None:
     async with desk(store) as hub:
         await hub.alps.sends(1, HELP)
         incident = await store.read(lambda db: sos.find_incident(db, 2, 1))
         assert incident is None
 
 
-async def test_the_next_contact_is_told_where_nobody_answers(store: Store) -> None:
+async def test_unanswered_sos_is_escalated_to_the_next_webhook(store: Store) -> None:
     async with desk(store) as hub:
 
         def settle_in(db: Db) -> None:
@@ -641,7 +635,7 @@ async def test_the_next_contact_is_told_where_nobody_answers(store: Store) -> No
         assert await hub.events() == ["raised", "webhook", "escalated", "seen"]
 
 
-async def test_an_answer_that_was_lost_goes_again_ever_more_rarely(store: Store) -> None:
+async def test_lost_answer_is_repeated_at_growing_intervals(store: Store) -> None:
     async with desk(store) as hub:
         key = derive_key(MASTER, "MO")
 
@@ -668,7 +662,7 @@ async def test_an_answer_that_was_lost_goes_again_ever_more_rarely(store: Store)
 
 
 @pytest.mark.parametrize(("before", "state"), [(0, "open"), (1, "closed")])
-async def test_what_is_said_in_the_second_of_its_end_opens_it_again(
+async def test_message_in_the_second_of_closing_reopens_the_incident(
     store: Store, before: int, state: str
 ) -> None:
     """The news has a time in whole seconds: its kit did not know yet that it had ended."""
@@ -684,7 +678,7 @@ async def test_what_is_said_in_the_second_of_its_end_opens_it_again(
 CROWD = 97
 
 
-async def test_no_crowd_hides_the_words_of_an_sos(store: Store) -> None:
+async def test_many_events_do_not_hide_the_text_of_an_sos(store: Store) -> None:
     async with desk(store) as hub:
         await hub.alps.sends(1, HELP)
         await hub.told("POST", "/api/sos/1/acknowledge", {"note": "heli is up"})
@@ -711,7 +705,7 @@ async def test_no_crowd_hides_the_words_of_an_sos(store: Store) -> None:
         assert incident["items"][0]["event"]["content"] == "leg broken"
 
 
-async def test_a_few_steps_of_machines_are_shown_one_by_one(store: Store) -> None:
+async def test_few_automatic_events_are_shown_one_by_one(store: Store) -> None:
     async with desk(store) as hub:
         await hub.alps.sends(1, HELP)
         for count in range(1, 5):
@@ -722,7 +716,7 @@ async def test_a_few_steps_of_machines_are_shown_one_by_one(store: Store) -> Non
             assert steps == ([4] if count == 4 else [1] * count)
 
 
-async def test_kit_and_desk_show_the_same_short_number(store: Store) -> None:
+async def test_kit_and_hub_show_the_same_short_number(store: Store) -> None:
     async with desk(store) as d:
         await d.alps.sends(1, replace(HELP, sequence=70_000_417))
         assert (
@@ -730,7 +724,7 @@ async def test_kit_and_desk_show_the_same_short_number(store: Store) -> None:
         )
 
 
-async def test_a_closed_incident_keeps_its_place(store: Store) -> None:
+async def test_closed_incident_keeps_its_position(store: Store) -> None:
     async with desk(store) as d:
         before = Location(46.5, 7.25)
         await d.alps.sends(1, Entry(3, before, int(START) - 3_600))

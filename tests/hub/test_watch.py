@@ -36,7 +36,9 @@ NOON = 1_790_078_400.0
         (Hours(0, 0), 0, True, None),
     ],
 )
-def test_hours_hold_over_midnight(hours: Hours, at: float, holds: bool, change: float) -> None:
+def test_watch_hours_can_cross_midnight(
+    hours: Hours, at: float, holds: bool, change: float
+) -> None:
     assert hours.is_within(NOON + at) is holds
     expected = float("inf") if change is None else NOON + change
     assert hours.compute_next_change(NOON + at) == expected
@@ -78,7 +80,7 @@ async def alarms(alps: Field) -> list[tuple[str, str]]:
     return [(each.kind, each.state) for each in incidents]
 
 
-async def test_it_is_handed_over_once_it_was_taken(store: Store) -> None:
+async def test_watch_handover_is_complete_after_takeover(store: Store) -> None:
     async with field_of(store) as alps:
         await office(alps)
         await act(alps, watch_desk.take_watch, 2, 8 * HOUR)
@@ -109,14 +111,16 @@ async def test_it_is_handed_over_once_it_was_taken(store: Store) -> None:
         (watch_desk.end_watch, (2, ""), "this user is not on watch"),
     ],
 )
-async def test_what_cannot_be_is_told(store: Store, deed: Any, what: Any, why: str) -> None:
+async def test_invalid_watch_action_is_rejected_with_the_reason(
+    store: Store, deed: Any, what: Any, why: str
+) -> None:
     async with field_of(store) as alps:
         await office(alps)
         with pytest.raises(Refused, match=why):
             await act(alps, deed, *what)
 
 
-async def test_nobody_on_watch_is_an_alarm_once_for_each_gap(store: Store) -> None:
+async def test_each_gap_in_the_watch_raises_one_alarm(store: Store) -> None:
     async with field_of(store) as alps:
         await office(alps)
         alps.now = NOON
@@ -165,7 +169,7 @@ async def test_nobody_on_watch_is_an_alarm_once_for_each_gap(store: Store) -> No
     ],
     ids=["observer", "disabled", "left"],
 )
-async def test_who_may_answer_no_more_is_not_on_watch(store: Store, gone: Any) -> None:
+async def test_user_without_answer_permission_is_not_on_watch(store: Store, gone: Any) -> None:
     async with field_of(store) as alps:
         await office(alps)
         alps.now = NOON
@@ -182,7 +186,7 @@ async def test_who_may_answer_no_more_is_not_on_watch(store: Store, gone: Any) -
         assert [each["ended"] for each in standing["before"]] == [NOON, NOON]
 
 
-async def test_late_after_the_hub_was_away(store: Store) -> None:
+async def test_missing_watch_raises_the_alarm_after_a_hub_outage(store: Store) -> None:
     async with field_of(store) as alps:
         await office(alps)
         await act(alps, shifts.set_hours, Hours(0, 0))
@@ -192,7 +196,7 @@ async def test_late_after_the_hub_was_away(store: Store) -> None:
         assert await alarms(alps) == [("watch", "open")]
 
 
-def test_at_the_desk_and_at_the_hubs_machine(tmp_path: Path, database: str) -> None:
+def test_watch_is_managed_over_api_and_command_line(tmp_path: Path, database: str) -> None:
     settle_in(database)
     administer(database, "contact", "watch", "hours", "always")
     with hub(tmp_path, {"database": database}) as running:

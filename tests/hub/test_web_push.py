@@ -36,7 +36,7 @@ from fieldagent.hub.store.opening import open_store
 from fieldagent.webhook.delivery import HandoverOutcome
 
 
-def test_it_is_encrypted_as_the_example_of_its_rfc() -> None:
+def test_web_push_encryption_matches_the_rfc_8291_example() -> None:
     """RFC 8291, 5 and appendix A."""
     once = "yfWPiYE-n46HLnH0KqZOF1fJJU3MYrct3AELtAQ-oRw"
     number = int.from_bytes(base64.urlsafe_b64decode(once + "="))
@@ -80,7 +80,7 @@ def olga(running: Hub) -> dict[str, str]:
 
 
 @pytest.mark.full
-def test_a_dispatchers_browsers_ring_until_they_are_gone(tmp_path: Path, database: str) -> None:
+def test_browsers_of_a_dispatcher_ring_until_unsubscribed(tmp_path: Path, database: str) -> None:
     token = settle_in(database)
     with served(tmp_path, database) as (running, service):
         mine = olga(running)
@@ -129,9 +129,7 @@ def test_a_dispatchers_browsers_ring_until_they_are_gone(tmp_path: Path, databas
 
 
 @pytest.mark.full
-def test_a_browser_whose_address_is_damaged_keeps_no_other_from_ringing(
-    tmp_path: Path, database: str
-) -> None:
+def test_damaged_subscription_does_not_block_other_browsers(tmp_path: Path, database: str) -> None:
     token = settle_in(database)
     with served(tmp_path, database) as (running, service):
         mine = olga(running)
@@ -165,13 +163,13 @@ def test_a_browser_whose_address_is_damaged_keeps_no_other_from_ringing(
         ("", None, ""),
     ],
 )
-def test_a_push_service_finds_who_runs_the_hub(
+def test_vapid_subject_identifies_the_hub_operator(
     desk: str, mail_from: str | None, subject: str
 ) -> None:
     assert find_subject(desk, mail_from) == subject
 
 
-def test_a_hub_that_no_push_service_would_know_takes_no_browser(tmp_path: Path) -> None:
+def test_subscription_is_rejected_without_a_vapid_subject(tmp_path: Path) -> None:
     database = str(tmp_path / "hub.sqlite3")
     settle_in(database)
     with hub(tmp_path, {"database": database}) as running:
@@ -182,7 +180,7 @@ def test_a_hub_that_no_push_service_would_know_takes_no_browser(tmp_path: Path) 
         assert administer(database, "contact", "list") == []
 
 
-async def test_the_reason_of_a_push_service_is_shown() -> None:
+async def test_rejection_reason_of_a_push_service_is_reported() -> None:
     reason = b'{"reason":\x00"BadJwtToken"}' + b" " * 9_000
 
     async def refuse(*_: Any) -> Any:
@@ -213,7 +211,7 @@ async def test_the_reason_of_a_push_service_is_shown() -> None:
         ("fence", {"alarm": "fence", "id": 7}, ("fieldagent-alarm", "fence")),
     ],
 )
-def test_an_alarm_is_no_sos_in_a_push_and_in_a_mail(
+def test_alarm_is_marked_apart_from_sos_in_push_and_mail(
     alarm: str, payload: dict[str, Any], header: tuple[str, str]
 ) -> None:
     notice = Notice("id", "subject", "words", 7, "kit", "words", alarm=alarm)
@@ -224,7 +222,7 @@ def test_an_alarm_is_no_sos_in_a_push_and_in_a_mail(
     assert [each for each in sent.items() if each[0].startswith("fieldagent-")] == [header]
 
 
-def test_who_may_let_a_browser_ring(tmp_path: Path) -> None:
+def test_only_permitted_users_subscribe_a_valid_browser(tmp_path: Path) -> None:
     database = str(tmp_path / "hub.sqlite3")
     settle_in(database)
     with served(tmp_path, database) as (running, service):
@@ -251,9 +249,7 @@ def test_who_may_let_a_browser_ring(tmp_path: Path) -> None:
 
 
 @pytest.mark.full
-def test_an_escalation_rings_again_and_who_is_no_dispatcher_any_more_hears_nothing(
-    tmp_path: Path,
-) -> None:
+def test_escalation_rings_again_only_for_current_dispatchers(tmp_path: Path) -> None:
     database = str(tmp_path / "hub.sqlite3")
     token = settle_in(database)
     administer(database, "user", "role", "Mia", "dispatcher")
@@ -277,7 +273,7 @@ def test_an_escalation_rings_again_and_who_is_no_dispatcher_any_more_hears_nothi
 
 
 @pytest.mark.full
-def test_who_is_asked_to_take_an_sos_over_is_rung_for_and_nobody_else(
+def test_handover_request_rings_only_for_the_requested_dispatcher(
     tmp_path: Path, database: str
 ) -> None:
     token = settle_in(database)
@@ -327,7 +323,7 @@ PushManager.prototype.subscribe = async options => { window.asked = options; ret
 
 
 @pytest.mark.full
-def test_chromium_shows_what_is_pushed_and_a_click_opens_the_desk(tmp_path: Path) -> None:
+def test_chromium_shows_the_push_and_a_click_opens_the_console(tmp_path: Path) -> None:
     database = str(tmp_path / "hub.sqlite3")
     token = settle_in(database)
     with (

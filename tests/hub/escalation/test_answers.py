@@ -82,11 +82,13 @@ def other(code: str) -> str:
         ("", (False, "", "")),
     ],
 )
-def test_what_an_answer_says(text: str, read: tuple[bool, str, str]) -> None:
+def test_contact_answer_is_parsed_into_code_and_text(
+    text: str, read: tuple[bool, str, str]
+) -> None:
     assert answers.read(text) == read
 
 
-async def test_the_code_acknowledges_once_by_the_name_of_who_was_told(store: Store) -> None:
+async def test_code_acknowledges_sos_once_in_the_contact_name(store: Store) -> None:
     async with field_of(store) as alps:
         code = await ask_for_help(alps)
         assert await answer(alps, f"OK {code} with two dogs", "a") == "acknowledged"
@@ -100,7 +102,7 @@ async def test_the_code_acknowledges_once_by_the_name_of_who_was_told(store: Sto
         assert rows == [("Bergwacht", "with two dogs")]
 
 
-async def test_of_a_kit_that_is_revoked_nobody_says_that_it_is_told(store: Store) -> None:
+async def test_reply_for_revoked_kit_does_not_promise_delivery(store: Store) -> None:
     async with field_of(store) as alps:
         code = await ask_for_help(alps)
         await store.commit(lambda db: revocation.revoke(db, 1, "stolen", now=alps.now))
@@ -110,7 +112,7 @@ async def test_of_a_kit_that_is_revoked_nobody_says_that_it_is_told(store: Store
         assert text == f"You have taken over SOS {short}. {nothing}"
 
 
-async def test_a_number_alone_proves_nothing(store: Store) -> None:
+async def test_ok_without_the_code_does_not_acknowledge_the_sos(store: Store) -> None:
     async with field_of(store) as alps:
         code = await ask_for_help(alps)
         assert await answer(alps, "OK") == "without code"
@@ -121,7 +123,7 @@ async def test_a_number_alone_proves_nothing(store: Store) -> None:
         ]
 
 
-async def test_wrong_codes_are_counted_and_then_the_right_one_is_refused(store: Store) -> None:
+async def test_right_code_is_refused_after_too_many_wrong_codes(store: Store) -> None:
     async with field_of(store) as alps:
         code = await ask_for_help(alps)
         for _ in range(answers.WRONG_MAX):
@@ -132,7 +134,7 @@ async def test_wrong_codes_are_counted_and_then_the_right_one_is_refused(store: 
         assert await answer(alps, f"OK {code}") == "acknowledged"
 
 
-async def test_forged_messages_lock_no_contact_out(store: Store) -> None:
+async def test_forged_messages_do_not_lock_out_the_contact(store: Store) -> None:
     """A stranger can forge the number of an SMS, but does not read its replies."""
     async with field_of(store) as alps:
         code = await ask_for_help(alps)
@@ -154,7 +156,7 @@ async def test_forged_messages_lock_no_contact_out(store: Store) -> None:
         assert (await incident(alps)).seen_as == "Bergwacht"
 
 
-async def test_a_code_from_before_it_was_raised_again_is_of_no_use(store: Store) -> None:
+async def test_expired_code_does_not_acknowledge_the_sos(store: Store) -> None:
     async with field_of(store) as alps:
         code = await ask_for_help(alps)
         await store.commit(
@@ -169,7 +171,9 @@ async def test_a_code_from_before_it_was_raised_again_is_of_no_use(store: Store)
     ("text", "arrives"),
     [("{0} who is with you?", "who is with you?"), ("who?", "(number not proved) who?")],
 )
-async def test_words_go_to_the_kit_in_its_thread(store: Store, text: str, arrives: str) -> None:
+async def test_contact_text_is_sent_to_the_kit_and_shown_in_the_thread(
+    store: Store, text: str, arrives: str
+) -> None:
     async with field_of(store) as alps:
         code = await ask_for_help(alps)
         assert await answer(alps, text.format(code)) == "to the kit"
@@ -189,7 +193,7 @@ def named(db: Db) -> sos.Sos:
     return incident
 
 
-async def test_words_that_are_too_long_for_a_satellite_say_by_how_much(store: Store) -> None:
+async def test_text_too_long_for_satellite_is_rejected_with_the_excess(store: Store) -> None:
     async with field_of(store) as alps:
         code = await ask_for_help(alps)
         over = texts_to_kits.SATELLITE_BYTES + 43
@@ -200,7 +204,7 @@ async def test_words_that_are_too_long_for_a_satellite_say_by_how_much(store: St
         assert any("it was not sent to the kit: xxx" in each["detail"] for each in shown)
 
 
-async def test_a_kit_that_is_linked_is_sent_more(store: Store) -> None:
+async def test_linked_kit_is_sent_longer_texts(store: Store) -> None:
     async with field_of(store) as alps:
         code = await ask_for_help(alps)
         leases = lease.Leases(store, "here", clock=alps.clock)
@@ -208,7 +212,7 @@ async def test_a_kit_that_is_linked_is_sent_more(store: Store) -> None:
             assert await answer(alps, f"{code} {'x' * 500}") == "to the kit"
 
 
-async def test_words_wait_for_no_credits_that_are_spent(store: Store) -> None:
+async def test_text_beyond_the_daily_credits_is_rejected(store: Store) -> None:
     async with field_of(store) as alps:
         code = await ask_for_help(alps)
         await store.commit(
@@ -220,7 +224,7 @@ async def test_words_wait_for_no_credits_that_are_spent(store: Store) -> None:
         assert reply.endswith(" satellite credits, but only 1 are left today.")
 
 
-async def test_who_was_told_of_several_says_which(store: Store) -> None:
+async def test_text_after_several_alarms_needs_a_code(store: Store) -> None:
     async with field_of(store) as alps:
         code = await ask_for_help(alps)
         await alps.sends(2, Entry(3, Message("avalanche"), int(START), sos=True))
@@ -240,7 +244,9 @@ def _move_kit_2(db: Db) -> None:
 
 
 @pytest.mark.parametrize("closed", [False, True], ids=["open", "closed"])
-async def test_words_for_one_workspace_never_reach_another(store: Store, closed: bool) -> None:
+async def test_text_of_ambiguous_contact_reaches_no_other_workspace(
+    store: Store, closed: bool
+) -> None:
     async with field_of(store) as alps:
         code = await ask_for_help(alps)
         await store.commit(_move_kit_2)
@@ -265,7 +271,7 @@ async def test_words_for_one_workspace_never_reach_another(store: Store, closed:
             assert said(await collect(alps.mailbox(1)))[-1][1] == "the helicopter is at the hut"
 
 
-async def test_a_code_of_two_workspaces_is_asked_about(store: Store) -> None:
+async def test_code_of_two_workspaces_is_ambiguous(store: Store) -> None:
     async with field_of(store) as alps:
         code = await ask_for_help(alps)
         await store.commit(_move_kit_2)
@@ -279,7 +285,7 @@ async def test_a_code_of_two_workspaces_is_asked_about(store: Store) -> None:
         assert await alps.rows("SELECT id FROM sos WHERE state <> 'open'") == []
 
 
-async def test_two_machines_do_not_answer_each_other_for_ever(store: Store) -> None:
+async def test_replies_to_one_contact_are_limited(store: Store) -> None:
     async with field_of(store) as alps:
         await ask_for_help(alps)
         for _ in range(3 * texts_to_kits.REPLIES_MAX):
@@ -288,7 +294,7 @@ async def test_two_machines_do_not_answer_each_other_for_ever(store: Store) -> N
         assert replies == texts_to_kits.REPLIES_MAX
 
 
-async def test_a_contact_is_told_again_until_somebody_answers(store: Store) -> None:
+async def test_contact_is_notified_again_until_the_sos_is_answered(store: Store) -> None:
     async with field_of(store) as alps:
         code = await ask_for_help(alps, tries=3, every=120)
         assert await told(alps) == []
@@ -306,7 +312,9 @@ async def test_a_contact_is_told_again_until_somebody_answers(store: Store) -> N
 
 
 @pytest.mark.parametrize(("about", "rings"), [("sos", True), ("alarms", False), ("all", True)])
-async def test_a_contact_is_told_of_what_it_is_for(store: Store, about: str, rings: bool) -> None:
+async def test_contact_is_notified_only_of_its_kind_of_alarm(
+    store: Store, about: str, rings: bool
+) -> None:
     async with field_of(store) as alps:
         await store.commit(
             lambda db: contacts.add(
@@ -321,14 +329,14 @@ async def test_a_contact_is_told_of_what_it_is_for(store: Store, about: str, rin
         assert ("nobody reached" in events) != rings
 
 
-async def test_what_was_taken_in_is_forgotten_in_time(store: Store) -> None:
+async def test_received_answers_are_forgotten_after_a_time(store: Store) -> None:
     async with field_of(store) as alps:
         await answer(alps, "hello", "a")
         assert await store.commit(lambda db: answers.forget(db, alps.now)) == 0
         assert await store.commit(lambda db: answers.forget(db, alps.now + 1)) == 1
 
 
-async def test_a_link_and_its_code_are_of_one_use(store: Store) -> None:
+async def test_answer_by_code_also_uses_up_the_link(store: Store) -> None:
     async with field_of(store) as alps:
         code = await ask_for_help(alps)
         await answer(alps, f"OK {code}")

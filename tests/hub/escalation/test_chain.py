@@ -59,7 +59,7 @@ EXTENSION = Extension("pigeons", contact_kinds={"pigeon": f"{__name__}:KIND"})
 """
 
 
-def test_an_extension_brings_a_kind_of_contact_with_its_setting(
+def test_extension_adds_a_kind_of_contact_with_its_setting(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     database, config = str(tmp_path / "hub.sqlite3"), tmp_path / "hub.properties"
@@ -74,7 +74,7 @@ def test_an_extension_brings_a_kind_of_contact_with_its_setting(
     assert (tmp_path / "pigeon-7").read_text().startswith("TEST. ")
 
 
-def test_a_kind_of_contact_of_ones_own_is_named_in_the_settings(
+def test_third_party_kind_of_contact_is_loaded_from_the_settings(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     database, config = str(tmp_path / "hub.sqlite3"), tmp_path / "hub.properties"
@@ -112,7 +112,7 @@ def test_a_kind_of_contact_of_ones_own_is_named_in_the_settings(
         ("168h", 604_800, "168h"),
     ],
 )
-def test_a_wait_is_stored_and_shown_exactly(
+def test_contact_wait_is_stored_and_shown_exactly(
     tmp_path: Path, duration: str, seconds: int, shown: str
 ) -> None:
     database = str(tmp_path / "hub.sqlite3")
@@ -125,7 +125,9 @@ def test_a_wait_is_stored_and_shown_exactly(
 
 
 @pytest.mark.parametrize("duration", ["9s", "0", "0s", "1d", "-5m", "5 m", "169h", "", "½m"])
-def test_a_wait_that_is_none_is_refused_with_what_would_be(tmp_path: Path, duration: str) -> None:
+def test_invalid_contact_wait_is_rejected_with_valid_examples(
+    tmp_path: Path, duration: str
+) -> None:
     database = str(tmp_path / "hub.sqlite3")
     administer(database, "init", "Alps")
     with pytest.raises(AssertionError, match="time such as 30s, 5m or 2h, from 10s to 168h"):

@@ -143,7 +143,7 @@ def told_by_a_test(settings: Path, service: StandIn) -> tuple[int, str]:
 
 
 @pytest.mark.parametrize("name", get_contact_kinds())
-def test_each_kind_keeps_the_contract(tmp_path: Path, name: str) -> None:
+def test_each_kind_of_contact_keeps_the_contract(tmp_path: Path, name: str) -> None:
     kind, database = get_contact_kinds()[name], str(tmp_path / "hub.sqlite3")
     administer(database, "init", "Alps")
     administer(database, "user", "add", "Ada")

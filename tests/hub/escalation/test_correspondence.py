@@ -86,7 +86,7 @@ async def alps(field: Field) -> Field:
     return field
 
 
-async def test_an_sms_goes_to_the_kit_that_wrote_to_that_number(store: Store) -> None:
+async def test_sms_answer_goes_to_the_kit_that_wrote_to_the_number(store: Store) -> None:
     async with field_of(store) as field:
         await alps(field)
         await write(field, ADA, 1)
@@ -100,7 +100,7 @@ async def test_an_sms_goes_to_the_kit_that_wrote_to_that_number(store: Store) ->
         assert len(await told(field)) == 1
 
 
-async def test_of_several_kits_it_names_the_one_that_is_meant(store: Store) -> None:
+async def test_answer_to_several_kits_needs_the_name_of_one(store: Store) -> None:
     async with field_of(store) as field:
         await alps(field)
         await write(field, ADA, 1)
@@ -113,7 +113,7 @@ async def test_of_several_kits_it_names_the_one_that_is_meant(store: Store) -> N
         assert "Begin with one of the names: Ada, Ben." in (await told(field))[0]
 
 
-async def test_an_answer_that_two_workspaces_await_is_asked_about(store: Store) -> None:
+async def test_answer_expected_by_two_workspaces_is_ambiguous(store: Store) -> None:
     async with field_of(store) as field:
         code = await ask_for_help(field)
         await store.commit(_move_kit_2)
@@ -132,7 +132,7 @@ async def test_an_answer_that_two_workspaces_await_is_asked_about(store: Store) 
         assert [text for _, text in (await come(field, ADA)).words] == ["we come"]
 
 
-async def test_a_mail_goes_where_it_belongs_whoever_else_wrote(store: Store) -> None:
+async def test_mail_answer_goes_to_the_kit_of_the_original_mail(store: Store) -> None:
     async with field_of(store) as field:
         await alps(field)
         first = await write(field, ADA, 1, DORA)
@@ -148,7 +148,7 @@ async def test_a_mail_goes_where_it_belongs_whoever_else_wrote(store: Store) -> 
         )
 
 
-async def test_an_open_incident_comes_first(store: Store) -> None:
+async def test_answer_to_an_open_incident_has_precedence(store: Store) -> None:
     async with field_of(store) as field:
         code = await ask_for_help(field)
         await write(field, BEN, 1)
@@ -163,7 +163,7 @@ async def test_an_open_incident_comes_first(store: Store) -> None:
         (texts_to_kits.SATELLITE_BYTES + 1, "not sent"),
     ],
 )
-async def test_what_is_too_long_stays_and_its_writer_is_told(
+async def test_answer_too_long_for_satellite_is_rejected_with_a_notice(
     store: Store, length: int, outcome: str
 ) -> None:
     async with field_of(store) as field:
@@ -177,7 +177,7 @@ async def test_what_is_too_long_stays_and_its_writer_is_told(
             assert await told(field) == [why]
 
 
-async def test_two_machines_that_answer_each_other_come_to_an_end(store: Store) -> None:
+async def test_answers_to_a_kit_are_limited_per_day(store: Store) -> None:
     async with field_of(store) as field:
         await alps(field)
         await write(field, ADA, 1)
@@ -188,7 +188,7 @@ async def test_two_machines_that_answer_each_other_come_to_an_end(store: Store) 
         assert len(await told(field)) <= texts_to_kits.REPLIES_MAX
 
 
-async def test_what_was_written_long_ago_or_never_is_not_answered(store: Store) -> None:
+async def test_answer_after_the_reply_window_is_not_delivered(store: Store) -> None:
     async with field_of(store) as field:
         await alps(field)
         assert await answer(field, "hello?") == "of a stranger"
@@ -198,7 +198,7 @@ async def test_what_was_written_long_ago_or_never_is_not_answered(store: Store) 
         assert await told(field) == []
 
 
-def test_from_a_kit_to_a_mail_program_and_back_and_there_again(tmp_path: Path) -> None:
+def test_mail_correspondence_works_between_real_kit_and_mail_program(tmp_path: Path) -> None:
     database = str(tmp_path / "hub.sqlite3")
     token = settle_in(database)
     with mail_relay() as relay, mail_server(tmp_path) as (box, settings):

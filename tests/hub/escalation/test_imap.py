@@ -114,7 +114,7 @@ def mail_from(sender: str, text: str, **headers: str) -> EmailMessage:
 
 
 @pytest.mark.full
-def test_who_is_told_by_mail_answers_by_mail(tmp_path: Path) -> None:
+def test_contact_answers_an_sos_by_mail(tmp_path: Path) -> None:
     database = str(tmp_path / "hub.sqlite3")
     token = settle_in(database)
     administer(database, "contact", "add", "Bergwacht", "bw@example.org")
@@ -152,7 +152,7 @@ def test_who_is_told_by_mail_answers_by_mail(tmp_path: Path) -> None:
     assert rows == [("acknowledged",), ("to the kit",)]
 
 
-def test_a_server_that_is_away_stops_nothing(tmp_path: Path) -> None:
+def test_unreachable_mail_server_does_not_stop_the_hub(tmp_path: Path) -> None:
     database = str(tmp_path / "hub.sqlite3")
     settle_in(database)
     (tmp_path / "imap-password").write_text("demopass\n")
@@ -232,7 +232,7 @@ def tls_before(port: int, tls: ssl.SSLContext) -> Iterator[int]:
 
 @pytest.mark.full
 @pytest.mark.parametrize("how", ["starttls", "tls"])
-async def test_mail_is_read_over_tls_from_who_proves_who_they_are(
+async def test_mail_is_read_over_tls_only_from_a_trusted_server(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     ours, strangers = trustme.CA(), trustme.CA()
@@ -263,7 +263,7 @@ async def test_mail_is_read_over_tls_from_who_proves_who_they_are(
 
 
 @pytest.mark.full
-async def test_a_mail_is_seen_once_it_is_on_disk(tmp_path: Path) -> None:
+async def test_mail_is_marked_seen_only_after_storage(tmp_path: Path) -> None:
     with mail_server(tmp_path) as (box, settings):
         disk = Disk()
         inward = inward_of(settings, disk)
@@ -283,7 +283,7 @@ async def test_a_mail_is_seen_once_it_is_on_disk(tmp_path: Path) -> None:
         assert box.unseen() == 0
 
 
-async def test_a_mail_that_cannot_be_read_keeps_back_none_behind_it(tmp_path: Path) -> None:
+async def test_unreadable_mail_does_not_block_later_mails(tmp_path: Path) -> None:
     with mail_server(tmp_path) as (box, settings):
         disk, faults = Disk(), list[str]()
         disk.full = False
@@ -314,7 +314,7 @@ LONG = b"; a=b" * 50_000
 """Parameters for which the library's parser needs quadratic time."""
 
 
-async def test_no_mail_holds_up_the_hub(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_hostile_mail_headers_do_not_block_the_hub(monkeypatch: pytest.MonkeyPatch) -> None:
     """A long header is refused unread, and a long part header ends the child process that
     reads it.
     """
@@ -338,7 +338,7 @@ async def test_no_mail_holds_up_the_hub(monkeypatch: pytest.MonkeyPatch) -> None
             await imap.read_apart(raw, OWN["mail-from"])
 
 
-async def test_fields_that_relays_add_cost_no_answer() -> None:
+async def test_answer_with_many_relay_headers_is_read() -> None:
     relays = b"".join(b"ARC-Seal: i=%d; a=%s\r\n" % (each, b"x" * 2_000) for each in range(20))
     mail = mail_from("bw@example.org", "OK", to=f"sos+{ID}@example.org").as_bytes()
     answer = await imap.read_apart(relays + mail, OWN["mail-from"])
@@ -356,13 +356,13 @@ async def test_fields_that_relays_add_cost_no_answer() -> None:
         {"Return_Path": "<>"},
     ],
 )
-def test_what_machines_send_by_themselves_is_no_answer(headers: dict[str, str]) -> None:
+def test_automatic_mail_is_not_an_answer(headers: dict[str, str]) -> None:
     to = f"sos+{ID}@example.org"
     assert read(mail_from("bw@example.org", "OK", to=to)) is not None
     assert read(mail_from("bw@example.org", "OK", to=to, **headers)) is None
 
 
-def test_a_mail_of_the_hub_itself_or_to_nothing_is_no_answer() -> None:
+def test_mail_from_the_hub_or_without_reference_is_not_an_answer() -> None:
     assert read(mail_from("sos@example.org", "OK", to=f"sos+{ID}@example.org")) is None
     assert read(mail_from("bw@example.org", "OK")) is None
     assert read_bytes(b"\xff\xfe no mail at all") is None
@@ -381,7 +381,9 @@ def test_a_mail_of_the_hub_itself_or_to_nothing_is_no_answer() -> None:
         ({"Subject_": ID}, False),
     ],
 )
-def test_what_a_mail_answers(headers: dict[str, str], is_answer: bool) -> None:
+def test_answered_message_is_identified_by_the_mail_headers(
+    headers: dict[str, str], is_answer: bool
+) -> None:
     answer = read(mail_from("bw@example.org", "OK", **headers))
     assert (answer is not None) == is_answer
     if answer is not None:
@@ -405,7 +407,7 @@ QUOTE = "> SOS 1 of kit-ada\n> Map: https://x\n"
     ],
 )
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
-def test_only_what_stands_before_the_quote_counts(behind: str, end: str) -> None:
+def test_only_text_before_the_quote_is_read(behind: str, end: str) -> None:
     text = f"On our way: two people.\n\nOn foot.\n\n{behind}".replace("\n", end)
     assert mail_reading.find_own_text(text) == "On our way: two people.\n\nOn foot."
 
@@ -457,12 +459,12 @@ FRENCH = (
         ("SOS 2: two of us are coming\nStay there.", "SOS 2: two of us are coming\nStay there."),
     ],
 )
-def test_the_own_words_of_a_mail_are_found(subject: str, text: str, words: str) -> None:
+def test_own_text_is_found_around_the_quoted_mail(subject: str, text: str, words: str) -> None:
     assert mail_reading.find_own_text(text, subject) == words
     assert mail_reading.find_own_text(text.replace("\n", "\r\n"), subject) == words
 
 
-def test_an_answer_below_the_quote_of_a_mail_in_html_is_read() -> None:
+def test_answer_below_the_quote_in_html_is_read() -> None:
     mail = mail_from("bw@example.org", "", to=f"sos+{ID}@example.org")
     mail.set_content(
         f"<div>{WROTE}</div><blockquote><p>{TITLE}</p></blockquote><p>OK, we go</p>", subtype="html"
@@ -471,7 +473,7 @@ def test_an_answer_below_the_quote_of_a_mail_in_html_is_read() -> None:
     assert answer is not None and answer.text == "OK, we go"
 
 
-def test_a_mail_in_html_alone_is_read_without_its_quote() -> None:
+def test_mail_only_in_html_is_read_without_its_quote() -> None:
     mail = mail_from("bw@example.org", "", to=f"sos+{ID}@example.org")
     mail.set_content(
         "<html><head><style>p {}</style></head><body><p>OK &amp; go</p><div>now</div>"
@@ -483,14 +485,14 @@ def test_a_mail_in_html_alone_is_read_without_its_quote() -> None:
     assert answer.text.split() == ["OK", "&", "go", "now"]
 
 
-def test_of_html_that_cannot_be_read_what_stands_before_counts() -> None:
+def test_text_before_broken_html_is_read() -> None:
     mail = mail_from("bw@example.org", "", to=f"sos+{ID}@example.org")
     mail.set_content("<p>OK, we go</p><![x[ and", subtype="html")
     answer = read(mail)
     assert answer is not None and answer.text == "OK, we go"
 
 
-def test_a_mail_in_a_coding_that_nobody_knows_has_no_words() -> None:
+def test_mail_in_unknown_charset_raises_no_error() -> None:
     raw = (
         f"From: bw@example.org\r\nTo: sos+{ID}@example.org\r\n"
         "Content-Type: text/plain; charset=nosuch\r\n\r\nOK\r\n"
@@ -508,7 +510,7 @@ def test_a_mail_in_a_coding_that_nobody_knows_has_no_words() -> None:
         ({"imap-host": "127.0.0.1", "imap-tls": "none"}, ""),
     ],
 )
-def test_settings_that_cannot_be(own: dict[str, Any], words: str) -> None:
+def test_invalid_imap_settings_are_reported(own: dict[str, Any], words: str) -> None:
     whole = {"imap-user": "u", "mail-from": "sos@example.org", "imap-tls": "tls", **own}
     faults = imap.find_faults(whole)
     assert [words in each for each in faults] == ([True] if words else [])

@@ -80,7 +80,7 @@ def trees(names: tuple[str, ...]) -> list[ast.Module]:
     return [ast.parse((FOLDER / name).read_text()) for name in names]
 
 
-def test_every_module_that_says_something_is_looked_at() -> None:
+def test_every_module_with_translated_texts_is_checked() -> None:
     speaking = [
         path.name
         for path in FOLDER.glob("*.py")
@@ -90,7 +90,7 @@ def test_every_module_that_says_something_is_looked_at() -> None:
 
 
 @pytest.mark.parametrize("language", CATALOGUES)
-def test_each_text_is_in_the_catalogue_and_none_is_left_over(language: str) -> None:
+def test_catalogue_contains_exactly_the_texts_in_use(language: str) -> None:
     wanted = {each.value for tree in trees(SPEAKING) for each in said_in(tree)}
     there = json.loads((FOLDER / language).read_text())
     assert wanted - there.keys() == set(), "is missing"
@@ -100,7 +100,7 @@ def test_each_text_is_in_the_catalogue_and_none_is_left_over(language: str) -> N
 
 
 @pytest.mark.parametrize("name", TOLD)
-def test_nothing_is_said_past_the_catalogues(name: str) -> None:
+def test_modules_contain_no_untranslated_text(name: str) -> None:
     tree = ast.parse((FOLDER / name).read_text())
     known = docstrings(tree) | {id(each) for each in said_in(tree)}
     texts = [
@@ -113,7 +113,7 @@ def test_nothing_is_said_past_the_catalogues(name: str) -> None:
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_the_sms_keeps_the_place_the_code_and_words(language: str) -> None:
+def test_sms_contains_position_code_and_text_in_each_language(language: str) -> None:
     """Cyrillic allows 70 characters per message: the text of a person in distress is shortened but
     stays.
     """
@@ -140,14 +140,14 @@ def test_the_sms_keeps_the_place_the_code_and_words(language: str) -> None:
 @pytest.mark.parametrize(
     ("language", "typed"), [("de", "Hilfe ist unterwegs"), ("uk", "ДОПОМОГА В ДОРОЗІ")]
 )
-def test_canned_words_travel_whatever_language_they_are_typed_in(language: str, typed: str) -> None:
+def test_canned_text_is_recognised_in_each_language(language: str, typed: str) -> None:
     word = "help is on its way"
     assert find_canned(language, typed) == word == find_canned("en", word)
     assert translate_canned(language, word).casefold() == typed.casefold()
     assert find_canned(language, f"{typed}!") == f"{typed}!"
 
 
-def test_a_catalogue_that_is_not_there_silences_nobody() -> None:
+def test_missing_catalogue_falls_back_to_english() -> None:
     assert translate("xx", "Map: {link}", link="{here}") == "Map: {here}"
     assert translate_canned("xx", "injury") == find_canned("xx", "injury") == "injury"
 
@@ -157,10 +157,10 @@ CYRILLIC = "\u043e\u043a"
 
 
 @pytest.mark.parametrize("ok", ["OK", " ok,", CYRILLIC, f"{CYRILLIC.upper()}.", f"o{CYRILLIC[1]}"])
-def test_ok_is_read_as_keyboards_of_either_alphabet_write_it(ok: str) -> None:
+def test_ok_is_recognised_in_latin_and_cyrillic(ok: str) -> None:
     assert answers.read(f"{ok} 471123 on our way") == (True, "471123", "on our way")
 
 
 @pytest.mark.parametrize("text", ["окей 471123", "окуляри", "okay"])
-def test_other_words_accept_nothing(text: str) -> None:
+def test_words_similar_to_ok_do_not_acknowledge(text: str) -> None:
     assert not answers.read(text).accepts

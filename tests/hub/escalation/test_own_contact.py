@@ -21,11 +21,11 @@ SECTION = PAGE.read_text().partition("## Add a kind of contact")[2]
 
 
 @pytest.mark.parametrize("block", re.findall(r"```python\n(.*?)```", SECTION, re.DOTALL))
-def test_the_page_quotes_what_runs(block: str) -> None:
+def test_how_to_page_quotes_the_example_code(block: str) -> None:
     assert block in EXAMPLE.read_text()
 
 
-def test_a_contact_is_added_and_notified_by_it(tmp_path: Path) -> None:
+def test_third_party_contact_is_added_and_notified(tmp_path: Path) -> None:
     """Also if its folder is away, or not set: the command then shows the reason."""
     pagers, database = folder(tmp_path / "pagers"), str(tmp_path / "hub.sqlite3")
     administer(database, "init", "Alps")

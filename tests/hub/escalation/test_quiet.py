@@ -57,7 +57,9 @@ NIGHT, MORNING = at("2026-11-26T23:30+01:00"), at("2026-11-27T06:00+01:00")
         ("02:45-02:30 Europe/Zurich", "2027-03-27T02:50+01:00", "2027-03-29T02:30+02:00"),
     ],
 )
-def test_when_they_end(hours: str, now: str, end: str | None) -> None:
+def test_end_of_quiet_hours_is_computed_in_each_time_zone(
+    hours: str, now: str, end: str | None
+) -> None:
     assert read_hours(hours).end(at(now)) == (None if end is None else at(end))
 
 
@@ -72,7 +74,7 @@ def test_when_they_end(hours: str, now: str, end: str | None) -> None:
         ("22:00-06:00 Europe", "does not know the time zone"),
     ],
 )
-def test_what_are_no_quiet_hours_is_told(text: str, why: str) -> None:
+def test_invalid_quiet_hours_are_rejected_with_the_reason(text: str, why: str) -> None:
     with pytest.raises(WrongHours, match=why):
         read_hours(text)
 
@@ -101,7 +103,7 @@ async def due(alps: Field, store: Store | None = None) -> list[Notification]:
 
 
 @pytest.mark.parametrize("kind", ["sos", "overdue"])
-async def test_who_may_be_in_need_never_waits(store: Store, kind: str) -> None:
+async def test_sos_and_overdue_alarms_ignore_quiet_hours(store: Store, kind: str) -> None:
     async with field_of(store) as alps:
         await duty(alps)
         if kind == "sos":
@@ -112,7 +114,7 @@ async def test_who_may_be_in_need_never_waits(store: Store, kind: str) -> None:
         assert message.notice.alarm == ("" if kind == "sos" else kind)
 
 
-async def test_what_can_wait_is_told_in_the_morning_in_one_message(store: Store) -> None:
+async def test_alarms_of_the_night_are_sent_in_one_morning_message(store: Store) -> None:
     async with field_of(store) as alps:
         await duty(alps)
         first = await raised(alps, "fence")
@@ -144,14 +146,14 @@ async def test_what_can_wait_is_told_in_the_morning_in_one_message(store: Store)
         assert await due(alps) == []
 
 
-async def test_a_contacts_own_hours_count_before_the_workspaces(store: Store) -> None:
+async def test_contact_quiet_hours_override_those_of_the_workspace(store: Store) -> None:
     async with field_of(store) as alps:
         await duty(alps, own=quiet.NO_QUIET_HOURS)
         await raised(alps, "fence")
         assert len(await due(alps)) == 1
 
 
-async def test_by_day_alarms_are_told_one_by_one(store: Store) -> None:
+async def test_alarms_by_day_are_sent_one_by_one(store: Store) -> None:
     async with field_of(store) as alps:
         await duty(alps)
         alps.now = MORNING + 3600
@@ -160,7 +162,7 @@ async def test_by_day_alarms_are_told_one_by_one(store: Store) -> None:
         assert [each.beside for each in await due(alps)] == [(), ()]
 
 
-async def test_a_step_that_falls_into_them_waits(store: Store) -> None:
+async def test_step_that_falls_into_quiet_hours_waits(store: Store) -> None:
     async with field_of(store) as alps:
         await duty(alps, after=600)
         alps.now = at("2026-11-26T21:55+01:00")
@@ -169,7 +171,7 @@ async def test_a_step_that_falls_into_them_waits(store: Store) -> None:
         assert rows == [(MORNING + 600, 1)]
 
 
-async def test_that_nobody_is_there_brings_no_step_into_them(store: Store) -> None:
+async def test_unattended_alarm_is_not_moved_into_quiet_hours(store: Store) -> None:
     """The message goes at half past six instead of half past eleven."""
     async with field_of(store) as alps:
         await duty(alps, after=7 * 3600)
@@ -180,7 +182,7 @@ async def test_that_nobody_is_there_brings_no_step_into_them(store: Store) -> No
         assert len(await due(alps)) == 1
 
 
-async def test_a_further_try_that_falls_into_them_waits(store: Store) -> None:
+async def test_further_try_that_falls_into_quiet_hours_waits(store: Store) -> None:
     async with field_of(store) as alps:
         await duty(alps, tries=3, every=600)
         alps.now = at("2026-11-26T21:55+01:00")
@@ -198,7 +200,7 @@ async def test_a_further_try_that_falls_into_them_waits(store: Store) -> None:
         assert [each.round for each in await due(alps)] == [3]
 
 
-async def test_what_failed_in_the_evening_is_tried_again_in_the_morning(store: Store) -> None:
+async def test_message_that_failed_in_the_evening_is_retried_in_the_morning(store: Store) -> None:
     async with field_of(store) as alps:
         await duty(alps)
         alps.now = at("2026-11-26T21:59:30+01:00")
@@ -215,7 +217,7 @@ async def test_what_failed_in_the_evening_is_tried_again_in_the_morning(store: S
         assert len(await due(alps)) == 1
 
 
-async def test_a_further_try_of_an_sos_waits_for_no_morning(store: Store) -> None:
+async def test_further_try_of_an_sos_ignores_quiet_hours(store: Store) -> None:
     async with field_of(store) as alps:
         await duty(alps, tries=2, every=600)
         await alps.sends(1, HELP)
@@ -225,7 +227,7 @@ async def test_a_further_try_of_an_sos_waits_for_no_morning(store: Store) -> Non
         assert [each.round for each in await due(alps)] == [2]
 
 
-async def test_of_three_hubs_one_tells_it(postgres: str) -> None:
+async def test_only_one_hub_sends_the_morning_message(postgres: str) -> None:
     database = new_database(postgres)
     first, second = open_store(database), open_store(database)
     async with field_of(first) as alps, running(second):
@@ -239,7 +241,7 @@ async def test_of_three_hubs_one_tells_it(postgres: str) -> None:
     second.close()
 
 
-def test_at_the_hubs_machine(tmp_path: Path) -> None:
+def test_quiet_hours_are_set_from_the_command_line(tmp_path: Path) -> None:
     database = str(tmp_path / "hub.sqlite3")
     settle_in(database)
     administer(database, "contact", "add", "Duty", "duty@example.org")
