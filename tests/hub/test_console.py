@@ -64,7 +64,7 @@ def foreign(running: Hub) -> list[str]:
     return [*near, f"{running.address}, {running.address}", "null", "http://[", "//[", "http://a]b"]
 
 
-def test_a_session_is_its_users_and_no_other_sites(tmp_path: Path, database: str) -> None:
+def test_session_belongs_to_its_user_and_rejects_other_sites(tmp_path: Path, database: str) -> None:
     settle_in(database)
     with hub(tmp_path, {"database": database}) as running:
         assert call(running, "GET", "/")[1]["Location"] == "/console"
@@ -143,7 +143,7 @@ def test_a_session_is_its_users_and_no_other_sites(tmp_path: Path, database: str
         store.close()
 
 
-def test_an_administrator_signs_in_and_lets_others_in(tmp_path: Path) -> None:
+def test_administrator_signs_in_and_adds_other_users(tmp_path: Path) -> None:
     database = str(tmp_path / "hub.sqlite3")
     settle_in(database)
     administer(database, "user", "role", "Olga", "administrator")
@@ -197,7 +197,7 @@ def test_an_administrator_signs_in_and_lets_others_in(tmp_path: Path) -> None:
             assert secret not in log
 
 
-def test_who_is_not_let_in_keeps_the_password_that_they_have(tmp_path: Path) -> None:
+def test_refused_sign_in_does_not_change_the_password(tmp_path: Path) -> None:
     """Olga is in two workspaces. She chooses a new password before she selects a workspace."""
     database = str(tmp_path / "hub.sqlite3")
     settle_in(database)
@@ -287,7 +287,7 @@ NEVER_BY_ITSELF = EACH_MINUTE.replace("500", "1e9")
 
 
 @pytest.mark.full
-def test_who_has_read_an_item_is_shown_without_a_reload(tmp_path: Path) -> None:
+def test_read_receipt_is_shown_without_a_reload(tmp_path: Path) -> None:
     database = str(tmp_path / "hub.sqlite3")
     pushing = administer(database, "init", "Alps")
     ada = administer(database, "user", "add", "Ada")["id"]
@@ -318,7 +318,7 @@ def test_who_has_read_an_item_is_shown_without_a_reload(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("screen", ["390-light", "1280-dark"])
-def test_a_dispatcher_sees_an_sos_ring_and_answers_it(tmp_path: Path, screen: str) -> None:
+def test_dispatcher_sees_an_sos_ring_and_answers(tmp_path: Path, screen: str) -> None:
     database = str(tmp_path / "hub.sqlite3")
     token = settle_in(database)
     with (
@@ -397,7 +397,7 @@ def test_a_dispatcher_sees_an_sos_ring_and_answers_it(tmp_path: Path, screen: st
 
 
 @pytest.mark.full
-def test_an_sos_that_was_closed_while_the_hub_was_away_rings_no_more(tmp_path: Path) -> None:
+def test_sos_closed_while_the_hub_was_away_stops_ringing(tmp_path: Path) -> None:
     """If a hub is away, a proxy answers instead, and the browser closes the stream of events. The
     console opens a new one, which does not contain earlier events.
     """
@@ -426,7 +426,7 @@ def test_an_sos_that_was_closed_while_the_hub_was_away_rings_no_more(tmp_path: P
 
 
 @pytest.mark.full
-def test_an_sos_that_another_has_is_taken_over(tmp_path: Path) -> None:
+def test_dispatcher_takes_over_an_sos_from_another(tmp_path: Path) -> None:
     database = str(tmp_path / "hub.sqlite3")
     token = settle_in(database)
     administer(database, "user", "add", "Ben")
@@ -452,7 +452,7 @@ def test_an_sos_that_another_has_is_taken_over(tmp_path: Path) -> None:
 
 
 @pytest.mark.full
-def test_what_comes_before_the_stream_has_begun_rings(tmp_path: Path) -> None:
+def test_sos_before_the_first_event_stream_rings(tmp_path: Path) -> None:
     """The desk has loaded, and the stream with later events has not started yet."""
     database = str(tmp_path / "hub.sqlite3")
     token = settle_in(database)
@@ -471,7 +471,7 @@ def test_what_comes_before_the_stream_has_begun_rings(tmp_path: Path) -> None:
 
 
 @pytest.mark.full
-def test_a_hub_that_hangs_is_noticed_and_what_came_meanwhile_rings(tmp_path: Path) -> None:
+def test_hanging_hub_is_shown_and_sos_of_that_time_rings(tmp_path: Path) -> None:
     """No connection ends, as after a network failure. The signs of life are missing."""
     database = str(tmp_path / "hub.sqlite3")
     token = settle_in(database)
@@ -535,7 +535,7 @@ STREAM = "**/api/events?*"
 
 
 @pytest.mark.full
-def test_an_sos_before_the_stream_of_events_begins_rings(tmp_path: Path) -> None:
+def test_sos_before_a_reconnected_event_stream_rings(tmp_path: Path) -> None:
     """An earlier load would not contain it, and the stream contains only events after its start.
     This also holds if the browser reconnects before any event had an id.
     """
@@ -576,7 +576,7 @@ def test_an_sos_before_the_stream_of_events_begins_rings(tmp_path: Path) -> None
 
 
 @pytest.mark.full
-def test_two_looks_at_all_sos_lose_none_that_comes_between(tmp_path: Path) -> None:
+def test_sos_between_two_overlapping_loads_stays_visible(tmp_path: Path) -> None:
     """The first load ends last, and started before the SOS."""
     database = str(tmp_path / "hub.sqlite3")
     token = settle_in(database)
@@ -625,7 +625,7 @@ def tile_server(settings: dict[str, str]) -> Iterator[list[str | None]]:
 
 @pytest.mark.full
 @pytest.mark.parametrize("screen", ["390-dark", "1280-light"])
-def test_a_dispatcher_writes_to_people_and_sees_what_it_costs(tmp_path: Path, screen: str) -> None:
+def test_dispatcher_sends_a_message_and_sees_its_cost(tmp_path: Path, screen: str) -> None:
     database, port = str(tmp_path / "hub.sqlite3"), free_port()
     token = settle_in(database)
     administer(database, "user", "add", "Ben")
@@ -762,7 +762,7 @@ def authenticator(shown: Any) -> Iterator[None]:
 
 
 @pytest.mark.full
-def test_a_passkey_signs_in_once_it_was_added(tmp_path: Path) -> None:
+def test_added_passkey_signs_in_until_removed(tmp_path: Path) -> None:
     """In Chromium, at a hub with TLS and a name. After its removal or a new password, it is
     invalid.
     """

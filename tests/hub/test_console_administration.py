@@ -351,7 +351,7 @@ class Office:
         lines.filter(has_text="at the hub's machine: workspace add").wait_for()
 
 
-def test_an_administrator_uses_every_control(tmp_path: Path) -> None:
+def test_every_control_of_the_administration_works(tmp_path: Path) -> None:
     database = str(tmp_path / "hub.sqlite3")
     settle_in_as_administrator(database)
     settings = {"database": database, "webhook-allow": "127.0.0.0/8"}
@@ -388,7 +388,7 @@ def test_an_administrator_uses_every_control(tmp_path: Path) -> None:
         assert all(each not in log for each in office.secrets)
 
 
-def test_the_link_of_the_first_administrator_opens_the_console_once(tmp_path: Path) -> None:
+def test_sign_in_link_of_the_first_administrator_opens_the_console(tmp_path: Path) -> None:
     database = str(tmp_path / "hub.sqlite3")
     link = administer(database, "init", "Alps", "--administrator", "Olga@example.org")["signIn"]
     with (
@@ -406,7 +406,7 @@ def test_the_link_of_the_first_administrator_opens_the_console_once(tmp_path: Pa
 
 
 @pytest.mark.parametrize("screen", ["390-dark", pytest.param("1280-light", marks=pytest.mark.full)])
-def test_the_administration_fits_and_keeps_nobody_out(tmp_path: Path, screen: str) -> None:
+def test_administration_fits_the_screen_and_is_accessible(tmp_path: Path, screen: str) -> None:
     database = str(tmp_path / "hub.sqlite3")
     settle_in_as_administrator(database)
     administer(database, "webhook", "add", f"https://example.org/{'long' * 40}", "--untried")

@@ -90,7 +90,7 @@ def opened() -> Iterator[Any]:
 
 
 @pytest.mark.parametrize("screen", ["390-light", "1280-dark"])
-def test_the_fleet_shows_who_is_unlike_first(fleet: Any, opened: Any, screen: str) -> None:
+def test_fleet_view_lists_unusual_kits_first(fleet: Any, opened: Any, screen: str) -> None:
     with console(opened, fleet, screen) as shown:
         shown.get_by_label("User number").fill("olga@example.org")
         shown.get_by_label("Password", exact=True).fill(SECRET.strip())
@@ -134,7 +134,7 @@ def test_the_fleet_shows_who_is_unlike_first(fleet: Any, opened: Any, screen: st
         assert shown.url.endswith("/console/kit/1")
 
 
-def test_the_shell_shows_the_same(fleet: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_fleet_command_shows_the_same_order(fleet: Any, capsys: pytest.CaptureFixture[str]) -> None:
     assert dispatch(["hub", "fleet", *fleet.arguments]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("kit-ada: ") and "its supply is too weak (!)" in lines[0]

@@ -17,7 +17,7 @@ from tests.processes import administer, agent, free_port, hub, until
 pytestmark = pytest.mark.full
 
 
-def test_a_kit_is_asked_for_a_price_that_is_said_first(tmp_path: Path) -> None:
+def test_command_price_is_shown_before_a_kit_is_queried(tmp_path: Path) -> None:
     database = str(tmp_path / "hub.sqlite3")
     alps = Alps(database)
     ids = {}

@@ -118,9 +118,7 @@ def subject(shown: Any, name: str) -> None:
     shown.get_by_role("heading", name=f"Administration: {name}").wait_for()
 
 
-def test_what_is_written_at_the_desk_outlives_what_comes(
-    world: World, desk: Any, incident: str
-) -> None:
+def test_text_typed_at_the_desk_survives_new_events(world: World, desk: Any, incident: str) -> None:
     desk.get_by_role("button", name="Acknowledge").click()
     held = Held(desk, "**/api/users*")
     desk.get_by_role("button", name="Hand over").click()
@@ -153,20 +151,18 @@ def test_what_is_written_at_the_desk_outlives_what_comes(
         assert note.input_value() == ends
 
 
-def test_a_text_may_be_called_as_what_every_object_has(desk: Any, incident: str) -> None:
+def test_text_named_like_an_object_property_is_shown(desk: Any, incident: str) -> None:
     desk.locator("#sos .thread li", has_text="Ada: constructor").wait_for()
     desk.locator("#items li", has_text="SOS constructor").first.wait_for()
 
 
-def test_letters_in_the_search_keep_nothing_out_before_it_is_searched(
-    world: World, desk: Any
-) -> None:
+def test_unsubmitted_search_text_does_not_filter_new_items(world: World, desk: Any) -> None:
     desk.get_by_label("Search").type("summit")
     world.kit.post("camp reached")
     desk.locator("#items").get_by_text("camp reached").wait_for()
 
 
-def test_nothing_is_said_not_to_be_there_before_the_hub_has_told(world: World) -> None:
+def test_empty_lists_are_not_reported_before_the_hub_answers(world: World) -> None:
     """This holds for kits, messages and positions."""
     with console(world.opened, world.hub, "1280-light") as shown:
         held = [Held(shown, f"**/api/{each}?*") for each in ("devices", "items", "positions")]
@@ -184,7 +180,7 @@ def test_nothing_is_said_not_to_be_there_before_the_hub_has_told(world: World) -
         shown.get_by_role("heading", name="Conversation with kit-ada").wait_for()
 
 
-def test_older_ones_come_once_however_often_they_are_asked_for(
+def test_older_entries_are_loaded_once_despite_repeated_clicks(
     world: World, desk: Any, office: Any
 ) -> None:
     """In the history and in the audit log, with two entries per page."""
@@ -216,7 +212,7 @@ def test_older_ones_come_once_however_often_they_are_asked_for(
         assert len(texts) == len(set(texts))
 
 
-def test_a_price_is_shown_of_what_it_was_asked_for_alone(office: Any) -> None:
+def test_price_of_another_command_is_not_shown(office: Any) -> None:
     office.locator("#kits a").first.click()
     office.get_by_text("Send a command to this kit").click()
     held: list[Any] = []
@@ -231,7 +227,7 @@ def test_a_price_is_shown_of_what_it_was_asked_for_alone(office: Any) -> None:
     assert office.locator("#hands-cost").inner_text() == ""
 
 
-def test_what_is_chosen_and_typed_outlives_a_deed(world: World, office: Any) -> None:
+def test_selection_and_text_survive_a_finished_request(world: World, office: Any) -> None:
     for name in ("Duty", "Mia"):
         administer(world.database, "contact", "add", name, f"{name}@example.org")
     for name in ("relay", "store"):
@@ -265,9 +261,7 @@ def test_what_is_chosen_and_typed_outlives_a_deed(world: World, office: Any) -> 
     assert name.input_value() == "second"
 
 
-def test_who_has_gone_on_is_told_no_falsehood_and_keeps_the_secret(
-    world: World, office: Any
-) -> None:
+def test_late_answer_shows_no_error_and_keeps_the_secret(world: World, office: Any) -> None:
     """The answer arrives when the page already shows another subject."""
     subject(office, "Devices")
     office.locator("#new-device-userId").wait_for()
@@ -291,9 +285,7 @@ def test_who_has_gone_on_is_told_no_falsehood_and_keeps_the_secret(
     assert not office.locator("#away").is_visible()
 
 
-def test_a_stream_that_is_refused_takes_nothing_from_who_is_at_it(
-    world: World, office: Any
-) -> None:
+def test_refused_event_stream_keeps_the_typed_text(world: World, office: Any) -> None:
     """The console starts again for the same person."""
     office.route("**/api/events*", lambda route: route.fulfill(status=503, body=""))
     office.goto(f"{world.hub.address}/console/administration/users")
@@ -304,7 +296,7 @@ def test_a_stream_that_is_refused_takes_nothing_from_who_is_at_it(
     assert office.get_by_label("Name of the new user").input_value() == "Eve"
 
 
-def test_a_list_of_troubles_that_is_open_stays_open(
+def test_open_filter_list_survives_an_update(
     world: World, desk: Any, request: pytest.FixtureRequest
 ) -> None:
     """Only its numbers change."""
@@ -316,7 +308,7 @@ def test_a_list_of_troubles_that_is_open_stays_open(
     assert desk.evaluate("window.mine.isConnected")
 
 
-def test_a_watch_that_was_not_handed_over_keeps_its_words(desk: Any) -> None:
+def test_failed_watch_handover_keeps_the_typed_text(desk: Any) -> None:
     desk.get_by_role("button", name="Take the watch for 8 hours").click()
     desk.get_by_text("Hand over my watch").click()
     desk.locator("#watch-to option").first.wait_for(state="attached")
@@ -384,7 +376,7 @@ SUBJECTS = {
 """Minimum number of sending controls of each subject."""
 
 
-def test_two_presses_send_once_in_the_administration(world: World, office: Any) -> None:
+def test_double_press_sends_once_in_the_administration(world: World, office: Any) -> None:
     administer(world.database, "contact", "add", "Pager", "pager@example.org")
     administer(world.database, "key", "add", "relay", "--read")
     twice = Twice(office)
@@ -402,7 +394,7 @@ def test_two_presses_send_once_in_the_administration(world: World, office: Any) 
             twice.press(office.locator(f"#{each}"))
 
 
-def test_two_presses_send_once_at_the_desk(world: World, desk: Any, incident: str) -> None:
+def test_double_press_sends_once_at_the_desk(world: World, desk: Any, incident: str) -> None:
     desk.get_by_role("button", name="Acknowledge").click()
     desk.get_by_role("button", name="Hand over").click()
     desk.get_by_text("What happened").click()
@@ -428,7 +420,7 @@ def test_two_presses_send_once_at_the_desk(world: World, desk: Any, incident: st
         twice.press(desk.locator(button))
 
 
-def test_on_the_narrowest_screen_with_large_text_nothing_is_scrolled_sideways(
+def test_narrowest_screen_with_large_text_needs_no_horizontal_scrolling(
     world: World, incident: str
 ) -> None:
     """In a language with long words, and with a long word by a person."""
@@ -464,7 +456,7 @@ def test_on_the_narrowest_screen_with_large_text_nothing_is_scrolled_sideways(
         assert shown.locator("button:visible, input:visible").count() == 0
 
 
-def test_two_presses_sign_in_once(world: World) -> None:
+def test_double_press_signs_in_once(world: World) -> None:
     with console(world.opened, world.hub, "1280-light") as shown:
         shown.locator("[name=username]").fill("olga@example.org")
         shown.locator("[name=password]").fill(SECRET.strip())

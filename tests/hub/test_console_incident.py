@@ -36,7 +36,7 @@ def is_red(shown: Any, mark: str, name: str = "stroke") -> bool:
 
 
 @pytest.mark.parametrize("screen", ["390-dark", "1280-light"])
-def test_its_trail_is_on_the_map_and_what_is_called_off_is_not_red(
+def test_map_shows_incident_trail_and_called_off_sos_is_not_red(
     tmp_path: Path, screen: str
 ) -> None:
     database = str(tmp_path / "hub.sqlite3")
@@ -78,7 +78,7 @@ def test_its_trail_is_on_the_map_and_what_is_called_off_is_not_red(
 
 
 @pytest.mark.parametrize("screen", ["390-light", "1280-dark"])
-def test_words_place_and_buttons_stay_first_when_97_kits_hear_it(
+def test_incident_text_position_and_buttons_stay_first_with_97_kits(
     tmp_path: Path, screen: str
 ) -> None:
     database = str(tmp_path / "hub.sqlite3")
@@ -127,7 +127,7 @@ def has(entries: Any, many: int) -> bool:
     return bool(entries.count() == many)
 
 
-def test_the_history_is_searched_printed_and_taken_along(tmp_path: Path) -> None:
+def test_incident_history_is_searched_printed_and_exported(tmp_path: Path) -> None:
     database = str(tmp_path / "hub.sqlite3")
     token = settle_in(database)
     with (
@@ -195,7 +195,7 @@ def test_the_history_is_searched_printed_and_taken_along(tmp_path: Path) -> None
         assert [step["event"] for step in whole[1]["thread"]][-1] == "closed"
 
 
-def test_an_alarm_is_answered_under_its_own_name_and_path(tmp_path: Path) -> None:
+def test_alarm_is_answered_under_its_own_name_and_path(tmp_path: Path) -> None:
     """It is beside an open SOS, and on the map only the kit in distress is red."""
     database = str(tmp_path / "hub.sqlite3")
     token = settle_in(database)
@@ -250,7 +250,7 @@ def lose_the_next_answer(shown: Any, path: str) -> None:
     shown.route(path, lose, times=1)
 
 
-def test_what_comes_takes_nobodys_letters_away(tmp_path: Path) -> None:
+def test_new_messages_do_not_remove_typed_text(tmp_path: Path) -> None:
     """Each message of the kit redraws its card while a person types in it."""
     database = str(tmp_path / "hub.sqlite3")
     token = settle_in(database)

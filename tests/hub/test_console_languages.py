@@ -35,7 +35,7 @@ def choose(shown: Any, language: str) -> None:
     ("locale", "words"),
     [("uk-UA", "травма"), pytest.param("de-DE", "Verletzung", marks=pytest.mark.full)],
 )
-def test_an_sos_rings_and_is_answered_in_ones_own_language(
+def test_sos_rings_and_is_answered_in_the_reader_language(
     tmp_path: Path, locale: str, words: str
 ) -> None:
     language = locale[:2]
@@ -116,7 +116,7 @@ def answered(opened: Any, running: Hub, link: str, language: str, words: str, ti
     context.close()
 
 
-def test_what_the_hub_refuses_is_said_in_ones_own_language(tmp_path: Path) -> None:
+def test_refusal_of_the_hub_is_shown_in_the_chosen_language(tmp_path: Path) -> None:
     """In the chosen language instead of the browser's. Each fault has the name of its field."""
     database = str(tmp_path / "hub.sqlite3")
     settle_in(database)
@@ -150,7 +150,7 @@ def test_what_the_hub_refuses_is_said_in_ones_own_language(tmp_path: Path) -> No
         assert shown.locator("#field-latitude").input_value().startswith("47.3755")
 
 
-def test_why_nobody_was_told_is_said_at_the_desk_in_ones_own_language(tmp_path: Path) -> None:
+def test_failed_notification_is_explained_in_the_reader_language(tmp_path: Path) -> None:
     database = str(tmp_path / "hub.sqlite3")
     token = settle_in(database)
     administer(database, "contact", "add", "Duty", "duty@example.org")

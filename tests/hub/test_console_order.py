@@ -89,7 +89,7 @@ window.Notification = class {
 """As in Chrome for Android, where only service workers may show notifications."""
 
 
-def test_an_sos_shows_and_rings_where_no_page_may_notify(world: World) -> None:
+def test_sos_rings_in_a_browser_without_page_notifications(world: World) -> None:
     with console(world.opened, world.hub, "390-light") as shown:
         shown.add_init_script(PHONE)
         shown.reload()
@@ -102,7 +102,7 @@ def test_an_sos_shows_and_rings_where_no_page_may_notify(world: World) -> None:
             assert shown.title().startswith("1 SOS")
 
 
-def test_who_has_no_sound_signs_in_all_the_same(world: World) -> None:
+def test_sign_in_works_in_a_browser_without_sound(world: World) -> None:
     with console(world.opened, world.hub, "390-light") as shown:
         shown.add_init_script("delete window.AudioContext")
         shown.reload()
@@ -111,9 +111,7 @@ def test_who_has_no_sound_signs_in_all_the_same(world: World) -> None:
         shown.get_by_role("button", name="Test the sound").click()
 
 
-def test_an_sos_is_drawn_though_nobody_tells_that_a_finger_was_lifted(
-    world: World, desk: Any
-) -> None:
+def test_sos_is_drawn_while_a_pointer_stays_down(world: World, desk: Any) -> None:
     """For example after dragging a scroll bar, or after the menu of the secondary mouse button."""
     desk.locator("h1").hover()
     desk.mouse.down()
@@ -121,9 +119,7 @@ def test_an_sos_is_drawn_though_nobody_tells_that_a_finger_was_lifted(
         desk.locator("#sos li.open", has_text="while a finger is down").wait_for()
 
 
-def test_what_waits_for_a_place_that_is_left_keeps_no_sos_from_being_drawn(
-    world: World, office: Any
-) -> None:
+def test_delayed_list_of_a_left_page_does_not_block_an_sos(world: World, office: Any) -> None:
     subject(office, "Devices")
     office.locator("#admin-devices li").first.wait_for()
     administer(world.database, "device", "add", "kit-of-late", "--user", "Ada")
@@ -143,7 +139,7 @@ def test_what_waits_for_a_place_that_is_left_keeps_no_sos_from_being_drawn(
 LOOK = "import('/console/file/desk.js').then(desk => { desk.loadDesk(); })"
 
 
-def test_an_sos_stays_where_an_answer_of_before_it_comes_after(world: World) -> None:
+def test_sos_survives_an_outdated_answer(world: World) -> None:
     """Only the load of all incidents contains it, because the stream has not started."""
     with console(world.opened, world.hub, "1280-light") as shown:
         held = Held(shown, STREAM)
@@ -161,7 +157,7 @@ def test_an_sos_stays_where_an_answer_of_before_it_comes_after(world: World) -> 
         held.release()
 
 
-def test_a_card_that_was_closed_meanwhile_does_not_come_back(world: World, desk: Any) -> None:
+def test_closed_card_does_not_return_after_an_outdated_answer(world: World, desk: Any) -> None:
     """The answer to a press is older than the closing, and arrives later."""
     incident = raise_sos(world, "slow answer")
     late = Late(desk, f"**/api/sos/{incident}/acknowledge")
@@ -177,9 +173,7 @@ def test_a_card_that_was_closed_meanwhile_does_not_come_back(world: World, desk:
 
 
 @pytest.mark.full
-def test_one_stream_is_listened_to_however_slowly_it_was_begun_anew(
-    world: World, desk: Any
-) -> None:
+def test_only_one_event_stream_is_open_after_slow_restarts(world: World, desk: Any) -> None:
     """Two streams would use two of a browser's six connections for weeks."""
     session = Held(desk, "**/console/session")
     desk.route("**/api/events*", lambda route: route.fulfill(status=503, body=""))
@@ -200,9 +194,7 @@ def test_one_stream_is_listened_to_however_slowly_it_was_begun_anew(
 
 
 @pytest.mark.full
-def test_the_stream_comes_back_however_often_the_hub_was_away_before(
-    world: World, desk: Any
-) -> None:
+def test_event_stream_resumes_after_repeated_failures(world: World, desk: Any) -> None:
     """For example a hub that restarts behind a proxy: neither streams nor sessions get an
     answer.
     """
@@ -241,7 +233,7 @@ def lose(shown: Any, which: str, method: str = "GET") -> Callable[[], None]:
 
 
 @pytest.mark.full
-def test_a_hub_that_answers_again_is_no_longer_said_to_be_away(world: World, desk: Any) -> None:
+def test_away_notice_disappears_when_the_hub_answers_again(world: World, desk: Any) -> None:
     """One load failed while the stream of events continued."""
     again = lose(desk, "**/api/devices?*")
     world.kit.post("a look fails")
@@ -252,9 +244,7 @@ def test_a_hub_that_answers_again_is_no_longer_said_to_be_away(world: World, des
 
 
 @pytest.mark.full
-def test_a_press_that_nobody_answered_is_not_said_to_be_tried_again(
-    world: World, desk: Any
-) -> None:
+def test_unanswered_press_is_reported_as_unknown_result(world: World, desk: Any) -> None:
     """The message stays visible through later loads."""
     with sos(world, "unheard"):
         again = lose(desk, "**/acknowledge", "POST")
@@ -281,7 +271,7 @@ async ([first, many]) => {
 
 
 @pytest.mark.full
-def test_a_conversation_is_not_longer_however_long_it_was_open(world: World, desk: Any) -> None:
+def test_length_of_an_open_conversation_is_limited(world: World, desk: Any) -> None:
     world.kit.post("again and again")
     desk.locator("#items", has_text="again and again").wait_for()
     desk.evaluate(MANY, [1_000_000, 900])
@@ -292,9 +282,7 @@ def test_a_conversation_is_not_longer_however_long_it_was_open(world: World, des
     desk.locator("#items", has_text="again and again").wait_for()
 
 
-def test_older_words_leave_no_gap_where_the_newest_are_looked_at_meanwhile(
-    world: World, desk: Any
-) -> None:
+def test_older_messages_leave_no_gap_after_a_concurrent_reload(world: World, desk: Any) -> None:
     for number in range(8):
         world.kit.post(f"gap {number}")
     desk.locator("#items", has_text="gap 7").wait_for()
@@ -319,7 +307,7 @@ def test_older_words_leave_no_gap_where_the_newest_are_looked_at_meanwhile(
     assert numbers == list(range(7, 7 - len(numbers), -1))
 
 
-def test_a_form_is_there_though_nobody_says_whether_the_hub_knows_passkeys(world: World) -> None:
+def test_sign_in_works_while_the_passkey_request_hangs(world: World) -> None:
     with console(world.opened, world.hub, "1280-light") as shown:
         held = Held(shown, "**/console/passkeys/sign-in")
         shown.reload()
@@ -332,7 +320,7 @@ def test_a_form_is_there_though_nobody_says_whether_the_hub_knows_passkeys(world
 EXPIRED = "document.dispatchEvent(new Event('signed-out'))"
 
 
-def test_an_answer_to_who_was_there_before_signs_nobody_out(world: World, desk: Any) -> None:
+def test_late_401_of_an_earlier_session_does_not_sign_out(world: World, desk: Any) -> None:
     held: list[Any] = []
     desk.route("**/api/positions*", lambda route: route.continue_() if held else held.append(route))
     world.kit.post("a look")
@@ -345,9 +333,7 @@ def test_an_answer_to_who_was_there_before_signs_nobody_out(world: World, desk: 
     assert desk.locator("#desk").is_visible()
 
 
-def test_who_comes_after_somebody_whose_session_ended_finds_nothing_of_theirs(
-    world: World, desk: Any
-) -> None:
+def test_next_user_sees_nothing_of_an_expired_session(world: World, desk: Any) -> None:
     desk.get_by_label("Text", exact=True).fill("for nobody else")
     desk.evaluate(EXPIRED)
     sign_in(desk, "olga@example.org", SECRET.strip())
@@ -364,7 +350,7 @@ def test_who_comes_after_somebody_whose_session_ended_finds_nothing_of_theirs(
     held.release()
 
 
-def test_what_comes_of_a_test_or_an_older_line_tells_who_has_gone_on_no_falsehood(
+def test_late_administration_answers_show_no_error_on_another_page(
     world: World, office: Any
 ) -> None:
     administer(world.database, "contact", "add", "Duty", "duty@example.org")
@@ -390,7 +376,7 @@ def test_what_comes_of_a_test_or_an_older_line_tells_who_has_gone_on_no_falsehoo
         assert office.locator("#away").inner_text() == "", deed
 
 
-def test_a_secret_waits_until_it_is_kept_also_where_another_comes(office: Any) -> None:
+def test_secret_stays_until_saved_despite_a_second_secret(office: Any) -> None:
     subject(office, "API keys")
     for name in ("one", "two"):
         office.get_by_label("Name of the new key").fill(name)
@@ -403,7 +389,7 @@ def test_a_secret_waits_until_it_is_kept_also_where_another_comes(office: Any) -
     office.locator("#once").wait_for(state="hidden")
 
 
-def test_what_is_done_is_said_though_the_list_does_not_come(office: Any) -> None:
+def test_success_is_shown_although_the_list_fails_to_load(office: Any) -> None:
     """A person who sees a failure would do it twice."""
     subject(office, "API keys")
     office.locator("#admin-keys li").first.wait_for()
@@ -415,7 +401,7 @@ def test_what_is_done_is_said_though_the_list_does_not_come(office: Any) -> None
     again()
 
 
-def test_a_list_of_before_a_deed_is_not_drawn_after_it(world: World, office: Any) -> None:
+def test_outdated_list_is_not_drawn_after_a_change(world: World, office: Any) -> None:
     for name in ("left", "right"):
         administer(world.database, "key", "add", name, "--read")
     subject(office, "API keys")
@@ -451,7 +437,7 @@ VECTORS = {
 
 
 @pytest.mark.full
-def test_a_map_whose_library_did_not_load_says_so_and_no_more(world: World) -> None:
+def test_missing_map_library_is_reported_without_further_errors(world: World) -> None:
     """Positions are shown in any case, and later content causes no error."""
     with console(world.opened, world.hub, "1280-light") as shown:
         shown.route("**/api/map", lambda route: route.fulfill(json=VECTORS))
@@ -466,7 +452,7 @@ def test_a_map_whose_library_did_not_load_says_so_and_no_more(world: World) -> N
 
 
 @pytest.mark.full
-def test_an_sos_that_the_address_names_shows_once_the_hub_answers(world: World, desk: Any) -> None:
+def test_sos_of_the_url_is_shown_after_a_failed_request(world: World, desk: Any) -> None:
     with sos(world, "long ago") as incident:
         pass
     asked: list[Any] = []
@@ -484,7 +470,7 @@ def test_an_sos_that_the_address_names_shows_once_the_hub_answers(world: World, 
     assert len(asked) == 2
 
 
-def test_a_watch_that_was_taken_is_not_undone_by_what_was_asked_before(desk: Any) -> None:
+def test_started_watch_survives_an_outdated_answer(desk: Any) -> None:
     late = Late(desk, "**/api/watch")
     desk.evaluate("import('/console/file/watch.js').then(watch => { watch.showWatch(); })")
     late.wait()
@@ -496,7 +482,7 @@ def test_a_watch_that_was_taken_is_not_undone_by_what_was_asked_before(desk: Any
     desk.get_by_role("button", name="Take the watch for 8 hours").wait_for()
 
 
-def test_what_one_kit_was_not_told_is_not_said_of_another(world: World, office: Any) -> None:
+def test_refused_command_of_one_kit_is_not_shown_at_another(world: World, office: Any) -> None:
     kit = administer(world.database, "device", "add", "kit-two", "--user", "Ada")["id"]
     office.goto(f"{world.hub.address}/console/kit/1")
     office.get_by_text("Send a command to this kit").click()
@@ -511,9 +497,7 @@ def test_what_one_kit_was_not_told_is_not_said_of_another(world: World, office: 
     assert office.locator("#hands-fault").inner_text() == ""
 
 
-def test_one_of_the_history_is_shown_once_however_often_it_is_opened(
-    world: World, desk: Any
-) -> None:
+def test_history_entry_is_shown_once_after_repeated_opening(world: World, desk: Any) -> None:
     with sos(world, "of the history") as incident:
         pass
     desk.get_by_text("Closed SOS and alarms").click()
@@ -530,9 +514,7 @@ def test_one_of_the_history_is_shown_once_however_often_it_is_opened(
 
 
 @pytest.mark.full
-def test_a_press_on_the_map_is_one_also_where_it_is_drawn_anew_meanwhile(
-    world: World, desk: Any
-) -> None:
+def test_press_on_the_map_survives_a_concurrent_redraw(world: World, desk: Any) -> None:
     world.kit.call("POST", "/api/package", {"location": {"latitude": 46.5, "longitude": 7.5}})
     spot = desk.locator("#map path.spot.other, #map path.spot.troubled").first
     spot.wait_for()

@@ -148,7 +148,7 @@ def pure() -> Iterator[Callable[..., Any]]:
         yield call
 
 
-def test_what_is_wrong_with_a_kit_the_worst_first(pure: Any) -> None:
+def test_troubles_of_a_kit_are_listed_worst_first(pure: Any) -> None:
     for members, incidents, dated, expected in CASES:
         troubles = pure("troubles", {**WELL, **members}, incidents, dated, NOW)
         assert [f"{each['kind']}: {each['text']}" for each in troubles] == expected, members
@@ -183,12 +183,12 @@ FOUND: list[tuple[dict[str, str], list[int]]] = [
 ]
 
 
-def test_kits_are_found_filtered_and_in_order(pure: Any) -> None:
+def test_kits_are_searched_filtered_and_sorted(pure: Any) -> None:
     for how, expected in FOUND:
         assert [each["id"] for each in pure("listed", KITS, how)] == expected, how
 
 
-def test_points_in_one_square_are_one(pure: Any) -> None:
+def test_map_points_in_one_square_are_clustered(pure: Any) -> None:
     points = [{"x": x, "y": y} for x, y in ((1, 1), (3, 5), (49, 1), (-1, 1))]
     clusters = pure("clusters", points, 48)
     assert sorted((each["x"], each["y"], len(each["those"])) for each in clusters) == [
@@ -230,7 +230,7 @@ SCREENS_HIGH = 6
         pytest.param("1280-light", 1_000, marks=pytest.mark.full),
     ],
 )
-def test_a_room_of_many_kits(tmp_path: Path, screen: str, kits: int) -> None:
+def test_console_with_many_kits_fits_each_screen(tmp_path: Path, screen: str, kits: int) -> None:
     database = str(tmp_path / "hub.sqlite3")
     settle(database, kits)
     with (
@@ -334,7 +334,7 @@ def in_view(shown: Any, mark: str) -> bool:
     return bool(box and 0 <= box["y"] < shown.viewport_size["height"])
 
 
-def test_an_address_of_an_sos_leads_to_its_card_also_once_it_is_closed(tmp_path: Path) -> None:
+def test_url_of_an_sos_opens_its_card_also_when_closed(tmp_path: Path) -> None:
     database = str(tmp_path / "hub.sqlite3")
     settle(database, 12)
     with closing(sqlite3.connect(database)) as connection, connection:
@@ -411,7 +411,7 @@ def device(shown: Any, name: str) -> Any:
     return match
 
 
-def test_all_receivers_get_what_stood_there_as_it_was_sent(tmp_path: Path) -> None:
+def test_all_receivers_get_the_text_at_the_time_of_sending(tmp_path: Path) -> None:
     """This also holds if a person types or selects others while the hub is slow."""
     database = str(tmp_path / "hub.sqlite3")
     settle_in(database)
@@ -455,7 +455,7 @@ def test_all_receivers_get_what_stood_there_as_it_was_sent(tmp_path: Path) -> No
         assert sorted(said) == ["Storm at noon"] * 2 + ["Storm at noon. St"]
 
 
-def test_a_map_that_was_not_told_what_it_shows_is_asked_for_again(tmp_path: Path) -> None:
+def test_map_settings_are_requested_again_after_a_failure(tmp_path: Path) -> None:
     """A failure is not shown forever, for example after the hub answers again."""
     database = str(tmp_path / "hub.sqlite3")
     settle_in(database)
@@ -476,7 +476,7 @@ AHEAD = "const right = Date.now; Date.now = () => right() + 25 * 3600_000;"
 """A computer whose clock is set to tomorrow."""
 
 
-def test_how_long_ago_is_by_the_hubs_clock(tmp_path: Path) -> None:
+def test_age_of_a_contact_uses_the_clock_of_the_hub(tmp_path: Path) -> None:
     database = str(tmp_path / "hub.sqlite3")
     settle_in(database)
     store = open_store(database)
@@ -495,7 +495,7 @@ def test_how_long_ago_is_by_the_hubs_clock(tmp_path: Path) -> None:
         assert "not heard for a day" not in kit.inner_text()
 
 
-def test_who_signs_out_leaves_nothing_to_who_comes_after(tmp_path: Path) -> None:
+def test_sign_out_removes_all_content_of_the_user(tmp_path: Path) -> None:
     database = str(tmp_path / "hub.sqlite3")
     settle_in(database)
     with (

@@ -33,7 +33,7 @@ def heard(shown: Any, more_than: int) -> int:
     return int(shown.evaluate("heard"))
 
 
-def test_after_a_reload_the_desk_says_that_it_is_silent_until_one_click(tmp_path: Path) -> None:
+def test_console_reports_silence_after_a_reload_until_a_click(tmp_path: Path) -> None:
     database = str(tmp_path / "hub.sqlite3")
     token = settle_in(database)
     with (
@@ -85,7 +85,7 @@ delete window.PushManager;
 """Safari on iOS, with a page that is not on the home screen."""
 
 
-def test_an_iphone_can_install_the_console_and_is_told_to(tmp_path: Path) -> None:
+def test_console_is_installable_on_iphone_and_shows_a_hint(tmp_path: Path) -> None:
     """iOS gives web push only to a page with a web manifest that is on the home screen."""
     database = str(tmp_path / "hub.sqlite3")
     settle_in(database)

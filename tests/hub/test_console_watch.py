@@ -16,7 +16,7 @@ from tests.processes import administer, agent, hub, until
 pytestmark = pytest.mark.full
 
 
-def test_the_watch_goes_from_one_to_the_next(tmp_path: Path) -> None:
+def test_watch_is_handed_over_between_dispatchers(tmp_path: Path) -> None:
     database = str(tmp_path / "hub.sqlite3")
     settle_in(database)
     ben = str(administer(database, "user", "add", "Ben")["id"])
@@ -54,7 +54,7 @@ def test_the_watch_goes_from_one_to_the_next(tmp_path: Path) -> None:
         bens.locator("#watch-told.fault, #watch-told").get_by_text("No one is on watch").wait_for()
 
 
-def test_an_sos_goes_from_one_to_the_next(tmp_path: Path) -> None:
+def test_sos_is_handed_over_between_dispatchers(tmp_path: Path) -> None:
     database = str(tmp_path / "hub.sqlite3")
     token = settle_in(database)
     ben = str(administer(database, "user", "add", "Ben")["id"])
