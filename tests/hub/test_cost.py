@@ -35,7 +35,7 @@ PUSHES: dict[str, tuple[Item, dict[str, object]]] = {
 
 
 @pytest.mark.parametrize("what", PUSHES)
-async def test_what_it_is_said_to_cost_is_what_it_takes(store: Store, what: str) -> None:
+async def test_estimated_cost_equals_the_size_of_the_messages(store: Store, what: str) -> None:
     item, how = PUSHES[what]
     async with field_of(store) as alps:
         how = {"sender": 1, "priority": 12, "time": int(START), "target": 3, **how}
@@ -58,7 +58,7 @@ async def test_what_it_is_said_to_cost_is_what_it_takes(store: Store, what: str)
             assert took == said, named
 
 
-async def test_who_has_no_modem_or_is_disabled_costs_nothing(store: Store) -> None:
+async def test_device_without_modem_or_disabled_has_no_cost(store: Store) -> None:
     posting = Posting(1, 1, HUT, int(START), priority=12)
     async with field_of(store) as alps:
         await store.commit(lambda db: db.execute("UPDATE device SET imei = NULL WHERE id = 2"))
@@ -67,7 +67,7 @@ async def test_who_has_no_modem_or_is_disabled_costs_nothing(store: Store) -> No
         assert (row["id"], row["satellite"]) == (2, None)
 
 
-async def test_a_budget_tells_what_is_left_of_today(store: Store) -> None:
+async def test_cost_estimate_shows_the_credits_left_today(store: Store) -> None:
     posting = Posting(1, 1, Message("Storm"), int(START), priority=12, target=3)
     async with field_of(store) as alps:
 

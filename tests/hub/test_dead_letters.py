@@ -123,7 +123,7 @@ def device(database: str) -> dict[str, Any]:
     return row
 
 
-def test_what_came_before_its_imei_was_right_arrives_once(tmp_path: Path, database: str) -> None:
+def test_messages_before_the_imei_was_corrected_arrive_once(tmp_path: Path, database: str) -> None:
     with receiver() as hooked, settled(tmp_path, database) as (operators, running):
         administer(database, "webhook", "add", hooked.url, "--untried")
         assert "deadLettersTaken" not in add(database, "--imei", MISTYPED)
@@ -153,7 +153,7 @@ def test_what_came_before_its_imei_was_right_arrives_once(tmp_path: Path, databa
         assert "fieldagent_hub_dead_letters_total 3\n" in text
 
 
-def test_a_device_that_is_added_or_enabled_later_gets_what_it_sent(
+def test_messages_before_a_device_was_added_or_enabled_are_imported(
     tmp_path: Path, database: str
 ) -> None:
     with settled(tmp_path, database) as (operators, _):
@@ -166,7 +166,7 @@ def test_a_device_that_is_added_or_enabled_later_gets_what_it_sent(
 
 
 @pytest.mark.parametrize("body", [b"Hello", b"RB0001234Hello", bytes(range(256)), said("x")[:-1]])
-def test_what_cannot_be_read_is_kept_with_its_device(tmp_path: Path, body: bytes) -> None:
+def test_unreadable_message_is_stored_with_its_device(tmp_path: Path, body: bytes) -> None:
     database = str(tmp_path / "hub.sqlite3")
     with settled(tmp_path, database) as (operators, _):
         add(database, "--imei", IMEI)
@@ -179,7 +179,7 @@ def test_what_cannot_be_read_is_kept_with_its_device(tmp_path: Path, body: bytes
 
 
 @pytest.mark.full
-def test_an_sos_under_any_status_of_its_session_arrives_once(tmp_path: Path) -> None:
+def test_sos_arrives_once_for_any_session_status(tmp_path: Path) -> None:
     """Complete or cut, from a known or an unknown device: the operator got a confirmation."""
     database = str(tmp_path / "hub.sqlite3")
     with settled(tmp_path, database) as (operators, _):
@@ -202,7 +202,7 @@ def _put_instead(old: bytes, new: bytes, raw: bytes) -> bytes:
     return raw.replace(old, new, 1)
 
 
-def test_what_a_gateway_spoils_is_kept_and_what_rockblock_has_signed_too(tmp_path: Path) -> None:
+def test_messages_with_invalid_gateway_fields_are_stored(tmp_path: Path) -> None:
     """Each check before the payload keeps the message."""
     database = str(tmp_path / "hub.sqlite3")
     body, now = said("hello"), int(time.time())
@@ -237,7 +237,7 @@ def test_what_a_gateway_spoils_is_kept_and_what_rockblock_has_signed_too(tmp_pat
     assert len(letters) == 11
 
 
-def test_a_key_on_one_side_alone_is_told_and_mended(tmp_path: Path, database: str) -> None:
+def test_satellite_key_mismatch_is_reported_and_fixed(tmp_path: Path, database: str) -> None:
     with settled(tmp_path, database) as (operators, running):
         add(database, "--imei", IMEI)
         operators.directip(said("tagged, and nobody can check it", 1, MASTER))
@@ -260,7 +260,7 @@ def test_a_key_on_one_side_alone_is_told_and_mended(tmp_path: Path, database: st
         assert (device(database)["keyTrouble"], listed(database)) == ("", [])
 
 
-def test_where_the_operator_saw_a_kit_stands_beside_what_has_no_position(tmp_path: Path) -> None:
+def test_operator_position_is_added_to_items_without_a_position(tmp_path: Path) -> None:
     database = str(tmp_path / "hub.sqlite3")
     with receiver() as hooked, settled(tmp_path, database) as (operators, running):
         administer(database, "webhook", "add", hooked.url, "--untried")
@@ -279,7 +279,7 @@ def test_where_the_operator_saw_a_kit_stands_beside_what_has_no_position(tmp_pat
         ]
 
 
-async def test_what_fails_by_a_mistake_of_ours_is_kept_the_second_time(
+async def test_message_that_fails_processing_twice_is_stored_as_dead_letter(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fails(*_: object) -> None:
@@ -304,7 +304,7 @@ async def test_what_fails_by_a_mistake_of_ours_is_kept_the_second_time(
         assert await store.read(dead_letters.list_letters) == []
 
 
-async def test_what_comes_over_ip_and_cannot_be_read_is_kept_too(store: Store) -> None:
+async def test_unreadable_message_over_ip_is_stored_as_dead_letter(store: Store) -> None:
     async with field_of(store) as alps:
         await alps.mailbox(1).store_body(b"\xff garbage")
         understood, later = Entry(1, Message("hello"), MOMENT), Entry(2, Message("x"), MOMENT)
@@ -319,7 +319,7 @@ async def test_what_comes_over_ip_and_cannot_be_read_is_kept_too(store: Store) -
         assert await store.commit(partial(taking.replay, device=alps.device(1), keys=[])) == 0
 
 
-async def test_of_one_stranger_so_many_and_of_all_so_many(store: Store) -> None:
+async def test_dead_letters_of_one_unknown_modem_are_limited(store: Store) -> None:
     async with field_of(store):
 
         def come(db: Db) -> None:
@@ -337,7 +337,7 @@ async def test_of_one_stranger_so_many_and_of_all_so_many(store: Store) -> None:
         assert figures["dead_letters_dropped"] == 5
 
 
-async def test_an_sos_takes_to_other_kits_where_the_operator_saw_it(store: Store) -> None:
+async def test_sos_is_sent_to_other_kits_with_the_operator_position(store: Store) -> None:
     async with field_of(store) as alps:
         sos = encode([Entry(5, Message("help"), MOMENT, sos=True)])
         for body in (said("not urgent"), sos):
@@ -351,7 +351,9 @@ async def test_an_sos_takes_to_other_kits_where_the_operator_saw_it(store: Store
         assert [Estimate(**json.loads(text)) for (text,) in kept] == [Estimate(46.5, 7.25, 3)] * 2
 
 
-def test_what_nobody_has_is_shown_to_the_operator_alone(tmp_path: Path, database: str) -> None:
+def test_dead_letter_of_unknown_modem_is_shown_only_to_the_operator(
+    tmp_path: Path, database: str
+) -> None:
     """No answer or export for an administrator of the only workspace contains it. This covers all
     documented answers, including new ones. The operator learns the next step.
     """
@@ -396,7 +398,7 @@ def test_what_nobody_has_is_shown_to_the_operator_alone(tmp_path: Path, database
         assert [each["imei"] for each in listed(database)] == [IMEI, stranger]
 
 
-def test_the_operator_decides_whose_a_modem_is_and_what_it_sent_before(tmp_path: Path) -> None:
+def test_operator_assigns_a_contested_modem_and_its_dead_letters(tmp_path: Path) -> None:
     database = str(tmp_path / "hub.sqlite3")
     with settled(tmp_path, database) as (operators, _):
         administer(database, "workspace", "add", "Andes")

@@ -61,14 +61,14 @@ async def gateway() -> AsyncIterator[Gateway]:
         nursery.cancel_scope.cancel()
 
 
-async def test_what_the_gateway_takes_is_sent_and_the_modem_rings() -> None:
+async def test_accepted_mt_message_is_sent_and_rings_the_modem() -> None:
     async with gateway() as there:
         assert (await there.call()).outcome is Outcome.SENT
         assert there.queue.get_first() == b"hello"
         assert there.rings == 1
 
 
-async def test_every_result_is_judged() -> None:
+async def test_each_mt_status_has_an_outcome_and_a_reason() -> None:
     """The statuses of the interface description, and all other values in two bytes."""
     async with gateway() as there:
         for status in (*range(-140, 60), -32_768, 32_767):
@@ -89,15 +89,13 @@ async def test_every_result_is_judged() -> None:
 @pytest.mark.parametrize(
     ("body", "imei", "status"), [(b"x" * 271, IMEI, -3), (b"", IMEI, -4), (b"x", "1" * 15, -2)]
 )
-async def test_the_gateway_itself_checks_what_it_is_given(
-    body: bytes, imei: str, status: int
-) -> None:
+async def test_gateway_rejects_invalid_mt_messages(body: bytes, imei: str, status: int) -> None:
     async with gateway() as there:
         assert (await there.call(body, imei)).failure == DIRECTIP[status]
         assert len(there.queue) == 0
 
 
-async def test_a_full_queue_is_told() -> None:
+async def test_full_mt_queue_is_reported_with_a_pause() -> None:
     async with gateway() as there:
         for _ in range(50):
             there.queue.put(b"x")
@@ -106,7 +104,7 @@ async def test_a_full_queue_is_told() -> None:
         assert failure.retry_after == FULL_PAUSE_S
 
 
-async def test_no_answer_and_a_cut_connection_are_doubtful(
+async def test_mt_message_without_a_complete_answer_is_doubtful(
     clock: trio.testing.MockClock,
 ) -> None:
     async with gateway() as there:
@@ -118,7 +116,7 @@ async def test_no_answer_and_a_cut_connection_are_doubtful(
         assert (await there.call()).outcome is Outcome.SENT
 
 
-async def test_a_gateway_that_is_not_there_has_got_nothing() -> None:
+async def test_mt_message_to_unreachable_gateway_is_not_sent() -> None:
     (listener,) = open_listeners(0, ["127.0.0.1"])
     port = get_port([listener])
     listener.close()
@@ -185,13 +183,13 @@ def mo(
     return write(DirectIpMo(1, IMEI, status, 7, mtmsn, 1_790_000_000, payload, location))
 
 
-async def test_a_ring_alone_hands_nothing_over() -> None:
+async def test_ring_alert_alone_sends_no_message() -> None:
     async with gateway() as there:
         assert await DirectIp("127.0.0.1", there.port).ring(IMEI) == Verdict(Outcome.SENT)
         assert (there.rings, len(there.queue)) == (1, 0)
 
 
-async def test_what_a_session_fetched_is_told_once_what_it_brought_is_stored() -> None:
+async def test_mt_status_of_a_session_is_reported_after_storage_of_its_mo_message() -> None:
     """A failed session, or one that left a message that is too large, shows nothing."""
     store = Store()
     async with listening(store) as bring:
@@ -209,7 +207,7 @@ async def test_what_a_session_fetched_is_told_once_what_it_brought_is_stored() -
         assert len(store.sessions) == 3
 
 
-async def test_where_the_operator_saw_it_is_told_unless_they_call_that_poor() -> None:
+async def test_operator_position_is_passed_on_unless_of_poor_quality() -> None:
     store = Store()
     where = MoLocation(-33.85, 151.2, 3)
     async with listening(store) as bring:
@@ -218,7 +216,7 @@ async def test_where_the_operator_saw_it_is_told_unless_they_call_that_poor() ->
     assert store.seen_at == [Estimate(-33.85, 151.2, 3), None, None]
 
 
-async def test_mo_messages_are_confirmed_once_they_are_stored() -> None:
+async def test_mo_message_is_confirmed_only_after_storage() -> None:
     store = Store()
     async with listening(store) as bring:
         assert await bring(mo()) is True
@@ -230,7 +228,7 @@ async def test_mo_messages_are_confirmed_once_they_are_stored() -> None:
 
 
 @pytest.mark.parametrize("raw", [b"", b"\x01\x00\x50half", b"GET / HTTP/1.1\r\n\r\n", mo()[:-1]])
-async def test_what_is_no_message_is_not_confirmed_and_the_next_is_taken(raw: bytes) -> None:
+async def test_invalid_mo_message_is_not_confirmed_and_does_not_block_the_next(raw: bytes) -> None:
     store = Store()
     async with listening(store) as bring:
         with pytest.raises(RemoteProtocolError, match="the connection ended"):
@@ -239,7 +237,7 @@ async def test_what_is_no_message_is_not_confirmed_and_the_next_is_taken(raw: by
         assert store.taken == [(IMEI, b"body")]
 
 
-async def test_what_came_is_taken_in_whatever_the_gateway_says_of_the_session(
+async def test_mo_message_is_stored_for_any_session_status(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Its status is only a remark in the log. A successful session shows the waiting MT
@@ -262,7 +260,7 @@ async def test_what_came_is_taken_in_whatever_the_gateway_says_of_the_session(
     ("damage", "imei"),
     [(lambda raw: raw.replace(IMEI.encode(), b"x" * 15), ""), (lambda raw: raw[:3] + raw[34:], "")],
 )
-async def test_the_payload_beside_a_damaged_header_is_kept(
+async def test_payload_beside_a_damaged_header_is_stored(
     damage: Callable[[bytes], bytes], imei: str
 ) -> None:
     store = Store()
@@ -275,7 +273,7 @@ async def test_the_payload_beside_a_damaged_header_is_kept(
             await bring(mo(None).replace(IMEI.encode(), b"x" * 15))
 
 
-async def test_who_is_not_allowed_brings_nothing_and_is_told_of_once(
+async def test_caller_outside_directip_allow_is_rejected_and_logged_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     store = Store()
@@ -288,7 +286,7 @@ async def test_who_is_not_allowed_brings_nothing_and_is_told_of_once(
     assert len(store.taken) == 1
 
 
-async def test_idle_connections_do_not_keep_out_who_has_something_to_bring() -> None:
+async def test_idle_connections_do_not_block_an_mo_message() -> None:
     store = Store()
     async with listening(store) as bring, AsyncExitStack() as stack:
         for _ in range(500):
@@ -297,7 +295,7 @@ async def test_idle_connections_do_not_keep_out_who_has_something_to_bring() -> 
             assert await bring(mo()) is True
 
 
-async def test_a_crowd_of_strangers_keeps_no_gateway_out() -> None:
+async def test_many_anonymous_connections_do_not_block_the_gateway() -> None:
     store = Store()
     async with listening(store, "127.0.0.8/30") as bring, AsyncExitStack() as stack:
         for _ in range(500):
@@ -306,7 +304,9 @@ async def test_a_crowd_of_strangers_keeps_no_gateway_out() -> None:
             assert await bring(mo(), "127.0.0.9") is True
 
 
-async def test_who_says_nothing_is_left_after_a_while(clock: trio.testing.MockClock) -> None:
+async def test_silent_connection_is_closed_after_the_deadline(
+    clock: trio.testing.MockClock,
+) -> None:
     async with listening(Store()) as bring, await bring.connect() as stream:
         await stream.send_all(mo()[:-1])
         assert await stream.receive_some() == b""
@@ -323,6 +323,6 @@ async def test_who_says_nothing_is_left_after_a_while(clock: trio.testing.MockCl
         ("directip-listen=0.0.0.0:10800\ndirectip-allow=somewhere", "must be networks"),
     ],
 )
-def test_where_anybody_may_come_somebody_must_be_named(lines: str, message: str) -> None:
+def test_public_directip_listener_needs_directip_allow(lines: str, message: str) -> None:
     with pytest.raises(InvalidSettings, match=message) if message else nullcontext():
         parse(lines, Path("hub.properties"))

@@ -45,7 +45,7 @@ async def why(alps: Field, target: int | None, item: Data | Message = PICTURE) -
     return (await reach(alps, target, item)).find_refusal()
 
 
-async def test_a_picture_to_a_9602_is_refused_with_the_reason(store: Store) -> None:
+async def test_picture_to_a_9602_is_rejected_with_the_reason(store: Store) -> None:
     async with field_of(store) as alps:
         await give_modems(alps)
         reason = await why(alps, SMALL)
@@ -59,14 +59,14 @@ async def test_a_picture_to_a_9602_is_refused_with_the_reason(store: Store) -> N
         assert await why(alps, None) == "", "to everybody: some can have it"
 
 
-async def test_a_kit_that_came_over_a_link_may_do_so_again(store: Store) -> None:
+async def test_picture_to_a_kit_that_had_a_link_is_accepted(store: Store) -> None:
     async with field_of(store) as alps:
         await give_modems(alps)
         await store.commit(lambda db: contact.record_contact(db, SMALL, "ip", alps.now))
         assert await why(alps, SMALL) == ""
 
 
-async def test_each_is_packed_for_its_modem(store: Store) -> None:
+async def test_messages_are_packed_for_the_size_of_each_modem(store: Store) -> None:
     async with field_of(store) as alps:
         await give_modems(alps)
         item = Data(bytes(3_000))
@@ -86,7 +86,7 @@ async def test_each_is_packed_for_its_modem(store: Store) -> None:
         assert max(map(len, small)) <= 270
 
 
-async def test_bytes_are_told_of_a_large_modem_and_no_credits(store: Store) -> None:
+async def test_cost_of_a_large_modem_is_in_bytes_without_credits(store: Store) -> None:
     async with field_of(store) as alps:
         await give_modems(alps)
 
@@ -101,7 +101,7 @@ async def test_bytes_are_told_of_a_large_modem_and_no_credits(store: Store) -> N
         assert 3_000 < prices[LARGE]["bytes"] < 3_100
 
 
-async def test_what_became_too_large_holds_up_nobody(store: Store) -> None:
+async def test_item_too_large_for_a_modem_does_not_block_later_items(store: Store) -> None:
     """It was for all, and needs more messages to a 9602 than are allowed."""
     async with field_of(store) as alps:
         await give_modems(alps)
@@ -148,7 +148,7 @@ def photograph(**whom: Any) -> dict[str, Any]:
     return {"sourceUserId": "1", "workspaceId": "1", "data": {"payload": payload}, **whom}
 
 
-async def test_a_picture_that_no_kit_of_a_group_can_have_names_each(store: Store) -> None:
+async def test_picture_that_fits_no_kit_of_a_group_is_rejected_with_each_name(store: Store) -> None:
     async with cloud(store) as hub:
         await settle_modems(hub)
         reply = await hub.push(photograph(targetGroup="rescue"))
@@ -163,7 +163,7 @@ async def test_a_picture_that_no_kit_of_a_group_can_have_names_each(store: Store
 
 
 @pytest.mark.parametrize("whom", [{}, {"targetGroup": "all"}], ids=["workspace", "group"])
-async def test_a_picture_to_many_goes_to_those_that_can_have_it(
+async def test_picture_to_many_goes_only_to_kits_with_large_modems(
     store: Store, whom: dict[str, str]
 ) -> None:
     async with cloud(store) as hub:
@@ -186,9 +186,7 @@ async def test_a_picture_to_many_goes_to_those_that_can_have_it(
         ) == [(1,), (3,)], "a link brings it all the same"
 
 
-async def test_what_a_picture_to_many_costs_is_told_of_those_that_can_have_it(
-    store: Store,
-) -> None:
+async def test_cost_of_a_picture_to_many_counts_only_suitable_kits(store: Store) -> None:
     async with cloud(store) as hub:
         await settle_modems(hub)
         reply = await hub.push(photograph(), path="/api/package/cost")
@@ -197,7 +195,7 @@ async def test_what_a_picture_to_many_costs_is_told_of_those_that_can_have_it(
         assert prices["bens kit"]["parts"] == 1
 
 
-async def test_a_kits_own_picture_to_everybody_goes_in_no_hundred_messages(store: Store) -> None:
+async def test_picture_to_all_is_not_split_for_small_modems(store: Store) -> None:
     async with field_of(store) as alps:
         await give_modems(alps)
         await alps.push(PICTURE)

@@ -30,7 +30,7 @@ PEER = Path(__file__).parents[1] / "peers/sbd.py"
     [TOGETHER, pytest.param((*TRAITS, *TOGETHER), marks=pytest.mark.full)],
     ids=["several traits each", "each trait"],
 )
-def test_every_package_arrives_through_foreign_modems(
+def test_every_package_arrives_once_through_third_party_modems(
     tmp_path: Path, modems: tuple[str, ...]
 ) -> None:
     mo_port, mt_port = free_port(), free_port()

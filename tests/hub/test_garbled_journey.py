@@ -18,7 +18,7 @@ from tests.processes import MODULE, Running, administer, agent, free_port, hub, 
 KIT = "fieldagent.agent.channels.satellite"
 
 
-def test_what_a_kit_cannot_read_comes_again(tmp_path: Path) -> None:
+def test_messages_garbled_on_the_serial_line_arrive_later(tmp_path: Path) -> None:
     mo_port, mt_port = free_port(), free_port()
     database = str(tmp_path / "hub.sqlite3")
     first = administer(database, "init", "Alps")

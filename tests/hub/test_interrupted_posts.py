@@ -58,7 +58,7 @@ def is_closed(port: int) -> bool:
     return False
 
 
-def test_a_post_under_way_finishes_when_the_hub_stops(tmp_path: Path) -> None:
+def test_running_post_finishes_when_the_hub_stops(tmp_path: Path) -> None:
     database = str(tmp_path / "hub.sqlite3")
     came = threading.Event()
 
@@ -75,7 +75,7 @@ def test_a_post_under_way_finishes_when_the_hub_stops(tmp_path: Path) -> None:
         assert states(database) == ["handed"]
 
 
-def test_a_post_counts_though_the_database_went_before_it_was_written_down(
+def test_completed_post_counts_although_the_database_fails_before_storage(
     postgres: str, tmp_path: Path
 ) -> None:
     database = new_database(postgres)

@@ -66,7 +66,7 @@ def unreadable(alps: Field, body: bytes, **other: int | None) -> Entry:
 
 
 @pytest.mark.parametrize("details", [{}, {"guard": None}, {"size": 1}])
-async def test_what_a_kit_could_not_read_goes_again(
+async def test_mt_message_reported_as_unreadable_is_sent_again(
     store: Store, details: dict[str, int | None]
 ) -> None:
     """It is found by its size, or by its checksum if a cut hides the size, and not by an earlier
@@ -86,7 +86,7 @@ async def test_what_a_kit_could_not_read_goes_again(
         assert len(alps.sky.taken) == 3, "a recording asks for nothing"
 
 
-async def test_it_goes_again_three_times_and_no_more(store: Store) -> None:
+async def test_unreadable_mt_message_is_sent_again_at_most_three_times(store: Store) -> None:
     async with field(store) as alps:
         await given(alps, "through a broken cable")
         for _ in range(9):
@@ -96,7 +96,7 @@ async def test_it_goes_again_three_times_and_no_more(store: Store) -> None:
         assert brought(alps) == ["through a broken cable"] * 4
 
 
-async def test_what_fits_nothing_is_sent_by_nobody(store: Store) -> None:
+async def test_unreadable_report_without_a_match_sends_nothing(store: Store) -> None:
     async with field(store) as alps:
         await given(alps, "one")
         await given(alps, "two")
@@ -105,7 +105,7 @@ async def test_what_fits_nothing_is_sent_by_nobody(store: Store) -> None:
         assert brought(alps) == ["one", "two"]
 
 
-async def test_an_answer_to_an_sos_that_was_garbled_goes_again(store: Store) -> None:
+async def test_garbled_sos_receipt_is_sent_again(store: Store) -> None:
     async with field(store) as alps:
         await says(alps, Entry(50, Message("help"), int(alps.now), sos=True))
         await alps.satellite()
@@ -117,9 +117,7 @@ async def test_an_answer_to_an_sos_that_was_garbled_goes_again(store: Store) -> 
         assert [body for imei, body in alps.sky.taken if imei.endswith("3")] == [answer] * 2
 
 
-async def test_one_that_a_later_one_has_passed_goes_again_once_its_receipt_is_not_late(
-    store: Store,
-) -> None:
+async def test_overtaken_mt_message_is_sent_again_after_a_delay(store: Store) -> None:
     async with field(store) as alps:
         lost, there = await given(alps, "lost"), await given(alps, "there")
         await says(alps, receipt(there, int(alps.now)))
@@ -132,7 +130,7 @@ async def test_one_that_a_later_one_has_passed_goes_again_once_its_receipt_is_no
         assert messages(alps.sky.taken[-1][1])[0] == lost, "the same number: known if it was there"
 
 
-async def test_a_receipt_that_is_late_keeps_it_from_going_again(store: Store) -> None:
+async def test_late_receipt_prevents_a_repeated_mt_message(store: Store) -> None:
     async with field(store) as alps:
         late, there = await given(alps, "late"), await given(alps, "there")
         await says(alps, receipt(there, int(alps.now)))
@@ -143,7 +141,7 @@ async def test_a_receipt_that_is_late_keeps_it_from_going_again(store: Store) ->
         assert brought(alps) == ["late", "there"]
 
 
-async def test_receipts_together_in_any_order_ask_for_nothing(store: Store) -> None:
+async def test_receipts_in_any_order_cause_no_repeated_mt_message(store: Store) -> None:
     async with field(store) as alps:
         one, two = await given(alps, "one"), await given(alps, "two")
         await says(alps, receipt(two, int(alps.now)), receipt(one, int(alps.now)))
@@ -154,7 +152,7 @@ async def test_receipts_together_in_any_order_ask_for_nothing(store: Store) -> N
 
 
 @pytest.mark.parametrize("confirms", [False, True])
-async def test_a_large_modem_that_has_it_and_a_kit_that_does_not_say_so(
+async def test_unconfirmed_message_of_a_large_modem_is_sent_again(
     store: Store, confirms: bool
 ) -> None:
     """Its modem keeps no copy: without this, a message that its kit failed to store is lost."""
@@ -177,7 +175,7 @@ async def test_a_large_modem_that_has_it_and_a_kit_that_does_not_say_so(
         assert brought(alps) == ["its commit failed"] * (1 if confirms else 2)
 
 
-async def test_the_guard_is_the_modems(store: Store) -> None:
+async def test_stored_checksum_equals_the_checksum_of_the_modem(store: Store) -> None:
     async with field(store) as alps:
         await alps.store.commit(lambda db: db.execute("UPDATE device SET modem = 'large'"))
         await given(alps, "a text")
@@ -186,7 +184,7 @@ async def test_the_guard_is_the_modems(store: Store) -> None:
         assert rows == [(len(body), binascii.crc_hqx(body, 0))]
 
 
-async def test_fragments_are_left_to_the_kits_own_question(store: Store) -> None:
+async def test_fragments_are_not_sent_again_without_a_request(store: Store) -> None:
     async with field(store) as alps:
         await alps.push(Data(bytes(range(256)) * 3), target=3)
         alps.now += 60

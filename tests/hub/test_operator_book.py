@@ -12,7 +12,7 @@ from tests.hub.field import field_of
 IMEI = "300000000000002"
 
 
-async def test_what_is_learned_and_noted_stays(store: Store) -> None:
+async def test_operator_notes_are_stored_and_forgotten_after_retention(store: Store) -> None:
     async with field_of(store) as alps:
         book = OperatorBook(store, "directip", alps.clock)
         assert await book.find_imei("t") is None
@@ -35,7 +35,7 @@ async def test_what_is_learned_and_noted_stays(store: Store) -> None:
         assert await book.read_fetched() == 2.0
 
 
-async def test_what_was_handed_over_is_followed_until_it_is_in_the_modem(store: Store) -> None:
+async def test_mt_message_is_listed_until_its_final_state(store: Store) -> None:
     async with field_of(store) as alps:
         book = OperatorBook(store, "directip", alps.clock)
         alps.sky.verdicts.append(Verdict(Outcome.SENT, id="mt-7"))

@@ -63,7 +63,7 @@ ALL = Caller(1, "", 1, frozenset(), 2, "User", "Ben", DISPATCHER, may_push=False
 @pytest.mark.parametrize(
     "failure", [make_unreachable("127.0.0.1:1"), make_not_set_up("directip"), None]
 )
-async def test_what_a_person_says_of_an_sos_goes_by_the_link_whatever_satellite_does(
+async def test_answer_to_an_sos_is_sent_over_the_link_despite_satellite_failure(
     store: Store, failure: Failure | None
 ) -> None:
     """It is answered while the kit has no link. Then the kit has a link again, while its operator
@@ -133,7 +133,9 @@ async def fails(alps: Field, failure: Failure, outcome: Outcome = Outcome.NOT_SE
 
 @pytest.mark.full
 @pytest.mark.parametrize("failure", FAILURES, ids=lambda failure: f"{failure.code}")
-async def test_it_is_kept_tried_again_and_told(store: Store, failure: Failure) -> None:
+async def test_refused_mt_message_is_kept_retried_and_reported(
+    store: Store, failure: Failure
+) -> None:
     async with field_of(store) as alps:
         await alps.push(Message("to Ben"), target=2)
         alps.now += GRACE
@@ -159,7 +161,7 @@ async def test_it_is_kept_tried_again_and_told(store: Store, failure: Failure) -
 
 
 @pytest.mark.parametrize("failure", FAILURES, ids=lambda failure: f"{failure.code}")
-async def test_what_waits_behind_it_goes_by_or_is_told_the_same(
+async def test_message_behind_a_refused_one_is_sent_or_reports_the_same_reason(
     store: Store, failure: Failure
 ) -> None:
     async with field_of(store) as alps:
@@ -185,12 +187,12 @@ async def test_what_waits_behind_it_goes_by_or_is_told_the_same(
 @pytest.mark.parametrize(
     "failure", [each for each in FAILURES if each.scope is not Scope.GATEWAY], ids=lambda f: f.code
 )
-def test_what_people_can_correct_is_tried_within_the_hour(failure: Failure) -> None:
+def test_correctable_failure_is_retried_within_an_hour(failure: Failure) -> None:
     assert 0 < failure.retry_after <= FIXED_CAUSE_RETRY_S
     assert failure.text
 
 
-async def test_an_account_raises_one_alarm_until_it_works(store: Store) -> None:
+async def test_operator_account_failure_raises_one_alarm_until_success(store: Store) -> None:
     async with field_of(store) as alps:
         hook = Webhook(0, "https://desk.example/")
         await store.commit(lambda db: webhook_directory.add(db, 1, hook, now=alps.now))
@@ -218,7 +220,7 @@ async def test_an_account_raises_one_alarm_until_it_works(store: Store) -> None:
         assert len(await alarms(alps)) == 2
 
 
-async def test_another_imei_and_another_start_are_reasons_to_try(store: Store) -> None:
+async def test_new_imei_or_hub_restart_triggers_a_retry(store: Store) -> None:
     async with field_of(store) as alps:
         await alps.push(Message("to Ben"), target=2)
         alps.now += GRACE
@@ -277,7 +279,7 @@ def get(running: Hub, path: str, proof: dict[str, str]) -> str:
     return text
 
 
-def test_who_pushed_it_and_who_looks_after_the_hub_are_told(tmp_path: Path) -> None:
+def test_operator_refusal_is_shown_to_pusher_and_administrator(tmp_path: Path) -> None:
     """Real processes: refused for its address, then corrected and sent again by hand."""
     database = str(tmp_path / "hub.sqlite3")
     first = administer(database, "init", "Alps")
@@ -353,7 +355,7 @@ class Answering:
         return Verdict(Outcome.SENT)
 
 
-async def test_an_operator_that_hangs_holds_up_no_other(store: Store) -> None:
+async def test_hanging_operator_does_not_block_others(store: Store) -> None:
     async with field_of(store) as alps, trio.open_nursery() as nursery:
         await store.commit(
             lambda db: db.execute("UPDATE device SET operator = 'rockblock' WHERE id <> 1") and None
@@ -376,7 +378,7 @@ async def test_an_operator_that_hangs_holds_up_no_other(store: Store) -> None:
         nursery.cancel_scope.cancel()
 
 
-async def test_an_answer_to_an_sos_is_tried_soon_whatever_failed(store: Store) -> None:
+async def test_answer_to_an_sos_is_retried_soon_after_any_failure(store: Store) -> None:
     async with field_of(store) as alps:
         await alps.sends(1, Entry(7, Message("leg broken"), int(alps.now), sos=True))
         (incident,) = await alarms(alps)

@@ -33,9 +33,7 @@ from tests.processes import agent, hub, until, until_async
 DORA = "dora@example.org"
 
 
-def test_a_mail_is_handed_over_and_nobody_says_that_it_was_read(
-    tmp_path: Path, database: str
-) -> None:
+def test_mail_of_a_kit_is_handed_over_without_read_stage(tmp_path: Path, database: str) -> None:
     token = settle_in(database)
     with mail_relay() as relay:
         relay.answers = ["451 later, please"]
@@ -66,7 +64,7 @@ def test_a_mail_is_handed_over_and_nobody_says_that_it_was_read(
     ("to", "why"),
     [(DORA, "set smtp-host"), ("+41790001122", ""), ("nobody@", "neither an e-mail address")],
 )
-def test_a_sender_is_told_what_the_hub_has_no_service_for(
+def test_message_to_an_unsupported_address_is_reported_to_the_sender(
     tmp_path: Path, to: str, why: str
 ) -> None:
     database = str(tmp_path / "hub.sqlite3")
@@ -81,7 +79,7 @@ def test_a_sender_is_told_what_the_hub_has_no_service_for(
         assert why in stages(kit, sent)[-1]
 
 
-async def test_a_kit_has_so_many_a_day(store: Store) -> None:
+async def test_messages_of_a_kit_to_addresses_are_limited_per_day(store: Store) -> None:
     async with field_of(store) as field:
         for number in range(outward.ITEMS_PER_DAY_MAX + 1):
             await field.sends(ADA, Entry(number + 1, Message("Hi"), int(START), to=DORA))
@@ -91,7 +89,7 @@ async def test_a_kit_has_so_many_a_day(store: Store) -> None:
         ]
 
 
-async def test_what_another_has_settled_meanwhile_is_settled_once(store: Store) -> None:
+async def test_message_with_an_expired_claim_is_accepted_once(store: Store) -> None:
     """A slow hub finds that its claim has expired, and the other hub's result counts."""
     async with field_of(store) as field:
         await field.sends(ADA, Entry(1, Message("Hi"), int(START), to=DORA))
@@ -107,7 +105,7 @@ async def test_what_another_has_settled_meanwhile_is_settled_once(store: Store) 
         assert [each.stage for _, each in await receipts(field, ADA)] == [Stage.HANDED_OVER]
 
 
-async def test_what_waits_behind_a_slow_service_is_claimed_by_nobody(store: Store) -> None:
+async def test_messages_behind_a_slow_service_are_not_claimed(store: Store) -> None:
     """Otherwise its claim could expire before its turn, and another hub would send it too."""
     async with field_of(store) as field:
         for number in range(3):

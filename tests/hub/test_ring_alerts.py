@@ -51,7 +51,7 @@ async def rings(alps: Field, seconds: float, step: float = 60.0) -> list[float]:
     return when
 
 
-async def test_rings_become_rare_and_end(store: Store) -> None:
+async def test_ring_alerts_become_rare_and_end(store: Store) -> None:
     """One ring serves both messages. There is none after the item expired or the gateway
     forgot it.
     """
@@ -63,7 +63,7 @@ async def test_rings_become_rare_and_end(store: Store) -> None:
         assert {*alps.sky.rings} == {"300000000000003"}
 
 
-async def test_what_expires_is_not_rung_for(store: Store) -> None:
+async def test_expired_message_causes_no_ring_alert(store: Store) -> None:
     async with field(store) as alps:
         await alps.push(Message("soon over"), target=3, expires=alps.now + 2000)
         alps.now += 60
@@ -72,7 +72,7 @@ async def test_what_expires_is_not_rung_for(store: Store) -> None:
         assert await rings(alps, DAY) == [300.0, 1200.0]
 
 
-async def test_an_operator_that_tells_of_no_queue_is_not_asked_to_ring(store: Store) -> None:
+async def test_operator_without_a_queue_count_sends_no_ring_alert(store: Store) -> None:
     async with field(store) as alps:
         await alps.push(Message("by RockBLOCK"), target=3)
         alps.now += 60
@@ -81,7 +81,7 @@ async def test_an_operator_that_tells_of_no_queue_is_not_asked_to_ring(store: St
 
 
 @pytest.mark.parametrize("bearer", [Bearer.SATELLITE, Bearer.IP])
-async def test_a_receipt_ends_the_rings(store: Store, bearer: Bearer) -> None:
+async def test_receipt_ends_the_ring_alerts(store: Store, bearer: Bearer) -> None:
     async with field(store) as alps:
         one, two = await sent(alps, "one", "two")
         for entry, left in ((one, [300.0, 1200.0]), (two, [])):
@@ -91,14 +91,14 @@ async def test_a_receipt_ends_the_rings(store: Store, bearer: Bearer) -> None:
             assert await rings(alps, 3600) == left
 
 
-async def test_what_the_ip_link_brought_is_not_rung_for(store: Store) -> None:
+async def test_message_delivered_over_ip_causes_no_ring_alert(store: Store) -> None:
     async with field(store) as alps:
         await sent(alps, "one")
         await collect(alps.mailbox(3))
         assert await rings(alps, DAY) == []
 
 
-async def test_a_session_that_fetches_all_or_finds_nothing_ends_them(store: Store) -> None:
+async def test_session_that_empties_the_mailbox_ends_the_ring_alerts(store: Store) -> None:
     async with field(store) as alps:
         note = partial(note_session_of, store, "300000000000003", clock=alps.clock)
         await sent(alps, "one", "two")
@@ -111,14 +111,14 @@ async def test_a_session_that_fetches_all_or_finds_nothing_ends_them(store: Stor
         assert await rings(alps, DAY) == []
 
 
-async def test_a_ring_that_fails_is_one_that_was_missed(store: Store) -> None:
+async def test_failed_ring_alert_counts_as_missed(store: Store) -> None:
     async with field(store) as alps:
         await sent(alps, "one")
         alps.sky.verdicts = [Verdict(Outcome.NOT_SENT), Verdict(Outcome.REFUSED)]
         assert await rings(alps, DAY) == [300.0, 1200.0]
 
 
-def test_a_kit_that_missed_its_ring_gets_the_message(tmp_path: Path) -> None:
+def test_kit_gets_its_message_after_a_missed_ring_alert(tmp_path: Path) -> None:
     """Real processes: an independent gateway whose modem misses the first ring."""
     mo_port, mt_port = free_port(), free_port()
     database = str(tmp_path / "hub.sqlite3")

@@ -66,7 +66,7 @@ async def bring(url: str, form: dict[str, Any], *, as_json: bool = False) -> Rep
 
 
 @pytest.mark.parametrize("as_json", [False, True])
-async def test_a_signed_message_is_stored_and_answered_with_200(as_json: bool) -> None:
+async def test_signed_mo_message_is_stored_and_returns_200(as_json: bool) -> None:
     store = Store()
     async with serving(make_router([make_mo_route(store.take_in, KEY, clock=lambda: NOW)])) as url:
         signed = {**FORM, "JWT": token(claims())}
@@ -74,7 +74,7 @@ async def test_a_signed_message_is_stored_and_answered_with_200(as_json: bool) -
         assert store.taken == [(IMEI, b"Hello")]
 
 
-async def test_what_is_not_signed_stored_or_known() -> None:
+async def test_unsigned_or_unstored_mo_message_is_not_confirmed() -> None:
     store = Store()
     async with serving(make_router([make_mo_route(store.take_in, KEY, clock=lambda: NOW)])) as url:
         signed = {**FORM, "JWT": token(claims())}
@@ -108,7 +108,7 @@ UNUSABLE: dict[str, tuple[bytes, str]] = {
 
 
 @pytest.mark.parametrize("name", UNUSABLE)
-async def test_what_is_wrong_is_told_in_our_words(name: str) -> None:
+async def test_invalid_mo_request_is_rejected_with_the_reason(name: str) -> None:
     """A person who configures this at RockBLOCK reads it there."""
     body, why = UNUSABLE[name]
     kind = FORMS if b"=" in body else "application/json"
@@ -121,7 +121,7 @@ async def test_what_is_wrong_is_told_in_our_words(name: str) -> None:
     assert why in json.loads(reply.body)["detail"]
 
 
-async def test_no_form_holds_up_the_others() -> None:
+async def test_hostile_forms_do_not_block_other_requests() -> None:
     store = Store()
     async with serving(make_router([make_mo_route(store.take_in, KEY, clock=lambda: NOW)])) as url:
         for kind, bodies in ((FORMS, HOSTILE_FORMS), ("application/json", BODIES)):
@@ -136,7 +136,7 @@ async def test_no_form_holds_up_the_others() -> None:
                 assert steps.seconds < FREEZE, (name, steps.task)
 
 
-async def test_a_form_is_taken_there_and_nowhere_else() -> None:
+async def test_form_is_accepted_only_at_the_rockblock_route() -> None:
     async def anything(asked: Request) -> Response:
         return Response(200)
 
@@ -172,14 +172,14 @@ async def call(service: Service) -> Verdict:
         return await operator.send(IMEI, b"Hi", number=4, priority=False)
 
 
-async def test_what_they_take_is_sent() -> None:
+async def test_accepted_mt_message_is_sent() -> None:
     service = Service(b"OK,4711")
     assert await call(service) == Verdict(Outcome.SENT)
     (form,) = service.forms
     assert form == {"imei": [IMEI], "username": ["me"], "password": ["secret"], "data": ["4869"]}
 
 
-async def test_every_code_is_judged() -> None:
+async def test_each_mt_code_has_an_outcome_and_a_reason() -> None:
     for code in range(120):
         verdict = await call(Service(b"FAILED,%d,Some text" % code))
         assert verdict.outcome is Outcome.NOT_SENT
@@ -189,12 +189,12 @@ async def test_every_code_is_judged() -> None:
             assert f"answered {code}, Some text" in verdict.reason
 
 
-async def test_an_answer_that_says_nothing_is_doubtful() -> None:
+async def test_unclear_mt_answer_is_doubtful() -> None:
     verdict = await call(Service(b"<html>Bad gateway</html>", 502))
     assert verdict.outcome is Outcome.DOUBTFUL
 
 
-async def test_where_nobody_listens_nothing_was_sent() -> None:
+async def test_mt_message_to_unreachable_service_is_not_sent() -> None:
     (listener,) = open_listeners(0, ["127.0.0.1"])
     port = get_port([listener])
     listener.close()

@@ -89,7 +89,7 @@ async def items(alps: Field) -> int:
     return int(count)
 
 
-async def test_a_frame_is_taken_in_and_acknowledged_by_its_tag(store: Store) -> None:
+async def test_sms_frame_is_stored_and_acknowledged_by_its_tag(store: Store) -> None:
     async with field_of(store) as alps:
         desk = await desk_of(alps)
         frame = frame_of(1, "here")
@@ -103,7 +103,7 @@ async def test_a_frame_is_taken_in_and_acknowledged_by_its_tag(store: Store) -> 
         assert desk.answers.texts == []
 
 
-async def test_what_no_kit_has_tagged_counts_for_nothing(store: Store) -> None:
+async def test_sms_without_a_valid_tag_is_ignored(store: Store) -> None:
     async with field_of(store) as alps:
         desk = await desk_of(alps)
         true = frame_of(1, "help")
@@ -118,7 +118,7 @@ async def test_what_no_kit_has_tagged_counts_for_nothing(store: Store) -> None:
             await alps.store.read(lambda db: sms_mail.find_device(db, true))
 
 
-async def test_a_recording_turns_no_answer_to_who_sends_it(store: Store) -> None:
+async def test_replayed_sms_does_not_redirect_the_answer(store: Store) -> None:
     async with field_of(store) as alps:
         desk = await desk_of(alps)
         text = frame_of(1, "here").encode_text(UP)
@@ -130,7 +130,7 @@ async def test_a_recording_turns_no_answer_to_who_sends_it(store: Store) -> None
         assert due.number == NUMBER
 
 
-async def test_a_service_that_refuses_is_asked_again_later(store: Store) -> None:
+async def test_refused_sms_is_retried_later(store: Store) -> None:
     async with field_of(store) as alps:
         desk = await desk_of(alps)
         await desk.comes(frame_of(1, "here").encode_text(UP))
@@ -142,7 +142,7 @@ async def test_a_service_that_refuses_is_asked_again_later(store: Store) -> None
 
 
 @pytest.mark.parametrize("untaken", [True, False])
-async def test_what_the_service_refused_is_none_of_the_day(store: Store, untaken: bool) -> None:
+async def test_refused_sms_does_not_count_for_the_daily_limit(store: Store, untaken: bool) -> None:
     """A message that it may have accepted counts."""
     async with field_of(store) as alps:
         desk = await desk_of(alps)
@@ -157,7 +157,7 @@ async def test_what_the_service_refused_is_none_of_the_day(store: Store, untaken
         assert (await desk.due(per_day=1) is not None) is untaken
 
 
-async def test_what_was_given_back_is_none_of_the_day(store: Store) -> None:
+async def test_released_sms_does_not_count_for_the_daily_limit(store: Store) -> None:
     async with field_of(store) as alps:
         desk = await desk_of(alps)
         await desk.comes(frame_of(1, "one").encode_text(UP))
@@ -167,7 +167,7 @@ async def test_what_was_given_back_is_none_of_the_day(store: Store) -> None:
         assert await desk.due(per_day=1)
 
 
-async def test_what_is_refused_after_midnight_was_of_the_day_before(store: Store) -> None:
+async def test_sms_refused_after_midnight_counts_for_the_previous_day(store: Store) -> None:
     async with field_of(store) as alps:
         desk = await desk_of(alps)
         await desk.comes(frame_of(1, "one").encode_text(UP))
@@ -180,7 +180,7 @@ async def test_what_is_refused_after_midnight_was_of_the_day_before(store: Store
         assert await alps.rows("SELECT today FROM kit_sms") == [(1,)]
 
 
-async def test_a_day_has_so_many(store: Store) -> None:
+async def test_sms_to_a_kit_are_limited_per_day(store: Store) -> None:
     async with field_of(store) as alps:
         desk = await desk_of(alps)
         await desk.comes(frame_of(1, "one").encode_text(UP))
@@ -190,7 +190,7 @@ async def test_a_day_has_so_many(store: Store) -> None:
         assert await desk.due(per_day=100)
 
 
-async def test_mail_goes_again_unchanged_and_then_waits_for_the_kit(store: Store) -> None:
+async def test_unacknowledged_sms_is_repeated_unchanged_and_then_waits(store: Store) -> None:
     async with field_of(store) as alps:
         desk = await desk_of(alps)
         await desk.comes(frame_of(1, "here").encode_text(UP))
@@ -227,7 +227,7 @@ async def reasons(alps: Field) -> list[str]:
     return [reason for (reason,) in rows]
 
 
-async def test_a_long_one_goes_in_several_behind_what_is_short(store: Store) -> None:
+async def test_long_message_is_sent_in_several_sms_after_short_messages(store: Store) -> None:
     async with field_of(store) as alps:
         desk = await desk_of(alps)
         await alps.push(of_bytes(5), target=1)
@@ -250,7 +250,7 @@ async def test_a_long_one_goes_in_several_behind_what_is_short(store: Store) -> 
         assert today == 6, "each part is one of the day's"
 
 
-async def test_words_of_an_sos_that_fit_no_two_sms_go_in_more(store: Store) -> None:
+async def test_answer_to_an_sos_is_sent_in_more_than_two_sms(store: Store) -> None:
     async with field_of(store) as alps:
         desk = await desk_of(alps)
         raised = encode([Entry(7, Message("leg broken"), int(START), sos=True)])
@@ -269,7 +269,7 @@ async def test_words_of_an_sos_that_fit_no_two_sms_go_in_more(store: Store) -> N
         assert (word.by, word.text) == ("я" * 30, "я" * 80)
 
 
-async def test_what_is_too_long_says_so_and_goes_by_another_way(store: Store) -> None:
+async def test_message_too_long_for_sms_is_reported_and_uses_another_channel(store: Store) -> None:
     async with field_of(store) as alps:
         desk = await desk_of(alps)
         await alps.push(Message("x" * 900), target=1)
@@ -287,7 +287,7 @@ async def test_what_is_too_long_says_so_and_goes_by_another_way(store: Store) ->
         assert await reasons(alps) == [""]
 
 
-async def test_what_the_day_does_not_pay_waits_for_the_next(store: Store) -> None:
+async def test_sms_beyond_the_daily_limit_waits_for_the_next_day(store: Store) -> None:
     async with field_of(store) as alps:
         desk = await desk_of(alps)
         await alps.push(of_bytes(5), target=1)

@@ -30,7 +30,7 @@ SESSIONS = f"""IMEI,Transmit Time,Message Size,Credits Used,CDR Reference
 """Sessions in an operator's list: two of one modem on a day, including a mailbox check."""
 
 
-def test_a_file_of_sessions_is_summed_by_modem_and_day() -> None:
+def test_usage_file_is_summed_by_modem_and_day() -> None:
     assert read_usage(SESSIONS.splitlines(keepends=True)) == [
         CountedDay(ONE, "2026-09-21", 2, 3, 51, ("7", "8")),
         CountedDay(OTHER, "2026-09-22", 1, 1, 20, ("9",)),
@@ -52,7 +52,7 @@ def test_a_file_of_sessions_is_summed_by_modem_and_day() -> None:
         ),
     ],
 )
-def test_operators_write_it_in_their_own_ways(text: str, how: dict[str, Any]) -> None:
+def test_usage_files_of_different_formats_are_read(text: str, how: dict[str, Any]) -> None:
     (day,) = read_usage(text.splitlines(keepends=True), **how)
     assert (day.imei, day.day, day.credits) == (ONE, "2026-09-21", 3)
 
@@ -74,13 +74,13 @@ def test_operators_write_it_in_their_own_ways(text: str, how: dict[str, Any]) ->
         (f"IMEI,Date,Credits\n{ONE},0001-01-01T00:00+05:00,1\n", "line 2: date value out of range"),
     ],
 )
-def test_what_cannot_be_read_is_told_with_its_line(text: str, why: str) -> None:
+def test_invalid_usage_file_is_reported_with_its_line(text: str, why: str) -> None:
     with pytest.raises(WrongUsageFile) as wrong:
         read_usage(text.splitlines(keepends=True))
     assert why in str(wrong.value)
 
 
-def test_a_price_becomes_money() -> None:
+def test_credits_are_converted_to_money() -> None:
     price = read_credit_price("0.115 EUR")
     assert [price.format_amount(units) for units in (0, 1, 2, 12.5, 1000)] == [
         *("0.00 EUR", "0.12 EUR", "0.23 EUR", "1.44 EUR", "115.00 EUR")
@@ -91,7 +91,7 @@ def test_a_price_becomes_money() -> None:
             read_credit_price(wrong)
 
 
-def test_money_of_two_currencies_is_not_added() -> None:
+def test_amounts_of_two_currencies_are_not_added() -> None:
     euro, other, dollar = map(read_credit_price, ("0.115 EUR", "0.10 EUR", "0.2 USD"))
     assert format_sum([(euro, 1), (other, 3), (dollar, 2)]) == "0.42 EUR and 0.40 USD"
     assert format_sum([]) == ""
@@ -106,7 +106,7 @@ async def listed(alps: Field) -> list[usage.UsageDay]:
     return await alps.store.read(lambda db: usage.list_days(db, 1, "2020-01-01", "2099-01-01"))
 
 
-async def test_ours_stands_beside_theirs_and_what_differs_is_named(store: Store) -> None:
+async def test_usage_compares_hub_and_operator_and_explains_the_difference(store: Store) -> None:
     async with field(store) as alps:
         alps.now = 1_790_000_000.0
         day = usage.format_day(alps.now)
@@ -137,9 +137,7 @@ async def test_ours_stands_beside_theirs_and_what_differs_is_named(store: Store)
         assert (await listed(alps))[0].describe_difference() == ""
 
 
-async def test_what_the_operator_took_counts_and_what_it_did_not_bill_is_named(
-    store: Store,
-) -> None:
+async def test_unbilled_accepted_messages_are_reported(store: Store) -> None:
     async with field(store) as alps:
         await alps.push(Message("x" * 60), target=2)
         alps.now += 60
@@ -154,7 +152,7 @@ async def test_what_the_operator_took_counts_and_what_it_did_not_bill_is_named(
         )
 
 
-async def test_a_large_modem_is_compared_by_bytes(store: Store) -> None:
+async def test_usage_of_a_large_modem_is_compared_in_bytes(store: Store) -> None:
     async with field(store) as alps:
         await store.commit(lambda db: db.execute("UPDATE device SET modem = 'large' WHERE id = 1"))
         await sessions(alps, (ONE, "a", 5000))
@@ -170,7 +168,7 @@ async def test_a_large_modem_is_compared_by_bytes(store: Store) -> None:
         assert "money" not in row
 
 
-async def test_each_count_is_priced_by_whose_it_is(store: Store) -> None:
+async def test_each_count_uses_the_price_of_its_operator(store: Store) -> None:
     """The price of the device's operator for local counts, and of the counting operator for
     imported ones.
     """
@@ -210,7 +208,7 @@ def hub(database: str, *words: str, config: Path) -> subprocess.CompletedProcess
     )
 
 
-def test_the_commands(tmp_path: Path) -> None:
+def test_usage_commands_import_and_list_the_file(tmp_path: Path) -> None:
     database = str(tmp_path / "hub.sqlite3")
     config = tmp_path / "hub.properties"
     config.write_text("satellite-credit-price=9 EUR\nrockblock-credit-price=0.12 EUR\n")

@@ -92,12 +92,14 @@ async def check_operator(gateway: Gateway) -> None:
     assert desk.taken == [(gateway.imei, gateway.body)]
 
 
-async def test_messages_go_both_ways(make: MakeGateway, tmp_path: Path) -> None:
+async def test_operator_transfers_mo_and_mt_messages(make: MakeGateway, tmp_path: Path) -> None:
     async with make(tmp_path) as gateway:
         await check_operator(gateway)
 
 
-async def test_what_could_not_be_stored_is_not_confirmed(make: MakeGateway, tmp_path: Path) -> None:
+async def test_mo_message_is_not_confirmed_if_storage_fails(
+    make: MakeGateway, tmp_path: Path
+) -> None:
     async with make(tmp_path) as gateway:
         desk = Desk()
         desk.fail = StoreUnavailable("the database is away")
@@ -107,7 +109,9 @@ async def test_what_could_not_be_stored_is_not_confirmed(make: MakeGateway, tmp_
         assert desk.taken == [(gateway.imei, gateway.body)]
 
 
-async def test_every_code_has_its_reason(make: MakeGateway, tmp_path: Path) -> None:
+async def test_each_refusal_code_of_the_operator_has_a_reason(
+    make: MakeGateway, tmp_path: Path
+) -> None:
     async with make(tmp_path) as gateway:
         for code in gateway.codes:
             gateway.refuse(code)
@@ -118,7 +122,9 @@ async def test_every_code_has_its_reason(make: MakeGateway, tmp_path: Path) -> N
             assert verdict.reason
 
 
-async def test_a_call_without_an_answer_is_doubtful(make: MakeGateway, tmp_path: Path) -> None:
+async def test_operator_call_without_an_answer_is_doubtful(
+    make: MakeGateway, tmp_path: Path
+) -> None:
     async with make(tmp_path) as gateway:
         if not gateway.fall_silent():
             pytest.skip(f"{gateway.kind.name} has no answer that could be missing")
@@ -129,7 +135,9 @@ async def test_a_call_without_an_answer_is_doubtful(make: MakeGateway, tmp_path:
         assert verdict.reason
 
 
-async def test_where_nobody_answers_nothing_was_sent(make: MakeGateway, tmp_path: Path) -> None:
+async def test_mt_message_to_unreachable_gateway_is_not_sent(
+    make: MakeGateway, tmp_path: Path
+) -> None:
     async with make(tmp_path) as gateway:
         (listener,) = open_listeners(0, ["127.0.0.1"])
         port = get_port([listener])
@@ -147,7 +155,9 @@ async def test_where_nobody_answers_nothing_was_sent(make: MakeGateway, tmp_path
         assert verdict.reason
 
 
-async def test_a_ring_is_done_or_refused(make: MakeGateway, tmp_path: Path) -> None:
+async def test_ring_alert_is_sent_or_refused_without_mt_message(
+    make: MakeGateway, tmp_path: Path
+) -> None:
     async with make(tmp_path) as gateway:
         verdict = await caller_of(gateway).ring(gateway.imei)
         assert verdict.outcome in (Outcome.SENT, Outcome.REFUSED)
@@ -155,7 +165,7 @@ async def test_a_ring_is_done_or_refused(make: MakeGateway, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_without_settings_it_does_nothing(name: str) -> None:
+def test_operator_without_settings_is_inactive(name: str) -> None:
     kind = {**get_operators(), "folder": example()}[name]
     own = settings_of(kind)
     assert kind.caller(own) is None
@@ -165,7 +175,7 @@ def test_without_settings_it_does_nothing(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_it_describes_itself(name: str) -> None:
+def test_operator_has_description_prefixed_settings_and_failure_texts(name: str) -> None:
     kind = {**get_operators(), "folder": example()}[name]
     assert kind.name == name
     assert kind.description
@@ -181,11 +191,11 @@ SECTIONS = PAGE.read_text().partition("## Add a kind of contact")[0]
 
 
 @pytest.mark.parametrize("block", re.findall(r"```python\n(.*?)```", SECTIONS, re.DOTALL))
-def test_the_page_quotes_what_runs(block: str) -> None:
+def test_how_to_page_quotes_the_example_code(block: str) -> None:
     assert block in EXAMPLE.read_text()
 
 
-def test_a_message_goes_and_one_comes_by_it(tmp_path: Path) -> None:
+def test_third_party_operator_transfers_messages_in_a_real_hub(tmp_path: Path) -> None:
     """A real hub with a device of that operator: a push to it, and a file that brings its
     answer.
     """
@@ -225,7 +235,7 @@ def test_a_message_goes_and_one_comes_by_it(tmp_path: Path) -> None:
         calls.close()
 
 
-def test_one_of_your_own_brings_its_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_third_party_operator_has_its_own_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(EXAMPLE.parent))
     lines = "operators=folder_operator:KIND\nfolder-path=/srv/courier\n"
     settings = parse(lines, Path("hub.properties"))
@@ -246,12 +256,12 @@ def test_one_of_your_own_brings_its_settings(monkeypatch: pytest.MonkeyPatch) ->
         ),
     ],
 )
-def test_one_that_cannot_be_used_is_told(lines: str, why: str) -> None:
+def test_unusable_third_party_operator_is_reported(lines: str, why: str) -> None:
     with pytest.raises(InvalidSettings, match=why):
         parse(lines, Path("hub.properties"))
 
 
-def test_a_third_party_extension_brings_an_operator_with_its_own_setting(
+def test_third_party_extension_adds_an_operator_with_its_own_setting(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text = EXAMPLE.read_text().replace('"folder"', '"courier"').replace("folder-", "courier-")
