@@ -12,7 +12,7 @@ from tests.hub.field import START, field_of
 TIME = int(START)
 
 
-async def test_a_word_with_a_nul_holds_up_nothing_that_comes_behind_it(store: Store) -> None:
+async def test_text_with_a_nul_does_not_block_later_items(store: Store) -> None:
     async with field_of(store) as alps:
         await alps.sends(1, Entry(1, Message("help"), TIME, sos=True))
         word = IncidentUpdate(1, IncidentState.SEEN, 1, by="B\0en", text="com\0ing")
@@ -22,7 +22,7 @@ async def test_a_word_with_a_nul_holds_up_nothing_that_comes_behind_it(store: St
         assert await alps.rows("SELECT count(*) FROM item WHERE sender = 2 AND words <> ''")
 
 
-async def test_what_stands_beside_a_nul_is_as_it_was(store: Store) -> None:
+async def test_text_around_a_nul_is_stored_unchanged(store: Store) -> None:
     async with field_of(store) as alps:
         before = r"c:\u0000 "
 

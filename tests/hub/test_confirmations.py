@@ -42,7 +42,7 @@ async def states(alps: Field) -> list[str]:
     return [state for (state,) in await alps.rows("SELECT state FROM delivery ORDER BY sequence")]
 
 
-async def test_a_receipt_from_before_a_backup_was_restored_confirms_nothing(store: Store) -> None:
+async def test_receipt_from_before_a_restored_backup_confirms_nothing(store: Store) -> None:
     """The restored database assigns numbers that kits have already confirmed."""
     async with field(store) as alps:
         await alps.push(Message("lost with the database"), target=3)
@@ -64,9 +64,7 @@ async def test_a_receipt_from_before_a_backup_was_restored_confirms_nothing(stor
         assert await states(alps) == ["stored"]
 
 
-async def test_the_sos_of_a_new_journal_is_confirmed_though_an_old_one_had_its_number(
-    store: Store,
-) -> None:
+async def test_sos_of_a_new_journal_is_confirmed_despite_a_reused_number(store: Store) -> None:
     async with field(store) as alps:
         await store.commit(lambda db: db.execute("UPDATE device SET journal = 9 WHERE id = 3"))
         for text in ("help", "help again"):
@@ -76,7 +74,7 @@ async def test_the_sos_of_a_new_journal_is_confirmed_though_an_old_one_had_its_n
             assert envelope.entries[-1].content == Receipt(0, compute_item_digest(entry))
 
 
-async def test_a_recorded_report_costs_once(store: Store) -> None:
+async def test_replayed_fragment_report_causes_one_resend(store: Store) -> None:
     async with field(store) as alps:
         await alps.push(Data(bytes(700)), target=3)
         alps.now += 60
@@ -102,7 +100,7 @@ async def test_a_recorded_report_costs_once(store: Store) -> None:
         assert hub.mismatches == 1
 
 
-async def test_a_tagged_sos_that_was_recorded_does_nothing_after_60_days(store: Store) -> None:
+async def test_replayed_tagged_sos_is_ignored_after_60_days(store: Store) -> None:
     async with field(store) as alps:
         sos = Entry(5, Message("help"), TIME, sos=True)
         for later in (0.0, 60 * DAY):

@@ -64,7 +64,7 @@ def workspace_of(db: Db, devices: int) -> None:
 
 
 @pytest.mark.parametrize("devices", [0, 1, 1_000])
-def test_an_item_to_many_takes_few_statements(store: Store, devices: int) -> None:
+def test_item_to_many_devices_takes_few_statements(store: Store, devices: int) -> None:
     store.run_once(lambda db: workspace_of(db, devices))
 
     def count(db: Db) -> tuple[int, list[str]]:
@@ -183,7 +183,7 @@ def tried(store: Store, groups: list[list[PushRequest]]) -> tuple[Any, int]:
     return ([*rest, [number for _, number in devices], tats], len(statements))
 
 
-def test_pushes_that_are_decided_together_end_as_one_by_one(store: Store) -> None:
+def test_grouped_pushes_have_the_same_result_as_single_pushes(store: Store) -> None:
     alone, many = tried(store, [[each] for each in MIXED])
     together, few = tried(store, [MIXED])
     assert together == alone
@@ -191,7 +191,7 @@ def test_pushes_that_are_decided_together_end_as_one_by_one(store: Store) -> Non
 
 
 @pytest.mark.parametrize("count", [1, 64])
-def test_a_push_of_many_takes_few_statements(store: Store, count: int) -> None:
+def test_group_of_pushes_takes_few_statements(store: Store, count: int) -> None:
     group = [
         PushRequest(caller(), pushed(f"number {n}", target=None, collapse_key=n), f"key {n}")
         for n in range(count)
@@ -200,7 +200,7 @@ def test_a_push_of_many_takes_few_statements(store: Store, count: int) -> None:
     assert statements <= 11
 
 
-def test_postgresql_plans_a_push_that_comes_alone_no_more(postgres: str) -> None:
+def test_postgresql_reuses_the_plans_of_a_single_push(postgres: str) -> None:
     """Its first plans are for the given values. Then it keeps one plan, except if others were much
     better (PostgreSQL's manual, PREPARE).
     """

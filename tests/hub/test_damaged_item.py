@@ -17,7 +17,7 @@ BODIES = [b"", b"\xff\x00", encode([Entry(1, Receipt(3, bytes(8)))])]
 
 
 @pytest.mark.parametrize("body", BODIES, ids=["empty", "no CBOR", "no item"])
-async def test_webhooks_kits_and_readers_are_told_of_all_others(store: Store, body: bytes) -> None:
+async def test_damaged_item_does_not_block_other_items(store: Store, body: bytes) -> None:
     async with posting(store) as (alps, there):
         for number, text in enumerate(("first", "second"), 1):
             await alps.sends(number, Entry(1, Message(text), int(START)))
@@ -41,7 +41,7 @@ async def test_webhooks_kits_and_readers_are_told_of_all_others(store: Store, bo
 
 
 @pytest.mark.parametrize("how", ["no JSON", "no UTF-8"])
-async def test_what_is_told_beside_an_item_costs_that_alone(store: Store, how: str) -> None:
+async def test_damaged_column_beside_an_item_loses_only_that_column(store: Store, how: str) -> None:
     if how == "no UTF-8" and store.shared:
         return  # PostgreSQL's pages have a checksum, so such a text cannot occur
     async with posting(store) as (alps, there):

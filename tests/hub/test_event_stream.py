@@ -84,7 +84,7 @@ def acknowledge(db: Db) -> None:
     sos_desk.acknowledge(db, incident, 2, "coming", START)
 
 
-async def test_items_and_what_happens_to_an_sos_are_told_as_they_come(store: Store) -> None:
+async def test_items_and_sos_changes_are_sent_as_events(store: Store) -> None:
     async with room(store) as alps:
         await alps.sends(1, Entry(1, Message("before"), TIME))
         async with stream(alps) as pieces:
@@ -100,7 +100,7 @@ async def test_items_and_what_happens_to_an_sos_are_told_as_they_come(store: Sto
 
 
 @pytest.mark.parametrize("topics", [ALL, {"sos"}, {"alarm"}])
-async def test_an_alarm_has_an_event_of_its_own(store: Store, topics: set[str]) -> None:
+async def test_alarm_has_its_own_event(store: Store, topics: set[str]) -> None:
     async with room(store) as alps, stream(alps, topics=frozenset(topics)) as pieces:
         listener = Listener(pieces)
         await anext(pieces)
@@ -124,7 +124,7 @@ async def test_an_alarm_has_an_event_of_its_own(store: Store, topics: set[str]) 
         lambda db: db.execute("UPDATE credential SET revoked = ?", START),
     ],
 )
-async def test_who_may_listen_no_more_is_told_nothing_more(store: Store, end: Any) -> None:
+async def test_stream_ends_when_the_listener_loses_permission(store: Store, end: Any) -> None:
     async with room(store) as alps, stream(alps) as pieces:
         await anext(pieces)
         await store.commit(end)
@@ -133,7 +133,7 @@ async def test_who_may_listen_no_more_is_told_nothing_more(store: Store, end: An
             assert [piece async for piece in pieces] == []
 
 
-async def test_whose_token_is_revoked_is_told_nothing_more(store: Store) -> None:
+async def test_stream_ends_when_the_token_is_revoked(store: Store) -> None:
     """The key belongs to others too and stays valid."""
     async with room(store) as alps:
 
@@ -156,7 +156,7 @@ async def test_whose_token_is_revoked_is_told_nothing_more(store: Store) -> None
                 await anext(pieces)
 
 
-async def test_who_comes_back_misses_nothing_and_hears_nothing_twice(store: Store) -> None:
+async def test_resumed_stream_loses_and_repeats_no_event(store: Store) -> None:
     async with room(store) as alps:
         async with stream(alps, topics=frozenset(["item"])) as pieces:
             listener = Listener(pieces)
@@ -173,7 +173,7 @@ async def test_who_comes_back_misses_nothing_and_hears_nothing_twice(store: Stor
             assert texts == ["1", "2", *["hay"] * (2 * AT_ONCE + 1)]
 
 
-async def test_a_stream_holds_few_large_items_while_nobody_reads(store: Store) -> None:
+async def test_unread_stream_holds_few_large_items(store: Store) -> None:
     async with room(store) as alps, stream(alps) as pieces:
         await anext(pieces)
         await store.commit(partial(enter_many, count=AT_ONCE, text="x" * 20_000))
@@ -188,14 +188,14 @@ async def test_a_stream_holds_few_large_items_while_nobody_reads(store: Store) -
 
 
 @pytest.mark.parametrize("last", ["9999.0", "0.9999", "abc", "1"])
-async def test_an_id_that_nobody_knows_is_told_to_be_lost(store: Store, last: str) -> None:
+async def test_unknown_last_event_id_is_reported_as_lost(store: Store, last: str) -> None:
     async with room(store) as alps:
         await alps.sends(1, Entry(1, Message("before"), TIME))
         async with stream(alps, last) as pieces:
             assert (await Listener(pieces).next())[0] == "lost"
 
 
-def test_a_lower_number_that_comes_late_is_told_too() -> None:
+def test_event_with_a_lower_number_that_commits_late_is_sent() -> None:
     follower = Follower(0, 30.0)
     assert follower.select_fresh([(1, 0.0), (3, 1.0)], 2.0) == {1: 0, 3: 0}
     assert follower.select_fresh([(1, 0.0), (2, 0.5), (3, 1.0)], 3.0) == {2: 0}
@@ -205,7 +205,7 @@ def test_a_lower_number_that_comes_late_is_told_too() -> None:
     assert alone.select_fresh([(1, 0.0), (3, 1.0)], 1.0) == {1: 1, 3: 3}
 
 
-def test_a_listener_hears_a_kit(tmp_path: Path, database: str) -> None:
+def test_listener_receives_an_item_of_a_real_kit(tmp_path: Path, database: str) -> None:
     first = administer(database, "init", "Alps")
     administer(database, "user", "add", "Ada")
     token = administer(database, "device", "add", "kit-ada", "--user", "Ada")["hub-token"]

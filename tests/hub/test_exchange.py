@@ -51,9 +51,7 @@ async def field(store: Store) -> AsyncIterator[Field]:
         yield alps
 
 
-async def test_what_an_agent_sends_reaches_the_others_and_receipts_come_back(
-    store: Store,
-) -> None:
+async def test_item_reaches_other_kits_and_receipts_return_to_the_sender(store: Store) -> None:
     async with field(store) as alps:
         sent = Entry(77, Message("Hut open"), TIME)
         await alps.sends(1, sent)
@@ -71,7 +69,7 @@ async def test_what_an_agent_sends_reaches_the_others_and_receipts_come_back(
         assert await collect(alps.mailbox(1)) == []
 
 
-async def test_a_name_travels_once_and_again_when_it_changes(store: Store) -> None:
+async def test_name_is_sent_once_and_again_after_a_change(store: Store) -> None:
     async with field(store) as alps:
         mailbox = alps.mailbox(2)
         for sequence, expected in ((1, [Introduction, Message]), (2, [Message])):
@@ -85,7 +83,7 @@ async def test_a_name_travels_once_and_again_when_it_changes(store: Store) -> No
         assert kinds == [Introduction, Message, Source]
 
 
-async def test_the_same_over_two_ways_is_one_item(store: Store) -> None:
+async def test_item_over_two_channels_is_stored_once(store: Store) -> None:
     async with field(store) as alps:
         entry = Entry(77, Message("once"), TIME)
         await alps.sends(1, entry)
@@ -96,7 +94,7 @@ async def test_the_same_over_two_ways_is_one_item(store: Store) -> None:
         assert said(await collect(alps.mailbox(2))) == [(1, "number used anew")]
 
 
-async def test_what_a_neighbour_carried_is_its_true_sender_s_and_comes_once(store: Store) -> None:
+async def test_relayed_item_has_its_true_sender_and_arrives_once(store: Store) -> None:
     async with field(store) as alps:
         entry = Entry(77, Message("from the valley"), TIME)
         await alps.sends(3, entry, origin=1)
@@ -106,7 +104,7 @@ async def test_what_a_neighbour_carried_is_its_true_sender_s_and_comes_once(stor
         assert await alps.rows("SELECT source_device, source_sequence FROM item") == [(1, 77)]
 
 
-async def test_who_carried_it_has_it_and_its_sender_is_told_so(store: Store) -> None:
+async def test_relaying_kit_does_not_get_the_item_and_sends_a_receipt(store: Store) -> None:
     async with field(store) as alps:
         sent = Entry(77, Message("from the valley"), TIME)
         await alps.sends(3, sent, origin=1)
@@ -117,7 +115,7 @@ async def test_who_carried_it_has_it_and_its_sender_is_told_so(store: Store) -> 
         )
 
 
-async def test_a_neighbour_s_fragments_are_joined_as_its_own(store: Store) -> None:
+async def test_fragments_over_a_neighbour_and_directly_are_joined(store: Store) -> None:
     async with field(store) as alps:
         large = Entry(9, Data(bytes(700)), TIME)
         first, *others = split(encode([large]), 300)
@@ -129,7 +127,7 @@ async def test_a_neighbour_s_fragments_are_joined_as_its_own(store: Store) -> No
 
 
 @pytest.mark.parametrize("origin", [4711, 4])
-async def test_nobody_carries_for_a_stranger_to_the_workspace(store: Store, origin: int) -> None:
+async def test_relayed_item_of_an_unknown_sender_is_ignored(store: Store, origin: int) -> None:
     async with field(store) as alps:
         await store.commit(_another_workspace)
         await alps.sends(3, Entry(77, Message("who is this?"), TIME), origin=origin)
@@ -143,9 +141,7 @@ def _another_workspace(db: Db) -> None:
     )
 
 
-async def test_a_message_goes_to_one_the_other_kinds_to_everyone_but_the_sender(
-    store: Store,
-) -> None:
+async def test_addressed_message_goes_to_one_and_location_to_all_others(store: Store) -> None:
     async with field(store) as alps:
         await alps.push(Message("to Ben"), target=2)
         await alps.push(Location(47.0, 8.0))
@@ -154,7 +150,7 @@ async def test_a_message_goes_to_one_the_other_kinds_to_everyone_but_the_sender(
         assert [(item - first, device) for item, device in addressed] == [(0, 2), (1, 2), (1, 3)]
 
 
-async def test_what_is_not_confirmed_waits_and_an_sos_goes_first(store: Store) -> None:
+async def test_unconfirmed_item_waits_and_sos_is_sent_first(store: Store) -> None:
     async with field(store) as alps:
         await alps.sends(1, Entry(1, Message("first"), TIME))
         await alps.sends(3, Entry(1, Message("help"), TIME, sos=True))
@@ -166,9 +162,7 @@ async def test_what_is_not_confirmed_waits_and_an_sos_goes_first(store: Store) -
         assert said(await collect(alps.mailbox(2))) == [(3, "help"), (1, "first")]
 
 
-async def test_without_a_link_it_goes_over_satellite_once_the_grace_has_passed(
-    store: Store,
-) -> None:
+async def test_item_without_a_link_is_sent_over_satellite_after_the_grace(store: Store) -> None:
     async with field(store) as alps:
         await alps.push(Message("to Ben"), target=2)
         await alps.satellite()
@@ -183,7 +177,7 @@ async def test_without_a_link_it_goes_over_satellite_once_the_grace_has_passed(
         assert await alps.rows("SELECT state, way FROM delivery") == [("sent", "satellite")]
 
 
-async def test_texts_go_packed_over_satellite_and_an_sos_plain(store: Store) -> None:
+async def test_text_over_satellite_is_packed_but_an_sos_is_plain(store: Store) -> None:
     async with field(store) as alps:
         for text, how in (("Come down before noon", {}), ("We come", {"sos": True})):
             await alps.push(Message(text), target=2, priority=100 if how else 12, **how)
@@ -195,7 +189,7 @@ async def test_texts_go_packed_over_satellite_and_an_sos_plain(store: Store) -> 
             assert (content, envelope.is_packed) == (text, not how)
 
 
-async def test_a_track_comes_out_as_single_locations_with_their_times(store: Store) -> None:
+async def test_packed_track_is_stored_as_single_locations_with_times(store: Store) -> None:
     """At the hub, and at a kit to which the hub sends them over satellite."""
     times = [TIME + 300 * number for number in range(5)]
     moments = [datetime.fromtimestamp(at, UTC) for at in times]
@@ -224,7 +218,7 @@ async def test_a_track_comes_out_as_single_locations_with_their_times(store: Sto
         ]
 
 
-async def test_a_link_that_lives_spares_the_satellite_but_for_an_sos(store: Store) -> None:
+async def test_linked_kit_gets_only_an_sos_over_satellite(store: Store) -> None:
     async with field(store) as alps:
         await store.commit(
             lambda db: db.execute("INSERT INTO process VALUES ('a', ?)", START + 9999)
@@ -239,7 +233,9 @@ async def test_a_link_that_lives_spares_the_satellite_but_for_an_sos(store: Stor
         assert "help" in [text for _, text in said([decode(body) for _, body in alps.sky.taken])]
 
 
-async def test_relays_use_the_satellite_only_where_a_member_asks_for_it(store: Store) -> None:
+async def test_item_of_a_kit_goes_over_satellite_only_to_members_with_that_option(
+    store: Store,
+) -> None:
     async with field(store) as alps:
         await alps.sends(1, Entry(1, Message("hello all"), TIME))
         alps.now += GRACE
@@ -247,9 +243,7 @@ async def test_relays_use_the_satellite_only_where_a_member_asks_for_it(store: S
         assert [imei for imei, _ in alps.sky.taken] == ["300000000000003"]
 
 
-async def test_a_receipt_over_satellite_confirms_and_goes_back_to_the_sender(
-    store: Store,
-) -> None:
+async def test_receipt_over_satellite_confirms_and_is_sent_to_the_sender(store: Store) -> None:
     async with field(store) as alps:
         sent = Entry(5, Message("hello"), TIME)
         await alps.sends(1, sent)
@@ -271,7 +265,7 @@ async def test_a_receipt_over_satellite_confirms_and_goes_back_to_the_sender(
         ]
 
 
-async def test_an_untagged_message_from_a_device_with_a_key_is_not_believed(
+async def test_untagged_message_from_device_with_key_is_rejected(
     store: Store, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with field(store) as alps:
@@ -281,7 +275,9 @@ async def test_an_untagged_message_from_a_device_with_a_key_is_not_believed(
 
 
 @pytest.mark.parametrize("bearer", list(Bearer))
-async def test_how_its_writer_is_reached_goes_with_a_message(store: Store, bearer: Bearer) -> None:
+async def test_contact_details_of_the_author_are_sent_with_a_message(
+    store: Store, bearer: Bearer
+) -> None:
     async with field(store) as alps:
         kept = '{"phone": "+41 79 000", "email": "ada@example.org"}'
         await alps.push(Message("call me"), target=2, contact=kept)
@@ -300,7 +296,7 @@ async def test_how_its_writer_is_reached_goes_with_a_message(store: Store, beare
 
 
 @pytest.mark.parametrize("outcome", [Outcome.NOT_SENT, Outcome.DOUBTFUL])
-async def test_a_call_that_failed_sends_the_same_bytes_later(
+async def test_failed_operator_call_is_retried_with_the_same_bytes(
     store: Store, outcome: Outcome
 ) -> None:
     async with field(store) as alps:
@@ -316,7 +312,7 @@ async def test_a_call_that_failed_sends_the_same_bytes_later(
         assert len(alps.sky.taken) == 1
 
 
-async def test_a_long_queue_holds_up_no_other_device_and_keeps_its_order(store: Store) -> None:
+async def test_full_queue_of_one_device_does_not_block_others_and_keeps_order(store: Store) -> None:
     async with field(store) as alps:
         for number in range(20):
             await alps.push(Data(bytes([number]) * 240), target=2)
@@ -334,7 +330,7 @@ async def test_a_long_queue_holds_up_no_other_device_and_keeps_its_order(store: 
         assert alps.sky.taken[-1][1] == alps.sky.calls[0]
 
 
-async def test_the_largest_item_there_is_goes_over_ip_with_the_longest_name(store: Store) -> None:
+async def test_largest_item_with_longest_name_is_sent_over_ip(store: Store) -> None:
     async with field(store) as alps:
         longest = "x" * NAME_BYTES_MAX
         await store.commit(
@@ -346,7 +342,7 @@ async def test_the_largest_item_there_is_goes_over_ip_with_the_longest_name(stor
         assert envelope.entries[-1].content == largest
 
 
-async def test_what_fits_without_its_sender_s_name_has_that_go_ahead(store: Store) -> None:
+async def test_name_is_sent_before_an_item_that_leaves_no_space(store: Store) -> None:
     async with field(store) as alps:
         item = Data(bytes(240))
         await alps.push(item, target=2)
@@ -358,9 +354,7 @@ async def test_what_fits_without_its_sender_s_name_has_that_go_ahead(store: Stor
         assert [entry.content for entry in second.entries] == [item]
 
 
-async def test_a_message_that_a_dead_process_had_claimed_is_called_in_again(
-    store: Store,
-) -> None:
+async def test_mt_message_claimed_by_a_dead_process_is_sent_again(store: Store) -> None:
     async with field(store) as alps:
         await alps.push(Message("to Ben"), target=2)
         alps.now += GRACE
@@ -373,7 +367,7 @@ async def test_a_message_that_a_dead_process_had_claimed_is_called_in_again(
         assert len(alps.sky.taken) == 1
 
 
-async def test_what_the_link_delivered_meanwhile_is_not_called_in(store: Store) -> None:
+async def test_mt_message_delivered_over_the_link_is_not_sent_over_satellite(store: Store) -> None:
     async with field(store) as alps:
         alps.sky.verdicts = [Verdict(Outcome.NOT_SENT, FULL)]
         await alps.push(Message("to Ben"), target=2)
@@ -386,9 +380,7 @@ async def test_what_the_link_delivered_meanwhile_is_not_called_in(store: Store) 
         assert await alps.rows("SELECT * FROM mobile_terminated") == []
 
 
-async def test_a_word_that_rode_with_what_the_link_delivered_meanwhile_goes_by_the_link(
-    store: Store,
-) -> None:
+async def test_receipt_in_a_cancelled_mt_message_is_sent_over_the_link(store: Store) -> None:
     async with field(store) as alps:
         alps.sky.verdicts = [Verdict(Outcome.NOT_SENT, FULL)]
         await alps.push(Message("to Ben"), target=2)
@@ -413,7 +405,7 @@ async def too_much_for_today(alps: Field, store: Store) -> None:
     alps.now += GRACE
 
 
-async def test_the_day_s_credits_hold_and_the_reserve_is_for_an_sos(store: Store) -> None:
+async def test_daily_credits_limit_messages_and_the_reserve_is_for_sos(store: Store) -> None:
     async with field(store) as alps:
         await too_much_for_today(alps, store)
         for _ in range(3):
@@ -428,7 +420,7 @@ async def test_the_day_s_credits_hold_and_the_reserve_is_for_an_sos(store: Store
         assert said([decode(alps.sky.taken[2][1])]) == [(1, "y" * 100)]
 
 
-async def test_nothing_rides_with_an_sos_on_its_reserve(store: Store) -> None:
+async def test_sos_on_reserve_credits_is_sent_without_other_items(store: Store) -> None:
     async with field(store) as alps:
         await store.commit(
             lambda db: db.execute("UPDATE device SET credits_per_day = 12, sos_reserve = 8")
@@ -447,7 +439,7 @@ async def test_nothing_rides_with_an_sos_on_its_reserve(store: Store) -> None:
 
 
 @pytest.mark.parametrize(("budget", "goes"), [(22, 0), (23, 21)])
-async def test_the_name_ahead_of_a_large_item_takes_nothing_of_the_reserve(
+async def test_name_before_a_large_item_uses_no_reserve_credits(
     store: Store, budget: int, goes: int
 ) -> None:
     """Its fragments cost 20 credits, and its sender's name costs one more."""
@@ -462,9 +454,7 @@ async def test_the_name_ahead_of_a_large_item_takes_nothing_of_the_reserve(
         assert sum(compute_credits(len(body)) for _, body in alps.sky.taken) == goes
 
 
-async def test_what_a_kit_relies_on_is_answered_though_a_message_waits_for_credits(
-    store: Store,
-) -> None:
+async def test_check_in_is_confirmed_while_a_message_waits_for_credits(store: Store) -> None:
     async with field(store) as alps:
         await too_much_for_today(alps, store)
         await alps.sends(2, Entry(9, CheckIn(3600), TIME), bearer=Bearer.SATELLITE)
@@ -475,7 +465,7 @@ async def test_what_a_kit_relies_on_is_answered_though_a_message_waits_for_credi
         assert kinds.count(Message) == 1
 
 
-async def test_a_large_item_is_cut_and_what_is_missing_goes_again(store: Store) -> None:
+async def test_large_item_is_fragmented_and_missing_fragments_are_sent_again(store: Store) -> None:
     async with field(store) as alps:
         large = Data(bytes(range(256)) * 3)
         await alps.push(large, target=2)
@@ -505,9 +495,7 @@ async def test_a_large_item_is_cut_and_what_is_missing_goes_again(store: Store) 
         assert [body for _, body in alps.sky.taken[before:]] == [alps.sky.taken[2][1]]
 
 
-async def test_fragments_from_an_agent_are_joined_and_the_missing_asked_for(
-    store: Store,
-) -> None:
+async def test_fragments_from_a_kit_are_joined_and_missing_ones_requested(store: Store) -> None:
     async with field(store) as alps:
         large = Entry(9, Data(bytes(700)), TIME)
         first, *others = split(encode([large]), 300)
@@ -528,7 +516,9 @@ async def test_fragments_from_an_agent_are_joined_and_the_missing_asked_for(
 
 
 @pytest.mark.parametrize("enough", [False, True])
-async def test_what_is_missing_costs_no_more_than_the_day_has(store: Store, enough: bool) -> None:
+async def test_requests_and_resent_fragments_respect_the_daily_credits(
+    store: Store, enough: bool
+) -> None:
     """This holds for the hub's own request and for fragments that a kit requests."""
     async with field(store) as alps:
         await alps.push(Data(bytes(range(256)) * 3), target=2)
@@ -554,7 +544,7 @@ async def test_what_is_missing_costs_no_more_than_the_day_has(store: Store, enou
 
 
 @pytest.mark.full
-async def test_what_never_comes_is_asked_for_ever_more_seldom_and_then_no_more(
+async def test_missing_fragment_is_requested_at_growing_intervals_and_then_given_up(
     store: Store,
 ) -> None:
     async with field(store) as alps:
@@ -568,9 +558,7 @@ async def test_what_never_comes_is_asked_for_ever_more_seldom_and_then_no_more(
         assert asked == [11, 44, 176, 704, 2816]
 
 
-async def test_fragments_of_a_number_used_anew_join_once_the_others_came_again(
-    store: Store,
-) -> None:
+async def test_fragments_of_a_reused_number_are_joined_when_complete(store: Store) -> None:
     async with field(store) as alps:
         lost, newer = (
             split(encode([Entry(9, Data(bytes([fill]) * 700), TIME)]), 300) for fill in (1, 2)
@@ -581,9 +569,7 @@ async def test_fragments_of_a_number_used_anew_join_once_the_others_came_again(
         assert [e.content for e in envelope.entries[-2:]] == [Data(b"\2" * 700), Source(2, 9)]
 
 
-async def test_fragments_that_make_what_a_later_hub_knows_are_kept_as_the_whole_of_it(
-    store: Store,
-) -> None:
+async def test_joined_fragments_with_unknown_entry_are_stored_as_dead_letter(store: Store) -> None:
     async with field(store) as alps:
         of_a_later_version = cbor2.dumps([1, 0, 0, [1, 9, 0, "known"], [3_000, 10, bytes(700)]])
         for part in split(of_a_later_version, 300):
@@ -594,7 +580,7 @@ async def test_fragments_that_make_what_a_later_hub_knows_are_kept_as_the_whole_
         assert not await alps.rows("SELECT 1 FROM slice")
 
 
-async def test_time_to_live_and_collapse_hold_here_too(store: Store) -> None:
+async def test_time_to_live_and_collapse_key_apply_to_pushes(store: Store) -> None:
     async with field(store) as alps:
         await alps.push(Message("old"), target=2, collapse_key=4)
         await alps.push(Message("new"), target=2, collapse_key=4)
@@ -606,7 +592,7 @@ async def test_time_to_live_and_collapse_hold_here_too(store: Store) -> None:
         assert states == [("collapsed",), ("stored",), ("expired",)]
 
 
-async def test_what_has_ended_is_forgotten_and_what_waits_is_kept(store: Store) -> None:
+async def test_delivered_items_are_forgotten_and_waiting_items_are_kept(store: Store) -> None:
     async with field(store) as alps:
         await alps.push(Message("delivered"), target=2)
         await collect(alps.mailbox(2))

@@ -21,7 +21,7 @@ async def expected(alps: Field) -> dict[str, Any] | None:
     return figures
 
 
-async def test_it_is_told_once_enough_have_arrived(store: Store) -> None:
+async def test_expected_time_is_shown_after_enough_arrivals(store: Store) -> None:
     async with field_of(store) as alps:
         for number in range(PACKAGES_MIN):
             assert await expected(alps) is None
@@ -42,7 +42,7 @@ async def test_it_is_told_once_enough_have_arrived(store: Store) -> None:
         assert await expected(alps) == figures
 
 
-async def test_a_kit_that_is_silent_is_not_praised_for_its_past(store: Store) -> None:
+async def test_expected_time_of_a_silent_kit_counts_waiting_pushes(store: Store) -> None:
     async with field_of(store) as alps:
         for number in range(PACKAGES_MIN):
             await alps.push(Message(f"number {number}"), target=BEN)

@@ -46,7 +46,7 @@ def add_members(db: Db, workspace: int) -> list[int]:
 
 
 @pytest.mark.parametrize("together", [1, 3], ids=["one by one", "three together"])
-def test_items_are_entered_and_confirmed_past_each_size(store: Store, together: int) -> None:
+def test_items_are_stored_and_confirmed_past_each_integer_size(store: Store, together: int) -> None:
     def push(db: Db) -> None:
         for first in STARTS:
             ids = add_members(db, first)

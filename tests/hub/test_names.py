@@ -22,7 +22,7 @@ from tests.hub.test_journey import IMEI, behind_directip, folder, message_to, sk
 from tests.processes import Agent, administer, agent, free_port, hub, until
 
 
-def test_a_reflashed_kit_hears_names_and_types_with_the_first_message(tmp_path: Path) -> None:
+def test_reflashed_kit_gets_names_and_types_with_the_first_message(tmp_path: Path) -> None:
     """The token is unchanged. A journal that was set aside is the same case."""
     database = str(tmp_path / "hub.sqlite3")
     first = administer(database, "init", "Alps")
@@ -54,7 +54,7 @@ def test_a_reflashed_kit_hears_names_and_types_with_the_first_message(tmp_path: 
             shutil.rmtree(home / "state")
 
 
-def test_over_satellite_a_reflashed_kit_asks_with_the_first_that_it_sends(tmp_path: Path) -> None:
+def test_reflashed_kit_requests_names_with_its_first_satellite_message(tmp_path: Path) -> None:
     mo_port, mt_port = free_port(), free_port()
     database = str(tmp_path / "hub.sqlite3")
     first = administer(database, "init", "Alps")
@@ -108,7 +108,7 @@ async def introduced(alps: Field) -> bool:
     return any(isinstance(entry.content, Introduction) for entry in entries)
 
 
-async def test_over_satellite_the_kit_asks(store: Store) -> None:
+async def test_name_request_over_satellite_repeats_the_introduction(store: Store) -> None:
     async with field(store) as alps:
         assert [await introduced(alps) for _ in range(2)] == [True, False]
         asks = Entry(70_000_001, JournalNumber(wants_names=True))

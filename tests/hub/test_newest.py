@@ -46,7 +46,9 @@ async def positions(alps: Field, number: int) -> list[tuple[int, float]]:
     return where(await collect(alps.mailbox(number)))
 
 
-async def test_a_kit_gets_the_newest_of_each_sender_and_nobody_has_a_row(store: Store) -> None:
+async def test_kit_gets_the_newest_position_of_each_sender_without_delivery_rows(
+    store: Store,
+) -> None:
     async with field(store) as alps:
         await alps.sends(ADA, fix(1, 46.1), fix(2, 46.2, at=1))
         await alps.sends(BEN, fix(1, 47.1))
@@ -60,16 +62,14 @@ async def test_a_kit_gets_the_newest_of_each_sender_and_nobody_has_a_row(store: 
             assert await alps.rows(f"SELECT count(*) FROM {table}") == [(0,)]
 
 
-async def test_an_earlier_position_that_comes_late_does_not_replace_a_later_one(
-    store: Store,
-) -> None:
+async def test_late_earlier_position_does_not_replace_a_later_position(store: Store) -> None:
     async with field(store) as alps:
         await alps.sends(ADA, fix(2, 46.2))
         await alps.sends(ADA, fix(1, 46.1, at=-60))
         assert await positions(alps, BEN) == [(ADA, 46.2)]
 
 
-async def test_a_position_that_the_kit_did_not_confirm_comes_again(store: Store) -> None:
+async def test_unconfirmed_position_is_sent_again(store: Store) -> None:
     async with field(store) as alps:
         await alps.sends(ADA, fix(1, 46.1))
         mailbox = alps.mailbox(BEN)
@@ -87,7 +87,7 @@ def bodies(outgoing: OutgoingMessage) -> tuple[bytes, ...]:
     return outgoing.body
 
 
-async def test_many_positions_go_in_one_message_and_the_rest_in_the_next(
+async def test_positions_are_packed_into_messages_up_to_the_limit(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with field(store) as alps:
@@ -106,9 +106,7 @@ async def test_many_positions_go_in_one_message_and_the_rest_in_the_next(
         assert await mailbox.load(65_536) is None
 
 
-async def test_a_name_comes_once_and_again_when_the_kit_has_lost_it_or_it_changes(
-    store: Store,
-) -> None:
+async def test_name_is_sent_once_and_again_after_a_change_or_new_journal(store: Store) -> None:
     async with field(store) as alps:
         mailbox = alps.mailbox(BEN)
 
@@ -126,7 +124,7 @@ async def test_a_name_comes_once_and_again_when_the_kit_has_lost_it_or_it_change
         assert await named(6) == ["Eve"]
 
 
-async def test_few_new_names_go_in_one_message(
+async def test_new_names_per_message_are_limited(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(own_positions, "NAMES_MOST", 1)
@@ -146,7 +144,7 @@ async def test_few_new_names_go_in_one_message(
         assert len(bodies(together)) == 2
 
 
-async def test_a_user_may_want_all_of_them(store: Store) -> None:
+async def test_user_option_sends_every_position(store: Store) -> None:
     async with field(store) as alps:
         wants = people.set_positions
         await store.commit(lambda db: wants(db, 1, BEN, every=True, now=0.0))
@@ -161,7 +159,7 @@ async def test_a_user_may_want_all_of_them(store: Store) -> None:
         assert await positions(alps, BEN) == [(ADA, 46.3)]
 
 
-async def test_a_kit_that_gets_it_over_satellite_gets_it_once_over_ip(store: Store) -> None:
+async def test_position_also_due_over_satellite_is_sent_once_over_ip(store: Store) -> None:
     async with field_of(store) as alps:
         await alps.sends(ADA, fix(1, 46.1))
         assert await positions(alps, CLEO) == [(ADA, 46.1)]
@@ -169,7 +167,7 @@ async def test_a_kit_that_gets_it_over_satellite_gets_it_once_over_ip(store: Sto
         assert rows == [(CLEO, "stored")]
 
 
-async def test_a_position_with_a_request_for_receipts_has_rows(store: Store) -> None:
+async def test_position_with_requested_receipt_has_delivery_rows(store: Store) -> None:
     async with field(store) as alps:
         await alps.sends(ADA, fix(1, 46.1, wants_receipt=True))
         await alps.sends(ADA, fix(2, 46.2, at=1))
@@ -178,7 +176,7 @@ async def test_a_position_with_a_request_for_receipts_has_rows(store: Store) -> 
         assert await alps.rows("SELECT device, sequence FROM receipt") == [(ADA, 1)]
 
 
-async def test_messages_and_an_sos_go_before_positions(store: Store) -> None:
+async def test_messages_and_sos_are_sent_before_positions(store: Store) -> None:
     async with field(store) as alps:
         await alps.sends(ADA, fix(1, 46.1))
         await alps.sends(ADA, Entry(2, Message("hello"), TIME))
@@ -196,7 +194,7 @@ async def test_messages_and_an_sos_go_before_positions(store: Store) -> None:
         ]
 
 
-async def test_a_link_that_waits_is_woken_by_a_position(store: Store) -> None:
+async def test_waiting_link_is_woken_by_a_position(store: Store) -> None:
     async with field(store) as alps, trio.open_nursery() as nursery:
         feeds = alps.feeds()
         nursery.start_soon(feeds.run)
@@ -223,14 +221,14 @@ async def test_a_link_that_waits_is_woken_by_a_position(store: Store) -> None:
             nursery.cancel_scope.cancel()
 
 
-async def test_an_expired_position_stays_away(store: Store) -> None:
+async def test_expired_position_is_not_sent(store: Store) -> None:
     async with field(store) as alps:
         await alps.sends(ADA, fix(1, 46.1))
         alps.now += 86_401
         assert await positions(alps, BEN) == []
 
 
-async def test_a_new_member_and_a_kit_that_was_disabled_get_only_later_ones(store: Store) -> None:
+async def test_new_member_and_disabled_kit_get_only_later_positions(store: Store) -> None:
     async with field(store) as alps:
         await alps.sends(ADA, fix(1, 46.1))
         await store.commit(lambda db: directory.set_disabled(db, "device", BEN, 1.0, now=1.0))
@@ -246,7 +244,7 @@ async def test_a_new_member_and_a_kit_that_was_disabled_get_only_later_ones(stor
         assert await positions(alps, CLEO) == [(ADA, 46.2)]
 
 
-async def test_a_member_who_leaves_gets_no_more_over_an_open_link(store: Store) -> None:
+async def test_departed_member_gets_no_positions_over_an_open_link(store: Store) -> None:
     async with field(store) as alps:
         mailbox = alps.mailbox(BEN)
         await alps.sends(ADA, fix(1, 46.1))
@@ -256,7 +254,7 @@ async def test_a_member_who_leaves_gets_no_more_over_an_open_link(store: Store) 
         assert await collect(mailbox) == []
 
 
-async def test_a_repeat_is_no_new_position(store: Store) -> None:
+async def test_repeated_position_is_not_sent_again(store: Store) -> None:
     async with field(store) as alps:
         entry = fix(1, 46.1)
         await alps.sends(ADA, entry)
@@ -273,7 +271,7 @@ def clock() -> trio.testing.MockClock:
     return trio.testing.MockClock()
 
 
-async def test_a_link_does_not_spin_after_a_position_soon_after_the_log(
+async def test_link_does_not_spin_when_a_position_follows_the_log(
     store: Store, clock: trio.testing.MockClock
 ) -> None:
     """The mailbox rests from reading the log, is woken for positions alone, and hears the log

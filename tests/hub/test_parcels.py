@@ -66,7 +66,7 @@ async def confirm(alps: Field, item: Entry, secret: bytes, digest: bytes = b"") 
     await alps.sends(CLEO, Entry(9, parcel, TIME), origin=BEN)
 
 
-async def test_it_is_stored_once_its_own_kit_says_so_and_no_other(store: Store) -> None:
+async def test_parcel_counts_as_stored_only_with_proof_of_its_addressee(store: Store) -> None:
     async with field(store) as alps:
         linked = await carrier(alps, CLEO, ben=1)
         await alps.push(Message("turn back"), target=BEN)
@@ -89,7 +89,7 @@ async def test_it_is_stored_once_its_own_kit_says_so_and_no_other(store: Store) 
         assert await states(alps) == [("stored", "radio")]
 
 
-async def test_what_is_brought_again_is_no_sign_of_life(store: Store) -> None:
+async def test_repeated_parcel_does_not_count_as_a_check_in(store: Store) -> None:
     """It comes later under one of its carrier's numbers."""
     async with field(store) as alps:
         (secret,) = await store.read(lambda db: read_secrets(db, BEN))
@@ -105,7 +105,7 @@ async def test_what_is_brought_again_is_no_sign_of_life(store: Store) -> None:
             assert (due == alps.now + 3600) is counts
 
 
-async def test_what_comes_by_its_own_link_meanwhile_is_the_same_item(store: Store) -> None:
+async def test_parcel_and_own_link_deliver_the_same_item(store: Store) -> None:
     async with field(store) as alps:
         linked = await carrier(alps, CLEO, ben=1)
         await alps.push(Message("turn back"), target=BEN)
@@ -117,7 +117,7 @@ async def test_what_comes_by_its_own_link_meanwhile_is_the_same_item(store: Stor
         assert await parcels(linked) == []
 
 
-async def test_the_nearest_brings_it_and_another_where_nothing_comes_of_that(store: Store) -> None:
+async def test_parcel_goes_over_the_nearest_kit_and_later_over_another(store: Store) -> None:
     async with field(store) as alps:
         far, near = await carrier(alps, CLEO, ben=2), await carrier(alps, ADA, ben=1)
         await alps.push(Message("turn back"), target=BEN)
@@ -134,7 +134,7 @@ async def test_the_nearest_brings_it_and_another_where_nothing_comes_of_that(sto
 
 
 @pytest.mark.parametrize("why", ["its own link", "no right", "too large", "heard by radio"])
-async def test_it_waits_for_a_way_of_its_own(store: Store, why: str) -> None:
+async def test_no_parcel_is_sent_for_unsuitable_items(store: Store, why: str) -> None:
     async with field(store) as alps:
         linked = await carrier(alps, CLEO, ben=1)
         text = "turn back"

@@ -67,7 +67,7 @@ TO_ONE: Sequence[tuple[Person | None, set[int]]] = [
 
 
 @pytest.mark.parametrize(("to", "kits"), TO_ONE, ids=str)
-async def test_only_those_get_it_whom_it_names(
+async def test_item_is_sent_only_to_its_addressees(
     store: Store, to: Person | None, kits: set[int]
 ) -> None:
     async with field_of(store) as field:
@@ -90,7 +90,9 @@ NOT_FOUND = [
 
 
 @pytest.mark.parametrize(("to", "why"), NOT_FOUND, ids=str)
-async def test_a_sender_is_told_that_nobody_gets_it(store: Store, to: Person, why: str) -> None:
+async def test_unknown_addressee_is_reported_to_the_sender(
+    store: Store, to: Person, why: str
+) -> None:
     async with field_of(store) as field:
         await group(field, "empty")
         sent = message(7, to)
@@ -107,7 +109,7 @@ async def test_a_sender_is_told_that_nobody_gets_it(store: Store, to: Person, wh
         assert await field.rows("SELECT team FROM item") == [(people.NOBODY_HERE,)] or to == "empty"
 
 
-async def test_of_two_with_one_name_the_sender_is_asked_which(store: Store) -> None:
+async def test_ambiguous_addressee_is_reported_to_the_sender(store: Store) -> None:
     async with field_of(store) as field:
         await field.rows("SELECT 1")
         await field.store.commit(
@@ -119,7 +121,7 @@ async def test_of_two_with_one_name_the_sender_is_asked_which(store: Store) -> N
         assert said(await collect(field.mailbox(BEN))) == []
 
 
-async def test_each_rung_is_told_to_the_sender_once_and_in_whose_name(store: Store) -> None:
+async def test_each_stage_is_reported_once_to_the_sender_with_the_name(store: Store) -> None:
     async with field_of(store) as field:
         sent = message(7, BEN, asks=True)
         await field.sends(ADA, sent)
@@ -139,9 +141,7 @@ async def test_each_rung_is_told_to_the_sender_once_and_in_whose_name(store: Sto
         assert {each.digest for _, each in answers} == {compute_item_digest(sent)}
 
 
-async def test_a_rung_of_what_was_heard_by_radio_is_told_by_its_senders_number(
-    store: Store,
-) -> None:
+async def test_stage_of_an_item_heard_by_radio_is_reported_to_the_sender(store: Store) -> None:
     async with field_of(store) as field:
         sent = message(7, BEN, asks=True)
         await field.sends(ADA, sent)
@@ -150,7 +150,7 @@ async def test_a_rung_of_what_was_heard_by_radio_is_told_by_its_senders_number(
         assert (7, replace(heard, by=BEN)) in await receipts(field, ADA)
 
 
-async def test_a_rung_of_what_its_sender_has_not_brought_is_no_trouble(
+async def test_stage_of_an_unknown_item_is_ignored_without_a_warning(
     store: Store, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It is read at a kit that heard it by radio, while its sender's own link is away."""
@@ -173,7 +173,7 @@ async def test_a_stage_of_another_item_is_ignored(store: Store, digest: bytes) -
         assert await receipts(field, ADA) == []
 
 
-async def test_a_group_is_paid_for_once_by_its_sender_and_by_its_rule_below(store: Store) -> None:
+async def test_group_item_goes_over_satellite_by_member_option_or_group_rule(store: Store) -> None:
     """Cleo accepts items over satellite. Ben does not, but the group's rule allows it."""
     async with field_of(store) as field:
         for number, rule in ((7, False), (8, True)):
@@ -194,9 +194,7 @@ async def test_a_group_is_paid_for_once_by_its_sender_and_by_its_rule_below(stor
         ]
 
 
-async def test_what_names_one_goes_over_satellite_and_what_names_none_only_where_asked(
-    store: Store,
-) -> None:
+async def test_addressed_item_goes_over_satellite_and_others_only_on_request(store: Store) -> None:
     async with field_of(store) as field:
         await field.sends(ADA, message(7, BEN))
         await field.sends(ADA, message(8, None))
@@ -205,7 +203,7 @@ async def test_what_names_one_goes_over_satellite_and_what_names_none_only_where
         assert due == [(BEN, START + GRACE), (CLEO, START + GRACE)]
 
 
-async def test_an_author_with_a_radio_of_their_own_is_the_sender(store: Store) -> None:
+async def test_author_with_own_radio_is_the_sender_of_the_item(store: Store) -> None:
     async with field_of(store) as field:
         await field.sends(ADA, replace(message(7, CLEO), author=BEN))
         assert said(await collect(field.mailbox(CLEO))) == [(BEN, "Hi")]
@@ -219,7 +217,7 @@ async def test_an_author_with_a_radio_of_their_own_is_the_sender(store: Store) -
 
 
 @pytest.mark.parametrize("named", [4, "Dora"])
-async def test_who_has_a_radio_and_no_kit_is_reached_by_the_kit_that_heard_them(
+async def test_user_without_a_kit_is_reached_by_the_kit_that_heard_the_radio(
     store: Store, named: Person
 ) -> None:
     dora = 4
@@ -249,7 +247,7 @@ async def test_who_has_a_radio_and_no_kit_is_reached_by_the_kit_that_heard_them(
         assert said(await collect(field.mailbox(CLEO))) == []
 
 
-async def test_names_of_people_are_told_by_satellite_as_they_are_used(store: Store) -> None:
+async def test_name_of_an_addressee_is_sent_over_satellite_with_the_receipt(store: Store) -> None:
     """A kit without IP learns the number and name of the named person from the receipt."""
     async with field_of(store) as field:
         await field.sends(ADA, message(7, "Ben"), bearer=Bearer.SATELLITE)
@@ -268,14 +266,14 @@ TAKEN = ["Ada", "ben", "kit 2", "", " ", "a:b", "a@b", "12", "-3", "é" * 41, "R
 
 
 @pytest.mark.parametrize("name", TAKEN)
-async def test_a_group_has_a_name_that_nobody_else_has(store: Store, name: str) -> None:
+async def test_group_with_an_invalid_or_existing_name_is_rejected(store: Store, name: str) -> None:
     async with field_of(store) as field:
         await group(field, "rescue", BEN)
         with pytest.raises(Refused):
             await group(field, name)
 
 
-async def test_a_radio_belongs_to_one_user(store: Store) -> None:
+async def test_radio_belongs_to_one_user(store: Store) -> None:
     async with field_of(store) as field:
         radios = partial(people.set_radios, now=START)
         await field.store.commit(lambda db: radios(db, 1, BEN, ["!A1B2C3D4", "!a1b2c3d4"]))
@@ -287,7 +285,7 @@ async def test_a_radio_belongs_to_one_user(store: Store) -> None:
         ]
 
 
-async def test_an_event_says_for_whom_it_is(store: Store) -> None:
+async def test_stored_item_contains_its_addressee(store: Store) -> None:
     async with field_of(store) as field:
         await group(field, "rescue", BEN)
         await field.sends(ADA, Entry(7, Data(b"x"), TIME, to="RESCUE", wants_receipt=True))
@@ -296,7 +294,7 @@ async def test_an_event_says_for_whom_it_is(store: Store) -> None:
         assert asks == 1
 
 
-async def test_who_is_deleted_leaves_no_name_where_they_had_read(store: Store) -> None:
+async def test_deletion_of_a_user_removes_the_name_from_read_receipts(store: Store) -> None:
     async with field_of(store) as field:
         sent = message(7, BEN, asks=True)
         await field.sends(ADA, sent)

@@ -53,7 +53,7 @@ def told_of(hooked: Receiver, request_id: str = "") -> list[list[str]]:
     ]
 
 
-def test_from_a_person_to_a_person(tmp_path: Path) -> None:
+def test_sender_sees_each_stage_of_an_item_to_another_user(tmp_path: Path) -> None:
     mo_port, mt_port = free_port(), free_port()
     database = str(tmp_path / "hub.sqlite3")
     first = administer(database, "init", "Alps")

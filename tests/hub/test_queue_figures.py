@@ -40,7 +40,7 @@ class Told:
         return rows, age
 
 
-async def test_long_queues_are_counted_behind_the_answer(
+async def test_long_queues_are_counted_after_the_metrics_answer(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(health, "CALL_ROWS_MAX", 2)

@@ -37,7 +37,7 @@ async def kept(alps: Field) -> list[str]:
     return [reason for (reason,) in await alps.rows("SELECT reason FROM dead_letter")]
 
 
-async def test_who_may_not_relay_speaks_for_nobody_else_until_it_may(store: Store) -> None:
+async def test_relayed_item_waits_until_its_kit_may_relay(store: Store) -> None:
     async with field(store) as alps:
         await may_relay(alps, BEN, False)
         await alps.sends(BEN, HELLO, origin=ADA)
@@ -59,7 +59,7 @@ async def test_who_may_not_relay_speaks_for_nobody_else_until_it_may(store: Stor
     ],
     ids=["an untagged message", "a link"],
 )
-async def test_who_may_relay_speaks_for_a_tagged_device_where_it_proves_itself(
+async def test_relay_for_a_tagged_device_needs_an_authenticated_carrier(
     store: Store, bearer: Bearer, key: bytes | None, taken: bool
 ) -> None:
     async with field(store) as alps:
@@ -68,7 +68,7 @@ async def test_who_may_relay_speaks_for_a_tagged_device_where_it_proves_itself(
         assert len(await kept(alps)) == (not taken)
 
 
-async def test_an_sos_comes_through_and_says_that_it_is_not_proved(store: Store) -> None:
+async def test_relayed_sos_arrives_marked_as_unauthenticated(store: Store) -> None:
     async with field(store) as alps:
         await may_relay(alps, BEN, False)
         for _ in range(2):
@@ -87,7 +87,7 @@ async def test_an_sos_comes_through_and_says_that_it_is_not_proved(store: Store)
         assert len(await alps.rows("SELECT id FROM item")) == 2
 
 
-def test_hook_and_webhook_are_told_to_doubt_it(tmp_path: Path) -> None:
+def test_hook_and_webhook_get_the_mark_of_an_unauthenticated_sos(tmp_path: Path) -> None:
     """A real hub and a real kit. A second agent's journal plays a stolen token."""
     database = str(tmp_path / "hub.sqlite3")
     administer(database, "init", "Alps")

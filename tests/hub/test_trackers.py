@@ -68,7 +68,7 @@ async def items(alps: Field) -> list[Any]:
     return [tuple(row) for row in rows]
 
 
-async def test_the_map_has_each_position_and_people_are_told_of_one_a_minute(store: Store) -> None:
+async def test_tracker_positions_update_the_map_and_kits_get_one_a_minute(store: Store) -> None:
     async with field_of(store) as alps:
         device = await tracked(alps)
         for seconds in range(0, 121, 10):
@@ -93,7 +93,7 @@ async def test_the_map_has_each_position_and_people_are_told_of_one_a_minute(sto
         assert await alps.rows("SELECT count(*) FROM receipt") == [(0,)]
 
 
-async def test_what_comes_again_or_late_is_told_once_and_moves_nobody_back(store: Store) -> None:
+async def test_repeated_or_late_tracker_report_is_ignored(store: Store) -> None:
     async with field_of(store) as alps:
         await tracked(alps)
         alps.now += 1000
@@ -109,7 +109,7 @@ async def test_what_comes_again_or_late_is_told_once_and_moves_nobody_back(store
         assert len(await items(alps)) == 2
 
 
-async def test_an_alarm_is_one_sos_until_a_person_has_closed_it(store: Store) -> None:
+async def test_repeated_tracker_alarm_is_one_sos_until_closed(store: Store) -> None:
     async with field_of(store) as alps:
         device = await tracked(alps)
         await says(alps, report(START))
@@ -133,7 +133,7 @@ async def test_an_alarm_is_one_sos_until_a_person_has_closed_it(store: Store) ->
         assert [each.state for each in await incidents(alps)] == [SosState.OPEN, SosState.CLOSED]
 
 
-async def test_an_alarm_without_a_position_or_without_a_newer_one_rings(store: Store) -> None:
+async def test_tracker_alarm_without_a_new_position_rings(store: Store) -> None:
     async with field_of(store) as alps:
         await tracked(alps)
         await says(alps, report(START))
@@ -158,7 +158,7 @@ DISTRESS = [
 ]
 
 
-async def test_an_alarm_of_distress_rings_whatever_comes_with_it(store: Store) -> None:
+async def test_distress_alarm_rings_beside_any_other_alarm(store: Store) -> None:
     async with field_of(store) as alps:
         await tracked(alps)
         for count, alarm in enumerate(DISTRESS, 1):
@@ -174,7 +174,7 @@ async def test_an_alarm_of_distress_rings_whatever_comes_with_it(store: Store) -
             assert (await incidents(alps))[0].state == SosState.CLOSED, alarm
 
 
-async def test_another_kind_of_distress_rings_while_the_first_lasts(store: Store) -> None:
+async def test_second_kind_of_distress_alarm_rings_again(store: Store) -> None:
     async with field_of(store) as alps:
         await tracked(alps)
         await says(alps, report(START, "sos"))
@@ -183,7 +183,7 @@ async def test_another_kind_of_distress_rings_while_the_first_lasts(store: Store
         assert [each.state for each in await incidents(alps)] == [SosState.OPEN, SosState.CLOSED]
 
 
-async def test_an_sos_names_what_cannot_be_read_of_it(store: Store) -> None:
+async def test_tracker_sos_contains_the_unreadable_fields(store: Store) -> None:
     async with field_of(store) as alps:
         await tracked(alps)
         await says(alps, TrackerReport(DOG, alarm="sos", unread="lat must be a number,\n not 'x'"))
@@ -191,7 +191,7 @@ async def test_an_sos_names_what_cannot_be_read_of_it(store: Store) -> None:
         assert "Not read: lat must be a number,? not 'x'." in words
 
 
-async def test_nothing_of_a_tracker_is_paid_for(store: Store) -> None:
+async def test_tracker_items_use_no_satellite_credits(store: Store) -> None:
     """Kit 2 accepts items over satellite, and an SOS is worth its cost elsewhere."""
     async with field_of(store) as alps:
         await tracked(alps)
@@ -208,7 +208,7 @@ async def test_nothing_of_a_tracker_is_paid_for(store: Store) -> None:
         assert [entry.sos for each in got for entry in each.entries].count(True) == 1
 
 
-async def test_another_alarm_is_told_once(store: Store) -> None:
+async def test_other_tracker_alarm_is_sent_once(store: Store) -> None:
     async with field_of(store) as alps:
         await tracked(alps)
         for seconds, alarm in enumerate(["lowBattery", "lowBattery", "", "lowBattery", "tow\n"]):
@@ -217,7 +217,7 @@ async def test_another_alarm_is_told_once(store: Store) -> None:
         assert await incidents(alps) == []
 
 
-async def test_a_tracker_that_falls_silent_is_overdue_as_a_kit_is(store: Store) -> None:
+async def test_silent_tracker_becomes_overdue(store: Store) -> None:
     async with field_of(store) as alps:
         device = await tracked(alps)
         rule = Rule(interval=3600.0)
@@ -231,7 +231,7 @@ async def test_a_tracker_that_falls_silent_is_overdue_as_a_kit_is(store: Store) 
         assert warning.startswith("Nothing heard from Dog since")
 
 
-async def test_a_name_is_of_one_tracker(store: Store) -> None:
+async def test_duplicate_tracker_identifier_is_rejected(store: Store) -> None:
     async with field_of(store) as alps:
         await tracked(alps)
         with pytest.raises(Refused, match="is 'Dog' already"):

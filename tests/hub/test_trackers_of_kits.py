@@ -34,7 +34,7 @@ async def add(alps: Field) -> None:
     await alps.store.commit(adding)
 
 
-async def test_a_tracker_is_where_a_kit_heard_it_and_the_kit_is_where_it_was(store: Store) -> None:
+async def test_tracker_position_heard_by_a_kit_does_not_move_the_kit(store: Store) -> None:
     async with field_of(store) as alps:
         await add(alps)
         await alps.sends(1, Entry(1, Location(45.0, 7.0), int(START)))
@@ -51,7 +51,7 @@ async def test_a_tracker_is_where_a_kit_heard_it_and_the_kit_is_where_it_was(sto
         ]
 
 
-async def test_what_is_no_trackers_position_is_a_waypoint_of_the_kits(store: Store) -> None:
+async def test_heard_position_of_unknown_tracker_or_sos_is_a_waypoint(store: Store) -> None:
     """Of an unknown tracker; and an SOS, which remains one."""
     async with field_of(store) as alps:
         await alps.sends(1, heard(1, 46.5, START))
@@ -63,7 +63,7 @@ async def test_what_is_no_trackers_position_is_a_waypoint_of_the_kits(store: Sto
         assert (await kits(alps))["kit 1"]["position"] is None
 
 
-async def test_where_a_person_is_is_not_where_the_kit_is(store: Store) -> None:
+async def test_position_of_another_author_does_not_move_the_kit(store: Store) -> None:
     async with field_of(store) as alps:
         await alps.sends(1, Entry(1, Location(46.5, 7.61), int(START), author=2))
         assert await alps.rows("SELECT kind, sender FROM item") == [("location", 2)]

@@ -54,7 +54,7 @@ async def comes(alps: Field, stage: Stage, text: str = "", *, item: int = 1) -> 
 
 
 @pytest.mark.parametrize("batch", [0, 10])
-async def test_each_step_is_told_once_after_its_item(store: Store, batch: int) -> None:
+async def test_each_stage_is_posted_once_after_its_item(store: Store, batch: int) -> None:
     async with posting(store, steps=True, batch=batch) as (alps, there):
         await alps.sends(1, Entry(1, Message("are you there?"), int(START)))
         # It has reached a stage before its post: the item goes first.
@@ -77,7 +77,7 @@ async def test_each_step_is_told_once_after_its_item(store: Store, batch: int) -
         assert len(names) == 1, "all name the item"
 
 
-async def test_what_comes_while_a_post_is_under_way_is_told_after_it(store: Store) -> None:
+async def test_stage_during_a_post_is_posted_afterwards(store: Store) -> None:
     async with posting(store, steps=True) as (alps, there):
         await alps.sends(1, Entry(1, Message("are you there?"), int(START)))
         for stage in (Stage.STORED, Stage.READ):
@@ -89,9 +89,7 @@ async def test_what_comes_while_a_post_is_under_way_is_told_after_it(store: Stor
         assert told(there) == [["on Ben's kit", "read at Ben's kit"]]
 
 
-async def test_a_post_of_steps_that_fails_comes_again_with_what_came_meanwhile(
-    store: Store,
-) -> None:
+async def test_failed_post_of_stages_is_retried_with_newer_stages(store: Store) -> None:
     async with posting(store, steps=True) as (alps, there):
         await alps.sends(1, Entry(1, Message("are you there?"), int(START)))
         await turn(alps)
@@ -108,7 +106,7 @@ async def test_a_post_of_steps_that_fails_comes_again_with_what_came_meanwhile(
         assert len({*ids}) == 3, "another text has another id"
 
 
-async def test_of_a_push_its_steps_are_told_and_nothing_else(store: Store) -> None:
+async def test_only_stages_of_a_push_are_posted(store: Store) -> None:
     async with posting(store, steps=True) as (alps, there):
         await alps.push(Message("come down"), target=BEN)
         await turn(alps)
@@ -118,7 +116,7 @@ async def test_of_a_push_its_steps_are_told_and_nothing_else(store: Store) -> No
         assert told(there) == [["on Ben's kit"]]
 
 
-async def test_the_steps_of_an_sos_raise_nothing_again(store: Store) -> None:
+async def test_stages_of_an_sos_do_not_raise_another_alarm(store: Store) -> None:
     async with posting(store, steps=True) as (alps, there):
         await alps.sends(1, Entry(1, Message("Leg broken"), int(START), sos=True))
         await comes(alps, Stage.STORED)
@@ -129,7 +127,7 @@ async def test_the_steps_of_an_sos_raise_nothing_again(store: Store) -> None:
         assert await alps.rows(raised) == [(1,)]
 
 
-async def test_nobody_else_is_told_of_steps(store: Store) -> None:
+async def test_webhook_without_stages_gets_only_the_item(store: Store) -> None:
     async with posting(store) as (alps, there):
         await alps.sends(1, Entry(1, Message("are you there?"), int(START)))
         await turn(alps)
@@ -139,6 +137,6 @@ async def test_nobody_else_is_told_of_steps(store: Store) -> None:
         assert told(there) == ["are you there?"]
 
 
-def test_one_that_is_told_of_unanswered_sos_alone_has_no_steps() -> None:
+def test_webhook_for_unanswered_sos_cannot_have_stages() -> None:
     with pytest.raises(WrongProperty, match="add two"):
         webhook_directory.make_webhook("https://example.org/", after=5, steps=True)

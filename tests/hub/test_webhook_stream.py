@@ -74,7 +74,7 @@ def _enter(db: Db, members: list[int], now: float) -> None:
 
 @pytest.mark.full
 @pytest.mark.parametrize("batch", [0, 10])
-def test_what_two_hubs_post_comes_whole_and_in_order_though_one_is_killed(
+def test_posts_of_two_hubs_are_complete_and_ordered_although_one_is_killed(
     postgres: str, tmp_path: Path, batch: int
 ) -> None:
     """In the middle of a run, of a batch and of a kept connection. A repeated post has its id."""
@@ -133,7 +133,7 @@ def _handed(store: Any) -> int:
     return int(count)
 
 
-async def test_batches_of_a_sender_are_claimed_together_and_keep_their_ids(store: Store) -> None:
+async def test_batches_of_one_sender_are_claimed_together_and_keep_their_ids(store: Store) -> None:
     async with posting(store, batch=3) as (alps, there):
         await send_messages(alps, range(8))
         (run,) = await store.commit(partial(claim_runs, now=alps.now))

@@ -117,7 +117,7 @@ async def states(alps: Field) -> list[tuple[Any, ...]]:
     return await alps.rows("SELECT state, attempts FROM webhook_delivery ORDER BY item")
 
 
-async def test_what_an_agent_sends_is_posted_in_the_spec_s_json_and_signed(store: Store) -> None:
+async def test_item_of_a_kit_is_posted_as_specified_json_with_signature(store: Store) -> None:
     async with posting(store, headers={"X-Team": "rescue"}, username="u", password="p") as (
         alps,
         there,
@@ -159,7 +159,7 @@ async def test_what_an_agent_sends_is_posted_in_the_spec_s_json_and_signed(store
         assert await states(alps) == [("handed", 1)]
 
 
-async def test_the_same_item_over_two_ways_is_posted_once(store: Store) -> None:
+async def test_repeated_item_is_posted_once(store: Store) -> None:
     async with posting(store) as (alps, there):
         for _ in range(3):
             await alps.sends(1, Entry(7, Message("once"), int(START)))
@@ -167,14 +167,14 @@ async def test_the_same_item_over_two_ways_is_posted_once(store: Store) -> None:
         assert there.contents() == ["once"]
 
 
-async def test_both_secrets_sign_while_one_is_replaced(store: Store) -> None:
+async def test_post_is_signed_with_both_secrets_during_replacement(store: Store) -> None:
     async with posting(store, secrets=(SECRET, OTHER)) as (alps, there):
         await alps.sends(1, Entry(7, Message("x"), int(START)))
         await turn(alps)
         assert len(there.got[0].headers["webhook-signature"].split()) == 2
 
 
-async def test_one_whose_headers_are_damaged_holds_up_no_other(store: Store) -> None:
+async def test_webhook_with_damaged_headers_does_not_block_others(store: Store) -> None:
     async with posting(store, headers={"x-desk": "1"}) as (alps, there):
         another = Webhook(0, there.url, headers={"x-desk": "2"})
         await store.commit(lambda db: webhook_directory.add(db, 1, another, now=alps.now))
@@ -187,7 +187,7 @@ async def test_one_whose_headers_are_damaged_holds_up_no_other(store: Store) -> 
 
 
 @pytest.mark.parametrize("only", [False, True])
-async def test_what_waits_is_signed_with_a_secret_that_came_since(store: Store, only: bool) -> None:
+async def test_waiting_post_is_signed_with_a_newer_secret(store: Store, only: bool) -> None:
     """It is also signed with the previous secret, so that the receiver may change at any time."""
     async with posting(store) as (alps, there):
         there.answers = [Response(503)]
@@ -214,7 +214,7 @@ def takes(request: Request, secret: str) -> bool:
     return signed in request.headers["webhook-signature"].split()
 
 
-async def test_each_of_several_webhooks_gets_it(store: Store) -> None:
+async def test_each_webhook_gets_the_item(store: Store) -> None:
     async with posting(store) as (alps, there), receiver() as other:
         await store.commit(
             lambda db: webhook_directory.add(db, 1, Webhook(0, other.url), now=alps.now)
@@ -226,7 +226,7 @@ async def test_each_of_several_webhooks_gets_it(store: Store) -> None:
         assert "webhook-signature" not in other.got[0].headers
 
 
-async def test_a_failed_post_is_made_again_under_the_same_id_and_holds_up_its_sender_alone(
+async def test_failed_post_is_retried_with_the_same_id_and_blocks_only_its_sender(
     store: Store,
 ) -> None:
     async with posting(store) as (alps, there):
@@ -245,7 +245,7 @@ async def test_a_failed_post_is_made_again_under_the_same_id_and_holds_up_its_se
         assert there.got[0].headers["webhook-id"] == there.got[2].headers["webhook-id"]
 
 
-async def test_an_sos_waits_for_nothing_that_a_webhook_did_not_take(store: Store) -> None:
+async def test_sos_is_posted_before_failed_posts(store: Store) -> None:
     async with posting(store) as (alps, there):
         there.answers = [Response(503), Response(204), Response(503)]
         await alps.sends(1, Entry(1, Message("first"), int(START)))
@@ -259,7 +259,7 @@ async def test_an_sos_waits_for_nothing_that_a_webhook_did_not_take(store: Store
         assert there.contents() == ["first", "of Ben", "Leg broken", "it bleeds", "of Ben, too"]
 
 
-async def test_an_sos_is_posted_again_after_minutes_and_not_after_hours(store: Store) -> None:
+async def test_failed_sos_post_is_retried_within_minutes(store: Store) -> None:
     async with posting(store) as (alps, there):
         there.answers = [Response(503)] * 8
         await alps.sends(1, Entry(1, Message("Leg broken"), int(START), sos=True))
@@ -269,7 +269,7 @@ async def test_an_sos_is_posted_again_after_minutes_and_not_after_hours(store: S
         assert there.contents() == ["Leg broken"] * 8
 
 
-async def test_after_the_last_try_it_is_a_dead_letter_that_can_be_replayed(store: Store) -> None:
+async def test_post_becomes_a_replayable_dead_letter_after_the_last_try(store: Store) -> None:
     async with posting(store) as (alps, there):
         there.answers = [Response(500)] * len(SCHEDULE)
         await alps.sends(1, Entry(1, Message("first"), int(START)))
@@ -293,9 +293,7 @@ async def test_after_the_last_try_it_is_a_dead_letter_that_can_be_replayed(store
             await store.commit(lambda db: webhook_directory.replay(db, 1, None, now=alps.now))
 
 
-async def test_one_that_fails_is_listed_with_the_reason_until_it_takes_something(
-    store: Store,
-) -> None:
+async def test_failing_webhook_is_listed_with_the_reason_until_success(store: Store) -> None:
     async with posting(store) as (alps, there):
         there.answers = [Response(503)]
         await alps.sends(1, Entry(1, Message("first"), int(START)))
@@ -308,9 +306,7 @@ async def test_one_that_fails_is_listed_with_the_reason_until_it_takes_something
         assert listed["disabled"] is None
 
 
-async def test_410_disables_at_once_and_what_waits_goes_on_when_it_is_enabled(
-    store: Store,
-) -> None:
+async def test_status_410_disables_the_webhook_and_waiting_posts_resume(store: Store) -> None:
     async with posting(store) as (alps, there):
         there.answers = [Response(410)]
         await alps.sends(1, Entry(1, Message("first"), int(START)))
@@ -329,7 +325,7 @@ async def test_410_disables_at_once_and_what_waits_goes_on_when_it_is_enabled(
         assert there.contents() == ["first", "first"]
 
 
-async def test_days_without_a_success_disable_it_with_a_notice(store: Store) -> None:
+async def test_days_without_success_disable_the_webhook(store: Store) -> None:
     async with posting(store) as (alps, there):
         there.answers = [Response(500)] * deliveries.TRIES_MIN
         await alps.sends(1, Entry(1, Message("first"), int(START)))
@@ -346,9 +342,7 @@ async def test_days_without_a_success_disable_it_with_a_notice(store: Store) -> 
         assert listed["waiting"] == 1
 
 
-async def test_one_post_that_fails_after_days_in_which_nothing_was_tried_disables_nothing(
-    store: Store,
-) -> None:
+async def test_single_failure_after_idle_days_does_not_disable_the_webhook(store: Store) -> None:
     """The last earlier post failed. Then no item came, or the hub was off."""
     async with posting(store) as (alps, there):
         old = alps.now - 2 * deliveries.DISABLE_AFTER_S
@@ -362,7 +356,7 @@ async def test_one_post_that_fails_after_days_in_which_nothing_was_tried_disable
         assert [state for state, _ in await states(alps)] == ["handed"]
 
 
-async def test_a_redirect_is_not_followed(store: Store) -> None:
+async def test_webhook_redirect_is_not_followed(store: Store) -> None:
     async with posting(store) as (alps, there):
         there.answers = [Response(302, headers=(("Location", "http://127.0.0.1:1/"),))]
         await alps.sends(1, Entry(1, Message("first"), int(START)))
@@ -373,7 +367,7 @@ async def test_a_redirect_is_not_followed(store: Store) -> None:
         assert there.got[0].path == "/hook"
 
 
-async def test_what_a_dead_process_had_claimed_is_posted_again(store: Store) -> None:
+async def test_post_claimed_by_a_dead_process_is_posted_again(store: Store) -> None:
     async with posting(store) as (alps, there):
         await alps.sends(1, Entry(1, Message("first"), int(START)))
         assert await store.commit(lambda db: claim(db, alps.now))
@@ -384,7 +378,7 @@ async def test_what_a_dead_process_had_claimed_is_posted_again(store: Store) -> 
         assert there.contents() == ["first"]
 
 
-async def test_two_processes_share_the_work_and_double_nothing(database: str) -> None:
+async def test_two_processes_share_the_posts_without_duplicates(database: str) -> None:
     from fieldagent.hub.store.opening import open_store
 
     one, other = open_store(database), open_store(database)
@@ -410,7 +404,7 @@ async def test_two_processes_share_the_work_and_double_nothing(database: str) ->
         other.close()
 
 
-async def test_the_test_call_tells_what_it_is(store: Store) -> None:
+async def test_webhook_test_call_is_marked_as_a_test(store: Store) -> None:
     async with posting(store) as (alps, there):
         webhook = Webhook(0, there.url, (SECRET,))
         result = await webhooks.test_call(webhook, clock=alps.clock, open_stream=OPEN)
@@ -433,7 +427,7 @@ PUBLIC = ["9.9.9.9", "193.0.6.139", "2620:fe::fe", "::ffff:9.9.9.9", "64:ff9b::9
 
 
 @pytest.mark.parametrize("address", PRIVATE)
-def test_no_address_that_is_not_public(address: str) -> None:
+def test_special_address_is_not_public(address: str) -> None:
     assert not is_public(address)
 
 
@@ -451,7 +445,7 @@ fe80::/10
 
 
 @pytest.mark.parametrize("row", REGISTERED.split())
-def test_every_row_of_ianas_registries_is_known(row: str) -> None:
+def test_every_row_of_the_iana_registries_is_covered(row: str) -> None:
     registered = ipaddress.ip_network(row)
     assert any(
         registered.version == each.version
@@ -461,7 +455,7 @@ def test_every_row_of_ianas_registries_is_known(row: str) -> None:
     )
 
 
-def test_nothing_else_is_taken_for_special() -> None:
+def test_special_networks_are_exactly_registered_networks() -> None:
     registered = {ipaddress.ip_network(row) for row in REGISTERED.split()}
     assert set(NETWORKS) <= registered
 
@@ -471,7 +465,7 @@ LED_ON = [ipaddress.ip_network(each) for each in ("::ffff:0:0/96", "64:ff9b::/96
 
 
 @pytest.mark.parametrize("network", [*NETWORKS, *MULTICAST], ids=str)
-def test_nothing_of_a_special_network_is_public(network: Network) -> None:
+def test_no_address_of_a_special_network_is_public(network: Network) -> None:
     """From its first address to its last. Addresses beside it that are in no other network are
     public.
     """
@@ -490,7 +484,7 @@ def test_nothing_of_a_special_network_is_public(network: Network) -> None:
 
 
 @pytest.mark.parametrize("network", [each for each in NETWORKS if each.version == 4], ids=str)
-def test_nor_by_an_address_of_ipv6_that_leads_there(network: Network) -> None:
+def test_ipv6_address_of_a_special_ipv4_network_is_not_public(network: Network) -> None:
     inner = int(network[1] if network.num_addresses > 1 else network[0])
     for address in (
         f"::ffff:{inner >> 16:x}:{inner & 0xFFFF:x}",
@@ -503,11 +497,11 @@ def test_nor_by_an_address_of_ipv6_that_leads_there(network: Network) -> None:
 
 
 @pytest.mark.parametrize("address", PUBLIC)
-def test_a_public_address(address: str) -> None:
+def test_global_address_is_public(address: str) -> None:
     assert is_public(address)
 
 
-def test_what_is_allowed_is_let_in_and_nothing_beside_it() -> None:
+def test_allowed_network_counts_as_public_and_its_neighbour_does_not() -> None:
     allowed = [ipaddress.ip_network("10.1.0.0/16")]
     assert is_public("10.1.2.3", allowed)
     assert is_public("::ffff:10.1.2.3", allowed)
@@ -529,7 +523,7 @@ def names(*answers: list[str]) -> Lookup:
 
 
 @pytest.mark.parametrize("answer", [["127.0.0.1"], ["9.9.9.9", "10.0.0.1"]])
-async def test_a_name_with_any_private_address_is_refused(
+async def test_name_with_any_private_address_is_rejected(
     answer: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(trio.socket, "getaddrinfo", names(answer))
@@ -538,14 +532,12 @@ async def test_a_name_with_any_private_address_is_refused(
 
 
 @pytest.mark.parametrize("host", ["2130706433", "0x7f000001", "017700000001", "127.1", "localhost"])
-async def test_other_spellings_of_this_machine_are_refused(host: str) -> None:
+async def test_other_spellings_of_localhost_are_rejected(host: str) -> None:
     with pytest.raises(RequestFailed, match="not a public address"):
         await open_public()(host, 80)
 
 
-async def test_the_address_that_was_checked_is_the_one_that_is_used(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_checked_address_is_used_for_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     """The second answer for the name would lead to ourselves."""
     asked: list[str] = []
 
@@ -560,7 +552,7 @@ async def test_the_address_that_was_checked_is_the_one_that_is_used(
     assert asked == ["9.9.9.9"]
 
 
-async def test_a_way_that_swallows_everything_does_not_keep_a_post_from_another(
+async def test_unresponsive_first_address_does_not_block_the_second(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """For example a network whose IPv6 leads nowhere: the name's first address never answers."""
@@ -589,7 +581,7 @@ async def test_a_way_that_swallows_everything_does_not_keep_a_post_from_another(
     ("name", "value"),
     [("X Y", "1"), ("", "1"), ("X", "a\r\nb"), ("X", "é"), ("Host", "a"), ("content-length", "1")],
 )
-async def test_a_header_that_cannot_be_sent_is_refused_when_it_is_given(
+async def test_unsendable_custom_header_is_rejected_with_the_reason(
     store: Store, name: str, value: str
 ) -> None:
     async with field_of(store) as alps:
@@ -599,14 +591,14 @@ async def test_a_header_that_cannot_be_sent_is_refused_when_it_is_given(
 
 
 @pytest.mark.parametrize("secret", ["", " "])
-def test_what_is_not_said_to_be_unsigned_is_signed(secret: str) -> None:
+def test_webhook_is_signed_unless_declared_unsigned(secret: str) -> None:
     assert len(webhook_directory.make_webhook("https://team.example/", secret).secrets) == 1
     assert not webhook_directory.make_webhook(
         "https://team.example/", secret, unsigned=True
     ).secrets
 
 
-async def test_one_that_got_in_all_the_same_fails_alone(store: Store) -> None:
+async def test_stored_unsendable_header_fails_the_post_with_the_reason(store: Store) -> None:
     async with posting(store) as (alps, there):
         await store.commit(lambda db: db.execute("UPDATE webhook SET headers = ?", '{"X Y": "1"}'))
         await alps.sends(1, Entry(1, Message("first"), int(START)))
@@ -616,7 +608,7 @@ async def test_one_that_got_in_all_the_same_fails_alone(store: Store) -> None:
         assert there.got == []
 
 
-async def test_a_webhook_that_never_answers_holds_up_no_other(store: Store) -> None:
+async def test_silent_webhook_does_not_block_others(store: Store) -> None:
     async with posting(store) as (alps, _), receiver() as other:
         for number in range(60):
             for sender in (1, 2, 3):
@@ -632,7 +624,7 @@ async def test_a_webhook_that_never_answers_holds_up_no_other(store: Store) -> N
         assert len([e for e in again if e[0].webhook.url != other.url]) <= flow.WIDTH
 
 
-async def test_a_late_word_does_not_undo_a_later_one(store: Store) -> None:
+async def test_late_failure_does_not_undo_a_later_success(store: Store) -> None:
     async with posting(store) as (alps, _):
         await alps.sends(1, Entry(1, Message("first"), int(START)))
         (late,) = await store.commit(lambda db: claim(db, alps.now))
@@ -647,7 +639,7 @@ async def test_a_late_word_does_not_undo_a_later_one(store: Store) -> None:
         assert (await states(alps), warning) == ([("handed", 1)], "")
 
 
-async def test_a_success_in_between_counts_against_being_disabled(store: Store) -> None:
+async def test_success_between_failures_prevents_disabling(store: Store) -> None:
     async with posting(store) as (alps, _):
         old = alps.now - 2 * deliveries.DISABLE_AFTER_S
         await store.commit(lambda db: db.execute("UPDATE webhook SET failing_since = ?", old))
@@ -664,7 +656,7 @@ async def test_a_success_in_between_counts_against_being_disabled(store: Store) 
         assert (listed["disabled"], listed["failingSince"]) == (None, alps.now)
 
 
-async def test_dead_letters_of_another_workspace_are_left_alone(store: Store) -> None:
+async def test_dead_letters_of_another_workspace_cannot_be_replayed(store: Store) -> None:
     async with posting(store) as (alps, _):
         await alps.sends(1, Entry(1, Message("x"), int(START)))
         await store.commit(lambda db: db.execute("UPDATE webhook_delivery SET state = 'dead'"))
@@ -684,7 +676,7 @@ async def test_dead_letters_of_another_workspace_are_left_alone(store: Store) ->
     ("name", "value"),
     [("a:b", "c"), ("a", " b"), ("a", "b\t"), ("a b", "c"), ("a", "b\r\nc: d"), ("Host", "c")],
 )
-def test_a_header_that_could_not_be_sent_is_refused(store: Store, name: str, value: str) -> None:
+def test_malformed_custom_header_is_rejected(store: Store, name: str, value: str) -> None:
     webhook = webhook_directory.make_webhook("https://example.org/", headers={name: value})
     with pytest.raises(Refused):
         store.run_once(lambda db: webhook_directory.add(db, 1, webhook, now=1.0))
@@ -699,9 +691,7 @@ async def send_messages(alps: Field, numbers: range) -> None:
         await alps.sends(1, Entry(number, Message(f"a{number}"), int(START)))
 
 
-async def test_a_batch_is_a_signed_array_in_order_and_keeps_its_id_when_it_comes_again(
-    store: Store,
-) -> None:
+async def test_batch_is_a_signed_ordered_array_and_keeps_its_id_on_retry(store: Store) -> None:
     async with posting(store, batch=3) as (alps, there):
         there.answers = [Response(500)]
         await send_messages(alps, range(2))
@@ -729,7 +719,7 @@ async def test_a_batch_is_a_signed_array_in_order_and_keeps_its_id_when_it_comes
     ("answer", "again"),
     [(Response(429, headers=(("Retry-After", "120"),)), 120), (Response(503), 7)],
 )
-async def test_a_batch_that_is_put_off_waits_as_a_whole(
+async def test_postponed_batch_waits_as_a_whole(
     store: Store, answer: Response, again: float
 ) -> None:
     async with posting(store, batch=100) as (alps, there):
@@ -746,7 +736,7 @@ async def test_a_batch_that_is_put_off_waits_as_a_whole(
         assert await states(alps) == [("handed", 2)] * 5
 
 
-async def test_410_to_a_batch_disables_and_loses_nothing_of_it(store: Store) -> None:
+async def test_status_410_to_a_batch_disables_the_webhook_without_loss(store: Store) -> None:
     async with posting(store, batch=100) as (alps, there):
         there.answers = [Response(410)]
         await send_messages(alps, range(5))
@@ -759,7 +749,7 @@ async def test_410_to_a_batch_disables_and_loses_nothing_of_it(store: Store) -> 
         assert of_batch(there.got[1]) == ["a0", "a1", "a2", "a3", "a4"]
 
 
-async def test_what_a_batch_is_refused_for_takes_no_other_item_with_it(store: Store) -> None:
+async def test_rejected_item_of_a_batch_does_not_reject_the_others(store: Store) -> None:
     tries = len(SCHEDULE)
     async with posting(store, batch=100) as (alps, there):
         there.answers = [Response(400)] * tries + [Response(200), Response(400), Response(200)]
@@ -773,7 +763,7 @@ async def test_what_a_batch_is_refused_for_takes_no_other_item_with_it(store: St
         assert [state for state, _ in await states(alps)] == ["handed", "dead", "handed"]
 
 
-async def test_an_sos_is_an_array_of_its_own_and_goes_first(store: Store) -> None:
+async def test_sos_is_posted_first_in_its_own_batch(store: Store) -> None:
     async with posting(store, batch=100) as (alps, there):
         await alps.sends(1, Entry(1, Message("first"), int(START)))
         await alps.sends(1, Entry(2, Message("Leg broken"), int(START), sos=True))
@@ -782,7 +772,7 @@ async def test_an_sos_is_an_array_of_its_own_and_goes_first(store: Store) -> Non
         assert "fieldagent-sos" in there.got[0].headers
 
 
-async def test_an_alarm_of_the_hub_is_no_sos(store: Store) -> None:
+async def test_alarm_of_the_hub_is_not_posted_as_sos(store: Store) -> None:
     async with posting(store) as (alps, there):
         words = Posting(1, 1, Message("No word of Ada"), int(START), 100, alarm=True)
         raise_ = partial(ledger.raise_alarm, posting=words, device=1, now=START, kind="overdue")
@@ -802,7 +792,7 @@ async def until_posted(alps: Field, there: Receiver, posts: int) -> None:
     assert len(there.got) == posts
 
 
-async def test_a_hub_that_comes_asks_at_once_who_was_down_before_it(store: Store) -> None:
+async def test_starting_hub_probes_a_failing_webhook_at_once(store: Store) -> None:
     """Items that wait for their own time, hours ahead, go after a successful probe."""
     async with posting(store) as (alps, there):
         for sender in (1, 2):
@@ -821,7 +811,7 @@ async def test_a_hub_that_comes_asks_at_once_who_was_down_before_it(store: Store
         assert [state for state, _ in await states(alps)] == ["handed", "handed"]
 
 
-async def test_a_probe_that_fails_before_its_time_leaves_the_last_try(store: Store) -> None:
+async def test_early_failed_probe_does_not_use_the_last_try(store: Store) -> None:
     """A failed receiver is probed twice a minute, and the last try is a day away."""
     tried = len(SCHEDULE) - 1
     async with posting(store) as (alps, there):
@@ -844,7 +834,7 @@ async def test_a_probe_that_fails_before_its_time_leaves_the_last_try(store: Sto
         assert len(there.got) == 1 and await states(alps) == [("handed", tried + 1)]
 
 
-async def test_after_an_outage_all_goes_as_soon_as_a_probe_is_taken(store: Store) -> None:
+async def test_all_waiting_posts_are_sent_after_a_successful_probe(store: Store) -> None:
     """Each sender's own time is minutes ahead, and the probe comes within half a minute."""
     async with posting(store) as (alps, there):
         there.answers = [Response(503)] * 9
@@ -866,7 +856,7 @@ async def test_after_an_outage_all_goes_as_soon_as_a_probe_is_taken(store: Store
         assert await states(alps) and all(state == "handed" for state, _ in await states(alps))
 
 
-async def test_many_sos_go_some_at_a_time_and_keep_nothing_else_back(
+async def test_concurrent_sos_posts_are_limited_and_do_not_block_others(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They become due together after they failed together, and each uses a connection."""
@@ -896,7 +886,7 @@ async def test_many_sos_go_some_at_a_time_and_keep_nothing_else_back(
         nursery.cancel_scope.cancel()
 
 
-def test_an_sos_that_is_new_goes_before_those_that_failed() -> None:
+def test_new_sos_is_posted_before_failed_sos() -> None:
     tried = [flow.Lane(1, item, -item, 0.0, 0.0, 4) for item in range(1, 500)]
     new = flow.Lane(1, 500, -500, 0.0, 0.0, 0)
     chosen, _ = flow.Flows().choose([*tried, new], 1.0, {})

@@ -56,7 +56,7 @@ async def states(alps: Field, item: int = 1) -> dict[str, str]:
     return {each["name"]: each["state"] for each in standing}
 
 
-async def test_an_item_becomes_a_row_for_a_device_that_comes_and_for_no_other(store: Store) -> None:
+async def test_delivery_row_is_created_only_for_a_fetching_device(store: Store) -> None:
     async with field(store) as alps:
         await says(alps, "one", "two")
         assert await made(alps) == []
@@ -69,7 +69,7 @@ async def test_an_item_becomes_a_row_for_a_device_that_comes_and_for_no_other(st
         assert await texts(alps, CLEO) == ["one", "two"]
 
 
-async def test_who_asks_for_it_over_satellite_has_it_at_once_and_once(store: Store) -> None:
+async def test_satellite_recipient_gets_one_row_at_once(store: Store) -> None:
     async with field(store) as alps:
         await says(alps, "before")
         await store.commit(
@@ -82,7 +82,7 @@ async def test_who_asks_for_it_over_satellite_has_it_at_once_and_once(store: Sto
         assert await made(alps) == [(CLEO, "stored")] * 2
 
 
-async def test_an_sos_goes_first_however_far_a_device_is_behind(
+async def test_sos_is_sent_first_to_a_device_with_many_waiting_items(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(workspace_log, "ROWS_PER_TRANSACTION", 1)
@@ -98,7 +98,7 @@ async def test_an_sos_goes_first_however_far_a_device_is_behind(
         assert await texts(alps, BEN) == list(map(str, range(6)))
 
 
-async def test_what_is_urgent_goes_before_what_came_earlier(
+async def test_urgent_item_is_sent_before_earlier_items(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """This counts for all items that a device lacks, not only for the first ones it got."""
@@ -113,7 +113,7 @@ async def test_what_is_urgent_goes_before_what_came_earlier(
         assert b"a message" in first.body
 
 
-async def test_what_expires_before_a_device_comes_ends_as_expired(store: Store) -> None:
+async def test_unfetched_item_ends_as_expired(store: Store) -> None:
     async with field(store) as alps:
         await says(alps, "stale")
         assert await texts(alps, CLEO) == ["stale"]
@@ -125,7 +125,7 @@ async def test_what_expires_before_a_device_comes_ends_as_expired(store: Store) 
         assert await states(alps) == {"kit 2": "expired", "kit 3": "stored"}
 
 
-async def test_what_a_device_has_not_come_for_is_kept_until_it_expires(store: Store) -> None:
+async def test_unfetched_item_is_kept_until_its_expiry(store: Store) -> None:
     async with field(store) as alps:
         await says(alps, "kept")
         await texts(alps, CLEO)
@@ -139,7 +139,7 @@ async def test_what_a_device_has_not_come_for_is_kept_until_it_expires(store: St
         assert await store.commit(forgotten) == 1
 
 
-def test_a_device_that_is_new_is_given_nothing_of_before(store: Store) -> None:
+def test_new_device_gets_no_earlier_items(store: Store) -> None:
     def given(db: Db) -> list[Any]:
         alps = directory.add_workspace(db, "Alps", now=START)
         ada, ben = (directory.add_user(db, alps, name, now=START) for name in ("Ada", "Ben"))
@@ -163,7 +163,7 @@ def test_a_device_that_is_new_is_given_nothing_of_before(store: Store) -> None:
 
 
 @pytest.mark.parametrize("table", ["device", "member"])
-async def test_one_that_was_out_of_use_is_given_what_came_before_and_not_meanwhile(
+async def test_reenabled_device_gets_items_from_before_but_not_during_the_pause(
     store: Store, table: str
 ) -> None:
     async with field(store) as alps:
@@ -186,7 +186,7 @@ async def test_one_that_was_out_of_use_is_given_what_came_before_and_not_meanwhi
         assert await texts(alps, BEN) == ["before", "after"]
 
 
-async def test_who_leaves_and_comes_back_lacks_what_came_meanwhile(store: Store) -> None:
+async def test_returning_member_misses_items_of_the_absence(store: Store) -> None:
     async with field(store) as alps:
         await says(alps, "before")
         await store.commit(lambda db: directory.leave(db, 1, BEN, now=alps.now))
@@ -200,9 +200,7 @@ async def test_who_leaves_and_comes_back_lacks_what_came_meanwhile(store: Store)
         assert await texts(alps, BEN) == ["before", "after"]
 
 
-async def test_a_tracker_is_given_nothing_and_as_a_kit_what_comes_from_then_on(
-    store: Store,
-) -> None:
+async def test_tracker_gets_items_only_after_becoming_a_kit(store: Store) -> None:
     async with field(store) as alps:
         no_token = "UPDATE device SET link_token = NULL WHERE id = ?"
         await store.commit(lambda db: db.execute(no_token, BEN))
@@ -214,7 +212,7 @@ async def test_a_tracker_is_given_nothing_and_as_a_kit_what_comes_from_then_on(
         assert await texts(alps, BEN) == ["after"]
 
 
-async def test_after_a_copy_was_restored_no_number_is_given_twice(store: Store) -> None:
+async def test_restored_copy_does_not_reuse_delivery_numbers(store: Store) -> None:
     async with field(store) as alps:
         await says(alps, "one")
         await texts(alps, BEN)
@@ -225,7 +223,7 @@ async def test_after_a_copy_was_restored_no_number_is_given_twice(store: Store) 
         assert second[0] - first[0] > 10_000
 
 
-async def test_what_waits_is_counted_before_anybody_comes(store: Store) -> None:
+async def test_waiting_items_are_counted_before_they_are_fetched(store: Store) -> None:
     async with field(store) as alps:
         await says(alps, "one", "two")
 
@@ -241,7 +239,7 @@ async def test_what_waits_is_counted_before_anybody_comes(store: Store) -> None:
         assert await store.read(counts) == (Backlog(0, None), [0, 0, 0])
 
 
-async def test_several_devices_are_given_theirs_together(store: Store) -> None:
+async def test_rows_of_several_devices_are_created_together(store: Store) -> None:
     async with field(store) as alps:
         await says(alps, "one", by=ADA)
         await says(alps, "two", by=BEN)
@@ -258,7 +256,7 @@ async def test_several_devices_are_given_theirs_together(store: Store) -> None:
         assert ends == [(2, 2), (2, 2), (2, 3)]
 
 
-async def test_a_link_that_rests_gets_what_came_meanwhile(store: Store) -> None:
+async def test_resting_link_gets_items_of_the_meantime(store: Store) -> None:
     async with field(store) as alps:
         mailbox = alps.mailbox(BEN, log_rest=0.05)
         post = _MailboxPost(mailbox, lambda direction, size: None)
@@ -270,7 +268,7 @@ async def test_a_link_that_rests_gets_what_came_meanwhile(store: Store) -> None:
                 await mailbox.mark_stored(outgoing)
 
 
-async def test_a_device_shows_what_was_meant_for_it_however_late_the_rest_came(
+async def test_items_of_a_device_are_listed_despite_late_delivery_rows(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reading, "LOOKED_AT", 2)
@@ -283,7 +281,7 @@ async def test_a_device_shows_what_was_meant_for_it_however_late_the_rest_came(
         assert (items, edge) == ([5, 4], 4)
 
 
-async def test_a_devices_list_has_what_it_will_be_given_page_by_page(store: Store) -> None:
+async def test_delivery_list_contains_planned_items_on_all_pages(store: Store) -> None:
     async with field(store) as alps:
         await says(alps, "given")
         await texts(alps, BEN)
