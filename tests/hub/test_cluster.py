@@ -119,7 +119,7 @@ def contents(kit: Agent) -> list[str]:
     return [entry["body"]["payloads"][0]["events"][0]["content"] for entry in listed]
 
 
-def test_killing_one_of_three_loses_and_doubles_nothing(postgres: str, tmp_path: Path) -> None:
+def test_killing_one_of_three_hubs_loses_and_doubles_no_item(postgres: str, tmp_path: Path) -> None:
     database = new_database(postgres)
     first = administer(database, "init", "Alps")
     key = administer(database, "key", "add", "load", "--per-minute", "60000", "--burst", "9999")
@@ -177,7 +177,7 @@ def test_killing_one_of_three_loses_and_doubles_nothing(postgres: str, tmp_path:
         assert [contents(kit).count("from kit 0") for kit in kits] == [0, 1, 1]
 
 
-def test_the_hub_outlives_a_restart_of_the_database(postgres: str, tmp_path: Path) -> None:
+def test_hub_survives_a_restart_of_the_database(postgres: str, tmp_path: Path) -> None:
     """Items that were accepted before are delivered later. Pushes during the restart get 503."""
     database = new_database(postgres)
     first = administer(database, "init", "Alps")

@@ -71,7 +71,7 @@ def content(file: Path) -> list[str]:
 
 @pytest.mark.parametrize("at", [VERSION_AT, MARK_AT])
 @pytest.mark.parametrize("bit", range(32))
-def test_a_flipped_bit_of_the_version_is_mended_and_costs_nothing(
+def test_flipped_bit_of_the_version_is_repaired_without_loss(
     filled: Path, tmp_path: Path, at: int, bit: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     file = copied(filled, tmp_path)
@@ -86,7 +86,7 @@ def test_a_flipped_bit_of_the_version_is_mended_and_costs_nothing(
     assert (said in caplog.text) == (at == VERSION_AT)
 
 
-def test_a_hub_starts_on_a_file_that_says_a_later_version(filled: Path, tmp_path: Path) -> None:
+def test_hub_starts_on_a_file_with_a_damaged_version(filled: Path, tmp_path: Path) -> None:
     file = copied(filled, tmp_path)
     flip(file, VERSION_AT, 21)
     with hub(tmp_path, {"database": str(file)}) as running:
@@ -95,7 +95,7 @@ def test_a_hub_starts_on_a_file_that_says_a_later_version(filled: Path, tmp_path
 
 
 @pytest.mark.parametrize("mark", [0, compute_application_id(VERSION)])
-def test_tables_that_do_not_prove_it_are_told_as_damage(
+def test_damaged_version_without_matching_tables_is_reported(
     filled: Path, tmp_path: Path, mark: int
 ) -> None:
     file = copied(filled, tmp_path)
@@ -122,7 +122,7 @@ def a_program_of_the_next_version(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("a_program_of_the_next_version")
-def test_an_earlier_version_is_proved_by_bringing_it_up(filled: Path, tmp_path: Path) -> None:
+def test_damaged_earlier_version_is_proved_by_migration(filled: Path, tmp_path: Path) -> None:
     file = copied(filled, tmp_path)
     write_head(file, VERSION | 1024, compute_application_id(VERSION))
     open_store(str(file)).close()
@@ -130,9 +130,7 @@ def test_an_earlier_version_is_proved_by_bringing_it_up(filled: Path, tmp_path: 
 
 
 @pytest.mark.usefixtures("a_program_of_the_next_version")
-def test_an_earlier_version_that_the_tables_disprove_changes_nothing(
-    filled: Path, tmp_path: Path
-) -> None:
+def test_failed_proof_of_an_earlier_version_changes_nothing(filled: Path, tmp_path: Path) -> None:
     """Both are damaged, which one bit cannot cause."""
     file = copied(filled, tmp_path)
     with closing(sqlite3.connect(file)) as connection:
@@ -144,7 +142,7 @@ def test_an_earlier_version_that_the_tables_disprove_changes_nothing(
     assert content(file) == before
 
 
-def test_the_mark_of_every_version_tells_each_changed_bit() -> None:
+def test_application_ids_of_versions_differ_by_more_than_one_bit() -> None:
     for version in range(1, 200):
         marks = {compute_application_id(other) for other in range(1, 32_768) if other != version}
         (mark,) = struct.unpack(">I", struct.pack(">i", compute_application_id(version)))

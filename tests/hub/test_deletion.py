@@ -35,7 +35,7 @@ def kit_of(home: Path, name: str, token: str, address: str) -> Agent:
 
 
 @pytest.mark.full
-def test_a_user_is_deleted_with_all_that_is_theirs(database: str, tmp_path: Path) -> None:
+def test_user_is_deleted_with_all_personal_data(database: str, tmp_path: Path) -> None:
     administer(database, "init", "Alps")
     for name in ("Ada", "Ben"):
         administer(database, "user", "add", name, "--email", f"{name}@example.org")
@@ -120,9 +120,7 @@ def is_bytes(value: Any) -> bool:
 
 
 @pytest.mark.full
-def test_a_disabled_user_ends_links_and_intake_and_comes_back(
-    database: str, tmp_path: Path
-) -> None:
+def test_disabled_user_loses_links_until_enabled_again(database: str, tmp_path: Path) -> None:
     administer(database, "init", "Alps")
     administer(database, "user", "add", "Ada")
     add = ("device", "add", "--user", "Ada")
@@ -180,7 +178,7 @@ async def counts(alps: Field, *tables: str) -> list[int]:
     return [(await alps.rows(f"SELECT count(*) FROM {table}"))[0][0] for table in tables]
 
 
-async def test_a_user_with_much_goes_in_slices(store: Store) -> None:
+async def test_user_with_many_items_is_deleted_in_slices(store: Store) -> None:
     async with field(store) as alps:
         await many(alps)
         await alps.push(Message("of Ben to all"), sender=2)
@@ -189,7 +187,7 @@ async def test_a_user_with_much_goes_in_slices(store: Store) -> None:
         assert await counts(alps, "item", "delivery", "arrived", "device") == [1, 1, 0, 2]
 
 
-async def test_a_device_goes_and_what_it_sent_stays(store: Store) -> None:
+async def test_items_of_a_deleted_device_stay(store: Store) -> None:
     """This also holds if a colleague confirms it later. No sender waits for that confirmation."""
     async with field(store) as alps:
         await many(alps)
@@ -202,7 +200,7 @@ async def test_a_device_goes_and_what_it_sent_stays(store: Store) -> None:
         assert await counts(alps, "receipt") == [0]
 
 
-async def test_a_workspace_goes_and_who_is_in_another_stays(store: Store) -> None:
+async def test_deletion_of_a_workspace_keeps_members_of_another(store: Store) -> None:
     async with field(store) as alps:
         await many(alps)
 
@@ -220,7 +218,9 @@ async def test_a_workspace_goes_and_who_is_in_another_stays(store: Store) -> Non
 
 
 @pytest.mark.parametrize(("kind", "named"), [("user", "Ada"), ("device", "1"), ("workspace", "1")])
-async def test_nothing_goes_while_an_sos_is_not_closed(store: Store, kind: str, named: str) -> None:
+async def test_deletion_is_rejected_while_an_sos_is_open(
+    store: Store, kind: str, named: str
+) -> None:
     async with field(store) as alps:
         await alps.sends(1, Entry(7, Message("help"), int(alps.now), sos=True))
 

@@ -193,7 +193,7 @@ SOME = [
 
 @pytest.mark.full
 @pytest.mark.parametrize("fault", SOME, ids=str)
-def test_a_disk_that_fails_costs_nothing_that_was_answered(
+def test_disk_fault_loses_no_answered_item(
     tmp_path: Path, disk_library: Path, fault: Fault
 ) -> None:
     assert survive(tmp_path, disk_library, fault)
@@ -201,7 +201,7 @@ def test_a_disk_that_fails_costs_nothing_that_was_answered(
 
 @pytest.mark.parametrize("number", [EIO, ENOSPC], ids=["EIO", "ENOSPC"])
 @pytest.mark.parametrize("call", ["write", "sync"])
-def test_an_administrator_is_told_in_words(
+def test_disk_fault_is_reported_to_the_administrator(
     tmp_path: Path, disk_library: Path, call: str, number: int
 ) -> None:
     store = folder(tmp_path / "store")
@@ -227,7 +227,7 @@ def test_an_administrator_is_told_in_words(
         pytest.param(ENOSPC, marks=pytest.mark.soak, id="ENOSPC"),
     ],
 )
-def test_every_call_to_the_disk_fails_in_turn(
+def test_failure_of_each_disk_call_loses_no_answered_item(
     tmp_path: Path, disk_library: Path, number: int
 ) -> None:
     """At some calls the disk fails permanently."""

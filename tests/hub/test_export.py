@@ -57,7 +57,7 @@ def elapsed(database: str, tmp_path: Path) -> str:
     return database
 
 
-def test_a_workspace_is_written_whole_and_without_secrets(elapsed: str, tmp_path: Path) -> None:
+def test_workspace_export_is_complete_and_without_secrets(elapsed: str, tmp_path: Path) -> None:
     target = tmp_path / "alps"
     summary = json.loads(export(elapsed, "workspace", "export", target, "--json").stdout)
     assert (summary["folder"], summary["name"], summary["items"]) == (str(target), "Alps", 3)
@@ -84,7 +84,7 @@ def test_a_workspace_is_written_whole_and_without_secrets(elapsed: str, tmp_path
     assert not any(word in everything for word in ("lookup", "link_token", "air_key"))
 
 
-def test_a_user_gets_what_they_sent_and_were_sent(elapsed: str, tmp_path: Path) -> None:
+def test_user_export_contains_only_data_of_the_user(elapsed: str, tmp_path: Path) -> None:
     target = tmp_path / "ada"
     done = export(elapsed, "user", "export", "Ada", target)
     assert done.returncode == 0, done.stderr

@@ -24,7 +24,7 @@ def count(db: Db, table: str) -> int:
     return int(db.execute(f"SELECT count(*) FROM {table}")[0][0])
 
 
-def test_the_audit_is_dropped_by_age_in_slices(store: Store) -> None:
+def test_audit_log_is_deleted_by_age_in_slices(store: Store) -> None:
     some = audit.FORGOTTEN_AT_ONCE
     lines = [(START + number, "1", "push", "") for number in range(2 * some + 10)]
     store.run_once(lambda db: insert(db, "audit", ("at", "actor", "action", "detail"), lines))
@@ -37,7 +37,7 @@ def test_the_audit_is_dropped_by_age_in_slices(store: Store) -> None:
     assert store.run_once(lambda db: min(row["at"] for row in audit.list_latest(db, 100))) == before
 
 
-def test_attempts_are_dropped_in_slices_once_they_count_no_more(store: Store) -> None:
+def test_expired_sign_in_attempts_are_deleted_in_slices(store: Store) -> None:
     some = attempts.FORGOTTEN_AT_ONCE
     rows = [(f"198.51.100.{number}", START + number % 2) for number in range(2 * some + 4)]
     store.run_once(lambda db: insert(db, "attempt", ("who", "tat"), rows))
@@ -46,7 +46,7 @@ def test_attempts_are_dropped_in_slices_once_they_count_no_more(store: Store) ->
     assert store.run_once(lambda db: count(db, "attempt")) == some + 2
 
 
-def test_items_and_what_they_are_recognised_by_are_dropped_in_slices(store: Store) -> None:
+def test_items_and_their_digests_are_deleted_in_slices(store: Store) -> None:
     some = forgetting.ROWS_PER_TRANSACTION
     many = some + 11
 
@@ -75,7 +75,7 @@ def test_items_and_what_they_are_recognised_by_are_dropped_in_slices(store: Stor
     assert (kept, store.run_once(lambda db: count(db, "item"))) == ([(7,), (8,)], 0)
 
 
-def test_an_item_that_goes_looks_for_its_webhook_deliveries_alone(database: str) -> None:
+def test_webhook_deliveries_have_an_index_by_item(database: str) -> None:
     """SQLite and PostgreSQL use an index here if there is one, however many other rows exist."""
     store = open_store(database)
     sql = "SELECT indexdef FROM pg_indexes WHERE tablename = 'webhook_delivery'"
@@ -122,7 +122,7 @@ Work = Callable[[Db], object]
     ],
     ids=["a guess is counted", "the kit has it"],
 )
-def test_what_changes_meanwhile_at_another_process_is_not_swept_away(
+def test_row_changed_by_another_process_is_not_deleted(
     postgres: str, prepare: Work, elsewhere: str, sweep: Work, kept: str
 ) -> None:
     """The other process has changed the row but not committed it when the sweep finds its old

@@ -11,7 +11,7 @@ from tests.machine import fill, small_disk
 from tests.processes import hub, until
 
 
-def test_a_clean_stop_and_a_full_disk_leave_a_hub(tmp_path: Path) -> None:
+def test_hub_starts_on_a_full_disk_after_a_clean_stop(tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk") as disk:
         database = str(disk / "hub.sqlite3")
         Alps(database)
@@ -24,7 +24,7 @@ def test_a_clean_stop_and_a_full_disk_leave_a_hub(tmp_path: Path) -> None:
             assert running.stop() == 0
 
 
-def test_probes_and_figures_tell_until_there_is_room(tmp_path: Path) -> None:
+def test_probes_and_metrics_report_a_full_disk_until_space_is_free(tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk") as disk:
         database = str(disk / "hub.sqlite3")
         alps = Alps(database)

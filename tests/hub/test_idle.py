@@ -65,7 +65,7 @@ def clock() -> trio.testing.MockClock:
         (NEVER, 30.0, 30.0, 30.0),
     ],
 )
-async def test_it_rests_until_something_is_due_or_may_be(
+async def test_wait_ends_at_the_due_time_or_after_news(
     seconds: float,
     written: float | None,
     news: float | None,
@@ -104,7 +104,7 @@ class Counted(SqliteStore):
         return await super().read(operation)
 
 
-async def test_where_nothing_happens_it_looks_once_a_minute_and_writes_nothing(
+async def test_idle_hub_reads_once_a_minute_and_writes_nothing(
     tmp_path: Path, clock: trio.testing.MockClock
 ) -> None:
     database = str(tmp_path / "hub.sqlite3")
@@ -133,7 +133,7 @@ def _written(database: str) -> list[tuple[int, int]]:
     return [(each.stat().st_size, each.stat().st_mtime_ns) for each in files]
 
 
-async def test_what_is_written_by_whomever_is_heard_of(database: str) -> None:
+async def test_unannounced_write_wakes_all_hubs(database: str) -> None:
     """This includes writes that are not announced."""
 
     def write(db: Db) -> None:
@@ -150,7 +150,7 @@ async def test_what_is_written_by_whomever_is_heard_of(database: str) -> None:
     other.close()
 
 
-async def test_what_only_looks_wakes_nobody(tmp_path: Path) -> None:
+async def test_read_only_transaction_wakes_no_listener(tmp_path: Path) -> None:
     store = open_store(str(tmp_path / "hub.sqlite3"))
     async with running(store):
         written = store.get_event(ANY_WRITE_TOPIC)
@@ -163,7 +163,7 @@ def _refuse(path: Path) -> Any:
     raise OSError(24, "as a test")
 
 
-async def test_where_the_kernel_tells_nothing_it_says_so_once_and_looks(
+async def test_missing_kernel_notification_is_logged_once_and_replaced_by_polling(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(sqlite, "FileWrites", _refuse)
@@ -195,7 +195,7 @@ def sleeper(home: Path, database: str, **settings: str) -> Iterator[Hub]:
         yield running
 
 
-def test_a_push_expires_though_nobody_looks(tmp_path: Path) -> None:
+def test_push_expires_on_an_idle_hub(tmp_path: Path) -> None:
     database = str(tmp_path / "hub.sqlite3")
     alps = Alps(database)
     with sleeper(tmp_path, database) as running:
@@ -209,7 +209,7 @@ def states(database: str) -> list[str]:
         return [state for (state,) in look.execute("SELECT state FROM delivery")]
 
 
-def test_a_satellite_message_leaves_after_its_grace_though_nobody_looks(tmp_path: Path) -> None:
+def test_satellite_message_is_sent_after_the_grace_on_an_idle_hub(tmp_path: Path) -> None:
     database = str(tmp_path / "hub.sqlite3")
     alps = Alps(database)
     member = administer(database, "user", "add", "Ada")["id"]
@@ -222,7 +222,7 @@ def test_a_satellite_message_leaves_after_its_grace_though_nobody_looks(tmp_path
 
 
 @pytest.mark.full
-def test_a_post_that_failed_is_made_again_though_nobody_looks(tmp_path: Path) -> None:
+def test_failed_post_is_retried_on_an_idle_hub(tmp_path: Path) -> None:
     database = str(tmp_path / "hub.sqlite3")
     alps = Alps(database)
     fails = iter([True])
@@ -238,7 +238,7 @@ def test_a_post_that_failed_is_made_again_though_nobody_looks(tmp_path: Path) ->
         until(lambda: len(hooked.got) == 2)
 
 
-def test_what_the_command_line_changes_reaches_a_kit_that_rests(tmp_path: Path) -> None:
+def test_change_from_the_command_line_reaches_an_idle_hub(tmp_path: Path) -> None:
     database = str(tmp_path / "hub.sqlite3")
     alps = Alps(database)
     with sleeper(tmp_path, database) as running, alps.kit(tmp_path, running.address):

@@ -96,7 +96,9 @@ def steps(database: Path, operation: Callable[[Db], Any]) -> int:
 
 
 @pytest.mark.parametrize("what", operations(FEW))
-def test_it_takes_no_longer_over_much(databases: dict[int, Path], what: str) -> None:
+def test_daily_work_time_is_independent_of_the_database_size(
+    databases: dict[int, Path], what: str
+) -> None:
     few, many = (steps(database, operations(items)[what]) for items, database in databases.items())
     assert many <= MORE * few + SOME, f"{few} steps over few, {many} over many"
 
@@ -124,7 +126,7 @@ PAGED = (
 ASKED = {"/api/deliveries": (("device", "8"),)}
 
 
-def test_each_list_of_the_api_is_paged_or_bounded() -> None:
+def test_each_list_of_the_api_is_paged_or_limited() -> None:
     paged: set[str] = set()
     whole: set[str] = set()
     for path, methods in API["paths"].items():
@@ -161,7 +163,9 @@ def _parameters(operation: Any) -> set[str]:
 
 
 @pytest.mark.parametrize("path", PAGED)
-def test_a_page_takes_no_longer_over_much(databases: dict[int, Path], path: str) -> None:
+def test_page_time_is_independent_of_the_database_size(
+    databases: dict[int, Path], path: str
+) -> None:
     """Two rows of it, as the API's own route reads it."""
     few, many = (steps(database, partial(_ask, path)) for database in databases.values())
     assert many <= MORE * few + SOME, f"{few} steps over few, {many} over many"

@@ -21,7 +21,7 @@ from tests.processes import PATIENCE
 from tests.running import running
 
 
-async def test_a_newer_link_takes_the_lease_also_in_another_process(database: str) -> None:
+async def test_newer_link_takes_over_the_lease_across_processes(database: str) -> None:
     one, other = open_store(database), open_store(database)
     try:
         async with field_of(one) as alps, running(other):
@@ -39,7 +39,7 @@ async def test_a_newer_link_takes_the_lease_also_in_another_process(database: st
 
 
 @pytest.mark.parametrize("how", ["disabled", "another token"])
-async def test_a_device_that_may_no_more_loses_its_link(store: Store, how: str) -> None:
+async def test_device_without_permission_loses_its_link(store: Store, how: str) -> None:
     async with field_of(store) as alps:
         token = await store.commit(lambda db: directory.make_link_token(db, 1, now=alps.now))
         device = await store.read(lambda db: directory.find_device_of_token(db, token))
@@ -77,7 +77,7 @@ async def linked(store: Store, now: float) -> int:
     return await store.read(lambda db: lease.count_linked(db, now))
 
 
-async def test_the_leases_of_a_process_that_is_silent_run_out(store: Store) -> None:
+async def test_leases_of_a_silent_process_expire(store: Store) -> None:
     if not store.shared:
         pytest.skip("a file is of one process, whose leases last as long as it")
     async with field_of(store) as alps, trio.open_nursery() as nursery:
@@ -87,7 +87,7 @@ async def test_the_leases_of_a_process_that_is_silent_run_out(store: Store) -> N
         nursery.cancel_scope.cancel()
 
 
-async def test_a_process_says_for_all_of_its_links_that_it_lives(store: Store) -> None:
+async def test_process_renews_the_leases_of_all_its_links(store: Store) -> None:
     async with field_of(store) as alps, trio.open_nursery() as nursery:
         leases = await links_of_two(store, alps, nursery)
         alps.now += 20
@@ -104,7 +104,7 @@ async def test_a_process_says_for_all_of_its_links_that_it_lives(store: Store) -
 
 @pytest.mark.parametrize("trouble", [StoreUnavailable("away"), StoreFull("full")])
 @pytest.mark.parametrize("when", ["as it begins", "as it ends"])
-async def test_a_link_that_ends_while_nothing_can_be_written_is_none_later(
+async def test_link_that_ends_during_a_write_failure_is_removed_later(
     store: Store, monkeypatch: pytest.MonkeyPatch, trouble: Exception, when: str
 ) -> None:
     """Another link of the process continues and renews its lease."""
@@ -134,7 +134,7 @@ async def test_a_link_that_ends_while_nothing_can_be_written_is_none_later(
 
 
 @pytest.mark.parametrize("trouble", [StoreUnavailable("away"), StoreFull("full")])
-async def test_a_console_that_is_closed_while_nothing_can_be_written_is_none_later(
+async def test_console_closed_during_a_write_failure_is_removed_later(
     store: Store, monkeypatch: pytest.MonkeyPatch, trouble: Exception
 ) -> None:
     """No person is reached there: contacts with a delay get the message immediately."""
@@ -158,7 +158,7 @@ async def test_a_console_that_is_closed_while_nothing_can_be_written_is_none_lat
         nursery.cancel_scope.cancel()
 
 
-async def test_what_a_process_left_whose_clock_was_ahead_is_no_link(
+async def test_lease_of_a_dead_process_with_a_fast_clock_is_removed(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not store.shared:
@@ -180,7 +180,7 @@ async def test_what_a_process_left_whose_clock_was_ahead_is_no_link(
         nursery.cancel_scope.cancel()
 
 
-async def test_what_a_killed_process_left_in_a_file_is_no_link(store: Store) -> None:
+async def test_lease_of_a_killed_process_in_a_file_is_removed(store: Store) -> None:
     if store.shared:
         pytest.skip("others may have links there")
     async with field_of(store) as alps, trio.open_nursery() as nursery:

@@ -37,9 +37,7 @@ def command(database: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("size", [None, 0, 1])
-def test_a_database_that_was_lost_is_told_and_nothing_is_touched(
-    database: Path, size: int | None
-) -> None:
+def test_lost_database_is_reported_and_no_file_is_changed(database: Path, size: int | None) -> None:
     if size is None:
         database.unlink()
     else:
@@ -54,7 +52,7 @@ def test_a_database_that_was_lost_is_told_and_nothing_is_touched(
         assert {each: each.read_bytes() for each in database.parent.iterdir()} == left
 
 
-def test_to_begin_anew_is_as_it_says(database: Path) -> None:
+def test_reported_steps_for_a_new_database_work(database: Path) -> None:
     database.unlink()
     said = command(database, "workspace", "list").stderr
     for each in database.parent.glob(f"{database.name}-*"):
@@ -63,7 +61,7 @@ def test_to_begin_anew_is_as_it_says(database: Path) -> None:
     assert command(database, "init", "Alps").returncode == 0
 
 
-def test_an_empty_file_becomes_a_hub_and_this_is_said(tmp_path: Path) -> None:
+def test_empty_file_becomes_a_new_hub_with_a_notice(tmp_path: Path) -> None:
     """An operator who mounts one file into a container creates it first."""
     file = tmp_path / "hub.sqlite3"
     file.touch()

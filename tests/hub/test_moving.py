@@ -66,7 +66,7 @@ def filled(tmp_path: Path) -> str:
 
 
 @pytest.mark.full
-def test_a_hub_answers_the_same_on_postgresql_and_again_on_sqlite(
+def test_hub_answers_the_same_after_moves_to_postgresql_and_back(
     filled: str, postgres: str, tmp_path: Path
 ) -> None:
     proof = json.loads((KEPT / "said.json").read_text())["sqlite"]["proof"]
@@ -101,7 +101,7 @@ def test_a_hub_answers_the_same_on_postgresql_and_again_on_sqlite(
 
 
 @pytest.mark.full
-def test_a_target_with_data_and_one_of_the_same_kind_are_refused(
+def test_move_to_a_filled_or_same_kind_database_is_rejected(
     filled: str, postgres: str, tmp_path: Path
 ) -> None:
     there = new_database(postgres)
@@ -118,7 +118,7 @@ def test_a_target_with_data_and_one_of_the_same_kind_are_refused(
 @pytest.mark.full
 @pytest.mark.parametrize("runs", ["source", "target"])
 @pytest.mark.parametrize("origin", ["sqlite", "postgresql"])
-def test_nothing_moves_while_a_hub_runs(
+def test_move_is_rejected_while_a_hub_runs(
     origin: str, runs: str, postgres: str, tmp_path: Path
 ) -> None:
     ends = [str(tmp_path / "hub.sqlite3"), new_database(postgres)]
@@ -137,7 +137,7 @@ def test_nothing_moves_while_a_hub_runs(
 
 
 @pytest.mark.parametrize("to", ["postgresql", pytest.param("sqlite", marks=pytest.mark.full)])
-def test_a_move_that_was_killed_leaves_the_target_empty_and_can_be_repeated(
+def test_killed_move_leaves_the_target_empty_and_can_be_repeated(
     filled: str, postgres: str, tmp_path: Path, to: str
 ) -> None:
     server, source = new_database(postgres), filled
@@ -172,7 +172,7 @@ def test_a_move_that_was_killed_leaves_the_target_empty_and_can_be_repeated(
 
 
 @pytest.mark.full
-def test_a_copy_that_differs_is_not_kept(
+def test_move_with_a_differing_copy_is_undone(
     filled: str, postgres: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As with a driver or a trigger that changes a value."""
@@ -193,7 +193,7 @@ def test_a_copy_that_differs_is_not_kept(
 
 
 @pytest.mark.full
-def test_kits_and_a_webhook_get_each_item_once_over_two_moves(
+def test_kits_and_webhook_get_each_item_once_across_two_moves(
     postgres: str, tmp_path: Path
 ) -> None:
     first_place = str(tmp_path / "hub.sqlite3")

@@ -107,7 +107,9 @@ def call(
 
 
 @pytest.mark.parametrize("how", ["refused", "silent"])
-def test_a_database_that_goes_away_and_comes_back(how: str, postgres: str, tmp_path: Path) -> None:
+def test_hub_survives_loss_and_return_of_the_database(
+    how: str, postgres: str, tmp_path: Path
+) -> None:
     database = new_database(postgres)
     alps = Alps(database)
     with ExitStack() as stack:
@@ -144,7 +146,9 @@ def test_a_database_that_goes_away_and_comes_back(how: str, postgres: str, tmp_p
     assert "another agent" not in "\n".join(kit.output())
 
 
-def test_a_disabled_device_is_told_at_once_and_for_good(database: str, tmp_path: Path) -> None:
+def test_disabled_device_loses_its_link_at_once_and_permanently(
+    database: str, tmp_path: Path
+) -> None:
     administer(database, "init", "Alps")
     administer(database, "user", "add", "Ada")
     token = administer(database, "device", "add", "kit", "--user", "Ada")["hub-token"]
@@ -160,7 +164,7 @@ def test_a_disabled_device_is_told_at_once_and_for_good(database: str, tmp_path:
         kit.expect("no link to the hub: the hub ended the link for good: is the device disabled")
 
 
-def test_a_file_that_somebody_keeps_locked_is_no_fault_of_the_hubs(tmp_path: Path) -> None:
+def test_push_to_a_locked_database_returns_503_without_traceback(tmp_path: Path) -> None:
     database = str(tmp_path / "hub.sqlite3")
     first = administer(database, "init", "Alps")
     proof = {"x-api-key": first["apiKey"], "Authorization": f"Bearer {first['token']}"}

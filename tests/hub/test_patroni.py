@@ -159,7 +159,7 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("what", FAULTS)
-def test_nothing_that_was_answered_is_lost_or_twice(what: str, camp: Camp) -> None:
+def test_answered_items_arrive_once_despite_a_patroni_fault(what: str, camp: Camp) -> None:
     """`pytest -s` prints the time until everything continued."""
     camp.postgres.until_whole()
     before = camp.postgres.primary().name

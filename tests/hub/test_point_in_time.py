@@ -32,7 +32,7 @@ def blocks() -> list[str]:
     return [re.sub("^ {4}", "", block, flags=re.MULTILINE) for block in matches]
 
 
-def test_the_database_goes_back_to_before_a_mistake(tmp_path: Path) -> None:
+def test_documented_point_in_time_recovery_restores_the_database(tmp_path: Path) -> None:
     """The kit then returns the items that it got since that moment."""
     keep_log, copy_files, put_back, tell_the_hub = blocks()
     with ExitStack() as stack:

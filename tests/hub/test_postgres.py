@@ -86,7 +86,9 @@ def pgbouncer(home: Path, database: str) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("direct", [False, True], ids=["polled", "heard directly"])
-def test_two_hubs_behind_pgbouncer(direct: bool, postgres: str, tmp_path: Path) -> None:
+def test_item_crosses_two_hubs_behind_pgbouncer(
+    direct: bool, postgres: str, tmp_path: Path
+) -> None:
     """An item that one hub accepts reaches the kit at the other hub. A statement is used more often
     than psycopg needs to prepare it.
     """
@@ -118,7 +120,7 @@ def test_two_hubs_behind_pgbouncer(direct: bool, postgres: str, tmp_path: Path) 
 
 @pytest.mark.full
 @pytest.mark.parametrize("others", [0, 3], ids=["alone", "beside others"])
-def test_a_pooler_that_the_settings_do_not_name_is_refused(
+def test_undeclared_connection_pooler_is_rejected(
     others: int, postgres: str, tmp_path: Path
 ) -> None:
     """This happens before any query, and for each command: a prepared statement could be confused
@@ -152,7 +154,9 @@ def test_a_pooler_that_the_settings_do_not_name_is_refused(
 
 
 @pytest.mark.full
-def test_a_role_that_may_create_nothing(postgres: str, tmp_path: Path) -> None:
+def test_hub_runs_with_a_database_role_without_create_permission(
+    postgres: str, tmp_path: Path
+) -> None:
     database = new_database(postgres)
     role = f"role_{urlsplit(database).path[6:]}"
     with psycopg.connect(database, autocommit=True) as owner:
@@ -185,7 +189,7 @@ def test_a_role_that_may_create_nothing(postgres: str, tmp_path: Path) -> None:
         assert (later.returncode, "this program knows" in later.stderr) == (76, True)
 
 
-def test_a_password_is_read_from_a_file_and_never_shown(tmp_path: Path) -> None:
+def test_database_password_is_read_from_a_file_and_never_shown(tmp_path: Path) -> None:
     """This includes an unreadable address. No server answers at these addresses."""
     for address in (
         "postgresql://hub:s3cr%ZZet@db/hub",
@@ -215,7 +219,9 @@ def test_a_password_is_read_from_a_file_and_never_shown(tmp_path: Path) -> None:
 
 @pytest.mark.full
 @pytest.mark.parametrize("how", ["database-password-file", "PGPASSFILE"])
-def test_the_servers_password_from_a_file(how: str, postgres: str, tmp_path: Path) -> None:
+def test_database_password_from_a_file_works_with_scram(
+    how: str, postgres: str, tmp_path: Path
+) -> None:
     """With SCRAM over TCP, from a server with its own settings."""
     database = new_database(postgres)
     role = f"role_{urlsplit(database).path[6:]}"
@@ -248,7 +254,7 @@ def test_the_servers_password_from_a_file(how: str, postgres: str, tmp_path: Pat
 
 @pytest.mark.full
 @pytest.mark.parametrize("store", ["sqlite", "postgresql"])
-def test_a_copy_is_put_back_as_the_words_say(
+def test_documented_restore_of_a_backup_works(
     store: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     """The procedure: copy while the hub runs, continue, lose the database, restore the copy."""
@@ -296,7 +302,7 @@ def test_a_copy_is_put_back_as_the_words_say(
         assert sorted(contents(kit)) == ["after the copy", "after the restore", "before the copy"]
 
 
-def test_a_copy_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
+def test_backup_to_a_missing_folder_is_rejected(tmp_path: Path) -> None:
     database = str(tmp_path / "hub.sqlite3")
     administer(database, "init", "Alps")
     result = fieldagent(
@@ -307,7 +313,7 @@ def test_a_copy_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
     assert "Traceback" not in result.stderr
 
 
-def test_a_connection_that_is_opened_after_the_end_does_not_stay_open(postgres: str) -> None:
+def test_connection_opened_after_the_end_is_closed(postgres: str) -> None:
     """A thread may still connect while the hub stops. Python warns about an open connection in a
     later test, when it is collected.
     """

@@ -68,7 +68,7 @@ async def state_of(alps: Field, device: int) -> rebuild.Rebuild | None:
     return await alps.store.read(lambda db: rebuild.read_progress(db, device))
 
 
-async def test_what_is_known_costs_a_few_bytes_and_no_question(store: Store) -> None:
+async def test_summary_of_known_items_is_short_and_causes_no_request(store: Store) -> None:
     async with field_of(store) as alps:
         sent = entries(70_000_001, 70_000_005)
         await alps.sends(1, *sent)
@@ -82,7 +82,7 @@ async def test_what_is_known_costs_a_few_bytes_and_no_question(store: Store) -> 
         assert len(known.encode()) <= 20
 
 
-async def test_a_power_cut_in_the_middle_loses_and_doubles_nothing(store: Store) -> None:
+async def test_rebuild_interrupted_by_a_restart_loses_and_doubles_no_item(store: Store) -> None:
     async with field_of(store) as alps:
         sent = entries(1, 5)
         await alps.sends(1, *sent[:3])
@@ -116,7 +116,7 @@ async def test_a_power_cut_in_the_middle_loses_and_doubles_nothing(store: Store)
         assert await collect(alps.mailbox(2)) == []
 
 
-async def test_what_its_journal_has_no_more_is_counted(store: Store) -> None:
+async def test_items_missing_in_the_journal_of_a_kit_are_counted(store: Store) -> None:
     async with field_of(store) as alps:
         await alps.sends(1, *entries(1, 3))
         items = entries(8, 9)
@@ -133,7 +133,7 @@ async def test_what_its_journal_has_no_more_is_counted(store: Store) -> None:
         assert (figures["rebuild_items_gone"], figures["rebuild_kits_waiting"]) == (5, 1)
 
 
-async def test_a_false_holding_concerns_its_own_kit_alone(store: Store) -> None:
+async def test_false_summary_affects_only_its_own_kit(store: Store) -> None:
     async with field_of(store) as alps:
         await alps.push(Message("hello"), target=3)
         before = await alps.rows("SELECT next_sequence FROM device ORDER BY id")
@@ -151,7 +151,7 @@ async def test_a_false_holding_concerns_its_own_kit_alone(store: Store) -> None:
         assert [await state_of(alps, number) for number in (2, 3)] == [None, None]
 
 
-async def test_each_kit_is_asked_once_the_hub_itself_was_restored(store: Store) -> None:
+async def test_restored_hub_requests_items_from_each_kit(store: Store) -> None:
     async with field_of(store) as alps:
         before = await alps.rows("SELECT next_sequence FROM device ORDER BY id")
         await store.commit(lambda db: leave_out(db, alps.now))
@@ -162,9 +162,7 @@ async def test_each_kit_is_asked_once_the_hub_itself_was_restored(store: Store) 
 
 
 @pytest.mark.parametrize("state", ["open", "seen", "closed", ""])
-async def test_an_sos_rings_again_unless_its_kit_knows_that_it_was_closed(
-    store: Store, state: str
-) -> None:
+async def test_rebuilt_sos_rings_unless_its_kit_reports_closed(store: Store, state: str) -> None:
     async with field_of(store) as alps:
         await alps.store.commit(
             lambda db: db.execute(
@@ -184,7 +182,7 @@ async def test_an_sos_rings_again_unless_its_kit_knows_that_it_was_closed(
         assert await alps.rows("SELECT 1 FROM webhook_delivery") == []
 
 
-async def test_what_a_kit_got_comes_back_under_its_number(store: Store) -> None:
+async def test_items_received_by_a_kit_are_rebuilt_under_their_numbers(store: Store) -> None:
     async with field_of(store) as alps:
         pushed = Entry(4, Message("from the desk"), AT)
         of_ada = Entry(5, Message("from Ada"), AT)
@@ -217,7 +215,7 @@ async def test_what_a_kit_got_comes_back_under_its_number(store: Store) -> None:
         assert said(await collect(alps.mailbox(2))) == []
 
 
-async def test_what_was_forgotten_or_not_asked_for_does_not_come_back(store: Store) -> None:
+async def test_forgotten_and_unrequested_items_are_not_rebuilt(store: Store) -> None:
     async with field_of(store) as alps:
         (old,) = entries(1, 1)
         month = 31 * 24
@@ -236,7 +234,7 @@ async def test_what_was_forgotten_or_not_asked_for_does_not_come_back(store: Sto
         assert state is not None and not state.is_open
 
 
-async def test_what_cannot_be_read_counts_as_gone(store: Store) -> None:
+async def test_unreadable_rebuilt_items_count_as_gone(store: Store) -> None:
     async with field_of(store) as alps:
         items = entries(1, 3)
         mailbox = alps.mailbox(1)
@@ -250,7 +248,7 @@ async def test_what_cannot_be_read_counts_as_gone(store: Store) -> None:
         assert (state.back, state.gone) == (0, 3)
 
 
-async def test_an_old_position_moves_no_kit_back(store: Store) -> None:
+async def test_rebuilt_position_does_not_replace_a_newer_position(store: Store) -> None:
     async with field_of(store) as alps:
         now = int(START)
         here = Entry(9, Location(47.0, 8.0), now)

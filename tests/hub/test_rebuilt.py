@@ -83,7 +83,7 @@ def items(database: str) -> list[tuple[Any, ...]]:
     )
 
 
-def test_what_a_restored_copy_lost_comes_back_from_kits(database: str, tmp_path: Path) -> None:
+def test_items_missing_in_a_restored_copy_return_from_kits(database: str, tmp_path: Path) -> None:
     copy, port = tmp_path / "copy", free_port()
     first = administer(database, "init", "Alps")
     proof = {"x-api-key": first["apiKey"], "Authorization": f"Bearer {first['token']}"}

@@ -24,7 +24,7 @@ from tests.processes import Running, administer, agent, free_port, hub, until
 
 @pytest.mark.full
 @pytest.mark.parametrize("by", ["a late receipt", "the command"])
-def test_a_restored_database_gives_no_number_again(tmp_path: Path, by: str) -> None:
+def test_restored_database_does_not_reuse_numbers(tmp_path: Path, by: str) -> None:
     """Real processes: hub, an independent gateway, and a kit with tags."""
     mo_port, mt_port = free_port(), free_port()
     database, copy = str(tmp_path / "hub.sqlite3"), str(tmp_path / "copy.sqlite3")
@@ -80,7 +80,7 @@ def duplicate(source: str, target: str) -> None:
         old.backup(new)
 
 
-async def test_a_device_makes_the_hub_leave_its_own_numbers_out_once_an_hour(store: Store) -> None:
+async def test_mismatched_receipt_skips_numbers_of_its_device_once_an_hour(store: Store) -> None:
     """An unproved device cannot do that, and neither can an impossible number."""
     key = derive_key(MASTER, "MO")
 

@@ -64,7 +64,7 @@ COMMANDS: Sequence[Sequence[str]] = [
 
 
 @pytest.mark.full
-def test_every_hub_command_refuses_a_later_versions_tables_as_the_docs_say(
+def test_hub_commands_reject_a_database_of_a_later_version_as_documented(
     database: str, tmp_path: Path
 ) -> None:
     administer(database, "init", "Alps")
@@ -76,7 +76,7 @@ def test_every_hub_command_refuses_a_later_versions_tables_as_the_docs_say(
         assert "Traceback" not in done.stderr
 
 
-def test_the_copy_from_before_helps_a_hub(tmp_path: Path) -> None:
+def test_hub_starts_with_the_copy_from_before_the_upgrade(tmp_path: Path) -> None:
     database, copy = tmp_path / "hub.sqlite3", tmp_path / "copy.sqlite3"
     administer(str(database), "init", "Alps")
     administer(str(database), "database", "backup", str(copy))
@@ -91,9 +91,7 @@ def test_the_copy_from_before_helps_a_hub(tmp_path: Path) -> None:
         assert running.stop() == 0
 
 
-def test_a_copy_is_what_the_hub_uses_though_the_log_of_the_other_database_is_left(
-    tmp_path: Path,
-) -> None:
+def test_hub_uses_a_restored_copy_despite_a_leftover_wal(tmp_path: Path) -> None:
     """A person who restores it knows of one file, but a hub leaves its log beside it."""
     database, copy = tmp_path / "hub.sqlite3", tmp_path / "copy.sqlite3"
     settings = {"database": str(database)}
@@ -118,7 +116,7 @@ def test_a_copy_is_what_the_hub_uses_though_the_log_of_the_other_database_is_lef
     assert "Cid" in users() and "Ben" not in users()
 
 
-def test_an_agent_says_the_same_and_uses_the_copy_that_is_put_back(tmp_path: Path) -> None:
+def test_agent_rejects_a_later_journal_and_uses_the_restored_copy(tmp_path: Path) -> None:
     settings = {"satellite-port": str(tmp_path / "nobody")}
     journal = tmp_path / "state/journal.sqlite3"
     waiting = {"message": {"content": "still here"}}
@@ -144,7 +142,7 @@ def test_an_agent_says_the_same_and_uses_the_copy_that_is_put_back(tmp_path: Pat
         assert left["text"] == "still here"
 
 
-def test_the_table_of_troubles_says_the_same() -> None:
+def test_troubleshooting_page_contains_the_rollback_remedy() -> None:
     lines = (DOCS / "troubleshooting.md").read_text().splitlines()
     (line,) = [line for line in lines if "was written by a later version" in line]
     assert REMEDY in line

@@ -44,7 +44,7 @@ def names(db: Db) -> list[str]:
     return [name for (name,) in db.execute("SELECT name FROM workspace ORDER BY name")]
 
 
-async def test_callers_share_transactions_and_one_that_fails_fails_alone(store: Store) -> None:
+async def test_failing_operation_does_not_undo_others_in_its_transaction(store: Store) -> None:
     outcomes: list[str] = []
 
     async def caller(name: str) -> None:
@@ -63,7 +63,7 @@ async def test_callers_share_transactions_and_one_that_fails_fails_alone(store: 
         assert len(await store.read(names)) == 20
 
 
-async def test_what_is_committed_together_is_each_ones_own_and_fails_alone(store: Store) -> None:
+async def test_grouped_commits_return_own_results_and_fail_alone(store: Store) -> None:
     runs: list[int] = []
     outcomes: dict[int, Any] = {}
 
@@ -101,7 +101,7 @@ async def test_what_is_committed_together_is_each_ones_own_and_fails_alone(store
         assert len(runs) - begun <= 3
 
 
-def test_rows_are_found_as_they_were_inserted_and_by_one_of_many(store: Store) -> None:
+def test_inserted_rows_are_read_unchanged_and_found_by_list(store: Store) -> None:
     """This holds for each way into the database: bytes, null, and text with all quoted
     characters.
     """
@@ -137,7 +137,7 @@ def _count_runs(db: Db, runs: Sequence[list[int]]) -> Sequence[list[int]]:
     return runs
 
 
-def test_what_is_written_is_there_for_what_follows_and_in_its_order(store: Store) -> None:
+def test_deferred_writes_are_executed_in_order_before_reads(store: Store) -> None:
     adds = "INSERT INTO workspace (name, created) VALUES (?, 0)"
     names = "SELECT name, created FROM workspace ORDER BY id"
 
@@ -154,7 +154,7 @@ def test_what_is_written_is_there_for_what_follows_and_in_its_order(store: Store
     assert store.run_once(partial(run, "SELECT who, tat FROM attempt")) == [("somebody", 2)]
 
 
-async def test_what_is_read_together_is_each_ones_own(store: Store) -> None:
+async def test_grouped_reads_return_each_result_and_fail_alone(store: Store) -> None:
     answers: dict[int, int] = {}
 
     def doubled(db: Db, numbers: Sequence[int]) -> list[int]:
@@ -174,7 +174,7 @@ async def test_what_is_read_together_is_each_ones_own(store: Store) -> None:
     assert answers == {each: 2 * each for each in (1, 2, 3, 4, 5)}
 
 
-async def test_who_asks_for_others_too_and_is_cancelled_leaves_them_an_answer() -> None:
+async def test_cancelled_shared_read_raises_store_unavailable_for_others() -> None:
     rounds: list[Sequence[Any]] = []
     answers: list[Any] = []
     goes_on = trio.Event()
@@ -213,7 +213,7 @@ async def test_who_asks_for_others_too_and_is_cancelled_leaves_them_an_answer() 
     assert rounds == [[1], [4]]
 
 
-async def test_an_announcement_reaches_this_process_and_another(database: str) -> None:
+async def test_announcement_reaches_this_and_other_processes(database: str) -> None:
     one, other = open_store(database), open_store(database)
     try:
         async with running(one), running(other):
@@ -236,9 +236,7 @@ def test_administration_works_beside_a_running_store(database: str) -> None:
     other.close()
 
 
-def test_administration_that_gets_into_a_hubs_way_is_carried_out_all_the_same(
-    postgres: str,
-) -> None:
+def test_deadlocked_transaction_is_retried(postgres: str) -> None:
     """PostgreSQL ends one of two transactions that wait for each other."""
     database = new_database(postgres)
     store = open_store(database)
@@ -264,7 +262,7 @@ def test_administration_that_gets_into_a_hubs_way_is_carried_out_all_the_same(
     store.close()
 
 
-def test_several_processes_may_make_the_tables_at_once(database: str) -> None:
+def test_several_processes_can_create_the_tables_concurrently(database: str) -> None:
     with ThreadPoolExecutor(4) as pool:
         stores = list(pool.map(lambda _: _open(database), range(4)))
     for store in stores:
@@ -277,7 +275,7 @@ def _open(database: str) -> Store:
     return store
 
 
-def test_a_database_of_a_later_version_is_refused_and_left_alone(database: str) -> None:
+def test_database_of_a_later_version_is_rejected(database: str) -> None:
     store = open_store(database)
     store.run_once(add("kept"))
     tell_version(store, database, 99)
@@ -294,7 +292,7 @@ def tell_version(store: Store, database: str, version: int) -> None:
         store.run_once(partial(run, f"PRAGMA application_id = {compute_application_id(version)}"))
 
 
-def test_a_database_of_before_the_first_release_is_refused_and_left_alone(database: str) -> None:
+def test_database_from_before_the_first_release_is_rejected(database: str) -> None:
     store = open_store(database)
     store.run_once(add("kept"))
     tell_version(store, database, FIRST - 1)
@@ -303,7 +301,7 @@ def test_a_database_of_before_the_first_release_is_refused_and_left_alone(databa
         open_store(database)
 
 
-def test_a_step_leads_from_this_version_to_the_next(
+def test_migration_step_upgrades_the_database_to_the_next_version(
     database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = open_store(database)
@@ -344,6 +342,6 @@ def run(sql: str, db: Db) -> list[tuple[Any, ...]]:
         ),
     ],
 )
-def test_what_cannot_be_opened_says_what_to_do(database: str, why: str) -> None:
+def test_unusable_database_is_reported_with_a_remedy(database: str, why: str) -> None:
     with pytest.raises((StoreFailed, StoreUnavailable), match=why):
         open_store(database)

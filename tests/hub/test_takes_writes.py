@@ -106,7 +106,7 @@ LONG = {"a row is locked", "it is frozen", "its disk is full"}
     "what",
     [pytest.param(what, marks=[pytest.mark.full] if what in LONG else []) for what in TROUBLES],
 )
-def test_what_is_told_while_nothing_can_be_written(what: str, tmp_path: Path) -> None:
+def test_write_failure_of_postgresql_is_reported_with_its_cause(what: str, tmp_path: Path) -> None:
     trouble, cause = TROUBLES[what]
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
