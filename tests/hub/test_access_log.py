@@ -85,7 +85,7 @@ def figures_of(running: Hub) -> str:
     return text
 
 
-def test_a_line_for_each_call_that_counts(seen: Seen) -> None:
+def test_each_relevant_call_is_logged_in_one_line(seen: Seen) -> None:
     calls = [(line["event"], line.get("status")) for line in seen.lines if "status" in line]
     assert ("push", 200) in calls
     assert ("push", 422) in calls
@@ -104,13 +104,13 @@ def test_a_line_for_each_call_that_counts(seen: Seen) -> None:
     assert (posted["webhook"], posted["result"]) == (1, "handed")
 
 
-def test_no_secret_and_no_content_is_written_down(seen: Seen) -> None:
+def test_log_and_metrics_contain_no_secret_and_no_content(seen: Seen) -> None:
     for secret in seen.secrets:
         assert secret not in seen.all_output
         assert secret not in seen.figures
 
 
-def test_the_figures_are_strict_openmetrics_with_few_labels(seen: Seen) -> None:
+def test_metrics_are_strict_openmetrics_with_few_labels(seen: Seen) -> None:
     parser = pytest.importorskip("prometheus_client.openmetrics.parser", reason="extra `test`")
     families = {each.name: each for each in parser.text_string_to_metric_families(seen.figures)}
     assert all(each.documentation for each in families.values())
@@ -153,7 +153,7 @@ ONLY_LOOKED_AT = {
 """Metrics that are never bad by themselves, or for whose cause another alert exists."""
 
 
-def test_each_figure_is_explained_and_what_rings_is_there(seen: Seen) -> None:
+def test_each_metric_is_documented_and_alert_rules_use_existing_metrics(seen: Seen) -> None:
     names = set(re.findall("^# TYPE (fieldagent_hub_[a-z_]+)", seen.figures, re.MULTILINE))
     page = (RULES.parents[1] / "docs/reference/hub-metrics.md").read_text()
     missing = {name for name in names if f"`{name.removeprefix('fieldagent_hub_')}" not in page}
@@ -165,7 +165,7 @@ def test_each_figure_is_explained_and_what_rings_is_there(seen: Seen) -> None:
     assert names - set(samples.split("\n")) == looked_at
 
 
-def test_prometheus_understands_the_rules() -> None:
+def test_promtool_accepts_the_alert_rules() -> None:
     promtool = tool("promtool", "prometheus")
     done = subprocess.run([promtool, "check", "rules", RULES], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -194,7 +194,7 @@ def test_prometheus_understands_the_rules() -> None:
     ],
 )
 @pytest.mark.parametrize("method", ["GET", "POST", "DELETE"])
-async def test_a_misspelt_address_gives_no_secret_away(path: str, method: str) -> None:
+async def test_secret_in_a_misspelt_path_is_not_logged(path: str, method: str) -> None:
     async def take(request: Request, secret: str) -> Response:
         raise Problem(404, "no tracker may report here")
 
@@ -222,7 +222,7 @@ async def test_a_misspelt_address_gives_no_secret_away(path: str, method: str) -
         ("/x", "other"),
     ],
 )
-def test_what_strangers_ask_for_makes_no_label(path: str, named: str) -> None:
+def test_unknown_paths_share_one_metric_label(path: str, named: str) -> None:
     assert call_of(path, "GET") == named
 
 
@@ -238,11 +238,13 @@ def test_what_strangers_ask_for_makes_no_label(path: str, named: str) -> None:
         ("GET", "/devices", "other"),
     ],
 )
-def test_what_administrators_do_is_told_apart(method: str, path: str, named: str) -> None:
+def test_administration_calls_have_their_own_metric_label(
+    method: str, path: str, named: str
+) -> None:
     assert call_of(path, method) == named
 
 
-async def test_a_flood_of_refusals_fills_no_log(clock: Any) -> None:
+async def test_log_of_refusals_is_limited_per_minute(clock: Any) -> None:
     lines: list[dict[str, Any]] = []
     figures = Figures()
 

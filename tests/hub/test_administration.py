@@ -128,7 +128,7 @@ async def office(store: Store) -> AsyncIterator[Office]:
         yield Office(alps, keys, tokens, routes)
 
 
-async def test_the_audit_of_a_workspace_is_for_its_administrators(store: Store) -> None:
+async def test_audit_log_is_visible_only_to_administrators_of_the_workspace(store: Store) -> None:
     async with office(store) as hub:
         await hub.alps.push(Message("nothing of a push is here"), target=3)
         assert ("shell", "user role administrator", "2 in workspace 1") in await hub.acted()
@@ -157,7 +157,7 @@ DEVICE = {"name": "kit eve", "userId": "1"}
 IMEI = "300234010000077"
 
 
-async def test_a_device_from_its_first_day_to_its_last(store: Store) -> None:
+async def test_device_is_added_changed_and_deleted_with_audit_lines(store: Store) -> None:
     async with office(store) as hub:
         before = len(await hub.acted())
         made = await hub.done("POST", "/api/devices", {**DEVICE, "imei": IMEI, "tagged": True})
@@ -241,7 +241,7 @@ async def test_a_device_from_its_first_day_to_its_last(store: Store) -> None:
         ("/api/contacts", {**CONTACT, "every": "169h"}, "/every"),
     ],
 )
-async def test_what_is_wrong_in_a_body_is_named_with_its_place(
+async def test_invalid_body_is_rejected_with_a_pointer_to_the_field(
     tmp_path: Path, path: str, body: Any, where: str
 ) -> None:
     store = open_store(str(tmp_path / "hub.sqlite3"))
@@ -254,7 +254,7 @@ async def test_what_is_wrong_in_a_body_is_named_with_its_place(
     store.close()
 
 
-async def test_quiet_hours_are_the_workspaces_or_a_contacts_own(store: Store) -> None:
+async def test_quiet_hours_are_set_for_workspace_and_contact(store: Store) -> None:
     async with office(store) as hub:
         assert await hub.done("GET", "/api/quiet") == {"quiet": "none"}
         new = contacts.NewContact("Duty", "duty@example.org")
@@ -287,7 +287,7 @@ async def test_quiet_hours_are_the_workspaces_or_a_contacts_own(store: Store) ->
         assert await hub.acted() == before
 
 
-async def test_users_are_added_and_changed_but_never_by_themselves(store: Store) -> None:
+async def test_administrators_add_and_change_users_but_not_themselves(store: Store) -> None:
     async with office(store) as hub:
         before = len(await hub.acted())
         eve = {"name": "Eve", "email": "eve@example.org", "role": "dispatcher", "signIn": True}
@@ -336,7 +336,7 @@ async def test_users_are_added_and_changed_but_never_by_themselves(store: Store)
         assert await store.read(lambda db: db.execute(gone, member)) == []
 
 
-async def test_of_two_who_take_each_others_role_one_stays(store: Store) -> None:
+async def test_last_administrator_remains_after_mutual_demotion(store: Store) -> None:
     async with office(store) as hub:
         await hub.done("PATCH", "/api/users/3", {"role": "administrator"})
         answers = []
@@ -352,7 +352,7 @@ async def test_of_two_who_take_each_others_role_one_stays(store: Store) -> None:
         assert await hub.alps.rows(roles) == [(1,)]
 
 
-async def test_nobody_reaches_into_another_workspace(store: Store) -> None:
+async def test_administrator_cannot_access_another_workspace(store: Store) -> None:
     """A caller from Alps tries each route with the ids of Andes."""
     async with office(store) as hub:
         andes = await hub.alps.rows(
@@ -422,7 +422,7 @@ async def test_nobody_reaches_into_another_workspace(store: Store) -> None:
         assert (await hub.done("PATCH", "/api/users/3", {"role": "member"}))["role"] == "member"
 
 
-async def test_keys_and_tokens_are_made_once_and_revoked(store: Store) -> None:
+async def test_api_keys_and_tokens_are_shown_once_and_revoked(store: Store) -> None:
     async with office(store) as hub:
         made = await hub.done("POST", "/api/keys", {"name": "desk", "scopes": ["read"], "days": 2})
         path = f"/api/keys/{made['id']}"
@@ -454,7 +454,7 @@ async def test_keys_and_tokens_are_made_once_and_revoked(store: Store) -> None:
         assert (actions.count("key revoke"), actions.count("token revoke")) == (1, 1)
 
 
-async def test_acts_count_as_calls_of_their_key(store: Store) -> None:
+async def test_administration_calls_count_for_the_rate_limit_of_the_key(store: Store) -> None:
     async with office(store) as hub:
         keys = (await hub.done("GET", "/api/keys"))["keys"]
         mine = next(each["id"] for each in keys if each["name"] == "office")
@@ -465,7 +465,7 @@ async def test_acts_count_as_calls_of_their_key(store: Store) -> None:
         assert answer.status == 429 and dict(answer.headers)["Retry-After"]
 
 
-async def test_a_chain_that_is_tried_is_one_call_however_many_are_told(store: Store) -> None:
+async def test_test_of_all_contacts_counts_as_one_call(store: Store) -> None:
     """Otherwise the key could reach its limit in the middle, and the later contacts would get
     nothing.
     """
@@ -488,7 +488,7 @@ async def test_a_chain_that_is_tried_is_one_call_however_many_are_told(store: St
         assert (await hub.ask("POST", "/api/contacts/1/test")).status == 422
 
 
-async def test_test_messages_have_a_daily_limit(store: Store) -> None:
+async def test_contact_test_messages_have_a_daily_limit(store: Store) -> None:
     async with office(store) as hub:
         new = contacts.NewContact("Ada", "+41791234567", "sms")
         await store.commit(partial(contacts.add, workspace=1, new=new, now=START))
@@ -503,7 +503,7 @@ async def test_test_messages_have_a_daily_limit(store: Store) -> None:
         assert (await hub.ask("POST", "/api/contacts/1/test")).status == 422
 
 
-async def test_tests_of_webhooks_have_a_daily_limit_per_host(store: Store) -> None:
+async def test_webhook_tests_have_a_daily_limit_per_host(store: Store) -> None:
     async with office(store) as hub:
         made = await hub.done(
             "POST", "/api/webhooks", {"url": "https://127.0.0.1:9/a", "untried": True}
@@ -526,7 +526,7 @@ async def test_tests_of_webhooks_have_a_daily_limit_per_host(store: Store) -> No
 
 
 @pytest.mark.parametrize("what", sorted(sending.ADDRESS_PER_DAY_MAX))
-async def test_everything_that_sends_has_a_limit_for_address_and_workspace(
+async def test_each_kind_of_sending_is_limited_per_address_and_workspace(
     store: Store, what: str
 ) -> None:
     async with field_of(store) as alps:
@@ -545,9 +545,7 @@ async def test_everything_that_sends_has_a_limit_for_address_and_workspace(
 
 
 @pytest.mark.parametrize("what", sorted({*sending.ADDRESS_PER_DAY_MAX} - {sending.WEBHOOK}))
-async def test_many_workspaces_together_have_a_limit_for_an_address(
-    store: Store, what: str
-) -> None:
+async def test_sending_to_one_address_is_limited_across_workspaces(store: Store, what: str) -> None:
     async with field_of(store) as alps:
 
         def send(db: Db) -> list[int]:
@@ -567,7 +565,7 @@ async def test_many_workspaces_together_have_a_limit_for_an_address(
         assert await alps.store.commit(send) == [most] * sending.IN_ALL + [0, 0]
 
 
-async def test_a_webhook_gets_another_secret_which_is_shown_once(store: Store) -> None:
+async def test_webhook_secret_is_replaced_and_shown_once(store: Store) -> None:
     async with office(store) as hub:
         body = {"url": "https://example.org/", "untried": True}
         made = await hub.done("POST", "/api/webhooks", body)
@@ -589,7 +587,7 @@ async def test_a_webhook_gets_another_secret_which_is_shown_once(store: Store) -
         assert (await hub.refused("POST", path, None, "cleo"))[0] == 403
 
 
-async def test_webhooks_are_tried_before_they_are_added(store: Store) -> None:
+async def test_webhook_is_tested_before_the_addition(store: Store) -> None:
     async with office(store) as hub, receiver() as there:
         made = await hub.done("POST", "/api/webhooks", {"url": there.url, "after": 5})
         path = f"/api/webhooks/{made['id']}"
@@ -629,9 +627,7 @@ async def test_webhooks_are_tried_before_they_are_added(store: Store) -> None:
 
 
 @pytest.mark.parametrize("alone", [False, True], ids=["of several", "alone"])
-async def test_an_administrator_who_names_an_imei_gets_what_comes_after(
-    store: Store, alone: bool
-) -> None:
+async def test_entered_imei_gives_access_only_to_later_messages(store: Store, alone: bool) -> None:
     """Earlier messages from it may belong to another workspace, even if there is only one. Only the
     operator sees, assigns and removes them.
     """
@@ -658,7 +654,7 @@ async def test_an_administrator_who_names_an_imei_gets_what_comes_after(
         assert enabled["deadLettersTaken"] == 1
 
 
-async def test_dead_letters_of_its_devices_are_a_workspaces(store: Store) -> None:
+async def test_workspace_lists_replays_and_deletes_its_dead_letters(store: Store) -> None:
     """The workspace pages through them, imports the usable ones, and removes the others."""
     async with office(store) as hub:
 
@@ -682,7 +678,7 @@ async def test_dead_letters_of_its_devices_are_a_workspaces(store: Store) -> Non
         assert len(await hub.alps.rows("SELECT id FROM item")) == 1
 
 
-async def test_what_hangs_on_an_sos_is_not_deleted(store: Store) -> None:
+async def test_device_and_user_with_an_open_sos_cannot_be_deleted(store: Store) -> None:
     async with office(store) as hub:
         await hub.alps.sends(1, Entry(1, Message("help"), int(START), sos=True))
         for path in ("/api/devices/1", "/api/users/1"):
@@ -691,7 +687,7 @@ async def test_what_hangs_on_an_sos_is_not_deleted(store: Store) -> None:
         assert (await hub.alps.rows("SELECT disabled FROM device WHERE id = 1")) == [(None,)]
 
 
-async def test_an_imei_of_another_workspace_is_contested_and_both_are_told(store: Store) -> None:
+async def test_imei_of_another_workspace_is_contested_and_reported_to_both(store: Store) -> None:
     """Everything stays the same until the operator decides. Then all of it moves."""
     theirs = "300000000000001"
     async with office(store) as hub:
@@ -747,7 +743,7 @@ async def test_an_imei_of_another_workspace_is_contested_and_both_are_told(store
         assert (await trouble(andes, "squat"), await trouble(1, "kit 1")) == (None, None)
 
 
-async def test_a_kit_is_told_what_to_do_for_a_price_that_is_agreed_to(store: Store) -> None:
+async def test_command_to_a_kit_needs_an_agreed_satellite_price(store: Store) -> None:
     async with office(store) as hub:
         path = "/api/devices/3/commands"
         refusals: list[tuple[dict[str, object], int, str]] = [
@@ -771,7 +767,7 @@ async def test_a_kit_is_told_what_to_do_for_a_price_that_is_agreed_to(store: Sto
         assert lines[0] == ("Ben", "command", f"3: {row['number']} status")
 
 
-async def test_what_a_device_cost_stands_beside_its_operators_count(store: Store) -> None:
+async def test_usage_report_compares_hub_and_operator_counts(store: Store) -> None:
     async with office(store) as hub:
         day = usage.format_day(START)
         await store.commit(lambda db: db.execute("UPDATE device SET imei = ? WHERE id = 1", IMEI))

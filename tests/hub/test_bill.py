@@ -35,7 +35,7 @@ def work(db: Db) -> float:
     return time.thread_time() - begun
 
 
-async def test_who_asks_pays_for_what_the_databases_threads_take(store: Store) -> None:
+async def test_database_thread_time_is_charged_to_the_caller(store: Store) -> None:
     """The callers of one transaction share it. Reads on the loop use no thread."""
     async with running(store):
         # The store's own writes at its start would get a share too.
@@ -63,7 +63,7 @@ async def test_who_asks_pays_for_what_the_databases_threads_take(store: Store) -
         assert not store.shared or sum(paid["ada"]) >= took[0]
 
 
-async def test_who_does_not_wait_for_what_they_read_pays_for_it_all_the_same(postgres: str) -> None:
+async def test_cancelled_read_is_still_charged_to_its_caller(postgres: str) -> None:
     store = open_store(new_database(postgres))
     begun, may_end = threading.Event(), threading.Event()
     took: list[float] = []
@@ -91,7 +91,7 @@ async def test_who_does_not_wait_for_what_they_read_pays_for_it_all_the_same(pos
     store.close()
 
 
-async def test_a_right_key_pays_for_the_database_on_every_route_that_it_opens(
+async def test_valid_key_is_charged_for_the_database_on_every_route(
     postgres: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """This covers all routes of the hub, including new ones. Strangers pay nothing of it."""

@@ -15,7 +15,7 @@ from tests.processes import administer_from_shell as administer
 
 
 @pytest.mark.full
-def test_the_directory_from_the_command_line(database: str) -> None:
+def test_directory_is_managed_from_the_command_line(database: str) -> None:
     first = administer(database, "init", "Alps")
     assert first["apiKey"].startswith("key_")
     assert first["token"].startswith("token_")
@@ -66,7 +66,7 @@ def test_the_directory_from_the_command_line(database: str) -> None:
 
 
 @pytest.mark.full
-def test_capitals_of_a_name_count_only_where_they_decide(database: str) -> None:
+def test_user_name_ignores_case_unless_ambiguous(database: str) -> None:
     administer(database, "init", "Alps")
     in_alps, in_andes = ("--workspace", "Alps"), ("--workspace", "Andes")
     administer(database, "workspace", "add", "Andes")
@@ -93,7 +93,7 @@ def test_capitals_of_a_name_count_only_where_they_decide(database: str) -> None:
             administer(database, "device", "add", "one more", "--user", name, *in_alps)
 
 
-def test_init_says_where_the_database_is(tmp_path: Path) -> None:
+def test_init_shows_the_path_of_the_database(tmp_path: Path) -> None:
     done = subprocess.run(
         [*MODULE, "hub", "init", "Alps", "--database", "hub.sqlite3"],
         cwd=tmp_path,
@@ -117,7 +117,9 @@ def test_init_says_where_the_database_is(tmp_path: Path) -> None:
         (["webhook", "add", "http://127.0.0.1:1/"], "127.0.0.1 is not a public address"),
     ],
 )
-def test_what_cannot_be_says_why(tmp_path: Path, arguments: list[str], message: str) -> None:
+def test_invalid_hub_command_is_rejected_with_the_reason(
+    tmp_path: Path, arguments: list[str], message: str
+) -> None:
     database = str(tmp_path / "hub.sqlite3")
     administer(database, "init", "Alps")
     with pytest.raises(AssertionError, match=message):
@@ -147,7 +149,7 @@ def pushing(tmp_path: Path) -> Any:
 
 
 @pytest.mark.full
-def test_a_push_waits_as_long_as_the_hub_asks(pushing: Any) -> None:
+def test_push_command_waits_as_long_as_the_hub_asks(pushing: Any) -> None:
     for _ in range(2):
         done = pushing("message", "--target", "2", "Storm at noon")
         assert (done.returncode, done.stdout) == (0, "accepted\n"), done.stderr
@@ -174,7 +176,7 @@ def test_a_push_waits_as_long_as_the_hub_asks(pushing: Any) -> None:
         (["data", "/no/such/file"], {}, 2, "cannot read /no/such/file"),
     ],
 )
-def test_how_a_push_ends(
+def test_push_command_exits_with_the_documented_code(
     pushing: Any, arguments: list[str], environment: dict[str, str], code: int, message: str
 ) -> None:
     done = pushing(*arguments, **environment)
@@ -182,7 +184,7 @@ def test_how_a_push_ends(
     assert message in done.stderr
 
 
-def test_a_port_that_is_taken_has_a_code_of_its_own(tmp_path: Path) -> None:
+def test_hub_on_a_port_in_use_exits_with_code_75(tmp_path: Path) -> None:
     with hub(tmp_path, {"database": str(tmp_path / "hub.sqlite3")}) as running:
         (tmp_path / "second").write_text(
             f"listen=127.0.0.1\nport={running.port}\ndatabase={tmp_path}/second.sqlite3\n"
@@ -200,7 +202,7 @@ def test_a_port_that_is_taken_has_a_code_of_its_own(tmp_path: Path) -> None:
 
 @pytest.mark.full
 @pytest.mark.parametrize("secret", ["", "\n", "\r\n"])
-def test_a_password_that_nobody_gave_is_none(database: str, secret: str) -> None:
+def test_empty_password_is_rejected(database: str, secret: str) -> None:
     """For example if a script's variable is not set: with an empty password, any person could sign
     in as Olga.
     """

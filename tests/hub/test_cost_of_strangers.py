@@ -97,7 +97,7 @@ def cases() -> Iterator[Case]:
 CASES = [*cases()]
 
 
-def test_every_route_that_answers_strangers_is_among_them() -> None:
+def test_every_anonymous_route_is_measured() -> None:
     paths = {case.name.partition(" ")[2] for case in CASES}
     assert paths >= {"/console/passkeys/sign-in", "/console/passkeys/session"}
     assert paths >= {"/healthz", "/metrics", "/console/session", "/link", rockblock.PATH}
@@ -169,7 +169,7 @@ def expect_little(result: Measured, control: Measured, strangers: int = 1) -> No
 
 @pytest.mark.full
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_what_two_strangers_ask_for_costs_two_tenths_of_a_core(
+def test_two_anonymous_callers_use_at_most_two_tenths_of_a_core(
     served: Served, control: Measured, case: Case
 ) -> None:
     """One stranger pipelines, and the other opens a new connection each time."""
@@ -184,7 +184,7 @@ def test_what_two_strangers_ask_for_costs_two_tenths_of_a_core(
 @pytest.mark.soak
 @pytest.mark.parametrize("pipelined", [True, False], ids=["pipelined", "one by one"])
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_what_one_asks_for_costs_a_tenth_of_a_core(
+def test_one_anonymous_caller_uses_at_most_a_tenth_of_a_core(
     served: Served, control: Measured, case: Case, pipelined: bool
 ) -> None:
     source, port = next(_strangers), served.hub.port
@@ -194,14 +194,16 @@ def test_what_one_asks_for_costs_a_tenth_of_a_core(
         expect_little(served.measure(LONG), control)
 
 
-def test_so_do_strangers_at_the_operator_s_door(served: Served, control: Measured) -> None:
+def test_anonymous_caller_at_directip_uses_at_most_a_tenth_of_a_core(
+    served: Served, control: Measured
+) -> None:
     how = partial(flooded, source="127.0.0.2", secure=False, pipelined=False)
     with how(served.directip, b"\x01\x00\x00"):
         expect_little(served.settled(control), control)
 
 
 @pytest.mark.full
-def test_what_a_right_key_asks_of_postgresql_costs_its_share(tmp_path: Path, postgres: str) -> None:
+def test_valid_key_uses_at_most_its_share_of_postgresql(tmp_path: Path, postgres: str) -> None:
     """This includes the database's threads. Meanwhile another key gets its answers."""
     database = new_database(postgres)
     token = administer(database, "init", "Alps")["token"]
@@ -230,7 +232,9 @@ def test_what_a_right_key_asks_of_postgresql_costs_its_share(tmp_path: Path, pos
     assert result.soon, result
 
 
-def test_who_has_signed_in_from_the_same_address_has_a_share_of_their_own(served: Served) -> None:
+def test_authenticated_caller_is_answered_beside_a_flood_from_the_same_address(
+    served: Served,
+) -> None:
     """Their browser keeps its connection. A push does so because of its key."""
     first, source = served.site.first, next(_strangers)
     proof = {"x-api-key": first["apiKey"], "Authorization": f"Bearer {first['token']}"}
@@ -256,13 +260,13 @@ def test_who_has_signed_in_from_the_same_address_has_a_share_of_their_own(served
     line.close()
 
 
-def test_probes_are_those_that_tell_how_the_hub_is() -> None:
+def test_probes_of_the_listener_are_routes_of_the_hub() -> None:
     patterns = {each.pattern for each in all_routes()}
     assert patterns >= set(listening.PROBES)
 
 
 @pytest.mark.full
-def test_a_file_is_compressed_once_and_known_again(served: Served) -> None:
+def test_console_file_is_compressed_and_revalidated_by_etag(served: Served) -> None:
     def get(tag: str) -> tuple[int, bytes, str]:
         line = HTTPSConnection(
             "127.0.0.1", served.hub.port, timeout=PATIENCE, context=served.site.client_tls

@@ -12,7 +12,7 @@ from tests.postgres import new_database
 from tests.processes import Hub, hub, until
 
 
-def test_kits_and_pushes_move_to_the_hub_that_stays(postgres: str, tmp_path: Path) -> None:
+def test_kits_and_pushes_move_from_a_stopping_hub_to_another(postgres: str, tmp_path: Path) -> None:
     database = new_database(postgres)
     alps = Alps(database)
     with ExitStack() as stack:

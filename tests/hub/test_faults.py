@@ -51,7 +51,7 @@ def push_data(running: Hub, first: dict[str, str]) -> None:
     push(running.port, proof, {**whose, "data": {"payload": "AA=="}})
 
 
-def test_all_that_can_fail_fails_once_and_everything_arrives_once(tmp_path: Path) -> None:
+def test_all_items_arrive_once_although_each_part_fails_once(tmp_path: Path) -> None:
     mo_port, mt_port = free_port(), free_port()
     database = str(tmp_path / "hub.sqlite3")
     first = administer(database, "init", "Alps")
@@ -126,7 +126,7 @@ def test_all_that_can_fail_fails_once_and_everything_arrives_once(tmp_path: Path
                 assert f"tests.breaking.AsATest: as a test in {each.place}" in text
 
 
-def test_a_route_that_fails_answers_500_and_all_others_go_on(tmp_path: Path) -> None:
+def test_failing_route_returns_500_and_other_routes_continue(tmp_path: Path) -> None:
     database = str(tmp_path / "hub.sqlite3")
     first = administer(database, "init", "Alps")
     health = ["service.health:Health.answer_readiness", "service.health:Health.answer_metrics"]
@@ -143,7 +143,7 @@ def test_a_route_that_fails_answers_500_and_all_others_go_on(tmp_path: Path) -> 
         assert counts(running)["HTTP"] == len(places)
 
 
-def test_what_does_not_recover_is_told_and_takes_nothing_else_down(tmp_path: Path) -> None:
+def test_permanently_failing_part_is_reported_and_stops_no_other(tmp_path: Path) -> None:
     database = str(tmp_path / "hub.sqlite3")
     first = administer(database, "init", "Alps")
     change = environment(

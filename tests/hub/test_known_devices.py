@@ -99,7 +99,9 @@ AT_ONCE = 12
 
 
 @pytest.mark.full
-def test_others_failures_refuse_no_right_password(tmp_path: Path, database: str) -> None:
+def test_failed_guesses_of_others_do_not_block_the_right_password(
+    tmp_path: Path, database: str
+) -> None:
     """Three addresses guess at full speed and continue. With a shared database, they also use a
     second process.
     """
@@ -136,7 +138,7 @@ def hubs(home: Path, database: str) -> Iterator[list[Hub]]:
 
 
 @pytest.mark.full
-def test_a_browser_is_known_at_another_process_meanwhile(tmp_path: Path, postgres: str) -> None:
+def test_known_browser_is_recognised_by_another_process(tmp_path: Path, postgres: str) -> None:
     database = new_database(postgres)
     dispatcher(database)
     with hubs(tmp_path, database) as (first, last):
@@ -147,9 +149,7 @@ def test_a_browser_is_known_at_another_process_meanwhile(tmp_path: Path, postgre
         assert sign_in(last, source="127.0.0.2", cookie=cookie)[0] == 204
 
 
-def test_a_browser_that_is_known_passes_from_a_guesser_s_address(
-    tmp_path: Path, database: str
-) -> None:
+def test_known_browser_signs_in_from_a_blocked_address(tmp_path: Path, database: str) -> None:
     """This also holds after a restart and at another process. A stranger there is temporarily
     refused.
     """
@@ -169,7 +169,7 @@ def test_a_browser_that_is_known_passes_from_a_guesser_s_address(
             assert sign_in(running, source="127.0.0.2", cookie=shared, who="mia")[0] == 204
 
 
-def test_who_has_a_browser_s_cookie_guesses_no_faster(tmp_path: Path) -> None:
+def test_stolen_browser_cookie_does_not_speed_up_guesses(tmp_path: Path) -> None:
     """The cookie is only for the account that signed in."""
     database = str(tmp_path / "hub.sqlite3")
     dispatcher(database)
@@ -184,7 +184,7 @@ def head(cookie: str) -> Request:
     return Request("POST", "/console/session", (), {"cookie": cookie})
 
 
-async def test_what_a_cookie_says_is_signed(store: Store) -> None:
+async def test_browser_cookie_is_signed_and_expires(store: Store) -> None:
     now = [NOW]
     devices, elsewhere = (KnownDevices(store, lambda: now[0]) for _ in range(2))
     async with at_work(store):
@@ -216,7 +216,7 @@ async def test_what_a_cookie_says_is_signed(store: Store) -> None:
 
 
 @pytest.mark.full
-def test_the_address_of_the_proxy_is_not_the_guesser_s(tmp_path: Path) -> None:
+def test_failed_guesses_behind_a_proxy_count_for_the_client_address(tmp_path: Path) -> None:
     """Behind a proxy, each client has the count of its own address."""
     database = str(tmp_path / "hub.sqlite3")
     dispatcher(database)
@@ -243,7 +243,7 @@ def test_the_address_of_the_proxy_is_not_the_guesser_s(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("mark", ["x" * 20, "~".join(["0" * 60] * 70)])
-def test_a_strange_cookie_is_none(tmp_path: Path, mark: str) -> None:
+def test_invalid_browser_cookie_is_ignored(tmp_path: Path, mark: str) -> None:
     database = str(tmp_path / "hub.sqlite3")
     dispatcher(database)
     with hub(tmp_path, {"database": database}) as running:

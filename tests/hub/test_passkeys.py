@@ -87,7 +87,7 @@ async def refused(passkeys: Passkeys, answer: Any) -> bool:
     return False
 
 
-async def test_it_signs_in_its_owner_and_nobody_by_another_answer(store: Store) -> None:
+async def test_passkey_signs_in_only_its_owner_with_a_valid_answer(store: Store) -> None:
     now = [START]
     async with field_of(store):
         here, elsewhere = (Passkeys(store, ADDRESS, lambda: now[0]) for _ in range(2))
@@ -131,7 +131,7 @@ async def test_it_signs_in_its_owner_and_nobody_by_another_answer(store: Store) 
         assert await refused(here, phone.answers(await here.sign_in_options()))
 
 
-async def test_who_may_add_one_and_how_long_it_lasts(store: Store) -> None:
+async def test_passkeys_are_limited_and_removed_by_a_password_reset(store: Store) -> None:
     async with field_of(store):
         passkeys = Passkeys(store, ADDRESS, lambda: START)
         phone = Phone()

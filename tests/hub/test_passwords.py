@@ -65,7 +65,7 @@ async def push_all(hub: Cloud, calls: list[tuple[str, str]]) -> list[int]:
 
 @pytest.mark.full
 @pytest.mark.parametrize("name", ["ben@example.org", "3", "nobody@example.org"])
-async def test_of_many_guesses_at_once_no_more_are_made_than_may_fail(
+async def test_concurrent_guesses_are_checked_only_up_to_the_limit(
     store: Store, scrypt: Scrypt, name: str
 ) -> None:
     async with cloud(store) as hub:
@@ -75,7 +75,7 @@ async def test_of_many_guesses_at_once_no_more_are_made_than_may_fail(
 
 
 @pytest.mark.full
-async def test_an_account_is_guessed_at_from_everywhere_and_its_owner_passes(
+async def test_distributed_guesses_do_not_lock_out_the_owner(
     store: Store, scrypt: Scrypt, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The failures of others delay a try by at most DELAY_MAX_S."""
@@ -94,7 +94,7 @@ async def test_an_account_is_guessed_at_from_everywhere_and_its_owner_passes(
         assert await push(hub, "3:of Ben: a long one", "203.0.113.1") == 200
 
 
-async def test_a_network_of_ipv6_is_one_address(store: Store, scrypt: Scrypt) -> None:
+async def test_ipv6_network_counts_as_one_address(store: Store, scrypt: Scrypt) -> None:
     async with cloud(store, trusted_proxies=PROXY) as hub:
         for n in range(20):
             await push(hub, f"user {n}@example.org:guess", f"2001:db8:1:2::{n}")
@@ -102,7 +102,7 @@ async def test_a_network_of_ipv6_is_one_address(store: Store, scrypt: Scrypt) ->
         assert await push(hub, "x:guess", "2001:db8:1:3::1") == 401
 
 
-async def test_without_a_key_of_ours_no_password_is_looked_at(store: Store, scrypt: Scrypt) -> None:
+async def test_password_is_not_checked_without_a_valid_key(store: Store, scrypt: Scrypt) -> None:
     async with cloud(store) as hub:
         headers = {**basic(BEN), "x-api-key": "key_of_nobody"}
         statuses = [(await hub.push(BY_BEN, headers=headers)).status for _ in range(14)]
@@ -111,9 +111,7 @@ async def test_without_a_key_of_ours_no_password_is_looked_at(store: Store, scry
 
 
 @pytest.mark.full
-async def test_who_was_right_before_passes_while_strangers_guess(
-    store: Store, scrypt: Scrypt
-) -> None:
+async def test_known_password_passes_during_guesses_of_others(store: Store, scrypt: Scrypt) -> None:
     async with cloud(store, trusted_proxies=PROXY) as hub:
         assert await push(hub, BEN, "203.0.113.1") == 200
         guesses = [(f"ben@example.org:guess {n}", f"198.51.100.{n}") for n in range(40)]
@@ -124,7 +122,7 @@ async def test_who_was_right_before_passes_while_strangers_guess(
         assert len(scrypt.tried) == tried
 
 
-async def test_a_password_that_is_changed_is_wrong_at_once(store: Store, scrypt: Scrypt) -> None:
+async def test_changed_password_is_invalid_at_once(store: Store, scrypt: Scrypt) -> None:
     async with cloud(store) as hub:
         assert await push(hub, BEN) == 200
         changed = hash_password("a new one")
@@ -137,14 +135,14 @@ async def test_a_password_that_is_changed_is_wrong_at_once(store: Store, scrypt:
         assert await push(hub, "3:a new one") == 401
 
 
-async def test_what_was_right_does_not_count_as_a_failure(store: Store, scrypt: Scrypt) -> None:
+async def test_right_password_does_not_count_as_a_failure(store: Store, scrypt: Scrypt) -> None:
     async with cloud(store) as hub:
         for name in ("ben@example.org", "3"):
             assert await push(hub, f"{name}:of Ben: a long one") == 200
         assert await hub.rows("SELECT count(*) FROM attempt WHERE tat > 1790000000") == [(0,)]
 
 
-async def test_equal_tries_at_one_moment_are_one(store: Store, scrypt: Scrypt) -> None:
+async def test_concurrent_equal_tries_are_checked_once(store: Store, scrypt: Scrypt) -> None:
     async with cloud(store) as hub:
         assert await push_all(hub, [(BEN, "")] * 40) == [200] * 40
         assert await push_all(hub, [("3:wrong", "")] * 40) == [401] * 40
@@ -153,7 +151,7 @@ async def test_equal_tries_at_one_moment_are_one(store: Store, scrypt: Scrypt) -
 
 
 @pytest.mark.full
-async def test_few_wait_for_their_turn(store: Store, scrypt: Scrypt) -> None:
+async def test_waiting_password_checks_are_limited(store: Store, scrypt: Scrypt) -> None:
     room = passwords.CHECKS_MAX + passwords.WAITING_CHECKS_MAX
     async with cloud(store, trusted_proxies=PROXY) as hub:
         scrypt.go_on.clear()
@@ -170,7 +168,7 @@ async def test_few_wait_for_their_turn(store: Store, scrypt: Scrypt) -> None:
         assert statuses == [429] * 30 + [401] * room
 
 
-async def test_attempts_are_forgotten_when_they_no_longer_count(store: Store) -> None:
+async def test_old_attempts_are_forgotten(store: Store) -> None:
     async with cloud(store) as hub:
         for n in range(3):
             await push(hub, f"user {n}:guess")
@@ -194,5 +192,5 @@ async def test_attempts_are_forgotten_when_they_no_longer_count(store: Store) ->
         ("x" * 1000, "x" * 64),
     ],
 )
-def test_under_what_an_address_is_counted(address: str, source: str) -> None:
+def test_address_is_counted_by_ipv4_address_or_ipv6_network(address: str, source: str) -> None:
     assert find_source(address) == source

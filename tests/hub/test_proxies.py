@@ -171,7 +171,7 @@ PASSAGES: dict[str, tuple[SetUp, dict[str, str]]] = {
 
 @pytest.mark.full
 @pytest.mark.parametrize("name", PASSAGES)
-def test_a_kit_and_a_push_come_through(name: str, tmp_path: Path) -> None:
+def test_kit_link_and_push_pass_through_each_proxy(name: str, tmp_path: Path) -> None:
     (tmp_path / "kit").mkdir()
     site = Site(tmp_path)
     set_up, more = PASSAGES[name]
@@ -217,7 +217,7 @@ def test_a_kit_and_a_push_come_through(name: str, tmp_path: Path) -> None:
         ("127.0.0.1", b"\r\n\r\n", "the proxy closed the connection before it named its client"),
     ],
 )
-def test_who_does_not_say_for_whom_they_come_is_refused(
+def test_connection_without_valid_proxy_protocol_is_rejected(
     tmp_path: Path, source: str, sent: bytes, line: str
 ) -> None:
     site, port = Site(tmp_path), free_port()
@@ -235,7 +235,7 @@ def test_who_does_not_say_for_whom_they_come_is_refused(
         assert running.stop() == 0
 
 
-def test_a_socket_is_for_its_group_and_replaced_where_nobody_listens(tmp_path: Path) -> None:
+def test_unix_socket_is_private_to_its_group_and_replaced_if_stale(tmp_path: Path) -> None:
     site, path = Site(tmp_path), tmp_path / "hub.sock"
     settings = {"database": site.database, "socket-listen": str(path)}
     with socket.socket(socket.AF_UNIX) as left:
@@ -266,7 +266,7 @@ def checked(home: Path, settings: dict[str, str | None]) -> str:
 
 
 @pytest.mark.full
-def test_check_tells_apart_what_stands_between(tmp_path: Path) -> None:
+def test_check_command_distinguishes_connection_faults(tmp_path: Path) -> None:
     """The running agent keeps its link."""
     (tmp_path / "kit").mkdir()
     site = Site(tmp_path)
@@ -286,7 +286,7 @@ def test_check_tells_apart_what_stands_between(tmp_path: Path) -> None:
         assert sum("kit is linked" in line for line in running.lines) == 1
 
 
-def test_check_finds_a_proxy_that_passes_no_upgrade(tmp_path: Path) -> None:
+def test_check_command_detects_a_proxy_without_websocket_upgrade(tmp_path: Path) -> None:
     site = Site(tmp_path)
     settings = {"database": site.database, "trusted-proxies": "127.0.0.1/32"}
     bare = nginx_without("proxy_set_header Upgrade", "proxy_set_header Connection upgrade")
@@ -297,7 +297,7 @@ def test_check_finds_a_proxy_that_passes_no_upgrade(tmp_path: Path) -> None:
 
 
 @pytest.mark.full
-def test_an_agent_finds_out_that_nginx_cuts_idle_links(tmp_path: Path) -> None:
+def test_agent_detects_that_nginx_cuts_idle_links(tmp_path: Path) -> None:
     """nginx cuts it after 60 s (proxy_read_timeout)."""
     (tmp_path / "kit").mkdir()
     site = Site(tmp_path)
@@ -318,7 +318,7 @@ def test_an_agent_finds_out_that_nginx_cuts_idle_links(tmp_path: Path) -> None:
         assert "cuts idle links after 60 s" in channel["reason"]
 
 
-def test_a_proxy_that_is_not_trusted_is_told_once(tmp_path: Path) -> None:
+def test_untrusted_proxy_is_logged_once(tmp_path: Path) -> None:
     """A stranger behind it with many wrong keys does not lock out callers with correct keys."""
     database = str(tmp_path / "hub.sqlite3")
     first = administer(database, "init", "Alps")
@@ -336,7 +336,7 @@ def test_a_proxy_that_is_not_trusted_is_told_once(tmp_path: Path) -> None:
     assert "X-Forwarded-For" in warnings[0]
 
 
-def test_figures_on_a_listener_of_their_own(tmp_path: Path) -> None:
+def test_metrics_are_served_on_a_separate_listener(tmp_path: Path) -> None:
     database = str(tmp_path / "hub.sqlite3")
     port = free_port()
     settings = {"database": database, "admin-listen": f"127.0.0.1:{port}"}

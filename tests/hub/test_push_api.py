@@ -131,9 +131,7 @@ def basic(pair: str) -> dict[str, str]:
     return {"Authorization": f"Basic {base64.b64encode(pair.encode()).decode()}"}
 
 
-async def test_a_push_is_answered_with_nothing_and_waits_for_whom_it_is_meant(
-    store: Store,
-) -> None:
+async def test_accepted_push_returns_200_and_waits_for_its_target(store: Store) -> None:
     async with cloud(store) as hub:
         for body in (MESSAGE, LOCATION):
             reply = await hub.push(body)
@@ -173,7 +171,7 @@ def given_to_the_database(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return statements
 
 
-async def test_a_lone_push_takes_few_statements(
+async def test_single_push_takes_few_statements(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with cloud(store) as hub:
@@ -214,7 +212,7 @@ async def test_a_lone_push_takes_few_statements(
         (basic("ada@example.org:"), "wrong or expired"),
     ],
 )
-async def test_401_for_what_does_not_prove_who_calls(
+async def test_missing_or_wrong_credentials_return_401(
     store: Store, change: dict[str, str], detail: str
 ) -> None:
     async with cloud(store) as hub:
@@ -227,15 +225,13 @@ async def test_401_for_what_does_not_prove_who_calls(
 
 
 @pytest.mark.parametrize("name", ["3", "003", "ben@example.org", "Ben@Example.org"])
-async def test_a_name_and_password_are_as_good_as_a_token(store: Store, name: str) -> None:
+async def test_name_and_password_authenticate_like_a_token(store: Store, name: str) -> None:
     async with cloud(store) as hub:
         body = {**LOCATION, "sourceUserId": "3"}
         assert (await hub.push(body, headers=basic(f"{name}:of Ben: a long one"))).status == 200
 
 
-async def test_an_address_that_was_stored_with_capitals_is_known_as_it_was_given(
-    store: Store,
-) -> None:
+async def test_mail_address_stored_with_capitals_matches_only_exactly(store: Store) -> None:
     async with cloud(store) as hub:
         change = "UPDATE member SET email = 'Ben@Example.org' WHERE id = 3"
         await store.commit(lambda db: db.execute(change))
@@ -245,7 +241,7 @@ async def test_an_address_that_was_stored_with_capitals_is_known_as_it_was_given
             assert answer.status == status
 
 
-async def test_keys_and_tokens_end_when_they_expire_or_are_revoked(store: Store) -> None:
+async def test_expired_and_revoked_keys_are_rejected(store: Store) -> None:
     async with cloud(store) as hub:
         short = {"x-api-key": hub.others["short"]}
         assert (await hub.push(MESSAGE, headers=short)).status == 200
@@ -266,7 +262,7 @@ async def test_keys_and_tokens_end_when_they_expire_or_are_revoked(store: Store)
         ({**LOCATION, "workspaceId": 2}, {"x-api-key": "elsewhere"}, "user 1 may not push"),
     ],
 )
-async def test_403_for_what_is_not_allowed(
+async def test_push_without_permission_returns_403(
     store: Store, body: Any, headers: dict[str, str], detail: str
 ) -> None:
     async with cloud(store) as hub:
@@ -280,7 +276,7 @@ async def test_403_for_what_is_not_allowed(
         assert await hub.rows("SELECT * FROM item") == []
 
 
-async def test_429_says_to_the_second_when_the_next_will_be_let_in(store: Store) -> None:
+async def test_rate_limited_push_returns_429_with_exact_retry_after(store: Store) -> None:
     async with cloud(store) as hub:
         few = {"x-api-key": hub.others["few"]}
         statuses = [(await hub.push(LOCATION, headers=few)).status for _ in range(3)]
@@ -295,7 +291,7 @@ async def test_429_says_to_the_second_when_the_next_will_be_let_in(store: Store)
         assert (await hub.push(LOCATION)).status == 200
 
 
-async def test_a_keys_rate_changes_and_the_key_stays(store: Store) -> None:
+async def test_rate_limit_of_a_key_can_be_changed(store: Store) -> None:
     async with cloud(store) as hub:
         few = {"x-api-key": hub.others["few"]}
         ((id_,),) = await hub.rows("SELECT id FROM credential WHERE name = 'few'")
@@ -310,7 +306,7 @@ async def test_a_keys_rate_changes_and_the_key_stays(store: Store) -> None:
         assert statuses == [200, 200, 200, 429]
 
 
-async def test_nobody_changes_a_key_of_another_workspace(store: Store) -> None:
+async def test_keys_of_another_workspace_cannot_be_changed(store: Store) -> None:
     async with cloud(store) as hub:
         other = await store.commit(lambda db: directory.add_workspace(db, "Other", now=hub.now))
         for change in (
@@ -323,7 +319,7 @@ async def test_nobody_changes_a_key_of_another_workspace(store: Store) -> None:
         assert (await hub.push(LOCATION)).status == 200
 
 
-async def test_an_address_that_guesses_is_kept_out_for_a_while(store: Store) -> None:
+async def test_address_with_too_many_wrong_keys_is_blocked_temporarily(store: Store) -> None:
     async with cloud(store) as hub:
         for _ in range(BY_ADDRESS.burst):
             assert (await hub.push(MESSAGE, headers={"x-api-key": "guess"})).status == 401
@@ -336,7 +332,7 @@ async def test_an_address_that_guesses_is_kept_out_for_a_while(store: Store) -> 
         assert (await hub.push(MESSAGE, headers=wrong)).status == 401
 
 
-async def test_behind_a_trusted_proxy_the_address_is_what_that_says(store: Store) -> None:
+async def test_trusted_proxy_supplies_the_client_address(store: Store) -> None:
     trusted = [ipaddress.ip_network("127.0.0.0/8")]
     async with cloud(store, trusted_proxies=trusted) as hub:
         for _ in range(BY_ADDRESS.burst):
@@ -348,7 +344,7 @@ async def test_behind_a_trusted_proxy_the_address_is_what_that_says(store: Store
             assert reply.status == status, address
 
 
-async def test_without_one_nobody_chooses_the_address_that_is_blamed(store: Store) -> None:
+async def test_forwarded_address_is_ignored_without_a_trusted_proxy(store: Store) -> None:
     async with cloud(store) as hub:
         for number in range(BY_ADDRESS.burst):
             guess = {"x-api-key": "guess", "X-Forwarded-For": f"198.51.100.{number}"}
@@ -377,7 +373,7 @@ async def test_without_one_nobody_chooses_the_address_that_is_blamed(store: Stor
         ({**MESSAGE, "message": {"content": "x", "phone": 1}}, 422, ["/message/phone"]),
     ],
 )
-async def test_faults_are_told_all_at_once_with_pointers(
+async def test_invalid_push_is_rejected_with_pointers_to_all_faults(
     store: Store, body: Any, status: int, pointers: list[str]
 ) -> None:
     async with cloud(store) as hub:
@@ -388,7 +384,7 @@ async def test_faults_are_told_all_at_once_with_pointers(
         assert await hub.rows("SELECT * FROM item") == []
 
 
-async def test_the_same_idempotency_key_counts_once(store: Store) -> None:
+async def test_push_with_the_same_idempotency_key_is_stored_once(store: Store) -> None:
     async with cloud(store) as hub:
         once = {"Idempotency-Key": "a1"}
         assert (await hub.push(MESSAGE, headers=once)).status == 200
@@ -403,7 +399,7 @@ def location(reply: Reply) -> str:
     return dict(reply.headers)["location"]
 
 
-async def test_a_push_tells_where_it_stands_with_each_device(store: Store) -> None:
+async def test_push_status_shows_the_state_of_each_device(store: Store) -> None:
     async with cloud(store) as hub:
         where = location(await hub.push(MESSAGE))
         for state, public_state in standing.STATES.items():
@@ -421,7 +417,7 @@ def set_state(state: str, db: Db) -> None:
     db.execute("UPDATE delivery SET state = ?", state)
 
 
-async def test_what_was_accepted_is_not_refused_when_it_is_asked_for_again(store: Store) -> None:
+async def test_repeated_push_is_accepted_after_the_target_has_left(store: Store) -> None:
     """Its answer was lost, and its addressee has left meanwhile: the item exists in any case."""
     async with cloud(store) as hub:
         once = {"Idempotency-Key": "a1"}
@@ -431,14 +427,14 @@ async def test_what_was_accepted_is_not_refused_when_it_is_asked_for_again(store
         assert (await hub.push(MESSAGE, headers={"Idempotency-Key": "a2"})).status == 403
 
 
-async def test_the_same_idempotency_key_tells_the_same_place(store: Store) -> None:
+async def test_same_idempotency_key_returns_the_same_location(store: Store) -> None:
     async with cloud(store) as hub:
         once = location(await hub.push(MESSAGE, headers={"Idempotency-Key": "a"}))
         assert location(await hub.push(MESSAGE, headers={"Idempotency-Key": "a"})) == once
         assert location(await hub.push(MESSAGE, headers={"Idempotency-Key": "b"})) != once
 
 
-async def test_whose_push_it_is_decides_who_may_look(store: Store) -> None:
+async def test_push_status_is_visible_only_to_authorised_callers(store: Store) -> None:
     async with cloud(store) as hub:
         where = location(await hub.push(MESSAGE))
         ada = f"Bearer {hub.others['ada']}"
@@ -458,7 +454,7 @@ async def test_whose_push_it_is_decides_who_may_look(store: Store) -> None:
             assert (await hub.look(f"/api/push/{nothing}")).status == 404
 
 
-async def test_an_idempotency_key_is_its_callers_own(store: Store) -> None:
+async def test_idempotency_key_belongs_to_its_caller(store: Store) -> None:
     async with cloud(store) as hub:
         once = {"Idempotency-Key": "a1"}
         assert (await hub.push(LOCATION, headers=once)).status == 200
@@ -469,7 +465,7 @@ async def test_an_idempotency_key_is_its_callers_own(store: Store) -> None:
         assert await hub.rows("SELECT sender FROM item ORDER BY id") == [(1,), (2,)]
 
 
-async def test_phone_and_email_are_kept_beside_the_message(store: Store) -> None:
+async def test_phone_and_email_are_stored_with_the_message(store: Store) -> None:
     async with cloud(store) as hub:
         contact = {"phone": "+41 44 000", "email": "x@example.org"}
         body = {**MESSAGE, "message": {"content": "hi", **contact}}
@@ -486,7 +482,7 @@ async def test_phone_and_email_are_kept_beside_the_message(store: Store) -> None
         ({"content": "x" * 100_000, "phone": "1"}, "/message/content"),
     ],
 )
-async def test_what_does_not_fit_beside_a_message_is_refused(
+async def test_too_long_contact_details_of_a_message_are_rejected(
     store: Store, message: dict[str, str], pointer: str
 ) -> None:
     async with cloud(store) as hub:
@@ -495,7 +491,7 @@ async def test_what_does_not_fit_beside_a_message_is_refused(
         assert [each["pointer"] for each in json.loads(reply.body)["errors"]] == [pointer]
 
 
-async def test_a_target_narrows_the_other_kinds_to_one_person(store: Store) -> None:
+async def test_target_limits_other_kinds_of_items_to_one_user(store: Store) -> None:
     async with cloud(store) as hub:
         await store.commit(partial(ben_has_a_kit, now=START))
         await hub.push(LOCATION)
@@ -527,7 +523,7 @@ AWKWARD = "\0 \x1b[2J \x7f \u0085 \u202e \U0001f600 \ufffe ' \" \\ ; -- %s ? {}"
         },
     ],
 )
-async def test_any_text_is_taken_and_kept_as_it_is(store: Store, body: dict[str, Any]) -> None:
+async def test_any_text_is_stored_unchanged(store: Store, body: dict[str, Any]) -> None:
     async with cloud(store) as hub:
         assert (await hub.push(body)).status == 200
         ((kept, contact),) = await hub.rows("SELECT body, contact FROM item")
@@ -540,7 +536,7 @@ async def test_any_text_is_taken_and_kept_as_it_is(store: Store, body: dict[str,
             assert (entry.content.name, entry.content.notes) == (AWKWARD, AWKWARD)
 
 
-async def test_many_at_once_are_counted_exactly(store: Store) -> None:
+async def test_concurrent_pushes_respect_the_rate_limit_exactly(store: Store) -> None:
     async with cloud(store) as hub:
         statuses: list[int] = []
 
@@ -554,7 +550,7 @@ async def test_many_at_once_are_counted_exactly(store: Store) -> None:
         assert len(await hub.rows("SELECT * FROM item")) == 50
 
 
-def test_the_rate_lets_in_a_burst_and_then_a_steady_flow() -> None:
+def test_rate_limit_allows_a_burst_and_then_a_steady_flow() -> None:
     rate = Rate(per_minute=60, burst=3)
     tat, let_in = 0.0, []
     for now in (0.0, 0.0, 0.0, 0.0, 0.5, 1.0, 1.0, 9.0, 9.0, 9.0, 9.0):
@@ -566,11 +562,11 @@ def test_the_rate_lets_in_a_burst_and_then_a_steady_flow() -> None:
 @pytest.mark.parametrize(
     ("seconds", "header"), [(0.01, "1"), (1.0, "1"), (1.01, "2"), (59.999, "60")]
 )
-def test_retry_after_is_whole_seconds_and_never_too_early(seconds: float, header: str) -> None:
+def test_retry_after_is_rounded_up_to_whole_seconds(seconds: float, header: str) -> None:
     assert format_retry_after(seconds) == header
 
 
-def test_a_password_is_found_again_and_another_is_not() -> None:
+def test_hashed_password_matches_only_the_right_password() -> None:
     stored = scrypt.hash_password("correct horse")
     assert scrypt.check_password("correct horse", stored)
     assert not scrypt.check_password("wrong horse", stored)
@@ -578,7 +574,7 @@ def test_a_password_is_found_again_and_another_is_not() -> None:
     assert "correct" not in stored
 
 
-async def test_a_key_that_goes_while_a_body_comes_pushes_nothing(store: Store) -> None:
+async def test_key_deleted_during_an_upload_is_rejected(store: Store) -> None:
     """Its workspace is deleted with it, as `fieldagent hub workspace delete` does."""
     body = json.dumps(MESSAGE).encode()
     async with cloud(store) as hub:

@@ -13,7 +13,7 @@ from tests.hub.test_journey import folder, message_to
 from tests.processes import PATIENCE, administer, agent, hub, until
 
 
-def test_a_push_arrives_with_its_contact_and_its_place_tells_so(tmp_path: Path) -> None:
+def test_push_reaches_a_real_kit_with_contact_and_shows_its_state(tmp_path: Path) -> None:
     database = str(tmp_path / "hub.sqlite3")
     first = administer(database, "init", "Alps")
     ada = administer(database, "user", "add", "Ada")["id"]

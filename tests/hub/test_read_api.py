@@ -101,7 +101,7 @@ async def readers(store: Store) -> AsyncIterator[Readers]:
         yield Readers(alps, key, tokens, ReadApi(store, authentication, clock=alps.clock))
 
 
-async def test_items_are_found_by_what_is_in_them(store: Store) -> None:
+async def test_items_are_found_by_their_content(store: Store) -> None:
     async with readers(store) as hub:
         alps = hub.alps
         await alps.sends(1, Entry(1, Message("Straße is 50% clear"), TIME))
@@ -136,7 +136,7 @@ async def test_items_are_found_by_what_is_in_them(store: Store) -> None:
         assert one["webhooks"] == []
 
 
-async def test_a_user_sees_what_is_for_them_and_a_dispatcher_all(store: Store) -> None:
+async def test_user_sees_own_items_and_dispatcher_sees_all(store: Store) -> None:
     async with readers(store) as hub:
         await hub.alps.push(Message("for Cleo"), target=3)
         await hub.alps.push(Message("for Ben, from Cleo"), target=2, sender=3)
@@ -158,7 +158,7 @@ async def test_a_user_sees_what_is_for_them_and_a_dispatcher_all(store: Store) -
         assert len(await hub.all_of("/api/deliveries?device=2", "deliveries", "ada")) == 1
 
 
-async def test_a_device_s_items_are_from_it_and_meant_for_it(
+async def test_items_of_a_device_are_its_own_and_those_addressed_to_its_user(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another kit's message to all also went there, but it does not belong to this conversation."""
@@ -183,7 +183,7 @@ async def test_a_device_s_items_are_from_it_and_meant_for_it(
         assert await hub.texts("/api/items?device=99") == []
 
 
-async def test_of_a_device_that_says_and_gets_much_the_oldest_is_found(
+async def test_oldest_item_of_a_busy_device_is_found(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Fewer from it and fewer to it than one request examines, but more in total."""
@@ -197,7 +197,7 @@ async def test_of_a_device_that_says_and_gets_much_the_oldest_is_found(
         assert len(await hub.texts("/api/items?device=3")) == 7
 
 
-async def test_who_may_not_read_is_told_why(store: Store) -> None:
+async def test_request_without_read_permission_is_rejected_with_the_reason(store: Store) -> None:
     async with readers(store) as hub:
         reader, hub.key = hub.key, hub.tokens["pusher"]
         refused = await hub.ask("/api/items")
@@ -226,7 +226,7 @@ async def test_who_may_not_read_is_told_why(store: Store) -> None:
         "/api/devices?state=lost",
     ],
 )
-async def test_a_query_that_is_wrong_is_told_by_name(store: Store, path: str) -> None:
+async def test_invalid_query_parameter_is_reported_by_name(store: Store, path: str) -> None:
     async with readers(store) as hub:
         answer = await hub.ask(path)
         assert answer.status == 400
@@ -234,7 +234,7 @@ async def test_a_query_that_is_wrong_is_told_by_name(store: Store, path: str) ->
         assert name in json.loads(answer.body)["detail"]
 
 
-async def test_positions_are_read_by_maps(store: Store) -> None:
+async def test_positions_are_returned_as_geojson_gpx_and_kml(store: Store) -> None:
     async with readers(store) as hub:
         later = Location(46.0, 7.7, datetime.fromtimestamp(TIME + 60, UTC))
         await hub.alps.sends(1, Entry(1, SUMMIT, TIME))
@@ -262,7 +262,7 @@ async def test_positions_are_read_by_maps(store: Store) -> None:
         assert answer.content_type == kml and b"<coordinates>7.7000000,46.0" in (answer.body or b"")
 
 
-async def test_devices_tell_when_and_how_they_were_heard_of_last(store: Store) -> None:
+async def test_devices_show_their_last_contact_and_position(store: Store) -> None:
     async with readers(store) as hub:
         alps = hub.alps
         await alps.sends(1, Entry(1, SUMMIT, TIME))
@@ -280,7 +280,7 @@ async def test_devices_tell_when_and_how_they_were_heard_of_last(store: Store) -
         assert mine["imei"] is None
 
 
-async def test_deliveries_tell_how_each_stands(store: Store) -> None:
+async def test_deliveries_are_listed_with_their_state(store: Store) -> None:
     async with readers(store) as hub:
         await hub.alps.push(Message("one"), target=3)
         await hub.alps.push(Message("two"), target=3)
@@ -297,9 +297,7 @@ def enter_many(db: Db, count: int, text: str) -> None:
         enter(db, posting, now=START, grace=GRACE)
 
 
-async def test_a_search_goes_on_where_it_found_nothing_and_looks_at_no_more_than_it_may(
-    store: Store,
-) -> None:
+async def test_search_is_limited_per_request_and_continues_on_the_next_page(store: Store) -> None:
     async with readers(store) as hub:
         await hub.alps.sends(1, Entry(1, Message("needle"), TIME))
         for _ in range(20):  # a transaction takes some seconds at most
@@ -315,7 +313,7 @@ def hub_caller() -> Caller:
     return Caller(1, "reader", 1, frozenset(["read"]), 2, "User", "Ben", "dispatcher", True)
 
 
-async def test_a_page_takes_few_statements(store: Store) -> None:
+async def test_page_of_items_takes_few_statements(store: Store) -> None:
     async with readers(store):
         await store.commit(partial(enter_many, count=50, text="hay"))
         caller = hub_caller()
@@ -334,7 +332,7 @@ async def test_a_page_takes_few_statements(store: Store) -> None:
         assert await store.read(count) == 5 + 1 + 3
 
 
-async def test_a_page_ends_where_it_would_be_too_large(store: Store) -> None:
+async def test_page_ends_before_the_size_limit(store: Store) -> None:
     async with readers(store) as hub:
         for number in range(3):
             await hub.alps.sends(1, Entry(number + 1, Data(bytes(400_000)), TIME))
@@ -342,9 +340,7 @@ async def test_a_page_ends_where_it_would_be_too_large(store: Store) -> None:
         assert len(await hub.all_of("/api/items", "items")) == 3
 
 
-async def test_an_sos_is_kept_until_it_is_closed_and_the_rest_is_forgotten_in_slices(
-    store: Store,
-) -> None:
+async def test_open_sos_is_kept_and_other_items_are_forgotten_in_slices(store: Store) -> None:
     async with readers(store) as hub:
         await hub.alps.sends(3, Entry(1, Message("help"), TIME, sos=True), bearer=Bearer.IP)
         await store.commit(partial(enter_many, count=1_200, text="hay"))
@@ -360,7 +356,7 @@ async def test_an_sos_is_kept_until_it_is_closed_and_the_rest_is_forgotten_in_sl
         assert await store.commit(partial(forget, before=later + 2, now=later)) == 1
 
 
-def test_every_query_goes_along_an_index(store: Store) -> None:
+def test_every_item_query_uses_an_index(store: Store) -> None:
     """Sorting or searching a whole table would grow with the database."""
     if type(store).__name__ != "SqliteStore":
         pytest.skip("the plan of an empty table tells nothing there")

@@ -24,7 +24,7 @@ DEEDS = {
 
 
 @pytest.mark.parametrize("deed", DEEDS)
-async def test_a_deed_at_the_desk_is_done_once(store: Store, deed: str) -> None:
+async def test_repeated_sos_request_is_carried_out_once(store: Store, deed: str) -> None:
     body, event = DEEDS[deed]
     path = f"/api/sos/1/{deed}"
     async with desk(store) as hub:
@@ -44,7 +44,7 @@ async def test_a_deed_at_the_desk_is_done_once(store: Store, deed: str) -> None:
         await hub.told("POST", "/api/sos/1/note", {"text": "of Cleo's"}, who=3, key="a1")
 
 
-async def test_what_was_refused_may_be_asked_for_again(store: Store) -> None:
+async def test_rejected_request_can_be_repeated_with_the_same_key(store: Store) -> None:
     async with desk(store) as hub:
         await hub.alps.sends(1, HELP)
         await hub.told("POST", "/api/sos/1/acknowledge", who=3)
@@ -55,7 +55,7 @@ async def test_what_was_refused_may_be_asked_for_again(store: Store) -> None:
         assert incident["askedToTakeOver"]["name"] == "Cleo"
 
 
-async def test_what_costs_something_is_ordered_once(store: Store) -> None:
+async def test_repeated_command_and_key_change_are_ordered_once(store: Store) -> None:
     async with office(store) as hub:
 
         async def asked(path: str, body: Any, key: str) -> Any:

@@ -31,7 +31,7 @@ TILES = "map-tiles=https://tiles.example.org/{z}/{x}/{y}.png"
         ),
     ],
 )
-def test_where_a_map_comes_from(tmp_path: Path, text: str, fault: str) -> None:
+def test_map_settings_are_validated(tmp_path: Path, text: str, fault: str) -> None:
     path = tmp_path / "hub.properties"
     path.write_text(f"database={tmp_path}/hub.sqlite3\n{text}\n")
     with pytest.raises(InvalidSettings, match=fault) if fault else nullcontext():
@@ -51,7 +51,7 @@ def test_where_a_map_comes_from(tmp_path: Path, text: str, fault: str) -> None:
         ("console-address=https://hub.example/x\ntrusted-proxies=127.0.0.1", "and a name"),
     ],
 )
-def test_where_passkeys_may_be(tmp_path: Path, text: str, fault: str) -> None:
+def test_console_address_setting_is_validated(tmp_path: Path, text: str, fault: str) -> None:
     path = tmp_path / "hub.properties"
     path.write_text(f"database={tmp_path}/hub.sqlite3\n{text}\n")
     with pytest.raises(InvalidSettings, match=fault) if fault else nullcontext():

@@ -37,7 +37,7 @@ async def head_only(hub: Cloud, *lines: str) -> bytes:
             return bytes(await stream.receive_some())
 
 
-async def test_who_calls_is_judged_by_the_head(store: Store) -> None:
+async def test_push_is_authenticated_by_its_head_before_the_body(store: Store) -> None:
     async with cloud(store) as hub:
         bearer = f"Authorization: Bearer {hub.token}"
         key = f"x-api-key: {hub.key}"
@@ -63,7 +63,7 @@ async def test_who_calls_is_judged_by_the_head(store: Store) -> None:
 
 
 @pytest.mark.parametrize("path", ["/api/package", "/healthz"])
-async def test_no_body_holds_up_the_others(tmp_path: Path, path: str) -> None:
+async def test_hostile_bodies_do_not_block_other_requests(tmp_path: Path, path: str) -> None:
     """This includes callers with a key."""
     with closing(open_store(str(tmp_path / "hub.sqlite3"))) as store:
         async with cloud(store) as hub:
@@ -77,7 +77,7 @@ async def test_no_body_holds_up_the_others(tmp_path: Path, path: str) -> None:
                 assert steps.seconds < FREEZE, (name, steps.task)
 
 
-async def test_no_head_holds_up_the_others(tmp_path: Path) -> None:
+async def test_hostile_heads_do_not_block_other_requests(tmp_path: Path) -> None:
     """This covers each part of the head that identifies the caller."""
     whole = {name: said for name, said in HOSTILE.items() if said[:6] + said[-4:] == WHOLE}
     with closing(open_store(str(tmp_path / "hub.sqlite3"))) as store:
@@ -132,7 +132,7 @@ def post(port: int, path: str, body: bytes, headers: dict[str, str]) -> int:
         connection.close()
 
 
-def test_a_hub_process_answers_everybody_else_meanwhile(tmp_path: Path) -> None:
+def test_hub_process_answers_others_during_a_hostile_body(tmp_path: Path) -> None:
     database = str(tmp_path / "hub.sqlite3")
     first = administer(database, "init", "Alps")
     proof = {"x-api-key": first["apiKey"], "Authorization": f"Bearer {first['token']}"}
@@ -145,7 +145,7 @@ def test_a_hub_process_answers_everybody_else_meanwhile(tmp_path: Path) -> None:
             assert (answered, waited < PATIENCE / 10) == (status, True), waited
 
 
-def test_a_crowd_of_strangers_with_large_bodies_takes_no_memory(tmp_path: Path) -> None:
+def test_large_bodies_of_anonymous_callers_use_no_memory(tmp_path: Path) -> None:
     database = str(tmp_path / "hub.sqlite3")
     administer(database, "init", "Alps")
     head = b"POST /api/package HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\n"
@@ -169,7 +169,7 @@ def memory(running: Running) -> int:
     return int(line.split()[1]) * 1024
 
 
-def test_an_agent_process_answers_everybody_else_meanwhile(tmp_path: Path) -> None:
+def test_agent_process_answers_others_during_a_hostile_body(tmp_path: Path) -> None:
     body = BODIES["80 000 members, the last one twice"]
     with agent(tmp_path) as running:
         for path in ("/api/package/cost", "/api/package", "/api/package/async"):
@@ -179,7 +179,7 @@ def test_an_agent_process_answers_everybody_else_meanwhile(tmp_path: Path) -> No
             assert (answered, waited < PATIENCE / 10) == (400, True), (path, waited)
 
 
-def test_a_disabled_device_is_told_at_once_and_why(tmp_path: Path) -> None:
+def test_disabled_device_loses_its_link_at_once_with_the_reason(tmp_path: Path) -> None:
     database = str(tmp_path / "hub.sqlite3")
     administer(database, "init", "Alps")
     user = administer(database, "user", "add", "Ada")["id"]
@@ -193,7 +193,7 @@ def test_a_disabled_device_is_told_at_once_and_why(tmp_path: Path) -> None:
             kit.expect("the hub ended the link for good: is the device disabled")
 
 
-def test_agent_and_hub_refuse_a_bell_in_a_header(tmp_path: Path) -> None:
+def test_agent_and_hub_reject_control_characters_in_headers(tmp_path: Path) -> None:
     database = str(tmp_path / "hub.sqlite3")
     administer(database, "init", "Alps")
     with hub(tmp_path, {"database": database}) as above, agent(tmp_path) as kit:

@@ -87,7 +87,7 @@ def site(tmp_path: Path) -> Site:
     return Site(tmp_path)
 
 
-def test_links_and_pushes_in_tls_and_no_secret_in_the_log(site: Site, tmp_path: Path) -> None:
+def test_links_and_pushes_use_tls_and_log_no_secret(site: Site, tmp_path: Path) -> None:
     def push(address: str, *arguments: str, token: str) -> subprocess.CompletedProcess[str]:
         common = ["--hub", address, "--workspace", "1", "--target", "2", "--patience", "0"]
         key = site.first["apiKey"]
@@ -125,9 +125,7 @@ def test_links_and_pushes_in_tls_and_no_secret_in_the_log(site: Site, tmp_path: 
     assert [secret for secret in secrets if secret in log] == []
 
 
-def test_peers_that_vanish_take_no_link_and_no_webhook_with_them(
-    site: Site, tmp_path: Path
-) -> None:
+def test_reset_tls_connections_do_not_break_links_or_webhooks(site: Site, tmp_path: Path) -> None:
     """Each peer resets an idle connection. If OpenSSL has the socket, its goodbye then fails and
     leaves an error in the thread's queue, for the next read.
     """
@@ -164,7 +162,7 @@ def test_peers_that_vanish_take_no_link_and_no_webhook_with_them(
 
 
 @pytest.mark.parametrize("how", ["SIGHUP", "by itself"])
-def test_a_certificate_that_was_renewed_is_used_without_a_restart(
+def test_renewed_certificate_is_used_without_a_restart(
     how: str, site: Site, tmp_path: Path
 ) -> None:
     change = environment(tmp_path, Put("fieldagent.http.certificate:CHECK_INTERVAL_S", 0.2))

@@ -8,7 +8,7 @@ import trio.testing
 from fieldagent.hub.access.waiting_line import Claim, Crowded, WaitingLine
 
 
-async def test_the_best_claim_goes_first_and_the_worst_leaves_a_full_line() -> None:
+async def test_best_claim_is_served_first_and_worst_leaves_a_full_queue() -> None:
     line, order, go_on = WaitingLine(1, 4), list[str](), trio.Event()
 
     async def come(name: str, *claim: float) -> None:
@@ -37,7 +37,7 @@ async def test_the_best_claim_goes_first_and_the_worst_leaves_a_full_line() -> N
     assert order[3:] == ["owner", "better", "late", "equal"]
 
 
-async def test_who_leaves_the_line_takes_no_place_along() -> None:
+async def test_cancelled_waiter_frees_its_place() -> None:
     line, served = WaitingLine(1, 3), 0
     async with trio.open_nursery() as nursery:
         scopes = [trio.CancelScope() for _ in range(4)]
