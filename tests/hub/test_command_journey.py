@@ -58,7 +58,7 @@ def states(kit: Agent) -> set[str]:
     return {each["state"] for each in kit.call("GET", "/api/commands").body["commands"]}
 
 
-def test_each_verb_is_answered_over_ip_and_is_in_history_and_audit(tmp_path: Path) -> None:
+def test_each_command_over_ip_is_answered_and_recorded(tmp_path: Path) -> None:
     database = str(tmp_path / "hub.sqlite3")
     alps = Alps(database)
     settings: dict[str, str | None] = {
@@ -112,7 +112,7 @@ def _in_another_boot(home: Path) -> None:
         db.execute("UPDATE command SET boot = 'the one before' WHERE state = 'begun'")
 
 
-def test_a_restart_is_answered_by_the_agent_that_begins_anew(tmp_path: Path) -> None:
+def test_restart_command_is_answered_by_the_restarted_agent(tmp_path: Path) -> None:
     database = str(tmp_path / "hub.sqlite3")
     alps = Alps(database)
     settings: dict[str, str | None] = {
@@ -134,7 +134,7 @@ def test_a_restart_is_answered_by_the_agent_that_begins_anew(tmp_path: Path) -> 
 
 @pytest.mark.full
 @pytest.mark.parametrize("tagged", [True, False])
-def test_over_satellite_the_price_of_both_is_agreed_to_first(tmp_path: Path, tagged: bool) -> None:
+def test_command_over_satellite_needs_agreement_to_its_price(tmp_path: Path, tagged: bool) -> None:
     signer = Signer(tmp_path / "operator")
     mo_port, mt_port = free_port(), free_port()
     database = str(tmp_path / "hub.sqlite3")
@@ -191,7 +191,7 @@ def _packages(kit: Agent) -> list[set[str]]:
     ]
 
 
-def test_what_is_no_command_is_refused_at_the_hub(tmp_path: Path) -> None:
+def test_invalid_command_is_rejected_at_the_hub(tmp_path: Path) -> None:
     database = str(tmp_path / "hub.sqlite3")
     Alps(database)
     for words, why in (

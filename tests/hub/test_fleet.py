@@ -68,7 +68,9 @@ def reported(running: Running) -> Any:
 
 
 @pytest.mark.full
-def test_all_that_is_confirmed_is_at_the_hub(database: str, tmp_path: Path) -> None:
+def test_confirmed_items_of_the_simulated_fleet_are_at_the_hub(
+    database: str, tmp_path: Path
+) -> None:
     made = Made(database, tmp_path)
     with made.hub() as running, Running(made.command(running)) as kits:
         kits.expect(f"{KITS} of {KITS} links open")
@@ -83,9 +85,7 @@ def test_all_that_is_confirmed_is_at_the_hub(database: str, tmp_path: Path) -> N
 
 
 @pytest.mark.full
-def test_a_hub_that_is_killed_costs_links_and_nothing_that_was_confirmed(
-    database: str, tmp_path: Path
-) -> None:
+def test_killed_hub_loses_links_but_no_confirmed_item(database: str, tmp_path: Path) -> None:
     made = Made(database, tmp_path)
     with ExitStack() as stack:
         with made.hub() as first:
@@ -105,7 +105,7 @@ def test_a_hub_that_is_killed_costs_links_and_nothing_that_was_confirmed(
     assert items["unconfirmed"] == items["notSent"] == 0
 
 
-def test_a_token_that_the_hub_does_not_know_is_told_once_with_how_many(tmp_path: Path) -> None:
+def test_unknown_tokens_are_reported_once_with_their_number(tmp_path: Path) -> None:
     made = Made(str(tmp_path / "hub.sqlite3"), tmp_path, kits=10)
     for name in ("test kit 3", "test kit 7"):
         administer(made.database, "device", "delete", name, "--yes", "--workspace", "Load test")
@@ -121,7 +121,7 @@ def test_a_token_that_the_hub_does_not_know_is_told_once_with_how_many(tmp_path:
     assert "Traceback" not in "\n".join(kits.lines)
 
 
-def test_it_does_not_begin_at_a_strangers_hub(tmp_path: Path) -> None:
+def test_simulation_does_not_start_at_another_hub(tmp_path: Path) -> None:
     home, elsewhere = tmp_path / "home", tmp_path / "elsewhere"
     home.mkdir()
     elsewhere.mkdir()
@@ -140,7 +140,7 @@ def test_it_does_not_begin_at_a_strangers_hub(tmp_path: Path) -> None:
 
 
 @pytest.mark.full
-def test_what_the_hub_sends_is_counted_and_one_command_takes_all_away(tmp_path: Path) -> None:
+def test_pushes_to_test_kits_are_counted_and_one_command_deletes_all(tmp_path: Path) -> None:
     made = Made(str(tmp_path / "hub.sqlite3"), tmp_path, kits=5)
     inside = ("--workspace", "Load test")
     ada = administer(made.database, "user", "add", "ada", *inside)["id"]
@@ -177,7 +177,7 @@ def test_what_the_hub_sends_is_counted_and_one_command_takes_all_away(tmp_path: 
     assert [each["name"] for each in administer(made.database, "workspace", "list")] == ["Alps"]
 
 
-def test_test_kits_are_alone_in_their_workspace_and_their_tokens_private(tmp_path: Path) -> None:
+def test_test_kits_have_their_own_workspace_and_private_tokens(tmp_path: Path) -> None:
     made = Made(str(tmp_path / "hub.sqlite3"), tmp_path, kits=3)
     assert stat.S_IMODE(made.tokens.stat().st_mode) == 0o600
     with pytest.raises(AssertionError, match="already exists: name another, or move it away"):
@@ -202,7 +202,7 @@ def test_test_kits_are_alone_in_their_workspace_and_their_tokens_private(tmp_pat
     ],
     ids=["one address", "two"],
 )
-def test_ports_that_run_out_are_told_and_more_addresses_have_more(
+def test_exhausted_ports_are_reported_and_more_addresses_help(
     tmp_path: Path, more: list[str], open_: int, advice: list[str]
 ) -> None:
     made = Made(str(tmp_path / "hub.sqlite3"), tmp_path, kits=12)
@@ -245,7 +245,7 @@ def limited() -> None:
         (HEADING + "\nlink_a" * 50, [], "50 links take 114 open files, and this process may have"),
     ],
 )
-def test_what_cannot_be_is_said_before_anything_is_called(
+def test_invalid_simulation_arguments_are_rejected_before_any_call(
     tmp_path: Path, text: str, arguments: list[str], message: str
 ) -> None:
     file = tmp_path / "tokens"

@@ -39,7 +39,7 @@ def said(fleet: list[KitFigures]) -> list[list[str]]:
     return [[describe_outlier(each) for each in those] for those in find_outliers(fleet)]
 
 
-def test_a_fleet_of_one_kind_has_nothing_unlike() -> None:
+def test_uniform_fleet_has_no_outliers() -> None:
     assert said([WELL] * 40) == [[]] * 40
     assert said([]) == []
 
@@ -70,14 +70,16 @@ def test_a_fleet_of_one_kind_has_nothing_unlike() -> None:
         ({"overdue": 0.0}, "check-in was due by 1970-01-01T00:00:00Z", True),
     ],
 )
-def test_one_of_forty_is_unlike(one: dict[str, Any], sentence: str, bad: bool) -> None:
+def test_outlier_among_forty_kits_is_described(
+    one: dict[str, Any], sentence: str, bad: bool
+) -> None:
     differences = find_outliers([WELL] * 39 + [replace(WELL, **one)])
     assert differences[:-1] == [[]] * 39
     ((only,),) = differences[-1:]
     assert (describe_outlier(only), only.bad) == (sentence, bad)
 
 
-def test_a_kit_or_two_are_judged_by_what_is_bad_in_any_fleet() -> None:
+def test_fleet_of_one_or_two_kits_is_judged_by_absolute_limits() -> None:
     odd = replace(WELL, version="1", system="x", disk_free=30, degrees=70, satellite=1, budget=5)
     assert said([odd, WELL]) == [[], []]
     assert said([replace(WELL, disk_free=8)]) == [["8 % of its disk is free"]]
@@ -86,7 +88,7 @@ def test_a_kit_or_two_are_judged_by_what_is_bad_in_any_fleet() -> None:
     ]
 
 
-def test_what_is_not_known_is_neither_judged_nor_compared() -> None:
+def test_unknown_values_are_neither_judged_nor_compared() -> None:
     assert said([WELL, WELL, KitFigures()]) == [[], [], []]
     assert said([WELL, WELL, KitFigures("1")]) == [
         [],
@@ -95,13 +97,13 @@ def test_what_is_not_known_is_neither_judged_nor_compared() -> None:
     ]
 
 
-def test_where_all_differ_none_is_unlike() -> None:
+def test_fleet_in_which_all_differ_has_no_outliers() -> None:
     """No version has a majority, and a wide spread of temperatures is normal."""
     spread = [replace(WELL, version=str(at), degrees=20 + 7 * at) for at in range(8)]
     assert said(spread) == [[]] * 8
 
 
-def test_what_is_bad_comes_first() -> None:
+def test_bad_differences_are_listed_first() -> None:
     (_, _, _, last) = said([WELL] * 3 + [replace(WELL, version="1", clock=90, disk_free=5)])
     assert [each.split(";")[0] for each in last] == [
         "5 % of its disk is free",
@@ -110,7 +112,7 @@ def test_what_is_bad_comes_first() -> None:
     ]
 
 
-def test_every_sentence_is_told_in_the_console() -> None:
+def test_every_difference_has_a_text_in_the_console() -> None:
     script = (Path(judging.__file__).parents[1] / "console/figures.js").read_text()
     assert [text for text in TEXTS.values() if f'say("{text}"' not in script] == []
 
@@ -135,13 +137,13 @@ async def row(alps: Field, device: int) -> dict[str, Any]:
     return next(each for each in await rows(alps) if each["id"] == device)
 
 
-async def test_a_kit_that_never_told_has_a_row_all_the_same(store: Store) -> None:
+async def test_kit_without_a_report_has_an_empty_row(store: Store) -> None:
     async with field_of(store) as alps:
         entry = await row(alps, KIT)
         assert (entry["status"], entry["about"], entry["findings"]) == (None, None, [])
 
 
-async def test_what_a_kit_tells_is_its_row_and_the_next_takes_its_place(store: Store) -> None:
+async def test_newest_report_of_a_kit_replaces_the_previous_one(store: Store) -> None:
     async with field_of(store) as alps:
         await noted(alps, KIT, TOLD)
         entry = await row(alps, KIT)
@@ -165,7 +167,7 @@ async def test_what_a_kit_tells_is_its_row_and_the_next_takes_its_place(store: S
         assert [each["id"] for each in (await row(alps, KIT))["findings"]] == ["disk"]
 
 
-async def test_an_answer_over_satellite_fills_the_same_row(store: Store) -> None:
+async def test_status_answer_over_satellite_updates_the_same_row(store: Store) -> None:
     async with field_of(store) as alps:
         await noted(alps, KIT, TOLD)
         alps.now += 7_200
@@ -187,7 +189,7 @@ async def test_an_answer_over_satellite_fills_the_same_row(store: Store) -> None
         assert entry["version"] == "0.1.0+130"
 
 
-async def test_an_answer_of_a_later_form_changes_nothing(store: Store) -> None:
+async def test_status_answer_of_a_later_format_is_ignored(store: Store) -> None:
     async with field_of(store) as alps:
         await noted(alps, KIT, TOLD)
         number = await give(alps, "ip")
@@ -200,7 +202,7 @@ async def test_an_answer_of_a_later_form_changes_nothing(store: Store) -> None:
         assert (await row(alps, KIT))["status"]["diskUsed"] == 61
 
 
-async def test_what_a_kit_forges_changes_nothing(
+async def test_report_beyond_its_bounds_is_ignored(
     store: Store, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with field_of(store) as alps:
@@ -212,7 +214,7 @@ async def test_what_a_kit_forges_changes_nothing(
         assert "beyond its bounds" in caplog.text
 
 
-async def test_who_is_out_of_use_comes_last_and_who_is_removed_is_gone(store: Store) -> None:
+async def test_revoked_kit_is_listed_last_and_deleted_kit_disappears(store: Store) -> None:
     async with field_of(store) as alps:
         kits = [each["id"] for each in await rows(alps)]
         for device in kits:
@@ -243,7 +245,7 @@ async def test_who_is_out_of_use_comes_last_and_who_is_removed_is_gone(store: St
         assert kits[0] not in [each["id"] for each in await rows(alps)]
 
 
-def test_a_kit_that_told_nothing_has_a_line_in_the_shell(
+def test_kit_without_a_report_has_a_line_in_the_shell(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     database = str(tmp_path / "hub.sqlite3")
@@ -259,7 +261,7 @@ def ask(address: str, **headers: str) -> Any:
         return json.load(answer)["kits"]
 
 
-def test_a_real_kit_tells_and_a_hub_that_was_down_still_knows(tmp_path: Path) -> None:
+def test_report_of_a_real_kit_survives_a_hub_restart(tmp_path: Path) -> None:
     database = str(tmp_path / "hub.sqlite3")
     alps = Alps(database)
     key = administer(database, "key", "add", "reader", "--read")["apiKey"]
@@ -282,7 +284,7 @@ def test_a_real_kit_tells_and_a_hub_that_was_down_still_knows(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("column", "damage"), [("status", b"\xff"), ("about", "{"), ("about", '{"cause": 7}')]
 )
-async def test_a_kit_whose_row_is_damaged_keeps_nobody_from_the_fleet(
+async def test_damaged_row_of_one_kit_does_not_break_the_fleet_view(
     store: Store, column: str, damage: bytes | str
 ) -> None:
     async with field_of(store) as alps:

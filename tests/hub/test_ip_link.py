@@ -83,7 +83,7 @@ async def stranger(port: int, token: str = TOKEN) -> AsyncIterator[Stranger]:
                 await trio.to_thread.run_sync(stack.close)
 
 
-async def test_messages_are_acknowledged_once_they_are_kept() -> None:
+async def test_messages_are_acknowledged_only_after_storage() -> None:
     hub = MemoryHub()
     disk = trio.Event()
     hub.mailbox.before_disk = disk.wait
@@ -98,7 +98,7 @@ async def test_messages_are_acknowledged_once_they_are_kept() -> None:
         assert hub.mailbox.contents == ["note 1", "note 2", "note 3"]
 
 
-async def test_mail_goes_out_a_few_at_a_time_and_ends_when_acknowledged() -> None:
+async def test_mail_is_sent_within_the_window_and_ends_when_acknowledged() -> None:
     hub = MemoryHub()
     for number in range(1, 8):
         hub.mailbox.put(note(number))
@@ -116,7 +116,7 @@ async def test_mail_goes_out_a_few_at_a_time_and_ends_when_acknowledged() -> Non
     assert hub.mailbox.loaded == []
 
 
-async def test_news_reach_an_idle_link() -> None:
+async def test_new_mail_is_sent_over_an_idle_link() -> None:
     hub = MemoryHub()
     async with hub_end(hub, tls=None) as port, stranger(port) as peer:
         await peer.send(*HELLO)
@@ -127,9 +127,7 @@ async def test_news_reach_an_idle_link() -> None:
         await until_async(lambda: len(hub.mailbox.delivered) == 2)
 
 
-async def test_notes_go_both_ways_to_an_agent_that_takes_them_and_never_to_one_that_does_not() -> (
-    None
-):
+async def test_notes_are_exchanged_only_with_an_agent_that_supports_them() -> None:
     hub = MemoryHub()
     hub.mailbox.to_tell.append(b"an offer")
     async with hub_end(hub, tls=None) as port:
@@ -146,7 +144,7 @@ async def test_notes_go_both_ways_to_an_agent_that_takes_them_and_never_to_one_t
             await until_async(lambda: hub.mailbox.notes == [b"a report"])
 
 
-async def test_a_message_in_frames_is_one_message() -> None:
+async def test_fragmented_websocket_message_is_joined() -> None:
     hub = MemoryHub()
     async with hub_end(hub, tls=None) as port, stranger(port) as peer:
         await peer.send(*HELLO)
@@ -156,7 +154,7 @@ async def test_a_message_in_frames_is_one_message() -> None:
         assert hub.mailbox.contents == ["note 1"]
 
 
-async def test_pings_of_websocket_itself_are_answered() -> None:
+async def test_websocket_pings_are_answered() -> None:
     hub = MemoryHub()
     async with hub_end(hub, tls=None) as port, stranger(port) as peer:
         await peer.send(*HELLO)
@@ -179,7 +177,7 @@ FAULTS: dict[str, tuple[list[bytes | str], int]] = {
 
 
 @pytest.mark.parametrize("name", FAULTS)
-async def test_faults_end_the_link_and_tell_why(name: str) -> None:
+async def test_protocol_fault_closes_the_link_with_a_reason(name: str) -> None:
     messages, code = FAULTS[name]
     hub = MemoryHub()
     async with hub_end(hub, tls=None) as port, stranger(port) as peer:
@@ -192,7 +190,7 @@ async def test_faults_end_the_link_and_tell_why(name: str) -> None:
     await until_async(lambda: not hub.linked)
 
 
-async def test_damage_within_a_message_is_the_mailboxs_to_judge() -> None:
+async def test_damaged_body_is_acknowledged_and_passed_to_the_mailbox() -> None:
     """The link only carries bytes: a bad message must not come again forever."""
     taken: list[bytes] = []
 
@@ -208,7 +206,7 @@ async def test_damage_within_a_message_is_the_mailboxs_to_judge() -> None:
         assert taken == [b"\xffgarbage"]
 
 
-async def test_a_newer_link_ends_the_older_and_its_mail_moves_over() -> None:
+async def test_newer_link_replaces_the_older_and_gets_its_mail() -> None:
     hub = MemoryHub()
     hub.mailbox.put(note(1))
     async with hub_end(hub, tls=None) as port, stranger(port) as older:
@@ -222,7 +220,7 @@ async def test_a_newer_link_ends_the_older_and_its_mail_moves_over() -> None:
             await until_async(lambda: hub.mailbox.delivered == [note(1)])
 
 
-async def test_a_device_that_may_link_no_more_is_told_so_at_once() -> None:
+async def test_link_of_a_device_without_permission_is_closed_at_once() -> None:
     hub = MemoryHub()
     async with hub_end(hub, tls=None) as port, stranger(port) as peer:
         await peer.send(*HELLO)
@@ -232,7 +230,7 @@ async def test_a_device_that_may_link_no_more_is_told_so_at_once() -> None:
         assert (await peer.closed())[0] == Close.POLICY
 
 
-async def test_a_link_whose_hub_lost_its_database_is_told_to_come_again() -> None:
+async def test_link_is_closed_for_retry_when_the_database_is_lost() -> None:
     class Stranded(MemoryHub):
         async def authenticate(self, token: str) -> Device:
             if self.linked:
@@ -247,7 +245,7 @@ async def test_a_link_whose_hub_lost_its_database_is_told_to_come_again() -> Non
         assert (await peer.closed())[0] == Close.TRY_AGAIN
 
 
-async def test_a_lease_that_nobody_can_renew_is_no_other_agents() -> None:
+async def test_lease_that_cannot_be_renewed_closes_the_link_for_retry() -> None:
     """The database has returned by the time of the next check of the lease."""
     hub = MemoryHub()
     async with hub_end(hub, tls=None) as port, stranger(port) as peer:
@@ -259,9 +257,7 @@ async def test_a_lease_that_nobody_can_renew_is_no_other_agents() -> None:
 
 
 @pytest.mark.parametrize("trouble", [StoreUnavailable, StoreFull])
-async def test_what_cannot_be_stored_ends_the_link_and_may_come_again(
-    trouble: type[Exception],
-) -> None:
+async def test_failed_storage_closes_the_link_for_retry(trouble: type[Exception]) -> None:
     hub = MemoryHub()
 
     async def no_disk() -> None:
@@ -275,7 +271,7 @@ async def test_what_cannot_be_stored_ends_the_link_and_may_come_again(
         assert (code, reason) == (Close.TRY_AGAIN, "the hub cannot use its database now")
 
 
-async def test_a_hub_that_stops_says_so() -> None:
+async def test_stopping_hub_closes_its_links_with_going_away() -> None:
     hub = MemoryHub()
     ended: list[tuple[int, str]] = []
 
@@ -293,7 +289,7 @@ async def test_a_hub_that_stops_says_so() -> None:
     assert hub.linked == []
 
 
-async def test_an_unknown_token_is_refused_before_anything_else() -> None:
+async def test_unknown_token_is_rejected_with_401() -> None:
     hub = MemoryHub()
     async with hub_end(hub, tls=None) as port:
         with pytest.raises(InvalidStatus) as refused:
@@ -328,7 +324,7 @@ REQUESTS: dict[str, tuple[bytes, int]] = {
 
 
 @pytest.mark.parametrize("name", REQUESTS)
-async def test_what_is_no_handshake_is_a_problem(name: str) -> None:
+async def test_invalid_handshake_returns_a_problem_document(name: str) -> None:
     lines, status = REQUESTS[name]
     hub = MemoryHub()
     links = Links(hub.authenticate, lambda device, version: hub.mailbox, hub.connected)
@@ -346,7 +342,7 @@ async def test_what_is_no_handshake_is_a_problem(name: str) -> None:
         assert hub.links == 0
 
 
-async def test_head_links_nobody() -> None:
+async def test_head_request_opens_no_link() -> None:
     hub = MemoryHub()
     links = Links(hub.authenticate, lambda device, version: hub.mailbox, hub.connected)
     async with (
@@ -359,7 +355,7 @@ async def test_head_links_nobody() -> None:
         assert hub.links == 0
 
 
-async def test_the_mailbox_is_the_devices_own() -> None:
+async def test_each_device_has_its_own_mailbox() -> None:
     boxes: dict[int, MemoryMailbox] = {}
 
     def mailbox(device: Device, version: str) -> MemoryMailbox:

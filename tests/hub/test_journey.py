@@ -103,7 +103,7 @@ def message_to(member: int, first: dict[str, Any], text: str) -> dict[str, Any]:
     }
 
 
-def test_the_journey(tmp_path: Path) -> None:
+def test_items_travel_once_between_hub_kits_and_webhook(tmp_path: Path) -> None:
     mo_port, mt_port = free_port(), free_port()
     database = str(tmp_path / "hub.sqlite3")
     first = administer(database, "init", "Alps")

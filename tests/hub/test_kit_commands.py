@@ -72,7 +72,7 @@ async def brought_by_satellite(alps: Field) -> list[int]:
 
 
 @pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb.name)
-async def test_it_takes_over_satellite_what_it_was_said_to(store: Store, verb: Verb) -> None:
+async def test_estimated_command_size_equals_the_sent_bytes(store: Store, verb: Verb) -> None:
     async with field_of(store) as alps:
         command = prove(0, written(verb), b"")
         price = await store.read(lambda db: compute_cost(db, KIT, int(START), command, START))
@@ -84,7 +84,7 @@ async def test_it_takes_over_satellite_what_it_was_said_to(store: Store, verb: V
         assert price.credits >= 2
 
 
-async def test_the_link_brings_it_once_and_its_answer_is_history_and_audit(store: Store) -> None:
+async def test_command_over_the_link_is_sent_once_and_its_answer_recorded(store: Store) -> None:
     async with field_of(store) as alps:
         number = await give(alps, "ip")
         assert await state(alps, number) == "waiting"
@@ -104,9 +104,7 @@ async def test_the_link_brings_it_once_and_its_answer_is_history_and_audit(store
         assert "for which the hub does not wait" in reason
 
 
-async def test_over_either_it_goes_by_satellite_after_the_grace_and_by_the_link_too(
-    store: Store,
-) -> None:
+async def test_command_over_any_channel_uses_satellite_after_the_grace(store: Store) -> None:
     async with field_of(store) as alps:
         number = await give(alps, "", RemoteCommand(2))
         assert await brought_by_satellite(alps) == []
@@ -121,7 +119,7 @@ async def test_over_either_it_goes_by_satellite_after_the_grace_and_by_the_link_
         assert rows[0]["answeredBy"] == "satellite" and rows[0]["answer"] == "OK"
 
 
-async def test_what_the_operator_did_not_take_goes_no_more_once_the_link_has_brought_it(
+async def test_refused_satellite_command_is_not_sent_after_delivery_over_the_link(
     store: Store,
 ) -> None:
     async with field_of(store) as alps:
@@ -135,7 +133,7 @@ async def test_what_the_operator_did_not_take_goes_no_more_once_the_link_has_bro
         assert len(alps.sky.calls) == 1
 
 
-async def test_one_that_is_over_before_the_operator_takes_it_does_not_go(store: Store) -> None:
+async def test_expired_command_is_not_sent_over_satellite(store: Store) -> None:
     async with field_of(store) as alps:
         alps.sky.verdicts = [Verdict(Outcome.NOT_SENT, DIRECTIP[-5])]
         number = await give(alps, "satellite")
@@ -145,7 +143,7 @@ async def test_one_that_is_over_before_the_operator_takes_it_does_not_go(store: 
         assert await brought_by_satellite(alps) == []
 
 
-async def test_without_credits_it_waits_for_the_next_day(store: Store) -> None:
+async def test_command_without_credits_waits_for_the_next_day(store: Store) -> None:
     async with field_of(store) as alps:
         await store.commit(lambda db: db.execute("UPDATE device SET credits_per_day = 1"))
         first, second = await give(alps, "satellite"), await give(alps, "satellite")
@@ -156,7 +154,7 @@ async def test_without_credits_it_waits_for_the_next_day(store: Store) -> None:
         assert await brought_by_satellite(alps) == [second]
 
 
-async def test_an_old_one_is_brought_no_more_and_numbers_never_fall(store: Store) -> None:
+async def test_old_command_expires_and_command_numbers_only_increase(store: Store) -> None:
     async with field_of(store) as alps:
         number = await give(alps)
         alps.now += LIFETIME_S
@@ -169,7 +167,7 @@ async def test_an_old_one_is_brought_no_more_and_numbers_never_fall(store: Store
         assert await give(alps) == number + 2
 
 
-async def test_what_another_device_says_is_no_answer_of_the_kit(store: Store) -> None:
+async def test_command_answer_of_another_device_is_ignored(store: Store) -> None:
     async with field_of(store) as alps:
         number = await give(alps)
         await store.commit(lambda db: db.execute("UPDATE device SET relay = 1"))
@@ -179,7 +177,7 @@ async def test_what_another_device_says_is_no_answer_of_the_kit(store: Store) ->
 
 
 @pytest.mark.parametrize("column", ["body", "number", "outcome"])
-async def test_one_that_is_damaged_holds_up_no_other(store: Store, column: str) -> None:
+async def test_damaged_command_does_not_block_others(store: Store, column: str) -> None:
     """It blocks neither the kit's other commands over the link nor satellite messages to
     any kit.
     """
@@ -211,7 +209,7 @@ async def test_one_that_is_damaged_holds_up_no_other(store: Store, column: str) 
 
 
 @pytest.mark.parametrize("verb", ["status", "set"])
-async def test_two_hubs_may_give_one_kit_a_command_at_the_same_moment(
+async def test_concurrent_commands_of_two_hubs_get_different_numbers(
     postgres: str, verb: str
 ) -> None:
     """The other hub has assigned the next number, which is invisible before its commit."""

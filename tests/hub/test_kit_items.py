@@ -110,7 +110,7 @@ def tried(store: Store, how: str) -> tuple[Any, dict[str, list[Any]], int]:
     return cast(tuple[Any, dict[str, list[Any]], int], results[0])
 
 
-def test_what_is_taken_in_together_ends_as_by_itself(store: Store) -> None:
+def test_grouped_kit_items_have_the_same_result_as_single_items(store: Store) -> None:
     """The result is the same as over the general route."""
     counts, kept, few = tried(store, "together")
     assert counts == [(2, 0), (1, 0), (1, 1), (1, 0), (1, 1), (1, 0), (2, 0), (1, 0)]
@@ -123,7 +123,7 @@ def test_what_is_taken_in_together_ends_as_by_itself(store: Store) -> None:
 
 
 @pytest.mark.parametrize("messages", [1, 200])
-def test_many_messages_take_few_statements(store: Store, messages: int) -> None:
+def test_group_of_kit_items_takes_few_statements(store: Store, messages: int) -> None:
     def count(db: Db) -> int:
         known, counted = devices(db), Counted(db)
         sent = [
@@ -150,14 +150,14 @@ SOS = Entry(1, Message("help"), TIME, sos=True)
         ([Entry(1, Fragment(0, 2, b"part"), TIME)], True),
     ],
 )
-def test_an_sos_and_all_that_is_no_item_goes_alone(entries: list[Entry], alone: bool) -> None:
+def test_sos_and_control_entries_are_not_grouped(entries: list[Entry], alone: bool) -> None:
     envelope = decode(encode(entries))
     assert (read_only_items(Device(1, 9, 1, "kit"), envelope) is None) == alone
     assert read_only_items(Device(1, 9, 1, "kit"), decode(encode(entries, origin=77))) is None
 
 
 @pytest.mark.parametrize("messages", [1, 40])
-def test_many_confirmations_take_few_statements_and_each_sender_is_told(
+def test_grouped_confirmations_take_few_statements_and_make_receipts(
     store: Store, messages: int
 ) -> None:
     def confirmed(db: Db) -> tuple[int, list[Any]]:

@@ -80,7 +80,7 @@ async def listed(store: Store) -> tuple[str, str]:
     return device["settings"], device["lastUpdate"]
 
 
-async def test_an_offer_reaches_the_link_whichever_process_has_it(with_kit: str) -> None:
+async def test_settings_offer_of_another_process_reaches_the_link(with_kit: str) -> None:
     store, another = open_store(with_kit), open_store(with_kit)
     offer = partial(another.run_once, lambda db: kit_report.offer(db, 1, change(7), "signed", 0.0))
     with trio.fail_after(60):
@@ -110,7 +110,7 @@ async def test_an_offer_reaches_the_link_whichever_process_has_it(with_kit: str)
         each.close()
 
 
-async def test_what_a_kit_tells_is_listed_and_of_another_number_is_not(with_kit: str) -> None:
+async def test_report_of_the_current_offer_is_listed_and_others_are_ignored(with_kit: str) -> None:
     store = open_store(with_kit)
     store.run_once(lambda db: kit_report.offer(db, 1, change(8), "signed", 0.0))
     async with running(store):
@@ -134,7 +134,7 @@ async def test_what_a_kit_tells_is_listed_and_of_another_number_is_not(with_kit:
     store.close()
 
 
-def test_whoever_reads_the_hub_sees_how_a_kits_modem_hears(tmp_path: Path) -> None:
+def test_signal_of_a_real_kit_is_readable_at_the_hub(tmp_path: Path) -> None:
     """A real agent at a real pty, its hub, and an integration that reads from it."""
     database = str(tmp_path / "hub.sqlite3")
     alps = Alps(database)

@@ -80,9 +80,7 @@ def talk(ada: Agent, ben: Agent, when: str) -> None:
 
 
 @pytest.mark.full
-def test_a_kit_is_stolen_and_the_others_change_their_key_and_hear_each_other(
-    tmp_path: Path,
-) -> None:
+def test_kits_change_the_radio_key_after_a_theft_and_hear_each_other(tmp_path: Path) -> None:
     """Ben's kit is off at the start, and reaches the hub only by Ada's radio. Both are killed
     repeatedly.
     """
@@ -143,7 +141,7 @@ def test_a_kit_is_stolen_and_the_others_change_their_key_and_hear_each_other(
 
 
 @pytest.mark.full
-def test_a_command_goes_by_a_neighbour_and_its_answer_comes_back(tmp_path: Path) -> None:
+def test_command_and_answer_are_relayed_by_a_neighbour(tmp_path: Path) -> None:
     """Ada's kit is killed while it has the command, and Ben's after he has carried it out."""
     team = Team(tmp_path, "Ada", "Ben", "Eve")
     with ExitStack() as stack:
@@ -187,7 +185,7 @@ def refused(database: str, *words: str) -> str:
     return str(error.value)
 
 
-def test_what_it_costs_is_told_before_and_nothing_is_done_without_a_yes(tmp_path: Path) -> None:
+def test_cost_of_a_new_radio_key_is_shown_and_needs_agreement(tmp_path: Path) -> None:
     database = str(tmp_path / "hub.sqlite3")
     administer(database, "init", "Alps")
     for name in ("Ada", "Eve"):

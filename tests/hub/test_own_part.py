@@ -32,7 +32,7 @@ EXTENSION = Extension("own", hub_parts={"own": "own_part:PART"})
 """
 
 
-def test_a_part_answers_looks_and_adds_a_script(tmp_path: Path) -> None:
+def test_third_party_part_adds_route_check_and_console_script(tmp_path: Path) -> None:
     home, database = tmp_path / "own", str(tmp_path / "hub.sqlite3")
     page = home / "own_console"
     page.mkdir(parents=True)

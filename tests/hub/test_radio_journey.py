@@ -69,7 +69,7 @@ def events(kit: Agent, sent: dict[str, Any]) -> list[str]:
 
 
 @pytest.mark.full
-def test_a_neighbour_carries_and_the_hub_sees_the_true_sender(tmp_path: Path) -> None:
+def test_item_relayed_by_a_neighbour_has_its_true_sender(tmp_path: Path) -> None:
     team = Team(tmp_path, "Ada", "Ben")
     with ExitStack() as stack:
         running, hooked = stack.enter_context(team.at_the_hub())
@@ -112,7 +112,7 @@ def cheapest(team: Team, head_start: int) -> dict[str, Any]:
 
 
 @pytest.mark.full
-def test_satellite_goes_on_though_a_neighbour_without_a_link_heard_it(tmp_path: Path) -> None:
+def test_satellite_is_used_although_a_neighbour_without_link_heard_the_item(tmp_path: Path) -> None:
     """Headquarters must get it in any case."""
     team = Team(tmp_path, "Ada", "Ben")
     with (
@@ -129,7 +129,7 @@ def test_satellite_goes_on_though_a_neighbour_without_a_link_heard_it(tmp_path: 
 
 
 @pytest.mark.full
-def test_no_credit_is_spent_on_what_a_neighbour_brings_to_the_hub(tmp_path: Path) -> None:
+def test_item_relayed_by_a_neighbour_costs_no_satellite_credit(tmp_path: Path) -> None:
     team = Team(tmp_path, "Ada", "Ben")
     with ExitStack() as stack:
         running, hooked = stack.enter_context(team.at_the_hub())
@@ -150,7 +150,7 @@ def test_no_credit_is_spent_on_what_a_neighbour_brings_to_the_hub(tmp_path: Path
 
 
 @pytest.mark.full
-def test_a_carrier_is_found_behind_a_kit_without_a_link(tmp_path: Path) -> None:
+def test_item_reaches_the_hub_over_two_radio_hops(tmp_path: Path) -> None:
     """A-C-B: Ada hears only Cid, and only Ben reaches the hub. The webhook gets it once with Ada as
     sender, and Ada gets the confirmation.
     """
@@ -181,7 +181,7 @@ def test_a_carrier_is_found_behind_a_kit_without_a_link(tmp_path: Path) -> None:
         assert heard == {"kit of Cid"}
 
 
-def test_what_the_desk_says_of_an_sos_comes_down_the_way_it_went_up(tmp_path: Path) -> None:
+def test_news_about_a_relayed_sos_returns_over_the_same_route(tmp_path: Path) -> None:
     """Ada's kit reaches the hub only through Ben's, and has a key to check the hub's news. At Ben's
     kit the SOS stops ringing after a person has taken it.
     """
@@ -227,7 +227,7 @@ def test_what_the_desk_says_of_an_sos_comes_down_the_way_it_went_up(tmp_path: Pa
 
 
 @pytest.mark.full
-def test_a_push_comes_down_by_a_neighbours_link_and_radio(tmp_path: Path) -> None:
+def test_push_reaches_a_kit_over_the_link_and_radio_of_a_neighbour(tmp_path: Path) -> None:
     """Ben's kit reaches the hub only through Ada's. Hers is killed while it has a push, and then
     his own link returns. His hook gets each push once, and the hub knows the route of each
     confirmation.
@@ -285,7 +285,7 @@ def test_a_push_comes_down_by_a_neighbours_link_and_radio(tmp_path: Path) -> Non
 
 
 @pytest.mark.full
-def test_a_push_comes_down_over_a_kit_between_and_its_receipt_back(tmp_path: Path) -> None:
+def test_push_and_receipt_travel_over_two_radio_hops(tmp_path: Path) -> None:
     """A-C-B: only Ada is linked, and Cid hears both. The read receipt comes back over the same
     route.
     """

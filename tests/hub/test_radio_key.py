@@ -93,7 +93,7 @@ async def lacking(alps: Field) -> float:
     return (await alps.store.read(radio_key.count_figures))["radio_key_kits_pending"]
 
 
-async def test_all_take_a_step_before_any_takes_the_next(store: Store) -> None:
+async def test_key_change_starts_the_next_step_after_all_kits_confirm(store: Store) -> None:
     async with field_of(store) as alps:
         await begin(alps)
         for step in range(1, LAST + 1):
@@ -112,7 +112,7 @@ async def test_all_take_a_step_before_any_takes_the_next(store: Store) -> None:
         assert NEW.hex() not in str(lines)
 
 
-async def test_each_reads_the_key_alone_and_a_stolen_kit_is_told_nothing(store: Store) -> None:
+async def test_new_radio_key_is_unreadable_for_a_revoked_kit(store: Store) -> None:
     async with field_of(store) as alps:
         await alps.store.commit(lambda db: revocation.revoke(db, BEN, "stolen", now=alps.now))
         await begin(alps)
@@ -129,7 +129,7 @@ async def test_each_reads_the_key_alone_and_a_stolen_kit_is_told_nothing(store: 
         assert await asked(alps, BEN) == []
 
 
-async def test_who_is_revoked_meanwhile_is_waited_for_no_more(store: Store) -> None:
+async def test_key_change_does_not_wait_for_a_revoked_kit(store: Store) -> None:
     async with field_of(store) as alps:
         await begin(alps)
         await take(alps, ADA, BEN)
@@ -148,9 +148,7 @@ async def test_who_is_revoked_meanwhile_is_waited_for_no_more(store: Store) -> N
         assert (await standing(alps))["kit 3"] == "3 done"
 
 
-async def test_a_kit_that_is_away_holds_all_up_until_it_is_left_out_and_catches_up_in_weeks(
-    store: Store,
-) -> None:
+async def test_key_change_waits_for_an_absent_kit_until_excluded(store: Store) -> None:
     async with field_of(store) as alps:
         await begin(alps)
         await take(alps, ADA, BEN)
@@ -175,7 +173,7 @@ async def test_a_kit_that_is_away_holds_all_up_until_it_is_left_out_and_catches_
         assert await lacking(alps) == 0
 
 
-async def test_it_rests_until_somebody_is_to_be_asked_anew(store: Store) -> None:
+async def test_refused_key_command_is_repeated_after_a_pause(store: Store) -> None:
     async with field_of(store) as alps:
         assert await alps.store.read(radio_key.compute_next_due) == float("inf")
         await begin(alps)
@@ -191,7 +189,7 @@ async def test_it_rests_until_somebody_is_to_be_asked_anew(store: Store) -> None
         assert [step for _, step, _ in await asked(alps, ADA)] == [1]
 
 
-async def test_another_change_before_the_first_has_ended_begins_anew(store: Store) -> None:
+async def test_second_key_change_restarts_at_the_first_step(store: Store) -> None:
     async with field_of(store) as alps:
         await begin(alps)
         await take(alps, ADA, BEN, CLEO)
@@ -202,7 +200,7 @@ async def test_another_change_before_the_first_has_ended_begins_anew(store: Stor
         assert [(step, key) for _, step, key in await asked(alps, ADA)] == [(1, NEWER)]
 
 
-async def test_a_late_answer_about_an_earlier_key_says_nothing_of_this_one(store: Store) -> None:
+async def test_late_answer_about_an_earlier_key_is_ignored(store: Store) -> None:
     async with field_of(store) as alps:
         await begin(alps)
         ((number, *_),) = await asked(alps, ADA)
@@ -212,7 +210,7 @@ async def test_a_late_answer_about_an_earlier_key_says_nothing_of_this_one(store
         assert (await standing(alps))["kit 1"] == "0 asked"
 
 
-async def test_satellite_is_paid_for_once_a_step_where_that_was_agreed_to(store: Store) -> None:
+async def test_key_command_uses_satellite_once_per_step_if_agreed(store: Store) -> None:
     async with field_of(store) as alps:
         price = await alps.store.read(
             lambda db: radio_key.compute_price(db, 1, "", steps=LAST, excluded=(), now=alps.now)
@@ -233,7 +231,7 @@ async def test_satellite_is_paid_for_once_a_step_where_that_was_agreed_to(store:
         assert len(alps.sky.taken) == 3
 
 
-async def test_where_nobody_has_agreed_nothing_goes_over_satellite(store: Store) -> None:
+async def test_key_command_is_not_sent_over_satellite_without_agreement(store: Store) -> None:
     async with field_of(store) as alps:
         await begin(alps, bearer="ip")
         await alps.satellite()
@@ -260,7 +258,7 @@ async def parcels_for(alps: Field, device: int, carrier: int) -> list[Entry]:
     ]
 
 
-async def test_a_neighbour_brings_it_down_and_its_answer_up(store: Store) -> None:
+async def test_key_command_and_answer_are_relayed_as_parcels(store: Store) -> None:
     async with field_of(store) as alps:
         await begin(alps)
         (entry,) = await parcels_for(alps, BEN, ADA)
@@ -279,7 +277,7 @@ async def test_a_neighbour_brings_it_down_and_its_answer_up(store: Store) -> Non
         assert await alps.rows("SELECT reason FROM dead_letter") == []
 
 
-async def test_who_cannot_be_asked_is_refused_in_words(store: Store) -> None:
+async def test_invalid_key_change_requests_are_rejected_with_the_reason(store: Store) -> None:
     async with field_of(store) as alps:
         with pytest.raises(Refused, match="no radio-key is being changed"):
             await alps.store.commit(lambda db: radio_key.leave_out(db, ADA, now=alps.now))

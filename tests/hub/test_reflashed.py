@@ -35,7 +35,7 @@ def give_again(home: Path, number: int) -> None:
 
 
 @pytest.mark.parametrize("sos", [False, True])
-def test_a_receipt_that_comes_late_confirms_nothing(tmp_path: Path, sos: bool) -> None:
+def test_late_receipt_for_an_old_journal_confirms_nothing(tmp_path: Path, sos: bool) -> None:
     database = str(tmp_path / "hub.sqlite3")
     administer(database, "init", "Alps")
     kits = {}

@@ -59,7 +59,7 @@ async def kept(alps: Field) -> list[str]:
 
 
 @pytest.mark.parametrize("bearer", [Bearer.SATELLITE, Bearer.IP, Bearer.SMS])
-async def test_what_comes_from_it_is_kept_apart_and_taken_in_once_restored(
+async def test_items_of_a_revoked_kit_are_kept_and_imported_after_restoration(
     store: Store, bearer: Bearer
 ) -> None:
     async with field_of(store) as alps:
@@ -78,7 +78,7 @@ async def test_what_comes_from_it_is_kept_apart_and_taken_in_once_restored(
         assert await kept(alps) == []
 
 
-async def test_an_sos_of_it_rings_and_says_since_when(store: Store) -> None:
+async def test_sos_of_a_revoked_kit_rings_with_the_revocation_time(store: Store) -> None:
     async with field_of(store) as alps:
         await revoke(alps, BEN)
         at = alps.now
@@ -96,7 +96,7 @@ async def test_an_sos_of_it_rings_and_says_since_when(store: Store) -> None:
         assert alps.device(BEN).imei not in [*(imei for imei, _ in alps.sky.taken), *alps.sky.rings]
 
 
-async def test_fragments_of_it_wait_whole(store: Store) -> None:
+async def test_joined_fragments_of_a_revoked_kit_wait_for_restoration(store: Store) -> None:
     async with field_of(store) as alps:
         await revoke(alps, BEN)
         long = Entry(9, Message("a long way down " * 30), TIME)
@@ -108,7 +108,7 @@ async def test_fragments_of_it_wait_whole(store: Store) -> None:
         assert (who, text) == (BEN, long.content.content)  # type: ignore[union-attr]
 
 
-async def test_it_confirms_nothing(store: Store) -> None:
+async def test_receipt_of_a_revoked_kit_is_ignored(store: Store) -> None:
     async with field_of(store) as alps:
         await alps.push(Message("meet at the hut"), target=BEN)
         ((sequence, state, body),) = await alps.rows(
@@ -120,7 +120,7 @@ async def test_it_confirms_nothing(store: Store) -> None:
         assert await alps.rows("SELECT state FROM delivery") == [(state,)]
 
 
-async def test_neither_its_items_by_others_nor_others_by_it_are_their_word(store: Store) -> None:
+async def test_items_relayed_for_or_by_a_revoked_kit_are_kept_apart(store: Store) -> None:
     async with field_of(store) as alps:
         await revoke(alps, BEN)
         await alps.sends(ADA, HELLO, origin=BEN)
@@ -143,7 +143,7 @@ async def test_neither_its_items_by_others_nor_others_by_it_are_their_word(store
         assert len(await alps.rows("SELECT id FROM item")) == 3
 
 
-async def test_who_holds_it_in_another_process_ends_it(database: str) -> None:
+async def test_revocation_ends_the_link_in_another_process(database: str) -> None:
     one, other = open_store(database), open_store(database)
     try:
         async with field_of(one) as alps, running(other):
@@ -159,7 +159,7 @@ async def test_who_holds_it_in_another_process_ends_it(database: str) -> None:
         other.close()
 
 
-async def test_it_comes_back_by_restoring_alone(store: Store) -> None:
+async def test_revoked_kit_is_enabled_only_by_restoration(store: Store) -> None:
     async with field_of(store) as alps:
         await revoke(alps, BEN)
         change = partial(directory.set_disabled, id_=BEN, now=alps.now)
@@ -179,7 +179,7 @@ async def test_it_comes_back_by_restoring_alone(store: Store) -> None:
         assert actions == [("device revoke",), ("device restore",)]
 
 
-def test_a_real_kit_is_told_so_and_its_sos_rings_at_the_desk(tmp_path: Path) -> None:
+def test_real_revoked_kit_loses_its_link_and_its_sos_rings(tmp_path: Path) -> None:
     """A real hub, kit and webhook: the thief has the kit's modem and its token."""
     database = str(tmp_path / "hub.sqlite3")
     administer(database, "init", "Alps")

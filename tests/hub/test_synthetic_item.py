@@ -93,7 +93,7 @@ def entered(database: str) -> int:
     return int(rows[0][0] or 0) if rows else 0
 
 
-def test_it_goes_the_whole_way_again_and_again_and_leaves_nothing(
+def test_synthetic_items_travel_the_whole_route_and_leave_no_rows(
     database: str, tmp_path: Path
 ) -> None:
     open_store(database).close()
@@ -150,7 +150,9 @@ def locked(database: str) -> Iterator[None]:
 
 
 @pytest.mark.full
-def test_it_tells_where_it_stops_and_goes_on(database: str, tmp_path: Path) -> None:
+def test_stopped_synthetic_item_is_logged_with_its_stage_and_resumes(
+    database: str, tmp_path: Path
+) -> None:
     Alps(database)
     stick, release = FAILS["postgresql" if is_postgres(database) else "sqlite"]
     with sending(tmp_path, database, overdue=20.0) as running:
@@ -178,7 +180,7 @@ def test_it_tells_where_it_stops_and_goes_on(database: str, tmp_path: Path) -> N
 
 @pytest.mark.full
 @pytest.mark.parametrize("engine", ["sqlite", "postgresql"])
-def test_it_tells_that_the_disk_is_full(engine: str, tmp_path: Path) -> None:
+def test_synthetic_item_detects_a_full_disk(engine: str, tmp_path: Path) -> None:
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         folder.chmod(0o755)
@@ -205,7 +207,7 @@ def test_it_tells_that_the_disk_is_full(engine: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.full
-def test_each_of_two_hubs_sends_its_own_whichever_posts_it(postgres: str, tmp_path: Path) -> None:
+def test_each_hub_sends_its_own_synthetic_item(postgres: str, tmp_path: Path) -> None:
     database = new_database(postgres)
     Alps(database)
     with (
@@ -247,7 +249,7 @@ class Listener:
         return issued
 
 
-def test_with_an_address_it_is_pushed_there_as_others_push(tmp_path: Path) -> None:
+def test_synthetic_item_is_pushed_to_the_configured_address(tmp_path: Path) -> None:
     listener, port, inside = Listener(tmp_path), free_port(), free_port()
     listener.issue()
     database, address = str(tmp_path / "hub.sqlite3"), f"https://localhost:{port}"
@@ -290,7 +292,7 @@ class Unavailable(BaseHTTPRequestHandler):
         pass
 
 
-def test_a_proxy_that_has_no_hub_is_no_trouble_of_the_database(tmp_path: Path) -> None:
+def test_proxy_without_a_hub_is_not_reported_as_a_database_fault(tmp_path: Path) -> None:
     listener = Listener(tmp_path)
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     listener.issue().configure_cert(tls)
@@ -309,6 +311,6 @@ def test_a_proxy_that_has_no_hub_is_no_trouble_of_the_database(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("switch", ["yes", "http://hub.example.org", "https://192.0.2.1"])
-def test_an_address_without_a_name_and_tls_is_refused(switch: str) -> None:
+def test_invalid_synthetic_item_address_is_rejected(switch: str) -> None:
     with pytest.raises(InvalidSettings, match="must be off, on, or https:// and a name"):
         parse(f"synthetic-item={switch}", Path("hub.properties"))

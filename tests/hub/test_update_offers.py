@@ -76,7 +76,7 @@ def fleet(database: str) -> Iterator[Fleet]:
     store.close()
 
 
-def test_a_wave_begins_when_all_before_it_run_the_new_version(fleet: Fleet) -> None:
+def test_update_wave_starts_after_all_kits_of_the_previous_wave_succeed(fleet: Fleet) -> None:
     offers = fleet.store.run_once(lambda db: update_offers.list_offers(db, [1, 1, 2]))
     assert offers == {1: ProgramOffer(fleet.number, "2", URL)}
     for state in ("waiting", "trial"):
@@ -103,9 +103,7 @@ def test_a_wave_begins_when_all_before_it_run_the_new_version(fleet: Fleet) -> N
         ("refused", "kit-2 refused it: no agent"),
     ],
 )
-def test_one_that_fails_stops_it_and_nobody_more_is_told(
-    fleet: Fleet, state: str, words: str
-) -> None:
+def test_failed_kit_stops_the_update(fleet: Fleet, state: str, words: str) -> None:
     fleet.tells(1, "taken")
     (warning,) = fleet.tells(2, state, "no agent")
     assert warning.startswith(f"The update to 2 stopped: {words}")
@@ -114,7 +112,7 @@ def test_one_that_fails_stops_it_and_nobody_more_is_told(
     assert fleet.states() == ["taken", state, "planned", "planned"]
 
 
-def test_one_that_does_not_come_back_in_time_stops_it(fleet: Fleet) -> None:
+def test_late_kit_stops_the_update(fleet: Fleet) -> None:
     fleet.now += 10 * WITHIN  # it has not started: it may be switched off
     assert (fleet.look(), fleet.told()) == ([], {1})
     fleet.tells(1, "waiting")
@@ -131,7 +129,7 @@ def test_one_that_does_not_come_back_in_time_stops_it(fleet: Fleet) -> None:
 
 
 @pytest.mark.parametrize("state", ["waiting", "trial"])
-def test_one_that_is_revoked_meanwhile_holds_up_nobody(fleet: Fleet, state: str) -> None:
+def test_disabled_kit_does_not_block_the_update(fleet: Fleet, state: str) -> None:
     fleet.tells(1, state)
     revoke = partial(directory.set_disabled, table="device", id_=1, when=fleet.now)
     fleet.store.run_once(lambda db: revoke(db, now=fleet.now))
@@ -142,7 +140,7 @@ def test_one_that_is_revoked_meanwhile_holds_up_nobody(fleet: Fleet, state: str)
     assert fleet.state() == ("under way", "")
 
 
-def test_one_that_cannot_take_it_or_has_it_holds_up_nobody(fleet: Fleet) -> None:
+def test_unfit_or_updated_kit_does_not_block_the_update(fleet: Fleet) -> None:
     fleet.store.run_once(lambda db: fleet.link(db, 1, "2"))
     fleet.store.run_once(lambda db: fleet.link(db, 2, "1", "package"))
     fleet.look()
@@ -150,14 +148,14 @@ def test_one_that_cannot_take_it_or_has_it_holds_up_nobody(fleet: Fleet) -> None
     assert fleet.states() == ["taken", "left out", "offered", "offered"]
 
 
-def test_what_is_told_of_another_offer_or_in_no_word_of_ours_changes_nothing(fleet: Fleet) -> None:
+def test_report_of_another_offer_or_unknown_state_is_ignored(fleet: Fleet) -> None:
     for report in (OfferReport(fleet.number - 1, "back", "x"), OfferReport(fleet.number, "done")):
         fleet.store.run_once(partial(update_offers.record_report, device=1, report=report, now=0.0))
     assert fleet.look() == []
     assert fleet.states()[0] == "offered"
 
 
-def test_it_is_stopped_by_hand_and_offered_anew_with_a_higher_number(fleet: Fleet) -> None:
+def test_update_stopped_by_hand_is_offered_again_with_a_higher_number(fleet: Fleet) -> None:
     assert fleet.store.run_once(lambda db: update_offers.find_under_way(db, 1)) == fleet.number
     assert fleet.store.run_once(lambda db: update_offers.stop(db, 1, 1.0)) == fleet.number
     assert fleet.store.run_once(lambda db: update_offers.stop(db, 1, 1.0)) is None
@@ -166,7 +164,7 @@ def test_it_is_stopped_by_hand_and_offered_anew_with_a_higher_number(fleet: Flee
     assert fleet.told() == {1}
 
 
-def test_who_can_take_none_is_told_why(fleet: Fleet) -> None:
+def test_unfit_kit_has_a_reason(fleet: Fleet) -> None:
     def why(device: int) -> str:
         kits = fleet.store.run_once(lambda db: update_offers.list_candidates(db, 1, 0.0))
         return next(update_offers.explain_unfit(kit) for kit in kits if kit.device == device)

@@ -31,7 +31,7 @@ def points(steps: list[int], degree: int) -> Iterator[tuple[float, float]]:
 
 
 @pytest.mark.parametrize("name", WORLDS)
-def test_every_line_is_on_the_globe_and_none_goes_round_it(name: str) -> None:
+def test_map_lines_are_valid_and_do_not_cross_the_date_line(name: str) -> None:
     path = ROOT / "fieldagent" / name
     most, kinds = WORLDS[name]
     assert path.stat().st_size <= most
@@ -53,7 +53,7 @@ def script() -> dict[str, Any]:
     return runpy.run_path(str(ROOT / "build/world.py"))
 
 
-def test_a_line_keeps_its_corners_and_loses_what_lies_near(script: dict[str, Any]) -> None:
+def test_simplified_line_keeps_corners_and_drops_near_points(script: dict[str, Any]) -> None:
     this_side, detail = script["this_side"], script["DETAILS"][0]
     simple, steps = (
         partial(script["simple"], detail=detail),

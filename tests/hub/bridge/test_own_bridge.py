@@ -26,11 +26,11 @@ IMEI = "300234010000001"
 
 
 @pytest.mark.parametrize("block", re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL))
-def test_the_page_quotes_what_runs(block: str) -> None:
+def test_how_to_page_quotes_the_example_code(block: str) -> None:
     assert block in EXAMPLE
 
 
-def test_items_go_both_ways_by_it(tmp_path: Path) -> None:
+def test_third_party_bridge_exchanges_items_both_ways(tmp_path: Path) -> None:
     """A kit's message becomes a file once, also after a restart. A file becomes an item, which no
     bridge sends out again. An unusable file is kept under another name.
     """
@@ -80,7 +80,7 @@ def test_items_go_both_ways_by_it(tmp_path: Path) -> None:
         assert item["event"]["content"] == "nearly there"
 
 
-def test_half_of_its_settings_are_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_incomplete_bridge_settings_are_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(EXAMPLES))
     monkeypatch.setattr(extensions, "_THIRD_PARTY", {})
     lines = "extensions=folder_bridge:EXTENSION\nboard-workspace=Alps\n"
