@@ -466,8 +466,8 @@ async def test_administration_calls_count_for_the_rate_limit_of_the_key(store: S
 
 
 async def test_test_of_all_contacts_counts_as_one_call(store: Store) -> None:
-    """Otherwise the key could reach its limit in the middle, and the later contacts would get
-    nothing.
+    """If each message counted, the key could reach its limit before the last contact is
+    notified.
     """
     async with office(store) as hub:
         for name in ("Ada", "Bea", "Cy"):
@@ -628,8 +628,8 @@ async def test_webhook_is_tested_before_the_addition(store: Store) -> None:
 
 @pytest.mark.parametrize("alone", [False, True], ids=["of several", "alone"])
 async def test_entered_imei_gives_access_only_to_later_messages(store: Store, alone: bool) -> None:
-    """Earlier messages from it may belong to another workspace, even if there is only one. Only the
-    operator sees, assigns and removes them.
+    """Earlier messages from the modem may belong to another workspace, even if there is only one
+    workspace. Only the operator sees, assigns and removes them.
     """
     async with office(store) as hub:
         if alone:

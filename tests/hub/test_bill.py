@@ -36,7 +36,7 @@ def work(db: Db) -> float:
 
 
 async def test_database_thread_time_is_charged_to_the_caller(store: Store) -> None:
-    """The callers of one transaction share it. Reads on the loop use no thread."""
+    """The callers of one transaction share its cost. Reads on the loop use no thread."""
     async with running(store):
         # The store's own writes at its start would get a share too.
         await store.commit(lambda db: None)
@@ -94,7 +94,9 @@ async def test_cancelled_read_is_still_charged_to_its_caller(postgres: str) -> N
 async def test_valid_key_is_charged_for_the_database_on_every_route(
     postgres: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """This covers all routes of the hub, including new ones. Strangers pay nothing of it."""
+    """The test covers all routes of the hub, including new ones. Anonymous callers are not
+    charged.
+    """
     store = open_store(new_database(postgres))
     program = Hub(parse("", Path("hub.properties")), store)
     judged = [route for route in program.routes if route.judge is not None]

@@ -110,8 +110,8 @@ def _claimed(db: Db) -> list[int]:
 async def test_claims_of_running_hubs_are_kept(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On PostgreSQL this also holds for a process that is not known to be dead: its claim expires.
-    A file has only one process.
+    """On PostgreSQL, a process that is not known to be dead keeps its claim too, until the claim
+    expires. A file has only one process.
     """
     monkeypatch.setattr(claims, "CHECK_S", 0.01)
     async with running(store), trio.open_nursery() as nursery:
@@ -185,7 +185,7 @@ async def test_claim_with_unknown_commit_result_is_released(table: str, store: S
 
 
 async def test_no_worker_is_reported_dead_through_a_connection_pooler(postgres: str) -> None:
-    """There, locks do not belong to a process, so claims expire by themselves."""
+    """Locks do not belong to a process behind a pooler, so claims expire by themselves."""
     store = open_store(new_database(postgres), DatabaseOptions(pooled=True))
     async with running(store):
         await store.prove()

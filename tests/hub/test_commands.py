@@ -203,8 +203,8 @@ def test_hub_on_a_port_in_use_exits_with_code_75(tmp_path: Path) -> None:
 @pytest.mark.full
 @pytest.mark.parametrize("secret", ["", "\n", "\r\n"])
 def test_empty_password_is_rejected(database: str, secret: str) -> None:
-    """For example if a script's variable is not set: with an empty password, any person could sign
-    in as Olga.
+    """A script's variable may not be set. With an empty password, any person could sign in as
+    Olga.
     """
     administer(database, "init", "Alps")
     administer(database, "user", "add", "Olga")

@@ -453,7 +453,7 @@ def test_dispatcher_takes_over_an_sos_from_another(tmp_path: Path) -> None:
 
 @pytest.mark.full
 def test_sos_before_the_first_event_stream_rings(tmp_path: Path) -> None:
-    """The desk has loaded, and the stream with later events has not started yet."""
+    """The page has loaded, and the stream of later events has not started yet."""
     database = str(tmp_path / "hub.sqlite3")
     token = settle_in(database)
     with browser.browser() as opened, hub(tmp_path, {"database": database}) as running:
@@ -536,8 +536,8 @@ STREAM = "**/api/events?*"
 
 @pytest.mark.full
 def test_sos_before_a_reconnected_event_stream_rings(tmp_path: Path) -> None:
-    """An earlier load would not contain it, and the stream contains only events after its start.
-    This also holds if the browser reconnects before any event had an id.
+    """An earlier load does not contain the SOS, and the stream contains only events after its
+    start. The browser may also reconnect before any event had an id.
     """
     database, port = str(tmp_path / "hub.sqlite3"), free_port()
     token = settle_in(database)
@@ -763,8 +763,8 @@ def authenticator(shown: Any) -> Iterator[None]:
 
 @pytest.mark.full
 def test_added_passkey_signs_in_until_removed(tmp_path: Path) -> None:
-    """In Chromium, at a hub with TLS and a name. After its removal or a new password, it is
-    invalid.
+    """Chromium uses a hub with TLS and a name. The passkey is invalid after its removal and after a
+    new password.
     """
     database = str(tmp_path / "hub.sqlite3")
     settle_in(database)

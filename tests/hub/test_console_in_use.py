@@ -163,7 +163,7 @@ def test_unsubmitted_search_text_does_not_filter_new_items(world: World, desk: A
 
 
 def test_empty_lists_are_not_reported_before_the_hub_answers(world: World) -> None:
-    """This holds for kits, messages and positions."""
+    """The lists of kits, messages and positions behave the same."""
     with console(world.opened, world.hub, "1280-light") as shown:
         held = [Held(shown, f"**/api/{each}?*") for each in ("devices", "items", "positions")]
         shown.goto(f"{world.hub.address}/console/kit/1")
@@ -183,7 +183,7 @@ def test_empty_lists_are_not_reported_before_the_hub_answers(world: World) -> No
 def test_older_entries_are_loaded_once_despite_repeated_clicks(
     world: World, desk: Any, office: Any
 ) -> None:
-    """In the history and in the audit log, with two entries per page."""
+    """The history and the audit log have two entries per page here."""
 
     def short(route: Any) -> None:
         route.continue_(url=route.request.url.replace("limit=50", "limit=2").replace("20&", "1&"))
@@ -299,7 +299,7 @@ def test_refused_event_stream_keeps_the_typed_text(world: World, office: Any) ->
 def test_open_filter_list_survives_an_update(
     world: World, desk: Any, request: pytest.FixtureRequest
 ) -> None:
-    """Only its numbers change."""
+    """Only the numbers in the list change."""
     option = desk.locator("#kit-show option", has_text="In trouble")
     desk.locator("#kit-show option", has_text="SOS (0)").wait_for(state="attached")
     option.evaluate("each => { window.mine = each; }")
@@ -423,7 +423,7 @@ def test_double_press_sends_once_at_the_desk(world: World, desk: Any, incident: 
 def test_narrowest_screen_with_large_text_needs_no_horizontal_scrolling(
     world: World, incident: str
 ) -> None:
-    """In a language with long words, and with a long word by a person."""
+    """The language has long words, and a person has entered a long word."""
     world.kit.call("POST", "/api/sos", {"text": "Donaudampfschifffahrtsgesellschaft"})
 
     def with_hours(route: Any) -> None:

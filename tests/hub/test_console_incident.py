@@ -196,7 +196,7 @@ def test_incident_history_is_searched_printed_and_exported(tmp_path: Path) -> No
 
 
 def test_alarm_is_answered_under_its_own_name_and_path(tmp_path: Path) -> None:
-    """It is beside an open SOS, and on the map only the kit in distress is red."""
+    """The alarm is shown beside an open SOS. On the map only the kit in distress is red."""
     database = str(tmp_path / "hub.sqlite3")
     token = settle_in(database)
     with (
@@ -251,7 +251,7 @@ def lose_the_next_answer(shown: Any, path: str) -> None:
 
 
 def test_new_messages_do_not_remove_typed_text(tmp_path: Path) -> None:
-    """Each message of the kit redraws its card while a person types in it."""
+    """Each message of the kit redraws the kit's card while a person types in the card."""
     database = str(tmp_path / "hub.sqlite3")
     token = settle_in(database)
     with (

@@ -117,7 +117,7 @@ def answered(opened: Any, running: Hub, link: str, language: str, words: str, ti
 
 
 def test_refusal_of_the_hub_is_shown_in_the_chosen_language(tmp_path: Path) -> None:
-    """In the chosen language instead of the browser's. Each fault has the name of its field."""
+    """The chosen language differs from the browser's. Each fault names its field."""
     database = str(tmp_path / "hub.sqlite3")
     settle_in(database)
     texts = catalogue("de")["texts"]

@@ -112,7 +112,9 @@ def test_sign_in_works_in_a_browser_without_sound(world: World) -> None:
 
 
 def test_sos_is_drawn_while_a_pointer_stays_down(world: World, desk: Any) -> None:
-    """For example after dragging a scroll bar, or after the menu of the secondary mouse button."""
+    """A pointer stays down after a drag of a scroll bar, or after the menu of the secondary
+    button.
+    """
     desk.locator("h1").hover()
     desk.mouse.down()
     with sos(world, "while a finger is down"):
@@ -140,7 +142,7 @@ LOOK = "import('/console/file/desk.js').then(desk => { desk.loadDesk(); })"
 
 
 def test_sos_survives_an_outdated_answer(world: World) -> None:
-    """Only the load of all incidents contains it, because the stream has not started."""
+    """Only the load of all incidents contains the SOS, because the stream has not started."""
     with console(world.opened, world.hub, "1280-light") as shown:
         held = Held(shown, STREAM)
         sign_in(shown, "olga@example.org", SECRET.strip())
@@ -195,9 +197,7 @@ def test_only_one_event_stream_is_open_after_slow_restarts(world: World, desk: A
 
 @pytest.mark.full
 def test_event_stream_resumes_after_repeated_failures(world: World, desk: Any) -> None:
-    """For example a hub that restarts behind a proxy: neither streams nor sessions get an
-    answer.
-    """
+    """A hub restarts behind a proxy, so neither streams nor sessions get an answer."""
     desk.route("**/api/events*", lambda route: route.fulfill(status=502, body=""))
     desk.reload()
     lost: list[Any] = []
@@ -390,7 +390,7 @@ def test_secret_stays_until_saved_despite_a_second_secret(office: Any) -> None:
 
 
 def test_success_is_shown_although_the_list_fails_to_load(office: Any) -> None:
-    """A person who sees a failure would do it twice."""
+    """A person who sees a failure would repeat the action."""
     subject(office, "API keys")
     office.locator("#admin-keys li").first.wait_for()
     again = lose(office, "**/api/keys")

@@ -412,7 +412,7 @@ def device(shown: Any, name: str) -> Any:
 
 
 def test_all_receivers_get_the_text_at_the_time_of_sending(tmp_path: Path) -> None:
-    """This also holds if a person types or selects others while the hub is slow."""
+    """A person types or selects other receivers while the hub is slow."""
     database = str(tmp_path / "hub.sqlite3")
     settle_in(database)
     administer(database, "user", "add", "Ben")
@@ -456,7 +456,7 @@ def test_all_receivers_get_the_text_at_the_time_of_sending(tmp_path: Path) -> No
 
 
 def test_map_settings_are_requested_again_after_a_failure(tmp_path: Path) -> None:
-    """A failure is not shown forever, for example after the hub answers again."""
+    """A failure must disappear when the hub answers again."""
     database = str(tmp_path / "hub.sqlite3")
     settle_in(database)
     with (

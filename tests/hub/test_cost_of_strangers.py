@@ -172,7 +172,7 @@ def expect_little(result: Measured, control: Measured, strangers: int = 1) -> No
 def test_two_anonymous_callers_use_at_most_two_tenths_of_a_core(
     served: Served, control: Measured, case: Case
 ) -> None:
-    """One stranger pipelines, and the other opens a new connection each time."""
+    """One caller pipelines, and the other opens a new connection each time."""
     flooding = partial(flooded, served.hub.port, case.request, secure=True)
     with (
         flooding(source=next(_strangers), pipelined=True),
@@ -204,7 +204,7 @@ def test_anonymous_caller_at_directip_uses_at_most_a_tenth_of_a_core(
 
 @pytest.mark.full
 def test_valid_key_uses_at_most_its_share_of_postgresql(tmp_path: Path, postgres: str) -> None:
-    """This includes the database's threads. Meanwhile another key gets its answers."""
+    """The share includes the database's threads. Another key gets its answers in the meantime."""
     database = new_database(postgres)
     token = administer(database, "init", "Alps")["token"]
     fast = ("--read", "--per-minute", "600000", "--burst", "100000")
@@ -235,7 +235,7 @@ def test_valid_key_uses_at_most_its_share_of_postgresql(tmp_path: Path, postgres
 def test_authenticated_caller_is_answered_beside_a_flood_from_the_same_address(
     served: Served,
 ) -> None:
-    """Their browser keeps its connection. A push does so because of its key."""
+    """A signed-in browser keeps its connection, and so does a program with a key."""
     first, source = served.site.first, next(_strangers)
     proof = {"x-api-key": first["apiKey"], "Authorization": f"Bearer {first['token']}"}
     line = HTTPSConnection(

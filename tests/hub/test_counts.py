@@ -201,8 +201,8 @@ def test_group_of_pushes_takes_few_statements(store: Store, count: int) -> None:
 
 
 def test_postgresql_reuses_the_plans_of_a_single_push(postgres: str) -> None:
-    """Its first plans are for the given values. Then it keeps one plan, except if others were much
-    better (PostgreSQL's manual, PREPARE).
+    """PostgreSQL plans the first executions for their values. Then it keeps one plan, unless other
+    plans are much better (PostgreSQL's manual, PREPARE).
     """
     store = open_store(new_database(postgres))
 

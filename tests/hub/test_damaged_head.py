@@ -131,7 +131,7 @@ def test_damaged_earlier_version_is_proved_by_migration(filled: Path, tmp_path: 
 
 @pytest.mark.usefixtures("a_program_of_the_next_version")
 def test_failed_proof_of_an_earlier_version_changes_nothing(filled: Path, tmp_path: Path) -> None:
-    """Both are damaged, which one bit cannot cause."""
+    """Header and tables are both damaged, which one flipped bit cannot cause."""
     file = copied(filled, tmp_path)
     with closing(sqlite3.connect(file)) as connection:
         connection.execute("CREATE TABLE later (y)")

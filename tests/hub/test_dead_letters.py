@@ -180,7 +180,9 @@ def test_unreadable_message_is_stored_with_its_device(tmp_path: Path, body: byte
 
 @pytest.mark.full
 def test_sos_arrives_once_for_any_session_status(tmp_path: Path) -> None:
-    """Complete or cut, from a known or an unknown device: the operator got a confirmation."""
+    """The SOS is complete or cut, from a known or an unknown device. The operator gets a
+    confirmation in each case.
+    """
     database = str(tmp_path / "hub.sqlite3")
     with settled(tmp_path, database) as (operators, _):
         add(database, "--imei", IMEI)
@@ -203,7 +205,7 @@ def _put_instead(old: bytes, new: bytes, raw: bytes) -> bytes:
 
 
 def test_messages_with_invalid_gateway_fields_are_stored(tmp_path: Path) -> None:
-    """Each check before the payload keeps the message."""
+    """Each check before the payload stores the message."""
     database = str(tmp_path / "hub.sqlite3")
     body, now = said("hello"), int(time.time())
     spoilt = (b"?" * 15, b" " * 15, IMEI.encode()[:14] + b"\0")
@@ -354,8 +356,8 @@ async def test_sos_is_sent_to_other_kits_with_the_operator_position(store: Store
 def test_dead_letter_of_unknown_modem_is_shown_only_to_the_operator(
     tmp_path: Path, database: str
 ) -> None:
-    """No answer or export for an administrator of the only workspace contains it. This covers all
-    documented answers, including new ones. The operator learns the next step.
+    """No answer or export for an administrator of the only workspace contains the dead letter. The
+    test covers all documented answers, including new ones. The operator sees the next step.
     """
     stranger, words = "300234010000099", "not for the Alps"
     shown = (stranger, words, base64.b64encode(words.encode()).decode())

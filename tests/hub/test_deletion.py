@@ -188,7 +188,7 @@ async def test_user_with_many_items_is_deleted_in_slices(store: Store) -> None:
 
 
 async def test_items_of_a_deleted_device_stay(store: Store) -> None:
-    """This also holds if a colleague confirms it later. No sender waits for that confirmation."""
+    """A colleague may confirm an item later, but no sender waits for that confirmation."""
     async with field(store) as alps:
         await many(alps)
         await alps.sends(1, Entry(7, Message("of the kit"), int(alps.now)))

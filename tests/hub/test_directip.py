@@ -69,7 +69,7 @@ async def test_accepted_mt_message_is_sent_and_rings_the_modem() -> None:
 
 
 async def test_each_mt_status_has_an_outcome_and_a_reason() -> None:
-    """The statuses of the interface description, and all other values in two bytes."""
+    """The test covers the statuses of the interface description, and other values of two bytes."""
     async with gateway() as there:
         for status in (*range(-140, 60), -32_768, 32_767):
             there.side.faults.status = status
@@ -189,8 +189,10 @@ async def test_ring_alert_alone_sends_no_message() -> None:
         assert (there.rings, len(there.queue)) == (1, 0)
 
 
-async def test_mt_status_of_a_session_is_reported_after_storage_of_its_mo_message() -> None:
-    """A failed session, or one that left a message that is too large, shows nothing."""
+async def test_session_is_reported_only_after_storage_of_its_mo_message() -> None:
+    """A failed session, or a session that left a too large message, proves nothing about the
+    queue.
+    """
     store = Store()
     async with listening(store) as bring:
         for payload, status, mtmsn in (
@@ -240,9 +242,7 @@ async def test_invalid_mo_message_is_not_confirmed_and_does_not_block_the_next(r
 async def test_mo_message_is_stored_for_any_session_status(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Its status is only a remark in the log. A successful session shows the waiting MT
-    messages.
-    """
+    """The status is only logged. A successful session shows the waiting MT messages."""
     store = Store()
     async with listening(store) as bring:
         for status in range(256):

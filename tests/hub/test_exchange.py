@@ -190,7 +190,7 @@ async def test_text_over_satellite_is_packed_but_an_sos_is_plain(store: Store) -
 
 
 async def test_packed_track_is_stored_as_single_locations_with_times(store: Store) -> None:
-    """At the hub, and at a kit to which the hub sends them over satellite."""
+    """The hub unpacks the track, and so does a kit that gets the track over satellite."""
     times = [TIME + 300 * number for number in range(5)]
     moments = [datetime.fromtimestamp(at, UTC) for at in times]
     track = [
@@ -233,7 +233,7 @@ async def test_linked_kit_gets_only_an_sos_over_satellite(store: Store) -> None:
         assert "help" in [text for _, text in said([decode(body) for _, body in alps.sky.taken])]
 
 
-async def test_item_of_a_kit_goes_over_satellite_only_to_members_with_that_option(
+async def test_kit_item_is_sent_over_satellite_only_to_members_with_that_option(
     store: Store,
 ) -> None:
     async with field(store) as alps:
@@ -442,7 +442,7 @@ async def test_sos_on_reserve_credits_is_sent_without_other_items(store: Store) 
 async def test_name_before_a_large_item_uses_no_reserve_credits(
     store: Store, budget: int, goes: int
 ) -> None:
-    """Its fragments cost 20 credits, and its sender's name costs one more."""
+    """The item's fragments cost 20 credits, and the sender's name costs one more."""
     async with field(store) as alps:
         await store.commit(
             lambda db: db.execute("UPDATE device SET credits_per_day = ?, sos_reserve = 2", budget)
@@ -519,7 +519,7 @@ async def test_fragments_from_a_kit_are_joined_and_missing_ones_requested(store:
 async def test_requests_and_resent_fragments_respect_the_daily_credits(
     store: Store, enough: bool
 ) -> None:
-    """This holds for the hub's own request and for fragments that a kit requests."""
+    """The limit holds for the hub's own request and for fragments that a kit requests."""
     async with field(store) as alps:
         await alps.push(Data(bytes(range(256)) * 3), target=2)
         alps.now += GRACE

@@ -102,7 +102,7 @@ async def test_cost_of_a_large_modem_is_in_bytes_without_credits(store: Store) -
 
 
 async def test_item_too_large_for_a_modem_does_not_block_later_items(store: Store) -> None:
-    """It was for all, and needs more messages to a 9602 than are allowed."""
+    """The item is for all kits, and a 9602 would need more messages than are allowed."""
     async with field_of(store) as alps:
         await give_modems(alps)
         await alps.push(Data(bytes(99_000)))
@@ -148,7 +148,7 @@ def photograph(**whom: Any) -> dict[str, Any]:
     return {"sourceUserId": "1", "workspaceId": "1", "data": {"payload": payload}, **whom}
 
 
-async def test_picture_that_fits_no_kit_of_a_group_is_rejected_with_each_name(store: Store) -> None:
+async def test_picture_too_large_for_a_whole_group_is_rejected_with_names(store: Store) -> None:
     async with cloud(store) as hub:
         await settle_modems(hub)
         reply = await hub.push(photograph(targetGroup="rescue"))

@@ -76,7 +76,7 @@ def test_items_and_their_digests_are_deleted_in_slices(store: Store) -> None:
 
 
 def test_webhook_deliveries_have_an_index_by_item(database: str) -> None:
-    """SQLite and PostgreSQL use an index here if there is one, however many other rows exist."""
+    """SQLite and PostgreSQL use an existing index for any number of other rows."""
     store = open_store(database)
     sql = "SELECT indexdef FROM pg_indexes WHERE tablename = 'webhook_delivery'"
     if not database.startswith("postgresql"):

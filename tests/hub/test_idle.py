@@ -134,7 +134,7 @@ def _written(database: str) -> list[tuple[int, int]]:
 
 
 async def test_unannounced_write_wakes_all_hubs(database: str) -> None:
-    """This includes writes that are not announced."""
+    """The write comes without an announcement."""
 
     def write(db: Db) -> None:
         db.execute("INSERT INTO workspace (name, created) VALUES ('w', 0)")

@@ -111,7 +111,7 @@ def tried(store: Store, how: str) -> tuple[Any, dict[str, list[Any]], int]:
 
 
 def test_grouped_kit_items_have_the_same_result_as_single_items(store: Store) -> None:
-    """The result is the same as over the general route."""
+    """The general route has the same result too."""
     counts, kept, few = tried(store, "together")
     assert counts == [(2, 0), (1, 0), (1, 1), (1, 0), (1, 1), (1, 0), (2, 0), (1, 0)]
     for how in ("each", "alone"):

@@ -135,7 +135,7 @@ async def test_report_of_the_current_offer_is_listed_and_others_are_ignored(with
 
 
 def test_signal_of_a_real_kit_is_readable_at_the_hub(tmp_path: Path) -> None:
-    """A real agent at a real pty, its hub, and an integration that reads from it."""
+    """A real agent at a real pty reports to its hub, and an integration reads from the hub."""
     database = str(tmp_path / "hub.sqlite3")
     alps = Alps(database)
     key = administer(database, "key", "add", "reader", "--read")["apiKey"]

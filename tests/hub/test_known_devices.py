@@ -102,7 +102,7 @@ AT_ONCE = 12
 def test_failed_guesses_of_others_do_not_block_the_right_password(
     tmp_path: Path, database: str
 ) -> None:
-    """Three addresses guess at full speed and continue. With a shared database, they also use a
+    """Three addresses guess continuously at full speed. With a shared database, they also use a
     second process.
     """
     dispatcher(database)
@@ -150,8 +150,8 @@ def test_known_browser_is_recognised_by_another_process(tmp_path: Path, postgres
 
 
 def test_known_browser_signs_in_from_a_blocked_address(tmp_path: Path, database: str) -> None:
-    """This also holds after a restart and at another process. A stranger there is temporarily
-    refused.
+    """The cookie also works after a restart and at another process. A browser without the cookie is
+    temporarily rejected.
     """
     dispatcher(database)
     with hub(tmp_path, {"database": database}) as running:

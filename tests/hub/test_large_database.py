@@ -166,7 +166,7 @@ def _parameters(operation: Any) -> set[str]:
 def test_page_time_is_independent_of_the_database_size(
     databases: dict[int, Path], path: str
 ) -> None:
-    """Two rows of it, as the API's own route reads it."""
+    """The API's own route reads a page of two rows."""
     few, many = (steps(database, partial(_ask, path)) for database in databases.values())
     assert many <= MORE * few + SOME, f"{few} steps over few, {many} over many"
 

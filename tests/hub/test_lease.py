@@ -137,7 +137,7 @@ async def test_link_that_ends_during_a_write_failure_is_removed_later(
 async def test_console_closed_during_a_write_failure_is_removed_later(
     store: Store, monkeypatch: pytest.MonkeyPatch, trouble: Exception
 ) -> None:
-    """No person is reached there: contacts with a delay get the message immediately."""
+    """No person is reached there, so contacts with a delay get the message immediately."""
     monkeypatch.setattr(lease, "LEASE_S", 0.03)
 
     async def refuse(operation: Any) -> Any:

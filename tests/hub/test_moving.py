@@ -175,7 +175,7 @@ def test_killed_move_leaves_the_target_empty_and_can_be_repeated(
 def test_move_with_a_differing_copy_is_undone(
     filled: str, postgres: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As with a driver or a trigger that changes a value."""
+    """A driver or a trigger may change a value."""
     there = new_database(postgres)
     open_store(there).close()
     with psycopg.connect(there) as connection:

@@ -69,8 +69,8 @@ def unreadable(alps: Field, body: bytes, **other: int | None) -> Entry:
 async def test_mt_message_reported_as_unreadable_is_sent_again(
     store: Store, details: dict[str, int | None]
 ) -> None:
-    """It is found by its size, or by its checksum if a cut hides the size, and not by an earlier
-    report.
+    """The hub finds the message by its size, or by its checksum if a cut hides the size. An earlier
+    report does not match.
     """
     async with field(store) as alps:
         await given(alps, "the one that was garbled")
@@ -155,7 +155,9 @@ async def test_receipts_in_any_order_cause_no_repeated_mt_message(store: Store) 
 async def test_unconfirmed_message_of_a_large_modem_is_sent_again(
     store: Store, confirms: bool
 ) -> None:
-    """Its modem keeps no copy: without this, a message that its kit failed to store is lost."""
+    """A large modem keeps no copy. Without the repetition, a message that its kit failed to store
+    is lost.
+    """
     async with field(store) as alps:
         await alps.store.commit(lambda db: db.execute("UPDATE device SET modem = 'large'"))
         alps.sky.verdicts.append(Verdict(Outcome.SENT, id="mt-9"))

@@ -66,8 +66,8 @@ ALL = Caller(1, "", 1, frozenset(), 2, "User", "Ben", DISPATCHER, may_push=False
 async def test_answer_to_an_sos_is_sent_over_the_link_despite_satellite_failure(
     store: Store, failure: Failure | None
 ) -> None:
-    """It is answered while the kit has no link. Then the kit has a link again, while its operator
-    still refuses, or has the message and the modem has no sky.
+    """A person answers while the kit has no link. Then the link returns, while the operator still
+    refuses the message, or the modem has no view of the sky.
     """
     async with field_of(store) as alps:
         await alps.sends(1, Entry(7, Message("leg broken"), int(alps.now), sos=True))
@@ -280,7 +280,9 @@ def get(running: Hub, path: str, proof: dict[str, str]) -> str:
 
 
 def test_operator_refusal_is_shown_to_pusher_and_administrator(tmp_path: Path) -> None:
-    """Real processes: refused for its address, then corrected and sent again by hand."""
+    """In real processes, the operator refuses the hub's address. After the correction, the message
+    is sent again by hand.
+    """
     database = str(tmp_path / "hub.sqlite3")
     first = administer(database, "init", "Alps")
     proof = {"x-api-key": first["apiKey"], "Authorization": f"Bearer {first['token']}"}

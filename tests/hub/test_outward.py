@@ -106,7 +106,9 @@ async def test_message_with_an_expired_claim_is_accepted_once(store: Store) -> N
 
 
 async def test_messages_behind_a_slow_service_are_not_claimed(store: Store) -> None:
-    """Otherwise its claim could expire before its turn, and another hub would send it too."""
+    """A claim could expire before the message's turn, and another hub would send the message
+    too.
+    """
     async with field_of(store) as field:
         for number in range(3):
             await field.sends(ADA, Entry(number + 1, Message("Hi"), int(START), to=DORA))

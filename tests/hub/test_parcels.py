@@ -90,7 +90,7 @@ async def test_parcel_counts_as_stored_only_with_proof_of_its_addressee(store: S
 
 
 async def test_repeated_parcel_does_not_count_as_a_check_in(store: Store) -> None:
-    """It comes later under one of its carrier's numbers."""
+    """The parcel comes later under another number of its carrier."""
     async with field(store) as alps:
         (secret,) = await store.read(lambda db: read_secrets(db, BEN))
         first, second = (
@@ -134,7 +134,7 @@ async def test_parcel_goes_over_the_nearest_kit_and_later_over_another(store: St
 
 
 @pytest.mark.parametrize("why", ["its own link", "no right", "too large", "heard by radio"])
-async def test_no_parcel_is_sent_for_unsuitable_items(store: Store, why: str) -> None:
+async def test_item_that_cannot_be_relayed_waits_without_a_parcel(store: Store, why: str) -> None:
     async with field(store) as alps:
         linked = await carrier(alps, CLEO, ben=1)
         text = "turn back"

@@ -153,7 +153,7 @@ async def test_stage_of_an_item_heard_by_radio_is_reported_to_the_sender(store: 
 async def test_stage_of_an_unknown_item_is_ignored_without_a_warning(
     store: Store, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It is read at a kit that heard it by radio, while its sender's own link is away."""
+    """The item is read at a kit that heard it by radio, while the sender's own link is away."""
     async with field_of(store) as field:
         sent = message(7, BEN, asks=True)
         entries = [Entry(7, Receipt(ADA, compute_item_digest(sent), Stage.READ, "Ben"), TIME)]
@@ -217,7 +217,7 @@ async def test_author_with_own_radio_is_the_sender_of_the_item(store: Store) -> 
 
 
 @pytest.mark.parametrize("named", [4, "Dora"])
-async def test_user_without_a_kit_is_reached_by_the_kit_that_heard_the_radio(
+async def test_user_without_kit_is_reached_by_the_kit_hearing_the_radio(
     store: Store, named: Person
 ) -> None:
     dora = 4

@@ -123,8 +123,8 @@ def test_item_crosses_two_hubs_behind_pgbouncer(
 def test_undeclared_connection_pooler_is_rejected(
     others: int, postgres: str, tmp_path: Path
 ) -> None:
-    """This happens before any query, and for each command: a prepared statement could be confused
-    with another one. Other clients use the hub's two connections in its sessions.
+    """The rejection comes before any query and for each command, because a prepared statement could
+    be confused with another one. Other clients use the hub's two connections in its sessions.
     """
     database = new_database(postgres)
     administer(database, "init", "Alps")
@@ -190,7 +190,7 @@ def test_hub_runs_with_a_database_role_without_create_permission(
 
 
 def test_database_password_is_read_from_a_file_and_never_shown(tmp_path: Path) -> None:
-    """This includes an unreadable address. No server answers at these addresses."""
+    """The addresses include an unreadable one. No server answers at these addresses."""
     for address in (
         "postgresql://hub:s3cr%ZZet@db/hub",
         "postgresql://hub:s3cr et@db/hub",
@@ -222,7 +222,7 @@ def test_database_password_is_read_from_a_file_and_never_shown(tmp_path: Path) -
 def test_database_password_from_a_file_works_with_scram(
     how: str, postgres: str, tmp_path: Path
 ) -> None:
-    """With SCRAM over TCP, from a server with its own settings."""
+    """A server with its own settings uses SCRAM over TCP."""
     database = new_database(postgres)
     role = f"role_{urlsplit(database).path[6:]}"
     with psycopg.connect(database, autocommit=True) as owner:
@@ -257,7 +257,9 @@ def test_database_password_from_a_file_works_with_scram(
 def test_documented_restore_of_a_backup_works(
     store: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
-    """The procedure: copy while the hub runs, continue, lose the database, restore the copy."""
+    """The operator copies while the hub runs, continues, loses the database, and restores the
+    copy.
+    """
     database = str(tmp_path / "hub.sqlite3")
     if store == "postgresql":
         database = new_database(request.getfixturevalue("postgres"))

@@ -319,7 +319,7 @@ def test_agent_detects_that_nginx_cuts_idle_links(tmp_path: Path) -> None:
 
 
 def test_untrusted_proxy_is_logged_once(tmp_path: Path) -> None:
-    """A stranger behind it with many wrong keys does not lock out callers with correct keys."""
+    """An anonymous caller behind the proxy with many wrong keys does not lock out valid keys."""
     database = str(tmp_path / "hub.sqlite3")
     first = administer(database, "init", "Alps")
     right = {"x-api-key": first["apiKey"], "Authorization": f"Bearer {first['token']}"}

@@ -418,7 +418,9 @@ def set_state(state: str, db: Db) -> None:
 
 
 async def test_repeated_push_is_accepted_after_the_target_has_left(store: Store) -> None:
-    """Its answer was lost, and its addressee has left meanwhile: the item exists in any case."""
+    """The first answer was lost, and the target has left in the meantime. The item exists in any
+    case.
+    """
     async with cloud(store) as hub:
         once = {"Idempotency-Key": "a1"}
         first = location(await hub.push(MESSAGE, headers=once))
@@ -575,7 +577,7 @@ def test_hashed_password_matches_only_the_right_password() -> None:
 
 
 async def test_key_deleted_during_an_upload_is_rejected(store: Store) -> None:
-    """Its workspace is deleted with it, as `fieldagent hub workspace delete` does."""
+    """`fieldagent hub workspace delete` deletes the key with its workspace."""
     body = json.dumps(MESSAGE).encode()
     async with cloud(store) as hub:
         head = (

@@ -113,7 +113,7 @@ def cheapest(team: Team, head_start: int) -> dict[str, Any]:
 
 @pytest.mark.full
 def test_satellite_is_used_although_a_neighbour_without_link_heard_the_item(tmp_path: Path) -> None:
-    """Headquarters must get it in any case."""
+    """The hub must get the item in any case."""
     team = Team(tmp_path, "Ada", "Ben")
     with (
         nodes(tmp_path, "--seed", "5"),

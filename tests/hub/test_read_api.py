@@ -158,10 +158,12 @@ async def test_user_sees_own_items_and_dispatcher_sees_all(store: Store) -> None
         assert len(await hub.all_of("/api/deliveries?device=2", "deliveries", "ada")) == 1
 
 
-async def test_items_of_a_device_are_its_own_and_those_addressed_to_its_user(
+async def test_device_items_are_those_from_or_addressed_to_the_device(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another kit's message to all also went there, but it does not belong to this conversation."""
+    """Another kit's message to all also reached the device, but does not belong to its
+    conversation.
+    """
     async with readers(store) as hub:
         alps = hub.alps
         await alps.sends(1, Entry(1, Message("from kit 1"), TIME))
@@ -186,7 +188,7 @@ async def test_items_of_a_device_are_its_own_and_those_addressed_to_its_user(
 async def test_oldest_item_of_a_busy_device_is_found(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Fewer from it and fewer to it than one request examines, but more in total."""
+    """The device has sent and received fewer items than one request examines, but more in total."""
     async with readers(store) as hub:
         await hub.alps.push(Message("the first"), target=3, sender=2)
         for number in range(1, 4):

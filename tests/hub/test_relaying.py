@@ -88,7 +88,7 @@ async def test_relayed_sos_arrives_marked_as_unauthenticated(store: Store) -> No
 
 
 def test_hook_and_webhook_get_the_mark_of_an_unauthenticated_sos(tmp_path: Path) -> None:
-    """A real hub and a real kit. A second agent's journal plays a stolen token."""
+    """A real hub and a real kit run. The journal of a second agent simulates a stolen token."""
     database = str(tmp_path / "hub.sqlite3")
     administer(database, "init", "Alps")
     devices = {}

@@ -25,7 +25,7 @@ from tests.processes import Running, administer, agent, free_port, hub, until
 @pytest.mark.full
 @pytest.mark.parametrize("by", ["a late receipt", "the command"])
 def test_restored_database_does_not_reuse_numbers(tmp_path: Path, by: str) -> None:
-    """Real processes: hub, an independent gateway, and a kit with tags."""
+    """A real hub, an independent gateway, and a kit with tags run."""
     mo_port, mt_port = free_port(), free_port()
     database, copy = str(tmp_path / "hub.sqlite3"), str(tmp_path / "copy.sqlite3")
     first = administer(database, "init", "Alps")

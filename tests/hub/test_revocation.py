@@ -180,7 +180,7 @@ async def test_revoked_kit_is_enabled_only_by_restoration(store: Store) -> None:
 
 
 def test_real_revoked_kit_loses_its_link_and_its_sos_rings(tmp_path: Path) -> None:
-    """A real hub, kit and webhook: the thief has the kit's modem and its token."""
+    """The thief has the kit's modem and its token. Hub, kit and webhook are real."""
     database = str(tmp_path / "hub.sqlite3")
     administer(database, "init", "Alps")
     administer(database, "user", "add", "Ada")

@@ -52,8 +52,8 @@ async def rings(alps: Field, seconds: float, step: float = 60.0) -> list[float]:
 
 
 async def test_ring_alerts_become_rare_and_end(store: Store) -> None:
-    """One ring serves both messages. There is none after the item expired or the gateway
-    forgot it.
+    """One ring alert serves both messages. The hub sends no ring alert after the item has expired
+    or the gateway has forgotten the item.
     """
     async with field(store) as alps:
         await sent(alps, "one", "two")
@@ -119,7 +119,7 @@ async def test_failed_ring_alert_counts_as_missed(store: Store) -> None:
 
 
 def test_kit_gets_its_message_after_a_missed_ring_alert(tmp_path: Path) -> None:
-    """Real processes: an independent gateway whose modem misses the first ring."""
+    """The modem of an independent gateway misses the first ring alert."""
     mo_port, mt_port = free_port(), free_port()
     database = str(tmp_path / "hub.sqlite3")
     first = administer(database, "init", "Alps")

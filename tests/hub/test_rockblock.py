@@ -109,7 +109,7 @@ UNUSABLE: dict[str, tuple[bytes, str]] = {
 
 @pytest.mark.parametrize("name", UNUSABLE)
 async def test_invalid_mo_request_is_rejected_with_the_reason(name: str) -> None:
-    """A person who configures this at RockBLOCK reads it there."""
+    """A person who configures the webhook at RockBLOCK reads the reason there."""
     body, why = UNUSABLE[name]
     kind = FORMS if b"=" in body else "application/json"
     async with serving(

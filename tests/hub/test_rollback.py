@@ -92,7 +92,9 @@ def test_hub_starts_with_the_copy_from_before_the_upgrade(tmp_path: Path) -> Non
 
 
 def test_hub_uses_a_restored_copy_despite_a_leftover_wal(tmp_path: Path) -> None:
-    """A person who restores it knows of one file, but a hub leaves its log beside it."""
+    """A person who restores a copy knows only one file, but a hub leaves its log beside that
+    file.
+    """
     database, copy = tmp_path / "hub.sqlite3", tmp_path / "copy.sqlite3"
     settings = {"database": str(database)}
 

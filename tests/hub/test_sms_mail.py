@@ -143,7 +143,7 @@ async def test_refused_sms_is_retried_later(store: Store) -> None:
 
 @pytest.mark.parametrize("untaken", [True, False])
 async def test_refused_sms_does_not_count_for_the_daily_limit(store: Store, untaken: bool) -> None:
-    """A message that it may have accepted counts."""
+    """An SMS that the service may have accepted counts."""
     async with field_of(store) as alps:
         desk = await desk_of(alps)
         await desk.comes(frame_of(1, "one").encode_text(UP))

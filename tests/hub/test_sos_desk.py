@@ -194,8 +194,9 @@ async def test_alarm_is_kept_apart_from_sos_in_lists_texts_and_metrics(
 
 
 async def test_takeover_of_an_sos_is_recorded_and_sent_to_the_kit(store: Store) -> None:
-    """A dispatcher can take it over from another dispatcher or from a contact without an account.
-    For a free incident it counts as an acknowledgement, and for a closed one it has no effect.
+    """A dispatcher can take over an SOS from another dispatcher or from a contact without an
+    account. For a free incident the takeover is an acknowledgement. For a closed incident it has no
+    effect.
     """
     async with desk(store) as hub:
         await hub.alps.sends(1, HELP)
@@ -324,7 +325,7 @@ async def test_relayed_call_off_counts_only_with_valid_proof(store: Store, prove
 
 
 async def test_incident_lost_by_the_hub_rings_when_its_kit_reports(store: Store) -> None:
-    """A database that was restored from an earlier copy."""
+    """The database was restored from an earlier copy."""
     async with desk(store) as hub:
         named = Entry(0, IncidentUpdate(7, IncidentState.OPEN), int(START))
         await hub.alps.sends(1, named)
@@ -344,9 +345,7 @@ async def test_incident_lost_by_the_hub_rings_when_its_kit_reports(store: Store)
 
 @pytest.mark.parametrize("answered", [False, True])
 async def test_incident_reported_before_its_text_is_escalated(store: Store, answered: bool) -> None:
-    """For example with a link that opens when a person presses the button, or with an old
-    database.
-    """
+    """A link opens when a person presses the button, or the database is an old copy."""
     async with desk(store) as hub:
         later_one = Webhook(0, "https://desk.example/later", after=10)
         await store.commit(lambda db: webhook_directory.add(db, 1, later_one, now=START))
@@ -411,7 +410,7 @@ async def test_report_of_another_kit_is_shown_in_the_timeline(store: Store) -> N
 
 
 async def test_news_about_an_sos_reaches_its_carrier_and_all_ringing_kits(store: Store) -> None:
-    """Its own kit may have no other route, and the ringing kits stop."""
+    """The kit in distress may have no other route, and the ringing kits stop."""
     async with desk(store) as hub:
         await hub.alps.sends(2, HELP, origin=1)
         await collect(hub.alps.mailbox(3))
@@ -468,8 +467,8 @@ async def test_news_about_an_sos_is_sent_over_satellite_at_once(store: Store) ->
 async def test_news_in_any_script_is_shortened_to_fit_a_satellite_message(
     store: Store, letter: str
 ) -> None:
-    """Before, 120 Ukrainian letters did not fit: they never left, and they blocked later
-    messages.
+    """In an earlier version, 120 Ukrainian letters did not fit. They were never sent, and they
+    blocked later messages.
     """
     async with desk(store) as hub:
         await store.commit(
@@ -665,7 +664,9 @@ async def test_lost_answer_is_repeated_at_growing_intervals(store: Store) -> Non
 async def test_message_in_the_second_of_closing_reopens_the_incident(
     store: Store, before: int, state: str
 ) -> None:
-    """The news has a time in whole seconds: its kit did not know yet that it had ended."""
+    """The news has a time in whole seconds, so the kit did not know yet that the incident had
+    ended.
+    """
     async with field_of(store) as alps:
         await alps.sends(1, Entry(7, Message("help"), int(alps.now), True))
         ((incident,),) = await alps.rows("SELECT id FROM sos")

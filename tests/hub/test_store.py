@@ -102,9 +102,7 @@ async def test_grouped_commits_return_own_results_and_fail_alone(store: Store) -
 
 
 def test_inserted_rows_are_read_unchanged_and_found_by_list(store: Store) -> None:
-    """This holds for each way into the database: bytes, null, and text with all quoted
-    characters.
-    """
+    """Each way into the database keeps bytes, null, and text with all quoted characters."""
     columns = ("imei", "device", "way", "body", "reason", "received")
     rows = [
         (

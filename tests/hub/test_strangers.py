@@ -64,7 +64,7 @@ async def test_push_is_authenticated_by_its_head_before_the_body(store: Store) -
 
 @pytest.mark.parametrize("path", ["/api/package", "/healthz"])
 async def test_hostile_bodies_do_not_block_other_requests(tmp_path: Path, path: str) -> None:
-    """This includes callers with a key."""
+    """The callers include callers with a key."""
     with closing(open_store(str(tmp_path / "hub.sqlite3"))) as store:
         async with cloud(store) as hub:
             for name, body in BODIES.items():
@@ -78,7 +78,7 @@ async def test_hostile_bodies_do_not_block_other_requests(tmp_path: Path, path: 
 
 
 async def test_hostile_heads_do_not_block_other_requests(tmp_path: Path) -> None:
-    """This covers each part of the head that identifies the caller."""
+    """The test covers each part of the head that identifies the caller."""
     whole = {name: said for name, said in HOSTILE.items() if said[:6] + said[-4:] == WHOLE}
     with closing(open_store(str(tmp_path / "hub.sqlite3"))) as store:
         async with cloud(store) as hub:

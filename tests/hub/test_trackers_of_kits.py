@@ -52,7 +52,7 @@ async def test_tracker_position_heard_by_a_kit_does_not_move_the_kit(store: Stor
 
 
 async def test_heard_position_of_unknown_tracker_or_sos_is_a_waypoint(store: Store) -> None:
-    """Of an unknown tracker; and an SOS, which remains one."""
+    """An SOS remains an SOS."""
     async with field_of(store) as alps:
         await alps.sends(1, heard(1, 46.5, START))
         await add(alps)

@@ -169,8 +169,8 @@ async def test_usage_of_a_large_modem_is_compared_in_bytes(store: Store) -> None
 
 
 async def test_each_count_uses_the_price_of_its_operator(store: Store) -> None:
-    """The price of the device's operator for local counts, and of the counting operator for
-    imported ones.
+    """Local counts have the price of the device's operator. Imported counts have the price of the
+    counting operator.
     """
     prices = {
         "rockblock": read_credit_price("0.10 EUR"),

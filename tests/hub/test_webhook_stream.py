@@ -77,7 +77,9 @@ def _enter(db: Db, members: list[int], now: float) -> None:
 def test_posts_of_two_hubs_are_complete_and_ordered_although_one_is_killed(
     postgres: str, tmp_path: Path, batch: int
 ) -> None:
-    """In the middle of a run, of a batch and of a kept connection. A repeated post has its id."""
+    """The hub is killed within a run, a batch and a kept connection. A repeated post keeps its
+    id.
+    """
     database = new_database(postgres)
     administer(database, "init", "Alps")
     members = [administer(database, "user", "add", f"kit {n}")["id"] for n in range(SENDERS)]

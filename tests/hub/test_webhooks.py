@@ -188,7 +188,7 @@ async def test_webhook_with_damaged_headers_does_not_block_others(store: Store) 
 
 @pytest.mark.parametrize("only", [False, True])
 async def test_waiting_post_is_signed_with_a_newer_secret(store: Store, only: bool) -> None:
-    """It is also signed with the previous secret, so that the receiver may change at any time."""
+    """The previous secret signs too, so that the receiver may change its secret at any time."""
     async with posting(store) as (alps, there):
         there.answers = [Response(503)]
         await alps.sends(1, Entry(1, Message("waits"), int(START)))
@@ -226,7 +226,7 @@ async def test_each_webhook_gets_the_item(store: Store) -> None:
         assert "webhook-signature" not in other.got[0].headers
 
 
-async def test_failed_post_is_retried_with_the_same_id_and_blocks_only_its_sender(
+async def test_failed_post_is_retried_with_same_id_and_blocks_only_its_sender(
     store: Store,
 ) -> None:
     async with posting(store) as (alps, there):
@@ -466,8 +466,8 @@ LED_ON = [ipaddress.ip_network(each) for each in ("::ffff:0:0/96", "64:ff9b::/96
 
 @pytest.mark.parametrize("network", [*NETWORKS, *MULTICAST], ids=str)
 def test_no_address_of_a_special_network_is_public(network: Network) -> None:
-    """From its first address to its last. Addresses beside it that are in no other network are
-    public.
+    """The test covers the first, a middle and the last address. Addresses beside the network are
+    public if no other network contains them.
     """
     first, last = int(network[0]), int(network[-1])
     kind = type(network[0])
@@ -538,7 +538,7 @@ async def test_other_spellings_of_localhost_are_rejected(host: str) -> None:
 
 
 async def test_checked_address_is_used_for_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The second answer for the name would lead to ourselves."""
+    """The second answer for the name would lead to the hub itself."""
     asked: list[str] = []
 
     async def open_tcp_stream(host: str, port: int) -> Any:
@@ -555,7 +555,7 @@ async def test_checked_address_is_used_for_the_connection(monkeypatch: pytest.Mo
 async def test_unresponsive_first_address_does_not_block_the_second(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """For example a network whose IPv6 leads nowhere: the name's first address never answers."""
+    """The network's IPv6 leads nowhere, so the name's first address never answers."""
     ended: list[str] = []
     connect = trio.open_tcp_stream
 
@@ -859,7 +859,7 @@ async def test_all_waiting_posts_are_sent_after_a_successful_probe(store: Store)
 async def test_concurrent_sos_posts_are_limited_and_do_not_block_others(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They become due together after they failed together, and each uses a connection."""
+    """The posts failed together and become due together, and each post uses a connection."""
     monkeypatch.setattr(flow, "SOS_RUNS_MAX", 3)
     async with posting(store) as (alps, there), trio.open_nursery() as nursery:
         release, inside, most = trio.Event(), 0, 0

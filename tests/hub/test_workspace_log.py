@@ -101,7 +101,7 @@ async def test_sos_is_sent_first_to_a_device_with_many_waiting_items(
 async def test_urgent_item_is_sent_before_earlier_items(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """This counts for all items that a device lacks, not only for the first ones it got."""
+    """The order covers all waiting items of a device, not only the first ones."""
     monkeypatch.setattr(workspace_log, "ROWS_PER_TRANSACTION", 1)
     monkeypatch.setattr(workspace_log, "AT_LEAST", 1)
     async with field(store) as alps:

@@ -114,8 +114,8 @@ def test_modules_contain_no_untranslated_text(name: str) -> None:
 
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_sms_contains_position_code_and_text_in_each_language(language: str) -> None:
-    """Cyrillic allows 70 characters per message: the text of a person in distress is shortened but
-    stays.
+    """A Cyrillic SMS has 70 characters, so the text of a person in distress is shortened but
+    kept.
     """
     subject = translate(language, "{what} of {device}", what="SOS 12", device="kit-ada")
     notice = Notice(

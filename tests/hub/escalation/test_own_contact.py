@@ -26,7 +26,7 @@ def test_how_to_page_quotes_the_example_code(block: str) -> None:
 
 
 def test_third_party_contact_is_added_and_notified(tmp_path: Path) -> None:
-    """Also if its folder is away, or not set: the command then shows the reason."""
+    """The command shows the reason if the contact's folder is missing or not set."""
     pagers, database = folder(tmp_path / "pagers"), str(tmp_path / "hub.sqlite3")
     administer(database, "init", "Alps")
     settings = tmp_path / "hub.properties"

@@ -172,7 +172,7 @@ async def test_step_that_falls_into_quiet_hours_waits(store: Store) -> None:
 
 
 async def test_unattended_alarm_is_not_moved_into_quiet_hours(store: Store) -> None:
-    """The message goes at half past six instead of half past eleven."""
+    """The message is sent at half past six instead of half past eleven."""
     async with field_of(store) as alps:
         await duty(alps, after=7 * 3600)
         await raised(alps, "fence")

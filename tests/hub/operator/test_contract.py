@@ -196,9 +196,7 @@ def test_how_to_page_quotes_the_example_code(block: str) -> None:
 
 
 def test_third_party_operator_transfers_messages_in_a_real_hub(tmp_path: Path) -> None:
-    """A real hub with a device of that operator: a push to it, and a file that brings its
-    answer.
-    """
+    """A real hub pushes to a device of that operator, and a file contains the device's answer."""
     courier, database = folder(tmp_path / "courier"), str(tmp_path / "hub.sqlite3")
     settings = {
         "database": database,
