@@ -22,12 +22,12 @@ DUTY = contacts.NewContact("Duty", "duty@example.org", after=600)
 LATER = partial(contacts.add, workspace=1, new=DUTY)
 
 
-async def events(alps: Field) -> list[str]:
+async def list_events(alps: Field) -> list[str]:
     timeline = await alps.store.read(lambda db: sos_desk.list_timeline(db, 1))
     return [each["event"] for each in timeline]
 
 
-async def due(alps: Field) -> int:
+async def count_due(alps: Field) -> int:
     """Return the number of messages that are due."""
     now = alps.now + MOMENT
     return len(await alps.store.commit(lambda db: notification.claim(db, now, 9, "")))
@@ -42,8 +42,8 @@ async def test_open_console_of_a_dispatcher_delays_the_contacts(store: Store, ro
         async with leases.hold_console(1, 2):
             await alps.sends(1, HELP)
             reached = role in ANSWERING
-            assert ("nobody reached" not in await events(alps)) == reached
-            assert await due(alps) == int(not reached)
+            assert ("nobody reached" not in await list_events(alps)) == reached
+            assert await count_due(alps) == int(not reached)
 
 
 async def test_contacts_are_notified_after_the_only_console_closes(store: Store) -> None:
@@ -56,12 +56,12 @@ async def test_contacts_are_notified_after_the_only_console_closes(store: Store)
         # A page that reloads returns within that time.
         assert await store.read(alarm.compute_next_look) == alps.now + CONSOLE_RETURN_S
         await store.commit(lambda db: alarm.notify_of_open(db, alps.now))
-        assert await events(alps) == ["raised"]
+        assert await list_events(alps) == ["raised"]
         alps.now += CONSOLE_RETURN_S
         for _ in range(2):
             await store.commit(lambda db: alarm.notify_of_open(db, alps.now))
-        assert await events(alps) == ["raised", "nobody reached"]
-        assert await due(alps) == 1
+        assert await list_events(alps) == ["raised", "nobody reached"]
+        assert await count_due(alps) == 1
 
 
 async def test_consoles_of_a_dead_hub_process_do_not_count(store: Store, database: str) -> None:
@@ -74,22 +74,22 @@ async def test_consoles_of_a_dead_hub_process_do_not_count(store: Store, databas
             await alps.sends(1, HELP)
             alps.now += LEASE_S
             await store.commit(lambda db: alarm.notify_of_open(db, alps.now))
-            assert await events(alps) == ["raised", "nobody reached"]
+            assert await list_events(alps) == ["raised", "nobody reached"]
 
 
-def fails(db: Db) -> None:
+def mark_browser_failed(db: Db) -> None:
     contacts.note_end(db, 1, "refused", START)
 
 
-def moves_on(db: Db) -> None:
+def make_ben_a_member(db: Db) -> None:
     directory.set_role(db, 1, 2, "member", now=START)
 
 
-def leaves(db: Db) -> None:
+def disable_ben(db: Db) -> None:
     directory.set_disabled(db, "member", 2, START, now=START)
 
 
-@pytest.mark.parametrize("change", [None, fails, moves_on, leaves])
+@pytest.mark.parametrize("change", [None, mark_browser_failed, make_ben_a_member, disable_ben])
 async def test_browser_with_web_push_counts_while_working_and_permitted(
     store: Store, change: Callable[[Db], None] | None
 ) -> None:
@@ -102,6 +102,6 @@ async def test_browser_with_web_push_counts_while_working_and_permitted(
         if change is not None:
             await store.commit(change)
         await alps.sends(1, HELP)
-        assert ("nobody reached" in await events(alps)) == (change is not None)
+        assert ("nobody reached" in await list_events(alps)) == (change is not None)
         # A failed one is tried in any case.
-        assert await due(alps) == int(change in (None, fails))
+        assert await count_due(alps) == int(change in (None, mark_browser_failed))

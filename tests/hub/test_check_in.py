@@ -41,41 +41,41 @@ TIME = int(START)
 EVERY_HOUR = Rule(interval=3600.0)
 
 
-def at(text: str) -> float:
+def parse_time(text: str) -> float:
     return datetime.fromisoformat(f"2026-11-22T{text}+00:00").timestamp()
 
 
 @pytest.mark.parametrize(
     ("rule", "first", "after"),
     [
-        (EVERY_HOUR, at("13:00"), at("13:00")),
-        (Rule(by_minute=18 * 60), at("18:00"), at("18:00") + DAY_S),
-        (Rule(by_minute=6 * 60), at("06:00") + DAY_S, at("06:00") + 2 * DAY_S),
-        (Rule(by_minute=12 * 60), at("12:00") + DAY_S, at("12:00") + 2 * DAY_S),
-        (Rule(None, 18 * 60, 3600.0), at("13:00"), at("13:00")),
-        (Rule(7200.0, None, 36_000.0), at("14:00"), at("14:00")),
+        (EVERY_HOUR, parse_time("13:00"), parse_time("13:00")),
+        (Rule(by_minute=18 * 60), parse_time("18:00"), parse_time("18:00") + DAY_S),
+        (Rule(by_minute=6 * 60), parse_time("06:00") + DAY_S, parse_time("06:00") + 2 * DAY_S),
+        (Rule(by_minute=12 * 60), parse_time("12:00") + DAY_S, parse_time("12:00") + 2 * DAY_S),
+        (Rule(None, 18 * 60, 3600.0), parse_time("13:00"), parse_time("13:00")),
+        (Rule(7200.0, None, 36_000.0), parse_time("14:00"), parse_time("14:00")),
     ],
 )
 def test_next_check_in_is_computed_from_the_rule(rule: Rule, first: float, after: float) -> None:
-    noon = at("12:00")
+    noon = parse_time("12:00")
     assert (rule.compute_first(noon), rule.compute_next_after(noon)) == (first, after)
 
 
-async def look(alps: Field) -> list[str]:
+async def run_check(alps: Field) -> list[str]:
     """Check as the hub does every few seconds, if there is a due time."""
     if await alps.store.read(check_in.compute_next_late) > alps.now:
         return []
     return await alps.store.commit(lambda db: check_in.warn_of_late(db, alps.now))
 
 
-async def standing(alps: Field, device: int = 1) -> Any:
+async def read_check_in(alps: Field, device: int = 1) -> Any:
     devices, _ = await alps.store.read(
         lambda db: reading.list_devices(db, hub_caller(), reading.END, 10, alps.now)
     )
     return next(each["checkIn"] for each in devices if each["id"] == device)
 
 
-async def expect(alps: Field, rule: Rule = EVERY_HOUR) -> None:
+async def begin_check_in(alps: Field, rule: Rule = EVERY_HOUR) -> None:
     await alps.store.commit(lambda db: check_in.begin(db, 1, rule, now=alps.now))
 
 
@@ -84,25 +84,25 @@ async def test_silent_device_causes_a_warning_and_then_one_alarm(store: Store) -
         hook = Webhook(0, "https://desk.example/")
         await store.commit(lambda db: webhook_directory.add(db, 1, hook, now=START))
         await alps.sends(1, Entry(1, Location(45.9, 7.6), TIME))
-        await expect(alps)
-        assert await standing(alps) == {
+        await begin_check_in(alps)
+        assert await read_check_in(alps) == {
             "rule": "every 1 h",
             "due": START + 3600,
             "state": "in time",
         }
         alps.now += 3599
-        assert await look(alps) == []
+        assert await run_check(alps) == []
         alps.now += 1
-        (warning,) = await look(alps)
+        (warning,) = await run_check(alps)
         assert warning.startswith("Nothing heard from kit 1 since 2026-") and "45.9 7.6" in warning
-        assert (await standing(alps))["state"] == "late"
+        assert (await read_check_in(alps))["state"] == "late"
         alps.now += WARNING_TO_ALARM_S - 1
-        assert await look(alps) == []
+        assert await run_check(alps) == []
         alps.now += 1
-        (alarm,) = await look(alps)
+        (alarm,) = await run_check(alps)
         assert "`fieldagent hub alarm show 1`" in alarm
-        assert await look(alps) == []
-        assert (await standing(alps))["state"] == "overdue"
+        assert await run_check(alps) == []
+        assert (await read_check_in(alps))["state"] == "overdue"
         (incident,) = await store.read(
             partial(sos.list_sos, workspace=1, state="open", before=99, limit=9)
         )
@@ -138,48 +138,48 @@ async def test_error_in_another_check_does_not_stop_overdue_warnings(
     everywhere = ((lambda db: 0.0, fails), *kit_watch.CORE_CHECKS, (fails, fails))
     monkeypatch.setattr(kit_watch, "CORE_CHECKS", everywhere)
     async with field_of(store) as alps:
-        await expect(alps)
+        await begin_check_in(alps)
         alps.now += 3600
         with pytest.raises(ExceptionGroup) as raised:
             await kit_watch.run(store, clock=alps.clock)
         assert len(raised.value.exceptions) == 2
-        assert (await standing(alps))["state"] == "late"
+        assert (await read_check_in(alps))["state"] == "late"
     assert "Nothing heard from kit 1" in caplog.text
 
 
 async def test_any_new_item_counts_as_a_check_in(store: Store) -> None:
     async with field_of(store) as alps:
-        await expect(alps)
+        await begin_check_in(alps)
         alps.now += 3000
         await alps.sends(1, Entry(1, Message("all well"), TIME))
-        assert (await standing(alps))["due"] == START + 3000 + 3600
+        assert (await read_check_in(alps))["due"] == START + 3000 + 3600
         alps.now += 3600
-        assert len(await look(alps)) == 1
+        assert len(await run_check(alps)) == 1
         alps.now += WARNING_TO_ALARM_S
-        assert len(await look(alps)) == 1
+        assert len(await run_check(alps)) == 1
         # An earlier item is not a new sign of life.
         await alps.sends(1, Entry(1, Message("all well"), TIME))
-        assert (await standing(alps))["state"] == "overdue"
+        assert (await read_check_in(alps))["state"] == "overdue"
         await alps.sends(1, Entry(2, Message("battery was flat"), TIME))
-        assert (await standing(alps))["state"] == "in time"
+        assert (await read_check_in(alps))["state"] == "in time"
         timeline = await store.read(lambda db: sos_desk.list_timeline(db, 1))
         assert [each["event"] for each in timeline] == ["raised", "nobody reached", "heard"]
 
 
 async def test_check_in_pauses_for_disabled_device_and_ends_with_the_rule(store: Store) -> None:
     async with field_of(store) as alps:
-        await expect(alps)
+        await begin_check_in(alps)
         alps.now += 4000
         await store.commit(lambda db: directory.set_disabled(db, "device", 1, alps.now, now=START))
-        assert await look(alps) == []
+        assert await run_check(alps) == []
         await store.commit(lambda db: directory.set_disabled(db, "device", 1, None, now=START))
-        assert len(await look(alps)) == 1
+        assert len(await run_check(alps)) == 1
         await store.commit(lambda db: check_in.end_check_ins(db, 1, now=alps.now))
         alps.now += 2 * WARNING_TO_ALARM_S
-        assert (await look(alps), await standing(alps)) == ([], None)
+        assert (await run_check(alps), await read_check_in(alps)) == ([], None)
 
 
-def long_silent(db: Db) -> None:
+def mark_long_silent(db: Db) -> None:
     db.execute("UPDATE check_in SET due = 1, warned = 2")
 
 
@@ -195,7 +195,7 @@ def test_hub_raises_overdue_alarm_after_its_restart(tmp_path: Path, database: st
     with pytest.raises(AssertionError, match="is not a duration: use 90m"):
         administer(database, "device", "checkin", "kit-ada", "--every", "12x")
     store = open_store(database)
-    store.run_once(long_silent)
+    store.run_once(mark_long_silent)
     store.close()
     for about, mail in (("alarms", "base@example.org"), ("sos", "rescue@example.org")):
         administer(database, "contact", "add", about, mail, "--about", about)
@@ -218,7 +218,7 @@ async def test_check_in_request_over_satellite_is_confirmed(store: Store) -> Non
         key = derive_key(MASTER, "MO")
         beginning = Entry(49_999_999, JournalNumber())
         await alps.sends(3, beginning, asked, bearer=Bearer.SATELLITE, key=key)
-        status = await standing(alps, 3)
+        status = await read_check_in(alps, 3)
         assert (status["rule"], status["due"]) == ("every 4 h, as the kit asks", START + 4 * 3600)
         # It is for the hub, and no other kit gets it.
         assert await alps.rows("SELECT count(*) FROM item") == [(0,)]
@@ -229,49 +229,49 @@ async def test_check_in_request_over_satellite_is_confirmed(store: Store) -> Non
         # A repetition starts nothing new, and the lost answer is sent again.
         alps.now += 3600
         await alps.sends(3, asked, bearer=Bearer.SATELLITE, key=key)
-        assert (await standing(alps, 3))["due"] == START + 4 * 3600
+        assert (await read_check_in(alps, 3))["due"] == START + 4 * 3600
         await alps.satellite()
         assert len(alps.sky.taken) == 2
         alps.now += 3 * 3600
-        (warning,) = await look(alps)
+        (warning,) = await run_check(alps)
         assert "check-in every 4 h, as the kit asks" in warning
 
 
 async def test_check_in_rules_of_kit_and_administrator_coexist(store: Store) -> None:
     async with field_of(store) as alps:
-        await expect(alps, Rule(interval=12 * 3600.0))
+        await begin_check_in(alps, Rule(interval=12 * 3600.0))
         await alps.sends(1, Entry(1, CheckIn(5400), TIME))
-        status = await standing(alps)
+        status = await read_check_in(alps)
         assert status["rule"] == "every 12 h; every 90 min, as the kit asks"
         assert status["due"] == START + 5400
         alps.now += 1800
         await alps.sends(1, Entry(2, Message("at the hut"), TIME))
-        assert (await standing(alps))["due"] == START + 1800 + 5400
+        assert (await read_check_in(alps))["due"] == START + 1800 + 5400
         await alps.sends(1, Entry(4, CheckIn(), TIME))
-        status = await standing(alps)
+        status = await read_check_in(alps)
         assert (status["rule"], status["due"]) == ("every 12 h", START + 1800 + 12 * 3600)
         # A request from before the end that arrives later over a slower route starts nothing.
         await alps.sends(1, Entry(3, CheckIn(600), TIME))
-        assert (await standing(alps))["rule"] == "every 12 h"
+        assert (await read_check_in(alps))["rule"] == "every 12 h"
         # A new journal has other numbers.
         await alps.sends(1, Entry(2**24, CheckIn(600), TIME))
         await alps.sends(1, Entry(7, CheckIn(), TIME))
-        assert (await standing(alps))["rule"] == "every 12 h"
+        assert (await read_check_in(alps))["rule"] == "every 12 h"
         await alps.sends(1, Entry(8, CheckIn(600), TIME))
         await alps.store.commit(lambda db: check_in.end_check_ins(db, 1, now=alps.now))
-        assert await standing(alps) is None
+        assert await read_check_in(alps) is None
 
 
 async def test_check_in_request_for_another_kit_is_rejected(store: Store) -> None:
     async with field_of(store) as alps:
         await alps.store.commit(lambda db: db.execute("UPDATE device SET relay = 0"))
         await alps.sends(2, Entry(1, CheckIn(3600), TIME), origin=1)
-        assert await standing(alps) is None
+        assert await read_check_in(alps) is None
         ((reason,),) = await alps.rows("SELECT reason FROM dead_letter")
         assert "may not relay" in reason
 
 
-def checkin(kit: int, *how: str) -> str:
+def run_check_in_command(kit: int, *how: str) -> str:
     command = [*MODULE, "checkin", *how, "--port", str(kit)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=ENOUGH)
     assert done.returncode == 0, done.stderr
@@ -292,7 +292,7 @@ def test_kit_requests_check_in_and_shows_the_confirmation(tmp_path: Path) -> Non
                 return kit.call("GET", "/api/status").body["checkIn"]
 
             assert told() is None
-            assert "Delivered" in checkin(kit.port, "--in", "4h")
+            assert "Delivered" in run_check_in_command(kit.port, "--in", "4h")
             until(lambda: told()["confirmed"])
             assert told()["due"] > told()["since"] + 4 * 3600 - 1
             status = [*MODULE, "status", "--port", str(kit.port)]
@@ -302,7 +302,7 @@ def test_kit_requests_check_in_and_shows_the_confirmation(tmp_path: Path) -> Non
                 pass
             (sent,) = kit.call("GET", "/api/packages?kind=checkIn").body["packages"]
             assert (sent["text"], sent["receipts"][0]["kind"]) == ("check-in every 4 h", "hub")
-            checkin(kit.port, "--done")
+            run_check_in_command(kit.port, "--done")
             until(lambda: told() is None)
             wrong = kit.call("POST", "/api/check-in", {"within": 10, "extra": 1})
             assert wrong.status == 422

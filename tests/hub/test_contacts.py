@@ -82,7 +82,7 @@ class Page(NamedTuple):
     headers: dict[str, str]
 
 
-def ask(running: Hub, method: str, path: str, **form: str) -> Page:
+def send_form_request(running: Hub, method: str, path: str, **form: str) -> Page:
     """Send a request like a browser without scripts."""
     line = HTTPConnection("127.0.0.1", running.port, timeout=PATIENCE)
     body = urlencode(form) if method == "POST" else None
@@ -101,7 +101,7 @@ def timeline(database: str, id_: int = 1) -> list[tuple[str, str, str]]:
     return [(e["event"], (e["by"] or {}).get("name", ""), e["detail"]) for e in events]
 
 
-def state(database: str) -> str:
+def read_state(database: str) -> str:
     return str(administer(database, "sos", "show", "1")["state"])
 
 
@@ -152,30 +152,30 @@ def test_contact_answers_by_link_and_the_kit_gets_the_name(tmp_path: Path, datab
 
             # Mail scanners follow links, which changes nothing.
             for method in ("GET", "HEAD", "GET"):
-                page = ask(running, method, own)
+                page = send_form_request(running, method, own)
                 assert page.status == 200
                 assert "form-action 'self'" in page.headers["Content-Security-Policy"]
                 assert page.headers["Referrer-Policy"] == "no-referrer"
             assert f"{name} of kit-ada" in page.title and "Bergwacht" in page.text
-            assert state(database) == "open"
+            assert read_state(database) == "open"
 
             forged = own[:-1] + ("A" if own[-1] != "A" else "B")
             other = webhooks_.partition(".")[0] + "." + own.partition(".")[2]
             for wrong in (forged, other, "/answer/1", "/answer/x.y"):
                 for method in ("GET", "POST"):
-                    page = ask(running, method, wrong, text="mine")
+                    page = send_form_request(running, method, wrong, text="mine")
                     assert (page.status, page.title) == (404, "Unknown link")
-            assert state(database) == "open"
+            assert read_state(database) == "open"
 
-            page = ask(running, "POST", own, text="<b>heli</b> is up")
+            page = send_form_request(running, "POST", own, text="<b>heli</b> is up")
             assert (page.status, page.title) == (200, f"You have taken over {name}")
             until(lambda: kit.call("GET", "/api/sos").body["incident"]["state"] == "seen")
             last = kit.call("GET", "/api/sos").body["incident"]["steps"][-1]
             assert (last["by"], last["text"]) == ("Bergwacht", "<b>heli</b> is up")
             for method in ("GET", "POST"):
-                page = ask(running, method, own)
+                page = send_form_request(running, method, own)
                 assert (page.status, page.title) == (410, "Link already used")
-                page = ask(running, method, services_)
+                page = send_form_request(running, method, services_)
                 assert (page.status, page.title) == (409, "Already answered")
                 assert f"Bergwacht already has {name}" in page.text
             steps = timeline(database)
@@ -237,13 +237,13 @@ def test_answer_cancels_notifications_of_other_contacts(tmp_path: Path) -> None:
         ):
             raise_sos(kit, database)
             link = LINK.search(relay.mail().get_content())
-            assert link and ask(running, "POST", link[1]).status == 200
-        assert waiting(database) == [("handed over",), ("not needed",)]
+            assert link and send_form_request(running, "POST", link[1]).status == 200
+        assert list_message_states(database) == [("handed over",), ("not needed",)]
         assert [mail["To"] for mail in relay.taken] == ["one@example.org"]
         assert "nobody reached" not in {event for event, _, _ in timeline(database)}
 
 
-def waiting(database: str) -> Any:
+def list_message_states(database: str) -> Any:
     return changed(database, "SELECT state FROM alarm_message ORDER BY id")
 
 
@@ -275,9 +275,9 @@ def test_expired_answer_link_returns_410(tmp_path: Path) -> None:
             assert match
             changed(database, "UPDATE alarm_link SET expires = 5")
             for method in ("GET", "POST"):
-                page = ask(running, method, match[1])
+                page = send_form_request(running, method, match[1])
                 assert (page.status, page.title) == (410, "Link expired")
-            assert state(database) == "open"
+            assert read_state(database) == "open"
 
 
 async def test_answer_link_from_before_a_repeated_sos_is_invalid(store: Store) -> None:
@@ -363,10 +363,10 @@ def test_mail_relay_gets_the_password_only_over_tls(tmp_path: Path) -> None:
         lines = {**relay.settings, **more}
         config = tmp_path / "hub.properties"
         config.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
-        result = tries(config, id_)
+        result = run_contact_test(config, id_)
         assert result[0] != 0 and "certificate" in result[1].lower(), "a stranger's certificate"
         assert not relay.logins
-        result = tries(config, id_, SSL_CERT_FILE=str(tmp_path / "ca.pem"))
+        result = run_contact_test(config, id_, SSL_CERT_FILE=str(tmp_path / "ca.pem"))
         assert result == (0, "Bergwacht: the service accepted the test message\n")
         assert relay.logins == [("hub", "of the relay")]
         assert "This is a test" in relay.mail().get_content()
@@ -388,15 +388,15 @@ def test_contact_tests_from_the_shell_have_the_daily_limit(tmp_path: Path) -> No
         lines = {**relay.settings, "database": database}
         config = tmp_path / "hub.properties"
         config.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
-        assert tries(config, id_)[0] == 0
-        code, said = tries(config, id_)
+        assert run_contact_test(config, id_)[0] == 0
+        code, said = run_contact_test(config, id_)
         assert (code, f"limit of {most} messages a day to one address" in said) == (
             REFUSED,
             True,
         ), said
 
 
-def tries(config: Path, id_: str, **environment: str) -> tuple[int, str]:
+def run_contact_test(config: Path, id_: str, **environment: str) -> tuple[int, str]:
     """Return exit code and output of `fieldagent hub contact test`."""
     done = subprocess.run(
         [*MODULE, "hub", "contact", "test", id_, "--config", str(config)],

@@ -17,7 +17,7 @@ from tests.hub.test_contacts import kit_of
 from tests.processes import administer, agent, hub, until
 
 
-def answering() -> list[str]:
+def list_answer_paths() -> list[str]:
     """Return the paths that only a dispatcher may use, including new ones."""
     asked: dict[object, Purpose] = {}
 
@@ -62,7 +62,7 @@ def test_observer_sees_an_sos_but_cannot_answer(tmp_path: Path, database: str) -
         status, _, body = call(running, "GET", "/api/sos/1", **mine)
         assert status == 200 and json.loads(body)["state"] == "open"
         assert b"leg broken" in call(running, "GET", "/api/items", **mine)[2]
-        paths = answering()
+        paths = list_answer_paths()
         assert len(paths) >= 8
         for path in paths:
             status, _, body = call(running, "POST", path, {}, **mine)

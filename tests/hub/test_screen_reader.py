@@ -35,12 +35,12 @@ class Listener:
         self.heard.append(f"# {step}\n\n{tree}\n")
 
 
-def has_come(shown: Any, words: str) -> None:
+def wait_for_stage(shown: Any, words: str) -> None:
     """Wait until the kit's own SOS shows that as its last stage."""
     shown.locator("#alarms .own strong", has_text=words).wait_for()
 
 
-def raises(ada: Any, words: str) -> None:
+def raise_sos(ada: Any, words: str) -> None:
     hold(ada)
     ada.locator("#sos-text").fill(words)
     ada.locator("#sos-send").click()
@@ -73,11 +73,11 @@ def test_screen_reader_output_of_an_sos_matches_the_stored_text(tmp_path: Path) 
         listener.hears("Kit: held", ada, "#confirm")
         ada.locator("#sos-back").click()
         with frozen(cloud):
-            raises(ada, "the rope is cut")
-            has_come(ada, "raised")
+            raise_sos(ada, "the rope is cut")
+            wait_for_stage(ada, "raised")
             ada.locator("#alarms .again", has_text="Next try").wait_for()
             listener.hears("Kit: sent, and nobody has it", ada, "#alarms", "#sos")
-        has_come(ada, "at the hub")
+        wait_for_stage(ada, "at the hub")
         listener.hears("Kit: the hub has it", ada, "#alarms", "#sos")
         card = olga.locator("#sos li.open")
         card.get_by_text("the rope is cut").first.wait_for()
@@ -85,20 +85,20 @@ def test_screen_reader_output_of_an_sos_matches_the_stored_text(tmp_path: Path) 
         card.get_by_role("button", name="Acknowledge").click()
         olga.locator("#sos li.seen").get_by_text("Seen by Olga,").wait_for()
         listener.hears("Console: seen", olga, "#sos")
-        has_come(ada, "seen by Olga")
+        wait_for_stage(ada, "seen by Olga")
         listener.hears("Kit: seen by Olga", ada, "#alarms", "#sos")
         olga.get_by_label("Reason to close").fill("all are down")
         olga.get_by_role("button", name="Close", exact=True).click()
         olga.get_by_text("No SOS is open.").wait_for()
         listener.hears("Console: closed", olga, "#calm")
-        has_come(ada, "closed by Olga")
+        wait_for_stage(ada, "closed by Olga")
         listener.hears("Kit: closed", ada, "#alarms", "#sos")
-        raises(ada, "again")
-        has_come(ada, "at the hub")
+        raise_sos(ada, "again")
+        wait_for_stage(ada, "at the hub")
         ada.locator("#call-off-open").click()
         listener.hears("Kit: called off?", ada, "#call-off")
         ada.locator("#call-off-send").click()
-        has_come(ada, "called off")
+        wait_for_stage(ada, "called off")
         listener.hears("Kit: called off", ada, "#alarms", "#sos")
         olga.locator("#sos li.off").get_by_text("Called off from the kit").wait_for()
         listener.hears("Console: called off", olga, "#sos")

@@ -10,13 +10,13 @@ from urllib.request import urlopen
 from tests.processes import MODULE, PATIENCE, Agent, Running, administer, agent, hub, until
 
 
-def rung_for() -> set[str]:
+def list_alert_metrics() -> set[str]:
     """Return the metrics in the example's alert rules."""
     rules = Path(__file__).parents[2] / "examples/hub-alerts.yml"
     return set(re.findall("fieldagent_hub_[a-z_]+", rules.read_text()))
 
 
-def steps(kit: Agent) -> list[tuple[str, str, str]]:
+def list_steps(kit: Agent) -> list[tuple[str, str, str]]:
     history = kit.call("GET", "/api/sos").body["incident"]["steps"]
     return [(each["state"], each.get("by", ""), each.get("text", "")) for each in history]
 
@@ -36,7 +36,9 @@ def test_kit_gets_the_name_of_the_person_answering_the_sos(tmp_path: Path, datab
                 until(lambda: administer(database, "sos", "list", "--state", "open"))
                 figures = urlopen(f"{running.address}/metrics", timeout=PATIENCE).read().decode()
                 assert "fieldagent_hub_sos_open 1\n" in figures
-                assert rung_for() <= set(re.findall("^fieldagent_[a-z_]+", figures, re.MULTILINE))
+                assert list_alert_metrics() <= set(
+                    re.findall("^fieldagent_[a-z_]+", figures, re.MULTILINE)
+                )
                 answer = administer(database, "sos", "acknowledge", "1", "heli is up")
                 assert answer["seen"]["by"]["name"] == "Olga"
                 assert re.search(
@@ -51,12 +53,12 @@ def test_kit_gets_the_name_of_the_person_answering_the_sos(tmp_path: Path, datab
             assert "; seen by Olga " in status.stdout
             administer(database, "user", "role", "Ben", "dispatcher")
             administer(database, "sos", "take-over", "1", "my watch now", "--by", "Ben")
-            until(lambda: steps(kit)[-1] == ("seen by", "Ben", "my watch now"))
-            assert steps(kit)[-2] == ("seen by", "Olga", "heli is up")
+            until(lambda: list_steps(kit)[-1] == ("seen by", "Ben", "my watch now"))
+            assert list_steps(kit)[-2] == ("seen by", "Olga", "heli is up")
             by_olga = ("--by", "Olga")
             closed = administer(database, "sos", "close", "1", "in hospital", *by_olga)
             until(lambda: kit.call("GET", "/api/sos").body["incident"]["state"] == "closed")
-            assert steps(kit)[-1] == ("closed", "Olga", "in hospital")
+            assert list_steps(kit)[-1] == ("closed", "Olga", "in hospital")
         # The kit may name its incident before the item arrives. The item is then a step of its own.
         events = [each["event"] for each in closed["timeline"] if each["event"] != "item"]
         # At that hub no console was open.

@@ -109,7 +109,7 @@ async def desk(store: Store, dispatchers: tuple[int, ...] = (2, 3)) -> AsyncIter
         yield Desk(alps, key, tokens, routes)
 
 
-async def told_to_the_kit(alps: Field, device: int, about: int = 0) -> list[tuple[str, str, str]]:
+async def fetch_news(alps: Field, device: int, about: int = 0) -> list[tuple[str, str, str]]:
     """Return the news for the kit over IP: kind, person and text. Each has a valid proof of the kit
     that it is `about`.
     """
@@ -134,7 +134,7 @@ async def test_acknowledgement_of_an_sos_reaches_the_kit_with_name_and_text(stor
         assert raised["item"]["event"]["content"] == "leg broken"
         incident = await hub.told("POST", "/api/sos/1/acknowledge", {"note": "heli is up"})
         assert (incident["state"], incident["seen"]["by"]["name"]) == ("seen", "Ben")
-        assert await told_to_the_kit(hub.alps, 1) == [("seen", "Ben", "heli is up")]
+        assert await fetch_news(hub.alps, 1) == [("seen", "Ben", "heli is up")]
         assert [each["detail"] for each in incident["timeline"]] == ["", "heli is up"]
         # A repetition is not news, and another person gets the name of the first.
         await hub.told("POST", "/api/sos/1/acknowledge")
@@ -142,7 +142,7 @@ async def test_acknowledgement_of_an_sos_reaches_the_kit_with_name_and_text(stor
         assert refused.status == 409 and b"Ben already has SOS 007" in refused.body
         await hub.told("POST", "/api/sos/1/note", {"text": "seen from the air"}, who=3)
         incident = await hub.told("POST", "/api/sos/1/close", {"reason": "in hospital"}, who=3)
-        assert await told_to_the_kit(hub.alps, 1) == [("closed", "Cleo", "in hospital")]
+        assert await fetch_news(hub.alps, 1) == [("closed", "Cleo", "in hospital")]
         assert await hub.events() == ["raised", "seen", "note", "closed"]
         assert (await hub.told("GET", "/api/sos?state=open"))["sos"] == []
         assert (await hub.call("POST", "/api/sos/1/close", {"reason": "again"})).status == 409
@@ -202,17 +202,17 @@ async def test_takeover_of_an_sos_is_recorded_and_sent_to_the_kit(store: Store) 
         await hub.alps.sends(1, HELP)
         incident = await hub.told("POST", "/api/sos/1/take-over", {"note": "mine"})
         assert (incident["state"], incident["seen"]["by"]["name"]) == ("seen", "Ben")
-        assert await told_to_the_kit(hub.alps, 1) == [("seen", "Ben", "mine")]
+        assert await fetch_news(hub.alps, 1) == [("seen", "Ben", "mine")]
         # The owner cannot take it over from themselves.
         await hub.told("POST", "/api/sos/1/take-over")
-        assert await told_to_the_kit(hub.alps, 1) == []
+        assert await fetch_news(hub.alps, 1) == []
         hub.alps.now += 3600
         incident = await hub.told("POST", "/api/sos/1/take-over", {"note": "my watch now"}, who=3)
         assert (incident["state"], incident["seen"]["by"]["name"]) == ("seen", "Cleo")
         assert incident["seen"]["at"] == hub.alps.now
         assert [each["event"] for each in incident["timeline"]] == ["raised", "seen", "taken over"]
         assert incident["timeline"][-1]["detail"] == "from Ben: my watch now"
-        assert await told_to_the_kit(hub.alps, 1) == [("seen", "Cleo", "my watch now")]
+        assert await fetch_news(hub.alps, 1) == [("seen", "Cleo", "my watch now")]
         await hub.told("POST", "/api/sos/1/close", {"reason": "in hospital"}, who=3)
         refused = await hub.call("POST", "/api/sos/1/take-over")
         assert refused.status == 409 and b"SOS 007 is closed" in refused.body
@@ -226,7 +226,7 @@ async def test_handover_of_an_sos_is_complete_only_after_takeover(store: Store) 
         refused = await hub.call("POST", "/api/sos/1/hand-over", asked)
         assert refused.status == 409 and b"only the user who has SOS 007" in refused.body
         await hub.told("POST", "/api/sos/1/acknowledge")
-        assert await told_to_the_kit(hub.alps, 1) == [("seen", "Ben", "")]
+        assert await fetch_news(hub.alps, 1) == [("seen", "Ben", "")]
         for to in ("1", "2", "77"):
             refused = await hub.call("POST", "/api/sos/1/hand-over", {"to": to})
             assert refused.status == 409 and b"not another dispatcher" in refused.body
@@ -237,7 +237,7 @@ async def test_handover_of_an_sos_is_complete_only_after_takeover(store: Store) 
         assert (last["event"], last["by"]["name"]) == ("handed over", "Ben")
         assert last["detail"] == "to Cleo, once they take it: heli at 14:00"
         assert incident["askedToTakeOver"] == {"id": "3", "name": "Cleo"}
-        assert await told_to_the_kit(hub.alps, 1) == []
+        assert await fetch_news(hub.alps, 1) == []
         incident = await hub.told("POST", "/api/sos/1/take-over", who=3)
         assert (incident["seen"]["by"]["name"], incident["askedToTakeOver"]) == ("Cleo", None)
 
@@ -253,11 +253,11 @@ async def test_handover_request_of_a_closed_sos_is_cancelled(store: Store) -> No
         assert await store.commit(lambda db: notification.claim(db, hub.alps.now + 60, 9, "")) == []
 
 
-def recorded(seconds: int) -> datetime:
+def make_time(seconds: int) -> datetime:
     return datetime.fromtimestamp(START + seconds, UTC)
 
 
-def later(number: int, content: Any, seconds: int = 60) -> Entry:
+def make_later_entry(number: int, content: Any, seconds: int = 60) -> Entry:
     """Return an entry of the incident that HELP raised."""
     return Entry(number, content, int(START) + seconds, sos=True, items_back=number - 7)
 
@@ -266,7 +266,9 @@ async def test_items_of_the_kit_join_its_open_incident(store: Store) -> None:
     async with desk(store) as hub:
         await hub.alps.sends(1, HELP)
         await hub.alps.sends(
-            1, later(8, Location(46.5, 7.25, recorded(60))), later(9, Message("cold"))
+            1,
+            make_later_entry(8, Location(46.5, 7.25, make_time(60))),
+            make_later_entry(9, Message("cold")),
         )
         await hub.alps.sends(2, Entry(7, Message("another kit's"), int(START), sos=True))
         (other, own) = (await hub.told("GET", "/api/sos"))["sos"]
@@ -275,7 +277,7 @@ async def test_items_of_the_kit_join_its_open_incident(store: Store) -> None:
         assert (own["number"], other["device"]["name"]) == (7, "kit 2")
         assert await hub.events() == ["raised", "item", "item"]
         await hub.told("POST", "/api/sos/1/acknowledge")
-        await hub.alps.sends(1, later(10, Message("worse")))
+        await hub.alps.sends(1, make_later_entry(10, Message("worse")))
         assert (await hub.told("GET", "/api/sos/1"))["state"] == "seen"
 
 
@@ -286,9 +288,9 @@ async def test_later_message_reopens_a_closed_incident_but_earlier_ones_do_not(
         await hub.alps.sends(1, HELP)
         hub.alps.now += 600
         await hub.told("POST", "/api/sos/1/close", {"reason": "a drill"})
-        await hub.alps.sends(1, later(8, Message("said before, late")))
+        await hub.alps.sends(1, make_later_entry(8, Message("said before, late")))
         assert (await hub.told("GET", "/api/sos/1"))["state"] == "closed"
-        await hub.alps.sends(1, later(9, Message("no drill"), 700))
+        await hub.alps.sends(1, make_later_entry(9, Message("no drill"), 700))
         incident = await hub.told("GET", "/api/sos/1")
         assert (incident["state"], incident["seen"], incident["closed"]) == ("open", None, None)
         assert await hub.events() == ["raised", "closed", "item", "raised"]
@@ -332,15 +334,15 @@ async def test_incident_lost_by_the_hub_rings_when_its_kit_reports(store: Store)
         await hub.alps.sends(1, named)
         incident = await hub.told("GET", "/api/sos/1")
         assert (incident["state"], incident["number"], incident["item"]) == ("open", 7, None)
-        await hub.alps.sends(1, later(9, Message("still here")))
+        await hub.alps.sends(1, make_later_entry(9, Message("still here")))
         incident = await hub.told("GET", "/api/sos/1")
         assert [each["event"]["content"] for each in incident["items"]] == ["still here"]
         await hub.told("POST", "/api/sos/1/acknowledge")
-        assert await told_to_the_kit(hub.alps, 1) == [("seen", "Ben", "")]
+        assert await fetch_news(hub.alps, 1) == [("seen", "Ben", "")]
         # The kit has not got it, so it is sent again.
         hub.alps.now += 600
         await hub.alps.sends(1, named)
-        assert await told_to_the_kit(hub.alps, 1) == [("seen", "Ben", "")]
+        assert await fetch_news(hub.alps, 1) == [("seen", "Ben", "")]
 
 
 @pytest.mark.parametrize("answered", [False, True])
@@ -353,7 +355,7 @@ async def test_incident_reported_before_its_text_is_escalated(store: Store, answ
         if answered:
             await hub.told("POST", "/api/sos/1/acknowledge")
         await hub.alps.sends(1, HELP)
-        await hub.alps.sends(1, later(9, Message("still here")))
+        await hub.alps.sends(1, make_later_entry(9, Message("still here")))
         incident = await hub.told("GET", "/api/sos/1")
         assert incident["item"]["event"]["content"] == "leg broken"
         hub.alps.now += 601
@@ -391,7 +393,7 @@ async def test_incident_without_a_text_is_posted_to_webhooks_by_the_hub(store: S
         ), "once"
         said = "kit 1 reports an open SOS, but its text has not arrived: ask it"
         assert await posted(0) == [said]
-        await hub.alps.sends(1, later(9, Message("still here")))
+        await hub.alps.sends(1, make_later_entry(9, Message("still here")))
         assert await posted(0) == ["still here"]
         hub.alps.now += 601
         assert await posted(10) == [said]
@@ -417,24 +419,24 @@ async def test_news_about_an_sos_reaches_its_carrier_and_all_ringing_kits(store:
         await hub.told("POST", "/api/sos/1/acknowledge", {"note": "heli is up"}, who=3)
         seen = ("seen", "Cleo", "heli is up")
         for kit, about in ((1, 0), (2, 1), (3, 1)):
-            assert await told_to_the_kit(hub.alps, kit, about) == [seen]
+            assert await fetch_news(hub.alps, kit, about) == [seen]
         # It comes again over Ben's kit, because the news was lost between the two.
         hub.alps.now += 600
         await hub.alps.sends(2, HELP, origin=1)
-        assert await told_to_the_kit(hub.alps, 2, 1) == [seen]
-        assert await told_to_the_kit(hub.alps, 3, 1) == [], "it rings no more"
+        assert await fetch_news(hub.alps, 2, 1) == [seen]
+        assert await fetch_news(hub.alps, 3, 1) == [], "it rings no more"
 
 
 async def test_later_carrier_of_an_sos_gets_the_earlier_news(store: Store) -> None:
     async with desk(store) as hub:
         await hub.alps.sends(1, HELP)
         await hub.told("POST", "/api/sos/1/acknowledge", {"note": "heli is up"})
-        assert await told_to_the_kit(hub.alps, 2, 1) == []
+        assert await fetch_news(hub.alps, 2, 1) == []
         for _ in range(2):
             await hub.alps.sends(2, HELP, origin=1)
-        assert await told_to_the_kit(hub.alps, 2, 1) == [("seen", "Ben", "heli is up")]
+        assert await fetch_news(hub.alps, 2, 1) == [("seen", "Ben", "heli is up")]
         await hub.told("POST", "/api/sos/1/close", {"reason": "in hospital"})
-        assert await told_to_the_kit(hub.alps, 2, 1) == [("closed", "Ben", "in hospital")]
+        assert await fetch_news(hub.alps, 2, 1) == [("closed", "Ben", "in hospital")]
 
 
 async def test_news_over_satellite_goes_only_to_the_kit_and_its_carrier(store: Store) -> None:
@@ -525,10 +527,10 @@ async def test_refused_escalation_is_replayed_by_the_logged_id(store: Store) -> 
         refused = HandoverResult(HandoverOutcome.REFUSED, "no such page")
         warning = await store.commit(lambda db: settle(db, posting, refused, START + 601))
         named = warning.partition("webhook replay ")[2].partition("`")[0]
-        assert await store.commit(partial(replayed, named=named)) == 1
+        assert await store.commit(partial(replay_letter, named=named)) == 1
 
 
-def replayed(db: Db, named: str) -> int:
+def replay_letter(db: Db, named: str) -> int:
     return webhook_directory.replay(db, 1, named, now=START + 700)
 
 
@@ -537,7 +539,7 @@ async def test_each_webhook_gets_its_own_answer_link_with_the_raising_item(store
         for after in (0, 0, 10):
             made = webhook_directory.make_webhook("https://pager.example/", after=after)
             await store.commit(partial(webhook_directory.add, workspace=1, webhook=made, now=START))
-        await hub.alps.sends(1, HELP, later(8, Message("cold")))
+        await hub.alps.sends(1, HELP, make_later_entry(8, Message("cold")))
 
         async def claimed(now: float) -> list[dict[str, Any]]:
             posts = await store.commit(lambda db: claim(db, now, desk="https://hub.example.org"))

@@ -44,7 +44,7 @@ def test_watch_hours_can_cross_midnight(
     assert hours.compute_next_change(NOON + at) == expected
 
 
-async def office(alps: Field) -> None:
+async def require_watch(alps: Field) -> None:
     """Make Ben and Cleo dispatchers, with a watch required at all hours."""
 
     def settle(db: Db) -> None:
@@ -54,11 +54,11 @@ async def office(alps: Field) -> None:
     await alps.store.commit(settle)
 
 
-async def act(alps: Field, deed: Any, *what: Any) -> None:
+async def run_action(alps: Field, deed: Any, *what: Any) -> None:
     await alps.store.commit(lambda db: deed(db, 1, *what, alps.now))
 
 
-async def look(alps: Field) -> list[str]:
+async def run_check(alps: Field) -> list[str]:
     """Check as the hub does, if there is a due time."""
     if await alps.store.read(shifts.compute_next_due) > alps.now:
         return []
@@ -73,7 +73,7 @@ async def on_watch(alps: Field) -> list[tuple[str, str | None, str]]:
     ]
 
 
-async def alarms(alps: Field) -> list[tuple[str, str]]:
+async def list_alarms(alps: Field) -> list[tuple[str, str]]:
     incidents = await alps.store.read(
         lambda db: sos.list_sos(db, workspace=1, state=None, before=99, limit=9)
     )
@@ -82,20 +82,20 @@ async def alarms(alps: Field) -> list[tuple[str, str]]:
 
 async def test_watch_handover_is_complete_after_takeover(store: Store) -> None:
     async with field_of(store) as alps:
-        await office(alps)
-        await act(alps, watch_desk.take_watch, 2, 8 * HOUR)
+        await require_watch(alps)
+        await run_action(alps, watch_desk.take_watch, 2, 8 * HOUR)
         assert await on_watch(alps) == [("Ben", None, "")]
-        await act(alps, watch_desk.hand_over, 2, 3, "Ada is late at the hut")
+        await run_action(alps, watch_desk.hand_over, 2, 3, "Ada is late at the hut")
         assert await on_watch(alps) == [("Ben", "Cleo", "Ada is late at the hut")]
         alps.now += HOUR
-        await act(alps, watch_desk.take_watch, 3, 8 * HOUR)
+        await run_action(alps, watch_desk.take_watch, 3, 8 * HOUR)
         assert await on_watch(alps) == [("Cleo", None, "")]
         standing = await store.read(lambda db: shifts.describe_watch(db, 1, alps.now))
         (before,) = standing["before"]
         assert (before["ended"], before["note"]) == (alps.now, "Ada is late at the hut")
         # Two may be on watch. One of them ends it, and the other's time is over.
-        await act(alps, watch_desk.take_watch, 2, 2 * HOUR)
-        await act(alps, watch_desk.end_watch, 3, "")
+        await run_action(alps, watch_desk.take_watch, 2, 2 * HOUR)
+        await run_action(alps, watch_desk.end_watch, 3, "")
         assert await on_watch(alps) == [("Ben", None, "")]
         alps.now += 2 * HOUR
         assert await on_watch(alps) == []
@@ -115,49 +115,49 @@ async def test_invalid_watch_action_is_rejected_with_the_reason(
     store: Store, deed: Any, what: Any, why: str
 ) -> None:
     async with field_of(store) as alps:
-        await office(alps)
+        await require_watch(alps)
         with pytest.raises(Refused, match=why):
-            await act(alps, deed, *what)
+            await run_action(alps, deed, *what)
 
 
 async def test_each_gap_in_the_watch_raises_one_alarm(store: Store) -> None:
     async with field_of(store) as alps:
-        await office(alps)
+        await require_watch(alps)
         alps.now = NOON
-        await act(alps, watch_desk.take_watch, 2, HOUR)
-        await act(alps, shifts.set_hours, Hours(360, 1320))
-        assert await look(alps) == []
+        await run_action(alps, watch_desk.take_watch, 2, HOUR)
+        await run_action(alps, shifts.set_hours, Hours(360, 1320))
+        assert await run_check(alps) == []
         # His time is over: five minutes remain for a late dispatcher.
         alps.now += HOUR
-        (warning,) = await look(alps)
+        (warning,) = await run_check(alps)
         assert warning == "no one is on watch in Alps; the alarm is raised in 5 min"
         alps.now += ALARM_AFTER_S - 1
-        assert await look(alps) == [] and await alarms(alps) == []
+        assert await run_check(alps) == [] and await list_alarms(alps) == []
         alps.now += 1
-        (alarm,) = await look(alps)
+        (alarm,) = await run_check(alps)
         assert alarm.startswith("No one is on watch in Alps since 2026-") and "alarm 1" in alarm
         alps.now += HOUR
-        assert await look(alps) == [] and await alarms(alps) == [("watch", "open")]
+        assert await run_check(alps) == [] and await list_alarms(alps) == [("watch", "open")]
         # A dispatcher comes: the alarm shows it, and a person closes it. Then they go again.
-        await act(alps, watch_desk.take_watch, 3, HOUR)
-        assert await look(alps) == []
+        await run_action(alps, watch_desk.take_watch, 3, HOUR)
+        assert await run_check(alps) == []
         assert ("heard", "a dispatcher is on watch again") in [
             tuple(row) for row in await alps.rows("SELECT event, detail FROM sos_event")
         ]
-        await act(alps, watch_desk.end_watch, 3, "")
-        assert len(await look(alps)) == 1
+        await run_action(alps, watch_desk.end_watch, 3, "")
+        assert len(await run_check(alps)) == 1
         alps.now += ALARM_AFTER_S
-        assert len(await look(alps)) == 1 and len(await alarms(alps)) == 2
+        assert len(await run_check(alps)) == 1 and len(await list_alarms(alps)) == 2
         # At night no watch is required.
-        await act(alps, watch_desk.take_watch, 3, HOUR)
+        await run_action(alps, watch_desk.take_watch, 3, HOUR)
         alps.now = NOON + 11 * HOUR
         for _ in range(40):
             alps.now += 600
             if alps.now < NOON + 18 * HOUR:
-                assert await look(alps) == []
-        assert len(await alarms(alps)) == 2
+                assert await run_check(alps) == []
+        assert len(await list_alarms(alps)) == 2
         alps.now = NOON + 18 * HOUR
-        assert len(await look(alps)) == 1
+        assert len(await run_check(alps)) == 1
 
 
 @pytest.mark.parametrize(
@@ -171,16 +171,16 @@ async def test_each_gap_in_the_watch_raises_one_alarm(store: Store) -> None:
 )
 async def test_user_without_answer_permission_is_not_on_watch(store: Store, gone: Any) -> None:
     async with field_of(store) as alps:
-        await office(alps)
+        await require_watch(alps)
         alps.now = NOON
-        await act(alps, shifts.set_hours, Hours(0, 0))
-        await act(alps, watch_desk.take_watch, 2, 8 * HOUR)
-        await act(alps, watch_desk.take_watch, 3, 8 * HOUR)
-        assert await look(alps) == []
+        await run_action(alps, shifts.set_hours, Hours(0, 0))
+        await run_action(alps, watch_desk.take_watch, 2, 8 * HOUR)
+        await run_action(alps, watch_desk.take_watch, 3, 8 * HOUR)
+        assert await run_check(alps) == []
         await store.commit(lambda db: gone(db, now=alps.now))
         assert await on_watch(alps) == [("Cleo", None, "")]
-        await act(alps, watch_desk.end_watch, 3, "")
-        (warning,) = await look(alps)
+        await run_action(alps, watch_desk.end_watch, 3, "")
+        (warning,) = await run_check(alps)
         assert warning.startswith("no one is on watch in Alps")
         standing = await store.read(lambda db: shifts.describe_watch(db, 1, alps.now))
         assert [each["ended"] for each in standing["before"]] == [NOON, NOON]
@@ -188,12 +188,12 @@ async def test_user_without_answer_permission_is_not_on_watch(store: Store, gone
 
 async def test_missing_watch_raises_the_alarm_after_a_hub_outage(store: Store) -> None:
     async with field_of(store) as alps:
-        await office(alps)
-        await act(alps, shifts.set_hours, Hours(0, 0))
-        assert len(await look(alps)) == 1
+        await require_watch(alps)
+        await run_action(alps, shifts.set_hours, Hours(0, 0))
+        assert len(await run_check(alps)) == 1
         alps.now = START + 86_400
-        assert len(await look(alps)) == 1
-        assert await alarms(alps) == [("watch", "open")]
+        assert len(await run_check(alps)) == 1
+        assert await list_alarms(alps) == [("watch", "open")]
 
 
 def test_watch_is_managed_over_api_and_command_line(tmp_path: Path, database: str) -> None:

@@ -59,7 +59,9 @@ def test_web_push_encryption_matches_the_rfc_8291_example() -> None:
 
 
 @contextmanager
-def served(home: Path, database: str, **settings: str) -> Iterator[tuple[Hub, PushService]]:
+def hub_with_push_service(
+    home: Path, database: str, **settings: str
+) -> Iterator[tuple[Hub, PushService]]:
     """Yield a hub, and a push service with a certificate that the hub trusts."""
     authority = trustme.CA()
     (home / "ca.pem").write_bytes(authority.cert_pem.bytes())
@@ -74,7 +76,7 @@ def served(home: Path, database: str, **settings: str) -> Iterator[tuple[Hub, Pu
         yield running, service
 
 
-def olga(running: Hub) -> dict[str, str]:
+def sign_in_olga(running: Hub) -> dict[str, str]:
     _, headers, _ = sign_in(running, "olga@example.org")
     return {"Cookie": headers["Set-Cookie"].partition(";")[0], "Origin": running.address}
 
@@ -82,8 +84,8 @@ def olga(running: Hub) -> dict[str, str]:
 @pytest.mark.full
 def test_browsers_of_a_dispatcher_ring_until_unsubscribed(tmp_path: Path, database: str) -> None:
     token = settle_in(database)
-    with served(tmp_path, database) as (running, service):
-        mine = olga(running)
+    with hub_with_push_service(tmp_path, database) as (running, service):
+        mine = sign_in_olga(running)
         key = json.loads(call(running, "GET", "/console/push", **mine)[2])["key"]
         phone, laptop = service.browser("phone"), service.browser("laptop")
         for each in (phone, laptop, phone):
@@ -131,8 +133,8 @@ def test_browsers_of_a_dispatcher_ring_until_unsubscribed(tmp_path: Path, databa
 @pytest.mark.full
 def test_damaged_subscription_does_not_block_other_browsers(tmp_path: Path, database: str) -> None:
     token = settle_in(database)
-    with served(tmp_path, database) as (running, service):
-        mine = olga(running)
+    with hub_with_push_service(tmp_path, database) as (running, service):
+        mine = sign_in_olga(running)
         phone, laptop = service.browser("phone"), service.browser("laptop")
         for each in (phone, laptop):
             assert call(running, "POST", "/console/push", each.subscription, **mine)[0] == 201
@@ -173,7 +175,7 @@ def test_subscription_is_rejected_without_a_vapid_subject(tmp_path: Path) -> Non
     database = str(tmp_path / "hub.sqlite3")
     settle_in(database)
     with hub(tmp_path, {"database": database}) as running:
-        mine, one = olga(running), Browser("https://push.example.org/1").subscription
+        mine, one = sign_in_olga(running), Browser("https://push.example.org/1").subscription
         for method, body in (("GET", None), ("POST", one)):
             status, _, text = call(running, method, "/console/push", body, **mine)
             assert status == 409 and b"set console-address or mail-from" in text
@@ -225,8 +227,8 @@ def test_alarm_is_marked_apart_from_sos_in_push_and_mail(
 def test_only_permitted_users_subscribe_a_valid_browser(tmp_path: Path) -> None:
     database = str(tmp_path / "hub.sqlite3")
     settle_in(database)
-    with served(tmp_path, database) as (running, service):
-        mine, one = olga(running), service.browser("phone").subscription
+    with hub_with_push_service(tmp_path, database) as (running, service):
+        mine, one = sign_in_olga(running), service.browser("phone").subscription
         plain = {**one, "endpoint": one["endpoint"].replace("https:", "http:")}
         for wrong in (
             plain,
@@ -253,9 +255,12 @@ def test_escalation_rings_again_only_for_current_dispatchers(tmp_path: Path) -> 
     database = str(tmp_path / "hub.sqlite3")
     token = settle_in(database)
     administer(database, "user", "role", "Mia", "dispatcher")
-    with served(tmp_path, database) as (running, service):
+    with hub_with_push_service(tmp_path, database) as (running, service):
         phone, other = service.browser("olga"), service.browser("mia")
-        assert call(running, "POST", "/console/push", phone.subscription, **olga(running))[0] == 201
+        assert (
+            call(running, "POST", "/console/push", phone.subscription, **sign_in_olga(running))[0]
+            == 201
+        )
         _, headers, _ = sign_in(running, "mia@example.org")
         mia = {"Cookie": headers["Set-Cookie"].partition(";")[0], "Origin": running.address}
         assert call(running, "POST", "/console/push", other.subscription, **mia)[0] == 201
@@ -278,7 +283,7 @@ def test_handover_request_rings_only_for_the_requested_dispatcher(
 ) -> None:
     token = settle_in(database)
     administer(database, "user", "role", "Mia", "dispatcher")
-    with served(tmp_path, database) as (running, service):
+    with hub_with_push_service(tmp_path, database) as (running, service):
         phone = {"olga": service.browser("olga"), "mia": service.browser("mia")}
         for name, browser_ in phone.items():
             _, headers, _ = sign_in(running, f"{name}@example.org")
@@ -328,7 +333,7 @@ def test_chromium_shows_the_push_and_a_click_opens_the_console(tmp_path: Path) -
     token = settle_in(database)
     with (
         browser.browser() as opened,
-        served(tmp_path, database) as (running, service),
+        hub_with_push_service(tmp_path, database) as (running, service),
         console(opened, running, "390-light") as shown,
     ):
         phone = service.browser("phone")
@@ -340,7 +345,7 @@ def test_chromium_shows_the_push_and_a_click_opens_the_console(tmp_path: Path) -
         asked = shown.evaluate("[asked.userVisibleOnly, asked.applicationServerKey.length]")
         assert asked == [True, 87]
         worker = shown.context.service_workers[0]
-        session, registration = watched(shown)
+        session, registration = open_worker_session(shown)
         shown.goto("about:blank")
         with agent(tmp_path, kit_of(running, token)) as kit:
             kit.call("POST", "/api/sos", {"text": "<b>leg broken</b>"})
@@ -375,7 +380,7 @@ def test_chromium_shows_the_push_and_a_click_opens_the_console(tmp_path: Path) -
         shown.get_by_role("button", name="Sign in").wait_for()
 
 
-def watched(shown: Any) -> tuple[Any, str]:
+def open_worker_session(shown: Any) -> tuple[Any, str]:
     """Return a developer tools session, and the number of the console's service worker in it."""
     session = shown.context.new_cdp_session(shown)
     registrations: list[str] = []

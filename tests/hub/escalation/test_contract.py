@@ -116,18 +116,18 @@ def check_contact(home: Path, kind: ContactKind, service: StandIn, database: str
     (listed,) = administer(database, "contact", "list")
     assert (listed["kind"], listed["name"], listed["reason"]) == (kind.name, "Duty", "")
     assert SECRET not in listed["address"]
-    assert told_by_a_test(settings, service) == (OK, "")
+    assert run_contact_test(settings, service) == (OK, "")
     assert len(service.taken) == 1
     service.answers.append(service.refusal)
-    code, reason = told_by_a_test(settings, service)
+    code, reason = run_contact_test(settings, service)
     assert (code, reason != "") == (REFUSED, True)
     assert administer(database, "contact", "list")[0]["reason"] == reason
-    assert told_by_a_test(settings, service) == (OK, "")
+    assert run_contact_test(settings, service) == (OK, "")
     assert administer(database, "contact", "list")[0]["reason"] == ""
     return settings
 
 
-def told_by_a_test(settings: Path, service: StandIn) -> tuple[int, str]:
+def run_contact_test(settings: Path, service: StandIn) -> tuple[int, str]:
     """Return the exit code of `contact test` and its printed reason."""
     done = subprocess.run(
         [*MODULE, "hub", "contact", "test", "1", "--config", str(settings)],
@@ -152,6 +152,6 @@ def test_each_kind_of_contact_keeps_the_contract(tmp_path: Path, name: str) -> N
     assert kind.service
     with stand_ins()[name](tmp_path) as service:
         settings = check_contact(tmp_path, kind, service, database)
-    code, reason = told_by_a_test(settings, service)
+    code, reason = run_contact_test(settings, service)
     assert (code, reason != "") == (REFUSED, True), "it is away"
     assert SECRET not in reason

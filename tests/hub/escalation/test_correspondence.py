@@ -30,7 +30,7 @@ from tests.processes import agent, hub, until
 DORA = "dora@example.org"
 
 
-async def write(field: Field, kit: int, number: int, to: str = PHONE) -> str:
+async def write_to_address(field: Field, kit: int, number: int, to: str = PHONE) -> str:
     """Let a kit write to an address and the service accept it, and return the identity of
     the mail.
     """
@@ -45,20 +45,20 @@ async def write(field: Field, kit: int, number: int, to: str = PHONE) -> str:
     return each.message_id
 
 
-async def answer(field: Field, text: str, to: str = "") -> str:
+async def receive_answer(field: Field, text: str, to: str = "") -> str:
     field.now += 1
     kind, sender = ("email", DORA) if to else ("sms", PHONE)
     reply = ContactAnswer(kind, f"{kind} {field.now}", sender, text, to)
     return await field.store.commit(lambda db: answers.process_answer(db, reply, field.now))
 
 
-async def told(field: Field) -> list[str]:
+async def list_replies(field: Field) -> list[str]:
     """Return the queued texts to the address that answered."""
     rows = await field.rows("SELECT text FROM outward WHERE text <> '' ORDER BY id")
     return [text for (text,) in rows]
 
 
-class Come(NamedTuple):
+class Arrivals(NamedTuple):
     """The items that a kit got."""
 
     words: list[tuple[str, str]]
@@ -67,7 +67,7 @@ class Come(NamedTuple):
     """Numbers of its own items that were read, and the readers."""
 
 
-async def come(field: Field, kit: int) -> Come:
+async def collect_arrivals(field: Field, kit: int) -> Arrivals:
     names = dict(await field.rows("SELECT id, name FROM member"))
     mailbox = field.mailbox(kit)
     await mailbox.greeted(70_000_000 + kit)
@@ -78,39 +78,39 @@ async def come(field: Field, kit: int) -> Come:
         for each in entries
         if isinstance(each.content, Receipt) and each.content.stage is Stage.READ
     ]
-    return Come([(names[sender], text) for sender, text in said(envelopes)], read)
+    return Arrivals([(names[sender], text) for sender, text in said(envelopes)], read)
 
 
-async def alps(field: Field) -> Field:
+async def prepare_numbers(field: Field) -> Field:
     await field.store.commit(_number_on)
     return field
 
 
 async def test_sms_answer_goes_to_the_kit_that_wrote_to_the_number(store: Store) -> None:
     async with field_of(store) as field:
-        await alps(field)
-        await write(field, ADA, 1)
-        await write(field, ADA, 2)
-        assert await answer(field, "OK see you then") == "to the kit"
+        await prepare_numbers(field)
+        await write_to_address(field, ADA, 1)
+        await write_to_address(field, ADA, 2)
+        assert await receive_answer(field, "OK see you then") == "to the kit"
         # The answer does not show which of the two was meant: one has been read.
-        assert await come(field, ADA) == ([(PHONE, "OK see you then")], [(1, PHONE)])
-        assert await come(field, BEN) == ([], [])
-        assert (await told(field))[0].startswith("Your message is sent to Ada")
-        assert await answer(field, "bring bread") == "to the kit"
-        assert len(await told(field)) == 1
+        assert await collect_arrivals(field, ADA) == ([(PHONE, "OK see you then")], [(1, PHONE)])
+        assert await collect_arrivals(field, BEN) == ([], [])
+        assert (await list_replies(field))[0].startswith("Your message is sent to Ada")
+        assert await receive_answer(field, "bring bread") == "to the kit"
+        assert len(await list_replies(field)) == 1
 
 
 async def test_answer_to_several_kits_needs_the_name_of_one(store: Store) -> None:
     async with field_of(store) as field:
-        await alps(field)
-        await write(field, ADA, 1)
-        await write(field, BEN, 1)
-        assert await answer(field, "see you then") == "ambiguous"
-        assert await answer(field, "Benno: see you") == "ambiguous"
-        assert await answer(field, "ben: see you then") == "to the kit"
-        assert await come(field, BEN) == ([(PHONE, "see you then")], [(1, PHONE)])
-        assert await come(field, ADA) == ([], [])
-        assert "Begin with one of the names: Ada, Ben." in (await told(field))[0]
+        await prepare_numbers(field)
+        await write_to_address(field, ADA, 1)
+        await write_to_address(field, BEN, 1)
+        assert await receive_answer(field, "see you then") == "ambiguous"
+        assert await receive_answer(field, "Benno: see you") == "ambiguous"
+        assert await receive_answer(field, "ben: see you then") == "to the kit"
+        assert await collect_arrivals(field, BEN) == ([(PHONE, "see you then")], [(1, PHONE)])
+        assert await collect_arrivals(field, ADA) == ([], [])
+        assert "Begin with one of the names: Ada, Ben." in (await list_replies(field))[0]
 
 
 async def test_answer_expected_by_two_workspaces_is_ambiguous(store: Store) -> None:
@@ -120,30 +120,34 @@ async def test_answer_expected_by_two_workspaces_is_ambiguous(store: Store) -> N
         field.device = lambda number: Device(  # type: ignore[method-assign]
             number, number, number, f"kit {number}", f"30000000000000{number}"
         )
-        await write(field, BEN, 1)
-        assert await answer(field, "see you then") == "ambiguous"
+        await write_to_address(field, BEN, 1)
+        assert await receive_answer(field, "see you then") == "ambiguous"
         ((text,),) = await field.rows("SELECT text FROM alarm_message WHERE why = 'reply'")
         assert text.endswith("the six digits of the alarm, or with a name: Ben.")
         for kit in (ADA, BEN):
-            assert "see you then" not in [text for _, text in (await come(field, kit)).words]
-        assert await answer(field, "Ben: see you then") == "to the kit"
-        assert await answer(field, f"{code} we come") == "to the kit"
-        assert [text for _, text in (await come(field, BEN)).words] == ["Ben: see you then"]
-        assert [text for _, text in (await come(field, ADA)).words] == ["we come"]
+            assert "see you then" not in [
+                text for _, text in (await collect_arrivals(field, kit)).words
+            ]
+        assert await receive_answer(field, "Ben: see you then") == "to the kit"
+        assert await receive_answer(field, f"{code} we come") == "to the kit"
+        assert [text for _, text in (await collect_arrivals(field, BEN)).words] == [
+            "Ben: see you then"
+        ]
+        assert [text for _, text in (await collect_arrivals(field, ADA)).words] == ["we come"]
 
 
 async def test_mail_answer_goes_to_the_kit_of_the_original_mail(store: Store) -> None:
     async with field_of(store) as field:
-        await alps(field)
-        first = await write(field, ADA, 1, DORA)
-        second = await write(field, ADA, 2, DORA)
-        await write(field, BEN, 1, DORA)
-        assert await answer(field, "yes", second) == "to the kit"
-        assert await come(field, ADA) == ([(DORA, "yes")], [(2, DORA)])
-        assert await answer(field, "no", first) == "to the kit"
-        assert await come(field, ADA) == ([(DORA, "no")], [(1, DORA)])
-        assert await answer(field, "", first) == "empty"
-        assert await answer(field, "hello", "0b0e3c1e-7d3c-4c39-9d5e-2f6f0a7c1d11") == (
+        await prepare_numbers(field)
+        first = await write_to_address(field, ADA, 1, DORA)
+        second = await write_to_address(field, ADA, 2, DORA)
+        await write_to_address(field, BEN, 1, DORA)
+        assert await receive_answer(field, "yes", second) == "to the kit"
+        assert await collect_arrivals(field, ADA) == ([(DORA, "yes")], [(2, DORA)])
+        assert await receive_answer(field, "no", first) == "to the kit"
+        assert await collect_arrivals(field, ADA) == ([(DORA, "no")], [(1, DORA)])
+        assert await receive_answer(field, "", first) == "empty"
+        assert await receive_answer(field, "hello", "0b0e3c1e-7d3c-4c39-9d5e-2f6f0a7c1d11") == (
             "to no message of this hub"
         )
 
@@ -151,9 +155,9 @@ async def test_mail_answer_goes_to_the_kit_of_the_original_mail(store: Store) ->
 async def test_answer_to_an_open_incident_has_precedence(store: Store) -> None:
     async with field_of(store) as field:
         code = await ask_for_help(field)
-        await write(field, BEN, 1)
-        assert await answer(field, f"OK {code}") == "acknowledged"
-        assert [who for who, _ in (await come(field, BEN)).words] == ["Ada"]
+        await write_to_address(field, BEN, 1)
+        assert await receive_answer(field, f"OK {code}") == "acknowledged"
+        assert [who for who, _ in (await collect_arrivals(field, BEN)).words] == ["Ada"]
 
 
 @pytest.mark.parametrize(
@@ -167,35 +171,35 @@ async def test_answer_too_long_for_satellite_is_rejected_with_a_notice(
     store: Store, length: int, outcome: str
 ) -> None:
     async with field_of(store) as field:
-        await alps(field)
-        await write(field, ADA, 1)
-        assert await answer(field, "x" * length) == outcome
-        words, read = await come(field, ADA)
+        await prepare_numbers(field)
+        await write_to_address(field, ADA, 1)
+        assert await receive_answer(field, "x" * length) == outcome
+        words, read = await collect_arrivals(field, ADA)
         assert (len(words), len(read)) == ((1, 1) if outcome == "to the kit" else (0, 0))
         if outcome == "not sent":
             why = f"Nothing sent: too long by 1 bytes of {length}. Write less."
-            assert await told(field) == [why]
+            assert await list_replies(field) == [why]
 
 
 async def test_answers_to_a_kit_are_limited_per_day(store: Store) -> None:
     async with field_of(store) as field:
-        await alps(field)
-        await write(field, ADA, 1)
-        outcomes = [await answer(field, f"I am away {n}") for n in range(70)]
+        await prepare_numbers(field)
+        await write_to_address(field, ADA, 1)
+        outcomes = [await receive_answer(field, f"I am away {n}") for n in range(70)]
         assert outcomes == ["to the kit"] * correspondence.LETTERS_PER_DAY_MAX + ["limited"] * (
             70 - correspondence.LETTERS_PER_DAY_MAX
         )
-        assert len(await told(field)) <= texts_to_kits.REPLIES_MAX
+        assert len(await list_replies(field)) <= texts_to_kits.REPLIES_MAX
 
 
 async def test_answer_after_the_reply_window_is_not_delivered(store: Store) -> None:
     async with field_of(store) as field:
-        await alps(field)
-        assert await answer(field, "hello?") == "of a stranger"
-        await write(field, ADA, 1)
+        await prepare_numbers(field)
+        assert await receive_answer(field, "hello?") == "of a stranger"
+        await write_to_address(field, ADA, 1)
         field.now += correspondence.REPLY_WINDOW_S + 1
-        assert await answer(field, "hello?") == "of a stranger"
-        assert await told(field) == []
+        assert await receive_answer(field, "hello?") == "of a stranger"
+        assert await list_replies(field) == []
 
 
 def test_mail_correspondence_works_between_real_kit_and_mail_program(tmp_path: Path) -> None:

@@ -74,7 +74,7 @@ def mail_server(
     with (home / "pymap.log").open("wb") as log:
         server = subprocess.Popen([*command, *where], stdout=log, stderr=log)
         try:
-            until(lambda: answers(box))
+            until(lambda: is_answering(box))
             password = home / "imap-password"
             password.write_text("demopass\n")
             yield (
@@ -93,7 +93,7 @@ def mail_server(
             server.wait(20)
 
 
-def answers(box: Mailbox) -> bool:
+def is_answering(box: Mailbox) -> bool:
     try:
         box.open().logout()
     except (OSError, imaplib.IMAP4.error):
@@ -188,7 +188,7 @@ class Disk:
         raise AssertionError("mail has none")
 
 
-def inward_of(settings: dict[str, str], disk: Disk) -> AnswerServices:
+def make_answer_services(settings: dict[str, str], disk: Disk) -> AnswerServices:
     own = {
         **OWN,
         **settings,
@@ -201,7 +201,7 @@ def inward_of(settings: dict[str, str], disk: Disk) -> AnswerServices:
 
 
 @contextmanager
-def tls_before(port: int, tls: ssl.SSLContext) -> Iterator[int]:
+def tls_proxy(port: int, tls: ssl.SSLContext) -> Iterator[int]:
     """Yield a port that speaks TLS from the first byte and forwards to the server at that port."""
 
     class Front(socketserver.StreamRequestHandler):
@@ -246,12 +246,12 @@ async def test_mail_is_read_over_tls_only_from_a_trusted_server(
     files = ("--cert", str(pem), "--key", str(pem))
     with (
         mail_server(tmp_path, files) as (box, settings),
-        tls_before(box.port, tls) as front,
+        tls_proxy(box.port, tls) as front,
     ):
         port = box.port if how == "starttls" else front
         disk = Disk()
         disk.full = False
-        inward = inward_of({**settings, "imap-tls": how, "imap-port": str(port)}, disk)
+        inward = make_answer_services({**settings, "imap-tls": how, "imap-port": str(port)}, disk)
         box.deliver(mail_from("bw@example.org", "OK", to=f"sos+{ID}@example.org"))
         monkeypatch.setenv("SSL_CERT_FILE", str(others))
         with pytest.raises(ssl.SSLCertVerificationError):
@@ -266,7 +266,7 @@ async def test_mail_is_read_over_tls_only_from_a_trusted_server(
 async def test_mail_is_marked_seen_only_after_storage(tmp_path: Path) -> None:
     with mail_server(tmp_path) as (box, settings):
         disk = Disk()
-        inward = inward_of(settings, disk)
+        inward = make_answer_services(settings, disk)
         disk.full = False
         await imap.process_unseen(inward)  # mails that were at the server at its start
         large = mail_from("bw@example.org", "x" * imap.MAIL_MAX, to=f"sos+{ID}@example.org")
@@ -287,7 +287,7 @@ async def test_unreadable_mail_does_not_block_later_mails(tmp_path: Path) -> Non
     with mail_server(tmp_path) as (box, settings):
         disk, faults = Disk(), list[str]()
         disk.full = False
-        inward = inward_of(settings, disk)._replace(
+        inward = make_answer_services(settings, disk)._replace(
             note_fault=lambda error, where: faults.append(where)
         )
         await imap.process_unseen(inward)  # mails that were at the server at its start
@@ -301,11 +301,11 @@ async def test_unreadable_mail_does_not_block_later_mails(tmp_path: Path) -> Non
         assert len(faults) == 1 and "a mail that answers no current" in faults[0]
 
 
-def read(mail: EmailMessage) -> ContactAnswer | None:
-    return read_bytes(mail.as_bytes())
+def read_mail(mail: EmailMessage) -> ContactAnswer | None:
+    return read_raw_mail(mail.as_bytes())
 
 
-def read_bytes(raw: bytes) -> ContactAnswer | None:
+def read_raw_mail(raw: bytes) -> ContactAnswer | None:
     answer = mail_reading.read(raw, OWN["mail-from"])
     return None if answer is None else ContactAnswer(imap.KIND_NAME, "", **answer)
 
@@ -358,16 +358,16 @@ async def test_answer_with_many_relay_headers_is_read() -> None:
 )
 def test_automatic_mail_is_not_an_answer(headers: dict[str, str]) -> None:
     to = f"sos+{ID}@example.org"
-    assert read(mail_from("bw@example.org", "OK", to=to)) is not None
-    assert read(mail_from("bw@example.org", "OK", to=to, **headers)) is None
+    assert read_mail(mail_from("bw@example.org", "OK", to=to)) is not None
+    assert read_mail(mail_from("bw@example.org", "OK", to=to, **headers)) is None
 
 
 def test_mail_from_the_hub_or_without_reference_is_not_an_answer() -> None:
-    assert read(mail_from("sos@example.org", "OK", to=f"sos+{ID}@example.org")) is None
-    assert read(mail_from("bw@example.org", "OK")) is None
-    assert read_bytes(b"\xff\xfe no mail at all") is None
+    assert read_mail(mail_from("sos@example.org", "OK", to=f"sos+{ID}@example.org")) is None
+    assert read_mail(mail_from("bw@example.org", "OK")) is None
+    assert read_raw_mail(b"\xff\xfe no mail at all") is None
     odd = f"From: =?utf-8?q?a=00@b.example?=\r\nTo: sos+{ID}@example.org\r\n\r\nOK\r\n"
-    assert read_bytes(odd.encode()) is None
+    assert read_raw_mail(odd.encode()) is None
 
 
 @pytest.mark.parametrize(
@@ -384,7 +384,7 @@ def test_mail_from_the_hub_or_without_reference_is_not_an_answer() -> None:
 def test_answered_message_is_identified_by_the_mail_headers(
     headers: dict[str, str], is_answer: bool
 ) -> None:
-    answer = read(mail_from("bw@example.org", "OK", **headers))
+    answer = read_mail(mail_from("bw@example.org", "OK", **headers))
     assert (answer is not None) == is_answer
     if answer is not None:
         assert (answer.kind, answer.answers, answer.text) == ("email", ID, "OK")
@@ -469,7 +469,7 @@ def test_answer_below_the_quote_in_html_is_read() -> None:
     mail.set_content(
         f"<div>{WROTE}</div><blockquote><p>{TITLE}</p></blockquote><p>OK, we go</p>", subtype="html"
     )
-    answer = read(mail)
+    answer = read_mail(mail)
     assert answer is not None and answer.text == "OK, we go"
 
 
@@ -480,7 +480,7 @@ def test_mail_only_in_html_is_read_without_its_quote() -> None:
         "<blockquote><p>SOS 1 of kit-ada</p></blockquote></body></html>",
         subtype="html",
     )
-    answer = read(mail)
+    answer = read_mail(mail)
     assert answer is not None
     assert answer.text.split() == ["OK", "&", "go", "now"]
 
@@ -488,7 +488,7 @@ def test_mail_only_in_html_is_read_without_its_quote() -> None:
 def test_text_before_broken_html_is_read() -> None:
     mail = mail_from("bw@example.org", "", to=f"sos+{ID}@example.org")
     mail.set_content("<p>OK, we go</p><![x[ and", subtype="html")
-    answer = read(mail)
+    answer = read_mail(mail)
     assert answer is not None and answer.text == "OK, we go"
 
 
@@ -497,7 +497,7 @@ def test_mail_in_unknown_charset_raises_no_error() -> None:
         f"From: bw@example.org\r\nTo: sos+{ID}@example.org\r\n"
         "Content-Type: text/plain; charset=nosuch\r\n\r\nOK\r\n"
     ).encode()
-    answer = read_bytes(raw)
+    answer = read_raw_mail(raw)
     assert answer is None or answer.text in ("", "OK")
 
 

@@ -44,7 +44,7 @@ KEPT = re.compile(
 )
 
 
-def docstrings(tree: ast.AST) -> set[int]:
+def list_docstring_ids(tree: ast.AST) -> set[int]:
     return {
         id(node.value)
         for node in ast.walk(tree)
@@ -52,14 +52,14 @@ def docstrings(tree: ast.AST) -> set[int]:
     }
 
 
-def constant(node: ast.expr, names: dict[str, ast.Constant]) -> ast.Constant:
+def get_text_literal(node: ast.expr, names: dict[str, ast.Constant]) -> ast.Constant:
     """Return the text of a call, which is a literal or a name that was assigned directly before."""
     literal = names[node.id] if isinstance(node, ast.Name) else node
     assert isinstance(literal, ast.Constant) and isinstance(literal.value, str), ast.unparse(node)
     return literal
 
 
-def said_in(tree: ast.AST) -> Iterator[ast.Constant]:
+def find_translated_texts(tree: ast.AST) -> Iterator[ast.Constant]:
     """Yield the texts of a module in order."""
     for function in ast.walk(tree):
         if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -73,10 +73,10 @@ def said_in(tree: ast.AST) -> Iterator[ast.Constant]:
                 case ast.Assign(targets=[ast.Name(id=name)], value=ast.Constant() as value):
                     names[name] = value
                 case ast.Call(func=ast.Name(id="translate"), args=[_, text]):
-                    yield constant(text, names)
+                    yield get_text_literal(text, names)
 
 
-def trees(names: tuple[str, ...]) -> list[ast.Module]:
+def parse_modules(names: tuple[str, ...]) -> list[ast.Module]:
     return [ast.parse((FOLDER / name).read_text()) for name in names]
 
 
@@ -91,7 +91,9 @@ def test_every_module_with_translated_texts_is_checked() -> None:
 
 @pytest.mark.parametrize("language", CATALOGUES)
 def test_catalogue_contains_exactly_the_texts_in_use(language: str) -> None:
-    wanted = {each.value for tree in trees(SPEAKING) for each in said_in(tree)}
+    wanted = {
+        each.value for tree in parse_modules(SPEAKING) for each in find_translated_texts(tree)
+    }
     there = json.loads((FOLDER / language).read_text())
     assert wanted - there.keys() == set(), "is missing"
     assert there.keys() - wanted == set(), "nobody says it"
@@ -102,7 +104,7 @@ def test_catalogue_contains_exactly_the_texts_in_use(language: str) -> None:
 @pytest.mark.parametrize("name", TOLD)
 def test_modules_contain_no_untranslated_text(name: str) -> None:
     tree = ast.parse((FOLDER / name).read_text())
-    known = docstrings(tree) | {id(each) for each in said_in(tree)}
+    known = list_docstring_ids(tree) | {id(each) for each in find_translated_texts(tree)}
     texts = [
         node.value
         for node in ast.walk(tree)

@@ -30,11 +30,11 @@ FAILED = HandoverResult(HandoverOutcome.FAILED, "no network")
 HOURS = "22:00-06:00 Europe/Zurich"
 
 
-def at(text: str) -> float:
+def parse_time(text: str) -> float:
     return datetime.fromisoformat(text).timestamp()
 
 
-NIGHT, MORNING = at("2026-11-26T23:30+01:00"), at("2026-11-27T06:00+01:00")
+NIGHT, MORNING = parse_time("2026-11-26T23:30+01:00"), parse_time("2026-11-27T06:00+01:00")
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ NIGHT, MORNING = at("2026-11-26T23:30+01:00"), at("2026-11-27T06:00+01:00")
 def test_end_of_quiet_hours_is_computed_in_each_time_zone(
     hours: str, now: str, end: str | None
 ) -> None:
-    assert read_hours(hours).end(at(now)) == (None if end is None else at(end))
+    assert read_hours(hours).end(parse_time(now)) == (None if end is None else parse_time(end))
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_invalid_quiet_hours_are_rejected_with_the_reason(text: str, why: str) -
         read_hours(text)
 
 
-async def duty(alps: Field, own: str = "", **how: Any) -> int:
+async def add_duty_contact(alps: Field, own: str = "", **how: Any) -> int:
     """Add a contact that gets messages immediately, at night."""
     alps.now = NIGHT
     new = contacts.NewContact("Duty", "duty@example.org")._replace(**how)
@@ -89,14 +89,14 @@ async def duty(alps: Field, own: str = "", **how: Any) -> int:
     return contact
 
 
-async def raised(alps: Field, kind: str, device: int = 1) -> int:
+async def raise_alarm(alps: Field, kind: str, device: int = 1) -> int:
     posting = Posting(1, device, Message(f"{kind} it is"), int(alps.now), SOS_PRIORITY, sos=True)
     return await alps.store.commit(
         lambda db: ledger.raise_alarm(db, posting, device, alps.now, kind)
     )
 
 
-async def due(alps: Field, store: Store | None = None) -> list[Notification]:
+async def claim_due(alps: Field, store: Store | None = None) -> list[Notification]:
     return await (store or alps.store).commit(
         lambda db: notification.claim(db, alps.now + alarm.FIRST_MESSAGE_DELAY_S, 9, "")
     )
@@ -105,68 +105,68 @@ async def due(alps: Field, store: Store | None = None) -> list[Notification]:
 @pytest.mark.parametrize("kind", ["sos", "overdue"])
 async def test_sos_and_overdue_alarms_ignore_quiet_hours(store: Store, kind: str) -> None:
     async with field_of(store) as alps:
-        await duty(alps)
+        await add_duty_contact(alps)
         if kind == "sos":
             await alps.sends(1, HELP)
         else:
-            await raised(alps, kind)
-        (message,) = await due(alps)
+            await raise_alarm(alps, kind)
+        (message,) = await claim_due(alps)
         assert message.notice.alarm == ("" if kind == "sos" else kind)
 
 
 async def test_alarms_of_the_night_are_sent_in_one_morning_message(store: Store) -> None:
     async with field_of(store) as alps:
-        await duty(alps)
-        first = await raised(alps, "fence")
+        await add_duty_contact(alps)
+        first = await raise_alarm(alps, "fence")
         alps.now += 3600
-        second = await raised(alps, "operator", 2)
-        third = await raised(alps, "watch", 3)
-        assert await due(alps) == []
+        second = await raise_alarm(alps, "operator", 2)
+        third = await raise_alarm(alps, "watch", 3)
+        assert await claim_due(alps) == []
         # No other contact is present, which does not speed up an alarm that waits for the morning.
         await store.commit(lambda db: alarm.notify_of_open(db, alps.now))
-        assert await due(alps) == []
+        assert await claim_due(alps) == []
         # An alarm that was answered meanwhile is not sent.
         await store.commit(lambda db: alarm.cancel_messages(db, third))
         alps.now = MORNING
-        (message,) = await due(alps)
+        (message,) = await claim_due(alps)
         assert message.notice.subject == "2 alarms in quiet hours"
         assert message.notice.alarm == "fence"
         assert f"Fence {first} of kit 1: fence it is" in message.notice.text
         assert f"Satellite operator {second} of kit 2: operator it is" in message.notice.text
-        assert await due(alps) == []
+        assert await claim_due(alps) == []
         # The message failed and is sent again as one. Then both incidents have it in their
         # timelines.
         await store.commit(lambda db: notification.record_result(db, message, FAILED, alps.now))
         alps.now += 3600
-        (again,) = await due(alps)
+        (again,) = await claim_due(alps)
         assert len(again.beside) == 1
         await store.commit(lambda db: notification.record_result(db, again, HANDED, alps.now))
         events = await alps.rows("SELECT sos FROM sos_event WHERE event = 'notified' ORDER BY sos")
         assert [each for (each,) in events] == [first, second]
-        assert await due(alps) == []
+        assert await claim_due(alps) == []
 
 
 async def test_contact_quiet_hours_override_those_of_the_workspace(store: Store) -> None:
     async with field_of(store) as alps:
-        await duty(alps, own=quiet.NO_QUIET_HOURS)
-        await raised(alps, "fence")
-        assert len(await due(alps)) == 1
+        await add_duty_contact(alps, own=quiet.NO_QUIET_HOURS)
+        await raise_alarm(alps, "fence")
+        assert len(await claim_due(alps)) == 1
 
 
 async def test_alarms_by_day_are_sent_one_by_one(store: Store) -> None:
     async with field_of(store) as alps:
-        await duty(alps)
+        await add_duty_contact(alps)
         alps.now = MORNING + 3600
         for device in (1, 2):
-            await raised(alps, "fence", device)
-        assert [each.beside for each in await due(alps)] == [(), ()]
+            await raise_alarm(alps, "fence", device)
+        assert [each.beside for each in await claim_due(alps)] == [(), ()]
 
 
 async def test_step_that_falls_into_quiet_hours_waits(store: Store) -> None:
     async with field_of(store) as alps:
-        await duty(alps, after=600)
-        alps.now = at("2026-11-26T21:55+01:00")
-        await raised(alps, "fence")
+        await add_duty_contact(alps, after=600)
+        alps.now = parse_time("2026-11-26T21:55+01:00")
+        await raise_alarm(alps, "fence")
         rows = await alps.rows("SELECT not_before, held FROM alarm_message")
         assert rows == [(MORNING + 600, 1)]
 
@@ -174,68 +174,68 @@ async def test_step_that_falls_into_quiet_hours_waits(store: Store) -> None:
 async def test_unattended_alarm_is_not_moved_into_quiet_hours(store: Store) -> None:
     """The message is sent at half past six instead of half past eleven."""
     async with field_of(store) as alps:
-        await duty(alps, after=7 * 3600)
-        await raised(alps, "fence")
+        await add_duty_contact(alps, after=7 * 3600)
+        await raise_alarm(alps, "fence")
         await store.commit(lambda db: alarm.notify_of_open(db, alps.now))
-        assert await due(alps) == []
+        assert await claim_due(alps) == []
         alps.now += 7 * 3600
-        assert len(await due(alps)) == 1
+        assert len(await claim_due(alps)) == 1
 
 
 async def test_further_try_that_falls_into_quiet_hours_waits(store: Store) -> None:
     async with field_of(store) as alps:
-        await duty(alps, tries=3, every=600)
-        alps.now = at("2026-11-26T21:55+01:00")
-        await raised(alps, "fence")
-        (message,) = await due(alps)
+        await add_duty_contact(alps, tries=3, every=600)
+        alps.now = parse_time("2026-11-26T21:55+01:00")
+        await raise_alarm(alps, "fence")
+        (message,) = await claim_due(alps)
         await store.commit(lambda db: notification.record_result(db, message, HANDED, alps.now))
         alps.now = NIGHT
-        assert await due(alps) == []
+        assert await claim_due(alps) == []
         alps.now = MORNING
-        (message,) = await due(alps)
+        (message,) = await claim_due(alps)
         assert message.round == 2
         # By day the next try comes at its usual time.
         await store.commit(lambda db: notification.record_result(db, message, HANDED, alps.now))
         alps.now += 600
-        assert [each.round for each in await due(alps)] == [3]
+        assert [each.round for each in await claim_due(alps)] == [3]
 
 
 async def test_message_that_failed_in_the_evening_is_retried_in_the_morning(store: Store) -> None:
     async with field_of(store) as alps:
-        await duty(alps)
-        alps.now = at("2026-11-26T21:59:30+01:00")
-        await raised(alps, "fence")
-        (message,) = await due(alps)
+        await add_duty_contact(alps)
+        alps.now = parse_time("2026-11-26T21:59:30+01:00")
+        await raise_alarm(alps, "fence")
+        (message,) = await claim_due(alps)
         alps.now += 60
         text = await store.commit(
             lambda db: notification.record_result(db, message, FAILED, alps.now)
         )
         assert text.endswith(f"tried again in {MORNING - alps.now:.0f} s")
         alps.now = MORNING - alarm.FIRST_MESSAGE_DELAY_S - 1
-        assert await due(alps) == []
+        assert await claim_due(alps) == []
         alps.now = MORNING
-        assert len(await due(alps)) == 1
+        assert len(await claim_due(alps)) == 1
 
 
 async def test_further_try_of_an_sos_ignores_quiet_hours(store: Store) -> None:
     async with field_of(store) as alps:
-        await duty(alps, tries=2, every=600)
+        await add_duty_contact(alps, tries=2, every=600)
         await alps.sends(1, HELP)
-        (message,) = await due(alps)
+        (message,) = await claim_due(alps)
         await store.commit(lambda db: notification.record_result(db, message, HANDED, alps.now))
         alps.now += 600
-        assert [each.round for each in await due(alps)] == [2]
+        assert [each.round for each in await claim_due(alps)] == [2]
 
 
 async def test_only_one_hub_sends_the_morning_message(postgres: str) -> None:
     database = new_database(postgres)
     first, second = open_store(database), open_store(database)
     async with field_of(first) as alps, running(second):
-        await duty(alps)
+        await add_duty_contact(alps)
         for device in (1, 2, 3):
-            await raised(alps, "fence", device)
+            await raise_alarm(alps, "fence", device)
         alps.now = MORNING
-        messages = [*await due(alps), *await due(alps, second)]
+        messages = [*await claim_due(alps), *await claim_due(alps, second)]
         assert [len(each.beside) for each in messages] == [2]
     first.close()
     second.close()
