@@ -57,7 +57,7 @@ def sign_in(running: Hub, user: str, password: str = SECRET.strip(), **headers: 
     return call(running, "POST", "/console/session", body, **origin)
 
 
-def foreign(running: Hub) -> list[str]:
+def list_foreign_origins(running: Hub) -> list[str]:
     """Return origins that no page of the hub has and no browser sends."""
     host = running.address.partition("://")[2]
     near = [f"//{host}", host, f"ftp://{host}", f"{running.address}/", f"http://a@{host}"]
@@ -74,7 +74,7 @@ def test_session_belongs_to_its_user_and_rejects_other_sites(tmp_path: Path, dat
         assert sign_in(running, "2")[0] == 401, "Ada has no password"
         assert sign_in(running, "olga@example.org", Origin="https://evil.example")[0] == 403
         assert sign_in(running, "olga@example.org", **{"Sec-Fetch-Site": "cross-site"})[0] == 403
-        for origin in foreign(running):
+        for origin in list_foreign_origins(running):
             assert sign_in(running, "olga@example.org", Origin=origin)[0] == 403, origin
         status, headers, _ = sign_in(running, "olga@example.org")
         assert status == 204
@@ -88,7 +88,7 @@ def test_session_belongs_to_its_user_and_rejects_other_sites(tmp_path: Path, dat
         answer = "/api/sos/1/acknowledge"
         assert call(running, "POST", answer, {}, **mine)[0] == 403
         assert call(running, "POST", answer, {}, **mine, Origin="https://evil.example")[0] == 403
-        for origin in foreign(running):
+        for origin in list_foreign_origins(running):
             assert call(running, "POST", answer, {}, **mine, Origin=origin)[0] == 403, origin
             assert call(running, "DELETE", "/console/session", Origin=origin)[0] == 204, origin
         assert call(running, "POST", answer, {}, **mine, Origin=running.address)[0] == 404
@@ -246,7 +246,7 @@ def console(opened: Any, running: Hub, screen: str, **how: Any) -> Iterator[Any]
         browser.close(context, shown)
 
 
-def press(shown: Any, name: str) -> None:
+def press_and_hold(shown: Any, name: str) -> None:
     """Put a finger on a button and leave it there. Try again if the button moved before."""
     button = shown.get_by_role("button", name=name, exact=True)
     for _ in range(9):
@@ -359,8 +359,8 @@ def test_dispatcher_sees_an_sos_ring_and_answers(tmp_path: Path, screen: str) ->
             alarm.get_by_role("button", name="Acknowledge").click()
             shown.locator("#sos li.seen > p", has_text="Seen by Olga").wait_for()
             assert shown.title() == "fieldagent console"
-            until(lambda: "seen by" in [each["state"] for each in ladder(kit)])
-            (seen,) = [each for each in ladder(kit) if each["state"] == "seen by"]
+            until(lambda: "seen by" in [each["state"] for each in list_sos_steps(kit)])
+            (seen,) = [each for each in list_sos_steps(kit) if each["state"] == "seen by"]
             assert (seen["by"], seen.get("unauthenticated")) == ("Olga", None)
         shown.get_by_text("What happened").click()
         story = shown.locator("#sos details li")
@@ -648,7 +648,7 @@ def test_dispatcher_sends_a_message_and_sees_its_cost(tmp_path: Path, screen: st
         shown.get_by_role("button", name="Send").click()
         fault.get_by_text("Choose a recipient.").wait_for()
         assert shown.get_by_label("Mia (no device)").is_disabled()
-        until(lambda: device_of(database, "kit-ada")["linked"])
+        until(lambda: find_device(database, "kit-ada")["linked"])
         shown.get_by_label("Everyone").check()
         cost.get_by_text("1 device linked now, which costs nothing").wait_for()
         price = cost.inner_text()
@@ -731,12 +731,12 @@ def send_again(shown: Any) -> bool:
     return "Sent to Ada" in shown.locator("#write-done").inner_text()
 
 
-def device_of(database: str, name: str) -> Any:
+def find_device(database: str, name: str) -> Any:
     (device,) = [each for each in administer(database, "device", "list") if each["name"] == name]
     return device
 
 
-def ladder(kit: Any) -> list[dict[str, Any]]:
+def list_sos_steps(kit: Any) -> list[dict[str, Any]]:
     """Return the steps of its SOS."""
     incident = kit.call("GET", "/api/sos").body["incident"]
     return list(incident["steps"]) if incident else []

@@ -60,7 +60,7 @@ def settle_in_as_administrator(database: str) -> None:
     store.close()
 
 
-def cost_something(database: str) -> None:
+def record_sessions(database: str) -> None:
     """Record one session of kit-ada here, and two by its operator."""
 
     def cost(db: Db) -> None:
@@ -410,7 +410,7 @@ def test_administration_fits_the_screen_and_is_accessible(tmp_path: Path, screen
     database = str(tmp_path / "hub.sqlite3")
     settle_in_as_administrator(database)
     administer(database, "webhook", "add", f"https://example.org/{'long' * 40}", "--untried")
-    cost_something(database)
+    record_sessions(database)
     settings = {"database": database, "directip-credit-price": "0.12 EUR"}
     with (
         browser.browser() as opened,

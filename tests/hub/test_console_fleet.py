@@ -44,7 +44,7 @@ sys.exit(main())
 """A program that runs an agent with the facts of another machine."""
 
 
-def machine(home: Path) -> list[str]:
+def agent_on_other_machine(home: Path) -> list[str]:
     for name, content in MACHINE.items():
         file = home / "root" / name
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -52,7 +52,7 @@ def machine(home: Path) -> list[str]:
     return [sys.executable, "-c", AGENT, str(home / "root")]
 
 
-def tell_of_others(database: str) -> None:
+def report_other_kits(database: str) -> None:
     """Add three healthy kits, one of which has not reported for a while."""
     heard: dict[str, Any] = {"satellite": [None, *range(6), *[4] * 17]}
     well = KitCondition(STATUS, "Debian 13.1", POWER, 1, 0, 0, heard)
@@ -75,10 +75,10 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Any:
     home = tmp_path_factory.mktemp("fleet")
     database = str(home / "hub.sqlite3")
     token = settle_in(database)
-    tell_of_others(database)
+    report_other_kits(database)
     with hub(home, {"database": database}) as running:
         settings = {"satellite-port": None, "hub-token": token, "hub-address": running.address}
-        with agent(home, settings, machine(home)):
+        with agent(home, settings, agent_on_other_machine(home)):
             until(lambda: "12.9" in str(administer(database, "fleet")))
             yield running
 

@@ -75,7 +75,7 @@ def bens(world: World) -> Iterator[Any]:
         yield shown
 
 
-def anew(shown: Any, running: Hub) -> Any:
+def reload_console(shown: Any, running: Hub) -> Any:
     shown.unroute_all()
     shown.goto(f"{running.address}/console")
     shown.locator("#kits li").first.wait_for()
@@ -85,13 +85,13 @@ def anew(shown: Any, running: Hub) -> Any:
 @pytest.fixture
 def desk(world: World, olgas: Any) -> Any:
     """Return Olga's console."""
-    return anew(olgas, world.hub)
+    return reload_console(olgas, world.hub)
 
 
 @pytest.fixture
 def office(world: World, bens: Any) -> Any:
     """Return Ben's console."""
-    return anew(bens, world.hub)
+    return reload_console(bens, world.hub)
 
 
 @pytest.fixture
@@ -105,7 +105,7 @@ def incident(world: World) -> Iterator[str]:
     until(lambda: world.kit.call("GET", "/api/sos").body["active"] == 0)
 
 
-def go_on(world: World, shown: Any, at: int) -> None:
+def receive_kit_message(world: World, shown: Any, at: int) -> None:
     """Let a message of the kit arrive, so that its card is redrawn."""
     place = {"latitude": 46.5, "longitude": at}
     world.kit.call("POST", "/api/sos", {"position": place})
@@ -123,12 +123,12 @@ def test_text_typed_at_the_desk_survives_new_events(world: World, desk: Any, inc
     held = Held(desk, "**/api/users*")
     desk.get_by_role("button", name="Hand over").click()
     held.wait()
-    go_on(world, desk, 7)
+    receive_kit_message(world, desk, 7)
     held.release()
     words = desk.locator(f"#sos-heir-note-{incident}")
     words.fill("heli at 14:00")
     desk.locator(f"#sos-heir-{incident}").select_option("Ben")
-    go_on(world, desk, 8)
+    receive_kit_message(world, desk, 8)
     assert words.input_value() == "heli at 14:00"
     assert desk.locator(f"#sos-heir-{incident} option:checked").inner_text() == "Ben"
     # A second press closes it. The other controls were there all the time.
@@ -145,7 +145,7 @@ def test_text_typed_at_the_desk_survives_new_events(world: World, desk: Any, inc
         if ends:
             note.fill(ends)
         else:
-            go_on(world, desk, 9)
+            receive_kit_message(world, desk, 9)
         held.release()
         desk.evaluate(DRAWN)
         assert note.input_value() == ends

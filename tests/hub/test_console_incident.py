@@ -123,7 +123,7 @@ def test_incident_text_position_and_buttons_stay_first_with_97_kits(
         assert shown.locator("#named").get_by_text("(and 96 more)").count() == 2
 
 
-def has(entries: Any, many: int) -> bool:
+def has_count(entries: Any, many: int) -> bool:
     return bool(entries.count() == many)
 
 
@@ -157,7 +157,7 @@ def test_incident_history_is_searched_printed_and_exported(tmp_path: Path) -> No
             shown.get_by_label("Find in the history").fill(search)
             shown.get_by_label("Find in the history").press("Enter")
             entries.first.get_by_text(left).wait_for()
-            until(partial(has, entries, many))
+            until(partial(has_count, entries, many))
         # A late answer belongs to an earlier search.
         held: list[Any] = []
         shown.route("**/api/sos?*text=fog", lambda route: held.append(route), times=1)
@@ -242,7 +242,7 @@ def test_alarm_is_answered_under_its_own_name_and_path(tmp_path: Path) -> None:
         assert (row["id"], row["kind"], row["reason"]) == ("1", "fence", "a cow")
 
 
-def lose_the_next_answer(shown: Any, path: str) -> None:
+def lose_next_answer(shown: Any, path: str) -> None:
     def lose(route: Any) -> None:
         route.fetch()
         route.abort()
@@ -276,7 +276,7 @@ def test_new_messages_do_not_remove_typed_text(tmp_path: Path) -> None:
                 assert field.input_value() == "wait at the hut"
             # Two quick presses make one message to the kit and one line in the log. So does a third
             # press after the hub's answer was lost.
-            lose_the_next_answer(shown, "**/api/sos/1/answer")
+            lose_next_answer(shown, "**/api/sos/1/answer")
             write = shown.get_by_role("button", name="Write to Ada")
             write.dblclick()
             shown.get_by_text("The hub did not answer, so the result is unknown").wait_for()

@@ -19,13 +19,13 @@ from tests.processes import PATIENCE, Hub, administer, agent, hub, until
 pytestmark = pytest.mark.full
 
 
-def catalogue(language: str) -> dict[str, dict[str, Any]]:
+def load_catalogue(language: str) -> dict[str, dict[str, Any]]:
     path = files("fieldagent.hub.console").joinpath(f"{language}.json")
     document: dict[str, dict[str, Any]] = json.loads(path.read_bytes())
     return document
 
 
-def choose(shown: Any, language: str) -> None:
+def choose_language(shown: Any, language: str) -> None:
     shown.locator("#choices summary").click()
     shown.locator("#choice-language").select_option(language)
     shown.wait_for_function("code => document.documentElement.lang === code", arg=language)
@@ -39,7 +39,7 @@ def test_sos_rings_and_is_answered_in_the_reader_language(
     tmp_path: Path, locale: str, words: str
 ) -> None:
     language = locale[:2]
-    texts = catalogue(language)["texts"]
+    texts = load_catalogue(language)["texts"]
     database = str(tmp_path / "hub.sqlite3")
     token = settle_in(database)
     administer(database, "contact", "add", "Duty", "duty@example.org", "--language", language)
@@ -78,21 +78,23 @@ def test_sos_rings_and_is_answered_in_the_reader_language(
                 in text
             )
             (link,) = LINK.findall(text)
-            answered(opened, running, link, language, words, f"SOS {short}")
+            answer_by_link(opened, running, link, language, words, f"SOS {short}")
             seen = texts["Seen by {who}, {time}"].partition("{time}")[0].replace("{who}", "Duty")
             shown.locator("#sos > li.seen").get_by_text(seen).wait_for()
             # The contact's answer in their language reaches the kit with its meaning.
             until(lambda: "help is on its way" in json.dumps(kit.call("GET", "/api/sos").body))
             # The choice is kept.
-            choose(shown, "es")
+            choose_language(shown, "es")
             shown.locator("#sos").get_by_text("Visto por Duty,").wait_for()
             shown.reload()
             shown.locator("#sos").get_by_text("Visto por Duty,").wait_for()
-            choose(shown, "en")
+            choose_language(shown, "en")
             shown.locator("#sos").get_by_text("Seen by Duty,").wait_for()
 
 
-def answered(opened: Any, running: Hub, link: str, language: str, words: str, title: str) -> None:
+def answer_by_link(
+    opened: Any, running: Hub, link: str, language: str, words: str, title: str
+) -> None:
     """Answer as a person whose browser prefers that language."""
     context = opened.new_context(
         locale=language,
@@ -120,13 +122,13 @@ def test_refusal_of_the_hub_is_shown_in_the_chosen_language(tmp_path: Path) -> N
     """The chosen language differs from the browser's. Each fault names its field."""
     database = str(tmp_path / "hub.sqlite3")
     settle_in(database)
-    texts = catalogue("de")["texts"]
+    texts = load_catalogue("de")["texts"]
     with (
         browser.browser() as opened,
         hub(tmp_path, {"database": database, **BEHIND}) as running,
         console(opened, running, "390-light", locale="fr-FR") as shown,
     ):
-        choose(shown, "de")
+        choose_language(shown, "de")
         shown.get_by_label(texts["User number or e-mail address"]).fill("olga@example.org")
         shown.get_by_label(texts["Password"]).fill("wrong")
         shown.get_by_role("button", name=texts["Sign in"]).click()
@@ -156,7 +158,7 @@ def test_failed_notification_is_explained_in_the_reader_language(tmp_path: Path)
     administer(database, "contact", "add", "Duty", "duty@example.org")
     with mail_relay() as relay:
         gone = relay.settings
-    texts = catalogue("de")["texts"]
+    texts = load_catalogue("de")["texts"]
     with (
         browser.browser() as opened,
         hub(tmp_path, {"database": database, **gone, **BEHIND}) as running,

@@ -68,16 +68,16 @@ def raise_sos(world: World, text: str) -> str:
     return str(row["id"])
 
 
-def close(world: World, incident: str) -> None:
+def close_sos(world: World, incident: str) -> None:
     administer(world.database, "sos", "close", incident, "over", "--by", "Olga")
     until(lambda: world.kit.call("GET", "/api/sos").body["active"] == 0)
 
 
 @contextmanager
-def sos(world: World, text: str) -> Iterator[str]:
+def open_sos(world: World, text: str) -> Iterator[str]:
     incident = raise_sos(world, text)
     yield incident
-    close(world, incident)
+    close_sos(world, incident)
 
 
 PHONE = """
@@ -97,7 +97,7 @@ def test_sos_rings_in_a_browser_without_page_notifications(world: World) -> None
         shown.get_by_text("No SOS is open.").wait_for()
         # The event must be enough, without a load of all incidents.
         shown.route("**/api/sos?*", lambda route: route.abort())
-        with sos(world, "on a phone"):
+        with open_sos(world, "on a phone"):
             shown.locator("#sos li.open", has_text="on a phone").wait_for()
             assert shown.title().startswith("1 SOS")
 
@@ -117,7 +117,7 @@ def test_sos_is_drawn_while_a_pointer_stays_down(world: World, desk: Any) -> Non
     """
     desk.locator("h1").hover()
     desk.mouse.down()
-    with sos(world, "while a finger is down"):
+    with open_sos(world, "while a finger is down"):
         desk.locator("#sos li.open", has_text="while a finger is down").wait_for()
 
 
@@ -130,7 +130,7 @@ def test_delayed_list_of_a_left_page_does_not_block_an_sos(world: World, office:
     office.mouse.down()
     # Both events arrive while the finger is down, the list first.
     office.evaluate("window.mine.loadDevices()")
-    with sos(world, "beside a list"):
+    with open_sos(world, "beside a list"):
         until(lambda: office.title().startswith("1 SOS"))
         office.mouse.up()
         office.get_by_role("heading", name="Administration: Radio key").wait_for()
@@ -150,7 +150,7 @@ def test_sos_survives_an_outdated_answer(world: World) -> None:
         late = Late(shown, "**/api/sos?state=open*")
         shown.evaluate(LOOK)
         late.wait()
-        with sos(world, "leg broken"):
+        with open_sos(world, "leg broken"):
             shown.evaluate(LOOK)
             shown.locator("#sos li.open", has_text="leg broken").wait_for()
             late.release()
@@ -165,7 +165,7 @@ def test_closed_card_does_not_return_after_an_outdated_answer(world: World, desk
     late = Late(desk, f"**/api/sos/{incident}/acknowledge")
     desk.get_by_role("button", name="Acknowledge").click()
     late.wait()
-    close(world, incident)
+    close_sos(world, incident)
     desk.get_by_text("No SOS is open.").wait_for()
     with desk.expect_response(f"**/api/sos/{incident}"):
         late.release()
@@ -246,7 +246,7 @@ def test_away_notice_disappears_when_the_hub_answers_again(world: World, desk: A
 @pytest.mark.full
 def test_unanswered_press_is_reported_as_unknown_result(world: World, desk: Any) -> None:
     """The message stays visible through later loads."""
-    with sos(world, "unheard"):
+    with open_sos(world, "unheard"):
         again = lose(desk, "**/acknowledge", "POST")
         desk.get_by_role("button", name="Acknowledge").click()
         notice = desk.locator("#away", has_text="so the result is unknown")
@@ -453,7 +453,7 @@ def test_missing_map_library_is_reported_without_further_errors(world: World) ->
 
 @pytest.mark.full
 def test_sos_of_the_url_is_shown_after_a_failed_request(world: World, desk: Any) -> None:
-    with sos(world, "long ago") as incident:
+    with open_sos(world, "long ago") as incident:
         pass
     asked: list[Any] = []
 
@@ -498,7 +498,7 @@ def test_refused_command_of_one_kit_is_not_shown_at_another(world: World, office
 
 
 def test_history_entry_is_shown_once_after_repeated_opening(world: World, desk: Any) -> None:
-    with sos(world, "of the history") as incident:
+    with open_sos(world, "of the history") as incident:
         pass
     desk.get_by_text("Closed SOS and alarms").click()
     short = administer(world.database, "sos", "show", incident)["short"]

@@ -154,18 +154,18 @@ def test_troubles_of_a_kit_are_listed_worst_first(pure: Any) -> None:
         assert [f"{each['kind']}: {each['text']}" for each in troubles] == expected, members
 
 
-def kit(number: int, name: str, *kinds: str, heard: float | None = 1.0) -> dict[str, Any]:
+def make_kit(number: int, name: str, *kinds: str, heard: float | None = 1.0) -> dict[str, Any]:
     troubles = [{"kind": each, "text": each} for each in kinds]
     whole = {**WELL, "id": number, "name": name, "lastContact": heard, "troubles": troubles}
     return whole | {"user": {"id": "1", "name": f"User of {name}"}, "imei": f"{number:015}"}
 
 
 KITS = [
-    kit(1, "kit 10", heard=9.0),
-    kit(2, "kit 9", "battery", heard=5.0),
-    kit(3, "Berta", "clock", heard=None),
-    kit(4, "kit 2", "sos", "battery", heard=7.0),
-    kit(5, "kit 1", "silent", heard=1.0),
+    make_kit(1, "kit 10", heard=9.0),
+    make_kit(2, "kit 9", "battery", heard=5.0),
+    make_kit(3, "Berta", "clock", heard=None),
+    make_kit(4, "kit 2", "sos", "battery", heard=7.0),
+    make_kit(5, "kit 1", "silent", heard=1.0),
 ]
 
 
@@ -274,7 +274,7 @@ def test_console_with_many_kits_fits_each_screen(tmp_path: Path, screen: str, ki
         ]
         assert sorted(chosen) == ["/api/deliveries", "/api/items", "/api/positions"]
         shown.locator("#map .track").wait_for(state="attached")
-        until(lambda: in_view(shown, "#talk-title"))
+        until(lambda: is_in_view(shown, "#talk-title"))
         assert shown.url.startswith(f"{running.address}/console/kit/")
         assert "show=battery" in str(shown.url)
         assert browser.faults(shown) == []
@@ -300,7 +300,7 @@ def test_console_with_many_kits_fits_each_screen(tmp_path: Path, screen: str, ki
         if screen.startswith("390"):
             for part in PARTS:
                 shown.locator("#parts").get_by_role("link", name=part, exact=True).click()
-                until(partial(in_view, shown, f"#{PARTS[part]} h2"))
+                until(partial(is_in_view, shown, f"#{PARTS[part]} h2"))
 
 
 def fits(shown: Any, screen: str) -> bool:
@@ -317,7 +317,7 @@ def fits(shown: Any, screen: str) -> bool:
 LENGTHS = "drawn => drawn.map(one => one.getAttribute('d').length)"
 
 
-def has_lines_farther_off(shown: Any) -> bool:
+def has_lines_after_zoom(shown: Any) -> bool:
     """Press once more if possible. Return True if coasts and borders are visible now."""
     zoom_out = shown.get_by_role("button", name="Zoom out")
     # A busy machine draws after the last press, and then the button cannot be pressed.
@@ -329,7 +329,7 @@ def has_lines_farther_off(shown: Any) -> bool:
     return all(any(length > 100 for length in each.evaluate_all(LENGTHS)) for each in drawn)
 
 
-def in_view(shown: Any, mark: str) -> bool:
+def is_in_view(shown: Any, mark: str) -> bool:
     box = shown.locator(mark).first.bounding_box()
     return bool(box and 0 <= box["y"] < shown.viewport_size["height"])
 
@@ -346,7 +346,7 @@ def test_url_of_an_sos_opens_its_card_also_when_closed(tmp_path: Path) -> None:
     ):
         enter(shown)
         # Coasts and borders need no map file.
-        until(partial(has_lines_farther_off, shown))
+        until(partial(has_lines_after_zoom, shown))
         # Only with the keyboard: from the card to the kit's conversation and back.
         shown.locator("#sos").get_by_role("link", name="conversation with kit 1").focus()
         shown.keyboard.press("Enter")
@@ -388,7 +388,7 @@ def test_adding_a_device_asks_for_operator_credits_and_check_in(tmp_path: Path) 
         shown.get_by_label("Check-in").select_option("every 12 hours")
         shown.get_by_role("button", name="Add the device").click()
         shown.locator("#act-done").get_by_text("kit of Mia is added").wait_for()
-        made = device(shown, "kit of Mia")
+        made = fetch_device(shown, "kit of Mia")
         assert (made["operator"], made["checkIn"]["rule"]) == ("rockblock", "every 12 h")
         assert made["credits"] == {"perDay": 40, "sosReserve": 10, "spent": 0}
         shown.get_by_role("button", name="I have saved it").click()
@@ -397,7 +397,7 @@ def test_adding_a_device_asks_for_operator_credits_and_check_in(tmp_path: Path) 
         shown.get_by_label("That time, in UTC").fill("18:30")
         shown.get_by_role("button", name="Add the device").click()
         shown.locator("#act-done").get_by_text("kit of Eve is added").wait_for()
-        assert device(shown, "kit of Eve")["checkIn"]["rule"] == "by 18:30 UTC"
+        assert fetch_device(shown, "kit of Eve")["checkIn"]["rule"] == "by 18:30 UTC"
         shown.get_by_role("button", name="I have saved it").click()
         shown.get_by_label("Name of the new device").fill("kit of Dan")
         shown.get_by_label("That time, in UTC").fill("25:00")
@@ -405,7 +405,7 @@ def test_adding_a_device_asks_for_operator_credits_and_check_in(tmp_path: Path) 
         shown.locator("#act-fault").get_by_text("That time must be a time such as 18:00").wait_for()
 
 
-def device(shown: Any, name: str) -> Any:
+def fetch_device(shown: Any, name: str) -> Any:
     document = shown.evaluate("fetch('/api/devices').then(answer => answer.json())")
     (match,) = [each for each in document["devices"] if each["name"] == name]
     return match
