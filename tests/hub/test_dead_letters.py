@@ -41,7 +41,7 @@ MASTER = bytes(range(32))
 MOMENT = 1_790_000_000
 
 
-def said(text: str, number: int = 1, master: bytes | None = None) -> bytes:
+def encode_message(text: str, number: int = 1, master: bytes | None = None) -> bytes:
     key = None if master is None else derive_key(master, "MO")
     return encode([Entry(number, Message(text), MOMENT)], key=key)
 
@@ -92,7 +92,7 @@ class Operators:
 
 
 @contextmanager
-def settled(tmp_path: Path, database: str) -> Iterator[tuple[Operators, Hub]]:
+def running_hub(tmp_path: Path, database: str) -> Iterator[tuple[Operators, Hub]]:
     administer(database, "init", "Alps")
     administer(database, "user", "add", "Ada")
     behind = Operators(tmp_path, database)
@@ -105,7 +105,7 @@ def listed(database: str) -> list[dict[str, Any]]:
     return letters
 
 
-def metrics(running: Hub) -> str:
+def read_metrics(running: Hub) -> str:
     line = HTTPConnection("127.0.0.1", running.port, timeout=PATIENCE)
     line.request("GET", "/metrics")
     text = line.getresponse().read().decode()
@@ -113,30 +113,30 @@ def metrics(running: Hub) -> str:
     return text
 
 
-def add(database: str, *more: str) -> Any:
+def add_device(database: str, *more: str) -> Any:
     return administer(database, "device", "add", "kit", "--user", "Ada", *more)
 
 
-def device(database: str) -> dict[str, Any]:
+def read_device(database: str) -> dict[str, Any]:
     (row,) = administer(database, "device", "list")
     assert isinstance(row, dict)
     return row
 
 
 def test_messages_before_the_imei_was_corrected_arrive_once(tmp_path: Path, database: str) -> None:
-    with receiver() as hooked, settled(tmp_path, database) as (operators, running):
+    with receiver() as hooked, running_hub(tmp_path, database) as (operators, running):
         administer(database, "webhook", "add", hooked.url, "--untried")
-        assert "deadLettersTaken" not in add(database, "--imei", MISTYPED)
-        operators.directip(said("over DirectIP", 1))
-        operators.rockblock(running, said("over RockBLOCK", 2))
+        assert "deadLettersTaken" not in add_device(database, "--imei", MISTYPED)
+        operators.directip(encode_message("over DirectIP", 1))
+        operators.rockblock(running, encode_message("over RockBLOCK", 2))
         operators.rockblock(running, b"plain text of somebody else's", "300234010000099")
         letters = listed(database)
         assert [each["imei"] for each in letters] == ["300234010000099", IMEI, IMEI]
         assert all("no device in use has this IMEI" in each["reason"] for each in letters)
-        assert "fieldagent_hub_dead_letters_kept 3\n" in metrics(running)
+        assert "fieldagent_hub_dead_letters_kept 3\n" in read_metrics(running)
         assert administer(database, "device", "imei", "kit", IMEI)["deadLettersTaken"] == 2
         assert administer(database, "device", "dead-letter", "replay") == {"deadLettersTaken": 0}
-        operators.directip(said("afterwards", 3))
+        operators.directip(encode_message("afterwards", 3))
 
         def contents() -> list[str]:
             return [each["payloads"][0]["events"][0]["content"] for each in hooked.got]
@@ -148,7 +148,7 @@ def test_messages_before_the_imei_was_corrected_arrive_once(tmp_path: Path, data
         assert payload == b"plain text of somebody else's"
         administer(database, "device", "dead-letter", "remove", str(stranger["id"]))
         assert listed(database) == []
-        text = metrics(running)
+        text = read_metrics(running)
         assert "fieldagent_hub_dead_letters_kept 0\n" in text
         assert "fieldagent_hub_dead_letters_total 3\n" in text
 
@@ -156,26 +156,28 @@ def test_messages_before_the_imei_was_corrected_arrive_once(tmp_path: Path, data
 def test_messages_before_a_device_was_added_or_enabled_are_imported(
     tmp_path: Path, database: str
 ) -> None:
-    with settled(tmp_path, database) as (operators, _):
-        operators.directip(said("before it was there", 1))
-        assert add(database, "--imei", IMEI)["deadLettersTaken"] == 1
+    with running_hub(tmp_path, database) as (operators, _):
+        operators.directip(encode_message("before it was there", 1))
+        assert add_device(database, "--imei", IMEI)["deadLettersTaken"] == 1
         administer(database, "device", "disable", "kit")
-        operators.directip(said("while it was disabled", 2))
+        operators.directip(encode_message("while it was disabled", 2))
         assert administer(database, "device", "enable", "kit")["deadLettersTaken"] == 1
         assert listed(database) == []
 
 
-@pytest.mark.parametrize("body", [b"Hello", b"RB0001234Hello", bytes(range(256)), said("x")[:-1]])
+@pytest.mark.parametrize(
+    "body", [b"Hello", b"RB0001234Hello", bytes(range(256)), encode_message("x")[:-1]]
+)
 def test_unreadable_message_is_stored_with_its_device(tmp_path: Path, body: bytes) -> None:
     database = str(tmp_path / "hub.sqlite3")
-    with settled(tmp_path, database) as (operators, _):
-        add(database, "--imei", IMEI)
+    with running_hub(tmp_path, database) as (operators, _):
+        add_device(database, "--imei", IMEI)
         operators.directip(body)
         (letter,) = listed(database)
         assert base64.b64decode(letter["payload"]) == body
         assert (letter["imei"], letter["device"]) == (IMEI, "kit")
         assert "it cannot be read: " in letter["reason"]
-        assert device(database)["deadLetters"] == 1
+        assert read_device(database)["deadLetters"] == 1
 
 
 @pytest.mark.full
@@ -184,8 +186,8 @@ def test_sos_arrives_once_for_any_session_status(tmp_path: Path) -> None:
     confirmation in each case.
     """
     database = str(tmp_path / "hub.sqlite3")
-    with settled(tmp_path, database) as (operators, _):
-        add(database, "--imei", IMEI)
+    with running_hub(tmp_path, database) as (operators, _):
+        add_device(database, "--imei", IMEI)
         for status in range(256):
             whole = encode([Entry(status + 1, Message(f"help {status}"), MOMENT, sos=True)])
             operators.directip(whole, status=status)
@@ -200,14 +202,14 @@ def test_sos_arrives_once_for_any_session_status(tmp_path: Path) -> None:
     assert sorted(texts) == sorted(f"help {status}" for status in range(256))
 
 
-def _put_instead(old: bytes, new: bytes, raw: bytes) -> bytes:
+def _replace_once(old: bytes, new: bytes, raw: bytes) -> bytes:
     return raw.replace(old, new, 1)
 
 
 def test_messages_with_invalid_gateway_fields_are_stored(tmp_path: Path) -> None:
     """Each check before the payload stores the message."""
     database = str(tmp_path / "hub.sqlite3")
-    body, now = said("hello"), int(time.time())
+    body, now = encode_message("hello"), int(time.time())
     spoilt = (b"?" * 15, b" " * 15, IMEI.encode()[:14] + b"\0")
     verdicts: tuple[dict[str, Any], ...] = (
         {"imei": "12"},
@@ -217,9 +219,9 @@ def test_messages_with_invalid_gateway_fields_are_stored(tmp_path: Path) -> None
         {"iat": now + 86_400},
         {"iat": "today"},
     )
-    with settled(tmp_path, database) as (operators, running):
+    with running_hub(tmp_path, database) as (operators, running):
         for other in spoilt:
-            spoil = partial(_put_instead, IMEI.encode(), other)
+            spoil = partial(_replace_once, IMEI.encode(), other)
             operators.directip(body + other, damage=spoil)
         operators.directip(body + b"uncut", damage=lambda raw: raw[:36] + b"\xff" + raw[37:])
         for number, wrong in enumerate(verdicts):
@@ -240,36 +242,36 @@ def test_messages_with_invalid_gateway_fields_are_stored(tmp_path: Path) -> None
 
 
 def test_satellite_key_mismatch_is_reported_and_fixed(tmp_path: Path, database: str) -> None:
-    with settled(tmp_path, database) as (operators, running):
-        add(database, "--imei", IMEI)
-        operators.directip(said("tagged, and nobody can check it", 1, MASTER))
-        assert "the hub has no key to check" in device(database)["keyTrouble"]
+    with running_hub(tmp_path, database) as (operators, running):
+        add_device(database, "--imei", IMEI)
+        operators.directip(encode_message("tagged, and nobody can check it", 1, MASTER))
+        assert "the hub has no key to check" in read_device(database)["keyTrouble"]
         running.expect("the hub has no key to check")
         made = administer(database, "device", "key", "kit")
         assert (made["tagged"], len(made["satellite-key"])) == (True, 64)
-        operators.directip(said("with the kit's own key", 2, MASTER))
-        assert "a key that the hub does not have" in device(database)["keyTrouble"]
+        operators.directip(encode_message("with the kit's own key", 2, MASTER))
+        assert "a key that the hub does not have" in read_device(database)["keyTrouble"]
         (letter,) = listed(database)
         assert "the authentication tag is wrong" in letter["reason"]
         mended = administer(database, "device", "key", "kit", "--given", secret=MASTER.hex())
         assert mended == {"id": 1, "tagged": True, "deadLettersTaken": 1}
-        assert device(database)["keyTrouble"] == ""
-        operators.directip(said("the kit lost its key", 3))
-        assert "have no tag" in device(database)["keyTrouble"]
+        assert read_device(database)["keyTrouble"] == ""
+        operators.directip(encode_message("the kit lost its key", 3))
+        assert "have no tag" in read_device(database)["keyTrouble"]
         assert administer(database, "device", "key", "kit", "--remove")["deadLettersTaken"] == 1
         assert listed(database) == []
-        operators.directip(said("without", 4))
-        assert (device(database)["keyTrouble"], listed(database)) == ("", [])
+        operators.directip(encode_message("without", 4))
+        assert (read_device(database)["keyTrouble"], listed(database)) == ("", [])
 
 
 def test_operator_position_is_added_to_items_without_a_position(tmp_path: Path) -> None:
     database = str(tmp_path / "hub.sqlite3")
-    with receiver() as hooked, settled(tmp_path, database) as (operators, running):
+    with receiver() as hooked, running_hub(tmp_path, database) as (operators, running):
         administer(database, "webhook", "add", hooked.url, "--untried")
-        add(database, "--imei", IMEI)
-        operators.directip(said("over DirectIP", 1), where=MoLocation(-33.85, 151.2, 3))
+        add_device(database, "--imei", IMEI)
+        operators.directip(encode_message("over DirectIP", 1), where=MoLocation(-33.85, 151.2, 3))
         seen = {"iridium_latitude": "46.5", "iridium_longitude": "7.25", "iridium_cep": "12.0"}
-        operators.rockblock(running, said("over RockBLOCK", 2), **seen)
+        operators.rockblock(running, encode_message("over RockBLOCK", 2), **seen)
         own = encode([Entry(3, Location(46.0, 7.0), MOMENT)])
         operators.directip(own, where=MoLocation(46.5, 7.25, 3))
         until(lambda: len(hooked.got) >= 3)
@@ -291,7 +293,7 @@ async def test_message_that_fails_processing_twice_is_stored_as_dead_letter(
         taking = alps.mobile_originated()
         with monkeypatch.context() as broken:
             broken.setattr(taking, "_make_posting", fails)
-            bring = partial(taking.take_in_from, alps.device(1).imei or "", said("hello"))
+            bring = partial(taking.take_in_from, alps.device(1).imei or "", encode_message("hello"))
             with pytest.raises(ZeroDivisionError):
                 await bring()
             await bring()
@@ -342,7 +344,7 @@ async def test_dead_letters_of_one_unknown_modem_are_limited(store: Store) -> No
 async def test_sos_is_sent_to_other_kits_with_the_operator_position(store: Store) -> None:
     async with field_of(store) as alps:
         sos = encode([Entry(5, Message("help"), MOMENT, sos=True)])
-        for body in (said("not urgent"), sos):
+        for body in (encode_message("not urgent"), sos):
             imei = alps.device(1).imei or ""
             await alps.mobile_originated().take_in_from(imei, body, Estimate(46.5, 7.25, 3))
         (envelope,) = await collect(alps.mailbox(2))
@@ -361,8 +363,8 @@ def test_dead_letter_of_unknown_modem_is_shown_only_to_the_operator(
     """
     stranger, words = "300234010000099", "not for the Alps"
     shown = (stranger, words, base64.b64encode(words.encode()).decode())
-    with settled(tmp_path, database) as (operators, running):
-        add(database, "--imei", IMEI)
+    with running_hub(tmp_path, database) as (operators, running):
+        add_device(database, "--imei", IMEI)
         administer(database, "user", "role", "Ada", "administrator")
         key = administer(database, "key", "add", "office", "--read", "--administer")["apiKey"]
         secret = administer(database, "user", "token", "add", "office", "--user", "Ada")["token"]
@@ -379,7 +381,7 @@ def test_dead_letter_of_unknown_modem_is_shown_only_to_the_operator(
                 answered[path] = answer.status, answer.read().decode(errors="replace")
         line.request("GET", "/api/events", headers={**proof, "Last-Event-ID": "0"})
         stream = line.getresponse()
-        operators.directip(said("afterwards"), IMEI)
+        operators.directip(encode_message("afterwards"), IMEI)
         heard = ""
         while "afterwards" not in heard:
             heard += stream.readline().decode()
@@ -402,11 +404,11 @@ def test_dead_letter_of_unknown_modem_is_shown_only_to_the_operator(
 
 def test_operator_assigns_a_contested_modem_and_its_dead_letters(tmp_path: Path) -> None:
     database = str(tmp_path / "hub.sqlite3")
-    with settled(tmp_path, database) as (operators, _):
+    with running_hub(tmp_path, database) as (operators, _):
         administer(database, "workspace", "add", "Andes")
         administer(database, "user", "add", "Dora", "--workspace", "Andes")
         andes = ("--workspace", "Andes")
-        operators.directip(said("before anybody had it", 1))
+        operators.directip(encode_message("before anybody had it", 1))
         administer(database, "device", "add", "kit-dora", "--user", "Dora", *andes)
         with closing(open_store(database)) as store:
             # As when an administrator of a workspace enters it.

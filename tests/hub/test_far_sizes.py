@@ -34,36 +34,38 @@ async def give_modems(alps: Field) -> None:
     await alps.store.commit(store)
 
 
-async def reach(
+async def find_reach(
     alps: Field, target: int | None, item: Data | Message = PICTURE, **how: Any
 ) -> SatelliteKits:
     posting = Posting(1, 1, item, int(alps.now), 12, target=target, **how)
     return await alps.store.read(lambda db: find_far_kits(db, posting, alps.now))
 
 
-async def why(alps: Field, target: int | None, item: Data | Message = PICTURE) -> str:
-    return (await reach(alps, target, item)).find_refusal()
+async def read_refusal(alps: Field, target: int | None, item: Data | Message = PICTURE) -> str:
+    return (await find_reach(alps, target, item)).find_refusal()
 
 
 async def test_picture_to_a_9602_is_rejected_with_the_reason(store: Store) -> None:
     async with field_of(store) as alps:
         await give_modems(alps)
-        reason = await why(alps, SMALL)
+        reason = await read_refusal(alps, SMALL)
         assert "takes 270 bytes in a message" in reason
         assert "30016 bytes need" in reason
-        assert await why(alps, LARGE) == ""
-        assert await why(alps, SMALL, Data(b"RIFF\0\0\0\0WEBP" + bytes(500))) == ""
-        assert await why(alps, SMALL, Data(bytes(30_000))) == "", "fragments carry it, for a price"
-        assert "too many messages" in await why(alps, SMALL, Data(bytes(99_000)))
-        assert await why(alps, SMALL, Message("x" * 30_000)) == ""
-        assert await why(alps, None) == "", "to everybody: some can have it"
+        assert await read_refusal(alps, LARGE) == ""
+        assert await read_refusal(alps, SMALL, Data(b"RIFF\0\0\0\0WEBP" + bytes(500))) == ""
+        assert await read_refusal(alps, SMALL, Data(bytes(30_000))) == "", (
+            "fragments carry it, for a price"
+        )
+        assert "too many messages" in await read_refusal(alps, SMALL, Data(bytes(99_000)))
+        assert await read_refusal(alps, SMALL, Message("x" * 30_000)) == ""
+        assert await read_refusal(alps, None) == "", "to everybody: some can have it"
 
 
 async def test_picture_to_a_kit_that_had_a_link_is_accepted(store: Store) -> None:
     async with field_of(store) as alps:
         await give_modems(alps)
         await store.commit(lambda db: contact.record_contact(db, SMALL, "ip", alps.now))
-        assert await why(alps, SMALL) == ""
+        assert await read_refusal(alps, SMALL) == ""
 
 
 async def test_messages_are_packed_for_the_size_of_each_modem(store: Store) -> None:
@@ -143,7 +145,7 @@ async def settle_modems(hub: Cloud) -> None:
     await hub.store.commit(settle)
 
 
-def photograph(**whom: Any) -> dict[str, Any]:
+def make_picture_push(**whom: Any) -> dict[str, Any]:
     payload = base64.b64encode(PICTURE.payload).decode()
     return {"sourceUserId": "1", "workspaceId": "1", "data": {"payload": payload}, **whom}
 
@@ -151,7 +153,7 @@ def photograph(**whom: Any) -> dict[str, Any]:
 async def test_picture_too_large_for_a_whole_group_is_rejected_with_names(store: Store) -> None:
     async with cloud(store) as hub:
         await settle_modems(hub)
-        reply = await hub.push(photograph(targetGroup="rescue"))
+        reply = await hub.push(make_picture_push(targetGroup="rescue"))
         assert reply.status == 422
         detail = json.loads(reply.body)["detail"]
         for kit in ("kit", "cleos kit"):
@@ -168,7 +170,7 @@ async def test_picture_to_many_goes_only_to_kits_with_large_modems(
 ) -> None:
     async with cloud(store) as hub:
         await settle_modems(hub)
-        reply = await hub.push(photograph(**whom))
+        reply = await hub.push(make_picture_push(**whom))
         assert (reply.status, reply.body) == (200, b"")
         standing = json.loads((await hub.look(reply.headers["location"])).body)
         reasons = {each["name"]: each["reason"] for each in standing["devices"]}
@@ -189,7 +191,7 @@ async def test_picture_to_many_goes_only_to_kits_with_large_modems(
 async def test_cost_of_a_picture_to_many_counts_only_suitable_kits(store: Store) -> None:
     async with cloud(store) as hub:
         await settle_modems(hub)
-        reply = await hub.push(photograph(), path="/api/package/cost")
+        reply = await hub.push(make_picture_push(), path="/api/package/cost")
         prices = {each["name"]: each["satellite"] for each in json.loads(reply.body)["devices"]}
         assert prices["kit"] is prices["cleos kit"] is None
         assert prices["bens kit"]["parts"] == 1

@@ -19,7 +19,7 @@ from tests.processes import PATIENCE, Hub, administer, agent, hub, until
 
 
 @contextmanager
-def answering(
+def hub_with_webhook(
     tmp_path: Path, database: str, before_answer: Callable[[], None]
 ) -> Iterator[tuple[Hub, Receiver, dict[str, Any]]]:
     """Yield a hub, its webhook's receiver, and the settings of a kit."""
@@ -37,7 +37,7 @@ def answering(
         yield running, there, linked
 
 
-def states(database: str) -> list[str]:
+def list_states(database: str) -> list[str]:
     store = open_store(database)
     try:
         return [
@@ -66,13 +66,13 @@ def test_running_post_finishes_when_the_hub_stops(tmp_path: Path) -> None:
         came.set()
         until(lambda: is_closed(running.port))
 
-    with answering(tmp_path, database, hold_back) as (running, there, linked):
+    with hub_with_webhook(tmp_path, database, hold_back) as (running, there, linked):
         with agent(tmp_path, linked) as kit:
             kit.post("once")
             assert came.wait(PATIENCE)
         assert running.stop() == 0
         assert posted(there) == ["once"]
-        assert states(database) == ["handed"]
+        assert list_states(database) == ["handed"]
 
 
 def test_completed_post_counts_although_the_database_fails_before_storage(
@@ -86,10 +86,10 @@ def test_completed_post_counts_although_the_database_fails_before_storage(
             cut_off(database)
             gone.set()
 
-    with answering(tmp_path, database, cut_once) as (_, there, linked):
+    with hub_with_webhook(tmp_path, database, cut_once) as (_, there, linked):
         with agent(tmp_path, linked) as kit:
             kit.post("once")
             # Our own connection would be cut too.
             assert gone.wait(PATIENCE)
-            until(lambda: states(database) == ["handed"])
+            until(lambda: list_states(database) == ["handed"])
         assert posted(there) == ["once"]

@@ -30,37 +30,37 @@ from tests.hub.field import field_of as field
 MO, MT = derive_key(MASTER, "MO"), derive_key(MASTER, "MT")
 
 
-async def given(alps: Field, text: str) -> Entry:
+async def send_message(alps: Field, text: str) -> Entry:
     """Let the operator accept a message for Cleo's kit."""
     before = len(alps.sky.taken)
     await alps.push(Message(text), target=3)
     alps.now += 60
     await alps.satellite()
     assert len(alps.sky.taken) == before + 1
-    (entry,) = messages(alps.sky.taken[-1][1])
+    (entry,) = read_messages(alps.sky.taken[-1][1])
     return entry
 
 
-def messages(body: bytes) -> list[Entry]:
+def read_messages(body: bytes) -> list[Entry]:
     entries = decode(body, keys=[MT]).entries
     return [entry for entry in entries if isinstance(entry.content, Message)]
 
 
-def brought(alps: Field) -> list[str]:
-    contents = [entry.content for _, body in alps.sky.taken for entry in messages(body)]
+def list_sent_texts(alps: Field) -> list[str]:
+    contents = [entry.content for _, body in alps.sky.taken for entry in read_messages(body)]
     return [each.content for each in contents if isinstance(each, Message)]
 
 
-async def says(alps: Field, *entries: Entry) -> None:
+async def send_from_kit(alps: Field, *entries: Entry) -> None:
     """Let Cleo's kit send these entries over satellite."""
     await alps.sends(3, *entries, bearer=Bearer.SATELLITE, key=MO)
 
 
-def receipt(entry: Entry, at: int) -> Entry:
+def make_receipt(entry: Entry, at: int) -> Entry:
     return Entry(entry.sequence, Receipt(digest=compute_item_digest(entry)), at)
 
 
-def unreadable(alps: Field, body: bytes, **other: int | None) -> Entry:
+def make_unreadable_report(alps: Field, body: bytes, **other: int | None) -> Entry:
     said = Unreadable(len(body), sum(body) & 0xFFFF)
     return Entry(0, replace(said, **other), int(alps.now))  # type: ignore[arg-type]
 
@@ -73,81 +73,85 @@ async def test_mt_message_reported_as_unreadable_is_sent_again(
     report does not match.
     """
     async with field(store) as alps:
-        await given(alps, "the one that was garbled")
+        await send_message(alps, "the one that was garbled")
         (body,) = [body for _, body in alps.sky.taken]
-        await given(alps, "another")
-        word = unreadable(alps, body, **details)
-        await says(alps, word)
+        await send_message(alps, "another")
+        word = make_unreadable_report(alps, body, **details)
+        await send_from_kit(alps, word)
         await alps.satellite()
         both = ["the one that was garbled", "another"]
-        assert brought(alps) == [*both, both[0]]
-        await says(alps, word)
+        assert list_sent_texts(alps) == [*both, both[0]]
+        await send_from_kit(alps, word)
         await alps.satellite()
         assert len(alps.sky.taken) == 3, "a recording asks for nothing"
 
 
 async def test_unreadable_mt_message_is_sent_again_at_most_three_times(store: Store) -> None:
     async with field(store) as alps:
-        await given(alps, "through a broken cable")
+        await send_message(alps, "through a broken cable")
         for _ in range(9):
-            await says(alps, unreadable(alps, alps.sky.taken[-1][1]))
+            await send_from_kit(alps, make_unreadable_report(alps, alps.sky.taken[-1][1]))
             await alps.satellite()
             alps.now += 3600
-        assert brought(alps) == ["through a broken cable"] * 4
+        assert list_sent_texts(alps) == ["through a broken cable"] * 4
 
 
 async def test_unreadable_report_without_a_match_sends_nothing(store: Store) -> None:
     async with field(store) as alps:
-        await given(alps, "one")
-        await given(alps, "two")
-        await says(alps, Entry(0, Unreadable(3, 5), int(alps.now)))
+        await send_message(alps, "one")
+        await send_message(alps, "two")
+        await send_from_kit(alps, Entry(0, Unreadable(3, 5), int(alps.now)))
         await alps.satellite()
-        assert brought(alps) == ["one", "two"]
+        assert list_sent_texts(alps) == ["one", "two"]
 
 
 async def test_garbled_sos_receipt_is_sent_again(store: Store) -> None:
     async with field(store) as alps:
-        await says(alps, Entry(50, Message("help"), int(alps.now), sos=True))
+        await send_from_kit(alps, Entry(50, Message("help"), int(alps.now), sos=True))
         await alps.satellite()
         (answer,) = [body for imei, body in alps.sky.taken if imei.endswith("3")]
         (entry,) = decode(answer, keys=[MT]).entries
         assert isinstance(entry.content, Receipt)
-        await says(alps, unreadable(alps, answer))
+        await send_from_kit(alps, make_unreadable_report(alps, answer))
         await alps.satellite()
         assert [body for imei, body in alps.sky.taken if imei.endswith("3")] == [answer] * 2
 
 
 async def test_overtaken_mt_message_is_sent_again_after_a_delay(store: Store) -> None:
     async with field(store) as alps:
-        lost, there = await given(alps, "lost"), await given(alps, "there")
-        await says(alps, receipt(there, int(alps.now)))
+        lost, there = await send_message(alps, "lost"), await send_message(alps, "there")
+        await send_from_kit(alps, make_receipt(there, int(alps.now)))
         alps.now += 599
         await alps.satellite()
-        assert brought(alps) == ["lost", "there"]
+        assert list_sent_texts(alps) == ["lost", "there"]
         alps.now += 2
         await alps.satellite()
-        assert brought(alps) == ["lost", "there", "lost"]
-        assert messages(alps.sky.taken[-1][1])[0] == lost, "the same number: known if it was there"
+        assert list_sent_texts(alps) == ["lost", "there", "lost"]
+        assert read_messages(alps.sky.taken[-1][1])[0] == lost, (
+            "the same number: known if it was there"
+        )
 
 
 async def test_late_receipt_prevents_a_repeated_mt_message(store: Store) -> None:
     async with field(store) as alps:
-        late, there = await given(alps, "late"), await given(alps, "there")
-        await says(alps, receipt(there, int(alps.now)))
+        late, there = await send_message(alps, "late"), await send_message(alps, "there")
+        await send_from_kit(alps, make_receipt(there, int(alps.now)))
         alps.now += 300
-        await says(alps, receipt(late, int(alps.now)))
+        await send_from_kit(alps, make_receipt(late, int(alps.now)))
         alps.now += 3600
         await alps.satellite()
-        assert brought(alps) == ["late", "there"]
+        assert list_sent_texts(alps) == ["late", "there"]
 
 
 async def test_receipts_in_any_order_cause_no_repeated_mt_message(store: Store) -> None:
     async with field(store) as alps:
-        one, two = await given(alps, "one"), await given(alps, "two")
-        await says(alps, receipt(two, int(alps.now)), receipt(one, int(alps.now)))
+        one, two = await send_message(alps, "one"), await send_message(alps, "two")
+        await send_from_kit(
+            alps, make_receipt(two, int(alps.now)), make_receipt(one, int(alps.now))
+        )
         alps.now += 3600
         await alps.satellite()
-        assert brought(alps) == ["one", "two"]
+        assert list_sent_texts(alps) == ["one", "two"]
         assert await alps.rows("SELECT 1 FROM mt_copy") == []
 
 
@@ -161,26 +165,26 @@ async def test_unconfirmed_message_of_a_large_modem_is_sent_again(
     async with field(store) as alps:
         await alps.store.commit(lambda db: db.execute("UPDATE device SET modem = 'large'"))
         alps.sky.verdicts.append(Verdict(Outcome.SENT, id="mt-9"))
-        entry = await given(alps, "its commit failed")
+        entry = await send_message(alps, "its commit failed")
         hello = Message("hello")
-        await says(alps, Entry(60, hello, int(alps.now)))
+        await send_from_kit(alps, Entry(60, hello, int(alps.now)))
         await OperatorBook(store, "directip", alps.clock).note_state("mt-9", "there", is_final=True)
-        await says(alps, Entry(61, hello, int(alps.now)))
+        await send_from_kit(alps, Entry(61, hello, int(alps.now)))
         alps.now += 1700
-        await says(alps, Entry(62, hello, int(alps.now)))
+        await send_from_kit(alps, Entry(62, hello, int(alps.now)))
         await alps.satellite()
-        assert brought(alps) == ["its commit failed"], "it may have crossed the other"
+        assert list_sent_texts(alps) == ["its commit failed"], "it may have crossed the other"
         alps.now += 200
-        more = [receipt(entry, int(alps.now))] if confirms else []
-        await says(alps, Entry(63, hello, int(alps.now)), *more)
+        more = [make_receipt(entry, int(alps.now))] if confirms else []
+        await send_from_kit(alps, Entry(63, hello, int(alps.now)), *more)
         await alps.satellite()
-        assert brought(alps) == ["its commit failed"] * (1 if confirms else 2)
+        assert list_sent_texts(alps) == ["its commit failed"] * (1 if confirms else 2)
 
 
 async def test_stored_checksum_equals_the_checksum_of_the_modem(store: Store) -> None:
     async with field(store) as alps:
         await alps.store.commit(lambda db: db.execute("UPDATE device SET modem = 'large'"))
-        await given(alps, "a text")
+        await send_message(alps, "a text")
         body = alps.sky.taken[0][1]
         rows = await alps.rows("SELECT size, guard FROM mt_copy")
         assert rows == [(len(body), binascii.crc_hqx(body, 0))]

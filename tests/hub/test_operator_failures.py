@@ -71,7 +71,7 @@ async def test_answer_to_an_sos_is_sent_over_the_link_despite_satellite_failure(
     """
     async with field_of(store) as alps:
         await alps.sends(1, Entry(7, Message("leg broken"), int(alps.now), sos=True))
-        (incident,) = await alarms(alps)
+        (incident,) = await list_alarms(alps)
         await alps.store.commit(
             lambda db: owe_word(db, incident, IncidentState.SEEN, "Olga", "", alps.now)
         )
@@ -96,7 +96,7 @@ async def test_answer_to_an_sos_is_sent_over_the_link_despite_satellite_failure(
         assert taken == (0 if failure else 1)
 
 
-async def told(alps: Field, place: int = 1) -> tuple[str, str]:
+async def read_delivery(alps: Field, place: int = 1) -> tuple[str, str]:
     """Return state and reason of the first or second delivery to Ben, as the pusher sees them."""
     items = await alps.rows("SELECT item FROM delivery WHERE device = 2 ORDER BY sequence")
     (item,) = items[place - 1]
@@ -112,7 +112,7 @@ def _deliveries(db: Any, before: int, now: float) -> list[dict[str, Any]]:
     return reading.list_deliveries(db, ALL, 2, None, before, 9, now)[0]
 
 
-async def shown_for_device(alps: Field) -> str | None:
+async def read_device_trouble(alps: Field) -> str | None:
     rows = await alps.store.read(lambda db: directory.list_devices(db, 1, alps.now))
     listed, _ = await alps.store.read(lambda db: reading.list_devices(db, ALL, 99, 9, alps.now))
     (row,) = [each["satelliteTrouble"] for each in rows if each["id"] == 2]
@@ -121,12 +121,12 @@ async def shown_for_device(alps: Field) -> str | None:
     return row
 
 
-async def alarms(alps: Field) -> list[Sos]:
+async def list_alarms(alps: Field) -> list[Sos]:
     find = partial(sos.list_sos, workspace=1, state=None, before=99, limit=9)
     return [*await alps.store.read(find)]
 
 
-async def fails(alps: Field, failure: Failure, outcome: Outcome = Outcome.NOT_SENT) -> None:
+async def fail_calls(alps: Field, failure: Failure, outcome: Outcome = Outcome.NOT_SENT) -> None:
     alps.sky.verdicts = [Verdict(outcome, failure)]
     await alps.satellite()
 
@@ -139,24 +139,24 @@ async def test_refused_mt_message_is_kept_retried_and_reported(
     async with field_of(store) as alps:
         await alps.push(Message("to Ben"), target=2)
         alps.now += GRACE
-        await fails(alps, failure)
+        await fail_calls(alps, failure)
         bytes_ = alps.sky.calls[0]
-        assert await told(alps) == ("waiting", failure.text)
-        assert await shown_for_device(alps) == failure.text
+        assert await read_delivery(alps) == ("waiting", failure.text)
+        assert await read_device_trouble(alps) == failure.text
         labels = ("directip", failure.scope.value, failure.code)
         assert +await store.read(operator_trouble.count_figures) == {labels: 1}
         for times in range(1, 40):
             alps.now += max(failure.retry_after, operator_handover.BACKOFF[-1] * 1.3)
-            await fails(alps, failure)
+            await fail_calls(alps, failure)
             assert alps.sky.calls == [bytes_] * (times + 1)
-        assert await told(alps) == ("waiting", failure.text)
-        alarm = [(each.kind, each.device) for each in await alarms(alps)]
+        assert await read_delivery(alps) == ("waiting", failure.text)
+        alarm = [(each.kind, each.device) for each in await list_alarms(alps)]
         assert alarm == ([("operator", 2)] if failure.scope is Scope.ACCOUNT else [])
         assert await store.commit(partial(operator_trouble.call_again, device=2)) == 1
         await alps.satellite()
         assert alps.sky.taken == [("300000000000002", bytes_)]
-        assert await told(alps) == ("on its way", "")
-        assert await shown_for_device(alps) is None
+        assert await read_delivery(alps) == ("on its way", "")
+        assert await read_device_trouble(alps) is None
         assert not +await store.read(operator_trouble.count_figures)
 
 
@@ -167,7 +167,7 @@ async def test_message_behind_a_refused_one_is_sent_or_reports_the_same_reason(
     async with field_of(store) as alps:
         await alps.push(Message("first"), target=2)
         alps.now += GRACE
-        await fails(alps, failure)
+        await fail_calls(alps, failure)
         await alps.push(Message("second"), target=2)
         alps.now += GRACE
         alps.sky.verdicts = []
@@ -176,8 +176,8 @@ async def test_message_behind_a_refused_one_is_sent_or_reports_the_same_reason(
             goes_by = failure.scope is Scope.MESSAGE
             assert len(alps.sky.taken) == int(goes_by)
             expected = ("on its way", "") if goes_by else ("waiting", failure.text)
-            assert await told(alps, 2) == expected
-            assert await told(alps) == ("waiting", failure.text)
+            assert await read_delivery(alps, 2) == expected
+            assert await read_delivery(alps) == ("waiting", failure.text)
         assert sorted(text for _, text in said(await collect(alps.mailbox(2)))) == [
             "first",
             "second",
@@ -201,7 +201,7 @@ async def test_operator_account_failure_raises_one_alarm_until_success(store: St
         alps.now += GRACE
         alps.sky.verdicts = [Verdict(Outcome.NOT_SENT, ROCKBLOCK[13])] * 2
         await alps.satellite()
-        (alarm,) = await alarms(alps)
+        (alarm,) = await list_alarms(alps)
         (post,) = await store.commit(lambda db: claim(db, alps.now))
         (event,) = json.loads(post.delivery.body)["payloads"][0]["events"]
         assert (event["alarm"], "sos" in event, event["operator"]) == ("operator", False, True)
@@ -216,20 +216,20 @@ async def test_operator_account_failure_raises_one_alarm_until_success(store: St
         events = await alps.rows("SELECT event FROM sos_event WHERE sos = ? ORDER BY id", alarm.id)
         assert events == [("raised",), ("nobody reached",), ("heard",)]
         alps.now += FIXED_CAUSE_RETRY_S * 2
-        await fails(alps, ROCKBLOCK[10])
-        assert len(await alarms(alps)) == 2
+        await fail_calls(alps, ROCKBLOCK[10])
+        assert len(await list_alarms(alps)) == 2
 
 
 async def test_new_imei_or_hub_restart_triggers_a_retry(store: Store) -> None:
     async with field_of(store) as alps:
         await alps.push(Message("to Ben"), target=2)
         alps.now += GRACE
-        await fails(alps, DIRECTIP[-2])
+        await fail_calls(alps, DIRECTIP[-2])
         await alps.satellite()
         assert len(alps.sky.calls) == 1
         imei = "300000000000055"
         await store.commit(lambda db: imeis.set_imei(db, 2, imei, now=alps.now))
-        await fails(alps, DIRECTIP[-10])
+        await fail_calls(alps, DIRECTIP[-10])
         assert len(alps.sky.calls) == 2
         await store.commit(operator_trouble.call_again_after_start)
         await alps.satellite()
@@ -383,7 +383,7 @@ async def test_hanging_operator_does_not_block_others(store: Store) -> None:
 async def test_answer_to_an_sos_is_retried_soon_after_any_failure(store: Store) -> None:
     async with field_of(store) as alps:
         await alps.sends(1, Entry(7, Message("leg broken"), int(alps.now), sos=True))
-        (incident,) = await alarms(alps)
+        (incident,) = await list_alarms(alps)
         await alps.store.commit(
             lambda db: owe_word(db, incident, IncidentState.SEEN, "Olga", "", alps.now)
         )

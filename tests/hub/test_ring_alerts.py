@@ -28,7 +28,7 @@ from tests.processes import MODULE, Running, administer, agent, free_port, hub, 
 DAY = 86_400.0
 
 
-async def sent(alps: Field, *texts: str) -> list[Entry]:
+async def send_messages(alps: Field, *texts: str) -> list[Entry]:
     """Let the gateway accept a message for Cleo's kit with each text."""
     entries: list[Entry] = []
     for text in texts:
@@ -40,7 +40,7 @@ async def sent(alps: Field, *texts: str) -> list[Entry]:
     return [entry for entry in entries if isinstance(entry.content, Message)]
 
 
-async def rings(alps: Field, seconds: float, step: float = 60.0) -> list[float]:
+async def list_rings(alps: Field, seconds: float, step: float = 60.0) -> list[float]:
     """Return the times of the hub's rings within that time, from now."""
     began, when = alps.now, []
     while alps.now < began + seconds:
@@ -56,8 +56,8 @@ async def test_ring_alerts_become_rare_and_end(store: Store) -> None:
     or the gateway has forgotten the item.
     """
     async with field(store) as alps:
-        await sent(alps, "one", "two")
-        when = await rings(alps, 10 * DAY, 300.0)
+        await send_messages(alps, "one", "two")
+        when = await list_rings(alps, 10 * DAY, 300.0)
         daily = [19_200 + day * DAY for day in range(1, 5)]
         assert when == [300, 1200, 4800, 19_200, *daily]
         assert {*alps.sky.rings} == {"300000000000003"}
@@ -69,7 +69,7 @@ async def test_expired_message_causes_no_ring_alert(store: Store) -> None:
         alps.now += 60
         alps.sky.keeps = 1
         await alps.satellite()
-        assert await rings(alps, DAY) == [300.0, 1200.0]
+        assert await list_rings(alps, DAY) == [300.0, 1200.0]
 
 
 async def test_operator_without_a_queue_count_sends_no_ring_alert(store: Store) -> None:
@@ -77,45 +77,45 @@ async def test_operator_without_a_queue_count_sends_no_ring_alert(store: Store) 
         await alps.push(Message("by RockBLOCK"), target=3)
         alps.now += 60
         await alps.satellite()
-        assert await rings(alps, DAY) == []
+        assert await list_rings(alps, DAY) == []
 
 
 @pytest.mark.parametrize("bearer", [Bearer.SATELLITE, Bearer.IP])
 async def test_receipt_ends_the_ring_alerts(store: Store, bearer: Bearer) -> None:
     async with field(store) as alps:
-        one, two = await sent(alps, "one", "two")
+        one, two = await send_messages(alps, "one", "two")
         for entry, left in ((one, [300.0, 1200.0]), (two, [])):
             receipt = Entry(entry.sequence, Receipt(digest=compute_item_digest(entry)), 1)
             key = derive_key(MASTER, "MO") if bearer is Bearer.SATELLITE else None
             await alps.sends(3, receipt, bearer=bearer, key=key)
-            assert await rings(alps, 3600) == left
+            assert await list_rings(alps, 3600) == left
 
 
 async def test_message_delivered_over_ip_causes_no_ring_alert(store: Store) -> None:
     async with field(store) as alps:
-        await sent(alps, "one")
+        await send_messages(alps, "one")
         await collect(alps.mailbox(3))
-        assert await rings(alps, DAY) == []
+        assert await list_rings(alps, DAY) == []
 
 
 async def test_session_that_empties_the_mailbox_ends_the_ring_alerts(store: Store) -> None:
     async with field(store) as alps:
         note = partial(note_session_of, store, "300000000000003", clock=alps.clock)
-        await sent(alps, "one", "two")
+        await send_messages(alps, "one", "two")
         await note(fetched=True)
-        assert await rings(alps, 1800) == [300.0, 1200.0]
+        assert await list_rings(alps, 1800) == [300.0, 1200.0]
         await note(fetched=True)
-        assert await rings(alps, DAY) == []
-        await sent(alps, "three")
+        assert await list_rings(alps, DAY) == []
+        await send_messages(alps, "three")
         await note(fetched=False)
-        assert await rings(alps, DAY) == []
+        assert await list_rings(alps, DAY) == []
 
 
 async def test_failed_ring_alert_counts_as_missed(store: Store) -> None:
     async with field(store) as alps:
-        await sent(alps, "one")
+        await send_messages(alps, "one")
         alps.sky.verdicts = [Verdict(Outcome.NOT_SENT), Verdict(Outcome.REFUSED)]
-        assert await rings(alps, DAY) == [300.0, 1200.0]
+        assert await list_rings(alps, DAY) == [300.0, 1200.0]
 
 
 def test_kit_gets_its_message_after_a_missed_ring_alert(tmp_path: Path) -> None:

@@ -84,7 +84,7 @@ def frame_of(sequence: int, text: str, *acknowledged: bytes) -> SmsFrame:
     return SmsFrame(NAME, envelope, acknowledged)
 
 
-async def items(alps: Field) -> int:
+async def count_items(alps: Field) -> int:
     ((count,),) = await alps.rows("SELECT count(*) FROM item")
     return int(count)
 
@@ -99,7 +99,7 @@ async def test_sms_frame_is_stored_and_acknowledged_by_its_tag(store: Store) -> 
             assert answer is not None
             assert answer.acknowledged == (frame.tag_by(UP),), "a copy is answered too"
             assert await desk.told() is None
-        assert await items(alps) == 1
+        assert await count_items(alps) == 1
         assert desk.answers.texts == []
 
 
@@ -111,7 +111,7 @@ async def test_sms_without_a_valid_tag_is_ignored(store: Store) -> None:
         await desk.comes(SmsFrame(b"nobody", true.envelope).encode_text(UP))
         await desk.comes(true.encode_text(UP)[:-3])
         await desk.comes("OK 471123")
-        assert await items(alps) == 0
+        assert await count_items(alps) == 0
         assert await desk.told() is None
         assert desk.answers.texts == ["OK 471123"], "what people write goes on"
         with pytest.raises(UnknownDevice):
@@ -217,12 +217,12 @@ async def test_unacknowledged_sms_is_repeated_unchanged_and_then_waits(store: St
         assert await desk.told() is None
 
 
-def of_bytes(parts: int) -> Message:
+def make_message(parts: int) -> Message:
     """Return a message that needs that many SMS."""
     return Message("x" * (sms_frame.compute_envelope_bytes_down(parts) - 40))
 
 
-async def reasons(alps: Field) -> list[str]:
+async def list_reasons(alps: Field) -> list[str]:
     rows = await alps.rows("SELECT reason FROM delivery WHERE device = 1 ORDER BY item")
     return [reason for (reason,) in rows]
 
@@ -230,7 +230,7 @@ async def reasons(alps: Field) -> list[str]:
 async def test_long_message_is_sent_in_several_sms_after_short_messages(store: Store) -> None:
     async with field_of(store) as alps:
         desk = await desk_of(alps)
-        await alps.push(of_bytes(5), target=1)
+        await alps.push(make_message(5), target=1)
         await alps.push(Message("short"), target=1)
         await desk.comes(frame_of(1, "here").encode_text(UP))
         for parts, states in ((1, ["waiting", "stored"]), (5, ["stored", "stored"])):
@@ -240,7 +240,7 @@ async def test_long_message_is_sent_in_several_sms_after_short_messages(store: S
             frame = sms_frame.read(due.text)
             await desk.taken(due)
             assert frame.is_tagged_by(DOWN)
-            assert await reasons(alps) == ["", ""]
+            assert await list_reasons(alps) == ["", ""]
             alps.now += 1
             await desk.comes(SmsFrame(NAME, b"", (frame.tag,)).encode_text(UP))
             rows = await alps.rows("SELECT state FROM delivery WHERE device = 1 ORDER BY item")
@@ -277,32 +277,32 @@ async def test_message_too_long_for_sms_is_reported_and_uses_another_channel(sto
         frame = await desk.told()
         assert frame is not None
         assert not frame.envelope
-        assert await reasons(alps) == [sms_mail.TOO_LONG]
+        assert await list_reasons(alps) == [sms_mail.TOO_LONG]
         ((item,),) = await alps.rows("SELECT item FROM delivery WHERE device = 1")
 
         def by_ip(db: Db) -> None:
             confirm_all(db, [(item, 1)], Bearer.IP, alps.now)
 
         await alps.store.commit(by_ip)
-        assert await reasons(alps) == [""]
+        assert await list_reasons(alps) == [""]
 
 
 async def test_sms_beyond_the_daily_limit_waits_for_the_next_day(store: Store) -> None:
     async with field_of(store) as alps:
         desk = await desk_of(alps)
-        await alps.push(of_bytes(5), target=1)
+        await alps.push(make_message(5), target=1)
         await desk.comes(frame_of(1, "here").encode_text(UP))
         due = await desk.due(per_day=4)
         assert due is not None
         assert not sms_frame.read(due.text).envelope
-        assert await reasons(alps) == [sms_mail.SPENT_REASON]
+        assert await list_reasons(alps) == [sms_mail.SPENT_REASON]
         await desk.taken(due)
         assert await desk.due(per_day=4) is None
         await desk.comes(frame_of(2, "still here").encode_text(UP))
         due = await desk.due(per_day=8)
         assert due is not None
         assert sms_frame.read(due.text).envelope
-        assert await reasons(alps) == [""]
+        assert await list_reasons(alps) == [""]
         await desk.taken(due)
         alps.now += 1000
         assert await desk.due(per_day=8) is None, "its copy is one too many"

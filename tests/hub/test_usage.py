@@ -97,12 +97,12 @@ def test_amounts_of_two_currencies_are_not_added() -> None:
     assert format_sum([]) == ""
 
 
-async def sessions(alps: Field, *counted: tuple[str, str, int]) -> None:
+async def count_sessions(alps: Field, *counted: tuple[str, str, int]) -> None:
     for imei, session, size in counted:
         await usage.count_session_of(alps.store, imei, session, size, clock=alps.clock)
 
 
-async def listed(alps: Field) -> list[usage.UsageDay]:
+async def list_days(alps: Field) -> list[usage.UsageDay]:
     return await alps.store.read(lambda db: usage.list_days(db, 1, "2020-01-01", "2099-01-01"))
 
 
@@ -110,8 +110,10 @@ async def test_usage_compares_hub_and_operator_and_explains_the_difference(store
     async with field(store) as alps:
         alps.now = 1_790_000_000.0
         day = usage.format_day(alps.now)
-        await sessions(alps, (ONE, "7", 51), (ONE, "7", 51), (ONE, "8", 0), ("3" * 15, "9", 5))
-        (before,) = await listed(alps)
+        await count_sessions(
+            alps, (ONE, "7", 51), (ONE, "7", 51), (ONE, "8", 0), ("3" * 15, "9", 5)
+        )
+        (before,) = await list_days(alps)
         assert (before.mo, before.mt, before.theirs) == (3, 0, None)
         assert before.describe_difference() == "not imported"
         file = [
@@ -122,7 +124,7 @@ async def test_usage_compares_hub_and_operator_and_explains_the_difference(store
         for _ in range(2):
             done = await store.commit(lambda db: usage.store_counts(db, "directip", file))
             assert done == (2, ("999999999999999",))
-        one, other = await listed(alps)
+        one, other = await list_days(alps)
         assert (one.ours, one.theirs) == (3, 5)
         assert (
             one.describe_difference()
@@ -134,7 +136,7 @@ async def test_usage_compares_hub_and_operator_and_explains_the_difference(store
         )
         agreed = [CountedDay(ONE, day, 2, 3, 51, ("7", "8"))]
         await store.commit(lambda db: usage.store_counts(db, "directip", agreed))
-        assert (await listed(alps))[0].describe_difference() == ""
+        assert (await list_days(alps))[0].describe_difference() == ""
 
 
 async def test_unbilled_accepted_messages_are_reported(store: Store) -> None:
@@ -142,11 +144,11 @@ async def test_unbilled_accepted_messages_are_reported(store: Store) -> None:
         await alps.push(Message("x" * 60), target=2)
         alps.now += 60
         await alps.satellite()
-        (day,) = await listed(alps)
+        (day,) = await list_days(alps)
         assert day.mt > 0
         none = [CountedDay(OTHER, day.day, 0, 0, 0, ())]
         await store.commit(lambda db: usage.store_counts(db, "directip", none))
-        (day,) = await listed(alps)
+        (day,) = await list_days(alps)
         assert day.describe_difference().startswith(
             f"{day.mt} credits fewer there: messages that the modem has not fetched"
         )
@@ -155,13 +157,13 @@ async def test_unbilled_accepted_messages_are_reported(store: Store) -> None:
 async def test_usage_of_a_large_modem_is_compared_in_bytes(store: Store) -> None:
     async with field(store) as alps:
         await store.commit(lambda db: db.execute("UPDATE device SET modem = 'large' WHERE id = 1"))
-        await sessions(alps, (ONE, "a", 5000))
+        await count_sessions(alps, (ONE, "a", 5000))
         day = usage.format_day(alps.now)
         theirs = [CountedDay(ONE, day, 1, 0, 5025, ("a",))]
         await store.commit(lambda db: usage.store_counts(db, "cloudloop", theirs))
         (row,) = [
             usage.make_row(each, lambda _: read_credit_price("0.12 EUR"))
-            for each in await listed(alps)
+            for each in await list_days(alps)
         ]
         assert (row["unit"], row["hubCount"], row["operator"]) == ("byte", 5000, 5025)
         assert row["difference"].startswith("25 bytes more there")
@@ -184,10 +186,10 @@ async def test_each_count_uses_the_price_of_its_operator(store: Store) -> None:
         await store.commit(
             lambda db: db.execute("UPDATE device SET operator = 'rockblock' WHERE id = 1")
         )
-        await sessions(alps, (ONE, "a", 51))
+        await count_sessions(alps, (ONE, "a", 51))
         theirs = [CountedDay(ONE, usage.format_day(alps.now), 1, 3, 51, ("a",))]
         await store.commit(lambda db: usage.store_counts(db, "cloudloop", theirs))
-        days = await listed(alps)
+        days = await list_days(alps)
         (row,) = [usage.make_row(each, price_of) for each in days]
         assert (row["money"], row["operatorMoney"]) == ("0.20 EUR", "0.60 USD")
         total = usage.compute_total(days, price_of)
@@ -199,7 +201,7 @@ async def test_each_count_uses_the_price_of_its_operator(store: Store) -> None:
 BY = ("--operator", "rockblock")
 
 
-def hub(database: str, *words: str, config: Path) -> subprocess.CompletedProcess[str]:
+def run_hub_command(database: str, *words: str, config: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [*MODULE, "hub", *words, "--database", database, "--config", str(config)],
         capture_output=True,
@@ -217,20 +219,26 @@ def test_usage_commands_import_and_list_the_file(tmp_path: Path) -> None:
     administer(database, "device", "add", "hut", "--user", str(ada), "--imei", ONE, *BY)
     file = tmp_path / "usage.csv"
     file.write_text(SESSIONS)
-    done = hub(database, "usage", "import", str(file), "--operator", "rockblock", config=config)
+    done = run_hub_command(
+        database, "usage", "import", str(file), "--operator", "rockblock", config=config
+    )
     assert done.returncode == 0, done.stderr
     assert OTHER in done.stderr
     look = ("usage", "list", "--since", "2026-09-01", "--until", "2026-09-30")
-    (row,) = json.loads(hub(database, *look, "--json", config=config).stdout)
+    (row,) = json.loads(run_hub_command(database, *look, "--json", config=config).stdout)
     assert (row["name"], row["hubCount"], row["operator"]) == ("hut", 0, 3)
     assert row["difference"] == "3 credits more there: sessions that did not reach this hub: 7, 8"
     assert row["operatorMoney"] == "0.36 EUR"
-    plain = hub(database, *look, "--device", "hut", config=config).stdout
+    plain = run_hub_command(database, *look, "--device", "hut", config=config).stdout
     assert "0 credits here, 0.00 EUR; on the imported days, 0 here and 3 there, 0.36 EUR" in plain
     file.write_text("what,is,this\n")
-    bad = hub(database, "usage", "import", str(file), "--operator", "rockblock", config=config)
+    bad = run_hub_command(
+        database, "usage", "import", str(file), "--operator", "rockblock", config=config
+    )
     assert bad.returncode != 0
     assert "nothing was imported" in bad.stderr
     assert "columns: what, is, this" in bad.stderr
-    stranger = hub(database, "usage", "import", str(file), "--operator", "nobody", config=config)
+    stranger = run_hub_command(
+        database, "usage", "import", str(file), "--operator", "nobody", config=config
+    )
     assert stranger.returncode != 0

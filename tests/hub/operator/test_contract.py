@@ -54,7 +54,7 @@ def make(request: pytest.FixtureRequest) -> MakeGateway:
     return known[name]
 
 
-def caller_of(gateway: Gateway) -> Operator:
+def get_caller(gateway: Gateway) -> Operator:
     caller = gateway.kind.caller(gateway.own)
     assert caller is not None
     return caller
@@ -84,7 +84,7 @@ class Desk:
 
 async def check_operator(gateway: Gateway) -> None:
     """An MT message is delivered complete, and an MO message is confirmed after it is stored."""
-    verdict = await caller_of(gateway).send(gateway.imei, MT, number=7, priority=True, modem=THERE)
+    verdict = await get_caller(gateway).send(gateway.imei, MT, number=7, priority=True, modem=THERE)
     assert (verdict.outcome, verdict.failure) == (Outcome.SENT, None)
     assert gateway.taken() == [MT]
     desk = Desk()
@@ -115,7 +115,7 @@ async def test_each_refusal_code_of_the_operator_has_a_reason(
     async with make(tmp_path) as gateway:
         for code in gateway.codes:
             gateway.refuse(code)
-            verdict = await caller_of(gateway).send(
+            verdict = await get_caller(gateway).send(
                 gateway.imei, MT, number=7, priority=False, modem=THERE
             )
             assert (verdict.outcome, verdict.failure) == (Outcome.NOT_SENT, gateway.codes[code])
@@ -128,7 +128,7 @@ async def test_operator_call_without_an_answer_is_doubtful(
     async with make(tmp_path) as gateway:
         if not gateway.fall_silent():
             pytest.skip(f"{gateway.kind.name} has no answer that could be missing")
-        verdict = await caller_of(gateway).send(
+        verdict = await get_caller(gateway).send(
             gateway.imei, MT, number=7, priority=False, modem=THERE
         )
         assert verdict.outcome is Outcome.DOUBTFUL
@@ -159,7 +159,7 @@ async def test_ring_alert_is_sent_or_refused_without_mt_message(
     make: MakeGateway, tmp_path: Path
 ) -> None:
     async with make(tmp_path) as gateway:
-        verdict = await caller_of(gateway).ring(gateway.imei)
+        verdict = await get_caller(gateway).ring(gateway.imei)
         assert verdict.outcome in (Outcome.SENT, Outcome.REFUSED)
         assert gateway.taken() == []
 
