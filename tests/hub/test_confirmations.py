@@ -27,7 +27,7 @@ KEY, MT_KEY = derive_key(MASTER, "MO"), derive_key(MASTER, "MT")
 DAY = 86_400.0
 
 
-async def over_satellite(alps: Field) -> Entry:
+async def send_over_satellite(alps: Field) -> Entry:
     """Return the hub's last entry to Cleo's kit."""
     await alps.satellite()
     (entry,) = [
@@ -38,7 +38,7 @@ async def over_satellite(alps: Field) -> Entry:
     return entry
 
 
-async def states(alps: Field) -> list[str]:
+async def list_states(alps: Field) -> list[str]:
     return [state for (state,) in await alps.rows("SELECT state FROM delivery ORDER BY sequence")]
 
 
@@ -47,21 +47,21 @@ async def test_receipt_from_before_a_restored_backup_confirms_nothing(store: Sto
     async with field(store) as alps:
         await alps.push(Message("lost with the database"), target=3)
         alps.now += 60
-        lost = await over_satellite(alps)
+        lost = await send_over_satellite(alps)
         await store.commit(lambda db: db.execute("DELETE FROM item"))
         await store.commit(lambda db: db.execute("UPDATE device SET next_sequence = 1"))
         await alps.push(Message("nobody has this"), target=3)
         alps.now += 60
-        fresh = await over_satellite(alps)
+        fresh = await send_over_satellite(alps)
         assert fresh.sequence == lost.sequence
         hub = alps.mobile_originated()
         late = Entry(fresh.sequence, Receipt(digest=compute_item_digest(lost)), TIME)
         body = encode([late], key=KEY)
         await hub.take_in(alps.device(3), body, Bearer.SATELLITE)
-        assert (await states(alps), hub.mismatches) == (["sent"], 1)
+        assert (await list_states(alps), hub.mismatches) == (["sent"], 1)
         right = replace(late, content=Receipt(digest=compute_item_digest(fresh)))
         await alps.sends(3, right, bearer=Bearer.SATELLITE, key=KEY)
-        assert await states(alps) == ["stored"]
+        assert await list_states(alps) == ["stored"]
 
 
 async def test_sos_of_a_new_journal_is_confirmed_despite_a_reused_number(store: Store) -> None:

@@ -88,12 +88,12 @@ class Undone(Exception):
     """Error that rolls back a test's changes."""
 
 
-def caller(member: int = 100, *, key: int = 1, type_: str = "Integration") -> Caller:
+def make_caller(member: int = 100, *, key: int = 1, type_: str = "Integration") -> Caller:
     scopes = frozenset({"message", "location"})
     return Caller(key, "a key", 9, scopes, member, type_, "name", "member", True)
 
 
-def keys(db: Db) -> None:
+def add_keys(db: Db) -> None:
     for number, burst in ((1, 1_000), (2, 2)):
         db.execute(
             "INSERT INTO credential (id, kind, workspace, lookup, name, per_minute, burst, created)"
@@ -106,34 +106,34 @@ def keys(db: Db) -> None:
         )
 
 
-def pushed(text: str, source: int = 100, **members: Any) -> Push:
+def make_push(text: str, source: int = 100, **members: Any) -> Push:
     priority = members.pop("priority", 12)
     return Push(Message(text), source, members.pop("workspace", 9), priority=priority, **members)
 
 
 MIXED = [
-    PushRequest(caller(), pushed("to all", target=None), None),
-    PushRequest(caller(), pushed("to one", target=101), None),
-    PushRequest(caller(), pushed("old", target=None, collapse_key=5), "first"),
-    PushRequest(caller(101, type_="User"), pushed("of one", source=101, target=None), None),
-    PushRequest(caller(), pushed("newer", target=None, collapse_key=5), None),
-    PushRequest(caller(), pushed("old", target=None, collapse_key=5), "first"),
-    PushRequest(caller(), pushed("another", target=None), "first"),
-    PushRequest(caller(101), pushed("another's", target=102, collapse_key=5), "first"),
-    PushRequest(caller(), pushed("newest", target=101, collapse_key=5), None),
-    PushRequest(caller(), pushed("nobody", source=77, target=101), None),
-    PushRequest(caller(101, type_="User"), pushed("as another", target=101), None),
-    PushRequest(caller(), pushed("elsewhere", target=101, workspace=1), None),
-    PushRequest(caller(), Problem(422, "as a test"), None),
+    PushRequest(make_caller(), make_push("to all", target=None), None),
+    PushRequest(make_caller(), make_push("to one", target=101), None),
+    PushRequest(make_caller(), make_push("old", target=None, collapse_key=5), "first"),
+    PushRequest(make_caller(101, type_="User"), make_push("of one", source=101, target=None), None),
+    PushRequest(make_caller(), make_push("newer", target=None, collapse_key=5), None),
+    PushRequest(make_caller(), make_push("old", target=None, collapse_key=5), "first"),
+    PushRequest(make_caller(), make_push("another", target=None), "first"),
+    PushRequest(make_caller(101), make_push("another's", target=102, collapse_key=5), "first"),
+    PushRequest(make_caller(), make_push("newest", target=101, collapse_key=5), None),
+    PushRequest(make_caller(), make_push("nobody", source=77, target=101), None),
+    PushRequest(make_caller(101, type_="User"), make_push("as another", target=101), None),
+    PushRequest(make_caller(), make_push("elsewhere", target=101, workspace=1), None),
+    PushRequest(make_caller(), Problem(422, "as a test"), None),
     *[
-        PushRequest(caller(key=2), pushed(f"fast {number}", target=103), None)
+        PushRequest(make_caller(key=2), make_push(f"fast {number}", target=103), None)
         for number in range(4)
     ],
-    PushRequest(caller(), pushed("help", target=101, priority=100), None),
+    PushRequest(make_caller(), make_push("help", target=101, priority=100), None),
 ]
 
 
-def decided(db: Db, groups: list[list[PushRequest]], statements: list[str]) -> Any:
+def decide_groups(db: Db, groups: list[list[PushRequest]], statements: list[str]) -> Any:
     """Return the answers to the callers, and the content of the tables, with items by
     their order.
     """
@@ -164,14 +164,14 @@ def decided(db: Db, groups: list[list[PushRequest]], statements: list[str]) -> A
     )
 
 
-def tried(store: Store, groups: list[list[PushRequest]]) -> tuple[Any, int]:
+def run_groups(store: Store, groups: list[list[PushRequest]]) -> tuple[Any, int]:
     results: list[Any] = []
     statements: list[str] = []
 
     def try_out(db: Db) -> None:
         workspace_of(db, 4)
-        keys(db)
-        results.append(decided(db, groups, statements))
+        add_keys(db)
+        results.append(decide_groups(db, groups, statements))
         raise Undone
 
     with pytest.raises(Undone):
@@ -184,8 +184,8 @@ def tried(store: Store, groups: list[list[PushRequest]]) -> tuple[Any, int]:
 
 
 def test_grouped_pushes_have_the_same_result_as_single_pushes(store: Store) -> None:
-    alone, many = tried(store, [[each] for each in MIXED])
-    together, few = tried(store, [MIXED])
+    alone, many = run_groups(store, [[each] for each in MIXED])
+    together, few = run_groups(store, [MIXED])
     assert together == alone
     assert few < many / 4
 
@@ -193,10 +193,12 @@ def test_grouped_pushes_have_the_same_result_as_single_pushes(store: Store) -> N
 @pytest.mark.parametrize("count", [1, 64])
 def test_group_of_pushes_takes_few_statements(store: Store, count: int) -> None:
     group = [
-        PushRequest(caller(), pushed(f"number {n}", target=None, collapse_key=n), f"key {n}")
+        PushRequest(
+            make_caller(), make_push(f"number {n}", target=None, collapse_key=n), f"key {n}"
+        )
         for n in range(count)
     ]
-    _, statements = tried(store, [group])
+    _, statements = run_groups(store, [group])
     assert statements <= 11
 
 
@@ -208,13 +210,13 @@ def test_postgresql_reuses_the_plans_of_a_single_push(postgres: str) -> None:
 
     def plans(db: Db) -> list[tuple[Any, ...]]:
         workspace_of(db, 3)
-        keys(db)
+        add_keys(db)
         api: Any = HubApi(
             cast(Any, None), cast(Any, None), clock=lambda: START, grace=GRACE, time_to_live=86_400
         )
         for number in range(30):
             answers = api._decide(
-                db, [PushRequest(caller(), pushed(f"{number}", target=101), None)]
+                db, [PushRequest(make_caller(), make_push(f"{number}", target=101), None)]
             )
             assert isinstance(answers[0], str)
         return db.execute(

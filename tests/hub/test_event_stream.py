@@ -34,7 +34,7 @@ ALL = frozenset(["item", "sos", "alarm"])
 
 
 @asynccontextmanager
-async def room(store: Store) -> AsyncIterator[Field]:
+async def field_with_listener(store: Store) -> AsyncIterator[Field]:
     """Yield the field and `hub_caller`, who may listen."""
     async with field_of(store) as alps:
 
@@ -69,7 +69,7 @@ class Listener:
         return [(await self.next())[1]["event"]["content"] for _ in range(count)]
 
 
-def stream(
+def open_stream(
     alps: Field, last: str = "", topics: frozenset[str] = ALL, caller: Caller | None = None
 ) -> Any:
     judge = Mock()
@@ -78,22 +78,22 @@ def stream(
     return aclosing(streams.stream_events(caller or hub_caller(), StreamRequest(topics, last)))
 
 
-def acknowledge(db: Db) -> None:
+def acknowledge_sos(db: Db) -> None:
     incident = find_incident(db, 1, 1)
     assert incident is not None
     sos_desk.acknowledge(db, incident, 2, "coming", START)
 
 
 async def test_items_and_sos_changes_are_sent_as_events(store: Store) -> None:
-    async with room(store) as alps:
+    async with field_with_listener(store) as alps:
         await alps.sends(1, Entry(1, Message("before"), TIME))
-        async with stream(alps) as pieces:
+        async with open_stream(alps) as pieces:
             listener = Listener(pieces)
             assert (await anext(pieces)).startswith(b": listening")
             await alps.sends(1, Entry(2, Message("help"), TIME, sos=True))
             events = [await listener.next() for _ in range(3)]
             assert {topic for topic, _ in events} == {"item", "sos"}
-            await store.commit(acknowledge)
+            await store.commit(acknowledge_sos)
             topic, document = await listener.next()
             assert (topic, document["state"]) == ("sos", "seen")
             assert document["event"]["by"]["name"] == "Ben"
@@ -101,7 +101,10 @@ async def test_items_and_sos_changes_are_sent_as_events(store: Store) -> None:
 
 @pytest.mark.parametrize("topics", [ALL, {"sos"}, {"alarm"}])
 async def test_alarm_has_its_own_event(store: Store, topics: set[str]) -> None:
-    async with room(store) as alps, stream(alps, topics=frozenset(topics)) as pieces:
+    async with (
+        field_with_listener(store) as alps,
+        open_stream(alps, topics=frozenset(topics)) as pieces,
+    ):
         listener = Listener(pieces)
         await anext(pieces)
         await store.commit(lambda db: raise_of(db, 1, 1, None, alps.now, kind="fence"))
@@ -125,7 +128,7 @@ async def test_alarm_has_its_own_event(store: Store, topics: set[str]) -> None:
     ],
 )
 async def test_stream_ends_when_the_listener_loses_permission(store: Store, end: Any) -> None:
-    async with room(store) as alps, stream(alps) as pieces:
+    async with field_with_listener(store) as alps, open_stream(alps) as pieces:
         await anext(pieces)
         await store.commit(end)
         await alps.sends(1, Entry(1, Message("private"), TIME))
@@ -135,7 +138,7 @@ async def test_stream_ends_when_the_listener_loses_permission(store: Store, end:
 
 async def test_stream_ends_when_the_token_is_revoked(store: Store) -> None:
     """The key belongs to others too and stays valid."""
-    async with room(store) as alps:
+    async with field_with_listener(store) as alps:
 
         def come(db: Db) -> tuple[Caller | Problem | None, int]:
             _, key = credentials.add_key(db, 1, "team's", scopes=["read"], now=START)
@@ -146,7 +149,7 @@ async def test_stream_ends_when_the_token_is_revoked(store: Store) -> None:
 
         caller, token = await store.commit(come)
         assert isinstance(caller, Caller)
-        async with stream(alps, caller=caller) as pieces:
+        async with open_stream(alps, caller=caller) as pieces:
             await anext(pieces)
             await alps.sends(1, Entry(1, Message("theirs"), TIME))
             assert b"theirs" in await anext(pieces)
@@ -157,8 +160,8 @@ async def test_stream_ends_when_the_token_is_revoked(store: Store) -> None:
 
 
 async def test_resumed_stream_loses_and_repeats_no_event(store: Store) -> None:
-    async with room(store) as alps:
-        async with stream(alps, topics=frozenset(["item"])) as pieces:
+    async with field_with_listener(store) as alps:
+        async with open_stream(alps, topics=frozenset(["item"])) as pieces:
             listener = Listener(pieces)
             await anext(pieces)
             for number in range(3):
@@ -168,13 +171,13 @@ async def test_resumed_stream_loses_and_repeats_no_event(store: Store) -> None:
             assert await listener.texts(1) == ["0"]
         await store.commit(partial(enter_many, count=2 * AT_ONCE + 1, text="hay"))
         alps.now += 60
-        async with stream(alps, listener.last, frozenset(["item"])) as pieces:
+        async with open_stream(alps, listener.last, frozenset(["item"])) as pieces:
             texts = await Listener(pieces).texts(2 * AT_ONCE + 3)
             assert texts == ["1", "2", *["hay"] * (2 * AT_ONCE + 1)]
 
 
 async def test_unread_stream_holds_few_large_items(store: Store) -> None:
-    async with room(store) as alps, stream(alps) as pieces:
+    async with field_with_listener(store) as alps, open_stream(alps) as pieces:
         await anext(pieces)
         await store.commit(partial(enter_many, count=AT_ONCE, text="x" * 20_000))
         alps.now += 60
@@ -189,9 +192,9 @@ async def test_unread_stream_holds_few_large_items(store: Store) -> None:
 
 @pytest.mark.parametrize("last", ["9999.0", "0.9999", "abc", "1"])
 async def test_unknown_last_event_id_is_reported_as_lost(store: Store, last: str) -> None:
-    async with room(store) as alps:
+    async with field_with_listener(store) as alps:
         await alps.sends(1, Entry(1, Message("before"), TIME))
-        async with stream(alps, last) as pieces:
+        async with open_stream(alps, last) as pieces:
             assert (await Listener(pieces).next())[0] == "lost"
 
 

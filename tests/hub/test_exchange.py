@@ -129,12 +129,12 @@ async def test_fragments_over_a_neighbour_and_directly_are_joined(store: Store) 
 @pytest.mark.parametrize("origin", [4711, 4])
 async def test_relayed_item_of_an_unknown_sender_is_ignored(store: Store, origin: int) -> None:
     async with field(store) as alps:
-        await store.commit(_another_workspace)
+        await store.commit(_add_workspace)
         await alps.sends(3, Entry(77, Message("who is this?"), TIME), origin=origin)
         assert await alps.rows("SELECT count(*) FROM item") == [(0,)]
 
 
-def _another_workspace(db: Db) -> None:
+def _add_workspace(db: Db) -> None:
     db.execute("INSERT INTO workspace (id, name, created) VALUES (2, 'Andes', 0)")
     db.execute(
         "INSERT INTO device (id, workspace, member, name, created) VALUES (4, 2, 1, 'kit 4', 0)"
@@ -395,7 +395,7 @@ async def test_receipt_in_a_cancelled_mt_message_is_sent_over_the_link(store: St
         assert [(e.sequence, type(e.content)) for e in envelope.entries] == [(9, Receipt)]
 
 
-async def too_much_for_today(alps: Field, store: Store) -> None:
+async def exceed_daily_credits(alps: Field, store: Store) -> None:
     """Make two messages due, while the credits outside the SOS reserve are enough for one."""
     await store.commit(
         lambda db: db.execute("UPDATE device SET credits_per_day = 6, sos_reserve = 3")
@@ -407,7 +407,7 @@ async def too_much_for_today(alps: Field, store: Store) -> None:
 
 async def test_daily_credits_limit_messages_and_the_reserve_is_for_sos(store: Store) -> None:
     async with field(store) as alps:
-        await too_much_for_today(alps, store)
+        await exceed_daily_credits(alps, store)
         for _ in range(3):
             await alps.satellite()
         assert len(alps.sky.taken) == 1
@@ -456,7 +456,7 @@ async def test_name_before_a_large_item_uses_no_reserve_credits(
 
 async def test_check_in_is_confirmed_while_a_message_waits_for_credits(store: Store) -> None:
     async with field(store) as alps:
-        await too_much_for_today(alps, store)
+        await exceed_daily_credits(alps, store)
         await alps.sends(2, Entry(9, CheckIn(3600), TIME), bearer=Bearer.SATELLITE)
         await alps.satellite()
         await alps.satellite()

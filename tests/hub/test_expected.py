@@ -14,7 +14,7 @@ from tests.hub.field import Field, collect, field_of
 BEN = 2
 
 
-async def expected(alps: Field) -> dict[str, Any] | None:
+async def read_expected(alps: Field) -> dict[str, Any] | None:
     posting = Posting(1, 1, Message("come down"), int(alps.now), 12, target=BEN)
     (row,) = await alps.store.read(lambda db: list_costs_and_forecast(db, posting, alps.now))
     figures: dict[str, Any] | None = row["expected"]
@@ -24,7 +24,7 @@ async def expected(alps: Field) -> dict[str, Any] | None:
 async def test_expected_time_is_shown_after_enough_arrivals(store: Store) -> None:
     async with field_of(store) as alps:
         for number in range(PACKAGES_MIN):
-            assert await expected(alps) is None
+            assert await read_expected(alps) is None
             await alps.push(Message(f"number {number}"), target=BEN)
             alps.now += 60
             await collect(alps.mailbox(BEN))
@@ -35,11 +35,11 @@ async def test_expected_time_is_shown_after_enough_arrivals(store: Store) -> Non
             "share": 1.0,
             "longest": 60.0,
         }
-        assert await expected(alps) == figures
+        assert await read_expected(alps) == figures
         # An SOS goes before all others, so its time says nothing about them.
         await alps.push(Message("help"), sos=True, priority=SOS_PRIORITY)
         alps.now += 3600
-        assert await expected(alps) == figures
+        assert await read_expected(alps) == figures
 
 
 async def test_expected_time_of_a_silent_kit_counts_waiting_pushes(store: Store) -> None:
@@ -51,7 +51,7 @@ async def test_expected_time_of_a_silent_kit_counts_waiting_pushes(store: Store)
         for number in range(PACKAGES_MIN):
             await alps.push(Message(f"silent {number}"), target=BEN)
         alps.now += 7200
-        figures = await expected(alps)
+        figures = await read_expected(alps)
         assert figures is not None
         assert (figures["samples"], figures["median"], figures["p90"]) == (
             2 * PACKAGES_MIN,

@@ -69,37 +69,37 @@ def test_reflashed_kit_requests_names_with_its_first_satellite_message(tmp_path:
         running = stack.enter_context(hub(folder(tmp_path / "hub"), settings))
         stack.enter_context(sky(home, mo_port, mt_port))
         for journal in ("first", "second"):
-            before = items(database)
+            before = count_items(database)
             with agent(home, {"satellite-key": added["satellite-key"]}) as kit:
                 kit.post("here I am")
                 until(partial(has_items, database, before + 1))
                 push(running.port, proof, message_to(ada, first, journal))
-                until(partial(payloads, kit))
-                ((identity, content),) = payloads(kit)
+                until(partial(list_payloads, kit))
+                ((identity, content),) = list_payloads(kit)
                 assert (identity["name"], identity["type"]) == ("push", "Integration")
                 assert content == journal
                 assert kit.stop() == 0
             shutil.rmtree(home / "state")
 
 
-def payloads(kit: Agent) -> list[tuple[Any, str]]:
+def list_payloads(kit: Agent) -> list[tuple[Any, str]]:
     """Return sender and text of each arrived payload."""
     listed = kit.call("GET", "/api/inbound").body["payloads"]
     first = [each["body"]["payloads"][0] for each in listed]
     return [(each["identity"], each["events"][0]["content"]) for each in first]
 
 
-def items(database: str) -> int:
+def count_items(database: str) -> int:
     with closing(sqlite3.connect(database)) as look:
         ((count,),) = look.execute("SELECT count(*) FROM item").fetchall()
     return int(count)
 
 
 def has_items(database: str, count: int) -> bool:
-    return items(database) == count
+    return count_items(database) == count
 
 
-async def introduced(alps: Field) -> bool:
+async def push_introduces_sender(alps: Field) -> bool:
     """Return True if the last message to Cleo's kit introduced its sender."""
     await alps.push(Message("hello"), target=3)
     alps.now += 60
@@ -110,8 +110,8 @@ async def introduced(alps: Field) -> bool:
 
 async def test_name_request_over_satellite_repeats_the_introduction(store: Store) -> None:
     async with field(store) as alps:
-        assert [await introduced(alps) for _ in range(2)] == [True, False]
+        assert [await push_introduces_sender(alps) for _ in range(2)] == [True, False]
         asks = Entry(70_000_001, JournalNumber(wants_names=True))
         await alps.sends(3, asks, bearer=Bearer.SATELLITE, key=derive_key(MASTER, "MO"))
-        assert [await introduced(alps) for _ in range(2)] == [True, False]
+        assert [await push_introduces_sender(alps) for _ in range(2)] == [True, False]
         assert await alps.rows("SELECT journal FROM device WHERE id = 3") == [(70_000_001,)]

@@ -24,7 +24,7 @@ ADA, BEN, CLEO = 1, 2, 3
 TIME = int(START)
 
 
-async def carrier(alps: Field, number: int, **hears: int) -> IpMailbox:
+async def link_carrier(alps: Field, number: int, **hears: int) -> IpMailbox:
     """Return the mailbox of a linked kit that has reported its neighbours and their hops."""
 
     def link(db: Db) -> None:
@@ -41,12 +41,12 @@ async def carrier(alps: Field, number: int, **hears: int) -> IpMailbox:
     return mailbox
 
 
-async def parcels(mailbox: IpMailbox) -> list[Parcel]:
+async def fetch_parcels(mailbox: IpMailbox) -> list[Parcel]:
     entries = [entry for envelope in await collect(mailbox) for entry in envelope.entries]
     return [each.content for each in entries if isinstance(each.content, Parcel)]
 
 
-async def opened(alps: Field, parcel: Parcel) -> list[Entry]:
+async def open_parcel(alps: Field, parcel: Parcel) -> list[Entry]:
     """Return the entries that Ben's kit reads from a parcel."""
     secrets = await alps.store.read(lambda db: read_secrets(db, BEN))
     assert parcel.station == BEN
@@ -55,7 +55,7 @@ async def opened(alps: Field, parcel: Parcel) -> list[Entry]:
     return list(envelope.entries)
 
 
-async def states(alps: Field) -> list[tuple[str, str | None]]:
+async def list_states(alps: Field) -> list[tuple[str, str | None]]:
     return await alps.rows("SELECT state, way FROM delivery WHERE device = ?", BEN)
 
 
@@ -68,25 +68,25 @@ async def confirm(alps: Field, item: Entry, secret: bytes, digest: bytes = b"") 
 
 async def test_parcel_counts_as_stored_only_with_proof_of_its_addressee(store: Store) -> None:
     async with field(store) as alps:
-        linked = await carrier(alps, CLEO, ben=1)
+        linked = await link_carrier(alps, CLEO, ben=1)
         await alps.push(Message("turn back"), target=BEN)
-        (parcel,) = await parcels(linked)
+        (parcel,) = await fetch_parcels(linked)
         assert parcel.minutes == 1440
-        named, item = await opened(alps, parcel)
+        named, item = await open_parcel(alps, parcel)
         assert isinstance(named.content, Introduction) and named.content.identity.name == "Ada"
         assert item.content == Message("turn back")
-        assert await states(alps) == [("waiting", None)]
-        assert await parcels(linked) == [], "once is enough"
+        assert await list_states(alps) == [("waiting", None)]
+        assert await fetch_parcels(linked) == [], "once is enough"
         (secret,) = await store.read(lambda db: read_secrets(db, BEN))
         cleos = await store.read(lambda db: read_secrets(db, CLEO))
         await confirm(alps, item, cleos[0])
         await confirm(alps, item, secret, digest=b"else")
-        assert await states(alps) == [("waiting", None)]
+        assert await list_states(alps) == [("waiting", None)]
         ((reason,),) = await alps.rows("SELECT reason FROM dead_letter")
         assert "a parcel of kit 2" in reason
         for _ in range(2):
             await confirm(alps, item, secret)
-        assert await states(alps) == [("stored", "radio")]
+        assert await list_states(alps) == [("stored", "radio")]
 
 
 async def test_repeated_parcel_does_not_count_as_a_check_in(store: Store) -> None:
@@ -107,39 +107,39 @@ async def test_repeated_parcel_does_not_count_as_a_check_in(store: Store) -> Non
 
 async def test_parcel_and_own_link_deliver_the_same_item(store: Store) -> None:
     async with field(store) as alps:
-        linked = await carrier(alps, CLEO, ben=1)
+        linked = await link_carrier(alps, CLEO, ben=1)
         await alps.push(Message("turn back"), target=BEN)
-        (parcel,) = await parcels(linked)
-        _, by_radio = await opened(alps, parcel)
+        (parcel,) = await fetch_parcels(linked)
+        _, by_radio = await open_parcel(alps, parcel)
         (own,) = await collect(alps.mailbox(BEN))
         assert by_radio in own.entries
-        assert await states(alps) == [("stored", "ip")]
-        assert await parcels(linked) == []
+        assert await list_states(alps) == [("stored", "ip")]
+        assert await fetch_parcels(linked) == []
 
 
 async def test_parcel_goes_over_the_nearest_kit_and_later_over_another(store: Store) -> None:
     async with field(store) as alps:
-        far, near = await carrier(alps, CLEO, ben=2), await carrier(alps, ADA, ben=1)
+        far, near = await link_carrier(alps, CLEO, ben=2), await link_carrier(alps, ADA, ben=1)
         await alps.push(Message("turn back"), target=BEN)
-        assert await parcels(far) == []
-        assert len(await parcels(near)) == 1
-        assert await parcels(far) == []
+        assert await fetch_parcels(far) == []
+        assert len(await fetch_parcels(near)) == 1
+        assert await fetch_parcels(far) == []
         alps.now += NEXT_CARRIER_AFTER_S + 1
-        assert len(await parcels(far)) == 1
-        assert await parcels(near) == [], "it goes on by itself"
+        assert len(await fetch_parcels(far)) == 1
+        assert await fetch_parcels(near) == [], "it goes on by itself"
         await near.greeted(80_000_000)
         await near.process_note(StationsInRange({BEN: 1}).encode())
         alps.now += NEXT_CARRIER_AFTER_S + 1
-        assert len(await parcels(near)) == 1, "its journal is lost"
+        assert len(await fetch_parcels(near)) == 1, "its journal is lost"
 
 
 @pytest.mark.parametrize("why", ["its own link", "no right", "too large", "heard by radio"])
 async def test_item_that_cannot_be_relayed_waits_without_a_parcel(store: Store, why: str) -> None:
     async with field(store) as alps:
-        linked = await carrier(alps, CLEO, ben=1)
+        linked = await link_carrier(alps, CLEO, ben=1)
         text = "turn back"
         if why == "its own link":
-            await carrier(alps, BEN)
+            await link_carrier(alps, BEN)
         elif why == "no right":
             await store.commit(lambda db: set_relay(db, CLEO, False, now=alps.now))
         elif why == "too large":
@@ -148,6 +148,6 @@ async def test_item_that_cannot_be_relayed_waits_without_a_parcel(store: Store, 
             await alps.sends(CLEO, Entry(7, Message(text), TIME))
         else:
             await alps.push(Message(text), target=BEN)
-        assert await parcels(linked) == []
+        assert await fetch_parcels(linked) == []
         standing = await store.read(lambda db: list_device_standings(db, 1, alps.now))
         assert [each["state"] for each in standing if each["id"] == BEN] == ["waiting"]

@@ -24,11 +24,11 @@ ADA, BEN, CLEO = 1, 2, 3
 TIME = int(START)
 
 
-def message(number: int, to: Person | None, *, asks: bool = False, text: str = "Hi") -> Entry:
+def make_message(number: int, to: Person | None, *, asks: bool = False, text: str = "Hi") -> Entry:
     return Entry(number, Message(text), TIME, to=to, wants_receipt=asks)
 
 
-async def group(field: Field, name: str, *members: int, over_satellite: bool = False) -> int:
+async def add_group(field: Field, name: str, *members: int, over_satellite: bool = False) -> int:
     add = partial(people.add_group, over_satellite=over_satellite, now=START)
     number = await field.store.commit(lambda db: add(db, 1, name))
     join = frozenset(members)
@@ -71,9 +71,9 @@ async def test_item_is_sent_only_to_its_addressees(
     store: Store, to: Person | None, kits: set[int]
 ) -> None:
     async with field_of(store) as field:
-        await group(field, "rescue", ADA, BEN, CLEO)
-        await group(field, "empty")
-        await field.sends(ADA, message(7, to))
+        await add_group(field, "rescue", ADA, BEN, CLEO)
+        await add_group(field, "empty")
+        await field.sends(ADA, make_message(7, to))
         got = {kit for kit in (ADA, BEN, CLEO) if said(await collect(field.mailbox(kit)))}
         assert got == kits
 
@@ -94,8 +94,8 @@ async def test_unknown_addressee_is_reported_to_the_sender(
     store: Store, to: Person, why: str
 ) -> None:
     async with field_of(store) as field:
-        await group(field, "empty")
-        sent = message(7, to)
+        await add_group(field, "empty")
+        sent = make_message(7, to)
         await field.sends(ADA, sent)
         ((number, receipt),) = await receipts(field, ADA)
         assert (number, receipt.stage, receipt.by, receipt.digest) == (
@@ -115,7 +115,7 @@ async def test_ambiguous_addressee_is_reported_to_the_sender(store: Store) -> No
         await field.store.commit(
             lambda db: db.execute("UPDATE member SET name = 'Ben' WHERE id = ?", CLEO)
         )
-        await field.sends(ADA, message(7, "Ben"))
+        await field.sends(ADA, make_message(7, "Ben"))
         ((_, receipt),) = await receipts(field, ADA)
         assert receipt.text == "Ben can be user 2 or 3: use a number"
         assert said(await collect(field.mailbox(BEN))) == []
@@ -123,7 +123,7 @@ async def test_ambiguous_addressee_is_reported_to_the_sender(store: Store) -> No
 
 async def test_each_stage_is_reported_once_to_the_sender_with_the_name(store: Store) -> None:
     async with field_of(store) as field:
-        sent = message(7, BEN, asks=True)
+        sent = make_message(7, BEN, asks=True)
         await field.sends(ADA, sent)
         mailbox = field.mailbox(BEN)
         (envelope,) = await collect(mailbox)
@@ -143,7 +143,7 @@ async def test_each_stage_is_reported_once_to_the_sender_with_the_name(store: St
 
 async def test_stage_of_an_item_heard_by_radio_is_reported_to_the_sender(store: Store) -> None:
     async with field_of(store) as field:
-        sent = message(7, BEN, asks=True)
+        sent = make_message(7, BEN, asks=True)
         await field.sends(ADA, sent)
         heard = Receipt(ADA, compute_item_digest(sent), Stage.READ, "Ben")
         await field.sends(BEN, Entry(7, heard, TIME))
@@ -155,7 +155,7 @@ async def test_stage_of_an_unknown_item_is_ignored_without_a_warning(
 ) -> None:
     """The item is read at a kit that heard it by radio, while the sender's own link is away."""
     async with field_of(store) as field:
-        sent = message(7, BEN, asks=True)
+        sent = make_message(7, BEN, asks=True)
         entries = [Entry(7, Receipt(ADA, compute_item_digest(sent), Stage.READ, "Ben"), TIME)]
         hub = field.mobile_originated()
         await hub.take_in(field.device(BEN), encode(entries), Bearer.IP)
@@ -167,7 +167,7 @@ async def test_stage_of_an_unknown_item_is_ignored_without_a_warning(
 @pytest.mark.parametrize("digest", [b"abcd", b""])
 async def test_a_stage_of_another_item_is_ignored(store: Store, digest: bytes) -> None:
     async with field_of(store) as field:
-        await field.sends(ADA, message(7, BEN, asks=True))
+        await field.sends(ADA, make_message(7, BEN, asks=True))
         await field.sends(BEN, Entry(1, Receipt(0, digest, Stage.READ), TIME))
         await field.sends(CLEO, Entry(1, Receipt(0, digest, Stage.READ), TIME))
         assert await receipts(field, ADA) == []
@@ -177,8 +177,8 @@ async def test_group_item_goes_over_satellite_by_member_option_or_group_rule(sto
     """Cleo accepts items over satellite. Ben does not, but the group's rule allows it."""
     async with field_of(store) as field:
         for number, rule in ((7, False), (8, True)):
-            await group(field, f"rescue {number}", BEN, CLEO, over_satellite=rule)
-            await field.sends(ADA, message(number, f"rescue {number}"))
+            await add_group(field, f"rescue {number}", BEN, CLEO, over_satellite=rule)
+            await field.sends(ADA, make_message(number, f"rescue {number}"))
         field.now += GRACE + 1
         await field.satellite()
         reached = [imei[-1] for imei, _ in field.sky.taken]
@@ -196,8 +196,8 @@ async def test_group_item_goes_over_satellite_by_member_option_or_group_rule(sto
 
 async def test_addressed_item_goes_over_satellite_and_others_only_on_request(store: Store) -> None:
     async with field_of(store) as field:
-        await field.sends(ADA, message(7, BEN))
-        await field.sends(ADA, message(8, None))
+        await field.sends(ADA, make_message(7, BEN))
+        await field.sends(ADA, make_message(8, None))
         due = await field.rows("SELECT device, satellite_from FROM delivery ORDER BY item, device")
         # Ben has no row for an item without a named person before his link fetches mail.
         assert due == [(BEN, START + GRACE), (CLEO, START + GRACE)]
@@ -205,14 +205,14 @@ async def test_addressed_item_goes_over_satellite_and_others_only_on_request(sto
 
 async def test_author_with_own_radio_is_the_sender_of_the_item(store: Store) -> None:
     async with field_of(store) as field:
-        await field.sends(ADA, replace(message(7, CLEO), author=BEN))
+        await field.sends(ADA, replace(make_message(7, CLEO), author=BEN))
         assert said(await collect(field.mailbox(CLEO))) == [(BEN, "Hi")]
         # It is for all, including the user of the kit that brought it, whose kit already has it.
-        await field.sends(ADA, replace(message(8, None), author=BEN))
+        await field.sends(ADA, replace(make_message(8, None), author=BEN))
         assert said(await collect(field.mailbox(ADA))) == []
         assert said(await collect(field.mailbox(CLEO))) == [(BEN, "Hi")]
         # The author is no member of the workspace, so it stays the kit's item.
-        await field.sends(ADA, replace(message(9, CLEO), author=77))
+        await field.sends(ADA, replace(make_message(9, CLEO), author=77))
         assert said(await collect(field.mailbox(CLEO))) == [(ADA, "Hi")]
 
 
@@ -234,11 +234,11 @@ async def test_user_without_kit_is_reached_by_the_kit_hearing_the_radio(
         radios = partial(people.set_radios, now=START)
         await field.store.commit(lambda db: radios(db, 1, dora, ["!0badf00d"]))
         # She is unknown so far: the item waits for no receiver and goes to no other.
-        await field.sends(ADA, message(7, named))
+        await field.sends(ADA, make_message(7, named))
         assert [said(await collect(field.mailbox(kit))) for kit in (BEN, CLEO)] == [[], []]
-        await field.sends(BEN, replace(message(8, None), author=dora))
+        await field.sends(BEN, replace(make_message(8, None), author=dora))
         await collect(field.mailbox(CLEO))
-        await field.sends(ADA, message(9, named, text="Come down"))
+        await field.sends(ADA, make_message(9, named, text="Come down"))
         (envelope,) = await collect(field.mailbox(BEN))
         assert said([envelope]) == [(ADA, "Come down")]
         assert [each.to for each in envelope.entries if isinstance(each.content, Message)] == [
@@ -250,7 +250,7 @@ async def test_user_without_kit_is_reached_by_the_kit_hearing_the_radio(
 async def test_name_of_an_addressee_is_sent_over_satellite_with_the_receipt(store: Store) -> None:
     """A kit without IP learns the number and name of the named person from the receipt."""
     async with field_of(store) as field:
-        await field.sends(ADA, message(7, "Ben"), bearer=Bearer.SATELLITE)
+        await field.sends(ADA, make_message(7, "Ben"), bearer=Bearer.SATELLITE)
         await collect(field.mailbox(BEN))
         outgoing = await field.mailbox(ADA).load(270)
         assert outgoing is not None
@@ -268,9 +268,9 @@ TAKEN = ["Ada", "ben", "kit 2", "", " ", "a:b", "a@b", "12", "-3", "é" * 41, "R
 @pytest.mark.parametrize("name", TAKEN)
 async def test_group_with_an_invalid_or_existing_name_is_rejected(store: Store, name: str) -> None:
     async with field_of(store) as field:
-        await group(field, "rescue", BEN)
+        await add_group(field, "rescue", BEN)
         with pytest.raises(Refused):
-            await group(field, name)
+            await add_group(field, name)
 
 
 async def test_radio_belongs_to_one_user(store: Store) -> None:
@@ -287,7 +287,7 @@ async def test_radio_belongs_to_one_user(store: Store) -> None:
 
 async def test_stored_item_contains_its_addressee(store: Store) -> None:
     async with field_of(store) as field:
-        await group(field, "rescue", BEN)
+        await add_group(field, "rescue", BEN)
         await field.sends(ADA, Entry(7, Data(b"x"), TIME, to="RESCUE", wants_receipt=True))
         ((addressee, asks),) = await field.rows("SELECT addressee, asks FROM item")
         assert json.loads(addressee) == {"id": "1", "name": "rescue", "type": "Group"}
@@ -296,12 +296,12 @@ async def test_stored_item_contains_its_addressee(store: Store) -> None:
 
 async def test_deletion_of_a_user_removes_the_name_from_read_receipts(store: Store) -> None:
     async with field_of(store) as field:
-        sent = message(7, BEN, asks=True)
+        sent = make_message(7, BEN, asks=True)
         await field.sends(ADA, sent)
         read_it = Receipt(ADA, compute_item_digest(sent), Stage.READ, "Ben")
         await field.sends(BEN, Entry(7, read_it, TIME))
         assert await field.rows("SELECT text FROM reached") == [("Ben",)]
-        await group(field, "rescue", BEN)
+        await add_group(field, "rescue", BEN)
         before = await field.store.read(lambda db: people.read_version(db, 1))
         await field.store.commit(
             lambda db: deletion.delete_rest(db, Subject("user", BEN, "Ben"), START)

@@ -40,7 +40,7 @@ def came(kit: Agent, text: str) -> dict[str, Any]:
     )
 
 
-def told_of(hooked: Receiver, request_id: str = "") -> list[list[str]]:
+def list_events(hooked: Receiver, request_id: str = "") -> list[list[str]]:
     """Return the content or the stages of each event that came, for one item or all."""
     events = [
         each["payloads"][0]["events"][0]
@@ -144,11 +144,11 @@ def test_sender_sees_each_stage_of_an_item_to_another_user(tmp_path: Path) -> No
             assert stages(adas, sent["id"]) == steps
             # A webhook that asked for it gets the stages too, also of pushed items.
             number = watching.got[0]["requestId"]
-            until(lambda: told_of(watching, number)[-1:] == [steps])
-            assert told_of(watching, number)[0] == ["are you there?"]
+            until(lambda: list_events(watching, number)[-1:] == [steps])
+            assert list_events(watching, number)[0] == ["are you there?"]
             push(running.port, proof, message_to(users["Ben"], first, "well done"))
-            until(lambda: ["on Ben's kit"] in told_of(watching)[2:])
-            assert not [each for each in told_of(hooked) if each[0].startswith("on ")]
+            until(lambda: ["on Ben's kit"] in list_events(watching)[2:])
+            assert not [each for each in list_events(hooked) if each[0].startswith("on ")]
             # A group: its sender sends it once and sees the receivers who have it.
             to_all = {"message": {"content": "all of you"}, "to": "group:rescue"}
             assert bens.call("POST", "/api/package", to_all).body["status"] == "Delivered"

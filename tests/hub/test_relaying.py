@@ -29,26 +29,26 @@ ADA, BEN, CLEO = 1, 2, 3
 HELLO, HELP = Entry(5, Message("hello"), TIME), Entry(6, Message("help"), TIME, sos=True)
 
 
-async def may_relay(alps: Field, device: int, allowed: bool) -> None:
+async def set_relay(alps: Field, device: int, allowed: bool) -> None:
     await alps.store.commit(lambda db: directory.set_relay(db, device, allowed, now=alps.now))
 
 
-async def kept(alps: Field) -> list[str]:
+async def list_dead_letters(alps: Field) -> list[str]:
     return [reason for (reason,) in await alps.rows("SELECT reason FROM dead_letter")]
 
 
 async def test_relayed_item_waits_until_its_kit_may_relay(store: Store) -> None:
     async with field(store) as alps:
-        await may_relay(alps, BEN, False)
+        await set_relay(alps, BEN, False)
         await alps.sends(BEN, HELLO, origin=ADA)
         assert await alps.rows("SELECT id FROM item") == []
-        (reason,) = await kept(alps)
+        (reason,) = await list_dead_letters(alps)
         assert "kit 2 may not relay: allow it" in reason
-        await may_relay(alps, BEN, True)
+        await set_relay(alps, BEN, True)
         hub = alps.mobile_originated()
         assert await store.commit(lambda db: hub.replay(db, alps.device(BEN), ())) == 1
         assert said(await collect(alps.mailbox(CLEO))) == [(ADA, "hello")]
-        assert await kept(alps) == []
+        assert await list_dead_letters(alps) == []
 
 
 @pytest.mark.parametrize(
@@ -65,12 +65,12 @@ async def test_relay_for_a_tagged_device_needs_an_authenticated_carrier(
     async with field(store) as alps:
         await alps.sends(BEN, HELLO, bearer=bearer, key=key, origin=CLEO)
         assert len(await alps.rows("SELECT id FROM item")) == taken
-        assert len(await kept(alps)) == (not taken)
+        assert len(await list_dead_letters(alps)) == (not taken)
 
 
 async def test_relayed_sos_arrives_marked_as_unauthenticated(store: Store) -> None:
     async with field(store) as alps:
-        await may_relay(alps, BEN, False)
+        await set_relay(alps, BEN, False)
         for _ in range(2):
             await alps.sends(BEN, HELP, bearer=Bearer.SATELLITE, origin=CLEO)
         (envelope,) = await collect(alps.mailbox(ADA))
@@ -112,7 +112,9 @@ def test_hook_and_webhook_get_the_mark_of_an_unauthenticated_sos(tmp_path: Path)
             )
         )
         kit.expect("linked to the hub")
-        trio.run(_brings, running.port, devices["Ben"]["hub-token"], devices["Cleo"]["id"])
+        trio.run(
+            _bring_forged_items, running.port, devices["Ben"]["hub-token"], devices["Cleo"]["id"]
+        )
         kit.expect("hook: 1 done")
         until(lambda: hooked.got)
         (event,) = hooked.got[0]["payloads"][0]["events"]
@@ -126,7 +128,7 @@ def test_hook_and_webhook_get_the_mark_of_an_unauthenticated_sos(tmp_path: Path)
         assert administer(database, "device", "relay", "Ben")["deadLettersTaken"] == 1
 
 
-async def _brings(port: int, token: str, cleo: int) -> None:
+async def _bring_forged_items(port: int, token: str, cleo: int) -> None:
     """Bring an SOS and a message over Ben's link that claim to be Cleo's."""
     address = HubAddress(f"http://127.0.0.1:{port}", token)
     stream = await open_stream(address.server)

@@ -43,7 +43,7 @@ async def says(alps: Field, what: TrackerReport) -> ItemResult:
     )
 
 
-async def incidents(alps: Field) -> list[Any]:
+async def list_incidents(alps: Field) -> list[Any]:
     return [
         *await alps.store.read(
             lambda db: sos.list_sos(db, workspace=1, state=None, before=99, limit=9)
@@ -51,9 +51,9 @@ async def incidents(alps: Field) -> list[Any]:
     ]
 
 
-async def closed(alps: Field) -> None:
+async def close_newest(alps: Field) -> None:
     """Let Ben close the newest incident."""
-    incident = (await incidents(alps))[0]
+    incident = (await list_incidents(alps))[0]
     await alps.store.commit(
         partial(sos_desk.close, incident=incident, member=2, reason="found", now=alps.now)
     )
@@ -63,7 +63,7 @@ async def words_for_ada(alps: Field) -> list[str]:
     return [text for _, text in said(await collect(alps.mailbox(1)))]
 
 
-async def items(alps: Field) -> list[Any]:
+async def list_items(alps: Field) -> list[Any]:
     rows = await alps.rows("SELECT kind, sos, source_device, incident FROM item ORDER BY id")
     return [tuple(row) for row in rows]
 
@@ -75,7 +75,7 @@ async def test_tracker_positions_update_the_map_and_kits_get_one_a_minute(store:
             alps.now = START + seconds
             here = report(alps.now, north=45.0 + seconds / 1000)
             assert await says(alps, here) is ItemResult.TAKEN
-        assert await items(alps) == [("location", 0, device, None)] * 3
+        assert await list_items(alps) == [("location", 0, device, None)] * 3
         devices, _ = await store.read(
             lambda db: reading.list_devices(db, hub_caller(), reading.END, 10, alps.now)
         )
@@ -106,7 +106,7 @@ async def test_repeated_or_late_tracker_report_is_ignored(store: Store) -> None:
             (47.0, START + 1000)
         ]
         assert await says(alps, report(START, ident="of nobody")) is ItemResult.REFUSED
-        assert len(await items(alps)) == 2
+        assert len(await list_items(alps)) == 2
 
 
 async def test_repeated_tracker_alarm_is_one_sos_until_closed(store: Store) -> None:
@@ -116,21 +116,24 @@ async def test_repeated_tracker_alarm_is_one_sos_until_closed(store: Store) -> N
         for seconds in (10, 20, 80):
             alps.now = START + seconds
             await says(alps, report(alps.now, "sos"))
-        (incident,) = await incidents(alps)
+        (incident,) = await list_incidents(alps)
         assert (incident.device, incident.state, incident.kind) == (device, "open", "sos")
-        assert (await items(alps))[1:] == [
+        assert (await list_items(alps))[1:] == [
             ("message", 1, device, incident.id),
             ("location", 0, device, incident.id),
         ]
         # The desk closes it. A stuck button does not ring again, and a new press does.
-        await closed(alps)
+        await close_newest(alps)
         alps.now += 100
         await says(alps, report(alps.now, "sos"))
-        assert [each.state for each in await incidents(alps)] == [SosState.CLOSED]
+        assert [each.state for each in await list_incidents(alps)] == [SosState.CLOSED]
         await says(alps, report(alps.now + 1))
         alps.now += 10
         await says(alps, report(alps.now, "fallDown"))
-        assert [each.state for each in await incidents(alps)] == [SosState.OPEN, SosState.CLOSED]
+        assert [each.state for each in await list_incidents(alps)] == [
+            SosState.OPEN,
+            SosState.CLOSED,
+        ]
 
 
 async def test_tracker_alarm_without_a_new_position_rings(store: Store) -> None:
@@ -139,10 +142,10 @@ async def test_tracker_alarm_without_a_new_position_rings(store: Store) -> None:
         await says(alps, report(START))
         # At the same second as the previous position: a button without a new fix.
         assert await says(alps, report(START, "sos")) is ItemResult.TAKEN
-        await closed(alps)
+        await close_newest(alps)
         await says(alps, TrackerReport(DOG))
         assert await says(alps, TrackerReport(DOG, alarm="sos")) is ItemResult.TAKEN
-        (raised, _) = await incidents(alps)
+        (raised, _) = await list_incidents(alps)
         one, two = await words_for_ada(alps)
         assert "at 45.91000 7.61000" in one and "without a position" in two
         assert "No answer can be sent to a tracker" in two
@@ -165,22 +168,25 @@ async def test_distress_alarm_rings_beside_any_other_alarm(store: Store) -> None
             for each in ("lowBattery", alarm, alarm):
                 alps.now += 10
                 await says(alps, report(alps.now, each))
-            raised = await incidents(alps)
+            raised = await list_incidents(alps)
             assert (len(raised), raised[0].state, raised[0].kind) == (min(count, 9), "open", "sos")
-            await closed(alps)
+            await close_newest(alps)
             # A stuck button with another alarm beside it does not ring again.
             alps.now += 10
             await says(alps, report(alps.now, f"{alarm},tow"))
-            assert (await incidents(alps))[0].state == SosState.CLOSED, alarm
+            assert (await list_incidents(alps))[0].state == SosState.CLOSED, alarm
 
 
 async def test_second_kind_of_distress_alarm_rings_again(store: Store) -> None:
     async with field_of(store) as alps:
         await tracked(alps)
         await says(alps, report(START, "sos"))
-        await closed(alps)
+        await close_newest(alps)
         await says(alps, report(START + 10, "sos,fallDown"))
-        assert [each.state for each in await incidents(alps)] == [SosState.OPEN, SosState.CLOSED]
+        assert [each.state for each in await list_incidents(alps)] == [
+            SosState.OPEN,
+            SosState.CLOSED,
+        ]
 
 
 async def test_tracker_sos_contains_the_unreadable_fields(store: Store) -> None:
@@ -214,7 +220,7 @@ async def test_other_tracker_alarm_is_sent_once(store: Store) -> None:
         for seconds, alarm in enumerate(["lowBattery", "lowBattery", "", "lowBattery", "tow\n"]):
             await says(alps, report(START + seconds, alarm))
         assert await words_for_ada(alps) == ["Dog: lowBattery", "Dog: lowBattery", "Dog: tow?"]
-        assert await incidents(alps) == []
+        assert await list_incidents(alps) == []
 
 
 async def test_silent_tracker_becomes_overdue(store: Store) -> None:

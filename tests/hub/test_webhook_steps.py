@@ -27,7 +27,7 @@ from tests.hub.test_webhooks import Receiver, posting, turn
 BEN = 2
 
 
-def told(there: Receiver) -> list[str | list[str]]:
+def list_posted(there: Receiver) -> list[str | list[str]]:
     """Return the content or the stages of each event that came."""
     bodies = [json.loads(request.body) for request in there.got]
     events = [
@@ -41,7 +41,7 @@ def told(there: Receiver) -> list[str | list[str]]:
     ]
 
 
-async def comes(alps: Field, stage: Stage, text: str = "", *, item: int = 1) -> None:
+async def record_stage(alps: Field, stage: Stage, text: str = "", *, item: int = 1) -> None:
     """Record a stage of an item with Ben."""
     if stage is Stage.STORED:
         await alps.store.commit(lambda db: workspace_log.create_missing_rows(db, [(BEN, alps.now)]))
@@ -58,16 +58,16 @@ async def test_each_stage_is_posted_once_after_its_item(store: Store, batch: int
     async with posting(store, steps=True, batch=batch) as (alps, there):
         await alps.sends(1, Entry(1, Message("are you there?"), int(START)))
         # It has reached a stage before its post: the item goes first.
-        await comes(alps, Stage.STORED)
+        await record_stage(alps, Stage.STORED)
         await turn(alps)
-        assert told(there) == ["are you there?", ["on Ben's kit"]]
+        assert list_posted(there) == ["are you there?", ["on Ben's kit"]]
         # Two stages before the next post go in one post, and a stage is not repeated.
-        await comes(alps, Stage.PROGRAMS)
-        await comes(alps, Stage.READ, "Ben")
-        await comes(alps, Stage.READ, "Ben")
+        await record_stage(alps, Stage.PROGRAMS)
+        await record_stage(alps, Stage.READ, "Ben")
+        await record_stage(alps, Stage.READ, "Ben")
         await turn(alps)
         steps = ["on Ben's kit", "with Ben's programs", "read by Ben"]
-        assert told(there)[2:] == [steps]
+        assert list_posted(there)[2:] == [steps]
         await turn(alps)
         assert len(there.got) == 3
         ids = {request.headers["webhook-id"] for request in there.got}
@@ -82,11 +82,11 @@ async def test_stage_during_a_post_is_posted_afterwards(store: Store) -> None:
         await alps.sends(1, Entry(1, Message("are you there?"), int(START)))
         for stage in (Stage.STORED, Stage.READ):
             (under_way,) = await store.commit(partial(claim, now=alps.now))
-            await comes(alps, stage)
+            await record_stage(alps, stage)
             ended = HandoverResult(HandoverOutcome.HANDED)
             await store.commit(partial(settle, posting=under_way, result=ended, now=alps.now))
         await turn(alps)
-        assert told(there) == [["on Ben's kit", "read at Ben's kit"]]
+        assert list_posted(there) == [["on Ben's kit", "read at Ben's kit"]]
 
 
 async def test_failed_post_of_stages_is_retried_with_newer_stages(store: Store) -> None:
@@ -94,14 +94,14 @@ async def test_failed_post_of_stages_is_retried_with_newer_stages(store: Store) 
         await alps.sends(1, Entry(1, Message("are you there?"), int(START)))
         await turn(alps)
         there.answers = [Response(503)]
-        await comes(alps, Stage.STORED)
+        await record_stage(alps, Stage.STORED)
         await turn(alps)
-        await comes(alps, Stage.READ, "Ben")
+        await record_stage(alps, Stage.READ, "Ben")
         await turn(alps)
         assert len(there.got) == 2, "its schedule holds"
         alps.now += DELAY_MAX_S
         await turn(alps)
-        assert told(there)[1:] == [["on Ben's kit"], ["on Ben's kit", "read by Ben"]]
+        assert list_posted(there)[1:] == [["on Ben's kit"], ["on Ben's kit", "read by Ben"]]
         ids = [request.headers["webhook-id"] for request in there.got]
         assert len({*ids}) == 3, "another text has another id"
 
@@ -111,17 +111,17 @@ async def test_only_stages_of_a_push_are_posted(store: Store) -> None:
         await alps.push(Message("come down"), target=BEN)
         await turn(alps)
         assert there.got == []
-        await comes(alps, Stage.STORED)
+        await record_stage(alps, Stage.STORED)
         await turn(alps)
-        assert told(there) == [["on Ben's kit"]]
+        assert list_posted(there) == [["on Ben's kit"]]
 
 
 async def test_stages_of_an_sos_do_not_raise_another_alarm(store: Store) -> None:
     async with posting(store, steps=True) as (alps, there):
         await alps.sends(1, Entry(1, Message("Leg broken"), int(START), sos=True))
-        await comes(alps, Stage.STORED)
+        await record_stage(alps, Stage.STORED)
         await turn(alps)
-        assert told(there) == ["Leg broken", ["on Ben's kit"]]
+        assert list_posted(there) == ["Leg broken", ["on Ben's kit"]]
         assert ["fieldagent-sos" in request.headers for request in there.got] == [True, False]
         raised = "SELECT count(*) FROM sos_event WHERE event = 'webhook'"
         assert await alps.rows(raised) == [(1,)]
@@ -131,10 +131,10 @@ async def test_webhook_without_stages_gets_only_the_item(store: Store) -> None:
     async with posting(store) as (alps, there):
         await alps.sends(1, Entry(1, Message("are you there?"), int(START)))
         await turn(alps)
-        await comes(alps, Stage.STORED)
-        await comes(alps, Stage.READ, "Ben")
+        await record_stage(alps, Stage.STORED)
+        await record_stage(alps, Stage.READ, "Ben")
         await turn(alps)
-        assert told(there) == ["are you there?"]
+        assert list_posted(there) == ["are you there?"]
 
 
 def test_webhook_for_unanswered_sos_cannot_have_stages() -> None:

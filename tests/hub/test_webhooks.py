@@ -113,7 +113,7 @@ async def turn(alps: Field) -> None:
                     break
 
 
-async def states(alps: Field) -> list[tuple[Any, ...]]:
+async def list_states(alps: Field) -> list[tuple[Any, ...]]:
     return await alps.rows("SELECT state, attempts FROM webhook_delivery ORDER BY item")
 
 
@@ -156,7 +156,7 @@ async def test_item_of_a_kit_is_posted_as_specified_json_with_signature(store: S
             request.body.decode(),
         )
         assert request.headers["webhook-signature"] == signed
-        assert await states(alps) == [("handed", 1)]
+        assert await list_states(alps) == [("handed", 1)]
 
 
 async def test_repeated_item_is_posted_once(store: Store) -> None:
@@ -198,15 +198,15 @@ async def test_waiting_post_is_signed_with_a_newer_secret(store: Store, only: bo
         alps.now += 3600
         await turn(alps)
         first, second = there.got
-        assert takes(first, SECRET) and not takes(first, OTHER)
-        assert takes(second, OTHER) and takes(second, SECRET) != only
+        assert is_signed_with(first, SECRET) and not is_signed_with(first, OTHER)
+        assert is_signed_with(second, OTHER) and is_signed_with(second, SECRET) != only
         assert first.headers["webhook-id"] == second.headers["webhook-id"]
         for secret in (SECRET, OTHER, OTHER):
             await store.commit(lambda db: sign(db, 1, 1, (secret,), now=alps.now))  # noqa: B023
         assert await alps.rows("SELECT secrets FROM webhook") == [(OTHER,)]
 
 
-def takes(request: Request, secret: str) -> bool:
+def is_signed_with(request: Request, secret: str) -> bool:
     """Return True if the signature is valid with this secret."""
     id_, moment = (request.headers[f"webhook-{each}"] for each in ("id", "timestamp"))
     at = datetime.fromtimestamp(int(moment), UTC)
@@ -278,7 +278,7 @@ async def test_post_becomes_a_replayable_dead_letter_after_the_last_try(store: S
             # Only this one fails: the test does not cover the days until it is disabled.
             await store.commit(lambda db: db.execute("UPDATE webhook SET failing_since = NULL"))
             alps.now += DELAY_MAX_S
-        assert await states(alps) == [("dead", len(SCHEDULE))]
+        assert await list_states(alps) == [("dead", len(SCHEDULE))]
         (letter,), _ = await store.read(lambda db: webhook_directory.list_dead_letters(db, 1))
         assert letter["reason"] == "the receiver answered 500 Internal Server Error"
         assert (
@@ -288,7 +288,7 @@ async def test_post_becomes_a_replayable_dead_letter_after_the_last_try(store: S
             == 1
         )
         await turn(alps)
-        assert await states(alps) == [("handed", 1)]
+        assert await list_states(alps) == [("handed", 1)]
         with pytest.raises(Refused, match="no such dead letter"):
             await store.commit(lambda db: webhook_directory.replay(db, 1, None, now=alps.now))
 
@@ -353,7 +353,7 @@ async def test_single_failure_after_idle_days_does_not_disable_the_webhook(store
         alps.now += 60
         await turn(alps)
         assert there.contents() == ["help", "help"]
-        assert [state for state, _ in await states(alps)] == ["handed"]
+        assert [state for state, _ in await list_states(alps)] == ["handed"]
 
 
 async def test_webhook_redirect_is_not_followed(store: Store) -> None:
@@ -511,7 +511,7 @@ def test_allowed_network_counts_as_public_and_its_neighbour_does_not() -> None:
 Lookup = Callable[..., Awaitable[list[Any]]]
 
 
-def names(*answers: list[str]) -> Lookup:
+def make_resolver(*answers: list[str]) -> Lookup:
     """Return a resolver whose answer changes between questions."""
     left = list(answers)
 
@@ -526,7 +526,7 @@ def names(*answers: list[str]) -> Lookup:
 async def test_name_with_any_private_address_is_rejected(
     answer: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(trio.socket, "getaddrinfo", names(answer))
+    monkeypatch.setattr(trio.socket, "getaddrinfo", make_resolver(answer))
     with pytest.raises(RequestFailed, match="not a public address: allow"):
         await open_public()("rebinding.example", 80)
 
@@ -545,7 +545,7 @@ async def test_checked_address_is_used_for_the_connection(monkeypatch: pytest.Mo
         asked.append(host)
         raise OSError("as a test")
 
-    monkeypatch.setattr(trio.socket, "getaddrinfo", names(["9.9.9.9"], ["127.0.0.1"]))
+    monkeypatch.setattr(trio.socket, "getaddrinfo", make_resolver(["9.9.9.9"], ["127.0.0.1"]))
     monkeypatch.setattr(trio, "open_tcp_stream", open_tcp_stream)
     with pytest.raises(OSError, match="as a test"):
         await open_public()("rebinding.example", 80)
@@ -567,7 +567,9 @@ async def test_unresponsive_first_address_does_not_block_the_second(
         finally:
             ended.append(host)
 
-    monkeypatch.setattr(trio.socket, "getaddrinfo", names(["2620:fe::fe", "9.9.9.9", "9.9.9.10"]))
+    monkeypatch.setattr(
+        trio.socket, "getaddrinfo", make_resolver(["2620:fe::fe", "9.9.9.9", "9.9.9.10"])
+    )
     monkeypatch.setattr(trio, "open_tcp_stream", open_tcp_stream)
     async with receiver() as there:
         port = int(there.url.rpartition(":")[2].partition("/")[0])
@@ -636,7 +638,7 @@ async def test_late_failure_does_not_undo_a_later_success(store: Store) -> None:
         )
         await store.commit(lambda db: settle(db, other, handed, alps.now))
         warning = await store.commit(lambda db: settle(db, late, failed, alps.now))
-        assert (await states(alps), warning) == ([("handed", 1)], "")
+        assert (await list_states(alps), warning) == ([("handed", 1)], "")
 
 
 async def test_success_between_failures_prevents_disabling(store: Store) -> None:
@@ -706,7 +708,7 @@ async def test_batch_is_a_signed_ordered_array_and_keeps_its_id_on_retry(store: 
         ]
         ids = [each.headers["webhook-id"] for each in there.got]
         assert ids[0] == ids[1] and len({*ids}) == 3
-        assert await states(alps) == [("handed", 2)] * 2 + [("handed", 1)] * 4
+        assert await list_states(alps) == [("handed", 2)] * 2 + [("handed", 1)] * 4
         for request in there.got:
             moment = datetime.fromtimestamp(int(request.headers["webhook-timestamp"]), UTC)
             signed = Verifier(SECRET).sign(
@@ -726,14 +728,14 @@ async def test_postponed_batch_waits_as_a_whole(
         there.answers = [answer]
         await send_messages(alps, range(5))
         await turn(alps)
-        assert await states(alps) == [("waiting", 1)] * 5
+        assert await list_states(alps) == [("waiting", 1)] * 5
         alps.now += again - 3
         await turn(alps)
         assert len(there.got) == 1
         alps.now += 3
         await turn(alps)
         assert len(there.got) == 2
-        assert await states(alps) == [("handed", 2)] * 5
+        assert await list_states(alps) == [("handed", 2)] * 5
 
 
 async def test_status_410_to_a_batch_disables_the_webhook_without_loss(store: Store) -> None:
@@ -741,7 +743,7 @@ async def test_status_410_to_a_batch_disables_the_webhook_without_loss(store: St
         there.answers = [Response(410)]
         await send_messages(alps, range(5))
         await turn(alps)
-        assert await states(alps) == [("waiting", 1)] * 5
+        assert await list_states(alps) == [("waiting", 1)] * 5
         (listed,) = await store.read(lambda db: webhook_directory.list_webhooks(db, 1))
         assert (listed["disabled"], listed["batch"]) == (alps.now, 100)
         await store.commit(lambda db: webhook_directory.enable(db, 1, listed["id"], now=alps.now))
@@ -760,7 +762,7 @@ async def test_rejected_item_of_a_batch_does_not_reject_the_others(store: Store)
             alps.now += DELAY_MAX_S
         got = [of_batch(each) for each in there.got]
         assert got == [["a0", "a1", "a2"]] * tries + [["a0"], ["a1"], ["a2"]]
-        assert [state for state, _ in await states(alps)] == ["handed", "dead", "handed"]
+        assert [state for state, _ in await list_states(alps)] == ["handed", "dead", "handed"]
 
 
 async def test_sos_is_posted_first_in_its_own_batch(store: Store) -> None:
@@ -808,7 +810,7 @@ async def test_starting_hub_probes_a_failing_webhook_at_once(store: Store) -> No
             nursery.start_soon(partial(webhooks.run, store, clock=alps.clock, open_stream=OPEN))
             await until_posted(alps, there, 2)
             nursery.cancel_scope.cancel()
-        assert [state for state, _ in await states(alps)] == ["handed", "handed"]
+        assert [state for state, _ in await list_states(alps)] == ["handed", "handed"]
 
 
 async def test_early_failed_probe_does_not_use_the_last_try(store: Store) -> None:
@@ -828,10 +830,10 @@ async def test_early_failed_probe_does_not_use_the_last_try(store: Store) -> Non
             return settle(db, run[0], HandoverResult(HandoverOutcome.FAILED, "503"), alps.now)
 
         assert await store.commit(probe) == ""
-        assert await states(alps) == [("waiting", tried)]
+        assert await list_states(alps) == [("waiting", tried)]
         alps.now += SCHEDULE[-1]
         await turn(alps)
-        assert len(there.got) == 1 and await states(alps) == [("handed", tried + 1)]
+        assert len(there.got) == 1 and await list_states(alps) == [("handed", tried + 1)]
 
 
 async def test_all_waiting_posts_are_sent_after_a_successful_probe(store: Store) -> None:
@@ -853,7 +855,9 @@ async def test_all_waiting_posts_are_sent_after_a_successful_probe(store: Store)
             await store.commit(lambda db: db.announce("webhooks"))
             await until_posted(alps, there, 9 + 6)
             nursery.cancel_scope.cancel()
-        assert await states(alps) and all(state == "handed" for state, _ in await states(alps))
+        assert await list_states(alps) and all(
+            state == "handed" for state, _ in await list_states(alps)
+        )
 
 
 async def test_concurrent_sos_posts_are_limited_and_do_not_block_others(

@@ -38,7 +38,7 @@ async def field(store: Store) -> AsyncIterator[Field]:
         yield alps
 
 
-async def says(alps: Field, *texts: str, by: int = ADA, first: int = 1) -> None:
+async def send_texts(alps: Field, *texts: str, by: int = ADA, first: int = 1) -> None:
     for number, text in enumerate(texts, first):
         await alps.sends(by, Entry(number, Message(text), TIME))
 
@@ -47,39 +47,39 @@ async def texts(alps: Field, number: int) -> list[str]:
     return [text for _, text in said(await collect(alps.mailbox(number)))]
 
 
-async def made(alps: Field) -> list[tuple[Any, ...]]:
+async def list_rows(alps: Field) -> list[tuple[Any, ...]]:
     return await alps.rows("SELECT device, state FROM delivery ORDER BY device, sequence")
 
 
-async def states(alps: Field, item: int = 1) -> dict[str, str]:
+async def read_states(alps: Field, item: int = 1) -> dict[str, str]:
     standing = await alps.store.read(lambda db: list_device_standings(db, item, alps.now))
     return {each["name"]: each["state"] for each in standing}
 
 
 async def test_delivery_row_is_created_only_for_a_fetching_device(store: Store) -> None:
     async with field(store) as alps:
-        await says(alps, "one", "two")
-        assert await made(alps) == []
-        assert await states(alps) == {"kit 2": "waiting", "kit 3": "waiting"}
+        await send_texts(alps, "one", "two")
+        assert await list_rows(alps) == []
+        assert await read_states(alps) == {"kit 2": "waiting", "kit 3": "waiting"}
         assert await texts(alps, BEN) == ["one", "two"]
         assert await texts(alps, BEN) == []
-        assert await made(alps) == [(BEN, "stored"), (BEN, "stored")]
-        assert await states(alps) == {"kit 2": "stored", "kit 3": "waiting"}
+        assert await list_rows(alps) == [(BEN, "stored"), (BEN, "stored")]
+        assert await read_states(alps) == {"kit 2": "stored", "kit 3": "waiting"}
         assert await texts(alps, ADA) == []
         assert await texts(alps, CLEO) == ["one", "two"]
 
 
 async def test_satellite_recipient_gets_one_row_at_once(store: Store) -> None:
     async with field(store) as alps:
-        await says(alps, "before")
+        await send_texts(alps, "before")
         await store.commit(
             lambda db: db.execute("UPDATE membership SET over_satellite = 1 WHERE member = ?", CLEO)
         )
-        await says(alps, "after", first=2)
+        await send_texts(alps, "after", first=2)
         due = "SELECT device, item, satellite_from IS NULL FROM delivery"
         assert [(*row[:2], bool(row[2])) for row in await alps.rows(due)] == [(CLEO, 2, False)]
         assert sorted(await texts(alps, CLEO)) == ["after", "before"]
-        assert await made(alps) == [(CLEO, "stored")] * 2
+        assert await list_rows(alps) == [(CLEO, "stored")] * 2
 
 
 async def test_sos_is_sent_first_to_a_device_with_many_waiting_items(
@@ -88,12 +88,12 @@ async def test_sos_is_sent_first_to_a_device_with_many_waiting_items(
     monkeypatch.setattr(workspace_log, "ROWS_PER_TRANSACTION", 1)
     monkeypatch.setattr(workspace_log, "AT_LEAST", 1)
     async with field(store) as alps:
-        await says(alps, *map(str, range(6)))
+        await send_texts(alps, *map(str, range(6)))
         await alps.push(Message("help"), sender=CLEO, priority=SOS_PRIORITY, sos=True)
         mailbox = alps.mailbox(BEN)
         first = await mailbox.load(65_536)
         assert first is not None
-        assert len(await made(alps)) < 6
+        assert len(await list_rows(alps)) < 6
         await mailbox.mark_stored(first)
         assert await texts(alps, BEN) == list(map(str, range(6)))
 
@@ -107,7 +107,7 @@ async def test_urgent_item_is_sent_before_earlier_items(
     async with field(store) as alps:
         for number in range(4):
             await alps.sends(ADA, Entry(number, Location(46.5, 7.25), TIME))
-        await says(alps, "a message", by=CLEO)
+        await send_texts(alps, "a message", by=CLEO)
         first = await alps.mailbox(BEN).load(65_536)
         assert first is not None
         assert b"a message" in first.body
@@ -115,19 +115,19 @@ async def test_urgent_item_is_sent_before_earlier_items(
 
 async def test_unfetched_item_ends_as_expired(store: Store) -> None:
     async with field(store) as alps:
-        await says(alps, "stale")
+        await send_texts(alps, "stale")
         assert await texts(alps, CLEO) == ["stale"]
         alps.now += DAY + 1
         assert await store.commit(lambda db: expire(db, alps.now)) == 0
-        assert await states(alps) == {"kit 2": "expired", "kit 3": "stored"}
+        assert await read_states(alps) == {"kit 2": "expired", "kit 3": "stored"}
         assert await texts(alps, BEN) == []
-        assert await made(alps) == [(BEN, "expired"), (CLEO, "stored")]
-        assert await states(alps) == {"kit 2": "expired", "kit 3": "stored"}
+        assert await list_rows(alps) == [(BEN, "expired"), (CLEO, "stored")]
+        assert await read_states(alps) == {"kit 2": "expired", "kit 3": "stored"}
 
 
 async def test_unfetched_item_is_kept_until_its_expiry(store: Store) -> None:
     async with field(store) as alps:
-        await says(alps, "kept")
+        await send_texts(alps, "kept")
         await texts(alps, CLEO)
 
         def forgotten(db: Db) -> int:
@@ -174,28 +174,28 @@ async def test_reenabled_device_gets_items_from_before_but_not_during_the_pause(
 
             await store.commit(change)
 
-        await says(alps, "before")
+        await send_texts(alps, "before")
         alps.now += 10
         await set_disabled(alps.now)
         alps.now += 10
-        await says(alps, "meanwhile", first=2)
-        assert await states(alps, 2) == {"kit 3": "waiting"}
+        await send_texts(alps, "meanwhile", first=2)
+        assert await read_states(alps, 2) == {"kit 3": "waiting"}
         alps.now += 10
         await set_disabled(None)
-        await says(alps, "after", first=3)
+        await send_texts(alps, "after", first=3)
         assert await texts(alps, BEN) == ["before", "after"]
 
 
 async def test_returning_member_misses_items_of_the_absence(store: Store) -> None:
     async with field(store) as alps:
-        await says(alps, "before")
+        await send_texts(alps, "before")
         await store.commit(lambda db: directory.leave(db, 1, BEN, now=alps.now))
-        await says(alps, "meanwhile", first=2)
+        await send_texts(alps, "meanwhile", first=2)
         await store.commit(
             lambda db: directory.join(db, 1, BEN, over_satellite=False, now=alps.now)
         )
         # A changed rule is not a return.
-        await says(alps, "after", first=3)
+        await send_texts(alps, "after", first=3)
         await store.commit(lambda db: directory.join(db, 1, BEN, over_satellite=True, now=alps.now))
         assert await texts(alps, BEN) == ["before", "after"]
 
@@ -204,19 +204,19 @@ async def test_tracker_gets_items_only_after_becoming_a_kit(store: Store) -> Non
     async with field(store) as alps:
         no_token = "UPDATE device SET link_token = NULL WHERE id = ?"
         await store.commit(lambda db: db.execute(no_token, BEN))
-        await says(alps, "before")
-        assert await states(alps) == {"kit 3": "waiting"}
+        await send_texts(alps, "before")
+        assert await read_states(alps) == {"kit 3": "waiting"}
         assert await texts(alps, BEN) == []
         await store.commit(lambda db: directory.make_link_token(db, BEN, now=alps.now))
-        await says(alps, "after", first=2)
+        await send_texts(alps, "after", first=2)
         assert await texts(alps, BEN) == ["after"]
 
 
 async def test_restored_copy_does_not_reuse_delivery_numbers(store: Store) -> None:
     async with field(store) as alps:
-        await says(alps, "one")
+        await send_texts(alps, "one")
         await texts(alps, BEN)
-        await says(alps, "two", first=2)
+        await send_texts(alps, "two", first=2)
         await store.commit(lambda db: leave_out(db, alps.now))
         assert await texts(alps, BEN) == ["two"]
         first, second = await alps.rows("SELECT sequence FROM delivery ORDER BY sequence")
@@ -225,7 +225,7 @@ async def test_restored_copy_does_not_reuse_delivery_numbers(store: Store) -> No
 
 async def test_waiting_items_are_counted_before_they_are_fetched(store: Store) -> None:
     async with field(store) as alps:
-        await says(alps, "one", "two")
+        await send_texts(alps, "one", "two")
 
         def counts(db: Db) -> tuple[Backlog, list[Any]]:
             listed = directory.list_devices(db, 1, alps.now)
@@ -241,8 +241,8 @@ async def test_waiting_items_are_counted_before_they_are_fetched(store: Store) -
 
 async def test_rows_of_several_devices_are_created_together(store: Store) -> None:
     async with field(store) as alps:
-        await says(alps, "one", by=ADA)
-        await says(alps, "two", by=BEN)
+        await send_texts(alps, "one", by=ADA)
+        await send_texts(alps, "two", by=BEN)
 
         def come(db: Db) -> list[bool]:
             return workspace_log.create_missing_rows(
@@ -262,7 +262,7 @@ async def test_resting_link_gets_items_of_the_meantime(store: Store) -> None:
         post = _MailboxPost(mailbox, lambda direction, size: None)
         with trio.fail_after(60):
             for number in range(1, 6):
-                await says(alps, f"{number}", first=number)
+                await send_texts(alps, f"{number}", first=number)
                 outgoing = await post.wait_for_next(urgent=False)
                 assert [text for _, text in said([read(outgoing)])] == [f"{number}"]
                 await mailbox.mark_stored(outgoing)
@@ -273,7 +273,7 @@ async def test_items_of_a_device_are_listed_despite_late_delivery_rows(
 ) -> None:
     monkeypatch.setattr(reading, "LOOKED_AT", 2)
     async with field(store) as alps:
-        await says(alps, "early 1", "early 2", "early 3")
+        await send_texts(alps, "early 1", "early 2", "early 3")
         for number in range(2):
             await alps.push(Message(f"for Ben {number}"), target=BEN)
         await texts(alps, BEN)
@@ -283,9 +283,9 @@ async def test_items_of_a_device_are_listed_despite_late_delivery_rows(
 
 async def test_delivery_list_contains_planned_items_on_all_pages(store: Store) -> None:
     async with field(store) as alps:
-        await says(alps, "given")
+        await send_texts(alps, "given")
         await texts(alps, BEN)
-        await says(alps, "one", "two", "three", first=2)
+        await send_texts(alps, "one", "two", "three", first=2)
         await alps.push(Message("pushed"), target=BEN)
         caller = Caller(1, "", 1, frozenset(), ADA, "User", "Ada", "administrator", True)
 
