@@ -39,11 +39,11 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return database
 
 
-def copied(filled: Path, home: Path) -> Path:
+def copy_file(filled: Path, home: Path) -> Path:
     return Path(shutil.copyfile(filled, home / "hub.sqlite3"))
 
 
-def flip(file: Path, at: int, bit: int) -> None:
+def flip_bit(file: Path, at: int, bit: int) -> None:
     with file.open("r+b") as head:
         head.seek(at + bit // 8)
         (was,) = head.read(1)
@@ -51,7 +51,7 @@ def flip(file: Path, at: int, bit: int) -> None:
         head.write(bytes([was ^ 0x80 >> bit % 8]))
 
 
-def head_of(file: Path) -> tuple[int, int]:
+def read_head(file: Path) -> tuple[int, int]:
     with closing(sqlite3.connect(file)) as connection:
         ((version,),) = connection.execute("PRAGMA user_version")
         ((mark,),) = connection.execute("PRAGMA application_id")
@@ -64,7 +64,7 @@ def write_head(file: Path, version: int, mark: int) -> None:
         connection.execute(f"PRAGMA application_id = {mark}")
 
 
-def content(file: Path) -> list[str]:
+def dump_rows(file: Path) -> list[str]:
     with closing(sqlite3.connect(file)) as connection:
         return [line for line in connection.iterdump() if line.startswith("INSERT")]
 
@@ -74,21 +74,21 @@ def content(file: Path) -> list[str]:
 def test_flipped_bit_of_the_version_is_repaired_without_loss(
     filled: Path, tmp_path: Path, at: int, bit: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    file = copied(filled, tmp_path)
-    before = content(file)
-    flip(file, at, bit)
-    version, _ = head_of(file)
+    file = copy_file(filled, tmp_path)
+    before = dump_rows(file)
+    flip_bit(file, at, bit)
+    version, _ = read_head(file)
     with caplog.at_level(logging.WARNING):
         open_store(str(file)).close()
-    assert head_of(file) == (VERSION, compute_application_id(VERSION))
-    assert content(file) == before
+    assert read_head(file) == (VERSION, compute_application_id(VERSION))
+    assert dump_rows(file) == before
     said = f"version {version} in the head, version {VERSION} in its tables"
     assert (said in caplog.text) == (at == VERSION_AT)
 
 
 def test_hub_starts_on_a_file_with_a_damaged_version(filled: Path, tmp_path: Path) -> None:
-    file = copied(filled, tmp_path)
-    flip(file, VERSION_AT, 21)
+    file = copy_file(filled, tmp_path)
+    flip_bit(file, VERSION_AT, 21)
     with hub(tmp_path, {"database": str(file)}) as running:
         assert any(f"version {VERSION + 1024} in the head," in line for line in running.output())
         assert "Ada" in [each["name"] for each in administer(str(file), "user", "list")]
@@ -98,11 +98,11 @@ def test_hub_starts_on_a_file_with_a_damaged_version(filled: Path, tmp_path: Pat
 def test_damaged_version_without_matching_tables_is_reported(
     filled: Path, tmp_path: Path, mark: int
 ) -> None:
-    file = copied(filled, tmp_path)
+    file = copy_file(filled, tmp_path)
     with closing(sqlite3.connect(file)) as connection:
         connection.execute("DROP TABLE kit_sms")
     write_head(file, VERSION + 1024, mark)
-    before = content(file)
+    before = dump_rows(file)
     with pytest.raises(StoreFailed) as refused:
         open_store(str(file))
     assert f"is damaged: its head has version {VERSION + 1024}, but its tables" in str(
@@ -110,8 +110,8 @@ def test_damaged_version_without_matching_tables_is_reported(
     )
     assert "restore it from a backup" in str(refused.value)
     assert "later version" not in str(refused.value)
-    assert head_of(file) == (VERSION + 1024, mark)
-    assert content(file) == before
+    assert read_head(file) == (VERSION + 1024, mark)
+    assert dump_rows(file) == before
 
 
 @pytest.fixture
@@ -123,23 +123,23 @@ def a_program_of_the_next_version(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("a_program_of_the_next_version")
 def test_damaged_earlier_version_is_proved_by_migration(filled: Path, tmp_path: Path) -> None:
-    file = copied(filled, tmp_path)
+    file = copy_file(filled, tmp_path)
     write_head(file, VERSION | 1024, compute_application_id(VERSION))
     open_store(str(file)).close()
-    assert head_of(file) == (VERSION + 1, compute_application_id(VERSION + 1))
+    assert read_head(file) == (VERSION + 1, compute_application_id(VERSION + 1))
 
 
 @pytest.mark.usefixtures("a_program_of_the_next_version")
 def test_failed_proof_of_an_earlier_version_changes_nothing(filled: Path, tmp_path: Path) -> None:
     """Header and tables are both damaged, which one flipped bit cannot cause."""
-    file = copied(filled, tmp_path)
+    file = copy_file(filled, tmp_path)
     with closing(sqlite3.connect(file)) as connection:
         connection.execute("CREATE TABLE later (y)")
     write_head(file, VERSION | 1024, compute_application_id(VERSION))
-    before = content(file)
+    before = dump_rows(file)
     with pytest.raises(StoreFailed, match=f"is damaged: its head has version {VERSION | 1024}"):
         open_store(str(file))
-    assert content(file) == before
+    assert dump_rows(file) == before
 
 
 def test_application_ids_of_versions_differ_by_more_than_one_bit() -> None:

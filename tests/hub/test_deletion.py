@@ -52,8 +52,8 @@ def test_user_is_deleted_with_all_personal_data(database: str, tmp_path: Path) -
         for kit in (adas, bens):
             kit.expect("linked to the hub")
         assert adas.post("the word of hers").body["status"] == "Delivered"
-        until(lambda: inbound(bens))
-        assert identities(tmp_path / "Ben") == {2: "Ada"}
+        until(lambda: list_inbound(bens))
+        assert read_identities(tmp_path / "Ben") == {2: "Ada"}
 
         asked = [*MODULE, "hub", "user", "delete", "Ada", "--database", database]
         result = subprocess.run(asked, capture_output=True, text=True, timeout=PATIENCE)
@@ -68,7 +68,7 @@ def test_user_is_deleted_with_all_personal_data(database: str, tmp_path: Path) -
         adas.expect("the hub ended the link for good")
         assert [each["name"] for each in administer(database, "user", "list")] == ["push", "Ben"]
         assert "Ada" not in str(administer(database, "audit"))
-        held = whole(database)
+        held = dump_all_rows(database)
         for word in ("Ada", "the word of hers"):
             assert word not in held, word
         assert "ben@example.org" in held
@@ -78,23 +78,23 @@ def test_user_is_deleted_with_all_personal_data(database: str, tmp_path: Path) -
         token = administer(database, "device", "add", "kit of Cleo", "--user", "Cleo")["hub-token"]
         cleos = stack.enter_context(kit_of(tmp_path, "Cleo", token, running.address))
         assert cleos.post("and then").body["status"] == "Delivered"
-        until(lambda: len(inbound(bens)) == 2)
-        assert identities(tmp_path / "Ben") == {2: "", 4: "Cleo"}
+        until(lambda: len(list_inbound(bens)) == 2)
+        assert read_identities(tmp_path / "Ben") == {2: "", 4: "Cleo"}
         assert running.stop() == 0
     assert [line for line in running.lines if "Traceback" in line or "mistake" in line] == []
 
 
-def inbound(kit: Agent) -> list[Any]:
+def list_inbound(kit: Agent) -> list[Any]:
     listed: list[Any] = kit.call("GET", "/api/inbound").body["payloads"]
     return listed
 
 
-def identities(home: Path) -> dict[int, str]:
+def read_identities(home: Path) -> dict[int, str]:
     with closing(sqlite3.connect(home / "state" / "journal.sqlite3")) as look:
         return dict(look.execute("SELECT origin, name FROM identity WHERE origin > 0"))
 
 
-def whole(database: str) -> str:
+def dump_all_rows(database: str) -> str:
     """Return all rows of all tables as one text."""
     store = open_store(database)
     tables = "SELECT tablename FROM pg_tables WHERE schemaname = current_schema()"
@@ -146,11 +146,11 @@ MANY = 2 * SOME + 1
 
 
 @pytest.fixture(autouse=True)
-def few_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def small_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(deletion, "AT_ONCE", SOME)
 
 
-async def many(alps: Field) -> None:
+async def add_many_items(alps: Field) -> None:
     """Let Ada push to all, and her device send."""
     for number in range(MANY):
         await alps.push(Message(f"note {number}"))
@@ -159,7 +159,7 @@ async def many(alps: Field) -> None:
     await alps.store.commit(lambda db: insert(db, "arrived", columns, rows))
 
 
-async def delete(alps: Field, gone: Subject) -> int:
+async def run_deletion(alps: Field, gone: Subject) -> int:
     """Delete like the command, and return the number of transactions."""
     store, steps = alps.store, 2
     await store.commit(lambda db: deletion.begin(db, gone, alps.now))
@@ -174,35 +174,35 @@ async def delete(alps: Field, gone: Subject) -> int:
     return steps
 
 
-async def counts(alps: Field, *tables: str) -> list[int]:
+async def count_rows(alps: Field, *tables: str) -> list[int]:
     return [(await alps.rows(f"SELECT count(*) FROM {table}"))[0][0] for table in tables]
 
 
 async def test_user_with_many_items_is_deleted_in_slices(store: Store) -> None:
     async with field(store) as alps:
-        await many(alps)
+        await add_many_items(alps)
         await alps.push(Message("of Ben to all"), sender=2)
         await alps.push(Message("of Ben to Ada"), sender=2, target=1)
-        assert await delete(alps, Subject("user", 1, "Ada")) >= 2 + 3 + 3
-        assert await counts(alps, "item", "delivery", "arrived", "device") == [1, 1, 0, 2]
+        assert await run_deletion(alps, Subject("user", 1, "Ada")) >= 2 + 3 + 3
+        assert await count_rows(alps, "item", "delivery", "arrived", "device") == [1, 1, 0, 2]
 
 
 async def test_items_of_a_deleted_device_stay(store: Store) -> None:
     """A colleague may confirm an item later, but no sender waits for that confirmation."""
     async with field(store) as alps:
-        await many(alps)
+        await add_many_items(alps)
         await alps.sends(1, Entry(7, Message("of the kit"), int(alps.now)))
-        await delete(alps, Subject("device", 1, "kit 1"))
-        assert await counts(alps, "item", "arrived", "device") == [MANY + 1, 0, 2]
+        await run_deletion(alps, Subject("device", 1, "kit 1"))
+        assert await count_rows(alps, "item", "arrived", "device") == [MANY + 1, 0, 2]
         ((last,),) = await alps.rows("SELECT max(id) FROM item")
         await store.commit(lambda db: confirm(db, last, 2, Bearer.IP, alps.now))
         await store.commit(lambda db: contact.record_contact(db, 1, Bearer.IP, alps.now))
-        assert await counts(alps, "receipt") == [0]
+        assert await count_rows(alps, "receipt") == [0]
 
 
 async def test_deletion_of_a_workspace_keeps_members_of_another(store: Store) -> None:
     async with field(store) as alps:
-        await many(alps)
+        await add_many_items(alps)
 
         def join(db: Db) -> None:
             db.execute("INSERT INTO workspace (id, name, created) VALUES (9, 'Andes', 0)")
@@ -212,8 +212,8 @@ async def test_deletion_of_a_workspace_keeps_members_of_another(store: Store) ->
         plan = await store.commit(lambda db: deletion.plan(db, find(db, "workspace", "", "Alps")))
         assert plan["deletes"]["users"] == ["Ada", "Cleo"]
         assert plan["items"] == MANY
-        await delete(alps, Subject("workspace", 1, "Alps"))
-        assert await counts(alps, "item", "device", "delivery", "workspace") == [0, 0, 0, 1]
+        await run_deletion(alps, Subject("workspace", 1, "Alps"))
+        assert await count_rows(alps, "item", "device", "delivery", "workspace") == [0, 0, 0, 1]
         assert await alps.rows("SELECT name FROM member") == [("Ben",)]
 
 

@@ -126,7 +126,7 @@ class Coast:
         return False
 
 
-def is_once(pairs: list[tuple[str, str]], wanted: list[str]) -> bool:
+def arrived_once(pairs: list[tuple[str, str]], wanted: list[str]) -> bool:
     """Return True if each text came under one id, and at most once more under it."""
     ids = {text: {id_ for id_, each in pairs if each == text} for _, text in pairs}
     often = Counter(text for _, text in pairs)
@@ -134,7 +134,7 @@ def is_once(pairs: list[tuple[str, str]], wanted: list[str]) -> bool:
     return once and set(often) == set(wanted)
 
 
-def run_with(coast: Coast, kit: Agent, **env: str) -> tuple[str, int]:
+def run_hub_once(coast: Coast, kit: Agent, **env: str) -> tuple[str, int]:
     """Return the output of one run and its exit code."""
     try:
         with coast.hub(**env) as running:
@@ -148,7 +148,9 @@ def run_with(coast: Coast, kit: Agent, **env: str) -> tuple[str, int]:
         return str(error), error.code
 
 
-def survive(home: Path, library: Path, fault: Fault | None, record: Path | None = None) -> bool:
+def run_with_fault(
+    home: Path, library: Path, fault: Fault | None, record: Path | None = None
+) -> bool:
     """Return True if the fault occurred."""
     with ExitStack() as stack:
         coast = Coast(home, stack.enter_context(receiver()))
@@ -164,7 +166,7 @@ def survive(home: Path, library: Path, fault: Fault | None, record: Path | None 
             env = disk.faulty(library, coast.store, fault)
         if record is not None:
             env = disk.recorded(library, coast.store, record)
-        output, code = run_with(coast, kit, **env)
+        output, code = run_hub_once(coast, kit, **env)
         assert "Traceback" not in output, output
         assert code in ((0, 74) if fault else (0,)), (code, output)
         if code:
@@ -176,8 +178,8 @@ def survive(home: Path, library: Path, fault: Fault | None, record: Path | None 
             assert coast.accepted == set(PUSHES)
             until(lambda: coast.is_all_there(POSTS, set(PUSHES)))
             assert running.stop() == 0
-        assert is_once(coast.posted(), POSTS), coast.posted()
-        assert is_once(coast.came(), PUSHES), coast.came()
+        assert arrived_once(coast.posted(), POSTS), coast.posted()
+        assert arrived_once(coast.came(), PUSHES), coast.came()
         return disk.has_failed(coast.store)
 
 
@@ -196,7 +198,7 @@ SOME = [
 def test_disk_fault_loses_no_answered_item(
     tmp_path: Path, disk_library: Path, fault: Fault
 ) -> None:
-    assert survive(tmp_path, disk_library, fault)
+    assert run_with_fault(tmp_path, disk_library, fault)
 
 
 @pytest.mark.parametrize("number", [EIO, ENOSPC], ids=["EIO", "ENOSPC"])
@@ -232,10 +234,10 @@ def test_failure_of_each_disk_call_loses_no_answered_item(
 ) -> None:
     """At some calls the disk fails permanently."""
     record = tmp_path / "record"
-    survive(folder(tmp_path / "counted"), disk_library, None, record)
+    run_with_fault(folder(tmp_path / "counted"), disk_library, None, record)
     disk.fail_in_turn(
         tmp_path,
         disk.counts(record),
         number,
-        lambda home, fault: survive(home, disk_library, fault),
+        lambda home, fault: run_with_fault(home, disk_library, fault),
     )

@@ -20,7 +20,7 @@ from tests.postgres import new_database
 from tests.processes import until
 
 
-def count(db: Db, table: str) -> int:
+def count_rows(db: Db, table: str) -> int:
     return int(db.execute(f"SELECT count(*) FROM {table}")[0][0])
 
 
@@ -33,7 +33,7 @@ def test_audit_log_is_deleted_by_age_in_slices(store: Store) -> None:
     while not dropped or dropped[-1]:
         dropped.append(store.run_once(lambda db: audit.forget(db, before=before)))
     assert dropped == [some, some, 0]
-    assert store.run_once(lambda db: count(db, "audit")) == 10
+    assert store.run_once(lambda db: count_rows(db, "audit")) == 10
     assert store.run_once(lambda db: min(row["at"] for row in audit.list_latest(db, 100))) == before
 
 
@@ -43,7 +43,7 @@ def test_expired_sign_in_attempts_are_deleted_in_slices(store: Store) -> None:
     store.run_once(lambda db: insert(db, "attempt", ("who", "tat"), rows))
     dropped = [store.run_once(lambda db: attempts.forget(db, START)) for _ in range(3)]
     assert dropped == [some, 2, 0]
-    assert store.run_once(lambda db: count(db, "attempt")) == some + 2
+    assert store.run_once(lambda db: count_rows(db, "attempt")) == some + 2
 
 
 def test_items_and_their_digests_are_deleted_in_slices(store: Store) -> None:
@@ -72,7 +72,7 @@ def test_items_and_their_digests_are_deleted_in_slices(store: Store) -> None:
     ]
     assert (items, remembered) == ([some, 11, 0], [some, 9, 0])
     kept = store.run_once(lambda db: db.execute("SELECT sequence FROM arrived ORDER BY sequence"))
-    assert (kept, store.run_once(lambda db: count(db, "item"))) == ([(7,), (8,)], 0)
+    assert (kept, store.run_once(lambda db: count_rows(db, "item"))) == ([(7,), (8,)], 0)
 
 
 def test_webhook_deliveries_have_an_index_by_item(database: str) -> None:
@@ -86,7 +86,7 @@ def test_webhook_deliveries_have_an_index_by_item(database: str) -> None:
     assert any(text.endswith("(item)") for text in defined)
 
 
-def _await_item(db: Db) -> None:
+def _add_waiting_item(db: Db) -> None:
     db.execute("INSERT INTO workspace (id, name, created) VALUES (1, 'Alps', 0)")
     db.execute("INSERT INTO member (id, type, name, created) VALUES (1, 'User', 'Ada', 0)")
     db.execute(
@@ -114,7 +114,7 @@ Work = Callable[[Db], object]
             "SELECT count(*) FROM attempt",
         ),
         (
-            _await_item,
+            _add_waiting_item,
             "UPDATE delivery SET state = 'stored'",
             lambda db: forgetting.expire(db, START),
             "SELECT count(*) FROM delivery WHERE state = 'stored'",

@@ -118,17 +118,17 @@ async def test_idle_hub_reads_once_a_minute_and_writes_nothing(
             nursery.start_soon(part, subject)
         await trio.sleep(600)
         store.asked.clear()
-        began = _written(database)
+        began = _read_file_stats(database)
         await trio.sleep(5 * idle.ROUND_INTERVAL_MAX_S)
         # Expiry, calls to operators, webhooks, contacts, messages to addresses, SMS to kits, the
         # log of incidents, and the watched facts of the kits.
         assert store.asked == {"reads": 5 * (7 + len(kit_watch.list_checks()))}
-        assert _written(database) == began
+        assert _read_file_stats(database) == began
         nursery.cancel_scope.cancel()
     store.close()
 
 
-def _written(database: str) -> list[tuple[int, int]]:
+def _read_file_stats(database: str) -> list[tuple[int, int]]:
     files = [Path(database), Path(f"{database}-wal")]
     return [(each.stat().st_size, each.stat().st_mtime_ns) for each in files]
 
@@ -159,14 +159,14 @@ async def test_read_only_transaction_wakes_no_listener(tmp_path: Path) -> None:
     store.close()
 
 
-def _refuse(path: Path) -> Any:
+def _raise_os_error(path: Path) -> Any:
     raise OSError(24, "as a test")
 
 
 async def test_missing_kernel_notification_is_logged_once_and_replaced_by_polling(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(sqlite, "FileWrites", _refuse)
+    monkeypatch.setattr(sqlite, "FileWrites", _raise_os_error)
     monkeypatch.setattr(sqlite, "POLL_INTERVAL_S", 0.01)
     store = open_store(str(tmp_path / "hub.sqlite3"))
     with caplog.at_level(logging.WARNING):
@@ -174,7 +174,7 @@ async def test_missing_kernel_notification_is_logged_once_and_replaced_by_pollin
             for name in ("one", "two"):
                 news = store.get_event("news")
                 other = open_store(str(tmp_path / "hub.sqlite3"))
-                other.run_once(partial(_add, name))
+                other.run_once(partial(_add_workspace, name))
                 other.close()
                 with trio.fail_after(PATIENCE):
                     await news.wait()
@@ -183,12 +183,12 @@ async def test_missing_kernel_notification_is_logged_once_and_replaced_by_pollin
     assert "the kernel does not report writes of other programs" in caplog.text
 
 
-def _add(name: str, db: Db) -> None:
+def _add_workspace(name: str, db: Db) -> None:
     db.execute("INSERT INTO workspace (name, created) VALUES (?, 0)", name)
 
 
 @contextmanager
-def sleeper(home: Path, database: str, **settings: str) -> Iterator[Hub]:
+def idle_hub(home: Path, database: str, **settings: str) -> Iterator[Hub]:
     """Run a hub that checks nothing without a reason."""
     settings |= {"database": database, "webhook-allow": "127.0.0.0/8"}
     with hub(folder(home / "hub"), settings, MODULE, **environment(home, *NO_NET)) as running:
@@ -198,12 +198,12 @@ def sleeper(home: Path, database: str, **settings: str) -> Iterator[Hub]:
 def test_push_expires_on_an_idle_hub(tmp_path: Path) -> None:
     database = str(tmp_path / "hub.sqlite3")
     alps = Alps(database)
-    with sleeper(tmp_path, database) as running:
+    with idle_hub(tmp_path, database) as running:
         push(running.port, alps.proof, {**alps.body, "data": {"payload": "AA=="}, "timeToLive": 3})
-        until(lambda: states(database) == ["expired"])
+        until(lambda: list_states(database) == ["expired"])
 
 
-def states(database: str) -> list[str]:
+def list_states(database: str) -> list[str]:
     """Return the states of deliveries, without a write."""
     with closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as look:
         return [state for (state,) in look.execute("SELECT state FROM delivery")]
@@ -216,7 +216,7 @@ def test_satellite_message_is_sent_after_the_grace_on_an_idle_hub(tmp_path: Path
     imei = ("--imei", IMEI, "--operator", "directip")
     administer(database, "device", "add", "far", "--user", str(member), *imei)
     alps.body["targetUserId"] = member
-    with sleeper(tmp_path, database, **{"satellite-grace": "3"}) as running:
+    with idle_hub(tmp_path, database, **{"satellite-grace": "3"}) as running:
         alps.push(running.port, "over satellite")
         running.expect("the hub has no settings for the operator 'directip'")
 
@@ -231,7 +231,7 @@ def test_failed_post_is_retried_on_an_idle_hub(tmp_path: Path) -> None:
         if next(fails, False):
             raise ConnectionAbortedError("as a test")
 
-    with receiver(before_answer=fail_once) as hooked, sleeper(tmp_path, database) as running:
+    with receiver(before_answer=fail_once) as hooked, idle_hub(tmp_path, database) as running:
         administer(database, "webhook", "add", hooked.url, "--untried")
         with alps.kit(tmp_path, running.address) as kit:
             kit.call("POST", "/api/package", {"message": {"content": "to the webhook"}})
@@ -241,7 +241,7 @@ def test_failed_post_is_retried_on_an_idle_hub(tmp_path: Path) -> None:
 def test_change_from_the_command_line_reaches_an_idle_hub(tmp_path: Path) -> None:
     database = str(tmp_path / "hub.sqlite3")
     alps = Alps(database)
-    with sleeper(tmp_path, database) as running, alps.kit(tmp_path, running.address):
+    with idle_hub(tmp_path, database) as running, alps.kit(tmp_path, running.address):
         running.expect("kit is linked")
         administer_from_shell(database, "device", "disable", "1")
         running.expect("the link to kit must end: the device was disabled")

@@ -81,7 +81,7 @@ def databases(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Path]:
     return paths
 
 
-def steps(database: Path, operation: Callable[[Db], Any]) -> int:
+def count_steps(database: Path, operation: Callable[[Db], Any]) -> int:
     connection = sqlite3.connect(database, isolation_level=None)
     try:
         connection.execute("PRAGMA foreign_keys = ON")
@@ -99,7 +99,9 @@ def steps(database: Path, operation: Callable[[Db], Any]) -> int:
 def test_daily_work_time_is_independent_of_the_database_size(
     databases: dict[int, Path], what: str
 ) -> None:
-    few, many = (steps(database, operations(items)[what]) for items, database in databases.items())
+    few, many = (
+        count_steps(database, operations(items)[what]) for items, database in databases.items()
+    )
     assert many <= MORE * few + SOME, f"{few} steps over few, {many} over many"
 
 
@@ -144,11 +146,11 @@ def _lists(operation: Any) -> list[str]:
     """Return names of the arrays in an answer."""
     content = operation["responses"].get("200", {}).get("content", {})
     schema: Any = next((each["schema"] for kind, each in content.items() if "json" in kind), {})
-    members = _whole(schema).get("properties", {})
-    return [name for name, each in members.items() if _whole(each).get("type") == "array"]
+    members = _resolve(schema).get("properties", {})
+    return [name for name, each in members.items() if _resolve(each).get("type") == "array"]
 
 
-def _whole(schema: Any) -> Any:
+def _resolve(schema: Any) -> Any:
     """Return the schema, or the target of its reference."""
     if "$ref" not in schema:
         return schema
@@ -167,11 +169,13 @@ def test_page_time_is_independent_of_the_database_size(
     databases: dict[int, Path], path: str
 ) -> None:
     """The API's own route reads a page of two rows."""
-    few, many = (steps(database, partial(_ask, path)) for database in databases.values())
+    few, many = (
+        count_steps(database, partial(_request_page, path)) for database in databases.values()
+    )
     assert many <= MORE * few + SOME, f"{few} steps over few, {many} over many"
 
 
-def _ask(path: str, db: Db) -> None:
+def _request_page(path: str, db: Db) -> None:
     async def read(look: Callable[[Db], Any]) -> Any:
         return look(db)
 

@@ -57,7 +57,7 @@ async def test_device_without_permission_loses_its_link(store: Store, how: str) 
             await store.read(lambda db: directory.find_device_of_token(db, token))
 
 
-async def links_of_two(store: Store, alps: Field, nursery: trio.Nursery) -> Leases:
+async def hold_two_links(store: Store, alps: Field, nursery: trio.Nursery) -> Leases:
     """Link two devices to one process."""
     leases = Leases(store, "a", clock=alps.clock)
     for number in (1, 2):
@@ -73,7 +73,7 @@ async def _hold(
         await trio.sleep_forever()
 
 
-async def linked(store: Store, now: float) -> int:
+async def count_linked(store: Store, now: float) -> int:
     return await store.read(lambda db: lease.count_linked(db, now))
 
 
@@ -81,25 +81,25 @@ async def test_leases_of_a_silent_process_expire(store: Store) -> None:
     if not store.shared:
         pytest.skip("a file is of one process, whose leases last as long as it")
     async with field_of(store) as alps, trio.open_nursery() as nursery:
-        await links_of_two(store, alps, nursery)
-        assert await linked(store, alps.now + lease.LEASE_S - 1) == 2
-        assert await linked(store, alps.now + lease.LEASE_S) == 0
+        await hold_two_links(store, alps, nursery)
+        assert await count_linked(store, alps.now + lease.LEASE_S - 1) == 2
+        assert await count_linked(store, alps.now + lease.LEASE_S) == 0
         nursery.cancel_scope.cancel()
 
 
 async def test_process_renews_the_leases_of_all_its_links(store: Store) -> None:
     async with field_of(store) as alps, trio.open_nursery() as nursery:
-        leases = await links_of_two(store, alps, nursery)
+        leases = await hold_two_links(store, alps, nursery)
         alps.now += 20
         before = await store.read(lambda db: db.execute("SELECT * FROM lease ORDER BY device"))
         nursery.start_soon(leases.run)
         with trio.fail_after(PATIENCE):
-            while await linked(store, alps.now + lease.LEASE_S - 1) != 2:
+            while await count_linked(store, alps.now + lease.LEASE_S - 1) != 2:
                 await trio.sleep(0.01)
         after = await store.read(lambda db: db.execute("SELECT * FROM lease ORDER BY device"))
         assert before == after
         nursery.cancel_scope.cancel()
-    assert not await linked(store, 0.0)
+    assert not await count_linked(store, 0.0)
 
 
 @pytest.mark.parametrize("trouble", [StoreUnavailable("away"), StoreFull("full")])
@@ -126,9 +126,9 @@ async def test_link_that_ends_during_a_write_failure_is_removed_later(
                 with suppress(type(trouble)):
                     async with leases.hold_lease(alps.device(1)):
                         away.setattr(store, "commit", stored_or_not)
-                assert when == "as it begins" or await linked(store, alps.now) == 2
+                assert when == "as it begins" or await count_linked(store, alps.now) == 2
             with trio.fail_after(PATIENCE):
-                while await linked(store, alps.now) != 1:
+                while await count_linked(store, alps.now) != 1:
                     await trio.sleep(0.01)
         nursery.cancel_scope.cancel()
 
@@ -172,10 +172,10 @@ async def test_lease_of_a_dead_process_with_a_fast_clock_is_removed(
             db.execute("INSERT INTO lease VALUES (3, 'dead', 1)")
 
         await store.commit(leave)
-        assert await linked(store, alps.now) == 1
+        assert await count_linked(store, alps.now) == 1
         nursery.start_soon(Leases(store, "b", clock=alps.clock).run)
         with trio.fail_after(PATIENCE):
-            while await linked(store, alps.now):
+            while await count_linked(store, alps.now):
                 await trio.sleep(0.01)
         nursery.cancel_scope.cancel()
 
@@ -186,9 +186,9 @@ async def test_lease_of_a_killed_process_in_a_file_is_removed(store: Store) -> N
     async with field_of(store) as alps, trio.open_nursery() as nursery:
         await store.commit(lambda db: db.execute("INSERT INTO process VALUES ('dead', 9e99)"))
         await store.commit(lambda db: db.execute("INSERT INTO lease VALUES (3, 'dead', 1)"))
-        leases = await links_of_two(store, alps, nursery)
+        leases = await hold_two_links(store, alps, nursery)
         nursery.start_soon(leases.run)
         with trio.fail_after(PATIENCE):
-            while await linked(store, alps.now) != 2:
+            while await count_linked(store, alps.now) != 2:
                 await trio.sleep(0.01)
         nursery.cancel_scope.cancel()

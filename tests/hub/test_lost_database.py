@@ -27,7 +27,7 @@ def database(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Path]:
     yield file
 
 
-def command(database: Path, *words: str) -> subprocess.CompletedProcess[str]:
+def run_hub_command(database: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [*MODULE, "hub", *words, "--database", str(database)],
         capture_output=True,
@@ -45,7 +45,7 @@ def test_lost_database_is_reported_and_no_file_is_changed(database: Path, size: 
     left = {each: each.read_bytes() for each in database.parent.iterdir()}
     if database.with_name(LOG).exists() or size == 1:
         for words in ("run",), ("user", "list"):
-            done = command(database, *words)
+            done = run_hub_command(database, *words)
             assert done.returncode == IO_FAILED, done.stderr
             assert str(database) in done.stderr and "backup" in done.stderr
             assert "Traceback" not in done.stderr
@@ -54,20 +54,23 @@ def test_lost_database_is_reported_and_no_file_is_changed(database: Path, size: 
 
 def test_reported_steps_for_a_new_database_work(database: Path) -> None:
     database.unlink()
-    said = command(database, "workspace", "list").stderr
+    said = run_hub_command(database, "workspace", "list").stderr
     for each in database.parent.glob(f"{database.name}-*"):
         assert str(each) in said
         each.unlink()
-    assert command(database, "init", "Alps").returncode == 0
+    assert run_hub_command(database, "init", "Alps").returncode == 0
 
 
 def test_empty_file_becomes_a_new_hub_with_a_notice(tmp_path: Path) -> None:
     """An operator who mounts one file into a container creates it first."""
     file = tmp_path / "hub.sqlite3"
     file.touch()
-    first, second = command(file, "init", "Alps"), command(file, "user", "list", "--workspace=1")
+    first, second = (
+        run_hub_command(file, "init", "Alps"),
+        run_hub_command(file, "user", "list", "--workspace=1"),
+    )
     assert (first.returncode, second.returncode) == (0, 0)
     assert "is empty: a new hub starts in it" in first.stderr
     assert "a new hub" not in second.stderr
     file.unlink()
-    assert "a new hub" not in command(file, "init", "Alps").stderr
+    assert "a new hub" not in run_hub_command(file, "init", "Alps").stderr

@@ -30,7 +30,7 @@ KEPT = Path(__file__).parents[1] / "kept/0.1"
 LONG = "3650"
 
 
-def whole(database: str) -> dict[str, Any]:
+def read_all_rows(database: str) -> dict[str, Any]:
     """Return all rows of an SQLite file, without those of hub processes, and the last ids."""
     with closing(sqlite3.connect(database)) as connection:
         names = [
@@ -44,7 +44,7 @@ def whole(database: str) -> dict[str, Any]:
         }
 
 
-def move(origin: str, target: str) -> subprocess.CompletedProcess[str]:
+def run_move(origin: str, target: str) -> subprocess.CompletedProcess[str]:
     words = ("hub", "database", "move", target, "--database", origin, "--json")
     return subprocess.run([*MODULE, *words], capture_output=True, text=True, timeout=PATIENCE)
 
@@ -71,22 +71,22 @@ def test_hub_answers_the_same_after_moves_to_postgresql_and_back(
 ) -> None:
     proof = json.loads((KEPT / "said.json").read_text())["sqlite"]["proof"]
     there, back = new_database(postgres), str(tmp_path / "back.sqlite3")
-    before, said = whole(filled), []
+    before, said = read_all_rows(filled), []
     for origin, target in ((filled, there), (there, back)):
-        done = move(origin, target)
+        done = run_move(origin, target)
         assert done.returncode == 0, done.stderr
         assert json.loads(done.stdout)["rows"] == sum(
             len(rows) for name, rows in before.items() if not name.startswith("sqlite")
         )
         assert "Set `database`" in done.stderr
         if origin == filled:
-            assert whole(filled) == before
+            assert read_all_rows(filled) == before
         else:
             before["contact"] = [
                 tuple("a\N{REPLACEMENT CHARACTER}b" if value == "a\0b" else value for value in row)
                 for row in before["contact"]
             ]
-            after = whole(back)
+            after = read_all_rows(back)
             assert after.keys() == before.keys()
             for name in before:
                 assert after[name] == before[name], name
@@ -106,11 +106,11 @@ def test_move_to_a_filled_or_same_kind_database_is_rejected(
 ) -> None:
     there = new_database(postgres)
     administer(there, "init", "Andes")
-    refused = move(filled, there)
+    refused = run_move(filled, there)
     assert refused.returncode == REFUSED and not refused.stdout
     assert "already has data in its table workspace: nothing was copied" in refused.stderr
     assert look(there, "SELECT name FROM workspace") == [("Andes",)]
-    refused = move(filled, str(tmp_path / "other.sqlite3"))
+    refused = run_move(filled, str(tmp_path / "other.sqlite3"))
     assert refused.returncode == REFUSED and "from SQLite to PostgreSQL" in refused.stderr
     assert not (tmp_path / "other.sqlite3").exists()
 
@@ -127,12 +127,12 @@ def test_move_is_rejected_while_a_hub_runs(
     administer(target, "database", "migrate")
     used = {"source": source, "target": target}[runs]
     with hub(folder(tmp_path / "hub"), {"database": used}):
-        refused = move(source, target)
+        refused = run_move(source, target)
         assert refused.returncode == REFUSED, refused.stderr
         assert "a hub or another command uses" in refused.stderr
         assert look(target, "SELECT * FROM workspace") == []
     if runs == "source":
-        done = move(source, target)
+        done = run_move(source, target)
         assert done.returncode == 0, done.stderr
 
 
@@ -143,7 +143,7 @@ def test_killed_move_leaves_the_target_empty_and_can_be_repeated(
     server, source = new_database(postgres), filled
     target = server
     if to == "sqlite":
-        assert move(filled, server).returncode == 0
+        assert run_move(filled, server).returncode == 0
         source, target = server, str(tmp_path / "target.sqlite3")
     administer(target, "database", "migrate")
     reads, writes = os.pipe()
@@ -167,7 +167,7 @@ def test_killed_move_leaves_the_target_empty_and_can_be_repeated(
     os.close(reads)
     until(lambda: look(server, copies) == [(0,)])
     assert look(target, "SELECT * FROM workspace") == []
-    done = move(source, target)
+    done = run_move(source, target)
     assert done.returncode == 0, done.stderr
 
 
@@ -186,7 +186,7 @@ def test_move_with_a_differing_copy_is_undone(
         connection.execute(
             "CREATE TRIGGER spoil BEFORE INSERT ON item FOR EACH ROW EXECUTE FUNCTION spoil()"
         )
-    refused = move(filled, there)
+    refused = run_move(filled, there)
     assert refused.returncode == REFUSED
     assert "the copy of the table item differs" in refused.stderr
     assert look(there, "SELECT * FROM workspace") == []
@@ -233,7 +233,7 @@ def test_kits_and_webhook_get_each_item_once_across_two_moves(
                 assert running.stop() == 0
             if place != places[-1]:
                 post(f"before the move {number}")
-                done = move(place, places[number + 1])
+                done = run_move(place, places[number + 1])
                 assert done.returncode == 0, done.stderr
                 post(f"after the move {number}")
         assert look(places[-1], "SELECT count(*) FROM item") == [(len(posts) + len(pushes),)]

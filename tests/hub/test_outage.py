@@ -85,7 +85,7 @@ class DatabaseWire:
 
 
 @contextmanager
-def wire(address: str) -> Iterator[DatabaseWire]:
+def database_wire(address: str) -> Iterator[DatabaseWire]:
     running = DatabaseWire(address)
     try:
         yield running
@@ -113,7 +113,7 @@ def test_hub_survives_loss_and_return_of_the_database(
     database = new_database(postgres)
     alps = Alps(database)
     with ExitStack() as stack:
-        way = stack.enter_context(wire(database))
+        way = stack.enter_context(database_wire(database))
         running = stack.enter_context(hub(tmp_path, {"database": way.database}))
         kit = stack.enter_context(alps.kit(tmp_path, running.address))
         kit.expect("linked to the hub")

@@ -71,7 +71,7 @@ def camp() -> Iterator[Camp]:
         yield Camp(postgres, alps, front, kit, above, below)
 
 
-def texts(receiver: Receiver) -> dict[str, set[str]]:
+def map_texts(receiver: Receiver) -> dict[str, set[str]]:
     """Map each text to the ids of its items. A post may come again with the same id."""
     ids = defaultdict(set)
     for body in [*receiver.got]:
@@ -170,17 +170,17 @@ def test_answered_items_arrive_once_despite_a_patroni_fault(what: str, camp: Cam
             load.send(f"{what}: from the kit")
             load.push(f"{what}: to the kit")
             took = {"a push": time.monotonic() - began}
-            until(lambda: f"{what}: to the kit" in texts(camp.below))
+            until(lambda: f"{what}: to the kit" in map_texts(camp.below))
             took["the kit's link"] = time.monotonic() - began
-            until(lambda: f"{what}: from the kit" in texts(camp.above))
+            until(lambda: f"{what}: from the kit" in map_texts(camp.above))
             took["the webhook"] = time.monotonic() - began
             stays = camp.postgres.primary().name == before
         assert stays == (what == "its standby is cut off")
         camp.postgres.until_whole()
     print(what, *(f"{name} after {seconds:.1f} s" for name, seconds in took.items()), sep=", ")
     until(load.delivered)
-    until(lambda: {*load.sent} <= {*texts(camp.above)})
-    until(lambda: {*load.pushed} <= {*texts(camp.below)})
-    came = {**texts(camp.above), **texts(camp.below)}
+    until(lambda: {*load.sent} <= {*map_texts(camp.above)})
+    until(lambda: {*load.pushed} <= {*map_texts(camp.below)})
+    came = {**map_texts(camp.above), **map_texts(camp.below)}
     assert {text: len(came[text]) for text in came} == dict.fromkeys(came, 1)
     assert camp.postgres.query("SELECT count(*) FROM item", "fieldagent") == f"{len(came)}\n"

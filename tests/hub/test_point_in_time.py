@@ -25,7 +25,7 @@ pytestmark = pytest.mark.full
 PAGE = Path(__file__).parents[2] / "docs/how-to/postgresql.md"
 
 
-def blocks() -> list[str]:
+def read_commands() -> list[str]:
     """Return the commands of the section in order."""
     _, section = PAGE.read_text().split("\n### Restore to a point in time\n")
     matches = re.findall(r"(?:^ {4}.+\n)+", section.partition("\n## ")[0], re.MULTILINE)
@@ -34,7 +34,7 @@ def blocks() -> list[str]:
 
 def test_documented_point_in_time_recovery_restores_the_database(tmp_path: Path) -> None:
     """The kit then returns the items that it got since that moment."""
-    keep_log, copy_files, put_back, tell_the_hub = blocks()
+    keep_log, copy_files, put_back, tell_the_hub = read_commands()
     with ExitStack() as stack:
         home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="fieldagent-moment-")))
         home.chmod(0o755)

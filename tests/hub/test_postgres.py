@@ -36,7 +36,7 @@ from tests.processes import (
 )
 
 
-def fieldagent(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+def run_hub_command(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [*MODULE, "hub", *arguments],
         env={**os.environ, **environment},
@@ -140,8 +140,8 @@ def test_undeclared_connection_pooler_is_rejected(
         settings.write_text(f"database={pooled}\nlisten=127.0.0.1\nport={free_port()}\n")
         using = [threads.submit(use, pooled) for _ in range(others)]
         try:
-            run = fieldagent("run", "--config", str(settings))
-            listed = fieldagent("user", "list", "--database", pooled)
+            run = run_hub_command("run", "--config", str(settings))
+            listed = run_hub_command("user", "list", "--database", pooled)
         finally:
             ended.set()
         for each in using:
@@ -162,15 +162,15 @@ def test_hub_runs_with_a_database_role_without_create_permission(
     with psycopg.connect(database, autocommit=True) as owner:
         owner.execute(f"CREATE ROLE {role} LOGIN".encode())
         limited = database.replace(f"user={ACCOUNT}", f"user={role}")
-        refused = fieldagent("run", "--database", limited)
+        refused = run_hub_command("run", "--database", limited)
         assert refused.returncode == 76
         assert "it has no tables" in refused.stderr
         assert "`fieldagent hub database migrate`" in refused.stderr
-        denied = fieldagent("database", "migrate", "--database", limited)
+        denied = run_hub_command("database", "migrate", "--database", limited)
         assert denied.returncode == 69
         assert "permission denied" in denied.stderr
         assert "Traceback" not in denied.stderr + refused.stderr
-        assert fieldagent("database", "migrate", "--database", database).returncode == 0
+        assert run_hub_command("database", "migrate", "--database", database).returncode == 0
         owner.execute(
             "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO "
             f"{role}".encode()
@@ -182,10 +182,10 @@ def test_hub_runs_with_a_database_role_without_create_permission(
                 until(lambda: len(contents(kit)) == 1)
             assert running.stop() == 0
         owner.execute("UPDATE fieldagent_schema SET version = 1")
-        older = fieldagent("user", "list", "--database", limited)
+        older = run_hub_command("user", "list", "--database", limited)
         assert (older.returncode, "before its first release" in older.stderr) == (76, True)
         owner.execute("UPDATE fieldagent_schema SET version = 999")
-        later = fieldagent("run", "--database", limited)
+        later = run_hub_command("run", "--database", limited)
         assert (later.returncode, "this program knows" in later.stderr) == (76, True)
 
 
@@ -207,13 +207,13 @@ def test_database_password_is_read_from_a_file_and_never_shown(tmp_path: Path) -
         with pytest.raises(StoreUnavailable) as refused:
             open_store(address)
         assert "s3cr" not in str(refused.value)
-    result = fieldagent("user", "list", "--database", address)
+    result = run_hub_command("user", "list", "--database", address)
     assert (result.returncode, "s3cr" in result.stderr + result.stdout) == (69, False)
     settings = tmp_path / "hub.properties"
     settings.write_text(
         "database=postgresql://hub@127.0.0.1:1/hub\ndatabase-password-file=/missing\n"
     )
-    result = fieldagent("user", "list", "--config", str(settings))
+    result = run_hub_command("user", "list", "--config", str(settings))
     assert "database-password-file /missing cannot be read: No such file" in result.stderr
 
 
@@ -245,8 +245,10 @@ def test_database_password_from_a_file_works_with_scram(
     secret.chmod(0o600)
     settings.write_text(lines)
     try:
-        until(lambda: fieldagent("database", "migrate", "--database", address).returncode == 69)
-        done = fieldagent("database", "migrate", "--config", str(settings), **environment)
+        until(
+            lambda: run_hub_command("database", "migrate", "--database", address).returncode == 69
+        )
+        done = run_hub_command("database", "migrate", "--config", str(settings), **environment)
         assert done.returncode == 0, done.stderr
     finally:
         Path(hba).write_text(text)
@@ -275,12 +277,12 @@ def test_documented_restore_of_a_backup_works(
         with hub(tmp_path, {"database": database, "port": str(port)}) as running:
             alps.push(port, "before the copy")
             until(lambda: len(contents(kit)) == 1)
-            made = fieldagent("database", "backup", str(copy), "--database", database)
+            made = run_hub_command("database", "backup", str(copy), "--database", database)
             put_back = []
             if store == "sqlite":
                 assert made.returncode == 0, made.stderr
                 assert copy.stat().st_mode & 0o777 == 0o600
-                again = fieldagent("database", "backup", str(copy), "--database", database)
+                again = run_hub_command("database", "backup", str(copy), "--database", database)
                 assert (again.returncode, "already exists" in again.stderr) == (65, True)
             else:
                 assert made.returncode == 65
@@ -307,7 +309,7 @@ def test_documented_restore_of_a_backup_works(
 def test_backup_to_a_missing_folder_is_rejected(tmp_path: Path) -> None:
     database = str(tmp_path / "hub.sqlite3")
     administer(database, "init", "Alps")
-    result = fieldagent(
+    result = run_hub_command(
         "database", "backup", str(tmp_path / "nowhere" / "copy"), "--database", database
     )
     assert result.returncode == 74

@@ -33,49 +33,53 @@ AT = int(START) - 600
 SENT, GOT = Direction
 
 
-def entries(first: int, last: int, **how: bool) -> list[Entry]:
+def make_entries(first: int, last: int, **how: bool) -> list[Entry]:
     return [Entry(n, Message(f"message {n}"), AT + n, **how) for n in range(first, last + 1)]
 
 
-def row(entry: Entry, origin: int = 0, at: int = AT) -> InventoryRow:
+def make_row(entry: Entry, origin: int = 0, at: int = AT) -> InventoryRow:
     return InventoryRow(entry.sequence, origin, entry.sequence, compute_fingerprint(entry)[:4], at)
 
 
-def copies(items: Sequence[Entry], state: str = "") -> Copies:
+def make_copies(items: Sequence[Entry], state: str = "") -> Copies:
     return Copies(SENT, tuple(Copy(each.sequence, encode([each]), state) for each in items))
 
 
-def summary(entry: Entry, hours: int = 0) -> BackupSummary:
+def make_summary(entry: Entry, hours: int = 0) -> BackupSummary:
     return BackupSummary(HeldItem(entry.sequence, compute_fingerprint(entry)[:4]), hours)
 
 
-async def asks(mailbox: IpMailbox, said: BackupNote) -> object:
+async def exchange_note(mailbox: IpMailbox, said: BackupNote) -> object:
     """Send the note to the hub, and return its next request."""
     await mailbox.process_note(said.encode())
     return decode(await mailbox.next_note())
 
 
-async def gives_back(alps: Field, items: Sequence[Entry], state: str = "") -> None:
+async def return_items(alps: Field, items: Sequence[Entry], state: str = "") -> None:
     mailbox = alps.mailbox(1)
-    assert await asks(mailbox, summary(items[-1])) == Ask(SENT, 0)
-    listed = Inventory(SENT, 0, tuple(map(row, items)))
-    assert await asks(mailbox, listed) == ItemRequest(SENT, tuple(each.sequence for each in items))
-    assert await asks(mailbox, copies(items, state)) == Ask(GOT, 0)
+    assert await exchange_note(mailbox, make_summary(items[-1])) == Ask(SENT, 0)
+    listed = Inventory(SENT, 0, tuple(map(make_row, items)))
+    assert await exchange_note(mailbox, listed) == ItemRequest(
+        SENT, tuple(each.sequence for each in items)
+    )
+    assert await exchange_note(mailbox, make_copies(items, state)) == Ask(GOT, 0)
     await mailbox.process_note(Inventory(GOT, 0, ()).encode())
 
 
-async def state_of(alps: Field, device: int) -> rebuild.Rebuild | None:
+async def read_progress(alps: Field, device: int) -> rebuild.Rebuild | None:
     return await alps.store.read(lambda db: rebuild.read_progress(db, device))
 
 
 async def test_summary_of_known_items_is_short_and_causes_no_request(store: Store) -> None:
     async with field_of(store) as alps:
-        sent = entries(70_000_001, 70_000_005)
+        sent = make_entries(70_000_001, 70_000_005)
         await alps.sends(1, *sent)
         await alps.push(Message("hello"), target=1)
         (got,) = (await collect(alps.mailbox(1)))[0].entries[-1:]
         known = BackupSummary(
-            summary(sent[-1]).last_sent, 3, HeldItem(got.sequence, compute_fingerprint(got)[:4])
+            make_summary(sent[-1]).last_sent,
+            3,
+            HeldItem(got.sequence, compute_fingerprint(got)[:4]),
         )
         await alps.mailbox(1).process_note(known.encode())
         assert await alps.rows("SELECT * FROM rebuild") == []
@@ -84,22 +88,22 @@ async def test_summary_of_known_items_is_short_and_causes_no_request(store: Stor
 
 async def test_rebuild_interrupted_by_a_restart_loses_and_doubles_no_item(store: Store) -> None:
     async with field_of(store) as alps:
-        sent = entries(1, 5)
+        sent = make_entries(1, 5)
         await alps.sends(1, *sent[:3])
-        listed = Inventory(SENT, 0, tuple(map(row, sent)))
+        listed = Inventory(SENT, 0, tuple(map(make_row, sent)))
         mailbox = alps.mailbox(1)
-        assert await asks(mailbox, summary(sent[4])) == Ask(SENT, 0)
-        assert await asks(mailbox, listed) == ItemRequest(SENT, (4, 5))
-        assert await asks(mailbox, copies(sent[3:4])) == ItemRequest(SENT, (5,))
+        assert await exchange_note(mailbox, make_summary(sent[4])) == Ask(SENT, 0)
+        assert await exchange_note(mailbox, listed) == ItemRequest(SENT, (4, 5))
+        assert await exchange_note(mailbox, make_copies(sent[3:4])) == ItemRequest(SENT, (5,))
         # The hub restarts, and the kit has sent something since.
         mailbox = alps.mailbox(1)
-        await alps.sends(1, *(newer := entries(6, 6)))
-        assert await asks(mailbox, summary(newer[0])) == Ask(SENT, 0)
-        listed = Inventory(SENT, 0, tuple(map(row, [*sent, *newer])))
-        assert await asks(mailbox, listed) == ItemRequest(SENT, (5,))
-        assert await asks(mailbox, copies(sent[4:])) == Ask(GOT, 0)
+        await alps.sends(1, *(newer := make_entries(6, 6)))
+        assert await exchange_note(mailbox, make_summary(newer[0])) == Ask(SENT, 0)
+        listed = Inventory(SENT, 0, tuple(map(make_row, [*sent, *newer])))
+        assert await exchange_note(mailbox, listed) == ItemRequest(SENT, (5,))
+        assert await exchange_note(mailbox, make_copies(sent[4:])) == Ask(GOT, 0)
         await mailbox.process_note(Inventory(GOT, 0, ()).encode())
-        state = await state_of(alps, 1)
+        state = await read_progress(alps, 1)
         assert state is not None and not state.is_open
         assert state.words == (
             "2 of 6 items were missing here, 2 came back, 0 are no longer in its journal"
@@ -118,15 +122,15 @@ async def test_rebuild_interrupted_by_a_restart_loses_and_doubles_no_item(store:
 
 async def test_items_missing_in_the_journal_of_a_kit_are_counted(store: Store) -> None:
     async with field_of(store) as alps:
-        await alps.sends(1, *entries(1, 3))
-        items = entries(8, 9)
+        await alps.sends(1, *make_entries(1, 3))
+        items = make_entries(8, 9)
         mailbox = alps.mailbox(1)
-        assert await asks(mailbox, summary(items[-1])) == Ask(SENT, 0)
-        listed = Inventory(SENT, 0, tuple(map(row, items)), (1, 8))
-        assert await asks(mailbox, listed) == ItemRequest(SENT, (8, 9))
-        answer = Copies(SENT, (Copy(8, b""), *copies(items[1:]).copies))
-        assert await asks(mailbox, answer) == Ask(GOT, 0)
-        state = await state_of(alps, 1)
+        assert await exchange_note(mailbox, make_summary(items[-1])) == Ask(SENT, 0)
+        listed = Inventory(SENT, 0, tuple(map(make_row, items)), (1, 8))
+        assert await exchange_note(mailbox, listed) == ItemRequest(SENT, (8, 9))
+        answer = Copies(SENT, (Copy(8, b""), *make_copies(items[1:]).copies))
+        assert await exchange_note(mailbox, answer) == Ask(GOT, 0)
+        state = await read_progress(alps, 1)
         assert state is not None
         assert (state.missing, state.back, state.gone) == (6, 1, 5)
         figures = await store.read(rebuild.count_figures)
@@ -148,7 +152,7 @@ async def test_false_summary_affects_only_its_own_kit(store: Store) -> None:
         others = "SELECT device, member FROM introduced WHERE device <> 1 ORDER BY device, member"
         assert await alps.rows(others) == [each for each in names if each[0] != 1]
         assert decode(await alps.mailbox(1).next_note()) == Ask(SENT, 0)
-        assert [await state_of(alps, number) for number in (2, 3)] == [None, None]
+        assert [await read_progress(alps, number) for number in (2, 3)] == [None, None]
 
 
 async def test_restored_hub_requests_items_from_each_kit(store: Store) -> None:
@@ -170,8 +174,8 @@ async def test_rebuilt_sos_rings_unless_its_kit_reports_closed(store: Store, sta
                 " VALUES (1, 'email', 'Duty', 'duty@example.org', 0, 300, 0)"
             )
         )
-        first, last = entries(1, 2, sos=True)
-        await gives_back(alps, [first, replace(last, items_back=1)], state)
+        first, last = make_entries(1, 2, sos=True)
+        await return_items(alps, [first, replace(last, items_back=1)], state)
         ((number, now, raised),) = await alps.rows("SELECT number, state, raised FROM sos")
         assert (number, now) == (1, "closed" if state == "closed" else "open")
         assert raised == AT
@@ -188,11 +192,13 @@ async def test_items_received_by_a_kit_are_rebuilt_under_their_numbers(store: St
         of_ada = Entry(5, Message("from Ada"), AT)
         mailbox = alps.mailbox(2)
         held = BackupSummary(last_got=HeldItem(5, compute_fingerprint(of_ada)[:4]))
-        assert await asks(mailbox, held) == Ask(SENT, 0)
-        assert await asks(mailbox, Inventory(SENT, 0, ())) == Ask(GOT, 0)
-        rows = (row(pushed, 3)._replace(place=1), row(of_ada, 1)._replace(place=2))
+        assert await exchange_note(mailbox, held) == Ask(SENT, 0)
+        assert await exchange_note(mailbox, Inventory(SENT, 0, ())) == Ask(GOT, 0)
+        rows = (make_row(pushed, 3)._replace(place=1), make_row(of_ada, 1)._replace(place=2))
         deleted = InventoryRow(3, 9, 6, b"gone", AT)
-        assert await asks(mailbox, Inventory(GOT, 0, (*rows, deleted))) == ItemRequest(GOT, (1, 2))
+        assert await exchange_note(mailbox, Inventory(GOT, 0, (*rows, deleted))) == ItemRequest(
+            GOT, (1, 2)
+        )
         source = Entry(5, Source(1, 77), AT)
         came = (
             Copy(1, encode([pushed], origin=3)),
@@ -208,42 +214,44 @@ async def test_items_received_by_a_kit_are_rebuilt_under_their_numbers(store: St
         # Ada's own kit has it too, which proves it, and it is already there.
         mailbox = alps.mailbox(1)
         own = replace(of_ada, sequence=77)
-        assert await asks(mailbox, summary(own)) == Ask(SENT, 0)
-        assert await asks(mailbox, Inventory(SENT, 0, (row(own),))) == ItemRequest(SENT, (77,))
-        await asks(mailbox, copies([own]))
+        assert await exchange_note(mailbox, make_summary(own)) == Ask(SENT, 0)
+        assert await exchange_note(mailbox, Inventory(SENT, 0, (make_row(own),))) == ItemRequest(
+            SENT, (77,)
+        )
+        await exchange_note(mailbox, make_copies([own]))
         assert await alps.rows(doubts) == [(1, 0), (3, 1)]
         assert said(await collect(alps.mailbox(2))) == []
 
 
 async def test_forgotten_and_unrequested_items_are_not_rebuilt(store: Store) -> None:
     async with field_of(store) as alps:
-        (old,) = entries(1, 1)
+        (old,) = make_entries(1, 1)
         month = 31 * 24
-        await alps.mailbox(1).process_note(summary(old, hours=month).encode())
-        assert await state_of(alps, 1) is None
+        await alps.mailbox(1).process_note(make_summary(old, hours=month).encode())
+        assert await read_progress(alps, 1) is None
         mailbox = alps.mailbox(1)
-        await mailbox.process_note(copies([old]).encode())
+        await mailbox.process_note(make_copies([old]).encode())
         assert await alps.rows("SELECT 1 FROM item") == []
-        assert await asks(mailbox, summary(old)) == Ask(SENT, 0)
-        listed = Inventory(SENT, 0, (row(old, at=AT - month * 3600),))
-        assert await asks(mailbox, listed) == Ask(GOT, 0)
+        assert await exchange_note(mailbox, make_summary(old)) == Ask(SENT, 0)
+        listed = Inventory(SENT, 0, (make_row(old, at=AT - month * 3600),))
+        assert await exchange_note(mailbox, listed) == Ask(GOT, 0)
         await mailbox.process_note(Inventory(GOT, 0, ()).encode())
         # The same summary is not checked again.
-        await alps.mailbox(1).process_note(summary(old).encode())
-        state = await state_of(alps, 1)
+        await alps.mailbox(1).process_note(make_summary(old).encode())
+        state = await read_progress(alps, 1)
         assert state is not None and not state.is_open
 
 
 async def test_unreadable_rebuilt_items_count_as_gone(store: Store) -> None:
     async with field_of(store) as alps:
-        items = entries(1, 3)
+        items = make_entries(1, 3)
         mailbox = alps.mailbox(1)
-        await asks(mailbox, summary(items[0]))
-        await asks(mailbox, Inventory(SENT, 0, tuple(map(row, items))))
+        await exchange_note(mailbox, make_summary(items[0]))
+        await exchange_note(mailbox, Inventory(SENT, 0, tuple(map(make_row, items))))
         bad = (Copy(1, b"\xff"), Copy(2, encode([Entry(2, Source(1, 1))])))
-        assert await asks(mailbox, Copies(SENT, bad)) == ItemRequest(SENT, (3,))
-        assert await asks(mailbox, Copies(SENT, ())) == Ask(GOT, 0)
-        state = await state_of(alps, 1)
+        assert await exchange_note(mailbox, Copies(SENT, bad)) == ItemRequest(SENT, (3,))
+        assert await exchange_note(mailbox, Copies(SENT, ())) == Ask(GOT, 0)
+        state = await read_progress(alps, 1)
         assert state is not None
         assert (state.back, state.gone) == (0, 3)
 
@@ -254,5 +262,5 @@ async def test_rebuilt_position_does_not_replace_a_newer_position(store: Store) 
         here = Entry(9, Location(47.0, 8.0), now)
         await alps.sends(1, here, bearer=Bearer.IP)
         old = Entry(2, Location(46.0, 7.0), AT)
-        await gives_back(alps, [old])
+        await return_items(alps, [old])
         assert await alps.rows("SELECT latitude FROM contact WHERE device = 1") == [(47.0,)]

@@ -36,7 +36,7 @@ def dump(database: str, copy: Path) -> None:
         duplicate(database, str(copy))
 
 
-def put_back(database: str, copy: Path) -> None:
+def restore_copy(database: str, copy: Path) -> None:
     if is_postgres(database):
         how = ("--clean", "--if-exists", "--single-transaction")
         by_postgres("pg_restore", *how, f"--dbname={database}", str(copy))
@@ -60,7 +60,7 @@ def look(database: str, sql: str) -> list[tuple[Any, ...]]:
         return connection.execute(sql).fetchall()
 
 
-def count(database: str, of: str = "item") -> int:
+def count_rows(database: str, of: str = "item") -> int:
     return int(look(database, f"SELECT count(*) FROM {of}")[0][0])
 
 
@@ -74,7 +74,7 @@ def posted(hooked: Receiver) -> Counter[str]:
     return Counter(got["payloads"][0]["events"][0]["content"] for got in hooked.got)
 
 
-def items(database: str) -> list[tuple[Any, ...]]:
+def list_items(database: str) -> list[tuple[Any, ...]]:
     """Return the identifying columns of all items."""
     return look(
         database,
@@ -116,7 +116,7 @@ def test_items_missing_in_a_restored_copy_return_from_kits(database: str, tmp_pa
             push(port, proof, message_to(ada_is, first, "pushed before"))
             until(lambda: len(texts(ben)) == BEFORE and len(texts(ada)) == 1)
             until(lambda: len(hooked.got) == BEFORE)
-            until(lambda: count(database, "webhook_delivery WHERE state = 'waiting'") == 0)
+            until(lambda: count_rows(database, "webhook_delivery WHERE state = 'waiting'") == 0)
             dump(database, copy)
             for number in range(SINCE):
                 ada.post(f"since {number} {LONG}")
@@ -126,18 +126,18 @@ def test_items_missing_in_a_restored_copy_return_from_kits(database: str, tmp_pa
             push(port, proof, message_to(ada_is, first, "pushed last"))
             until(lambda: len(texts(ben)) == BEFORE + SINCE + 1 and len(texts(ada)) == 4)
             until(lambda: len(hooked.got) == BEFORE + SINCE + 2)
-            until(lambda: count(database, "delivery WHERE state <> 'stored'") == 0)
-            whole = items(database)
+            until(lambda: count_rows(database, "delivery WHERE state <> 'stored'") == 0)
+            whole = list_items(database)
             assert len(whole) == BEFORE + SINCE + 5
             running.kill()
         assert [kit.stop() for kit in (ada, ben)] == [0, 0]
-        put_back(database, copy)
-        assert count(database) == BEFORE + 1
+        restore_copy(database, copy)
+        assert count_rows(database) == BEFORE + 1
         if not is_postgres(database):
             # This test uses one database, and `test_rebuilding` covers both.
             with hub(home, settings) as running:
                 (ada,) = begin("ada")
-                at_once(lambda: count(database, "item WHERE restored IS NOT NULL"))
+                until_without_pause(lambda: count_rows(database, "item WHERE restored IS NOT NULL"))
                 running.kill()
             # A restarted kit calls immediately.
             ada.kill()
@@ -146,11 +146,11 @@ def test_items_missing_in_a_restored_copy_return_from_kits(database: str, tmp_pa
             push(port, proof, message_to(ada_is, first, "pushed after"))
             ada, ben = begin()
             ada.post("after")
-            until(lambda: count(database, "rebuild WHERE state = 'done'") == 2)
+            until(lambda: count_rows(database, "rebuild WHERE state = 'done'") == 2)
             until(lambda: len(hooked.got) == BEFORE + SINCE + 3)
-            until(lambda: count(database, "delivery WHERE state <> 'stored'") == 0)
+            until(lambda: count_rows(database, "delivery WHERE state <> 'stored'") == 0)
             until(lambda: len(texts(ada)) == 5 and len(texts(ben)) == BEFORE + SINCE + 2)
-            now = [each for each in items(database) if "after" not in each[4]]
+            now = [each for each in list_items(database) if "after" not in each[4]]
             assert now == whole
             for counted in (texts(ada), texts(ben), posted(hooked)):
                 assert set(counted.values()) == {1}, counted
@@ -161,14 +161,14 @@ def test_items_missing_in_a_restored_copy_return_from_kits(database: str, tmp_pa
             states = look(database, "SELECT state, device FROM sos")
             assert states == [("open", 1)]
             running.expect("were missing here")
-            figures = figures_of(port)
+            figures = read_metrics(port)
             assert "fieldagent_hub_rebuild_kits_waiting 0" in figures
             assert "fieldagent_hub_rebuild_items_gone 0" in figures
             assert administer(database, "database", "restored", "--post")["posts"] == SINCE + 2
             until(lambda: len(hooked.got) == BEFORE + SINCE + 3 + SINCE + 2)
 
 
-def at_once(condition: Callable[[], object]) -> None:
+def until_without_pause(condition: Callable[[], object]) -> None:
     """Like `until`, without a pause between checks: the next step must happen in the
     middle of it.
     """
@@ -177,6 +177,6 @@ def at_once(condition: Callable[[], object]) -> None:
         assert time.monotonic() < deadline
 
 
-def figures_of(port: int) -> str:
+def read_metrics(port: int) -> str:
     with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=PATIENCE) as answer:
         return str(answer.read().decode())

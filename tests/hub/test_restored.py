@@ -48,7 +48,7 @@ def test_restored_database_does_not_reuse_numbers(tmp_path: Path, by: str) -> No
         kit = stack.enter_context(agent(folder(tmp_path / "kit"), satellite))
         with hub(home, settings) as running:
             push(running.port, proof, message_to(ada, first, "before the copy"))
-            until(lambda: deliveries(database) == [(1, "stored")])
+            until(lambda: list_deliveries(database) == [(1, "stored")])
             running.stop()
         duplicate(database, copy)
         with hub(home, settings) as running:
@@ -66,11 +66,15 @@ def test_restored_database_does_not_reuse_numbers(tmp_path: Path, by: str) -> No
                 running.expect("numbers are left out for it")
             push(running.port, proof, message_to(ada, first, "after the restore"))
             until(lambda: "after the restore" in contents(kit))
-            until(lambda: deliveries(database) == [(1, "stored"), (SKIPPED_NUMBERS + 2, "stored")])
+            until(
+                lambda: (
+                    list_deliveries(database) == [(1, "stored"), (SKIPPED_NUMBERS + 2, "stored")]
+                )
+            )
         assert sorted(contents(kit)) == ["after the copy", "after the restore", "before the copy"]
 
 
-def deliveries(database: str) -> list[tuple[int, str]]:
+def list_deliveries(database: str) -> list[tuple[int, str]]:
     with closing(sqlite3.connect(database)) as look:
         return look.execute("SELECT sequence, state FROM delivery ORDER BY sequence").fetchall()
 

@@ -26,31 +26,31 @@ CODE = int(re.findall(r"exit code ([0-9]+)", ROLLBACK)[0])
 REMEDY = "install the later version again, or put back the copy from before the upgrade"
 
 
-def refusal() -> str:
+def read_documented_refusal() -> str:
     """Return the text of the docs as a pattern that accepts any version numbers."""
     (line,) = re.findall(r"^> … (.+)$", ROLLBACK, re.MULTILINE)
     return re.sub("[0-9]+", "[0-9]+", re.escape(line))
 
 
-def written_later(database: str) -> None:
+def mark_as_later(database: str) -> None:
     """Set the version as a later program leaves it."""
     if is_postgres(database):
         with psycopg.connect(database) as connection:
             connection.execute("UPDATE fieldagent_schema SET version = version + 1")
         return
-    version = later(Path(database))
+    version = raise_version(Path(database))
     with closing(sqlite3.connect(database)) as connection:
         connection.execute(f"PRAGMA application_id = {compute_application_id(version)}")
 
 
-def later(file: Path) -> int:
+def raise_version(file: Path) -> int:
     with closing(sqlite3.connect(file)) as connection:
         ((version,),) = connection.execute("PRAGMA user_version")
         connection.execute(f"PRAGMA user_version = {version + 1}")
     return int(version) + 1
 
 
-def fieldagent(*words: str) -> subprocess.CompletedProcess[str]:
+def run_fieldagent(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([*MODULE, *words], capture_output=True, text=True, timeout=PATIENCE)
 
 
@@ -68,11 +68,11 @@ def test_hub_commands_reject_a_database_of_a_later_version_as_documented(
     database: str, tmp_path: Path
 ) -> None:
     administer(database, "init", "Alps")
-    written_later(database)
+    mark_as_later(database)
     for words in COMMANDS:
-        done = fieldagent("hub", *words, "--database", database)
+        done = run_fieldagent("hub", *words, "--database", database)
         assert (words, done.returncode) == (words, CODE), done.stderr
-        assert re.search(refusal(), done.stderr), done.stderr
+        assert re.search(read_documented_refusal(), done.stderr), done.stderr
         assert "Traceback" not in done.stderr
 
 
@@ -80,8 +80,8 @@ def test_hub_starts_with_the_copy_from_before_the_upgrade(tmp_path: Path) -> Non
     database, copy = tmp_path / "hub.sqlite3", tmp_path / "copy.sqlite3"
     administer(str(database), "init", "Alps")
     administer(str(database), "database", "backup", str(copy))
-    written_later(str(database))
-    with pytest.raises(AssertionError, match=refusal()):
+    mark_as_later(str(database))
+    with pytest.raises(AssertionError, match=read_documented_refusal()):
         administer(str(database), "workspace", "list")
     for end in ("", "-wal", "-shm"):
         database.with_name(database.name + end).unlink(missing_ok=True)
@@ -128,13 +128,13 @@ def test_agent_rejects_a_later_journal_and_uses_the_restored_copy(tmp_path: Path
     with closing(sqlite3.connect(journal)) as before, closing(sqlite3.connect(tmp_path / "c")) as c:
         before.backup(c)
     mark = HighWaterFile(journal.with_name(f"{journal.name}-mark"))
-    mark.open_as(later(journal))
+    mark.open_as(raise_version(journal))
     mark.close()
     with agent(tmp_path, settings) as kit:
         refused = kit.post("ordinary")
         assert refused.status == 507
-        assert re.search(refusal(), refused.body["detail"]), refused.body
-        assert re.search(refusal(), "\n".join(kit.output()))
+        assert re.search(read_documented_refusal(), refused.body["detail"]), refused.body
+        assert re.search(read_documented_refusal(), "\n".join(kit.output()))
         kit.stop()
     for end in ("", "-wal", "-shm"):
         journal.with_name(journal.name + end).unlink(missing_ok=True)
@@ -148,4 +148,4 @@ def test_troubleshooting_page_contains_the_rollback_remedy() -> None:
     lines = (DOCS / "troubleshooting.md").read_text().splitlines()
     (line,) = [line for line in lines if "was written by a later version" in line]
     assert REMEDY in line
-    assert REMEDY in refusal().replace("\\", "")
+    assert REMEDY in read_documented_refusal().replace("\\", "")

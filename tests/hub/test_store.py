@@ -29,7 +29,7 @@ FIRST = min(schema.STEPS, default=VERSION)
 """The version of 0.1.0."""
 
 
-def add(name: str) -> Callable[[Db], int]:
+def add_workspace(name: str) -> Callable[[Db], int]:
     def operation(db: Db) -> int:
         db.announce("news")
         ((id_,),) = db.execute(
@@ -40,7 +40,7 @@ def add(name: str) -> Callable[[Db], int]:
     return operation
 
 
-def names(db: Db) -> list[str]:
+def list_names(db: Db) -> list[str]:
     return [name for (name,) in db.execute("SELECT name FROM workspace ORDER BY name")]
 
 
@@ -49,7 +49,7 @@ async def test_failing_operation_does_not_undo_others_in_its_transaction(store: 
 
     async def caller(name: str) -> None:
         try:
-            await store.commit(add(name))
+            await store.commit(add_workspace(name))
             outcomes.append(name)
         except Exception:
             outcomes.append("refused")
@@ -60,7 +60,7 @@ async def test_failing_operation_does_not_undo_others_in_its_transaction(store: 
                 callers.start_soon(caller, f"w{number:02}")
             callers.start_soon(caller, "w00")
         assert outcomes.count("refused") == 1
-        assert len(await store.read(names)) == 20
+        assert len(await store.read(list_names)) == 20
 
 
 async def test_grouped_commits_return_own_results_and_fail_alone(store: Store) -> None:
@@ -92,7 +92,7 @@ async def test_grouped_commits_return_own_results_and_fail_alone(store: Store) -
         assert refused in ([0], [20])
         kept = {number: f"entered {number}" for number in range(21) if number not in refused}
         assert outcomes == kept | dict.fromkeys(refused, "refused")
-        assert len(await store.read(names)) == 20
+        assert len(await store.read(list_names)) == 20
         # All new ones share few runs.
         begun = len(runs)
         async with trio.open_nursery() as callers:
@@ -148,8 +148,8 @@ def test_deferred_writes_are_executed_in_order_before_reads(store: Store) -> Non
         db.write("INSERT INTO attempt (who, tat) VALUES (?, ?)", "somebody", 2)
 
     store.run_once(write)
-    assert store.run_once(partial(run, names)) == [("Alps", 1), ("Andes", 0)]
-    assert store.run_once(partial(run, "SELECT who, tat FROM attempt")) == [("somebody", 2)]
+    assert store.run_once(partial(run_sql, names)) == [("Alps", 1), ("Andes", 0)]
+    assert store.run_once(partial(run_sql, "SELECT who, tat FROM attempt")) == [("somebody", 2)]
 
 
 async def test_grouped_reads_return_each_result_and_fail_alone(store: Store) -> None:
@@ -216,7 +216,7 @@ async def test_announcement_reaches_this_and_other_processes(database: str) -> N
     try:
         async with running(one), running(other):
             here, there = one.get_event("news"), other.get_event("news")
-            await one.commit(add("w"))
+            await one.commit(add_workspace("w"))
             with trio.fail_after(PATIENCE):
                 await here.wait()
                 await there.wait()
@@ -227,9 +227,9 @@ async def test_announcement_reaches_this_and_other_processes(database: str) -> N
 
 def test_administration_works_beside_a_running_store(database: str) -> None:
     one, other = open_store(database), open_store(database)
-    one.run_once(add("a"))
-    other.run_once(add("b"))
-    assert one.run_once(names) == other.run_once(names) == ["a", "b"]
+    one.run_once(add_workspace("a"))
+    other.run_once(add_workspace("b"))
+    assert one.run_once(list_names) == other.run_once(list_names) == ["a", "b"]
     one.close()
     other.close()
 
@@ -239,7 +239,7 @@ def test_deadlocked_transaction_is_retried(postgres: str) -> None:
     database = new_database(postgres)
     store = open_store(database)
     for name in "ab":
-        store.run_once(add(name))
+        store.run_once(add_workspace(name))
     begun = threading.Event()
     count = "UPDATE workspace SET posted = posted + 1 WHERE name = '{}'"
 
@@ -269,31 +269,33 @@ def test_several_processes_can_create_the_tables_concurrently(database: str) -> 
 
 def _open(database: str) -> Store:
     store = open_store(database)
-    store.run_once(names)
+    store.run_once(list_names)
     return store
 
 
 def test_database_of_a_later_version_is_rejected(database: str) -> None:
     store = open_store(database)
-    store.run_once(add("kept"))
-    tell_version(store, database, 99)
+    store.run_once(add_workspace("kept"))
+    set_version(store, database, 99)
     store.close()
     with pytest.raises(StoreUnavailable, match="it has version 99, this program knows"):
         open_store(database)
 
 
-def tell_version(store: Store, database: str, version: int) -> None:
+def set_version(store: Store, database: str, version: int) -> None:
     if database.startswith("postgresql://"):
-        store.run_once(partial(run, f"UPDATE fieldagent_schema SET version = {version}"))
+        store.run_once(partial(run_sql, f"UPDATE fieldagent_schema SET version = {version}"))
     else:
-        store.run_once(partial(run, f"PRAGMA user_version = {version}"))
-        store.run_once(partial(run, f"PRAGMA application_id = {compute_application_id(version)}"))
+        store.run_once(partial(run_sql, f"PRAGMA user_version = {version}"))
+        store.run_once(
+            partial(run_sql, f"PRAGMA application_id = {compute_application_id(version)}")
+        )
 
 
 def test_database_from_before_the_first_release_is_rejected(database: str) -> None:
     store = open_store(database)
-    store.run_once(add("kept"))
-    tell_version(store, database, FIRST - 1)
+    store.run_once(add_workspace("kept"))
+    set_version(store, database, FIRST - 1)
     store.close()
     with pytest.raises(StoreUnavailable, match=r"before its first release .*, and is not changed"):
         open_store(database)
@@ -303,7 +305,7 @@ def test_migration_step_upgrades_the_database_to_the_next_version(
     database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = open_store(database)
-    store.run_once(add("kept"))
+    store.run_once(add_workspace("kept"))
     store.close()
     step = "ALTER TABLE workspace ADD COLUMN later {real} NOT NULL DEFAULT 5;"
     monkeypatch.setattr(schema, "STEPS", {**schema.STEPS, VERSION: step})
@@ -316,14 +318,16 @@ def test_migration_step_upgrades_the_database_to_the_next_version(
             open_store(database, DatabaseOptions(upgrade=False))
     for _ in range(2):
         store = open_store(database)
-        assert store.run_once(partial(run, "SELECT name, later FROM workspace")) == [("kept", 5)]
+        assert store.run_once(partial(run_sql, "SELECT name, later FROM workspace")) == [
+            ("kept", 5)
+        ]
         store.close()
     monkeypatch.undo()
     with pytest.raises(StoreUnavailable, match=f"it has version {VERSION + 1}, this program"):
         open_store(database)
 
 
-def run(sql: str, db: Db) -> list[tuple[Any, ...]]:
+def run_sql(sql: str, db: Db) -> list[tuple[Any, ...]]:
     return db.execute(sql)
 
 

@@ -37,7 +37,7 @@ class Trouble(NamedTuple):
 
 
 @contextmanager
-def locked(trouble: Trouble) -> Iterator[None]:
+def locked_table(trouble: Trouble) -> Iterator[None]:
     """Lock a table that each push writes, from another connection."""
     with psycopg.connect(trouble.database, application_name="a restore") as other:
         other.execute("LOCK TABLE item IN ACCESS EXCLUSIVE MODE")
@@ -45,7 +45,7 @@ def locked(trouble: Trouble) -> Iterator[None]:
 
 
 @contextmanager
-def row_locked(trouble: Trouble) -> Iterator[None]:
+def locked_row(trouble: Trouble) -> Iterator[None]:
     """Keep a transaction open that has changed the kit's row."""
     with psycopg.connect(trouble.database, application_name="psql") as other:
         other.execute("UPDATE device SET name = name")
@@ -53,7 +53,7 @@ def row_locked(trouble: Trouble) -> Iterator[None]:
 
 
 @contextmanager
-def frozen(trouble: Trouble) -> Iterator[None]:
+def frozen_database(trouble: Trouble) -> Iterator[None]:
     """Freeze the database: it neither answers nor ends, as on a disk that hangs."""
     pids = _processes(trouble.running.pid)
     for pid in pids:
@@ -71,7 +71,7 @@ def _processes(pid: int) -> list[int]:
 
 
 @contextmanager
-def full(trouble: Trouble) -> Iterator[None]:
+def full_disk(trouble: Trouble) -> Iterator[None]:
     """Fill its disk."""
     others = fill(trouble.disk)
     try:
@@ -80,7 +80,7 @@ def full(trouble: Trouble) -> Iterator[None]:
         others.unlink()
 
 
-def pushed(running: Hub, alps: Alps, text: str) -> int:
+def push_in_time(running: Hub, alps: Alps, text: str) -> int:
     """Return the status of a push, which must come within `BOUND`."""
     headers = {"Content-Type": "application/json", **alps.proof}
     body = json.dumps({**alps.body, "message": {"content": text}})
@@ -92,10 +92,10 @@ def pushed(running: Hub, alps: Alps, text: str) -> int:
 
 
 TROUBLES = {
-    "a table is locked": (locked, "it waits for item, which is locked by session "),
-    "a row is locked": (row_locked, "it waits for device, which is locked by session "),
-    "it is frozen": (frozen, "does not answer; check its activity"),
-    "its disk is full": (full, "is full"),
+    "a table is locked": (locked_table, "it waits for item, which is locked by session "),
+    "a row is locked": (locked_row, "it waits for device, which is locked by session "),
+    "it is frozen": (frozen_database, "does not answer; check its activity"),
+    "its disk is full": (full_disk, "is full"),
 }
 
 
@@ -119,19 +119,19 @@ def test_write_failure_of_postgresql_is_reported_with_its_cause(what: str, tmp_p
         running = stack.enter_context(hub(tmp_path, {"database": database}))
         kit = stack.enter_context(alps.kit(tmp_path, running.address))
         kit.expect("linked to the hub")
-        assert pushed(running, alps, "before") == 200
+        assert push_in_time(running, alps, "before") == 200
         with trouble(Trouble(database, postgres, disk)):
-            until(lambda: pushed(running, alps, "meanwhile " + "." * 5_000) in (503, 507))
+            until(lambda: push_in_time(running, alps, "meanwhile " + "." * 5_000) in (503, 507))
             running.expect(cause)
             until(lambda: call(running, "GET", "/healthz")[0] == 503)
             metrics = call(running, "GET", "/metrics")[2]
             assert "database_up 0" in metrics or "disk_full 1" in metrics
             kit.call("POST", "/api/package/async", {"message": {"content": "from the kit"}})
             kit.expect("the hub cannot use its database now")
-            assert pushed(running, alps, "meanwhile " + "." * 5_000) in (503, 507)
+            assert push_in_time(running, alps, "meanwhile " + "." * 5_000) in (503, 507)
         until(lambda: call(running, "GET", "/healthz")[0] == 200)
         kit.expect("linked to the hub")
-        assert pushed(running, alps, "after") == 200
+        assert push_in_time(running, alps, "after") == 200
         until(lambda: {"before", "after"} <= {*contents(kit)})
         until(lambda: call(running, "GET", "/metrics")[2].count("database_up 1"))
         assert running.stop() == 0
