@@ -67,18 +67,18 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seen]:
             assert call(running, "GET", "/link", {"Authorization": f"Bearer {token}"})[0] == 426
             assert kit.post("from the kit").body["status"] == "Delivered"
             until(lambda: hooked.got)
-            until(lambda: 'result="handed"' in figures_of(running))
+            until(lambda: 'result="handed"' in read_metrics(running))
             assert kit.stop() == 0
         # The lease of the link ends in a commit of its own.
-        until(lambda: re.search(r"^\w+devices_linked 0", figures_of(running), re.MULTILINE))
-        figures = figures_of(running)
+        until(lambda: re.search(r"^\w+devices_linked 0", read_metrics(running), re.MULTILINE))
+        figures = read_metrics(running)
         assert running.stop() == 0
     objects = [json.loads(line) for line in running.lines if line.startswith("{")]
     secrets = [first["apiKey"], first["token"], token, "wrong-secret", "secret-query"]
     yield Seen(objects, figures, "\n".join(running.lines), [*secrets, SECRET_WORDS])
 
 
-def figures_of(running: Hub) -> str:
+def read_metrics(running: Hub) -> str:
     status, headers, text = call(running, "GET", "/metrics")
     assert status == 200
     assert headers["content-type"].startswith("application/openmetrics-text; version=1.0.0")

@@ -36,7 +36,7 @@ SHORT, LONG = 1.5, 30.0
 ADDRESS = "https://hub.example.org"
 
 
-def all_routes() -> list[Route]:
+def list_routes() -> list[Route]:
     lines = "rockblock-username=x\nrockblock-password=x\ntrusted-proxies=127.0.0.1\n"
     settings = parse(f"{lines}console-address={ADDRESS}", Path("hub.properties"))
     with TemporaryDirectory() as folder, closing(open_store(f"{folder}/hub.sqlite3")) as store:
@@ -56,7 +56,7 @@ BODIES = {
 }
 
 
-def requests_of(route: Route) -> Iterator[bytes]:
+def make_requests(route: Route) -> Iterator[bytes]:
     """Yield the most expensive requests of a stranger to the route."""
     path = route.pattern
     if "{" in path:
@@ -81,11 +81,11 @@ class Case(NamedTuple):
     request: bytes
 
 
-def cases() -> Iterator[Case]:
-    routes = all_routes()
+def make_cases() -> Iterator[Case]:
+    routes = list_routes()
     judged = next(each for each in routes if each.judge is not None and each.method == "GET")
     for route in [*(each for each in routes if each.judge is None), judged]:
-        for request in requests_of(route):
+        for request in make_requests(route):
             method = request.partition(b" ")[0].decode()
             yield Case(f"{method} {route.pattern}", request)
     wrong = f"{HEAD}x-api-key: key_x\r\nAuthorization: Bearer token_x\r\n"
@@ -94,14 +94,14 @@ def cases() -> Iterator[Case]:
     yield Case("no HTTP", b"\r\n\r\n\r\n")
 
 
-CASES = [*cases()]
+CASES = [*make_cases()]
 
 
 def test_every_anonymous_route_is_measured() -> None:
     paths = {case.name.partition(" ")[2] for case in CASES}
     assert paths >= {"/console/passkeys/sign-in", "/console/passkeys/session"}
     assert paths >= {"/healthz", "/metrics", "/console/session", "/link", rockblock.PATH}
-    assert paths >= {route.pattern for route in all_routes() if route.judge is None}
+    assert paths >= {route.pattern for route in list_routes() if route.judge is None}
     assert all(len(case.request) < 5_000 for case in CASES)
 
 
@@ -162,7 +162,7 @@ _strangers = (f"127.0.{number // 200}.{number % 200 + 2}" for number in count(20
 """Addresses that have not been used before."""
 
 
-def expect_little(result: Measured, control: Measured, strangers: int = 1) -> None:
+def assert_low_cost(result: Measured, control: Measured, strangers: int = 1) -> None:
     assert result.cores - control.cores < strangers * CORES, result
     assert result.soon, result
 
@@ -178,7 +178,7 @@ def test_two_anonymous_callers_use_at_most_two_tenths_of_a_core(
         flooding(source=next(_strangers), pipelined=True),
         flooding(source=next(_strangers), pipelined=False),
     ):
-        expect_little(served.settled(control, 2), control, 2)
+        assert_low_cost(served.settled(control, 2), control, 2)
 
 
 @pytest.mark.soak
@@ -191,7 +191,7 @@ def test_one_anonymous_caller_uses_at_most_a_tenth_of_a_core(
     with flooded(port, case.request, source=source, secure=True, pipelined=pipelined):
         # In the first second, the initial allowance is used.
         served.measure(1.0)
-        expect_little(served.measure(LONG), control)
+        assert_low_cost(served.measure(LONG), control)
 
 
 def test_anonymous_caller_at_directip_uses_at_most_a_tenth_of_a_core(
@@ -199,7 +199,7 @@ def test_anonymous_caller_at_directip_uses_at_most_a_tenth_of_a_core(
 ) -> None:
     how = partial(flooded, source="127.0.0.2", secure=False, pipelined=False)
     with how(served.directip, b"\x01\x00\x00"):
-        expect_little(served.settled(control), control)
+        assert_low_cost(served.settled(control), control)
 
 
 @pytest.mark.full
@@ -261,7 +261,7 @@ def test_authenticated_caller_is_answered_beside_a_flood_from_the_same_address(
 
 
 def test_probes_of_the_listener_are_routes_of_the_hub() -> None:
-    patterns = {each.pattern for each in all_routes()}
+    patterns = {each.pattern for each in list_routes()}
     assert patterns >= set(listening.PROBES)
 
 

@@ -29,7 +29,7 @@ SOON = [
 """A failed part restarts immediately."""
 
 
-def get(running: Hub, path: str) -> tuple[int, str]:
+def get_page(running: Hub, path: str) -> tuple[int, str]:
     connection = http.client.HTTPConnection("127.0.0.1", running.port, timeout=PATIENCE)
     try:
         connection.request("GET", path)
@@ -39,9 +39,11 @@ def get(running: Hub, path: str) -> tuple[int, str]:
         connection.close()
 
 
-def counts(running: Hub) -> dict[str, int]:
+def count_faults(running: Hub) -> dict[str, int]:
     """Return the number of failures of each part from /metrics."""
-    lines = [line for line in get(running, "/metrics")[1].splitlines() if "faults_total" in line]
+    lines = [
+        line for line in get_page(running, "/metrics")[1].splitlines() if "faults_total" in line
+    ]
     return {line.split('"')[1]: int(line.rpartition(" ")[2]) for line in lines}
 
 
@@ -114,9 +116,9 @@ def test_all_items_arrive_once_although_each_part_fails_once(tmp_path: Path) -> 
             assert Counter(contents(kit)) == {"over IP": 1, "over satellite": 1}
             above.expect("MT of")
         assert {*posted(hooked)} == {"from the kit", "from the ice"}
-        assert get(running, "/healthz")[0] == 200
-        assert counts(running).keys() == {*PARTS, "DirectIP", "HTTP"}
-        assert all(counts(running).values()), counts(running)
+        assert get_page(running, "/healthz")[0] == 200
+        assert count_faults(running).keys() == {*PARTS, "DirectIP", "HTTP"}
+        assert all(count_faults(running).values()), count_faults(running)
         assert running.stop() == 0
         text = "\n".join(running.lines)
         for part in (*PARTS, "DirectIP", "HTTP"):
@@ -134,13 +136,13 @@ def test_failing_route_returns_500_and_other_routes_continue(tmp_path: Path) -> 
     change = environment(tmp_path, *(Break(f"{HUB}.{place}") for place in places))
     with hub(tmp_path, {"database": database}, MODULE, **change) as running:
         for path in ("/healthz", "/metrics", "/link"):
-            status, body = get(running, path)
+            status, body = get_page(running, path)
             assert (status, json.loads(body)["status"]) == (500, 500)
             running.expect(f"HTTP failed: GET {path}: AsATest: as a test")
         push_data(running, first)
         running.expect("HTTP failed: POST /api/package: AsATest: as a test")
-        assert get(running, "/healthz")[0] == 200
-        assert counts(running)["HTTP"] == len(places)
+        assert get_page(running, "/healthz")[0] == 200
+        assert count_faults(running)["HTTP"] == len(places)
 
 
 def test_permanently_failing_part_is_reported_and_stops_no_other(tmp_path: Path) -> None:
@@ -153,8 +155,8 @@ def test_permanently_failing_part_is_reported_and_stops_no_other(tmp_path: Path)
         Break(f"{HUB}.webhook.webhooks:list_oldest", times=0),
     )
     with hub(tmp_path, {"database": database}, MODULE, **change) as running:
-        until(lambda: get(running, "/healthz")[0] == 503)
+        until(lambda: get_page(running, "/healthz")[0] == 503)
         reason = "failing repeatedly: webhooks; see the log"
-        assert json.loads(get(running, "/healthz")[1])["reason"] == reason
+        assert json.loads(get_page(running, "/healthz")[1])["reason"] == reason
         push_data(running, first)
         assert running.stop() == 0

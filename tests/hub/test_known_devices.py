@@ -27,7 +27,7 @@ SECRET = "correct horse\n"
 NOW = 1_790_000_000.0
 
 
-def dispatcher(database: str) -> None:
+def add_dispatchers(database: str) -> None:
     administer(database, "init", "Alps")
     for name in ("Olga", "Mia"):
         mail = f"{name.lower()}@example.org"
@@ -55,7 +55,7 @@ def sign_in(
         return answer.status, "".join(marks)
 
 
-def exhaust(database: str, who: str) -> None:
+def exhaust_limits(database: str, who: str) -> None:
     """Set the limits as if an address or an account had been attacked for an hour."""
     with closing(open_store(database)) as store:
         store.run_once(
@@ -105,7 +105,7 @@ def test_failed_guesses_of_others_do_not_block_the_right_password(
     """Three addresses guess continuously at full speed. With a shared database, they also use a
     second process.
     """
-    dispatcher(database)
+    add_dispatchers(database)
     with hubs(tmp_path, database) as running:
         first, last = running[0], running[-1]
 
@@ -140,11 +140,11 @@ def hubs(home: Path, database: str) -> Iterator[list[Hub]]:
 @pytest.mark.full
 def test_known_browser_is_recognised_by_another_process(tmp_path: Path, postgres: str) -> None:
     database = new_database(postgres)
-    dispatcher(database)
+    add_dispatchers(database)
     with hubs(tmp_path, database) as (first, last):
         status, cookie = sign_in(first, source="127.0.0.2")
         assert status == 204
-        exhaust(database, "passwords 127.0.0.2")
+        exhaust_limits(database, "passwords 127.0.0.2")
         assert sign_in(last, source="127.0.0.2")[0] == 429
         assert sign_in(last, source="127.0.0.2", cookie=cookie)[0] == 204
 
@@ -153,14 +153,14 @@ def test_known_browser_signs_in_from_a_blocked_address(tmp_path: Path, database:
     """The cookie also works after a restart and at another process. A browser without the cookie is
     temporarily rejected.
     """
-    dispatcher(database)
+    add_dispatchers(database)
     with hub(tmp_path, {"database": database}) as running:
         status, cookie = sign_in(running, source="127.0.0.2")
         assert (status, cookie.count(".")) == (204, 3)
         _, shared = sign_in(running, source="127.0.0.2", cookie=cookie, who="mia")
         assert shared.count("~") == 1
     with hub(tmp_path, {"database": database}) as running:
-        exhaust(database, "passwords 127.0.0.2")
+        exhaust_limits(database, "passwords 127.0.0.2")
         assert sign_in(running, source="127.0.0.2")[0] == 429
         forged = cookie.replace(".", ".9", 1)
         assert sign_in(running, source="127.0.0.2", cookie=forged)[0] == 429
@@ -172,15 +172,15 @@ def test_known_browser_signs_in_from_a_blocked_address(tmp_path: Path, database:
 def test_stolen_browser_cookie_does_not_speed_up_guesses(tmp_path: Path) -> None:
     """The cookie is only for the account that signed in."""
     database = str(tmp_path / "hub.sqlite3")
-    dispatcher(database)
+    add_dispatchers(database)
     with hub(tmp_path, {"database": database}) as running:
         _, cookie = sign_in(running, source="127.0.0.2", who="mia")
         assert sign_in(running, "a guess", source="127.0.0.3", cookie=cookie)[0] == 401
-        exhaust(database, "passwords 127.0.0.3")
+        exhaust_limits(database, "passwords 127.0.0.3")
         assert sign_in(running, "another", source="127.0.0.3", cookie=cookie)[0] == 429
 
 
-def head(cookie: str) -> Request:
+def make_head(cookie: str) -> Request:
     return Request("POST", "/console/session", (), {"cookie": cookie})
 
 
@@ -188,38 +188,40 @@ async def test_browser_cookie_is_signed_and_expires(store: Store) -> None:
     now = [NOW]
     devices, elsewhere = (KnownDevices(store, lambda: now[0]) for _ in range(2))
     async with at_work(store):
-        assert devices.list_devices_by_member(head(f"{COOKIE}=x")) == {}
+        assert devices.list_devices_by_member(make_head(f"{COOKIE}=x")) == {}
         await devices.load()
         await elsewhere.load()
 
         def cookie(member: int, before: str = "") -> str:
-            _, value = devices.make_cookie(head(before), member, secure=True)
+            _, value = devices.make_cookie(make_head(before), member, secure=True)
             assert "; Secure; HttpOnly; SameSite=Strict" in value
             return value.partition(";")[0]
 
         mine = cookie(7)
-        members = elsewhere.list_devices_by_member(head(mine))
+        members = elsewhere.list_devices_by_member(make_head(mine))
         assert [*members] == [7]
-        assert devices.list_devices_by_member(head(cookie(7, mine))) == members
+        assert devices.list_devices_by_member(make_head(cookie(7, mine))) == members
         text = mine.partition("=")[2]
         for at, character in enumerate(text):
             other = text[:at] + ("0" if character != "0" else "1") + text[at + 1 :]
-            assert devices.list_devices_by_member(head(f"{COOKIE}={other}")) == {}, other
+            assert devices.list_devices_by_member(make_head(f"{COOKIE}={other}")) == {}, other
         for wrong in ("", "~~~", text[:-1], text + "0", "é" * 90, "." * 4_000):
-            assert devices.list_devices_by_member(head(f"{COOKIE}={wrong}")) == {}
+            assert devices.list_devices_by_member(make_head(f"{COOKIE}={wrong}")) == {}
         many = mine
         for member in range(8, 20):
             many = cookie(member, many)
-        assert [*devices.list_devices_by_member(head(many))] == [*range(19, 19 - MARKS_MAX, -1)]
+        assert [*devices.list_devices_by_member(make_head(many))] == [
+            *range(19, 19 - MARKS_MAX, -1)
+        ]
         now[0] += COOKIE_LIFETIME_S + 1
-        assert devices.list_devices_by_member(head(mine)) == {}
+        assert devices.list_devices_by_member(make_head(mine)) == {}
 
 
 @pytest.mark.full
 def test_failed_guesses_behind_a_proxy_count_for_the_client_address(tmp_path: Path) -> None:
     """Behind a proxy, each client has the count of its own address."""
     database = str(tmp_path / "hub.sqlite3")
-    dispatcher(database)
+    add_dispatchers(database)
     settings = {"database": database, "trusted-proxies": "127.0.0.0/8"}
 
     def enter(running: Hub, password: str, address: str) -> int:
@@ -245,6 +247,6 @@ def test_failed_guesses_behind_a_proxy_count_for_the_client_address(tmp_path: Pa
 @pytest.mark.parametrize("mark", ["x" * 20, "~".join(["0" * 60] * 70)])
 def test_invalid_browser_cookie_is_ignored(tmp_path: Path, mark: str) -> None:
     database = str(tmp_path / "hub.sqlite3")
-    dispatcher(database)
+    add_dispatchers(database)
     with hub(tmp_path, {"database": database}) as running:
         assert sign_in(running, source="127.0.0.2", cookie=f"{COOKIE}={mark}")[0] == 204

@@ -27,7 +27,7 @@ ADDRESS = f"https://{NAME}"
 BY_PERSON, VERIFIED, ATTESTED = 0x01, 0x04, 0x40
 
 
-def text(raw: bytes) -> str:
+def encode_text(raw: bytes) -> str:
     return urlsafe_b64encode(raw).decode().rstrip("=")
 
 
@@ -53,10 +53,10 @@ class Phone:
         )
 
     def _as_json(self, **response: bytes) -> dict[str, Any]:
-        members = {name: text(raw) for name, raw in response.items()}
+        members = {name: encode_text(raw) for name, raw in response.items()}
         return {
-            "id": text(self.id),
-            "rawId": text(self.id),
+            "id": encode_text(self.id),
+            "rawId": encode_text(self.id),
             "type": "public-key",
             "response": members,
         }
@@ -79,7 +79,7 @@ class Phone:
         return self._as_json(clientDataJSON=said, authenticatorData=data, signature=signed)
 
 
-async def refused(passkeys: Passkeys, answer: Any) -> bool:
+async def is_refused(passkeys: Passkeys, answer: Any) -> bool:
     try:
         await passkeys.find_owner(answer)
     except Problem as problem:
@@ -102,13 +102,14 @@ async def test_passkey_signs_in_only_its_owner_with_a_valid_answer(store: Store)
             "no answer": None,
             "a text": "x",
             "nothing in it": {},
-            "no response": {"rawId": text(phone.id)},
+            "no response": {"rawId": encode_text(phone.id)},
             "a key that nobody added": other.answers(options),
             "another page": phone.answers(options, origin="https://evil.example"),
             "a challenge of another kind": phone.answers(for_ben),
             "nobody at the phone": phone.answers(options, flags=0),
             "not unlocked": phone.answers(options, flags=BY_PERSON),
-            "another signature": good | {"response": good["response"] | {"signature": text(b"x")}},
+            "another signature": good
+            | {"response": good["response"] | {"signature": encode_text(b"x")}},
         }
         stolen = Phone(phone.id)
         wrong["another key under its number"] = stolen.answers(options)
@@ -118,17 +119,17 @@ async def test_passkey_signs_in_only_its_owner_with_a_valid_answer(store: Store)
         changed = bytearray(urlsafe_b64decode(json.loads(options)["challenge"] + "=="))
         changed[0] ^= 1
         wrong["a challenge of its own"] = phone.answers(
-            json.dumps({"challenge": text(bytes(changed))})
+            json.dumps({"challenge": encode_text(bytes(changed))})
         )
         for what, answer in wrong.items():
-            assert await refused(here, answer), what
+            assert await is_refused(here, answer), what
         assert await here.find_owner(phone.answers(options)) == 2
         now[0] += CHALLENGE_LIFETIME_S
-        assert await refused(here, phone.answers(options))
+        assert await is_refused(here, phone.answers(options))
         with pytest.raises(Problem):
             await here.remove(1, number)
         await here.remove(2, number)
-        assert await refused(here, phone.answers(await here.sign_in_options()))
+        assert await is_refused(here, phone.answers(await here.sign_in_options()))
 
 
 async def test_passkeys_are_limited_and_removed_by_a_password_reset(store: Store) -> None:

@@ -26,7 +26,7 @@ STRANGER = "127.0.0.2"
 """Another address of this machine, as the proxy sees it."""
 
 
-def edited(name: str, **places: str) -> str:
+def edit_example(name: str, **places: str) -> str:
     """Return the example with other places. Each of them must occur in it."""
     text = (EXAMPLES / name).read_text()
     for here, there in places.items():
@@ -36,7 +36,7 @@ def edited(name: str, **places: str) -> str:
 
 
 def nginx(site: Site, to: int, port: int) -> list[str]:
-    text = edited(
+    text = edit_example(
         "nginx.conf",
         **{"/etc/ssl/hub": str(site.home), "listen 443": f"listen 127.0.0.1:{port}"},
         **{"127.0.0.1:9443": f"127.0.0.1:{to}"},
@@ -53,7 +53,7 @@ def nginx(site: Site, to: int, port: int) -> list[str]:
 def haproxy(site: Site, to: int, port: int) -> list[str]:
     both = [(site.home / name).read_bytes() for name in ("chain.pem", "key.pem")]
     (site.home / "hub.pem").write_bytes(b"".join(both))
-    text = edited(
+    text = edit_example(
         "haproxy.cfg",
         **{"/etc/ssl/hub": str(site.home), "bind :443": f"bind 127.0.0.1:{port}"},
         **{"127.0.0.1:9443": f"127.0.0.1:{to}", "127.0.0.1:9445": f"127.0.0.1:{free_port()}"},
@@ -63,7 +63,7 @@ def haproxy(site: Site, to: int, port: int) -> list[str]:
 
 
 def caddy(site: Site, to: int, port: int) -> list[str]:
-    text = edited(
+    text = edit_example(
         "Caddyfile",
         **{"/etc/ssl/hub": str(site.home), "127.0.0.1:9443": f"127.0.0.1:{to}"},
         **{"hub.example.org {": f"https://127.0.0.1:{port} {{"},
@@ -98,12 +98,12 @@ def nginx_without(*lines: str) -> SetUp:
 @contextmanager
 def proxy(name: str, site: Site, to: int) -> Iterator[int]:
     """Yield its port after it answers."""
-    with at_work(PROXIES[name], site, to) as port:
+    with running_proxy(PROXIES[name], site, to) as port:
         yield port
 
 
 @contextmanager
-def at_work(set_up: SetUp, site: Site, to: int) -> Iterator[int]:
+def running_proxy(set_up: SetUp, site: Site, to: int) -> Iterator[int]:
     port = free_port()
     command = set_up(site, to, port)
     environment = {**os.environ, "HOME": str(site.home), "XDG_DATA_HOME": str(site.home)}
@@ -112,7 +112,7 @@ def at_work(set_up: SetUp, site: Site, to: int) -> Iterator[int]:
 
         def answers() -> bool:
             try:
-                return get(site, port, "/healthz") == 200
+                return get_status(site, port, "/healthz") == 200
             except OSError:
                 return False
 
@@ -122,7 +122,7 @@ def at_work(set_up: SetUp, site: Site, to: int) -> Iterator[int]:
         process.wait(PATIENCE)
 
 
-def get(site: Site, port: int, path: str, source: str = "127.0.0.1", **headers: str) -> int:
+def get_status(site: Site, port: int, path: str, source: str = "127.0.0.1", **headers: str) -> int:
     connection = HTTPSConnection(
         "127.0.0.1",
         port,
@@ -135,7 +135,7 @@ def get(site: Site, port: int, path: str, source: str = "127.0.0.1", **headers: 
         return connection.getresponse().status
 
 
-def nginx_by_a_socket(site: Site, to: int, port: int) -> list[str]:
+def nginx_with_unix_socket(site: Site, to: int, port: int) -> list[str]:
     command = nginx(site, to, port)
     file = site.home / "nginx.conf"
     here, there = f"server 127.0.0.1:{to};", f"server unix:{site.home}/hub.sock;"
@@ -144,7 +144,7 @@ def nginx_by_a_socket(site: Site, to: int, port: int) -> list[str]:
     return command
 
 
-def haproxy_that_introduces(site: Site, to: int, port: int) -> list[str]:
+def haproxy_with_proxy_protocol(site: Site, to: int, port: int) -> list[str]:
     """As the last lines of its example describe."""
     command = haproxy(site, to, port)
     file = site.home / "haproxy.cfg"
@@ -161,9 +161,9 @@ def haproxy_that_introduces(site: Site, to: int, port: int) -> list[str]:
 TRUSTED = {"trusted-proxies": "127.0.0.1/32"}
 PASSAGES: dict[str, tuple[SetUp, dict[str, str]]] = {
     **{name: (set_up, TRUSTED) for name, set_up in PROXIES.items()},
-    "nginx by a Unix socket": (nginx_by_a_socket, {"socket-listen": "HOME/hub.sock"}),
+    "nginx by a Unix socket": (nginx_with_unix_socket, {"socket-listen": "HOME/hub.sock"}),
     "HAProxy that introduces": (
-        haproxy_that_introduces,
+        haproxy_with_proxy_protocol,
         {**TRUSTED, "proxy-listen": "127.0.0.1:PORT"},
     ),
 }
@@ -189,7 +189,7 @@ def test_kit_link_and_push_pass_through_each_proxy(name: str, tmp_path: Path) ->
     text = json.dumps({**body, "message": {"content": "Storm at noon"}})
     with (
         hub(tmp_path, settings) as running,
-        at_work(set_up, site, running.port) as port,
+        running_proxy(set_up, site, running.port) as port,
         agent(tmp_path / "kit", site.kit(port)) as kit,
     ):
         kit.expect("linked to the hub")
@@ -198,9 +198,9 @@ def test_kit_link_and_push_pass_through_each_proxy(name: str, tmp_path: Path) ->
             connection.request("POST", "/api/package", text, headers)
             assert connection.getresponse().status == 200
         kit.expect("Storm at noon")
-        assert get(site, port, "/metrics") == 404
+        assert get_status(site, port, "/metrics") == 404
         wrong = {"x-api-key": "wrong", "Authorization": "Bearer wrong"}
-        assert get(site, port, "/api/push/1", STRANGER, **wrong) == 401
+        assert get_status(site, port, "/api/push/1", STRANGER, **wrong) == 401
         with closing(sqlite3.connect(site.database)) as look:
             assert look.execute("SELECT who FROM attempt").fetchall() == [(STRANGER,)]
         assert kit.post("From the ice").body["status"] == "Delivered"
@@ -254,7 +254,7 @@ def test_unix_socket_is_private_to_its_group_and_replaced_if_stale(tmp_path: Pat
     assert path.read_text() == "a file"
 
 
-def checked(home: Path, settings: dict[str, str | None]) -> str:
+def run_check(home: Path, settings: dict[str, str | None]) -> str:
     """Return the report of `fieldagent check` about the hub."""
     properties = home / "checked.properties"
     lines = {**settings, "api-port": "0", "state-directory": str(home)}
@@ -276,13 +276,15 @@ def test_check_command_distinguishes_connection_faults(tmp_path: Path) -> None:
         with agent(tmp_path / "kit", kit_settings) as kit:
             kit.expect("linked to the hub")
             good = f"ok  https://127.0.0.1:{port} accepts a WebSocket and the token"
-            assert checked(tmp_path, kit_settings) == good
-            assert "correct hub-token" in checked(tmp_path, {**kit_settings, "hub-token": "wrong"})
-            assert "set hub-ca-file" in checked(tmp_path, {**kit_settings, "hub-ca-file": None})
+            assert run_check(tmp_path, kit_settings) == good
+            assert "correct hub-token" in run_check(
+                tmp_path, {**kit_settings, "hub-token": "wrong"}
+            )
+            assert "set hub-ca-file" in run_check(tmp_path, {**kit_settings, "hub-ca-file": None})
             assert kit.post("still there").body["status"] == "Delivered"
             assert not any("no link" in line for line in kit.output())
         assert running.stop() == 0
-        assert "the hub cannot take the link now: HTTP 502" in checked(tmp_path, kit_settings)
+        assert "the hub cannot take the link now: HTTP 502" in run_check(tmp_path, kit_settings)
         assert sum("kit is linked" in line for line in running.lines) == 1
 
 
@@ -290,8 +292,8 @@ def test_check_command_detects_a_proxy_without_websocket_upgrade(tmp_path: Path)
     site = Site(tmp_path)
     settings = {"database": site.database, "trusted-proxies": "127.0.0.1/32"}
     bare = nginx_without("proxy_set_header Upgrade", "proxy_set_header Connection upgrade")
-    with hub(tmp_path, settings) as running, at_work(bare, site, running.port) as port:
-        said = checked(tmp_path, site.kit(port))
+    with hub(tmp_path, settings) as running, running_proxy(bare, site, running.port) as port:
+        said = run_check(tmp_path, site.kit(port))
         assert said.startswith("BAD")
         assert "proxy must pass WebSockets at /link" in said
 
@@ -305,7 +307,7 @@ def test_agent_detects_that_nginx_cuts_idle_links(tmp_path: Path) -> None:
     plain = nginx_without("proxy_read_timeout", "proxy_send_timeout")
     with (
         hub(tmp_path, settings) as running,
-        at_work(plain, site, running.port) as port,
+        running_proxy(plain, site, running.port) as port,
         agent(tmp_path / "kit", site.kit(port)) as kit,
     ):
         for _ in range(3):  # each later than a test can wait

@@ -147,7 +147,7 @@ async def test_accepted_push_returns_200_and_waits_for_its_target(store: Store) 
         assert hub.token not in details
 
 
-def given_to_the_database(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def record_statements(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Record statements from now on, except BEGIN and COMMIT. On PostgreSQL each is a
     round trip.
     """
@@ -175,7 +175,7 @@ async def test_single_push_takes_few_statements(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with cloud(store) as hub:
-        statements = given_to_the_database(monkeypatch)
+        statements = record_statements(monkeypatch)
         for repeatable, body in (
             ({}, MESSAGE),
             ({}, LOCATION),
@@ -394,14 +394,14 @@ async def test_push_with_the_same_idempotency_key_is_stored_once(store: Store) -
         assert len(await hub.rows("SELECT * FROM item")) == 1
 
 
-def location(reply: Reply) -> str:
+def read_location(reply: Reply) -> str:
     assert (reply.status, reply.body) == (200, b"")
     return dict(reply.headers)["location"]
 
 
 async def test_push_status_shows_the_state_of_each_device(store: Store) -> None:
     async with cloud(store) as hub:
-        where = location(await hub.push(MESSAGE))
+        where = read_location(await hub.push(MESSAGE))
         for state, public_state in standing.STATES.items():
             await store.commit(partial(set_state, state))
             reply = await hub.look(where)
@@ -423,24 +423,24 @@ async def test_repeated_push_is_accepted_after_the_target_has_left(store: Store)
     """
     async with cloud(store) as hub:
         once = {"Idempotency-Key": "a1"}
-        first = location(await hub.push(MESSAGE, headers=once))
+        first = read_location(await hub.push(MESSAGE, headers=once))
         await store.commit(lambda db: directory.leave(db, 1, 2, now=START))
-        assert location(await hub.push(MESSAGE, headers=once)) == first
+        assert read_location(await hub.push(MESSAGE, headers=once)) == first
         assert (await hub.push(MESSAGE, headers={"Idempotency-Key": "a2"})).status == 403
 
 
 async def test_same_idempotency_key_returns_the_same_location(store: Store) -> None:
     async with cloud(store) as hub:
-        once = location(await hub.push(MESSAGE, headers={"Idempotency-Key": "a"}))
-        assert location(await hub.push(MESSAGE, headers={"Idempotency-Key": "a"})) == once
-        assert location(await hub.push(MESSAGE, headers={"Idempotency-Key": "b"})) != once
+        once = read_location(await hub.push(MESSAGE, headers={"Idempotency-Key": "a"}))
+        assert read_location(await hub.push(MESSAGE, headers={"Idempotency-Key": "a"})) == once
+        assert read_location(await hub.push(MESSAGE, headers={"Idempotency-Key": "b"})) != once
 
 
 async def test_push_status_is_visible_only_to_authorised_callers(store: Store) -> None:
     async with cloud(store) as hub:
-        where = location(await hub.push(MESSAGE))
+        where = read_location(await hub.push(MESSAGE))
         ada = f"Bearer {hub.others['ada']}"
-        own = location(
+        own = read_location(
             await hub.push({**MESSAGE, "sourceUserId": "2"}, headers={"Authorization": ada})
         )
         assert (await hub.look(where, Authorization=ada)).status == 404
@@ -495,7 +495,7 @@ async def test_too_long_contact_details_of_a_message_are_rejected(
 
 async def test_target_limits_other_kinds_of_items_to_one_user(store: Store) -> None:
     async with cloud(store) as hub:
-        await store.commit(partial(ben_has_a_kit, now=START))
+        await store.commit(partial(add_kit_of_ben, now=START))
         await hub.push(LOCATION)
         assert await hub.rows("SELECT device FROM delivery ORDER BY device") == [(1,), (2,)]
         payload = {"data": {"payload": "AAE="}}
@@ -507,7 +507,7 @@ async def test_target_limits_other_kinds_of_items_to_one_user(store: Store) -> N
         assert rows == [(2,)] * 3
 
 
-def ben_has_a_kit(db: Db, now: float) -> None:
+def add_kit_of_ben(db: Db, now: float) -> None:
     directory.add_device(db, 1, 3, directory.NewDevice("of Ben"), now=now)
 
 

@@ -27,7 +27,7 @@ WHOLE = b"GET / \r\n\r\n"
 """Beginning and end of heads that get an answer without a body."""
 
 
-async def head_only(hub: Cloud, *lines: str) -> bytes:
+async def send_head(hub: Cloud, *lines: str) -> bytes:
     """Return the hub's answer to the head of a push, whose announced body never comes."""
     headers = ["Host: hub", "Content-Type: application/json", "Content-Length: 1000000", *lines]
     text = "\r\n".join(["POST /api/package HTTP/1.1", *headers, "Expect: 100-continue", "", ""])
@@ -53,12 +53,12 @@ async def test_push_is_authenticated_by_its_head_before_the_body(store: Store) -
             (few, bearer): 100,
         }
         for lines, status in answers.items():
-            answer = await head_only(hub, *lines)
+            answer = await send_head(hub, *lines)
             assert answer.startswith(b"HTTP/1.1 %d " % status), (lines, answer)
         for _ in range(2):
             reply = await hub.push(LOCATION, headers={"x-api-key": hub.others["few"]})
             assert reply.status == 200
-        assert (await head_only(hub, few, bearer)).startswith(b"HTTP/1.1 429 ")
+        assert (await send_head(hub, few, bearer)).startswith(b"HTTP/1.1 429 ")
         assert await hub.rows("SELECT count(*) FROM item") == [(2,)]
 
 
@@ -151,7 +151,7 @@ def test_large_bodies_of_anonymous_callers_use_no_memory(tmp_path: Path) -> None
     head = b"POST /api/package HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\n"
     with hub(tmp_path, {"database": database}) as running, ExitStack() as stack:
         assert get(running.port, "/healthz") == 200
-        before = memory(running)
+        before = read_peak_memory(running)
         for _ in range(STRANGERS):
             peer = socket.create_connection(("127.0.0.1", running.port), PATIENCE)
             stack.enter_context(peer)
@@ -159,10 +159,10 @@ def test_large_bodies_of_anonymous_callers_use_no_memory(tmp_path: Path) -> None
             with suppress(OSError):  # refused, and the rest is dropped
                 peer.send(head + b"Content-Length: 1048576\r\n\r\n" + b" " * 1_000_000)
         assert get(running.port, "/healthz") == 200
-        assert memory(running) - before < STRANGERS * 100_000
+        assert read_peak_memory(running) - before < STRANGERS * 100_000
 
 
-def memory(running: Running) -> int:
+def read_peak_memory(running: Running) -> int:
     """Return the peak memory of the process in bytes."""
     status = Path(f"/proc/{running.process.pid}/status").read_text()
     (line,) = (line for line in status.splitlines() if line.startswith("VmHWM"))

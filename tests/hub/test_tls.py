@@ -144,7 +144,7 @@ def test_reset_tls_connections_do_not_break_links_or_webhooks(site: Site, tmp_pa
     with (
         hub(tmp_path, site.settings, SSL_CERT_FILE=site.ca_file) as running,
         receiver(site.server_tls, before_answer=vanish) as hooked,
-        in_pieces(running.port) as port,
+        split_forwarder(running.port) as port,
         agent(tmp_path / "kit", site.kit(port)) as kit,
     ):
         administer(site.database, "webhook", "add", hooked.url, "--untried")
@@ -194,7 +194,7 @@ def test_renewed_certificate_is_used_without_a_restart(
 
 
 @contextmanager
-def in_pieces(to: int) -> Iterator[int]:
+def split_forwarder(to: int) -> Iterator[int]:
     """Yield a port that forwards to `to` a few bytes at a time, so that each TLS record is
     split.
     """
