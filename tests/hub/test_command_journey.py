@@ -54,7 +54,7 @@ OVER_IP = {
 and `set`, which needs root's unit, in `tests/agent/test_remote_commands.py`."""
 
 
-def states(kit: Agent) -> set[str]:
+def read_command_states(kit: Agent) -> set[str]:
     return {each["state"] for each in kit.call("GET", "/api/commands").body["commands"]}
 
 
@@ -81,7 +81,7 @@ def test_each_command_over_ip_is_answered_and_recorded(tmp_path: Path) -> None:
             here = kit.call("GET", "/api/commands").body
             assert len(here["commands"]) == len(OVER_IP)
             # The hub's acknowledgement of the last answer may still be on its way.
-            until(lambda: states(kit) == {"answered"})
+            until(lambda: read_command_states(kit) == {"answered"})
             # A command that ends the agent is answered by the next one.
             numbers = {each["number"] for each in here["commands"]}
             administer(database, "command", "kit", "reboot", "--by", "ip")
@@ -89,9 +89,9 @@ def test_each_command_over_ip_is_answered_and_recorded(tmp_path: Path) -> None:
             until(left.exists)
             kit.kill()
         left.unlink()
-        _in_another_boot(home)
+        _simulate_reboot(home)
         with agent(home, {**settings, "remote-commands": "none"}) as kit:
-            until(lambda: _answered(database, "reboot") == ("done", "the machine has restarted"))
+            until(lambda: _read_answer(database, "reboot") == ("done", "the machine has restarted"))
             assert not left.exists()
             # A command that is no longer allowed is refused and has no effect.
             row = asked(database, "status", "--by", "ip")
@@ -102,12 +102,12 @@ def test_each_command_over_ip_is_answered_and_recorded(tmp_path: Path) -> None:
     assert len(lines) == 2 * (len(numbers) + 2)
 
 
-def _answered(database: str, words: str) -> tuple[str, str] | None:
+def _read_answer(database: str, words: str) -> tuple[str, str] | None:
     row = next(each for each in administer(database, "command", "kit") if each["command"] == words)
     return None if row["outcome"] is None else (row["outcome"], row["answer"])
 
 
-def _in_another_boot(home: Path) -> None:
+def _simulate_reboot(home: Path) -> None:
     with closing(sqlite3.connect(home / "state" / "journal.sqlite3")) as db, db:
         db.execute("UPDATE command SET boot = 'the one before' WHERE state = 'begun'")
 
@@ -128,7 +128,7 @@ def test_restart_command_is_answered_by_the_restarted_agent(tmp_path: Path) -> N
             administer(database, "command", "kit", "restart")
             assert kit.wait() == 0
         with agent(home, settings, INVOCATION_ID="systemd's"):
-            until(lambda: _answered(database, "restart") == ("done", "the agent has restarted"))
+            until(lambda: _read_answer(database, "restart") == ("done", "the agent has restarted"))
             assert "2 starts of the agent" in asked(database, "status")["answer"]
 
 
@@ -179,12 +179,12 @@ def test_command_over_satellite_needs_agreement_to_its_price(tmp_path: Path, tag
         result = outcomes.find_root_folder(state) / outcomes.SETTINGS
         result.parent.mkdir()
         outcomes.write_outcome(result, number, "taken")
-        until(lambda: _answered(database, "set sos-repeat=900") == ("done", "they are in force"))
-        deliveries = _packages(kit)
+        until(lambda: _read_answer(database, "set sos-repeat=900") == ("done", "they are in force"))
+        deliveries = _list_answer_channels(kit)
         assert len(deliveries) == 5 and all(each == {"Satellite"} for each in deliveries)
 
 
-def _packages(kit: Agent) -> list[set[str]]:
+def _list_answer_channels(kit: Agent) -> list[set[str]]:
     packages = kit.call("GET", "/api/packages?kind=commandAnswer").body["packages"]
     return [
         set(kit.call("GET", f"/api/package/{each['id']}").body["channels"]) for each in packages

@@ -52,13 +52,13 @@ class Made:
         return [*FLEET, *where, "--json", *arguments]
 
 
-def interrupted(running: Running) -> Any:
+def interrupt_and_report(running: Running) -> Any:
     """Return the report after Ctrl-C."""
     running.process.send_signal(signal.SIGINT)
-    return reported(running)
+    return read_report(running)
 
 
-def reported(running: Running) -> Any:
+def read_report(running: Running) -> Any:
     code = running.wait()
     report = json.loads(next(line for line in running.lines if line.startswith("{")))
     links, items = report["links"], report["items"]
@@ -75,7 +75,7 @@ def test_confirmed_items_of_the_simulated_fleet_are_at_the_hub(
     with made.hub() as running, Running(made.command(running)) as kits:
         kits.expect(f"{KITS} of {KITS} links open")
         until(lambda: made.items() >= KITS)
-        report = interrupted(kits)
+        report = interrupt_and_report(kits)
     links, items = report["links"], report["items"]
     assert (links["open"], links["opened"], links["refused"], links["lost"]) == (KITS, KITS, {}, {})
     assert items["confirmed"] == items["sent"] == made.items() >= KITS
@@ -97,7 +97,7 @@ def test_killed_hub_loses_links_but_no_confirmed_item(database: str, tmp_path: P
         stack.enter_context(made.hub(first.port))
         kits.expect(f" {KITS} links lost")
         kits.expect(f"{KITS} of {KITS} links open")
-        report = interrupted(kits)
+        report = interrupt_and_report(kits)
     assert sum(report["links"]["lost"].values()) == KITS
     assert report["links"]["opened"] == 2 * KITS
     items = report["items"]
@@ -111,7 +111,7 @@ def test_unknown_tokens_are_reported_once_with_their_number(tmp_path: Path) -> N
         administer(made.database, "device", "delete", name, "--yes", "--workspace", "Load test")
     arguments = ["--minutes", "0.05", "--connect-rate", "1000"]
     with made.hub() as running, Running(made.command(running, *arguments)) as kits:
-        report = reported(kits)
+        report = read_report(kits)
     assert report["links"]["refused"] == {"the hub refuses the token: correct hub-token": 2}
     assert (report["links"]["givenUp"], report["links"]["open"]) == (2, 8)
     assert report["advice"] == [
@@ -169,7 +169,7 @@ def test_pushes_to_test_kits_are_counted_and_one_command_deletes_all(tmp_path: P
             )
         )
         store.close()
-        report = interrupted(kits)
+        report = interrupt_and_report(kits)
     assert report["cameDown"]["kinds"]["Message"] == 5
     assert report["cameDown"]["messages"] >= 5
     administer(made.database, "workspace", "delete", "Load test", "--yes")
@@ -217,16 +217,16 @@ def test_exhausted_ports_are_reported_and_more_addresses_help(
             if open_ < 12:
                 # It waits for the kits without a link.
                 kits.expect(f"{open_} of 12 links open")
-                report = interrupted(kits)
+                report = interrupt_and_report(kits)
             else:
-                report = reported(kits)
+                report = read_report(kits)
     assert report["links"]["open"] == open_
     assert [
         text[: len(part)] for text, part in zip(report["advice"], advice, strict=True)
     ] == advice
 
 
-def limited() -> None:
+def limit_open_files() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (100, 100))
 
 
@@ -256,7 +256,7 @@ def test_invalid_simulation_arguments_are_rejected_before_any_call(
         capture_output=True,
         text=True,
         timeout=PATIENCE,
-        preexec_fn=limited,
+        preexec_fn=limit_open_files,
     )
     assert (done.returncode, done.stdout) == (2, "")
     assert message in done.stderr

@@ -35,13 +35,13 @@ HEARD = [3] * 24
 TOLD = KitCondition(STATUS, "Debian 13.1", POWER, 1, 0, 0, {"satellite": HEARD})
 
 
-def said(fleet: list[KitFigures]) -> list[list[str]]:
+def describe_outliers(fleet: list[KitFigures]) -> list[list[str]]:
     return [[describe_outlier(each) for each in those] for those in find_outliers(fleet)]
 
 
 def test_uniform_fleet_has_no_outliers() -> None:
-    assert said([WELL] * 40) == [[]] * 40
-    assert said([]) == []
+    assert describe_outliers([WELL] * 40) == [[]] * 40
+    assert describe_outliers([]) == []
 
 
 @pytest.mark.parametrize(
@@ -81,16 +81,16 @@ def test_outlier_among_forty_kits_is_described(
 
 def test_fleet_of_one_or_two_kits_is_judged_by_absolute_limits() -> None:
     odd = replace(WELL, version="1", system="x", disk_free=30, degrees=70, satellite=1, budget=5)
-    assert said([odd, WELL]) == [[], []]
-    assert said([replace(WELL, disk_free=8)]) == [["8 % of its disk is free"]]
-    assert said([replace(odd, degrees=80, starts=5)]) == [
+    assert describe_outliers([odd, WELL]) == [[], []]
+    assert describe_outliers([replace(WELL, disk_free=8)]) == [["8 % of its disk is free"]]
+    assert describe_outliers([replace(odd, degrees=80, starts=5)]) == [
         ["its processor is at 80 °C", "its agent was started 5 times in a day"]
     ]
 
 
 def test_unknown_values_are_neither_judged_nor_compared() -> None:
-    assert said([WELL, WELL, KitFigures()]) == [[], [], []]
-    assert said([WELL, WELL, KitFigures("1")]) == [
+    assert describe_outliers([WELL, WELL, KitFigures()]) == [[], [], []]
+    assert describe_outliers([WELL, WELL, KitFigures("1")]) == [
         [],
         [],
         ["runs 1; 2 of 3 run 0.1.0+60"],
@@ -100,11 +100,13 @@ def test_unknown_values_are_neither_judged_nor_compared() -> None:
 def test_fleet_in_which_all_differ_has_no_outliers() -> None:
     """No version has a majority, and a wide spread of temperatures is normal."""
     spread = [replace(WELL, version=str(at), degrees=20 + 7 * at) for at in range(8)]
-    assert said(spread) == [[]] * 8
+    assert describe_outliers(spread) == [[]] * 8
 
 
 def test_bad_differences_are_listed_first() -> None:
-    (_, _, _, last) = said([WELL] * 3 + [replace(WELL, version="1", clock=90, disk_free=5)])
+    (_, _, _, last) = describe_outliers(
+        [WELL] * 3 + [replace(WELL, version="1", clock=90, disk_free=5)]
+    )
     assert [each.split(";")[0] for each in last] == [
         "5 % of its disk is free",
         "its clock is ahead by 90 s",
@@ -117,7 +119,7 @@ def test_every_difference_has_a_text_in_the_console() -> None:
     assert [text for text in TEXTS.values() if f'say("{text}"' not in script] == []
 
 
-async def noted(alps: Field, device: int, condition: KitCondition) -> None:
+async def report_condition(alps: Field, device: int, condition: KitCondition) -> None:
     def note(db: Db) -> None:
         contact.record_contact(db, device, "ip", alps.now)
         contact.note_version(db, device, "0.1.0.dev123+gabc")
@@ -126,27 +128,27 @@ async def noted(alps: Field, device: int, condition: KitCondition) -> None:
     await alps.mailbox(device).process_note(condition.encode())
 
 
-async def rows(alps: Field) -> list[dict[str, Any]]:
+async def list_rows(alps: Field) -> list[dict[str, Any]]:
     fleet = await alps.store.read(lambda db: describe_fleet(db, 1, alps.now))
     assert fleet["more"] == 0
     kits: list[dict[str, Any]] = fleet["kits"]
     return kits
 
 
-async def row(alps: Field, device: int) -> dict[str, Any]:
-    return next(each for each in await rows(alps) if each["id"] == device)
+async def find_row(alps: Field, device: int) -> dict[str, Any]:
+    return next(each for each in await list_rows(alps) if each["id"] == device)
 
 
 async def test_kit_without_a_report_has_an_empty_row(store: Store) -> None:
     async with field_of(store) as alps:
-        entry = await row(alps, KIT)
+        entry = await find_row(alps, KIT)
         assert (entry["status"], entry["about"], entry["findings"]) == (None, None, [])
 
 
 async def test_newest_report_of_a_kit_replaces_the_previous_one(store: Store) -> None:
     async with field_of(store) as alps:
-        await noted(alps, KIT, TOLD)
-        entry = await row(alps, KIT)
+        await report_condition(alps, KIT, TOLD)
+        entry = await find_row(alps, KIT)
         assert (entry["status"]["at"], entry["status"]["over"]) == (alps.now, "ip")
         assert (entry["status"]["diskUsed"], entry["status"]["temperature"]) == (61, 48)
         assert entry["status"]["booted"] == alps.now - 90_000
@@ -155,21 +157,27 @@ async def test_newest_report_of_a_kit_replaces_the_previous_one(store: Store) ->
         assert entry["about"]["signals"] == {"satellite": HEARD}
         assert entry["findings"] == []
         alps.now += 5 * 3_600
-        assert (await row(alps, KIT))["about"]["signals"] == {"satellite": [3] * 19 + [None] * 5}
-        await noted(alps, KIT, KitCondition(STATUS, throttled=UNDER_VOLTAGE, clock=-3_600))
-        entry = await row(alps, KIT)
+        assert (await find_row(alps, KIT))["about"]["signals"] == {
+            "satellite": [3] * 19 + [None] * 5
+        }
+        await report_condition(
+            alps, KIT, KitCondition(STATUS, throttled=UNDER_VOLTAGE, clock=-3_600)
+        )
+        entry = await find_row(alps, KIT)
         assert entry["about"]["at"] == alps.now and entry["about"]["signals"] == {}
         assert [each["id"] for each in entry["findings"]] == ["supply", "clock-behind"]
         assert await alps.rows("SELECT count(*) FROM kit_condition") == [(1,)]
         # Temporary values count for a day. The fill level of a disk stays.
-        await noted(alps, KIT, replace(TOLD, status=STATUS._replace(disk_used=97), clock=99))
+        await report_condition(
+            alps, KIT, replace(TOLD, status=STATUS._replace(disk_used=97), clock=99)
+        )
         alps.now += 2 * 86_400
-        assert [each["id"] for each in (await row(alps, KIT))["findings"]] == ["disk"]
+        assert [each["id"] for each in (await find_row(alps, KIT))["findings"]] == ["disk"]
 
 
 async def test_status_answer_over_satellite_updates_the_same_row(store: Store) -> None:
     async with field_of(store) as alps:
-        await noted(alps, KIT, TOLD)
+        await report_condition(alps, KIT, TOLD)
         alps.now += 7_200
         number = await give(alps, "satellite")
         await alps.satellite()
@@ -181,7 +189,7 @@ async def test_status_answer_over_satellite_updates_the_same_row(store: Store) -
         ):
             answer = Entry(70_000_000, CommandAnswer(number, outcome, body), int(START))
             await alps.sends(KIT, answer, bearer=Bearer.SATELLITE, key=MO)
-        entry = await row(alps, KIT)
+        entry = await find_row(alps, KIT)
         assert (entry["status"]["diskUsed"], entry["status"]["at"]) == (93, alps.now)
         assert entry["status"]["over"] == "satellite"
         # Details that come only over the link stay, with their own age.
@@ -191,7 +199,7 @@ async def test_status_answer_over_satellite_updates_the_same_row(store: Store) -
 
 async def test_status_answer_of_a_later_format_is_ignored(store: Store) -> None:
     async with field_of(store) as alps:
-        await noted(alps, KIT, TOLD)
+        await report_condition(alps, KIT, TOLD)
         number = await give(alps, "ip")
         answer = CommandAnswer(number, CommandOutcome.DONE, b"\x02" + bytes(31))
 
@@ -199,32 +207,32 @@ async def test_status_answer_of_a_later_format_is_ignored(store: Store) -> None:
             return commands.note_answer(db, KIT, answer, "ip", alps.now)
 
         assert await alps.store.commit(note)
-        assert (await row(alps, KIT))["status"]["diskUsed"] == 61
+        assert (await find_row(alps, KIT))["status"]["diskUsed"] == 61
 
 
 async def test_report_beyond_its_bounds_is_ignored(
     store: Store, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with field_of(store) as alps:
-        await noted(alps, KIT, TOLD)
+        await report_condition(alps, KIT, TOLD)
         forged = bytearray(TOLD.encode())
         forged[forged.index(b"Debian")] = 0x1B
         await alps.mailbox(KIT).process_note(bytes(forged))
-        assert (await row(alps, KIT))["about"]["system"] == "Debian 13.1"
+        assert (await find_row(alps, KIT))["about"]["system"] == "Debian 13.1"
         assert "beyond its bounds" in caplog.text
 
 
 async def test_revoked_kit_is_listed_last_and_deleted_kit_disappears(store: Store) -> None:
     async with field_of(store) as alps:
-        kits = [each["id"] for each in await rows(alps)]
+        kits = [each["id"] for each in await list_rows(alps)]
         for device in kits:
-            await noted(alps, device, TOLD)
+            await report_condition(alps, device, TOLD)
         odd = replace(TOLD, status=STATUS._replace(disk_used=97))
-        await noted(alps, kits[0], odd)
-        await noted(alps, kits[1], odd)
-        assert {each["id"] for each in (await rows(alps))[:2]} == {kits[0], kits[1]}
+        await report_condition(alps, kits[0], odd)
+        await report_condition(alps, kits[1], odd)
+        assert {each["id"] for each in (await list_rows(alps))[:2]} == {kits[0], kits[1]}
         await alps.store.commit(lambda db: revocation.revoke(db, kits[0], "stolen", now=alps.now))
-        entries = await rows(alps)
+        entries = await list_rows(alps)
         assert entries[0]["id"] == kits[1]
         assert (entries[-1]["id"], entries[-1]["revoked"], entries[-1]["findings"]) == (
             kits[0],
@@ -234,15 +242,15 @@ async def test_revoked_kit_is_listed_last_and_deleted_kit_disappears(store: Stor
         await alps.store.commit(
             lambda db: directory.set_disabled(db, "device", kits[1], alps.now, now=alps.now)
         )
-        assert {each["id"] for each in (await rows(alps))[-2:]} == {kits[0], kits[1]}
+        assert {each["id"] for each in (await list_rows(alps))[-2:]} == {kits[0], kits[1]}
         await alps.store.commit(
             lambda db: deletion.delete_rest(db, Subject("device", kits[0], "kit"), alps.now)
         )
-        assert kits[0] not in [each["id"] for each in await rows(alps)]
+        assert kits[0] not in [each["id"] for each in await list_rows(alps)]
         held = await alps.rows("SELECT count(*) FROM kit_condition WHERE device = ?", kits[0])
         assert held == [(0,)]
-        await noted(alps, kits[0], TOLD)  # its link has not ended yet
-        assert kits[0] not in [each["id"] for each in await rows(alps)]
+        await report_condition(alps, kits[0], TOLD)  # its link has not ended yet
+        assert kits[0] not in [each["id"] for each in await list_rows(alps)]
 
 
 def test_kit_without_a_report_has_a_line_in_the_shell(
@@ -256,7 +264,7 @@ def test_kit_without_a_report_has_a_line_in_the_shell(
     assert line.split() == ["kit", "never", *["-"] * 11]
 
 
-def ask(address: str, **headers: str) -> Any:
+def fetch_fleet(address: str, **headers: str) -> Any:
     with urlopen(Request(f"{address}/api/fleet", headers=headers), timeout=PATIENCE) as answer:
         return json.load(answer)["kits"]
 
@@ -268,16 +276,16 @@ def test_report_of_a_real_kit_survives_a_hub_restart(tmp_path: Path) -> None:
     proof = {**alps.proof, "x-api-key": key}
     with hub(tmp_path, {"database": database}) as running:
         with alps.kit(tmp_path, running.address):
-            until(lambda: ask(running.address, **proof)[0]["about"])
-        (kit,) = ask(running.address, **proof)
+            until(lambda: fetch_fleet(running.address, **proof)[0]["about"])
+        (kit,) = fetch_fleet(running.address, **proof)
         assert kit["status"]["over"] == "ip" and kit["status"]["clockFrom"]
         assert kit["about"]["bootCause"] == "unknown" and kit["about"]["startsOfDay"] == 1
         with alps.kit(tmp_path, running.address):
-            until(lambda: ask(running.address, **proof)[0]["about"]["startsOfDay"] == 2)
+            until(lambda: fetch_fleet(running.address, **proof)[0]["about"]["startsOfDay"] == 2)
     (shown,) = administer(database, "fleet")["kits"]
     assert shown["about"]["startsOfDay"] == 2
     with hub(tmp_path, {"database": database}) as running:
-        (kit,) = ask(running.address, **proof)
+        (kit,) = fetch_fleet(running.address, **proof)
         assert kit["status"]["at"] == shown["status"]["at"]
 
 

@@ -33,11 +33,11 @@ HELLO = [0, 1, 1, 0, BODY_BYTES, WINDOW, 0]
 OURS = [0, 1, 1, NOTES, BODY_BYTES, WINDOW, 0]
 
 
-def note(number: int) -> bytes:
+def encode_note(number: int) -> bytes:
     return encode([Entry(number, Message(f"note {number}"), 1_790_000_000)])
 
 
-class Stranger:
+class Client:
     """A client with threads, whose waits all have a limit."""
 
     def __init__(self, socket: ClientConnection) -> None:
@@ -64,7 +64,7 @@ class Stranger:
 
 
 @asynccontextmanager
-async def stranger(port: int, token: str = TOKEN) -> AsyncIterator[Stranger]:
+async def connected_client(port: int, token: str = TOKEN) -> AsyncIterator[Client]:
     """Yield a connected client that has got the hub's hello and has not sent its own."""
     with ExitStack() as stack:
 
@@ -74,7 +74,7 @@ async def stranger(port: int, token: str = TOKEN) -> AsyncIterator[Stranger]:
             how = connect(where, additional_headers=who, close_timeout=5)
             return stack.enter_context(how)
 
-        peer = Stranger(await trio.to_thread.run_sync(dial))
+        peer = Client(await trio.to_thread.run_sync(dial))
         try:
             assert await peer.receive() == OURS
             yield peer
@@ -87,10 +87,10 @@ async def test_messages_are_acknowledged_only_after_storage() -> None:
     hub = MemoryHub()
     disk = trio.Event()
     hub.mailbox.before_disk = disk.wait
-    async with hub_end(hub, tls=None) as port, stranger(port) as peer:
+    async with hub_end(hub, tls=None) as port, connected_client(port) as peer:
         await peer.send(*HELLO)
         for number in (1, 2, 3):
-            await peer.send(1, number, note(number))
+            await peer.send(1, number, encode_note(number))
         await peer.send(1, 4)
         assert hub.mailbox.copies == []
         disk.set()
@@ -101,28 +101,30 @@ async def test_messages_are_acknowledged_only_after_storage() -> None:
 async def test_mail_is_sent_within_the_window_and_ends_when_acknowledged() -> None:
     hub = MemoryHub()
     for number in range(1, 8):
-        hub.mailbox.put(note(number))
-    async with hub_end(hub, tls=None) as port, stranger(port) as peer:
+        hub.mailbox.put(encode_note(number))
+    async with hub_end(hub, tls=None) as port, connected_client(port) as peer:
         await peer.send(*HELLO)
         first = [await peer.receive() for _ in range(WINDOW - 1)]
-        assert first == [[1, n, note(n)] for n in range(1, WINDOW)]
+        assert first == [[1, n, encode_note(n)] for n in range(1, WINDOW)]
         assert hub.mailbox.delivered == []
         await peer.send(2, 2)
-        assert await peer.receive() == [1, 4, note(4)]
-        assert await peer.receive() == [1, 5, note(5)]
-        assert hub.mailbox.delivered == [note(1), note(2)]
+        assert await peer.receive() == [1, 4, encode_note(4)]
+        assert await peer.receive() == [1, 5, encode_note(5)]
+        assert hub.mailbox.delivered == [encode_note(1), encode_note(2)]
     await until_async(lambda: len(hub.mailbox.reasons) == 3)
-    assert [outgoing.body for outgoing in hub.mailbox.waiting] == [note(n) for n in range(3, 8)]
+    assert [outgoing.body for outgoing in hub.mailbox.waiting] == [
+        encode_note(n) for n in range(3, 8)
+    ]
     assert hub.mailbox.loaded == []
 
 
 async def test_new_mail_is_sent_over_an_idle_link() -> None:
     hub = MemoryHub()
-    async with hub_end(hub, tls=None) as port, stranger(port) as peer:
+    async with hub_end(hub, tls=None) as port, connected_client(port) as peer:
         await peer.send(*HELLO)
         for number in (1, 2):
-            hub.mailbox.put(note(number))
-            assert await peer.receive() == [1, number, note(number)]
+            hub.mailbox.put(encode_note(number))
+            assert await peer.receive() == [1, number, encode_note(number)]
             await peer.send(2, number)
         await until_async(lambda: len(hub.mailbox.delivered) == 2)
 
@@ -131,13 +133,13 @@ async def test_notes_are_exchanged_only_with_an_agent_that_supports_them() -> No
     hub = MemoryHub()
     hub.mailbox.to_tell.append(b"an offer")
     async with hub_end(hub, tls=None) as port:
-        async with stranger(port) as older:
+        async with connected_client(port) as older:
             await older.send(*HELLO)
             await older.send(3, b"skipped")
-            await older.send(1, 1, note(1))
+            await older.send(1, 1, encode_note(1))
             assert await older.receive() == [2, 1]
         assert (hub.mailbox.to_tell, hub.mailbox.notes) == ([b"an offer"], [])
-        async with stranger(port) as newer:
+        async with connected_client(port) as newer:
             await newer.send(*OURS)
             assert await newer.receive() == [3, b"an offer"]
             await newer.send(3, b"a report")
@@ -146,9 +148,9 @@ async def test_notes_are_exchanged_only_with_an_agent_that_supports_them() -> No
 
 async def test_fragmented_websocket_message_is_joined() -> None:
     hub = MemoryHub()
-    async with hub_end(hub, tls=None) as port, stranger(port) as peer:
+    async with hub_end(hub, tls=None) as port, connected_client(port) as peer:
         await peer.send(*HELLO)
-        whole = cbor2.dumps([1, 1, note(1)])
+        whole = cbor2.dumps([1, 1, encode_note(1)])
         await peer.send_raw([whole[:1], b"", whole[1:9], whole[9:]])
         assert await peer.receive() == [2, 1]
         assert hub.mailbox.contents == ["note 1"]
@@ -156,7 +158,7 @@ async def test_fragmented_websocket_message_is_joined() -> None:
 
 async def test_websocket_pings_are_answered() -> None:
     hub = MemoryHub()
-    async with hub_end(hub, tls=None) as port, stranger(port) as peer:
+    async with hub_end(hub, tls=None) as port, connected_client(port) as peer:
         await peer.send(*HELLO)
         answered = peer.socket.ping()
         assert await trio.to_thread.run_sync(answered.wait, 20)
@@ -180,7 +182,7 @@ FAULTS: dict[str, tuple[list[bytes | str], int]] = {
 async def test_protocol_fault_closes_the_link_with_a_reason(name: str) -> None:
     messages, code = FAULTS[name]
     hub = MemoryHub()
-    async with hub_end(hub, tls=None) as port, stranger(port) as peer:
+    async with hub_end(hub, tls=None) as port, connected_client(port) as peer:
         for message in messages:
             await peer.send_raw(message)
         said, reason = await peer.closed()
@@ -199,7 +201,7 @@ async def test_damaged_body_is_acknowledged_and_passed_to_the_mailbox() -> None:
             taken.append(body)
 
     hub = MemoryHub(Tolerant())
-    async with hub_end(hub, tls=None) as port, stranger(port) as peer:
+    async with hub_end(hub, tls=None) as port, connected_client(port) as peer:
         await peer.send(*HELLO)
         await peer.send(1, 1, b"\xffgarbage")
         assert await peer.receive() == [2, 1]
@@ -208,21 +210,21 @@ async def test_damaged_body_is_acknowledged_and_passed_to_the_mailbox() -> None:
 
 async def test_newer_link_replaces_the_older_and_gets_its_mail() -> None:
     hub = MemoryHub()
-    hub.mailbox.put(note(1))
-    async with hub_end(hub, tls=None) as port, stranger(port) as older:
+    hub.mailbox.put(encode_note(1))
+    async with hub_end(hub, tls=None) as port, connected_client(port) as older:
         await older.send(*HELLO)
-        assert await older.receive() == [1, 1, note(1)]
-        async with stranger(port) as newer:
+        assert await older.receive() == [1, 1, encode_note(1)]
+        async with connected_client(port) as newer:
             await newer.send(*HELLO)
             assert (await older.closed())[0] == Close.REPLACED
-            assert await newer.receive() == [1, 1, note(1)]
+            assert await newer.receive() == [1, 1, encode_note(1)]
             await newer.send(2, 1)
-            await until_async(lambda: hub.mailbox.delivered == [note(1)])
+            await until_async(lambda: hub.mailbox.delivered == [encode_note(1)])
 
 
 async def test_link_of_a_device_without_permission_is_closed_at_once() -> None:
     hub = MemoryHub()
-    async with hub_end(hub, tls=None) as port, stranger(port) as peer:
+    async with hub_end(hub, tls=None) as port, connected_client(port) as peer:
         await peer.send(*HELLO)
         await until_async(lambda: hub.linked)
         del hub.tokens[TOKEN]
@@ -238,7 +240,7 @@ async def test_link_is_closed_for_retry_when_the_database_is_lost() -> None:
             return await super().authenticate(token)
 
     hub = Stranded()
-    async with hub_end(hub, tls=None) as port, stranger(port) as peer:
+    async with hub_end(hub, tls=None) as port, connected_client(port) as peer:
         await peer.send(*HELLO)
         await until_async(lambda: hub.linked)
         hub.linked[0].lost.set()
@@ -248,7 +250,7 @@ async def test_link_is_closed_for_retry_when_the_database_is_lost() -> None:
 async def test_lease_that_cannot_be_renewed_closes_the_link_for_retry() -> None:
     """The database has returned by the time of the next check of the lease."""
     hub = MemoryHub()
-    async with hub_end(hub, tls=None) as port, stranger(port) as peer:
+    async with hub_end(hub, tls=None) as port, connected_client(port) as peer:
         await peer.send(*HELLO)
         await until_async(lambda: hub.linked)
         hub.linked[0].stranded = "as a test"
@@ -264,9 +266,9 @@ async def test_failed_storage_closes_the_link_for_retry(trouble: type[Exception]
         raise trouble("as a test")
 
     hub.mailbox.before_disk = no_disk
-    async with hub_end(hub, tls=None) as port, stranger(port) as peer:
+    async with hub_end(hub, tls=None) as port, connected_client(port) as peer:
         await peer.send(*HELLO)
-        await peer.send(1, 1, note(1))
+        await peer.send(1, 1, encode_note(1))
         code, reason = await peer.closed()
         assert (code, reason) == (Close.TRY_AGAIN, "the hub cannot use its database now")
 
@@ -276,7 +278,7 @@ async def test_stopping_hub_closes_its_links_with_going_away() -> None:
     ended: list[tuple[int, str]] = []
 
     async def link(port: int, linked: trio.Event) -> None:
-        async with stranger(port) as peer:
+        async with connected_client(port) as peer:
             await peer.send(*HELLO)
             linked.set()
             ended.append(await peer.closed())
@@ -293,7 +295,7 @@ async def test_unknown_token_is_rejected_with_401() -> None:
     hub = MemoryHub()
     async with hub_end(hub, tls=None) as port:
         with pytest.raises(InvalidStatus) as refused:
-            async with stranger(port, "unknown"):
+            async with connected_client(port, "unknown"):
                 pass
     response = refused.value.response
     assert response.status_code == 401

@@ -48,23 +48,23 @@ async def give(alps: Field, bearer: str = "", command: RemoteCommand = STATUS) -
     return await alps.store.commit(enter)
 
 
-async def state(alps: Field, number: int) -> str:
+async def read_state(alps: Field, number: int) -> str:
     rows = await alps.store.read(lambda db: commands.list_commands(db, KIT, alps.now, limit=50))
     return str(next(each["state"] for each in rows if each["number"] == number))
 
 
-def answer(number: int, sequence: int = 70_000_001) -> Entry:
+def make_answer(number: int, sequence: int = 70_000_001) -> Entry:
     body = answer_text.pack("OK")
     return Entry(sequence, CommandAnswer(number, CommandOutcome.DONE, body), int(START))
 
 
-async def brought_by_link(alps: Field) -> list[int]:
+async def fetch_over_link(alps: Field) -> list[int]:
     envelopes = await collect(alps.mailbox(KIT))
     entries = [entry for envelope in envelopes for entry in envelope.entries]
     return [each.sequence for each in entries if isinstance(each.content, RemoteCommand)]
 
 
-async def brought_by_satellite(alps: Field) -> list[int]:
+async def send_over_satellite(alps: Field) -> list[int]:
     await alps.satellite()
     taken, alps.sky.taken = alps.sky.taken, []
     entries = [entry for _, body in taken for entry in decode(body, keys=[MT]).entries]
@@ -87,18 +87,18 @@ async def test_estimated_command_size_equals_the_sent_bytes(store: Store, verb: 
 async def test_command_over_the_link_is_sent_once_and_its_answer_recorded(store: Store) -> None:
     async with field_of(store) as alps:
         number = await give(alps, "ip")
-        assert await state(alps, number) == "waiting"
-        assert await brought_by_satellite(alps) == []
-        assert await brought_by_link(alps) == [number]
-        assert await state(alps, number) == "stored"
-        assert await brought_by_link(alps) == []
-        await alps.sends(KIT, answer(number))
-        assert await state(alps, number) == "answered"
+        assert await read_state(alps, number) == "waiting"
+        assert await send_over_satellite(alps) == []
+        assert await fetch_over_link(alps) == [number]
+        assert await read_state(alps, number) == "stored"
+        assert await fetch_over_link(alps) == []
+        await alps.sends(KIT, make_answer(number))
+        assert await read_state(alps, number) == "answered"
         lines = await store.read(lambda db: audit.list_latest(db, 10, 1))
         assert [each["action"] for each in lines] == ["command answered", "command"]
         # A repeated answer, or one to an unknown command, changes nothing.
-        await alps.sends(KIT, answer(number))
-        await alps.sends(KIT, answer(number + 1, 70_000_002))
+        await alps.sends(KIT, make_answer(number))
+        await alps.sends(KIT, make_answer(number + 1, 70_000_002))
         assert len(await store.read(lambda db: audit.list_latest(db, 10, 1))) == 2
         ((reason,),) = await alps.rows("SELECT reason FROM dead_letter")
         assert "for which the hub does not wait" in reason
@@ -107,14 +107,14 @@ async def test_command_over_the_link_is_sent_once_and_its_answer_recorded(store:
 async def test_command_over_any_channel_uses_satellite_after_the_grace(store: Store) -> None:
     async with field_of(store) as alps:
         number = await give(alps, "", RemoteCommand(2))
-        assert await brought_by_satellite(alps) == []
+        assert await send_over_satellite(alps) == []
         alps.now += GRACE
-        assert await brought_by_satellite(alps) == [number]
-        assert await state(alps, number) == "packed"
+        assert await send_over_satellite(alps) == [number]
+        assert await read_state(alps, number) == "packed"
         # It is unknown if the modem has it. The kit recognises the second one as the same.
-        assert await brought_by_link(alps) == [number]
-        assert await brought_by_satellite(alps) == []
-        await alps.sends(KIT, answer(number), bearer=Bearer.SATELLITE, key=MO)
+        assert await fetch_over_link(alps) == [number]
+        assert await send_over_satellite(alps) == []
+        await alps.sends(KIT, make_answer(number), bearer=Bearer.SATELLITE, key=MO)
         rows = await store.read(lambda db: commands.list_commands(db, KIT, alps.now, limit=1))
         assert rows[0]["answeredBy"] == "satellite" and rows[0]["answer"] == "OK"
 
@@ -126,10 +126,10 @@ async def test_refused_satellite_command_is_not_sent_after_delivery_over_the_lin
         alps.sky.verdicts = [Verdict(Outcome.NOT_SENT, DIRECTIP[-5])]
         number = await give(alps, "", RemoteCommand(2))
         alps.now += GRACE
-        assert await brought_by_satellite(alps) == []
-        assert await brought_by_link(alps) == [number]
+        assert await send_over_satellite(alps) == []
+        assert await fetch_over_link(alps) == [number]
         alps.now += 9999
-        assert await brought_by_satellite(alps) == []
+        assert await send_over_satellite(alps) == []
         assert len(alps.sky.calls) == 1
 
 
@@ -137,29 +137,29 @@ async def test_expired_command_is_not_sent_over_satellite(store: Store) -> None:
     async with field_of(store) as alps:
         alps.sky.verdicts = [Verdict(Outcome.NOT_SENT, DIRECTIP[-5])]
         number = await give(alps, "satellite")
-        assert await brought_by_satellite(alps) == []
+        assert await send_over_satellite(alps) == []
         alps.now += LIFETIME_S
-        assert await state(alps, number) == "expired"
-        assert await brought_by_satellite(alps) == []
+        assert await read_state(alps, number) == "expired"
+        assert await send_over_satellite(alps) == []
 
 
 async def test_command_without_credits_waits_for_the_next_day(store: Store) -> None:
     async with field_of(store) as alps:
         await store.commit(lambda db: db.execute("UPDATE device SET credits_per_day = 1"))
         first, second = await give(alps, "satellite"), await give(alps, "satellite")
-        assert await brought_by_satellite(alps) == [first]
+        assert await send_over_satellite(alps) == [first]
         rows = await store.read(lambda db: commands.list_commands(db, KIT, alps.now, limit=1))
         assert (rows[0]["number"], rows[0]["reason"]) == (second, "no credits left today")
         alps.now += 86_400
-        assert await brought_by_satellite(alps) == [second]
+        assert await send_over_satellite(alps) == [second]
 
 
 async def test_old_command_expires_and_command_numbers_only_increase(store: Store) -> None:
     async with field_of(store) as alps:
         number = await give(alps)
         alps.now += LIFETIME_S
-        assert await brought_by_satellite(alps) == await brought_by_link(alps) == []
-        assert await state(alps, number) == "expired"
+        assert await send_over_satellite(alps) == await fetch_over_link(alps) == []
+        assert await read_state(alps, number) == "expired"
         # The hub's clock was set back, but its numbers were not.
         alps.now = START - 1_000
         assert await give(alps) == number + 1
@@ -171,9 +171,9 @@ async def test_command_answer_of_another_device_is_ignored(store: Store) -> None
     async with field_of(store) as alps:
         number = await give(alps)
         await store.commit(lambda db: db.execute("UPDATE device SET relay = 1"))
-        await alps.sends(1, answer(number), origin=KIT)
-        await alps.sends(1, answer(number))
-        assert await state(alps, number) == "waiting"
+        await alps.sends(1, make_answer(number), origin=KIT)
+        await alps.sends(1, make_answer(number))
+        assert await read_state(alps, number) == "waiting"
 
 
 @pytest.mark.parametrize("column", ["body", "number", "outcome"])
@@ -193,7 +193,7 @@ async def test_damaged_command_does_not_block_others(store: Store, column: str) 
             db.execute("UPDATE command SET body = ? WHERE number = ?", body, damaged)
 
         await store.commit(damage)
-        assert await brought_by_link(alps) == [whole]
+        assert await fetch_over_link(alps) == [whole]
         rows = await store.read(lambda db: commands.list_commands(db, KIT, alps.now, limit=9))
         assert [each["number"] for each in rows] == [whole, damaged]
         assert [each["command"] for each in rows] == ["log 200", "status"]
@@ -202,8 +202,8 @@ async def test_damaged_command_does_not_block_others(store: Store, column: str) 
         assert rows[1]["reason"] == "damaged in the hub's database"
         await store.commit(lambda db: db.execute("UPDATE command SET state = 'waiting'"))
         await alps.store.commit(lambda db: db.execute("UPDATE command SET satellite_from = 0"))
-        assert whole in await brought_by_satellite(alps)
-        assert await state(alps, damaged) == "expired"
+        assert whole in await send_over_satellite(alps)
+        assert await read_state(alps, damaged) == "expired"
 
 
 @pytest.mark.parametrize("verb", ["status", "set"])

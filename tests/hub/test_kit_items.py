@@ -49,7 +49,7 @@ TABLES = {
 }
 
 
-def hub_of(now: float) -> Any:
+def make_receiver(now: float) -> Any:
     return MobileOriginatedReceiver(
         cast(Any, None),
         clock=lambda: now,
@@ -59,7 +59,7 @@ def hub_of(now: float) -> Any:
     )
 
 
-def devices(db: Db) -> list[Device]:
+def add_devices(db: Db) -> list[Device]:
     workspace_of(db, DEVICES)
     db.execute("INSERT INTO workspace (id, name, created) VALUES (10, 'elsewhere', 0)")
     for workspace, after in ((9, 0), (9, 0), (9, 5), (10, 0)):
@@ -75,7 +75,7 @@ def devices(db: Db) -> list[Device]:
     return kits
 
 
-def contents(db: Db) -> dict[str, list[Any]]:
+def read_tables(db: Db) -> dict[str, list[Any]]:
     tables = {}
     for table, columns in TABLES.items():
         rows = db.execute(f"SELECT {columns} FROM {table}")
@@ -84,11 +84,11 @@ def contents(db: Db) -> dict[str, list[Any]]:
     return tables
 
 
-def tried(store: Store, how: str) -> tuple[Any, dict[str, list[Any]], int]:
+def run_mixed(store: Store, how: str) -> tuple[Any, dict[str, list[Any]], int]:
     results: list[Any] = []
 
     def try_out(db: Db) -> None:
-        known, subject, counted = devices(db), hub_of(START), Counted(db)
+        known, subject, counted = add_devices(db), make_receiver(START), Counted(db)
         plain = [KitItems(known[place], entries) for place, entries in MIXED]
         if how == "together":
             taken = subject._enter_items(counted, plain)
@@ -102,7 +102,7 @@ def tried(store: Store, how: str) -> tuple[Any, dict[str, list[Any]], int]:
                 taken.append(single)
         counts = [(each.items, each.duplicates) for each in taken]
         create_missing_rows(db, [(each.id, START) for each in known])
-        results.append((counts, contents(db), len(counted.statements)))
+        results.append((counts, read_tables(db), len(counted.statements)))
         raise Undone
 
     with pytest.raises(Undone):
@@ -112,10 +112,10 @@ def tried(store: Store, how: str) -> tuple[Any, dict[str, list[Any]], int]:
 
 def test_grouped_kit_items_have_the_same_result_as_single_items(store: Store) -> None:
     """The general route has the same result too."""
-    counts, kept, few = tried(store, "together")
+    counts, kept, few = run_mixed(store, "together")
     assert counts == [(2, 0), (1, 0), (1, 1), (1, 0), (1, 1), (1, 0), (2, 0), (1, 0)]
     for how in ("each", "alone"):
-        told_so, kept_so, many = tried(store, how)
+        told_so, kept_so, many = run_mixed(store, how)
         assert told_so == counts
         for table in TABLES:
             assert kept_so[table] == kept[table], table
@@ -125,12 +125,14 @@ def test_grouped_kit_items_have_the_same_result_as_single_items(store: Store) ->
 @pytest.mark.parametrize("messages", [1, 200])
 def test_group_of_kit_items_takes_few_statements(store: Store, messages: int) -> None:
     def count(db: Db) -> int:
-        known, counted = devices(db), Counted(db)
+        known, counted = add_devices(db), Counted(db)
         sent = [
             KitItems(known[number % DEVICES], [Entry(number, Location(1.0, 2.0), TIME)])
             for number in range(messages)
         ]
-        assert sum(each.items for each in hub_of(START)._enter_items(counted, sent)) == messages
+        assert (
+            sum(each.items for each in make_receiver(START)._enter_items(counted, sent)) == messages
+        )
         return len(counted.statements)
 
     # SQLite accepts that many rows in one statement.
@@ -161,9 +163,9 @@ def test_grouped_confirmations_take_few_statements_and_make_receipts(
     store: Store, messages: int
 ) -> None:
     def confirmed(db: Db) -> tuple[int, list[Any]]:
-        known, counted = devices(db), Counted(db)
+        known, counted = add_devices(db), Counted(db)
         sent = [KitItems(known[0], [Entry(n, Message(f"{n}"), TIME)]) for n in range(messages)]
-        hub_of(START)._enter_items(db, sent)
+        make_receiver(START)._enter_items(db, sent)
         create_missing_rows(db, [(each.id, START) for each in known])
         pairs = db.execute("SELECT item, device FROM delivery")
         assert len(pairs) == messages * (DEVICES - 1)

@@ -39,11 +39,11 @@ from tests.running import running
 KIT = get_kit_id("token")
 
 
-def change(number: int) -> SettingsChange:
+def make_change(number: int) -> SettingsChange:
     return SettingsChange("kit", KIT, number, (("sos-repeat", str(number)),))
 
 
-def mailbox(store: Store) -> IpMailbox:
+def make_mailbox(store: Store) -> IpMailbox:
     """Return the mailbox of the only device."""
 
     async def keys(device: Device) -> list[bytes]:
@@ -75,14 +75,16 @@ def with_kit(database: str) -> str:
     return database
 
 
-async def listed(store: Store) -> tuple[str, str]:
+async def read_listed_state(store: Store) -> tuple[str, str]:
     (device,) = await store.read(lambda db: directory.list_devices(db, 1, 0.0))
     return device["settings"], device["lastUpdate"]
 
 
 async def test_settings_offer_of_another_process_reaches_the_link(with_kit: str) -> None:
     store, another = open_store(with_kit), open_store(with_kit)
-    offer = partial(another.run_once, lambda db: kit_report.offer(db, 1, change(7), "signed", 0.0))
+    offer = partial(
+        another.run_once, lambda db: kit_report.offer(db, 1, make_change(7), "signed", 0.0)
+    )
     with trio.fail_after(60):
         async with running(store), trio.open_nursery() as nursery:
             notes: list[bytes] = []
@@ -90,21 +92,21 @@ async def test_settings_offer_of_another_process_reaches_the_link(with_kit: str)
             async def tell(link: IpMailbox) -> None:
                 notes.append(await link.next_note())
 
-            link = mailbox(store)
+            link = make_mailbox(store)
             nursery.start_soon(tell, link)
             await trio.testing.wait_all_tasks_blocked(0.05)
             await trio.to_thread.run_sync(offer)
             while not notes:
                 await trio.sleep(0.01)
-            assert notes == [SettingsOffer(change(7).read_text(), "signed").encode()]
+            assert notes == [SettingsOffer(make_change(7).read_text(), "signed").encode()]
             # Once per link, and again over the next link until the kit reports it.
             with trio.move_on_after(0.1) as waits:
                 await link.next_note()
             assert waits.cancelled_caught
-            assert await mailbox(store).next_note() == notes[0]
+            assert await make_mailbox(store).next_note() == notes[0]
             await link.process_note(KitReport(None, OfferReport(7, "taken")).encode())
             with trio.move_on_after(0.1) as waits:
-                await mailbox(store).next_note()
+                await make_mailbox(store).next_note()
             assert waits.cancelled_caught
     for each in (store, another):
         each.close()
@@ -112,21 +114,24 @@ async def test_settings_offer_of_another_process_reaches_the_link(with_kit: str)
 
 async def test_report_of_the_current_offer_is_listed_and_others_are_ignored(with_kit: str) -> None:
     store = open_store(with_kit)
-    store.run_once(lambda db: kit_report.offer(db, 1, change(8), "signed", 0.0))
+    store.run_once(lambda db: kit_report.offer(db, 1, make_change(8), "signed", 0.0))
     async with running(store):
-        link = mailbox(store)
+        link = make_mailbox(store)
         for body in (b"", b"\xff", KitReport(None, OfferReport(7, "back", "no")).encode()):
             await link.process_note(body)
-        assert await listed(store) == ("8 offered", "")
+        assert await read_listed_state(store) == ("8 offered", "")
         update = UpdateReport("2", "1", "no agent answers")
         await link.process_note(KitReport(update, OfferReport(8, "back", "no link")).encode())
-        assert await listed(store) == ("8 back: no link", "2 fell back to 1: no agent answers")
+        assert await read_listed_state(store) == (
+            "8 back: no link",
+            "2 fell back to 1: no agent answers",
+        )
         await link.process_note(KitReport(None, OfferReport(8, "invented")).encode())
         await link.process_note(KitReport(modems=(ModemReport("radio", 4, 87),)).encode())
         await link.process_note(KitReport().encode())
-        assert (await listed(store))[0] == "8 back: no link"
-    store.run_once(lambda db: kit_report.offer(db, 1, change(9), "signed", 0.0))
-    assert (await listed(store))[0] == "9 offered"
+        assert (await read_listed_state(store))[0] == "8 back: no link"
+    store.run_once(lambda db: kit_report.offer(db, 1, make_change(9), "signed", 0.0))
+    assert (await read_listed_state(store))[0] == "9 offered"
     reader = Caller(1, "", 1, frozenset(), 1, "Integration", "push", "", may_push=True)
     ((device,), _) = store.run_once(lambda db: reading.list_devices(db, reader, 9, 9, 0.0))
     assert device["modems"] == [{"channel": "radio", "signal": 4, "battery": 87, "at": 0.0}]

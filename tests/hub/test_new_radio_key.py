@@ -52,29 +52,31 @@ class Kits:
         return self.team.folder / name
 
 
-def status(team: Team) -> dict[str, Any]:
+def read_status(team: Team) -> dict[str, Any]:
     report: dict[str, Any] = administer(team.database, "device", "radio-key", "status")
     return report
 
 
-def steps(team: Team) -> dict[str, int]:
-    return {each["name"].removeprefix("kit of "): each["step"] for each in status(team)["devices"]}
+def read_steps(team: Team) -> dict[str, int]:
+    return {
+        each["name"].removeprefix("kit of "): each["step"] for each in read_status(team)["devices"]
+    }
 
 
-def radio(kit: Agent) -> dict[str, Any]:
+def read_radio(kit: Agent) -> dict[str, Any]:
     channel: dict[str, Any] = kit.call("GET", "/api/status").body["channels"]["Radio"]
     return channel
 
 
-def says(kit: Agent, text: str) -> None:
+def send_over_radio(kit: Agent, text: str) -> None:
     body = {"message": {"content": text}, "channels": ["Radio"]}
     assert kit.call("POST", "/api/package/async", body).status == 202
 
 
-def talk(ada: Agent, ben: Agent, when: str) -> None:
+def check_both_hear(ada: Agent, ben: Agent, when: str) -> None:
     """Check that they hear each other."""
-    says(ada, f"Ada {when}")
-    says(ben, f"Ben {when}")
+    send_over_radio(ada, f"Ada {when}")
+    send_over_radio(ben, f"Ben {when}")
     until(lambda: f"Ada {when}" in contents(ben))
     until(lambda: f"Ben {when}" in contents(ada))
 
@@ -92,7 +94,7 @@ def test_kits_change_the_radio_key_after_a_theft_and_hear_each_other(tmp_path: P
         eve = stack.enter_context(kits.on("Eve"))
         with kits.on("Ada") as ada, kits.on("Ben") as ben:
             ada.expect("linked to the hub")
-            talk(ada, ben, "before")
+            check_both_hear(ada, ben, "before")
             until(lambda: {"Ada before", "Ben before"} <= set(contents(eve)))
             assert ben.stop() == 0
             report = administer(
@@ -100,23 +102,27 @@ def test_kits_change_the_radio_key_after_a_theft_and_hear_each_other(tmp_path: P
             )
             assert (report["revoked"], report["step"], report["pending"]) == (True, "1 of 3", 2)
             assert report["cost"] == "2 kits: 1 by link, 1 once linked, or by a neighbour"
-            until(lambda: steps(team) == {"Ada": 1, "Ben": 0})
-            assert radio(ada)["keyChange"]["step"] == 1
+            until(lambda: read_steps(team) == {"Ada": 1, "Ben": 0})
+            assert read_radio(ada)["keyChange"]["step"] == 1
             ada.kill()
         # After a power cut at any point, they return with matching keys.
         for turn in range(3):
             with kits.on("Ada") as ada, kits.on("Ben") as ben:
-                talk(ada, ben, f"at turn {turn}")
-                until(lambda: min(steps(team).values()) > turn)  # noqa: B023
+                check_both_hear(ada, ben, f"at turn {turn}")
+                until(lambda: min(read_steps(team).values()) > turn)  # noqa: B023
                 ben.kill()
                 ada.kill()
-        assert status(team)["ended"] and status(team)["pending"] == 0
+        assert read_status(team)["ended"] and read_status(team)["pending"] == 0
         with kits.on("Ada") as ada, kits.on("Ben") as ben:
-            assert "keyChange" not in radio(ada)
+            assert "keyChange" not in read_radio(ada)
             before = len(contents(eve))
-            talk(ada, ben, "with the new key")
-            says(eve, "give me your position")
-            until(lambda: radio(ada)["droppedKeyPackets"] and radio(ben)["droppedKeyPackets"])
+            check_both_hear(ada, ben, "with the new key")
+            send_over_radio(eve, "give me your position")
+            until(
+                lambda: (
+                    read_radio(ada)["droppedKeyPackets"] and read_radio(ben)["droppedKeyPackets"]
+                )
+            )
             station = team.devices["Eve"]["id"]
             notices = " ".join(ada.call("GET", "/api/status").body["notices"])
             assert f"of station {station}" in notices and "by a stolen kit" in notices
@@ -124,7 +130,7 @@ def test_kits_change_the_radio_key_after_a_theft_and_hear_each_other(tmp_path: P
                 assert "give me your position" not in contents(kit)
             assert "Ada with the new key" not in contents(eve)
             assert len(contents(eve)) == before
-            until(lambda: radio(eve)["wrongKeyPackets"])
+            until(lambda: read_radio(eve)["wrongKeyPackets"])
             # The thief's kit does not have it, and no kit has it in clear text.
             (shown,) = administer(team.database, "device", "radio-key", "key")
             new = shown["radio-key"]
@@ -159,7 +165,7 @@ def test_command_and_answer_are_relayed_by_a_neighbour(tmp_path: Path) -> None:
 
         with kits.on("Ada") as ada, kits.on("Ben") as ben:
             ada.expect("linked to the hub")
-            talk(ada, ben, "first")
+            check_both_hear(ada, ben, "first")
             number = given("status")
             until(lambda: row(number)["state"] == "answered")
             assert (row(number)["outcome"], row(number)["answeredBy"]) == ("done", "radio")
@@ -179,7 +185,7 @@ def test_command_and_answer_are_relayed_by_a_neighbour(tmp_path: Path) -> None:
             assert {each["state"] for each in here} == {"answered"}
 
 
-def refused(database: str, *words: str) -> str:
+def read_refusal(database: str, *words: str) -> str:
     with pytest.raises(AssertionError) as error:
         administer(database, *words)
     return str(error.value)
@@ -193,20 +199,22 @@ def test_cost_of_a_new_radio_key_is_shown_and_needs_agreement(tmp_path: Path) ->
         administer(database, "device", "add", f"kit of {name}", "--user", member)
     administer(database, "device", "imei", "kit of Ada", "300234010000070")
     theft = ("device", "revoke", "kit of Eve", "--new-radio-key")
-    message = refused(database, *theft)
+    message = read_refusal(database, *theft)
     assert "1 kit: 1 over satellite (12 credits at most, with all answers): use --yes to" in message
     assert [each["revoked"] for each in administer(database, "device", "list")] == [None, None]
-    assert "need --new-radio-key" in refused(database, *theft[:3], "--by", "ip")
-    assert "no radio-key was changed here" in refused(database, "device", "radio-key", "status")
+    assert "need --new-radio-key" in read_refusal(database, *theft[:3], "--by", "ip")
+    assert "no radio-key was changed here" in read_refusal(
+        database, "device", "radio-key", "status"
+    )
     report = administer(database, *theft, "--key-given", "--by", "ip", secret="0A" * 32 + "\n")
     assert report["cost"] == "1 kit: 1 once linked, or by a neighbour"
     assert administer(database, "device", "radio-key", "key") == [{"radio-key": "0a" * 32}]
     (kit,) = administer(database, "device", "radio-key", "status")["devices"]
     assert (kit["name"], kit["step"], kit["state"]) == ("kit of Ada", 0, "asked")
-    by_hand = refused(database, "command", "kit of Ada", "radio-key", "3")
+    by_hand = read_refusal(database, "command", "kit of Ada", "radio-key", "3")
     assert "a radio-key is for all kits: `fieldagent hub device radio-key`" in by_hand
     assert administer(database, "device", "radio-key", "leave-out", "kit of Ada")["ended"] is True
-    no_key = refused(database, "device", "radio-key", "change", "--key-given", "--by", "ip")
+    no_key = read_refusal(database, "device", "radio-key", "change", "--key-given", "--by", "ip")
     assert "a radio-key has 64 hexadecimal digits" in no_key
     for line in administer(database, "audit"):
         assert "0a0a" not in str(line)

@@ -63,7 +63,7 @@ class Team:
         }
 
 
-def events(kit: Agent, sent: dict[str, Any]) -> list[str]:
+def list_events(kit: Agent, sent: dict[str, Any]) -> list[str]:
     story = kit.call("GET", f"/api/package/{sent['id']}").body["history"]
     return [line["event"] for line in story]
 
@@ -83,7 +83,7 @@ def test_item_relayed_by_a_neighbour_has_its_true_sender(tmp_path: Path) -> None
             sent = kit.call("POST", "/api/package", {"message": {"content": "no link here"}}).body
             assert sent["channels"] == {"Radio": {"status": "Delivered"}}
             until(lambda: posted(hooked) == ["no link here"])
-            until(lambda: "relayed" in events(kit, sent))
+            until(lambda: "relayed" in list_events(kit, sent))
             kit.stop()
         linked = team.radio("Ada", 1, **team.linked("Ada", running))
         with agent(tmp_path / "ada", linked) as kit:
@@ -105,7 +105,7 @@ def test_item_relayed_by_a_neighbour_has_its_true_sender(tmp_path: Path) -> None
         assert senders == {'"Ada"'}
 
 
-def cheapest(team: Team, head_start: int) -> dict[str, Any]:
+def make_cheapest_settings(team: Team, head_start: int) -> dict[str, Any]:
     """Return the settings of a kit with radio and a satellite modem."""
     own = {"satellite-port": str(team.folder / "modem"), "fan-out": "cheapest"}
     return team.radio("Ada", 1, **own, **{"fan-out-head-start": str(head_start)})
@@ -119,7 +119,7 @@ def test_satellite_is_used_although_a_neighbour_without_link_heard_the_item(tmp_
         nodes(tmp_path, "--seed", "5"),
         sky(tmp_path) as above,
         agent(folder(tmp_path / "ben"), team.radio("Ben", 2)) as ben,
-        agent(folder(tmp_path / "ada"), cheapest(team, 5)) as ada,
+        agent(folder(tmp_path / "ada"), make_cheapest_settings(team, 5)) as ada,
     ):
         ben.expect("the radio works")
         sent = ada.call("POST", "/api/package", {"message": {"content": "no link there"}}).body
@@ -137,7 +137,9 @@ def test_item_relayed_by_a_neighbour_costs_no_satellite_credit(tmp_path: Path) -
         above = stack.enter_context(sky(tmp_path))
         carries = team.radio("Ben", 2, **team.linked("Ben", running), **{"radio-relay": "cellular"})
         ben = stack.enter_context(agent(folder(tmp_path / "ben"), carries))
-        ada = stack.enter_context(agent(folder(tmp_path / "ada"), cheapest(team, 86_400)))
+        ada = stack.enter_context(
+            agent(folder(tmp_path / "ada"), make_cheapest_settings(team, 86_400))
+        )
         ben.expect("linked to the hub")
         sent = ada.call("POST", "/api/package", {"message": {"content": "carried"}}).body
 
@@ -173,7 +175,7 @@ def test_item_reaches_the_hub_over_two_radio_hops(tmp_path: Path) -> None:
         assert ben.call("POST", "/api/package", here).body["status"] == "Delivered"
         sent = ada.call("POST", "/api/package", {"message": {"content": "over the ridge"}}).body
         until(lambda: posted(hooked) == ["over the ridge"])
-        until(lambda: "relayed" in events(ada, sent))
+        until(lambda: "relayed" in list_events(ada, sent))
         assert posted(hooked) == ["over the ridge"]
         (entry,) = hooked.got
         assert entry["payloads"][0]["identity"]["name"] == "Ada"

@@ -29,7 +29,9 @@ NEW, NEWER = bytes([7] * 32), bytes([8] * 32)
 NUMBERS = count(80_000_001)
 
 
-async def begin(alps: Field, key: bytes = NEW, bearer: str = "ip", but: Sequence[int] = ()) -> None:
+async def begin_change(
+    alps: Field, key: bytes = NEW, bearer: str = "ip", but: Sequence[int] = ()
+) -> None:
     await alps.store.commit(
         lambda db: radio_key.begin(db, 1, key, bearer, left_out=but, now=alps.now)
     )
@@ -39,7 +41,7 @@ async def secrets_of(alps: Field, device: int) -> list[bytes]:
     return await alps.store.read(lambda db: device_keys.read_secrets(db, device))
 
 
-async def asked(alps: Field, device: int) -> list[tuple[int, int, bytes | None]]:
+async def fetch_commands(alps: Field, device: int) -> list[tuple[int, int, bytes | None]]:
     """Return each command from its link: number, step, and the key for this kit."""
     secrets = await secrets_of(alps, device)
     requests = []
@@ -54,7 +56,7 @@ async def asked(alps: Field, device: int) -> list[tuple[int, int, bytes | None]]
     return requests
 
 
-async def answer(
+async def send_answer(
     alps: Field, device: int, number: int, outcome: CommandOutcome = CommandOutcome.DONE
 ) -> None:
     body = answer_text.pack("not here" if outcome else "step taken")
@@ -62,50 +64,50 @@ async def answer(
     await alps.sends(device, said)
 
 
-async def take(alps: Field, *devices: int) -> list[int]:
+async def carry_out(alps: Field, *devices: int) -> list[int]:
     """Let these kits carry out their commands, and return the steps."""
     steps = []
     for device in devices:
-        for number, step, key in await asked(alps, device):
+        for number, step, key in await fetch_commands(alps, device):
             assert key is not None
-            await answer(alps, device, number)
+            await send_answer(alps, device, number)
             steps.append(step)
     return steps
 
 
-async def look(alps: Field) -> None:
+async def continue_changes(alps: Field) -> None:
     await alps.store.commit(lambda db: radio_key.continue_changes(db, alps.now))
 
 
-async def standing(alps: Field) -> dict[str, str]:
+async def describe_kits(alps: Field) -> dict[str, str]:
     key_change = await alps.store.read(lambda db: radio_key.describe_change(db, 1, alps.now))
     assert key_change is not None
     return {each["name"]: f"{each['step']} {each['state']}" for each in key_change["kits"]}
 
 
-async def step_of(alps: Field) -> tuple[int, bool]:
+async def read_step(alps: Field) -> tuple[int, bool]:
     change = await alps.store.read(lambda db: radio_key.change_of(db, 1))
     assert change is not None
     return change.step, change.ended is not None
 
 
-async def lacking(alps: Field) -> float:
+async def count_pending(alps: Field) -> float:
     return (await alps.store.read(radio_key.count_figures))["radio_key_kits_pending"]
 
 
 async def test_key_change_starts_the_next_step_after_all_kits_confirm(store: Store) -> None:
     async with field_of(store) as alps:
-        await begin(alps)
+        await begin_change(alps)
         for step in range(1, LAST + 1):
-            assert await step_of(alps) == (step, False)
-            assert await take(alps, ADA, BEN) == [step, step]
-            assert await asked(alps, ADA) == []
-            assert await lacking(alps) == 1
-            assert await take(alps, CLEO) == [step]
-        assert await step_of(alps) == (LAST, True)
-        assert await lacking(alps) == 0
-        assert await standing(alps) == {f"kit {n}": "3 done" for n in (ADA, BEN, CLEO)}
-        assert await asked(alps, ADA) == []
+            assert await read_step(alps) == (step, False)
+            assert await carry_out(alps, ADA, BEN) == [step, step]
+            assert await fetch_commands(alps, ADA) == []
+            assert await count_pending(alps) == 1
+            assert await carry_out(alps, CLEO) == [step]
+        assert await read_step(alps) == (LAST, True)
+        assert await count_pending(alps) == 0
+        assert await describe_kits(alps) == {f"kit {n}": "3 done" for n in (ADA, BEN, CLEO)}
+        assert await fetch_commands(alps, ADA) == []
         lines = await alps.store.read(lambda db: audit.list_latest(db, 100))
         steps = [each["detail"] for each in lines if each["action"] == "radio-key step"]
         assert steps == ["all have it alone", "step 3 of 3", "step 2 of 3"]
@@ -115,8 +117,8 @@ async def test_key_change_starts_the_next_step_after_all_kits_confirm(store: Sto
 async def test_new_radio_key_is_unreadable_for_a_revoked_kit(store: Store) -> None:
     async with field_of(store) as alps:
         await alps.store.commit(lambda db: revocation.revoke(db, BEN, "stolen", now=alps.now))
-        await begin(alps)
-        ((_, step, key),) = await asked(alps, ADA)
+        await begin_change(alps)
+        ((_, step, key),) = await fetch_commands(alps, ADA)
         assert (step, key) == (1, NEW)
         bodies = await alps.rows("SELECT device, body FROM command")
         assert {device for device, _ in bodies} == {ADA, CLEO}
@@ -126,88 +128,88 @@ async def test_new_radio_key_is_unreadable_for_a_revoked_kit(store: Store) -> No
             assert isinstance(entry.content, RemoteCommand)
             sealed = entry.content.arguments[1]
             assert isinstance(sealed, bytes) and open_key(sealed, thief) is None
-        assert await asked(alps, BEN) == []
+        assert await fetch_commands(alps, BEN) == []
 
 
 async def test_key_change_does_not_wait_for_a_revoked_kit(store: Store) -> None:
     async with field_of(store) as alps:
-        await begin(alps)
-        await take(alps, ADA, BEN)
-        assert await step_of(alps) == (1, False)
+        await begin_change(alps)
+        await carry_out(alps, ADA, BEN)
+        assert await read_step(alps) == (1, False)
         await alps.store.commit(lambda db: revocation.revoke(db, CLEO, "", now=alps.now))
         assert await alps.store.read(radio_key.compute_next_due) <= alps.now
-        await look(alps)
-        assert await step_of(alps) == (2, False)
+        await continue_changes(alps)
+        assert await read_step(alps) == (2, False)
         # After its return, it catches up.
         for _ in range(2):
-            await take(alps, ADA, BEN)
-        assert await step_of(alps) == (LAST, True)
+            await carry_out(alps, ADA, BEN)
+        assert await read_step(alps) == (LAST, True)
         await alps.store.commit(lambda db: revocation.restore(db, CLEO, now=alps.now))
-        await look(alps)
-        assert await take(alps, CLEO) == [LAST]
-        assert (await standing(alps))["kit 3"] == "3 done"
+        await continue_changes(alps)
+        assert await carry_out(alps, CLEO) == [LAST]
+        assert (await describe_kits(alps))["kit 3"] == "3 done"
 
 
 async def test_key_change_waits_for_an_absent_kit_until_excluded(store: Store) -> None:
     async with field_of(store) as alps:
-        await begin(alps)
-        await take(alps, ADA, BEN)
+        await begin_change(alps)
+        await carry_out(alps, ADA, BEN)
         alps.now += LIFETIME_S + 1
-        assert await take(alps, ADA, BEN) == []
-        await look(alps)
-        assert await step_of(alps) == (1, False)
+        assert await carry_out(alps, ADA, BEN) == []
+        await continue_changes(alps)
+        assert await read_step(alps) == (1, False)
         await alps.store.commit(lambda db: radio_key.leave_out(db, CLEO, now=alps.now))
         for step in (2, 3):
-            assert await take(alps, ADA, BEN) == [step, step]
-        assert await step_of(alps) == (LAST, True)
-        assert await standing(alps) == {
+            assert await carry_out(alps, ADA, BEN) == [step, step]
+        assert await read_step(alps) == (LAST, True)
+        assert await describe_kits(alps) == {
             "kit 1": "3 done",
             "kit 2": "3 done",
             "kit 3": "0 left out",
         }
         alps.now += 30 * 86_400
-        await look(alps)
+        await continue_changes(alps)
         # An earlier request may come too: it is older and is not sent again.
-        assert await take(alps, CLEO) == [LAST]
-        assert (await standing(alps))["kit 3"] == "3 done"
-        assert await lacking(alps) == 0
+        assert await carry_out(alps, CLEO) == [LAST]
+        assert (await describe_kits(alps))["kit 3"] == "3 done"
+        assert await count_pending(alps) == 0
 
 
 async def test_refused_key_command_is_repeated_after_a_pause(store: Store) -> None:
     async with field_of(store) as alps:
         assert await alps.store.read(radio_key.compute_next_due) == float("inf")
-        await begin(alps)
+        await begin_change(alps)
         assert await alps.store.read(radio_key.compute_next_due) == alps.now + LIFETIME_S
-        ((number, *_),) = await asked(alps, ADA)
-        await answer(alps, ADA, number, CommandOutcome.REFUSED)
-        assert (await standing(alps))["kit 1"] == "0 refused"
+        ((number, *_),) = await fetch_commands(alps, ADA)
+        await send_answer(alps, ADA, number, CommandOutcome.REFUSED)
+        assert (await describe_kits(alps))["kit 1"] == "0 refused"
         assert await alps.store.read(radio_key.compute_next_due) == alps.now + RETRY_AFTER_S
-        await look(alps)
-        assert await asked(alps, ADA) == []
+        await continue_changes(alps)
+        assert await fetch_commands(alps, ADA) == []
         alps.now += RETRY_AFTER_S
-        await look(alps)
-        assert [step for _, step, _ in await asked(alps, ADA)] == [1]
+        await continue_changes(alps)
+        assert [step for _, step, _ in await fetch_commands(alps, ADA)] == [1]
 
 
 async def test_second_key_change_restarts_at_the_first_step(store: Store) -> None:
     async with field_of(store) as alps:
-        await begin(alps)
-        await take(alps, ADA, BEN, CLEO)
-        await asked(alps, ADA)
+        await begin_change(alps)
+        await carry_out(alps, ADA, BEN, CLEO)
+        await fetch_commands(alps, ADA)
         alps.now += 10
-        await begin(alps, NEWER)
-        assert await step_of(alps) == (1, False)
-        assert [(step, key) for _, step, key in await asked(alps, ADA)] == [(1, NEWER)]
+        await begin_change(alps, NEWER)
+        assert await read_step(alps) == (1, False)
+        assert [(step, key) for _, step, key in await fetch_commands(alps, ADA)] == [(1, NEWER)]
 
 
 async def test_late_answer_about_an_earlier_key_is_ignored(store: Store) -> None:
     async with field_of(store) as alps:
-        await begin(alps)
-        ((number, *_),) = await asked(alps, ADA)
+        await begin_change(alps)
+        ((number, *_),) = await fetch_commands(alps, ADA)
         alps.now += 10
-        await begin(alps, NEWER)
-        await answer(alps, ADA, number)
-        assert (await standing(alps))["kit 1"] == "0 asked"
+        await begin_change(alps, NEWER)
+        await send_answer(alps, ADA, number)
+        assert (await describe_kits(alps))["kit 1"] == "0 asked"
 
 
 async def test_key_command_uses_satellite_once_per_step_if_agreed(store: Store) -> None:
@@ -216,7 +218,7 @@ async def test_key_command_uses_satellite_once_per_step_if_agreed(store: Store) 
             lambda db: radio_key.compute_price(db, 1, "", steps=LAST, excluded=(), now=alps.now)
         )
         assert (price.kits, price.linked, price.by_satellite) == (3, 0, 3)
-        await begin(alps, bearer="")
+        await begin_change(alps, bearer="")
         await alps.satellite()
         assert len(alps.sky.taken) == 3
         (body,) = [body for imei, body in alps.sky.taken if imei == "300000000000003"]
@@ -226,14 +228,14 @@ async def test_key_command_uses_satellite_once_per_step_if_agreed(store: Store) 
         assert price.credits == LAST * 3 * 4
         assert isinstance(entry.content, RemoteCommand)
         alps.now += LIFETIME_S + 1
-        await look(alps)
+        await continue_changes(alps)
         await alps.satellite()
         assert len(alps.sky.taken) == 3
 
 
 async def test_key_command_is_not_sent_over_satellite_without_agreement(store: Store) -> None:
     async with field_of(store) as alps:
-        await begin(alps, bearer="ip")
+        await begin_change(alps, bearer="ip")
         await alps.satellite()
         assert alps.sky.taken == []
         await alps.store.commit(lambda db: radio_key.ask_again(db, CLEO, "", now=alps.now))
@@ -241,7 +243,7 @@ async def test_key_command_is_not_sent_over_satellite_without_agreement(store: S
         assert len(alps.sky.taken) == 1
 
 
-async def parcels_for(alps: Field, device: int, carrier: int) -> list[Entry]:
+async def fetch_parcels(alps: Field, device: int, carrier: int) -> list[Entry]:
     mailbox = alps.mailbox(carrier)
     await mailbox.greeted(5)
     heard = await alps.store.commit(
@@ -260,18 +262,18 @@ async def parcels_for(alps: Field, device: int, carrier: int) -> list[Entry]:
 
 async def test_key_command_and_answer_are_relayed_as_parcels(store: Store) -> None:
     async with field_of(store) as alps:
-        await begin(alps)
-        (entry,) = await parcels_for(alps, BEN, ADA)
+        await begin_change(alps)
+        (entry,) = await fetch_parcels(alps, BEN, ADA)
         assert isinstance(entry.content, RemoteCommand)
         # The same neighbour has it on disk by now.
-        assert await parcels_for(alps, BEN, ADA) == []
+        assert await fetch_parcels(alps, BEN, ADA) == []
         secrets = await secrets_of(alps, BEN)
         body = answer_text.pack("step 1 of 3")
         said = Entry(0, CommandAnswer(entry.sequence, CommandOutcome.DONE, body), int(alps.now))
         parcel = Entry(9, Parcel(wrap([said], secrets[0], UP)), int(alps.now))
         for origin in (BEN, BEN):
             await alps.sends(ADA, parcel, origin=origin)
-        assert (await standing(alps))["kit 2"] == "1 done"
+        assert (await describe_kits(alps))["kit 2"] == "1 done"
         rows = await alps.rows("SELECT way, answered IS NULL FROM command WHERE device = 2")
         assert [way for way, _ in rows] == ["radio"]
         assert await alps.rows("SELECT reason FROM dead_letter") == []
@@ -287,4 +289,4 @@ async def test_invalid_key_change_requests_are_rejected_with_the_reason(store: S
             revoke = partial(revocation.revoke, device=device, reason="", now=alps.now)
             await alps.store.commit(revoke)
         with pytest.raises(Refused, match="no kit of this workspace is enabled"):
-            await begin(alps)
+            await begin_change(alps)

@@ -25,7 +25,7 @@ def last_number(home: Path) -> int:
     return int(number)
 
 
-def give_again(home: Path, number: int) -> None:
+def reuse_number(home: Path, number: int) -> None:
     """Set the number of the new journal's next Package."""
     with closing(sqlite3.connect(home / JOURNAL)) as journal:
         journal.execute("UPDATE sqlite_sequence SET seq = ? WHERE name = 'package'", (number - 1,))
@@ -57,12 +57,12 @@ def test_late_receipt_for_an_old_journal_confirms_nothing(tmp_path: Path, sos: b
         with agent(homes["ben"], linked["ben"]) as ben:
             # Ada is away: the hub owes her the receipt.
             until(lambda: contents(ben) == ["of the old journal"])
-            until(lambda: _owed(database) == 1)
+            until(lambda: _count_owed_receipts(database) == 1)
             assert ben.stop() == 0
         shutil.rmtree(homes["ada"] / "state")
         with agent(homes["ada"], {"satellite-port": None}) as ada:
             assert ada.stop() == 0
-        give_again(homes["ada"], number)
+        reuse_number(homes["ada"], number)
         away = linked["ada"] | {"hub-address": f"http://127.0.0.1:{free_port()}"}
         with agent(homes["ada"], away) as ada:
             # Before the receipt arrives: an item that no receiver has cannot be refused.
@@ -71,7 +71,7 @@ def test_late_receipt_for_an_old_journal_confirms_nothing(tmp_path: Path, sos: b
             assert last_number(homes["ada"]) == number
             assert ada.stop() == 0
         with agent(homes["ada"], linked["ada"]) as ada:
-            until(lambda: _owed(database) == 0)
+            until(lambda: _count_owed_receipts(database) == 0)
             package = ada.call("GET", f"/api/package/{new}").body
             assert "receipts" not in package or package["receipts"] == []
             status = ada.call("GET", "/api/status").body
@@ -85,7 +85,7 @@ def test_late_receipt_for_an_old_journal_confirms_nothing(tmp_path: Path, sos: b
                 until(lambda: ada.call("GET", f"/api/package/{new}").body.get("receipts"))
 
 
-def _owed(database: str) -> int:
+def _count_owed_receipts(database: str) -> int:
     with closing(sqlite3.connect(database)) as look:
         ((count,),) = look.execute("SELECT count(*) FROM receipt WHERE state = 'waiting'")
     return int(count)

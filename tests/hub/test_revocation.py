@@ -54,7 +54,7 @@ async def restore(alps: Field, device: int) -> int:
     return await alps.store.commit(lambda db: hub.replay(db, alps.device(device), ()))
 
 
-async def kept(alps: Field) -> list[str]:
+async def list_dead_letters(alps: Field) -> list[str]:
     return [text for (text,) in await alps.rows("SELECT reason FROM dead_letter ORDER BY id")]
 
 
@@ -70,12 +70,12 @@ async def test_items_of_a_revoked_kit_are_kept_and_imported_after_restoration(
             await alps.sends(BEN, entry, bearer=bearer)
         assert await alps.rows("SELECT id FROM item") == []
         assert await alps.rows("SELECT device FROM contact") == [], "nobody was heard of"
-        reasons = await kept(alps)
+        reasons = await list_dead_letters(alps)
         assert len(reasons) == 3
         assert all("kit 2 is revoked since 2026-09-21T" in each for each in reasons)
         assert await restore(alps, BEN) == 3
         assert said(await collect(alps.mailbox(ADA))) == [(BEN, "hello")]
-        assert await kept(alps) == []
+        assert await list_dead_letters(alps) == []
 
 
 async def test_sos_of_a_revoked_kit_rings_with_the_revocation_time(store: Store) -> None:
@@ -126,7 +126,7 @@ async def test_items_relayed_for_or_by_a_revoked_kit_are_kept_apart(store: Store
         await alps.sends(ADA, HELLO, origin=BEN)
         await alps.sends(BEN, HELLO, origin=ADA, bearer=Bearer.SATELLITE)
         assert await alps.rows("SELECT id FROM item") == []
-        assert all("kit 2 is revoked" in each for each in await kept(alps))
+        assert all("kit 2 is revoked" in each for each in await list_dead_letters(alps))
         await alps.sends(ADA, HELP, origin=BEN)
         assert await alps.rows("SELECT sos, revoked FROM item") == [(1, alps.now)]
         incident = await store.read(lambda db: sos.find_incident(db, 1, 1))

@@ -47,7 +47,7 @@ STOPPED = "the synthetic item of this minute stopped at "
 
 
 @contextmanager
-def sending(
+def hub_with_synthetic_item(
     home: Path,
     database: str,
     *,
@@ -68,7 +68,7 @@ def is_postgres(database: str) -> bool:
     return database.startswith("postgresql")
 
 
-def look(database: str, sql: str) -> list[tuple[Any, ...]]:
+def run_sql(database: str, sql: str) -> list[tuple[Any, ...]]:
     store = open_store(database)
     try:
         return store.run_once(lambda db: db.execute(sql))
@@ -76,20 +76,20 @@ def look(database: str, sql: str) -> list[tuple[Any, ...]]:
         store.close()
 
 
-def figure(running: Hub, name: str) -> float:
+def read_metric(running: Hub, name: str) -> float:
     metrics = call(running, "GET", "/metrics")[2]
     values = re.findall(rf"^fieldagent_hub_{name} (\S+)$", metrics, re.MULTILINE)
     assert len(values) == 1, metrics
     return float(values[0])
 
 
-def entered(database: str) -> int:
+def count_entered(database: str) -> int:
     """Return the number of items that the database has ever had."""
     if is_postgres(database):
         sql = "SELECT last_value FROM pg_sequences WHERE sequencename = 'item_id_seq'"
     else:
         sql = "SELECT seq FROM sqlite_sequence WHERE name = 'item'"
-    rows = look(database, sql)
+    rows = run_sql(database, sql)
     return int(rows[0][0] or 0) if rows else 0
 
 
@@ -98,16 +98,16 @@ def test_synthetic_items_travel_the_whole_route_and_leave_no_rows(
 ) -> None:
     open_store(database).close()
     # Webhooks at private addresses are forbidden here, but the hub reaches its own receiver.
-    with sending(tmp_path, database) as running:
+    with hub_with_synthetic_item(tmp_path, database) as running:
         running.expect(WAY)
         alps = Alps(database)  # the first workspace, which is the default
-        before = entered(database)
-        until(lambda: entered(database) >= before + 4)
+        before = count_entered(database)
+        until(lambda: count_entered(database) >= before + 4)
         alps.push(running.port, "of somebody")
-        age = figure(running, "synthetic_item_seconds")
-        until(lambda: figure(running, "synthetic_item_seconds") < age)
-        assert figure(running, "pushes_accepted_total") == 1
-        assert figure(running, "items") <= 2
+        age = read_metric(running, "synthetic_item_seconds")
+        until(lambda: read_metric(running, "synthetic_item_seconds") < age)
+        assert read_metric(running, "pushes_accepted_total") == 1
+        assert read_metric(running, "items") <= 2
         metrics = call(running, "GET", "/metrics")[2]
         assert 'webhook_posts_total{result="handed"} 0' in metrics
         assert running.stop() == 0
@@ -115,9 +115,9 @@ def test_synthetic_items_travel_the_whole_route_and_leave_no_rows(
     assert len([line for line in lines if "event=push" in line]) == 1
     assert [line for line in lines if "event=webhook" in line or STOPPED in line] == []
     # One may be in transit when the hub ends. It is removed ten minutes later.
-    assert look(database, "SELECT count(*) FROM item")[0][0] <= 2
-    assert look(database, "SELECT count(*) FROM audit WHERE action = 'push'")[0][0] <= 2
-    assert look(database, "SELECT count(*) FROM webhook_delivery")[0][0] <= 1
+    assert run_sql(database, "SELECT count(*) FROM item")[0][0] <= 2
+    assert run_sql(database, "SELECT count(*) FROM audit WHERE action = 'push'")[0][0] <= 2
+    assert run_sql(database, "SELECT count(*) FROM webhook_delivery")[0][0] <= 1
 
 
 FAILS = {
@@ -137,7 +137,7 @@ FAILS = {
 
 
 @contextmanager
-def locked(database: str) -> Iterator[None]:
+def locked_table(database: str) -> Iterator[None]:
     """Lock the table that each push writes."""
     if is_postgres(database):
         with psycopg.connect(database) as other:
@@ -155,17 +155,17 @@ def test_stopped_synthetic_item_is_logged_with_its_stage_and_resumes(
 ) -> None:
     Alps(database)
     stick, release = FAILS["postgresql" if is_postgres(database) else "sqlite"]
-    with sending(tmp_path, database, overdue=20.0) as running:
+    with hub_with_synthetic_item(tmp_path, database, overdue=20.0) as running:
         running.expect(WAY)
-        look(database, stick)
+        run_sql(database, stick)
         running.expect(f"{STOPPED}hook: no progress for 20 s: no hub has begun to post it")
-        look(database, release)
+        run_sql(database, release)
         running.expect(WAY)
-        with locked(database):
+        with locked_table(database):
             running.expect(f"{STOPPED}store: ")
         running.expect(WAY)
         running.kill()
-    with sending(tmp_path, database) as running:
+    with hub_with_synthetic_item(tmp_path, database) as running:
         running.expect(WAY)
         assert len(administer(database, "workspace", "list")) == 2
         assert len(administer(database, "webhook", "list", "--workspace", SYNTHETIC)) == 1
@@ -190,7 +190,7 @@ def test_synthetic_item_detects_a_full_disk(engine: str, tmp_path: Path) -> None
             shutil.chown(disk, ACCOUNT)
             database = on_disk(stack.enter_context(server()), disk)
         alps = Alps(database)
-        running = stack.enter_context(sending(tmp_path, database))
+        running = stack.enter_context(hub_with_synthetic_item(tmp_path, database))
         running.expect(WAY)
         others = fill(disk)
 
@@ -211,16 +211,16 @@ def test_each_hub_sends_its_own_synthetic_item(postgres: str, tmp_path: Path) ->
     database = new_database(postgres)
     Alps(database)
     with (
-        sending(tmp_path / "one", database) as one,
-        sending(tmp_path / "other", database) as other,
+        hub_with_synthetic_item(tmp_path / "one", database) as one,
+        hub_with_synthetic_item(tmp_path / "other", database) as other,
     ):
         for each in (one, other):
             each.expect(WAY)
         other.kill()
-        before = entered(database)
-        until(lambda: entered(database) >= before + 5)
+        before = count_entered(database)
+        until(lambda: count_entered(database) >= before + 5)
         assert [line for line in one.output() if STOPPED in line] == []
-        with sending(tmp_path / "third", database, switch="off") as third:
+        with hub_with_synthetic_item(tmp_path / "third", database, switch="off") as third:
             third.expect("another hub of this database has synthetic-item=on: set it at this one")
             assert third.stop() == 0
         assert one.stop() == 0
@@ -255,7 +255,7 @@ def test_synthetic_item_is_pushed_to_the_configured_address(tmp_path: Path) -> N
     database, address = str(tmp_path / "hub.sqlite3"), f"https://localhost:{port}"
     Alps(database)
     more = {**listener.files, "port": str(port), "admin-listen": f"127.0.0.1:{inside}"}
-    with sending(
+    with hub_with_synthetic_item(
         tmp_path, database, switch=address, more=more, ca_file=listener.ca_file
     ) as running:
 
@@ -269,13 +269,13 @@ def test_synthetic_item_is_pushed_to_the_configured_address(tmp_path: Path) -> N
         untrusted = "the certificate is not trusted: certificate has expired"
         running.expect(f"{STOPPED}push: {address}: {untrusted}")
         running.port = inside
-        age = figure(running, "synthetic_item_seconds")
-        until(lambda: figure(running, "synthetic_item_seconds") > age + 1)
+        age = read_metric(running, "synthetic_item_seconds")
+        until(lambda: read_metric(running, "synthetic_item_seconds") > age + 1)
         listener.issue()
         anew()
         running.expect(WAY)
-        until(lambda: figure(running, "synthetic_item_seconds") < age)
-        assert figure(running, "pushes_accepted_total") >= 2
+        until(lambda: read_metric(running, "synthetic_item_seconds") < age)
+        assert read_metric(running, "pushes_accepted_total") >= 2
         assert running.stop() == 0
 
 
@@ -302,7 +302,9 @@ def test_proxy_without_a_hub_is_not_reported_as_a_database_fault(tmp_path: Path)
         proxy.socket = tls.wrap_socket(proxy.socket, server_side=True)
         threading.Thread(target=proxy.serve_forever, daemon=True).start()
         address = f"https://localhost:{proxy.server_port}"
-        with sending(tmp_path, database, switch=address, ca_file=listener.ca_file) as running:
+        with hub_with_synthetic_item(
+            tmp_path, database, switch=address, ca_file=listener.ca_file
+        ) as running:
             running.expect(f"{STOPPED}push: {address}: answered 503")
             proxy.shutdown()
             proxy.server_close()

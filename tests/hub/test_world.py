@@ -22,7 +22,7 @@ WORLDS = {
 """Maximum bytes, and the kinds of lines."""
 
 
-def points(steps: list[int], degree: int) -> Iterator[tuple[float, float]]:
+def iterate_points(steps: list[int], degree: int) -> Iterator[tuple[float, float]]:
     """Yield longitude and latitude."""
     east = north = 0
     for right, up in zip(steps[::2], steps[1::2], strict=True):
@@ -38,12 +38,12 @@ def test_map_lines_are_valid_and_do_not_cross_the_date_line(name: str) -> None:
     world = json.loads(path.read_text())
     assert world.keys() == {"steps", "within"} | kinds
     for line in (each for kind in kinds for each in world[kind]):
-        placed = list(points(line, world["steps"]))
+        placed = list(iterate_points(line, world["steps"]))
         assert len(placed) > 1
         assert all(abs(east) <= 180 and abs(north) <= 90 for east, north in placed)
         assert all(abs(one[0] - other[0]) <= 180 for one, other in pairwise(placed))
     # Land's End and the North Cape are in the right place, within the allowed error of the lines.
-    coast = [each for line in world["coasts"] for each in points(line, world["steps"])]
+    coast = [each for line in world["coasts"] for each in iterate_points(line, world["steps"])]
     for east, north in ((-5.71, 50.07), (25.78, 71.17)):
         assert min(max(abs(each[0] - east), abs(each[1] - north)) for each in coast) < 0.5
 
