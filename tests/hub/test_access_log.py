@@ -63,7 +63,7 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seen]:
             stranger = {"Authorization": "Bearer link_wrong-secret"}
             answered = [call(running, "GET", "/link", stranger)[0] for _ in range(14)]
             assert answered == [401] * 12 + [429] * 2
-            # They do not block a caller with a correct token.
+            # The rejected callers do not block a caller with a correct token.
             assert call(running, "GET", "/link", {"Authorization": f"Bearer {token}"})[0] == 426
             assert kit.post("from the kit").body["status"] == "Delivered"
             until(lambda: hooked.got)

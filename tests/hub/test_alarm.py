@@ -103,5 +103,5 @@ async def test_browser_with_web_push_counts_while_working_and_permitted(
             await store.commit(change)
         await alps.sends(1, HELP)
         assert ("nobody reached" in await list_events(alps)) == (change is not None)
-        # A failed one is tried in any case.
+        # A failed browser is tried in any case.
         assert await count_due(alps) == int(change in (None, mark_browser_failed))

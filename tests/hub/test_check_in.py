@@ -112,7 +112,7 @@ async def test_silent_device_causes_a_warning_and_then_one_alarm(store: Store) -
             "SELECT count(*) FROM delivery JOIN item ON item.id = item WHERE sos > 0"
         )
         assert row == (0,)
-        # The position was sent before it.
+        # The position of the kit was posted before the alarm.
         await store.commit(
             lambda db: db.execute("UPDATE webhook_delivery SET state = 'handed' WHERE item = 1")
         )
@@ -220,7 +220,7 @@ async def test_check_in_request_over_satellite_is_confirmed(store: Store) -> Non
         await alps.sends(3, beginning, asked, bearer=Bearer.SATELLITE, key=key)
         status = await read_check_in(alps, 3)
         assert (status["rule"], status["due"]) == ("every 4 h, as the kit asks", START + 4 * 3600)
-        # It is for the hub, and no other kit gets it.
+        # The request is for the hub, and no other kit gets the request.
         assert await alps.rows("SELECT count(*) FROM item") == [(0,)]
         await alps.satellite()
         ((_, body),) = alps.sky.taken

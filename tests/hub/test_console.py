@@ -92,7 +92,7 @@ def test_session_belongs_to_its_user_and_rejects_other_sites(tmp_path: Path, dat
             assert call(running, "POST", answer, {}, **mine, Origin=origin)[0] == 403, origin
             assert call(running, "DELETE", "/console/session", Origin=origin)[0] == 204, origin
         assert call(running, "POST", answer, {}, **mine, Origin=running.address)[0] == 404
-        # Cookies of other servers of that host do not disturb it.
+        # Cookies of other servers of that host do not disturb the session.
         for beside in ("a b=c d", '{"a":[1]}', "=", "", 'a="\\', f"{cookie.partition('=')[0]}x=1"):
             for both in (f"{beside}; {cookie}", f"{cookie};{beside}", f"{cookie}, {beside}"):
                 assert call(running, "GET", "/api/items", Cookie=both)[0] == 200, both
@@ -103,7 +103,7 @@ def test_session_belongs_to_its_user_and_rejects_other_sites(tmp_path: Path, dat
             assert (
                 call(running, "POST", path, push, **mine, Origin="https://evil.example")[0] == 403
             )
-        # With the page's origin, it pushes in its user's name, once per Idempotency-Key.
+        # With the page's origin, the session pushes in its user's name, once per Idempotency-Key.
         mine["Origin"] = running.address
         assert call(running, "POST", "/api/package", push, **mine)[0] == 403, "Ada is no Olga"
         push["sourceUserId"] = "3"

@@ -131,7 +131,7 @@ def test_text_typed_at_the_desk_survives_new_events(world: World, desk: Any, inc
     receive_kit_message(world, desk, 8)
     assert words.input_value() == "heli at 14:00"
     assert desk.locator(f"#sos-heir-{incident} option:checked").inner_text() == "Ben"
-    # A second press closes it. The other controls were there all the time.
+    # A second press closes the form. The other controls were there all the time.
     desk.get_by_role("button", name="Hand over").click()
     words.wait_for(state="detached")
     # A note is written once, even if its card is redrawn meanwhile.

@@ -340,7 +340,7 @@ def test_next_user_sees_nothing_of_an_expired_session(world: World, desk: Any) -
     desk.locator("#room").wait_for()
     assert desk.get_by_label("Text", exact=True).input_value() == "for nobody else"
     desk.evaluate(EXPIRED)
-    # Content for her is hidden from the person who comes.
+    # Olga's content is hidden from the next person.
     held = Held(desk, "**/api/**")
     sign_in(desk, world.ben, SECRET.strip())
     desk.locator("#who", has_text="Ben").wait_for()

@@ -506,7 +506,7 @@ def test_sign_out_removes_all_content_of_the_user(tmp_path: Path) -> None:
         sign_in_as_olga(shown)
         shown.locator("#kits li", has_text="kit-ada").wait_for()
         shown.get_by_label("Text").fill("for nobody else")
-        # If the hub did not get the request, they are still signed in.
+        # If the hub did not get the request, the user is still signed in.
         shown.route("**/console/session", lambda route: route.abort(), times=1)
         shown.get_by_role("button", name="Sign out").click()
         shown.locator("#away", has_text="does not answer").wait_for()

@@ -41,7 +41,7 @@ def test_watch_is_handed_over_between_dispatchers(tmp_path: Path) -> None:
         olgas.get_by_role("button", name="Ask them").click()
         notice.get_by_text("hand-over to Ben requested: Ada is <b>late</b>").wait_for()
         assert browser.faults(olgas) == []
-        # It stays with her until he has taken it.
+        # The watch stays with Olga until Ben has taken it.
         sign_in(bens, ben, SECRET.strip())
         bens.locator("#watch-told").get_by_text("On watch: Olga").wait_for()
         bens.get_by_role("button", name="Take the watch from Olga").click()
@@ -82,7 +82,7 @@ def test_sos_is_handed_over_between_dispatchers(tmp_path: Path) -> None:
         olgas.locator("#sos").get_by_text("hand-over to Ben requested").wait_for()
         assert not olgas.evaluate(rings)
         assert browser.faults(olgas) == []
-        # It stays with her, and her kit shows her name, until he has taken it.
+        # The SOS stays with Olga, and the kit shows her name, until Ben has taken it.
         assert administer(database, "sos", "list")[0]["seen"]["by"]["name"] == "Olga"
         bens.get_by_role("button", name="Take it over").click()
         olgas.locator("#sos").get_by_text("Seen by Ben").wait_for()

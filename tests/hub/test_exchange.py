@@ -484,7 +484,7 @@ async def test_large_item_is_fragmented_and_missing_fragments_are_sent_again(sto
         before = len(alps.sky.taken)
         arrived = frozenset(parts) - {1}
         digest = compute_fragments_digest(parts[index] for index in sorted(arrived))
-        for _ in range(2):  # it asks again while the operator accepts nothing
+        for _ in range(2):  # the kit asks again while the operator accepts nothing
             alps.sky.verdicts = [Verdict(Outcome.NOT_SENT, FULL)]
             asked = Entry(whole.sequence, Report(len(parts), arrived, digest), int(alps.now))
             await alps.sends(2, asked)

@@ -215,7 +215,7 @@ def test_exhausted_ports_are_reported_and_more_addresses_help(
             Running([*inside, *made.command(running, "--minutes", "0.05", *more)]) as kits,
         ):
             if open_ < 12:
-                # It waits for the kits without a link.
+                # The simulation waits for the kits without a link.
                 kits.expect(f"{open_} of 12 links open")
                 report = interrupt_and_report(kits)
             else:

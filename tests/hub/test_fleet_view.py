@@ -249,7 +249,7 @@ async def test_revoked_kit_is_listed_last_and_deleted_kit_disappears(store: Stor
         assert kits[0] not in [each["id"] for each in await list_rows(alps)]
         held = await alps.rows("SELECT count(*) FROM kit_condition WHERE device = ?", kits[0])
         assert held == [(0,)]
-        await report_condition(alps, kits[0], TOLD)  # its link has not ended yet
+        await report_condition(alps, kits[0], TOLD)  # the link of the deleted kit has not ended yet
         assert kits[0] not in [each["id"] for each in await list_rows(alps)]
 
 

@@ -43,7 +43,7 @@ def test_probes_and_metrics_report_a_full_disk_until_space_is_free(tmp_path: Pat
             assert "fieldagent_hub_disk_full 1" in call(running, "GET", "/metrics")[2]
             assert call(running, "GET", "/livez")[0] == 200
             assert call(running, "GET", "/console")[0] == 200, "there is something to read still"
-            # A balancer that sends no requests any more brings it back only by its probes.
+            # A balancer without requests uses the hub again only after a successful probe.
             others.unlink()
             assert call(running, "GET", "/healthz")[0] == 200
             assert "fieldagent_hub_disk_full 0" in call(running, "GET", "/metrics")[2]

@@ -110,7 +110,7 @@ async def test_step_committed_late_by_another_hub_is_logged_once(
         other: psycopg.Connection[tuple[int]] = psycopg.connect(database)
         early = other.execute(insert, (id_, time.time(), "note", "of before")).fetchone()
         nursery.start_soon(lambda: incident_log.run(store, clock=time.time))
-        # After it has begun, each step has its line.
+        # After the log has started, each step has a line.
         with trio.fail_after(PATIENCE):
             while not logged():
                 await store.commit(

@@ -89,7 +89,7 @@ def test_completed_post_counts_although_the_database_fails_before_storage(
     with hub_with_webhook(tmp_path, database, cut_once) as (_, there, linked):
         with agent(tmp_path, linked) as kit:
             kit.post("once")
-            # Our own connection would be cut too.
+            # The connection of the test would be cut too.
             assert gone.wait(PATIENCE)
             until(lambda: list_states(database) == ["handed"])
         assert posted(there) == ["once"]

@@ -111,7 +111,7 @@ async def test_command_over_any_channel_uses_satellite_after_the_grace(store: St
         alps.now += GRACE
         assert await send_over_satellite(alps) == [number]
         assert await read_state(alps, number) == "packed"
-        # It is unknown if the modem has it. The kit recognises the second one as the same.
+        # The hub does not know if the modem has the command. The kit recognises the second copy.
         assert await fetch_over_link(alps) == [number]
         assert await send_over_satellite(alps) == []
         await alps.sends(KIT, make_answer(number), bearer=Bearer.SATELLITE, key=MO)

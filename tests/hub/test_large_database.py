@@ -137,7 +137,7 @@ def test_each_list_of_the_api_is_paged_or_limited() -> None:
             names = _lists(methods["get"])
             if len(names) == 1:
                 (paged if {"before", "limit"} <= _parameters(methods["get"]) else whole).add(path)
-    # It has its own maximum.
+    # An export has its own maximum.
     assert whole - {"/api/sos/export", "/api/alarms/export"} == WHOLE.keys() & API["paths"].keys()
     assert paged == set(PAGED)
 

@@ -131,7 +131,7 @@ def test_kits_change_the_radio_key_after_a_theft_and_hear_each_other(tmp_path: P
             assert "Ada with the new key" not in contents(eve)
             assert len(contents(eve)) == before
             until(lambda: read_radio(eve)["wrongKeyPackets"])
-            # The thief's kit does not have it, and no kit has it in clear text.
+            # The thief's kit does not have the new key, and no kit has the key in clear text.
             (shown,) = administer(team.database, "device", "radio-key", "key")
             new = shown["radio-key"]
             for file in kits.home("Eve").rglob("*"):

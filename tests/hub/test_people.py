@@ -207,7 +207,7 @@ async def test_author_with_own_radio_is_the_sender_of_the_item(store: Store) -> 
     async with field_of(store) as field:
         await field.sends(ADA, replace(make_message(7, CLEO), author=BEN))
         assert said(await collect(field.mailbox(CLEO))) == [(BEN, "Hi")]
-        # It is for all, including the user of the kit that brought it, whose kit already has it.
+        # The item is for all users, but the kit that brought the item already has it.
         await field.sends(ADA, replace(make_message(8, None), author=BEN))
         assert said(await collect(field.mailbox(ADA))) == []
         assert said(await collect(field.mailbox(CLEO))) == [(BEN, "Hi")]

@@ -267,7 +267,7 @@ def test_push_reaches_a_kit_over_the_link_and_radio_of_a_neighbour(tmp_path: Pat
                 until(lambda: over() == {"turn back": "radio"})
                 assert 'sent_bytes_total{channel="others"}' in str(ada.call("GET", "/metrics").body)
                 ben.kill()
-            # It is not heard on the air, but Ada's kit has it on disk.
+            # The push is not heard on the air, but Ada's kit has stored it.
             push_to_ben("the pass is shut")
             ada.expect("items for station")
             ada.kill()

@@ -140,7 +140,7 @@ async def test_key_change_does_not_wait_for_a_revoked_kit(store: Store) -> None:
         assert await alps.store.read(radio_key.compute_next_due) <= alps.now
         await continue_changes(alps)
         assert await read_step(alps) == (2, False)
-        # After its return, it catches up.
+        # After its return, the kit catches up.
         for _ in range(2):
             await carry_out(alps, ADA, BEN)
         assert await read_step(alps) == (LAST, True)

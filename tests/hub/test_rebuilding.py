@@ -181,7 +181,7 @@ async def test_rebuilt_sos_rings_unless_its_kit_reports_closed(store: Store, sta
         assert raised == AT
         stage = await alps.rows("SELECT 1 FROM alarm_message WHERE state = 'waiting'")
         assert bool(stage) is (state != "closed")
-        # It goes over free bearers only.
+        # The SOS is sent only over free bearers.
         assert await alps.rows("SELECT 1 FROM delivery WHERE satellite_from IS NOT NULL") == []
         assert await alps.rows("SELECT 1 FROM webhook_delivery") == []
 
@@ -211,7 +211,7 @@ async def test_items_received_by_a_kit_are_rebuilt_under_their_numbers(store: St
         ) == [(3, None, None, 4, "stored"), (1, 1, 77, 5, "stored")]
         doubts = "SELECT sender, unauthenticated FROM item ORDER BY sender"
         assert await alps.rows(doubts) == [(1, 1), (3, 1)]
-        # Ada's own kit has it too, which proves it, and it is already there.
+        # Ada's own kit has the item too, which proves it. The hub already has the item.
         mailbox = alps.mailbox(1)
         own = replace(of_ada, sequence=77)
         assert await exchange_note(mailbox, make_summary(own)) == Ask(SENT, 0)

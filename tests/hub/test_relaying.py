@@ -82,7 +82,7 @@ async def test_relayed_sos_arrives_marked_as_unauthenticated(store: Store) -> No
         (envelope,) = await collect(alps.mailbox(ADA))
         assert said([envelope]) == [(CLEO, "help")]
         assert UnauthenticatedMark() not in [entry.content for entry in envelope.entries]
-        # After that, the unproved copy is not new.
+        # After the proved SOS, the unproved copy is not new.
         await alps.sends(BEN, HELP, bearer=Bearer.SATELLITE, origin=CLEO)
         assert len(await alps.rows("SELECT id FROM item")) == 2
 

@@ -89,7 +89,7 @@ async def test_sos_of_a_revoked_kit_rings_with_the_revocation_time(store: Store)
         assert said([envelope]) == [(BEN, "help")]
         assert UnauthenticatedMark() in [entry.content for entry in envelope.entries]
         assert await alps.rows("SELECT device, state FROM sos") == [(BEN, "open")]
-        # The hub sends nothing to it, neither news about that nor pushes.
+        # The hub sends the revoked kit neither news about the SOS nor pushes.
         await alps.push(Message("where are you?"), target=BEN, over_satellite=True)
         alps.now += 3_600
         await alps.satellite()

@@ -203,7 +203,7 @@ async def test_takeover_of_an_sos_is_recorded_and_sent_to_the_kit(store: Store) 
         incident = await hub.told("POST", "/api/sos/1/take-over", {"note": "mine"})
         assert (incident["state"], incident["seen"]["by"]["name"]) == ("seen", "Ben")
         assert await fetch_news(hub.alps, 1) == [("seen", "Ben", "mine")]
-        # The owner cannot take it over from themselves.
+        # The owner cannot take over their own SOS.
         await hub.told("POST", "/api/sos/1/take-over")
         assert await fetch_news(hub.alps, 1) == []
         hub.alps.now += 3600
@@ -231,7 +231,7 @@ async def test_handover_of_an_sos_is_complete_only_after_takeover(store: Store) 
             refused = await hub.call("POST", "/api/sos/1/hand-over", {"to": to})
             assert refused.status == 409 and b"not another dispatcher" in refused.body
         incident = await hub.told("POST", "/api/sos/1/hand-over", asked)
-        # It stays with Ben until Cleo has taken it, and the kit shows Ben's name.
+        # The SOS stays with Ben until Cleo has taken it, and the kit shows Ben's name.
         assert (incident["state"], incident["seen"]["by"]["name"]) == ("seen", "Ben")
         last = incident["timeline"][-1]
         assert (last["event"], last["by"]["name"]) == ("handed over", "Ben")
@@ -339,7 +339,7 @@ async def test_incident_lost_by_the_hub_rings_when_its_kit_reports(store: Store)
         assert [each["event"]["content"] for each in incident["items"]] == ["still here"]
         await hub.told("POST", "/api/sos/1/acknowledge")
         assert await fetch_news(hub.alps, 1) == [("seen", "Ben", "")]
-        # The kit has not got it, so it is sent again.
+        # The kit has not got the news, so the hub sends it again.
         hub.alps.now += 600
         await hub.alps.sends(1, named)
         assert await fetch_news(hub.alps, 1) == [("seen", "Ben", "")]
@@ -420,7 +420,7 @@ async def test_news_about_an_sos_reaches_its_carrier_and_all_ringing_kits(store:
         seen = ("seen", "Cleo", "heli is up")
         for kit, about in ((1, 0), (2, 1), (3, 1)):
             assert await fetch_news(hub.alps, kit, about) == [seen]
-        # It comes again over Ben's kit, because the news was lost between the two.
+        # The SOS comes again over Ben's kit, because the news between the two kits was lost.
         hub.alps.now += 600
         await hub.alps.sends(2, HELP, origin=1)
         assert await fetch_news(hub.alps, 2, 1) == [seen]

@@ -122,7 +122,7 @@ async def test_repeated_tracker_alarm_is_one_sos_until_closed(store: Store) -> N
             ("message", 1, device, incident.id),
             ("location", 0, device, incident.id),
         ]
-        # The desk closes it. A stuck button does not ring again, and a new press does.
+        # A dispatcher closes the SOS. A stuck button does not ring again, and a new press does.
         await close_newest(alps)
         alps.now += 100
         await says(alps, report(alps.now, "sos"))

@@ -113,7 +113,7 @@ def test_failed_kit_stops_the_update(fleet: Fleet, state: str, words: str) -> No
 
 
 def test_late_kit_stops_the_update(fleet: Fleet) -> None:
-    fleet.now += 10 * WITHIN  # it has not started: it may be switched off
+    fleet.now += 10 * WITHIN  # the kit has not started, and may be switched off
     assert (fleet.look(), fleet.told()) == ([], {1})
     fleet.tells(1, "waiting")
     fleet.now += WITHIN
@@ -122,7 +122,7 @@ def test_late_kit_stops_the_update(fleet: Fleet) -> None:
     fleet.now += 1
     fleet.look()
     assert fleet.state() == ("stopped", "kit-1 is late: it has not come back within 120 min")
-    # Its result is shown in any case.
+    # The result of the late kit is shown in any case.
     fleet.tells(1, "taken")
     assert fleet.states()[0] == "taken"
     assert fleet.told() == set()

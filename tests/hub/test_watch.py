@@ -127,7 +127,7 @@ async def test_each_gap_in_the_watch_raises_one_alarm(store: Store) -> None:
         await run_action(alps, watch_desk.take_watch, 2, HOUR)
         await run_action(alps, shifts.set_hours, Hours(360, 1320))
         assert await run_check(alps) == []
-        # His time is over: five minutes remain for a late dispatcher.
+        # Ben's time is over. Five minutes remain for a late dispatcher.
         alps.now += HOUR
         (warning,) = await run_check(alps)
         assert warning == "no one is on watch in Alps; the alarm is raised in 5 min"
@@ -138,7 +138,7 @@ async def test_each_gap_in_the_watch_raises_one_alarm(store: Store) -> None:
         assert alarm.startswith("No one is on watch in Alps since 2026-") and "alarm 1" in alarm
         alps.now += HOUR
         assert await run_check(alps) == [] and await list_alarms(alps) == [("watch", "open")]
-        # A dispatcher comes: the alarm shows it, and a person closes it. Then they go again.
+        # A dispatcher takes the watch, which the alarm shows, and ends the watch again.
         await run_action(alps, watch_desk.take_watch, 3, HOUR)
         assert await run_check(alps) == []
         assert ("heard", "a dispatcher is on watch again") in [

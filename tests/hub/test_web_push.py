@@ -355,7 +355,7 @@ def test_chromium_shows_the_push_and_a_click_opens_the_console(tmp_path: Path) -
             notifications = f"{shows} [each.title, each.body, each.tag, each.data]))"
 
             def rings() -> Any:
-                # Chromium's tools may lose one. A second one with the same tag replaces it.
+                # Chromium's tools may lose a push. A second push with the same tag replaces it.
                 session.send("ServiceWorker.deliverPushMessage", message)
                 return worker.evaluate(notifications)
 

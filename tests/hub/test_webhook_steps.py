@@ -57,7 +57,7 @@ async def record_stage(alps: Field, stage: Stage, text: str = "", *, item: int =
 async def test_each_stage_is_posted_once_after_its_item(store: Store, batch: int) -> None:
     async with posting(store, steps=True, batch=batch) as (alps, there):
         await alps.sends(1, Entry(1, Message("are you there?"), int(START)))
-        # It has reached a stage before its post: the item goes first.
+        # The item has reached a stage before its post, but the item is posted first.
         await record_stage(alps, Stage.STORED)
         await turn(alps)
         assert list_posted(there) == ["are you there?", ["on Ben's kit"]]

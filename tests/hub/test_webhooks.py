@@ -846,7 +846,7 @@ async def test_all_waiting_posts_are_sent_after_a_successful_probe(store: Store)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(partial(webhooks.run, store, clock=alps.clock, open_stream=OPEN))
             await until_posted(alps, there, 3)
-            # The second failure has shown that it is down: only one due item goes at a time.
+            # The second failure has shown that the receiver is down. One due item goes at a time.
             for posts in range(4, 10):
                 alps.now += 2 * flow.PROBE_PAUSE_MIN_S
                 await store.commit(lambda db: db.announce("webhooks"))

@@ -138,7 +138,7 @@ async def test_forged_messages_do_not_lock_out_the_contact(store: Store) -> None
     """A stranger can forge the number of an SMS, but does not read its replies."""
     async with field_of(store) as alps:
         code = await ask_for_help(alps)
-        # They also spend the replies of the hour.
+        # The forged messages also use up the replies of the hour.
         for _ in range(texts_to_kits.REPLIES_MAX):
             assert await receive_answer(alps, "OK") == "without code"
         while await deliver_due(alps):

@@ -87,7 +87,7 @@ def test_third_party_kind_of_contact_is_loaded_from_the_settings(
     administer_from_shell(database, *added)
     assert chain(config, "test")[0] == OK
     assert (tmp_path / "pigeon-7").read_text().startswith("TEST. ")
-    # The hub starts without it, and shows that this contact gets no messages.
+    # Without this kind, the hub starts and shows that the contact gets no messages.
     written(config, {"database": database})
     code, steps, _ = chain(config, "list")
     assert (code, steps[0]["works"]) == (REFUSED, False)
