@@ -37,7 +37,7 @@ class Seen(NamedTuple):
 
 @pytest.fixture(scope="module")
 def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seen]:
-    """Run a hub with a kit and a webhook: a push, a refused push, and strangers at the link."""
+    """Run a hub with a kit and a webhook, and send a push, a rejected push, and wrong tokens."""
     home = tmp_path_factory.mktemp("hub")
     database = str(home / "hub.sqlite3")
     first = administer(database, "init", "Alps")

@@ -599,7 +599,7 @@ def test_sos_between_two_overlapping_loads_stays_visible(tmp_path: Path) -> None
 
 @contextmanager
 def tile_server(settings: dict[str, str]) -> Iterator[list[str | None]]:
-    """Run a foreign tile server with one picture. Yield the referrers that it got."""
+    """Run a third-party tile server with one picture. Yield the referrers of its requests."""
     asked: list[str | None] = []
 
     class Tiles(BaseHTTPRequestHandler):

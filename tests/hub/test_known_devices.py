@@ -1,4 +1,4 @@
-"""A dispatcher signs in while strangers guess passwords, with and without a known browser."""
+"""A dispatcher signs in while other callers guess passwords, with and without a known browser."""
 
 from __future__ import annotations
 

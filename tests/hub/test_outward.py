@@ -1,4 +1,4 @@
-"""A message from a kit to an e-mail address: delivered to a foreign mail relay, with no further
+"""A message from a kit to an e-mail address: delivered to a third-party mail relay, with no further
 state.
 
 Real hub, real kit, aiosmtpd.

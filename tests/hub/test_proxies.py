@@ -182,7 +182,7 @@ def test_kit_link_and_push_pass_through_each_proxy(name: str, tmp_path: Path) ->
         "x-api-key": site.first["apiKey"],
         "Authorization": f"Bearer {site.first['token']}",
         "Content-Type": "application/json",
-        # A stranger can claim any address: the one that the proxy saw counts.
+        # A caller can claim any address, but the address that the proxy saw counts.
         "X-Forwarded-For": "203.0.113.9",
     }
     body = {"sourceUserId": "1", "workspaceId": "1", "targetUserId": "2"}

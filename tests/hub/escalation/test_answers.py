@@ -135,7 +135,7 @@ async def test_right_code_is_refused_after_too_many_wrong_codes(store: Store) ->
 
 
 async def test_forged_messages_do_not_lock_out_the_contact(store: Store) -> None:
-    """A stranger can forge the number of an SMS, but does not read its replies."""
+    """An attacker can forge the number of an SMS, but does not read its replies."""
     async with field_of(store) as alps:
         code = await ask_for_help(alps)
         # The forged messages also use up the replies of the hour.

@@ -1,5 +1,5 @@
-"""Answers from an address to which a kit has written, on both engines. Then by mail from foreign
-servers, aiosmtpd and pymap, with a real kit and a real hub.
+"""Answers from an address to which a kit has written, on both engines. Then by mail from
+third-party servers, aiosmtpd and pymap, with a real kit and a real hub.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Answers by mail, read from a foreign IMAP server (PyPI `pymap`), and the parts of a mail that
+"""Answers by mail, read from a third-party IMAP server (PyPI `pymap`), and the parts of a mail that
 count.
 """
 
