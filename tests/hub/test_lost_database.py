@@ -44,12 +44,12 @@ def test_lost_database_is_reported_and_no_file_is_changed(database: Path, size: 
         os.truncate(database, size)
     if not database.with_name(LOG).exists() and size != 1:
         # Nothing shows that there was a hub. The command names the file, so that people notice.
-        done = command(database, "user", "list")
+        done = run_hub_command(database, "user", "list")
         assert done.returncode != 0 and str(database) in done.stderr
         return
     left = {each: each.read_bytes() for each in database.parent.iterdir()}
     for words in ("run",), ("user", "list"):
-        done = command(database, *words)
+        done = run_hub_command(database, *words)
         assert done.returncode == IO_FAILED, done.stderr
         assert str(database) in done.stderr and "backup" in done.stderr
         assert "Traceback" not in done.stderr
