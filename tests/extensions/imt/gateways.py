@@ -19,6 +19,7 @@ from tests.hub.operator.gateways import Gateway, MakeGateway
 
 class CloudloopGateway:
     kind = cloudloop.KIND
+    address = "cloudloop-address"
     imei = test_cloudloop.IMEI
     body = b"Hello"
     codes: Mapping[Any, Any] = cloudloop.CLOUDLOOP

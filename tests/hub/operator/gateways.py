@@ -35,6 +35,8 @@ EXAMPLE = Path(__file__).parents[3] / "examples/folder_operator.py"
 class Gateway(Protocol):
     kind: OperatorKind
     own: Own
+    address: str
+    """Name of the setting with its address."""
     imei: str
     """IMEI of the modem that it knows."""
     body: bytes
@@ -57,6 +59,7 @@ class Gateway(Protocol):
 
 class DirectIpGateway:
     kind = directip.KIND
+    address = "directip-gateway"
     imei = test_directip.IMEI
     body = b"body"
     codes: Mapping[Any, Any] = directip.DIRECTIP
@@ -87,6 +90,7 @@ class DirectIpGateway:
 
 class RockBlockGateway:
     kind = rockblock.KIND
+    address = "rockblock-address"
     imei = test_rockblock.IMEI
     body = b"Hello"
     codes: Mapping[Any, Any] = rockblock.ROCKBLOCK
@@ -157,6 +161,7 @@ class Shelf:
 
 
 class FolderGateway:
+    address = "folder-path"
     imei = "300234010000001"
     body = b"by hand"
     codes: Mapping[Any, Any] = {}

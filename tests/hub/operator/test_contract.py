@@ -50,7 +50,7 @@ NAMES = [*get_operator_places(), "folder"]
 def make(request: pytest.FixtureRequest) -> MakeGateway:
     name: str = request.param
     known = gateways()
-    assert name in known, f"no gateway for {name}: see tests/hub/operator/gateways.py"
+    assert name in known, f"no gateway for {name}: add one to tests/extensions/FOLDER/gateways.py"
     return known[name]
 
 
@@ -142,13 +142,15 @@ async def test_mt_message_to_unreachable_gateway_is_not_sent(
         (listener,) = open_listeners(0, ["127.0.0.1"])
         port = get_port([listener])
         listener.close()
-        nowhere = {
-            "directip-gateway": ("127.0.0.1", port),
-            "rockblock-address": f"http://127.0.0.1:{port}/MT",
-            "folder-path": tmp_path / "nothing",
-            "cloudloop-address": f"http://127.0.0.1:{port}",
-        }
-        caller = gateway.kind.caller({**gateway.own, **nowhere})
+        nowhere: Any
+        match gateway.own[gateway.address]:
+            case str():
+                nowhere = f"http://127.0.0.1:{port}"
+            case Path():
+                nowhere = tmp_path / "nothing"
+            case _:
+                nowhere = ("127.0.0.1", port)
+        caller = gateway.kind.caller({**gateway.own, gateway.address: nowhere})
         assert caller is not None
         verdict = await caller.send(gateway.imei, MT, number=7, priority=False, modem=THERE)
         assert verdict.outcome is Outcome.NOT_SENT
