@@ -4,6 +4,8 @@ real agents below a simulated sky.
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 import os
 import re
 import subprocess
@@ -17,17 +19,29 @@ import pytest
 from fieldagent.agent.satellites import sbd
 from fieldagent.agent.satellites.registry import get_modems, load_modem
 from fieldagent.agent.settings import parse
+from fieldagent.extensions import NAMES
 from fieldagent.system.properties import InvalidSettings, WrongProperty
 from tests import offline
-from tests.processes import MODULE, PATIENCE, Running, agent, imt_sky, sky, until
+from tests.processes import MODULE, PATIENCE, Running, agent, sky, until
 
 ROOT = Path(__file__).parents[3]
 SKIES: dict[str, Callable[[Path], AbstractContextManager[Running]]] = {
     "sbd": sky,
-    "imt": imt_sky,
     "auto": sky,
 }
-"""Functions that put a simulated modem at `home`/modem, by the modem's name."""
+"""Functions that put a simulated modem at `home`/modem, by the modem's name. An extension has its
+own in a module `skies`.
+"""
+
+
+def skies() -> dict[str, Callable[[Path], AbstractContextManager[Running]]]:
+    """Return the sky of each modem of the core and of all extensions."""
+    found = dict(SKIES)
+    for name in NAMES:
+        place = f"tests.extensions.{name}.skies"
+        if importlib.util.find_spec(place) is not None:
+            found |= importlib.import_module(place).SKIES
+    return found
 
 
 @pytest.fixture
@@ -67,7 +81,9 @@ def check_driver(home: Path, name: str, above: Running, path: str) -> None:
 
 @pytest.mark.parametrize("name", get_modems())
 def test_each_modem_of_ours_keeps_the_contract(tmp_path: Path, name: str) -> None:
-    with SKIES[name](tmp_path) as above:
+    known = skies()
+    assert name in known, f"no sky for {name}: add one to tests/extensions/FOLDER/skies.py"
+    with known[name](tmp_path) as above:
         check_driver(tmp_path, name, above, offline.path(""))
     assert load_modem(name).name == name
 

@@ -1,0 +1,7 @@
+"""The simulated sky of the modem 9704 for the contract of satellite modems."""
+
+from __future__ import annotations
+
+from tests.processes import imt_sky
+
+SKIES = {"imt": imt_sky}
