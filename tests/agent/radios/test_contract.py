@@ -124,10 +124,7 @@ def test_it_describes_itself(kind: Radio) -> None:
 @pytest.mark.parametrize(
     ("name", "why"),
     [
-        (
-            "lora",
-            "must be node, kiss, meshcore-kiss, rnode, meshtastic, udp or package.module:NAME",
-        ),
+        ("lora", f"must be {', '.join(RADIOS)} or package.module:NAME"),
         ("no_such_package.radio:RADIO", "cannot be loaded: No module named"),
         ("json:RADIO", "cannot be loaded: module 'json' has no attribute"),
         ("json:dumps", "which is not a fieldagent.agent.radios.contract.Radio"),
