@@ -42,7 +42,9 @@ def import_named_object(place: str, kind: type[T]) -> T:
     try:
         target = getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError, ValueError, SyntaxError) as error:
-        raise WrongProperty(f"names {place}, which cannot be loaded: {error}") from None
+        is_absent = isinstance(error, ModuleNotFoundError) and error.name == module.split(".")[0]
+        remedy = "; add the folder of this module to PYTHONPATH" if is_absent else ""
+        raise WrongProperty(f"names {place}, which cannot be loaded: {error}{remedy}") from None
     if not isinstance(target, kind):
         of = f"{kind.__module__}.{kind.__qualname__}"
         raise WrongProperty(f"names {place}, which is not a {of}")
