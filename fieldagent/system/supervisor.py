@@ -142,7 +142,10 @@ class Supervisor:
             fault.error = text
             return
         fault.error = text
-        report = "%s failed: %s; %s. This is a mistake in fieldagent: please report these lines"
+        report = (
+            "%s failed: %s; %s. This is a mistake in fieldagent or in your own module: report"
+            " these lines to its author"
+        )
         log.error(report, fault.part, text, consequence, exc_info=error)
 
 
