@@ -29,8 +29,9 @@ SKIES: dict[str, Callable[[Path], AbstractContextManager[Running]]] = {
     "sbd": sky,
     "auto": sky,
 }
-"""Functions that put a simulated modem at `home`/modem, by the modem's name. An extension has its
-own in a module `skies`.
+"""Functions that put a simulated modem at `home`/modem, by the modem's name. The simulator prints
+each message from the kit, and sends a message for the line `mt TEXT`. An extension has its own in a
+module `skies`.
 """
 
 
