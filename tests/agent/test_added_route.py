@@ -46,7 +46,7 @@ def apply_page(tree: Path) -> None:
 
 
 @pytest.mark.full
-def test_the_route_its_description_and_its_command_work(tmp_path: Path) -> None:
+def test_route_added_by_guide_has_description_and_command(tmp_path: Path) -> None:
     tree = tmp_path / "tree"
     skipped = shutil.ignore_patterns("__pycache__")
     shutil.copytree(ROOT / "fieldagent", tree / "fieldagent", ignore=skipped)

@@ -43,7 +43,7 @@ def kit(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Agent]:
         yield running
 
 
-def test_a_package_is_delivered(kit: Agent) -> None:
+def test_posted_message_is_delivered(kit: Agent) -> None:
     answer = kit.post("Camp reached")
     assert answer.status == 200
     assert answer.body == {
@@ -63,12 +63,12 @@ def test_a_package_is_delivered(kit: Agent) -> None:
         {"message": {"content": "x"}, "workspaceId": "7", "priority": 100},
     ],
 )
-def test_every_kind_is_delivered(kit: Agent, document: Any) -> None:
+def test_every_kind_of_item_is_delivered(kit: Agent, document: Any) -> None:
     answer = kit.call("POST", "/api/package", document)
     assert (answer.status, answer.body["status"]) == (200, "Delivered")
 
 
-def test_async_answers_with_a_place_to_look(kit: Agent) -> None:
+def test_async_post_returns_location_of_package(kit: Agent) -> None:
     answer = kit.call("POST", "/api/package/async", {"message": {"content": "later"}})
     assert answer.status == 202
     assert answer.headers["location"] == f"/api/package/{answer.body['id']}"
@@ -107,7 +107,7 @@ REFUSALS: list[tuple[str, str, bytes | None, dict[str, str], int]] = [
 
 
 @pytest.mark.parametrize(("method", "path", "body", "headers", "status"), REFUSALS)
-def test_refusals_are_problems(
+def test_rejected_requests_return_problem_details(
     kit: Agent,
     method: str,
     path: str,
@@ -125,14 +125,14 @@ def test_refusals_are_problems(
     assert kit.call("GET", "/api/queue").body["queued"] == before
 
 
-def test_every_fault_has_its_pointer(kit: Agent) -> None:
+def test_each_fault_of_package_has_json_pointer(kit: Agent) -> None:
     document = {"colapseKey": 1, "location": {"latitude": 99}}
     answer = kit.call("POST", "/api/package", document)
     pointers = [fault["pointer"] for fault in answer.body["errors"]]
     assert pointers == ["/colapseKey", "/location/latitude", "/location/longitude"]
 
 
-def test_health_status_metrics_and_page(kit: Agent) -> None:
+def test_health_status_metrics_and_page_are_served(kit: Agent) -> None:
     kit.post("x")
     assert kit.call("GET", "/api/health").body == {"status": "UP"}
     status = kit.call("GET", "/api/status").body
@@ -146,7 +146,7 @@ def test_health_status_metrics_and_page(kit: Agent) -> None:
     assert "fieldagent</h1>" in kit.call("GET", "/").body
 
 
-def test_a_key_makes_a_retry_safe(kit: Agent) -> None:
+def test_idempotency_key_makes_retry_safe(kit: Agent) -> None:
     answers = [
         kit.call("POST", "/api/package", {"message": {"content": "key"}}, **{"Idempotency-Key": k})
         for k in ("k1", '"k1"')
@@ -197,7 +197,7 @@ def command(running: Agent, *arguments: str) -> subprocess.CompletedProcess[str]
         (["inbound", "replay"], 2, "name a requestId"),
     ],
 )
-def test_commands_end_with_a_code_a_script_can_use(
+def test_commands_print_result_and_return_exit_code(
     kit: Agent, arguments: list[str], code: int, said: str
 ) -> None:
     done = command(kit, *arguments)
@@ -205,7 +205,7 @@ def test_commands_end_with_a_code_a_script_can_use(
     assert done.returncode == code
 
 
-def test_a_dry_run_tells_the_cost_and_sends_nothing(kit: Agent, tmp_path: Path) -> None:
+def test_dry_run_prints_cost_and_sends_nothing(kit: Agent, tmp_path: Path) -> None:
     queued = kit.call("GET", "/api/status").body["channels"]["Satellite"]["bytesToday"]
     (tmp_path / "large").write_bytes(bytes(500))
     done = command(kit, "send", "data", str(tmp_path / "large"), "--dry-run")
@@ -218,7 +218,7 @@ def test_a_dry_run_tells_the_cost_and_sends_nothing(kit: Agent, tmp_path: Path) 
     assert kit.call("GET", "/api/status").body["channels"]["Satellite"]["bytesToday"] == queued
 
 
-def test_a_dry_run_tells_what_no_channel_can_carry(tmp_path: Path) -> None:
+def test_dry_run_reports_item_that_is_too_large(tmp_path: Path) -> None:
     """The message would cost 0, but that is not its price."""
     (tmp_path / "huge").write_bytes(randbytes(100_000))
     with sky(tmp_path), agent(tmp_path) as kit:
@@ -231,7 +231,7 @@ def test_a_dry_run_tells_what_no_channel_can_carry(tmp_path: Path) -> None:
         assert done.stdout.strip() in ended.stdout
 
 
-def test_a_dry_run_tells_what_a_transmission_takes(tmp_path: Path) -> None:
+def test_cost_estimate_equals_bytes_and_credits_of_transmission(tmp_path: Path) -> None:
     with sky(tmp_path), agent(tmp_path) as kit:
         # The first message also asks for the directory, at no extra cost.
         assert kit.call("POST", "/api/package", MESSAGE).body["status"] == "Delivered"
@@ -243,7 +243,7 @@ def test_a_dry_run_tells_what_a_transmission_takes(tmp_path: Path) -> None:
         assert sent["detail"].startswith(f"{estimate['bytes']} bytes, 1 credit")
 
 
-def test_a_dry_run_tells_when_such_arrive_once_some_have(kit: Agent) -> None:
+def test_dry_run_prints_expected_delivery_time_after_deliveries(kit: Agent) -> None:
     for _ in range(5):
         assert kit.call("POST", "/api/package", MESSAGE).body["status"] == "Delivered"
     _, said = command(kit, "send", "--dry-run", "message", "x").stdout.splitlines()
@@ -255,7 +255,7 @@ def test_a_dry_run_tells_when_such_arrive_once_some_have(kit: Agent) -> None:
     assert said in command(kit, "status").stdout
 
 
-def test_show_tells_the_story_of_a_package(kit: Agent) -> None:
+def test_show_command_prints_history_of_package(kit: Agent) -> None:
     package = json.loads(command(kit, "send", "message", "x", "--json").stdout)
     done = command(kit, "show", str(package["id"]))
     assert done.stdout.startswith(f"Package {package['id']}: Delivered\nmessage  x\n")
@@ -264,7 +264,7 @@ def test_show_tells_the_story_of_a_package(kit: Agent) -> None:
     assert command(kit, "show", "4711").returncode == 65
 
 
-def test_what_waits_is_queued_in_every_command(tmp_path: Path) -> None:
+def test_commands_print_waiting_package_as_queued(tmp_path: Path) -> None:
     with agent(tmp_path) as kit:  # without a modem
         sent = command(kit, "send", "message", "x", "--no-wait").stdout
         assert (
@@ -272,7 +272,7 @@ def test_what_waits_is_queued_in_every_command(tmp_path: Path) -> None:
         )
 
 
-def test_an_sos_is_called_off_and_who_may_have_got_it_is_told(tmp_path: Path) -> None:
+def test_call_off_of_sos_notifies_its_recipients(tmp_path: Path) -> None:
     with sky(tmp_path) as above, agent(tmp_path) as kit:
         assert command(kit, "sos", "--yes", "Leg broken").returncode == 0
         number = kit.call("GET", "/api/sos").body["incident"]["number"]
@@ -293,13 +293,13 @@ def test_an_sos_is_called_off_and_who_may_have_got_it_is_told(tmp_path: Path) ->
         assert "no SOS of this kit is open" in command(kit, "sos", "--cancel").stdout
 
 
-def test_json_is_machine_readable(kit: Agent) -> None:
+def test_json_option_prints_json(kit: Agent) -> None:
     done = command(kit, "send", "message", "x", "--json")
     assert json.loads(done.stdout)["status"] == "Delivered"
     assert json.loads(command(kit, "status", "--json").stdout)["version"]
 
 
-def test_without_an_agent_the_message_says_what_to_do() -> None:
+def test_command_without_agent_explains_how_to_start_agent() -> None:
     done = subprocess.run(
         [*MODULE, "status", "--port", "1"], capture_output=True, text=True, check=False
     )
@@ -307,7 +307,7 @@ def test_without_an_agent_the_message_says_what_to_do() -> None:
     assert "fieldagent run" in done.stderr
 
 
-def test_what_comes_in_is_printed_by_the_hook(tmp_path: Path) -> None:
+def test_hook_gets_received_message_and_its_replay(tmp_path: Path) -> None:
     with sky(tmp_path) as above, agent(tmp_path, {"inbound-hook": HOOK}) as kit:
         above.type("mt hello kit")
         payload = json.loads(kit.expect("hook: ").removeprefix("hook: "))
@@ -319,7 +319,7 @@ def test_what_comes_in_is_printed_by_the_hook(tmp_path: Path) -> None:
         assert json.loads(kit.expect("hook: ").removeprefix("hook: ")) == payload
 
 
-def test_a_session_that_fetches_says_so(tmp_path: Path) -> None:
+def test_session_results_are_logged(tmp_path: Path) -> None:
     with sky(tmp_path) as above, agent(tmp_path) as kit:
         above.type("mt hello")
         assert kit.expect("a message came in").startswith("INFO    session ")
@@ -327,7 +327,7 @@ def test_a_session_that_fetches_says_so(tmp_path: Path) -> None:
         assert kit.expect(" ended: ").endswith(" ended: sent")
 
 
-def test_a_hook_that_fails_leaves_a_dead_letter(tmp_path: Path) -> None:
+def test_payload_of_failed_hook_is_listed_as_dead(tmp_path: Path) -> None:
     with sky(tmp_path) as above, agent(tmp_path, {"inbound-hook": "exit 3"}) as kit:
         above.type("mt hello")
         kit.expect("did not accept")
@@ -335,7 +335,7 @@ def test_a_hook_that_fails_leaves_a_dead_letter(tmp_path: Path) -> None:
         assert "dead after 1 attempt " in done.stdout
 
 
-def test_a_package_is_cancelled_while_it_waits(tmp_path: Path) -> None:
+def test_waiting_package_is_canceled(tmp_path: Path) -> None:
     with agent(tmp_path) as kit:
         answers = []
         caller = threading.Thread(target=lambda: answers.append(kit.post("x", id=9)))
@@ -350,7 +350,7 @@ def test_a_package_is_cancelled_while_it_waits(tmp_path: Path) -> None:
         assert (again.status, again.body["package"]["status"]) == (409, "Canceled")
 
 
-def test_a_newer_package_collapses_the_older(tmp_path: Path) -> None:
+def test_newer_package_collapses_older_packages(tmp_path: Path) -> None:
     with agent(tmp_path) as kit:
         path = "/api/package/async"
         ids = [
@@ -362,7 +362,7 @@ def test_a_newer_package_collapses_the_older(tmp_path: Path) -> None:
         assert kit.call("DELETE", "/api/queue").body == {"deleted": 1}
 
 
-def test_killed_in_a_session_nothing_is_lost_or_sent_twice(tmp_path: Path) -> None:
+def test_agent_killed_in_session_loses_and_repeats_nothing(tmp_path: Path) -> None:
     with sky(tmp_path) as above:
         # However long the kill takes, the agent does not learn the gateway's state meanwhile.
         above.type("lose-reply")
@@ -379,7 +379,7 @@ def test_killed_in_a_session_nothing_is_lost_or_sent_twice(tmp_path: Path) -> No
         assert len([line for line in above.lines if "precious" in line]) == 1
 
 
-def test_stopping_answers_who_waits_and_keeps_the_package(tmp_path: Path) -> None:
+def test_stop_answers_waiting_caller_and_keeps_package(tmp_path: Path) -> None:
     with agent(tmp_path) as kit:
         answers = []
         caller = threading.Thread(target=lambda: answers.append(kit.post("kept", id=3)))
@@ -395,7 +395,7 @@ def test_stopping_answers_who_waits_and_keeps_the_package(tmp_path: Path) -> Non
         assert kit.post("kept", id=3).body["status"] == "Delivered"
 
 
-def test_a_second_agent_does_not_touch_the_journal_of_the_first(tmp_path: Path) -> None:
+def test_second_agent_with_same_journal_is_rejected(tmp_path: Path) -> None:
     with agent(tmp_path) as kit:
         second = subprocess.run(
             [*MODULE, "run", "--config", str(tmp_path / "agent.properties")],
@@ -409,7 +409,7 @@ def test_a_second_agent_does_not_touch_the_journal_of_the_first(tmp_path: Path) 
         assert kit.call("GET", "/api/health").status == 200
 
 
-def test_a_port_that_is_taken_says_so(tmp_path: Path) -> None:
+def test_api_port_in_use_is_reported(tmp_path: Path) -> None:
     other = tmp_path / "other"
     other.mkdir()
     with agent(tmp_path) as kit:
@@ -428,7 +428,7 @@ def test_a_port_that_is_taken_says_so(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("arguments", [["run"], ["check"], ["hub", "run"], ["hub", "user", "list"]])
-def test_settings_that_are_not_there_have_words_and_a_code_of_their_own(
+def test_missing_settings_file_is_reported_with_exit_code_66(
     tmp_path: Path, arguments: list[str]
 ) -> None:
     missing = tmp_path / "none.properties"
@@ -443,13 +443,13 @@ def test_settings_that_are_not_there_have_words_and_a_code_of_their_own(
     assert f"settings file {missing} not found: correct --config" in done.stderr
 
 
-def test_what_no_channel_is_set_in_is_named(tmp_path: Path) -> None:
+def test_agent_without_channel_logs_name_of_settings_file(tmp_path: Path) -> None:
     with agent(tmp_path, {"satellite-port": None}) as kit:
         notice = next(line for line in kit.lines if "no channel is configured" in line)
         assert notice.endswith(f"or hub-address in {tmp_path}/agent.properties")
 
 
-def test_wrong_settings_name_every_fault(tmp_path: Path) -> None:
+def test_all_faults_of_settings_are_reported(tmp_path: Path) -> None:
     properties = tmp_path / "agent.properties"
     properties.write_text("satelite-port=/dev/ttyUSB0\napi-port=x\n")
     for name in ("run", "check"):
@@ -464,7 +464,7 @@ def test_wrong_settings_name_every_fault(tmp_path: Path) -> None:
         assert "api-port must be" in done.stderr
 
 
-def test_check_tells_what_to_mend_and_what_is_good(tmp_path: Path) -> None:
+def test_check_command_reports_missing_modem(tmp_path: Path) -> None:
     properties = tmp_path / "agent.properties"
     properties.write_text(
         f"satellite-port={tmp_path}/modem\nstate-directory={tmp_path}\napi-port=0\n"
@@ -490,7 +490,7 @@ def test_check_tells_what_to_mend_and_what_is_good(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_check_tells_what_is_wrong_with_the_radio(tmp_path: Path, lines: str, problem: str) -> None:
+def test_check_command_reports_fault_of_radio(tmp_path: Path, lines: str, problem: str) -> None:
     properties = tmp_path / "agent.properties"
     common = f"radio-station=1\napi-port=0\nstate-directory={tmp_path}\n"
     properties.write_text(common + lines.format(home=tmp_path) + "\n")
@@ -504,7 +504,7 @@ def test_check_tells_what_is_wrong_with_the_radio(tmp_path: Path, lines: str, pr
 @pytest.mark.parametrize(
     "prefer", ["wait=0", "respond-async, WAIT = 1", 'foo="a,wait=9"; x, wait="0"; y']
 )
-def test_a_caller_waits_as_long_as_it_prefers(tmp_path: Path, prefer: str) -> None:
+def test_prefer_header_limits_wait_of_caller(tmp_path: Path, prefer: str) -> None:
     with sky(tmp_path, latency=0) as above, agent(tmp_path) as kit:
         above.type("hang on")
         above.expect("answers nothing")
@@ -525,14 +525,14 @@ def test_a_caller_waits_as_long_as_it_prefers(tmp_path: Path, prefer: str) -> No
             assert "preference-applied" not in plain.headers
 
 
-def test_the_zipapp_is_the_whole_product(tmp_path: Path) -> None:
+def test_agent_runs_from_isolated_zipapp(tmp_path: Path) -> None:
     if not ZIPAPP.exists():
         pytest.skip("build/zipapp has not been run")
     with sky(tmp_path), agent(tmp_path, command=[sys.executable, "-I", "-S", str(ZIPAPP)]) as kit:
         assert kit.post("from one file").body["status"] == "Delivered"
 
 
-def test_events_tell_what_happens(kit: Agent) -> None:
+def test_event_stream_reports_delivered_package(kit: Agent) -> None:
     from http.client import HTTPConnection
 
     connection = HTTPConnection("127.0.0.1", kit.port, timeout=PATIENCE)
@@ -549,7 +549,7 @@ def test_events_tell_what_happens(kit: Agent) -> None:
     connection.close()
 
 
-def test_output_that_nobody_reads_stops_nothing(tmp_path: Path) -> None:
+def test_unread_output_does_not_block_hooks(tmp_path: Path) -> None:
     hook = "yes 'much to say, to nobody' | head -c 300000"
     with sky(tmp_path) as above:
         settings = tmp_path / "agent.properties"
@@ -593,7 +593,7 @@ def modes(folder: Path) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("umask", UMASKS)
-def test_what_an_agent_keeps_is_its_users_alone(tmp_path: Path, umask: str) -> None:
+def test_only_owner_can_read_files_of_agent(tmp_path: Path, umask: str) -> None:
     with agent(tmp_path, command=under(umask)) as running:
         running.call("POST", "/api/package/async", {"message": {"content": "private"}})
         kept = {
@@ -608,7 +608,7 @@ def test_what_an_agent_keeps_is_its_users_alone(tmp_path: Path, umask: str) -> N
         until(lambda: modes(tmp_path / "state") == kept)
 
 
-def test_a_journal_that_was_open_to_all_is_closed_to_them(tmp_path: Path) -> None:
+def test_agent_removes_access_of_others_to_journal(tmp_path: Path) -> None:
     with agent(tmp_path) as running:
         running.stop()
     journal = tmp_path / "state/journal.sqlite3"
@@ -621,7 +621,7 @@ def test_a_journal_that_was_open_to_all_is_closed_to_them(tmp_path: Path) -> Non
 
 @pytest.mark.full
 @pytest.mark.parametrize("umask", UMASKS)
-def test_what_a_hub_keeps_is_its_users_alone(tmp_path: Path, umask: str) -> None:
+def test_only_owner_can_read_files_of_hub(tmp_path: Path, umask: str) -> None:
     database = tmp_path / "of" / "hub" / "hub.sqlite3"
     with hub(tmp_path, {"database": str(database)}, command=under(umask)):
         administer(str(database), "init", "Alps")
@@ -635,7 +635,7 @@ def test_what_a_hub_keeps_is_its_users_alone(tmp_path: Path, umask: str) -> None
 
 
 @pytest.mark.full
-def test_who_hangs_up_and_asks_again_leaves_nothing_open(tmp_path: Path) -> None:
+def test_aborted_requests_leave_no_open_connections(tmp_path: Path) -> None:
     """`curl --max-time` in a loop does this without a sky. `nc` ends only its own direction, and
     waits.
     """

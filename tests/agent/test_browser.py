@@ -80,20 +80,20 @@ def world(tmp_path_factory: pytest.TempPathFactory, chromium: Any) -> Iterator[W
 
 @pytest.mark.full
 @pytest.mark.parametrize("screen", SCREENS)
-def test_every_control(chromium: Any, world: World, screen: str) -> None:
+def test_every_control_of_page_works(chromium: Any, world: World, screen: str) -> None:
     with page(chromium, world.kit.port, screen) as shown:
         send_each_kind(shown, screen)
-        what_is_wrong_stands_beside_its_field(shown)
-        a_priority_that_is_an_sos_is_asked_about(shown)
-        a_text_that_reads_like_an_sos_is_asked_about(shown, screen)
-        what_comes_in_shows_by_itself(shown, world, f"hello {screen} <b>\u202e")
-        choices_and_story(shown)
-        the_signal_is_plotted(shown, world)
-        the_map_shows_who_is_where(shown, world)
+        check_faults_beside_fields(shown)
+        check_question_for_sos_priority(shown)
+        check_question_for_sos_text(shown, screen)
+        check_received_message_appears(shown, world, f"hello {screen} <b>\u202e")
+        check_filters_and_history(shown)
+        check_signal_plot(shown, world)
+        check_positions_on_map(shown, world)
         keep(shown, f"map-{screen}")
         keep(shown, f"page-{screen}")
         assert not faults(shown)
-        with_text_of_twice_the_size_nothing_is_scrolled_sideways(shown)
+        check_double_text_size_fits_width(shown)
         raise_and_call_off(shown, screen)
 
 
@@ -118,7 +118,7 @@ def send_each_kind(shown: Any, screen: str) -> None:
     entries.filter(has_text="you · data").nth(before).wait_for()
 
 
-def what_is_wrong_stands_beside_its_field(shown: Any) -> None:
+def check_faults_beside_fields(shown: Any) -> None:
     fill(shown, "location", latitude="95")
     shown.locator("#field-latitude-fault", has_text="must be from -90 to 90 degrees").wait_for()
     # A field is not marked as wrong before the person has visited it or sends the form.
@@ -136,7 +136,7 @@ def what_is_wrong_stands_beside_its_field(shown: Any) -> None:
     shown.locator("label:has([value=message])").click()
 
 
-def a_priority_that_is_an_sos_is_asked_about(shown: Any) -> None:
+def check_question_for_sos_priority(shown: Any) -> None:
     fill(shown, "message", content="not that urgent")
     shown.locator("summary", has_text="Sending options").click()
     shown.locator("#field-priority").fill("100")
@@ -155,7 +155,7 @@ def a_priority_that_is_an_sos_is_asked_about(shown: Any) -> None:
     shown.locator("summary", has_text="Sending options").click()
 
 
-def a_text_that_reads_like_an_sos_is_asked_about(shown: Any, screen: str) -> None:
+def check_question_for_sos_text(shown: Any, screen: str) -> None:
     for call, texts in distress_cases.CASES.items():
         for text in texts:
             asks = "text => import('/page/send.js').then(all => all.isCall(text))"
@@ -173,13 +173,13 @@ def a_text_that_reads_like_an_sos_is_asked_about(shown: Any, screen: str) -> Non
     assert shown.locator("#alarms .own:not(.over)").count() == 0, "it is a message"
 
 
-def with_text_of_twice_the_size_nothing_is_scrolled_sideways(shown: Any) -> None:
+def check_double_text_size_fits_width(shown: Any) -> None:
     shown.evaluate("document.documentElement.style.fontSize = '200%'")
     shown.wait_for_function("() => document.documentElement.scrollWidth <= innerWidth")
     shown.evaluate("document.documentElement.style.fontSize = ''")
 
 
-def what_comes_in_shows_by_itself(shown: Any, world: World, text: str) -> None:
+def check_received_message_appears(shown: Any, world: World, text: str) -> None:
     world.sky.type(f"mt {text}")
     # The text is shown as text, without characters that change the direction of the line.
     written = text.replace("\u202e", "\\x202e")
@@ -189,8 +189,8 @@ def what_comes_in_shows_by_itself(shown: Any, world: World, text: str) -> None:
 
 
 @pytest.mark.full
-def test_the_first_that_ever_comes_is_said(chromium: Any, tmp_path: Path) -> None:
-    """A screen reader gets it like any other message."""
+def test_first_received_message_is_announced(chromium: Any, tmp_path: Path) -> None:
+    """A screen reader announces the first message like any other."""
     with sky(tmp_path, 0) as above, agent(tmp_path) as kit, page(chromium, kit.port) as shown:
         shown.locator("#nothing", has_text="Nothing sent or received yet.").wait_for()
         above.type("mt storm at noon")
@@ -198,7 +198,7 @@ def test_the_first_that_ever_comes_is_said(chromium: Any, tmp_path: Path) -> Non
         shown.locator("#news", has_text="storm at noon").wait_for(state="attached")
 
 
-def choices_and_story(shown: Any) -> None:
+def check_filters_and_history(shown: Any) -> None:
     choose(shown, "received")
     shown.locator("#conversation li.received").first.wait_for()
     shown.locator("#conversation li.sent").first.wait_for(state="detached")
@@ -214,7 +214,7 @@ def choices_and_story(shown: Any) -> None:
     shown.keyboard.press("Enter")
 
 
-def the_signal_is_plotted(shown: Any, world: World) -> None:
+def check_signal_plot(shown: Any, world: World) -> None:
     for bars in (2, 5):
         world.sky.type(f"signal {bars}")
         shown.locator("#links .signal", has_text=f"signal {bars} of 5").wait_for()
@@ -222,7 +222,7 @@ def the_signal_is_plotted(shown: Any, world: World) -> None:
     assert "of 5 bars" in label
 
 
-def the_map_shows_who_is_where(shown: Any, world: World) -> None:
+def check_positions_on_map(shown: Any, world: World) -> None:
     world.sky.type("mt-location 46.5 7.25")
     places = shown.locator("#places li")
     places.filter(has_text="this kit 47.37690, 8.54170").wait_for()
@@ -246,7 +246,7 @@ def the_map_shows_who_is_where(shown: Any, world: World) -> None:
 
 
 @pytest.mark.full
-def test_what_a_person_sees_while_the_journal_is_in_memory(
+def test_page_warns_while_journal_is_in_memory(
     chromium: Any, tmp_path: Path, disk_library: Path
 ) -> None:
     """The page shows the reason, beside an SOS that leaves in any case, and as the cause of a
@@ -277,7 +277,7 @@ def test_what_a_person_sees_while_the_journal_is_in_memory(
 
 
 @pytest.mark.full
-def test_the_map_that_the_kit_carries(chromium: Any, tmp_path: Path) -> None:
+def test_raster_map_of_kit_is_shown(chromium: Any, tmp_path: Path) -> None:
     place = tmp_path / "alps.mbtiles"
     write_map(place)
     settings: dict[str, str | None] = {"satellite-port": None, "map-file": str(place)}
@@ -360,7 +360,7 @@ def two_people(
         yield database, kit_of
 
 
-def test_an_sos_from_one_persons_finger_to_anothers_eyes(chromium: Any, tmp_path: Path) -> None:
+def test_sos_from_page_reaches_page_of_other_kit(chromium: Any, tmp_path: Path) -> None:
     with (
         two_people(tmp_path) as (database, kit_of),
         kit_of("Ada") as kit,
@@ -395,7 +395,7 @@ def test_an_sos_from_one_persons_finger_to_anothers_eyes(chromium: Any, tmp_path
 
 
 @pytest.mark.full
-def test_a_message_from_one_persons_finger_to_anothers_eyes(chromium: Any, tmp_path: Path) -> None:
+def test_message_from_page_reaches_page_of_other_kit(chromium: Any, tmp_path: Path) -> None:
     """The view of both at each moment, while Ben's kit is away and returns."""
     with (
         two_people(tmp_path) as (_, kit_of),
@@ -438,7 +438,7 @@ NEWEST_FIX = "import('/page/sos.js').then(sos => sos.fixOfBrowser()?.latitude)"
 LAST = {"latitude": 47.1, "longitude": 8.2, "timestamp": "2026-01-02T03:04:05Z"}
 
 
-def ask_nobody(shown: Any) -> None:
+def leave_unanswered(shown: Any) -> None:
     """Leave the permission question unanswered."""
 
 
@@ -462,11 +462,11 @@ def time_out(shown: Any) -> None:
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("fate", [ask_nobody, refuse, find_nothing, time_out])
-def test_a_browser_without_a_position_holds_no_sos_up(
+@pytest.mark.parametrize("fate", [leave_unanswered, refuse, find_nothing, time_out])
+def test_sos_contains_last_posted_position_if_browser_has_none(
     chromium: Any, tmp_path: Path, fate: Any
 ) -> None:
-    """The last posted position goes with it, with its age and source."""
+    """The last posted position has its own time and source."""
     with agent(tmp_path, {"satellite-port": str(tmp_path / "nobody")}) as kit:
         kit.call("POST", "/api/package/async", {"location": LAST})
         with page(chromium, kit.port) as shown:
@@ -488,10 +488,8 @@ def test_a_browser_without_a_position_holds_no_sos_up(
 
 
 @pytest.mark.full
-def test_the_position_of_the_browser_goes_from_the_finger_to_the_desk(
-    chromium: Any, tmp_path: Path
-) -> None:
-    """It has its own time and source. Also, words as buttons in both directions."""
+def test_position_of_browser_reaches_dispatcher_with_sos(chromium: Any, tmp_path: Path) -> None:
+    """The position has its own time and source. Suggested texts are buttons in both directions."""
     database = str(tmp_path / "hub.sqlite3")
     administer(database, "init", "Alps")
     administer(database, "user", "add", "Ada")
@@ -541,7 +539,7 @@ def test_the_position_of_the_browser_goes_from_the_finger_to_the_desk(
 
 
 @pytest.mark.full
-def test_an_agent_that_is_away_and_comes_back(chromium: Any, tmp_path: Path) -> None:
+def test_page_keeps_text_while_agent_is_down(chromium: Any, tmp_path: Path) -> None:
     settings: dict[str, str | None] = {"satellite-port": str(tmp_path / "nobody")}
     with agent(tmp_path, settings) as kit, page(chromium, kit.port) as shown:
         kit.call("POST", "/api/package/async", {"message": {"content": "hut"}})
@@ -572,9 +570,7 @@ def test_an_agent_that_is_away_and_comes_back(chromium: Any, tmp_path: Path) -> 
 
 
 @pytest.mark.full
-def test_an_agent_that_hangs_is_noticed_while_nothing_is_asked_of_it(
-    chromium: Any, tmp_path: Path
-) -> None:
+def test_page_detects_agent_that_hangs(chromium: Any, tmp_path: Path) -> None:
     """Its connections stay open. The page notices the missing signs of life, one each 3.75 s."""
     with agent(tmp_path, {"satellite-port": None}) as kit, page(chromium, kit.port) as shown:
         shown.evaluate(SIGN_OF_LIFE)
@@ -594,10 +590,10 @@ def test_an_agent_that_hangs_is_noticed_while_nothing_is_asked_of_it(
 
 
 @pytest.mark.full
-def test_the_page_opens_while_the_agent_is_away_and_its_sos_leaves_when_it_is_back(
-    chromium: Any, tmp_path: Path
-) -> None:
-    """Like an app that was opened once before. The browser keeps none of its content."""
+def test_cached_page_sends_sos_when_agent_is_back(chromium: Any, tmp_path: Path) -> None:
+    """The page works like an app that was opened once before. The browser keeps none of the
+    content.
+    """
     settings: dict[str, str | None] = {"satellite-port": None}
     with agent(tmp_path, settings) as kit, page(chromium, kit.port, **WITH_WORKER) as shown:
         kit.post("hut reached")
@@ -631,7 +627,7 @@ def test_the_page_opens_while_the_agent_is_away_and_its_sos_leaves_when_it_is_ba
 
 
 @pytest.mark.full
-def test_it_is_an_app_that_a_browser_can_install(chromium: Any, tmp_path: Path) -> None:
+def test_page_is_installable_as_app(chromium: Any, tmp_path: Path) -> None:
     with (
         agent(tmp_path, {"satellite-port": None}) as kit,
         page(chromium, kit.port, **WITH_WORKER) as shown,
@@ -657,7 +653,7 @@ def test_it_is_an_app_that_a_browser_can_install(chromium: Any, tmp_path: Path) 
 
 
 @pytest.mark.full
-def test_what_is_said_often_takes_two_presses(chromium: Any, tmp_path: Path) -> None:
+def test_canned_message_is_sent_with_two_presses(chromium: Any, tmp_path: Path) -> None:
     settings: dict[str, str | None] = {"canned-messages": "All well; Storm, <b>we stay</b>"}
     with sky(tmp_path), agent(tmp_path, settings) as kit, page(chromium, kit.port) as shown:
         shown.get_by_role("button", name="Storm, <b>we stay</b>").click()
@@ -671,7 +667,7 @@ def test_what_is_said_often_takes_two_presses(chromium: Any, tmp_path: Path) -> 
 
 
 @pytest.mark.full
-def test_a_position_is_put_in_by_a_press_and_never_by_itself(chromium: Any, tmp_path: Path) -> None:
+def test_position_is_filled_in_only_by_button(chromium: Any, tmp_path: Path) -> None:
     here: dict[str, Any] = {
         "geolocation": {"latitude": 46.5, "longitude": 7.9, "accuracy": 12},
         "permissions": ["geolocation"],
@@ -719,7 +715,7 @@ def sos_texts(kit: Agent) -> list[str]:
 
 
 @pytest.mark.full
-def test_a_queue_of_a_thousand(chromium: Any, tmp_path: Path) -> None:
+def test_page_lists_queue_of_thousand_packages(chromium: Any, tmp_path: Path) -> None:
     with agent(tmp_path, {"satellite-port": str(tmp_path / "nobody")}) as kit:
         with ThreadPoolExecutor(16) as callers:
             bodies = [{"message": {"content": f"log {number}"}} for number in range(1_000)]
@@ -766,8 +762,8 @@ new Promise(found => {
 
 @pytest.mark.full
 @pytest.mark.parametrize("others", ["lost", "broken", "slow for ever"])
-def test_an_sos_needs_nothing_else_of_the_page(chromium: Any, tmp_path: Path, others: str) -> None:
-    """No other script can stop it, neither by its absence nor by its actions."""
+def test_sos_button_works_without_other_scripts(chromium: Any, tmp_path: Path, others: str) -> None:
+    """No other script can stop the SOS, neither by its absence nor by an error."""
     with sky(tmp_path, 0), agent(tmp_path, SETTINGS) as kit:
         context = chromium.new_context(**SCREENS["390-light"])
         shown = context.new_page()
@@ -797,9 +793,7 @@ def test_an_sos_needs_nothing_else_of_the_page(chromium: Any, tmp_path: Path, ot
 
 
 @pytest.mark.full
-def test_at_six_kilobytes_a_second_the_button_acts_within_a_second_of_being_seen(
-    chromium: Any, tmp_path: Path
-) -> None:
+def test_sos_button_works_within_second_on_slow_network(chromium: Any, tmp_path: Path) -> None:
     with agent(tmp_path, {"satellite-port": None}) as kit:
         context = chromium.new_context(**SCREENS["390-light"])
         shown = context.new_page()
@@ -815,7 +809,7 @@ def test_at_six_kilobytes_a_second_the_button_acts_within_a_second_of_being_seen
 
 
 @pytest.mark.full
-def test_the_kits_in_earshot_are_listed_with_what_they_lack(chromium: Any, tmp_path: Path) -> None:
+def test_kits_in_range_are_listed_with_missing_items(chromium: Any, tmp_path: Path) -> None:
     """Ben's kit is off. Cid's kit has the items that he lacks."""
     with nodes(tmp_path, "--nodes", "3", "--seed", "7"), kit(tmp_path, 1) as ada:
         with kit(tmp_path, 2) as ben:
@@ -827,11 +821,11 @@ def test_the_kits_in_earshot_are_listed_with_what_they_lack(chromium: Any, tmp_p
             sent = ada.post("the hut is full").body
             assert sent["status"] == "Delivered"
 
-            def lacking() -> dict[int, list[int]]:
+            def missing_items() -> dict[int, list[int]]:
                 listed = ada.call("GET", "/api/neighbours").body["neighbours"]
                 return {each["station"]: each["missing"] for each in listed}
 
-            until(lambda: lacking() == {2: [sent["id"]], 3: []})
+            until(lambda: missing_items() == {2: [sent["id"]], 3: []})
             with page(chromium, ada.port) as shown:
                 listed = shown.locator("[aria-label='Kits in range'] li")
                 listed.nth(1).wait_for()

@@ -56,7 +56,7 @@ def kit(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Agent]:
     ("locale", "word", "state"),
     [("de-CH", "Lawine", "ausgelöst"), ("uk-UA", "лавина", "подано")],
 )
-def test_an_sos_is_raised_read_and_called_off_in_ones_own_language(
+def test_sos_is_raised_and_called_off_in_language_of_browser(
     chromium: Any, kit: Agent, locale: str, word: str, state: str
 ) -> None:
     language = locale[:2]
@@ -99,9 +99,7 @@ def test_an_sos_is_raised_read_and_called_off_in_ones_own_language(
         shown.locator("#alarms .own.over .ladder", has_text=called_off).wait_for()
 
 
-def test_what_is_chosen_is_kept_and_each_form_of_a_position_is_shown(
-    chromium: Any, kit: Agent
-) -> None:
+def test_display_choices_survive_reload(chromium: Any, kit: Agent) -> None:
     with page(chromium, kit.port, locale="fr-FR") as shown:
         place = shown.locator("#conversation .position").first
         shown.locator("#places li", has_text="ce kit").first.wait_for()
@@ -140,7 +138,7 @@ STAGES = {
 }
 
 
-def test_how_far_a_message_has_come_is_said_in_ones_own_language(chromium: Any, kit: Agent) -> None:
+def test_delivery_stages_are_shown_in_language_of_browser(chromium: Any, kit: Agent) -> None:
     """Each stage by its name in the API. A later version's stage appears in its own text."""
     steps = [
         {"at": 0, "stage": stage, "who": "Ada", "detail": detail, "text": "in English"}
@@ -178,7 +176,7 @@ def test_how_far_a_message_has_come_is_said_in_ones_own_language(chromium: Any, 
     assert "in English" not in said
 
 
-def test_kit_texts_are_said_in_ones_own_language(chromium: Any, tmp_path: Path) -> None:
+def test_texts_of_kit_are_shown_in_language_of_browser(chromium: Any, tmp_path: Path) -> None:
     """The update of an incident and a default canned message are texts of the kit itself."""
 
     def update(route: Any) -> None:
@@ -208,9 +206,7 @@ def choose(shown: Any, name: str, value: str) -> None:
         shown.locator(f"#choice-{name}").select_option(value)
 
 
-def test_the_button_is_held_though_the_page_moves_below_the_pointer(
-    chromium: Any, kit: Agent
-) -> None:
+def test_sos_button_stays_held_when_page_moves(chromium: Any, kit: Agent) -> None:
     """The page moves while it loads. A pointer that leaves or is released raises nothing."""
     move = "by => { document.getElementById('choices').style.marginBottom = by; }"
     with page(chromium, kit.port) as shown:
@@ -233,7 +229,9 @@ def test_the_button_is_held_though_the_page_moves_below_the_pointer(
 
 
 @pytest.mark.parametrize("fate", ["lost", "broken", "never there"])
-def test_an_sos_waits_for_no_catalogue(chromium: Any, tmp_path: Path, fate: str) -> None:
+def test_sos_is_sent_without_translation_catalogue(
+    chromium: Any, tmp_path: Path, fate: str
+) -> None:
     with sky(tmp_path, 0), agent(tmp_path) as kit:
         context = chromium.new_context(**SCREENS["390-light"], locale="de-DE")
         shown = context.new_page()
@@ -254,7 +252,7 @@ def test_an_sos_waits_for_no_catalogue(chromium: Any, tmp_path: Path, fate: str)
         close(context, shown)
 
 
-def test_the_language_is_there_while_the_agent_is_away(chromium: Any, tmp_path: Path) -> None:
+def test_cached_page_keeps_language_while_agent_is_down(chromium: Any, tmp_path: Path) -> None:
     texts = catalogue("uk")["texts"]
     settings: dict[str, str | None] = {"satellite-port": None}
     with (
@@ -290,7 +288,7 @@ PLACES = [
 ]
 
 
-def test_grids_are_those_that_others_publish(chromium: Any, kit: Agent) -> None:
+def test_grid_references_match_published_examples(chromium: Any, kit: Agent) -> None:
     """To the metre of each example, also around Norway and near the poles."""
     module = "import('/page/coordinates.js')"
 
@@ -346,7 +344,7 @@ SPOTS = (
 )
 
 
-def test_a_grid_reference_is_read_as_others_write_it(chromium: Any, kit: Agent) -> None:
+def test_grid_references_of_other_libraries_are_parsed(chromium: Any, kit: Agent) -> None:
     """Each band and zone, against third-party libraries: the result is within the named square."""
     by_mgrs, asked = mgrs.MGRS(), []
     for latitude, longitude in SPOTS:
@@ -385,7 +383,7 @@ def test_a_grid_reference_is_read_as_others_write_it(chromium: Any, kit: Agent) 
 FILLED = "id => document.getElementById(id).value !== ''"
 
 
-def test_utm_and_mgrs_are_typed_where_degrees_are(chromium: Any, kit: Agent) -> None:
+def test_position_fields_accept_utm_and_mgrs(chromium: Any, kit: Agent) -> None:
     with page(chromium, kit.port, locale="de-DE") as shown:
         shown.locator("[name=kind][value=location]").check(force=True)
         latitude, longitude = (
@@ -414,7 +412,7 @@ def test_utm_and_mgrs_are_typed_where_degrees_are(chromium: Any, kit: Agent) -> 
 @pytest.mark.parametrize(
     ("locale", "said"), [("en-GB", "9 of 10: 1 minute at most"), ("de-CH", "9 von 10: höchstens 1")]
 )
-def test_when_such_arrive_is_said_beside_what_it_costs(
+def test_expected_delivery_time_is_shown_beside_cost(
     chromium: Any, tmp_path: Path, locale: str, said: str
 ) -> None:
     with sky(tmp_path, 0), agent(tmp_path) as running:

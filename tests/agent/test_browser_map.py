@@ -35,8 +35,8 @@ WIDEST = """() => Math.max(...[...document.querySelectorAll("#map path.track.own
     .map(each => each.getBoundingClientRect().width))"""
 
 
-def test_coasts_are_there_without_any_network(chromium: Any, tmp_path: Path) -> None:
-    """Across the antimeridian, on Fiji, in the dark and the light theme."""
+def test_coastlines_are_drawn_without_network(chromium: Any, tmp_path: Path) -> None:
+    """Positions on both sides of the antimeridian, on Fiji, in the dark and the light theme."""
     with agent(tmp_path, {"satellite-port": None}) as kit:
         be_at(kit, -17.0, 179.0)
         be_at(kit, -16.5, -179.5)
@@ -84,7 +84,7 @@ def greens(colours: list[str]) -> list[int]:
     return sorted(int(each.split(",")[1]) for each in colours)
 
 
-def test_a_region_in_vectors_is_drawn_light_and_dark(chromium: Any, tmp_path: Path) -> None:
+def test_vector_map_is_drawn_in_light_and_dark_theme(chromium: Any, tmp_path: Path) -> None:
     place = tmp_path / "alps.pmtiles"
     write_vectors(place)
     settings: dict[str, str | None] = {"satellite-port": None, "map-file": str(place)}

@@ -12,7 +12,7 @@ from tests.breaking import Break, Put, environment
 from tests.processes import MODULE, Agent, agent, sky
 
 TRANSACT = "fieldagent.agent.journal.journal:Journal._transact"
-NO_KEEPERS = Put("fieldagent.agent.agent:BACKGROUND_TASKS", {})
+NO_BACKGROUND_TASKS = Put("fieldagent.agent.agent:BACKGROUND_TASKS", {})
 """Without keepers, all commits are those of the Packages."""
 AT_START = 2
 """Commits that reserve disk space for the journal."""
@@ -45,12 +45,12 @@ def replace(kit: Agent) -> int:
 
 @pytest.mark.parametrize("late", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("commit", range(COMMITS))
-def test_killed_at_each_commit_the_older_never_waits_beside_the_newer(
+def test_kill_at_any_commit_leaves_either_older_or_newer_package(
     tmp_path: Path, commit: int, late: bool
 ) -> None:
     nobody = {"satellite-port": str(tmp_path / "nobody")}
     kill = Break(TRANSACT, after=AT_START + commit, late=late, kills=True)
-    with agent(tmp_path, nobody, MODULE, **environment(tmp_path, kill, NO_KEEPERS)) as kit:
+    with agent(tmp_path, nobody, MODULE, **environment(tmp_path, kill, NO_BACKGROUND_TASKS)) as kit:
         accepted = replace(kit)
     waiting = pending(tmp_path / "state")
     assert len(waiting) <= 1, "the older one would leave after the newer"

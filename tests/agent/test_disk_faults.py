@@ -52,7 +52,7 @@ def use(kit: Agent) -> dict[str, int]:
             if "notOnDisk" not in answer.body:
                 accepted[text] = answer.body["id"]
             else:
-                assert text == "SOS here", "nothing else is taken where only memory has it"
+                assert text == "SOS here", "only an SOS is accepted in memory"
         elif answer is not None:
             assert answer.status in (503, 507), answer
             assert "disk" in answer.body["detail"], answer
@@ -148,7 +148,7 @@ def calls_of_a_run(home: Path, library: Path) -> Counter[str]:
 
 
 EIO, ENOSPC = errno.EIO, errno.ENOSPC
-SOME = [
+FAULTS = [
     *(Fault("sync", first) for first in (1, 7, 9, 12, 13, 20)),
     *(Fault("write", first, ENOSPC) for first in (3, 40, 130)),
     *(Fault("write", first) for first in (90, 150)),
@@ -161,14 +161,14 @@ SOME = [
 """During the start, the work and the end of a run."""
 
 
-@pytest.mark.parametrize("fault", SOME, ids=str)
-def test_a_disk_that_fails_costs_nothing_that_was_acknowledged(
+@pytest.mark.parametrize("fault", FAULTS, ids=str)
+def test_disk_fault_loses_no_acknowledged_package(
     tmp_path: Path, disk_library: Path, fault: Fault
 ) -> None:
     assert survive(tmp_path, disk_library, fault)
 
 
-FOR_GOOD = [
+PERMANENT_FAULTS = [
     Fault("write", 155, times=0),
     Fault("sync", 20, times=0),
     Fault("write", 180, times=0),
@@ -178,8 +178,8 @@ FOR_GOOD = [
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("fault", FOR_GOOD, ids=str)
-def test_a_commit_that_fails_leaves_an_sos_its_way_out(
+@pytest.mark.parametrize("fault", PERMANENT_FAULTS, ids=str)
+def test_sos_is_sent_from_memory_after_failed_commit(
     tmp_path: Path, disk_library: Path, fault: Fault
 ) -> None:
     """The SOS leaves from memory in the same process, and callers are informed. The agent does not
@@ -208,7 +208,7 @@ def test_a_commit_that_fails_leaves_an_sos_its_way_out(
     assert not list(state.glob("*.bad"))
 
 
-def test_who_waits_for_an_sos_that_memory_alone_has_is_told_as_the_agent_stops(
+def test_stop_informs_caller_of_sos_that_is_only_in_memory(
     tmp_path: Path, disk_library: Path
 ) -> None:
     """The SOS has not left. It would be false to report that it is kept."""
@@ -227,7 +227,7 @@ def test_who_waits_for_an_sos_that_memory_alone_has_is_told_as_the_agent_stops(
 
 
 @pytest.mark.full
-def test_after_a_commit_that_failed_it_begins_anew_with_what_is_on_the_disk(
+def test_agent_restarts_with_stored_packages_after_failed_commit(
     tmp_path: Path, disk_library: Path
 ) -> None:
     state = tmp_path / "state"
@@ -254,7 +254,7 @@ def test_after_a_commit_that_failed_it_begins_anew_with_what_is_on_the_disk(
         pytest.param(ENOSPC, marks=pytest.mark.soak, id="ENOSPC"),
     ],
 )
-def test_every_call_to_the_disk_fails_in_turn(
+def test_agent_survives_failure_of_each_disk_call(
     tmp_path: Path, disk_library: Path, number: int
 ) -> None:
     """At some calls the disk fails permanently."""

@@ -109,7 +109,7 @@ SPOILED = (
 
 
 @pytest.mark.parametrize(("table", "column", "value", "named"), SPOILED)
-def test_every_list_leaves_out_a_row_that_cannot_be_read(
+def test_every_list_leaves_out_unreadable_rows(
     kit: Agent, table: str, column: str, value: object, named: str
 ) -> None:
     received = len(kit.call("GET", "/api/inbound").body["payloads"])

@@ -22,13 +22,15 @@ YEAR = 31_557_600
 """Seconds."""
 
 
-def opens(shown: Firefox, address: str) -> None:
+def open_page(shown: Firefox, address: str) -> None:
     """Open the page twice, so that no shown content is left from before."""
     shown.goes_to(address)
     shown.goes_to(address)
 
 
-def acts(shown: Firefox, by: str, mark: str, key: str = "Enter", *, words: str = "") -> None:
+def press_button(
+    shown: Firefox, by: str, mark: str, key: str = "Enter", *, words: str = ""
+) -> None:
     """Press the button with that selector or these words, with a finger or only with the
     keyboard.
     """
@@ -39,7 +41,7 @@ def acts(shown: Firefox, by: str, mark: str, key: str = "Enter", *, words: str =
         shown.presses(key)
 
 
-def signs_in(desk: Firefox) -> None:
+def sign_in(desk: Firefox) -> None:
     """Sign in with the keyboard."""
     desk.sees("#enter")
     desk.evaluate("document.querySelector('[name=username]').focus()")
@@ -48,7 +50,7 @@ def signs_in(desk: Firefox) -> None:
 
 
 @pytest.mark.parametrize("by", ["finger", "keyboard"])
-def test_an_sos_from_a_finger_to_a_dispatchers_eyes_and_back(tmp_path: Path, by: str) -> None:
+def test_sos_from_page_is_answered_at_console_and_called_off(tmp_path: Path, by: str) -> None:
     database = str(tmp_path / "hub.sqlite3")
     token = settle_in(database)
     (tmp_path / "Olga").mkdir()
@@ -64,8 +66,8 @@ def test_an_sos_from_a_finger_to_a_dispatchers_eyes_and_back(tmp_path: Path, by:
         ada.size(390, 844)
         page = f"http://127.0.0.1:{kit.port}/"
         olga.goes_to(f"{cloud.address}/console")
-        signs_in(olga)
-        opens(ada, page)
+        sign_in(olga)
+        open_page(ada, page)
         ada.sees("#links article.good")
         assert ada.evaluate("document.documentElement.scrollWidth") <= 390
         if by == "finger":
@@ -81,33 +83,33 @@ def test_an_sos_from_a_finger_to_a_dispatchers_eyes_and_back(tmp_path: Path, by:
             assert ada.focused == "sos-back"
             ada.goes_by_tab_to("sos-text", back=True)
             ada.presses("leg broken")
-        acts(ada, by, "#sos-send")
+        press_button(ada, by, "#sos-send")
         ada.sees("#alarms .own", "at the hub")
-        opens(ada, page)
+        open_page(ada, page)
         ada.sees("#alarms .own", "at the hub")
 
         words = "leg broken" if by == "keyboard" else ""
         olga.sees("#sos li.open", words)
         assert olga.evaluate("document.title") == "1 SOS · fieldagent console"
-        opens(olga, f"{cloud.address}/console")
+        open_page(olga, f"{cloud.address}/console")
         olga.sees("#sos li.open", words)
-        acts(olga, by, "#sos li.open button", words="Acknowledge")
+        press_button(olga, by, "#sos li.open button", words="Acknowledge")
         olga.sees("#sos li.seen", "Seen by Olga")
         ada.sees("#alarms .own", "seen by Olga")
-        opens(ada, page)
+        open_page(ada, page)
         ada.sees("#alarms .own", "seen by Olga")
 
-        acts(ada, by, "#call-off-open")
+        press_button(ada, by, "#call-off-open")
         ada.sees("#call-off", "Call off the SOS?")
-        acts(ada, by, "#call-off-send", "Space")
+        press_button(ada, by, "#call-off-send", "Space")
         ada.sees("#alarms .own.over", "called off")
         until(lambda: kit.call("GET", "/api/status").body["sos"]["active"] == 0)
         olga.sees("#sos li", "called off")
 
 
-def test_a_message_and_the_handbook(tmp_path: Path) -> None:
+def test_message_is_sent_and_handbook_opens_by_keyboard(tmp_path: Path) -> None:
     with agent(tmp_path, {"satellite-port": None}) as kit, firefox(tmp_path) as shown:
-        opens(shown, f"http://127.0.0.1:{kit.port}/")
+        open_page(shown, f"http://127.0.0.1:{kit.port}/")
         shown.sees("#links")
         shown.goes_by_tab_to("field-content")
         shown.presses("hut reached")
@@ -121,27 +123,27 @@ def test_a_message_and_the_handbook(tmp_path: Path) -> None:
 
 @needs(FAKETIME, "apt-get install faketime")
 @pytest.mark.parametrize("wrong", ["-1y", "+1y"])
-def test_a_kit_whose_clock_is_a_year_from_the_browsers(tmp_path: Path, wrong: str) -> None:
-    """The kit does not know the time. The SOS goes, and its times are by the kit's clock."""
+def test_page_works_when_kit_clock_is_a_year_wrong(tmp_path: Path, wrong: str) -> None:
+    """The kit does not know the time. The SOS is sent, with the times of the kit's clock."""
     away = {"satellite-port": str(tmp_path / "nobody")}
     of_today = re.compile(r"raised [0-9]{2}:[0-9]{2}\b")
     clock = environment(tmp_path, wrong)
     with agent(tmp_path, away, MODULE, **clock) as kit, firefox(tmp_path) as shown:
         there = kit.call("GET", "/api/status").body["clock"]["time"]
-        assert abs(abs(there - time.time()) - YEAR) < DAY, "else nothing is tried"
+        assert abs(abs(there - time.time()) - YEAR) < DAY, "the kit's clock is not wrong"
         pace = {"interval": 600, "movingInterval": 60, "satelliteFactor": 2, "costly": False}
         body = {**pace, "batch": None, "moving": False, "due": there + 300}
         kit.call("POST", "/api/track/tracker", body)
         page = f"http://127.0.0.1:{kit.port}"
-        opens(shown, f"{page}/")
+        open_page(shown, f"{page}/")
         shown.sees("#links")
         shown.holds("#raise")
         shown.sees("#confirm", "Send an SOS?")
-        acts(shown, "finger", "#sos-send")
+        press_button(shown, "finger", "#sos-send")
         shown.sees("#alarms .own", "raised")
         until(lambda: of_today.search(shown.text("#alarms .own")))
         assert kit.call("GET", "/api/sos").body["active"] == 1
-        opens(shown, f"{page}/track")
+        open_page(shown, f"{page}/track")
         shown.sees("#track-due", "The next position is due at")
         assert "-" not in shown.text("#track-due"), "it is of today there, which needs no date"
         ages = f"import('/page/text.js').then(text => [{YEAR}, {2 * YEAR}, -60].map(text.ago))"

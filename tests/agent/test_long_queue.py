@@ -16,7 +16,7 @@ def fill(kit: Agent, count: int, **members: object) -> None:
         assert kit.call("POST", "/api/package/async", body).status == 202
 
 
-def lasting(package: dict[str, Any]) -> dict[str, Any]:
+def without_reasons(package: dict[str, Any]) -> dict[str, Any]:
     """Return the Package without the reason of its wait, which changes at each look."""
     return {
         **package,
@@ -24,7 +24,7 @@ def lasting(package: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def test_what_waits_is_listed_in_pages_and_comes_back_in_slices(tmp_path: Path) -> None:
+def test_long_queue_is_restored_and_listed_in_pages(tmp_path: Path) -> None:
     nobody = {"satellite-port": str(tmp_path / "nobody")}
     with agent(tmp_path, nobody) as kit:
         fill(kit, MANY)
@@ -43,7 +43,9 @@ def test_what_waits_is_listed_in_pages_and_comes_back_in_slices(tmp_path: Path) 
             path = page.body["next"]
             link = page.headers.get("link")
             assert link == (None if path is None else f'<{path}>; rel="next"')
-        assert [lasting(each) for each in listed] == [lasting(each) for each in whole["packages"]]
+        assert [without_reasons(each) for each in listed] == [
+            without_reasons(each) for each in whole["packages"]
+        ]
         assert [each["id"] for each in listed] == [*range(1, MANY + 1), MANY + 2]
         for wrong in ("limit=0", "limit=1001", "after=-1", "limit=x", "page=2"):
             assert kit.call("GET", f"/api/queue?{wrong}").status == 400

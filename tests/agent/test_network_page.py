@@ -30,7 +30,7 @@ from tests.processes import MODULE, PATIENCE, Agent, agent, free_port, until
 
 KIT_PAGE = (Path(__file__).parents[2] / "docs/how-to/kit-page.md").read_text()
 PHRASE = "four words of the camp"
-FREE = ssl._create_unverified_context()
+UNVERIFIED = ssl._create_unverified_context()
 
 
 class Camp(NamedTuple):
@@ -40,7 +40,7 @@ class Camp(NamedTuple):
 
     def call(self, method: str, path: str, body: Any = None, **headers: str) -> Any:
         """Return status, headers and text."""
-        connection = HTTPSConnection("127.0.0.1", self.port, timeout=PATIENCE, context=FREE)
+        connection = HTTPSConnection("127.0.0.1", self.port, timeout=PATIENCE, context=UNVERIFIED)
         content = None if body is None else json.dumps(body)
         if content is not None:
             headers = {"Content-Type": "application/json", **headers}
@@ -88,7 +88,7 @@ def answers(there: Camp) -> bool:
         return False
 
 
-def test_who_knows_the_pass_phrase_comes_in_and_nobody_else(tmp_path: Path) -> None:
+def test_network_page_requires_passphrase(tmp_path: Path) -> None:
     with camp(tmp_path) as there:
         until(lambda: answers(there))
         assert there.enter()[0] == 403, "there is no pass phrase yet"
@@ -136,7 +136,7 @@ def test_who_knows_the_pass_phrase_comes_in_and_nobody_else(tmp_path: Path) -> N
 
 
 @pytest.mark.full
-def test_guessing_is_slow(tmp_path: Path) -> None:
+def test_passphrase_guesses_are_rate_limited(tmp_path: Path) -> None:
     with camp(tmp_path) as there:
         until(lambda: answers(there))
         assert page(tmp_path, "--set", phrase=f"{PHRASE}\n").returncode == 0
@@ -149,7 +149,7 @@ def test_guessing_is_slow(tmp_path: Path) -> None:
         assert there.kit.call("GET", "/api/status").status == 200
 
 
-def test_nobody_of_another_network_gets_a_byte(tmp_path: Path) -> None:
+def test_connection_from_other_network_gets_no_byte(tmp_path: Path) -> None:
     with camp(tmp_path, "10.99.0.0/16 fd00:99::/32") as there:
         there.kit.expect("the page is open to 10.99.0.0/16")
         with socket.create_connection(("127.0.0.1", there.port), timeout=PATIENCE) as stranger:
@@ -158,7 +158,7 @@ def test_nobody_of_another_network_gets_a_byte(tmp_path: Path) -> None:
                 assert stranger.recv(1) == b""
 
 
-def test_its_fingerprint_stays_and_its_files_are_its_owners_alone(tmp_path: Path) -> None:
+def test_certificate_survives_restart_and_only_owner_reads_page_files(tmp_path: Path) -> None:
     seen = set()
     for _ in range(2):
         with camp(tmp_path) as there:
@@ -175,7 +175,7 @@ def test_its_fingerprint_stays_and_its_files_are_its_owners_alone(tmp_path: Path
     assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o600}
 
 
-def test_what_keeps_it_from_beginning_takes_nothing_else_down(tmp_path: Path) -> None:
+def test_agent_runs_though_network_page_cannot_start(tmp_path: Path) -> None:
     """Without OpenSSL's program, and with another program on the port."""
     (tmp_path / "bin").mkdir()
     with camp(tmp_path, PATH=str(tmp_path / "bin")) as there:
@@ -199,7 +199,7 @@ def test_what_keeps_it_from_beginning_takes_nothing_else_down(tmp_path: Path) ->
 
 
 @pytest.mark.full
-def test_a_phone_signs_in_writes_and_signs_out(tmp_path: Path) -> None:
+def test_phone_signs_in_writes_and_signs_out(tmp_path: Path) -> None:
     with camp(tmp_path) as there, browser.browser() as opened:
         until(lambda: answers(there))
         assert page(tmp_path, "--set", phrase=f"{PHRASE}\n").returncode == 0
@@ -240,7 +240,7 @@ def test_a_phone_signs_in_writes_and_signs_out(tmp_path: Path) -> None:
         context.close()
 
 
-def test_check_and_page_say_what_is_missing(tmp_path: Path) -> None:
+def test_page_command_reports_missing_and_wrong_settings(tmp_path: Path) -> None:
     properties = tmp_path / "agent.properties"
     properties.write_text(f"state-directory={tmp_path / 'state'}\n")
     unset = page(tmp_path)
@@ -252,8 +252,8 @@ def test_check_and_page_say_what_is_missing(tmp_path: Path) -> None:
     assert page(tmp_path, "--config", os.devnull + "x").returncode == 66
 
 
-def test_the_lines_of_the_page_do_what_it_says(tmp_path: Path) -> None:
-    """Of docs/how-to/kit-page.md; who runs them here needs no sudo."""
+def test_commands_in_kit_page_guide_work(tmp_path: Path) -> None:
+    """The commands are from docs/how-to/kit-page.md and run here without sudo."""
     lines = re.findall(r"^    sudo (fieldagent page.*?) *#", KIT_PAGE, re.MULTILINE)
     assert len(lines) == 2
     folder = tmp_path / "fieldagent"
@@ -276,7 +276,7 @@ def test_the_lines_of_the_page_do_what_it_says(tmp_path: Path) -> None:
     assert re.search(r"https://127.0.0.1:9092/\n.*\n([0-9A-F]{2}:){31}[0-9A-F]{2}\n$", outputs[1])
 
 
-async def test_guesses_from_many_addresses_lock_no_one_out(
+async def test_guesses_from_many_addresses_lock_out_no_user(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ten addresses guess as often as they may, for ten minutes. People sign in, and mistype."""
@@ -310,8 +310,8 @@ async def test_guesses_from_many_addresses_lock_no_one_out(
 
 
 @pytest.mark.full
-def test_strangers_cost_the_kit_little_whatever_they_ask_for(tmp_path: Path) -> None:
-    """Each route before the sign-in, and one behind it: two strangers at once, over TLS."""
+def test_anonymous_floods_take_little_cpu_of_kit(tmp_path: Path) -> None:
+    """Two anonymous callers flood each route before the sign-in and one behind it, over TLS."""
     with camp(tmp_path) as there:
         until(lambda: answers(there))
         page(tmp_path, "--set", phrase=f"{PHRASE}\n")
@@ -343,7 +343,7 @@ def test_strangers_cost_the_kit_little_whatever_they_ask_for(tmp_path: Path) -> 
                 assert measurement.soon, (path, measurement)
 
 
-def plainly(port: int, method: str, path: str, **headers: str) -> tuple[int, str | None, bytes]:
+def call_http(port: int, method: str, path: str, **headers: str) -> tuple[int, str | None, bytes]:
     """Return status, target of the redirect, and body, as for a phone that uses the kit for any
     address.
     """
@@ -367,15 +367,15 @@ PROBES = {
 
 
 @pytest.mark.full
-def test_a_phone_that_joins_the_kits_network_is_led_to_the_page(tmp_path: Path) -> None:
+def test_captive_portal_leads_phone_to_page(tmp_path: Path) -> None:
     portal = free_port()
     with camp(tmp_path, more={"page-portal-port": str(portal)}) as there:
         until(partial(answers, there))
         for probe in (*PROBES, "/", "/anything?else=1"):
-            assert plainly(portal, "GET", probe)[:2] == (302, "/portal"), probe
+            assert call_http(portal, "GET", probe)[:2] == (302, "/portal"), probe
         # The kit's API is not available there.
-        assert plainly(portal, "GET", "/api/status")[:2] == (302, "/portal")
-        assert plainly(portal, "POST", "/api/package")[0] == 404
+        assert call_http(portal, "GET", "/api/status")[:2] == (302, "/portal")
+        assert call_http(portal, "POST", "/api/package")[0] == 404
         with browser.browser() as opened:
             phone = opened.new_page(viewport={"width": 390, "height": 844}, color_scheme="dark")
             phone.goto(f"http://127.0.0.1:{portal}/generate_204")
@@ -389,14 +389,14 @@ def test_a_phone_that_joins_the_kits_network_is_led_to_the_page(tmp_path: Path) 
             phone.get_by_role("button", name="Stay in this network").click()
             phone.get_by_text("Your phone stays in this network").wait_for()
         for probe, (status, body) in PROBES.items():
-            answer = plainly(portal, "GET", probe)
+            answer = call_http(portal, "GET", probe)
             assert answer[0] == status and body in answer[2], probe
-        assert plainly(portal, "GET", "/other")[:2] == (302, "/portal")
-        german = plainly(portal, "GET", "/portal", **{"Accept-Language": "de-CH"})[2].decode()
+        assert call_http(portal, "GET", "/other")[:2] == (302, "/portal")
+        german = call_http(portal, "GET", "/portal", **{"Accept-Language": "de-CH"})[2].decode()
         assert '<html lang="de">' in german and "Dies ist das Netz eines Kits" in german
 
 
-def test_the_portals_words_are_in_each_language() -> None:
+def test_portal_texts_exist_in_each_language() -> None:
     words = json.loads(read_data("fieldagent.agent.portal", "words.json"))
     page_of = read_data("fieldagent.agent.portal", "portal.html").decode()
     values = {"language", "address", "fingerprint", "staying", "asking"}
@@ -421,14 +421,14 @@ def test_the_portals_words_are_in_each_language() -> None:
         ("ssid=open camp\n", "WIFI:T:nopass;S:open camp;;"),
     ],
 )
-def test_phones_join_by_a_code(tmp_path: Path, content: str, code: str) -> None:
+def test_wifi_code_is_made_from_hostapd_conf(tmp_path: Path, content: str, code: str) -> None:
     place = tmp_path / "hostapd.conf"
     place.write_text(content)
     shown = page(tmp_path, "--wifi", str(place), "--json")
     assert json.loads(shown.stdout)["code"] == code
 
 
-def test_a_network_that_hostapd_does_not_have_is_told(tmp_path: Path) -> None:
+def test_incomplete_hostapd_conf_is_reported(tmp_path: Path) -> None:
     place = tmp_path / "hostapd.conf"
     for content, why in (("wpa=2\n", "no ssid= line"), ("ssid=a\nwpa=2\nwpa_psk=00\n", "neither")):
         place.write_text(content)

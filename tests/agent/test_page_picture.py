@@ -38,10 +38,8 @@ def photograph(width: int, height: int) -> bytes:
     return b"\x89PNG\r\n\x1a\n" + chunks
 
 
-def test_a_picture_that_another_took_the_place_of_is_not_sent(
-    tmp_path: Path, chromium: Any
-) -> None:
-    """A result of the first picture that is late, as for a large one on an old phone."""
+def test_late_result_of_replaced_picture_is_ignored(tmp_path: Path, chromium: Any) -> None:
+    """The result of the first picture is late, as for a large picture on an old phone."""
     sizes_of = {"large": (1200, 800), "small": (200, 100)}
     for name, (width, height) in sizes_of.items():
         (tmp_path / f"{name}.png").write_bytes(photograph(width, height))

@@ -11,8 +11,8 @@ import pytest
 
 from tests.processes import PATIENCE, Agent, agent, sky, until
 
-SPACE = "{http://www.topografix.com/GPX/1/1}"
-GLOBE = "{http://www.opengis.net/kml/2.2}"
+GPX = "{http://www.topografix.com/GPX/1/1}"
+KML = "{http://www.opengis.net/kml/2.2}"
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +49,7 @@ def features(kit: Agent, query: str = "") -> list[tuple[str, list[float], str | 
     ]
 
 
-def test_a_map_has_both(kit: Agent) -> None:
+def test_geojson_contains_own_and_others_positions(kit: Agent) -> None:
     own: list[tuple[str, list[float], str | None]] = [
         ("this kit", [8.6, 47.3], "<Hut & Co>"),
         ("this kit", [8.5, 47.2, 400.0], None),
@@ -63,36 +63,36 @@ def test_a_map_has_both(kit: Agent) -> None:
     assert [place for _, place, _ in features(kit, "?of=others")] == [[7.25, 46.5]]
 
 
-def test_a_receiver_takes_the_track(kit: Agent) -> None:
+def test_gpx_contains_track_and_waypoints(kit: Agent) -> None:
     address = f"http://127.0.0.1:{kit.port}/api/positions?of=own&format=gpx"
     with urlopen(address, timeout=PATIENCE) as answer:
         assert answer.headers["content-type"] == "application/gpx+xml"
         assert 'filename="fieldagent.gpx"' in answer.headers["content-disposition"]
         gpx = ElementTree.fromstring(answer.read())
-    assert [each.get("lat") for each in gpx.iter(f"{SPACE}trkpt")] == ["47.1000000", "47.2000000"]
-    (mark,) = gpx.iter(f"{SPACE}wpt")
-    assert (mark.findtext(f"{SPACE}name"), mark.findtext(f"{SPACE}desc")) == ("<Hut & Co>", "cold")
-    times = [each.text for each in gpx.iter(f"{SPACE}time")]
+    assert [each.get("lat") for each in gpx.iter(f"{GPX}trkpt")] == ["47.1000000", "47.2000000"]
+    (mark,) = gpx.iter(f"{GPX}wpt")
+    assert (mark.findtext(f"{GPX}name"), mark.findtext(f"{GPX}desc")) == ("<Hut & Co>", "cold")
+    times = [each.text for each in gpx.iter(f"{GPX}time")]
     assert times[1:] == ["2026-05-04T10:00:00Z", "2026-05-04T10:01:00Z"]
 
 
-def test_a_globe_takes_the_track_and_where_it_ends(kit: Agent) -> None:
+def test_kml_contains_track_and_last_position(kit: Agent) -> None:
     answer = kit.call("GET", "/api/positions?of=own&format=kml")
     assert answer.headers["content-type"] == "application/vnd.google-earth.kml+xml"
     kml = ElementTree.fromstring(answer.body)
-    mark, line, last = kml.iter(f"{GLOBE}Placemark")
-    assert mark.findtext(f"{GLOBE}name") == "<Hut & Co>"
-    assert mark.findtext(f"{GLOBE}Point/{GLOBE}coordinates") == "8.6000000,47.3000000"
-    assert line.findtext(f"{GLOBE}LineString/{GLOBE}coordinates") == (
+    mark, line, last = kml.iter(f"{KML}Placemark")
+    assert mark.findtext(f"{KML}name") == "<Hut & Co>"
+    assert mark.findtext(f"{KML}Point/{KML}coordinates") == "8.6000000,47.3000000"
+    assert line.findtext(f"{KML}LineString/{KML}coordinates") == (
         "8.5000000,47.1000000,400.0 8.5000000,47.2000000,400.0"
     )
-    assert line.findtext(f"{GLOBE}TimeSpan/{GLOBE}begin") == "2026-05-04T10:00:00Z"
-    assert last.findtext(f"{GLOBE}Point/{GLOBE}coordinates") == "8.5000000,47.2000000,400.0"
-    assert last.findtext(f"{GLOBE}TimeStamp/{GLOBE}when") == "2026-05-04T10:01:00Z"
+    assert line.findtext(f"{KML}TimeSpan/{KML}begin") == "2026-05-04T10:00:00Z"
+    assert last.findtext(f"{KML}Point/{KML}coordinates") == "8.5000000,47.2000000,400.0"
+    assert last.findtext(f"{KML}TimeStamp/{KML}when") == "2026-05-04T10:01:00Z"
 
 
 @pytest.mark.parametrize("query", ["format=shp", "of=nobody", "limit=0", "since=1"])
-def test_what_is_unknown_is_named(kit: Agent, query: str) -> None:
+def test_unknown_query_value_is_rejected_with_parameter_name(kit: Agent, query: str) -> None:
     refused = kit.call("GET", f"/api/positions?{query}")
     assert refused.status == 400
     assert query.partition("=")[0] in refused.body["detail"]

@@ -46,7 +46,7 @@ def paced(*heard: tuple[float, AirTurn]) -> AirPace:
         (30, PAUSE_MAX_S),
     ],
 )
-def test_the_more_are_there_the_longer_the_pause(crowd: int, longest: float) -> None:
+def test_pause_grows_with_number_of_stations(crowd: int, longest: float) -> None:
     assert paced((0.0, AirTurn(stations_in_range=crowd))).pause(1.0) == pytest.approx(longest)
 
 
@@ -57,20 +57,22 @@ def test_the_more_are_there_the_longer_the_pause(crowd: int, longest: float) -> 
         ([(0.0, 3), (0.2, 2)], 2 * 0.2),
         ([(0.0, 3), (0.2, 0)], 0.0),
     ],
-    ids=["more-follow", "as-quickly-as-those-before", "it-listens"],
+    ids=["more-follow", "spacing-of-earlier-fragments", "sender-listens"],
 )
-def test_while_a_round_goes_on_nobody_speaks(heard: list[tuple[float, int]], held: float) -> None:
+def test_pause_lasts_until_round_of_fragments_ends(
+    heard: list[tuple[float, int]], held: float
+) -> None:
     pace = paced(*((at, AirTurn(follows, 1)) for at, follows in heard))
     assert held <= pace.pause(0.0) <= held + PAUSE_MAX_S / CROWD_STATIONS
 
 
-def test_what_we_said_ourselves_ends_the_round_of_another() -> None:
+def test_own_transmission_ends_round_of_other_station() -> None:
     pace = paced((0.0, AirTurn(5, 1)))
     pace.note_transmitted(0.1)
     assert pace.pause(1.0) < FRAGMENT_SPACING_S
 
 
-def test_a_round_is_waited_for_as_long_as_answers_take_here() -> None:
+def test_answer_wait_adapts_to_measured_answer_times() -> None:
     pace = AirPace()
     assert pace.compute_answer_wait(0, part=True) >= ANSWER_TIMEOUT_S
     for _ in range(30):
@@ -78,12 +80,12 @@ def test_a_round_is_waited_for_as_long_as_answers_take_here() -> None:
     assert ANSWER_WAIT_MIN_S <= pace.compute_answer_wait(0, part=True) < 1.0
     assert pace.compute_answer_wait(0, part=False) >= ANSWER_TIMEOUT_S
     assert pace.compute_answer_wait(UNANSWERED_ROUNDS_MAX, part=True) >= ANSWER_TIMEOUT_S, (
-        "it may be gone"
+        "the station may be gone"
     )
 
 
 @given(st.integers(0, 50), SHARES, st.booleans(), st.booleans())
-def test_who_was_never_heard_is_tried_ever_later(
+def test_retry_wait_grows_without_answer(
     tries: int, share: float, urgent: bool, part: bool
 ) -> None:
     pace = AirPace()
@@ -95,23 +97,23 @@ def test_who_was_never_heard_is_tried_ever_later(
 
 
 @given(st.integers(0, 50), SHARES)
-def test_towards_who_answered_lately_it_does_not_double(tries: int, share: float) -> None:
+def test_retry_wait_stays_short_after_recent_answer(tries: int, share: float) -> None:
     pace = AirPace()
     pace.note_answered(0.0, 1.0, part=False)
     assert pace.compute_retry_wait(tries, 1.0, share, urgent=False, part=False) <= 2 * AGAIN_FIRST
     assert pace.compute_retry_wait(20, 7200.0, 1.0, urgent=False, part=False) == AGAIN_MAX
 
 
-def test_hearing_somebody_after_a_miss_hastens_what_waits() -> None:
+def test_heard_station_shortens_retry_wait_after_miss() -> None:
     pace = AirPace()
     pace.note_missed(1.0)
     assert pace.read_retry_request()
-    assert not pace.read_retry_request(), "nothing was missed since"
+    assert not pace.read_retry_request(), "no answer has been missed since"
     pace.note_heard(AirTurn(is_from_known_station=True), 600.0)
     assert pace.compute_retry_wait(9, 600.0, 1.0, urgent=False, part=False) == 2 * AGAIN_FIRST
 
 
-def test_who_hears_nothing_of_us_is_not_sent_to_without_end() -> None:
+def test_early_retries_end_after_unanswered_rounds() -> None:
     pace, now = AirPace(), 0.0
     for _ in range(UNANSWERED_ROUNDS_MAX):
         pace.note_heard(AirTurn(is_from_known_station=True), now)
@@ -122,10 +124,10 @@ def test_who_hears_nothing_of_us_is_not_sent_to_without_end() -> None:
     assert pace.compute_retry_wait(20, now + 7200.0, 1.0, urgent=False, part=False) == AGAIN_MAX
     pace.note_heard(AirTurn(is_from_known_station=True), now + 7200.0)
     pace.note_missed(now + 7200.0)
-    assert pace.read_retry_request(), "it was away meanwhile"
+    assert pace.read_retry_request(), "the station was away meanwhile"
 
 
-def test_a_round_in_vain_goes_on_at_once_for_a_while() -> None:
+def test_unanswered_round_of_fragments_is_retried_at_once_few_times() -> None:
     """A station that we hear, but that does not hear us, gets no endless repetitions."""
     pace = paced((0.0, AirTurn(stations_in_range=1)))
     for tries in range(UNANSWERED_ROUNDS_MAX):
@@ -142,7 +144,7 @@ def test_a_round_in_vain_goes_on_at_once_for_a_while() -> None:
 
 
 @pytest.mark.parametrize("crowd", [1, CROWD_STATIONS, 30, 100])
-def test_where_many_answer_later_the_answer_is_waited_for(crowd: int) -> None:
+def test_answer_wait_grows_with_crowd_except_for_sos_and_fragments(crowd: int) -> None:
     """This does not hold for an SOS or a fragment, which get an immediate answer."""
     pace = paced((0.0, AirTurn(stations_in_range=crowd)))
     soon = pace.compute_answer_wait(0, part=False, urgent=True)
@@ -155,7 +157,7 @@ def test_where_many_answer_later_the_answer_is_waited_for(crowd: int) -> None:
 
 
 @pytest.mark.parametrize("crowd", [1, CROWD_STATIONS, CROWD_STATIONS + 1, 30, 100])
-def test_a_few_of_a_crowd_say_by_themselves_that_it_has_come(crowd: int) -> None:
+def test_few_stations_of_crowd_send_separate_acks(crowd: int) -> None:
     """The answers come in the second half, so that they may travel in a packet that a station sends
     earlier.
     """

@@ -128,7 +128,7 @@ def mail(sequence: int, content: str) -> bytes:
 # Normal operation.
 
 
-async def test_a_package_reaches_the_hub(tmp_path: Path, ca: Path, clock: Any) -> None:
+async def test_package_is_delivered_to_hub_over_ip(tmp_path: Path, ca: Path, clock: Any) -> None:
     hub = MemoryHub()
     async with wired(hub) as wire, agent(tmp_path, over(wire, ca)) as k:
         assert await outcome(k, await k.post()) is Status.DELIVERED
@@ -140,7 +140,7 @@ async def test_a_package_reaches_the_hub(tmp_path: Path, ca: Path, clock: Any) -
         assert k.outbox.budget.get_spent().bytes == len(hub.mailbox.copies[0])
 
 
-async def test_a_message_from_the_hub_is_on_disk_before_it_is_acknowledged(
+async def test_messages_of_hub_are_stored_and_acknowledged(
     tmp_path: Path, ca: Path, clock: Any
 ) -> None:
     hub = MemoryHub()
@@ -155,7 +155,9 @@ async def test_a_message_from_the_hub_is_on_disk_before_it_is_acknowledged(
 
 
 @pytest.mark.full
-async def test_many_both_ways_at_once(tmp_path: Path, ca: Path, clock: Any) -> None:
+async def test_many_messages_are_delivered_in_both_directions(
+    tmp_path: Path, ca: Path, clock: Any
+) -> None:
     hub = MemoryHub()
     async with wired(hub) as wire, agent(tmp_path, over(wire, ca)) as k:
         ids = [await k.post(message={"content": str(n)}, priority=n % 7) for n in range(200)]
@@ -169,7 +171,7 @@ async def test_many_both_ways_at_once(tmp_path: Path, ca: Path, clock: Any) -> N
         assert hub.links == 1
 
 
-async def test_the_largest_package_there_is_goes_in_one_message(
+async def test_largest_package_fits_in_one_link_message(
     tmp_path: Path, ca: Path, clock: Any
 ) -> None:
     hub = MemoryHub()
@@ -180,9 +182,7 @@ async def test_the_largest_package_there_is_goes_in_one_message(
         assert [len(copy) <= BODY_BYTES for copy in hub.mailbox.copies] == [True]
 
 
-async def test_no_tag_is_sent_or_asked_for_where_tls_has_spoken(
-    tmp_path: Path, ca: Path, clock: Any
-) -> None:
+async def test_envelopes_over_tls_need_no_tag(tmp_path: Path, ca: Path, clock: Any) -> None:
     hub = MemoryHub()
     async with wired(hub) as wire, agent(tmp_path, over(wire, ca), keys=[bytes(32)]) as k:
         assert await outcome(k, await k.post()) is Status.DELIVERED
@@ -191,7 +191,7 @@ async def test_no_tag_is_sent_or_asked_for_where_tls_has_spoken(
         await until(lambda: messages(k) == ["untagged"])
 
 
-async def test_a_hub_on_this_machine_without_tls(tmp_path: Path, clock: Any) -> None:
+async def test_hub_on_same_machine_is_used_without_tls(tmp_path: Path, clock: Any) -> None:
     hub = MemoryHub()
     async with wired(hub, tls=None) as wire:
         here = HubAddress(f"http://127.0.0.1:{wire.port}", TOKEN)
@@ -209,7 +209,7 @@ CUTS = [0, 1, 300, 600, 900, 1200, 1500, 1700, 1750, 1800, 1850, 1900, 2000, 250
     [pytest.param(each, marks=() if each in CUTS[::4] else pytest.mark.full) for each in CUTS],
 )
 @pytest.mark.parametrize("side", ["cut_up", "cut_down"])
-async def test_cut_in_the_middle_of_anything(
+async def test_link_cut_at_any_byte_loses_and_repeats_nothing(
     tmp_path: Path, ca: Path, clock: Any, side: str, after: int
 ) -> None:
     """Cut the link after that many bytes, in a handshake, hello, message or acknowledgement. Each
@@ -231,7 +231,9 @@ async def test_cut_in_the_middle_of_anything(
 
 
 @pytest.mark.full
-async def test_a_link_that_drops_again_and_again(tmp_path: Path, ca: Path, clock: Any) -> None:
+async def test_repeated_link_drops_lose_and_repeat_nothing(
+    tmp_path: Path, ca: Path, clock: Any
+) -> None:
     hub = MemoryHub()
     dice = random.Random(4)
     async with wired(hub) as wire, agent(tmp_path, over(wire, ca)) as k:
@@ -248,7 +250,7 @@ async def test_a_link_that_drops_again_and_again(tmp_path: Path, ca: Path, clock
         assert sorted(map(int, messages(k))) == list(range(100))
 
 
-async def test_a_lost_acknowledgement_brings_the_same_bytes_first(
+async def test_unacknowledged_messages_are_repeated_unchanged_after_reconnect(
     tmp_path: Path, ca: Path, clock: Any
 ) -> None:
     hub = MemoryHub()
@@ -268,7 +270,7 @@ async def test_a_lost_acknowledgement_brings_the_same_bytes_first(
         assert hub.mailbox.contents == ["hello", "later"]
 
 
-async def test_what_the_hub_did_not_get_acknowledged_comes_again_and_counts_once(
+async def test_message_of_hub_is_stored_once_after_lost_acknowledgement(
     tmp_path: Path, ca: Path, clock: Any
 ) -> None:
     hub = MemoryHub()
@@ -281,7 +283,9 @@ async def test_what_the_hub_did_not_get_acknowledged_comes_again_and_counts_once
         assert messages(k) == ["once"]
 
 
-async def test_power_fails_with_messages_in_flight(tmp_path: Path, ca: Path, clock: Any) -> None:
+async def test_power_cut_with_messages_in_flight_loses_and_repeats_nothing(
+    tmp_path: Path, ca: Path, clock: Any
+) -> None:
     hub = MemoryHub()
     async with wired(hub) as wire:
         async with agent(tmp_path, over(wire, ca)) as k:
@@ -296,7 +300,7 @@ async def test_power_fails_with_messages_in_flight(tmp_path: Path, ca: Path, clo
         assert sorted(map(int, hub.mailbox.contents)) == list(range(10))
 
 
-async def test_the_hub_restarts(tmp_path: Path, ca: Path, clock: Any) -> None:
+async def test_agent_reconnects_after_hub_restart(tmp_path: Path, ca: Path, clock: Any) -> None:
     hub = MemoryHub()
     stuck = trio.Event()
 
@@ -326,7 +330,7 @@ async def test_the_hub_restarts(tmp_path: Path, ca: Path, clock: Any) -> None:
     assert hub.mailbox.contents == ["hello", "again"]
 
 
-async def test_a_hub_that_is_stopped_before_its_disk_has_it(
+async def test_package_is_delivered_only_after_commit_of_hub(
     tmp_path: Path, ca: Path, clock: Any
 ) -> None:
     """The acknowledgement comes after the commit, or never."""
@@ -350,7 +354,7 @@ async def test_a_hub_that_is_stopped_before_its_disk_has_it(
 
 @pytest.mark.parametrize("how", ["held", "deaf"])
 @pytest.mark.parametrize("busy", [True, False])
-async def test_a_silent_peer_is_given_up(
+async def test_half_open_link_is_closed_and_reopened(
     tmp_path: Path, ca: Path, clock: Any, how: str, busy: bool
 ) -> None:
     """Half-open: the connection does not end, but no data arrives."""
@@ -371,9 +375,7 @@ async def test_a_silent_peer_is_given_up(
         assert hub.mailbox.contents == ["hello"]
 
 
-async def test_a_hub_gives_up_an_agent_that_breaks_its_promise_to_ping(
-    tmp_path: Path, ca: Path, clock: Any
-) -> None:
+async def test_hub_closes_link_of_agent_without_pings(tmp_path: Path, ca: Path, clock: Any) -> None:
     hub = MemoryHub()
     async with wired(hub) as wire, agent(tmp_path, over(wire, ca), ping=60) as k:
         await ready(k)
@@ -381,7 +383,7 @@ async def test_a_hub_gives_up_an_agent_that_breaks_its_promise_to_ping(
         await until(lambda: not hub.linked, within=2 * 60 + ANSWER_TIMEOUT_S + 30)
 
 
-async def test_an_idle_link_costs_little_and_lives(tmp_path: Path, ca: Path, clock: Any) -> None:
+async def test_idle_link_stays_open_with_few_bytes(tmp_path: Path, ca: Path, clock: Any) -> None:
     hub = MemoryHub()
     async with wired(hub) as wire, agent(tmp_path, over(wire, ca), ping=600) as k:
         await ready(k)
@@ -396,7 +398,7 @@ async def test_an_idle_link_costs_little_and_lives(tmp_path: Path, ca: Path, clo
         assert 0 < wire.down - down <= pings * (22 + 7)
 
 
-async def test_no_ping_where_none_is_wanted(tmp_path: Path, ca: Path, clock: Any) -> None:
+async def test_ping_interval_of_zero_sends_no_pings(tmp_path: Path, ca: Path, clock: Any) -> None:
     hub = MemoryHub()
     async with wired(hub) as wire, agent(tmp_path, over(wire, ca), ping=0) as k:
         await ready(k)
@@ -408,7 +410,7 @@ async def test_no_ping_where_none_is_wanted(tmp_path: Path, ca: Path, clock: Any
 
 
 @pytest.mark.full
-async def test_a_proxy_that_cuts_idle_links_is_found_out(
+async def test_ping_interval_adapts_to_proxy_that_cuts_idle_links(
     tmp_path: Path, ca: Path, clock: Any
 ) -> None:
     hub = MemoryHub()
@@ -431,7 +433,7 @@ async def test_a_proxy_that_cuts_idle_links_is_found_out(
         assert wire.up - up <= 13 * (22 + 11)
 
 
-async def test_an_interval_that_is_set_stays_and_its_cuts_are_told(
+async def test_configured_ping_interval_stays_and_cuts_are_reported(
     tmp_path: Path, ca: Path, clock: Any
 ) -> None:
     hub = MemoryHub()
@@ -445,9 +447,7 @@ async def test_an_interval_that_is_set_stays_and_its_cuts_are_told(
 # Order.
 
 
-async def test_an_sos_overtakes_bulk_and_little_is_in_flight(
-    tmp_path: Path, ca: Path, clock: Any
-) -> None:
+async def test_sos_overtakes_bulk_data(tmp_path: Path, ca: Path, clock: Any) -> None:
     hub = MemoryHub()
     async with wired(hub) as wire, agent(tmp_path, over(wire, ca)) as k:
         await ready(k)
@@ -465,7 +465,7 @@ async def test_an_sos_overtakes_bulk_and_little_is_in_flight(
         assert len(k.outbox) > 20
 
 
-async def test_small_messages_share_the_window_and_leave_a_place_for_an_sos(
+async def test_small_messages_leave_window_slot_for_sos(
     tmp_path: Path, ca: Path, clock: Any
 ) -> None:
     hub = MemoryHub()
@@ -480,7 +480,7 @@ async def test_small_messages_share_the_window_and_leave_a_place_for_an_sos(
         await until(lambda: "help" in hub.mailbox.contents, within=5)
 
 
-async def test_after_a_drop_an_sos_goes_before_what_was_in_flight(
+async def test_sos_is_sent_before_unacknowledged_messages_after_reconnect(
     tmp_path: Path, ca: Path, clock: Any
 ) -> None:
     hub = MemoryHub()
@@ -503,7 +503,9 @@ async def test_after_a_drop_an_sos_goes_before_what_was_in_flight(
 # The identity of the other end, and messages to the user.
 
 
-async def test_a_wrong_token(tmp_path: Path, ca: Path, clock: Any) -> None:
+async def test_wrong_token_is_reported_and_retried_slowly(
+    tmp_path: Path, ca: Path, clock: Any
+) -> None:
     hub = MemoryHub()
     async with wired(hub) as wire, agent(tmp_path, over(wire, ca, token="wrong")) as k:
         id_ = await k.post()
@@ -524,7 +526,7 @@ DISTRUST = {
 
 
 @pytest.mark.parametrize("case", DISTRUST)
-async def test_a_certificate_that_proves_nothing(
+async def test_untrusted_certificate_is_reported_and_token_is_not_sent(
     tmp_path: Path, ca: Path, clock: Any, case: str
 ) -> None:
     tls, said = DISTRUST[case]
@@ -537,7 +539,7 @@ async def test_a_certificate_that_proves_nothing(
         assert hub.asked == []
 
 
-async def test_an_expired_certificate_makes_one_look_at_the_clock(
+async def test_fault_of_expired_certificate_mentions_clock(
     tmp_path: Path, ca: Path, clock: Any
 ) -> None:
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -548,7 +550,9 @@ async def test_an_expired_certificate_makes_one_look_at_the_clock(
         assert "clock" in k.outbox.link.reason
 
 
-async def test_without_a_ca_file_a_private_hub_is_not_trusted(tmp_path: Path, clock: Any) -> None:
+async def test_hub_of_private_authority_is_not_trusted_without_ca_file(
+    tmp_path: Path, clock: Any
+) -> None:
     hub = MemoryHub()
     async with wired(hub) as wire:
         there = HubAddress(f"https://127.0.0.1:{wire.port}", TOKEN)
@@ -559,7 +563,7 @@ async def test_without_a_ca_file_a_private_hub_is_not_trusted(tmp_path: Path, cl
 
 
 @pytest.mark.parametrize(("content", "said"), [(None, "No such file"), ("x", "no certificate")])
-async def test_a_ca_file_that_is_none(
+async def test_unusable_ca_file_is_reported_with_path(
     tmp_path: Path, clock: Any, content: str | None, said: str
 ) -> None:
     path = tmp_path / "ca.pem"
@@ -583,7 +587,7 @@ async def test_a_ca_file_that_is_none(
         (503, LinkState.NO_SERVICE, "cannot take the link now"),
     ],
 )
-async def test_something_else_than_a_hub(
+async def test_http_status_of_other_server_sets_link_state(
     tmp_path: Path, clock: Any, status: int, state: LinkState, said: str
 ) -> None:
     async def portal(request: Request) -> Response:
@@ -599,7 +603,7 @@ async def test_something_else_than_a_hub(
 
 @pytest.mark.parametrize("speech", [b"SSH-2.0-OpenSSH\r\n", b"HTTP/1.1 400 Bad\r\n\r\n", b""])
 @pytest.mark.parametrize("secure", [True, False])
-async def test_a_peer_that_speaks_something_else(
+async def test_peer_with_other_protocol_is_reported(
     tmp_path: Path, ca: Path, clock: Any, speech: bytes, secure: bool
 ) -> None:
     async def speak(stream: trio.SocketStream) -> None:
@@ -618,13 +622,15 @@ async def test_a_peer_that_speaks_something_else(
         nursery.cancel_scope.cancel()
 
 
-async def test_nobody_listens_there(tmp_path: Path, clock: Any) -> None:
+async def test_refused_connection_is_reported(tmp_path: Path, clock: Any) -> None:
     async with agent(tmp_path, HubAddress("https://127.0.0.1:1", TOKEN)) as k:
         await until(lambda: k.outbox.link.state is LinkState.NO_SERVICE)
         assert k.outbox.link.reason == "127.0.0.1: connection refused"
 
 
-async def test_no_such_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clock: Any) -> None:
+async def test_unknown_host_name_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clock: Any
+) -> None:
     async def nowhere(*_: Any, **__: Any) -> Any:
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
@@ -634,7 +640,9 @@ async def test_no_such_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clo
         assert "hub.example.org is not found" in k.outbox.link.reason
 
 
-async def test_two_agents_with_one_token(tmp_path: Path, ca: Path, clock: Any) -> None:
+async def test_second_agent_with_same_token_is_reported(
+    tmp_path: Path, ca: Path, clock: Any
+) -> None:
     hub = MemoryHub()
     (tmp_path / "other").mkdir()
     async with wired(hub) as wire, agent(tmp_path, over(wire, ca)) as k:
@@ -649,7 +657,7 @@ async def test_two_agents_with_one_token(tmp_path: Path, ca: Path, clock: Any) -
         await ready(k)
 
 
-async def test_no_version_in_common(
+async def test_link_without_common_version_is_reported(
     tmp_path: Path, ca: Path, clock: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hello = link_protocol.LinkHello
@@ -666,13 +674,13 @@ async def test_no_version_in_common(
 # Interfaces.
 
 
-async def test_bound_to_an_interface(tmp_path: Path, ca: Path, clock: Any) -> None:
+async def test_link_is_bound_to_interface(tmp_path: Path, ca: Path, clock: Any) -> None:
     hub = MemoryHub()
     async with wired(hub) as wire, agent(tmp_path, over(wire, ca, interface="lo")) as k:
         assert await outcome(k, await k.post()) is Status.DELIVERED
 
 
-async def test_a_missing_interface_is_never_replaced_by_another(
+async def test_missing_interface_is_not_replaced_by_another(
     tmp_path: Path, ca: Path, clock: Any
 ) -> None:
     hub = MemoryHub()
@@ -684,7 +692,7 @@ async def test_a_missing_interface_is_never_replaced_by_another(
         assert wire.connections == 0
 
 
-async def test_who_may_not_bind_is_told(
+async def test_failed_binding_to_interface_is_reported(
     tmp_path: Path, ca: Path, clock: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(socket, "SO_BINDTODEVICE", 10_000)  # ENOPROTOOPT
@@ -698,7 +706,7 @@ async def test_who_may_not_bind_is_told(
 # Patience.
 
 
-async def test_a_hub_that_drops_every_link_is_not_flooded(
+async def test_hub_that_drops_links_is_retried_with_random_pauses(
     tmp_path: Path, ca: Path, clock: Any
 ) -> None:
     hub = MemoryHub()
@@ -719,7 +727,7 @@ async def test_a_hub_that_drops_every_link_is_not_flooded(
     assert len({round(pause, 2) for pause in pauses}) > 50
 
 
-async def test_a_thousand_agents_do_not_come_back_at_one_moment(tmp_path: Path) -> None:
+async def test_reconnects_of_thousand_agents_are_spread_over_time(tmp_path: Path) -> None:
     first = [random.Random(n).uniform(0.05, 1) * cellular.PAUSE_FIRST for n in range(1000)]
     busiest = max(sum(at <= pause < at + 0.1 for pause in first) for at in first)
     assert busiest < 60
@@ -729,7 +737,7 @@ def command(text: str, after: float) -> Healing:
     return Healing("cellular", "", (HealingStep("command"),), text, after, after)
 
 
-async def test_the_recovery_command_runs_when_the_hub_stays_away(
+async def test_recovery_command_runs_while_hub_is_unreachable(
     tmp_path: Path, ca: Path, clock: Any
 ) -> None:
     hub, ran = MemoryHub(), tmp_path / "ran"
@@ -749,7 +757,9 @@ async def test_the_recovery_command_runs_when_the_hub_stays_away(
         await ready(k)
 
 
-async def test_no_modem_is_reset_for_a_wrong_token(tmp_path: Path, ca: Path, clock: Any) -> None:
+async def test_recovery_command_does_not_run_for_wrong_token(
+    tmp_path: Path, ca: Path, clock: Any
+) -> None:
     hub, ran = MemoryHub(), tmp_path / "ran"
     recovery = command(f"touch {ran}", after=60)
     wrong = partial(over, token="wrong")
@@ -764,7 +774,7 @@ def runs(process: int) -> bool:
     return stat.exists() and ") Z " not in stat.read_text()
 
 
-async def test_a_recovery_command_that_hangs_is_ended_with_its_children(
+async def test_hanging_recovery_command_is_killed_with_children(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("fieldagent.agent.channels.healing_steps.DEADLINE_S", 0.5)
@@ -781,7 +791,7 @@ async def test_a_recovery_command_that_hangs_is_ended_with_its_children(
     ("command", "said"),
     [("exit 3", "exit 3"), ("no-such-command-here", "exit 127"), ("a\0", "not")],
 )
-async def test_a_recovery_command_that_fails_is_told(
+async def test_failed_recovery_command_is_logged(
     command: str, said: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     await run_command("cellular-recovery-command", command)

@@ -58,7 +58,7 @@ def contents(air: Wolves, port: int) -> list[str]:
     return [event.get("content") or event["payload"] for event in events]
 
 
-def test_packages_of_every_size_go_both_ways_through_real_tncs(tmp_path: Path) -> None:
+def test_packages_of_all_sizes_are_delivered_through_dire_wolf(tmp_path: Path) -> None:
     (tmp_path / "blob").write_bytes(bytes(range(256)) * 3)
     with (
         wolves(tmp_path) as air,
@@ -81,7 +81,7 @@ def test_packages_of_every_size_go_both_ways_through_real_tncs(tmp_path: Path) -
         assert "confirmed: stored by Kit 2" in shown
 
 
-def test_a_team_of_three_has_everything(tmp_path: Path) -> None:
+def test_three_kits_exchange_all_messages_through_dire_wolf(tmp_path: Path) -> None:
     """Each kit posts some messages, and one posts an SOS."""
     with (
         wolves(tmp_path, 3) as air,

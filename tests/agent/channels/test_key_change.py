@@ -22,7 +22,7 @@ from tests.kit import RATES
 OLD, NEW = (derive_key(bytes([number] * 32), "AIR") for number in (1, 2))
 BEFORE = (KeyStep.NONE, (OLD,))
 STEPS = [(KeyStep.SENDS_OLD, (OLD, NEW)), (KeyStep.SENDS_NEW, (NEW, OLD)), (KeyStep.NONE, (NEW,))]
-"""As docs/how-to/radio-key.md tells them."""
+"""The steps in docs/how-to/radio-key.md."""
 KITS = (1, 2, 3)
 
 
@@ -78,9 +78,7 @@ class Team:
 
 
 @pytest.mark.full
-async def test_kit_by_kit_nothing_is_lost_and_nothing_comes_twice(
-    tmp_path: Path, clock: Any
-) -> None:
+async def test_key_change_kit_by_kit_loses_and_repeats_nothing(tmp_path: Path, clock: Any) -> None:
     team = Team(tmp_path)
     async with on_air(tmp_path, {"loss": 0.2}, 3), trio.open_nursery() as nursery:
         for number in KITS:
@@ -96,9 +94,7 @@ async def test_kit_by_kit_nothing_is_lost_and_nothing_comes_twice(
 
 
 @pytest.mark.full
-async def test_while_they_run_keys_change_and_a_thief_is_left_behind(
-    tmp_path: Path, clock: Any
-) -> None:
+async def test_key_change_without_restart_excludes_stolen_kit(tmp_path: Path, clock: Any) -> None:
     """The keys change kit by kit, as the hub does it. The fourth kit has only the old key."""
     async with on_air(tmp_path, {"loss": 0.2}, 4), AsyncExitStack() as stack:
         kits = [
@@ -145,8 +141,8 @@ async def test_while_they_run_keys_change_and_a_thief_is_left_behind(
         assert "of station 4" in notice
 
 
-async def test_without_the_first_step_a_kit_is_not_heard(tmp_path: Path, clock: Any) -> None:
-    """The counter-check: it shows why the order is necessary."""
+async def test_kit_is_not_heard_if_first_key_step_is_skipped(tmp_path: Path, clock: Any) -> None:
+    """This counter-check shows why the order of the steps is necessary."""
     team = Team(tmp_path)
     async with on_air(tmp_path, count=3), trio.open_nursery() as nursery:
         for number in KITS:

@@ -21,7 +21,7 @@ OTHER = [("sbd", 9_600), ("auto", 38_400)]
 
 
 def check_found(home: Path, kind: str, above: Sky, baud: int, *quick: Put) -> None:
-    """An agent finds the modem of that sky at another speed."""
+    """Check that an agent finds the modem of that sky at another speed."""
     with above(home) as simulator:
         simulator.type(f"baud {baud}")
         simulator.expect(f"talks at {baud} baud")
@@ -33,7 +33,7 @@ def check_found(home: Path, kind: str, above: Sky, baud: int, *quick: Put) -> No
 
 
 def check_told(home: Path, kind: str, above: Sky, baud: int) -> None:
-    """`fieldagent check` reports the speed of the modem of that sky."""
+    """Check that `fieldagent check` reports the speed of the modem of that sky."""
     with above(home) as simulator:
         simulator.type(f"baud {baud}")
         simulator.expect(f"talks at {baud} baud")
@@ -44,18 +44,18 @@ def check_told(home: Path, kind: str, above: Sky, baud: int) -> None:
 
 @pytest.mark.full
 @pytest.mark.parametrize(("kind", "baud"), OTHER)
-def test_a_modem_at_another_speed_is_found(tmp_path: Path, kind: str, baud: int) -> None:
+def test_modem_with_other_line_speed_is_found(tmp_path: Path, kind: str, baud: int) -> None:
     check_found(tmp_path, kind, sky, baud)
 
 
 @pytest.mark.full
 @pytest.mark.parametrize(("kind", "baud"), OTHER)
-def test_check_tells_the_speed(tmp_path: Path, kind: str, baud: int) -> None:
+def test_check_command_prints_line_speed(tmp_path: Path, kind: str, baud: int) -> None:
     check_told(tmp_path, kind, sky, baud)
 
 
 @pytest.mark.full
-def test_a_speed_that_is_set_is_the_only_one(tmp_path: Path) -> None:
+def test_configured_line_speed_is_the_only_speed_tried(tmp_path: Path) -> None:
     with sky(tmp_path) as simulator:
         simulator.type("baud 9600")
         simulator.expect("talks at 9600 baud")
@@ -75,7 +75,7 @@ def _checked(home: Path, kind: str, more: str = "") -> tuple[subprocess.Complete
     return done, "\n".join(each["text"] for each in json.loads(done.stdout)["findings"])
 
 
-def test_each_kind_has_its_own_speed_first_and_each_once() -> None:
+def test_line_speeds_of_each_modem_kind_are_unique() -> None:
     assert SBD.speeds[0] == 19_200
     for probe in list_probes():
         assert len(set(probe.speeds)) == len(probe.speeds)

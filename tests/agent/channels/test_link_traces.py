@@ -40,7 +40,7 @@ def clock(request: pytest.FixtureRequest) -> trio.testing.MockClock:
 
 
 @given(st.binary(min_size=1, max_size=70_000))
-def test_a_body_is_left_out_and_its_length_stays(body: bytes) -> None:
+def test_mask_replaces_body_of_link_message_with_zeros(body: bytes) -> None:
     link = IpLink(LinkHello())
     hello = link.make_hello()
     link.receive(IpLink(LinkHello()).make_hello())
@@ -52,12 +52,12 @@ def test_a_body_is_left_out_and_its_length_stays(body: bytes) -> None:
 
 
 @given(st.binary(max_size=60))
-def test_what_is_no_message_is_shown_by_its_length(data: bytes) -> None:
+def test_mask_limits_length_of_unknown_link_data(data: bytes) -> None:
     (shown,) = trace.mask([TraceRecord(0.0, CAME, data)], trace.LINK)
     assert len(shown.data) <= max(len(data), 20)
 
 
-def test_a_radio_trace_says_why_it_cannot_be_played() -> None:
+def test_masked_radio_trace_explains_missing_replay() -> None:
     assert "sums and tags stand in what is left out" in trace.write_head(
         trace.RADIO, is_masked=True
     )
@@ -90,12 +90,12 @@ async def record_cut(path: Path) -> str:
         hub.mailbox.put(mail(5, SECRET))
         await until(lambda: hub.mailbox.delivered)
         kept = await recorder.read_stored()
-        assert "closed by the hub: 1006" in kept, "the fault has brought it to the disk"
+        assert "closed by the hub: 1006" in kept, "a fault writes the trace to the disk"
         assert SECRET not in kept
         return recorder.write_trace()
 
 
-async def test_what_the_recorder_writes_of_a_link_can_be_played(
+async def test_recorded_link_trace_is_replayed_to_delivery(
     tmp_path: Path, clock: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A file from the field contains the same: a link that broke, and the next one that settled the
@@ -125,7 +125,9 @@ async def play(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert replay.unknown == []
 
 
-async def test_a_recording_of_today_is_one_like_that(tmp_path: Path, clock: Any) -> None:
+async def test_new_recording_of_link_contains_reconnect_without_payload(
+    tmp_path: Path, clock: Any
+) -> None:
     text = await record_cut(tmp_path)
     assert SECRET.encode() not in text.encode()
     assert text.count("connected to") == 2

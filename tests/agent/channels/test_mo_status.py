@@ -78,7 +78,7 @@ def field(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Field]:
     site.close()
 
 
-def test_the_table_holds_every_number_that_the_manual_names() -> None:
+def test_mo_status_table_contains_all_numbers_of_manual() -> None:
     """ISU AT Command Reference, +SBDIX: 0 to 4, 10 to 19, 32 to 38, 64, 65. Others are reserved."""
     assert set(MO_STATUS) == {*range(5), *range(10, 20), *range(32, 39), 64, 65}
     groups = [SENT, DOUBTFUL, REFUSED, LONG_WAIT, RETRIED, RESERVED]
@@ -86,7 +86,7 @@ def test_the_table_holds_every_number_that_the_manual_names() -> None:
 
 
 @pytest.mark.parametrize("number", SENT)
-def test_sent(field: Field, number: int) -> None:
+def test_package_arrives_once_after_sent_status(field: Field, number: int) -> None:
     content = f"sent {number}"
     field.ready().next_session_ends(str(number))
     assert field.kit.post(content).body["status"] == "Delivered"
@@ -96,7 +96,9 @@ def test_sent(field: Field, number: int) -> None:
 @pytest.mark.full
 @pytest.mark.parametrize("delivered", ["", " delivered"])
 @pytest.mark.parametrize("number", [*DOUBTFUL, *RETRIED, *RESERVED])
-def test_not_sent_for_sure_and_so_tried_again(field: Field, number: int, delivered: str) -> None:
+def test_package_arrives_once_after_uncertain_status(
+    field: Field, number: int, delivered: str
+) -> None:
     content = f"again {number}{delivered}"
     field.ready().next_session_ends(f"{number}{delivered}")
     assert field.kit.post(content).body["status"] == "Delivered"
@@ -104,7 +106,7 @@ def test_not_sent_for_sure_and_so_tried_again(field: Field, number: int, deliver
 
 
 @pytest.mark.parametrize("number", DOUBTFUL)
-def test_people_read_why_it_is_not_known(field: Field, number: int) -> None:
+def test_history_contains_reason_of_doubtful_status(field: Field, number: int) -> None:
     field.ready().next_session_ends(str(number))
     answer = field.kit.post(f"in doubt {number}").body
     doubt, sent = [line for line in field.story(answer["id"]) if line[0] != "accepted"][:2]
@@ -113,7 +115,7 @@ def test_people_read_why_it_is_not_known(field: Field, number: int) -> None:
 
 
 @pytest.mark.parametrize("number", REFUSED)
-def test_refused(field: Field, number: int) -> None:
+def test_package_ends_with_error_after_refused_status(field: Field, number: int) -> None:
     content = f"refused {number}"
     field.ready().next_session_ends(str(number))
     answer = field.kit.post(content).body
@@ -123,7 +125,7 @@ def test_refused(field: Field, number: int) -> None:
 
 
 @pytest.mark.parametrize("number", LONG_WAIT)
-def test_to_be_waited_for(tmp_path: Path, number: int) -> None:
+def test_package_waits_after_long_wait_status_and_is_canceled(tmp_path: Path, number: int) -> None:
     """The wait is longer than a test. The test checks the state meanwhile, and a cancel ends the
     wait.
     """
@@ -148,7 +150,7 @@ def test_to_be_waited_for(tmp_path: Path, number: int) -> None:
 
 
 @pytest.mark.full
-def test_a_person_who_sees_the_sky_ends_the_rest(field: Field) -> None:
+def test_satellite_retry_command_ends_pause(field: Field) -> None:
     """After 16 the modem rests for ten minutes."""
     field.ready().next_session_ends("16")
     kit = field.kit

@@ -90,7 +90,7 @@ def data(size: int) -> dict[str, object]:
 
 
 @pytest.mark.full
-def test_two_agents_reach_each_other(firmware: Path, tmp_path: Path) -> None:
+def test_two_agents_reach_each_other_through_c_nodes(firmware: Path, tmp_path: Path) -> None:
     with nodes(firmware, tmp_path), kit(tmp_path, 1) as ada, kit(tmp_path, 2) as ben:
         ada.expect("the node reports: ready")
         assert ada.post("Camp reached").body["status"] == "Delivered"
@@ -102,7 +102,7 @@ def test_two_agents_reach_each_other(firmware: Path, tmp_path: Path) -> None:
         assert facts == ("c-1", 90, 3700, 4)
 
 
-def test_nodes_that_start_anew_meanwhile_lose_nothing(firmware: Path, tmp_path: Path) -> None:
+def test_reboots_of_c_nodes_lose_no_package(firmware: Path, tmp_path: Path) -> None:
     with nodes(firmware, tmp_path) as both, kit(tmp_path, 1) as ada, kit(tmp_path, 2) as ben:
         assert ada.post("before").body["status"] == "Delivered"
         posted = ada.call("POST", "/api/package/async", data(1500)).body["id"]
@@ -133,7 +133,7 @@ def converse(line: Path, *frames: bytes, until: bytes) -> bytes:
         os.close(handle)
 
 
-def test_it_says_the_vectors(firmware: Path, tmp_path: Path) -> None:
+def test_c_node_answers_with_frames_of_test_vectors(firmware: Path, tmp_path: Path) -> None:
     hello, send = LINES["hello of a gateway, which wants an answer"], LINES["send packet 1"]
     with nodes(firmware, tmp_path, 1):
         line = tmp_path / "node-1"
@@ -194,7 +194,7 @@ def acknowledgement(sequence: int) -> bytes:
 
 
 @pytest.mark.parametrize("session", VECTORS["sessions"], ids=lambda session: session["name"])
-def test_it_plays_the_node_of_the_sessions(
+def test_c_node_follows_sessions_of_test_vectors(
     firmware: Path, tmp_path: Path, session: dict[str, Any]
 ) -> None:
     for attempt in range(3):
@@ -209,11 +209,11 @@ def test_it_plays_the_node_of_the_sessions(
                 continue
             finally:
                 os.close(handle)
-    raise AssertionError("it hung up three times")
+    raise AssertionError("the node stopped waiting three times")
 
 
 @pytest.mark.parametrize("vector", VECTORS["dropped"], ids=lambda vector: vector["name"])
-def test_it_drops_what_must_be_dropped(
+def test_c_node_drops_invalid_frames(
     firmware: Path, tmp_path: Path, vector: dict[str, str]
 ) -> None:
     hello, send = LINES["hello of a gateway, which wants an answer"], LINES["send packet 1"]
@@ -224,7 +224,7 @@ def test_it_drops_what_must_be_dropped(
         converse(line, *frames, until=LINES["packet 1 was transmitted"])
 
 
-async def test_it_takes_up_after_any_noise(firmware: Path, tmp_path: Path) -> None:
+async def test_c_node_works_after_noise(firmware: Path, tmp_path: Path) -> None:
     chance = Random(7)
     with nodes(firmware, tmp_path, 1):
         path = tmp_path / "node-1"

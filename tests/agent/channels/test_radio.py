@@ -44,7 +44,7 @@ KEY = derive_key(bytes(32), "AIR")
 
 @pytest.fixture(params=RATES)
 def clock(request: pytest.FixtureRequest) -> trio.testing.MockClock:
-    """Ptys on this machine are faster than this. If one is not, the protocol repeats."""
+    """Ptys on this machine are faster than this clock. If one is not, the protocol repeats."""
     return trio.testing.MockClock(request.param, autojump_threshold=0)
 
 
@@ -52,7 +52,9 @@ def data(size: int) -> dict[str, Any]:
     return {"payload": base64.b64encode(bytes(i * 7 % 256 for i in range(size))).decode()}
 
 
-async def test_delivered_means_that_a_neighbour_has_it(tmp_path: Path, clock: Any) -> None:
+async def test_package_is_delivered_once_neighbour_has_stored_item(
+    tmp_path: Path, clock: Any
+) -> None:
     async with on_air(tmp_path) as sky, station(tmp_path, 1, tmp_path / "node-1") as ada:
         sequence = await ada.post(message={"content": "anybody there?"})
         await until(lambda: len(sky.log) > 2)
@@ -64,7 +66,7 @@ async def test_delivered_means_that_a_neighbour_has_it(tmp_path: Path, clock: An
         assert (receipt.by.name, receipt.by.type) == ("Kit 2", "Device")
 
 
-async def test_a_radio_that_says_nothing_of_a_packet_holds_up_no_sos(
+async def test_sos_is_sent_although_radio_reports_no_results(
     tmp_path: Path, clock: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The radio acknowledges on its line and transmits, but sends no Result."""
@@ -87,13 +89,13 @@ async def test_a_radio_that_says_nothing_of_a_packet_holds_up_no_sos(
         assert await ada.outcome(await ada.post()) is Status.DELIVERED
 
 
-async def test_a_node_that_went_deaf_is_noticed_though_nothing_is_sent(
+async def test_unresponsive_node_is_detected_while_nothing_is_sent(
     tmp_path: Path, clock: Any
 ) -> None:
     async with on_air(tmp_path) as sky, station(tmp_path, 1, tmp_path / "node-1") as ada:
         await until(lambda: ada.outbox.link.state is LinkState.READY)
         await trio.sleep(600)
-        assert ada.outbox.link.state is LinkState.READY, "a node that has nothing to say is there"
+        assert ada.outbox.link.state is LinkState.READY, "a node without traffic is present"
         sky.node(0).deaf = True
         await until(lambda: ada.outbox.link.state is LinkState.ABSENT, 70)
         assert "does not answer" in ada.outbox.link.reason
@@ -104,7 +106,7 @@ async def test_a_node_that_went_deaf_is_noticed_though_nothing_is_sent(
 @pytest.mark.full
 @pytest.mark.parametrize("priority", [12, 100])
 @pytest.mark.parametrize("minutes", [1, 3, 10, 30])
-async def test_behind_a_hill_what_waits_goes_once_somebody_is_heard(
+async def test_waiting_package_is_sent_when_neighbour_is_heard_again(
     tmp_path: Path, clock: Any, minutes: int, priority: int
 ) -> None:
     """First all packets are lost, and later none. A neighbour sends every few seconds."""
@@ -143,7 +145,7 @@ async def test_behind_a_hill_what_waits_goes_once_somebody_is_heard(
         {"bit_errors": 0.0005, "unnoticed": 1.0},
     ],
 )
-async def test_both_ways_at_once_over_a_bad_air(
+async def test_packages_are_delivered_in_both_directions_over_lossy_air(
     tmp_path: Path, clock: Any, impairments: dict[str, float]
 ) -> None:
     # If a damaged packet passes the radio's own check, the tag detects it.
@@ -165,7 +167,7 @@ async def test_both_ways_at_once_over_a_bad_air(
 
 
 @pytest.mark.parametrize("impairments", [{}, {"loss": 0.3, "duplicates": 0.2}])
-async def test_what_exceeds_a_packet_goes_in_fragments_and_only_the_lost_go_again(
+async def test_long_item_is_fragmented_and_only_lost_fragments_are_repeated(
     tmp_path: Path, clock: Any, impairments: dict[str, float]
 ) -> None:
     async with (
@@ -183,7 +185,7 @@ async def test_what_exceeds_a_packet_goes_in_fragments_and_only_the_lost_go_agai
 
 
 @pytest.mark.parametrize(("loss", "answers"), [(0.0, 3), (0.3, 40)])
-async def test_a_round_of_fragments_is_answered_once(
+async def test_round_of_fragments_is_acknowledged_once(
     tmp_path: Path, clock: Any, loss: float, answers: int
 ) -> None:
     """The wait for a neighbour does not grow without limit, however bad the air is."""
@@ -202,7 +204,7 @@ async def test_a_round_of_fragments_is_answered_once(
         assert 1 <= len(said) <= answers
 
 
-async def test_what_is_cancelled_ends_its_round(tmp_path: Path, clock: Any) -> None:
+async def test_cancellation_ends_round_of_fragments(tmp_path: Path, clock: Any) -> None:
     async with (
         on_air(tmp_path) as sky,
         station(tmp_path, 1, tmp_path / "node-1") as ada,
@@ -219,7 +221,7 @@ async def test_what_is_cancelled_ends_its_round(tmp_path: Path, clock: Any) -> N
             assert (await ada.cancellation.cancel(2)).status is Status.CANCELED
 
 
-async def test_who_misses_the_end_of_a_round_keeps_quiet_while_it_may_go_on(
+async def test_receiver_computes_number_of_fragments_that_follow(
     tmp_path: Path, clock: Any
 ) -> None:
     parts = [Fragment(index, 9, bytes([index] * 50)) for index in range(9)]
@@ -230,13 +232,13 @@ async def test_who_misses_the_end_of_a_round_keeps_quiet_while_it_may_go_on(
             return (await kit.reception.receive(body)).more_fragments
 
         assert [await follow(index) for index in (0, 1, 4, 8)] == [8, 7, 4, 0]
-        assert await follow(3) == 3, "those that lack behind it"
-        assert await follow(2, Entry(0, Source(5, 2))) == 2, "as many as it says"
-        assert await follow(2, Entry(0, Source(5, 0))) == 0, "it listens now"
+        assert await follow(3) == 3, "the missing fragments after this one"
+        assert await follow(2, Entry(0, Source(5, 2))) == 2, "the number that the sender announces"
+        assert await follow(2, Entry(0, Source(5, 0))) == 0, "the sender listens now"
 
 
-async def test_the_last_few_of_a_round_tell_when_it_ends(tmp_path: Path, clock: Any) -> None:
-    """The very last packet may be lost. Then no receiver would know when to answer."""
+async def test_last_fragments_of_round_announce_its_end(tmp_path: Path, clock: Any) -> None:
+    """Without these marks, a receiver that misses the last packet does not know when to answer."""
     async with station(tmp_path, 2, tmp_path / "nowhere") as kit:
         await kit.reception.receive(encode([Entry(7, Message("there"))], origin=5))
         await kit.post(data=data(1500))
@@ -258,7 +260,7 @@ def _held(of: Station, sequence: int, count: int) -> set[int]:
     return next(iter(held.values()), set())
 
 
-async def test_what_two_stations_have_between_them_is_not_delivered(
+async def test_package_is_not_delivered_until_one_station_has_all_fragments(
     tmp_path: Path, clock: Any
 ) -> None:
     async with (
@@ -288,7 +290,9 @@ async def test_what_two_stations_have_between_them_is_not_delivered(
         assert await ada.outcome(sequence) is Status.DELIVERED
 
 
-async def test_a_word_about_another_cut_of_it_is_no_delivery(tmp_path: Path, clock: Any) -> None:
+async def test_ack_of_other_fragmentation_does_not_deliver_package(
+    tmp_path: Path, clock: Any
+) -> None:
     async with on_air(tmp_path), station(tmp_path, 1, tmp_path / "node-1") as ada:
         sequence = await ada.post()
         await until(lambda: ada.outbox.link.facts != {})
@@ -302,7 +306,7 @@ def _package(size: int) -> Any:
     return read_package({"data": data(size)})
 
 
-async def test_an_sos_goes_between_the_fragments(tmp_path: Path, clock: Any) -> None:
+async def test_sos_is_sent_between_fragments_of_data(tmp_path: Path, clock: Any) -> None:
     async with (
         on_air(tmp_path),
         station(tmp_path, 1, tmp_path / "node-1") as ada,
@@ -319,12 +323,14 @@ async def test_an_sos_goes_between_the_fragments(tmp_path: Path, clock: Any) -> 
             assert ben.messages() == ["help"]
             assert ada.standing(1).status is None
         open_incident = incident.find_open(ada.journal)
-        assert open_incident is not None, "that another kit has it ends nothing"
+        assert open_incident is not None, "storage at another kit does not end the incident"
         assert await ada.outcome(large) is Status.DELIVERED
         assert ben.messages() == ["help", data(9000)["payload"]]
 
 
-async def test_a_restart_goes_on_and_doubles_nothing(tmp_path: Path, clock: Any) -> None:
+async def test_fragments_resume_after_restart_without_duplicates(
+    tmp_path: Path, clock: Any
+) -> None:
     async with on_air(tmp_path), station(tmp_path, 2, tmp_path / "node-2") as ben:
         async with station(tmp_path, 1, tmp_path / "node-1") as ada:
             large = await ada.post(data=data(2000))
@@ -335,9 +341,7 @@ async def test_a_restart_goes_on_and_doubles_nothing(tmp_path: Path, clock: Any)
         assert ben.messages() == [data(2000)["payload"]]
 
 
-async def test_a_node_that_is_unplugged_or_starts_anew_loses_nothing(
-    tmp_path: Path, clock: Any
-) -> None:
+async def test_unplugged_and_rebooted_nodes_lose_no_package(tmp_path: Path, clock: Any) -> None:
     async with (
         on_air(tmp_path) as sky,
         station(tmp_path, 1, tmp_path / "node-1") as ada,
@@ -356,7 +360,7 @@ async def test_a_node_that_is_unplugged_or_starts_anew_loses_nothing(
         assert ben.messages() == [data(2500)["payload"]]
 
 
-async def test_a_node_that_is_unplugged_has_no_power_either(tmp_path: Path, clock: Any) -> None:
+async def test_unplugged_node_transmits_nothing(tmp_path: Path, clock: Any) -> None:
     async with (
         on_air(tmp_path) as sky,
         station(tmp_path, 1, tmp_path / "node-1") as ada,
@@ -372,7 +376,7 @@ async def test_a_node_that_is_unplugged_has_no_power_either(tmp_path: Path, cloc
         assert [line for line in sky.log[said:] if line.startswith("node 1")] == []
 
 
-async def test_who_answered_lately_is_asked_soon_though_the_radio_was_away(
+async def test_recent_neighbour_is_asked_soon_after_radio_returns(
     tmp_path: Path, clock: Any
 ) -> None:
     """Ben answers and then hears nothing for two minutes, during which Ada's radio disappears and
@@ -398,7 +402,7 @@ async def test_who_answered_lately_is_asked_soon_though_the_radio_was_away(
             assert await ada.outcome(second) is Status.DELIVERED
 
 
-async def test_without_a_node_it_says_so_and_waits(tmp_path: Path, clock: Any) -> None:
+async def test_link_is_absent_while_node_is_unplugged(tmp_path: Path, clock: Any) -> None:
     async with on_air(tmp_path) as sky, station(tmp_path, 1, tmp_path / "node-1") as ada:
         await until(lambda: ada.outbox.link.state is LinkState.READY)
         sky.nodes.unplug(sky.nodes.sockets[0])
@@ -408,7 +412,7 @@ async def test_without_a_node_it_says_so_and_waits(tmp_path: Path, clock: Any) -
         await until(lambda: ada.outbox.link.state is not LinkState.ABSENT)
 
 
-async def test_a_busy_channel_is_told_and_waited_for(tmp_path: Path, clock: Any) -> None:
+async def test_busy_channel_is_reported_and_delays_package(tmp_path: Path, clock: Any) -> None:
     async with (
         on_air(tmp_path) as sky,
         station(tmp_path, 1, tmp_path / "node-1") as ada,
@@ -426,7 +430,7 @@ async def test_a_busy_channel_is_told_and_waited_for(tmp_path: Path, clock: Any)
         assert "not sent" in events
 
 
-async def test_a_stranger_to_the_group_is_not_heard(tmp_path: Path, clock: Any) -> None:
+async def test_station_with_other_key_is_not_heard(tmp_path: Path, clock: Any) -> None:
     async with (
         on_air(tmp_path),
         station(tmp_path, 1, tmp_path / "node-1", keys=(derive_key(bytes([1] * 32), "AIR"),)) as x,
@@ -448,7 +452,7 @@ async def test_a_stranger_to_the_group_is_not_heard(tmp_path: Path, clock: Any) 
         encode([Entry(1, Receipt(digest=b"none")), Entry(1, Ack(77, digest=b"none"))], origin=9),
     ],
 )
-async def test_packets_of_no_use_are_dropped(tmp_path: Path, clock: Any, packet: bytes) -> None:
+async def test_invalid_packets_are_ignored(tmp_path: Path, clock: Any, packet: bytes) -> None:
     async with on_air(tmp_path), station(tmp_path, 2, tmp_path / "node-2") as ben:
         await ben.reception.receive(packet)
         assert ben.messages() == []
@@ -458,7 +462,7 @@ async def test_packets_of_no_use_are_dropped(tmp_path: Path, clock: Any, packet:
 @pytest.mark.parametrize(
     ("said", "still_to_say"), [({0, 1, 2}, False), ({0, 1}, False), ({0, 2}, True)]
 )
-async def test_what_another_has_said_of_a_part_need_not_be_said_again(
+async def test_ack_is_not_sent_if_other_station_has_sent_same_ack(
     tmp_path: Path, clock: Any, said: set[int], still_to_say: bool
 ) -> None:
     parts = split(encode([Entry(1, Message("x" * 500))]), 180)
@@ -472,7 +476,9 @@ async def test_what_another_has_said_of_a_part_need_not_be_said_again(
 
 
 @pytest.mark.full
-async def test_who_says_to_be_many_takes_no_memory(tmp_path: Path, clock: Any) -> None:
+async def test_packets_from_many_station_numbers_use_bounded_memory(
+    tmp_path: Path, clock: Any
+) -> None:
     async with on_air(tmp_path), station(tmp_path, 2, tmp_path / "node-2") as ben:
         for number in range(10, 1110):
             await ben.reception.receive(encode([Entry(1, Message("x"))], origin=number))
@@ -480,9 +486,7 @@ async def test_who_says_to_be_many_takes_no_memory(tmp_path: Path, clock: Any) -
         assert len(ben.words._acks) <= 256
 
 
-async def test_an_answer_that_comes_too_late_for_the_caller_is_told_beside_it(
-    tmp_path: Path, clock: Any
-) -> None:
+async def test_late_ack_adds_receipt_to_expired_package(tmp_path: Path, clock: Any) -> None:
     async with on_air(tmp_path), station(tmp_path, 1, tmp_path / "node-1") as ada:
         await ada.post(timeToLive=30)
         await until(lambda: ada.standing(1).status is Status.ERROR)
@@ -497,7 +501,7 @@ async def test_an_answer_that_comes_too_late_for_the_caller_is_told_beside_it(
 # Relay for a neighbour.
 
 
-async def _carry_over(outbox: Any, outcome: Outcome = Outcome.SENT) -> Any:
+async def _send_to_hub(outbox: Any, outcome: Outcome = Outcome.SENT) -> Any:
     """Transmit as a driver of that channel would do to the hub."""
     with fail_after(600):
         await outbox.wait_until_ready()
@@ -506,16 +510,14 @@ async def _carry_over(outbox: Any, outcome: Outcome = Outcome.SENT) -> Any:
     return decode(transmission.body)
 
 
-async def test_a_linked_agent_carries_and_the_hub_sees_whose_it_is(
-    tmp_path: Path, clock: Any
-) -> None:
+async def test_relayed_item_keeps_its_origin_and_sequence(tmp_path: Path, clock: Any) -> None:
     async with (
         on_air(tmp_path),
         station(tmp_path, 1, tmp_path / "node-1", asks_for_relay=lambda: True) as ada,
         station(tmp_path, 2, tmp_path / "node-2", relays_over=frozenset([CELLULAR])) as ben,
     ):
         sequence = await ada.post(message={"content": "no link here"})
-        envelope = await _carry_over(ben.outboxes[CELLULAR])
+        envelope = await _send_to_hub(ben.outboxes[CELLULAR])
         assert envelope.origin == 1
         (entry,) = envelope.entries
         assert (entry.sequence, entry.content) == (sequence, Message("no link here"))
@@ -529,7 +531,7 @@ def _story(of: Any) -> Any:
 
 
 @pytest.mark.parametrize("priority", [12, 100])
-async def test_a_neighbour_s_satellite_is_not_the_hub(
+async def test_satellite_relay_reports_hub_only_after_receipt_of_hub(
     tmp_path: Path, clock: Any, priority: int
 ) -> None:
     def ladder() -> list[str]:
@@ -543,7 +545,7 @@ async def test_a_neighbour_s_satellite_is_not_the_hub(
         station(tmp_path, 2, tmp_path / "node-2", relays_over=frozenset([SATELLITE])) as ben,
     ):
         sequence = await ada.post(message={"content": "help"}, priority=priority)
-        await _carry_over(ben.outboxes[SATELLITE])
+        await _send_to_hub(ben.outboxes[SATELLITE])
         await until(lambda: "left by Kit 2's satellite" in ladder())
         assert not any("hub" in each for each in ladder())
         ((carried,),) = ben.journal.read("SELECT sequence FROM carried")
@@ -552,7 +554,7 @@ async def test_a_neighbour_s_satellite_is_not_the_hub(
         await until(lambda: "at the hub, reported by a neighbour" in ladder())
 
 
-async def test_who_has_a_link_of_its_own_is_not_carried(tmp_path: Path, clock: Any) -> None:
+async def test_item_of_station_with_own_link_is_not_relayed(tmp_path: Path, clock: Any) -> None:
     async with (
         on_air(tmp_path),
         station(tmp_path, 1, tmp_path / "node-1", asks_for_relay=lambda: False) as ada,
@@ -562,7 +564,7 @@ async def test_who_has_a_link_of_its_own_is_not_carried(tmp_path: Path, clock: A
         assert len(ben.outboxes[CELLULAR]) == 0
 
 
-async def test_a_neighbour_s_item_is_carried_once_and_over_one_channel(
+async def test_item_of_neighbour_is_relayed_once_over_one_channel(
     tmp_path: Path, clock: Any
 ) -> None:
     both = frozenset([CELLULAR, SATELLITE])
@@ -572,12 +574,12 @@ async def test_a_neighbour_s_item_is_carried_once_and_over_one_channel(
         station(tmp_path, 2, tmp_path / "node-2", relays_over=both) as ben,
     ):
         assert await ada.outcome(await ada.post()) is Status.DELIVERED
-        await _carry_over(ben.outboxes[CELLULAR])
+        await _send_to_hub(ben.outboxes[CELLULAR])
         await trio.sleep(600)
         assert [len(outbox) for outbox in ben.outboxes.values()] == [0, 0, 0]
 
 
-async def test_a_neighbour_that_lost_its_journal_is_carried_under_its_old_numbers(
+async def test_reused_sequence_of_neighbour_is_relayed_as_new_item(
     tmp_path: Path, clock: Any
 ) -> None:
     async with (
@@ -587,13 +589,13 @@ async def test_a_neighbour_that_lost_its_journal_is_carried_under_its_old_number
         for content in ("before", "before", "after"):
             plea = [Entry(1, Message(content)), Entry(0, RelayRequest(0))]
             await ben.reception.receive(encode(plea, origin=1))
-        envelope = await _carry_over(ben.outboxes[CELLULAR])
+        envelope = await _send_to_hub(ben.outboxes[CELLULAR])
         contents = [entry.content for entry in envelope.entries]
         assert contents == [Message("before"), Message("after")]
         assert len(ben.outboxes[CELLULAR]) == 0
 
 
-async def test_neighbours_cost_no_more_than_was_granted_but_an_sos_does(
+async def test_relay_credits_limit_items_of_neighbours_except_sos(
     tmp_path: Path, clock: Any
 ) -> None:
     async with (
@@ -608,12 +610,12 @@ async def test_neighbours_cost_no_more_than_was_granted_but_an_sos_does(
             assert await ada.outcome(await ada.post(message={"content": content}))
         assert len(ben.outboxes[SATELLITE]) == 2
         await ada.outcome(await ada.post(message={"content": "help"}, priority=100))
-        envelope = await _carry_over(ben.outboxes[SATELLITE])
+        envelope = await _send_to_hub(ben.outboxes[SATELLITE])
         assert envelope.entries[0].content == Message("help")
         assert envelope.entries[0].sos
 
 
-async def test_large_data_is_carried_whole(tmp_path: Path, clock: Any) -> None:
+async def test_fragmented_item_is_relayed_whole(tmp_path: Path, clock: Any) -> None:
     async with (
         on_air(tmp_path, {"loss": 0.2}),
         station(tmp_path, 1, tmp_path / "node-1", asks_for_relay=lambda: True) as ada,
@@ -628,9 +630,7 @@ async def test_large_data_is_carried_whole(tmp_path: Path, clock: Any) -> None:
         assert (envelope.origin, envelope.entries[0].sequence) == (1, sequence)
 
 
-async def test_what_is_carried_outlives_a_restart_of_the_carrier(
-    tmp_path: Path, clock: Any
-) -> None:
+async def test_relayed_item_survives_restart_of_relaying_kit(tmp_path: Path, clock: Any) -> None:
     async with (
         on_air(tmp_path),
         station(tmp_path, 1, tmp_path / "node-1", asks_for_relay=lambda: True) as a,
@@ -640,6 +640,6 @@ async def test_what_is_carried_outlives_a_restart_of_the_carrier(
         async with station(
             tmp_path, 2, tmp_path / "node-2", relays_over=frozenset([CELLULAR])
         ) as ben:
-            envelope = await _carry_over(ben.outboxes[CELLULAR])
+            envelope = await _send_to_hub(ben.outboxes[CELLULAR])
             assert (envelope.origin, envelope.entries[0].content) == (1, Message("kept"))
             assert envelope.entries[0].time >= int(START)

@@ -22,7 +22,7 @@ from tests.processes import Agent, agent, until
 pytestmark = pytest.mark.full
 
 KEY = bytes(range(32)).hex()
-SAID = "the well is at the third pine"
+TEXT = "the well is at the third pine"
 
 
 @contextmanager
@@ -40,7 +40,7 @@ def line(link: Path) -> Iterator[int]:
 
 
 @contextmanager
-def passed_on(ear: int, mouth: int) -> Iterator[None]:
+def forward_frames(ear: int, mouth: int) -> Iterator[None]:
     """Pass the frames of one TNC's host to the other TNC."""
     over = threading.Event()
 
@@ -88,13 +88,13 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> str:
     with (
         line(first) as one,
         line(second) as two,
-        passed_on(one, two),
-        passed_on(two, one),
+        forward_frames(one, two),
+        forward_frames(two, one),
         kit(home / "1", first, 1) as speaks,
         kit(home / "2", second, 2) as hears,
     ):
-        assert speaks.post(SAID).body["status"] == "Delivered"
-        hears.expect(SAID)
+        assert speaks.post(TEXT).body["status"] == "Delivered"
+        hears.expect(TEXT)
         asked = "/api/trace?channel=Radio&payloads=1"
         return str(hears.call("GET", asked).body["memory"])
 
@@ -116,9 +116,7 @@ def heard(running: Agent) -> list[Any]:
     return [each["body"]["payloads"][0]["events"][0].get("content") for each in payloads]
 
 
-def test_a_kit_that_is_played_a_trace_hears_what_the_kit_of_the_trace_heard(
-    tmp_path: Path, recorded: str
-) -> None:
+def test_replayed_trace_delivers_recorded_message_once(tmp_path: Path, recorded: str) -> None:
     """Each message comes once, even after several replays, and none comes if one byte of each frame
     is changed.
     """
@@ -131,8 +129,8 @@ def test_a_kit_that_is_played_a_trace_hears_what_the_kit_of_the_trace_heard(
         assert heard(third) == []
         for _ in range(2):
             play(records, mouth)
-        third.expect(SAID)
-        assert heard(third) == [SAID]
+        third.expect(TEXT)
+        assert heard(third) == [TEXT]
 
 
 def _damaged(record: TraceRecord) -> TraceRecord:
@@ -142,10 +140,8 @@ def _damaged(record: TraceRecord) -> TraceRecord:
     return record._replace(data=bytes(data))
 
 
-def test_without_payloads_the_trace_says_that_it_cannot_be_played(
-    tmp_path: Path, recorded: str
-) -> None:
+def test_masked_radio_trace_names_payloads_option(tmp_path: Path, recorded: str) -> None:
     masked = trace.mask(trace.read(recorded), trace.RADIO)
     shown = trace.write_head(trace.RADIO, is_masked=True) + trace.write(masked)
     assert "--payloads" in shown
-    assert SAID[4:] not in shown
+    assert TEXT[4:] not in shown

@@ -87,13 +87,13 @@ def has_it(kits: list[Station]) -> list[int]:
     return [kit.number for kit in kits if kit.messages().count("help") == 1]
 
 
-async def test_an_sos_crosses_kits_that_do_not_hear_its_sender(tmp_path: Path, clock: Any) -> None:
+async def test_sos_reaches_kits_out_of_range_of_sender(tmp_path: Path, clock: Any) -> None:
     async with on_air(tmp_path, count=4, topology=LINE), AsyncExitStack() as stack:
         kits = await team(stack, tmp_path, 4)
         await sos(kits[0])
         await until(lambda: has_it(kits) == [2, 3, 4], 600)
         await trio.sleep(3600)
-        assert has_it(kits) == [2, 3, 4], "and each has it once"
+        assert has_it(kits) == [2, 3, 4], "each kit has the SOS once"
 
 
 def stops(kit: Station, sequence: int) -> list[str]:
@@ -119,7 +119,7 @@ NO_FURTHER = "{} has it and may not pass it on (radio-hops); {} has not confirme
         (3, [2, 3, 4], []),
     ],
 )
-async def test_it_crosses_no_more_kits_than_radio_hops_says_and_its_sender_knows(
+async def test_sos_stops_after_radio_hops_and_sender_is_informed(
     tmp_path: Path, clock: Any, hops: int, reached: list[int], stopped: list[str], loss: float
 ) -> None:
     """Kit 1 hears only kit 2. The stop at kit 3 reaches kit 1 with its news, that at kit 4 does
@@ -140,7 +140,7 @@ async def test_it_crosses_no_more_kits_than_radio_hops_says_and_its_sender_knows
 
 
 @pytest.mark.full
-async def test_what_is_no_sos_and_goes_no_further_is_told_to_its_sender_too(
+async def test_message_stops_after_radio_hops_and_sender_is_informed(
     tmp_path: Path, clock: Any
 ) -> None:
     async with on_air(tmp_path, count=4, topology=LINE), AsyncExitStack() as stack:
@@ -151,7 +151,7 @@ async def test_what_is_no_sos_and_goes_no_further_is_told_to_its_sender_too(
 
 
 @pytest.mark.full
-async def test_on_a_bad_air_everybody_has_it_and_the_sender_knows(
+async def test_sos_reaches_all_kits_over_lossy_air_and_is_confirmed(
     tmp_path: Path, clock: Any
 ) -> None:
     all_hear_all = "\n".join(f"{one} > {other}" for one, other in permutations(range(1, 6), 2))
@@ -183,10 +183,8 @@ async def test_on_a_bad_air_everybody_has_it_and_the_sender_knows(
         await until(confirmed)
 
 
-async def test_who_comes_into_earshot_later_gets_what_the_others_have(
-    tmp_path: Path, clock: Any
-) -> None:
-    """Its sender was restarted meanwhile."""
+async def test_late_kit_gets_sos_from_restarted_sender(tmp_path: Path, clock: Any) -> None:
+    """The sender restarts before the third kit starts."""
     async with on_air(tmp_path, count=3):
         async with AsyncExitStack() as stack:
             kits = await team(stack, tmp_path, 2)
@@ -201,10 +199,8 @@ async def test_who_comes_into_earshot_later_gets_what_the_others_have(
 
 
 @pytest.mark.full
-async def test_what_others_sent_is_given_also_by_who_was_started_anew(
-    tmp_path: Path, clock: Any
-) -> None:
-    """Their sender is off, and so was the kit that comes now. It gets each item once."""
+async def test_restarted_kit_repeats_items_of_other_kits(tmp_path: Path, clock: Any) -> None:
+    """The sender is off, and so was the third kit. The third kit gets each item once."""
     async with on_air(tmp_path, count=3):
         async with AsyncExitStack() as stack:
             kits = await team(stack, tmp_path, 2)
@@ -216,7 +212,7 @@ async def test_what_others_sent_is_given_also_by_who_was_started_anew(
             station(tmp_path, 3, tmp_path / "node-3") as late,
         ):
             await until(lambda: "the hut is full" in late.messages(), 600)
-            assert "help" in late.messages(), "it is there no later"
+            assert "help" in late.messages(), "the SOS is not later than the message"
             await trio.sleep(600)
             assert len(late.messages()) == len({*late.messages()})
             assert on_air_journal.list_stored(
@@ -238,7 +234,7 @@ async def test_what_others_sent_is_given_also_by_who_was_started_anew(
         pytest.param("CAST(replace(on_air, 'full', 'fuel') AS BLOB)", marks=pytest.mark.full),
     ],
 )
-async def test_what_the_disk_has_damaged_of_others_is_given_to_nobody(
+async def test_damaged_item_of_other_kit_is_not_repeated(
     tmp_path: Path, clock: Any, damaged: str
 ) -> None:
     """The items stored next to it are repeated in any case: this kit has repeated nothing
@@ -251,7 +247,7 @@ async def test_what_the_disk_has_damaged_of_others_is_given_to_nobody(
             await kits[0].outcome(await kits[0].post(message={"content": "the hut is full"}))
             await sos(kits[0])
             await until(lambda: {"the hut is full", "help"} <= {*kits[1].messages()})
-            await kits[1].journal.commit(partial(spoil, damaged=damaged))
+            await kits[1].journal.commit(partial(damage_stored_item, damaged=damaged))
         sky.nodes.plug(sky.nodes.sockets[2])
         async with (
             station(tmp_path, 2, tmp_path / "node-2"),
@@ -262,7 +258,7 @@ async def test_what_the_disk_has_damaged_of_others_is_given_to_nobody(
             assert not [each for each in late.messages() if each.startswith("the hut")]
 
 
-def spoil(db: sqlite3.Connection, damaged: str) -> None:
+def damage_stored_item(db: sqlite3.Connection, damaged: str) -> None:
     changed = db.execute(
         f"UPDATE arrived SET on_air = {damaged} WHERE instr(on_air, CAST('hut' AS BLOB))"
     )
@@ -270,7 +266,7 @@ def spoil(db: sqlite3.Connection, damaged: str) -> None:
 
 
 @pytest.mark.parametrize("others", [0, pytest.param(1, marks=pytest.mark.full)])
-async def test_who_only_listens_and_was_away_gets_what_it_missed(
+async def test_returning_kit_that_sends_nothing_gets_missed_item(
     tmp_path: Path, clock: Any, others: int
 ) -> None:
     """The kit is off for less than the hour after which it would stop being a neighbour, but longer
@@ -302,8 +298,8 @@ def entry(number: int) -> Entry:
     return Entry(number, Message("help"), int(START), sos=True)
 
 
-async def said(kit: Station) -> list[Entry]:
-    """Return its next transmission, and count it as transmitted."""
+async def transmit_next(kit: Station) -> list[Entry]:
+    """Return the entries of the next transmission, and count it as sent."""
     transmission = kit.outbox.load(200)
     if transmission is None:
         return []
@@ -312,20 +308,20 @@ async def said(kit: Station) -> list[Entry]:
 
 
 @pytest.mark.parametrize(("lacking", "answers"), [([], True), ([2], True), ([9], False)])
-async def test_who_is_not_named_as_lacking_it_is_silent(
+async def test_repeated_item_is_acknowledged_unless_only_other_kits_miss_it(
     tmp_path: Path, clock: Any, lacking: list[int], answers: bool
 ) -> None:
     item, ack = entry(7), Entry(7, Ack(5, digest=compute_item_digest(entry(7))))
     named = [Entry(7, Source(number, 0)) for number in lacking]
     async with station(tmp_path, 2, tmp_path / "nowhere") as kit:
         await kit.reception.receive(encode([item, *named], origin=5))
-        assert ack in await said(kit), "what is new here is confirmed in any case"
+        assert ack in await transmit_next(kit), "a new item is acknowledged in any case"
         await kit.reception.receive(encode([item, *named], origin=5))
-        assert (ack in await said(kit)) is answers
+        assert (ack in await transmit_next(kit)) is answers
 
 
 @pytest.mark.parametrize("sos", [False, True])
-async def test_who_hears_that_another_has_it_says_so_of_an_sos_alone(
+async def test_ack_of_other_kit_triggers_own_ack_only_for_sos(
     tmp_path: Path, clock: Any, sos: bool
 ) -> None:
     """An item that is not an SOS is confirmed in the next summary."""
@@ -338,11 +334,11 @@ async def test_who_hears_that_another_has_it_says_so_of_an_sos_alone(
         await trio.sleep(ACK_WITHIN)
         assert kit.words.is_worth_sending() is sos
         await kit.post()
-        entries = [each for _ in range(3) for each in await said(kit)]
+        entries = [each for _ in range(3) for each in await transmit_next(kit)]
         assert (ack if sos else summary(5, item)) in entries
 
 
-async def test_who_comes_back_is_given_the_newest_first_and_not_all_at_once(
+async def test_returning_kit_gets_newest_items_first_in_few_packets(
     tmp_path: Path, clock: Any
 ) -> None:
     async with station(tmp_path, 1, tmp_path / "nowhere") as kit:
@@ -350,7 +346,7 @@ async def test_who_comes_back_is_given_the_newest_first_and_not_all_at_once(
         numbers = []
         for number in range(30):
             numbers.append(await kit.post(message={"content": f"note {number}"}))
-            await said(kit)
+            await transmit_next(kit)
             ack = Ack(1, digest=kit.digest(numbers[-1]))
             await kit.reception.receive(encode([Entry(numbers[-1], ack)], origin=4))
         await until(lambda: len(kit.rounds.list_ours()) == 30)
@@ -360,7 +356,9 @@ async def test_who_comes_back_is_given_the_newest_first_and_not_all_at_once(
         with trio.move_on_after(20):
             while True:
                 await kit.outbox.wait_until_ready()
-                messages = [each for each in await said(kit) if isinstance(each.content, Message)]
+                messages = [
+                    each for each in await transmit_next(kit) if isinstance(each.content, Message)
+                ]
                 packets += [[each.sequence for each in messages]] * bool(messages)
                 await trio.sleep(0.1)
         assert 2 <= len(packets) <= 5
@@ -370,7 +368,7 @@ async def test_who_comes_back_is_given_the_newest_first_and_not_all_at_once(
         assert repeated[0] == numbers[-1]
 
 
-async def test_who_lost_its_journal_gets_the_sos_at_once(tmp_path: Path, clock: Any) -> None:
+async def test_kit_with_lost_journal_gets_sos_within_minute(tmp_path: Path, clock: Any) -> None:
     """The sender is off by then, and another kit that heard the SOS sends it."""
     async with on_air(tmp_path, count=3), AsyncExitStack() as stack:
         cid = await stack.enter_async_context(station(tmp_path, 3, tmp_path / "node-3"))
@@ -390,7 +388,7 @@ async def test_who_lost_its_journal_gets_the_sos_at_once(tmp_path: Path, clock: 
 
 
 @pytest.mark.parametrize("starts_anew", [False, True])
-async def test_an_sos_that_is_called_off_is_given_to_nobody_who_comes_later(
+async def test_called_off_sos_is_not_repeated_to_late_kit(
     tmp_path: Path, clock: Any, starts_anew: bool
 ) -> None:
     """The SOS would ring there, and by radio alone no kit would end it."""
@@ -414,9 +412,7 @@ async def test_an_sos_that_is_called_off_is_given_to_nobody_who_comes_later(
         assert cid.messages() == []
 
 
-async def test_who_knows_by_the_hub_that_anothers_sos_is_over_gives_it_to_nobody(
-    tmp_path: Path, clock: Any
-) -> None:
+async def test_sos_closed_by_hub_is_not_repeated_to_late_kit(tmp_path: Path, clock: Any) -> None:
     async with on_air(tmp_path, count=3) as sky, AsyncExitStack() as stack:
         sky.nodes.unplug(sky.nodes.sockets[2])
         ben = await stack.enter_async_context(station(tmp_path, 2, tmp_path / "node-2"))
@@ -437,7 +433,9 @@ async def test_who_knows_by_the_hub_that_anothers_sos_is_over_gives_it_to_nobody
         assert cid.messages() == []
 
 
-async def test_what_is_repeated_names_who_does_and_who_lacks_it(tmp_path: Path, clock: Any) -> None:
+async def test_repeated_packet_names_repeater_and_kits_without_item(
+    tmp_path: Path, clock: Any
+) -> None:
     """The packet belongs to the original sender, as far as an older peer can see."""
     async with station(tmp_path, 2, tmp_path / "nowhere") as kit:
         await kit.reception.receive(encode([Entry(1, Ack(9, digest=bytes(4)))], origin=6))
@@ -458,17 +456,17 @@ async def test_what_is_repeated_names_who_does_and_who_lacks_it(tmp_path: Path, 
         assert kit.neighbours.list_in_range() == [6, 5]
 
 
-async def test_a_neighbour_that_repeats_ours_has_it(tmp_path: Path, clock: Any) -> None:
+async def test_repeat_of_own_item_by_neighbour_adds_receipt(tmp_path: Path, clock: Any) -> None:
     async with station(tmp_path, 1, tmp_path / "nowhere") as kit:
         sequence = await sos(kit)
-        (item,) = (each for each in await said(kit) if each.sequence == sequence)
+        (item,) = (each for each in await transmit_next(kit) if each.sequence == sequence)
         await kit.reception.receive(encode([item, Entry(0, Source(4, 1))], origin=1))
         assert [each.by.id for each in outbound.list_receipts(kit.journal, sequence)] == ["4"]
         assert kit.neighbours.list_in_range() == [4]
         assert kit.messages() == []
 
 
-async def bring(kit: Station, texts: list[str]) -> None:
+async def accept_as_hub(kit: Station, texts: list[str]) -> None:
     """Act as the carrier's link to the hub, which accepts all items."""
     outbox = kit.outboxes[CELLULAR]
     while True:
@@ -481,7 +479,7 @@ async def bring(kit: Station, texts: list[str]) -> None:
 
 
 @pytest.mark.parametrize("loss", [0.0, pytest.param(0.3, marks=pytest.mark.full)])
-async def test_a_relay_is_found_behind_one_that_has_no_link(
+async def test_item_reaches_hub_through_kit_without_link(
     tmp_path: Path, clock: Any, monkeypatch: pytest.MonkeyPatch, loss: float
 ) -> None:
     """A-C-B, and only B reaches the hub: the item arrives there once, and A gets the
@@ -497,7 +495,7 @@ async def test_a_relay_is_found_behind_one_that_has_no_link(
         station(tmp_path, 3, tmp_path / "node-3", relays_over=frozenset([CELLULAR])) as ben,
         trio.open_nursery() as nursery,
     ):
-        nursery.start_soon(bring, ben, texts)
+        nursery.start_soon(accept_as_hub, ben, texts)
         await ben.post(message={"content": "here is Ben"}, channels=["Radio"])
         await ada.post(message={"content": "no link here"})
 
@@ -516,7 +514,7 @@ async def test_a_relay_is_found_behind_one_that_has_no_link(
 
 @pytest.mark.full
 @pytest.mark.parametrize("spared", [2, 3])
-async def test_of_two_ways_the_one_with_an_empty_battery_is_spared(
+async def test_route_with_low_battery_is_avoided_if_another_exists(
     tmp_path: Path, clock: Any, monkeypatch: pytest.MonkeyPatch, spared: int
 ) -> None:
     """The kit in between announces its empty battery. If there is no other route, it relays in any
@@ -536,7 +534,7 @@ async def test_of_two_ways_the_one_with_an_empty_battery_is_spared(
     ):
         kits = {2: two, 3: three}
         for number, kit in kits.items():
-            nursery.start_soon(bring, kit, texts[number])
+            nursery.start_soon(accept_as_hub, kit, texts[number])
             await kit.post(message={"content": f"here is {number}"}, channels=["Radio"])
         await until(lambda: {2, 3} <= between.words.hub_routes.get_valid_routes().keys(), 3600)
         # Both routes are free and equally long.
@@ -565,7 +563,7 @@ async def test_of_two_ways_the_one_with_an_empty_battery_is_spared(
 
 
 @pytest.mark.full
-async def test_the_hub_is_asked_for_until_it_has_it(tmp_path: Path, clock: Any) -> None:
+async def test_relay_request_is_repeated_until_hub_has_item(tmp_path: Path, clock: Any) -> None:
     """The carrier's link is down for an hour, and then its news about the hub is lost."""
     async with on_air(tmp_path, count=2) as sky, AsyncExitStack() as stack:
         ada = await stack.enter_async_context(
@@ -589,7 +587,7 @@ async def test_the_hub_is_asked_for_until_it_has_it(tmp_path: Path, clock: Any) 
 
 
 @pytest.mark.full
-async def test_where_nobody_reaches_the_hub_it_is_not_asked_for(
+async def test_relay_request_is_not_repeated_without_route_to_hub(
     tmp_path: Path, clock: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     only_what_is_posted(monkeypatch)
@@ -609,9 +607,7 @@ async def test_where_nobody_reaches_the_hub_it_is_not_asked_for(
 
 
 @pytest.mark.full
-async def test_an_sos_that_nobody_can_bring_to_the_hub_keeps_no_team_talking(
-    tmp_path: Path, clock: Any
-) -> None:
+async def test_sos_without_route_to_hub_causes_little_traffic(tmp_path: Path, clock: Any) -> None:
     """Each kit asks because it knows no route, and not because another kit has asked about the same
     item. When a kit with a link to the hub appears, they ask immediately.
     """
@@ -639,13 +635,13 @@ async def test_an_sos_that_nobody_can_bring_to_the_hub_keeps_no_team_talking(
             station(tmp_path, 5, tmp_path / "node-5", relays_over=frozenset([CELLULAR]))
         )
         nursery = await stack.enter_async_context(trio.open_nursery())
-        nursery.start_soon(bring, gateway, texts)
+        nursery.start_soon(accept_as_hub, gateway, texts)
         await until(lambda: "leg broken" in texts, 120)
         nursery.cancel_scope.cancel()
 
 
 @asynccontextmanager
-async def on_spent_credits(tmp_path: Path) -> AsyncIterator[Station]:
+async def kit_with_spent_credits(tmp_path: Path) -> AsyncIterator[Station]:
     """Yield a kit that may spend one credit per day for others and has three of their items to
     relay.
     """
@@ -659,30 +655,28 @@ async def on_spent_credits(tmp_path: Path) -> AsyncIterator[Station]:
         yield ben
 
 
-async def test_what_is_here_is_known_after_a_restart_by_its_own_digest(
+async def test_items_to_relay_are_stored_with_digest_of_item_alone(
     tmp_path: Path, clock: Any
 ) -> None:
     """Beside each item that a kit must relay, a mark with its number is stored."""
     items = [Entry(number, Message(f"note {number}"), int(START)) for number in (7, 8, 9)]
-    async with on_spent_credits(tmp_path) as ben:
+    async with kit_with_spent_credits(tmp_path) as ben:
         here = on_air_journal.list_others_items(ben.journal, 2)
     assert here == [(5, item.sequence, compute_item_digest(item)) for item in items]
 
 
 @pytest.mark.full
-async def test_what_costs_more_than_is_left_for_others_waits_for_the_next_day(
-    tmp_path: Path, clock: Any
-) -> None:
-    async with on_spent_credits(tmp_path) as ben:
+async def test_items_above_relay_credits_wait_for_next_day(tmp_path: Path, clock: Any) -> None:
+    async with kit_with_spent_credits(tmp_path) as ben:
         assert len(ben.outboxes[SATELLITE]) == 1
         assert "2 from neighbours for the hub wait until midnight" in ben.notice()
         await trio.sleep(86_400 + 10)
-        assert len(ben.outboxes[SATELLITE]) == 1, "the first has outlived its time, as it may"
+        assert len(ben.outboxes[SATELLITE]) == 1, "the first item has expired"
         assert "1 from neighbours for the hub wait" in ben.notice()
 
 
 @pytest.mark.full
-async def test_what_waits_for_the_next_day_is_packed_once(
+async def test_items_waiting_for_relay_credits_are_encoded_once(
     tmp_path: Path, clock: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A kit without credits for others checks at each turn of its day. Packing texts took almost
@@ -698,7 +692,7 @@ async def test_what_waits_for_the_next_day_is_packed_once(
         return encode(entries, **how)
 
     monkeypatch.setattr(relay, "encode", counted)
-    async with on_spent_credits(tmp_path) as ben:
+    async with kit_with_spent_credits(tmp_path) as ben:
         before = len(packed)
         with monkeypatch.context() as patched:
             patched.setattr(Journal, "persist", write_nothing)
@@ -707,48 +701,48 @@ async def test_what_waits_for_the_next_day_is_packed_once(
         assert "2 from neighbours for the hub wait" in ben.notice()
 
 
-async def test_one_entry_acknowledges_holding(tmp_path: Path, clock: Any) -> None:
+async def test_one_summary_acknowledges_all_items_of_station(tmp_path: Path, clock: Any) -> None:
     items = [Entry(number, Message(f"note {number}"), int(START)) for number in (7, 8, 10)]
     async with station(tmp_path, 2, tmp_path / "nowhere") as kit:
         for item in items:
             await kit.reception.receive(encode([item], origin=5))
-        acks = [each for each in await said(kit) if isinstance(each.content, Ack)]
+        acks = [each for each in await transmit_next(kit) if isinstance(each.content, Ack)]
         assert acks == [summary(5, *items)]
         again = Entry(12, Message("note 12"), int(START))
         await kit.reception.receive(encode([again], origin=5))
-        acks = [each for each in await said(kit) if isinstance(each.content, Ack)]
-        assert acks == [summary(5, *items, again)], "what was said before may be lost"
+        acks = [each for each in await transmit_next(kit) if isinstance(each.content, Ack)]
+        assert acks == [summary(5, *items, again)], "the earlier Ack may be lost"
 
 
 @pytest.mark.parametrize("another_asks", [False, True])
-async def test_what_another_has_and_lacks_here_is_asked_for(
+async def test_missing_item_is_requested_unless_other_kit_has_asked(
     tmp_path: Path, clock: Any, another_asks: bool
 ) -> None:
-    """Except if another kit that also lacks it has asked already."""
+    """Another kit that also misses the item may have asked already."""
     items = [Entry(number, Message(f"note {number}"), int(START)) for number in (7, 8)]
     async with station(tmp_path, 2, tmp_path / "nowhere") as kit:
         for number in (6, 8):
             await kit.reception.receive(encode([Entry(1, Ack(9, digest=bytes(4)))], origin=number))
         await kit.reception.receive(encode([items[0]], origin=5))
         await trio.sleep(ACK_WITHIN)
-        await said(kit)
+        await transmit_next(kit)
         await kit.reception.receive(encode([summary(5, *items)], origin=6))
         if another_asks:
             await kit.reception.receive(encode([summary(5, items[0])], origin=8))
         summaries = kit.words.summaries
         assert summaries.compute_due_time() <= START + trio.current_time() + 1.5 * ASK_AFTER_S
         summaries.begin(summaries.compute_due_time())
-        assert (summary(5, items[0]) in await said(kit)) is not another_asks
+        assert (summary(5, items[0]) in await transmit_next(kit)) is not another_asks
 
 
-async def test_whoever_has_what_another_lacks_repeats_it_unless_one_is_heard_to(
+async def test_missing_item_is_repeated_unless_other_kit_has_repeated(
     tmp_path: Path, clock: Any
 ) -> None:
     items = [Entry(number, Message(f"note {number}"), int(START)) for number in (7, 8)]
     async with station(tmp_path, 2, tmp_path / "nowhere") as kit:
         for item in items:
             await kit.reception.receive(encode([item], origin=5))
-        await said(kit)
+        await transmit_next(kit)
         await trio.sleep(600)
         await kit.reception.receive(encode([Entry(7, Ack(5, 0, frozenset()))], origin=6))
         by_another = [Entry(0, AuthorMark(5, 1)), items[1]]
@@ -757,7 +751,7 @@ async def test_whoever_has_what_another_lacks_repeats_it_unless_one_is_heard_to(
         with trio.move_on_after(30):
             while True:
                 await kit.outbox.wait_until_ready()
-                entries += await said(kit)
+                entries += await transmit_next(kit)
         assert [each for each in entries if isinstance(each.content, Message)] == [items[0]]
         assert Entry(0, AuthorMark(5, 1)) in entries
         assert not {5, 8} - {*kit.neighbours.list_in_range()}
@@ -767,7 +761,7 @@ async def test_whoever_has_what_another_lacks_repeats_it_unless_one_is_heard_to(
 @pytest.mark.parametrize(
     ("kits", "chance", "at_once"), [(9, 0.99, True), (30, 0.99, False), (30, 0.1, True)]
 )
-async def test_in_a_crowd_a_few_repeat_at_first_and_everybody_what_is_asked_for_again(
+async def test_in_crowd_few_kits_repeat_at_first_request(
     tmp_path: Path, clock: Any, kits: int, chance: float, at_once: bool
 ) -> None:
     items = [Entry(number, Message(f"note {number}"), int(START)) for number in (7, 8)]
@@ -789,12 +783,12 @@ async def test_in_a_crowd_a_few_repeat_at_first_and_everybody_what_is_asked_for_
         assert first.due_at < inf or first.attempts
 
 
-async def test_what_acknowledges_several_of_ours_is_of_those_alone(
+async def test_summary_confirms_only_listed_items_with_correct_digest(
     tmp_path: Path, clock: Any
 ) -> None:
     async with station(tmp_path, 1, tmp_path / "nowhere") as kit:
         numbers = [await kit.post(message={"content": f"note {each}"}) for each in range(3)]
-        ours = [each for each in await said(kit) if each.sequence in numbers]
+        ours = [each for each in await transmit_next(kit) if each.sequence in numbers]
         assert len(ours) == 3
         wrong = summary(1, *ours)
         assert isinstance(wrong.content, Ack)
@@ -809,10 +803,12 @@ async def test_what_acknowledges_several_of_ours_is_of_those_alone(
         assert has == [["5"], [], ["5"]]
         unknown = Entry(numbers[2] + 1, Message("never ours"))
         await kit.reception.receive(encode([summary(1, *ours, unknown)], origin=6))
-        assert kit.inbox.mismatches == 1, "the first alone: of what is forgotten nobody can tell"
+        assert kit.inbox.mismatches == 1, "the summary with an unknown item is no mismatch"
 
 
-async def test_what_comes_again_is_acknowledged_by_itself_too(tmp_path: Path, clock: Any) -> None:
+async def test_repeated_item_is_acknowledged_alone_and_in_summary(
+    tmp_path: Path, clock: Any
+) -> None:
     """Its sender may have forgotten the other items, which have ended. If it has forgotten one of
     several items, it cannot recognise them as its own.
     """
@@ -820,20 +816,20 @@ async def test_what_comes_again_is_acknowledged_by_itself_too(tmp_path: Path, cl
     async with station(tmp_path, 2, tmp_path / "nowhere") as kit:
         for item in items:
             await kit.reception.receive(encode([item], origin=5))
-        await said(kit)
+        await transmit_next(kit)
         for again in (items[1:2], items[:2]):
             await kit.reception.receive(encode(again, origin=5))
-            acks = [each for each in await said(kit) if isinstance(each.content, Ack)]
+            acks = [each for each in await transmit_next(kit) if isinstance(each.content, Ack)]
             alone = [
                 Entry(each.sequence, Ack(5, digest=compute_item_digest(each))) for each in again
             ]
             assert sorted(acks, key=alone.count, reverse=True) == [*alone, summary(5, *items)]
 
 
-async def test_what_is_confirmed_after_a_restart_of_its_sender_is_given_to_who_lacks_it(
+async def test_item_confirmed_after_restart_is_repeated_to_kit_without_item(
     tmp_path: Path, clock: Any
 ) -> None:
-    """It left before the restart and is not sent again."""
+    """The item was sent before the restart and is not sent again."""
     async with station(tmp_path, 1, tmp_path / "nowhere") as ada:
         number = await ada.post(message={"content": "before the restart"})
         transmission = ada.outbox.load(200)
@@ -850,8 +846,8 @@ async def test_what_is_confirmed_after_a_restart_of_its_sender_is_given_to_who_l
         assert item.attempts or item.due_at < inf
 
 
-async def test_who_forgets_what_has_ended_is_answered(tmp_path: Path, clock: Any) -> None:
-    """A soak test found a Package without an answer, for as long as its sender asked."""
+async def test_sender_that_has_deleted_ended_items_gets_ack(tmp_path: Path, clock: Any) -> None:
+    """Regression: a soak test found a Package that never got an answer."""
     async with on_air(tmp_path, topology="1 2") as sky, AsyncExitStack() as stack:
         ada, ben = await team(stack, tmp_path, 2)
         losses = sky.air.losses
@@ -865,10 +861,10 @@ async def test_who_forgets_what_has_ended_is_answered(tmp_path: Path, clock: Any
             assert await ada.outcome(note) is Status.DELIVERED
 
 
-async def test_what_its_sender_cannot_repeat_whoever_has_it_does(
+async def test_ordinary_item_is_repeated_to_late_kit_by_receiver(
     tmp_path: Path, clock: Any
 ) -> None:
-    """An item that is not an SOS and does not need the hub."""
+    """The item is not an SOS and does not need the hub."""
     async with on_air(tmp_path, count=3, topology="1 2") as sky, AsyncExitStack() as stack:
         ada, ben = await team(stack, tmp_path, 2)
         assert await ada.outcome(await ada.post(message={"content": "tea?"})) is Status.DELIVERED
@@ -879,10 +875,10 @@ async def test_what_its_sender_cannot_repeat_whoever_has_it_does(
         sky.log.clear()
         await trio.sleep(1800)
         assert cleo.messages().count("tea?") == ben.messages().count("tea?") == 1
-        assert len(sky.log) < 60, "once she has it, it goes no more"
+        assert len(sky.log) < 60, "a delivered item is not repeated"
 
 
-async def test_an_sos_reaches_whose_hello_was_lost(
+async def test_sos_reaches_kit_that_was_never_heard(
     tmp_path: Path, clock: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A-C-B: C has never heard B, so C does not know that B lacks the SOS."""
@@ -905,10 +901,10 @@ async def test_an_sos_reaches_whose_hello_was_lost(
 
 
 @pytest.mark.parametrize("keys", [(), (KEY,)])
-async def test_on_an_open_air_nobodys_ack_spares_an_sos_of_ours_its_repeats(
+async def test_acks_reduce_repeats_of_own_sos_only_with_radio_key(
     tmp_path: Path, clock: Any, keys: tuple[bytes, ...]
 ) -> None:
-    """A stranger can have forged it, and can repeat that."""
+    """An attacker can forge an Ack, and can repeat it."""
     async with (
         on_air(tmp_path, count=1),
         station(tmp_path, 1, tmp_path / "node-1", keys=keys) as kit,
@@ -947,8 +943,8 @@ async def test_forged_acks_delay_repeats_of_an_sos_only_on_an_open_air(
     ten_minutes: int,
     longest_gap_s: float,
 ) -> None:
-    """A stranger acknowledges an SOS each second in the name of a kit that does not hear it, or of
-    an unknown one. Without forged Acks, at most 64 s are between two packets of the SOS.
+    """An attacker acknowledges an SOS each second in the name of a kit that does not hear the SOS,
+    or of an unknown kit. Without forged Acks, at most 64 s are between two packets of the SOS.
     """
     only_what_is_posted(monkeypatch)
     async with on_air(tmp_path, count=2) as sky, AsyncExitStack() as stack:
@@ -986,13 +982,13 @@ async def test_forged_acks_delay_repeats_of_an_sos_only_on_an_open_air(
 
 
 @pytest.mark.parametrize("others", [0, 1, 2])
-async def test_who_hears_others_repeat_an_sos_leaves_it_to_them(
+async def test_kit_does_not_repeat_sos_that_other_kits_repeat(
     tmp_path: Path, clock: Any, others: int
 ) -> None:
     item = Entry(7, Message("x"), int(START), sos=True)
     async with station(tmp_path, 2, tmp_path / "nowhere") as kit:
         await kit.reception.receive(encode([item], origin=5))
-        await said(kit)
+        await transmit_next(kit)
         for number in range(others):
             by = Entry(0, Source(20 + number, 1))
             await kit.reception.receive(encode([item, by, Entry(7, Source(9, 0))], origin=5))
@@ -1009,7 +1005,7 @@ async def test_who_hears_others_repeat_an_sos_leaves_it_to_them(
     [(A_C_B, 3), (LINE, 4), (LINE_OF_6, 6), (GRID_OF_9, 9)],
     ids=["A-C-B", "4", "6", "grid"],
 )
-def test_an_sos_after_a_cold_start_is_everywhere(topology: str, count: int) -> None:
+def test_sos_after_cold_start_reaches_all_kits(topology: str, count: int) -> None:
     everywhere, _ = cold_starts(topology, count, range(1, 4))
     assert everywhere.value == 3
 
@@ -1020,8 +1016,6 @@ def test_an_sos_after_a_cold_start_is_everywhere(topology: str, count: int) -> N
     [(A_C_B, 3), (LINE, 4), (LINE_OF_6, 6), (GRID_OF_9, 9)],
     ids=["A-C-B", "4", "6", "grid"],
 )
-def test_an_sos_after_a_cold_start_is_everywhere_in_all_of_40_seeds(
-    topology: str, count: int
-) -> None:
+def test_sos_after_cold_start_reaches_all_kits_in_40_seeds(topology: str, count: int) -> None:
     everywhere, _ = cold_starts(topology, count)
     assert everywhere.value == 40

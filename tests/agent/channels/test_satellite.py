@@ -113,7 +113,7 @@ async def field_kit(path: Path, **how: Any) -> AsyncIterator[tuple[Sky, Kit]]:
         nursery.cancel_scope.cancel()
 
 
-async def test_a_package_goes_out_through_the_serial_line(tmp_path: Path, clock: Any) -> None:
+async def test_package_is_delivered_through_serial_modem(tmp_path: Path, clock: Any) -> None:
     async with field_kit(tmp_path) as (sky, k):
         assert await outcome(k, await k.post()) is Status.DELIVERED
         assert sky.contents == ["hello"]
@@ -124,7 +124,7 @@ async def test_a_package_goes_out_through_the_serial_line(tmp_path: Path, clock:
         await until(lambda: not sky.modem.state.volatile.mo_flag)
 
 
-async def test_what_was_sent_is_not_sent_and_billed_again(tmp_path: Path, clock: Any) -> None:
+async def test_sent_package_is_not_sent_and_billed_again(tmp_path: Path, clock: Any) -> None:
     async with field_kit(tmp_path) as (sky, k):
         for number in range(3):
             await outcome(k, await k.post(message={"content": str(number)}))
@@ -133,14 +133,14 @@ async def test_what_was_sent_is_not_sent_and_billed_again(tmp_path: Path, clock:
         assert sky.contents == ["0", "1", "2"]
 
 
-async def test_large_data_is_cut_and_made_whole(tmp_path: Path, clock: Any) -> None:
+async def test_large_data_is_fragmented_and_reassembled(tmp_path: Path, clock: Any) -> None:
     async with field_kit(tmp_path) as (sky, k):
         assert await outcome(k, await k.post(data={"payload": "QUJD" * 400})) is Status.DELIVERED
         assert sky.home.received == [Data(b"ABC" * 400)]
         assert sky.gateway.sessions == 4
 
 
-async def test_fragments_lost_behind_the_gateway_go_again_alone(tmp_path: Path, clock: Any) -> None:
+async def test_only_fragments_lost_after_gateway_are_repeated(tmp_path: Path, clock: Any) -> None:
     async with field_kit(tmp_path) as (sky, k):
         sky.home.lose_fragments = 2
         await outcome(k, await k.post(data={"payload": "QUJD" * 400}))
@@ -150,7 +150,9 @@ async def test_fragments_lost_behind_the_gateway_go_again_alone(tmp_path: Path, 
 
 
 @pytest.mark.parametrize("number", range(66))
-async def test_every_mo_status(tmp_path: Path, clock: Any, number: int) -> None:
+async def test_package_ends_correctly_after_each_mo_status(
+    tmp_path: Path, clock: Any, number: int
+) -> None:
     """One session has this status, and then the sky is clear. The Package is never lost and never
     doubled, unless it is refused.
     """
@@ -188,7 +190,7 @@ def one_bit_off(number: int) -> set[int]:
 NUMBERS = sorted({*range(66)}.union(*map(one_bit_off, range(66))))
 
 
-def test_a_bit_makes_a_refusal_of_no_service() -> None:
+def test_flipped_bit_turns_mo_status_into_another() -> None:
     assert {12, 33, 36} <= one_bit_off(32) and 14 in one_bit_off(10)
 
 
@@ -205,7 +207,9 @@ def test_a_bit_makes_a_refusal_of_no_service() -> None:
         for left in (False, True)
     ],
 )
-async def test_no_status_ends_an_sos(tmp_path: Path, clock: Any, number: int, left: bool) -> None:
+async def test_sos_is_delivered_once_after_any_mo_status(
+    tmp_path: Path, clock: Any, number: int, left: bool
+) -> None:
     """The SOS arrives once within a minute, or within the three minutes that the network requires,
     whatever the modem reports and whatever is true.
     """
@@ -220,7 +224,7 @@ async def test_no_status_ends_an_sos(tmp_path: Path, clock: Any, number: int, le
 
 
 @pytest.mark.parametrize("number", [10, 13, 17, 18, 19, 32])
-async def test_a_message_that_left_all_the_same_is_known_by_the_momsn(
+async def test_sent_message_is_recognised_by_momsn_after_failure_status(
     tmp_path: Path, clock: Any, number: int
 ) -> None:
     async with field_kit(tmp_path) as (sky, k):
@@ -231,7 +235,7 @@ async def test_a_message_that_left_all_the_same_is_known_by_the_momsn(
 
 
 @pytest.mark.parametrize("number", [10, 18, 32])
-async def test_where_the_modem_does_not_know_the_number_inside_makes_it_one(
+async def test_message_repeated_after_unmoved_momsn_arrives_once(
     tmp_path: Path, clock: Any, number: int
 ) -> None:
     async with field_kit(tmp_path) as (sky, k):
@@ -241,9 +245,7 @@ async def test_where_the_modem_does_not_know_the_number_inside_makes_it_one(
         assert sky.contents == ["hello"]
 
 
-async def test_after_a_doubtful_session_nothing_else_takes_the_number(
-    tmp_path: Path, clock: Any
-) -> None:
+async def test_momsn_of_sos_does_not_confirm_doubtful_message(tmp_path: Path, clock: Any) -> None:
     async with field_kit(tmp_path) as (sky, k):
         sky.modem.faults.statuses.append(PlannedStatus(18, delivered=True, counted=False))
         first = await k.post()
@@ -255,7 +257,7 @@ async def test_after_a_doubtful_session_nothing_else_takes_the_number(
 
 
 @pytest.mark.parametrize(("delivered", "sessions"), [(True, 1), (False, 1)])
-async def test_a_lost_reply_is_never_answered_by_asking_again_blindly(
+async def test_lost_session_reply_causes_no_second_session(
     tmp_path: Path, clock: Any, delivered: bool, sessions: int
 ) -> None:
     async with field_kit(tmp_path) as (sky, k):
@@ -270,10 +272,10 @@ async def test_a_lost_reply_is_never_answered_by_asking_again_blindly(
 
 
 @pytest.mark.parametrize("fault", ["reply lost", "brown-out"])
-async def test_a_session_without_a_reply_holds_an_sos_up_for_less_than_a_minute(
+async def test_session_without_reply_delays_sos_less_than_minute(
     tmp_path: Path, clock: Any, fault: str
 ) -> None:
-    """The clock is virtual. After it, the modem's number decides, and nothing is sent twice."""
+    """The clock is virtual. After the wait, the MOMSN decides, and nothing is sent twice."""
     async with field_kit(tmp_path) as (sky, k):
         if fault == "reply lost":
             sky.modem.faults.lose_replies = 1
@@ -290,7 +292,7 @@ async def test_a_session_without_a_reply_holds_an_sos_up_for_less_than_a_minute(
 
 
 @pytest.mark.parametrize("reached", [True, False])
-async def test_power_fails_between_intent_and_end(
+async def test_power_cut_during_session_sends_package_once(
     tmp_path: Path, clock: Any, reached: bool
 ) -> None:
     sky = Sky(tmp_path)
@@ -310,7 +312,9 @@ async def test_power_fails_between_intent_and_end(
         nursery.cancel_scope.cancel()
 
 
-async def test_another_modem_is_put_in_after_a_power_cut(tmp_path: Path, clock: Any) -> None:
+async def test_package_arrives_once_over_replaced_modem_after_power_cut(
+    tmp_path: Path, clock: Any
+) -> None:
     sky = Sky(tmp_path)
     async with trio.open_nursery() as nursery:
         await nursery.start(sky.port.run)
@@ -327,7 +331,7 @@ async def test_another_modem_is_put_in_after_a_power_cut(tmp_path: Path, clock: 
 
 
 @pytest.mark.parametrize("lost", ["port", "driver"])
-async def test_a_rest_outlives_the_port_and_the_driver(
+async def test_pause_after_failures_survives_loss_of_port_and_driver(
     tmp_path: Path, clock: Any, monkeypatch: pytest.MonkeyPatch, lost: str
 ) -> None:
     """The next driver must not start again with sessions that cannot succeed."""
@@ -363,7 +367,7 @@ def fails(*_: Any) -> None:
     raise ValueError("as a test")
 
 
-async def test_what_was_loaded_by_a_driver_that_failed_goes_again(
+async def test_loaded_package_is_sent_after_driver_failure(
     tmp_path: Path, clock: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The driver fails before the intent is written. Meanwhile the Package was canceled, or
@@ -385,7 +389,7 @@ async def test_what_was_loaded_by_a_driver_that_failed_goes_again(
         assert any("driver failed" in line.detail for line in k.history(stays))
 
 
-async def test_absent_at_the_start(tmp_path: Path, clock: Any) -> None:
+async def test_package_waits_for_modem_that_is_absent_at_start(tmp_path: Path, clock: Any) -> None:
     sky = Sky(tmp_path)
     async with agent(sky) as k:
         id_ = await k.post()
@@ -398,7 +402,7 @@ async def test_absent_at_the_start(tmp_path: Path, clock: Any) -> None:
             nursery.cancel_scope.cancel()
 
 
-async def test_unplugged_and_plugged_in_again(tmp_path: Path, clock: Any) -> None:
+async def test_package_is_sent_after_modem_is_plugged_in_again(tmp_path: Path, clock: Any) -> None:
     async with field_kit(tmp_path) as (sky, k):
         await outcome(k, await k.post(message={"content": "before"}))
         sky.port.unplug()
@@ -410,7 +414,7 @@ async def test_unplugged_and_plugged_in_again(tmp_path: Path, clock: Any) -> Non
         assert sky.contents == ["before", "after"]
 
 
-async def test_unplugged_in_the_middle_of_a_session(tmp_path: Path, clock: Any) -> None:
+async def test_unplugging_during_session_sends_package_once(tmp_path: Path, clock: Any) -> None:
     async with field_kit(tmp_path) as (sky, k):
         id_ = await k.post()
         await until(lambda: sky.modem.session)
@@ -421,7 +425,7 @@ async def test_unplugged_in_the_middle_of_a_session(tmp_path: Path, clock: Any) 
         assert sky.gateway.sessions == 1
 
 
-async def test_brown_out_in_the_middle_of_a_session(tmp_path: Path, clock: Any) -> None:
+async def test_brown_out_during_session_sends_package_once(tmp_path: Path, clock: Any) -> None:
     async with field_kit(tmp_path) as (sky, k):
         id_ = await k.post()
         await until(lambda: sky.modem.session)
@@ -431,7 +435,7 @@ async def test_brown_out_in_the_middle_of_a_session(tmp_path: Path, clock: Any) 
         assert sky.modem.state.volatile.session_timeout == sbd_modem.MODEM_SESSION_TIMEOUT_S
 
 
-async def test_brown_out_of_an_idle_modem_is_noticed(tmp_path: Path, clock: Any) -> None:
+async def test_idle_modem_is_configured_again_after_brown_out(tmp_path: Path, clock: Any) -> None:
     async with field_kit(tmp_path) as (sky, k):
         await outcome(k, await k.post())
         sky.modem.start_brown_out()
@@ -440,8 +444,10 @@ async def test_brown_out_of_an_idle_modem_is_noticed(tmp_path: Path, clock: Any)
         assert not sky.modem.state.volatile.echo
 
 
-async def test_what_a_dip_of_power_took_unseen_is_set_again(tmp_path: Path, clock: Any) -> None:
-    """Its stored settings are without an echo, so nothing else shows the reset."""
+async def test_settings_are_restored_after_unnoticed_modem_reset(
+    tmp_path: Path, clock: Any
+) -> None:
+    """The modem's stored settings have no echo, so only the lost settings show the reset."""
     async with field_kit(tmp_path) as (sky, k):
         sky.modem.state.stored = VolatileState(
             echo=False, flow_control=False, ring_indications=False, session_timeout=60
@@ -461,7 +467,7 @@ async def test_what_a_dip_of_power_took_unseen_is_set_again(tmp_path: Path, cloc
 
 
 @pytest.mark.parametrize("untold", ["+CIER?", "+SBDMTA?", "+SBDAREG?"])
-async def test_what_the_modem_does_not_tell_is_set_before_each_session(
+async def test_unreadable_modem_settings_are_written_before_each_session(
     tmp_path: Path, clock: Any, untold: str
 ) -> None:
     async with field_kit(tmp_path) as (sky, k):
@@ -476,7 +482,7 @@ async def test_what_the_modem_does_not_tell_is_set_before_each_session(
         assert volatile.indications and volatile.ring_indications and volatile.registration
 
 
-async def test_an_idle_modem_that_lost_its_settings_is_found(tmp_path: Path, clock: Any) -> None:
+async def test_lost_settings_of_idle_modem_are_restored(tmp_path: Path, clock: Any) -> None:
     async with field_kit(tmp_path) as (sky, k):
         sky.modem.state.stored = VolatileState(echo=False, ring_indications=False)
         await outcome(k, await k.post())
@@ -488,7 +494,7 @@ async def test_an_idle_modem_that_lost_its_settings_is_found(tmp_path: Path, clo
         assert sky.modem.state.volatile.registration
 
 
-async def test_a_session_that_succeeded_shows_that_there_is_a_network(
+async def test_successful_session_overrides_no_service_indicator(
     tmp_path: Path, clock: Any
 ) -> None:
     async with field_kit(tmp_path) as (sky, k):
@@ -507,7 +513,7 @@ async def test_a_session_that_succeeded_shows_that_there_is_a_network(
 @pytest.mark.parametrize(
     ("priority", "soonest", "latest"), [(10, 600, 700), (100, 30, 80)], ids=["any", "an SOS"]
 )
-async def test_the_network_says_when_it_takes_a_session(
+async def test_traffic_management_delays_next_session_less_for_sos(
     tmp_path: Path, clock: Any, number: int, priority: int, soonest: float, latest: float
 ) -> None:
     async with field_kit(tmp_path) as (sky, k):
@@ -519,7 +525,7 @@ async def test_the_network_says_when_it_takes_a_session(
         assert soonest <= trio.current_time() - began < latest
 
 
-async def test_a_modem_that_hangs_is_absent_until_it_wakes(tmp_path: Path, clock: Any) -> None:
+async def test_hanging_modem_is_absent_until_modem_answers(tmp_path: Path, clock: Any) -> None:
     async with field_kit(tmp_path) as (sky, k):
         await outcome(k, await k.post())
         sky.modem.faults.deaf = True
@@ -540,7 +546,9 @@ async def test_a_modem_that_hangs_is_absent_until_it_wakes(tmp_path: Path, clock
     ],
     ids=lambda quirk: next(iter(quirk)),
 )
-async def test_modems_differ(tmp_path: Path, clock: Any, quirk: dict[str, Any]) -> None:
+async def test_modem_with_quirk_sends_and_receives(
+    tmp_path: Path, clock: Any, quirk: dict[str, Any]
+) -> None:
     async with field_kit(tmp_path) as (sky, k):
         for name, value in quirk.items():
             setattr(sky.modem.faults, name, value)
@@ -549,7 +557,7 @@ async def test_modems_differ(tmp_path: Path, clock: Any, quirk: dict[str, Any]) 
         await until(lambda: inbound.list_payloads(k.journal, 9))
 
 
-async def test_no_network_waits_and_an_sos_tries_all_the_same(tmp_path: Path, clock: Any) -> None:
+async def test_sos_is_tried_within_minute_without_network(tmp_path: Path, clock: Any) -> None:
     async with field_kit(tmp_path) as (sky, k):
         await outcome(k, await k.post())
         sky.modem.set_service(False)
@@ -569,9 +577,9 @@ def failing(number: int, times: int) -> list[PlannedStatus]:
 @pytest.mark.parametrize(
     ("number", "times", "soonest", "latest"),
     [(32, 5, 0, 90), (33, 1, 0, 90), (36, 1, 170, 220)],
-    ids=["no network: within a minute", "the antenna: too", "three minutes, as the network asks"],
+    ids=["no network, a minute", "antenna fault, a minute", "network wait, three minutes"],
 )
-async def test_an_sos_sits_out_no_more_of_the_links_rest_than_the_manual_asks(
+async def test_sos_waits_only_as_long_as_manual_requires(
     tmp_path: Path, clock: Any, number: int, times: int, soonest: float, latest: float
 ) -> None:
     async with field_kit(tmp_path) as (sky, k):
@@ -586,7 +594,7 @@ async def test_an_sos_sits_out_no_more_of_the_links_rest_than_the_manual_asks(
 
 @pytest.mark.full
 @pytest.mark.parametrize("number", sorted(MO_STATUS))
-async def test_no_mo_status_holds_an_sos_over_a_minute(
+async def test_no_mo_status_delays_sos_more_than_minute(
     tmp_path: Path, clock: Any, number: int
 ) -> None:
     """Status 36 is the exception: the network then requires three minutes, after any earlier
@@ -610,8 +618,8 @@ async def test_no_mo_status_holds_an_sos_over_a_minute(
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("asked", [False, True], ids=["the sky is back", "a person asks"])
-async def test_every_rest_ends_but_what_the_network_asks_for(
+@pytest.mark.parametrize("asked", [False, True], ids=["service returns", "user requests"])
+async def test_pauses_end_on_service_or_request_except_network_wait(
     tmp_path: Path, clock: Any, asked: bool
 ) -> None:
     async with field_kit(tmp_path) as (sky, k):
@@ -631,9 +639,7 @@ async def test_every_rest_ends_but_what_the_network_asks_for(
             assert passed >= 170 if number == 36 else passed < 30, number
 
 
-async def test_the_rest_is_the_links_and_a_success_ends_it_for_all(
-    tmp_path: Path, clock: Any
-) -> None:
+async def test_new_package_does_not_shorten_pause_of_link(tmp_path: Path, clock: Any) -> None:
     """A new Package starts no extra session, and waiting items fill the remaining space."""
     async with field_kit(tmp_path) as (sky, k):
         sky.modem.faults.statuses.extend(failing(36, 1))
@@ -651,7 +657,7 @@ async def test_the_rest_is_the_links_and_a_success_ends_it_for_all(
 
 @pytest.mark.full
 @pytest.mark.parametrize(("number", "times"), [(32, 8), (33, 1)])
-async def test_a_network_that_is_back_ends_the_rest(
+async def test_returning_network_ends_pause(
     tmp_path: Path, clock: Any, number: int, times: int
 ) -> None:
     async with field_kit(tmp_path) as (sky, k):
@@ -667,9 +673,7 @@ async def test_a_network_that_is_back_ends_the_rest(
         assert trio.current_time() - began < 90
 
 
-async def test_a_network_that_is_back_is_left_in_peace_as_long_as_it_asked(
-    tmp_path: Path, clock: Any
-) -> None:
+async def test_returning_network_does_not_shorten_network_wait(tmp_path: Path, clock: Any) -> None:
     async with field_kit(tmp_path) as (sky, k):
         sky.modem.faults.statuses.extend(failing(36, 1))
         id_ = await k.post()
@@ -685,9 +689,9 @@ async def test_a_network_that_is_back_is_left_in_peace_as_long_as_it_asked(
 
 @pytest.mark.full
 @pytest.mark.parametrize(
-    ("mo_status", "most"), [(0, 8), (1, 3)], ids=["an error at the gateway", "one too large"]
+    ("mo_status", "most"), [(0, 8), (1, 3)], ids=["gateway error", "message too large"]
 )
-async def test_a_mailbox_that_gives_nothing_is_asked_ever_more_seldom(
+async def test_mailbox_without_result_is_checked_less_often(
     tmp_path: Path, clock: Any, mo_status: int, most: int
 ) -> None:
     """`+SBDIX: 0,n,2,0,0,1` and `1,n,2,0,0,1`: each check costs a credit."""
@@ -707,9 +711,7 @@ async def test_a_mailbox_that_gives_nothing_is_asked_ever_more_seldom(
 
 
 @pytest.mark.full
-async def test_mailbox_checks_leave_half_of_the_budget_to_the_kit(
-    tmp_path: Path, clock: Any
-) -> None:
+async def test_mailbox_checks_use_at_most_half_of_budget(tmp_path: Path, clock: Any) -> None:
     async with field_kit(tmp_path, credits_per_day=6) as (sky, k):
         sky.modem.faults.stuck_mail = 0
         sky.modem.ring()
@@ -724,9 +726,7 @@ async def test_mailbox_checks_leave_half_of_the_budget_to_the_kit(
         assert "6 of 6 credits" in k.outbox.link.reason
 
 
-async def test_what_waits_at_the_gateway_is_seen_after_a_reopening(
-    tmp_path: Path, clock: Any
-) -> None:
+async def test_missed_message_is_fetched_after_port_reopens(tmp_path: Path, clock: Any) -> None:
     """The modem was off and missed a ring. Only +SBDSX shows the waiting message."""
     async with field_kit(tmp_path) as (sky, k):
         sky.port.unplug()
@@ -737,7 +737,7 @@ async def test_what_waits_at_the_gateway_is_seen_after_a_reopening(
         await until(lambda: inbound.list_payloads(k.journal, 9))
 
 
-async def test_an_sos_passes_a_doubtful_message(tmp_path: Path, clock: Any) -> None:
+async def test_sos_is_sent_before_doubtful_message(tmp_path: Path, clock: Any) -> None:
     async with field_kit(tmp_path) as (sky, k):
         sky.modem.faults.statuses.extend(failing(18, 4))
         first = await k.post(message={"content": "x" * 300})
@@ -749,7 +749,9 @@ async def test_an_sos_passes_a_doubtful_message(tmp_path: Path, clock: Any) -> N
         assert {each for each in sky.contents if isinstance(each, str)} == {"help", "x" * 300}
 
 
-async def test_a_reply_that_lost_a_digit_is_not_believed(tmp_path: Path, clock: Any) -> None:
+async def test_success_status_without_momsn_advance_is_not_believed(
+    tmp_path: Path, clock: Any
+) -> None:
     """A status 32 that is read as 2 would mean "sent", but the MOMSN has not moved."""
     async with field_kit(tmp_path) as (sky, k):
         sky.modem.faults.statuses.append(PlannedStatus(2, delivered=False, counted=False))
@@ -758,7 +760,7 @@ async def test_a_reply_that_lost_a_digit_is_not_believed(tmp_path: Path, clock: 
 
 
 @pytest.mark.parametrize("stored_echo", [True, False])
-async def test_a_reset_between_writing_and_the_session_is_no_delivery(
+async def test_reset_between_write_and_session_is_no_delivery(
     tmp_path: Path, clock: Any, stored_echo: bool
 ) -> None:
     """The session of an empty buffer ends with 0, and the MOMSN advances. If the modem's stored
@@ -774,7 +776,7 @@ async def test_a_reset_between_writing_and_the_session_is_no_delivery(
 
 
 @pytest.mark.parametrize("after", ["write", "record_intent"])
-async def test_a_message_that_was_given_anew_when_power_failed_is_not_taken_for_sent(
+async def test_rewritten_message_is_not_counted_as_sent_after_power_cut(
     tmp_path: Path, clock: Any, monkeypatch: pytest.MonkeyPatch, after: str
 ) -> None:
     """The previous session was empty and moved the MOMSN. Now the buffer is full again, and the
@@ -812,7 +814,7 @@ async def test_a_message_that_was_given_anew_when_power_failed_is_not_taken_for_
 
 
 @pytest.mark.parametrize("kept", [0, 2])
-async def test_resets_that_nothing_else_shows_are_no_habit(
+async def test_occasional_empty_sessions_are_not_counted_as_modem_habit(
     tmp_path: Path, clock: Any, kept: int
 ) -> None:
     """Sometimes the buffer is empty. In between, the modem keeps the sent message."""
@@ -827,7 +829,7 @@ async def test_resets_that_nothing_else_shows_are_no_habit(
             assert sky.contents[-1] == text
 
 
-async def test_a_modem_that_empties_its_buffer_by_habit_is_not_paid_for_ever(
+async def test_modem_that_clears_sent_buffer_causes_few_extra_sessions(
     tmp_path: Path, clock: Any
 ) -> None:
     async with field_kit(tmp_path) as (sky, k):
@@ -839,7 +841,7 @@ async def test_a_modem_that_empties_its_buffer_by_habit_is_not_paid_for_ever(
 
 
 @pytest.mark.parametrize("stored", [{"verbose": False}, {"quiet": True}])
-async def test_stored_settings_that_hide_the_answers_are_overruled(
+async def test_stored_settings_that_hide_answers_are_overridden(
     tmp_path: Path, clock: Any, stored: Any
 ) -> None:
     sky = Sky(tmp_path)
@@ -852,7 +854,7 @@ async def test_stored_settings_that_hide_the_answers_are_overruled(
         nursery.cancel_scope.cancel()
 
 
-async def test_a_byte_lost_on_the_way_into_the_modem_costs_seconds(
+async def test_byte_lost_on_line_to_modem_delays_message_by_seconds(
     tmp_path: Path, clock: Any
 ) -> None:
     async with field_kit(tmp_path) as (sky, k):
@@ -863,7 +865,7 @@ async def test_a_byte_lost_on_the_way_into_the_modem_costs_seconds(
         assert sky.contents == ["x" * 200]
 
 
-async def test_a_write_that_a_dead_agent_left_behind_costs_seconds(
+async def test_unfinished_write_of_dead_agent_delays_message_by_seconds(
     tmp_path: Path, clock: Any
 ) -> None:
     """The modem waits a minute for the payload, and takes each command for a part of it."""
@@ -878,9 +880,7 @@ async def test_a_write_that_a_dead_agent_left_behind_costs_seconds(
         nursery.cancel_scope.cancel()
 
 
-async def test_a_line_that_takes_nothing_for_a_while_is_asked_again(
-    tmp_path: Path, clock: Any
-) -> None:
+async def test_stalled_serial_line_is_used_again(tmp_path: Path, clock: Any) -> None:
     """The line stalls like a hub or an adapter. The message is read when it continues."""
     sky = Sky(tmp_path)
     async with trio.open_nursery() as nursery:
@@ -908,7 +908,7 @@ def answers(
     monkeypatch.setattr(SimulatedModem, "_run_answer", spoil)
 
 
-async def test_a_modem_that_says_more_than_it_is_asked(
+async def test_text_before_error_counts_as_refused_command(
     tmp_path: Path, clock: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A refused +SBDIXA counts as refused, whatever text comes before the ERROR."""
@@ -922,7 +922,7 @@ async def test_a_modem_that_says_more_than_it_is_asked(
         await until(lambda: inbound.list_payloads(k.journal, 9))
 
 
-async def test_an_account_that_is_off_shows_as_a_fault(tmp_path: Path, clock: Any) -> None:
+async def test_disabled_account_is_reported_as_link_fault(tmp_path: Path, clock: Any) -> None:
     async with field_kit(tmp_path) as (sky, k):
         sky.modem.faults.statuses.append(PlannedStatus(15, delivered=False, counted=False))
         id_ = await k.post()
@@ -939,7 +939,7 @@ async def inbox_contents(k: Kit) -> list[str]:
     return [json.loads(row["body"])["payloads"][0]["events"][0]["content"] for row in rows]
 
 
-async def test_a_ring_fetches_what_waits(tmp_path: Path, clock: Any) -> None:
+async def test_ring_alert_fetches_all_waiting_messages(tmp_path: Path, clock: Any) -> None:
     async with field_kit(tmp_path) as (sky, k):
         await until(lambda: k.outbox.link.state is LinkState.READY)
         for number in range(3):
@@ -953,7 +953,7 @@ async def test_a_ring_fetches_what_waits(tmp_path: Path, clock: Any) -> None:
         assert k.outbox.budget.get_spent().credits == 3 * 1 + 1
 
 
-async def test_a_ring_missed_while_off_is_seen_at_the_start(tmp_path: Path, clock: Any) -> None:
+async def test_ring_alert_missed_while_off_is_handled_at_start(tmp_path: Path, clock: Any) -> None:
     sky = Sky(tmp_path)
     sky.home.send(Message("hello kit"))
     sky.modem.state.ring_flag = True
@@ -964,7 +964,7 @@ async def test_a_ring_missed_while_off_is_seen_at_the_start(tmp_path: Path, cloc
         nursery.cancel_scope.cancel()
 
 
-async def test_a_ring_during_a_session_is_not_forgotten(tmp_path: Path, clock: Any) -> None:
+async def test_ring_alert_during_session_is_handled_afterwards(tmp_path: Path, clock: Any) -> None:
     async with field_kit(tmp_path) as (sky, k):
         sky.modem.faults.statuses.append(PlannedStatus(32, delivered=False, counted=False))
         await k.post()
@@ -975,7 +975,7 @@ async def test_a_ring_during_a_session_is_not_forgotten(tmp_path: Path, clock: A
         await until(lambda: inbound.list_payloads(k.journal, 9))
 
 
-async def test_mail_that_comes_with_a_failed_mo_is_kept(tmp_path: Path, clock: Any) -> None:
+async def test_mt_message_of_session_with_status_4_is_stored(tmp_path: Path, clock: Any) -> None:
     async with field_kit(tmp_path) as (sky, k):
         sky.home.send(Message("mail"))
         sky.modem.faults.statuses.append(PlannedStatus(4, delivered=True, counted=True))
@@ -985,7 +985,9 @@ async def test_mail_that_comes_with_a_failed_mo_is_kept(tmp_path: Path, clock: A
 
 
 @pytest.mark.parametrize("wrong", [1, 4])
-async def test_a_wrong_sum_is_read_again(tmp_path: Path, clock: Any, wrong: int) -> None:
+async def test_mt_message_with_wrong_checksum_is_read_again(
+    tmp_path: Path, clock: Any, wrong: int
+) -> None:
     async with field_kit(tmp_path) as (sky, k):
         sky.home.send(Message("precious"))
         sky.modem.faults.wrong_sums = wrong
@@ -994,11 +996,11 @@ async def test_a_wrong_sum_is_read_again(tmp_path: Path, clock: Any, wrong: int)
         assert await inbox_contents(k) == ["precious"]
 
 
-async def test_noise_that_ends_after_a_while_costs_no_message(tmp_path: Path, clock: Any) -> None:
+async def test_mt_message_survives_temporary_line_noise(tmp_path: Path, clock: Any) -> None:
     """The modem has the only copy: the message stays there and is booked once."""
     async with field_kit(tmp_path) as (sky, k):
-        # It comes in our session. A message with its own ring would cause another session, which
-        # needs its place in the modem.
+        # The message comes in our session. A ring alert would cause another session, which needs
+        # the modem's MT buffer.
         sky.modem.faults.wrong_sums = 8
         ours = await k.post()
         sky.home.send(Message("precious"))
@@ -1013,10 +1015,10 @@ async def test_noise_that_ends_after_a_while_costs_no_message(tmp_path: Path, cl
         assert k.journal.read("SELECT 1 FROM dead_letter") == []
 
 
-async def test_what_the_modem_does_not_let_go_of_is_booked_once(tmp_path: Path, clock: Any) -> None:
+async def test_mt_message_that_modem_keeps_is_booked_once(tmp_path: Path, clock: Any) -> None:
     async with field_kit(tmp_path) as (sky, k):
-        # It comes in our session. A ring before that would cause another session, which clears the
-        # modem's buffer.
+        # The message comes in our session. A ring alert would cause another session, which clears
+        # the modem's buffer.
         sky.modem.faults.unknown_commands = frozenset({"+SBDD1"})
         ours = await k.post()
         sky.home.send(Message("precious"))
@@ -1031,11 +1033,11 @@ async def test_what_the_modem_does_not_let_go_of_is_booked_once(tmp_path: Path, 
         sky.home.send(Message("precious"))
         await outcome(k, await k.post())
         await until(lambda: len(inbound.list_payloads(k.journal, 9)) == 2)
-        assert k.outbox.budget.get_spent().credits == (1 + 2) + (1 + 1), "the same words, another"
+        assert k.outbox.budget.get_spent().credits == (1 + 2) + (1 + 1), "a new message, same text"
 
 
 @pytest.mark.parametrize("place_is_needed", [True, False])
-async def test_what_could_not_be_read_is_kept_told_and_sent_again(
+async def test_unreadable_mt_message_becomes_dead_letter_and_is_sent_again(
     tmp_path: Path, clock: Any, place_is_needed: bool
 ) -> None:
     async with field_kit(tmp_path) as (sky, k):
@@ -1051,13 +1053,13 @@ async def test_what_could_not_be_read_is_kept_told_and_sent_again(
         await until(lambda: inbound.list_payloads(k.journal, 9))
         assert await inbox_contents(k) == ["precious"]
         assert k.journal.read("SELECT 1 FROM unreadable_owed") == []
-        assert k.journal.read("SELECT 1 FROM dead_letter") == [(1,)], "kept as it came, too"
+        assert k.journal.read("SELECT 1 FROM dead_letter") == [(1,)], "the received bytes are kept"
         await trio.sleep(3600)
         assert sky.gateway.sessions <= 4
 
 
 @pytest.mark.parametrize("left", [True, False])
-async def test_power_fails_while_a_message_of_words_alone_leaves(
+async def test_power_cut_during_session_with_only_receipts_settles_receipts(
     tmp_path: Path, clock: Any, left: bool
 ) -> None:
     """A receipt or a report is in flight too, although it contains no Package."""
@@ -1083,7 +1085,7 @@ async def test_power_fails_while_a_message_of_words_alone_leaves(
         nursery.cancel_scope.cancel()
 
 
-async def test_that_it_could_not_be_read_is_told_after_a_power_cut(
+async def test_unreadable_mt_message_is_reported_after_power_cut(
     tmp_path: Path, clock: Any
 ) -> None:
     sky = Sky(tmp_path)
@@ -1107,7 +1109,7 @@ async def test_that_it_could_not_be_read_is_told_after_a_power_cut(
 
 
 @pytest.mark.parametrize("size", [1_890, 700])
-async def test_a_message_of_a_9523_is_read(tmp_path: Path, clock: Any, size: int) -> None:
+async def test_long_mt_message_of_9523_is_read(tmp_path: Path, clock: Any, size: int) -> None:
     """The message is longer than a 9602's, so it also takes longer on the line."""
     async with field_kit(tmp_path) as (sky, k):
         sky.home._writer._mt_bytes = 1_890
@@ -1119,7 +1121,7 @@ async def test_a_message_of_a_9523_is_read(tmp_path: Path, clock: Any, size: int
 
 
 @pytest.mark.parametrize("nuls", [1, 2, 4, 7])
-async def test_nuls_on_the_line_cost_no_message(
+async def test_nul_bytes_before_mt_message_are_ignored(
     tmp_path: Path, clock: Any, monkeypatch: pytest.MonkeyPatch, nuls: int
 ) -> None:
     answers(monkeypatch, lambda read: replace(read, before=b"\0" * nuls + read.before))
@@ -1131,17 +1133,17 @@ async def test_nuls_on_the_line_cost_no_message(
 
 
 CUT: dict[str, Callable[[AtAnswer], AtAnswer]] = {
-    "its end lacks": lambda read: AtAnswer((), before=read.before[:9]),
-    "its OK lacks": lambda read: AtAnswer((), before=read.before),
+    "no end": lambda read: AtAnswer((), before=read.before[:9]),
+    "no OK": lambda read: AtAnswer((), before=read.before),
     "silence": lambda read: AtAnswer(()),
     "an error": lambda read: AtAnswer(("ERROR",)),
-    "it is empty": lambda read: AtAnswer(before=bytes(4)),
+    "empty": lambda read: AtAnswer(before=bytes(4)),
     "noise": lambda read: AtAnswer(before=b"\xff\xff\xff\xff"),
 }
 
 
 @pytest.mark.parametrize("how", CUT)
-async def test_a_message_that_cannot_be_read_is_paid_once_and_holds_up_no_sos(
+async def test_unreadable_mt_message_is_paid_once_and_delays_no_sos(
     tmp_path: Path, clock: Any, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     """No other message is fetched into its place. If part of it arrived, that part is kept."""
@@ -1160,14 +1162,14 @@ async def test_a_message_that_cannot_be_read_is_paid_once_and_holds_up_no_sos(
         if how in ("silence", "an error", "noise"):
             assert sky.modem.state.volatile.mt_flag
             assert "does not hand it over" in k.outbox.link.reason
-            assert sky.gateway.count_waiting() == 1, "the SOS brought one, and no check another"
+            assert sky.gateway.count_waiting() == 1, "only the SOS session fetched a message"
 
 
 @pytest.mark.parametrize("reached", [True, False])
-async def test_a_check_whose_reply_is_lost_is_counted_and_not_repeated_at_once(
+async def test_mailbox_check_with_lost_reply_is_booked_and_retried_later(
     tmp_path: Path, clock: Any, reached: bool
 ) -> None:
-    """Only its number shows the cost of a session without a message."""
+    """Only the MOMSN shows the cost of a session without a message."""
     async with field_kit(tmp_path, credits_per_day=40) as (sky, k):
         sky.modem.faults.stuck_mail = 0
         sky.modem.faults.lose_replies = 99
@@ -1180,7 +1182,7 @@ async def test_a_check_whose_reply_is_lost_is_counted_and_not_repeated_at_once(
         assert sky.modem.state.momsn <= 5 if reached else sky.modem.state.momsn == 0
 
 
-async def test_no_mailbox_is_asked_while_an_old_message_would_go_with_that(
+async def test_mailbox_check_waits_while_modem_holds_sent_message(
     tmp_path: Path, clock: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     known = [(p, c) for p, c in sbd_commands._COMMANDS if c is not sbd_commands._clear]
@@ -1196,7 +1198,7 @@ async def test_no_mailbox_is_asked_while_an_old_message_would_go_with_that(
         assert sky.contents == ["hello"]
 
 
-async def test_unread_mail_in_the_modem_survives_a_power_cut(tmp_path: Path, clock: Any) -> None:
+async def test_unread_mt_message_in_modem_survives_power_cut(tmp_path: Path, clock: Any) -> None:
     sky = Sky(tmp_path)
     sky.home.send(Message("unread"))
     async with trio.open_nursery() as nursery:
@@ -1215,7 +1217,7 @@ async def test_unread_mail_in_the_modem_survives_a_power_cut(tmp_path: Path, clo
         nursery.cancel_scope.cancel()
 
 
-async def test_the_budget_bounds_mailbox_checks(tmp_path: Path, clock: Any) -> None:
+async def test_budget_limits_mailbox_checks(tmp_path: Path, clock: Any) -> None:
     async with field_kit(tmp_path, credits_per_day=2) as (sky, k):
         for number in range(5):
             sky.home.send(Message(str(number)))
@@ -1226,7 +1228,7 @@ async def test_the_budget_bounds_mailbox_checks(tmp_path: Path, clock: Any) -> N
         assert sky.gateway.count_waiting() == 4
 
 
-async def test_nothing_is_said_on_air_while_nothing_waits(tmp_path: Path, clock: Any) -> None:
+async def test_idle_kit_opens_no_session(tmp_path: Path, clock: Any) -> None:
     async with field_kit(tmp_path) as (sky, k):
         await trio.sleep(1200)
         assert sky.gateway.sessions == 0
@@ -1234,9 +1236,7 @@ async def test_nothing_is_said_on_air_while_nothing_waits(tmp_path: Path, clock:
         assert k.outbox.budget.get_spent().credits == 0
 
 
-async def test_fragments_lost_on_the_way_to_the_kit_are_asked_for(
-    tmp_path: Path, clock: Any
-) -> None:
+async def test_lost_mt_fragments_are_requested(tmp_path: Path, clock: Any) -> None:
     async with field_kit(tmp_path) as (sky, k):
         sky.home.send(Message("x" * 900))
         assert sky.queue.lose_first()

@@ -51,26 +51,26 @@ TROUBLES = {
     **{f"status {n}": ends_with(str(n)) for n in DOUBTFUL},
     **{f"status {n}, delivered": ends_with(f"{n} delivered") for n in DOUBTFUL},
     "no service, delivered": ends_with("32 delivered"),
-    # The gateway has it, and the modem did not hear so: its number stays.
+    # The gateway has the message, but the modem does not know that, so the MOMSN stays.
     **{f"status {n}, unmoved": ends_with(f"{n} delivered unmoved") for n in [0, *DOUBTFUL]},
 }
 
 
 @pytest.mark.parametrize("trouble", TROUBLES)
-def test_the_gateway_counts_no_more_than_may_have_been_paid(trouble: str, tmp_path: Path) -> None:
+def test_credits_in_doubt_cover_cost_at_gateway(trouble: str, tmp_path: Path) -> None:
     with sky(tmp_path, latency=0) as gateway, agent(tmp_path) as kit:
         TROUBLES[trouble](gateway)
         answer = kit.post("in doubt")
         assert answer.body["status"] == "Delivered"
         assert kit.post("after it").body["status"] == "Delivered"
         known, most = booked(kit)
-        # Its output comes by a pipe, and the session's answer by another.
+        # The gateway's output and the session's answer arrive over different pipes.
         until(lambda: counted(gateway) >= known)
         assert 2 <= known <= counted(gateway) <= most <= 3
 
 
-@pytest.mark.parametrize("emptied", [False, True], ids=["modem goes on", "modem loses power too"])
-def test_a_power_cut_in_a_session_is_in_the_bill(emptied: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize("emptied", [False, True], ids=["modem continues", "modem loses power"])
+def test_session_before_power_cut_is_booked(emptied: bool, tmp_path: Path) -> None:
     """If the modem also lost its buffer, it is unknown if the message left. `show` reports the
     second copy, and its possible cost counts against the budget.
     """
@@ -93,7 +93,7 @@ def test_a_power_cut_in_a_session_is_in_the_bill(emptied: bool, tmp_path: Path) 
             assert again == [detail] * emptied
 
 
-def test_mail_that_money_holds_back_is_told(tmp_path: Path) -> None:
+def test_mail_without_credits_to_fetch_is_reported(tmp_path: Path) -> None:
     settings = {"satellite-credits-per-day": "2", "satellite-sos-reserve": "0"}
     with sky(tmp_path, latency=0) as gateway:
         for text in ("fetched", "second", "third"):

@@ -27,10 +27,10 @@ def clock(request: pytest.FixtureRequest) -> trio.testing.MockClock:
     return trio.testing.MockClock(request.param, autojump_threshold=0)
 
 
-async def test_all_of_the_group_read_each_other_and_are_told_who_does_not_seal(
+async def test_sealing_and_plain_kits_read_each_other_and_report_mismatch(
     tmp_path: Path, clock: Any
 ) -> None:
-    """Two kits seal, the third one does not yet, and the fourth one is a stranger."""
+    """Two kits seal, the third kit does not yet, and the fourth kit has another key."""
     terms: list[dict[str, Any]] = [
         {"keys": (KEY,), "sealed": True},
         {"keys": (KEY,), "sealed": True},
@@ -60,7 +60,7 @@ async def test_all_of_the_group_read_each_other_and_are_told_who_does_not_seal(
         assert (seen[3], eve.messages()) == ({wrong_key}, [])
 
 
-async def test_nothing_leaves_in_clear_but_a_call_sign(tmp_path: Path, clock: Any) -> None:
+async def test_sealing_kit_transmits_no_plain_item(tmp_path: Path, clock: Any) -> None:
     async with station(tmp_path, 2, tmp_path / "nowhere", keys=(KEY, OTHER), sealed=True) as kit:
         for _ in range(2):
             await kit.post()
@@ -74,7 +74,7 @@ async def test_nothing_leaves_in_clear_but_a_call_sign(tmp_path: Path, clock: An
             assert (decode(unsealed[0]).origin, unsealed[1]) == (2, 1)
 
 
-async def test_a_call_sign_is_for_everybody(
+async def test_call_sign_is_transmitted_unsealed(
     tmp_path: Path, clock: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     on_the_air: list[bytes] = []

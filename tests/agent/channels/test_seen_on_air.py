@@ -44,12 +44,12 @@ def clock(request: pytest.FixtureRequest) -> trio.testing.MockClock:
 
 
 def said(ben: Station) -> list[Content]:
-    """Return the content of its next transmission."""
+    """Return the contents of the kit's next transmission."""
     transmission = ben.outbox.load(200)
     return [] if transmission is None else [e.content for e in decode(transmission.body).entries]
 
 
-async def test_a_neighbour_is_known_by_how_it_was_heard(
+async def test_neighbour_is_listed_with_signal_until_neighbour_is_silent(
     tmp_path: Path, clock: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     only_what_is_posted(monkeypatch)
@@ -76,9 +76,9 @@ async def test_a_neighbour_is_known_by_how_it_was_heard(
         ([Entry(0, RouteToHub(0, 40))], None),
         ([Entry(0, RouteToHub(0)), Entry(0, RouteToHub(NO_ROUTE))], None),
     ],
-    ids=["says nothing", "brings it there", "over others", "too long ago", "no more"],
+    ids=["no report", "own link", "over others", "expired", "withdrawn"],
 )
-async def test_it_is_known_how_far_a_neighbour_is_from_the_hub(
+async def test_route_report_of_neighbour_sets_hops_to_hub(
     tmp_path: Path, clock: Any, entries: list[Entry], hops: int | None
 ) -> None:
     async with on_air(tmp_path), station(tmp_path, 2, tmp_path / "nowhere") as ben:
@@ -88,7 +88,7 @@ async def test_it_is_known_how_far_a_neighbour_is_from_the_hub(
         assert (None if way is None else way.hops) == hops
 
 
-async def test_our_name_goes_again_when_somebody_new_is_heard(tmp_path: Path, clock: Any) -> None:
+async def test_introduction_is_repeated_for_new_station(tmp_path: Path, clock: Any) -> None:
     async with on_air(tmp_path), station(tmp_path, 2, tmp_path / "nowhere") as ben:
         for number in (5, 5, 6):
             item = Entry(number, Message(f"{trio.current_time()}"))
@@ -116,7 +116,7 @@ async def test_our_name_goes_again_when_somebody_new_is_heard(tmp_path: Path, cl
         (encode([Entry(1, Message("whose?"))]), (), Trouble.UNREADABLE),
     ],
 )
-async def test_what_is_wrong_is_told_once_a_minute_and_counted(
+async def test_packet_fault_is_logged_once_per_minute_and_counted(
     tmp_path: Path,
     clock: Any,
     caplog: pytest.LogCaptureFixture,
@@ -140,13 +140,13 @@ async def test_what_is_wrong_is_told_once_a_minute_and_counted(
         assert ben.troubles.list_notices(lambda at: at) == []
 
 
-def test_each_trouble_says_what_to_do() -> None:
+def test_each_kind_of_trouble_has_counter() -> None:
     members = AirTroubles(lambda: 0.0).get_counts()
     assert len(members) == len(Trouble)
     assert set(members.values()) == {0}
 
 
-async def test_another_kit_with_our_number_is_told_on_both_and_confirmed_by_neither(
+async def test_kits_with_same_station_number_report_conflict_and_send_no_ack(
     tmp_path: Path, clock: Any
 ) -> None:
     """Two kits with one number, and a third one. The third one's post is heard and not
@@ -166,13 +166,13 @@ async def test_another_kit_with_our_number_is_told_on_both_and_confirmed_by_neit
         sequence = await ben.post(message={"content": "who has it?"})
         await until(lambda: {"who has it?"} <= {*ada.messages()} & {*twin.messages()})
         await trio.sleep(30)
-        assert sequence in ben.outbox._queue, "nobody has confirmed it"
+        assert sequence in ben.outbox._queue, "no kit has confirmed the item"
         for kit in (ada, twin):
             (notice,) = kit.troubles.list_notices(lambda at: at)
             assert "another kit with this kit's radio-station" in notice
 
 
-async def test_two_kits_with_one_number_are_told_by_a_third_between_them(
+async def test_third_kit_reports_two_kits_with_same_station_number(
     tmp_path: Path, clock: Any
 ) -> None:
     """The two do not hear each other, and have the same name, for example from the same
@@ -192,10 +192,10 @@ async def test_two_kits_with_one_number_are_told_by_a_third_between_them(
             await until(lambda text=text: f"twin {text}" in ben.messages())  # type: ignore[misc]
         (notice,) = ben.troubles.list_notices(lambda at: at)
         assert "(station 7) from one of two other kits with the same radio-station" in notice
-        assert not ada.troubles.is_recent(Trouble.NAMESAKE), "it hears nothing of the other"
+        assert not ada.troubles.is_recent(Trouble.NAMESAKE), "Ada does not hear the other kit"
 
 
-async def test_who_is_renamed_or_has_lost_its_journal_is_one_kit(
+async def test_renamed_kit_and_lost_journal_are_not_reported_as_twins(
     tmp_path: Path, clock: Any
 ) -> None:
     async with on_air(tmp_path), station(tmp_path, 2, tmp_path / "nowhere") as ben:
@@ -216,9 +216,7 @@ async def test_who_is_renamed_or_has_lost_its_journal_is_one_kit(
         assert not ben.troubles.is_recent(Trouble.TWINS)
 
 
-async def test_after_an_hour_without_it_what_is_heard_is_confirmed_again(
-    tmp_path: Path, clock: Any
-) -> None:
+async def test_acks_resume_an_hour_after_number_conflict(tmp_path: Path, clock: Any) -> None:
     async with on_air(tmp_path), station(tmp_path, 2, tmp_path / "nowhere") as ben:
         item, later = Entry(1, Message("x")), Entry(2, Message("y"))
         await ben.reception.receive(encode([Entry(9, Message("a twin's"))], origin=2))
@@ -234,8 +232,10 @@ async def test_after_an_hour_without_it_what_is_heard_is_confirmed_again(
 
 
 @pytest.mark.parametrize("how", ["recorded", "echoed"])
-async def test_our_own_words_are_no_other_kit(tmp_path: Path, clock: Any, how: str) -> None:
-    """A replayed recording, and a radio or repeater that returns our packets."""
+async def test_own_packets_heard_again_cause_no_number_conflict(
+    tmp_path: Path, clock: Any, how: str
+) -> None:
+    """The packets come from a replayed recording, or from a radio or repeater that returns them."""
     async with (
         on_air(tmp_path),
         station(tmp_path, 2, tmp_path / "node-2") as ben,
@@ -255,11 +255,11 @@ async def test_our_own_words_are_no_other_kit(tmp_path: Path, clock: Any, how: s
 
 
 @pytest.mark.parametrize("known", [True, False])
-async def test_a_hello_of_somebody_new_is_answered_by_one(
+async def test_introduction_of_new_station_is_answered_once(
     tmp_path: Path, clock: Any, monkeypatch: pytest.MonkeyPatch, known: bool
 ) -> None:
-    """Otherwise a kit that is switched on later would not know its neighbours, and they would not
-    miss it.
+    """Without an answer, a kit that is switched on later would not know its neighbours, and its
+    neighbours would not miss that kit.
     """
     only_what_is_posted(monkeypatch)
     hello = Entry(5, Introduction(Identity("5", "Kit 5", "Device")))

@@ -42,7 +42,7 @@ def sizes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return lengths
 
 
-async def test_all_that_a_team_says_goes_in_51_bytes(
+async def test_team_traffic_fits_in_packets_of_51_bytes(
     tmp_path: Path, clock: Any, sizes: list[int]
 ) -> None:
     """A line of three kits whose ends do not hear each other, with 10 % loss, a key, and a 5-byte
@@ -66,7 +66,9 @@ async def test_all_that_a_team_says_goes_in_51_bytes(
     assert max(sizes) <= SMALL
 
 
-async def test_what_is_too_large_ends_and_holds_nothing_up(tmp_path: Path, clock: Any) -> None:
+async def test_too_large_package_ends_with_error_and_blocks_no_other(
+    tmp_path: Path, clock: Any
+) -> None:
     async with (
         on_air(tmp_path),
         station(tmp_path, 1, tmp_path / "node-1", keys=(KEY,), packet_bytes=SMALL) as ada,
@@ -82,7 +84,7 @@ async def test_what_is_too_large_ends_and_holds_nothing_up(tmp_path: Path, clock
         await until(lambda: inbound.read_station_names(ben.journal).get(1) == "Kit 1", 60)
 
 
-async def test_what_is_half_sent_when_the_packets_shrink_comes_whole_and_once(
+async def test_half_sent_item_arrives_once_after_packet_size_shrinks(
     tmp_path: Path, clock: Any, sizes: list[int], caplog: pytest.LogCaptureFixture
 ) -> None:
     """The kit that changes first temporarily hears news about fragments of the former size."""
@@ -110,7 +112,7 @@ async def test_what_is_half_sent_when_the_packets_shrink_comes_whole_and_once(
 
 
 @pytest.mark.full
-def test_a_small_node_says_what_to_set(tmp_path: Path) -> None:
+def test_packet_size_of_node_is_reported_with_setting(tmp_path: Path) -> None:
     key = {"radio-key": "0b" * 32}
     small = {**key, "radio-packet-bytes": str(SMALL)}
     with nodes(tmp_path, "--seed", "7", "--packet-bytes", str(SMALL)):

@@ -27,8 +27,8 @@ def clock(request: pytest.FixtureRequest) -> trio.testing.MockClock:
     return trio.testing.MockClock(request.param, autojump_threshold=0)
 
 
-async def test_the_recorder_writes_what_a_fault_was(tmp_path: Path, clock: Any) -> None:
-    """The driver itself records it, from its line to the file that people copy."""
+async def test_recorder_writes_trace_of_fault_without_payload(tmp_path: Path, clock: Any) -> None:
+    """The real driver records the fault, from its serial line to the file that people copy."""
     text = await record_reset(tmp_path)
     hub_routes = [each.direction for each in trace.read(text)]
     assert {SENT, CAME, HAPPENED} <= set(hub_routes)

@@ -55,12 +55,12 @@ records = st.lists(
 
 
 @given(records)
-def test_any_bytes_are_written_and_read_again(trace_records: list[TraceRecord]) -> None:
+def test_trace_round_trips_any_bytes(trace_records: list[TraceRecord]) -> None:
     assert trace.read(trace.write(trace_records)) == trace_records
 
 
 @given(st.text())
-def test_what_is_no_trace_is_told_by_its_line(text: str) -> None:
+def test_invalid_trace_is_reported_with_line_number(text: str) -> None:
     try:
         trace.read(text)
     except RemoteProtocolError as error:
@@ -68,7 +68,7 @@ def test_what_is_no_trace_is_told_by_its_line(text: str) -> None:
 
 
 @given(st.binary(min_size=1, max_size=270), st.integers(1, 7), st.booleans())
-def test_no_part_of_a_message_is_left(body: bytes, segment: int, right: bool) -> None:
+def test_mask_removes_payload_of_satellite_message(body: bytes, segment: int, right: bool) -> None:
     """This holds for each division of the bytes. The length of the message and the correctness of
     its checksum stay visible.
     """
@@ -93,12 +93,12 @@ def test_no_part_of_a_message_is_left(body: bytes, segment: int, right: bool) ->
     assert read == answer[:4] + zeros + b"\r\nOK\r\n"
 
 
-def test_of_a_radio_a_frame_is_its_length() -> None:
+def test_mask_reduces_radio_frame_to_length() -> None:
     (shown,) = trace.mask([TraceRecord(0.0, CAME, b"\xc0\x00secret words\xc0")], "node")
     assert shown.data == b"\xc0\x00s...15 bytes"
 
 
-async def test_memory_and_ring_are_bounded_and_writes_are_rare(tmp_path: Path) -> None:
+async def test_recorder_memory_and_ring_file_are_bounded(tmp_path: Path) -> None:
     ring = tmp_path / "trace.log"
     recorder = FlightRecorder(ring)
     recorder.kind = "sbd"
@@ -117,7 +117,7 @@ async def test_memory_and_ring_are_bounded_and_writes_are_rare(tmp_path: Path) -
     assert trace.read(ring.read_text("ascii"))[-1].at == 19.0
 
 
-async def test_what_the_disk_has_spoiled_of_the_ring_stops_no_channel(tmp_path: Path) -> None:
+async def test_recorder_appends_to_damaged_ring_file(tmp_path: Path) -> None:
     ring = tmp_path / "trace.log"
     ring.write_bytes(b"# fieldagent trace 1\n0.1 > A\xff\n")
     recorder = FlightRecorder(ring)
@@ -126,14 +126,14 @@ async def test_what_the_disk_has_spoiled_of_the_ring_stops_no_channel(tmp_path: 
     assert "it went away" in await recorder.read_stored()
 
 
-async def test_a_disk_that_takes_nothing_stops_no_channel(tmp_path: Path) -> None:
+async def test_recorder_survives_unwritable_disk(tmp_path: Path) -> None:
     recorder = FlightRecorder(tmp_path / "no folder" / "trace.log")
     await recorder.record_fault("a fault")
     assert await recorder.read_stored() == ""
 
 
 @asynccontextmanager
-async def played(name: str, path: Path, **how: Any) -> AsyncIterator[tuple[Replay, Kit]]:
+async def replayed(name: str, path: Path, **how: Any) -> AsyncIterator[tuple[Replay, Kit]]:
     """Yield a kit with the real driver and a replayed trace."""
     replay = Replay(records_of(TRACES / name), path / "modem")
     async with kit(path, **how) as k, trio.open_nursery() as nursery:
@@ -149,24 +149,26 @@ async def played(name: str, path: Path, **how: Any) -> AsyncIterator[tuple[Repla
         nursery.cancel_scope.cancel()
 
 
-async def test_a_reset_within_a_session_as_it_was_recorded(tmp_path: Path, clock: Any) -> None:
+async def test_message_is_delivered_after_recorded_reset_in_session(
+    tmp_path: Path, clock: Any
+) -> None:
     """The modem lost power while it sent, and reported no result. The message goes again, and is
     delivered when the modem reports success.
     """
-    async with played("reset-in-session.log", tmp_path) as (replay, k):
+    async with replayed("reset-in-session.log", tmp_path) as (replay, k):
         id_ = await k.post(message={"content": SECRET})
         assert await outcome(k, id_) is Status.DELIVERED
         events = [line.event for line in k.history(id_)]
         assert events == ["accepted", "sent", "Delivered", "answered"]
-        assert replay.is_over, "both sessions were played: the one without an end, and the next"
+        assert replay.is_over, "both sessions were replayed: the one without an end, and the next"
         assert replay.unknown == []
 
 
-async def test_mail_that_came_garbled_as_it_was_recorded(tmp_path: Path, clock: Any) -> None:
+async def test_recorded_garbled_mail_becomes_dead_letter(tmp_path: Path, clock: Any) -> None:
     """The message is read until its checksum is correct. The trace has no payload, so the result is
     not one of our messages, and it is kept.
     """
-    async with played("garbled-mail.log", tmp_path) as (_, k):
+    async with replayed("garbled-mail.log", tmp_path) as (_, k):
         await until(lambda: k.journal.read("SELECT 1 FROM dead_letter"))
         (row,) = k.journal.read("SELECT reason, body FROM dead_letter")
         assert row[0].startswith("it cannot be read"), "the last reading was right"
@@ -175,7 +177,7 @@ async def test_mail_that_came_garbled_as_it_was_recorded(tmp_path: Path, clock: 
 
 
 @pytest.mark.parametrize("name", sorted(each.name for each in TRACES.glob("*.log")))
-def test_the_traces_in_the_tree_hold_no_payload(name: str) -> None:
+def test_traces_in_repository_contain_no_payload(name: str) -> None:
     trace_records = records_of(TRACES / name)
     assert trace.mask(trace_records, kind_of(TRACES / name)) == trace_records
     assert any(each.direction == HAPPENED for each in trace_records)

@@ -75,9 +75,7 @@ def waiting(home: Path, *contents: str, sos: bool = False) -> None:
 
 
 @pytest.mark.parametrize("steps", LATER.values(), ids=LATER.keys())
-def test_what_was_accepted_by_a_later_program_waits_in_the_one_before(
-    tmp_path: Path, steps: str
-) -> None:
+def test_packages_accepted_by_later_version_wait_after_rollback(tmp_path: Path, steps: str) -> None:
     waiting(tmp_path, "before")
     state = tmp_path / "state"
     journal, later = state / "journal.sqlite3", state / "journal.sqlite3.of-later"
@@ -113,7 +111,7 @@ def test_what_was_accepted_by_a_later_program_waits_in_the_one_before(
         assert db.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
 
 
-def test_a_journal_that_breaks_the_rule_changes_nothing(tmp_path: Path) -> None:
+def test_later_journal_without_known_table_is_rejected_unchanged(tmp_path: Path) -> None:
     waiting(tmp_path, "before")
     journal = tmp_path / "state/journal.sqlite3"
     later = tmp_path / "later.sqlite3"
@@ -139,8 +137,8 @@ def shape(db: sqlite3.Connection) -> set[tuple[str, str]]:
     }
 
 
-def test_no_step_takes_anything_from_the_version_before() -> None:
-    """The rule at the start of `schema`."""
+def test_schema_keeps_all_tables_and_columns_of_earlier_versions() -> None:
+    """Check the rule at the start of `schema`."""
     with closing(sqlite3.connect(":memory:")) as db:
         db.executescript(JOURNAL.tables)
         lasting = {
@@ -149,9 +147,9 @@ def test_no_step_takes_anything_from_the_version_before() -> None:
         assert lasting <= shape(db)
 
 
-def test_a_copy_that_is_put_back_is_no_damage(tmp_path: Path) -> None:
-    """Data that was given since then is recognised by `-mark`. It is not given again, and the copy
-    stays.
+def test_restored_older_copy_is_reported_and_ids_are_not_reused(tmp_path: Path) -> None:
+    """The file `-mark` shows which numbers were assigned after the copy. They are not assigned
+    again, and the copy stays in use.
     """
     waiting(tmp_path, "before", "an SOS before", sos=True)
     state = tmp_path / "state"

@@ -11,7 +11,7 @@ from fieldagent.store.sqlite import connect
 from fieldagent.wire.command import VERB_BY_NAME, RemoteCommand
 
 
-def test_one_that_is_forgotten_is_known_though_an_older_one_is_not_over(tmp_path: Path) -> None:
+def test_deleted_command_is_recognised_while_older_command_is_open(tmp_path: Path) -> None:
     command = RemoteCommand(VERB_BY_NAME["reboot"].number)
     newest = 2 * commands.COMMANDS_MAX
     with closing(connect(tmp_path / "journal", JOURNAL, is_checked=True)) as db:

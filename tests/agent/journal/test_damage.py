@@ -43,7 +43,7 @@ def accepted(home: Path, *contents: str) -> None:
         ),
     ],
 )
-def test_a_damaged_row_is_never_transmitted(tmp_path: Path, column: str) -> None:
+def test_damaged_package_is_reported_and_never_sent(tmp_path: Path, column: str) -> None:
     accepted(tmp_path, "first", "second", "third")
     other = {
         "body": "replace(body, 'second', 'secord')",
@@ -79,14 +79,14 @@ COMMANDS = {
     "no CBOR": "arguments = x'9f'",
     "another size": "arguments = x'8101'",
     "a text": "arguments = x'61c3'",
-    "a verb of nobody": "verb = 99",
-    "what it answered": "state = 'owed'",
+    "an unknown verb": "verb = 99",
+    "a wrong state": "state = 'owed'",
 }
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("what", COMMANDS)
-def test_a_damaged_command_holds_up_none_that_came_after_it(tmp_path: Path, what: str) -> None:
+def test_damaged_command_does_not_block_later_commands(tmp_path: Path, what: str) -> None:
     accepted(tmp_path, "first")
     with closing(sqlite3.connect(tmp_path / JOURNAL)) as journal:
         for number in (3, 4):
@@ -110,8 +110,8 @@ def commands_of(kit: Agent) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("bit", range(32))
-def test_a_flipped_bit_of_its_version_costs_nothing(tmp_path: Path, bit: int) -> None:
-    """A later version also follows from the files that its program writes beside the journal."""
+def test_flipped_bit_in_journal_version_loses_nothing(tmp_path: Path, bit: int) -> None:
+    """The agent recognises a later version also by files beside the journal."""
     path = tmp_path / "journal.sqlite3"
     open_journal(path).connection.close()
     with path.open("r+b") as file:
@@ -125,7 +125,7 @@ def test_a_flipped_bit_of_its_version_costs_nothing(tmp_path: Path, bit: int) ->
     connection.close()
 
 
-def test_one_that_is_found_damaged_late_is_hidden_from_nobody(tmp_path: Path) -> None:
+def test_damaged_package_deep_in_queue_is_listed_and_counted(tmp_path: Path) -> None:
     """The damaged Package is behind the first slice that is restored, and calls come before its
     turn.
     """
@@ -152,7 +152,7 @@ def test_one_that_is_found_damaged_late_is_hidden_from_nobody(tmp_path: Path) ->
         assert loss["packages"] == 1
 
 
-def test_one_that_is_damaged_while_it_waits_is_listed_as_that(tmp_path: Path) -> None:
+def test_package_damaged_while_waiting_is_listed_as_damaged(tmp_path: Path) -> None:
     with agent(tmp_path, {"satellite-port": str(tmp_path / "nobody")}) as kit:
         for content in ("first", "second"):
             body = {"message": {"content": content}}
@@ -171,7 +171,7 @@ def test_one_that_is_damaged_while_it_waits_is_listed_as_that(tmp_path: Path) ->
 
 
 def killed(home: Path, count: int) -> None:
-    """Let that many Packages wait, and kill the agent. All data is in the log."""
+    """Kill an agent with `count` waiting Packages. All data is in the log."""
     with agent(home, {"satellite-port": str(home / "nobody")}) as kit:
         for number in range(count):
             body = {"message": {"content": f"number {number}"}}
@@ -206,7 +206,7 @@ LOSSES: list[tuple[str, Callable[[Path], None], str]] = [
         for each in LOSSES
     ],
 )
-def test_a_loss_is_told_and_no_number_comes_back(
+def test_journal_loss_is_reported_and_ids_are_not_reused(
     tmp_path: Path, what: str, harm: Callable[[Path], None], words: str
 ) -> None:
     killed(tmp_path, 20)
@@ -226,7 +226,7 @@ def test_a_loss_is_told_and_no_number_comes_back(
         assert words in shown
 
 
-def test_a_journal_that_no_extension_saves_continues_with_the_next_number(
+def test_journal_without_rescue_extension_continues_with_next_number(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("fieldagent.agent.journal.repair.list_places", lambda kind: {})
@@ -241,7 +241,7 @@ def test_a_journal_that_no_extension_saves_continues_with_the_next_number(
     assert path.with_name("journal.sqlite3.1.bad").read_bytes() == b"\xff" * 8192
 
 
-def test_an_end_in_good_order_and_a_kill_are_no_loss(tmp_path: Path) -> None:
+def test_clean_stop_and_kill_report_no_loss(tmp_path: Path) -> None:
     killed(tmp_path, 20)
     for _ in range(2):
         with agent(tmp_path, {"satellite-port": str(tmp_path / "nobody")}) as kit:
@@ -250,7 +250,7 @@ def test_an_end_in_good_order_and_a_kill_are_no_loss(tmp_path: Path) -> None:
             assert kit.stop() == 0
 
 
-def test_one_that_is_as_it_was_left_is_not_looked_through_before_it_listens(
+def test_unchanged_journal_is_opened_without_integrity_check(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / JOURNAL

@@ -48,7 +48,7 @@ async def refusal(there: Kit, to: str | int | None) -> str:
         ("Xaver", f"no such person: Xaver{NEW}"),
     ],
 )
-async def test_a_misspelt_addressee_is_refused_with_the_nearest_name(
+async def test_misspelt_addressee_is_rejected_with_nearest_name(
     tmp_path: Path, clock: MockClock, to: str | int | None, says: str
 ) -> None:
     async with kit(tmp_path) as there:
@@ -56,7 +56,7 @@ async def test_a_misspelt_addressee_is_refused_with_the_nearest_name(
         assert await refusal(there, to) == says
 
 
-async def test_without_the_whole_directory_the_hub_decides(
+async def test_addressee_is_accepted_without_complete_directory(
     tmp_path: Path, clock: MockClock
 ) -> None:
     async with kit(tmp_path) as there:
@@ -66,7 +66,7 @@ async def test_without_the_whole_directory_the_hub_decides(
         assert await refusal(there, "Benn") == ""
 
 
-async def test_an_sos_is_never_refused_for_its_addressee(tmp_path: Path, clock: MockClock) -> None:
+async def test_sos_to_unknown_addressee_is_accepted(tmp_path: Path, clock: MockClock) -> None:
     async with kit(tmp_path) as there:
         await directory.store_directory(there.journal, Directory(1, 9, PEOPLE))
         await there.intake.accept(Package(Message("help"), priority=SOS_PRIORITY, to="Benn"))

@@ -39,7 +39,7 @@ def agent_on(disk: Path, home: Path, **environment: str) -> Agent:
     return Agent(home, settings, MODULE, **environment)
 
 
-def test_the_last_room_is_kept_for_an_sos(disk: Path, tmp_path: Path) -> None:
+def test_last_disk_space_is_reserved_for_sos(disk: Path, tmp_path: Path) -> None:
     with sky(tmp_path), agent_on(disk, tmp_path) as agent:
         logs = fill(disk, leave=MIB)
         refused = agent.post("ordinary")
@@ -51,9 +51,7 @@ def test_the_last_room_is_kept_for_an_sos(disk: Path, tmp_path: Path) -> None:
         assert agent.stop() == 0
 
 
-def test_an_sos_is_taken_and_leaves_on_a_disk_without_a_byte_of_room(
-    disk: Path, tmp_path: Path
-) -> None:
+def test_sos_is_stored_and_delivered_on_full_disk(disk: Path, tmp_path: Path) -> None:
     with sky(tmp_path), agent_on(disk, tmp_path) as agent:
         log = disk / "state/journal.sqlite3-wal"
         until(lambda: log.stat().st_size >= RESERVE_PAGES * 4096)
@@ -66,7 +64,7 @@ def test_an_sos_is_taken_and_leaves_on_a_disk_without_a_byte_of_room(
 
 
 @pytest.mark.full
-def test_what_comes_waits_above_until_there_is_room(disk: Path, tmp_path: Path) -> None:
+def test_received_item_is_stored_once_disk_has_space(disk: Path, tmp_path: Path) -> None:
     fill(disk, leave=NO_RESERVE)
     with sky(tmp_path) as above, agent_on(disk, tmp_path) as agent:
         assert agent.post("before").body["status"] == "Delivered"
@@ -87,7 +85,7 @@ def test_what_comes_waits_above_until_there_is_room(disk: Path, tmp_path: Path) 
 
 
 @pytest.mark.full
-def test_an_sos_for_which_there_is_no_room_is_sent_from_memory(disk: Path, tmp_path: Path) -> None:
+def test_sos_is_sent_from_memory_when_disk_is_full(disk: Path, tmp_path: Path) -> None:
     """Packages that waited for space continue too: the modem is free for the SOS."""
     fill(disk, leave=NO_RESERVE)
     quick = environment(tmp_path, Put("fieldagent.agent.agent:DISK_RETRY_INTERVAL_S", 0.2))
@@ -109,7 +107,7 @@ def test_an_sos_for_which_there_is_no_room_is_sent_from_memory(disk: Path, tmp_p
             assert texts == ["after", "help", "before"]
 
 
-def test_it_stops_in_order_though_the_disk_is_full(disk: Path, tmp_path: Path) -> None:
+def test_agent_stops_cleanly_when_disk_is_full(disk: Path, tmp_path: Path) -> None:
     fill(disk, leave=NO_RESERVE)
     with sky(tmp_path) as above, agent_on(disk, tmp_path) as agent:
         logs = fill(disk)
@@ -133,7 +131,7 @@ def note(text: str) -> Operation[None]:
 
 @pytest.mark.full
 @pytest.mark.parametrize("notes", [0, 700, 3000])
-async def test_the_reserve_of_the_journal_is_nobody_else_s(disk: Path, notes: int) -> None:
+async def test_journal_reserve_accepts_commits_on_full_disk(disk: Path, notes: int) -> None:
     async with journal_on(disk) as journal:
         await journal.refill_reserve()
         # This holds for each length of SQLite's log, which starts again after 1 000 pages.
@@ -154,7 +152,7 @@ async def test_the_reserve_of_the_journal_is_nobody_else_s(disk: Path, notes: in
         assert journal.read("PRAGMA freelist_count")[0][0] >= RESERVE_PAGES
 
 
-async def test_the_reserve_is_written_once_to_log_and_file(disk: Path) -> None:
+async def test_refill_of_reserve_leaves_short_log_and_default_secure_delete(disk: Path) -> None:
     """A card wears out. Debian's SQLite overwrites deleted data by default."""
     async with journal_on(disk) as journal:
         await journal.refill_reserve()
@@ -169,7 +167,7 @@ async def test_the_reserve_is_written_once_to_log_and_file(disk: Path) -> None:
             assert [state] == other.execute("PRAGMA secure_delete").fetchall()
 
 
-async def test_a_reserve_that_is_there_is_not_taken_again(disk: Path) -> None:
+async def test_existing_reserve_is_not_refilled(disk: Path) -> None:
     async with journal_on(disk) as journal:
         await journal.refill_reserve()
         commits = journal.commits
@@ -177,7 +175,7 @@ async def test_a_reserve_that_is_there_is_not_taken_again(disk: Path) -> None:
         assert journal.commits == commits
 
 
-async def test_no_reserve_is_taken_where_there_is_little_room(disk: Path) -> None:
+async def test_reserve_is_not_allocated_when_disk_space_is_low(disk: Path) -> None:
     async with journal_on(disk) as journal:
         fill(disk, leave=NO_RESERVE)
         await journal.refill_reserve()

@@ -50,7 +50,7 @@ def journal(tmp_path: Path) -> Iterator[Journal]:
     journal.close()
 
 
-async def test_sixteen_callers_share_their_syncs(journal: Journal) -> None:
+async def test_concurrent_commits_share_disk_syncs(journal: Journal) -> None:
     async def caller(name: int) -> None:
         for number in range(20):
             await journal.commit(remember(f"{name}.{number}"))
@@ -65,7 +65,7 @@ async def test_sixteen_callers_share_their_syncs(journal: Journal) -> None:
     assert journal.commits <= 320 / 8
 
 
-async def test_what_finds_no_room_while_it_is_in_memory_does_not_leave_it_there(
+async def test_journal_returns_to_disk_after_two_sos_on_full_disk(
     tmp_path: Path,
 ) -> None:
     """Two SOS at the same moment find the disk full. The second one was already in memory, and it
@@ -100,7 +100,7 @@ async def test_what_finds_no_room_while_it_is_in_memory_does_not_leave_it_there(
     journal.close()
 
 
-async def test_one_that_fails_does_not_take_the_others_with_it(journal: Journal) -> None:
+async def test_failed_commit_does_not_fail_concurrent_commits(journal: Journal) -> None:
     failures = []
 
     async def caller(name: str) -> None:
@@ -119,7 +119,7 @@ async def test_one_that_fails_does_not_take_the_others_with_it(journal: Journal)
     assert failures == ["a"]
 
 
-async def test_what_was_ordered_is_carried_out_though_the_agent_stops(journal: Journal) -> None:
+async def test_pending_commit_is_stored_when_agent_stops(journal: Journal) -> None:
     async with trio.open_nursery() as nursery:
         nursery.start_soon(journal.run)
         nursery.start_soon(journal.commit, remember("last words"))
@@ -128,7 +128,7 @@ async def test_what_was_ordered_is_carried_out_though_the_agent_stops(journal: J
     assert remembered(journal) == ["last words"]
 
 
-async def test_an_order_after_the_end_is_refused_and_does_not_wait(journal: Journal) -> None:
+async def test_commit_after_stop_is_rejected_at_once(journal: Journal) -> None:
     async with trio.open_nursery() as nursery:
         nursery.start_soon(journal.run)
         await trio.testing.wait_all_tasks_blocked()
@@ -143,7 +143,7 @@ def broken(db: sqlite3.Connection) -> None:
     raise error
 
 
-async def test_what_belongs_on_the_disk_is_refused_where_the_journal_has_left_it(
+async def test_disk_commit_is_rejected_while_journal_is_in_memory(
     tmp_path: Path,
 ) -> None:
     """This includes a commit that was ordered earlier and waited behind the failed one. It would
@@ -164,7 +164,7 @@ async def test_what_belongs_on_the_disk_is_refused_where_the_journal_has_left_it
         assert remembered(journal) == ["on the disk", "urgent"]
 
 
-async def test_a_disk_that_refuses_stops_the_journal_for_good(journal: Journal) -> None:
+async def test_disk_error_stops_journal_permanently(journal: Journal) -> None:
     async with trio.open_nursery() as nursery:
         nursery.start_soon(journal.run)
         with pytest.raises(StoreFailed, match="cannot store data"):
@@ -175,7 +175,7 @@ async def test_a_disk_that_refuses_stops_the_journal_for_good(journal: Journal) 
     assert remembered(journal) == []
 
 
-async def test_a_full_disk_loses_nothing_and_the_journal_goes_on(journal: Journal) -> None:
+async def test_journal_continues_after_full_disk_without_loss(journal: Journal) -> None:
     async with trio.open_nursery() as nursery:
         nursery.start_soon(journal.run)
         await journal.commit(remember("before"))
@@ -194,7 +194,7 @@ async def _full(journal: Journal) -> None:
     await journal.commit(lambda db: db.execute(f"PRAGMA max_page_count={pages}").fetchall())
 
 
-async def test_what_has_happened_is_written_once_there_is_room(
+async def test_persist_waits_until_disk_has_space(
     journal: Journal, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")
@@ -216,7 +216,7 @@ async def test_what_has_happened_is_written_once_there_is_room(
     assert [record.levelname for record in caplog.records] == ["ERROR", "INFO"]
 
 
-async def test_who_leaves_does_not_wait_for_room(journal: Journal) -> None:
+async def test_persist_raises_on_full_disk_when_agent_stops(journal: Journal) -> None:
     async with trio.open_nursery() as nursery:
         nursery.start_soon(journal.run)
         await _full(journal)
@@ -234,10 +234,10 @@ async def _is_refused(journal: Journal) -> None:
 
 
 @pytest.mark.parametrize("how_far", ["taken", "on its way"])
-async def test_an_sos_that_comes_while_the_disk_is_looked_at_is_not_left_behind(
+async def test_sos_committed_during_disk_check_delays_restart(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how_far: str
 ) -> None:
-    """Only memory has it: an agent that restarted now would start with the content of the disk."""
+    """The SOS is only in memory. An agent that restarted now would lose it."""
     journal, taken, goes_on = Journal(tmp_path / "journal.sqlite3"), [False], threading.Event()
     monkeypatch.setattr(JournalFiles, "can_start_anew", lambda files, writing: look())
 
@@ -298,8 +298,8 @@ trio.run(main)
 """
 
 
-def test_who_waits_is_told_where_the_system_gives_no_thread(tmp_path: Path) -> None:
-    """The callers could not even be cancelled. The next commit is stored again."""
+def test_commit_raises_if_no_thread_can_start(tmp_path: Path) -> None:
+    """Regression: the callers could not even be cancelled. The next commit is stored again."""
     command = [sys.executable, "-c", NO_THREAD, str(tmp_path / "journal.sqlite3")]
     result = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=True)
     assert result.stdout.splitlines() == ["can't start new thread", "stored"]
@@ -383,7 +383,7 @@ def can_mount(directory: Path) -> str | None:
 
 
 @pytest.mark.parametrize("after", [1, 17, 100])
-def test_what_was_acknowledged_survives_a_power_cut(tmp_path: Path, after: int) -> None:
+def test_acknowledged_commits_survive_power_cut(tmp_path: Path, after: int) -> None:
     if why := can_mount(tmp_path):
         pytest.skip(why)
     acknowledged, survived = cut_power(tmp_path, "full", after)
@@ -391,14 +391,14 @@ def test_what_was_acknowledged_survives_a_power_cut(tmp_path: Path, after: int) 
     assert survived >= acknowledged
 
 
-def test_the_power_cut_has_teeth(tmp_path: Path) -> None:
+def test_power_cut_loses_commits_without_sync(tmp_path: Path) -> None:
     if why := can_mount(tmp_path):
         pytest.skip(why)
     acknowledged, survived = cut_power(tmp_path, "off", 100)
     assert survived < acknowledged
 
 
-def test_a_step_leads_from_the_first_release_to_the_next_version(
+def test_journal_of_first_release_is_migrated_to_next_version(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "journal.sqlite3"
@@ -422,7 +422,7 @@ def test_a_step_leads_from_the_first_release_to_the_next_version(
     assert not list(tmp_path.glob("*.bad"))
 
 
-def test_a_journal_of_before_the_first_release_is_left_as_it_is(tmp_path: Path) -> None:
+def test_journal_from_before_first_release_is_rejected_unchanged(tmp_path: Path) -> None:
     path = tmp_path / "journal.sqlite3"
     Journal(path).close()
     path.with_name("journal.sqlite3-mark").unlink()

@@ -26,7 +26,9 @@ def numbers(home: Path) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize("pages", [range(6, 7), range(1000)], ids=["salvaged", "set aside"])
-def test_what_becomes_of_the_journals_number(tmp_path: Path, pages: range) -> None:
+def test_damaged_journal_gets_new_number_and_continues_sequence(
+    tmp_path: Path, pages: range
+) -> None:
     body = {"message": {"content": "x" * 300}}
     with agent(tmp_path, {"satellite-port": None}) as kit:
         for _ in range(50):

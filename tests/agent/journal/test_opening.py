@@ -22,18 +22,18 @@ from tests.breaking import Put, environment
 from tests.machine import fill, mounted, small_disk, tool
 from tests.processes import MODULE, agent, sky
 
-Hindrance = Callable[[Path], AbstractContextManager[None]]
+Obstacle = Callable[[Path], AbstractContextManager[None]]
 """Takes the state directory."""
 
 
 @contextmanager
 def newer(state: Path) -> Iterator[None]:
-    before = opened_as(state, 99)
+    before = set_version(state, 99)
     yield
-    opened_as(state, before)
+    set_version(state, before)
 
 
-def opened_as(state: Path, version: int) -> int:
+def set_version(state: Path, version: int) -> int:
     """Set the version as a program of that version does, and return the earlier one."""
     with closing(sqlite3.connect(state / "journal.sqlite3")) as journal:
         (before,) = journal.execute("PRAGMA user_version").fetchone()
@@ -74,7 +74,7 @@ def immutable(state: Path) -> Iterator[None]:
 
 
 @contextmanager
-def on_a_disk_of_its_own(state: Path, *options: str) -> Iterator[None]:
+def on_own_disk(state: Path, *options: str) -> Iterator[None]:
     kept = state.with_name("kept")
     shutil.copytree(state, kept)
     with mounted(state, "-t", "tmpfs", "-o", ",".join(["rw", "mode=0755", *options]), "tmpfs"):
@@ -86,7 +86,7 @@ def on_a_disk_of_its_own(state: Path, *options: str) -> Iterator[None]:
 
 @contextmanager
 def read_only(state: Path) -> Iterator[None]:
-    with on_a_disk_of_its_own(state):
+    with on_own_disk(state):
         subprocess.run(["mount", "-o", "remount,ro", state], check=True)
         yield
 
@@ -100,7 +100,7 @@ def unreadable(state: Path) -> Iterator[None]:
 @contextmanager
 def full(state: Path) -> Iterator[None]:
     """Without the log, as after another program has read the journal."""
-    with on_a_disk_of_its_own(state, "size=64m"):
+    with on_own_disk(state, "size=64m"):
         with closing(sqlite3.connect(state / "journal.sqlite3")) as other:
             other.execute("SELECT * FROM package").fetchall()
         fill(state)
@@ -108,8 +108,8 @@ def full(state: Path) -> Iterator[None]:
 
 
 @contextmanager
-def damaged_on_a_full_disk(state: Path) -> Iterator[None]:
-    with on_a_disk_of_its_own(state, "size=64m"):
+def damaged_on_full_disk(state: Path) -> Iterator[None]:
+    with on_own_disk(state, "size=64m"):
         for part in ("-wal", "-shm"):
             (state / f"journal.sqlite3{part}").unlink()
         with (state / "journal.sqlite3").open("r+b") as file:
@@ -119,7 +119,7 @@ def damaged_on_a_full_disk(state: Path) -> Iterator[None]:
         yield
 
 
-HINDRANCES: list[tuple[Hindrance, str]] = [
+OBSTACLES: list[tuple[Obstacle, str]] = [
     (newer, "was written by a later version of fieldagent"),
     (locked, "another program has locked it"),
     (folder_instead, "it is a folder"),
@@ -127,26 +127,24 @@ HINDRANCES: list[tuple[Hindrance, str]] = [
     (read_only, "mounted for reading only"),
     (unreadable, "the disk does not read or write it"),
     (full, "the disk is full"),
-    (damaged_on_a_full_disk, "the disk is full"),
+    (damaged_on_full_disk, "the disk is full"),
 ]
-GOES_BACK = (read_only, full)
+RETURNS_TO_DISK = (read_only, full)
 """The data that was read is written back. Otherwise the agent restarts with the content of the
 disk."""
 
 
-def command_for(hindrance: Hindrance, state: Path) -> list[str]:
-    if hindrance is not unreadable:
+def command_for(obstacle: Obstacle, state: Path) -> list[str]:
+    if obstacle is not unreadable:
         return MODULE
     inject = "inject=pread64:error=EIO:when=1+"
     watched = ["-P", str(state / "journal.sqlite3"), "-e", inject]
     return [tool("strace", "strace"), "-D", "-f", "-qq", *watched, *MODULE]
 
 
-@pytest.mark.parametrize(
-    ("hindrance", "words"), HINDRANCES, ids=lambda v: getattr(v, "__name__", "")
-)
-def test_in_every_state_of_the_disk_an_sos_has_a_way_out(
-    tmp_path: Path, hindrance: Hindrance, words: str
+@pytest.mark.parametrize(("obstacle", "words"), OBSTACLES, ids=lambda v: getattr(v, "__name__", ""))
+def test_sos_is_delivered_in_every_state_of_disk(
+    tmp_path: Path, obstacle: Obstacle, words: str
 ) -> None:
     state = tmp_path / "state"
     waiting = {"message": {"content": "still here"}}
@@ -154,7 +152,7 @@ def test_in_every_state_of_the_disk_an_sos_has_a_way_out(
         assert kit.call("POST", "/api/package/async", waiting).status == 202
         assert kit.stop() == 0
     with sky(tmp_path) as above:
-        with hindrance(state), agent(tmp_path, {}, command_for(hindrance, state)) as kit:
+        with obstacle(state), agent(tmp_path, {}, command_for(obstacle, state)) as kit:
             output = "\n".join(kit.output()).lower()
             assert words.lower() in output
             assert "traceback" not in output
@@ -188,20 +186,20 @@ def test_in_every_state_of_the_disk_an_sos_has_a_way_out(
 
 @pytest.mark.full
 @pytest.mark.parametrize(
-    "hindrance", [newer, folder_instead, read_only, full], ids=lambda v: v.__name__
+    "obstacle", [newer, folder_instead, read_only, full], ids=lambda v: v.__name__
 )
-def test_it_goes_back_to_the_disk_by_itself(tmp_path: Path, hindrance: Hindrance) -> None:
+def test_journal_returns_to_disk_when_obstacle_is_gone(tmp_path: Path, obstacle: Obstacle) -> None:
     state = tmp_path / "state"
     quick = environment(tmp_path, Put("fieldagent.agent.agent:DISK_RETRY_INTERVAL_S", 0.2))
     with agent(tmp_path) as kit:
         assert kit.stop() == 0
-    with ExitStack() as hindered, sky(tmp_path):
-        hindered.enter_context(hindrance(state))
+    with ExitStack() as obstacles, sky(tmp_path):
+        obstacles.enter_context(obstacle(state))
         with agent(tmp_path, {}, MODULE, **quick) as kit:
             number = kit.post("help", priority=100).body["id"]
-            if hindrance not in GOES_BACK:
+            if obstacle not in RETURNS_TO_DISK:
                 kit.call("DELETE", "/api/sos")
-                hindered.close()
+                obstacles.close()
                 kit.expect("the disk works again; the agent restarts")
                 assert kit.wait() == 74
                 return
@@ -215,7 +213,7 @@ def test_it_goes_back_to_the_disk_by_itself(tmp_path: Path, hindrance: Hindrance
             assert kit.call("GET", f"/api/package/{number}").body["text"] == "help"
 
 
-def test_a_clean_stop_and_a_full_disk_leave_an_agent(tmp_path: Path) -> None:
+def test_agent_starts_on_full_disk_after_clean_stop(tmp_path: Path) -> None:
     """On the disk: the log is kept, and the reserve is in it."""
     with small_disk(tmp_path / "disk") as disk, sky(tmp_path):
         place = {"state-directory": str(disk / "state")}
@@ -231,7 +229,7 @@ def test_a_clean_stop_and_a_full_disk_leave_an_agent(tmp_path: Path) -> None:
                 assert kit.stop() == 0
 
 
-def test_the_reserve_is_there_before_anybody_can_post(tmp_path: Path) -> None:
+def test_reserve_is_allocated_before_first_post(tmp_path: Path) -> None:
     with (
         small_disk(tmp_path / "disk") as disk,
         sky(tmp_path),

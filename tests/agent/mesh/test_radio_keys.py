@@ -28,35 +28,38 @@ def settings(folder: Path, **keys: bytes) -> Settings:
     return parse("\n".join(lines), folder)
 
 
-def taken(steps: tuple[int, ...], new: bytes = NEW, now: RadioKeys = BEFORE) -> RadioKeys:
+def apply_steps(steps: tuple[int, ...], new: bytes = NEW, now: RadioKeys = BEFORE) -> RadioKeys:
     for step in steps:
         now = make_keys_after(now, step, new)
     return now
 
 
-def test_each_step_is_that_of_a_change_by_hand() -> None:
-    assert taken((1,)) == RadioKeys((OLD, NEW), KeyStep.SENDS_OLD)
-    assert taken((1, 2)) == RadioKeys((NEW, OLD), KeyStep.SENDS_NEW)
-    assert taken((1, 2, 3)) == RadioKeys((NEW,), KeyStep.NONE, (OLD,))
+def test_each_step_sets_keys_as_in_manual_change() -> None:
+    assert apply_steps((1,)) == RadioKeys((OLD, NEW), KeyStep.SENDS_OLD)
+    assert apply_steps((1, 2)) == RadioKeys((NEW, OLD), KeyStep.SENDS_NEW)
+    assert apply_steps((1, 2, 3)) == RadioKeys((NEW,), KeyStep.NONE, (OLD,))
 
 
 @pytest.mark.parametrize("steps", [*product((1, 2, 3), repeat=3)])
-def test_a_kit_ends_at_the_highest_step_that_it_was_told(steps: tuple[int, ...]) -> None:
+def test_missed_and_repeated_steps_end_at_highest_step(steps: tuple[int, ...]) -> None:
     """A kit that was away misses some commands, and a command may arrive again later."""
-    assert taken(steps) == taken((max(steps),))
+    assert apply_steps(steps) == apply_steps((max(steps),))
 
 
-def test_two_at_different_steps_of_two_changes_hear_each_other() -> None:
+def test_kits_at_different_steps_of_two_key_changes_hear_each_other() -> None:
     """Another kit is stolen before the first change has ended."""
-    behind, ahead = taken((1,), NEWER, taken((1,))), taken((1,), NEWER, taken((1, 2)))
+    behind, ahead = (
+        apply_steps((1,), NEWER, apply_steps((1,))),
+        apply_steps((1,), NEWER, apply_steps((1, 2))),
+    )
     assert behind.keys[0] in ahead.keys and ahead.keys[0] in behind.keys
-    further = taken((2,), NEWER, ahead)
+    further = apply_steps((2,), NEWER, ahead)
     assert further.keys[0] == NEWER and NEWER in behind.keys
     assert behind.keys[0] in further.keys
-    assert taken((3,), NEWER, further).keys == (NEWER,)
+    assert apply_steps((3,), NEWER, further).keys == (NEWER,)
 
 
-def test_keys_do_not_pile_up_and_the_one_that_is_sent_with_stays() -> None:
+def test_number_of_accepted_keys_is_limited_and_sending_key_stays() -> None:
     now = BEFORE
     for number in range(10, 30):
         now = make_keys_after(now, 1, bytes([number] * 32))
@@ -64,18 +67,18 @@ def test_keys_do_not_pile_up_and_the_one_that_is_sent_with_stays() -> None:
     assert (now.keys[0], now.keys[-1]) == (OLD, bytes([29] * 32))
 
 
-def test_they_are_kept_until_the_settings_name_another_key(tmp_path: Path) -> None:
+def test_stored_keys_are_used_until_settings_contain_another_key(tmp_path: Path) -> None:
     mine = settings(tmp_path, radio_key=OLD)
     assert radio_keys.load(mine) == BEFORE
-    radio_keys.store(mine, taken((1, 2)))
-    assert radio_keys.load(mine) == taken((1, 2))
+    radio_keys.store(mine, apply_steps((1, 2)))
+    assert radio_keys.load(mine) == apply_steps((1, 2))
     assert (tmp_path / FILE).stat().st_mode & 0o777 == 0o600
     by_hand = settings(tmp_path, radio_key=NEWER)
     assert radio_keys.load(by_hand) == RadioKeys((NEWER,), KeyStep.NONE)
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b"{}", b'{"settings": "", "keys": ["00"]}', b"\0"])
-def test_a_file_that_cannot_be_read_counts_for_nothing(
+def test_unreadable_key_file_is_ignored_and_logged(
     tmp_path: Path, content: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / FILE).write_bytes(content)
@@ -88,14 +91,14 @@ class PowerCut(Exception):
 
 
 @pytest.mark.parametrize("at", range(12))
-def test_a_power_cut_leaves_the_keys_of_before_or_those_of_after(
+def test_power_cut_leaves_either_old_or_new_keys(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: int
 ) -> None:
     """Cut the power at each system call in turn. `tests/system` tests the file itself on real
     disks.
     """
     mine = settings(tmp_path, radio_key=OLD)
-    radio_keys.store(mine, taken((1,)))
+    radio_keys.store(mine, apply_steps((1,)))
     calls = 0
 
     def cut(call: Callable[..., object]) -> Callable[..., object]:
@@ -113,11 +116,11 @@ def test_a_power_cut_leaves_the_keys_of_before_or_those_of_after(
             patched.setattr(os, name, cut(getattr(os, name)))
         cut_off = False
         try:
-            radio_keys.store(mine, taken((1, 2)))
+            radio_keys.store(mine, apply_steps((1, 2)))
         except PowerCut:
             cut_off = True
-    assert radio_keys.load(mine) in (taken((1,)), taken((1, 2)))
+    assert radio_keys.load(mine) in (apply_steps((1,)), apply_steps((1, 2)))
     if not cut_off:
-        assert radio_keys.load(mine) == taken((1, 2))
-    radio_keys.store(mine, taken((1, 2)))
-    assert radio_keys.load(mine) == taken((1, 2))
+        assert radio_keys.load(mine) == apply_steps((1, 2))
+    radio_keys.store(mine, apply_steps((1, 2)))
+    assert radio_keys.load(mine) == apply_steps((1, 2))

@@ -34,10 +34,10 @@ AT_S = int(AT.timestamp())
 @pytest.mark.parametrize(
     "odd", [Location(46.5, 7.9, AT, altitude=2e6), Location(46.5, 7.9, AT, speed_over_ground=1e5)]
 )
-async def test_an_sos_whose_height_or_speed_cannot_be_is_brought_without_it(
+async def test_sos_is_relayed_without_impossible_altitude_or_speed(
     tmp_path: Path, odd: Location
 ) -> None:
-    """When it was read from the disk, it counted as damaged and was never sent."""
+    """Regression: such an SOS counted as damaged when read from the disk and was never sent."""
     (heard,) = decode(encode([Entry(7, odd, int(AT.timestamp()), sos=True)])).entries
     journal = Journal(tmp_path / "journal.sqlite3")
     relay = Relay({Channel.SATELLITE}, credits_per_day=10, time_to_live=3600.0, clock=journal.clock)
@@ -60,9 +60,9 @@ async def test_an_sos_whose_height_or_speed_cannot_be_is_brought_without_it(
 OWN_LIMIT, OTHERS = 10, others_sos.CREDITS_PER_DAY
 
 
-@pytest.mark.parametrize("kind", ["an SOS", "a word of one"])
+@pytest.mark.parametrize("kind", ["an SOS", "an incident update"])
 @pytest.mark.parametrize("count", [1, 40])
-async def test_forty_names_cost_no_more_than_the_budgets_of_others(
+async def test_sos_items_of_many_stations_stay_within_relay_credits(
     tmp_path: Path, count: int, kind: str
 ) -> None:
     journal = Journal(tmp_path / "journal.sqlite3")
@@ -92,7 +92,7 @@ async def test_forty_names_cost_no_more_than_the_budgets_of_others(
 
 
 @pytest.mark.parametrize(("left", "by_satellite"), [(False, 12), (True, 5)])
-async def test_what_the_ip_link_brought_costs_neighbours_nothing(
+async def test_only_items_sent_over_satellite_use_relay_credits(
     tmp_path: Path, left: bool, by_satellite: int
 ) -> None:
     journal = Journal(tmp_path / "journal.sqlite3")
@@ -126,7 +126,7 @@ async def test_what_the_ip_link_brought_costs_neighbours_nothing(
 
 
 @pytest.mark.parametrize("is_sos", [False, True])
-async def test_an_sos_has_credits_that_other_items_cannot_take(
+async def test_sos_is_relayed_without_credits_for_ordinary_items(
     tmp_path: Path, is_sos: bool
 ) -> None:
     journal = Journal(tmp_path / "journal.sqlite3")
