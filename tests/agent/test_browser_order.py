@@ -28,10 +28,8 @@ def kit(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Agent]:
         yield running
 
 
-def test_who_has_gone_back_is_not_told_that_their_next_sos_is_tried(
-    chromium: Any, kit: Agent
-) -> None:
-    """The first one gets no answer, and the second one was not sent yet."""
+def test_lost_answer_of_abandoned_sos_is_not_shown_for_next_sos(chromium: Any, kit: Agent) -> None:
+    """The first SOS gets no answer, and the second SOS was not sent yet."""
     with browser.page(chromium, kit.port) as shown:
         held = Held(shown, "**/api/sos")
         raise_sos(shown, "a mistake")
@@ -43,16 +41,14 @@ def test_who_has_gone_back_is_not_told_that_their_next_sos_is_tried(
             held.lose()
         shown.evaluate(DRAWN)
         assert shown.locator("#sos-fault").inner_text() == ""
-        # The first one is not tried again.
+        # The first SOS is not tried again.
         shown.locator("#sos-send").click()
         shown.locator("#confirm[open]").wait_for(state="detached")
     assert sos_texts(kit) == ["leg broken"]
     kit.call("DELETE", "/api/sos")
 
 
-def test_the_button_shows_that_it_is_not_ready_until_a_press_counts(
-    chromium: Any, kit: Agent
-) -> None:
+def test_sos_button_shows_loading_until_button_works(chromium: Any, kit: Agent) -> None:
     context = chromium.new_context(**browser.SCREENS["390-light"])
     shown = context.new_page()
     held = Held(shown, "**/page/start.js")
@@ -67,7 +63,7 @@ def test_the_button_shows_that_it_is_not_ready_until_a_press_counts(
     browser.close(context, shown)
 
 
-def test_a_finger_that_came_before_the_script_counts(chromium: Any, kit: Agent) -> None:
+def test_press_before_script_has_loaded_opens_sos_dialog(chromium: Any, kit: Agent) -> None:
     context = chromium.new_context(**browser.SCREENS["390-light"])
     shown = context.new_page()
     held = Held(shown, "**/page/start.js")
@@ -81,10 +77,8 @@ def test_a_finger_that_came_before_the_script_counts(chromium: Any, kit: Agent) 
     browser.close(context, shown)
 
 
-def test_an_sos_that_is_raised_while_the_end_of_another_is_asked_for_again_goes_on(
-    chromium: Any, kit: Agent
-) -> None:
-    """The kit has ended the first one, but its answer was lost."""
+def test_retried_call_off_does_not_end_newer_sos(chromium: Any, kit: Agent) -> None:
+    """The kit has ended the first SOS, but the answer was lost."""
     asked: list[str] = []
 
     def lose_one_answer(route: Any) -> None:
@@ -111,10 +105,8 @@ def test_an_sos_that_is_raised_while_the_end_of_another_is_asked_for_again_goes_
     kit.call("DELETE", "/api/sos")
 
 
-def test_what_comes_is_drawn_though_nobody_tells_that_a_finger_was_lifted(
-    chromium: Any, kit: Agent
-) -> None:
-    """For example after a scroll bar was dragged."""
+def test_new_entry_is_drawn_while_pointer_stays_down(chromium: Any, kit: Agent) -> None:
+    """The browser reports no release of the pointer, for example after a scroll bar was dragged."""
     with browser.page(chromium, kit.port) as shown:
         shown.locator("h1").hover()
         shown.mouse.down()
@@ -122,7 +114,7 @@ def test_what_comes_is_drawn_though_nobody_tells_that_a_finger_was_lifted(
         shown.locator("#conversation", has_text="while a finger is down").wait_for()
 
 
-def test_a_conversation_is_not_longer_however_long_it_was_open(chromium: Any, kit: Agent) -> None:
+def test_conversation_keeps_limited_number_of_entries(chromium: Any, kit: Agent) -> None:
     """Each load brings forty new entries, up to a thousand. A person who reads earlier ones keeps
     them.
     """
@@ -152,10 +144,8 @@ def test_a_conversation_is_not_longer_however_long_it_was_open(chromium: Any, ki
         assert entries.count() > before + 900
 
 
-def test_each_is_there_once_and_goes_on_where_the_clock_of_the_kit_is_set(
-    chromium: Any, kit: Agent
-) -> None:
-    """For example when a GPS receiver finds satellites: all earlier entries get another date."""
+def test_clock_change_of_kit_duplicates_no_entry(chromium: Any, kit: Agent) -> None:
+    """All earlier entries get another date, for example when a GPS receiver finds satellites."""
     ahead = [0.0]
 
     def dated(route: Any) -> None:
@@ -183,8 +173,8 @@ def test_each_is_there_once_and_goes_on_where_the_clock_of_the_kit_is_set(
         assert row.locator("details").get_attribute("open") is not None
 
 
-def test_what_is_not_kept_is_waited_for(chromium: Any, tmp_path: Path) -> None:
-    """Over a slow line or from a busy agent, it arrives later than the kept file."""
+def test_file_missing_in_cache_is_waited_for(chromium: Any, tmp_path: Path) -> None:
+    """Over a slow line or from a busy agent, the file arrives later than the cached file."""
     with (
         agent(tmp_path, {"satellite-port": None}) as kit,
         browser.page(chromium, kit.port, **browser.WITH_WORKER) as shown,
@@ -209,7 +199,7 @@ def test_what_is_not_kept_is_waited_for(chromium: Any, tmp_path: Path) -> None:
         until(lambda: shown.evaluate("window.told['grid.js']"))
 
 
-def test_a_day_that_is_typed_is_not_taken_away(chromium: Any, kit: Agent) -> None:
+def test_refresh_keeps_date_that_is_being_typed(chromium: Any, kit: Agent) -> None:
     with browser.page(chromium, kit.port) as shown:
         shown.goto(f"http://127.0.0.1:{kit.port}/track")
         day = shown.locator("#track-day")
@@ -246,10 +236,8 @@ def enter(shown: Any) -> None:
     shown.get_by_role("button", name="Sign in").click()
 
 
-def test_words_outlive_that_a_kit_which_lost_power_asks_who_is_there(
-    chromium: Any, tmp_path: Path
-) -> None:
-    """The texts of an SOS and a message: after the sign-in they are there, and are sent once."""
+def test_typed_texts_survive_sign_in_after_kit_restart(chromium: Any, tmp_path: Path) -> None:
+    """The texts of an SOS and a message are there after the sign-in, and are sent once."""
     port = free_port()
     settings: dict[str, str | None] = {"satellite-port": None, "page-listen": "127.0.0.0/8"}
     settings["page-port"] = str(port)
@@ -283,7 +271,7 @@ def test_words_outlive_that_a_kit_which_lost_power_asks_who_is_there(
                 assert not shown.locator("#confirm").is_visible()
 
 
-def test_who_signs_out_is_told_where_the_kit_did_not_hear_it(chromium: Any, tmp_path: Path) -> None:
+def test_failed_sign_out_is_reported(chromium: Any, tmp_path: Path) -> None:
     """The session would continue for any person who loads the page again. The warning stays visible
     in any case.
     """

@@ -34,7 +34,7 @@ def report(kit: Agent, **more: object) -> None:
 
 
 @pytest.mark.full
-def test_the_track_of_a_day_has_gaps_and_its_pace_a_price(tmp_path: Path) -> None:
+def test_track_page_shows_gaps_and_cost_of_interval(tmp_path: Path) -> None:
     settings: dict[str, str | None] = {"satellite-credit-price": "0.10 EUR"}
     with browser() as opened, sky(tmp_path), agent(tmp_path, settings) as kit:
         walk(kit)
@@ -46,12 +46,12 @@ def test_the_track_of_a_day_has_gaps_and_its_pace_a_price(tmp_path: Path) -> Non
             due.filter(has_text="No tracker has reported").wait_for()
             assert not shown.locator("#talk").is_visible()
             assert shown.locator("#raise").is_visible()
-            a_day_is_chosen(shown)
+            choose_day_with_gaps(shown)
             report(kit)
             shown.reload()
             due.filter(has_text="The next position is due at").wait_for()
-            a_day_is_chosen(shown)
-            another_interval_costs(shown, kit)
+            choose_day_with_gaps(shown)
+            check_cost_of_other_interval(shown, kit)
             keep(shown, "track-390-light")
             assert not faults(shown)
             shown.emulate_media(color_scheme="dark")
@@ -69,7 +69,7 @@ def test_the_track_of_a_day_has_gaps_and_its_pace_a_price(tmp_path: Path) -> Non
             shown.locator("#talk").wait_for()
 
 
-def a_day_is_chosen(shown: Any) -> None:
+def choose_day_with_gaps(shown: Any) -> None:
     shown.locator("#track-day").fill(f"{DAY:%Y-%m-%d}")
     shown.locator("#track-told", has_text="7 positions on this day").wait_for()
     gaps = shown.locator("#gaps li")
@@ -82,7 +82,7 @@ def a_day_is_chosen(shown: Any) -> None:
     assert shown.locator("#map path.spot.own").count() == 4
 
 
-def another_interval_costs(shown: Any, kit: Agent) -> None:
+def check_cost_of_other_interval(shown: Any, kit: Agent) -> None:
     shown.locator("#pace-now", has_text="set by the tracker's options").wait_for()
     shown.locator("#pace-interval").select_option("3600")
     cost = shown.locator("#pace-cost", has_text="Satellite, a day: at rest 6 positions, ")
@@ -96,7 +96,7 @@ def another_interval_costs(shown: Any, kit: Agent) -> None:
     shown.locator("#pace-now", has_text="set here").wait_for()
 
 
-def test_a_pace_that_no_day_has_room_for_is_refused(tmp_path: Path) -> None:
+def test_extreme_track_intervals_are_rejected(tmp_path: Path) -> None:
     tracker = "/api/track/tracker"
     with agent(tmp_path, {"satellite-port": str(tmp_path / "absent")}) as kit:
         for far in ({"interval": 1e-320}, {"satelliteFactor": 1e-9}, {"movingInterval": 1e10}):

@@ -127,7 +127,7 @@ async def ended(agent: Agent, id_: int) -> str:
 
 
 @pytest.mark.full
-async def test_a_recorded_word_ends_no_sos_of_the_next_journal(tmp_path: Path) -> None:
+async def test_replayed_ack_does_not_confirm_sos_of_new_journal(tmp_path: Path) -> None:
     home = tmp_path / "kit"
     with trio.fail_after(60):
         async with ether() as air:
@@ -150,7 +150,7 @@ async def test_a_recorded_word_ends_no_sos_of_the_next_journal(tmp_path: Path) -
             async with kit(home, air) as agent:
                 second = await declare(agent, "nobody has this")
                 fresh = await air.sos(since)
-                assert fresh.sequence != entry.sequence, "a journal begins where none has been"
+                assert fresh.sequence != entry.sequence, "the new journal reuses a number"
                 await air.say(recording)
                 await air.sos(len(air.heard))
                 assert (await standing(agent, second))["status"] not in ("Delivered", "Error")
@@ -159,8 +159,8 @@ async def test_a_recorded_word_ends_no_sos_of_the_next_journal(tmp_path: Path) -
 
 
 @pytest.mark.full
-async def test_a_word_about_another_item_of_that_number_confirms_nothing(tmp_path: Path) -> None:
-    """For example from a cloned kit: the same station, the same journal, another SOS."""
+async def test_ack_of_other_item_with_same_number_is_refused(tmp_path: Path) -> None:
+    """A cloned kit has the same station and the same journal, but another SOS."""
     home = tmp_path / "kit"
     with trio.fail_after(60):
         async with ether() as air, kit(home, air) as agent:
@@ -176,10 +176,10 @@ async def test_a_word_about_another_item_of_that_number_confirms_nothing(tmp_pat
             assert await ended(agent, id_) == "Delivered"
 
 
-async def test_an_sos_that_was_recorded_reaches_the_hook_once_however_much_came_since(
+async def test_replayed_sos_reaches_hook_once_after_many_items(
     tmp_path: Path,
 ) -> None:
-    """More items came since than the kit remembers of ordinary ones."""
+    """More items arrived since than the number of ordinary items that the kit remembers."""
     home = tmp_path / "kit"
     recording = encode([Entry(5, Message("help"), 1_785_000_000, sos=True)], origin=BEN, key=AIR)
     with trio.fail_after(90):

@@ -11,34 +11,34 @@ from pathlib import Path
 from tests.processes import Agent, agent, sky
 
 HEAVY = {
-    "argparse": "for other commands than a unit's",
-    "calendar": "for a date of HTTP's",
-    "difflib": "for who has a typo in the settings",
+    "argparse": "for commands other than a unit's",
+    "calendar": "for an HTTP date",
+    "difflib": "for a typo in the settings",
     "email.message": "in xml.sax.saxutils and urllib.request",
-    "email.utils": "for a webhook that tells when it is back as a date",
-    "gzip": "for a page that a browser asks for",
+    "email.utils": "for a webhook with a date in Retry-After",
+    "gzip": "for a page in a browser",
     "http.client": "in xml.sax.saxutils and urllib.request",
     "importlib.resources": "in importlib.abc",
-    "uuid": "for what comes in",
+    "uuid": "for received items",
     "urllib.request": "in xml.sax.saxutils",
-    "websockets": "for who has a hub",
+    "websockets": "for a hub",
     "xml": "in javaproperties",
-    "fieldagent.agent.channels.cellular": "for who has a hub",
-    "fieldagent.agent.description": "for who asks for the description",
-    "fieldagent.agent.channels.radio": "for who has radio-port",
-    "fieldagent.agent.inbound.script": "for who has inbound-hook",
-    "fieldagent.agent.journal.repair": "for who had a damaged journal",
-    "fieldagent.agent.mesh": "for who has radio-port",
-    "fieldagent.agent.network_page": "for who has page-listen",
-    "fieldagent.agent.outbound.summaries": "for who has radio-port",
-    "fieldagent.agent.outbound.radio_piggyback": "for who has radio-port",
-    "fieldagent.agent.outbound.read_receipts": "for who has radio-port",
-    "fieldagent.http.link_session": "for who has a hub",
-    "fieldagent.http.openapi": "for who asks for the description",
-    "fieldagent.page.map_file": "for who has map-file",
-    "fieldagent.webhook.post": "for who has webhook-address",
-    "fieldagent.wire.kit_note": "for who has a hub",
-    "fieldagent.wire.sms_pdu": "for who has sms-port",
+    "fieldagent.agent.channels.cellular": "for a hub",
+    "fieldagent.agent.description": "for the API description",
+    "fieldagent.agent.channels.radio": "for radio-port",
+    "fieldagent.agent.inbound.script": "for inbound-hook",
+    "fieldagent.agent.journal.repair": "for a damaged journal",
+    "fieldagent.agent.mesh": "for radio-port",
+    "fieldagent.agent.network_page": "for page-listen",
+    "fieldagent.agent.outbound.summaries": "for radio-port",
+    "fieldagent.agent.outbound.radio_piggyback": "for radio-port",
+    "fieldagent.agent.outbound.read_receipts": "for radio-port",
+    "fieldagent.http.link_session": "for a hub",
+    "fieldagent.http.openapi": "for the API description",
+    "fieldagent.page.map_file": "for map-file",
+    "fieldagent.webhook.post": "for webhook-address",
+    "fieldagent.wire.kit_note": "for a hub",
+    "fieldagent.wire.sms_pdu": "for sms-port",
 }
 """Modules of about a hundred kilobytes each, with the setting that needs them."""
 OURS_MAX = 258
@@ -51,11 +51,11 @@ omits."""
 
 
 def loaded(kit: Agent) -> set[str]:
-    """Return the names of the modules that it has loaded so far."""
+    """Return the names of the modules that the agent has loaded so far."""
     return set(re.findall(r"^import '([\w.]+)' # ", "\n".join(kit.output()), re.MULTILINE))
 
 
-def test_an_idle_agent_does_without_what_it_does_not_need(tmp_path: Path) -> None:
+def test_idle_agent_loads_no_unneeded_modules(tmp_path: Path) -> None:
     with sky(tmp_path), agent(tmp_path, {}, VERBOSE) as kit:
         kit.expect("answers on")
         modules = loaded(kit)
@@ -67,7 +67,7 @@ def test_an_idle_agent_does_without_what_it_does_not_need(tmp_path: Path) -> Non
     assert len(ours) <= OURS_MAX, sorted(ours)
 
 
-def test_one_with_a_hub_does_without_what_its_library_imports_and_does_not_use(
+def test_agent_with_hub_loads_no_unused_modules_of_websockets(
     tmp_path: Path,
 ) -> None:
     settings = {"hub-address": "http://127.0.0.1:1", "hub-token": "0" * 64}

@@ -24,7 +24,7 @@ def positions(kit: Agent) -> list[dict[str, Any]]:
     return [each["position"] for each in incident(kit)["items"] if "position" in each]
 
 
-def test_an_open_sos_gets_the_positions_that_gpsd_has(tmp_path: Path) -> None:
+def test_positions_of_gpsd_are_added_to_open_sos(tmp_path: Path) -> None:
     with (
         closing(Gpsd()) as gpsd,
         sky(tmp_path) as above,
@@ -39,7 +39,7 @@ def test_an_open_sos_gets_the_positions_that_gpsd_has(tmp_path: Path) -> None:
         polls = len(gpsd.told)
         kit.post("gpsd is asked no more")
         assert len(positions(kit)) == count
-        assert len(gpsd.told) <= polls + 1, "one call may have been under way"
+        assert len(gpsd.told) <= polls + 1, "one call may have been in progress"
 
 
 class SlowGpsd(Gpsd):
@@ -57,7 +57,7 @@ class SlowGpsd(Gpsd):
         self.left.set()
 
 
-def test_a_fix_that_comes_after_its_end_raises_no_sos(tmp_path: Path) -> None:
+def test_fix_after_call_off_raises_no_sos(tmp_path: Path) -> None:
     """A receiver may need two minutes for its first fix. Meanwhile the person cancels a false
     alarm.
     """
@@ -81,7 +81,7 @@ def test_a_fix_that_comes_after_its_end_raises_no_sos(tmp_path: Path) -> None:
         assert incident(kit)["state"] == "called off"
 
 
-def test_without_a_position_the_last_one_posted_goes_with_it_under_its_own_time(
+def test_sos_without_position_contains_last_posted_position(
     tmp_path: Path,
 ) -> None:
     with sky(tmp_path), agent(tmp_path) as kit:
@@ -92,8 +92,8 @@ def test_without_a_position_the_last_one_posted_goes_with_it_under_its_own_time(
         assert position == {**place, "source": "last posted"}
 
 
-def test_an_answer_adds_to_the_open_sos_and_raises_none(tmp_path: Path) -> None:
-    """At the command line, with canned words, which each receiver sees as text."""
+def test_answer_is_added_to_open_sos_and_raises_none(tmp_path: Path) -> None:
+    """The commands use canned texts, which each receiver sees as text."""
     with sky(tmp_path) as above, agent(tmp_path) as kit:
         listed = sos_command(kit, "--words")
         assert listed.returncode == 0 and ", fire, " in listed.stdout
@@ -113,7 +113,7 @@ def sos_command(kit: Agent, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
 
 
-def test_presses_and_retries_raise_one(tmp_path: Path) -> None:
+def test_repeated_sos_calls_raise_one_incident(tmp_path: Path) -> None:
     key = {"Idempotency-Key": "one press"}
     with sky(tmp_path), agent(tmp_path) as kit:
         answers = [kit.call("POST", "/api/sos", {"text": "help"}, **key) for _ in range(3)]
@@ -123,7 +123,7 @@ def test_presses_and_retries_raise_one(tmp_path: Path) -> None:
         assert [each["text"] for each in incident(kit)["items"]] == ["help"]
 
 
-def test_other_words_under_the_same_key_are_not_refused(tmp_path: Path) -> None:
+def test_sos_with_same_key_and_other_text_is_accepted(tmp_path: Path) -> None:
     key = {"Idempotency-Key": "one press"}
     with agent(tmp_path, {"satellite-port": None}) as kit:
         answers = [
@@ -134,8 +134,8 @@ def test_other_words_under_the_same_key_are_not_refused(tmp_path: Path) -> None:
         assert [each["text"] for each in incident(kit)["items"]] == ["leg broken", "two are hurt"]
 
 
-def test_a_retry_after_it_was_taken_back_raises_none(tmp_path: Path) -> None:
-    """Its text is recognised by the key. The last position, which goes with it, has no key."""
+def test_retry_after_call_off_raises_no_sos(tmp_path: Path) -> None:
+    """The text of the SOS is recognised by the key. The last position has no key."""
     key = {"Idempotency-Key": "one press"}
     with sky(tmp_path), agent(tmp_path) as kit:
         kit.call("POST", "/api/package", {"location": {"latitude": 47.1, "longitude": 8.2}})
@@ -146,8 +146,8 @@ def test_a_retry_after_it_was_taken_back_raises_none(tmp_path: Path) -> None:
         assert (incident(kit)["state"], len(positions(kit))) == ("called off", 1)
 
 
-def test_who_calls_one_off_again_ends_no_other(tmp_path: Path) -> None:
-    """The answer was lost, and another SOS was raised meanwhile."""
+def test_repeated_call_off_ends_no_other_sos(tmp_path: Path) -> None:
+    """The first answer was lost, and another SOS was raised meanwhile."""
     with agent(tmp_path, {"satellite-port": None}) as kit:
         one = kit.call("POST", "/api/sos", {"text": "a mistake"}).body["number"]
         named = f"/api/sos?number={one}"
@@ -162,8 +162,8 @@ def test_who_calls_one_off_again_ends_no_other(tmp_path: Path) -> None:
         assert kit.call("DELETE", f"/api/sos?number={other}").body["incident"]["ended"] is not None
 
 
-def test_what_is_refused_as_a_cancel_of_its_package_ends_no_sos(tmp_path: Path) -> None:
-    """It has left. Its receiver would never get the end, and it would not be repeated again."""
+def test_rejected_cancel_of_sent_package_does_not_end_sos(tmp_path: Path) -> None:
+    """The SOS has left. If it ended silently, its receiver would never get the end."""
     with sky(tmp_path), agent(tmp_path) as kit:
         sent = kit.post("help", priority=100)
         assert (sent.status, sent.body["status"]) == (200, "Delivered")
@@ -172,7 +172,7 @@ def test_what_is_refused_as_a_cancel_of_its_package_ends_no_sos(tmp_path: Path) 
         assert incident(kit)["state"] == "open"
 
 
-def test_an_sos_that_is_canceled_before_it_leaves_is_over(tmp_path: Path) -> None:
+def test_sos_ends_when_unsent_package_is_canceled(tmp_path: Path) -> None:
     nobody = {"satellite-port": str(tmp_path / "nobody")}
     with agent(tmp_path, nobody) as kit:
         waits = kit.call(
@@ -182,8 +182,8 @@ def test_an_sos_that_is_canceled_before_it_leaves_is_over(tmp_path: Path) -> Non
         assert kit.call("GET", "/api/sos").body["active"] == 0
 
 
-def test_an_sos_whose_packages_are_all_canceled_before_they_leave_is_over(tmp_path: Path) -> None:
-    """No Package of it goes again. It would be false to report it as open."""
+def test_sos_ends_only_when_all_unsent_packages_are_canceled(tmp_path: Path) -> None:
+    """No Package of the SOS is repeated. It would be false to report the SOS as open."""
     nobody = {"satellite-port": str(tmp_path / "nobody")}
     with agent(tmp_path, nobody) as kit:
         kit.call("POST", "/api/sos", {"text": "leg", "position": {"latitude": 47, "longitude": 8}})
@@ -195,8 +195,8 @@ def test_an_sos_whose_packages_are_all_canceled_before_they_leave_is_over(tmp_pa
 
 
 @pytest.mark.parametrize("where", ["", "?channel=Satellite"])
-def test_who_clears_the_queue_leaves_an_open_sos_in_it(tmp_path: Path, where: str) -> None:
-    """Before, it stayed open forever without a Package."""
+def test_clearing_queue_keeps_packages_of_open_sos(tmp_path: Path, where: str) -> None:
+    """Regression: the SOS stayed open forever without a Package."""
     with agent(tmp_path) as kit:
         kit.call("POST", "/api/package/async", {"message": {"content": "all well"}})
         kit.call("POST", "/api/sos", {"text": "leg broken"})

@@ -39,7 +39,7 @@ async def post(agent: Agent, content: str) -> Answer:
     return await trio.to_thread.run_sync(agent.post, content)
 
 
-async def test_both_ways(tmp_path: Path) -> None:
+async def test_linked_agent_delivers_package_to_hub(tmp_path: Path) -> None:
     hub = MemoryHub()
     async with hub_end(hub) as port:
         with linked(tmp_path, port, **{"inbound-hook": HOOK}) as agent:
@@ -54,7 +54,7 @@ async def test_both_ways(tmp_path: Path) -> None:
             assert status["channels"]["Satellite"]["configured"] is False
 
 
-async def test_killed_again_and_again_nothing_is_lost_or_doubled(tmp_path: Path) -> None:
+async def test_repeated_kills_of_linked_agent_lose_and_repeat_nothing(tmp_path: Path) -> None:
     hub = MemoryHub()
     contents = [f"note {number}" for number in range(60)]
     async with hub_end(hub) as port:
@@ -71,7 +71,7 @@ async def test_killed_again_and_again_nothing_is_lost_or_doubled(tmp_path: Path)
     assert sorted(hub.mailbox.contents) == sorted([*contents, "last"])
 
 
-async def test_it_stops_in_order_while_it_is_linked(tmp_path: Path) -> None:
+async def test_linked_agent_stops_cleanly(tmp_path: Path) -> None:
     hub = MemoryHub()
     async with hub_end(hub) as port:
         with linked(tmp_path, port) as agent:
@@ -88,7 +88,7 @@ async def test_it_stops_in_order_while_it_is_linked(tmp_path: Path) -> None:
         ("wrong", False, "correct hub-token"),
     ],
 )
-async def test_check_asks_the_hub_and_ends_no_link(
+async def test_check_command_tests_hub_without_opening_link(
     tmp_path: Path, token: str, good: bool, said: str
 ) -> None:
     hub = MemoryHub()

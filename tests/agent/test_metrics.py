@@ -37,7 +37,7 @@ def value(metrics: dict[str, Any], name: str, family: str, **labels: str) -> flo
     return float(sample.value)
 
 
-def test_it_counts_what_happens_and_goes_on_over_a_restart(tmp_path: Path) -> None:
+def test_metrics_count_events_and_survive_restart(tmp_path: Path) -> None:
     satellite = {"channel": "Satellite"}
     settings = {"inbound-hook": "exit 3", "satellite-credits-per-day": "50"}
     with sky(tmp_path, 0) as above:
@@ -73,7 +73,7 @@ def named(text: str) -> set[str]:
     return set(re.findall(r"\bfieldagent_[a-z_]+\b(?=[ {\[),]|$)", text, re.MULTILINE))
 
 
-def test_the_examples_name_what_is_there(tmp_path: Path) -> None:
+def test_examples_use_existing_metrics_and_labels(tmp_path: Path) -> None:
     yaml = pytest.importorskip("yaml", reason="extra `test`")
     settings = {"inbound-hook": "true", "satellite-credits-per-day": "50"}
     with sky(tmp_path, 0) as above, agent(tmp_path, settings) as kit:
@@ -107,7 +107,7 @@ def test_the_examples_name_what_is_there(tmp_path: Path) -> None:
             place = place[member]
 
 
-def test_prometheus_takes_the_rules() -> None:
+def test_prometheus_accepts_example_rules() -> None:
     promtool = tool("promtool", "prometheus")
     for arguments in (["check", "rules", "alerts.yml"], ["check", "config", "prometheus.yml"]):
         done = subprocess.run([promtool, *arguments], cwd=EXAMPLES, capture_output=True, text=True)

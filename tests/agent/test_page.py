@@ -50,7 +50,7 @@ def kit(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Agent]:
         yield running
 
 
-def test_all_of_it_is_small(kit: Agent) -> None:
+def test_compressed_size_of_page_is_limited(kit: Agent) -> None:
     sizes = {}
     for path in PATHS:
         connection = HTTPConnection("127.0.0.1", kit.port, timeout=PATIENCE)
@@ -67,12 +67,12 @@ def test_all_of_it_is_small(kit: Agent) -> None:
     languages = [sizes.pop(f"/page/{name}") for name in CATALOGUES]
     for name in BY_NEED:
         del sizes[f"/page/{name}"]
-    # The same as the first page at another address.
+    # `/track` is the first page at another address.
     del sizes["/track"]
     assert sum(sizes.values()) + max(languages) <= WIRE_MAX
 
 
-def test_coasts_are_few_and_none_runs_across_the_map() -> None:
+def test_coastlines_are_small_and_do_not_cross_map() -> None:
     text = files(page).joinpath("world.json").read_bytes()
     assert len(text) <= COASTS_MAX
     world = json.loads(text)
@@ -85,7 +85,7 @@ def test_coasts_are_few_and_none_runs_across_the_map() -> None:
         assert max(map(abs, latitudes)) < 90 * degree
 
 
-def test_every_file_of_it_is_served_and_nothing_else(kit: Agent) -> None:
+def test_only_files_of_page_are_served(kit: Agent) -> None:
     for folder, names in zip(FOLDERS, (page.NAMES, console.NAMES, SHARED), strict=True):
         there = {path.name for path in folder.iterdir() if path.suffix not in ("", ".py")}
         assert there - {"index.html"} == {*names}, folder
@@ -96,7 +96,7 @@ def test_every_file_of_it_is_served_and_nothing_else(kit: Agent) -> None:
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_it_is_sent_once_and_only_to_its_own_origin(kit: Agent, path: str) -> None:
+def test_page_files_are_cached_and_served_only_to_own_origin(kit: Agent, path: str) -> None:
     first = kit.call("GET", path)
     policy = first.headers["content-security-policy"]
     assert "default-src 'none'" in policy
@@ -117,9 +117,7 @@ def test_it_is_sent_once_and_only_to_its_own_origin(kit: Agent, path: str) -> No
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_what_is_read_before_a_script_runs_is_in_the_browsers_language(
-    kit: Agent, language: str
-) -> None:
+def test_early_texts_are_in_language_of_browser(kit: Agent, language: str) -> None:
     texts = read_catalogue("fieldagent.agent.page", language).get("texts", {})
     asked = {"Accept-Language": f"{language}-CH,{language};q=0.9,en;q=0.1"}
     tags = set()
@@ -139,7 +137,7 @@ def test_what_is_read_before_a_script_runs_is_in_the_browsers_language(
         assert connection.getresponse().status == 304
 
 
-def test_nothing_in_them_can_become_markup_or_asks_elsewhere() -> None:
+def test_page_files_use_no_unsafe_markup_or_external_address() -> None:
     for path in (each for folder in FOLDERS for each in folder.iterdir()):
         if path.suffix in (".js", ".html", ".css", ".svg"):
             text = path.read_text()
@@ -150,7 +148,7 @@ def test_nothing_in_them_can_become_markup_or_asks_elsewhere() -> None:
             assert outside in ([], ["http://www.w3.org"]), path.name
 
 
-def test_the_zipapp_has_it(tmp_path: Path) -> None:
+def test_zipapp_serves_all_page_files(tmp_path: Path) -> None:
     if not ZIPAPP.exists():
         pytest.skip("build/zipapp makes it")
     with agent(tmp_path, {"satellite-port": None}, [sys.executable, str(ZIPAPP)]) as running:

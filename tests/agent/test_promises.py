@@ -33,7 +33,7 @@ def steps(kit: Agent) -> list[str]:
 
 
 @pytest.mark.full
-def test_an_sos_goes_again_until_somebody_has_it_though_the_first_connection_failed(
+def test_sos_is_repeated_until_seen_after_failed_connections(
     tmp_path: Path,
 ) -> None:
     database, port = str(tmp_path / "hub.sqlite3"), free_port()
@@ -70,7 +70,7 @@ def test_an_sos_goes_again_until_somebody_has_it_though_the_first_connection_fai
         assert sent["text"] == "help"
 
 
-def test_what_is_kept_for_an_sos_is_there_when_the_budget_is_spent(tmp_path: Path) -> None:
+def test_sos_is_sent_on_reserve_when_budget_is_spent(tmp_path: Path) -> None:
     budget = {"satellite-credits-per-day": "3", "satellite-sos-reserve": "2"}
     with sky(tmp_path), agent(tmp_path, budget) as kit:
         assert kit.post("the only one").body["status"] == "Delivered"
@@ -81,7 +81,7 @@ def test_what_is_kept_for_an_sos_is_there_when_the_budget_is_spent(tmp_path: Pat
         assert "2 of 3 credits, 2 of them kept for an SOS" in delivery["reason"]
 
 
-def test_who_got_an_sos_is_told_that_it_is_over_though_the_budget_is_spent(tmp_path: Path) -> None:
+def test_call_off_of_sos_is_sent_when_budget_is_spent(tmp_path: Path) -> None:
     budget = {"satellite-credits-per-day": "4", "satellite-sos-reserve": "3"}
     with sky(tmp_path) as above, agent(tmp_path, budget) as kit:
         assert kit.post("the only one").body["status"] == "Delivered"
@@ -94,8 +94,8 @@ def test_who_got_an_sos_is_told_that_it_is_over_though_the_budget_is_spent(tmp_p
         assert delivery["status"] is None
 
 
-def test_the_same_text_twice_in_a_minute_is_two_messages(tmp_path: Path) -> None:
-    """In both directions: only an item with the same number is recognised as a repetition."""
+def test_same_text_twice_is_delivered_as_two_messages(tmp_path: Path) -> None:
+    """In both directions, only an item with the same number is recognised as a repetition."""
     with sky(tmp_path) as above, agent(tmp_path, {"inbound-hook": "cat"}) as kit:
         for _ in "12":
             assert kit.post("arrived").body["status"] == "Delivered"
@@ -106,7 +106,7 @@ def test_the_same_text_twice_in_a_minute_is_two_messages(tmp_path: Path) -> None
             kit.expect('"come home"')
 
 
-def test_a_position_that_gathers_says_so_and_goes_with_what_goes(tmp_path: Path) -> None:
+def test_gathering_position_shows_reason_and_is_sent_with_next_message(tmp_path: Path) -> None:
     with sky(tmp_path), agent(tmp_path) as kit:
         assert kit.post("arrived").body["status"] == "Delivered"
         body = {"location": {"latitude": 46.5, "longitude": 7.25}, "gather": 3600}
@@ -118,7 +118,7 @@ def test_a_position_that_gathers_says_so_and_goes_with_what_goes(tmp_path: Path)
         assert kit.call("GET", f"/api/package/{number}").body["status"] == "Delivered"
 
 
-def test_what_has_outlived_its_time_never_leaves(tmp_path: Path) -> None:
+def test_expired_package_is_never_sent(tmp_path: Path) -> None:
     with agent(tmp_path) as kit:
         short = later(kit, "short", timeToLive=1)
         later(kit, "long", timeToLive=3600)
@@ -130,8 +130,8 @@ def test_what_has_outlived_its_time_never_leaves(tmp_path: Path) -> None:
 
 
 @pytest.mark.full
-def test_the_recovery_command_runs_where_the_hub_stays_away(tmp_path: Path) -> None:
-    """A minute is the shortest possible time."""
+def test_recovery_command_runs_while_hub_is_unreachable(tmp_path: Path) -> None:
+    """The shortest possible time before recovery is a minute."""
     came = tmp_path / "came"
     settings = {
         "satellite-port": None,

@@ -70,9 +70,7 @@ def program(tmp_path: Path) -> Path:
     return made
 
 
-def test_a_mirror_that_stands_still_is_told_of(
-    tmp_path: Path, signer: Signer, program: Path
-) -> None:
+def test_outdated_update_mirror_is_reported(tmp_path: Path, signer: Signer, program: Path) -> None:
     """The warning stays after a restart while the mirror is away, and ends when it has a
     new file.
     """
@@ -94,11 +92,11 @@ def test_a_mirror_that_stands_still_is_told_of(
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("wrong", ["of a stranger", "changed", "of settings", "not there"])
-def test_what_nobody_trusted_has_signed_is_no_news(
+@pytest.mark.parametrize("wrong", ["other key", "changed", "of settings", "missing"])
+def test_untrusted_signature_is_not_counted_as_update_news(
     tmp_path: Path, signer: Signer, program: Path, wrong: str
 ) -> None:
-    if wrong == "of a stranger":
+    if wrong == "other key":
         signer = Signer(tmp_path / "stranger")
     signed = signer.sign(
         program, "-t", text(1, "settings" if wrong == "of settings" else "program")
@@ -106,7 +104,7 @@ def test_what_nobody_trusted_has_signed_is_no_news(
     signature = program.with_name(f"{program.name}.minisig")
     if wrong == "changed":
         signature.write_text(signed.replace("9.0.0", "9.0.1"))
-    if wrong == "not there":
+    if wrong == "missing":
         signature.unlink()
     news = tmp_path / "state/update-news.json"
     with file_server(program.parent) as address:
@@ -119,8 +117,8 @@ def test_what_nobody_trusted_has_signed_is_no_news(
             assert f"{NOT} 61 days: {url} has provided none" in told(running)[0]
 
 
-def test_of_packages_it_is_the_date_of_apts_list(tmp_path: Path) -> None:
-    """As `build/repository` writes it, and apt keeps it."""
+def test_update_date_of_packages_is_read_from_apt_lists(tmp_path: Path) -> None:
+    """The lists are as `build/repository` writes them and apt keeps them."""
     other = "Origin: Debian\nDate: Mon, 23 Nov 2026 14:00:00 UTC\n"
     (tmp_path / "mirror.example.org_dists_trixie_InRelease").write_text(other)
     assert [*_read_list_dates(tmp_path)] == []
@@ -156,6 +154,6 @@ def test_of_packages_it_is_the_date_of_apts_list(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_is_told_after_sixty_days(news: News, days: int, says: str) -> None:
+def test_missing_update_news_is_reported_after_sixty_days(news: News, days: int, says: str) -> None:
     silent = news.describe_silence(days * DAY_S)
     assert says in silent and bool(says) == bool(silent)

@@ -38,7 +38,7 @@ class Systemd:
             "WATCHDOG_USEC": str(int(INTERVAL * 1e6)),
         }
 
-    def said(self) -> list[bytes]:
+    def read_messages(self) -> list[bytes]:
         """Return the messages since the last call."""
         heard = []
         while True:
@@ -47,9 +47,9 @@ class Systemd:
             except BlockingIOError:
                 return heard
 
-    def fed(self) -> int:
+    def count_signs_of_life(self) -> int:
         """Return the number of signs of life since the last call."""
-        return self.said().count(b"WATCHDOG=1")
+        return self.read_messages().count(b"WATCHDOG=1")
 
 
 @pytest.fixture
@@ -74,36 +74,32 @@ def state(place: Path) -> dict[str, str | None]:
     return {"satellite-port": None, "state-directory": str(place / "state")}
 
 
-def test_a_disk_that_hangs_is_named_and_the_watchdog_is_fed_no_more(
-    tmp_path: Path, systemd: Systemd
-) -> None:
+def test_hanging_write_is_logged_and_stops_signs_of_life(tmp_path: Path, systemd: Systemd) -> None:
     with (
         file_system(tmp_path) as place,
         agent(tmp_path, state(place), MODULE, **systemd.environment) as kit,
     ):
-        until(systemd.fed)
+        until(systemd.count_signs_of_life)
         with ThreadPoolExecutor() as somebody, frozen_disk(place):
             body = {"message": {"content": "written before it is answered"}}
             answer = somebody.submit(kit.call, "POST", "/api/package/async", body)
-            named(systemd, kit)
+            check_hang_is_logged(systemd, kit)
         assert answer.result().status == 202
-        until(systemd.fed)
+        until(systemd.count_signs_of_life)
         assert kit.stop() == 0
 
 
 @pytest.mark.full
-def test_a_disk_that_hangs_while_nothing_is_written_is_named_too(
-    tmp_path: Path, systemd: Systemd
-) -> None:
+def test_hanging_disk_is_logged_while_nothing_is_written(tmp_path: Path, systemd: Systemd) -> None:
     with (
         file_system(tmp_path) as place,
         agent(tmp_path, state(place), MODULE, **systemd.environment) as kit,
     ):
         # By now, the writes after its start are complete.
         for _ in range(5):
-            until(systemd.fed)
+            until(systemd.count_signs_of_life)
         with frozen_disk(place):
-            named(systemd, kit)
+            check_hang_is_logged(systemd, kit)
 
 
 @contextmanager
@@ -115,40 +111,40 @@ def frozen_disk(place: Path) -> Iterator[None]:
         subprocess.run(["fsfreeze", "-u", place], check=True)
 
 
-def named(systemd: Systemd, kit: Agent) -> None:
+def check_hang_is_logged(systemd: Systemd, kit: Agent) -> None:
     """Check that the log names the hanging part, and that systemd gets no sign of life
     afterwards.
     """
 
     def told() -> bool:
         # The agent would wait for a manager that does not read.
-        systemd.said()
+        systemd.read_messages()
         return HANGS in "\n".join(kit.output())
 
     until(told)
-    systemd.fed()
+    systemd.count_signs_of_life()
     kit.expect(HANGS)
-    assert systemd.fed() == 0
+    assert systemd.count_signs_of_life() == 0
 
 
-def test_a_full_disk_is_no_reason_for_a_restart(
+def test_full_disk_does_not_stop_signs_of_life(
     disk: Path, tmp_path: Path, systemd: Systemd
 ) -> None:
     often = {**systemd.environment, "WATCHDOG_USEC": "600000"}
     with agent(tmp_path, state(disk), MODULE, **often) as kit:
-        until(systemd.fed)
+        until(systemd.count_signs_of_life)
         fill(disk)
         # The disk is tested at one of fifteen signs.
         for _ in range(20):
-            until(systemd.fed)
+            until(systemd.count_signs_of_life)
         assert kit.post("ordinary").status == 507
         assert kit.stop() == 0
 
 
-async def test_at_rest_the_disk_is_proved_each_21_minutes(
+async def test_idle_agent_tests_disk_every_21_minutes(
     tmp_path: Path, clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Because of the unit's WatchdogSec. Each test wears the card."""
+    """The interval follows from the unit's WatchdogSec. Each test of the disk wears the card."""
     monkeypatch.setenv("WATCHDOG_USEC", "180000000")
     clock.autojump_threshold = 0
     journal = Journal(tmp_path / "journal.sqlite3")
@@ -161,10 +157,8 @@ async def test_at_rest_the_disk_is_proved_each_21_minutes(
     assert journal.commits == 20
 
 
-def test_where_nothing_turns_any_more_the_log_shows_where_it_hangs(
-    tmp_path: Path, systemd: Systemd
-) -> None:
-    """A call that blocks the whole program, as a program error would."""
+def test_blocked_agent_logs_stack_of_blocking_call(tmp_path: Path, systemd: Systemd) -> None:
+    """A call blocks the whole program, as a program error would."""
     soon = environment(tmp_path)
     # The hang is code, which no value of `Put` can express.
     (tmp_path / "breaking" / "sitecustomize.py").write_text(
@@ -180,16 +174,18 @@ def test_where_nothing_turns_any_more_the_log_shows_where_it_hangs(
         kit.expect("sitecustomize.py")
 
 
-def test_systemctl_shows_in_one_line_how_it_stands(tmp_path: Path, systemd: Systemd) -> None:
+def test_systemd_status_line_shows_sos_and_links(tmp_path: Path, systemd: Systemd) -> None:
     nobody = {"satellite-port": str(tmp_path / "nobody")}
     with agent(tmp_path, nobody, MODULE, **systemd.environment) as kit:
-        until(lambda: any(each.startswith(b"STATUS=Satellite ") for each in systemd.said()))
+        until(
+            lambda: any(each.startswith(b"STATUS=Satellite ") for each in systemd.read_messages())
+        )
         sos = {"message": {"content": "help"}, "priority": 100}
         assert kit.call("POST", "/api/package/async", sos).status == 202
         heard: list[bytes] = []
 
         def told() -> list[bytes]:
-            heard.extend(systemd.said())
+            heard.extend(systemd.read_messages())
             return [each for each in heard if b"SOS" in each]
 
         until(told)

@@ -13,7 +13,7 @@ from tests.agent.test_agent import command
 from tests.processes import MODULE, Agent, Running, administer, agent, hub, sky, until
 
 
-def test_an_sos_is_the_first_that_is_seen(tmp_path: Path) -> None:
+def test_status_shows_sos_first(tmp_path: Path) -> None:
     with sky(tmp_path), agent(tmp_path, {"sos-repeat": "600"}) as kit:
         assert command(kit, "status").stdout.startswith("fieldagent ")
         assert "fieldagent_sos_active 0\n" in kit.call("GET", "/metrics").body
@@ -35,7 +35,7 @@ def test_an_sos_is_the_first_that_is_seen(tmp_path: Path) -> None:
         assert (state["active"], state["incident"]["nextTry"]) == (0, None)
 
 
-def test_an_sos_that_nothing_takes_says_so(tmp_path: Path) -> None:
+def test_status_reports_sos_that_no_channel_can_send(tmp_path: Path) -> None:
     with agent(tmp_path, {"satellite-port": None}) as kit:
         assert command(kit, "sos", "--yes").returncode != 0
         sos = kit.call("GET", "/api/status").body["sos"]["incident"]
@@ -53,8 +53,8 @@ def has_packages(kit: Agent) -> bool:
     return bool(kit.call("GET", "/api/packages").body["packages"])
 
 
-def test_a_command_that_loses_its_agent_says_what_was_accepted(tmp_path: Path) -> None:
-    """A person who repeats it would send it twice."""
+def test_command_reports_accepted_package_when_agent_dies(tmp_path: Path) -> None:
+    """A person who repeats the command would send the item twice."""
     waits: dict[str, str | None] = {"satellite-port": str(tmp_path / "nobody")}
     for words, known in (
         (("send", "message", "hello"), "Package 1 was accepted: `fieldagent show 1` shows its"),
@@ -72,7 +72,7 @@ def test_a_command_that_loses_its_agent_says_what_was_accepted(tmp_path: Path) -
             assert line.startswith(f"fieldagent: {known}") and "answer" in line
 
 
-def test_what_was_sent_is_listed_newest_first(tmp_path: Path) -> None:
+def test_sent_packages_are_listed_newest_first(tmp_path: Path) -> None:
     place = {"latitude": 47.1, "longitude": 8.2}
     with sky(tmp_path), agent(tmp_path) as kit:
         kit.post("first\x1b[2J<b>")
@@ -123,7 +123,7 @@ WRONG = {
 }
 
 
-def test_its_pages_hold_all_of_it_once(tmp_path: Path) -> None:
+def test_pages_of_sent_packages_contain_each_package_once(tmp_path: Path) -> None:
     with agent(tmp_path, {"satellite-port": None}) as kit:
         for number in range(120):
             item = {"message": {"content": str(number)}}
@@ -162,7 +162,7 @@ def queue(kit: Agent, content: str, **members: object) -> int:
     return int(kit.call("POST", "/api/package/async", body).body["id"])
 
 
-def test_what_waits_for_a_modem_says_so(tmp_path: Path) -> None:
+def test_wait_for_modem_is_shown_with_next_try(tmp_path: Path) -> None:
     with agent(tmp_path, {"satellite-port": str(tmp_path / "nobody")}) as kit:
         number = queue(kit, "x")
         until(lambda: waits(kit, number).get("nextTry"))
@@ -178,7 +178,7 @@ def test_what_waits_for_a_modem_says_so(tmp_path: Path) -> None:
             assert "next try " in output, shown
 
 
-def test_an_sos_tells_the_next_try_that_its_channel_tells(tmp_path: Path) -> None:
+def test_next_try_of_sos_equals_next_try_of_channel(tmp_path: Path) -> None:
     budget = {"satellite-credits-per-day": "1", "satellite-sos-reserve": "0", "sos-repeat": "0"}
     with sky(tmp_path), agent(tmp_path, budget) as kit:
         kit.post("a")
@@ -192,7 +192,7 @@ def test_an_sos_tells_the_next_try_that_its_channel_tells(tmp_path: Path) -> Non
         assert spent in command(kit, "status").stdout
 
 
-def test_what_was_begun_says_what_it_waits_for(tmp_path: Path) -> None:
+def test_wait_after_doubtful_session_is_shown_with_reason(tmp_path: Path) -> None:
     """After a session with an unknown result, the link rests, or the modem is gone."""
     with sky(tmp_path, 0) as above, agent(tmp_path) as kit:
         for _ in range(8):
@@ -204,7 +204,7 @@ def test_what_was_begun_says_what_it_waits_for(tmp_path: Path) -> None:
         until(lambda: str(tmp_path) in waits(kit, number)["reason"])
 
 
-def test_what_waits_for_credits_says_so(tmp_path: Path) -> None:
+def test_wait_for_credits_is_shown_with_reason(tmp_path: Path) -> None:
     budget = {"satellite-credits-per-day": "1", "satellite-sos-reserve": "0"}
     with sky(tmp_path), agent(tmp_path, budget) as kit:
         kit.post("a")
@@ -215,7 +215,7 @@ def test_what_waits_for_credits_says_so(tmp_path: Path) -> None:
         assert ", 1 of 1 credit\n" in command(kit, "status").stdout
 
 
-def test_status_tells_what_a_hook_did_not_take(tmp_path: Path) -> None:
+def test_status_shows_payloads_that_hook_rejected(tmp_path: Path) -> None:
     hook = "grep -q later && exit 75; exit 3"
     with sky(tmp_path, 0) as above, agent(tmp_path, {"inbound-hook": hook}) as kit:
 
@@ -230,7 +230,7 @@ def test_status_tells_what_a_hook_did_not_take(tmp_path: Path) -> None:
         assert "`fieldagent inbound replay --dead`" in command(kit, "status").stdout
 
 
-def test_status_tells_what_is_left_of_the_budget(tmp_path: Path) -> None:
+def test_status_shows_used_credits_and_sos_reserve(tmp_path: Path) -> None:
     budget = {"satellite-credits-per-day": "50", "satellite-sos-reserve": "10"}
     with sky(tmp_path), agent(tmp_path, budget) as kit:
         kit.post("a")
@@ -239,7 +239,7 @@ def test_status_tells_what_is_left_of_the_budget(tmp_path: Path) -> None:
         )
 
 
-def test_what_the_hub_does_not_take_says_so(tmp_path: Path) -> None:
+def test_wait_for_hub_that_rejects_token_is_shown_with_reason(tmp_path: Path) -> None:
     database = str(tmp_path / "hub.sqlite3")
     administer(database, "init", "Alps")
     with hub(tmp_path, {"database": database}) as cloud:
@@ -254,7 +254,7 @@ def test_what_the_hub_does_not_take_says_so(tmp_path: Path) -> None:
             assert waits(kit, number, "Cellular")["nextTry"]
 
 
-def test_what_no_channel_is_there_for_ends_at_once_with_a_sentence(tmp_path: Path) -> None:
+def test_package_without_channel_fails_at_once_with_reason(tmp_path: Path) -> None:
     with agent(tmp_path, {"satellite-port": None}) as kit:
         answer = kit.post("x").body
         assert (answer["status"], answer["reason"][:24]) == ("Error", "no channel is configured")
@@ -262,7 +262,7 @@ def test_what_no_channel_is_there_for_ends_at_once_with_a_sentence(tmp_path: Pat
         assert "set satellite-port" in command(kit, "show", "1").stdout
 
 
-def test_what_came_in_is_paged_alike(tmp_path: Path) -> None:
+def test_received_payloads_are_listed_in_pages(tmp_path: Path) -> None:
     with sky(tmp_path, 0) as above, agent(tmp_path, {"inbound-hook": "cat >/dev/null"}) as kit:
         for number in range(7):
             above.type(f"mt {number}")

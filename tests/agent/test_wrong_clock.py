@@ -91,7 +91,9 @@ SETTINGS = [
 
 @pytest.mark.full
 @pytest.mark.parametrize(("then", "now"), SETTINGS)
-def test_what_waits_outlives_a_clock_that_is_set(tmp_path: Path, then: str, now: str) -> None:
+def test_waiting_packages_survive_clock_change_at_restart(
+    tmp_path: Path, then: str, now: str
+) -> None:
     with starts(tmp_path, then) as kit:
         waits = later(kit, "waits", timeToLive=DAY, key="the same")
         ended = later(kit, "ends", key="another")
@@ -103,8 +105,8 @@ def test_what_waits_outlives_a_clock_that_is_set(tmp_path: Path, then: str, now:
         assert kit.call("GET", "/api/queue").body["queued"] == 2
         package = look(kit, waits["id"])
         assert package["status"] is None
-        assert abs(package["accepted"] - shown_now(kit)) < 100, "told by the clock as it is now"
-        assert look(kit, ended["id"])["status"] == "Canceled", "its answer is kept"
+        assert abs(package["accepted"] - shown_now(kit)) < 100, "dated by the current clock"
+        assert look(kit, ended["id"])["status"] == "Canceled", "the result is kept"
         for row in kit.call("GET", "/api/packages").body["packages"]:
             moments = [row["accepted"]] + [row["ended"]] * (row["ended"] is not None)
             assert all(abs(each - shown_now(kit)) < 100 for each in moments), row
@@ -116,7 +118,7 @@ def test_what_waits_outlives_a_clock_that_is_set(tmp_path: Path, then: str, now:
 
 @pytest.mark.full
 @pytest.mark.parametrize("jump", CLOCKS)
-def test_a_clock_that_is_set_while_the_agent_runs(tmp_path: Path, jump: str) -> None:
+def test_waiting_packages_survive_clock_change_of_running_agent(tmp_path: Path, jump: str) -> None:
     with starts(tmp_path, "+0") as kit:
         waits = later(kit, "waits", timeToLive=DAY)
         set_clock(tmp_path, jump)
@@ -133,7 +135,7 @@ def test_a_clock_that_is_set_while_the_agent_runs(tmp_path: Path, jump: str) -> 
 @pytest.mark.parametrize(
     "shows", ["+10y", *(pytest.param(each, marks=pytest.mark.full) for each in ("-3d", IN_1970))]
 )
-def test_a_package_expires_when_it_has_lived_and_not_before(tmp_path: Path, shows: str) -> None:
+def test_package_expires_by_elapsed_time_only(tmp_path: Path, shows: str) -> None:
     with starts(tmp_path, "+0") as kit:
         short, long = later(kit, "short", timeToLive=60), later(kit, "long", timeToLive=3600)
         kit.stop()
@@ -155,7 +157,7 @@ def elapsed(home: Path, seconds: int) -> None:
 
 @pytest.mark.full
 @pytest.mark.parametrize("shows", ["-3d", "+10y", IN_1970])
-def test_a_boot_with_a_clock_that_nobody_has_set(tmp_path: Path, shows: str) -> None:
+def test_waiting_package_survives_boot_with_wrong_clock(tmp_path: Path, shows: str) -> None:
     with starts(tmp_path, "+0") as kit:
         waits = later(kit, "waits", timeToLive=10 * 365 * DAY // 2)
         kit.stop()
@@ -180,15 +182,14 @@ def is_now(written: str) -> bool:
 @pytest.mark.parametrize(
     "how",
     [
-        "the modem tells",
-        *(
-            pytest.param(each, marks=pytest.mark.full)
-            for each in ("it is set", "it is set at a restart")
-        ),
+        "by modem",
+        *(pytest.param(each, marks=pytest.mark.full) for each in ("set", "set at restart")),
     ],
 )
-def test_a_date_of_1970_is_corrected_before_it_leaves(tmp_path: Path, how: str) -> None:
-    """A position without a time, over satellite. A position with a time keeps it."""
+def test_date_of_1970_is_corrected_before_transmission(tmp_path: Path, how: str) -> None:
+    """The agent dates a position without a time and sends it over satellite. A position with a time
+    keeps it.
+    """
     modem = {"satellite-port": str(tmp_path / "modem")}
     with ExitStack() as stack:
         fake = environment(tmp_path, IN_1970)
@@ -198,9 +199,9 @@ def test_a_date_of_1970_is_corrected_before_it_leaves(tmp_path: Path, how: str) 
         own = {**HERE, "timestamp": "2026-01-02T03:04:05Z"}
         for location in (HERE, own):
             kit.call("POST", "/api/package/async", {"location": location})
-        if how == "it is set":
+        if how == "set":
             set_clock(tmp_path, "+0")
-        elif how == "it is set at a restart":
+        elif how == "set at restart":
             kit.kill()
             fake = environment(tmp_path, "+0")
             kit = stack.enter_context(agent(tmp_path, modem, MODULE, **fake))
@@ -211,10 +212,10 @@ def test_a_date_of_1970_is_corrected_before_it_leaves(tmp_path: Path, how: str) 
         assert is_now(locations[0]["timestamp"])
         assert locations[1]["timestamp"] == own["timestamp"]
         until(lambda: kit.call("GET", "/api/queue").body["queued"] == 0)
-        if how == "the modem tells":
+        if how == "by modem":
             clock = kit.call("GET", "/api/status").body["clock"]
             assert (clock["trusted"], clock["source"]) == (True, "satellite")
-            assert abs(clock["time"] - time.time()) < 100, "ours; the system's is left alone"
+            assert abs(clock["time"] - time.time()) < 100, "the clock of the agent is wrong"
 
 
 class Gpsd:
@@ -252,8 +253,10 @@ class Gpsd:
 
 
 @pytest.mark.full
-def test_a_date_is_corrected_by_what_gpsd_tells(tmp_path: Path) -> None:
-    """gpsd has priority over the modem. It is not asked if the system's clock is trusted."""
+def test_date_is_corrected_by_gpsd(tmp_path: Path) -> None:
+    """gpsd has priority over the modem. The agent does not ask gpsd if the system's clock is
+    trusted.
+    """
     with closing(Gpsd()) as gpsd, sky(tmp_path) as above:
         settings = {"gpsd": gpsd.address, "satellite-port": str(tmp_path / "modem")}
         with agent(tmp_path, settings, MODULE, **environment(tmp_path, IN_1970)) as kit:
@@ -271,7 +274,7 @@ def test_a_date_is_corrected_by_what_gpsd_tells(tmp_path: Path) -> None:
         assert len(gpsd.told) == 1
 
 
-def test_a_date_is_corrected_by_what_the_hub_tells(tmp_path: Path) -> None:
+def test_date_is_corrected_by_hub(tmp_path: Path) -> None:
     database = str(tmp_path / "hub.sqlite3")
     administer(database, "init", "Alps")
     member = administer(database, "user", "add", "kit")["id"]
@@ -292,8 +295,8 @@ def test_a_date_is_corrected_by_what_the_hub_tells(tmp_path: Path) -> None:
             assert is_now(payload["events"][0]["timestamp"])
 
 
-def test_what_the_satellites_tell_is_left_for_the_systems_clock(tmp_path: Path) -> None:
-    """One offer is left until it is taken. If the clock is correct, none is left."""
+def test_satellite_time_is_offered_to_system_clock(tmp_path: Path) -> None:
+    """One offer is stored until it is used. If the clock is correct, no offer is stored."""
     left = tmp_path / "state" / "clock.offer"
     fed = {"WATCHDOG_USEC": "300000", "NOTIFY_SOCKET": str(tmp_path / "nobody")}
     modem = {"satellite-port": str(tmp_path / "modem")}

@@ -44,7 +44,7 @@ def limited(percent: float, known: dict[int, float] = {}) -> tuple[Clock, AirTim
     return clock, used
 
 
-def test_it_is_that_of_the_hour_before() -> None:
+def test_air_time_limit_applies_to_last_hour() -> None:
     clock, used = limited(1.0)
     assert used.can_send(36.0, urgent=False)
     used.note(20.0)
@@ -66,27 +66,27 @@ def test_it_is_that_of_the_hour_before() -> None:
     assert used.compute_remaining() == 36
 
 
-def test_an_sos_says_that_it_goes_beyond(caplog: pytest.LogCaptureFixture) -> None:
+def test_sos_beyond_air_time_limit_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     _, used = limited(0.1)
     used.note(3.5)
     assert used.can_send(0.5, urgent=True)
     assert "an SOS takes more air-time than this hour has" in caplog.text
 
 
-def test_where_there_is_no_limit_none_is_kept() -> None:
+def test_air_time_without_limit_is_unlimited() -> None:
     used = AirTime(Clock())
     used.note(HOUR)
     assert used.can_send(10.0, urgent=False) and not used.is_limited() and used.find_notice() == ""
 
 
-def test_the_narrower_of_two_limits_counts() -> None:
+def test_lower_of_two_air_time_limits_applies() -> None:
     _, used = limited(10.0)
     used.narrow(AirLimit(1.0))
     used.narrow(AirLimit(10.0))
     assert used.compute_remaining() == 36
 
 
-def test_a_frequency_is_left_alone_after_400_ms() -> None:
+def test_dwell_time_limits_ordinary_packets_to_400_ms() -> None:
     clock = Clock()
     used = AirTime(clock)
     used.narrow(AirLimit(dwell=FCC))
@@ -111,13 +111,13 @@ def test_a_frequency_is_left_alone_after_400_ms() -> None:
         ("amateur", None, None, AirLimit()),
     ],
 )
-def test_what_the_law_allows(
+def test_region_and_frequency_determine_air_time_limit(
     region: str, frequency: int | None, bandwidth: int | None, allowed: AirLimit
 ) -> None:
     assert find_air_limit(region, frequency, bandwidth) == allowed
 
 
-def test_bands_do_not_lie_on_each_other() -> None:
+def test_bands_of_region_do_not_overlap() -> None:
     for bands in REGIONS.values():
         assert all(one.high <= two.low for one, two in pairwise(bands))
     with pytest.raises(WrongProperty, match=r"EU868 has nothing at 869\.3 MHz, but 863 to 865"):
@@ -137,7 +137,7 @@ def test_bands_do_not_lie_on_each_other() -> None:
         ("radio-region=EU868 radio-protocol=meshtastic", ""),
     ],
 )
-def test_what_a_region_needs_is_told(settings: str, fault: str) -> None:
+def test_faults_of_region_settings_are_reported(settings: str, fault: str) -> None:
     problems = find_faults(dict(pair.split("=", 1) for pair in settings.split()))
     assert fault in "".join(problems) and bool(problems) is bool(fault)
 
@@ -156,7 +156,7 @@ class Silence:
         raise AssertionError
 
 
-async def test_a_radio_of_a_bit_rate_keeps_to_it_but_for_an_sos() -> None:
+async def test_radio_keeps_air_time_limit_with_reserve_for_sos() -> None:
     silence, link, sent = Silence(), ChannelLink(), 0
     link.air_time.narrow(AirLimit(0.1))
 
@@ -169,7 +169,7 @@ async def test_a_radio_of_a_bit_rate_keeps_to_it_but_for_an_sos() -> None:
         assert isinstance(modem, CountedModem)
         silence.result = TransmitResult.DROPPED
         assert await modem.transmit(packet, urgent=False) is TransmitResult.DROPPED
-        assert link.air_time.compute_used() == 0, "it was not on the air"
+        assert link.air_time.compute_used() == 0, "the dropped packet was not on the air"
         silence.result = TransmitResult.TRANSMITTED
         while await modem.transmit(packet, urgent=False) is not TransmitResult.SPENT:
             sent += 1
@@ -179,7 +179,7 @@ async def test_a_radio_of_a_bit_rate_keeps_to_it_but_for_an_sos() -> None:
     assert sent == 43
 
 
-async def test_it_counts_on_after_a_kill_and_is_seldom_written(tmp_path: Path) -> None:
+async def test_used_air_time_survives_kill_with_few_writes(tmp_path: Path) -> None:
     clock, used = limited(10.0)
     path = tmp_path / "journal.sqlite3"
     journal = Journal(path)
@@ -207,12 +207,12 @@ async def test_it_counts_on_after_a_kill_and_is_seldom_written(tmp_path: Path) -
     usage.narrow(AirLimit(10.0))
     usage.narrow(AirLimit(10.0))
     assert usage.compute_used() == pytest.approx(written + UNSAVED_SHARE_MAX * 360), (
-        "what may lack, once"
+        "the share that may be unsaved is added once"
     )
     again.close()
 
 
-def test_a_kit_keeps_to_the_hour_over_a_kill_and_says_so(tmp_path: Path) -> None:
+def test_kit_keeps_and_reports_air_time_limit_after_kill(tmp_path: Path) -> None:
     """The limit is 3.6 s per hour at 2 400 bit/s, and a message takes 0.7 s. Some messages wait,
     also after a kill, and an SOS is sent.
     """

@@ -47,13 +47,13 @@ DTR, PIN, USB, COMMAND = read_steps("dtr gpio:17,usb command")
         "usb:a",
     ],
 )
-def test_a_step_that_is_none_is_refused_with_what_is_right(value: str) -> None:
+def test_invalid_healing_step_is_rejected_with_example(value: str) -> None:
     with pytest.raises(WrongProperty, match="gpio:17") as refusal:
         read_steps(f"dtr {value}")
     assert repr(value) in str(refusal.value)
 
 
-def test_steps_are_read_in_their_order() -> None:
+def test_healing_steps_are_parsed_in_order() -> None:
     assert read_steps("none") == ()
     assert [str(step) for step in (DTR, PIN, USB, COMMAND)] == ["dtr", "gpio:17", "usb", "command"]
     assert read_steps("usb:1-1.2 gpio:gpiochip4/5") == (
@@ -63,7 +63,7 @@ def test_steps_are_read_in_their_order() -> None:
     assert read_steps("rockblock:24/16") == (HealingStep("rockblock", "24/16"),)
 
 
-def taken_until(ladder: HealingLadder, end: float, away_since: float = 0.0) -> list[float]:
+def step_times_until(ladder: HealingLadder, end: float, away_since: float = 0.0) -> list[float]:
     """Return the times of the steps, with a look at each second."""
     moments = []
     for now in range(int(end)):
@@ -73,8 +73,8 @@ def taken_until(ladder: HealingLadder, end: float, away_since: float = 0.0) -> l
     return moments
 
 
-def test_each_step_has_its_time_and_after_the_last_the_pauses_grow() -> None:
-    moments = taken_until(HealingLadder((DTR, PIN)), 3 * HOUR)
+def test_pauses_between_rounds_of_healing_steps_grow() -> None:
+    moments = step_times_until(HealingLadder((DTR, PIN)), 3 * HOUR)
     first = SILENCE_S
     second = first + PAUSE_S
     third = second + ROUND_PAUSE
@@ -83,7 +83,7 @@ def test_each_step_has_its_time_and_after_the_last_the_pauses_grow() -> None:
     assert moments[:5] == [first, second, third, fourth, fifth]
 
 
-def test_a_modem_that_answers_begins_at_the_first_step() -> None:
+def test_healing_restarts_at_first_step_after_modem_answers() -> None:
     ladder = HealingLadder((DTR, PIN))
     assert ladder.find_due_step(0.0, SILENCE_S, 0) == DTR
     ladder.record_step(SILENCE_S, 0)
@@ -93,9 +93,7 @@ def test_a_modem_that_answers_begins_at_the_first_step() -> None:
 
 
 @given(st.lists(st.floats(0, 900), max_size=40), st.integers(1, 4))
-def test_no_hour_has_more_steps_however_often_it_starts_anew(
-    lives: list[float], steps: int
-) -> None:
+def test_healing_steps_per_hour_are_limited_across_restarts(lives: list[float], steps: int) -> None:
     """An agent that restarts knows the earlier steps from the disk."""
     moments: list[float] = []
     now = 0.0
@@ -111,7 +109,7 @@ def test_no_hour_has_more_steps_however_often_it_starts_anew(
         assert len([at for at in moments if moment - HOUR < at <= moment]) <= STEPS_AN_HOUR
 
 
-async def test_what_was_taken_is_on_disk_before_it_is_taken(tmp_path: Path) -> None:
+async def test_healing_step_is_stored_on_disk_before_execution(tmp_path: Path) -> None:
     link = ChannelLink()
     link.state = LinkState.ABSENT
     link.away_since = trio.current_time() - SILENCE_S
@@ -131,7 +129,7 @@ async def test_what_was_taken_is_on_disk_before_it_is_taken(tmp_path: Path) -> N
 
 
 @pytest.mark.full
-def test_a_hung_modem_is_brought_back_by_a_command_and_the_sos_leaves(tmp_path: Path) -> None:
+def test_hung_modem_is_healed_by_command_and_sos_is_delivered(tmp_path: Path) -> None:
     asked = tmp_path / "asked"
     quick = environment(
         tmp_path,
@@ -190,7 +188,7 @@ healing_steps._sleep(sys.argv[2])
 
 @pytest.mark.parametrize("label", gpio.PI_CHIPS)
 @pytest.mark.parametrize("where", ["17", "gpiochip0/5"])
-def test_a_sleep_pin_goes_low_and_high_again(
+def test_gpio_step_sets_sleep_pin_low_and_high_again(
     tmp_path: Path, chip: Path, label: str, where: str
 ) -> None:
     """The calls use the kernel's own structs, which the C compiler lays out."""
@@ -202,7 +200,7 @@ def test_a_sleep_pin_goes_low_and_high_again(
     assert done.read_text() == f"low {where.rpartition('/')[2]}\nhigh 1\n"
 
 
-def test_where_no_pi_is_the_pin_is_not_guessed(tmp_path: Path, chip: Path) -> None:
+def test_gpio_step_needs_chip_name_on_other_machines(tmp_path: Path, chip: Path) -> None:
     (tmp_path / "gpiochip0").touch()
     variables = {
         "LD_PRELOAD": str(chip),
@@ -226,10 +224,10 @@ healing_steps._power_rockblock("24/16")
 
 
 @pytest.mark.parametrize("stuck", [False, True])
-def test_a_rockblock_9704_is_switched_on_again_once_it_has_gone_off(
+def test_rockblock_9704_is_switched_on_only_after_power_off(
     tmp_path: Path, chip: Path, stuck: bool
 ) -> None:
-    """Otherwise its module may be damaged."""
+    """Power before that may damage the module."""
     (tmp_path / "gpiochip0").touch()
     done = tmp_path / "log"
     label = {"GPIO_LABEL": gpio.PI_CHIPS[0], **({"GPIO_STUCK": "1"} if stuck else {})}
@@ -257,12 +255,12 @@ def usb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize("where", ["", "1-1.2"])
-def test_a_usb_device_is_found_by_its_port_or_its_name(usb: Path, where: str) -> None:
+def test_usb_device_is_found_by_port_or_name(usb: Path, where: str) -> None:
     switch = healing_steps.find_usb_switch("/dev/ttyUSB7", where)
     assert switch.resolve() == usb / "authorized"
 
 
-def test_check_says_which_steps_cannot_be_taken(usb: Path) -> None:
+def test_check_reports_unusable_healing_steps(usb: Path) -> None:
     healing = Healing("satellite", "/dev/ttyUSB7", (DTR, PIN, USB, COMMAND), "true")
     pin, usb_step = check_step(healing, PIN), check_step(healing, USB)
     assert not pin.good or "gpiochip" in pin.text
@@ -298,7 +296,7 @@ trio.run(main)
         ("rockblock:24/16", "low 24\n", "low 24\nlow 24\nhigh 1\n"),
     ],
 )
-def test_what_a_killed_agent_had_switched_off_is_switched_on_at_the_next_start(
+def test_modem_switched_off_by_killed_agent_is_switched_on_at_start(
     tmp_path: Path, usb: Path, chip: Path, step: str, before: str, after: str
 ) -> None:
     """This works even if the modem's port has disappeared and no longer names a device."""
@@ -367,9 +365,7 @@ def _heal_a_link(home: Path, chip: Path, steps: str, count: int) -> list[tuple[i
     return [(at, said) for at, said in json.loads(done.stdout)]
 
 
-def test_a_modem_of_an_ip_link_is_reset_by_its_pin_then_its_port_then_a_command(
-    tmp_path: Path, chip: Path
-) -> None:
+def test_ip_link_modem_is_reset_by_pin_usb_and_command_in_turn(tmp_path: Path, chip: Path) -> None:
     """The hub is out of range for ten minutes before the first step, and ten minutes lie between
     two steps.
     """
@@ -379,7 +375,7 @@ def test_a_modem_of_an_ip_link_is_reset_by_its_pin_then_its_port_then_a_command(
     line = os.open(switch, os.O_RDWR)
     try:
         steps = _heal_a_link(tmp_path, chip, "gpio:17 usb:1-1.2 command", 4)
-        assert os.read(line, 9) == b"01", "off its bus, and back on it"
+        assert os.read(line, 9) == b"01", "the device is switched off and on"
     finally:
         os.close(line)
     assert (tmp_path / "log").read_text() == "low 17\nhigh 1\ncommand\nlow 17\nhigh 1\n"
@@ -394,9 +390,7 @@ def test_a_modem_of_an_ip_link_is_reset_by_its_pin_then_its_port_then_a_command(
     assert all(after - before >= 600 for before, after in pairwise(moments))
 
 
-def test_a_step_of_an_ip_links_modem_that_cannot_be_taken_is_told_and_the_next_one_taken(
-    tmp_path: Path, chip: Path
-) -> None:
+def test_failed_healing_step_of_ip_link_is_reported_and_skipped(tmp_path: Path, chip: Path) -> None:
     steps = _heal_a_link(tmp_path, chip, "usb:1-1.3, gpio:gpiochip7/4, command", 3)
     (_, usb), (_, pin), (_, command) = steps
     assert "usb:1-1.3: could not be done: no USB device 1-1.3 is there" in usb
@@ -406,7 +400,7 @@ def test_a_step_of_an_ip_links_modem_that_cannot_be_taken_is_told_and_the_next_o
 
 
 @pytest.mark.parametrize("there", [False, True])
-def test_check_says_which_steps_of_an_ip_link_cannot_be_taken(
+def test_check_reports_unusable_healing_steps_of_ip_link(
     usb: Path, tmp_path: Path, there: bool
 ) -> None:
     healing = Healing("cellular", "", read_steps_of_link("usb:1-1.2 command"), "true")
@@ -419,7 +413,7 @@ def test_check_says_which_steps_of_an_ip_link_cannot_be_taken(
     assert command.good
 
 
-def test_a_step_without_its_command_is_refused(tmp_path: Path) -> None:
+def test_command_step_without_recovery_command_is_rejected(tmp_path: Path) -> None:
     file = tmp_path / "agent.properties"
     file.write_text("satellite-port=/dev/x\nsatellite-heal=dtr command\n")
     done = subprocess.run([*MODULE, "check", "--config", file], capture_output=True, text=True)

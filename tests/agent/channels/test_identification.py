@@ -37,31 +37,31 @@ def clock(request: pytest.FixtureRequest) -> trio.testing.MockClock:
 
 
 class Listener:
-    """A stranger with a receiver, which notes the transmissions and identifications of
-    station 1.
-    """
+    """A receiver that records the transmissions and identifications of station 1."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.transmitted: list[float] = []
-        self.said: list[float] = []
+        self.identified: list[float] = []
         transmit = SharedAir.transmit
 
         def overhear(air: SharedAir, now: float, number: int, packet: bytes) -> float:
             if number == 1:
                 self.transmitted.append(now)
                 if CALL.encode() in packet:
-                    self.said.append(now)
+                    self.identified.append(now)
             return transmit(air, now, number, packet)
 
         monkeypatch.setattr(SharedAir, "transmit", overhear)
 
     def is_lawful(self) -> bool:
         """Return True if the callsign follows each packet within ten minutes."""
-        return all(any(0 <= at - each <= RULE for at in self.said) for each in self.transmitted)
+        return all(
+            any(0 <= at - each <= RULE for at in self.identified) for each in self.transmitted
+        )
 
 
 @pytest.mark.full
-async def test_within_ten_minutes_of_what_it_transmits(
+async def test_callsign_follows_each_transmission_within_ten_minutes(
     tmp_path: Path, clock: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     only_what_is_posted(monkeypatch)
@@ -79,14 +79,14 @@ async def test_within_ten_minutes_of_what_it_transmits(
         # Stations repeat their summaries for an hour after the last news.
         await trio.sleep(FRESH_S + INTERVAL_MAX + RULE)
         assert listener.is_lawful()
-        assert len(listener.said) <= (7200 + INTERVAL_MAX) / IDENTIFY_AFTER_S + 1
+        assert len(listener.identified) <= (7200 + INTERVAL_MAX) / IDENTIFY_AFTER_S + 1
         assert ben.neighbours.known[1].callsign == CALL
         count = len(listener.transmitted)
         await trio.sleep(4000)
         assert len(listener.transmitted) == count
 
 
-async def test_a_busy_air_makes_it_try_again(
+async def test_callsign_is_retried_after_busy_channel(
     tmp_path: Path, clock: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with (
@@ -99,10 +99,10 @@ async def test_a_busy_air_makes_it_try_again(
         await trio.sleep(IDENTIFY_AFTER_S - 30)
         air.nodes.sockets[0].node.busy = True
         await trio.sleep(120)
-        assert not listener.said
+        assert not listener.identified
         air.nodes.sockets[0].node.busy = False
         await trio.sleep(2 * RETRY_AFTER_S + 35)
-        assert len(listener.said) == 1
+        assert len(listener.identified) == 1
 
 
 class Spending:
@@ -122,7 +122,7 @@ class Spending:
         raise AssertionError
 
 
-async def test_an_hour_that_is_spent_puts_the_callsign_off_and_does_not_drop_it(clock: Any) -> None:
+async def test_callsign_is_delayed_while_air_time_is_spent(clock: Any) -> None:
     radio = Spending()
 
     @asynccontextmanager
@@ -135,7 +135,7 @@ async def test_an_hour_that_is_spent_puts_the_callsign_off_and_does_not_drop_it(
         await trio.sleep(2 * IDENTIFY_AFTER_S)
         radio.spent = False
         await trio.sleep(2 * RETRY_AFTER_S)
-        assert radio.on_air == [], "it owes nothing for what was not on the air"
+        assert radio.on_air == [], "a packet that was not on the air needs no callsign"
         await air.transmit(b"first", urgent=False)
         radio.spent = True
         await trio.sleep(2 * IDENTIFY_AFTER_S)
@@ -144,7 +144,7 @@ async def test_an_hour_that_is_spent_puts_the_callsign_off_and_does_not_drop_it(
         assert radio.on_air == [b"first", b"my call"]
 
 
-async def test_the_duty_outlives_a_radio_that_is_unplugged(
+async def test_callsign_is_sent_after_radio_is_plugged_in_again(
     tmp_path: Path, clock: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with (
@@ -157,10 +157,10 @@ async def test_the_duty_outlives_a_radio_that_is_unplugged(
         air.nodes.unplug(air.nodes.sockets[0])
         await trio.sleep(60)
         air.nodes.plug(air.nodes.sockets[0])
-        await until(lambda: bool(listener.said), RULE)
+        await until(lambda: bool(listener.identified), RULE)
 
 
-def test_a_real_agent_says_it_and_its_neighbour_shows_it(tmp_path: Path) -> None:
+def test_neighbour_lists_callsign_of_agent(tmp_path: Path) -> None:
     soon = Put("fieldagent.agent.channels.identification:IDENTIFY_AFTER_S", 1.0)
     with (
         nodes(tmp_path, "--seed", "7"),

@@ -41,37 +41,33 @@ def state(tmp_path: Path) -> Path:
     return tmp_path / "state"
 
 
-def left_by_root(of: Path, name: str, **members: Any) -> None:
+def write_root_result(of: Path, name: str, **members: Any) -> None:
     (outcomes.find_root_folder(of) / name).write_text(json.dumps(members))
 
 
-async def told(notes: KitNotes) -> KitReport:
+async def next_report(notes: KitNotes) -> KitReport:
     with trio.fail_after(60):
         report = decode(await notes.wait_for_next())
     assert isinstance(report, KitReport)
     return report
 
 
-async def test_an_offer_waits_for_roots_unit_and_the_hub_hears_what_came_of_it(
-    state: Path, clock: Any
-) -> None:
+async def test_settings_offer_is_stored_and_result_is_reported(state: Path, clock: Any) -> None:
     notes = KitNotes(state, {}, "")
     await notes.process_note(BODY)
     assert (state / OFFER).read_bytes() == BODY
-    assert await told(notes) == KitReport(None, OfferReport(7, "waiting"))
+    assert await next_report(notes) == KitReport(None, OfferReport(7, "waiting"))
     (state / OFFER).unlink()
-    left_by_root(state, outcomes.SETTINGS, number=7, state="taken", why="")
-    assert await told(notes) == KitReport(None, OfferReport(7, "taken"))
+    write_root_result(state, outcomes.SETTINGS, number=7, state="taken", why="")
+    assert await next_report(notes) == KitReport(None, OfferReport(7, "taken"))
     # The hub repeats the offer over the next link if it got no report.
     notes.begin()
     await notes.process_note(BODY)
     assert not (state / OFFER).exists()
-    assert await told(notes) == KitReport(None, OfferReport(7, "taken"))
+    assert await next_report(notes) == KitReport(None, OfferReport(7, "taken"))
 
 
-async def test_nothing_is_told_twice_over_a_link_or_where_there_is_nothing(
-    state: Path, clock: Any
-) -> None:
+async def test_report_is_not_repeated_and_empty_report_is_not_sent(state: Path, clock: Any) -> None:
     """The agent does not repeat a report over the same link, and sends no empty report. This holds
     while root's units may write a result, and afterwards.
     """
@@ -83,9 +79,9 @@ async def test_nothing_is_told_twice_over_a_link_or_where_there_is_nothing(
         return waits.cancelled_caught
 
     assert await silent(KitNotes(state, {}, ""))
-    left_by_root(state, outcomes.UPDATE, version="2", previous_version="1", why="")
+    write_root_result(state, outcomes.UPDATE, version="2", previous_version="1", why="")
     notes = KitNotes(state, {}, "")
-    assert await told(notes) == KitReport(UpdateReport("2", "1"))
+    assert await next_report(notes) == KitReport(UpdateReport("2", "1"))
     assert await silent(notes)
 
 
@@ -104,7 +100,7 @@ async def test_nothing_is_told_twice_over_a_link_or_where_there_is_nothing(
         ),
     ],
 )
-async def test_what_is_on_trial_as_the_agent_starts_is_told_as_it_ends(
+async def test_trial_at_start_is_reported_when_trial_ends(
     state: Path, clock: Any, trial: str, result: str, members: dict[str, Any], ended: KitReport
 ) -> None:
     place = outcomes.find_root_folder(state) / trial
@@ -115,24 +111,22 @@ async def test_what_is_on_trial_as_the_agent_starts_is_told_as_it_ends(
     reports: list[KitReport] = []
 
     async def listen() -> None:
-        reports.append(await told(notes))
+        reports.append(await next_report(notes))
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(listen)
         await trio.sleep(2 * CHECK_INTERVAL_S)
         assert not reports
-        left_by_root(state, result, **members)
+        write_root_result(state, result, **members)
         place.unlink()
     assert reports == [ended]
 
 
-async def test_the_hub_hears_how_the_modems_hear_and_not_each_time_that_changes(
-    state: Path, clock: Any
-) -> None:
+async def test_modem_signals_are_reported_at_limited_rate(state: Path, clock: Any) -> None:
     satellite, radio = ChannelLink(), ChannelLink()
     notes = KitNotes(state, {"satellite": satellite, "radio": radio}, "")
     satellite.signal, began = 3, trio.current_time()
-    assert await told(notes) == KitReport(modems=(ModemReport("satellite", 3, None),))
+    assert await next_report(notes) == KitReport(modems=(ModemReport("satellite", 3, None),))
     radio.facts["battery"], satellite.signal = 87, 5
     with trio.fail_after(2 * MODEMS_INTERVAL_S):
         report = decode(await notes.wait_for_next())
@@ -142,45 +136,43 @@ async def test_the_hub_hears_how_the_modems_hear_and_not_each_time_that_changes(
     assert trio.current_time() - began >= MODEMS_INTERVAL_S
     # Results of root's units are reported immediately, and a new link gets a full report.
     satellite.signal = 1
-    left_by_root(state, outcomes.SETTINGS, number=7, state="taken", why="")
+    write_root_result(state, outcomes.SETTINGS, number=7, state="taken", why="")
     notes.watch_until = trio.current_time() + CHECK_INTERVAL_S
-    assert (await told(notes)).modems[0].signal == 5
+    assert (await next_report(notes)).modems[0].signal == 5
     notes.begin()
-    assert (await told(notes)).modems[0].signal == 1
+    assert (await next_report(notes)).modems[0].signal == 1
 
 
 PROGRAM = ProgramOffer(8, "9.0.0", "https://example.org/9.0.0.pyz").encode()
 
 
-async def test_a_program_waits_for_its_own_unit_however_long_it_takes(
-    state: Path, clock: Any
-) -> None:
+async def test_program_offer_is_stored_and_late_result_is_reported(state: Path, clock: Any) -> None:
     notes = KitNotes(state, {}, ZIPAPP)
     await notes.process_note(BODY)
     await notes.process_note(PROGRAM)
     assert (state / PROGRAM_OFFER).read_bytes() == PROGRAM
     waiting = OfferReport(7, "waiting")
-    assert await told(notes) == KitReport(None, waiting, OfferReport(8, "waiting"), ZIPAPP)
+    assert await next_report(notes) == KitReport(None, waiting, OfferReport(8, "waiting"), ZIPAPP)
     notes.watch_until = trio.current_time()
     (state / PROGRAM_OFFER).unlink()
-    left_by_root(state, outcomes.PROGRAM, number=8, state="refused", why="it is older")
+    write_root_result(state, outcomes.PROGRAM, number=8, state="refused", why="it is older")
     with trio.fail_after(3 * CHECK_INTERVAL_S):
         refused = OfferReport(8, "refused", "it is older")
-        assert await told(notes) == KitReport(None, waiting, refused, ZIPAPP)
+        assert await next_report(notes) == KitReport(None, waiting, refused, ZIPAPP)
     notes.begin()
     await notes.process_note(PROGRAM)
     assert not (state / PROGRAM_OFFER).exists()
 
 
 @pytest.mark.parametrize("how", ["package", "sources"])
-async def test_what_is_no_zipapp_says_so_and_keeps_no_program(state: Path, how: str) -> None:
+async def test_program_offer_is_ignored_without_zipapp(state: Path, how: str) -> None:
     notes = KitNotes(state, {}, how)
     await notes.process_note(PROGRAM)
     assert not (state / PROGRAM_OFFER).exists()
-    assert await told(notes) == KitReport(installed=how)
+    assert await next_report(notes) == KitReport(installed=how)
 
 
-def test_how_it_is_installed(tmp_path: Path) -> None:
+def test_kind_of_installation_is_recognised(tmp_path: Path) -> None:
     (zipapp := tmp_path / "fieldagent.pyz").touch()
     assert find_installation_kind(zipapp / "cpython-311/fieldagent/agent/kit_notes.pyc") == ZIPAPP
     assert (
@@ -193,12 +185,12 @@ def test_how_it_is_installed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "body", [b"", b"\xff", BODY[:-1], SettingsOffer("no change", "").encode(), KitReport().encode()]
 )
-async def test_what_cannot_be_an_offer_is_not_kept(state: Path, body: bytes) -> None:
+async def test_invalid_offer_is_not_stored(state: Path, body: bytes) -> None:
     await KitNotes(state, {}).process_note(body)
     assert not (state / OFFER).exists()
 
 
-async def test_an_offer_that_the_disk_refuses_is_left_to_the_next_link(
+async def test_offer_that_cannot_be_stored_is_logged(
     state: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     await KitNotes(state / "nowhere", {}).process_note(BODY)
@@ -206,7 +198,7 @@ async def test_an_offer_that_the_disk_refuses_is_left_to_the_next_link(
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"number": "7"}', '{"number": 7}'])
-def test_a_file_that_is_damaged_tells_nothing(state: Path, text: str) -> None:
+def test_damaged_result_file_is_ignored(state: Path, text: str) -> None:
     for name in (outcomes.SETTINGS, outcomes.UPDATE, outcomes.PROGRAM):
         (outcomes.find_root_folder(state) / name).write_text(text)
     assert outcomes.read(state) == KitReport()

@@ -34,7 +34,7 @@ from tests.kit import START
 
 A_C_B = "1 2\n2 3"
 LINE = "1 2\n2 3\n3 4"
-KEY, STRANGERS_KEY = (derive_key(bytes([number] * 32), "AIR") for number in (1, 2))
+KEY, OTHER_KEY = (derive_key(bytes([number] * 32), "AIR") for number in (1, 2))
 
 
 @pytest.fixture
@@ -87,8 +87,8 @@ async def asked(kit: Station, text: str = "camp reached?") -> int:
     return await kit.post(message={"content": text}, receipt="read")
 
 
-async def next_words(kit: Station) -> Envelope:
-    """Return its next packet with news about the stages of an item."""
+async def next_receipt_packet(kit: Station) -> Envelope:
+    """Return the kit's next packet with a receipt about the stage of an item."""
     with trio.fail_after(7200):
         while True:
             await kit.outbox.wait_until_ready()
@@ -100,16 +100,16 @@ async def next_words(kit: Station) -> Envelope:
                 return envelope
 
 
-async def says_no_more(kit: Station) -> None:
+async def check_no_more_receipts(kit: Station) -> None:
     with pytest.raises(trio.TooSlowError):
-        await next_words(kit)
+        await next_receipt_packet(kit)
 
 
-def words_of(envelope: Envelope) -> list[Entry]:
+def receipts_of(envelope: Envelope) -> list[Entry]:
     return [each for each in envelope.entries if isinstance(each.content, Receipt)]
 
 
-async def test_its_sender_is_told_who_has_read_it_and_when(tmp_path: Path, clock: Any) -> None:
+async def test_read_receipt_reaches_sender_with_name_and_time(tmp_path: Path, clock: Any) -> None:
     async with on_air(tmp_path), AsyncExitStack() as stack:
         ada, ben = await team(stack, tmp_path, 2)
         sequence = await asked(ada)
@@ -128,7 +128,9 @@ async def test_its_sender_is_told_who_has_read_it_and_when(tmp_path: Path, clock
 
 
 @pytest.mark.full
-async def test_what_nobody_asked_for_causes_no_packet_and_rides(tmp_path: Path, clock: Any) -> None:
+async def test_unrequested_read_receipt_travels_only_with_other_items(
+    tmp_path: Path, clock: Any
+) -> None:
     async with on_air(tmp_path), AsyncExitStack() as stack:
         ada, ben = await team(stack, tmp_path, 2)
         sequence = await ada.post(message={"content": "camp reached"})
@@ -145,9 +147,9 @@ async def test_what_nobody_asked_for_causes_no_packet_and_rides(tmp_path: Path, 
 
 @pytest.mark.full
 @pytest.mark.parametrize("lost", [1, 2, 5])
-@pytest.mark.parametrize("whose", ["the word", "its answer"])
-async def test_what_is_lost_is_said_again(
-    tmp_path: Path, clock: Any, lost: int, whose: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("lost_entry", ["receipt", "confirmation"])
+async def test_lost_read_receipt_is_repeated_until_confirmed(
+    tmp_path: Path, clock: Any, lost: int, lost_entry: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     only_what_is_posted(monkeypatch)
     async with (
@@ -162,23 +164,21 @@ async def test_what_is_lost_is_said_again(
         await ben.reception.receive(transmission.body)
         await read(ben, "camp reached?", "Ben")
         for _ in range(lost):
-            word = await next_words(ben)
-            if whose == "its answer":
-                await ada.reception.receive(encode([*words_of(word)], origin=2))
-                await next_words(ada)
-        word = await next_words(ben)
-        await ada.reception.receive(encode([*words_of(word)], origin=2))
-        answer = await next_words(ada)
-        await ben.reception.receive(encode([*words_of(answer)], origin=1))
+            word = await next_receipt_packet(ben)
+            if lost_entry == "confirmation":
+                await ada.reception.receive(encode([*receipts_of(word)], origin=2))
+                await next_receipt_packet(ada)
+        word = await next_receipt_packet(ben)
+        await ada.reception.receive(encode([*receipts_of(word)], origin=2))
+        answer = await next_receipt_packet(ada)
+        await ben.reception.receive(encode([*receipts_of(answer)], origin=1))
         assert ladder(ada, sequence) == ["read by Ben, at station 2's kit"]
         assert owed(ben) == 0
-        await says_no_more(ben)
+        await check_no_more_receipts(ben)
 
 
 @pytest.mark.full
-async def test_over_another_where_the_two_do_not_hear_each_other(
-    tmp_path: Path, clock: Any
-) -> None:
+async def test_read_receipts_are_relayed_by_kits_in_between(tmp_path: Path, clock: Any) -> None:
     async with on_air(tmp_path, count=4, topology=LINE), AsyncExitStack() as stack:
         kits = await team(stack, tmp_path, 4)
         sequence = await asked(kits[0])
@@ -188,11 +188,11 @@ async def test_over_another_where_the_two_do_not_hear_each_other(
         both = ["read by Cleo, at Kit 3's kit", "read by Dora, at Kit 4's kit"]
         await until(lambda: sorted(ladder(kits[0], sequence)) == both, 600)
         await until(lambda: not owed(kits[2]) and not owed(kits[3]))
-        await silence(kits)
+        await check_silence(kits)
 
 
 @pytest.mark.full
-async def test_on_a_bad_air(tmp_path: Path, clock: Any) -> None:
+async def test_read_receipt_arrives_once_over_lossy_air(tmp_path: Path, clock: Any) -> None:
     async with (
         on_air(tmp_path, {"loss": 0.4, "duplicates": 0.2}, count=3, topology=A_C_B),
         AsyncExitStack() as stack,
@@ -204,10 +204,10 @@ async def test_on_a_bad_air(tmp_path: Path, clock: Any) -> None:
         await until(lambda: len(ladder(kits[0], sequence)) == 1, 86_400)
         await until(lambda: not owed(kits[2]), 86_400)
         assert len(ladder(kits[0], sequence)) == 1
-        await silence(kits)
+        await check_silence(kits)
 
 
-async def silence(kits: list[Station]) -> None:
+async def check_silence(kits: list[Station]) -> None:
     """Check that no kit repeats the news."""
     await trio.sleep(600)
     for kit in kits:
@@ -217,7 +217,9 @@ async def silence(kits: list[Station]) -> None:
 
 @pytest.mark.full
 @pytest.mark.parametrize("restarts", [1, 2, 3])
-async def test_a_restart_of_any_of_them(tmp_path: Path, clock: Any, restarts: int) -> None:
+async def test_read_receipt_survives_restart_of_any_kit(
+    tmp_path: Path, clock: Any, restarts: int
+) -> None:
     """The kit restarts before the news arrives, and again before its answer is certain."""
     async with on_air(tmp_path, count=3, topology=A_C_B) as sky, AsyncExitStack() as stack:
         others = {n: await enter(stack, tmp_path, n) for n in {1, 2, 3} - {restarts}}
@@ -246,7 +248,7 @@ async def test_a_restart_of_any_of_them(tmp_path: Path, clock: Any, restarts: in
             assert ladder(kits[1], sequence) == ["read by Cleo, at Kit 3's kit"]
 
 
-async def test_all_that_is_known_of_a_kit(tmp_path: Path, clock: Any) -> None:
+async def test_all_stages_of_item_reach_sender(tmp_path: Path, clock: Any) -> None:
     async with on_air(tmp_path), AsyncExitStack() as stack:
         ada, ben = await team(stack, tmp_path, 2)
         sequence = await asked(ada)
@@ -260,7 +262,7 @@ async def test_all_that_is_known_of_a_kit(tmp_path: Path, clock: Any) -> None:
 
 
 @pytest.mark.full
-async def test_who_is_away_is_told_when_it_is_back(tmp_path: Path, clock: Any) -> None:
+async def test_read_receipt_reaches_sender_that_was_away(tmp_path: Path, clock: Any) -> None:
     async with on_air(tmp_path) as sky, AsyncExitStack() as stack:
         ada, ben = await team(stack, tmp_path, 2)
         sequence = await asked(ada)
@@ -273,8 +275,10 @@ async def test_who_is_away_is_told_when_it_is_back(tmp_path: Path, clock: Any) -
         await until(lambda: len(ladder(ada, sequence)) == 1, 120)
 
 
-@pytest.mark.parametrize("key", [None, STRANGERS_KEY], ids=["no tag", "a stranger's tag"])
-async def test_a_stranger_says_nothing(tmp_path: Path, clock: Any, key: bytes | None) -> None:
+@pytest.mark.parametrize("key", [None, OTHER_KEY], ids=["no tag", "tag of another key"])
+async def test_read_receipt_without_tag_of_group_is_ignored(
+    tmp_path: Path, clock: Any, key: bytes | None
+) -> None:
     async with station(tmp_path, 1, tmp_path / "nowhere", keys=(KEY,)) as ada:
         sequence = await asked(ada)
         entry = item_of(ada, sequence)
@@ -305,11 +309,9 @@ def item_of(kit: Station, sequence: int) -> Entry:
         lambda entry: Receipt(3, compute_item_digest(entry), Stage.READ, "Ben"),
         lambda entry: Receipt(0, compute_item_digest(entry), Stage.READ, "Ben"),
     ],
-    ids=["of another item", "of no item", "a relay", "nobody", "an answer", "of 3", "the hub"],
+    ids=["other item", "no item", "handed over", "not found", "stored", "other author", "hub"],
 )
-async def test_what_no_station_can_say_counts_for_nothing(
-    tmp_path: Path, clock: Any, said: Any
-) -> None:
+async def test_invalid_read_receipt_is_ignored(tmp_path: Path, clock: Any, said: Any) -> None:
     async with station(tmp_path, 1, tmp_path / "nowhere") as ada:
         sequence = await asked(ada)
         word = Entry(sequence, said(item_of(ada, sequence)), int(START))
@@ -317,7 +319,7 @@ async def test_what_no_station_can_say_counts_for_nothing(
         assert ladder(ada, sequence) == []
 
 
-async def test_what_the_hub_tells_too_is_told_once(tmp_path: Path, clock: Any) -> None:
+async def test_read_receipt_by_radio_and_hub_is_shown_once(tmp_path: Path, clock: Any) -> None:
     async with station(tmp_path, 1, tmp_path / "nowhere") as ada:
         sequence = await asked(ada)
         entry = item_of(ada, sequence)
@@ -331,12 +333,14 @@ async def test_what_the_hub_tells_too_is_told_once(tmp_path: Path, clock: Any) -
         assert ladder(ada, sequence) == ["read by Ben, at user 2's kit"]
 
 
-async def test_its_answer_is_of_that_very_word(tmp_path: Path, clock: Any) -> None:
+async def test_only_matching_confirmation_of_sender_ends_receipt(
+    tmp_path: Path, clock: Any
+) -> None:
     async with station(tmp_path, 2, tmp_path / "nowhere") as ben:
         item = Entry(7, Message("camp reached?"), int(START), wants_receipt=True)
         await ben.reception.receive(encode([item], origin=1))
         await read(ben, "camp reached?", "Ben")
-        (word,) = words_of(await next_words(ben))
+        (word,) = receipts_of(await next_receipt_packet(ben))
         other = Receipt(2, compute_item_digest(item))
         await ben.reception.receive(encode([Entry(7, other, int(START))], origin=1))
         right = Entry(7, Receipt(2, compute_item_digest(word)), int(START))
@@ -346,12 +350,12 @@ async def test_its_answer_is_of_that_very_word(tmp_path: Path, clock: Any) -> No
         assert owed(ben) == 0
 
 
-async def test_an_echo_goes_no_further(tmp_path: Path, clock: Any) -> None:
+async def test_read_receipt_heard_again_is_not_relayed_again(tmp_path: Path, clock: Any) -> None:
     """Two kits that hear each other and the sender relay the news once for each transmission."""
     said = Entry(9, Receipt(1, b"item", Stage.READ, "Ben"), int(START))
     async with station(tmp_path, 3, tmp_path / "nowhere") as cleo:
         await cleo.reception.receive(encode([said], origin=2))
-        passed = await next_words(cleo)
+        passed = await next_receipt_packet(cleo)
         assert [*passed.entries][-2:] == [Entry(0, AuthorMark(2, 1)), said]
         for minutes in (1, 60):
             await trio.sleep(minutes * 60)
@@ -360,27 +364,29 @@ async def test_an_echo_goes_no_further(tmp_path: Path, clock: Any) -> None:
                 cleo.words.readings.list_to_send(cleo.words.clock() + 600, has_other_content=True)
                 == []
             )
-        # The route to its sender is longer by now.
+        # The route to the sender is longer by now.
         await trio.sleep(HOPS_RETENTION_S)
         await cleo.reception.receive(encode([Entry(0, AuthorMark(2, 1)), said], origin=4))
-        passed = await next_words(cleo)
+        passed = await next_receipt_packet(cleo)
         assert [*passed.entries][-2:] == [Entry(0, AuthorMark(2, 2)), said]
 
 
-async def test_whose_answer_was_heard_is_answered_in_its_name(tmp_path: Path, clock: Any) -> None:
+async def test_known_confirmation_is_repeated_under_station_of_author(
+    tmp_path: Path, clock: Any
+) -> None:
     said = Entry(9, Receipt(1, b"item", Stage.READ, "Ben"), int(START))
     answer = Entry(9, Receipt(2, compute_item_digest(said)), int(START))
     async with station(tmp_path, 3, tmp_path / "nowhere") as cleo:
         await cleo.reception.receive(encode([said], origin=2))
         await cleo.reception.receive(encode([answer], origin=1))
-        # No sender waits for it here.
-        await says_no_more(cleo)
+        # No station that waits for this confirmation is known here.
+        await check_no_more_receipts(cleo)
         await cleo.reception.receive(encode([said], origin=2))
-        passed = await next_words(cleo)
+        passed = await next_receipt_packet(cleo)
         assert [*passed.entries][-2:] == [Entry(0, AuthorMark(1, 1)), answer]
 
 
-async def test_no_further_than_radio_hops(tmp_path: Path, clock: Any) -> None:
+async def test_read_receipt_is_not_relayed_beyond_radio_hops(tmp_path: Path, clock: Any) -> None:
     said = Entry(9, Receipt(1, b"item", Stage.READ, "Ben"), int(START))
     async with station(tmp_path, 3, tmp_path / "nowhere", hops=2) as cleo:
         await cleo.reception.receive(encode([Entry(0, AuthorMark(2, 1)), said], origin=4))
@@ -389,18 +395,18 @@ async def test_no_further_than_radio_hops(tmp_path: Path, clock: Any) -> None:
 
 
 @pytest.mark.full
-async def test_a_peer_that_does_not_know_the_words_is_served_as_before(
+async def test_peer_without_read_receipts_sends_and_gets_other_items(
     tmp_path: Path, clock: Any
 ) -> None:
-    """The peer answers none of them, so after some hours they only travel with other entries. It
-    accepts the other entries in a packet in any case.
+    """The peer does not confirm read receipts. After some hours they only travel with other
+    entries. The peer accepts the other entries of a packet.
     """
     async with station(tmp_path, 2, tmp_path / "nowhere") as ben:
         item = Entry(7, Message("camp reached?"), int(START), wants_receipt=True)
         await ben.reception.receive(encode([item], origin=1))
         await read(ben, "camp reached?", "Ben")
         for _ in range(OWN_PACKETS_MAX):
-            envelope = await next_words(ben)
+            envelope = await next_receipt_packet(ben)
         assert envelope.not_understood == ()
         await trio.sleep(7200)
         assert not ben.words.readings.is_due(ben.words.clock())
@@ -411,7 +417,7 @@ async def test_a_peer_that_does_not_know_the_words_is_served_as_before(
 
 
 @pytest.mark.parametrize(("size", "name"), [(51, "Benjamin So"), (200, "Benjamin Somebody")])
-async def test_a_name_is_cut_to_what_a_packet_holds(
+async def test_name_in_read_receipt_is_shortened_to_packet_size(
     tmp_path: Path, clock: Any, size: int, name: str
 ) -> None:
     how: Any = {"packet_bytes": size, "keys": (KEY,)}
@@ -420,15 +426,15 @@ async def test_a_name_is_cut_to_what_a_packet_holds(
         await ben.reception.receive(encode([item], origin=1, key=KEY))
         await read(ben, "camp reached?", "Benjamin Somebody")
         await ben.outbox.wait_until_ready()
-        (word,) = words_of(await next_words(ben))
+        (word,) = receipts_of(await next_receipt_packet(ben))
         assert isinstance(word.content, Receipt)
         assert word.content.text == name
         passed = encode([Entry(0, AuthorMark(2, 1), word.time), word], origin=3, key=KEY)
         assert len(passed) <= size
 
 
-async def test_a_word_is_short(tmp_path: Path, clock: Any) -> None:
-    """Beside an item: the figures of docs/reference/radio-protocol.md."""
+async def test_read_receipt_takes_documented_number_of_bytes(tmp_path: Path, clock: Any) -> None:
+    """The sizes beside an item are those in docs/reference/radio-protocol.md."""
     at = int(START)
     item = Entry(2**30, Message("camp reached"), at)
     word = Entry(2**30 + 9, Receipt(7, b"abcd", Stage.READ, "Ben"), at + 60)

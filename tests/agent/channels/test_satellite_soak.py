@@ -96,21 +96,21 @@ async def soak(home: Path, count: int) -> tuple[set[str], list[object]]:
     return delivered, [getattr(item, "content", item) for item in camp.received]
 
 
-async def _all_of(home: Path, count: int) -> None:
+async def _check_delivered(home: Path, count: int) -> None:
     delivered, received = await soak(home, count)
     assert len(delivered) == count
     assert delivered - {*received} == set()
 
 
-def test_what_is_called_delivered_is_at_the_gateway(tmp_path: Path) -> None:
-    trio.run(_all_of, tmp_path, FEW)
+def test_delivered_messages_are_at_gateway_despite_modem_faults(tmp_path: Path) -> None:
+    trio.run(_check_delivered, tmp_path, FEW)
 
 
 @pytest.mark.full
-def test_a_thousand_are(tmp_path: Path) -> None:
-    trio.run(_all_of, tmp_path, SOME)
+def test_thousand_delivered_messages_are_at_gateway(tmp_path: Path) -> None:
+    trio.run(_check_delivered, tmp_path, SOME)
 
 
 @pytest.mark.soak
-def test_ten_thousand_are(tmp_path: Path) -> None:
-    trio.run(_all_of, tmp_path, MANY)
+def test_ten_thousand_delivered_messages_are_at_gateway(tmp_path: Path) -> None:
+    trio.run(_check_delivered, tmp_path, MANY)

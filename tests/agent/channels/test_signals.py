@@ -8,7 +8,7 @@ from trio.testing import MockClock
 from fieldagent.agent.channels.contract import SIGNAL_EVERY, SIGNALS_KEPT, ChannelLink
 
 
-async def test_it_is_kept_as_it_changes(clock: MockClock) -> None:
+async def test_signal_is_stored_when_signal_changes(clock: MockClock) -> None:
     link = ChannelLink()
     began = trio.current_time()
     for bars in (3, 3, None, 5):
@@ -19,7 +19,7 @@ async def test_it_is_kept_as_it_changes(clock: MockClock) -> None:
     assert [at - began for at, _ in link.signals] == [0, 2 * SIGNAL_EVERY, 3 * SIGNAL_EVERY]
 
 
-async def test_one_that_flutters_costs_no_memory_and_hides_no_hour(clock: MockClock) -> None:
+async def test_fluctuating_signal_uses_bounded_memory_and_covers_hours(clock: MockClock) -> None:
     link = ChannelLink()
     for second in range(6 * 3600):
         link.note_signal(second % 6)

@@ -106,7 +106,9 @@ async def tnc(
 
 
 @pytest.mark.parametrize("place", ["tcp", "pty"])
-async def test_packets_of_all_bytes_go_both_ways(place: str, tmp_path: Path, clock: Any) -> None:
+async def test_packets_of_all_byte_values_pass_tnc_both_ways(
+    place: str, tmp_path: Path, clock: Any
+) -> None:
     async with tnc(place, tmp_path) as (scripted, air, _):
         assert await air.transmit(ALL_BYTES, urgent=False) is TransmitResult.TRANSMITTED
         (frame,) = scripted.frames
@@ -123,7 +125,7 @@ async def test_packets_of_all_bytes_go_both_ways(place: str, tmp_path: Path, clo
         (lambda asked: 0 if asked == 1 else None, TransmitResult.TRANSMITTED, 1),
     ],
 )
-async def test_a_packet_is_sent_when_nothing_waits_any_more(
+async def test_packet_is_transmitted_once_tnc_buffer_is_empty(
     tmp_path: Path, clock: Any, waits: Any, result: TransmitResult, asked: int
 ) -> None:
     async with tnc("tcp", tmp_path, waits) as (scripted, air, _):
@@ -131,21 +133,19 @@ async def test_a_packet_is_sent_when_nothing_waits_any_more(
         assert scripted.asked == asked
 
 
-async def test_a_buffer_that_never_empties_has_dropped_it(tmp_path: Path, clock: Any) -> None:
+async def test_packet_is_dropped_if_tnc_buffer_never_empties(tmp_path: Path, clock: Any) -> None:
     async with tnc("tcp", tmp_path, lambda asked: 50) as (_, air, _):
         assert await air.transmit(b"x", urgent=False) is TransmitResult.DROPPED
 
 
-async def test_what_left_the_buffer_is_on_the_air_for_its_time(tmp_path: Path, clock: Any) -> None:
+async def test_transmit_waits_for_air_time_of_packet(tmp_path: Path, clock: Any) -> None:
     async with tnc("tcp", tmp_path) as (_, air, _):
         began = trio.current_time()
         assert await air.transmit(bytes(200), urgent=False) is TransmitResult.TRANSMITTED
         assert trio.current_time() - began > 200 * 8 / 1200
 
 
-async def test_what_is_kept_for_a_minute_is_dropped_before_it_looks_sent(
-    tmp_path: Path, clock: Any
-) -> None:
+async def test_packet_in_tnc_buffer_for_minute_is_dropped(tmp_path: Path, clock: Any) -> None:
     began = trio.current_time()
 
     def waits(asked: int) -> int:
@@ -155,7 +155,7 @@ async def test_what_is_kept_for_a_minute_is_dropped_before_it_looks_sent(
         assert await air.transmit(b"x", urgent=False) is TransmitResult.DROPPED
 
 
-async def test_who_does_not_know_the_question_is_asked_once(tmp_path: Path, clock: Any) -> None:
+async def test_tnc_without_buffer_query_is_queried_once(tmp_path: Path, clock: Any) -> None:
     async with tnc("tcp", tmp_path, lambda asked: None) as (scripted, air, _):
         for _ in range(3):
             began = trio.current_time()
@@ -164,7 +164,9 @@ async def test_who_does_not_know_the_question_is_asked_once(tmp_path: Path, cloc
         assert scripted.asked == 1
 
 
-async def test_what_is_not_for_us_is_nothing(tmp_path: Path, clock: Any) -> None:
+async def test_foreign_and_damaged_frames_are_ignored_and_counted(
+    tmp_path: Path, clock: Any
+) -> None:
     async with tnc("tcp", tmp_path) as (scripted, air, link):
         await scripted.hears(
             ui(b"beacon", destination="APRS"),
@@ -179,7 +181,7 @@ async def test_what_is_not_for_us_is_nothing(tmp_path: Path, clock: Any) -> None
         assert (link.facts["ignoredFrames"], link.facts["damagedFrames"]) == (3, 2)
 
 
-async def test_a_first_answer_may_be_late(tmp_path: Path, clock: Any) -> None:
+async def test_late_first_answer_of_tnc_is_used(tmp_path: Path, clock: Any) -> None:
     async with tnc("tcp", tmp_path, lambda asked: None) as (scripted, air, _):
         assert await air.transmit(b"x", urgent=False) is TransmitResult.UNKNOWN
         await scripted.stream.send_all(kiss.encode(b"TXBUF:0", kiss.SET_HARDWARE))
@@ -190,13 +192,13 @@ async def test_a_first_answer_may_be_late(tmp_path: Path, clock: Any) -> None:
         assert scripted.asked == 3
 
 
-async def test_a_tnc_that_answers_no_more_is_gone(tmp_path: Path, clock: Any) -> None:
+async def test_tnc_that_stops_answering_raises_radio_lost(tmp_path: Path, clock: Any) -> None:
     async with tnc("tcp", tmp_path, lambda asked: 50 if asked == 1 else None) as (_, air, _):
         with pytest.raises(RadioLost, match="does not answer any more"):
             await air.transmit(b"x", urgent=False)
 
 
-async def test_a_tnc_that_takes_nothing_any_more_is_gone(clock: Any) -> None:
+async def test_tnc_that_accepts_no_data_raises_radio_lost(clock: Any) -> None:
     async def stuck(*_: object) -> Any:
         await trio.sleep_forever()
 
@@ -206,7 +208,7 @@ async def test_a_tnc_that_takes_nothing_any_more_is_gone(clock: Any) -> None:
 
 
 @pytest.mark.parametrize("segment", [1, 7, 1000])
-async def test_a_tnc_that_fell_out_of_kiss_is_brought_back(
+async def test_tnc_in_command_mode_is_switched_back_to_kiss(
     tmp_path: Path, clock: Any, segment: int
 ) -> None:
     raw = (Path(__file__).parent / "tnc_in_command_mode.bin").read_bytes()
@@ -221,8 +223,8 @@ async def test_a_tnc_that_fell_out_of_kiss_is_brought_back(
     assert b"\rKISS ON\rRESTART\r" in got
 
 
-async def test_a_tnc_that_only_echoes_is_not_called_ready(tmp_path: Path, clock: Any) -> None:
-    """In its command mode, it waits for a line end, so it shows no prompt."""
+async def test_echoing_tnc_is_switched_back_to_kiss(tmp_path: Path, clock: Any) -> None:
+    """In command mode, the TNC waits for a line end, so it shows no prompt."""
     with pytest.RaisesGroup(
         pytest.RaisesExc(RadioLost, match="command mode"), flatten_subgroups=True
     ):
@@ -232,14 +234,14 @@ async def test_a_tnc_that_only_echoes_is_not_called_ready(tmp_path: Path, clock:
     assert b"\rKISS ON\rRESTART\r" in got
 
 
-async def test_words_in_a_packet_are_no_prompt(tmp_path: Path, clock: Any) -> None:
+async def test_prompt_text_in_packet_is_received_as_data(tmp_path: Path, clock: Any) -> None:
     text = b"\rcmd:EH?\r\ncmd:"
     async with tnc("tcp", tmp_path) as (scripted, air, _):
         await scripted.hears(ui(text), segment=1)
         assert (await air.receive()).body == text
 
 
-async def test_frames_of_another_port_are_not_ours(tmp_path: Path, clock: Any) -> None:
+async def test_frames_of_other_kiss_port_are_ignored(tmp_path: Path, clock: Any) -> None:
     async with tnc("tcp", tmp_path) as (scripted, air, link):
         await scripted.stream.send_all(kiss.encode(ui(b"a second radio's"), port=1))
         await scripted.hears(ui(b"ours"))
@@ -248,7 +250,7 @@ async def test_frames_of_another_port_are_not_ours(tmp_path: Path, clock: Any) -
 
 
 @pytest.mark.parametrize("place", ["tcp", "pty"])
-async def test_a_tnc_that_goes_away_mid_frame_is_told(place: str, tmp_path: Path) -> None:
+async def test_tnc_that_disappears_within_frame_raises(place: str, tmp_path: Path) -> None:
     with pytest.RaisesGroup(pytest.RaisesExc((RadioLost, PortLost)), flatten_subgroups=True):
         async with tnc(place, tmp_path) as (scripted, air, _):
             await scripted.stream.send_all(kiss.encode(ui(b"cut"))[:9])
@@ -256,14 +258,14 @@ async def test_a_tnc_that_goes_away_mid_frame_is_told(place: str, tmp_path: Path
             await air.receive()
 
 
-async def test_a_tnc_that_is_not_there_is_told() -> None:
+async def test_missing_tnc_raises_radio_lost() -> None:
     with pytest.raises(RadioLost, match="does the TNC run"):
         async with open_tnc(RadioPlace("tcp://127.0.0.1:9", callsign="N0CALL"), ChannelLink()):
             pass
 
 
 @pytest.mark.parametrize("place", ["tcp://[::1", "tcp://tnc:x"])
-async def test_an_address_that_is_none_is_told(place: str) -> None:
+async def test_invalid_tnc_address_is_reported(place: str) -> None:
     there = RadioPlace(place, callsign="N0CALL")
     assert "cannot be reached" in check_tnc(there).text
     with pytest.raises(RadioLost, match="cannot be reached"):

@@ -51,7 +51,7 @@ def command(kit: Agent, *words: str) -> str:
     return done.stdout
 
 
-def test_foreign_messages_are_kept_listed_and_counted_beyond_a_restart(tmp_path: Path) -> None:
+def test_unreadable_messages_are_listed_and_counted_after_restart(tmp_path: Path) -> None:
     with sky(tmp_path, latency=0) as above:
         with agent(tmp_path) as kit:
             for body in FOREIGN:
@@ -73,7 +73,7 @@ def test_foreign_messages_are_kept_listed_and_counted_beyond_a_restart(tmp_path:
             assert f"fieldagent_dead_letters_total {len(FOREIGN)}\n" in metrics
 
 
-def test_what_is_understood_of_a_message_is_taken_and_the_rest_kept(tmp_path: Path) -> None:
+def test_message_with_unknown_entry_is_delivered_and_stored_as_dead_letter(tmp_path: Path) -> None:
     body = encode([ENTRY, Entry(8, Message("second"), ENTRY.time)])
     # The second entry has a kind of a later version.
     strange = body.replace(b"\x84\x01\x08", b"\x84\x18\x63\x08")
@@ -87,7 +87,7 @@ def test_what_is_understood_of_a_message_is_taken_and_the_rest_kept(tmp_path: Pa
         assert "kind 99" in letter["reason"]
 
 
-def test_a_setting_hands_them_to_the_hook_as_data_with_their_source(tmp_path: Path) -> None:
+def test_hook_gets_dead_letters_as_data_if_configured(tmp_path: Path) -> None:
     hook = tmp_path / "got"
     settings = {"inbound-dead-letters": "hook", "inbound-hook": f"cat >> {hook}"}
     with sky(tmp_path, latency=0) as above, agent(tmp_path, settings) as kit:
@@ -109,9 +109,9 @@ def test_a_setting_hands_them_to_the_hook_as_data_with_their_source(tmp_path: Pa
         (MASTER, None, "the hub does not tag its messages"),
         (MASTER, OTHER, "the hub tags with another key"),
     ],
-    ids=["only the kit has a key", "both have another"],
+    ids=["key of kit only", "different keys"],
 )
-def test_a_key_that_does_not_fit_is_told_and_mended(
+def test_wrong_satellite_key_is_reported_and_letters_are_read_later(
     tmp_path: Path, ours: bytes, theirs: bytes | None, reason: str
 ) -> None:
     body = encode([ENTRY], key=None if theirs is None else derive_key(theirs, "MT"))
@@ -133,7 +133,7 @@ def test_a_key_that_does_not_fit_is_told_and_mended(
             assert len(payloads(kit)) == 1
 
 
-def test_a_key_that_only_the_hub_has_is_told(tmp_path: Path) -> None:
+def test_missing_satellite_key_is_reported_in_status(tmp_path: Path) -> None:
     with sky(tmp_path, latency=0) as above, agent(tmp_path) as kit:
         above.type(f"mt-raw {encode([ENTRY], key=derive_key(MASTER, 'MT')).hex()}")
         until(lambda: payloads(kit))
@@ -144,7 +144,7 @@ def test_a_key_that_only_the_hub_has_is_told(tmp_path: Path) -> None:
 MAIL = "fieldagent.agent.channels.satellite"
 
 
-def test_a_message_whose_sum_stays_wrong_is_kept_unread(tmp_path: Path) -> None:
+def test_message_with_wrong_checksum_is_stored_as_dead_letter(tmp_path: Path) -> None:
     soon = environment(
         tmp_path, Put(f"{MAIL}:PAUSES", [0.1, 0.2]), Put(f"{MAIL}:GARBLED_MAX_S", 0.0)
     )
@@ -158,7 +158,7 @@ def test_a_message_whose_sum_stays_wrong_is_kept_unread(tmp_path: Path) -> None:
 
 
 @pytest.mark.full
-def test_what_the_agent_always_fails_at_does_not_hold_up_its_channel(tmp_path: Path) -> None:
+def test_message_that_cannot_be_processed_does_not_block_channel(tmp_path: Path) -> None:
     broken = Break("fieldagent.agent.inbound.reception:Inbox._spool", times=0)
     with (
         sky(tmp_path, latency=0) as above,
@@ -175,7 +175,7 @@ def test_what_the_agent_always_fails_at_does_not_hold_up_its_channel(tmp_path: P
         assert letters(kit) == []
 
 
-async def test_the_oldest_go_first(tmp_path: Path) -> None:
+async def test_oldest_dead_letters_are_deleted_first(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "journal.sqlite3")
 
     def keep(*letters: DeadLetter) -> None:

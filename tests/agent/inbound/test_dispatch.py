@@ -23,7 +23,7 @@ REFUSED = HandoverResult(HandoverOutcome.REFUSED, "exit 1")
 HOUR = 3600.0
 
 
-async def test_one_senders_deliveries_go_in_order(
+async def test_payloads_of_one_sender_are_delivered_in_order(
     tmp_path: Path, clock: trio.testing.MockClock
 ) -> None:
     async with spooled(tmp_path) as s:
@@ -36,7 +36,7 @@ async def test_one_senders_deliveries_go_in_order(
         assert set(s.states().values()) == {"handed"}
 
 
-async def test_what_fails_holds_up_its_own_sender_and_no_other(
+async def test_failed_payload_blocks_only_same_sender(
     tmp_path: Path, clock: trio.testing.MockClock
 ) -> None:
     async with spooled(tmp_path) as s:
@@ -59,7 +59,7 @@ class Reading(Hook):
         return await super().__call__(delivery)
 
 
-async def test_a_payload_that_cannot_be_read_holds_up_its_own_sender_and_no_other(
+async def test_unreadable_payload_blocks_only_same_sender(
     tmp_path: Path, clock: trio.testing.MockClock
 ) -> None:
     async with spooled(tmp_path) as s:
@@ -71,7 +71,7 @@ async def test_a_payload_that_cannot_be_read_holds_up_its_own_sender_and_no_othe
         assert (s.states()["a"], s.reason("a")) == ("waiting", UNREADABLE)
 
 
-async def test_an_sos_waits_for_nothing_that_the_hook_has_put_off(
+async def test_sos_is_delivered_before_postponed_payloads(
     tmp_path: Path, clock: trio.testing.MockClock
 ) -> None:
     async with spooled(tmp_path) as s:
@@ -87,7 +87,7 @@ async def test_an_sos_waits_for_nothing_that_the_hook_has_put_off(
 
 
 @pytest.mark.full
-async def test_an_sos_is_tried_every_five_minutes_for_an_hour_and_for_three_days(
+async def test_failed_sos_is_retried_for_three_days(
     tmp_path: Path, clock: trio.testing.MockClock
 ) -> None:
     async with spooled(tmp_path) as s:
@@ -103,7 +103,7 @@ async def test_an_sos_is_tried_every_five_minutes_for_an_hour_and_for_three_days
         assert s.states() == {"sos": "dead"}
 
 
-async def test_an_sos_is_ahead_of_all_who_wait_for_a_place(
+async def test_sos_is_delivered_before_senders_that_wait_for_lane(
     tmp_path: Path, clock: trio.testing.MockClock
 ) -> None:
     async with spooled(tmp_path) as s:
@@ -116,7 +116,7 @@ async def test_an_sos_is_ahead_of_all_who_wait_for_a_place(
         assert hook.order == ["r0", "sos"]
 
 
-async def test_an_sos_has_a_place_beside_hooks_that_are_slow_and_goes_alone(
+async def test_sos_is_delivered_alone_beside_slow_calls(
     tmp_path: Path, clock: trio.testing.MockClock
 ) -> None:
     async with spooled(tmp_path) as s:
@@ -136,12 +136,12 @@ async def test_an_sos_has_a_place_beside_hooks_that_are_slow_and_goes_alone(
         await s.arrive(("sos", "ada"), sos=True)
         s.start(hook)
         await trio.sleep(4)
-        assert hook.order == ["sos"], "what is none would overtake it"
+        assert hook.order == ["sos"], "an ordinary payload overtakes the SOS"
         await trio.sleep(4)
         assert sorted(hook.order) == ["e", "f", "sos"]
 
 
-async def test_a_slow_call_leaves_room_for_others_up_to_the_limit(
+async def test_slow_calls_run_in_parallel_up_to_limit(
     tmp_path: Path, clock: trio.testing.MockClock
 ) -> None:
     async with spooled(tmp_path) as s:
@@ -155,7 +155,7 @@ async def test_a_slow_call_leaves_room_for_others_up_to_the_limit(
         assert hook.most == 3
 
 
-async def test_postponed_senders_do_not_take_the_places_of_those_due(
+async def test_postponed_senders_do_not_occupy_lanes(
     tmp_path: Path, clock: trio.testing.MockClock
 ) -> None:
     """Fifty senders wait an hour for a retry, and a message of a new sender arrives."""
@@ -175,7 +175,7 @@ async def test_postponed_senders_do_not_take_the_places_of_those_due(
 
 
 @pytest.mark.full
-async def test_the_schedule_ends_in_a_dead_letter_that_can_be_replayed(
+async def test_retry_schedule_ends_in_dead_letter_that_can_be_replayed(
     tmp_path: Path, clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with spooled(tmp_path) as s:
@@ -193,7 +193,7 @@ async def test_the_schedule_ends_in_a_dead_letter_that_can_be_replayed(
         assert s.states()["a"] == "handed"
 
 
-async def test_what_is_refused_is_dead_at_once_and_the_next_goes_on(
+async def test_refused_payload_is_dead_at_once_and_next_is_delivered(
     tmp_path: Path, clock: trio.testing.MockClock
 ) -> None:
     async with spooled(tmp_path) as s:
@@ -209,7 +209,7 @@ async def test_what_is_refused_is_dead_at_once_and_the_next_goes_on(
 @pytest.mark.parametrize(
     ("asked", "waited"), [(0.0, 5), (60.0, 60), (2.0, 5), (10 * 24 * HOUR, 24 * HOUR)]
 )
-async def test_the_receiver_may_ask_for_more_time_within_a_day(
+async def test_retry_after_of_receiver_is_respected_up_to_a_day(
     tmp_path: Path, clock: trio.testing.MockClock, asked: float, waited: float
 ) -> None:
     async with spooled(tmp_path) as s:
@@ -221,7 +221,7 @@ async def test_the_receiver_may_ask_for_more_time_within_a_day(
         assert second - first == pytest.approx(waited, abs=1)
 
 
-async def test_a_hook_that_is_gone_is_called_no_more_and_nothing_is_lost(
+async def test_hook_that_is_gone_is_not_called_until_restart(
     tmp_path: Path, clock: trio.testing.MockClock
 ) -> None:
     gone = HandoverResult(HandoverOutcome.GONE, "410 Gone")
@@ -238,7 +238,7 @@ async def test_a_hook_that_is_gone_is_called_no_more_and_nothing_is_lost(
         assert sorted(restarted.order) == ["a", "b", "y"]
 
 
-async def test_a_restart_in_the_middle_repeats_only_what_was_not_handed(
+async def test_restart_repeats_only_payloads_not_handed_over(
     tmp_path: Path, clock: trio.testing.MockClock
 ) -> None:
     async with spooled(tmp_path) as s:
@@ -254,9 +254,7 @@ async def test_a_restart_in_the_middle_repeats_only_what_was_not_handed(
         assert again.order == ["b", "c"]
 
 
-async def test_a_retry_keeps_its_time_across_a_restart(
-    tmp_path: Path, clock: trio.testing.MockClock
-) -> None:
+async def test_retry_time_survives_restart(tmp_path: Path, clock: trio.testing.MockClock) -> None:
     async with spooled(tmp_path) as s:
         await s.arrive(*of("ada", "a"))
         s.start(Hook({"a": [FAILED]}))
@@ -281,11 +279,11 @@ class Receiver(Hook):
     refusal = FAILED
 
 
-async def test_a_receiver_that_was_away_for_a_night_gets_all_of_it_once_it_is_back(
+async def test_returning_receiver_gets_all_waiting_payloads_soon(
     tmp_path: Path, clock: trio.testing.MockClock
 ) -> None:
-    """The schedule alone would delay it for hours, and later messages of the same senders behind
-    it.
+    """The schedule alone would delay these payloads for hours, and later payloads of the same
+    senders too.
     """
     async with spooled(tmp_path) as s:
         receiver = Receiver()
@@ -293,7 +291,7 @@ async def test_a_receiver_that_was_away_for_a_night_gets_all_of_it_once_it_is_ba
         s.start(receiver, probes=True)
         await trio.sleep(9 * HOUR)
         calls = len(receiver.calls)
-        assert calls < 40, "it costs something to ask"
+        assert calls < 40, "each probe has a cost"
         receiver.away = False
         await s.arrive(*of("ada", "d"))
         await trio.sleep(schedule.MINUTE * 30)
@@ -304,7 +302,7 @@ async def test_a_receiver_that_was_away_for_a_night_gets_all_of_it_once_it_is_ba
 
 
 @pytest.mark.full
-async def test_asking_whether_it_is_back_takes_no_try_away(
+async def test_probe_of_receiver_is_not_counted_as_attempt(
     tmp_path: Path, clock: trio.testing.MockClock
 ) -> None:
     async with spooled(tmp_path) as s:
@@ -317,7 +315,7 @@ async def test_asking_whether_it_is_back_takes_no_try_away(
         assert s.states() == {"a": "dead"}
 
 
-async def test_a_receiver_that_was_corrected_is_asked_as_the_agent_starts(
+async def test_receiver_is_probed_when_agent_starts(
     tmp_path: Path, clock: trio.testing.MockClock
 ) -> None:
     async with spooled(tmp_path) as s:
@@ -337,7 +335,7 @@ async def test_a_receiver_that_was_corrected_is_asked_as_the_agent_starts(
         assert sorted(again.order) == ["a", "b", "c"]
 
 
-async def test_who_asks_for_more_time_is_not_asked_before(
+async def test_receiver_with_retry_after_is_not_probed_earlier(
     tmp_path: Path, clock: trio.testing.MockClock
 ) -> None:
     async with spooled(tmp_path) as s:
@@ -350,7 +348,7 @@ async def test_who_asks_for_more_time_is_not_asked_before(
         assert gaps and min(gaps) >= 2 * HOUR
 
 
-async def test_one_that_is_never_taken_is_not_asked_for_because_others_are(
+async def test_success_of_other_sender_does_not_hasten_failing_payload(
     tmp_path: Path, clock: trio.testing.MockClock
 ) -> None:
     async with spooled(tmp_path) as s:
@@ -364,7 +362,7 @@ async def test_one_that_is_never_taken_is_not_asked_for_because_others_are(
         assert len(hook.times("bad")) <= 6
 
 
-async def test_stopping_between_the_hooks_end_and_the_disk_hands_nothing_over_twice(
+async def test_handover_is_stored_if_agent_stops_after_hook(
     tmp_path: Path, clock: trio.testing.MockClock
 ) -> None:
     async with spooled(tmp_path) as s:
@@ -379,7 +377,7 @@ async def test_stopping_between_the_hooks_end_and_the_disk_hands_nothing_over_tw
         assert s.states() == {"a": "handed"}
 
 
-async def test_ten_thousand_waiting_are_never_all_in_memory(
+async def test_ten_thousand_waiting_payloads_are_not_loaded_at_once(
     tmp_path: Path, clock: trio.testing.MockClock
 ) -> None:
     async with spooled(tmp_path) as s:
@@ -392,7 +390,7 @@ async def test_ten_thousand_waiting_are_never_all_in_memory(
         assert hook.most <= 4
 
 
-async def test_a_clock_set_back_by_years_does_not_stop_a_delivery_for_years(
+async def test_clock_set_back_by_years_does_not_delay_delivery(
     tmp_path: Path, clock: trio.testing.MockClock
 ) -> None:
     async with spooled(tmp_path) as s:
@@ -404,7 +402,7 @@ async def test_a_clock_set_back_by_years_does_not_stop_a_delivery_for_years(
         assert hook.order == ["a"]
 
 
-async def test_a_clock_set_forward_is_noticed_within_the_hour(
+async def test_clock_set_forward_is_noticed_within_hour(
     tmp_path: Path, clock: trio.testing.MockClock
 ) -> None:
     """The network corrects a slow clock: a message that waits until tomorrow is overdue."""
@@ -419,7 +417,7 @@ async def test_a_clock_set_forward_is_noticed_within_the_hour(
         assert hook.order == ["a"]
 
 
-async def test_waiting_is_silent_in_the_logs(
+async def test_waiting_payload_causes_few_log_lines(
     tmp_path: Path, clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -433,7 +431,7 @@ async def test_waiting_is_silent_in_the_logs(
 @given(
     attempts=st.integers(1, 20), asked=st.floats(0, 1e9), chance=st.floats(0, 1, exclude_max=True)
 )
-def test_delays_stay_within_the_schedule_and_its_jitter(
+def test_retry_delays_stay_within_schedule_and_jitter(
     attempts: int, asked: float, chance: float
 ) -> None:
     seconds = compute_delay(attempts, schedule=SCHEDULE, retry_after=asked, random_share=chance)
@@ -445,5 +443,5 @@ def test_delays_stay_within_the_schedule_and_its_jitter(
 
 
 @given(st.floats(-1e12, 1e12), st.floats(-1e12, 1e12))
-def test_no_wait_is_negative_or_longer_than_the_longest(not_before: float, at: float) -> None:
+def test_wait_is_between_zero_and_maximum_delay(not_before: float, at: float) -> None:
     assert 0 <= wait(not_before, at) <= DELAY_MAX_S

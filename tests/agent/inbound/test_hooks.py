@@ -33,7 +33,7 @@ async def arrive(journal: Journal, inbox: Inbox, *names: str) -> None:
     inbox.wake()
 
 
-async def test_both_hooks_get_every_payload(tmp_path: Path) -> None:
+async def test_script_and_webhook_get_every_payload(tmp_path: Path) -> None:
     settings = parse(
         "inbound-hook = cat\nwebhook-address = http://127.0.0.1:1/\n", tmp_path / "a", {}
     )
@@ -64,18 +64,18 @@ async def test_both_hooks_get_every_payload(tmp_path: Path) -> None:
     journal.close()
 
 
-def test_only_of_a_url_a_failure_tells_that_nobody_is_there(tmp_path: Path) -> None:
+def test_only_webhook_is_probed_after_failure(tmp_path: Path) -> None:
     """A script that asks for a repetition has seen the payload and chooses the time."""
     text = "inbound-hook=cat\nwebhook-address=http://127.0.0.1:9/\n"
     hooks = make_hooks(parse(text, tmp_path / "a", {}), print)
     assert {hook.name: hook.probes for hook in hooks} == {"script": False, "webhook": True}
 
 
-def test_no_hook_is_no_trouble(tmp_path: Path) -> None:
+def test_settings_without_hooks_make_no_hooks(tmp_path: Path) -> None:
     assert make_hooks(parse("", tmp_path / "a", {}), print) == []
 
 
-async def test_a_hook_that_is_gone_says_so_and_the_agent_goes_on(
+async def test_end_of_gone_webhook_is_logged(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def gone(delivery: Delivery) -> HandoverResult:
@@ -94,7 +94,7 @@ async def test_a_hook_that_is_gone_says_so_and_the_agent_goes_on(
     journal.close()
 
 
-async def test_on_a_full_disk_a_payload_is_handed_over_once(
+async def test_payload_is_handed_over_once_on_full_disk(
     tmp_path: Path, clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls: list[str] = []
@@ -124,7 +124,7 @@ async def test_on_a_full_disk_a_payload_is_handed_over_once(
         assert set(s.states().values()) == {"handed"}
 
 
-async def test_a_failed_journal_ends_the_hook_and_leaves_the_agent_to_stop_in_order(
+async def test_hook_stops_when_journal_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.ERROR)
@@ -147,7 +147,7 @@ async def test_a_failed_journal_ends_the_hook_and_leaves_the_agent_to_stop_in_or
     journal.close()
 
 
-async def test_what_is_not_taken_is_looked_up_once_until_something_is_committed(
+async def test_list_of_unaccepted_payloads_is_cached_until_next_commit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     journal = Journal(tmp_path / "journal.sqlite3")

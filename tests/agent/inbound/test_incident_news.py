@@ -23,7 +23,7 @@ ADA = 5
 """Station of the sender in `Kit.hear`."""
 
 
-def said(entry: Entry) -> bytes:
+def encode_entry(entry: Entry) -> bytes:
     return encode([entry])
 
 
@@ -41,10 +41,10 @@ def events(k: Kit) -> list[dict[str, Any]]:
     return [json.loads(body)["payloads"][0]["events"][0] for (body,) in rows]
 
 
-async def test_an_sos_rings_with_its_incident(tmp_path: Path) -> None:
+async def test_sos_items_of_station_belong_to_one_incident(tmp_path: Path) -> None:
     async with kit(tmp_path, incidents=IncidentNews(7)) as k:
-        await k.hear(said(help_at(now(k))), tagged=False)
-        await k.hear(said(help_at(now(k) + 60, 73, back=3)), tagged=False)
+        await k.hear(encode_entry(help_at(now(k))), tagged=False)
+        await k.hear(encode_entry(help_at(now(k) + 60, 73, back=3)), tagged=False)
         assert [each["incident"] for each in events(k)] == [{"number": 70}] * 2
         assert all(each["sos"] for each in events(k))
         (heard,) = incident.list_heard(k.journal, 9)
@@ -64,7 +64,7 @@ AGES = {
 @pytest.mark.parametrize("sent", AGES)
 @pytest.mark.parametrize("is_trusted", [True, False])
 @pytest.mark.parametrize("kind", ["message", "location"])
-async def test_an_sos_rings_whatever_its_date(
+async def test_sos_with_any_date_opens_incident_and_shows_age(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sent: str, is_trusted: bool, kind: str
 ) -> None:
     behind, shown = AGES[sent]
@@ -77,7 +77,7 @@ async def test_an_sos_rings_whatever_its_date(
         if kind == "location":
             where = Location(47.0, 8.0, datetime.fromtimestamp(at, UTC))
             entry = Entry(70, where, at, sos=True)
-        await k.hear(said(entry), tagged=False)
+        await k.hear(encode_entry(entry), tagged=False)
         (event,) = events(k)
         assert event["sos"] is True
         (heard,) = list_heard_incidents(k.journal)
@@ -90,7 +90,7 @@ async def test_an_sos_rings_whatever_its_date(
             assert "13 hours ago by its clock" in line
 
 
-async def test_a_clock_that_was_set_after_the_arrival_is_no_evidence_of_an_age(
+async def test_clock_corrected_after_arrival_gives_sos_no_age(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """This kit's clock was ten years ahead when the SOS arrived."""
@@ -102,16 +102,16 @@ async def test_a_clock_that_was_set_after_the_arrival_is_no_evidence_of_an_age(
                 k.journal.clock, "date", lambda elapsed: date(elapsed) + 10 * 365 * 86_400
             )
             wrong.setattr(k.journal.clock, "source", str)
-            await k.hear(said(help_at(began)), tagged=False)
+            await k.hear(encode_entry(help_at(began)), tagged=False)
         (heard,) = list_heard_incidents(k.journal)
         assert (heard["state"], heard["age"]) == (IncidentState.OPEN, None)
 
 
-async def test_nobody_calls_another_kits_sos_off_by_radio_alone(tmp_path: Path) -> None:
+async def test_unauthenticated_call_off_does_not_end_incident_with_hub(tmp_path: Path) -> None:
     async with kit(tmp_path, incidents=IncidentNews(7)) as k:
-        await k.hear(said(help_at(now(k))), tagged=False)
+        await k.hear(encode_entry(help_at(now(k))), tagged=False)
         off = Entry(71, IncidentUpdate(70, IncidentState.CALLED_OFF), int(now(k)))
-        await k.hear(said(off), tagged=False)
+        await k.hear(encode_entry(off), tagged=False)
         (heard,) = incident.list_heard(k.journal, 9)
         assert heard.state == IncidentState.OPEN
         (word,) = incident.list_updates(k.journal, 70, ADA)
@@ -121,38 +121,38 @@ async def test_nobody_calls_another_kits_sos_off_by_radio_alone(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("by", "state"), [(ADA, IncidentState.CALLED_OFF), (ADA + 1, IncidentState.OPEN)]
 )
-async def test_without_a_hub_a_kit_calls_its_own_sos_off_and_nobody_elses(
+async def test_without_hub_only_raising_kit_calls_off_sos(
     tmp_path: Path, by: int, state: IncidentState
 ) -> None:
     async with kit(tmp_path, incidents=IncidentNews(7, has_hub=False)) as k:
-        await k.hear(said(help_at(now(k))), tagged=False)
+        await k.hear(encode_entry(help_at(now(k))), tagged=False)
         off = Entry(71, IncidentUpdate(70, IncidentState.CALLED_OFF, ADA), int(now(k)))
         taken = ReceivedMessage(k.journal.clock.now())
         await k.journal.persist(lambda db: k.inbox.store_entry(db, -by, off, taken))
         (heard,) = incident.list_heard(k.journal, 9)
         assert heard.state == state
         (kept,) = incident.list_updates(k.journal, 70, ADA)
-        assert not kept.is_authenticated, "it is shown as it came"
+        assert not kept.is_authenticated, "the update is shown as unauthenticated"
 
 
 @pytest.mark.parametrize("station", [7, OWN_STATION], ids=["with a station", "without"])
 @pytest.mark.parametrize("has_hub", [True, False])
-async def test_a_person_at_another_kit_counts_where_there_is_no_hub(
+async def test_seen_update_of_other_kit_counts_only_without_hub(
     tmp_path: Path, has_hub: bool, station: int
 ) -> None:
     """A kit without a radio does not know its number, and its incident is its own in any case."""
     async with kit(tmp_path, incidents=IncidentNews(station, has_hub=has_hub)) as k:
         await k.post(message={"content": "help"}, priority=100)
         word = IncidentUpdate(k.sequence(), IncidentState.SEEN, 7, "Ben")
-        await k.hear(said(Entry(9, word, int(now(k)))), tagged=False)
+        await k.hear(encode_entry(Entry(9, word, int(now(k)))), tagged=False)
         open_incident = incident.find_open(k.journal)
         assert open_incident is not None and open_incident.state == ("open" if has_hub else "seen")
         assert [each.by for each in incident.list_updates(k.journal, k.sequence())] == ["Ben"]
 
 
-async def test_who_has_another_kits_sos_rings_for_it_no_more(tmp_path: Path) -> None:
+async def test_taking_over_sos_of_other_kit_marks_incident_seen(tmp_path: Path) -> None:
     async with kit(tmp_path, incidents=IncidentNews(7)) as k:
-        await k.hear(said(help_at(now(k))), tagged=False)
+        await k.hear(encode_entry(help_at(now(k))), tagged=False)
         word = IncidentUpdate(70, IncidentState.SEEN, ADA, "Ben")
         at = k.journal.clock.now()
         # The page's *I have it* button stores the same.
@@ -163,12 +163,12 @@ async def test_who_has_another_kits_sos_rings_for_it_no_more(tmp_path: Path) -> 
         assert heard.state == IncidentState.SEEN
 
 
-async def test_what_is_said_of_another_kits_sos_after_its_end_opens_it_no_more(
+async def test_late_update_does_not_reopen_ended_incident(
     tmp_path: Path,
 ) -> None:
-    """News that a person had seen it comes late, or a person here takes an SOS that is over."""
+    """A "seen" update arrives late, or a person here takes over an SOS that is over."""
     async with kit(tmp_path, incidents=IncidentNews(7)) as k:
-        await k.hear(said(help_at(now(k))), tagged=False)
+        await k.hear(encode_entry(help_at(now(k))), tagged=False)
         at = k.journal.clock.now()
         for says in (IncidentState.CALLED_OFF, IncidentState.SEEN, IncidentState.CLOSED):
             word = IncidentUpdate(70, says, ADA, "Ben")
@@ -179,13 +179,13 @@ async def test_what_is_said_of_another_kits_sos_after_its_end_opens_it_no_more(
             )
             (heard,) = incident.list_heard(k.journal, 9)
             assert heard.state == IncidentState.CALLED_OFF
-        assert len(incident.list_updates(k.journal, 70, ADA)) == 3, "what was said is shown"
+        assert len(incident.list_updates(k.journal, 70, ADA)) == 3, "late updates are listed"
 
 
 @pytest.mark.parametrize(
     "says", [IncidentState.CLOSED, IncidentState.CALLED_OFF, IncidentState.SEEN]
 )
-async def test_what_was_said_of_another_kits_sos_before_it_came_counts(
+async def test_update_before_arrival_of_sos_sets_incident_state(
     tmp_path: Path, says: IncidentState
 ) -> None:
     async with kit(tmp_path, incidents=IncidentNews(7)) as k:
@@ -197,28 +197,30 @@ async def test_what_was_said_of_another_kits_sos_before_it_came_counts(
                     db, word, at, at, is_proved=True, counts=False
                 )
             )
-        await k.hear(said(help_at(now(k))), tagged=False)
+        await k.hear(encode_entry(help_at(now(k))), tagged=False)
         (heard,) = incident.list_heard(k.journal, 9)
         assert heard.state == says
 
 
-async def test_words_that_come_behind_the_position_are_its_words(tmp_path: Path) -> None:
+async def test_text_received_after_position_is_text_of_incident(tmp_path: Path) -> None:
     async with kit(tmp_path, incidents=IncidentNews(7)) as k:
         place = Location(47.0, 8.0, datetime.fromtimestamp(int(now(k)), UTC))
-        await k.hear(said(Entry(71, place, int(now(k)), sos=True, items_back=1)), tagged=False)
-        await k.hear(said(help_at(now(k))), tagged=False)
+        await k.hear(
+            encode_entry(Entry(71, place, int(now(k)), sos=True, items_back=1)), tagged=False
+        )
+        await k.hear(encode_entry(help_at(now(k))), tagged=False)
         (heard,) = incident.list_heard(k.journal, 9)
         assert (heard.number, heard.text) == (70, "help")
 
 
-async def test_an_sos_that_is_open_is_listed_before_later_ones_that_are_over(
+async def test_open_incident_is_listed_beside_later_ended_incidents(
     tmp_path: Path,
 ) -> None:
     async with kit(tmp_path, incidents=IncidentNews(7)) as k:
-        await k.hear(said(help_at(now(k))), tagged=False)
+        await k.hear(encode_entry(help_at(now(k))), tagged=False)
         at = k.journal.clock.now()
         for number in range(71, 75):
-            await k.hear(said(help_at(now(k), number)), tagged=False)
+            await k.hear(encode_entry(help_at(now(k), number)), tagged=False)
             word = IncidentUpdate(number, IncidentState.CLOSED, ADA, "Ben")
             await k.journal.commit(
                 lambda db, word=word: incident.record_update(  # type: ignore[misc]
@@ -233,10 +235,10 @@ async def test_an_sos_that_is_open_is_listed_before_later_ones_that_are_over(
     [(b"12345678", False, True), (b"", True, True), (b"", False, False)],
     ids=["the other kit's own proof", "this kit's tag", "neither"],
 )
-async def test_an_answer_to_another_kit_goes_on_to_it(
+async def test_proved_update_for_other_kit_is_forwarded(
     tmp_path: Path, proof: bytes, proved: bool, goes: bool
 ) -> None:
-    """Its addressee checks the proof. A satellite message need not bear this kit's tag."""
+    """The addressee checks the proof. A satellite message needs no tag of this kit."""
     news = IncidentNews(7)
     async with kit(tmp_path, incidents=news) as k:
         word = IncidentUpdate(70, IncidentState.SEEN, 9, "Olga", "we come", proof)

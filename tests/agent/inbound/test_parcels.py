@@ -38,7 +38,7 @@ async def take_in(
     return await journal.persist(lambda db: parcels.store_parcel(db, Parcel(body, 2), now, 0.0))
 
 
-async def test_what_came_by_the_kits_own_link_before_is_confirmed_and_no_more(
+async def test_parcel_with_known_item_is_confirmed_and_not_delivered_again(
     tmp_path: Path,
 ) -> None:
     async with kit(tmp_path) as (journal, inbox):
@@ -67,9 +67,9 @@ async def test_what_came_by_the_kits_own_link_before_is_confirmed_and_no_more(
         (wrap([ITEM], b"", DOWN, origin=USER), []),
         (b"garbage", [SECRET]),
     ],
-    ids=["another's", "handed back", "no tag", "no secret", "an empty secret", "garbage"],
+    ids=["other secret", "sent back", "no tag", "no secret", "empty secret", "garbage"],
 )
-async def test_what_nobody_has_proved_is_neither_taken_in_nor_confirmed(
+async def test_unproved_parcel_is_ignored_and_not_confirmed(
     tmp_path: Path, body: bytes, secrets: list[bytes], caplog: pytest.LogCaptureFixture
 ) -> None:
     async with kit(tmp_path) as (journal, inbox):
@@ -78,7 +78,7 @@ async def test_what_nobody_has_proved_is_neither_taken_in_nor_confirmed(
         assert "an item from the hub through a neighbour cannot be used" in caplog.text
 
 
-async def test_a_parcel_in_a_parcel_is_not_opened(tmp_path: Path) -> None:
+async def test_nested_parcel_is_not_opened(tmp_path: Path) -> None:
     async with kit(tmp_path) as (journal, inbox):
         inner = Entry(8, Parcel(wrap([ITEM], SECRET, DOWN, origin=USER), 2), ITEM.time)
         body = wrap([inner], SECRET, DOWN, origin=USER)

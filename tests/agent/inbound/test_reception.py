@@ -67,7 +67,7 @@ def events(journal: Journal) -> list[Any]:
     return [body["payloads"][0]["events"][0] for body in bodies(journal)]
 
 
-async def test_a_track_is_told_as_single_locations_with_their_times(tmp_path: Path) -> None:
+async def test_packed_track_is_delivered_as_single_locations(tmp_path: Path) -> None:
     moments = [datetime.fromtimestamp(TIME + 300 * number, UTC) for number in range(4)]
     track = [
         Entry(9 + number, Location(46.5 + number / 1000, 7.25, moment), TIME + 300 * number)
@@ -75,7 +75,7 @@ async def test_a_track_is_told_as_single_locations_with_their_times(tmp_path: Pa
     ]
     async with spool(tmp_path) as (inbox, journal):
         await take_in(inbox, encode(track, origin=42, is_packed=True))
-        # The same item over another route.
+        # The same items arrive over another route.
         for entry in track:
             await take_in(inbox, encode([entry], origin=42))
         positions = [(event["timestamp"], event["latitude"]) for event in events(journal)]
@@ -129,7 +129,7 @@ EVENTS: list[tuple[Item, dict[str, str | float]]] = [
 
 
 @pytest.mark.parametrize(("item", "event"), EVENTS)
-async def test_the_json_is_exactly_the_interface_documents(
+async def test_payload_json_matches_interface_document(
     tmp_path: Path, item: Item, event: dict[str, str | float]
 ) -> None:
     async with spool(tmp_path) as (inbox, journal):
@@ -156,7 +156,7 @@ async def test_the_json_is_exactly_the_interface_documents(
         assert listed["hooks"] == {"script": {"state": "waiting", "attempts": 0, "reason": ""}}
 
 
-async def test_an_introduction_holds_for_later_messages_and_after_a_restart(tmp_path: Path) -> None:
+async def test_introduction_is_used_for_later_messages_after_restart(tmp_path: Path) -> None:
     async with spool(tmp_path) as (inbox, _):
         await take_in(inbox, encode([Entry(5, Introduction(ADA), TIME)]))
     async with spool(tmp_path) as (inbox, journal):
@@ -167,7 +167,7 @@ async def test_an_introduction_holds_for_later_messages_and_after_a_restart(tmp_
 @pytest.mark.parametrize(
     "contact", [{"phone": "+41 79 000"}, {"phone": "1", "email": "a@b.example"}]
 )
-async def test_what_the_hub_knows_of_an_item_stands_in_its_event(
+async def test_event_contains_contact_and_estimated_position_from_hub(
     tmp_path: Path, contact: dict[str, str]
 ) -> None:
     body = encode(
@@ -196,7 +196,7 @@ async def test_what_the_hub_knows_of_an_item_stands_in_its_event(
         ]
 
 
-async def test_a_duplicate_goes_no_further_even_after_a_restart(tmp_path: Path) -> None:
+async def test_duplicate_is_ignored_after_restart(tmp_path: Path) -> None:
     entry = Entry(1, Message("once"), TIME)
     for _ in range(2):
         async with spool(tmp_path) as (inbox, journal):
@@ -206,7 +206,7 @@ async def test_a_duplicate_goes_no_further_even_after_a_restart(tmp_path: Path) 
             assert [event["content"] for event in events(journal)] == ["once", "other"]
 
 
-async def test_a_number_used_anew_is_no_duplicate(tmp_path: Path) -> None:
+async def test_reused_number_with_other_content_is_no_duplicate(tmp_path: Path) -> None:
     async with spool(tmp_path) as (inbox, journal):
         for content in ("before the device was flashed", "after"):
             await take_in(inbox, encode([Entry(1, Message(content), TIME)]))
@@ -214,7 +214,7 @@ async def test_a_number_used_anew_is_no_duplicate(tmp_path: Path) -> None:
         assert len(events(journal)) == 3
 
 
-async def test_fragments_come_in_any_order_twice_and_across_restarts(tmp_path: Path) -> None:
+async def test_fragments_are_joined_in_any_order_and_across_restarts(tmp_path: Path) -> None:
     whole = encode([Entry(8, Data(bytes(range(256)) * 3), TIME)])
     parts = [encode([Entry(8, part)]) for part in split(whole, 270)]
     assert len(parts) > 2
@@ -232,7 +232,7 @@ def cut(content: str) -> list[bytes]:
     return [encode([Entry(8, part)]) for part in split(whole, 120)]
 
 
-async def test_fragments_of_a_number_used_anew_join_once_the_others_came_again(
+async def test_fragments_of_reused_number_are_joined_after_repetition(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     lost, newer = cut("a"), cut("b")
@@ -248,7 +248,7 @@ async def test_fragments_of_a_number_used_anew_join_once_the_others_came_again(
         assert [event["content"] for event in events(journal)] == ["b" * 300]
 
 
-async def test_fragments_that_were_forgotten_may_come_again(
+async def test_deleted_fragments_are_accepted_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     parts = cut("a")
@@ -256,7 +256,7 @@ async def test_fragments_that_were_forgotten_may_come_again(
         for body in parts[:3]:
             await take_in(inbox, body)
         await journal.commit(inbound.forget(end_time=TIME + 1000.0, keep_count=1))
-        assert len(inbound.list_incomplete(journal)) == 1, "few are kept, as clocks jump"
+        assert len(inbound.list_incomplete(journal)) == 1, "few fragments are kept in any case"
         monkeypatch.setattr(inbound, "FRAGMENTS_MAX", 2)
         await journal.commit(inbound.forget(end_time=TIME + 1000.0, keep_count=1))
         assert not inbound.list_incomplete(journal)
@@ -265,7 +265,7 @@ async def test_fragments_that_were_forgotten_may_come_again(
         assert len(events(journal)) == 1
 
 
-async def test_fragments_within_fragments_end_there(tmp_path: Path) -> None:
+async def test_nested_fragments_are_ignored(tmp_path: Path) -> None:
     inner = split(encode([Entry(1, Message("x" * 300), TIME)]), 200)
     outer = split(encode([Entry(2, inner[0], TIME)]), 120)
     async with spool(tmp_path) as (inbox, journal):
@@ -284,7 +284,7 @@ async def test_fragments_within_fragments_end_there(tmp_path: Path) -> None:
         (bytes.fromhex("8401000084186301006178"), "kind 99 is unknown"),
     ],
 )
-async def test_what_cannot_be_read_is_reported(
+async def test_unreadable_message_is_logged(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, body: bytes, said: str
 ) -> None:
     async with spool(tmp_path) as (inbox, journal):
@@ -293,7 +293,7 @@ async def test_what_cannot_be_read_is_reported(
         assert events(journal) == []
 
 
-async def test_only_the_right_key_opens_the_kit(tmp_path: Path) -> None:
+async def test_only_messages_with_known_key_are_accepted(tmp_path: Path) -> None:
     old, new = derive_key(b"o" * 32, "MT"), derive_key(b"n" * 32, "MT")
     async with spool(tmp_path, keys=[new, old]) as (inbox, journal):
         for number, key in enumerate([old, new, derive_key(b"x" * 32, "MT"), None]):
@@ -302,7 +302,7 @@ async def test_only_the_right_key_opens_the_kit(tmp_path: Path) -> None:
         assert [event["content"] for event in events(journal)] == ["0", "1"]
 
 
-async def test_what_no_hook_waits_for_is_forgotten(tmp_path: Path) -> None:
+async def test_handed_over_payloads_are_deleted_and_waiting_payloads_kept(tmp_path: Path) -> None:
     async with spool(tmp_path) as (inbox, journal):
         for number in range(4):
             await take_in(inbox, encode([Entry(number, Message("x"), TIME)]))
@@ -316,7 +316,7 @@ async def test_what_no_hook_waits_for_is_forgotten(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("is_read", [True, False])
-async def test_the_hub_is_told_again_that_somebody_has_read_what_it_did_not_have_then(
+async def test_read_receipt_is_reported_again_when_hub_sends_item(
     tmp_path: Path, is_read: bool
 ) -> None:
     """The item came by radio and was read before the hub had it."""

@@ -39,13 +39,13 @@ async def run(
 
 @pytest.fixture
 def brief(monkeypatch: pytest.MonkeyPatch) -> None:
-    """For commands that ignore SIGTERM or leave children: wait less than the product does."""
+    """Wait less than the product does for commands that ignore SIGTERM or leave children."""
     monkeypatch.setattr(process_group, "GRACE_S", 0.3)
     monkeypatch.setattr(script, "LINGER_S", 0.3)
 
 
 @pytest.mark.parametrize("body", [BODY, LARGE, NOT_ASCII])
-async def test_the_payload_is_on_standard_input_with_one_newline(body: str) -> None:
+async def test_hook_gets_payload_on_standard_input_with_newline(body: str) -> None:
     result, printed = await run("cat; echo end", body)
     assert result == HandoverResult(HandoverOutcome.HANDED)
     assert "".join(printed) == body + "end"
@@ -64,7 +64,7 @@ async def test_the_payload_is_on_standard_input_with_one_newline(body: str) -> N
         (NUL, ["unset", "1"]),
     ],
 )
-async def test_the_payload_is_in_the_environment_when_that_can_hold_it(
+async def test_hook_gets_short_payload_in_environment(
     body: str, seen: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AGENT_PAYLOAD", "somebody else's")
@@ -73,12 +73,12 @@ async def test_the_payload_is_in_the_environment_when_that_can_hold_it(
     assert await run(show, body) == (HandoverResult(HandoverOutcome.HANDED), seen)
 
 
-async def test_a_lone_surrogate_reaches_standard_input_as_its_json_escape() -> None:
+async def test_lone_surrogate_is_escaped_on_standard_input() -> None:
     _, printed = await run("cat", SURROGATE)
     assert printed == ['{"content":"\\ud800"}']
 
 
-def test_what_systemd_told_us_is_not_for_the_hook() -> None:
+def test_environment_of_hook_excludes_systemd_variables() -> None:
     ours = {"NOTIFY_SOCKET": "/run/x", "WATCHDOG_USEC": "1", "HOME": "/root"}
     assert make_environment("{}", ours) == {"HOME": "/root", "AGENT_PAYLOAD": "{}"}
 
@@ -97,7 +97,7 @@ EXITS = [
 
 
 @pytest.mark.parametrize(("command", "outcome", "reason"), EXITS, ids=[row[0] for row in EXITS])
-async def test_the_exit_status_tells_what_becomes_of_the_payload(
+async def test_exit_status_of_hook_determines_outcome_of_payload(
     command: str, outcome: HandoverOutcome, reason: str
 ) -> None:
     result, _ = await run(command)
@@ -106,13 +106,13 @@ async def test_the_exit_status_tells_what_becomes_of_the_payload(
 
 
 @given(st.integers(-64, 255))
-def test_every_status_has_a_meaning(status: int) -> None:
+def test_every_exit_status_has_outcome_and_reason(status: int) -> None:
     result = judge(status)
     assert (result.outcome is HandoverOutcome.HANDED) == (status == 0)
     assert bool(result.reason) == (status != 0)
 
 
-async def test_a_shell_that_cannot_be_started_is_tried_again(
+async def test_hook_is_retried_if_shell_cannot_be_started(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     result, _ = await run(f": {'x' * 200_000}")
@@ -122,12 +122,12 @@ async def test_a_shell_that_cannot_be_started_is_tried_again(
     )
 
 
-async def test_a_command_that_no_process_can_have_is_refused() -> None:
+async def test_command_with_nul_is_refused() -> None:
     result, _ = await run("echo a\0b")
     assert result.outcome is HandoverOutcome.REFUSED
 
 
-async def test_lines_are_printed_as_they_come() -> None:
+async def test_output_lines_of_hook_are_printed_immediately() -> None:
     """The command continues only after its first line was visible outside."""
     read, write = os.pipe()
     printed: list[str] = []
@@ -145,7 +145,7 @@ async def test_lines_are_printed_as_they_come() -> None:
     assert (result.outcome, printed) == (HandoverOutcome.HANDED, ["one", "two"])
 
 
-async def test_a_closed_terminal_ends_neither_the_agent_nor_the_hook(
+async def test_closed_terminal_does_not_end_hook(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     def emit(line: str) -> None:
@@ -157,26 +157,24 @@ async def test_a_closed_terminal_ends_neither_the_agent_nor_the_hook(
     assert "inbound-hook printed 'two', which cannot be sent: Broken pipe" in caplog.text
 
 
-async def test_standard_error_goes_to_the_log(caplog: pytest.LogCaptureFixture) -> None:
+async def test_standard_error_of_hook_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     assert await run("echo to the operator >&2") == (HandoverResult(HandoverOutcome.HANDED), [])
     assert "inbound-hook printed: to the operator" in caplog.text
 
 
 @pytest.mark.parametrize("body", [BODY, LARGE])
 @pytest.mark.parametrize("command", ["true", "exec <&-; true", "head -c 1 >/dev/null"])
-async def test_a_command_that_does_not_read_its_input_is_no_trouble(
-    command: str, body: str
-) -> None:
+async def test_hook_may_leave_standard_input_unread(command: str, body: str) -> None:
     result, _ = await run(command, body)
     assert result.outcome is HandoverOutcome.HANDED
 
 
-async def test_never_reading_a_large_payload_ends_with_the_deadline(brief: None) -> None:
+async def test_hook_that_never_reads_large_payload_ends_at_deadline(brief: None) -> None:
     result, _ = await run("exec sleep 1000", LARGE, deadline=0.3)
     assert result.outcome is HandoverOutcome.REFUSED
 
 
-async def test_printing_without_end_fills_nothing_and_ends_with_the_deadline(
+async def test_endless_output_is_limited_and_ends_at_deadline(
     brief: None,
 ) -> None:
     result, printed = await run(f"yes {'y' * 999}", deadline=1.0)
@@ -185,7 +183,7 @@ async def test_printing_without_end_fills_nothing_and_ends_with_the_deadline(
     assert printed[-1] == f"[more than {OUTPUT_MAX} bytes: the rest is not printed]"
 
 
-async def test_much_output_does_not_stop_a_command_that_ends() -> None:
+async def test_large_output_does_not_block_hook() -> None:
     result, printed = await run("head -c 30000000 /dev/zero; exit 0")
     assert result.outcome is HandoverOutcome.HANDED
     assert len(printed) == OUTPUT_MAX // LINE_MAX + 1
@@ -204,15 +202,15 @@ def alive(pid: int) -> bool:
 OVERDUE = {
     "obeys SIGTERM": "echo $$; sleep 1000 & echo $!; wait",
     "ignores SIGTERM": "trap '' TERM; echo $$; sleep 1000 & echo $!; while :; do wait; done",
-    "its child ignores SIGTERM": "echo $$; (trap '' TERM; exec sleep 1000) & echo $!; wait",
-    "leaves with its child still there": "echo $$; trap 'exit 0' TERM; (trap '' TERM; exec sleep"
+    "child ignores SIGTERM": "echo $$; (trap '' TERM; exec sleep 1000) & echo $!; wait",
+    "ends before child": "echo $$; trap 'exit 0' TERM; (trap '' TERM; exec sleep"
     " 1000) & echo $!; while :; do wait; done",
     "is stopped": "echo $$; sleep 1000 & echo $!; kill -STOP $$",
 }
 
 
 @pytest.mark.parametrize("command", OVERDUE.values(), ids=OVERDUE)
-async def test_nothing_of_an_overdue_command_survives(command: str, brief: None) -> None:
+async def test_overdue_hook_is_killed_with_children(command: str, brief: None) -> None:
     result, printed = await run(command, deadline=0.5)
     assert result.outcome is HandoverOutcome.REFUSED
     assert "did not end within 0.5 s" in result.reason
@@ -221,7 +219,7 @@ async def test_nothing_of_an_overdue_command_survives(command: str, brief: None)
     await until_async(lambda: not any(alive(pid) for pid in pids))
 
 
-async def test_an_overdue_command_may_clear_up() -> None:
+async def test_overdue_hook_may_clean_up() -> None:
     result, printed = await run(
         "trap 'echo cleared; exit 0' TERM; while :; do sleep 0.05; done", deadline=0.5
     )
@@ -230,7 +228,7 @@ async def test_an_overdue_command_may_clear_up() -> None:
 
 
 @pytest.mark.full
-async def test_a_child_may_clear_up_though_its_shell_ended_at_once() -> None:
+async def test_child_of_ended_shell_may_clean_up() -> None:
     child = "trap 'sleep 0.3; echo cleared; exit' TERM; while :; do sleep 0.05; done"
     result, printed = await run(f"({child}); true", deadline=0.5)
     assert result.outcome is HandoverOutcome.REFUSED
@@ -238,7 +236,7 @@ async def test_a_child_may_clear_up_though_its_shell_ended_at_once() -> None:
 
 
 @pytest.mark.parametrize("child", ["sleep 1000", "sh -c 'trap \"\" TERM; sleep 1000; sleep 1000'"])
-async def test_a_child_that_holds_the_output_open_is_ended(
+async def test_child_that_holds_output_open_is_killed(
     brief: None, child: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     result, printed = await run(f"{child} & echo $!; exit 0")
@@ -247,17 +245,17 @@ async def test_a_child_that_holds_the_output_open_is_ended(
     await until_async(lambda: not alive(int(printed[0])))
 
 
-async def test_a_child_that_let_go_of_the_output_goes_on(brief: None) -> None:
+async def test_child_that_has_closed_output_continues(brief: None) -> None:
     result, printed = await run("sleep 1000 >/dev/null 2>&1 </dev/null & echo $!; exit 0")
     assert result.outcome is HandoverOutcome.HANDED
     child = int(printed[0])
-    assert alive(child), "what a hook leaves behind on purpose is not ours to end"
+    assert alive(child), "a detached child is not killed"
     os.kill(child, signal.SIGKILL)
 
 
 # Python warns about an abandoned process, which is correct here.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-async def test_a_command_that_nobody_can_end_does_not_hold_us_up(
+async def test_hook_that_cannot_be_killed_does_not_block_agent(
     brief: None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A command like `exec sudo ...` becomes root's, and the kernel refuses our signals."""
@@ -283,7 +281,7 @@ async def test_a_command_that_nobody_can_end_does_not_hold_us_up(
     ],
     ids=lambda trouble: type(trouble).__name__,
 )
-async def test_a_line_that_cannot_be_shown_is_logged_and_the_next_is_printed(
+async def test_unprintable_line_is_logged_and_next_line_is_printed(
     trouble: Exception, caplog: pytest.LogCaptureFixture
 ) -> None:
     printed: list[str] = []
@@ -300,7 +298,7 @@ async def test_a_line_that_cannot_be_shown_is_logged_and_the_next_is_printed(
     assert str(trouble.args[-1]) in caplog.text
 
 
-async def test_stopping_the_agent_ends_the_command_and_all_of_its_children(brief: None) -> None:
+async def test_stop_of_agent_kills_hook_with_children(brief: None) -> None:
     pids: list[int] = []
     started = trio.Event()
 
@@ -314,7 +312,7 @@ async def test_stopping_the_agent_ends_the_command_and_all_of_its_children(brief
 
         async def never_ends() -> None:
             await run_script(command, delivery, emit=emit, deadline=1000)
-            raise AssertionError("it counts as not tried")
+            raise AssertionError("a canceled call must not return")
 
         nursery.start_soon(never_ends)
         await started.wait()
@@ -323,8 +321,8 @@ async def test_stopping_the_agent_ends_the_command_and_all_of_its_children(brief
 
 
 @pytest.mark.full
-async def test_an_ended_command_counts_though_the_agent_stops_while_its_child_lingers() -> None:
-    """Otherwise it would run again for the same payload after the restart."""
+async def test_result_of_ended_hook_survives_stop_while_child_lingers() -> None:
+    """Without this result, the hook would run again for the same payload after the restart."""
     finished: list[HandoverResult] = []
     with trio.CancelScope() as agent:
         printed: list[str] = []
@@ -345,7 +343,7 @@ async def test_an_ended_command_counts_though_the_agent_stops_while_its_child_li
     assert finished == [HandoverResult(HandoverOutcome.HANDED)]
 
 
-async def test_no_descriptor_is_left_open() -> None:
+async def test_hooks_leave_no_open_descriptor() -> None:
     await run("true")
     before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208
     for command in ("true", "/nowhere", "echo a; exit 1"):
@@ -353,7 +351,7 @@ async def test_no_descriptor_is_left_open() -> None:
     assert len(os.listdir("/proc/self/fd")) == before  # noqa: PTH208
 
 
-async def test_the_command_has_a_session_of_its_own(caplog: pytest.LogCaptureFixture) -> None:
+async def test_hook_runs_in_own_session(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     _, printed = await run("cut -d ' ' -f 1,5,6 /proc/$$/stat")
     pid, group, session = printed[0].split()
@@ -380,16 +378,18 @@ def lines_of(*segments: bytes) -> list[str]:
         ((b"",), []),
     ],
 )
-def test_lines_are_cut_from_any_bytes(segments: tuple[bytes, ...], expected: list[str]) -> None:
+def test_output_bytes_are_split_into_lines(
+    segments: tuple[bytes, ...], expected: list[str]
+) -> None:
     assert lines_of(*segments) == expected
 
 
 @given(st.lists(st.binary(max_size=50)))
-def test_lines_do_not_depend_on_how_the_bytes_arrive(segments: list[bytes]) -> None:
+def test_lines_are_independent_of_segments(segments: list[bytes]) -> None:
     assert lines_of(*segments) == lines_of(b"".join(segments))
 
 
-def test_output_ends_at_its_limit_and_says_so_once() -> None:
+def test_output_is_cut_at_limit_with_one_notice() -> None:
     segment = b"x" * 99 + b"\n"
     lines = lines_of(*[segment] * (OUTPUT_MAX // 100 + 500))
     assert sum(len(line) + 1 for line in lines[:-2]) <= OUTPUT_MAX

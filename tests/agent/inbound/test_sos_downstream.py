@@ -9,7 +9,7 @@ from tests.hub.test_journey import receiver
 from tests.processes import agent, sky, until
 
 
-def test_an_sos_is_told_from_a_text_that_says_so(tmp_path: Path) -> None:
+def test_hooks_and_log_distinguish_sos_from_similar_text(tmp_path: Path) -> None:
     """A real agent with its script and webhook. A text that only looks like an SOS is not one."""
     with receiver() as hooked, sky(tmp_path, latency=0.1) as above:
         settings = {

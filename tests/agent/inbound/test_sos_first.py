@@ -38,7 +38,7 @@ async def until_async(there: Any) -> None:
         pytest.param(10, 0.3, 3, marks=pytest.mark.full),
     ],
 )
-async def test_at_a_kit_that_has_lost_its_journal(
+async def test_kit_with_lost_journal_gets_sos_first_by_radio(
     tmp_path: Path, clock: Any, count: int, loss: float, seed: int
 ) -> None:
     """In virtual time: the kit returns among others that still send it the missed items."""
@@ -99,7 +99,7 @@ def came(home: Path) -> list[str]:
 
 
 @pytest.mark.full
-def test_by_radio_with_real_processes(tmp_path: Path) -> None:
+def test_real_agent_with_lost_journal_gets_sos_first_by_radio(tmp_path: Path) -> None:
     homes = {name: folder(tmp_path / name) for name in ("Ada", "Ben", "Cleo")}
 
     def start(name: str) -> Agent:
@@ -129,7 +129,7 @@ def test_by_radio_with_real_processes(tmp_path: Path) -> None:
 
 @pytest.mark.full
 @pytest.mark.parametrize("way", ["IP", "Satellite"])
-def test_from_the_hub(tmp_path: Path, way: str) -> None:
+def test_returning_kit_gets_sos_first_from_hub(tmp_path: Path, way: str) -> None:
     """The SOS is behind many messages that wait for a kit that was off, at the hub or at the
     operator.
     """

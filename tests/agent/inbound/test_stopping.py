@@ -16,7 +16,7 @@ def hooks(kit: Agent) -> Any:
     return payload["hooks"]["script"]
 
 
-def test_a_hook_at_work_finishes_and_is_not_called_again(tmp_path: Path) -> None:
+def test_running_hook_finishes_on_stop_and_is_not_called_again(tmp_path: Path) -> None:
     with sky(tmp_path) as above:
         with agent(tmp_path, {"inbound-hook": SLOW}) as kit:
             above.type("mt hello")
@@ -31,7 +31,7 @@ def test_a_hook_at_work_finishes_and_is_not_called_again(tmp_path: Path) -> None
             assert kit.lines.count("begun") == 1
 
 
-def test_a_hook_that_does_not_finish_is_ended_and_called_again(tmp_path: Path) -> None:
+def test_hook_that_does_not_finish_on_stop_is_called_again(tmp_path: Path) -> None:
     with sky(tmp_path) as above:
         with agent(tmp_path, {"inbound-hook": NEVER}) as kit:
             above.type("mt hello")

@@ -47,7 +47,7 @@ class Machine:
         self.seen = replace(self.seen, **shown)  # type: ignore[arg-type]
 
 
-def test_a_trusted_clock_begins_a_day_at_midnight() -> None:
+def test_day_of_trusted_clock_begins_at_midnight() -> None:
     machine = Machine(NOON, "network")
     assert machine.day() == BudgetDay("2026-09-21", MIDNIGHT, True)
     machine.passes(11 * HOUR)
@@ -57,7 +57,7 @@ def test_a_trusted_clock_begins_a_day_at_midnight() -> None:
 
 
 @pytest.mark.parametrize("shows", [12.0, NOON - 3 * DAY_S, NOON + 3650 * DAY_S])
-def test_one_that_is_not_trusted_gives_no_new_budget_by_being_set(shows: float) -> None:
+def test_setting_untrusted_clock_does_not_renew_budget(shows: float) -> None:
     machine = Machine(NOON, "network")
     machine.day()
     machine.passes(HOUR, wall_time=shows, source="")
@@ -68,25 +68,25 @@ def test_one_that_is_not_trusted_gives_no_new_budget_by_being_set(shows: float) 
     assert machine.day() == BudgetDay("2026-09-25", MIDNIGHT + 4 * DAY_S, False)
 
 
-def test_what_was_spent_before_the_clock_was_set_counts_for_the_day_that_it_shows() -> None:
+def test_costs_before_clock_was_set_count_for_current_day() -> None:
     machine = Machine(12.0, "")
     assert machine.day().day == "1970-01-01"
     machine.passes(HOUR, wall_time=NOON, source="network")
     assert machine.day() == BudgetDay("2026-09-21", 12.0 + HOUR - DAY_S / 2, True, "1970-01-01")
     machine.passes(HOUR)
-    assert machine.day().carried == "1970-01-01", "till the end of that day"
+    assert machine.day().carried == "1970-01-01", "until the end of that day"
     machine.passes(DAY_S)
     assert machine.day().carried == ""
 
 
-def test_a_day_that_had_ended_counts_no_more() -> None:
+def test_costs_of_ended_day_are_not_carried_over() -> None:
     machine = Machine(12.0, "")
     machine.day()
     machine.passes(DAY_S, wall_time=NOON, source="network")
     assert machine.day().carried == ""
 
 
-async def test_what_is_given_back_after_midnight_was_spent_before_it(tmp_path: Path) -> None:
+async def test_refund_after_midnight_does_not_raise_new_budget(tmp_path: Path) -> None:
     """The new day has only its own limit."""
     machine = Machine(NOON, "network")
     journal = Journal(tmp_path / "journal.sqlite3", lambda: machine.seen)
@@ -118,7 +118,7 @@ async def test_what_is_given_back_after_midnight_was_spent_before_it(tmp_path: P
         ([], None, 5),
     ],
 )
-async def test_what_left_for_nothing_is_given_back(
+async def test_booking_is_refunded_if_package_was_not_sent(
     tmp_path: Path, events: list[str], status: Status | None, left: int
 ) -> None:
     async with kits.kit(tmp_path) as k:
@@ -147,10 +147,10 @@ async def test_what_left_for_nothing_is_given_back(
     ("sms", "satellite", "left"),
     [(False, False, 8), (True, False, 6), (False, True, 5), (True, True, 3)],
 )
-async def test_sms_and_credits_are_given_back_each_by_itself(
+async def test_sms_and_satellite_bookings_are_refunded_separately(
     tmp_path: Path, sms: bool, satellite: bool, left: int
 ) -> None:
-    """The IP link took it at no cost, or an SMS left before the link came back."""
+    """The IP link delivers at no cost, or an SMS is sent before the link returns."""
     async with kits.kit(tmp_path, also=[Channel.CELLULAR]) as k:
         budget = DayBudget(k.journal, "mqtt", 8)
         package = Package(Message("x"))
@@ -176,7 +176,7 @@ async def test_sms_and_credits_are_given_back_each_by_itself(
         assert budget.compute_remaining() == left
 
 
-async def test_what_was_booked_is_given_back_on_its_own_day_after_a_restart(
+async def test_booking_is_refunded_to_day_of_booking_after_restart(
     tmp_path: Path,
 ) -> None:
     machine = Machine(NOON, "network")
@@ -202,7 +202,7 @@ async def test_what_was_booked_is_given_back_on_its_own_day_after_a_restart(
     async with running(journal := Journal(path, lambda: machine.seen)):
         budget = DayBudget(journal, "tak-lan", 8)
         await budget.refund_unspent()
-        assert budget.compute_remaining() == 2, "it may still go over satellite"
+        assert budget.compute_remaining() == 2, "the Package may still leave over satellite"
         machine.passes(DAY_S)
         ended = [EndedDelivery(number, Channel.SATELLITE, ChannelDelivery(Status.CANCELED))]
         await journal.persist(outbound.end(ended, journal.clock.now()))

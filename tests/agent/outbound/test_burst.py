@@ -79,21 +79,21 @@ class Sky:
 
 
 @asynccontextmanager
-async def under_the_sky(path: Path, size: int = 1100) -> AsyncIterator[Sky]:
+async def sky_with_package(path: Path, size: int = 1100) -> AsyncIterator[Sky]:
     async with kit(path, RADIO, station=1) as k:
         await k.post(message={"content": "x" * size}, collapseKey=7)
         yield Sky(k)
 
 
-async def _probed(sky: Sky) -> None:
+async def _send_first_fragment(sky: Sky) -> None:
     ((probe, position),) = sky.burst()
     await sky.hears(5, position)
     await sky.settle(SENT, probe)
 
 
-async def test_one_goes_until_somebody_hears_and_then_four_together(tmp_path: Path) -> None:
-    async with under_the_sky(tmp_path) as sky:
-        await _probed(sky)
+async def test_burst_starts_after_first_fragment_is_heard(tmp_path: Path) -> None:
+    async with sky_with_package(tmp_path) as sky:
+        await _send_first_fragment(sky)
         flight = sky.burst()
         assert [position for _, position in flight] == [1, 2, 3, 4]
         assert sky.k.outbox.load(200) is None
@@ -103,11 +103,11 @@ async def test_one_goes_until_somebody_hears_and_then_four_together(tmp_path: Pa
         assert [position for _, position in sky.burst()][:1] == [3]
 
 
-async def test_what_is_missed_while_a_later_one_is_heard_is_known_at_once(
+async def test_missed_fragment_is_known_when_later_fragment_is_heard(
     tmp_path: Path, clock: Any
 ) -> None:
-    async with under_the_sky(tmp_path) as sky:
-        await _probed(sky)
+    async with sky_with_package(tmp_path) as sky:
+        await _send_first_fragment(sky)
         flight = sky.burst()
         await sky.hears(5, 1, 3)
         with trio.fail_after(1):
@@ -121,9 +121,9 @@ async def test_what_is_missed_while_a_later_one_is_heard_is_known_at_once(
         assert nothing_known.cancelled_caught
 
 
-async def test_the_same_stay_under_way_until_all_are_settled(tmp_path: Path) -> None:
-    async with under_the_sky(tmp_path) as sky:
-        await _probed(sky)
+async def test_burst_is_not_repeated_until_all_fragments_are_settled(tmp_path: Path) -> None:
+    async with sky_with_package(tmp_path) as sky:
+        await _send_first_fragment(sky)
         (first, _), (second, _), *rest = sky.burst()
         await sky.settle(NOT_SENT, first, second)
         assert sky.k.outbox.load(200) is None
@@ -131,9 +131,9 @@ async def test_the_same_stay_under_way_until_all_are_settled(tmp_path: Path) -> 
         assert sky.k.outbox.load(200) is None, "it waits for its next try"
 
 
-async def test_when_none_is_heard_it_counts_as_one_try(tmp_path: Path, clock: Any) -> None:
-    async with under_the_sky(tmp_path) as sky:
-        await _probed(sky)
+async def test_unheard_burst_counts_as_one_attempt(tmp_path: Path, clock: Any) -> None:
+    async with sky_with_package(tmp_path) as sky:
+        await _send_first_fragment(sky)
         for tries in range(3):
             flight = sky.burst()
             assert {transmission.attempts for transmission, _ in flight} == {tries}
@@ -146,9 +146,9 @@ async def test_when_none_is_heard_it_counts_as_one_try(tmp_path: Path, clock: An
         assert sky.load()[0].attempts == 0
 
 
-async def test_an_sos_goes_between_and_the_rest_behind_it(tmp_path: Path) -> None:
-    async with under_the_sky(tmp_path) as sky:
-        await _probed(sky)
+async def test_sos_is_sent_within_burst_of_fragments(tmp_path: Path) -> None:
+    async with sky_with_package(tmp_path) as sky:
+        await _send_first_fragment(sky)
         first, _ = sky.load()
         assert first.more
         await sky.k.post(message={"content": "help"}, priority=100)
@@ -158,11 +158,11 @@ async def test_an_sos_goes_between_and_the_rest_behind_it(tmp_path: Path) -> Non
         assert (second.urgent, content.index) == (False, 2)
 
 
-async def test_what_is_canceled_half_way_sends_no_more_and_ends_when_it_is_settled(
+async def test_canceled_burst_ends_when_fragments_in_flight_are_settled(
     tmp_path: Path,
 ) -> None:
-    async with under_the_sky(tmp_path) as sky, trio.open_nursery() as nursery:
-        await _probed(sky)
+    async with sky_with_package(tmp_path) as sky, trio.open_nursery() as nursery:
+        await _send_first_fragment(sky)
         first, _ = sky.load()
         second, _ = sky.load()
         nursery.start_soon(sky.k.cancellation.cancel, 1, RADIO)
@@ -175,9 +175,9 @@ async def test_what_is_canceled_half_way_sends_no_more_and_ends_when_it_is_settl
         assert len(sky.k.outbox) == 0
 
 
-async def test_a_newer_one_takes_its_place_once_the_burst_is_over(tmp_path: Path) -> None:
-    async with under_the_sky(tmp_path) as sky:
-        await _probed(sky)
+async def test_replaced_package_collapses_after_burst(tmp_path: Path) -> None:
+    async with sky_with_package(tmp_path) as sky:
+        await _send_first_fragment(sky)
         flight = sky.burst()
         await sky.k.post(message={"content": "newer"}, collapseKey=7)
         newer, content = sky.load()
@@ -188,11 +188,11 @@ async def test_a_newer_one_takes_its_place_once_the_burst_is_over(tmp_path: Path
         assert (sky.k.status(2), len(sky.k.outbox)) == (Status.DELIVERED, 0)
 
 
-async def test_a_station_that_has_it_all_ends_it_once_though_others_are_under_way(
+async def test_station_with_all_fragments_ends_package_once_during_burst(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with under_the_sky(tmp_path) as sky:
-        await _probed(sky)
+    async with sky_with_package(tmp_path) as sky:
+        await _send_first_fragment(sky)
         flight = sky.burst()
         ends: list[int] = []
         record = sky.k.endings.record
@@ -213,11 +213,11 @@ async def test_a_station_that_has_it_all_ends_it_once_though_others_are_under_wa
         assert ends == [sky.k.sequence()]
 
 
-async def test_who_went_away_before_it_had_the_rest_does_not_stop_another(
+async def test_departed_station_does_not_stop_delivery_to_another(
     tmp_path: Path, clock: Any
 ) -> None:
-    async with under_the_sky(tmp_path) as sky:
-        await _probed(sky)
+    async with sky_with_package(tmp_path) as sky:
+        await _send_first_fragment(sky)
         await sky.hears(5, *range(5, sky.count))
         await sky.hears(6, *range(5))
         with trio.fail_after(60):
@@ -233,18 +233,18 @@ async def test_who_went_away_before_it_had_the_rest_does_not_stop_another(
 @pytest.mark.full
 @settings(max_examples=60, deadline=None)
 @given(st.data())
-def test_whatever_is_lost_it_is_delivered_when_one_station_has_it_and_not_before(
+def test_package_is_delivered_exactly_when_one_station_has_all_fragments(
     data: st.DataObject,
 ) -> None:
-    trio.run(_over_a_bad_air, data, clock=trio.testing.MockClock(autojump_threshold=0))
+    trio.run(_run_over_lossy_air, data, clock=trio.testing.MockClock(autojump_threshold=0))
 
 
-async def _over_a_bad_air(data: st.DataObject) -> None:
+async def _run_over_lossy_air(data: st.DataObject) -> None:
     """Some stations hear each packet, and the sender hears some of their answers. Later all packets
     are heard.
     """
     with TemporaryDirectory() as folder:
-        async with under_the_sky(Path(folder), data.draw(st.integers(300, 1100))) as sky:
+        async with sky_with_package(Path(folder), data.draw(st.integers(300, 1100))) as sky:
             for turn in range(200):
                 heard_by = [5, 6, 7] if turn > 30 else data.draw(_some_stations)
                 with trio.fail_after(3600):

@@ -33,7 +33,7 @@ def packets(capacity: Capacity, entry: Entry, origin: int = STATION) -> list[Ent
     return [Entry(entry.sequence, part) for part in capacity.cut_into_fragments(entry, origin)]
 
 
-def test_the_table_of_the_docs_holds() -> None:
+def test_packet_counts_match_table_in_radio_guide() -> None:
     text = (Path(__file__).parents[3] / "docs/how-to/radio.md").read_text()
     head, *rows = [row.split(" | ") for row in TABLE.findall(text)]
     sizes = [int(cell.removesuffix(" bytes")) for cell in head[1:]]
@@ -59,10 +59,12 @@ numbers = st.one_of(st.integers(1, 30), st.integers(1, 2**32 - 1))
     numbers,
     st.binary(max_size=1200),
 )
-def test_every_packet_fits_with_what_is_said_beside_it(
+def test_every_packet_fits_with_accompanying_entries(
     size: int, tagged: bool, origin: int, sequence: int, payload: bytes
 ) -> None:
-    """A station that repeats it has a number of the same length. The parts make the item again."""
+    """A station that repeats the item has a number of the same length. The fragments join to the
+    same item.
+    """
     entry, key = Entry(sequence, Data(payload), TIME), KEY if tagged else None
     parts = packets(Capacity(size, tagged, shared=True), entry, origin)
     beside = [Entry(0, RelayRequest(origin)), Entry(0, Source(origin, 2))]
@@ -79,16 +81,14 @@ def test_every_packet_fits_with_what_is_said_beside_it(
 
 
 @pytest.mark.parametrize("tagged", [False, True])
-def test_what_needs_too_many_is_refused(tagged: bool) -> None:
+def test_item_with_too_many_fragments_is_rejected(tagged: bool) -> None:
     capacity = Capacity(51, tagged, shared=True)
     with pytest.raises(TooLarge, match="20019 bytes are too many for packets of 51 bytes"):
         capacity.cut_into_fragments(Entry(NUMBER, Data(bytes(20_000)), TIME), STATION)
 
 
 @given(st.integers(0, 2**32 - 1), st.binary(min_size=300, max_size=400))
-def test_another_s_item_goes_whole_to_the_hub_only_where_its_origin_fits(
-    origin: int, payload: bytes
-) -> None:
+def test_relayed_item_is_sent_whole_only_if_origin_fits(origin: int, payload: bytes) -> None:
     """A station's number takes up to 5 bytes, and the peer's own takes one."""
     capacity, entry = Capacity(340, tagged=True), Entry(NUMBER, Data(payload), TIME)
     if len(encode([entry])) <= capacity.compute_whole(origin):

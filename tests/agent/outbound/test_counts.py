@@ -42,7 +42,7 @@ def counted(k: Kit, monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     ("how", "encodings"), [({}, 1), ({"key": KEY}, 2)], ids=["plain", "tagged"]
 )
 @pytest.mark.parametrize("budget", [None, 10])
-async def test_a_small_message_is_read_once_and_encoded_once_or_twice(
+async def test_small_message_costs_one_read_and_few_encodings(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     how: dict[str, Any],
@@ -58,10 +58,10 @@ async def test_a_small_message_is_read_once_and_encoded_once_or_twice(
         before = k.journal.commits
         await k.outbox.record_intent(transmission, modem="300", at_modem=1)
         await k.outbox.settle(transmission, Outcome.SENT)
-        assert k.journal.commits - before == 2, "its intent, and its end with what it cost"
+        assert k.journal.commits - before == 2, "one for the intent, one for the end and the cost"
 
 
-async def test_a_message_for_the_kit_and_its_cost_are_one_commit(tmp_path: Path) -> None:
+async def test_received_message_and_cost_are_stored_in_one_commit(tmp_path: Path) -> None:
     async with kit(tmp_path) as k:
         before = k.journal.commits
         await k.reception.receive(encode([Entry(7, Message("to the kit"), int(START))]))
@@ -69,7 +69,7 @@ async def test_a_message_for_the_kit_and_its_cost_are_one_commit(tmp_path: Path)
         assert k.outbox.budget.get_spent().credits == 1
 
 
-async def test_a_start_reads_as_much_of_a_long_queue_as_of_a_short_one(
+async def test_start_reads_one_batch_of_queue_of_any_length(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun, steps = [], []
@@ -91,10 +91,10 @@ async def test_a_start_reads_as_much_of_a_long_queue_as_of_a_short_one(
             steps.append(reads["reads"])
             assert len(k.outbox) == count
     assert begun[0] == begun[1] == RESUME_BATCH
-    assert steps == [2 * RESUME_BATCH, 4 * RESUME_BATCH], "each is read once"
+    assert steps == [2 * RESUME_BATCH, 4 * RESUME_BATCH], "each Package is read once"
 
 
-async def test_a_long_queue_is_cleared_in_slices(tmp_path: Path) -> None:
+async def test_long_queue_is_cleared_in_batches(tmp_path: Path) -> None:
     async with kit(tmp_path) as k:
         for _ in range(3 * cancel.CANCEL_BATCH + 1):
             await k.post()
@@ -103,7 +103,7 @@ async def test_a_long_queue_is_cleared_in_slices(tmp_path: Path) -> None:
         assert k.journal.commits - before == 4
 
 
-async def test_what_ends_together_takes_no_more_statements_than_one(tmp_path: Path) -> None:
+async def test_packages_that_end_together_need_one_update_statement(tmp_path: Path) -> None:
     counts = []
     for count in (1, 30):
         async with kit(tmp_path / str(count)) as k:

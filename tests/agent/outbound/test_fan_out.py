@@ -35,7 +35,7 @@ def deliveries(k: Kit, id_: int) -> dict[Channel, tuple[Status | None, str]]:
     }
 
 
-async def test_every_channel_goes_on_after_the_first_success(tmp_path: Path) -> None:
+async def test_every_channel_sends_package_after_first_success(tmp_path: Path) -> None:
     async with kit(tmp_path, SATELLITE, also=[CELLULAR]) as k:
         id_ = await k.post()
         await k.send(channel=SATELLITE)
@@ -44,8 +44,8 @@ async def test_every_channel_goes_on_after_the_first_success(tmp_path: Path) -> 
         assert {status for status, _ in deliveries(k, id_).values()} == {Status.DELIVERED}
 
 
-async def test_satellite_does_not_pay_for_what_the_hub_has_confirmed(tmp_path: Path) -> None:
-    """With `every`: over IP the hub itself confirms."""
+async def test_satellite_delivery_is_canceled_after_delivery_over_ip(tmp_path: Path) -> None:
+    """This holds even with `every`, because the hub itself confirms over IP."""
     async with kit(tmp_path, SATELLITE, also=[CELLULAR]) as k:
         id_ = await k.post()
         await k.send(channel=CELLULAR)
@@ -65,10 +65,10 @@ async def deliver_over_radio(k: Kit, id_: int) -> int:
 @pytest.mark.parametrize("fan_out", list(FanOut))
 @pytest.mark.parametrize("heard_ends", [False, True])
 @pytest.mark.parametrize("word", [None, "neighbour", "hub"])
-async def test_what_another_kit_heard_goes_to_the_hub_until_the_hub_has_it(
+async def test_package_heard_by_other_kit_is_sent_until_hub_has_item(
     tmp_path: Path, fan_out: FanOut, heard_ends: bool, word: str | None
 ) -> None:
-    """The kit that heard it may never reach the hub. `fan-out-until=heard` accepts that."""
+    """The kit that heard the item may never reach the hub. `fan-out-until=heard` accepts that."""
     how: dict[str, Any] = {"fan_out": fan_out, "heard_ends": heard_ends}
     async with kit(tmp_path, Channel.RADIO, also=[SATELLITE], station=7, **how) as k:
         id_ = await k.post()
@@ -84,7 +84,7 @@ async def test_what_another_kit_heard_goes_to_the_hub_until_the_hub_has_it(
         assert deliveries(k, id_)[SATELLITE] == delivery
 
 
-async def test_what_a_neighbour_brought_before_it_was_heard_ends_there(tmp_path: Path) -> None:
+async def test_radio_delivery_of_relayed_package_cancels_satellite(tmp_path: Path) -> None:
     async with kit(tmp_path, Channel.RADIO, also=[SATELLITE], station=7, fan_out=FanOut.FIRST) as k:
         id_ = await k.post()
         await k.note_relayed(k.standing(id_).sequence)
@@ -92,7 +92,7 @@ async def test_what_a_neighbour_brought_before_it_was_heard_ends_there(tmp_path:
         assert deliveries(k, id_)[SATELLITE] == (Status.CANCELED, "delivered over Radio")
 
 
-async def test_an_sos_goes_on_though_the_hub_has_it(tmp_path: Path) -> None:
+async def test_sos_continues_over_satellite_although_hub_has_item(tmp_path: Path) -> None:
     how: dict[str, Any] = {"fan_out": FanOut.CHEAPEST, "heard_ends": True}
     async with kit(tmp_path, Channel.RADIO, also=[SATELLITE], station=7, **how) as k:
         id_ = await k.post(priority=SOS_PRIORITY)
@@ -102,9 +102,7 @@ async def test_an_sos_goes_on_though_the_hub_has_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("fan_out", [FanOut.FIRST, FanOut.CHEAPEST])
-async def test_what_has_not_left_is_withdrawn_after_the_first_success(
-    tmp_path: Path, fan_out: FanOut
-) -> None:
+async def test_first_success_cancels_other_channels(tmp_path: Path, fan_out: FanOut) -> None:
     async with kit(tmp_path, SATELLITE, also=[CELLULAR], fan_out=fan_out) as k:
         id_ = await k.post()
         await k.send(channel=CELLULAR)
@@ -123,7 +121,7 @@ async def test_what_has_not_left_is_withdrawn_after_the_first_success(
         (Outcome.SENT, (Status.DELIVERED, "")),
     ],
 )
-async def test_what_is_on_its_way_is_not_recalled_and_not_tried_again(
+async def test_delivery_in_session_is_not_recalled_and_not_retried(
     tmp_path: Path, outcome: Outcome, delivery: tuple[Status, str]
 ) -> None:
     async with kit(tmp_path, SATELLITE, also=[CELLULAR], fan_out=FanOut.FIRST) as k:
@@ -136,7 +134,9 @@ async def test_what_is_on_its_way_is_not_recalled_and_not_tried_again(
         assert not has(k, SATELLITE)
 
 
-async def test_the_cheapest_has_a_head_start(tmp_path: Path, clock: trio.testing.MockClock) -> None:
+async def test_cheapest_channel_has_head_start(
+    tmp_path: Path, clock: trio.testing.MockClock
+) -> None:
     async with kit(tmp_path, SATELLITE, also=[CELLULAR], fan_out=FanOut.CHEAPEST) as k:
         await k.post()
         began = trio.current_time()
@@ -145,7 +145,7 @@ async def test_the_cheapest_has_a_head_start(tmp_path: Path, clock: trio.testing
         assert has(k, SATELLITE)
 
 
-async def test_it_has_the_head_start_that_it_has_shown_to_need_also_after_a_restart(
+async def test_measured_head_start_survives_restart(
     tmp_path: Path, clock: trio.testing.MockClock
 ) -> None:
     how = {"also": [CELLULAR], "fan_out": FanOut.CHEAPEST}
@@ -165,7 +165,7 @@ async def test_it_has_the_head_start_that_it_has_shown_to_need_also_after_a_rest
     assert trio.current_time() - began == pytest.approx(2, abs=0.01)
 
 
-async def test_what_has_time_leaves_satellite_its_time(
+async def test_package_with_deadline_starts_satellite_in_time(
     tmp_path: Path, clock: trio.testing.MockClock
 ) -> None:
     """This holds with each fan-out, for at most the lifetime of the Package."""
@@ -183,13 +183,13 @@ async def test_what_has_time_leaves_satellite_its_time(
             assert deliveries(k, id_)[SATELLITE] == (Status.CANCELED, "delivered over Cellular")
 
 
-async def test_without_the_cheapest_the_next_begins_at_once(tmp_path: Path) -> None:
+async def test_next_channel_starts_at_once_without_cheapest_channel(tmp_path: Path) -> None:
     async with kit(tmp_path, SATELLITE, also=[CELLULAR], fan_out=FanOut.CHEAPEST) as k:
         await k.post(channels=["Satellite"])
         assert has(k, SATELLITE)
 
 
-async def test_where_the_cheapest_fails_the_next_hurries(tmp_path: Path) -> None:
+async def test_next_channel_starts_at_once_after_cheapest_fails(tmp_path: Path) -> None:
     async with kit(tmp_path, SATELLITE, also=[CELLULAR], fan_out=FanOut.CHEAPEST) as k:
         await k.post()
         assert not has(k, SATELLITE)
@@ -197,7 +197,7 @@ async def test_where_the_cheapest_fails_the_next_hurries(tmp_path: Path) -> None
         assert has(k, SATELLITE)
 
 
-async def test_the_rest_of_a_head_start_outlives_a_restart(
+async def test_remaining_head_start_survives_restart(
     tmp_path: Path, clock: trio.testing.MockClock
 ) -> None:
     how = {"also": [CELLULAR], "fan_out": FanOut.CHEAPEST}
@@ -216,7 +216,7 @@ CALLED_OFF = {"incident": {"number": 5, "state": "called off"}, "priority": SOS_
 @pytest.mark.parametrize(
     "document", [{"message": {"content": "help"}, "priority": SOS_PRIORITY}, CALLED_OFF]
 )
-async def test_an_sos_takes_every_channel_at_once_and_to_the_end(
+async def test_sos_and_call_off_use_every_channel_at_once(
     document: dict[str, Any], tmp_path: Path
 ) -> None:
     async with kit(tmp_path, SATELLITE, also=[CELLULAR], fan_out=FanOut.CHEAPEST) as k:
@@ -226,7 +226,7 @@ async def test_an_sos_takes_every_channel_at_once_and_to_the_end(
         assert {status for status, _ in deliveries(k, id_).values()} == {Status.DELIVERED}
 
 
-async def test_collapse_and_cancel_are_each_channel_s_own(tmp_path: Path) -> None:
+async def test_collapse_and_cancel_apply_to_each_channel_separately(tmp_path: Path) -> None:
     async with kit(tmp_path, SATELLITE, also=[CELLULAR]) as k:
         older = await k.post(collapseKey=7)
         in_session = k.load()
@@ -242,7 +242,7 @@ async def test_collapse_and_cancel_are_each_channel_s_own(tmp_path: Path) -> Non
         }
 
 
-async def test_a_channel_whose_settings_were_removed_gives_a_reason(tmp_path: Path) -> None:
+async def test_removed_channel_is_reported_as_reason_of_wait(tmp_path: Path) -> None:
     async with kit(tmp_path, SATELLITE, also=[CELLULAR]) as k:
         standing = k.standing(await k.post())
         outboxes = {SATELLITE: k.outboxes[SATELLITE]}

@@ -51,11 +51,11 @@ def moments(body: bytes) -> list[datetime]:
     return [each.timestamp for each in contents if isinstance(each, Location) and each.timestamp]
 
 
-def taken_at(numbers: range) -> list[datetime]:
+def moments_of(numbers: range) -> list[datetime]:
     return [NOON + timedelta(seconds=EVERY * number) for number in numbers]
 
 
-async def test_they_wait_for_each_other_and_share_one_credit(tmp_path: Path, clock: Any) -> None:
+async def test_gathered_positions_share_one_credit(tmp_path: Path, clock: Any) -> None:
     async with kit(tmp_path) as k:
         began = trio.current_time()
         ids: list[int] = []
@@ -68,7 +68,7 @@ async def test_they_wait_for_each_other_and_share_one_credit(tmp_path: Path, clo
             await k.outbox.wait_until_ready()
             assert trio.current_time() - began >= GATHER
         transmission = k.load()
-        assert moments(transmission.body) == taken_at(range(8))
+        assert moments(transmission.body) == moments_of(range(8))
         assert len(transmission.body) <= 50
         await k.outbox.record_intent(transmission, modem="300", at_modem=1)
         assert [k.status(each) for each in ids] == [None] * 8
@@ -77,17 +77,17 @@ async def test_they_wait_for_each_other_and_share_one_credit(tmp_path: Path, clo
         assert k.outbox.budget.get_spent().credits == 1
 
 
-async def test_what_goes_meanwhile_takes_them_along(tmp_path: Path, clock: Any) -> None:
+async def test_gathering_positions_are_sent_with_next_message(tmp_path: Path, clock: Any) -> None:
     async with kit(tmp_path) as k:
         await walk(k, range(3))
         assert k.outbox.load(MO_BYTES) is None
         await k.post(message={"content": "Bridge is out"}, priority=9)
         transmission = k.load()
-        assert moments(transmission.body) == taken_at(range(3))
+        assert moments(transmission.body) == moments_of(range(3))
         assert Message("Bridge is out") in [e.content for e in decode(transmission.body).entries]
 
 
-async def test_an_old_one_never_delays_a_new_one(tmp_path: Path, clock: Any) -> None:
+async def test_newest_positions_are_sent_before_older_positions(tmp_path: Path, clock: Any) -> None:
     """After a time without a sky, there are more positions than fit into one message."""
     async with kit(tmp_path) as k:
         for number in range(150):
@@ -99,12 +99,12 @@ async def test_an_old_one_never_delays_a_new_one(tmp_path: Path, clock: Any) -> 
             seen.append(moments(transmission.body))
             await k.outbox.record_intent(transmission, modem="300", at_modem=len(seen))
             await k.outbox.settle(transmission, Outcome.SENT)
-        assert seen[0][-1] == taken_at(range(150))[-1]
+        assert seen[0][-1] == moments_of(range(150))[-1]
         assert len(seen[0]) >= 60
-        assert [moment for each in reversed(seen) for moment in each] == taken_at(range(150))
+        assert [moment for each in reversed(seen) for moment in each] == moments_of(range(150))
 
 
-async def test_a_power_cut_loses_none_and_their_wait_goes_on(tmp_path: Path, clock: Any) -> None:
+async def test_gathering_positions_survive_power_cut(tmp_path: Path, clock: Any) -> None:
     async with kit(tmp_path) as k:
         await walk(k, range(4))
     async with kit(tmp_path) as k:
@@ -112,13 +112,13 @@ async def test_a_power_cut_loses_none_and_their_wait_goes_on(tmp_path: Path, clo
         before = trio.current_time()
         await k.outbox.wait_until_ready()
         assert trio.current_time() - before <= GATHER
-        assert moments(k.load().body) == taken_at(range(4))
+        assert moments(k.load().body) == moments_of(range(4))
 
 
 @pytest.mark.parametrize(("channel", "priority"), [("Cellular", 10), ("Satellite", 100)])
-async def test_an_sos_and_a_channel_that_costs_nothing_do_not_wait(
+async def test_position_is_not_gathered_as_sos_or_on_free_channel(
     tmp_path: Path, channel: str, priority: int
 ) -> None:
     async with kit(tmp_path, Channel(channel)) as k:
         await k.post(**fix(0), priority=priority)
-        assert moments(k.load().body) == taken_at(range(1))
+        assert moments(k.load().body) == moments_of(range(1))

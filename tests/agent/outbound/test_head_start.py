@@ -42,7 +42,7 @@ def begins(
     return {channel: begin.after for channel, begin in starts.items()}
 
 
-def test_of_whom_too_little_is_known_has_the_setting() -> None:
+def test_channel_without_measurements_uses_configured_head_start() -> None:
     assert begins({}) == {CELLULAR: 0, SATELLITE: USUAL}
     assert begins({SATELLITE: SURE}) == {CELLULAR: 0, SATELLITE: USUAL}
     starts = begins({}, CELLULAR, RADIO, SATELLITE)
@@ -59,18 +59,16 @@ def test_of_whom_too_little_is_known_has_the_setting() -> None:
         (((5000.0, 0.9),), 0.0),
     ],
 )
-def test_it_waits_as_long_as_the_cheaper_one_has_shown_to_need(
-    cellular: Steps, after: float
-) -> None:
+def test_channel_waits_for_measured_time_of_cheaper_channel(cellular: Steps, after: float) -> None:
     assert begins({CELLULAR: cellular}) == {CELLULAR: 0, SATELLITE: after}
 
 
-def test_the_third_waits_for_both() -> None:
+def test_third_channel_waits_for_both_cheaper_channels() -> None:
     starts = begins({CELLULAR: QUICK, RADIO: SLOW}, CELLULAR, RADIO, SATELLITE)
     assert starts == {CELLULAR: 0, RADIO: 2, SATELLITE: 92}
 
 
-def test_what_has_time_waits_as_long_as_it_is_in_time() -> None:
+def test_package_with_deadline_delays_satellite_until_last_moment() -> None:
     shown = {CELLULAR: QUICK, SATELLITE: SURE}
     assert begins(shown, by=3600) == {CELLULAR: 0, SATELLITE: 3600 - USUAL_TIME_FACTOR * 20}
     # This also holds without measurements of longer waits.
@@ -82,7 +80,7 @@ def test_what_has_time_waits_as_long_as_it_is_in_time() -> None:
     assert begins({}, by=60)[SATELLITE] == 60
 
 
-def test_an_sos_and_other_fan_outs_wait_for_nothing_but_company() -> None:
+def test_sos_and_other_fan_outs_have_no_head_start() -> None:
     assert begins({}, priority=SOS_PRIORITY, by=60, gather=60) == {CELLULAR: 0, SATELLITE: 0}
     assert begins({}, fan_out=FanOut.FIRST) == {CELLULAR: 0, SATELLITE: 0}
     assert begins({}, fan_out=FanOut.EVERY, gather=60) == {CELLULAR: 0, SATELLITE: 60}
@@ -96,9 +94,7 @@ shares = st.lists(st.tuples(st.floats(0.5, 5000), st.floats(0.01, 1)), max_size=
 
 
 @given(cellular=shares, satellite=shares, by=st.none() | st.integers(1, 10_000))
-def test_little_is_lost_by_waiting_and_nothing_by_not_waiting(
-    cellular: Steps, satellite: Steps, by: int | None
-) -> None:
+def test_head_start_loses_few_deliveries(cellular: Steps, satellite: Steps, by: int | None) -> None:
     after = begins({CELLULAR: cellular, SATELLITE: satellite}, by=by)[SATELLITE]
     if by is None:
         assert 0 <= after <= USUAL

@@ -52,12 +52,12 @@ async def copy_of(backup: HubBackup, direction: Direction, place: int) -> bytes:
     return body
 
 
-async def test_the_last_that_was_sent_and_got_is_told(tmp_path: Path) -> None:
+async def test_summary_contains_last_sent_and_last_received_item(tmp_path: Path) -> None:
     async with kit_by_ip(tmp_path) as k:
         backup = HubBackup(k.journal, k.outbox, b"alps")
         assert await backup.make_summary() == BackupSummary()
         await k.post()
-        assert (await backup.make_summary()).last_sent.number == 0, "it waits"
+        assert (await backup.make_summary()).last_sent.number == 0, "the Package still waits"
         (entry,) = await k.send()
         got = await get(k, 9)
         summary = await backup.make_summary()
@@ -65,7 +65,7 @@ async def test_the_last_that_was_sent_and_got_is_told(tmp_path: Path) -> None:
         assert summary.last_got == (9, compute_fingerprint(got)[:4])
 
 
-async def test_another_hub_is_told_nothing_of_before(tmp_path: Path) -> None:
+async def test_other_hub_gets_no_earlier_items(tmp_path: Path) -> None:
     async with kit_by_ip(tmp_path) as k:
         alps = HubBackup(k.journal, k.outbox, b"alps")
         await alps.make_summary()
@@ -83,7 +83,7 @@ async def test_another_hub_is_told_nothing_of_before(tmp_path: Path) -> None:
         assert [row.number for row in (await listed(andes, SENT)).rows] == [since.sequence]
 
 
-async def test_it_is_listed_page_by_page_and_comes_as_it_was(tmp_path: Path) -> None:
+async def test_sent_items_are_listed_in_pages_and_copied_unchanged(tmp_path: Path) -> None:
     async with kit_by_ip(tmp_path) as k:
         backup = HubBackup(k.journal, k.outbox, b"alps")
         await backup.make_summary()
@@ -103,7 +103,7 @@ async def test_it_is_listed_page_by_page_and_comes_as_it_was(tmp_path: Path) -> 
         assert decode(body).entries == (sent[0],)
 
 
-async def test_what_came_has_beside_it_what_stood_there(tmp_path: Path) -> None:
+async def test_copy_of_received_item_includes_contact_entry(tmp_path: Path) -> None:
     async with kit_by_ip(tmp_path) as k:
         backup = HubBackup(k.journal, k.outbox, b"alps")
         await backup.make_summary()
@@ -115,8 +115,8 @@ async def test_what_came_has_beside_it_what_stood_there(tmp_path: Path) -> None:
         assert whole.entries[1].content == Contact(phone="+41791234567")
 
 
-async def test_a_copy_that_the_disk_has_damaged_costs_that_alone(tmp_path: Path) -> None:
-    """Before, the link ended because of it, each time the hub asked."""
+async def test_only_damaged_copies_are_left_out(tmp_path: Path) -> None:
+    """Regression: a damaged copy ended the link each time the hub asked for copies."""
     async with kit_by_ip(tmp_path) as k:
         backup = HubBackup(k.journal, k.outbox, b"alps")
         await backup.make_summary()
@@ -135,7 +135,7 @@ async def test_a_copy_that_the_disk_has_damaged_costs_that_alone(tmp_path: Path)
         assert await copy_of(backup, GOT, 5)
 
 
-async def test_what_is_due_now_goes_before_what_is_past(tmp_path: Path) -> None:
+async def test_backup_waits_until_queue_is_empty(tmp_path: Path) -> None:
     async with kit_by_ip(tmp_path) as k:
         backup = HubBackup(k.journal, k.outbox, b"alps")
         await backup.make_summary()
@@ -143,13 +143,13 @@ async def test_what_is_due_now_goes_before_what_is_past(tmp_path: Path) -> None:
         async with trio.open_nursery() as asked:
             asked.start_soon(backup.answer, Ask(SENT, 0))
             await trio.testing.wait_all_tasks_blocked()
-            assert asked.child_tasks, "it waits"
+            assert asked.child_tasks, "the backup does not wait"
             asked.cancel_scope.cancel()
         await k.send()
         assert len((await listed(backup, SENT)).rows) == 1
 
 
-async def test_as_many_copies_as_fit_are_in_one_note(tmp_path: Path) -> None:
+async def test_copies_are_limited_to_size_of_one_note(tmp_path: Path) -> None:
     async with kit_by_ip(tmp_path) as k:
         backup = HubBackup(k.journal, k.outbox, b"alps")
         await backup.make_summary()

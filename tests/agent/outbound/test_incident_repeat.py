@@ -47,7 +47,7 @@ REPEAT = 600.0
 MASTER = bytes(range(32))
 MT_KEY = derive_key(MASTER, "MT")
 NEWS = IncidentNews(7, [derive_proof_key(MASTER)])
-STRANGERS = derive_proof_key(bytes(32))
+OTHER_PROOF_KEY = derive_proof_key(bytes(32))
 
 
 @pytest.fixture
@@ -68,7 +68,7 @@ async def in_distress(path: Path, repeat: float = REPEAT) -> AsyncIterator[Kit]:
 
 
 def receipt(k: Kit, key: bytes | None = MT_KEY) -> bytes:
-    """Return a receipt for its first Package."""
+    """Return the hub's receipt for the kit's first Package."""
     now, sequence = int(START + trio.current_time()), k.sequence()
     return encode([Entry(sequence, Receipt(digest=k.digest(sequence)), now)], key=key)
 
@@ -80,7 +80,7 @@ async def sent_at(k: Kit) -> float:
     return trio.current_time()
 
 
-async def test_it_goes_again_and_again_until_it_is_confirmed(
+async def test_sos_is_repeated_at_interval_until_confirmed(
     tmp_path: Path, clock: trio.testing.MockClock
 ) -> None:
     async with in_distress(tmp_path) as k:
@@ -97,7 +97,7 @@ async def test_it_goes_again_and_again_until_it_is_confirmed(
         assert open_incident is not None and open_incident.state == "open"
 
 
-async def test_one_that_waits_to_go_again_is_withdrawn_when_it_is_confirmed(
+async def test_waiting_repeat_is_withdrawn_when_sos_is_confirmed(
     tmp_path: Path, clock: trio.testing.MockClock
 ) -> None:
     async with in_distress(tmp_path) as k:
@@ -109,7 +109,9 @@ async def test_one_that_waits_to_go_again_is_withdrawn_when_it_is_confirmed(
         assert len(k.outbox) == 0
 
 
-async def test_a_restart_does_not_end_it(tmp_path: Path, clock: trio.testing.MockClock) -> None:
+async def test_repeats_of_sos_survive_restart(
+    tmp_path: Path, clock: trio.testing.MockClock
+) -> None:
     async with in_distress(tmp_path) as k:
         await k.post(message={"content": "help"}, priority=100, channels=["Satellite"])
         await sent_at(k)
@@ -118,7 +120,7 @@ async def test_a_restart_does_not_end_it(tmp_path: Path, clock: trio.testing.Moc
 
 
 @pytest.mark.parametrize("jump", [-7 * 86_400.0, 7 * 86_400.0])
-async def test_a_clock_that_is_set_does_not_stop_it(
+async def test_repeats_of_sos_survive_clock_change(
     tmp_path: Path, clock: trio.testing.MockClock, jump: float
 ) -> None:
     set_by = 0.0
@@ -138,7 +140,7 @@ async def test_a_clock_that_is_set_does_not_stop_it(
 
 
 @pytest.mark.parametrize("priority", [11, 99])
-async def test_nothing_else_goes_again(
+async def test_ordinary_package_is_not_repeated(
     tmp_path: Path, clock: trio.testing.MockClock, priority: int
 ) -> None:
     async with in_distress(tmp_path) as k:
@@ -148,7 +150,7 @@ async def test_nothing_else_goes_again(
         assert len(k.outbox) == 0
 
 
-async def test_canceled_while_nobody_knows_whether_it_left_it_stays_open(tmp_path: Path) -> None:
+async def test_incident_stays_open_if_canceled_sos_may_have_left(tmp_path: Path) -> None:
     """Only the cancellation of the SOS informs a receiver that may have it."""
     async with in_distress(tmp_path) as k:
         id_ = await k.post(message={"content": "help"}, priority=100, channels=["Satellite"])
@@ -159,10 +161,10 @@ async def test_canceled_while_nobody_knows_whether_it_left_it_stays_open(tmp_pat
         assert incident.find_open(k.journal) is not None
 
 
-async def test_what_joins_as_it_is_called_off_is_withdrawn_too(
+async def test_item_that_joins_during_call_off_is_canceled(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """For example a position that is committed just before the end."""
+    """For example, a position is committed just before the end of the incident."""
     end = Cancellation._end
 
     async with in_distress(tmp_path) as k:
@@ -181,7 +183,7 @@ async def test_what_joins_as_it_is_called_off_is_withdrawn_too(
         assert k.outbox.load(340) is None
 
 
-async def test_called_off_it_is_withdrawn_and_not_repeated(
+async def test_called_off_sos_is_withdrawn_and_not_repeated(
     tmp_path: Path, clock: trio.testing.MockClock
 ) -> None:
     async with in_distress(tmp_path) as k:
@@ -200,7 +202,7 @@ async def call_off_of(k: Kit) -> bool:
     return await call_off(k.journal, k.cancellation, k.intake, [], k.sequence())
 
 
-async def test_that_it_is_called_off_is_on_disk_while_a_session_goes_on(
+async def test_call_off_is_stored_while_session_continues(
     tmp_path: Path, clock: trio.testing.MockClock
 ) -> None:
     """Power may fail before the session ends. The caller gets an answer immediately."""
@@ -218,7 +220,7 @@ async def test_that_it_is_called_off_is_on_disk_while_a_session_goes_on(
 
 
 @pytest.mark.parametrize("left", [True, False], ids=["sent", "in-session"])
-async def test_where_power_fails_as_it_is_called_off_it_goes_on_or_its_end_is_told(
+async def test_power_cut_in_call_off_keeps_end_and_update_together(
     tmp_path: Path, clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch, *, left: bool
 ) -> None:
     """If the kit ended it silently, the hub would continue to ring."""
@@ -250,7 +252,7 @@ async def test_where_power_fails_as_it_is_called_off_it_goes_on_or_its_end_is_to
         assert word.package.item == IncidentUpdate(k.sequence(), IncidentState.CALLED_OFF)
 
 
-async def test_nobody_is_told_of_the_end_of_what_has_not_left(
+async def test_call_off_of_unsent_sos_sends_no_update(
     tmp_path: Path, clock: trio.testing.MockClock
 ) -> None:
     answers = []
@@ -269,7 +271,7 @@ async def test_nobody_is_told_of_the_end_of_what_has_not_left(
         assert k.outbox.load(340) is None
 
 
-async def test_what_is_on_its_way_when_it_is_called_off_is_not_tried_again(
+async def test_sos_in_session_is_not_retried_after_call_off(
     tmp_path: Path, clock: trio.testing.MockClock
 ) -> None:
     async with in_distress(tmp_path) as k:
@@ -283,7 +285,7 @@ async def test_what_is_on_its_way_when_it_is_called_off_is_not_tried_again(
         assert len(k.outbox) == 0
 
 
-async def test_the_story_tells_it_in_order_and_counts_what_repeats(
+async def test_history_lists_events_in_order_and_counts_repeats(
     tmp_path: Path, clock: trio.testing.MockClock
 ) -> None:
     async with in_distress(tmp_path) as k:
@@ -306,7 +308,7 @@ async def test_the_story_tells_it_in_order_and_counts_what_repeats(
         ]
 
 
-async def test_a_late_word_is_told_beside_the_answer(
+async def test_late_receipt_of_expired_package_is_stored(
     tmp_path: Path, clock: trio.testing.MockClock
 ) -> None:
     async with kit(tmp_path) as k:
@@ -323,7 +325,7 @@ def words(k: Kit, says: IncidentState, key: bytes | None) -> dict[str, bytes]:
     """Return the same news from the hub and from others."""
     word = IncidentUpdate(k.sequence(), says, 7, by="Olga")
     proved = prove(word, derive_proof_key(MASTER))
-    forged = prove(word, STRANGERS)
+    forged = prove(word, OTHER_PROOF_KEY)
     now = int(START + trio.current_time())
     return {
         "tagged": encode([Entry(0, word, now)], key=MT_KEY),
@@ -339,7 +341,7 @@ GOES_ON: dict[str, tuple[set[Channel], str]] = {
     "a neighbour's Ack": ({*ON_AIR}, "open"),
     "a neighbour that says it relayed it to the hub": ({*ON_AIR}, "open"),
     "the hub's receipt, tagged": ({Channel.RADIO}, "open"),
-    "the hub's receipt, by nobody knows whom": ({*ON_AIR}, "open"),
+    "the hub's receipt, unproved": ({*ON_AIR}, "open"),
     "seen: tagged": ({Channel.SATELLITE}, "seen"),
     "seen: proved, carried by another": ({Channel.SATELLITE}, "seen"),
     "seen: forged": ({*ON_AIR}, "open"),
@@ -356,14 +358,14 @@ GOES_ON: dict[str, tuple[set[Channel], str]] = {
 
 
 @pytest.mark.parametrize("said", GOES_ON)
-async def test_only_the_hub_or_a_person_by_it_ends_the_repeats(
+async def test_only_proved_news_from_hub_ends_repeats(
     said: str, tmp_path: Path, clock: trio.testing.MockClock
 ) -> None:
     async with kit(tmp_path, also=[Channel.RADIO], keys=[MT_KEY], incidents=NEWS) as k:
         await k.post(message={"content": "help"}, priority=100)
         await k.send()
         await k.send(channel=Channel.RADIO)
-        await _say(k, said)
+        await _apply_news(k, said)
         going = {channel for _, channel in list_repeated(k.journal, "person")}
         last_incident = incident.find_last(k.journal)
         assert last_incident is not None
@@ -376,7 +378,7 @@ async def test_only_the_hub_or_a_person_by_it_ends_the_repeats(
         assert bool(doubted) == any(each in said for each in ("forged", "without", "brought"))
 
 
-async def test_a_station_has_its_name_also_in_what_was_told_before_it_was_known(
+async def test_history_shows_names_of_stations_introduced_later(
     tmp_path: Path, clock: trio.testing.MockClock
 ) -> None:
     async with kit(tmp_path, Channel.RADIO, keys=[MT_KEY], incidents=NEWS) as k:
@@ -416,7 +418,7 @@ async def test_a_station_has_its_name_also_in_what_was_told_before_it_was_known(
         ]
 
 
-async def _say(k: Kit, said: str) -> None:
+async def _apply_news(k: Kit, said: str) -> None:
     number = k.sequence()
     if ": " in said:
         what, how = said.split(": ")
@@ -436,7 +438,7 @@ async def _say(k: Kit, said: str) -> None:
         await k.cancellation.call_off(number)
 
 
-async def test_with_sos_until_hub_the_hub_ends_it_on_the_air_too(
+async def test_receipt_of_hub_ends_radio_repeats_with_sos_until_hub(
     tmp_path: Path, clock: trio.testing.MockClock
 ) -> None:
     async with kit(tmp_path, also=[Channel.RADIO], keys=[MT_KEY], incidents=NEWS) as k:
@@ -448,7 +450,7 @@ async def test_with_sos_until_hub_the_hub_ends_it_on_the_air_too(
         assert list_repeated(k.journal, "hub") == {}
 
 
-async def test_what_is_posted_while_it_is_open_joins_it_and_names_it_on_air(
+async def test_sos_items_join_open_incident_and_refer_to_first_item(
     tmp_path: Path, clock: trio.testing.MockClock
 ) -> None:
     async with kit(tmp_path, keys=[MT_KEY], incidents=NEWS) as k:
@@ -469,7 +471,7 @@ async def test_what_is_posted_while_it_is_open_joins_it_and_names_it_on_air(
 
 
 @pytest.mark.parametrize("state", ["in no queue yet", "waits", "left", "no channel"])
-async def test_the_next_try_is_none_only_if_no_channel_sends_it(
+async def test_next_try_of_sos_is_none_only_without_channel(
     tmp_path: Path, clock: trio.testing.MockClock, state: str
 ) -> None:
     async with kit(tmp_path) as k:
@@ -491,7 +493,7 @@ PAUSES = [30.0, 60.0, 120.0, 240.0, 480.0, 900.0, 900.0]
 """Seconds until a refused SOS goes again."""
 
 
-async def test_one_that_is_refused_goes_again_less_and_less_often_while_it_is_open(
+async def test_refused_sos_is_retried_less_and_less_often(
     tmp_path: Path, clock: trio.testing.MockClock
 ) -> None:
     async with in_distress(tmp_path) as k:
@@ -513,7 +515,7 @@ async def test_one_that_is_refused_goes_again_less_and_less_often_while_it_is_op
         assert k.status(id_) is Status.DELIVERED
 
 
-async def test_a_restart_does_not_end_one_that_was_refused(
+async def test_refused_sos_is_retried_after_restart(
     tmp_path: Path, clock: trio.testing.MockClock
 ) -> None:
     async with in_distress(tmp_path) as k:
@@ -524,7 +526,7 @@ async def test_a_restart_does_not_end_one_that_was_refused(
 
 
 @pytest.mark.parametrize("back", [False, True], ids=["in flight", "waits"])
-async def test_one_that_is_refused_goes_no_more_once_it_is_over(
+async def test_refused_sos_is_not_retried_after_end_of_incident(
     tmp_path: Path, clock: trio.testing.MockClock, back: bool
 ) -> None:
     async with in_distress(tmp_path) as k:
@@ -541,8 +543,8 @@ async def test_one_that_is_refused_goes_no_more_once_it_is_over(
         assert (k.status(id_), len(k.outbox)) == (Status.ERROR, 0)
 
 
-@pytest.mark.parametrize("kind", ["relayed", "a word"])
-async def test_one_status_does_not_end_a_neighbours_sos_or_a_word_of_one(
+@pytest.mark.parametrize("kind", ["relayed", "update"])
+async def test_refused_relayed_sos_and_incident_update_are_retried(
     tmp_path: Path, clock: trio.testing.MockClock, kind: str
 ) -> None:
     async with in_distress(tmp_path) as k:

@@ -23,7 +23,7 @@ def digest(count: int, arrived: set[int]) -> bytes:
 
 
 @pytest.mark.parametrize("count", [3, 6, 23, 40])
-def test_fragments_of_any_size_are_of_it_by_their_digest(count: int) -> None:
+def test_report_about_fragments_of_any_size_is_matched_by_digest(count: int) -> None:
     """A kit whose packets were larger yesterday gets news about those fragments today."""
     arrived = frozenset({0, count - 1})
     good = Ack(7, count, arrived, digest=digest(count, {0, count - 1}))
@@ -32,7 +32,7 @@ def test_fragments_of_any_size_are_of_it_by_their_digest(count: int) -> None:
     assert not is_report_about(KNOWN, Ack(7, count, frozenset({0}), digest=good.digest))
 
 
-def test_over_a_channel_of_one_size_only_those_of_that_size_are() -> None:
+def test_report_with_other_fragment_count_is_rejected() -> None:
     ours = len(split(encode([make_entry(KNOWN)]), ROOM))
     for count in (ours - 1, ours, ours + 1):
         report = Report(count, frozenset({0}), digest(count, {0}))

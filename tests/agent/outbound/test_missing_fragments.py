@@ -37,11 +37,11 @@ def now() -> float:
 PARTS = split(encode([Entry(9, Message("x" * 300), int(START))]), 120)
 
 
-async def comes(k: Kit, index: int) -> None:
+async def receive_fragment(k: Kit, index: int) -> None:
     await k.reception.receive(encode([Entry(9, PARTS[index])]))
 
 
-async def asked(k: Kit, channel: Channel, days: float) -> list[tuple[int, Any]]:
+async def list_requests(k: Kit, channel: Channel, days: float) -> list[tuple[int, Any]]:
     """Return the minutes of the requests, and the fragments that they list as present."""
     questions = []
     with trio.move_on_after(days * 86_400):
@@ -57,24 +57,24 @@ async def asked(k: Kit, channel: Channel, days: float) -> list[tuple[int, Any]]:
 
 
 @pytest.mark.full
-async def test_what_never_comes_is_asked_for_ever_more_seldom_and_then_no_more(
+async def test_missing_fragments_are_requested_less_often_and_then_no_more(
     tmp_path: Path, clock: Any
 ) -> None:
     async with kit(tmp_path) as k:
         k.nursery.start_soon(partial(gaps.run_fragment_requests, k.journal, k.outboxes, clock=now))
-        await comes(k, 1)
-        questions = await asked(k, SATELLITE, 20)
+        await receive_fragment(k, 1)
+        questions = await list_requests(k, SATELLITE, 20)
         assert [at for at, _ in questions] == [10, 40, 160, 640, 2560]
         assert {arrived for _, arrived in questions} == {frozenset([1])}
 
 
-async def test_a_further_fragment_begins_it_anew(tmp_path: Path, clock: Any) -> None:
+async def test_further_fragment_restarts_request_intervals(tmp_path: Path, clock: Any) -> None:
     async with kit(tmp_path) as k:
         k.nursery.start_soon(partial(gaps.run_fragment_requests, k.journal, k.outboxes, clock=now))
-        await comes(k, 1)
+        await receive_fragment(k, 1)
         await trio.sleep(3600)
-        await comes(k, 2)
-        questions = await asked(k, SATELLITE, 0.4)
+        await receive_fragment(k, 2)
+        questions = await list_requests(k, SATELLITE, 0.4)
         # The request before the arrival of the second fragment left only now, with both.
         assert [at for at, _ in questions] == [60, 70, 100, 220]
         assert questions[-1][1] == {1, 2}
@@ -82,7 +82,9 @@ async def test_a_further_fragment_begins_it_anew(tmp_path: Path, clock: Any) -> 
 
 @pytest.mark.full
 @pytest.mark.parametrize("jump", [-30 * 86_400.0, 30 * 86_400.0])
-async def test_a_clock_that_is_set_changes_nothing(tmp_path: Path, clock: Any, jump: float) -> None:
+async def test_clock_change_does_not_change_request_intervals(
+    tmp_path: Path, clock: Any, jump: float
+) -> None:
     set_by = 0.0
     async with kit(tmp_path) as k:
         asking = partial(
@@ -90,40 +92,40 @@ async def test_a_clock_that_is_set_changes_nothing(tmp_path: Path, clock: Any, j
         )
         k.nursery.start_soon(asking)
         await trio.sleep(gaps.CHECK_INTERVAL_S * 4)
-        await comes(k, 1)
+        await receive_fragment(k, 1)
         await trio.sleep(gaps.CHECK_INTERVAL_S * 2)
         set_by = jump
-        questions = await asked(k, SATELLITE, 5)
+        questions = await list_requests(k, SATELLITE, 5)
         assert [at for at, _ in questions] == [20, 50, 170, 650, 2570]
 
 
 @pytest.mark.full
-async def test_what_an_earlier_life_asked_for_in_vain_is_not_asked_for_anew(
-    tmp_path: Path, clock: Any
-) -> None:
+async def test_expired_item_is_not_requested_after_restart(tmp_path: Path, clock: Any) -> None:
     async with kit(tmp_path) as k:
-        await comes(k, 1)
+        await receive_fragment(k, 1)
     await trio.sleep(ASK_UNTIL_S)
     async with kit(tmp_path) as k:
         k.nursery.start_soon(partial(gaps.run_fragment_requests, k.journal, k.outboxes, clock=now))
-        assert await asked(k, SATELLITE, 5) == []
+        assert await list_requests(k, SATELLITE, 5) == []
 
 
 @pytest.mark.full
-async def test_what_has_come_whole_is_not_asked_for(tmp_path: Path, clock: Any) -> None:
+async def test_fragments_of_complete_item_are_not_requested(tmp_path: Path, clock: Any) -> None:
     async with kit(tmp_path) as k:
         k.nursery.start_soon(partial(gaps.run_fragment_requests, k.journal, k.outboxes, clock=now))
         for index in range(len(PARTS)):
-            await comes(k, index)
-        assert await asked(k, SATELLITE, 5) == []
+            await receive_fragment(k, index)
+        assert await list_requests(k, SATELLITE, 5) == []
 
 
-async def test_it_is_asked_over_what_is_up_and_costs_least(tmp_path: Path, clock: Any) -> None:
+async def test_fragments_are_requested_over_cheapest_ready_channel(
+    tmp_path: Path, clock: Any
+) -> None:
     async with kit(tmp_path, also=[CELLULAR]) as k:
         k.nursery.start_soon(partial(gaps.run_fragment_requests, k.journal, k.outboxes, clock=now))
-        await comes(k, 1)
+        await receive_fragment(k, 1)
         k.outboxes[CELLULAR].link.state = LinkState.READY
-        assert len(await asked(k, CELLULAR, 0.01)) == 1
+        assert len(await list_requests(k, CELLULAR, 0.01)) == 1
         k.outboxes[CELLULAR].link.state = LinkState.NO_SERVICE
         k.outboxes[SATELLITE].link.state = LinkState.READY
-        assert len(await asked(k, SATELLITE, 0.05)) == 1
+        assert len(await list_requests(k, SATELLITE, 0.05)) == 1

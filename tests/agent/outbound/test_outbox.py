@@ -44,7 +44,7 @@ from tests.kit import START, kit
 from tests.processes import PATIENCE
 
 
-async def test_delivered_once_the_channel_has_sent_it(tmp_path: Path) -> None:
+async def test_package_is_delivered_once_channel_has_sent_item(tmp_path: Path) -> None:
     async with kit(tmp_path) as k:
         id_ = await k.post()
         assert k.status(id_) is None
@@ -55,7 +55,7 @@ async def test_delivered_once_the_channel_has_sent_it(tmp_path: Path) -> None:
         assert k.outbox.budget.get_spent().credits == 1
 
 
-async def test_a_caller_waits_for_the_outcome(tmp_path: Path) -> None:
+async def test_callers_wait_for_outcome_of_package(tmp_path: Path) -> None:
     async with kit(tmp_path) as k:
         accepted = await k.intake.accept(read_package({"message": {"content": "x"}}))
         answers: list[PackageState] = []
@@ -71,8 +71,8 @@ async def test_a_caller_waits_for_the_outcome(tmp_path: Path) -> None:
         assert [answer.status for answer in answers] == [Status.DELIVERED] * 2
 
 
-async def test_an_sos_goes_twice_alone_and_then_others_ride_along(tmp_path: Path) -> None:
-    """It goes without related entries: each byte makes success less likely."""
+async def test_sos_is_sent_alone_twice_and_then_with_other_items(tmp_path: Path) -> None:
+    """The first two tries contain no other entries, because each byte makes success less likely."""
     notes = [Message(f"note {number}") for number in range(4)]
     async with kit(tmp_path) as k:
         for note in notes:
@@ -87,9 +87,7 @@ async def test_an_sos_goes_twice_alone_and_then_others_ride_along(tmp_path: Path
             await k.outbox.settle(transmission, Outcome.NOT_SENT, reason="no signal")
 
 
-async def test_the_first_transmission_of_an_sos_goes_whatever_was_spent(
-    tmp_path: Path, clock: Any
-) -> None:
+async def test_first_transmission_of_sos_ignores_spent_budget(tmp_path: Path, clock: Any) -> None:
     """The budget limits only its repetitions."""
     async with kit(tmp_path, credits_per_day=1) as k:
         await k.post()
@@ -112,13 +110,13 @@ async def test_the_first_transmission_of_an_sos_goes_whatever_was_spent(
     ("limit", "wanted", "kept"),
     [(None, None, 0), (None, 5, 0), (100, None, 10), (8, None, 4), (100, 0, 0), (8, 20, 8)],
 )
-def test_the_reserve_that_the_settings_make(
+def test_sos_reserve_is_computed_from_settings(
     limit: int | None, wanted: int | None, kept: int
 ) -> None:
     assert compute_sos_reserve(limit, wanted) == kept
 
 
-async def test_what_does_not_fit_waits_and_a_smaller_one_goes_along(tmp_path: Path) -> None:
+async def test_smaller_package_is_sent_while_larger_package_waits(tmp_path: Path) -> None:
     async with kit(tmp_path) as k:
         payload = b64encode(bytes(200)).decode()
         await k.post(data={"payload": payload})
@@ -129,7 +127,7 @@ async def test_what_does_not_fit_waits_and_a_smaller_one_goes_along(tmp_path: Pa
 
 
 @pytest.mark.parametrize("limit", [None, 10])
-async def test_what_needs_more_fragments_than_may_be_ends_and_holds_up_nothing(
+async def test_package_with_too_many_fragments_fails_and_blocks_no_other(
     tmp_path: Path, limit: int | None
 ) -> None:
     """A request for the cost is limited in the same way."""
@@ -143,7 +141,7 @@ async def test_what_needs_more_fragments_than_may_be_ends_and_holds_up_nothing(
         assert k.reason(id_) == "too large: 99861 bytes need more than 255 fragments"
 
 
-async def test_large_data_goes_in_fragments_with_urgent_ones_between(tmp_path: Path) -> None:
+async def test_fragments_continue_after_sos_and_restart(tmp_path: Path) -> None:
     payload = bytes(range(256)) * 4
     async with kit(tmp_path) as k:
         id_ = await k.post(data={"payload": b64encode(payload).decode()})
@@ -170,7 +168,7 @@ async def test_large_data_goes_in_fragments_with_urgent_ones_between(tmp_path: P
         assert getattr(whole.content, "payload", None) == payload
 
 
-async def test_only_the_fragments_that_a_peer_lacks_go_again(tmp_path: Path) -> None:
+async def test_only_fragments_that_peer_misses_are_repeated(tmp_path: Path) -> None:
     async with kit(tmp_path) as k:
         id_ = await k.post(message={"content": "x" * 1500})
         sent: list[Entry] = []
@@ -186,7 +184,7 @@ async def test_only_the_fragments_that_a_peer_lacks_go_again(tmp_path: Path) -> 
         assert k.status(id_) is Status.DELIVERED
 
 
-async def test_a_newer_position_collapses_the_waiting_one(tmp_path: Path) -> None:
+async def test_newer_package_collapses_waiting_package(tmp_path: Path) -> None:
     async with kit(tmp_path) as k:
         older = await k.post(collapseKey=7)
         newer = await k.post(collapseKey=7, message={"content": "newer"})
@@ -196,7 +194,7 @@ async def test_a_newer_position_collapses_the_waiting_one(tmp_path: Path) -> Non
         assert k.status(newer) is Status.DELIVERED
 
 
-async def test_what_is_being_replaced_does_not_leave_meanwhile(tmp_path: Path) -> None:
+async def test_package_is_not_sent_while_being_replaced(tmp_path: Path) -> None:
     async with kit(tmp_path) as k:
         older = await k.post(collapseKey=7)
         commits = k.journal.commits
@@ -217,7 +215,7 @@ async def test_what_is_being_replaced_does_not_leave_meanwhile(tmp_path: Path) -
         assert entry.content == Message("newest")
 
 
-async def test_what_was_to_be_replaced_goes_on_where_the_newer_cannot_be_stored(
+async def test_older_package_is_sent_if_replacement_cannot_be_stored(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with kit(tmp_path) as k:
@@ -236,7 +234,7 @@ async def test_what_was_to_be_replaced_goes_on_where_the_newer_cannot_be_stored(
 
 
 @pytest.mark.parametrize("arrives", [True, False])
-async def test_an_older_one_never_follows_a_newer_that_has_arrived(
+async def test_older_package_is_not_sent_after_delivered_replacement(
     tmp_path: Path, arrives: bool
 ) -> None:
     async with kit(tmp_path) as k:
@@ -256,7 +254,7 @@ async def test_an_older_one_never_follows_a_newer_that_has_arrived(
             assert entry.content == Message("hello")
 
 
-async def test_what_is_being_sent_collapses_only_if_it_was_not_sent(tmp_path: Path) -> None:
+async def test_package_in_transmission_collapses_only_if_not_sent(tmp_path: Path) -> None:
     async with kit(tmp_path) as k:
         for outcome, expected in [
             (Outcome.SENT, Status.DELIVERED),
@@ -271,7 +269,7 @@ async def test_what_is_being_sent_collapses_only_if_it_was_not_sent(tmp_path: Pa
             await k.send()
 
 
-async def test_an_id_that_was_just_given_is_nobody_elses(
+async def test_new_id_is_rejected_while_package_is_being_stored(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """This also holds while the first Package is on its way to the disk."""
@@ -298,7 +296,7 @@ async def test_an_id_that_was_just_given_is_nobody_elses(
         assert [each.startswith("Package 1 is pending") for each in refused] == [True]
 
 
-async def test_cancel_takes_a_waiting_package_out(tmp_path: Path) -> None:
+async def test_cancel_removes_waiting_package(tmp_path: Path) -> None:
     async with kit(tmp_path) as k:
         id_ = await k.post()
         assert (await k.cancellation.cancel(id_)).status is Status.CANCELED
@@ -311,7 +309,7 @@ async def test_cancel_takes_a_waiting_package_out(tmp_path: Path) -> None:
     ("outcome", "expected"),
     [(Outcome.SENT, Status.DELIVERED), (Outcome.NOT_SENT, Status.CANCELED)],
 )
-async def test_cancel_awaits_the_end_of_a_session(
+async def test_cancel_waits_for_end_of_session(
     tmp_path: Path, outcome: Outcome, expected: Status
 ) -> None:
     async with kit(tmp_path) as k:
@@ -324,7 +322,7 @@ async def test_cancel_awaits_the_end_of_a_session(
         assert k.status(id_) is expected
 
 
-async def test_clearing_the_queue_tells_how_many(tmp_path: Path) -> None:
+async def test_clearing_queue_returns_number_of_packages(tmp_path: Path) -> None:
     async with kit(tmp_path) as k:
         ids = [await k.post() for _ in range(3)]
         assert await k.cancellation.clear(Channel.RADIO) == 0
@@ -332,7 +330,7 @@ async def test_clearing_the_queue_tells_how_many(tmp_path: Path) -> None:
         assert {k.status(id_) for id_ in ids} == {Status.CANCELED}
 
 
-async def test_not_sent_waits_for_its_retry(tmp_path: Path, clock: Any) -> None:
+async def test_unsent_package_waits_for_retry_time(tmp_path: Path, clock: Any) -> None:
     async with kit(tmp_path) as k:
         await k.post()
         await k.send(Outcome.NOT_SENT, reason="no signal", retry_after=30)
@@ -343,7 +341,7 @@ async def test_not_sent_waits_for_its_retry(tmp_path: Path, clock: Any) -> None:
         assert k.load().attempts == 1
 
 
-async def test_an_sos_does_not_wait_behind_a_retry(tmp_path: Path, clock: Any) -> None:
+async def test_sos_does_not_wait_for_retry_of_other_package(tmp_path: Path, clock: Any) -> None:
     async with kit(tmp_path) as k:
         await k.post()
         await k.send(Outcome.NOT_SENT, retry_after=300)
@@ -356,7 +354,7 @@ async def test_an_sos_does_not_wait_behind_a_retry(tmp_path: Path, clock: Any) -
         assert k.load().urgent
 
 
-async def test_a_package_expires_and_an_sos_does_not(tmp_path: Path, clock: Any) -> None:
+async def test_ordinary_package_expires_and_sos_does_not(tmp_path: Path, clock: Any) -> None:
     async with kit(tmp_path) as k:
         plain = await k.post(timeToLive=60)
         sos = await k.post(priority=100, timeToLive=60)
@@ -367,7 +365,7 @@ async def test_a_package_expires_and_an_sos_does_not(tmp_path: Path, clock: Any)
         assert k.status(sos) is k.status(off) is None
 
 
-async def test_a_refused_transmission_fails_the_one_that_cannot_be_sent(tmp_path: Path) -> None:
+async def test_refused_transmission_fails_only_unsendable_package(tmp_path: Path) -> None:
     async with kit(tmp_path) as k:
         ids = [await k.post(), await k.post()]
         assert len(await k.send(Outcome.REFUSED, reason="too long for the gateway")) == 2
@@ -377,7 +375,7 @@ async def test_a_refused_transmission_fails_the_one_that_cannot_be_sent(tmp_path
         assert k.reason(ids[0]) == "too long for the gateway"
 
 
-async def test_a_channel_that_is_not_configured_has_failed(tmp_path: Path) -> None:
+async def test_delivery_over_unconfigured_channel_fails(tmp_path: Path) -> None:
     async with kit(tmp_path) as k:
         assert k.status(await k.post(channels=["Radio"])) is Status.ERROR
         both = await k.post(channels=["Radio", "Satellite"])
@@ -386,7 +384,7 @@ async def test_a_channel_that_is_not_configured_has_failed(tmp_path: Path) -> No
         assert k.status(both) is Status.DELIVERED
 
 
-async def test_restart_resumes_in_order(tmp_path: Path) -> None:
+async def test_restart_resumes_queue_in_order_of_priority(tmp_path: Path) -> None:
     async with kit(tmp_path) as k:
         low, high = await k.post(priority=5), await k.post(priority=50)
     async with kit(tmp_path) as k:
@@ -398,7 +396,7 @@ async def test_restart_resumes_in_order(tmp_path: Path) -> None:
         assert await k.post() == 3
 
 
-async def test_after_a_crash_the_intent_is_there_and_nothing_else_takes_its_package(
+async def test_intent_survives_crash_and_package_is_not_loaded_again(
     tmp_path: Path,
 ) -> None:
     async with kit(tmp_path) as k:
@@ -418,7 +416,7 @@ async def test_after_a_crash_the_intent_is_there_and_nothing_else_takes_its_pack
 
 
 @pytest.mark.parametrize("size", [5, 600])
-async def test_a_power_cut_behind_any_commit_lets_nothing_go_twice(
+async def test_power_cut_after_any_commit_sends_no_package_twice(
     tmp_path: Path, size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     live, cuts = tmp_path / "live", list[Path]()
@@ -446,7 +444,7 @@ async def test_a_power_cut_behind_any_commit_lets_nothing_go_twice(
             assert k.outbox.get_unsettled() or k.status(id_) is Status.DELIVERED
 
 
-async def test_one_of_which_all_had_left_when_an_older_version_lost_power_ends(
+async def test_package_with_all_fragments_sent_by_older_version_is_delivered(
     tmp_path: Path,
 ) -> None:
     async with kit(tmp_path) as k:
@@ -459,7 +457,7 @@ async def test_one_of_which_all_had_left_when_an_older_version_lost_power_ends(
         assert k.status(id_) is Status.DELIVERED
 
 
-async def test_the_budget_keeps_a_reserve_for_sos(tmp_path: Path, clock: Any) -> None:
+async def test_budget_keeps_reserve_for_sos(tmp_path: Path, clock: Any) -> None:
     async with kit(tmp_path, credits_per_day=10, reserve=4) as k:
         await k.post(message={"content": "x" * 280})
         await k.send()
@@ -473,7 +471,7 @@ async def test_the_budget_keeps_a_reserve_for_sos(tmp_path: Path, clock: Any) ->
         assert k.status(waits) is None
 
 
-async def test_nothing_rides_with_an_sos_on_its_reserve(tmp_path: Path, clock: Any) -> None:
+async def test_sos_on_reserve_contains_no_other_items(tmp_path: Path, clock: Any) -> None:
     async with kit(tmp_path, credits_per_day=20, reserve=14) as k:
         await k.post(message={"content": "0123456789" * 28})
         await k.send()
@@ -484,13 +482,11 @@ async def test_nothing_rides_with_an_sos_on_its_reserve(tmp_path: Path, clock: A
             await k.outbox.record_intent(transmission, modem="300", at_modem=1)
             await k.outbox.settle(transmission, Outcome.SENT)
             assert k.status(sos) is Status.DELIVERED
-            assert len(transmission.body) <= CREDIT_BYTES, "an SOS of one credit"
+            assert len(transmission.body) <= CREDIT_BYTES, "the SOS costs more than one credit"
         assert [k.status(each) for each in waits] == [None] * 8
 
 
-async def test_the_answer_to_an_sos_is_fetched_with_half_of_its_reserve(
-    tmp_path: Path, clock: Any
-) -> None:
+async def test_answer_to_sos_is_fetched_with_half_of_reserve(tmp_path: Path, clock: Any) -> None:
     async with kit(tmp_path, credits_per_day=10, reserve=4) as k:
         await k.post(message={"content": "0123456789" * 28})
         await k.send()
@@ -507,12 +503,12 @@ async def test_the_answer_to_an_sos_is_fetched_with_half_of_its_reserve(
 @pytest.mark.parametrize(
     ("word", "hours", "left"),
     [(None, 0, 2), (IncidentState.SEEN, 0, 0), (None, 25, 0)],
-    ids=["nobody has said anything", "somebody has it", "the hub gives it no longer"],
+    ids=["no answer", "seen", "too old"],
 )
-async def test_so_is_the_answer_to_an_sos_that_was_carried_for_a_neighbour(
+async def test_answer_to_relayed_sos_is_fetched_with_reserve(
     tmp_path: Path, clock: Any, word: IncidentState | None, hours: int, left: int
 ) -> None:
-    """Its sender gets the answer only through this kit, and not only at midnight."""
+    """The sender of the SOS gets the answer only through this kit, and before midnight."""
     async with kit(tmp_path, credits_per_day=10, reserve=4) as k:
         await k.post(message={"content": "0123456789" * 28})
         await k.send()
@@ -531,7 +527,7 @@ async def test_so_is_the_answer_to_an_sos_that_was_carried_for_a_neighbour(
         assert k.outbox.compute_allowance(mailbox=True) == left
 
 
-async def test_what_fits_beside_an_sos_for_nothing_rides_along(tmp_path: Path, clock: Any) -> None:
+async def test_other_item_is_sent_with_sos_if_cost_stays_equal(tmp_path: Path, clock: Any) -> None:
     async with kit(tmp_path, credits_per_day=10, reserve=4) as k:
         await k.post(message={"content": "0123456789" * 28})
         await k.send()
@@ -545,7 +541,7 @@ async def test_what_fits_beside_an_sos_for_nothing_rides_along(tmp_path: Path, c
         assert k.outbox.budget.get_spent().credits == before + 1
 
 
-async def test_the_next_day_has_a_budget_of_its_own(tmp_path: Path, clock: Any) -> None:
+async def test_next_day_has_new_budget(tmp_path: Path, clock: Any) -> None:
     async with kit(tmp_path, credits_per_day=1) as k:
         await k.post()
         await k.send()
@@ -554,7 +550,7 @@ async def test_the_next_day_has_a_budget_of_its_own(tmp_path: Path, clock: Any) 
         assert 3600 < trio.current_time() <= 86_400
 
 
-async def test_the_same_id_joins_and_another_body_conflicts(tmp_path: Path) -> None:
+async def test_same_id_joins_package_and_other_body_conflicts(tmp_path: Path) -> None:
     async with kit(tmp_path) as k:
         assert await k.post(id=5) == await k.post(id=5) == 5
         assert len(k.outbox) == 1
@@ -566,7 +562,7 @@ async def test_the_same_id_joins_and_another_body_conflicts(tmp_path: Path) -> N
         assert await k.post() == 6
 
 
-async def test_two_posts_of_one_id_at_one_moment_are_one_package(tmp_path: Path) -> None:
+async def test_concurrent_posts_with_same_id_create_one_package(tmp_path: Path) -> None:
     async with kit(tmp_path) as k:
         async with trio.open_nursery() as callers:
             for _ in range(8):
@@ -574,7 +570,7 @@ async def test_two_posts_of_one_id_at_one_moment_are_one_package(tmp_path: Path)
         assert len(k.outbox) == 1
 
 
-async def test_an_idempotency_key_holds_across_restarts(tmp_path: Path) -> None:
+async def test_idempotency_key_survives_restart(tmp_path: Path) -> None:
     async with kit(tmp_path) as k:
         first = await k.post(key="k1")
         await k.send()
@@ -585,7 +581,7 @@ async def test_an_idempotency_key_holds_across_restarts(tmp_path: Path) -> None:
             await k.post(key="k1", message={"content": "other"})
 
 
-async def test_stopping_lets_go_of_callers_and_keeps_their_package(tmp_path: Path) -> None:
+async def test_stop_releases_waiting_caller_and_keeps_package(tmp_path: Path) -> None:
     async with kit(tmp_path) as k:
         accepted = await k.intake.accept(read_package({"message": {"content": "x"}}))
         k.endings.stop()
@@ -601,7 +597,7 @@ ENDED_AT_ONE_MOMENT = (
 )
 
 
-async def test_ended_ones_are_forgotten_by_age_and_count(tmp_path: Path) -> None:
+async def test_ended_packages_are_deleted_by_age_and_count(tmp_path: Path) -> None:
     async with kit(tmp_path) as k:
         ids = [await k.post() for _ in range(6)]
         await k.send()
@@ -614,7 +610,7 @@ async def test_ended_ones_are_forgotten_by_age_and_count(tmp_path: Path) -> None
         assert k.status(waiting) is None
 
 
-async def test_many_that_ended_are_forgotten_in_slices_the_oldest_first(tmp_path: Path) -> None:
+async def test_ended_packages_are_deleted_in_batches_oldest_first(tmp_path: Path) -> None:
     async with kit(tmp_path) as k:
         for _ in range(450):
             await k.post()
@@ -628,7 +624,7 @@ async def test_many_that_ended_are_forgotten_in_slices_the_oldest_first(tmp_path
         assert first == [(201,), (401,), (431,), (431,)]
 
 
-async def test_a_report_of_missing_fragments_rides_along_or_goes_alone(tmp_path: Path) -> None:
+async def test_report_of_missing_fragments_is_sent_alone_or_with_package(tmp_path: Path) -> None:
     async with kit(tmp_path) as k:
         report = Entry(77, Report(5, frozenset({0, 3}), b"1234"), 1_790_000_000)
         k.outbox.report(0, report)
@@ -643,7 +639,7 @@ async def test_a_report_of_missing_fragments_rides_along_or_goes_alone(tmp_path:
         assert len(k.outbox) == 0
 
 
-async def test_receipts_of_those_who_stored_it_are_kept_once_each(tmp_path: Path) -> None:
+async def test_receipt_of_each_recipient_is_stored_once(tmp_path: Path) -> None:
     ada = Identity("42", "Ada", "User", "ada@example.org", "7")
     async with kit(tmp_path) as k:
         id_ = await k.post()
@@ -667,7 +663,7 @@ async def test_receipts_of_those_who_stored_it_are_kept_once_each(tmp_path: Path
 # Several transmissions at once, on the channel's conditions.
 
 
-async def test_loads_are_settled_in_any_order(tmp_path: Path) -> None:
+async def test_transmissions_are_settled_in_any_order(tmp_path: Path) -> None:
     async with kit(tmp_path, Channel.CELLULAR) as k:
         ids = [await k.post(message={"content": str(n) * 3000}) for n in range(3)]
         first, second, third = k.load(65_536), k.load(65_536), k.load(65_536)
@@ -680,7 +676,7 @@ async def test_loads_are_settled_in_any_order(tmp_path: Path) -> None:
         assert k.status(ids[1]) is Status.DELIVERED
 
 
-async def test_a_settled_load_leaves_anothers_intent(tmp_path: Path) -> None:
+async def test_settled_transmission_keeps_intent_of_other(tmp_path: Path) -> None:
     async with kit(tmp_path, Channel.CELLULAR) as k:
         await k.post(message={"content": "a" * 5000})
         await k.post(message={"content": "b" * 5000})
@@ -692,7 +688,7 @@ async def test_a_settled_load_leaves_anothers_intent(tmp_path: Path) -> None:
         assert intent.transmission == first
 
 
-async def test_cellular_costs_no_credit_and_is_filled_little(tmp_path: Path) -> None:
+async def test_cellular_transmission_is_small_and_costs_no_credit(tmp_path: Path) -> None:
     async with kit(tmp_path, Channel.CELLULAR) as k:
         for number in range(100):
             await k.post(message={"content": f"{number:03}" * 100})
@@ -705,7 +701,7 @@ async def test_cellular_costs_no_credit_and_is_filled_little(tmp_path: Path) -> 
         )
 
 
-async def test_what_is_larger_than_the_filling_goes_whole(tmp_path: Path) -> None:
+async def test_large_cellular_package_is_sent_alone_and_whole(tmp_path: Path) -> None:
     async with kit(tmp_path, Channel.CELLULAR) as k:
         await k.post(message={"content": "x" * 60_000})
         await k.post(message={"content": "small"})
@@ -721,7 +717,7 @@ def receipts_in(entries: list[Entry]) -> list[int]:
     return [entry.sequence for entry in entries if isinstance(entry.content, Receipt)]
 
 
-async def test_what_came_is_told_with_the_next_message_where_that_costs_nothing(
+async def test_receipts_are_sent_with_next_message_if_cost_stays_equal(
     tmp_path: Path,
 ) -> None:
     async with kit(tmp_path) as k:
@@ -736,7 +732,7 @@ async def test_what_came_is_told_with_the_next_message_where_that_costs_nothing(
         assert receipts_in(await k.send()) == []
 
 
-async def test_an_sos_is_told_at_once_and_a_lost_receipt_again(
+async def test_receipt_of_sos_is_sent_at_once_and_repeated_if_lost(
     tmp_path: Path, clock: trio.testing.MockClock
 ) -> None:
     async with kit(tmp_path) as k:
@@ -752,19 +748,19 @@ async def test_an_sos_is_told_at_once_and_a_lost_receipt_again(
         assert receipts_in(await k.send()) == [6]
 
 
-async def test_where_it_is_asked_for_everything_is_told_at_once(tmp_path: Path) -> None:
+async def test_receipts_at_once_option_sends_each_receipt_immediately(tmp_path: Path) -> None:
     async with kit(tmp_path, receipts_at_once=True) as k:
         await k.reception.receive(arriving(5))
         assert receipts_in(await k.send()) == [5]
 
 
-async def test_a_link_that_confirms_owes_no_receipts(tmp_path: Path) -> None:
+async def test_cellular_outbox_sends_no_receipts(tmp_path: Path) -> None:
     async with kit(tmp_path, Channel.CELLULAR) as k:
         await k.reception.receive(arriving(5, sos=True))
         assert k.outbox.load(65_536) is None
 
 
-async def test_an_id_at_the_end_of_its_range_leaves_room_for_ours(tmp_path: Path) -> None:
+async def test_own_ids_skip_posted_id_at_end_of_range(tmp_path: Path) -> None:
     async with kit(tmp_path) as k:
         assert await k.post(id=7) == 7
         assert await k.post(id=2**31 - 1) == 2**31 - 1
@@ -777,7 +773,7 @@ async def test_an_id_at_the_end_of_its_range_leaves_room_for_ours(tmp_path: Path
 
 
 @pytest.mark.parametrize("got_as_far_as", ["loading", "taking", "asking"])
-async def test_what_a_driver_fails_over_waits_again_alone_and_ever_later(
+async def test_packages_of_failed_driver_are_retried_with_growing_waits(
     tmp_path: Path, clock: Any, got_as_far_as: str
 ) -> None:
     """The driver fails at each place. A Package that causes failures must not stop the others."""
@@ -806,9 +802,7 @@ async def test_what_a_driver_fails_over_waits_again_alone_and_ever_later(
 
 
 @pytest.mark.parametrize("departed", [True, False])
-async def test_a_cancel_waits_no_longer_than_for_the_driver_to_fail(
-    tmp_path: Path, clock: Any, departed: bool
-) -> None:
+async def test_cancel_ends_when_driver_fails(tmp_path: Path, clock: Any, departed: bool) -> None:
     async with kit(tmp_path) as k:
         id_ = await k.post()
         if departed:
@@ -824,7 +818,7 @@ async def test_a_cancel_waits_no_longer_than_for_the_driver_to_fail(
         assert len(k.outbox) == 0
 
 
-async def test_an_intent_outlives_the_driver(tmp_path: Path) -> None:
+async def test_intent_survives_driver_failure(tmp_path: Path) -> None:
     """The modem's number decides, independent of the driver."""
     async with kit(tmp_path) as k:
         id_ = await k.post()
@@ -843,7 +837,7 @@ async def test_an_intent_outlives_the_driver(tmp_path: Path) -> None:
         assert k.status(id_) is Status.DELIVERED
 
 
-async def test_an_id_never_comes_back(tmp_path: Path) -> None:
+async def test_id_is_never_reused(tmp_path: Path) -> None:
     """This holds even after a quiet week in which all Packages were forgotten, and a restart."""
     async with kit(tmp_path) as k:
         await k.post(id=41)
@@ -858,7 +852,7 @@ async def test_an_id_never_comes_back(tmp_path: Path) -> None:
         assert await k.post() == 43
 
 
-async def test_what_an_earlier_version_left_between_a_collapse_and_its_end_is_ended(
+async def test_half_collapsed_package_of_earlier_version_is_ended(
     tmp_path: Path,
 ) -> None:
     async with kit(tmp_path) as k:
@@ -878,7 +872,7 @@ async def test_what_an_earlier_version_left_between_a_collapse_and_its_end_is_en
 
 
 @pytest.mark.parametrize("channel", [Channel.SATELLITE, Channel.CELLULAR, Channel.RADIO])
-async def test_text_is_packed_where_bytes_cost_and_an_sos_is_not(
+async def test_text_is_packed_on_satellite_and_radio_except_in_sos(
     tmp_path: Path, channel: Channel
 ) -> None:
     text = "Bridge on route 7 is out, take the north track past the old mill"
@@ -896,13 +890,13 @@ async def test_text_is_packed_where_bytes_cost_and_an_sos_is_not(
             assert envelope.is_packed is (channel is not Channel.CELLULAR and priority == 12)
             sizes[priority] = len(transmission.body)
             if channel is not Channel.RADIO:
-                assert cost == len(transmission.body), "a dry run tells what it takes"
+                assert cost == len(transmission.body), "the cost request is wrong"
             await k.outbox.record_intent(transmission, modem="300", at_modem=1)
             await k.outbox.settle(transmission, Outcome.SENT)
         assert (sizes[12] <= 50) is (channel is not Channel.CELLULAR)
 
 
-async def test_a_long_text_goes_whole_where_packing_makes_it_fit_and_else_in_plain_fragments(
+async def test_long_text_is_packed_into_one_message_or_fragmented_unpacked(
     tmp_path: Path,
 ) -> None:
     sentence = "The bridge is out and we walk back to the camp before the night. "

@@ -22,7 +22,7 @@ TPV = '{"class":"TPV","device":"/dev/ttyUSB0","mode":3,%s"lat":47.2,"lon":8.5,"a
     ],
     ids=["no date", "1024 weeks too late", "1024 weeks too early", "dated"],
 )
-def test_an_sos_has_the_position_and_a_date_that_can_be(time: str, date: datetime | None) -> None:
+def test_position_of_sos_omits_impossible_date(time: str, date: datetime | None) -> None:
     """The agent adds a date to a position without one when it accepts it."""
     fix = read_line((TPV % time).encode())
     assert isinstance(fix, Fix)

@@ -23,16 +23,16 @@ def drain(queue: Queue, now: float = 0.0) -> list[int]:
     return taken
 
 
-def test_priority_goes_first_and_arrival_decides_among_equals() -> None:
+def test_queue_is_ordered_by_priority_and_arrival() -> None:
     queue = Queue()
     for key, priority in enumerate([10, 12, 100, 12, 10]):
         queue.add(key, priority=priority)
     assert drain(queue) == [2, 1, 3, 0, 4]
 
 
-def test_what_is_about_to_be_replaced_may_be_hastened_or_put_off_all_the_same() -> None:
-    """Its replacement goes, or it goes itself if the replacement is not stored. It had waited
-    forever.
+def test_held_package_can_be_hastened_and_postponed() -> None:
+    """Regression: such a Package waited forever. The replacement is sent, or the Package itself if
+    the replacement is not stored.
     """
     queue = Queue()
     for key in (1, 2):
@@ -50,7 +50,7 @@ def test_what_is_about_to_be_replaced_may_be_hastened_or_put_off_all_the_same() 
     assert queue.find_foremost(9.0) is None
 
 
-def test_a_newer_position_keeps_the_place_of_the_one_it_replaces() -> None:
+def test_replacement_keeps_place_of_replaced_package() -> None:
     queue = Queue()
     queue.add(1, priority=10, collapse_key=7)
     queue.add(2, priority=10)
@@ -58,7 +58,7 @@ def test_a_newer_position_keeps_the_place_of_the_one_it_replaces() -> None:
     assert drain(queue) == [3, 2]
 
 
-def test_of_another_priority_it_queues_anew() -> None:
+def test_replacement_with_other_priority_gets_new_place() -> None:
     queue = Queue()
     queue.add(1, priority=12, collapse_key=7)
     queue.add(2, priority=11)
@@ -66,7 +66,7 @@ def test_of_another_priority_it_queues_anew() -> None:
     assert drain(queue) == [2, 3]
 
 
-def test_what_is_being_sent_is_not_recalled_but_yields_before_its_next_try() -> None:
+def test_package_in_flight_yields_to_replacement_before_retry() -> None:
     queue = Queue()
     queue.add(1, priority=10, collapse_key=7)
     queue.add(2, priority=10)
@@ -79,7 +79,7 @@ def test_what_is_being_sent_is_not_recalled_but_yields_before_its_next_try() -> 
     assert queue.pop_due(50) == 3
 
 
-def test_an_sos_is_collapsed_by_another_sos_only() -> None:
+def test_sos_is_replaced_only_by_another_sos() -> None:
     queue = Queue()
     queue.add(1, priority=100, collapse_key=7, sos=True)
     assert queue.add(2, priority=200, collapse_key=7) == []
@@ -87,7 +87,7 @@ def test_an_sos_is_collapsed_by_another_sos_only() -> None:
     assert drain(queue) == [3]
 
 
-def test_what_comes_back_after_a_newer_one_ended_is_the_newest_again() -> None:
+def test_requeued_package_is_replaceable_after_removal_of_newer_package() -> None:
     queue = Queue()
     queue.add(1, priority=12, collapse_key=7)
     assert queue.pop_due(0) == 1
@@ -99,7 +99,7 @@ def test_what_comes_back_after_a_newer_one_ended_is_the_newest_again() -> None:
     assert drain(queue) == [3]
 
 
-def test_what_a_newer_one_has_overtaken_does_not_follow_it() -> None:
+def test_package_is_not_requeued_after_delivery_of_newer_package() -> None:
     queue = Queue()
     for key in (1, 2, 3):
         queue.add(key, priority=12, collapse_key=7)
@@ -117,7 +117,7 @@ def test_what_a_newer_one_has_overtaken_does_not_follow_it() -> None:
     assert drain(queue) == [4]
 
 
-def test_next_change_is_the_earliest_of_due_and_expiry() -> None:
+def test_next_change_is_earliest_due_time_or_expiry() -> None:
     queue = Queue()
     assert queue.compute_next_change(0) == inf
     queue.add(1, priority=10, due_time=30, expires=90)
@@ -140,7 +140,7 @@ class Entry:
     due: float
     taken: bool = False
     overtaken: bool = False
-    """True if a newer one has arrived."""
+    """True if a newer entry has arrived."""
 
 
 class AgainstTheModel(RuleBasedStateMachine):
@@ -293,7 +293,7 @@ TestAgainstTheModel = AgainstTheModel.TestCase
 TestAgainstTheModel.settings = settings(max_examples=200, stateful_step_count=60, deadline=None)
 
 
-def test_churn_of_collapsing_positions_does_not_grow_the_heaps() -> None:
+def test_many_replacements_do_not_grow_heaps() -> None:
     queue = Queue()
     for key in range(10_000):
         queue.add(key, priority=10, collapse_key=1, expires=key + 100.0, due_time=5.0)
@@ -303,7 +303,7 @@ def test_churn_of_collapsing_positions_does_not_grow_the_heaps() -> None:
 
 
 @pytest.mark.parametrize("order", [1, -1, 0])
-def test_a_long_queue_that_is_cleared_is_swept_a_few_at_a_time(order: int) -> None:
+def test_clearing_long_queue_sweeps_heaps_in_small_steps(order: int) -> None:
     """Clear it from the front, from the back and at random: no step is long, and the limit always
     holds.
     """

@@ -16,7 +16,9 @@ from fieldagent.wire.envelope import Entry, Receipt
 
 SENDER = 1
 HOPS = 3
-WORD = PendingStationStage(SENDER, 9, Stage.READ, "Ben", 1_790_000_000, b"item", wants_receipt=True)
+RECEIPT = PendingStationStage(
+    SENDER, 9, Stage.READ, "Ben", 1_790_000_000, b"item", wants_receipt=True
+)
 
 
 @dataclass
@@ -93,7 +95,7 @@ MORE = st.sets(st.tuples(st.integers(1, 6), st.integers(1, 6)).filter(lambda e: 
     st.integers(0, 999),
     st.booleans(),
 )
-def test_it_comes_is_answered_and_then_all_are_silent(
+def test_read_receipt_arrives_is_confirmed_and_traffic_ends(
     line: set[tuple[int, int]],
     more: set[tuple[int, int]],
     lost: list[bool],
@@ -103,12 +105,12 @@ def test_it_comes_is_answered_and_then_all_are_silent(
     # If all transmissions of a lonely sender were lost, nothing could come.
     reader = max(other for _, other in line)
     air = Air(frozenset(line | more), lost, seed)
-    air.stations[reader].replace_own_receipts([WORD], 0.0)
+    air.stations[reader].replace_own_receipts([RECEIPT], 0.0)
     if restarts:
         air.run(20.0)
         for number in air.stations:
             air.stations[number] = air.new(number)
-        air.stations[reader].replace_own_receipts([WORD], air.now)
+        air.stations[reader].replace_own_receipts([RECEIPT], air.now)
     air.run(86_400.0)
     assert air.came
     assert air.stations[reader].list_to_send(inf, has_other_content=True) == []
@@ -121,12 +123,14 @@ def test_it_comes_is_answered_and_then_all_are_silent(
 
 
 @given(MORE.filter(bool), st.integers(0, 999))
-def test_what_nobody_answers_ends(more: set[tuple[int, int]], seed: int) -> None:
-    """Its addressee is away."""
+def test_unconfirmed_read_receipt_ends_after_limited_packets(
+    more: set[tuple[int, int]], seed: int
+) -> None:
+    """The addressee of the receipt is away."""
     edges = frozenset((one + 1, other + 1) for one, other in more)
     air = Air(edges, [], seed)
     reader = min(air.stations)
-    air.stations[reader].replace_own_receipts([WORD], 0.0)
+    air.stations[reader].replace_own_receipts([RECEIPT], 0.0)
     air.run(7 * 86_400.0)
     assert air.came == 0
     assert OWN_PACKETS_MAX <= air.sent <= OWN_PACKETS_MAX * len(air.stations)

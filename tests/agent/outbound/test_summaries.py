@@ -38,12 +38,12 @@ def with_items(*numbers: int) -> Summaries:
     return summaries
 
 
-def said(summaries: Summaries) -> list[int]:
+def list_summary_numbers(summaries: Summaries) -> list[int]:
     entry = summaries.make_summary(OTHER)
     return [] if entry is None else list_confirmed(entry)
 
 
-def test_a_claim_far_ahead_hides_nothing_for_good() -> None:
+def test_summary_with_far_number_hides_items_only_temporarily() -> None:
     summaries, now = with_items(1, 2, 3), 0.0
     assert summaries.process_summary(summary(FAR, FAR), now) == []
     for _ in range(ASKS_MAX):
@@ -52,15 +52,15 @@ def test_a_claim_far_ahead_hides_nothing_for_good() -> None:
         now += ASK_AFTER_S
         summaries.mark_sent(OTHER, now)
     summaries.note(OTHER, 4, DIGEST, now)
-    assert said(summaries) == [1, 2, 3, 4], "nobody gave it"
-    assert summaries.process_summary(summary(FAR, FAR), now) == [], "it is not asked for anew"
-    assert said(summaries) == [1, 2, 3, 4]
+    assert list_summary_numbers(summaries) == [1, 2, 3, 4], "no kit repeated the far item"
+    assert summaries.process_summary(summary(FAR, FAR), now) == [], "no new request"
+    assert list_summary_numbers(summaries) == [1, 2, 3, 4]
     assert summaries.process_summary(summary(4, 4, 5), now) == []
     entry = summaries.make_summary(OTHER)
     assert entry is not None and summaries.process_summary(summary(1, 1, 2), now) == [3, 4]
 
 
-def test_what_is_here_is_given_while_a_claim_stands() -> None:
+def test_stored_items_are_repeated_while_far_number_is_requested() -> None:
     summaries = with_items(1, 2, 3)
     summaries.process_summary(summary(FAR, FAR), 0.0)
     summaries.note(OTHER, 4, DIGEST, 1.0)
@@ -68,29 +68,29 @@ def test_what_is_here_is_given_while_a_claim_stands() -> None:
     assert summaries.process_summary(summary(1, 1, 2), 2.0) == [3, 4]
 
 
-def test_an_item_far_ahead_ends_with_the_hour() -> None:
+def test_item_with_far_number_leaves_summary_after_hour() -> None:
     summaries = with_items(1, 2, FAR)
     summaries.note(OTHER, 3, DIGEST, FRESH_S - 1)
-    assert said(summaries) == [FAR]
+    assert list_summary_numbers(summaries) == [FAR]
     assert summaries.process_summary(summary(1, 1, 2), FRESH_S - 1) == [3], (
-        "what is here is given all the same"
+        "stored items are repeated in any case"
     )
     summaries.note(OTHER, 4, DIGEST, FRESH_S)
-    assert said(summaries) == [1, 2, 3, 4]
+    assert list_summary_numbers(summaries) == [1, 2, 3, 4]
     summaries.process_summary(summary(FAR, FAR), FRESH_S)
-    assert said(summaries) == [1, 2, 3, 4], "what has come is not asked for again"
+    assert list_summary_numbers(summaries) == [1, 2, 3, 4], "received items are not requested again"
     for number in range(5, 500):
         summaries.note(OTHER, number, DIGEST, FRESH_S)
-    assert said(summaries) == [*range(484, 500)]
+    assert list_summary_numbers(summaries) == [*range(484, 500)]
 
 
-def test_a_late_item_does_not_hide_what_has_come_lately() -> None:
+def test_late_old_item_does_not_hide_recent_items() -> None:
     summaries = with_items(*range(100, 200))
     summaries.note(OTHER, 1, DIGEST, FRESH_S - 1)
-    assert said(summaries) == [*range(184, 200)]
+    assert list_summary_numbers(summaries) == [*range(184, 200)]
 
 
-def test_claims_take_bounded_room() -> None:
+def test_memory_for_claimed_numbers_is_bounded() -> None:
     summaries, now = with_items(1), 0.0
     for step in range(1, 50):
         summaries.process_summary(summary(step * 1000, *range(step * 1000, step * 1000 + 64)), now)
@@ -99,7 +99,7 @@ def test_claims_take_bounded_room() -> None:
     for _ in range(ASKS_MAX):
         now += ASK_AFTER_S
         summaries.mark_sent(OTHER, now)
-    assert said(summaries) == [1]
+    assert list_summary_numbers(summaries) == [1]
 
 
 def beacons(crowd: int, *, speaks_every: float, seconds: int = 3600) -> list[float]:
@@ -125,23 +125,25 @@ def beacons(crowd: int, *, speaks_every: float, seconds: int = 3600) -> list[flo
 
 @pytest.mark.parametrize("crowd", [CROWD_STATIONS, 3 * CROWD_STATIONS])
 @pytest.mark.parametrize("speaks_every", [60, 10_000])
-def test_who_speaks_in_a_crowd_says_there_what_it_lacks(crowd: int, speaks_every: float) -> None:
+def test_station_that_sends_items_postpones_beacons_in_crowd(
+    crowd: int, speaks_every: float
+) -> None:
     begun = beacons(crowd, speaks_every=speaks_every)
     pauses = [after - before for before, after in pairwise(begun)]
-    assert max(pauses) <= POSTPONE_MAX_S + 1, "none waits for what never rides"
+    assert max(pauses) <= POSTPONE_MAX_S + 1, "a beacon is postponed too long"
     put_off = crowd > CROWD_STATIONS and speaks_every == 60
     assert (min(pauses[1:]) >= POSTPONE_MAX_S - ASK_AFTER_S) == put_off, pauses
 
 
 @pytest.mark.parametrize(("crowd", "rides"), [(CROWD_STATIONS, True), (3 * CROWD_STATIONS, False)])
-def test_in_a_crowd_what_another_has_told_rides_nowhere(crowd: int, rides: bool) -> None:
+def test_summary_known_from_other_kit_is_not_sent_in_crowd(crowd: int, rides: bool) -> None:
     summaries, now = with_items(1, 2), 1.0
     summaries.note_crowd(crowd)
     assert summaries.list_due_stations(now, has_other_content=True) == [OTHER]
     summaries.process_summary(summary(1, 1, 2), 1.0)
     assert bool(summaries.list_due_stations(now, has_other_content=True)) == rides
     summaries.process_summary(summary(1, 1, 2, 3), 2.0)
-    assert summaries.list_due_stations(now, has_other_content=True) == [OTHER], "it asks"
+    assert summaries.list_due_stations(now, has_other_content=True) == [OTHER], "no request"
     summaries.mark_sent(OTHER, now)
     assert summaries.list_due_stations(now, has_other_content=True) == []
     assert bool(
