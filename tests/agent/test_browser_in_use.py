@@ -37,7 +37,7 @@ def heard(number: int, name: str) -> dict[str, Any]:
     return {**sos, "state": "open", "text": "__proto__", "steps": [raised]}
 
 
-def test_words_for_one_sos_are_for_no_other(chromium: Any, kit: Agent) -> None:
+def test_text_for_one_sos_is_not_kept_for_another(chromium: Any, kit: Agent) -> None:
     def two(route: Any) -> None:
         body = route.fetch().json()
         body["sos"]["heard"] = [heard(1, "Ada"), heard(2, "constructor")]
@@ -58,7 +58,7 @@ def test_words_for_one_sos_are_for_no_other(chromium: Any, kit: Agent) -> None:
         assert shown.locator("#take-by").input_value() == "Ben"
 
 
-def test_a_position_that_somebody_types_stays_theirs(chromium: Any, kit: Agent) -> None:
+def test_typed_position_is_not_replaced_by_browser(chromium: Any, kit: Agent) -> None:
     places = [{**HERE, "latitude": each} for each in (46.1, 46.2)]
     with page(chromium, kit.port, permissions=["geolocation"]) as shown:
         hold(shown)
@@ -79,7 +79,7 @@ def test_a_position_that_somebody_types_stays_theirs(chromium: Any, kit: Agent) 
         assert (latitude.input_value(), longitude.input_value()) == ("", "")
 
 
-def test_who_goes_back_and_holds_it_again_says_more(chromium: Any, kit: Agent) -> None:
+def test_second_sos_text_survives_answer_to_first(chromium: Any, kit: Agent) -> None:
     """The first request is still in transit. Its answer neither closes the dialog nor delays
     anything.
     """
@@ -104,9 +104,7 @@ def test_who_goes_back_and_holds_it_again_says_more(chromium: Any, kit: Agent) -
     kit.call("DELETE", "/api/sos")
 
 
-def test_nothing_is_said_not_to_be_there_before_the_agent_has_told(
-    chromium: Any, kit: Agent
-) -> None:
+def test_empty_map_notice_waits_for_answer_of_agent(chromium: Any, kit: Agent) -> None:
     with page(chromium, kit.port) as shown:
         held = Held(shown, "**/api/positions?*")
         shown.reload()
@@ -116,10 +114,10 @@ def test_nothing_is_said_not_to_be_there_before_the_agent_has_told(
         held.release()
 
 
-def test_with_large_text_on_the_narrowest_screen_nothing_is_scrolled_sideways(
+def test_large_text_fits_narrowest_screen_without_sideways_scrolling(
     chromium: Any, kit: Agent
 ) -> None:
-    """In a language with long words, both on the page and in the dialog of an SOS."""
+    """The language has long words. The page and the dialog of an SOS are checked."""
     kit.call("POST", "/api/sos", {"text": "Donaudampfschifffahrtsgesellschaft"})
     with page(chromium, kit.port, locale="de") as shown:
         shown.set_viewport_size({"width": 320, "height": 900})
@@ -136,8 +134,8 @@ def test_with_large_text_on_the_narrowest_screen_nothing_is_scrolled_sideways(
     kit.call("DELETE", "/api/sos")
 
 
-def test_two_presses_send_once(chromium: Any, kit: Agent) -> None:
-    """All parts of the page that send."""
+def test_double_press_sends_once(chromium: Any, kit: Agent) -> None:
+    """Check all buttons of the page that send."""
 
     def with_heard(route: Any) -> None:
         body = route.fetch().json()
@@ -167,11 +165,9 @@ def test_two_presses_send_once(chromium: Any, kit: Agent) -> None:
 
 
 @pytest.mark.parametrize("which", ["cancel", "read"])
-def test_a_press_that_fails_is_told_whatever_came_meanwhile(
-    chromium: Any, kit: Agent, which: str
-) -> None:
-    """Its row is redrawn during the request and afterwards. It stays one press, and its result is
-    shown.
+def test_failed_press_is_reported_after_redraws(chromium: Any, kit: Agent, which: str) -> None:
+    """The row of the button is redrawn during the request and afterwards. The press counts once,
+    and its result is shown.
     """
     reason = ["first"]
     key = {"cancel": "packages", "read": "payloads"}[which]
@@ -216,7 +212,7 @@ def test_a_press_that_fails_is_told_whatever_came_meanwhile(
         assert shown.evaluate("document.activeElement.id") == mine
 
 
-def test_what_was_asked_of_one_list_does_not_come_into_another(chromium: Any, kit: Agent) -> None:
+def test_late_answer_for_one_list_does_not_appear_in_another(chromium: Any, kit: Agent) -> None:
     text = {"message": {"content": "not before noon"}}
     number = kit.call("POST", "/api/package/async", text).body["id"]
     with page(chromium, kit.port) as shown:

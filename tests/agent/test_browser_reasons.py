@@ -34,7 +34,7 @@ def filled(form: str) -> str:
 
 
 @pytest.mark.parametrize("locale", ["de-CH", "es-ES", "fr-FR", "uk-UA"])
-def test_each_reason_is_read_back_to_its_own_form(chromium: Any, kit: Agent, locale: str) -> None:
+def test_each_reason_template_is_translated(chromium: Any, kit: Agent, locale: str) -> None:
     said = {
         filled(form): filled(own)
         for form, own in json.loads(translate_templates(locale[:2])).items()
@@ -49,7 +49,7 @@ def test_each_reason_is_read_back_to_its_own_form(chromium: Any, kit: Agent, loc
     ("locale", "shown"),
     [("en-GB", "0.5 credits"), ("de-CH", "0,5 Credits"), ("uk-UA", "0,5 кредиту")],
 )
-def test_a_number_is_in_the_form_of_the_language(
+def test_number_is_formatted_in_language_of_browser(
     chromium: Any, kit: Agent, locale: str, shown: str
 ) -> None:
     counted = (
@@ -59,7 +59,7 @@ def test_a_number_is_in_the_form_of_the_language(
         assert opened.evaluate(counted) == shown
 
 
-def test_what_is_put_together_is_said_part_by_part(chromium: Any, kit: Agent) -> None:
+def test_composed_reason_is_translated_part_by_part(chromium: Any, kit: Agent) -> None:
     said = {
         "No signal; next try 12:00:03 UTC": "kein Signal; nächster Versuch 12:00:03 UTC",
         "hub.example: connection refused": "hub.example: Verbindung abgelehnt",
@@ -162,7 +162,7 @@ def test_what_is_put_together_is_said_part_by_part(chromium: Any, kit: Agent) ->
     }
 
 
-def test_why_it_waits_and_why_it_ended_are_in_ones_own_language(chromium: Any, kit: Agent) -> None:
+def test_reasons_of_wait_and_end_are_in_language_of_browser(chromium: Any, kit: Agent) -> None:
     body = {"message": {"content": "camp reached"}, "collapseKey": 7}
     for content in ("camp reached", "camp left"):
         body["message"] = {"content": content}
@@ -217,12 +217,12 @@ HEARD = {
 NONE, AGAIN = "No channel can send the SOS", "Next try"
 
 
-def test_the_page_says_of_an_sos_only_what_is_known(chromium: Any, kit: Agent) -> None:
+def test_page_shows_only_known_facts_of_sos(chromium: Any, kit: Agent) -> None:
     own: dict[str, tuple[dict[str, Any], str]] = {
-        "the answer to the raising": ({"steps": [RAISED]}, ""),
-        "to be tried": ({"steps": [RAISED], "nextTry": 1_800_000_060}, AGAIN),
+        "raised": ({"steps": [RAISED]}, ""),
+        "next try": ({"steps": [RAISED], "nextTry": 1_800_000_060}, AGAIN),
         "no channel": ({"steps": [RAISED], "nextTry": None}, NONE),
-        "left, and goes no more": ({"steps": [RAISED, LEFT], "nextTry": None}, ""),
+        "left without next try": ({"steps": [RAISED, LEFT], "nextTry": None}, ""),
         "called off": ({"steps": [RAISED], "nextTry": None, "ended": 1_800_000_001}, ""),
     }
     with page(chromium, kit.port) as shown:
@@ -230,7 +230,7 @@ def test_the_page_says_of_an_sos_only_what_is_known(chromium: Any, kit: Agent) -
             sos = {"active": 1, "incident": {**OWN, **members}, "heard": []}
             text = shown.evaluate(ALARMS, sos)
             assert [each for each in (NONE, AGAIN) if each in text] == [words] * bool(words), name
-            assert "SOS 007" in text and "70000007" not in text, "the number that the desk shows"
+            assert "SOS 007" in text and "70000007" not in text, "the short number of the console"
         sos = {"active": 1, "incident": {**OWN, "steps": [NEARBY], "nextTry": 1.0}, "heard": []}
         assert "left by Ben’s satellite" in shown.evaluate(ALARMS, sos)
         for age, words in (

@@ -64,8 +64,8 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]
     return write
 
 
-def test_a_machine_that_tells_nothing(root: Callable[..., None]) -> None:
-    """For example a PC in a container."""
+def test_machine_without_sensors_has_unknown_values(root: Callable[..., None]) -> None:
+    """A PC in a container is an example."""
     assert (machine.read_degrees(), machine.read_millivolts(), machine.read_throttling()) == (
         None,
         None,
@@ -78,7 +78,7 @@ def test_a_machine_that_tells_nothing(root: Callable[..., None]) -> None:
     )
 
 
-def test_a_raspberry_pi(root: Callable[..., None]) -> None:
+def test_values_of_raspberry_pi_are_read(root: Callable[..., None]) -> None:
     root("sys/class/thermal/thermal_zone0/temp", "61200\n")
     root("sys/class/hwmon/hwmon1/in0_input", "4980\n")
     root(THROTTLED, "50005\n")
@@ -95,7 +95,7 @@ def test_a_raspberry_pi(root: Callable[..., None]) -> None:
     assert machine.reset() == RESET
 
 
-def test_other_machines(root: Callable[..., None]) -> None:
+def test_values_of_other_machines_are_read(root: Callable[..., None]) -> None:
     root("etc/os-release", 'ID=arch\nPRETTY_NAME="Arch Linux"\n')
     root("sys/class/hwmon/hwmon1/name", "rpi_volt\n")
     root(ALARM, "1\n")
@@ -107,9 +107,9 @@ def test_other_machines(root: Callable[..., None]) -> None:
     assert machine.reset() == POWER
 
 
-def test_the_emptiest_battery_counts_and_a_mouse_has_none(root: Callable[..., None]) -> None:
-    """As in `Documentation/ABI/testing/sysfs-class-power` of Linux. A mains supply has no
-    capacity.
+def test_lowest_system_battery_is_reported(root: Callable[..., None]) -> None:
+    """The files are as in `Documentation/ABI/testing/sysfs-class-power` of Linux. A mains supply
+    has no capacity, and the battery of a mouse does not count.
     """
     root("sys/class/power_supply/AC/online", "1\n")
     assert machine.read_battery() is None
@@ -122,7 +122,7 @@ def test_the_emptiest_battery_counts_and_a_mouse_has_none(root: Callable[..., No
 
 
 @pytest.mark.parametrize("content", ["", "nonsense\n", "-\n"])
-def test_what_linux_tells_amiss_is_not_known(root: Callable[..., None], content: str) -> None:
+def test_invalid_system_files_give_unknown_values(root: Callable[..., None], content: str) -> None:
     for name in (THROTTLED, WATCHDOG0, "sys/class/thermal/thermal_zone0/temp"):
         root(name, content)
     root("etc/os-release", b"PRETTY_NAME=\xff\x1b[2J\n")
@@ -149,7 +149,7 @@ def start(
     return book
 
 
-def test_why_the_machine_was_started(tmp_path: Path) -> None:
+def test_cause_of_machine_start_is_determined(tmp_path: Path) -> None:
     elapsed = Lived()
 
     def cause(boot: str, reset: int = UNKNOWN, *commanded: str, leaves: bool = False) -> str:
@@ -171,11 +171,11 @@ def test_why_the_machine_was_started(tmp_path: Path) -> None:
     assert cause("told", RESET, "power again") == "command"
 
 
-def test_a_first_start_has_the_hardwares_word_alone(tmp_path: Path) -> None:
+def test_cause_of_first_start_is_reset_reason_of_hardware(tmp_path: Path) -> None:
     assert start(tmp_path, "first", Lived(), POWER).cause == POWER
 
 
-def test_starts_of_a_day_are_counted(tmp_path: Path) -> None:
+def test_starts_of_last_day_are_counted(tmp_path: Path) -> None:
     elapsed = Lived()
     for _ in range(4):
         book = start(tmp_path, "this", elapsed)
@@ -187,7 +187,7 @@ def test_starts_of_a_day_are_counted(tmp_path: Path) -> None:
     assert start(tmp_path, "this", elapsed).count_starts() == 100
 
 
-def test_as_much_as_there_can_be_has_room_in_a_slot(tmp_path: Path) -> None:
+def test_largest_logbook_fits_in_slot(tmp_path: Path) -> None:
     elapsed = Lived()
     elapsed.now = 1_795_849_712.123456
     for _ in range(100):
@@ -207,7 +207,7 @@ def test_as_much_as_there_can_be_has_room_in_a_slot(tmp_path: Path) -> None:
     "content",
     ["", "{", "[]", "7", '{"boot": "x"}', '{"boot": 1, "cause": 99, "starts": "", "hours": []}'],
 )
-def test_a_file_that_is_damaged_is_begun_anew(tmp_path: Path, content: str) -> None:
+def test_damaged_logbook_is_replaced(tmp_path: Path, content: str) -> None:
     for write in (Path.write_bytes, write_in_slots):
         write(tmp_path / NAME, content.encode())
         book = start(tmp_path, "this", Lived())
@@ -215,15 +215,13 @@ def test_a_file_that_is_damaged_is_begun_anew(tmp_path: Path, content: str) -> N
         assert json.loads(read_slots(tmp_path / NAME))["boot"] == "this"
 
 
-def test_a_disk_that_takes_nothing_stops_nobody(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_unwritable_logbook_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         book = start(tmp_path / "nowhere", "this", Lived())
     assert book.count_starts() == 1 and "cannot be stored" in caplog.text
 
 
-def test_the_median_weighs_how_long_it_was_so() -> None:
+def test_signal_median_is_weighted_by_duration() -> None:
     signals = [(0.0, 5), (100.0, 1), (3_000.0, None), (3_500.0, 4)]
     assert compute_median(signals, 0, 3_600) == 1
     assert compute_median(signals, 3_000, 3_600) == 4
@@ -232,7 +230,7 @@ def test_the_median_weighs_how_long_it_was_so() -> None:
     assert compute_median([], 0, 3_600) is None
 
 
-async def test_hours_are_kept_over_a_start_and_forgotten_after_a_day(
+async def test_hourly_signals_survive_restart_and_expire_after_day(
     tmp_path: Path, clock: MockClock
 ) -> None:
     elapsed, link = Lived(), ChannelLink()
@@ -258,7 +256,7 @@ async def test_hours_are_kept_over_a_start_and_forgotten_after_a_day(
     assert again.compute_signals({"satellite": ChannelLink()}, trio.current_time()) == {}
 
 
-async def test_it_is_told_over_each_link_and_then_as_it_changes_once_an_hour(
+async def test_condition_is_reported_over_each_link_and_at_changes(
     tmp_path: Path, clock: MockClock
 ) -> None:
     conditions = [KitCondition(STATUS)]
@@ -288,7 +286,7 @@ async def test_it_is_told_over_each_link_and_then_as_it_changes_once_an_hour(
         await trio.sleep(REPORT_INTERVAL_MIN_S)
         assert reports[1] == (4 * REPORT_INTERVAL_MIN_S, replace(conditions[-1], signals={}))
         await trio.sleep(REPORT_INTERVAL_MAX_S + REPORT_INTERVAL_MIN_S)
-        assert len(reports) == 3, "the hours of its signal are others"
+        assert len(reports) == 3, "the hourly signals have changed"
         nursery.cancel_scope.cancel()
     notes.begin()
     with trio.fail_after(1):
@@ -317,7 +315,9 @@ async def test_it_is_told_over_each_link_and_then_as_it_changes_once_an_hour(
         {"status": STATUS._replace(trouble=True)},
     ],
 )
-async def test_what_the_hub_hears_of(clock: MockClock, other: dict[str, Any]) -> None:
+async def test_relevant_change_of_condition_is_reported(
+    clock: MockClock, other: dict[str, Any]
+) -> None:
     first = KitCondition(STATUS, clock=0, signals={"satellite": [None] * 23 + [3]})
     conditions = [first]
     news = ConditionNews(lambda: conditions[-1])
@@ -330,7 +330,7 @@ async def test_what_the_hub_hears_of(clock: MockClock, other: dict[str, Any]) ->
     assert news.encode_due_note() == conditions[-1].encode()
 
 
-async def test_what_fails_in_it_ends_no_link(
+async def test_failed_condition_check_is_logged_and_retried(
     clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     """statvfs fails like this on a failing disk."""
@@ -348,7 +348,7 @@ async def test_what_fails_in_it_ends_no_link(
     assert news.encode_due_note() == KitCondition(STATUS).encode()
 
 
-async def test_an_agent_with_a_hub_tells_all_that_it_knows(
+async def test_condition_of_agent_with_hub_is_complete(
     tmp_path: Path, root: Callable[..., None], clock: MockClock
 ) -> None:
     root("etc/os-release", 'ID=debian\nVERSION_ID="13"\n')
@@ -372,7 +372,7 @@ async def test_an_agent_with_a_hub_tells_all_that_it_knows(
 
 
 @pytest.mark.parametrize("fails", [False, True])
-async def test_the_start_after_a_reboot_is_known_to_be_by_the_command(
+async def test_start_after_reboot_command_has_cause_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: bool
 ) -> None:
     """A command that was not carried out explains no start."""

@@ -62,7 +62,7 @@ def listening(kit: Agent, topics: str = "", last: str = "") -> Iterator[Listener
         connection.close()
 
 
-def test_each_topic_is_told_by_itself(tmp_path: Path) -> None:
+def test_each_topic_is_streamed_separately(tmp_path: Path) -> None:
     with (
         sky(tmp_path, 0) as above,
         agent(tmp_path, {"inbound-hook": "true"}) as kit,
@@ -86,7 +86,7 @@ def test_each_topic_is_told_by_itself(tmp_path: Path) -> None:
         assert all(int(each.id) for each in (declared, packages.next(), links.next()))
 
 
-def test_who_was_away_misses_nothing_not_even_over_a_kill(tmp_path: Path) -> None:
+def test_returning_listener_misses_no_event_after_kill(tmp_path: Path) -> None:
     settings: dict[str, str | None] = {"satellite-port": None}
     last, numbers, posted = "", list[int](), list[int]()
     for _ in range(4):
@@ -103,11 +103,11 @@ def test_who_was_away_misses_nothing_not_even_over_a_kill(tmp_path: Path) -> Non
     with agent(tmp_path, settings) as kit, listening(kit, "package", last) as listener:
         while numbers[-1] != posted[-1]:
             numbers.append(listener.next().data["id"])
-    # They come in order. One that changed between two reads appears once or twice.
+    # The events are in order. A Package that changed between two reads appears once or twice.
     assert list(dict.fromkeys(numbers)) == posted
 
 
-def test_more_than_one_reading_holds_is_told_whole(tmp_path: Path) -> None:
+def test_listener_gets_more_events_than_one_read_holds(tmp_path: Path) -> None:
     with agent(tmp_path, {"satellite-port": None}) as kit:
         with listening(kit, "package") as listener:
             kit.post("x")
@@ -121,7 +121,7 @@ def test_more_than_one_reading_holds_is_told_whole(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("last", ["never", "-1", "0", "1", "999999999999999", "9" * 40])
-def test_an_id_of_another_journal_is_told_as_lost(tmp_path: Path, last: str) -> None:
+def test_unknown_last_event_id_is_reported_as_lost(tmp_path: Path, last: str) -> None:
     with agent(tmp_path, {"satellite-port": None}) as kit, listening(kit, "", last) as listener:
         lost = listener.next()
         assert (lost.topic, lost.data) == ("lost", {})
@@ -129,7 +129,7 @@ def test_an_id_of_another_journal_is_told_as_lost(tmp_path: Path, last: str) -> 
         assert int(listener.until("package", id=id_).id) > int(lost.id)
 
 
-def test_what_was_too_long_ago_is_told_as_lost_and_the_table_stays_small(tmp_path: Path) -> None:
+def test_deleted_events_are_reported_as_lost(tmp_path: Path) -> None:
     with agent(tmp_path, {"satellite-port": None}) as kit, listening(kit, "package") as listener:
         kit.post("x")
         last = listener.next().id
@@ -146,7 +146,7 @@ def test_what_was_too_long_ago_is_told_as_lost_and_the_table_stays_small(tmp_pat
         assert listener.next().topic == "lost"
 
 
-async def test_who_reads_too_slowly_is_told_that_something_is_lost(tmp_path: Path) -> None:
+async def test_slow_listener_gets_lost_event(tmp_path: Path) -> None:
     """When a queue of thousands is cleared, more events happen than are kept while one is read."""
     async with kit(tmp_path) as k:
         asked = StreamRequest(frozenset({"package"}))
@@ -162,7 +162,7 @@ async def test_who_reads_too_slowly_is_told_that_something_is_lost(tmp_path: Pat
             assert segment.count(b"event: ") == 1 and b'{"id": 2, ' in segment
 
 
-async def test_conditions_are_looked_at_after_news_and_at_each_sign_of_life(
+async def test_conditions_are_checked_after_changes_and_at_signs_of_life(
     tmp_path: Path, clock: MockClock
 ) -> None:
     """Checks that can wait happen when the kit is awake for a sign of life."""

@@ -54,7 +54,7 @@ def faults(kit: Agent) -> dict[str, Any]:
     return {each["part"]: each for each in kit.call("GET", "/api/status").body["faults"]}
 
 
-def works_on(kit: Agent, part: str, *broken: Break) -> None:
+def check_fault_is_reported(kit: Agent, part: str, *broken: Break) -> None:
     """Check that the fault appears everywhere, that the agent works, and that it stops in order."""
     fault = faults(kit)[part]
     assert "AsATest: as a test in " in fault["error"]
@@ -93,19 +93,17 @@ def works_on(kit: Agent, part: str, *broken: Break) -> None:
     ],
     ids=lambda broken: f"{broken.place.partition(':')[2]}{'-late' * broken.late}",
 )
-def test_a_package_in_flight_when_the_satellite_driver_fails_arrives_once(
-    tmp_path: Path, broken: Break
-) -> None:
+def test_package_arrives_once_when_satellite_driver_fails(tmp_path: Path, broken: Break) -> None:
     with sky(tmp_path, latency=0.1) as above, breaking(tmp_path, broken) as kit:
         assert kit.post("precious").body["status"] == "Delivered"
         assert kit.post("next").body["status"] == "Delivered"
         above.expect('"next"')
         assert len([line for line in above.lines if '"precious"' in line]) == 1
         assert faults(kit)["Satellite"]["times"] == 1
-        works_on(kit, "Satellite", broken)
+        check_fault_is_reported(kit, "Satellite", broken)
 
 
-async def test_a_package_in_flight_when_the_cellular_driver_fails_arrives_once(
+async def test_package_arrives_once_when_cellular_driver_fails(
     tmp_path: Path,
 ) -> None:
     """The same Package meets each of these faults in turn."""
@@ -126,7 +124,7 @@ async def test_a_package_in_flight_when_the_cellular_driver_fails_arrives_once(
             def send() -> None:
                 assert kit.post("precious").body["status"] == "Delivered"
                 assert kit.post("next").body["status"] == "Delivered"
-                works_on(kit, "Cellular", *broken)
+                check_fault_is_reported(kit, "Cellular", *broken)
 
             await trio.to_thread.run_sync(send)
     # The hub recognises an item by its number and digest, so its copies are one.
@@ -134,7 +132,7 @@ async def test_a_package_in_flight_when_the_cellular_driver_fails_arrives_once(
 
 
 @pytest.mark.full
-def test_a_package_in_flight_when_the_radio_driver_fails_arrives_once(tmp_path: Path) -> None:
+def test_package_arrives_once_when_radio_driver_fails(tmp_path: Path) -> None:
     broken = [
         Break(f"{RADIO}:RadioDriver._show_life"),
         Break(f"{RADIO}:RadioDriver._transmit"),
@@ -158,11 +156,11 @@ def test_a_package_in_flight_when_the_radio_driver_fails_arrives_once(tmp_path: 
         events = [each["payloads"][0]["events"][0]["content"] for each in hooked]
         assert sorted(events) == ["next", "precious"]
         assert faults(ada)["the radio rounds"]["times"] == 1
-        works_on(ada, "Radio", *broken)
+        check_fault_is_reported(ada, "Radio", *broken)
 
 
 @pytest.mark.full
-def test_a_hook_that_fails_by_our_mistake_gets_what_it_should(tmp_path: Path) -> None:
+def test_payload_is_handed_over_after_program_errors_in_hooks(tmp_path: Path) -> None:
     broken = [
         Break(f"{INBOUND}.script:run_script"),
         Break(f"{INBOUND}.hooks:JournalSpool.get_heads"),
@@ -184,10 +182,10 @@ def test_a_hook_that_fails_by_our_mistake_gets_what_it_should(tmp_path: Path) ->
             parts = {f"the handover to the {hook}" for hook in ("script", "webhook")}
             assert parts <= faults(kit).keys()
             assert kit.post("and out").body["status"] == "Delivered"
-            works_on(kit, "the handover to the webhook", *broken)
+            check_fault_is_reported(kit, "the handover to the webhook", *broken)
 
 
-def test_every_keeper_and_queue_starts_again(tmp_path: Path) -> None:
+def test_failed_background_tasks_and_queue_restart(tmp_path: Path) -> None:
     broken: list[Break] = [
         *(Break(f"fieldagent.agent.agent:BACKGROUND_TASKS.{name}") for name in BACKGROUND_TASKS),
         Break("fieldagent.agent.outbound.queue:Queue.expire"),
@@ -195,7 +193,7 @@ def test_every_keeper_and_queue_starts_again(tmp_path: Path) -> None:
     with sky(tmp_path, latency=0.1), breaking(tmp_path, *broken) as kit:
         assert kit.post("x").body["status"] == "Delivered"
         assert faults(kit).keys() == {*BACKGROUND_TASKS, "Satellite queue"}
-        works_on(kit, "Satellite queue", *broken)
+        check_fault_is_reported(kit, "Satellite queue", *broken)
 
 
 OF_SOS: dict[str, tuple[str, str, Any]] = {
@@ -226,7 +224,7 @@ REQUESTS: dict[str, tuple[str, str, Any]] = {
 """One call for each handler of the local API."""
 
 
-def test_a_route_that_fails_answers_500_and_all_others_go_on(tmp_path: Path) -> None:
+def test_failed_route_answers_500_and_other_routes_work(tmp_path: Path) -> None:
     broken = []
     for api, requests in ((LocalApi, REQUESTS), (IncidentApi, OF_SOS)):
         handlers = inspect.getmembers(api, inspect.iscoroutinefunction)
@@ -247,7 +245,7 @@ def test_a_route_that_fails_answers_500_and_all_others_go_on(tmp_path: Path) -> 
         assert kit.stop() == 0
 
 
-async def test_what_does_not_recover_is_told_and_takes_nothing_else_down(tmp_path: Path) -> None:
+async def test_permanently_failed_part_is_reported_and_other_parts_work(tmp_path: Path) -> None:
     changes: list[Break | Put] = [
         Break(f"{SATELLITE}:SatelliteDriver.work", times=0),
         Put("fieldagent.system.supervisor:DOWN_AFTER_S", 0.5),

@@ -55,13 +55,13 @@ def words(language: str) -> dict[str, set[str]]:
     return said
 
 
-def test_the_pages_are_what_is_written_of_their_sources() -> None:
+def test_handbook_pages_are_generated_from_sources() -> None:
     subprocess.run([sys.executable, ROOT / "build/handbook.py", "--check"], check=True)
     assert {f"{each}.json" for each in LANGUAGES} == {*CATALOGUES, "en.json"}
 
 
 @pytest.mark.parametrize("language", LANGUAGES[1:])
-def test_each_language_says_the_same_in_the_words_of_the_page(language: str) -> None:
+def test_translated_handbook_has_same_structure_and_terms_of_page(language: str) -> None:
     assert shape(language) == shape("en")
     known, english, own = words(language), named("en"), named(language)
     assert len(english) > 30
@@ -79,7 +79,7 @@ def kit(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Agent]:
         yield running
 
 
-def test_every_page_is_served_and_nothing_else(kit: Agent) -> None:
+def test_only_handbook_pages_are_served(kit: Agent) -> None:
     folder = Path(str(files("fieldagent.agent.handbook")))
     assert {path.name for path in folder.iterdir() if path.suffix in (".html", ".css")} == {*NAMES}
     described = kit.call("GET", "/openapi.json").body["paths"]["/help/{name}"]["get"]
@@ -96,6 +96,6 @@ def test_every_page_is_served_and_nothing_else(kit: Agent) -> None:
     ("accepted", "there"),
     [("", "en"), ("it", "en"), ("uk-UA,uk;q=0.9,en;q=0.8", "uk"), ("it, fr-CH;q=0.7, *", "fr")],
 )
-def test_a_browser_is_led_to_its_language(kit: Agent, accepted: str, there: str) -> None:
+def test_handbook_redirects_to_language_of_browser(kit: Agent, accepted: str, there: str) -> None:
     answer = kit.call("GET", "/help", **{"Accept-Language": accepted})
     assert (answer.status, answer.headers["location"]) == (303, f"/help/{there}.html")

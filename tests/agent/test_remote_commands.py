@@ -122,7 +122,7 @@ def told(answer: CommandAnswer) -> str:
     return answer_text.unpack(answer.body)
 
 
-async def test_a_command_is_done_and_answered_by_the_way_that_it_came(tmp_path: Path) -> None:
+async def test_command_is_answered_over_channel_of_arrival(tmp_path: Path) -> None:
     async with at_work(tmp_path) as kit:
         await kit.hears(NOW, "status", channel="Satellite")
         (answer,) = await kit.answered(1)
@@ -132,7 +132,7 @@ async def test_a_command_is_done_and_answered_by_the_way_that_it_came(tmp_path: 
         assert channel == "Satellite"
 
 
-async def test_one_that_comes_over_two_bearers_is_done_once_and_answered_once(
+async def test_command_received_over_two_bearers_is_executed_and_answered_once(
     tmp_path: Path,
 ) -> None:
     async with at_work(tmp_path) as kit:
@@ -145,7 +145,7 @@ async def test_one_that_comes_over_two_bearers_is_done_once_and_answered_once(
         assert numbers == [NOW, NOW + 1]
 
 
-async def test_a_stale_number_is_refused_with_the_reason_and_once(tmp_path: Path) -> None:
+async def test_stale_command_number_is_refused_once_with_reason(tmp_path: Path) -> None:
     async with at_work(tmp_path) as kit:
         await kit.hears(NOW, "status")
         await kit.hears(NOW - 5, "status")
@@ -155,17 +155,17 @@ async def test_a_stale_number_is_refused_with_the_reason_and_once(tmp_path: Path
         assert told(stale) == f"command {NOW} arrived before it, send it again"
 
 
-async def test_a_recording_is_refused_where_a_restored_card_has_forgotten_its_number(
+async def test_old_command_is_refused_if_restored_card_has_lost_number(
     tmp_path: Path,
 ) -> None:
-    """By its number alone it would be accepted, but its age prevents that."""
+    """The number alone would be accepted. The age of the command prevents that."""
     async with at_work(tmp_path) as kit:
         await kit.hears(NOW - AGE_MAX_S - 60, "status")
         (answer,) = await kit.answered(1)
         assert answer.outcome is CommandOutcome.REFUSED and "5 days old" in told(answer)
 
 
-async def test_a_wrong_key_is_a_dead_letter_and_costs_no_answer(tmp_path: Path) -> None:
+async def test_command_with_wrong_key_becomes_dead_letter_without_answer(tmp_path: Path) -> None:
     async with at_work(tmp_path) as kit:
         await kit.hears(NOW, "status", key=derive_command_key(bytes(32)))
         await kit.hears_of(NOW, RemoteCommand(1), "Satellite")
@@ -178,7 +178,7 @@ async def test_a_wrong_key_is_a_dead_letter_and_costs_no_answer(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb.name)
-async def test_what_is_not_allowed_is_refused_by_name(tmp_path: Path, verb: Verb) -> None:
+async def test_command_that_is_not_allowed_is_refused_by_name(tmp_path: Path, verb: Verb) -> None:
     async with at_work(tmp_path, "none") as kit:
         await kit.hears_of(NOW, prove(NOW, written(verb), KEY), "Cellular")
         (answer,) = await kit.answered(1)
@@ -187,7 +187,7 @@ async def test_what_is_not_allowed_is_refused_by_name(tmp_path: Path, verb: Verb
 
 
 @pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb.name)
-async def test_unless_it_is_told_otherwise_a_kit_allows_what_reads_and_a_new_radio_key(
+async def test_default_settings_allow_only_reading_commands_and_radio_key(
     tmp_path: Path, verb: Verb
 ) -> None:
     text = f"state-directory={tmp_path}\n"
@@ -195,7 +195,7 @@ async def test_unless_it_is_told_otherwise_a_kit_allows_what_reads_and_a_new_rad
     assert (verb.name in parse(text, tmp_path).remote_commands) is allowed
 
 
-async def test_what_a_later_hub_says_is_refused_by_number(tmp_path: Path) -> None:
+async def test_unknown_command_of_later_hub_is_refused_by_number(tmp_path: Path) -> None:
     async with at_work(tmp_path) as kit:
         later = prove(NOW, replace(read_words(["status"]), verb=99), KEY)
         await kit.hears_of(NOW, later, "Cellular")
@@ -204,7 +204,7 @@ async def test_what_a_later_hub_says_is_refused_by_number(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("name", ["restart", "reboot"])
-async def test_an_sos_that_memory_alone_has_is_not_lost_by_a_command(
+async def test_restart_command_is_refused_while_sos_is_only_in_memory(
     tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("INVOCATION_ID", "of systemd")
@@ -245,7 +245,7 @@ class Done:
 
 
 async def cut_after(folder: Path, commits: int, verb: Verb, done: Done) -> bool:
-    """Give the command, and cut the power after that many commits. Return False if it
+    """Give the command, and cut the power after that many commits. Return False if the command
     ended before.
     """
     waits = verb.name in ("restart", "reboot")
@@ -275,7 +275,7 @@ async def cut_after(folder: Path, commits: int, verb: Verb, done: Done) -> bool:
 
 @pytest.mark.full
 @pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb.name)
-async def test_a_power_cut_after_any_commit_neither_loses_nor_repeats_it(
+async def test_power_cut_after_any_commit_loses_and_repeats_no_command(
     tmp_path: Path, verb: Verb, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     commits, goes_on = 0, True
@@ -285,10 +285,10 @@ async def test_a_power_cut_after_any_commit_neither_loses_nor_repeats_it(
         folder.mkdir()
         goes_on = await cut_after(folder, commits, verb, done)
         async with at_work(folder, ALL, "the next") as kit:
-            # Its link or its modem brings an unconfirmed command again.
+            # An unconfirmed command arrives again over the link or the modem.
             await kit.hears_of(NOW, prove(NOW, written(verb), KEY), "Cellular")
             if commands.list_under_way(kit.journal)[:1] and verb.name in ("restart", "reboot"):
-                # It starts only now, and the start after it answers.
+                # The command starts only now, and the agent answers after the next start.
                 await _begun(kit)
         if verb.name in ("restart", "reboot"):
             async with at_work(folder, ALL, "the one after") as kit:
@@ -314,7 +314,7 @@ async def _begun(kit: Kit) -> None:
             await trio.sleep(0.01)
 
 
-async def test_nothing_is_cut_while_a_modem_is_in_a_session(
+async def test_restart_command_waits_for_end_of_modem_session(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     done = Done(monkeypatch)
@@ -331,7 +331,7 @@ async def test_nothing_is_cut_while_a_modem_is_in_a_session(
         assert done.times == ["restart"]
 
 
-async def test_a_command_that_fails_by_our_mistake_holds_up_none_behind_it(
+async def test_failed_command_does_not_block_next_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(hands: CommandContext, arguments: object) -> bytes:
@@ -346,7 +346,7 @@ async def test_a_command_that_fails_by_our_mistake_holds_up_none_behind_it(
         assert second.outcome is CommandOutcome.DONE
 
 
-async def test_of_many_commands_the_newest_are_kept_and_what_is_older_stays_known(
+async def test_newest_commands_are_kept_and_older_numbers_stay_known(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(commands, "COMMANDS_MAX", 3)
@@ -360,7 +360,7 @@ async def test_of_many_commands_the_newest_are_kept_and_what_is_older_stays_know
         assert [each.number for each in await kit.answered(7)][-1] == NOW + 9
 
 
-def test_the_newest_warnings_are_kept() -> None:
+def test_recent_log_keeps_newest_warnings() -> None:
     kept, log = RecentLog(), logging.getLogger("of the test")
     log.addHandler(kept)
     try:
@@ -384,8 +384,8 @@ def update_to(payload: bytes, number: int = NOW) -> RemoteCommand:
     return prove(number, RemoteCommand(VERB_BY_NAME["update"].number, digest), KEY)
 
 
-async def bring(kit: Kit, payload: bytes, sequence: int = 5) -> None:
-    """Bring a Package from the hub for this kit."""
+async def deliver_from_hub(kit: Kit, payload: bytes, sequence: int = 5) -> None:
+    """Deliver a payload from the hub to this kit."""
     body = encode([Entry(sequence, Data(payload), NOW)], origin=3)
     inbox = kit.agent.parts.inbox
     await inbox.store_message(
@@ -397,10 +397,12 @@ def as_zipapp(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kit_notes, "find_installation_kind", lambda module: ZIPAPP)
 
 
-async def test_a_delta_is_for_the_kit_itself_and_its_command_waits_for_it(
+async def test_update_command_waits_for_delta_and_reports_result(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Hooks do not get it. root's unit gets it, and the restarted agent reports the result."""
+    """Hooks do not get the delta. root's unit gets the delta, and the restarted agent reports the
+    result.
+    """
     as_zipapp(monkeypatch)
     result = outcomes.find_root_folder(tmp_path / "state") / outcomes.PROGRAM
     result.parent.mkdir()
@@ -409,7 +411,7 @@ async def test_a_delta_is_for_the_kit_itself_and_its_command_waits_for_it(
         await kit.hears_of(NOW, update_to(PAYLOAD), "Satellite")
         await kit.hears(NOW + 1, "status")
         assert [each.number for each in await answered_but(kit, 1)] == [NOW + 1]
-        await bring(kit, PAYLOAD)
+        await deliver_from_hub(kit, PAYLOAD)
         with trio.fail_after(PATIENCE):
             while not (state / outcomes.PROGRAM_OFFER).exists():
                 await trio.sleep(0.01)
@@ -417,7 +419,7 @@ async def test_a_delta_is_for_the_kit_itself_and_its_command_waits_for_it(
         offer = decode_note((state / outcomes.PROGRAM_OFFER).read_bytes())
         assert offer == ProgramOffer(NOW, "9.0.0", "")
         assert kit.journal.read("SELECT 1 FROM inbound") == []
-        # The first step of its unit, and the later restart of the agent.
+        # This simulates the first step of root's unit, before the restart of the agent.
         (state / outcomes.PROGRAM_OFFER).unlink()
         outcomes.write_outcome(result, NOW, "trial")
     async with at_work(state) as kit:
@@ -429,7 +431,7 @@ async def test_a_delta_is_for_the_kit_itself_and_its_command_waits_for_it(
 
 
 async def answered_but(kit: Kit, waiting: int) -> list[CommandAnswer]:
-    """Wait for all answers except that many."""
+    """Wait for all answers except those of `waiting` commands."""
     with trio.fail_after(PATIENCE):
         while len(commands.list_under_way(kit.journal)) != waiting or not kit.answers():
             await trio.sleep(0.01)
@@ -443,7 +445,7 @@ async def answered_but(kit: Kit, waiting: int) -> list[CommandAnswer]:
         ("back", CommandOutcome.FAILED, "taken back: it expired"),
     ],
 )
-async def test_what_came_of_a_delta_is_told(
+async def test_failed_update_by_delta_is_reported(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     state: str,
@@ -455,14 +457,14 @@ async def test_what_came_of_a_delta_is_told(
     result = outcomes.find_root_folder(folder) / outcomes.PROGRAM
     result.parent.mkdir()
     async with at_work(folder) as kit:
-        await bring(kit, PAYLOAD)
+        await deliver_from_hub(kit, PAYLOAD)
         await kit.hears_of(NOW, update_to(PAYLOAD), "Satellite")
         outcomes.write_outcome(result, NOW, state, "it expired")
         (answer,) = await kit.answered(1)
         assert (answer.outcome, told(answer)) == (outcome, text)
 
 
-async def test_a_delta_that_does_not_come_is_told_after_five_days(tmp_path: Path) -> None:
+async def test_missing_delta_is_reported_after_five_days(tmp_path: Path) -> None:
     async with at_work(tmp_path, serves=False) as kit:
         await kit.hears_of(NOW, update_to(PAYLOAD), "Cellular")
         (known,) = commands.list_under_way(kit.journal)
@@ -476,19 +478,19 @@ async def test_a_delta_that_does_not_come_is_told_after_five_days(tmp_path: Path
         )
 
 
-async def test_a_kit_that_is_no_zipapp_takes_no_delta(tmp_path: Path) -> None:
+async def test_delta_is_refused_without_zipapp(tmp_path: Path) -> None:
     async with at_work(tmp_path) as kit:
-        await bring(kit, PAYLOAD)
+        await deliver_from_hub(kit, PAYLOAD)
         await kit.hears_of(NOW, update_to(PAYLOAD), "Cellular")
         (answer,) = await kit.answered(1)
         assert answer.outcome is CommandOutcome.REFUSED and "only a zipapp accepts" in told(answer)
 
 
-async def test_the_newest_two_deltas_are_kept(tmp_path: Path) -> None:
+async def test_newest_two_deltas_are_kept(tmp_path: Path) -> None:
     payloads = [PAYLOAD + bytes([number]) for number in range(4)]
     async with at_work(tmp_path, serves=False) as kit:
         for sequence, payload in enumerate(payloads, 5):
-            await bring(kit, payload, sequence)
+            await deliver_from_hub(kit, payload, sequence)
         here = [
             program_deltas.find_payload(kit.journal, compute_payload_digest(p)) for p in payloads
         ]
@@ -496,8 +498,8 @@ async def test_the_newest_two_deltas_are_kept(tmp_path: Path) -> None:
         assert here[-1] == payloads[-1]
 
 
-async def test_a_kind_is_held_over_satellite_until_it_is_resumed(tmp_path: Path) -> None:
-    """This survives a start of the agent. Texts and an SOS go meanwhile."""
+async def test_held_kind_of_item_waits_until_resume_command(tmp_path: Path) -> None:
+    """The hold survives a restart of the agent. Texts and an SOS are sent meanwhile."""
     satellite = Channel.SATELLITE
     fix, only = Location(46.5, 7.25), frozenset([satellite])
 
@@ -532,7 +534,7 @@ async def test_a_kind_is_held_over_satellite_until_it_is_resumed(tmp_path: Path)
         await kit.hears(NOW + 1, "resume location")
         assert told((await kit.answered(2))[-1]) == "location goes again: 2 Packages now"
         assert next_kind(kit) == "location"
-        # A Package of another kind that replaces a held one goes.
+        # A Package of another kind that replaces a held Package is sent.
         await kit.hears(NOW + 2, "hold location")
         await kit.answered(3)
         await post(kit, fix, priority=60, collapse_key=7)
@@ -544,10 +546,12 @@ async def test_a_kind_is_held_over_satellite_until_it_is_resumed(tmp_path: Path)
         assert commands.read_held_kinds(kit.journal) == set()
 
 
-async def test_what_is_posted_while_its_kind_is_held_or_resumed_does_as_the_others(
+async def test_package_posted_during_hold_or_resume_is_treated_like_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The Package arrives at the moment of that commit. Otherwise it would go, or wait forever."""
+    """The Package is posted at the moment of that commit. Otherwise the Package would be sent, or
+    wait forever.
+    """
     satellite = Channel.SATELLITE
     note, orders = commands.note_held, list[Any]()
 

@@ -26,8 +26,10 @@ class Wakeups(Instrument):
         self.moments.add(trio.current_time())
 
 
-async def test_it_wakes_less_than_once_in_ten_seconds(tmp_path: Path, clock: MockClock) -> None:
-    """With a modem at a simulated port, and without a listening client."""
+async def test_idle_agent_wakes_less_than_once_in_ten_seconds(
+    tmp_path: Path, clock: MockClock
+) -> None:
+    """The agent has a modem at a simulated port, and no client listens."""
     with sky(tmp_path):
         port, state = tmp_path / "modem", tmp_path / "state"
         text = f"api-port=0\nsatellite-port={port}\nstate-directory={state}\n"

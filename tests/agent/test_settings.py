@@ -103,14 +103,14 @@ def test_every_key_is_read() -> None:
     assert parse("gpsd=none", PATH).gpsd is None
 
 
-def test_java_properties_as_java_writes_them() -> None:
+def test_java_properties_syntax_is_parsed() -> None:
     text = "# a comment\n! another\ninbound-hook : echo \\\n    h\\u00e9\nsatellite-port /dev/x\n"
     settings = parse(text, PATH)
     assert settings.inbound_hook == "echo hé"
     assert settings.satellite_port == "/dev/x"
 
 
-def test_nothing_set_is_a_valid_agent() -> None:
+def test_empty_settings_are_valid() -> None:
     settings = parse("", PATH, {"STATE_DIRECTORY": "/var/lib/fieldagent"})
     assert settings.api_port == 9091
     assert settings.satellite_port is None
@@ -118,7 +118,7 @@ def test_nothing_set_is_a_valid_agent() -> None:
 
 
 @pytest.mark.parametrize("unit", [{}, {"STATE_DIRECTORY": "/var/lib/fieldagent-update"}])
-def test_what_is_installed_is_the_agents_for_each_unit_that_reads_it(unit: dict[str, str]) -> None:
+def test_installed_settings_use_state_directory_of_agent_in_each_unit(unit: dict[str, str]) -> None:
     """systemd gives root's units their shared folder, where the agent stores nothing."""
     assert parse("", INSTALLED, unit).state_directory == Path("/var/lib/fieldagent")
 
@@ -178,26 +178,26 @@ def test_what_is_installed_is_the_agents_for_each_unit_that_reads_it(unit: dict[
         ("x=\\u12", "u"),
     ],
 )
-def test_a_fault_names_key_and_remedy(line: str, said: str) -> None:
+def test_fault_of_setting_names_key_and_remedy(line: str, said: str) -> None:
     with pytest.raises(InvalidSettings, match=said) as caught:
         parse(line, PATH)
     assert "agent.properties" in str(caught.value)
 
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1:8080", "[::1]:8080"])
-def test_a_hub_on_this_machine_needs_no_tls(host: str) -> None:
+def test_hub_on_same_machine_needs_no_tls(host: str) -> None:
     settings = parse(f"hub-address=http://{host}\nhub-token=t\ncellular-ping=0\n", PATH)
     assert settings.hub_address == f"http://{host}"
     assert settings.cellular_ping == 0
 
 
-def test_all_faults_are_told_at_once() -> None:
+def test_all_faults_are_reported_at_once() -> None:
     with pytest.raises(InvalidSettings) as caught:
         parse("api-port=x\nsatelite-port=/dev/x\nkeep-ended-days=-1\n", PATH)
     assert len(caught.value.faults) == 3
 
 
-def test_a_named_file_must_be_there_and_the_default_may_be_missing(tmp_path: Path) -> None:
+def test_only_default_settings_file_may_be_missing(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         load(tmp_path / "missing.properties")
     assert load(None, {"XDG_CONFIG_HOME": str(tmp_path)}).api_port == 9091
@@ -213,11 +213,11 @@ def test_directories_follow_xdg() -> None:
     assert find_state_directory({"XDG_STATE_HOME": "/s"}) == Path("/s/fieldagent")
 
 
-def test_who_looks_at_the_unit_s_settings_looks_at_its_state() -> None:
+def test_root_with_installed_settings_uses_state_directory_of_unit() -> None:
     installed = Path("/etc/fieldagent/agent.properties")
     assert parse("", installed, {"HOME": "/root"}).state_directory == Path("/var/lib/fieldagent")
 
 
-def test_a_setting_that_is_told_twice_is_refused() -> None:
+def test_duplicate_setting_is_rejected() -> None:
     with pytest.raises(InvalidSettings, match="satellite-port is set 2 times: keep one"):
         parse("satellite-port=/dev/a\napi-port=0\nsatellite-port=/dev/b\n", PATH)

@@ -26,7 +26,7 @@ from tests.agent.radios.pairs import PAIRS, Pair
 from tests.processes import PATIENCE
 
 BODIES = [b"x", bytes(range(200)), b"\xc0\xdb\xdc\xdd" * 40, b"\x00" * AIR_BYTES]
-"""They include bytes that framings escape, and the largest packet."""
+"""Packets with bytes that framings escape, and the largest packet."""
 
 
 @pytest.fixture(params=RADIOS)
@@ -64,12 +64,12 @@ async def _hear(ear: RadioModem, heard: list[bytes]) -> None:
 
 
 @pytest.mark.full
-async def test_packets_go_both_ways(kind: Radio, tmp_path: Path) -> None:
+async def test_radio_transmits_all_packets_both_ways(kind: Radio, tmp_path: Path) -> None:
     async with PAIRS[kind.name](tmp_path) as pair:
         await check_radio_modem(kind, pair)
 
 
-async def test_what_is_cancelled_leaves_a_radio_that_works(kind: Radio, tmp_path: Path) -> None:
+async def test_radio_works_after_cancelled_transmission(kind: Radio, tmp_path: Path) -> None:
     async with PAIRS[kind.name](tmp_path) as pair, both(kind, pair) as (one, other):
         with trio.CancelScope() as scope:
             scope.cancel()
@@ -80,11 +80,11 @@ async def test_what_is_cancelled_leaves_a_radio_that_works(kind: Radio, tmp_path
                 pass
 
 
-async def test_one_that_is_lost_says_so(kind: Radio, tmp_path: Path) -> None:
+async def test_unplugged_radio_raises_error(kind: Radio, tmp_path: Path) -> None:
     """Both transmitter and receiver get an error with a text for people."""
     async with PAIRS[kind.name](tmp_path) as pair:
         if pair.unplug is None:
-            pytest.skip(f"{kind.name} is no thing that could be unplugged")
+            pytest.skip(f"{kind.name} cannot be unplugged")
         with trio.fail_after(PATIENCE), pytest.raises(BaseExceptionGroup) as raised:
             async with kind.open(pair.one, ChannelLink()) as one:
                 pair.unplug()
@@ -93,13 +93,13 @@ async def test_one_that_is_lost_says_so(kind: Radio, tmp_path: Path) -> None:
         assert raised.group_contains((RadioLost, PortLost))
 
 
-async def test_one_that_is_not_there_says_so(kind: Radio, tmp_path: Path) -> None:
+async def test_missing_radio_raises_error_and_fails_check(kind: Radio, tmp_path: Path) -> None:
     async with PAIRS[kind.name](tmp_path) as pair:
         nowhere = pair.one._replace(port=str(tmp_path / "nothing"))
     with trio.fail_after(PATIENCE):
         try:
             async with kind.open(nowhere, ChannelLink()):
-                raise AssertionError("it opened what is not there")
+                raise AssertionError("a missing radio is opened")
         except* (RadioLost, PortLost) as group:
             assert "nothing" in str(group.exceptions)
     if kind.check is not None:
@@ -108,14 +108,14 @@ async def test_one_that_is_not_there_says_so(kind: Radio, tmp_path: Path) -> Non
         assert "nothing" in finding.text
 
 
-async def test_what_it_tells_is_described(kind: Radio, tmp_path: Path) -> None:
+async def test_facts_of_radio_are_described(kind: Radio, tmp_path: Path) -> None:
     link = ChannelLink()
     async with PAIRS[kind.name](tmp_path) as pair, kind.open(pair.one, link) as one:
         await one.transmit(b"hello", urgent=False)
     assert {*link.facts} <= {*kind.facts}
 
 
-def test_it_describes_itself(kind: Radio) -> None:
+def test_radio_has_description_and_prefixed_settings(kind: Radio) -> None:
     assert RADIOS[kind.name].startswith("fieldagent.agent.radios.")
     assert kind.description
     assert all(key.name.startswith(f"{kind.name}-") for key in kind.keys)
@@ -130,6 +130,6 @@ def test_it_describes_itself(kind: Radio) -> None:
         ("json:dumps", "which is not a fieldagent.agent.radios.contract.Radio"),
     ],
 )
-def test_a_radio_that_cannot_be_loaded_is_told(name: str, why: str) -> None:
+def test_unloadable_radio_is_reported(name: str, why: str) -> None:
     with pytest.raises(WrongProperty, match=why):
         load_radio(name)

@@ -40,20 +40,20 @@ def read(**more: str) -> None:
         ("share", "101", "must be from 0.1 to 100"),
     ],
 )
-def test_a_setting_that_no_radio_takes_is_told(name: str, value: str, why: str) -> None:
+def test_invalid_lora_setting_is_reported(name: str, value: str, why: str) -> None:
     read()
     with pytest.raises(InvalidSettings, match=why):
         read(**{name: value})
 
 
 @pytest.mark.parametrize("name", ["meshcore-kiss-frequency", "meshcore-kiss-share"])
-def test_what_the_law_says_nobody_chooses_for_people(name: str) -> None:
+def test_lora_frequency_and_share_are_required(name: str) -> None:
     text = "".join(f"{key}={value}\n" for key, value in WHOLE.items() if key != name)
     with pytest.raises(InvalidSettings, match=f"radio-protocol=meshcore-kiss needs {name}"):
         parse(text, Path("agent.properties"))
 
 
-def test_the_page_tells_what_a_packet_takes() -> None:
+def test_air_times_match_table_in_radio_guide() -> None:
     rows = re.findall(
         r"^\| (\d+) \| ([\d.]+) s \| ([\d.]+) s \| ([\d ]+) \| ([\d ]+) \|$",
         PAGE.read_text(),

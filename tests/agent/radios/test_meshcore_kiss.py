@@ -32,14 +32,14 @@ def boards(tmp_path: Path) -> Iterator[Boards]:
         yield there
 
 
-async def test_it_is_set_and_read_back(boards: Boards) -> None:
+async def test_meshcore_board_is_configured(boards: Boards) -> None:
     link = ChannelLink()
     async with opened(boards, 1, link):
         assert boards.type("told 1") == f"{SET} 14 2"
     assert link.facts["lora"] == "869.525 MHz, 125 kHz, SF8, 4/5"
 
 
-async def test_a_packet_is_heard_with_its_strength(boards: Boards) -> None:
+async def test_meshcore_packet_is_received_with_signal_strength(boards: Boards) -> None:
     link = ChannelLink()
     async with opened(boards, 1, link) as one, opened(boards, 2) as other:
         assert await one.transmit(bytes(range(250)), urgent=False) is TransmitResult.TRANSMITTED
@@ -48,7 +48,7 @@ async def test_a_packet_is_heard_with_its_strength(boards: Boards) -> None:
     assert round(link.air_time.compute_remaining()) == 360
 
 
-async def test_one_that_is_set_otherwise_hears_nothing(boards: Boards) -> None:
+async def test_board_with_other_settings_receives_nothing(boards: Boards) -> None:
     slow = {"meshcore-kiss-spreading": "9"}
     async with opened(boards, 1) as one, opened(boards, 2, more=slow) as other:
         await one.transmit(b"hello", urgent=False)
@@ -56,14 +56,14 @@ async def test_one_that_is_set_otherwise_hears_nothing(boards: Boards) -> None:
             raise AssertionError(await other.receive())
 
 
-async def test_a_full_queue_is_tried_again(boards: Boards) -> None:
+async def test_full_meshcore_queue_is_retried(boards: Boards) -> None:
     async with opened(boards, 1) as one, opened(boards, 2) as other:
         boards.type("refuse 1 3")
         assert await one.transmit(b"hello", urgent=False) is TransmitResult.TRANSMITTED
         assert (await other.receive()).body == b"hello"
 
 
-async def test_a_queue_that_stays_full_gives_it_up(
+async def test_packet_is_dropped_if_meshcore_queue_stays_full(
     boards: Boards, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lora, "BUSY_MAX", 1.0)
@@ -75,10 +75,10 @@ async def test_a_queue_that_stays_full_gives_it_up(
     assert round(link.air_time.compute_remaining()) == 360
 
 
-async def test_one_that_does_not_say_is_not_believed(
+async def test_missing_transmission_report_gives_unknown_result(
     boards: Boards, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It may have been transmitted. The next packet goes as usual."""
+    """The packet may have been transmitted. The next packet is sent as usual."""
     monkeypatch.setattr(meshcore_kiss, "TOLD_AFTER", 0.5)
     async with opened(boards, 1) as one:
         boards.type("mute 1 1")
@@ -86,7 +86,7 @@ async def test_one_that_does_not_say_is_not_believed(
         assert await one.transmit(b"again", urgent=False) is TransmitResult.TRANSMITTED
 
 
-async def test_one_that_has_forgotten_its_settings_sends_nothing_with_others(
+async def test_restarted_meshcore_board_is_configured_before_transmission(
     boards: Boards, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with opened(boards, 1) as one, opened(boards, 2) as other:
@@ -98,10 +98,10 @@ async def test_one_that_has_forgotten_its_settings_sends_nothing_with_others(
         assert boards.type("told 1") == f"{SET} 14 2"
 
 
-async def test_one_that_listens_alone_is_looked_after(
+async def test_idle_meshcore_board_is_checked_and_configured_again(
     boards: Boards, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It would hear no packet, and nothing would show that."""
+    """Without this check, the board would receive no packet, and nothing would show that."""
     monkeypatch.setattr(meshcore_kiss, "CHECK_INTERVAL_S", 0.2)
     link = ChannelLink()
     async with opened(boards, 1, link):
@@ -111,7 +111,7 @@ async def test_one_that_listens_alone_is_looked_after(
     assert link.facts["batteryMillivolts"] == 3987
 
 
-async def test_one_that_greets_the_world_has_started_anew(boards: Boards) -> None:
+async def test_boot_output_of_meshcore_board_triggers_configuration(boards: Boards) -> None:
     async with opened(boards, 1):
         boards.type("reset 1")
         boards.type("noise 1")
@@ -119,7 +119,9 @@ async def test_one_that_greets_the_world_has_started_anew(boards: Boards) -> Non
             await trio.sleep(0.05)
 
 
-async def test_one_that_hangs_is_lost(boards: Boards, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_hanging_meshcore_board_raises_radio_lost(
+    boards: Boards, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(meshcore_kiss, "ANSWER_TIMEOUT_S", 0.2)
     with pytest.raises(BaseExceptionGroup) as raised:
         async with opened(boards, 1) as one:
@@ -128,7 +130,7 @@ async def test_one_that_hangs_is_lost(boards: Boards, monkeypatch: pytest.Monkey
     assert raised.group_contains(RadioLost, match="the radio does not answer")
 
 
-async def test_nonsense_is_passed_over(boards: Boards) -> None:
+async def test_noise_from_meshcore_board_is_ignored(boards: Boards) -> None:
     async with opened(boards, 1) as one, opened(boards, 2) as other:
         boards.type("noise 1")
         boards.type("noise 2")
@@ -139,14 +141,14 @@ async def test_nonsense_is_passed_over(boards: Boards) -> None:
             pass
 
 
-async def test_what_it_does_not_take_is_told(boards: Boards) -> None:
+async def test_setting_that_meshcore_board_rejects_is_reported(boards: Boards) -> None:
     with pytest.raises(BaseExceptionGroup) as raised:
         async with opened(boards, 1, more={"meshcore-kiss-power": "30"}):
-            raise AssertionError("it took it")
+            raise AssertionError("the board accepts the setting")
     assert raised.group_contains(RadioLost, match="30 dBm: a value is out of its range; see")
 
 
-async def test_its_share_of_the_hour_is_kept_but_for_an_sos(boards: Boards) -> None:
+async def test_meshcore_air_time_is_limited_with_reserve_for_sos(boards: Boards) -> None:
     """The share is a thousandth of an hour, at a millisecond per byte, and outlives the radio's
     line.
     """
@@ -163,7 +165,7 @@ async def test_its_share_of_the_hour_is_kept_but_for_an_sos(boards: Boards) -> N
     assert sent == 28
 
 
-def test_people_reach_each_other_over_it(boards: Boards) -> None:
+def test_agents_reach_each_other_over_meshcore(boards: Boards) -> None:
     """Real agents. A board that restarts between two messages changes nothing."""
     with kits(boards, 1, 2) as (ada, ben):
         ada.expect("the radio works")

@@ -71,7 +71,7 @@ def radio_of(simulated: Nodes, number: int = 1) -> SimulatedMeshtastic:
 async def refusal(place: RadioPlace) -> str:
     with trio.fail_after(PATIENCE), pytest.raises(BaseExceptionGroup) as raised:
         async with meshtastic.open_meshtastic(place, ChannelLink()):
-            raise AssertionError("it was taken")
+            raise AssertionError("the radio is accepted")
     lost = get_first_error(raised.value)
     assert isinstance(lost, RadioLost)
     return str(lost)
@@ -87,7 +87,7 @@ CHANNELS = {
 }
 
 
-def test_a_host_that_was_told_of_a_full_queue_is_told_of_its_end() -> None:
+def test_simulated_radio_reports_free_queue_after_full_queue() -> None:
     """The official client waits for that frame, and the firmware sends it (`MeshService::loop`)."""
     radio = SimulatedMeshtastic(1, LoraAir(Random(1)), Random(1))
     radio.busy = True
@@ -110,20 +110,20 @@ def test_a_host_that_was_told_of_a_full_queue_is_told_of_its_end() -> None:
 
 
 @pytest.mark.parametrize("which", CHANNELS)
-async def test_a_channel_that_others_read_is_refused(tmp_path: Path, which: str) -> None:
+async def test_missing_or_public_meshtastic_channel_is_refused(tmp_path: Path, which: str) -> None:
     channels, why = CHANNELS[which]
     async with radios(tmp_path) as (simulated, (place, _)):
         radio_of(simulated).keyring.channels[1:] = channels
         assert why in await refusal(place)
 
 
-async def test_the_channel_of_people_is_refused(tmp_path: Path) -> None:
+async def test_primary_meshtastic_channel_is_refused(tmp_path: Path) -> None:
     async with radios(tmp_path) as (simulated, (place, _)):
         radio_of(simulated).keyring.channels[:] = [GROUP]
         assert "'Kits' is the radio's primary channel" in await refusal(place)
 
 
-async def test_without_a_region_it_is_refused_and_lost_later(tmp_path: Path) -> None:
+async def test_meshtastic_radio_without_region_is_refused(tmp_path: Path) -> None:
     async with radios(tmp_path) as (simulated, (place, _)):
         radio_of(simulated).set_region(0)
         assert (await refusal(place)).startswith("no region is set on the radio")
@@ -136,7 +136,7 @@ async def test_without_a_region_it_is_refused_and_lost_later(tmp_path: Path) -> 
         assert "no region is set on the radio, or its transmitter is off" in str(lost)
 
 
-async def test_two_hundred_nodes_are_no_trouble_at_the_start(tmp_path: Path) -> None:
+async def test_meshtastic_radio_with_two_hundred_nodes_is_opened(tmp_path: Path) -> None:
     async with radios(tmp_path) as (simulated, (place, other)):
         introduce_all([radio_of(simulated)], 200)
         link = ChannelLink()
@@ -152,7 +152,7 @@ async def test_two_hundred_nodes_are_no_trouble_at_the_start(tmp_path: Path) -> 
         assert link.facts["lora"] == "500 kHz, SF7, 4/5"
 
 
-async def test_a_radio_that_starts_anew_is_greeted_again(tmp_path: Path) -> None:
+async def test_restarted_meshtastic_radio_is_opened_again(tmp_path: Path) -> None:
     async with radios(tmp_path) as (simulated, (place, other)):
         with trio.fail_after(PATIENCE):
             async with (
@@ -166,7 +166,7 @@ async def test_a_radio_that_starts_anew_is_greeted_again(tmp_path: Path) -> None
                 assert (await one.receive()).body == b"two"
 
 
-async def test_the_share_of_the_hour_is_kept_but_for_an_sos(tmp_path: Path) -> None:
+async def test_meshtastic_air_time_is_limited_except_for_sos(tmp_path: Path) -> None:
     async with radios(tmp_path) as (_, (place, _)):
         little = place._replace(own_settings={**OWN, "meshtastic-share": 0.002})
         async with meshtastic.open_meshtastic(little, ChannelLink()) as modem:
@@ -175,7 +175,7 @@ async def test_the_share_of_the_hour_is_kept_but_for_an_sos(tmp_path: Path) -> N
             assert await modem.transmit(bytes(100), urgent=True) is TransmitResult.TRANSMITTED
 
 
-async def test_people_and_strangers_on_the_radio_are_not_heard_as_kits(tmp_path: Path) -> None:
+async def test_packets_of_people_and_other_networks_are_ignored(tmp_path: Path) -> None:
     async with (
         radios(tmp_path) as (simulated, (place, other)),
         meshtastic.open_meshtastic(place, ChannelLink()) as one,
@@ -195,7 +195,7 @@ async def test_people_and_strangers_on_the_radio_are_not_heard_as_kits(tmp_path:
 
 
 @pytest.mark.full
-def test_two_kits_reach_each_other(tmp_path: Path) -> None:
+def test_two_kits_reach_each_other_over_meshtastic(tmp_path: Path) -> None:
     radio = {"radio-protocol": "meshtastic"}
     with (
         nodes(tmp_path, "--kind", "meshtastic", "--seed", "7"),
@@ -206,7 +206,7 @@ def test_two_kits_reach_each_other(tmp_path: Path) -> None:
         assert "Camp reached" in ben.expect("hook: ")
 
 
-def test_an_address_without_a_name_is_told() -> None:
+def test_meshtastic_address_without_host_is_reported() -> None:
     for place in ("tcp://", "tcp://[::1"):
         assert meshtastic.check_meshtastic(RadioPlace(place)) == (False, meshtastic.NO_HOST)
 
@@ -227,7 +227,7 @@ class CutOff:
         raise PortLost("unplugged")
 
 
-async def test_what_a_radio_said_before_its_line_broke_off_is_taken() -> None:
+async def test_frames_before_loss_of_line_are_received() -> None:
     """The radio sends each frame once. The host must read them quickly and completely."""
     line = CutOff(*(MeshPacket(5, id=number) for number in (1, 2, 3)))
     host = MeshtasticHost(line, wants_nodes=False)
@@ -248,8 +248,8 @@ async def test_what_a_radio_said_before_its_line_broke_off_is_taken() -> None:
     assert taken == [1, 2, 3]
 
 
-async def test_a_mesh_of_many_nodes_drops_no_text() -> None:
-    """The radio tells of all nodes that it knows as it is greeted, and may do so again."""
+async def test_texts_survive_flood_of_other_frames() -> None:
+    """The radio reports all known nodes when the host opens it, and may repeat that."""
     nodes = [FromRadio(node_info=NodeInfo(number)) for number in range(1, 401)]
     texts = [
         FromRadio(packet=MeshPacket(5, id=number, decoded=MeshData(Port.TEXT, b"SOS")))

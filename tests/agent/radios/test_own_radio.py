@@ -22,7 +22,7 @@ PAGE = (ROOT / "docs/how-to/add-a-radio.md").read_text()
 
 
 @pytest.mark.parametrize("block", re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL))
-def test_the_page_quotes_what_runs(block: str) -> None:
+def test_code_in_radio_guide_is_part_of_example(block: str) -> None:
     assert block in EXAMPLE
 
 
@@ -37,14 +37,14 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     sys.modules.pop("fieldradio", None)
 
 
-async def test_it_passes_what_ours_pass(own: Path, tmp_path: Path) -> None:
+async def test_third_party_radio_meets_contract(own: Path, tmp_path: Path) -> None:
     kind = load_radio("fieldradio:RADIO")
     assert kind.name == "fieldradio"
     async with group(tmp_path) as pair:
         await check_radio_modem(kind, Pair(pair.one, pair.other, None))
 
 
-def test_two_kits_reach_each_other_by_it(own: Path, tmp_path: Path) -> None:
+def test_two_kits_reach_each_other_over_third_party_radio(own: Path, tmp_path: Path) -> None:
     """Real processes: the post of one kit is on the other's disk and therefore `Delivered`."""
     place = f"udp://127.255.255.255:{free_port()}"
     kits: list[dict[str, str | None]] = [

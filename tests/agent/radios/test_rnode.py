@@ -35,7 +35,7 @@ def boards(tmp_path: Path) -> Iterator[Boards]:
         yield there
 
 
-async def test_it_is_set_and_let_go(boards: Boards) -> None:
+async def test_rnode_is_configured_and_released(boards: Boards) -> None:
     link = ChannelLink()
     async with opened(boards, 1, link):
         assert boards.type("told 1") == f"on {SET}"
@@ -44,14 +44,14 @@ async def test_it_is_set_and_let_go(boards: Boards) -> None:
     assert (link.facts["firmware"], link.facts["battery"]) == ("1.80", 87)
 
 
-async def test_a_packet_is_heard_with_its_strength(boards: Boards) -> None:
+async def test_rnode_packet_is_received_with_signal_strength(boards: Boards) -> None:
     async with opened(boards, 1) as one, opened(boards, 2) as other:
         assert await one.transmit(bytes(range(250)), urgent=False) is TransmitResult.TRANSMITTED
         assert await other.receive() == ReceivedPacket(bytes(range(250)), -117, -6)
 
 
 @pytest.mark.parametrize(("times", "result"), [(3, "TRANSMITTED"), (1000, "DROPPED")])
-async def test_a_full_queue_is_tried_again(
+async def test_full_rnode_queue_is_retried_until_timeout(
     boards: Boards, monkeypatch: pytest.MonkeyPatch, times: int, result: str
 ) -> None:
     monkeypatch.setattr(lora, "BUSY_MAX", 2.0)
@@ -63,11 +63,11 @@ async def test_a_full_queue_is_tried_again(
     assert round(link.air_time.compute_remaining()) == 360
 
 
-async def test_one_that_never_says_when_it_is_ready_is_paced(
+async def test_rnode_without_ready_reports_is_paced(
     boards: Boards, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The first packet shows it, and the others wait less. As soon as the board reports that it is
-    ready, the reports count.
+    """After the first packet without a report, the next packets wait less. As soon as the board
+    reports that it is ready, the reports count.
     """
     monkeypatch.setattr(rnode, "READY_AFTER", 3.0)
     async with opened(boards, 1) as one, opened(boards, 2) as other:
@@ -79,7 +79,7 @@ async def test_one_that_never_says_when_it_is_ready_is_paced(
         assert [each.name for each in results] == [*["UNKNOWN"] * 3, *["TRANSMITTED"] * 2]
 
 
-async def test_one_that_started_anew_sends_nothing_with_other_settings(
+async def test_restarted_rnode_is_configured_before_transmission(
     boards: Boards, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with opened(boards, 1) as one, opened(boards, 2) as other:
@@ -91,10 +91,10 @@ async def test_one_that_started_anew_sends_nothing_with_other_settings(
         assert boards.type("told 1") == f"on {SET}"
 
 
-async def test_one_that_started_with_settings_that_were_stored_is_set_again(
+async def test_rnode_restarted_with_stored_settings_is_configured_again(
     boards: Boards,
 ) -> None:
-    """It is on and would transmit on a frequency that was not chosen."""
+    """Such a board is on and would transmit on a frequency that was not chosen."""
     boards.type("break 1 stored")
     async with opened(boards, 1) as one, opened(boards, 2) as other:
         boards.type("reset 1")
@@ -103,14 +103,16 @@ async def test_one_that_started_with_settings_that_were_stored_is_set_again(
         assert boards.type("told 1") == f"on {SET}"
 
 
-async def test_one_that_listens_alone_is_set_again_as_it_says_so(boards: Boards) -> None:
+async def test_idle_rnode_is_configured_again_after_restart(boards: Boards) -> None:
     async with opened(boards, 1):
         boards.type("reset 1")
         while boards.type("told 1") != f"on {SET}":
             await trio.sleep(0.05)
 
 
-async def test_one_that_hangs_is_lost(boards: Boards, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_hanging_rnode_raises_radio_lost(
+    boards: Boards, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(rnode, "ANSWER_TIMEOUT_S", 0.2)
     with pytest.raises(BaseExceptionGroup) as raised:
         async with opened(boards, 1) as one:
@@ -119,7 +121,7 @@ async def test_one_that_hangs_is_lost(boards: Boards, monkeypatch: pytest.Monkey
     assert raised.group_contains(RadioLost, match="the radio does not answer")
 
 
-async def test_one_that_hears_the_third_greeting_is_opened(
+async def test_rnode_that_answers_third_greeting_is_opened(
     boards: Boards, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An ESP32 restarts when its port is opened."""
@@ -136,26 +138,26 @@ async def _wake(boards: Boards) -> None:
     boards.type("wake 1")
 
 
-async def test_one_that_is_not_provisioned_says_what_to_do(boards: Boards) -> None:
+async def test_unprovisioned_rnode_is_reported_with_remedy(boards: Boards) -> None:
     boards.type("break 1 unprovisioned")
     with pytest.raises(BaseExceptionGroup) as raised:
         async with opened(boards, 1):
-            raise AssertionError("it is not provisioned")
+            raise AssertionError("an unprovisioned board is opened")
     assert raised.group_contains(RadioLost, match="not provisioned: run `rnodeconf --autoinstall`")
 
 
-async def test_old_firmware_says_what_to_do(
+async def test_old_rnode_firmware_is_reported_with_remedy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert Rnode.firmware >= bytes([1, 52])
     monkeypatch.setattr(wire, "OLDEST_FIRMWARE", (1, 81))
     with boards_of("rnode", LORA, tmp_path) as boards, pytest.raises(BaseExceptionGroup) as raised:
         async with opened(boards, 1):
-            raise AssertionError("it is too old")
+            raise AssertionError("a board with old firmware is opened")
     assert raised.group_contains(RadioLost, match="firmware is RNode 1.80, but .* --update")
 
 
-async def test_nonsense_is_passed_over(boards: Boards) -> None:
+async def test_noise_from_rnode_is_ignored(boards: Boards) -> None:
     async with opened(boards, 1) as one, opened(boards, 2) as other:
         boards.type("noise 1")
         boards.type("noise 2")
@@ -166,14 +168,14 @@ async def test_nonsense_is_passed_over(boards: Boards) -> None:
             pass
 
 
-async def test_what_it_does_not_take_is_told(boards: Boards) -> None:
+async def test_setting_that_rnode_rejects_is_reported(boards: Boards) -> None:
     with pytest.raises(BaseExceptionGroup) as raised:
         async with opened(boards, 1, more={"rnode-power": "30"}):
-            raise AssertionError("it took it")
+            raise AssertionError("the board accepts the setting")
     assert raised.group_contains(RadioLost, match="set to 30 dBm, but reports 22 dBm; see rnode-")
 
 
-async def test_its_share_of_the_hour_is_the_firmwares_too(
+async def test_firmware_of_rnode_limits_air_time_after_restart(
     boards: Boards, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """This also holds if the agent has restarted and forgotten its transmissions."""
@@ -195,7 +197,7 @@ async def test_its_share_of_the_hour_is_the_firmwares_too(
     assert sent == 28
 
 
-def test_people_reach_each_other_over_it(boards: Boards) -> None:
+def test_agents_reach_each_other_over_rnode(boards: Boards) -> None:
     """Real agents. A board that restarts between two messages changes nothing."""
     with kits(boards, 1, 2) as (ada, ben):
         ada.expect("the radio works")

@@ -58,8 +58,8 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 
 def check_driver(home: Path, name: str, above: Running, path: str) -> None:
-    """A message leaves and another one arrives, its facts have descriptions, and `check` reports
-    the present and the missing parts.
+    """Check that a message leaves and another one arrives, that all described facts are in the
+    status, and that `check` reports present and missing parts.
     """
     kind = load_modem(name)
     settings = {"satellite-modem": name, "inbound-hook": "true"}
@@ -69,7 +69,7 @@ def check_driver(home: Path, name: str, above: Running, path: str) -> None:
         above.type("mt in")
         until(lambda: kit.call("GET", "/api/inbound").body["payloads"])
         status = kit.call("GET", "/api/status").body["channels"]["Satellite"]
-        assert kind.facts.keys() <= status.keys(), "what it says that it tells"
+        assert kind.facts.keys() <= status.keys(), "a described fact is missing"
         assert kind.description
         # A killed agent's hook, forked and not yet executed, would still hold the port's lock.
         assert kit.stop() == 0
@@ -81,7 +81,7 @@ def check_driver(home: Path, name: str, above: Running, path: str) -> None:
 
 
 @pytest.mark.parametrize("name", get_modems())
-def test_each_modem_of_ours_keeps_the_contract(tmp_path: Path, name: str) -> None:
+def test_each_included_modem_meets_contract(tmp_path: Path, name: str) -> None:
     known = skies()
     assert name in known, f"no sky for {name}: add one to tests/extensions/FOLDER/skies.py"
     with known[name](tmp_path) as above:
@@ -89,7 +89,7 @@ def test_each_modem_of_ours_keeps_the_contract(tmp_path: Path, name: str) -> Non
     assert load_modem(name).name == name
 
 
-def test_so_does_one_that_somebody_else_has_made(tmp_path: Path, own: str) -> None:
+def test_third_party_modem_meets_contract(tmp_path: Path, own: str) -> None:
     with sky(tmp_path) as above:
         check_driver(tmp_path, "fieldmodem:MODEM", above, own)
 
@@ -103,7 +103,7 @@ def test_so_does_one_that_somebody_else_has_made(tmp_path: Path, own: str) -> No
         ("json:dumps", "which is not a fieldagent.agent.satellites.contract.SatelliteModem"),
     ],
 )
-def test_a_modem_that_cannot_be_loaded_is_told(name: str, why: str) -> None:
+def test_unloadable_modem_is_reported(name: str, why: str) -> None:
     with pytest.raises(WrongProperty, match=why):
         load_modem(name)
 
@@ -112,7 +112,7 @@ EXAMPLE = ROOT / "examples/own_modem.py"
 PAGE = ROOT / "docs/how-to/add-a-satellite-modem.md"
 
 
-def test_a_third_party_extension_brings_a_modem_with_its_own_setting(tmp_path: Path) -> None:
+def test_third_party_extension_adds_modem_with_own_setting(tmp_path: Path) -> None:
     """The agent, its status and `fieldagent check` use the setting, which no core module names."""
     path = offline.path(str(EXAMPLE.parent))
     own = {"extensions": "own_modem:EXTENSION", "satellite-modem": "mymodem"}
@@ -133,7 +133,7 @@ def test_a_third_party_extension_brings_a_modem_with_its_own_setting(tmp_path: P
         assert "the label is roof" in done.stdout, done.stdout + done.stderr
 
 
-def test_a_third_party_extension_that_cannot_be_loaded_is_reported() -> None:
+def test_unloadable_third_party_extension_is_reported() -> None:
     with pytest.raises(InvalidSettings) as caught:
         parse("extensions=no_such_package:EXTENSION", Path("agent.properties"))
     (fault,) = caught.value.faults
@@ -141,5 +141,5 @@ def test_a_third_party_extension_that_cannot_be_loaded_is_reported() -> None:
 
 
 @pytest.mark.parametrize("block", re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL))
-def test_the_page_quotes_what_runs(block: str) -> None:
+def test_code_in_modem_guide_is_part_of_example(block: str) -> None:
     assert block in EXAMPLE.read_text()
