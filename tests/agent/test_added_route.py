@@ -22,7 +22,7 @@ STEP = re.compile(
 )
 """A path, of a folder if a new module is named before it; or the language and text of a block."""
 COMMAND = [sys.executable, "-P", "-m", "fieldagent"]
-"""Without the current folder, whose source has no such route."""
+"""`-P` excludes the current folder, whose source has no such route."""
 
 
 def apply_page(tree: Path) -> None:

@@ -170,7 +170,7 @@ def check_question_for_sos_text(shown: Any, screen: str) -> None:
         shown.locator("#urgent[open]").wait_for(state="detached")
     sent = shown.locator("#conversation li.sent").filter(has_text=said)
     sent.filter(has_text="Delivered").wait_for()
-    assert shown.locator("#alarms .own:not(.over)").count() == 0, "it is a message"
+    assert shown.locator("#alarms .own:not(.over)").count() == 0, "an SOS was raised"
 
 
 def check_double_text_size_fits_width(shown: Any) -> None:
@@ -549,7 +549,7 @@ def test_page_keeps_text_while_agent_is_down(chromium: Any, tmp_path: Path) -> N
         cancel.click()
         shown.locator("#conversation .fault", has_text="does not answer").wait_for()
         shown.locator("[id^='cancel-1@']:enabled").wait_for()
-        # It is sent once, after several presses.
+        # Several presses show one fault.
         for _ in range(2):
             cancel.click()
             shown.locator("[id^='cancel-1@']:enabled").wait_for()
@@ -571,7 +571,9 @@ def test_page_keeps_text_while_agent_is_down(chromium: Any, tmp_path: Path) -> N
 
 @pytest.mark.full
 def test_page_detects_agent_that_hangs(chromium: Any, tmp_path: Path) -> None:
-    """Its connections stay open. The page notices the missing signs of life, one each 3.75 s."""
+    """The agent's connections stay open. The page notices the missing signs of life, one each
+    3.75 s.
+    """
     with agent(tmp_path, {"satellite-port": None}) as kit, page(chromium, kit.port) as shown:
         shown.evaluate(SIGN_OF_LIFE)
         given_up: list[str] = []
@@ -810,7 +812,7 @@ def test_sos_button_works_within_second_on_slow_network(chromium: Any, tmp_path:
 
 @pytest.mark.full
 def test_kits_in_range_are_listed_with_missing_items(chromium: Any, tmp_path: Path) -> None:
-    """Ben's kit is off. Cid's kit has the items that he lacks."""
+    """Ben's kit is off. Cid's kit has the items that Ben's kit misses."""
     with nodes(tmp_path, "--nodes", "3", "--seed", "7"), kit(tmp_path, 1) as ada:
         with kit(tmp_path, 2) as ben:
             ben.post("here is Ben")

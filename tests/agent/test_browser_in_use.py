@@ -46,7 +46,7 @@ def test_text_for_one_sos_is_not_kept_for_another(chromium: Any, kit: Agent) -> 
     with page(chromium, kit.port) as shown:
         shown.route("**/api/status", two)
         shown.reload()
-        # This holds for any name.
+        # Names such as `constructor` are safe.
         shown.locator("#alarms .heard", has_text="from constructor").wait_for()
         assert shown.locator("#alarms .heard span", has_text="__proto__").count() == 2
         shown.locator("#take-1-1").click()
@@ -185,7 +185,7 @@ def test_failed_press_is_reported_after_redraws(chromium: Any, kit: Agent, which
 
     with page(chromium, kit.port) as shown:
 
-        def drawn_anew(because: str) -> None:
+        def redraw(because: str) -> None:
             reason[0] = because
             kit.call("POST", "/api/package/async", {"message": {"content": because}})
             row.get_by_text(because).wait_for()
@@ -202,12 +202,12 @@ def test_failed_press_is_reported_after_redraws(chromium: Any, kit: Agent, which
         control.focus()
         control.press("Enter")
         held.wait()
-        drawn_anew("second")
+        redraw("second")
         assert control.is_disabled()
         held.lose()
         row.locator(".fault", has_text="does not answer").wait_for()
         assert control.is_enabled()
-        drawn_anew("third")
+        redraw("third")
         assert row.locator(".fault", has_text="does not answer").count() == 1
         assert shown.evaluate("document.activeElement.id") == mine
 

@@ -119,7 +119,7 @@ def test_display_choices_survive_reload(chromium: Any, kit: Agent) -> None:
         shown.locator("#submit", has_text="Enviar").wait_for()
         shown.reload()
         shown.locator("#submit", has_text="Enviar").wait_for()
-        # As in a language that is written from right to left.
+        # Check the layout for a language that is written from right to left.
         shown.evaluate("document.documentElement.dir = 'rtl'")
         assert shown.evaluate(NOT_SIDEWAYS)
         sent = shown.locator("#conversation li.sent").first.bounding_box()

@@ -115,7 +115,7 @@ def test_new_entry_is_drawn_while_pointer_stays_down(chromium: Any, kit: Agent) 
 
 
 def test_conversation_keeps_limited_number_of_entries(chromium: Any, kit: Agent) -> None:
-    """Each load brings forty new entries, up to a thousand. A person who reads earlier ones keeps
+    """Each load has forty new entries, up to a thousand. A person who reads earlier entries keeps
     them.
     """
     newest = [0]
@@ -264,7 +264,7 @@ def test_typed_texts_survive_sign_in_after_kit_restart(chromium: Any, tmp_path: 
                 (position,) = [each["position"] for each in items if "position" in each]
                 assert (position["latitude"], position["longitude"]) == (46.5, 7.25)
                 assert shown.locator("#field-content").input_value() == "the hut is full"
-                # They appear once.
+                # The restored texts appear once.
                 shown.reload()
                 shown.locator("#links .notice").wait_for()
                 assert shown.locator("#field-content").input_value() == ""

@@ -193,7 +193,7 @@ RINGS = (
     "sos => import('/page/sos.js').then(all => {"
     " all.showAlarms(sos); return document.getElementById('alarms').matches('.active'); })"
 )
-"""In one call, because the page soon shows the kit's own state again."""
+"""Both scripts use one call, because the page soon shows the kit's own state again."""
 RAISED = {"state": "raised", "at": 1_800_000_000}
 LEFT = {"state": "left", "at": 1_800_000_000, "channel": "Satellite"}
 NEARBY = {**LEFT, "by": "Ben"}

@@ -13,7 +13,7 @@ from tests.processes import MODULE, Agent, agent, sky
 
 TRANSACT = "fieldagent.agent.journal.journal:Journal._transact"
 NO_BACKGROUND_TASKS = Put("fieldagent.agent.agent:BACKGROUND_TASKS", {})
-"""Without keepers, all commits are those of the Packages."""
+"""Without background tasks, all commits are those of the Packages."""
 AT_START = 2
 """Commits that reserve disk space for the journal."""
 COMMITS = 3
@@ -53,7 +53,7 @@ def test_kill_at_any_commit_leaves_either_older_or_newer_package(
     with agent(tmp_path, nobody, MODULE, **environment(tmp_path, kill, NO_BACKGROUND_TASKS)) as kit:
         accepted = replace(kit)
     waiting = pending(tmp_path / "state")
-    assert len(waiting) <= 1, "the older one would leave after the newer"
+    assert len(waiting) <= 1, "the older Package would leave after the newer Package"
     assert len(waiting) == 1 or not accepted
     with sky(tmp_path) as satellite, agent(tmp_path) as kit:
         last = kit.post("last").body["id"]

@@ -131,7 +131,7 @@ def test_invalid_system_files_give_unknown_values(root: Callable[..., None], con
     assert (machine.read_system_name(), machine.reset()) == ("", UNKNOWN)
 
 
-class Lived:
+class ElapsedClock:
     """Elapsed time that a test sets."""
 
     def __init__(self) -> None:
@@ -142,7 +142,7 @@ class Lived:
 
 
 def start(
-    folder: Path, boot: str, elapsed: Lived, reset: int = UNKNOWN, *commanded: str
+    folder: Path, boot: str, elapsed: ElapsedClock, reset: int = UNKNOWN, *commanded: str
 ) -> Logbook:
     book = Logbook(folder, boot, elapsed, reset=reset, commanded_boots=commanded)
     book.write_file()
@@ -150,7 +150,7 @@ def start(
 
 
 def test_cause_of_machine_start_is_determined(tmp_path: Path) -> None:
-    elapsed = Lived()
+    elapsed = ElapsedClock()
 
     def cause(boot: str, reset: int = UNKNOWN, *commanded: str, leaves: bool = False) -> str:
         book = start(tmp_path, boot, elapsed, reset, *commanded)
@@ -172,11 +172,11 @@ def test_cause_of_machine_start_is_determined(tmp_path: Path) -> None:
 
 
 def test_cause_of_first_start_is_reset_reason_of_hardware(tmp_path: Path) -> None:
-    assert start(tmp_path, "first", Lived(), POWER).cause == POWER
+    assert start(tmp_path, "first", ElapsedClock(), POWER).cause == POWER
 
 
 def test_starts_of_last_day_are_counted(tmp_path: Path) -> None:
-    elapsed = Lived()
+    elapsed = ElapsedClock()
     for _ in range(4):
         book = start(tmp_path, "this", elapsed)
         elapsed.now += DAY / 4
@@ -188,7 +188,7 @@ def test_starts_of_last_day_are_counted(tmp_path: Path) -> None:
 
 
 def test_largest_logbook_fits_in_slot(tmp_path: Path) -> None:
-    elapsed = Lived()
+    elapsed = ElapsedClock()
     elapsed.now = 1_795_849_712.123456
     for _ in range(100):
         book = start(tmp_path, "0f8fad5b-d9cb-469f-a165-70867728950e", elapsed)
@@ -210,14 +210,14 @@ def test_largest_logbook_fits_in_slot(tmp_path: Path) -> None:
 def test_damaged_logbook_is_replaced(tmp_path: Path, content: str) -> None:
     for write in (Path.write_bytes, write_in_slots):
         write(tmp_path / NAME, content.encode())
-        book = start(tmp_path, "this", Lived())
+        book = start(tmp_path, "this", ElapsedClock())
         assert (book.cause, book.count_starts()) == (UNKNOWN, 1)
         assert json.loads(read_slots(tmp_path / NAME))["boot"] == "this"
 
 
 def test_unwritable_logbook_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
-        book = start(tmp_path / "nowhere", "this", Lived())
+        book = start(tmp_path / "nowhere", "this", ElapsedClock())
     assert book.count_starts() == 1 and "cannot be stored" in caplog.text
 
 
@@ -233,7 +233,7 @@ def test_signal_median_is_weighted_by_duration() -> None:
 async def test_hourly_signals_survive_restart_and_expire_after_day(
     tmp_path: Path, clock: MockClock
 ) -> None:
-    elapsed, link = Lived(), ChannelLink()
+    elapsed, link = ElapsedClock(), ChannelLink()
     elapsed.now -= elapsed.now % HOUR
     book = start(tmp_path, "this", elapsed)
     links = {"satellite": link, "cellular": ChannelLink()}

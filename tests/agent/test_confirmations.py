@@ -97,12 +97,12 @@ async def in_thread(what: Callable[..., Any], *arguments: Any) -> Any:
     return await trio.to_thread.run_sync(what, *arguments)
 
 
-async def declare(agent: Agent, content: str = "help") -> int:
+async def raise_sos(agent: Agent, content: str = "help") -> int:
     body = {"message": {"content": content}, "priority": 100}
     return int((await in_thread(agent.call, "POST", "/api/package/async", body)).body["id"])
 
 
-async def standing(agent: Agent, id_: int) -> dict[str, Any]:
+async def read_package(agent: Agent, id_: int) -> dict[str, Any]:
     return dict((await in_thread(agent.call, "GET", f"/api/package/{id_}")).body)
 
 
@@ -110,7 +110,7 @@ async def sos_status(agent: Agent) -> dict[str, Any]:
     return dict((await in_thread(agent.call, "GET", "/api/status")).body["sos"])
 
 
-async def refused(agent: Agent) -> int:
+async def count_refused_confirmations(agent: Agent) -> int:
     """Return the number of confirmations without effect, as people see it."""
     metrics = str((await in_thread(agent.call, "GET", "/metrics")).body)
     return int(metrics.split("fieldagent_confirmations_refused_total ")[1].split()[0])
@@ -120,8 +120,8 @@ def ack(entry: Entry, digest: bytes) -> bytes:
     return encode([Entry(entry.sequence, Ack(KIT, digest=digest))], origin=BEN, key=AIR)
 
 
-async def ended(agent: Agent, id_: int) -> str:
-    while (status := (await standing(agent, id_))["status"]) not in ("Delivered", "Error"):
+async def wait_for_end(agent: Agent, id_: int) -> str:
+    while (status := (await read_package(agent, id_))["status"]) not in ("Delivered", "Error"):
         await trio.sleep(0.05)
     return str(status)
 
@@ -132,13 +132,13 @@ async def test_replayed_ack_does_not_confirm_sos_of_new_journal(tmp_path: Path) 
     with trio.fail_after(60):
         async with ether() as air:
             async with kit(home, air) as agent:
-                first = await declare(agent)
+                first = await raise_sos(agent)
                 entry = await air.sos()
                 recording = ack(entry, compute_item_digest(entry))
                 status = await sos_status(agent)
                 assert [each["state"] for each in status["incident"]["steps"]] == ["raised"]
                 await air.say(recording)
-                assert await ended(agent, first) == "Delivered"
+                assert await wait_for_end(agent, first) == "Delivered"
                 status = await sos_status(agent)
                 heard = [
                     each for each in status["incident"]["steps"] if each["state"] == "heard by"
@@ -148,14 +148,14 @@ async def test_replayed_ack_does_not_confirm_sos_of_new_journal(tmp_path: Path) 
             shutil.rmtree(home)
             since = len(air.heard)
             async with kit(home, air) as agent:
-                second = await declare(agent, "nobody has this")
+                second = await raise_sos(agent, "nobody has this")
                 fresh = await air.sos(since)
                 assert fresh.sequence != entry.sequence, "the new journal reuses a number"
                 await air.say(recording)
                 await air.sos(len(air.heard))
-                assert (await standing(agent, second))["status"] not in ("Delivered", "Error")
+                assert (await read_package(agent, second))["status"] not in ("Delivered", "Error")
                 await air.say(ack(fresh, compute_item_digest(fresh)))
-                assert await ended(agent, second) == "Delivered"
+                assert await wait_for_end(agent, second) == "Delivered"
 
 
 @pytest.mark.full
@@ -164,16 +164,16 @@ async def test_ack_of_other_item_with_same_number_is_refused(tmp_path: Path) -> 
     home = tmp_path / "kit"
     with trio.fail_after(60):
         async with ether() as air, kit(home, air) as agent:
-            id_ = await declare(agent)
+            id_ = await raise_sos(agent)
             entry = await air.sos()
             clones = Entry(entry.sequence, Message("of the clone"), entry.time, sos=True)
             await air.say(ack(entry, compute_item_digest(clones)))
             await in_thread(agent.expect, "is not for the Package that has this number now")
-            assert await refused(agent) == 1
+            assert await count_refused_confirmations(agent) == 1
             await air.sos(len(air.heard))
-            assert (await standing(agent, id_))["status"] not in ("Delivered", "Error")
+            assert (await read_package(agent, id_))["status"] not in ("Delivered", "Error")
             await air.say(ack(entry, compute_item_digest(entry)))
-            assert await ended(agent, id_) == "Delivered"
+            assert await wait_for_end(agent, id_) == "Delivered"
 
 
 async def test_replayed_sos_reaches_hook_once_after_many_items(
@@ -185,7 +185,7 @@ async def test_replayed_sos_reaches_hook_once_after_many_items(
     with trio.fail_after(90):
         async with ether() as air:
             async with kit(home, air) as agent:
-                await declare(agent)
+                await raise_sos(agent)
                 await air.sos()
                 await air.say(recording)
                 await in_thread(agent.expect, "an SOS has come from")

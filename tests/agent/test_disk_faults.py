@@ -74,7 +74,7 @@ def done(kit: Agent, accepted: dict[str, int]) -> bool:
         if kit.call("GET", "/api/status").body["journal"]["full"]:
             return True
         packages = [kit.call("GET", f"/api/package/{id_}").body for id_ in accepted.values()]
-        # Of a payload that was delivered from memory, only the hook knows.
+        # Only the hook knows a payload that was delivered from memory.
         handed = kit.call("GET", "/api/inbound?state=handed").body["payloads"] or came(kit)
         return bool(handed) and all(each["status"] for each in packages)
     return False

@@ -145,6 +145,6 @@ def test_page_works_when_kit_clock_is_a_year_wrong(tmp_path: Path, wrong: str) -
         assert kit.call("GET", "/api/sos").body["active"] == 1
         open_page(shown, f"{page}/track")
         shown.sees("#track-due", "The next position is due at")
-        assert "-" not in shown.text("#track-due"), "it is of today there, which needs no date"
+        assert "-" not in shown.text("#track-due"), "the next position is due today, without a date"
         ages = f"import('/page/text.js').then(text => [{YEAR}, {2 * YEAR}, -60].map(text.ago))"
         assert shown.evaluate(ages) == ["1 year ago", "2 years ago", "less than a minute ago"]

@@ -1,4 +1,4 @@
-"""The kit's handbook: it says the same in each language, uses the words of the page, and
+"""The kit's handbook has the same content in each language, uses the texts of the page, and
 is served.
 """
 

@@ -31,7 +31,7 @@ def test_long_queue_is_restored_and_listed_in_pages(tmp_path: Path) -> None:
         fill(kit, 1, collapseKey=7, priority=5)
         assert kit.stop() == 0
     with agent(tmp_path, nobody) as kit:
-        # It waits for the Package that it replaces, which returns last.
+        # The new Package waits for the Package that it replaces, which is restored last.
         fill(kit, 1, collapseKey=7, priority=5)
         whole = kit.call("GET", "/api/queue").body
         assert (whole["queued"], len(whole["packages"]), whole["next"]) == (MANY + 1,) * 2 + (None,)

@@ -69,7 +69,7 @@ def test_metrics_count_events_and_survive_restart(tmp_path: Path) -> None:
     assert 0 < value(metrics, f"{latency}_sum", latency, **satellite) < 4 * 300
 
 
-def named(text: str) -> set[str]:
+def metric_names(text: str) -> set[str]:
     return set(re.findall(r"\bfieldagent_[a-z_]+\b(?=[ {\[),]|$)", text, re.MULTILINE))
 
 
@@ -97,8 +97,8 @@ def test_examples_use_existing_metrics_and_labels(tmp_path: Path) -> None:
     dashboard = json.loads((EXAMPLES / "grafana.json").read_text())
     targets = [target for panel in dashboard["panels"] for target in panel["targets"]]
     expressions += [target["expr"] for target in targets]
-    assert all(named(each) or each.startswith("up{") for each in expressions)
-    assert {name for each in expressions for name in named(each)} - labels <= there | labels
+    assert all(metric_names(each) or each.startswith("up{") for each in expressions)
+    assert {name for each in expressions for name in metric_names(each)} - labels <= there | labels
     sensors = [*assistant["rest"][0]["sensor"], *assistant["rest"][0]["binary_sensor"]]
     for sensor in sensors:
         (path,) = re.findall(r"value_json\.([\w.]+)", sensor["value_template"])

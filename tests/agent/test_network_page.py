@@ -176,7 +176,7 @@ def test_certificate_survives_restart_and_only_owner_reads_page_files(tmp_path: 
 
 
 def test_agent_runs_though_network_page_cannot_start(tmp_path: Path) -> None:
-    """Without OpenSSL's program, and with another program on the port."""
+    """OpenSSL's program is missing, and then another program uses the port."""
     (tmp_path / "bin").mkdir()
     with camp(tmp_path, PATH=str(tmp_path / "bin")) as there:
         there.kit.expect("openssl is missing: apt install openssl")
@@ -189,7 +189,7 @@ def test_agent_runs_though_network_page_cannot_start(tmp_path: Path) -> None:
         with agent(tmp_path, settings) as kit:
             kit.expect("is in use by another program")
             assert kit.call("GET", "/api/status").status == 200
-        # The same for the portal for phones: it starts after that program has ended.
+        # The portal for phones starts after the program that uses its port has ended.
         port, portal = free_port(), taken.getsockname()[1]
         settings |= {"page-port": str(port), "page-portal-port": str(portal)}
         with agent(tmp_path, settings) as kit:

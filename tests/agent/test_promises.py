@@ -16,7 +16,7 @@ from tests.hub.test_journey import folder
 from tests.processes import Agent, administer, agent, free_port, hub, sky, until
 
 
-def later(kit: Agent, content: str, **members: object) -> int:
+def post_async(kit: Agent, content: str, **members: object) -> int:
     body = {"message": {"content": content}, **members}
     number: int = kit.call("POST", "/api/package/async", body).body["id"]
     return number
@@ -50,7 +50,7 @@ def test_sos_is_repeated_until_seen_after_failed_connections(
         ada = stack.enter_context(agent(folder(tmp_path / "ada"), adas))
         for failure in ("the satellite modem is away", "no link to the hub"):
             until(lambda: any(failure in line for line in ada.output()))  # noqa: B023
-        later(ada, "help", priority=100)
+        post_async(ada, "help", priority=100)
         above = stack.enter_context(sky(tmp_path / "ada"))
         for _ in range(3):
             above.expect("SOS message")
@@ -74,7 +74,7 @@ def test_sos_is_sent_on_reserve_when_budget_is_spent(tmp_path: Path) -> None:
     budget = {"satellite-credits-per-day": "3", "satellite-sos-reserve": "2"}
     with sky(tmp_path), agent(tmp_path, budget) as kit:
         assert kit.post("the only one").body["status"] == "Delivered"
-        waits = later(kit, "too much " * 100)
+        waits = post_async(kit, "too much " * 100)
         assert kit.post("help", priority=100).body["status"] == "Delivered"
         delivery = kit.call("GET", f"/api/package/{waits}").body["channels"]["Satellite"]
         assert delivery["status"] is None
@@ -85,7 +85,7 @@ def test_call_off_of_sos_is_sent_when_budget_is_spent(tmp_path: Path) -> None:
     budget = {"satellite-credits-per-day": "4", "satellite-sos-reserve": "3"}
     with sky(tmp_path) as above, agent(tmp_path, budget) as kit:
         assert kit.post("the only one").body["status"] == "Delivered"
-        waits = later(kit, "too much " * 100, priority=99)
+        waits = post_async(kit, "too much " * 100, priority=99)
         assert kit.post("help", priority=100).body["status"] == "Delivered"
         done = command(kit, "sos", "--cancel")
         assert done.stdout.endswith("called off; everyone who may have received it is notified\n")
@@ -120,8 +120,8 @@ def test_gathering_position_shows_reason_and_is_sent_with_next_message(tmp_path:
 
 def test_expired_package_is_never_sent(tmp_path: Path) -> None:
     with agent(tmp_path) as kit:
-        short = later(kit, "short", timeToLive=1)
-        later(kit, "long", timeToLive=3600)
+        short = post_async(kit, "short", timeToLive=1)
+        post_async(kit, "long", timeToLive=3600)
         until(lambda: kit.call("GET", f"/api/package/{short}").body["status"] == "Error")
         with sky(tmp_path) as above:
             above.expect('"long"')

@@ -95,7 +95,7 @@ def test_hanging_disk_is_logged_while_nothing_is_written(tmp_path: Path, systemd
         file_system(tmp_path) as place,
         agent(tmp_path, state(place), MODULE, **systemd.environment) as kit,
     ):
-        # By now, the writes after its start are complete.
+        # By now, the writes after the agent's start are complete.
         for _ in range(5):
             until(systemd.count_signs_of_life)
         with frozen_disk(place):

@@ -19,7 +19,7 @@ def test_status_shows_sos_first(tmp_path: Path) -> None:
         assert "fieldagent_sos_active 0\n" in kit.call("GET", "/metrics").body
         kit.post("hello")
         for host, status in (("localhost:8000", 200), ("kit.example:8000", 403)):
-            # As behind `ssh -L 8000:127.0.0.1:9091`.
+            # These are the headers behind `ssh -L 8000:127.0.0.1:9091`.
             assert kit.call("GET", "/", Host=host).status == status
         assert command(kit, "sos", "--yes", "Leg broken").returncode == 0
         state = kit.call("GET", "/api/status").body["sos"]
@@ -45,7 +45,9 @@ def test_status_reports_sos_that_no_channel_can_send(tmp_path: Path) -> None:
         kit.call("POST", "/api/package/async", {"message": {"content": "x"}, "priority": 100})
         until(lambda: kit.call("GET", "/api/status").body["sos"]["incident"]["nextTry"])
         sos = kit.call("GET", "/api/sos").body["incident"]
-        assert [each["state"] for each in sos["steps"]] == ["raised"], "it has not left the kit"
+        assert [each["state"] for each in sos["steps"]] == ["raised"], (
+            "the SOS has not left the kit"
+        )
         assert len(sos["items"]) == 2, "one incident"
 
 
@@ -193,7 +195,7 @@ def test_next_try_of_sos_equals_next_try_of_channel(tmp_path: Path) -> None:
 
 
 def test_wait_after_doubtful_session_is_shown_with_reason(tmp_path: Path) -> None:
-    """After a session with an unknown result, the link rests, or the modem is gone."""
+    """After a session with an unknown result, the link pauses, or the modem is gone."""
     with sky(tmp_path, 0) as above, agent(tmp_path) as kit:
         for _ in range(8):
             above.type("status 18")

@@ -29,7 +29,7 @@ pytestmark = needs(FAKETIME, "apt-get install faketime")
 DAY = 86_400
 IN_1970 = "@1970-01-02 03:04:05"
 CLOCKS = ["-3d", "-1y", "+10y", IN_1970]
-"""In libfaketime's form."""
+"""Clock errors in libfaketime's form."""
 
 
 def environment(home: Path, shows: str) -> dict[str, str]:
@@ -51,13 +51,13 @@ def set_clock(home: Path, shows: str) -> None:
     new.rename(home / "faketime")
 
 
-def starts(home: Path, shows: str) -> AbstractContextManager[Agent]:
+def agent_with_clock(home: Path, shows: str) -> AbstractContextManager[Agent]:
     """Run an agent whose modem is away."""
     away = {"satellite-port": str(home / "nobody")}
     return agent(home, away, MODULE, **environment(home, shows))
 
 
-def later(kit: Agent, content: str, **members: Any) -> dict[str, Any]:
+def post_async(kit: Agent, content: str, **members: Any) -> dict[str, Any]:
     headers = {"Idempotency-Key": members.pop("key")} if "key" in members else {}
     body = {"message": {"content": content}, **members}
     answer = kit.call("POST", "/api/package/async", body, **headers)
@@ -66,7 +66,7 @@ def later(kit: Agent, content: str, **members: Any) -> dict[str, Any]:
     return package
 
 
-def look(kit: Agent, id_: int) -> dict[str, Any]:
+def read_package(kit: Agent, id_: int) -> dict[str, Any]:
     package: dict[str, Any] = kit.call("GET", f"/api/package/{id_}").body
     return package
 
@@ -94,56 +94,59 @@ SETTINGS = [
 def test_waiting_packages_survive_clock_change_at_restart(
     tmp_path: Path, then: str, now: str
 ) -> None:
-    with starts(tmp_path, then) as kit:
-        waits = later(kit, "waits", timeToLive=DAY, key="the same")
-        ended = later(kit, "ends", key="another")
+    with agent_with_clock(tmp_path, then) as kit:
+        waits = post_async(kit, "waits", timeToLive=DAY, key="the same")
+        ended = post_async(kit, "ends", key="another")
         kit.call("POST", f"/api/package/{ended['id']}/cancel")
-        later(kit, "help", priority=100)
+        post_async(kit, "help", priority=100)
         assert abs(waits["accepted"] - shown_now(kit)) < 100
         kit.stop()
-    with starts(tmp_path, now) as kit:
+    with agent_with_clock(tmp_path, now) as kit:
         assert kit.call("GET", "/api/queue").body["queued"] == 2
-        package = look(kit, waits["id"])
+        package = read_package(kit, waits["id"])
         assert package["status"] is None
         assert abs(package["accepted"] - shown_now(kit)) < 100, "dated by the current clock"
-        assert look(kit, ended["id"])["status"] == "Canceled", "the result is kept"
+        assert read_package(kit, ended["id"])["status"] == "Canceled", "the result is kept"
         for row in kit.call("GET", "/api/packages").body["packages"]:
             moments = [row["accepted"]] + [row["ended"]] * (row["ended"] is not None)
             assert all(abs(each - shown_now(kit)) < 100 for each in moments), row
         sos = kit.call("GET", "/api/status").body["sos"]["incident"]
         assert abs(sos["raised"] - shown_now(kit)) < 100
-        assert later(kit, "waits", timeToLive=DAY, key="the same")["id"] == waits["id"]
-        assert later(kit, "ends", key="another")["id"] == ended["id"]
+        assert post_async(kit, "waits", timeToLive=DAY, key="the same")["id"] == waits["id"]
+        assert post_async(kit, "ends", key="another")["id"] == ended["id"]
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("jump", CLOCKS)
 def test_waiting_packages_survive_clock_change_of_running_agent(tmp_path: Path, jump: str) -> None:
-    with starts(tmp_path, "+0") as kit:
-        waits = later(kit, "waits", timeToLive=DAY)
+    with agent_with_clock(tmp_path, "+0") as kit:
+        waits = post_async(kit, "waits", timeToLive=DAY)
         set_clock(tmp_path, jump)
         until(lambda: abs(shown_now(kit) - time.time()) > DAY)
-        after = later(kit, "posted then", timeToLive=DAY)
+        after = post_async(kit, "posted then", timeToLive=DAY)
         assert abs(after["accepted"] - shown_now(kit)) < 100
         set_clock(tmp_path, "+0")
         until(lambda: abs(shown_now(kit) - time.time()) < 100)
         kit.stop()
-    with starts(tmp_path, "+0") as kit:
-        assert [look(kit, each["id"])["status"] for each in (waits, after)] == [None, None]
+    with agent_with_clock(tmp_path, "+0") as kit:
+        assert [read_package(kit, each["id"])["status"] for each in (waits, after)] == [None, None]
 
 
 @pytest.mark.parametrize(
     "shows", ["+10y", *(pytest.param(each, marks=pytest.mark.full) for each in ("-3d", IN_1970))]
 )
 def test_package_expires_by_elapsed_time_only(tmp_path: Path, shows: str) -> None:
-    with starts(tmp_path, "+0") as kit:
-        short, long = later(kit, "short", timeToLive=60), later(kit, "long", timeToLive=3600)
+    with agent_with_clock(tmp_path, "+0") as kit:
+        short, long = (
+            post_async(kit, "short", timeToLive=60),
+            post_async(kit, "long", timeToLive=3600),
+        )
         kit.stop()
     elapsed(tmp_path, 600)
-    with starts(tmp_path, shows) as kit:
-        until(lambda: look(kit, short["id"])["status"] == "Error")
-        assert look(kit, short["id"])["channels"]["Satellite"]["reason"] == "expired"
-        assert look(kit, long["id"])["status"] is None
+    with agent_with_clock(tmp_path, shows) as kit:
+        until(lambda: read_package(kit, short["id"])["status"] == "Error")
+        assert read_package(kit, short["id"])["channels"]["Satellite"]["reason"] == "expired"
+        assert read_package(kit, long["id"])["status"] is None
 
 
 def elapsed(home: Path, seconds: int) -> None:
@@ -158,16 +161,16 @@ def elapsed(home: Path, seconds: int) -> None:
 @pytest.mark.full
 @pytest.mark.parametrize("shows", ["-3d", "+10y", IN_1970])
 def test_waiting_package_survives_boot_with_wrong_clock(tmp_path: Path, shows: str) -> None:
-    with starts(tmp_path, "+0") as kit:
-        waits = later(kit, "waits", timeToLive=10 * 365 * DAY // 2)
+    with agent_with_clock(tmp_path, "+0") as kit:
+        waits = post_async(kit, "waits", timeToLive=10 * 365 * DAY // 2)
         kit.stop()
     with closing(sqlite3.connect(tmp_path / "state" / "journal.sqlite3")) as journal:
         base = place.read_known(journal)
         assert base is not None
         place.store_base(journal, base._replace(boot="another"))
         journal.commit()
-    with starts(tmp_path, shows) as kit:
-        assert look(kit, waits["id"])["status"] is None
+    with agent_with_clock(tmp_path, shows) as kit:
+        assert read_package(kit, waits["id"])["status"] is None
         assert kit.call("GET", "/api/queue").body["queued"] == 1
 
 

@@ -45,7 +45,7 @@ class Checked:
         await self._outbox.note_doubtful_cost(transmission)
 
     async def note_copy(self, transmission: Transmission) -> None:
-        assert self.get_unsettled() is not None, "only what may have left goes as a copy"
+        assert self.get_unsettled() is not None, "a copy needs a transmission that may have left"
         await self._outbox.note_copy(transmission)
 
     async def settle(
@@ -84,7 +84,7 @@ class Checked:
 
 
 class CheckedRadio(Checked):
-    """The same for a radio's outbox."""
+    """The outbox of a radio with the same checks."""
 
     def __init__(self, outbox: RadioOutbox, *, in_flight: int) -> None:
         super().__init__(outbox, in_flight=in_flight)

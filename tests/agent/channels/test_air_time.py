@@ -142,7 +142,7 @@ def test_faults_of_region_settings_are_reported(settings: str, fault: str) -> No
     assert fault in "".join(problems) and bool(problems) is bool(fault)
 
 
-class Silence:
+class ScriptedRadio:
     """A radio that transmits each packet or refuses it."""
 
     result = TransmitResult.TRANSMITTED
@@ -157,11 +157,11 @@ class Silence:
 
 
 async def test_radio_keeps_air_time_limit_with_reserve_for_sos() -> None:
-    silence, link, sent = Silence(), ChannelLink(), 0
+    silence, link, sent = ScriptedRadio(), ChannelLink(), 0
     link.air_time.narrow(AirLimit(0.1))
 
     @asynccontextmanager
-    async def opened() -> AsyncIterator[Silence]:
+    async def opened() -> AsyncIterator[ScriptedRadio]:
         yield silence
 
     packet = bytes(200 - FRAME_BYTES)  # a sixth of a second

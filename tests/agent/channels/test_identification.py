@@ -105,7 +105,7 @@ async def test_callsign_is_retried_after_busy_channel(
         assert len(listener.identified) == 1
 
 
-class Spending:
+class LimitedRadio:
     """A radio whose airtime of this hour is used up, or not."""
 
     def __init__(self) -> None:
@@ -123,7 +123,7 @@ class Spending:
 
 
 async def test_callsign_is_delayed_while_air_time_is_spent(clock: Any) -> None:
-    radio = Spending()
+    radio = LimitedRadio()
 
     @asynccontextmanager
     async def opened() -> AsyncIterator[RadioModem]:

@@ -151,7 +151,7 @@ def test_package_waits_after_long_wait_status_and_is_canceled(tmp_path: Path, nu
 
 @pytest.mark.full
 def test_satellite_retry_command_ends_pause(field: Field) -> None:
-    """After 16 the modem rests for ten minutes."""
+    """After status 16 the modem pauses for ten minutes."""
     field.ready().next_session_ends("16")
     kit = field.kit
     id_ = kit.call("POST", "/api/package/async", {"message": {"content": "sky"}}).body["id"]

@@ -254,7 +254,7 @@ async def test_last_fragments_of_round_announce_its_end(tmp_path: Path, clock: A
         assert sources[-5:] == [[], *([Source(2, follow)] for follow in (3, 2, 1, 0))]
 
 
-def _held(of: Station, sequence: int, count: int) -> set[int]:
+def _read_held_fragments(of: Station, sequence: int, count: int) -> set[int]:
     """Return the fragments that its only neighbour has."""
     held = outbound.read_held_fragments(of.journal, RADIO, sequence, count)
     return next(iter(held.values()), set())
@@ -335,7 +335,7 @@ async def test_fragments_resume_after_restart_without_duplicates(
         async with station(tmp_path, 1, tmp_path / "node-1") as ada:
             large = await ada.post(data=data(2000))
             count = ada.cost(_package(2000), ada.outbox.channel).parts
-            await until(lambda: bool(_held(ada, large, count)))
+            await until(lambda: bool(_read_held_fragments(ada, large, count)))
         async with station(tmp_path, 1, tmp_path / "node-1") as ada:
             assert await ada.outcome(large) is Status.DELIVERED
         assert ben.messages() == [data(2000)["payload"]]
@@ -521,12 +521,12 @@ async def test_relayed_item_keeps_its_origin_and_sequence(tmp_path: Path, clock:
         assert envelope.origin == 1
         (entry,) = envelope.entries
         assert (entry.sequence, entry.content) == (sequence, Message("no link here"))
-        await until(lambda: "relayed" in [line.event for line in _story(ada)])
+        await until(lambda: "relayed" in [line.event for line in _read_history(ada)])
         assert len(ben.outboxes[CELLULAR]) == 0
         assert ben.messages() == ["no link here"]
 
 
-def _story(of: Any) -> Any:
+def _read_history(of: Any) -> Any:
     return of.history(1)
 
 

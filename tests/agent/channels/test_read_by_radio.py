@@ -44,14 +44,14 @@ def clock() -> trio.testing.MockClock:
 
 async def team(stack: AsyncExitStack, path: Path, count: int, **how: Any) -> list[Station]:
     """Start the kits. Each one hears its neighbours."""
-    kits = [await enter(stack, path, number, **how) for number in range(1, count + 1)]
+    kits = [await start_station(stack, path, number, **how) for number in range(1, count + 1)]
     for kit in kits:
         await kit.post(message={"content": f"here is {kit.number}"})
     await trio.sleep(900)
     return kits
 
 
-async def enter(stack: AsyncExitStack, path: Path, number: int, **how: Any) -> Station:
+async def start_station(stack: AsyncExitStack, path: Path, number: int, **how: Any) -> Station:
     return await stack.enter_async_context(station(path, number, path / f"node-{number}", **how))
 
 
@@ -78,12 +78,12 @@ def events(kit: Station, sequence: int) -> int:
     return int(count)
 
 
-def owed(kit: Station) -> int:
+def count_owed_receipts(kit: Station) -> int:
     ((count,),) = kit.journal.read("SELECT count(*) FROM station_owed")
     return int(count)
 
 
-async def asked(kit: Station, text: str = "camp reached?") -> int:
+async def post_with_receipt_request(kit: Station, text: str = "camp reached?") -> int:
     return await kit.post(message={"content": text}, receipt="read")
 
 
@@ -112,7 +112,7 @@ def receipts_of(envelope: Envelope) -> list[Entry]:
 async def test_read_receipt_reaches_sender_with_name_and_time(tmp_path: Path, clock: Any) -> None:
     async with on_air(tmp_path), AsyncExitStack() as stack:
         ada, ben = await team(stack, tmp_path, 2)
-        sequence = await asked(ada)
+        sequence = await post_with_receipt_request(ada)
         await until(lambda: "camp reached?" in ben.messages())
         await trio.sleep(300)
         count = events(ada, sequence)
@@ -123,7 +123,7 @@ async def test_read_receipt_reaches_sender_with_name_and_time(tmp_path: Path, cl
         assert known is not None
         (step,) = (each for each in list_reached(ada.journal, known) if each.stage == "read")
         assert step.at == at
-        await until(lambda: not owed(ben), 60)
+        await until(lambda: not count_owed_receipts(ben), 60)
         assert events(ada, sequence) == count + 1
 
 
@@ -142,7 +142,7 @@ async def test_unrequested_read_receipt_travels_only_with_other_items(
         await ben.post(message={"content": "on our way"})
         await until(lambda: ladder(ada, sequence) == ["read by Ben, at Kit 2's kit"], 60)
         await ada.post(message={"content": "good"})
-        await until(lambda: not owed(ben))
+        await until(lambda: not count_owed_receipts(ben))
 
 
 @pytest.mark.full
@@ -156,7 +156,7 @@ async def test_lost_read_receipt_is_repeated_until_confirmed(
         station(tmp_path, 1, tmp_path / "nowhere") as ada,
         station(tmp_path, 2, tmp_path / "nowhere") as ben,
     ):
-        sequence = await asked(ada)
+        sequence = await post_with_receipt_request(ada)
         package = outbound.find_by_sequence(ada.journal, sequence)
         assert package is not None
         transmission = ada.outbox.load(200)
@@ -173,7 +173,7 @@ async def test_lost_read_receipt_is_repeated_until_confirmed(
         answer = await next_receipt_packet(ada)
         await ben.reception.receive(encode([*receipts_of(answer)], origin=1))
         assert ladder(ada, sequence) == ["read by Ben, at station 2's kit"]
-        assert owed(ben) == 0
+        assert count_owed_receipts(ben) == 0
         await check_no_more_receipts(ben)
 
 
@@ -181,13 +181,13 @@ async def test_lost_read_receipt_is_repeated_until_confirmed(
 async def test_read_receipts_are_relayed_by_kits_in_between(tmp_path: Path, clock: Any) -> None:
     async with on_air(tmp_path, count=4, topology=LINE), AsyncExitStack() as stack:
         kits = await team(stack, tmp_path, 4)
-        sequence = await asked(kits[0])
+        sequence = await post_with_receipt_request(kits[0])
         await until(lambda: all("camp reached?" in kit.messages() for kit in kits[1:]))
         await read(kits[2], "camp reached?", "Cleo")
         await read(kits[3], "camp reached?", "Dora")
         both = ["read by Cleo, at Kit 3's kit", "read by Dora, at Kit 4's kit"]
         await until(lambda: sorted(ladder(kits[0], sequence)) == both, 600)
-        await until(lambda: not owed(kits[2]) and not owed(kits[3]))
+        await until(lambda: not count_owed_receipts(kits[2]) and not count_owed_receipts(kits[3]))
         await check_silence(kits)
 
 
@@ -198,11 +198,11 @@ async def test_read_receipt_arrives_once_over_lossy_air(tmp_path: Path, clock: A
         AsyncExitStack() as stack,
     ):
         kits = await team(stack, tmp_path, 3)
-        sequence = await asked(kits[0])
+        sequence = await post_with_receipt_request(kits[0])
         await until(lambda: "camp reached?" in kits[2].messages())
         await read(kits[2], "camp reached?", "Cleo")
         await until(lambda: len(ladder(kits[0], sequence)) == 1, 86_400)
-        await until(lambda: not owed(kits[2]), 86_400)
+        await until(lambda: not count_owed_receipts(kits[2]), 86_400)
         assert len(ladder(kits[0], sequence)) == 1
         await check_silence(kits)
 
@@ -222,7 +222,7 @@ async def test_read_receipt_survives_restart_of_any_kit(
 ) -> None:
     """The kit restarts before the news arrives, and again before its answer is certain."""
     async with on_air(tmp_path, count=3, topology=A_C_B) as sky, AsyncExitStack() as stack:
-        others = {n: await enter(stack, tmp_path, n) for n in {1, 2, 3} - {restarts}}
+        others = {n: await start_station(stack, tmp_path, n) for n in {1, 2, 3} - {restarts}}
         kits = others
         async with station(tmp_path, restarts, tmp_path / f"node-{restarts}") as kit:
             kits[restarts] = kit
@@ -232,7 +232,7 @@ async def test_read_receipt_survives_restart_of_any_kit(
             # Two names at the same moment collide. The second one comes with the next hour's
             # beacon.
             await until(lambda: 3 in inbound.read_station_names(kits[2].journal), 2 * 3600)
-            sequence = await asked(kits[1])
+            sequence = await post_with_receipt_request(kits[1])
             await until(lambda: "camp reached?" in kits[3].messages())
             # The first transmission is lost.
             sky.air.away.add(3)
@@ -244,28 +244,28 @@ async def test_read_receipt_survives_restart_of_any_kit(
             await until(lambda: len(ladder(kits[1], sequence)) == 1)
         async with station(tmp_path, restarts, tmp_path / f"node-{restarts}") as kit:
             kits[restarts] = kit
-            await until(lambda: not owed(kits[3]), 2 * 3600)
+            await until(lambda: not count_owed_receipts(kits[3]), 2 * 3600)
             assert ladder(kits[1], sequence) == ["read by Cleo, at Kit 3's kit"]
 
 
 async def test_all_stages_of_item_reach_sender(tmp_path: Path, clock: Any) -> None:
     async with on_air(tmp_path), AsyncExitStack() as stack:
         ada, ben = await team(stack, tmp_path, 2)
-        sequence = await asked(ada)
+        sequence = await post_with_receipt_request(ada)
         await until(lambda: "camp reached?" in ben.messages())
         await read(ben, "camp reached?", "", Stage.PROGRAMS)
         await read(ben, "camp reached?", "Bea", Stage.RADIO)
         await read(ben, "camp reached?", "")
         stages = ["on Kit 2's radio", "read at Kit 2's kit", "with Kit 2's programs"]
         await until(lambda: sorted(ladder(ada, sequence)) == stages)
-        await until(lambda: not owed(ben))
+        await until(lambda: not count_owed_receipts(ben))
 
 
 @pytest.mark.full
 async def test_read_receipt_reaches_sender_that_was_away(tmp_path: Path, clock: Any) -> None:
     async with on_air(tmp_path) as sky, AsyncExitStack() as stack:
         ada, ben = await team(stack, tmp_path, 2)
-        sequence = await asked(ada)
+        sequence = await post_with_receipt_request(ada)
         await until(lambda: "camp reached?" in ben.messages())
         sky.air.away.add(1)
         await read(ben, "camp reached?", "Ben")
@@ -280,7 +280,7 @@ async def test_read_receipt_without_tag_of_group_is_ignored(
     tmp_path: Path, clock: Any, key: bytes | None
 ) -> None:
     async with station(tmp_path, 1, tmp_path / "nowhere", keys=(KEY,)) as ada:
-        sequence = await asked(ada)
+        sequence = await post_with_receipt_request(ada)
         entry = item_of(ada, sequence)
         said = Entry(
             sequence, Receipt(1, compute_item_digest(entry), Stage.READ, "Ben"), int(START)
@@ -313,7 +313,7 @@ def item_of(kit: Station, sequence: int) -> Entry:
 )
 async def test_invalid_read_receipt_is_ignored(tmp_path: Path, clock: Any, said: Any) -> None:
     async with station(tmp_path, 1, tmp_path / "nowhere") as ada:
-        sequence = await asked(ada)
+        sequence = await post_with_receipt_request(ada)
         word = Entry(sequence, said(item_of(ada, sequence)), int(START))
         await ada.reception.receive(encode([word], origin=2))
         assert ladder(ada, sequence) == []
@@ -321,7 +321,7 @@ async def test_invalid_read_receipt_is_ignored(tmp_path: Path, clock: Any, said:
 
 async def test_read_receipt_by_radio_and_hub_is_shown_once(tmp_path: Path, clock: Any) -> None:
     async with station(tmp_path, 1, tmp_path / "nowhere") as ada:
-        sequence = await asked(ada)
+        sequence = await post_with_receipt_request(ada)
         entry = item_of(ada, sequence)
         said = Receipt(1, compute_item_digest(entry), Stage.READ, "Ben")
         await ada.reception.receive(encode([Entry(sequence, said, int(START))], origin=2))
@@ -345,9 +345,9 @@ async def test_only_matching_confirmation_of_sender_ends_receipt(
         await ben.reception.receive(encode([Entry(7, other, int(START))], origin=1))
         right = Entry(7, Receipt(2, compute_item_digest(word)), int(START))
         await ben.reception.receive(encode([right], origin=5))
-        assert owed(ben) == 1
+        assert count_owed_receipts(ben) == 1
         await ben.reception.receive(encode([right], origin=1))
-        assert owed(ben) == 0
+        assert count_owed_receipts(ben) == 0
 
 
 async def test_read_receipt_heard_again_is_not_relayed_again(tmp_path: Path, clock: Any) -> None:

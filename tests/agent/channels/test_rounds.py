@@ -467,7 +467,7 @@ async def test_repeat_of_own_item_by_neighbour_adds_receipt(tmp_path: Path, cloc
 
 
 async def accept_as_hub(kit: Station, texts: list[str]) -> None:
-    """Act as the carrier's link to the hub, which accepts all items."""
+    """Act as the relaying kit's link to the hub, which accepts all items."""
     outbox = kit.outboxes[CELLULAR]
     while True:
         await outbox.wait_until_ready()
@@ -564,7 +564,7 @@ async def test_route_with_low_battery_is_avoided_if_another_exists(
 
 @pytest.mark.full
 async def test_relay_request_is_repeated_until_hub_has_item(tmp_path: Path, clock: Any) -> None:
-    """The carrier's link is down for an hour, and then its news about the hub is lost."""
+    """The relaying kit's link is down for an hour, and then its news about the hub is lost."""
     async with on_air(tmp_path, count=2) as sky, AsyncExitStack() as stack:
         ada = await stack.enter_async_context(
             station(tmp_path, 1, tmp_path / "node-1", asks_for_relay=lambda: True)
@@ -582,7 +582,7 @@ async def test_relay_request_is_repeated_until_hub_has_item(tmp_path: Path, cloc
         await ben.outboxes[CELLULAR].settle(transmission, Outcome.SENT)
         await trio.sleep(600)
         sky.air.losses = None
-        # By now it asks once per hour, plus or minus a quarter.
+        # By now Ada asks once per hour, plus or minus a quarter.
         await until(lambda: "relayed" in [line.event for line in ada.history(1)], 2 * HUB_AGAIN_MAX)
 
 
@@ -629,7 +629,7 @@ async def test_sos_without_route_to_hub_causes_little_traffic(tmp_path: Path, cl
         await trio.sleep(7200)
         sky.log.clear()
         await trio.sleep(3600)
-        # By then its sender asks hourly, and the three others ask three times each after that.
+        # By then the sender asks hourly, and the three other kits ask three times each after that.
         assert len([line for line in sky.log if "transmits" in line]) < 100
         gateway = await stack.enter_async_context(
             station(tmp_path, 5, tmp_path / "node-5", relays_over=frozenset([CELLULAR]))
@@ -809,8 +809,8 @@ async def test_summary_confirms_only_listed_items_with_correct_digest(
 async def test_repeated_item_is_acknowledged_alone_and_in_summary(
     tmp_path: Path, clock: Any
 ) -> None:
-    """Its sender may have forgotten the other items, which have ended. If it has forgotten one of
-    several items, it cannot recognise them as its own.
+    """The sender deletes ended items. A sender that has deleted one item of a summary cannot verify
+    the summary, so each repeated item also needs its own Ack.
     """
     items = [Entry(number, Message(f"note {number}"), int(START)) for number in (7, 8, 10)]
     async with station(tmp_path, 2, tmp_path / "nowhere") as kit:
@@ -881,7 +881,7 @@ async def test_ordinary_item_is_repeated_to_late_kit_by_receiver(
 async def test_sos_reaches_kit_that_was_never_heard(
     tmp_path: Path, clock: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A-C-B: C has never heard B, so C does not know that B lacks the SOS."""
+    """A-C-B: C has never heard B, so C does not know that B misses the SOS."""
     only_what_is_posted(monkeypatch)
     heard: Losses = {(1, 2): 0.0, (2, 1): 0.0, (2, 3): 0.0}
     async with on_air(tmp_path, count=3) as sky, AsyncExitStack() as stack:

@@ -511,7 +511,7 @@ async def test_successful_session_overrides_no_service_indicator(
 
 @pytest.mark.parametrize("number", [35, 38])
 @pytest.mark.parametrize(
-    ("priority", "soonest", "latest"), [(10, 600, 700), (100, 30, 80)], ids=["any", "an SOS"]
+    ("priority", "soonest", "latest"), [(10, 600, 700), (100, 30, 80)], ids=["ordinary", "SOS"]
 )
 async def test_traffic_management_delays_next_session_less_for_sos(
     tmp_path: Path, clock: Any, number: int, priority: int, soonest: float, latest: float
@@ -1010,7 +1010,7 @@ async def test_mt_message_survives_temporary_line_noise(tmp_path: Path, clock: A
         await until(lambda: inbound.list_payloads(k.journal, 9))
         assert await inbox_contents(k) == ["precious"]
         await until(lambda: not sky.modem.state.volatile.mt_flag)
-        assert k.outbox.budget.get_spent().credits == 1 + 2, "a message of two credits, and ours"
+        assert k.outbox.budget.get_spent().credits == 1 + 2, "one credit MO and two credits MT"
         await until(lambda: not k.outbox.link.reason)
         assert k.journal.read("SELECT 1 FROM dead_letter") == []
 
@@ -1212,7 +1212,7 @@ async def test_unread_mt_message_in_modem_survives_power_cut(tmp_path: Path, clo
             async with agent(sky) as k:
                 await until(lambda: not sky.modem.state.volatile.mt_flag)
                 assert await inbox_contents(k) == ["unread"]
-            # As if power had failed after the commit and before the modem was cleared.
+            # This is the state after a power cut between the commit and the clearing of the modem.
             sky.modem.state.volatile.mt_flag = True
         nursery.cancel_scope.cancel()
 

@@ -32,7 +32,7 @@ AGAIN_SOON = (
     Put("fieldagent.agent.channels.sbd_modem:REPLY_TIMEOUT_S", 3.0),
     Put("fieldagent.agent.channels.sbd_modem:HOST_SESSION_TIMEOUT_S", 3.0),
 )
-"""Only pauses and patience are shorter. Otherwise a day would not be enough."""
+"""Shorter pauses and timeouts. With the normal ones, a day would not be enough."""
 
 
 def disturb(modem: SimulatedModem, port: PtyPort, chance: random.Random) -> None:

@@ -187,7 +187,7 @@ async def test_third_kit_reports_two_kits_with_same_station_number(
         for text in ("one", "two"):
             await ada.post(message={"content": f"Ada {text}"})
             await until(lambda text=text: f"Ada {text}" in ben.messages())  # type: ignore[misc]
-            assert not ben.troubles.is_recent(Trouble.TWINS), "one may have lost its journal"
+            assert not ben.troubles.is_recent(Trouble.TWINS), "a lost journal is possible"
             await twin.post(message={"content": f"twin {text}"})
             await until(lambda text=text: f"twin {text}" in ben.messages())  # type: ignore[misc]
         (notice,) = ben.troubles.list_notices(lambda at: at)

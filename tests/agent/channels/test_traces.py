@@ -152,7 +152,7 @@ async def replayed(name: str, path: Path, **how: Any) -> AsyncIterator[tuple[Rep
 async def test_message_is_delivered_after_recorded_reset_in_session(
     tmp_path: Path, clock: Any
 ) -> None:
-    """The modem lost power while it sent, and reported no result. The message goes again, and is
+    """The modem lost power while it sent, and reported no result. The message is repeated, and is
     delivered when the modem reports success.
     """
     async with replayed("reset-in-session.log", tmp_path) as (replay, k):

@@ -233,7 +233,7 @@ async def test_open_incident_is_listed_beside_later_ended_incidents(
 @pytest.mark.parametrize(
     ("proof", "proved", "goes"),
     [(b"12345678", False, True), (b"", True, True), (b"", False, False)],
-    ids=["the other kit's own proof", "this kit's tag", "neither"],
+    ids=["proof of other kit", "tag of this kit", "no proof"],
 )
 async def test_proved_update_for_other_kit_is_forwarded(
     tmp_path: Path, proof: bytes, proved: bool, goes: bool

@@ -41,7 +41,9 @@ async def until_async(there: Any) -> None:
 async def test_kit_with_lost_journal_gets_sos_first_by_radio(
     tmp_path: Path, clock: Any, count: int, loss: float, seed: int
 ) -> None:
-    """In virtual time: the kit returns among others that still send it the missed items."""
+    """The test runs in virtual time. The kit returns among other kits that still send the missed
+    items.
+    """
     async with (
         on_air(tmp_path, {"loss": loss}, count, seed=seed) as sky,
         AsyncExitStack() as stack,
@@ -154,7 +156,7 @@ def test_returning_kit_gets_sos_first_from_hub(tmp_path: Path, way: str) -> None
         for number in range(NOTES):
             push(running.port, proof, message_to(ben, first, f"note {number}"))
             if way == "Satellite":
-                # It waits at the operator's gateway in a separate message.
+                # Each note waits at the operator's gateway in a separate message.
                 above.expect("MT of")
         kit.call("POST", "/api/sos", {"text": "help"})
         if way == "Satellite":

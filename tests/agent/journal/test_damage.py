@@ -261,7 +261,7 @@ def test_unchanged_journal_is_opened_without_integrity_check(
         Journal(path).close()
         assert len(looks) == expected
     kept = Journal(path)
-    # As after a kill: it was opened and never closed in order.
+    # As after a kill, the journal was opened and never closed in order.
     Journal(path).close()
     assert len(looks) == 2
     kept.close()

@@ -146,8 +146,8 @@ def broken(db: sqlite3.Connection) -> None:
 async def test_disk_commit_is_rejected_while_journal_is_in_memory(
     tmp_path: Path,
 ) -> None:
-    """This includes a commit that was ordered earlier and waited behind the failed one. It would
-    leave from memory, and again after the next start.
+    """This includes a commit that was ordered earlier and waited behind the failed commit. Its
+    Package would leave from memory, and again after the next start.
     """
     journal = Journal(tmp_path / "journal.sqlite3", may_leave_disk=True)
     with closing(journal):

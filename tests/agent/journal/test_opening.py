@@ -99,7 +99,7 @@ def unreadable(state: Path) -> Iterator[None]:
 
 @contextmanager
 def full(state: Path) -> Iterator[None]:
-    """Without the log, as after another program has read the journal."""
+    """The disk is full, and the journal has no log, as after another program has read it."""
     with on_own_disk(state, "size=64m"):
         with closing(sqlite3.connect(state / "journal.sqlite3")) as other:
             other.execute("SELECT * FROM package").fetchall()

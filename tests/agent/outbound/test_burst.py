@@ -128,7 +128,7 @@ async def test_burst_is_not_repeated_until_all_fragments_are_settled(tmp_path: P
         await sky.settle(NOT_SENT, first, second)
         assert sky.k.outbox.load(200) is None
         await sky.settle(NOT_SENT, *(transmission for transmission, _ in rest))
-        assert sky.k.outbox.load(200) is None, "it waits for its next try"
+        assert sky.k.outbox.load(200) is None, "the Package waits for its next try"
 
 
 async def test_unheard_burst_counts_as_one_attempt(tmp_path: Path, clock: Any) -> None:

@@ -88,7 +88,7 @@ async def test_gathering_positions_are_sent_with_next_message(tmp_path: Path, cl
 
 
 async def test_newest_positions_are_sent_before_older_positions(tmp_path: Path, clock: Any) -> None:
-    """After a time without a sky, there are more positions than fit into one message."""
+    """After some hours without service, there are more positions than fit into one message."""
     async with kit(tmp_path) as k:
         for number in range(150):
             await k.post(**fix(number))

@@ -31,14 +31,14 @@ SENT, GOT = Direction
 kit_by_ip = partial(kit, channel=Channel.CELLULAR)
 
 
-async def get(k: Kit, number: int) -> Entry:
+async def receive_item(k: Kit, number: int) -> Entry:
     entry = Entry(number, Message(f"pushed {number}"), int(START))
     beside = Entry(number, Contact(phone="+41791234567"), int(START))
     await k.reception.receive(encode([entry, beside], origin=5))
     return entry
 
 
-async def listed(backup: HubBackup, direction: Direction, after: int = 0) -> Inventory:
+async def list_items(backup: HubBackup, direction: Direction, after: int = 0) -> Inventory:
     answer = await backup.answer(Ask(direction, after))
     assert isinstance(answer, Inventory)
     return answer
@@ -59,7 +59,7 @@ async def test_summary_contains_last_sent_and_last_received_item(tmp_path: Path)
         await k.post()
         assert (await backup.make_summary()).last_sent.number == 0, "the Package still waits"
         (entry,) = await k.send()
-        got = await get(k, 9)
+        got = await receive_item(k, 9)
         summary = await backup.make_summary()
         assert summary.last_sent == (entry.sequence, compute_fingerprint(entry)[:4])
         assert summary.last_got == (9, compute_fingerprint(got)[:4])
@@ -71,16 +71,16 @@ async def test_other_hub_gets_no_earlier_items(tmp_path: Path) -> None:
         await alps.make_summary()
         await k.post()
         (before,) = await k.send()
-        await get(k, 9)
+        await receive_item(k, 9)
         andes = HubBackup(k.journal, k.outbox, b"andes")
         assert await andes.make_summary() == BackupSummary()
         for direction in (SENT, GOT):
-            assert (await listed(andes, direction)) == Inventory(direction, 0, ())
+            assert (await list_items(andes, direction)) == Inventory(direction, 0, ())
         assert await copy_of(andes, SENT, before.sequence) == b""
         assert await copy_of(andes, GOT, 1) == b""
         await k.post()
         (since,) = await k.send()
-        assert [row.number for row in (await listed(andes, SENT)).rows] == [since.sequence]
+        assert [row.number for row in (await list_items(andes, SENT)).rows] == [since.sequence]
 
 
 async def test_sent_items_are_listed_in_pages_and_copied_unchanged(tmp_path: Path) -> None:
@@ -91,9 +91,9 @@ async def test_sent_items_are_listed_in_pages_and_copied_unchanged(tmp_path: Pat
         for _ in range(PAGE + 3):
             await k.post()
             sent += await k.send()
-        first = await listed(backup, SENT)
+        first = await list_items(backup, SENT)
         assert not first.is_last
-        second = await listed(backup, SENT, first.rows[-1].place)
+        second = await list_items(backup, SENT, first.rows[-1].place)
         assert second.is_last
         rows = [*first.rows, *second.rows]
         assert [(row.number, row.digest) for row in rows] == [
@@ -107,8 +107,8 @@ async def test_copy_of_received_item_includes_contact_entry(tmp_path: Path) -> N
     async with kit_by_ip(tmp_path) as k:
         backup = HubBackup(k.journal, k.outbox, b"alps")
         await backup.make_summary()
-        entry = await get(k, 9)
-        ((place, origin, number, digest, _),) = (await listed(backup, GOT)).rows
+        entry = await receive_item(k, 9)
+        ((place, origin, number, digest, _),) = (await list_items(backup, GOT)).rows
         assert (origin, number, digest) == (5, 9, compute_fingerprint(entry)[:4])
         whole = decode(await copy_of(backup, GOT, place))
         assert (whole.origin, whole.entries[0]) == (5, entry)
@@ -121,14 +121,14 @@ async def test_only_damaged_copies_are_left_out(tmp_path: Path) -> None:
         backup = HubBackup(k.journal, k.outbox, b"alps")
         await backup.make_summary()
         for number in range(1, PAGE + 3):
-            await get(k, number)
+            await receive_item(k, number)
 
         def spoil(db: sqlite3.Connection) -> None:
             for place, copy in ((2, "x'ff'"), (3, "substr(copy, 1, 9)"), (4, "x'8500'")):
                 db.execute(f"UPDATE inbound SET copy = {copy} WHERE number = {place}")
 
         await k.journal.commit(spoil)
-        first = await listed(backup, GOT)
+        first = await list_items(backup, GOT)
         assert [row.number for row in first.rows] == [1, *range(5, PAGE + 3)]
         for place in (2, 3, 4):
             assert await copy_of(backup, GOT, place) == b""
@@ -146,7 +146,7 @@ async def test_backup_waits_until_queue_is_empty(tmp_path: Path) -> None:
             assert asked.child_tasks, "the backup does not wait"
             asked.cancel_scope.cancel()
         await k.send()
-        assert len((await listed(backup, SENT)).rows) == 1
+        assert len((await list_items(backup, SENT)).rows) == 1
 
 
 async def test_copies_are_limited_to_size_of_one_note(tmp_path: Path) -> None:

@@ -151,7 +151,7 @@ async def test_ordinary_package_is_not_repeated(
 
 
 async def test_incident_stays_open_if_canceled_sos_may_have_left(tmp_path: Path) -> None:
-    """Only the cancellation of the SOS informs a receiver that may have it."""
+    """Only the call-off of the SOS informs a receiver that may have the SOS."""
     async with in_distress(tmp_path) as k:
         id_ = await k.post(message={"content": "help"}, priority=100, channels=["Satellite"])
         in_session = k.load()
@@ -490,7 +490,7 @@ async def test_next_try_of_sos_is_none_only_without_channel(
 
 
 PAUSES = [30.0, 60.0, 120.0, 240.0, 480.0, 900.0, 900.0]
-"""Seconds until a refused SOS goes again."""
+"""Seconds until a refused SOS is retried."""
 
 
 async def test_refused_sos_is_retried_less_and_less_often(

@@ -205,7 +205,7 @@ async def test_package_is_not_sent_while_being_replaced(tmp_path: Path) -> None:
             nursery.start_soon(partial(k.post, collapseKey=7))
             await trio.testing.wait_all_tasks_blocked()
             assert k.outbox.load(340) is None
-            # Of two Packages at one moment, the later one waits for the first and replaces it.
+            # If two Packages arrive at one moment, the second waits for the first and replaces it.
             nursery.start_soon(partial(k.post, collapseKey=7, message={"content": "newest"}))
             await trio.testing.wait_all_tasks_blocked()
             another.close()
@@ -272,7 +272,7 @@ async def test_package_in_transmission_collapses_only_if_not_sent(tmp_path: Path
 async def test_new_id_is_rejected_while_package_is_being_stored(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """This also holds while the first Package is on its way to the disk."""
+    """The id is already assigned while the first Package is being written to the disk."""
     async with kit(tmp_path) as k:
         commit, disk, refused = k.journal.commit_on_disk, trio.Event(), list[str]()
 
@@ -838,7 +838,7 @@ async def test_intent_survives_driver_failure(tmp_path: Path) -> None:
 
 
 async def test_id_is_never_reused(tmp_path: Path) -> None:
-    """This holds even after a quiet week in which all Packages were forgotten, and a restart."""
+    """The next id is new even after a restart and after all Packages were deleted."""
     async with kit(tmp_path) as k:
         await k.post(id=41)
         last = await k.post()

@@ -75,7 +75,7 @@ def test_package_in_flight_yields_to_replacement_before_retry() -> None:
     assert queue.requeue(1, due_time=50) is False
     assert 1 not in queue
     assert queue.pop_due(49) == 2
-    assert queue.pop_due(49) is None, "the newer one inherits the retry time too"
+    assert queue.pop_due(49) is None, "the replacement inherits the retry time"
     assert queue.pop_due(50) == 3
 
 

@@ -103,7 +103,7 @@ def test_memory_for_claimed_numbers_is_bounded() -> None:
 
 
 def beacons(crowd: int, *, speaks_every: float, seconds: int = 3600) -> list[float]:
-    """Return the start times of beacons, for a kit that lacks a new item every 20 seconds."""
+    """Return the start times of beacons, for a kit that misses a new item every 20 seconds."""
     summaries, begun = with_items(1), [0.0]
     summaries.note_crowd(crowd)
     for now in range(seconds):
