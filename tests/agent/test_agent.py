@@ -272,7 +272,7 @@ def test_commands_print_waiting_package_as_queued(tmp_path: Path) -> None:
         )
 
 
-def test_call_off_of_sos_notifies_its_recipients(tmp_path: Path) -> None:
+def test_call_off_notifies_recipients_of_sos(tmp_path: Path) -> None:
     with sky(tmp_path) as above, agent(tmp_path) as kit:
         assert command(kit, "sos", "--yes", "Leg broken").returncode == 0
         number = kit.call("GET", "/api/sos").body["incident"]["number"]
@@ -307,7 +307,7 @@ def test_command_without_agent_explains_how_to_start_agent() -> None:
     assert "fieldagent run" in done.stderr
 
 
-def test_hook_gets_received_message_and_its_replay(tmp_path: Path) -> None:
+def test_hook_gets_received_message_and_replay(tmp_path: Path) -> None:
     with sky(tmp_path) as above, agent(tmp_path, {"inbound-hook": HOOK}) as kit:
         above.type("mt hello kit")
         payload = json.loads(kit.expect("hook: ").removeprefix("hook: "))

@@ -92,7 +92,7 @@ async def store(state: Path) -> None:
 
 
 @pytest.mark.parametrize("path", LISTS)
-def test_every_list_reads_extreme_values(kit: Agent, path: str) -> None:
+def test_every_list_returns_extreme_values(kit: Agent, path: str) -> None:
     answer = kit.call("GET", path)
     assert answer.status == 200, answer.body
 

@@ -123,7 +123,7 @@ def test_message_is_sent_and_handbook_opens_by_keyboard(tmp_path: Path) -> None:
 
 @needs(FAKETIME, "apt-get install faketime")
 @pytest.mark.parametrize("wrong", ["-1y", "+1y"])
-def test_page_works_when_kit_clock_is_a_year_wrong(tmp_path: Path, wrong: str) -> None:
+def test_page_works_when_kit_clock_is_wrong_by_one_year(tmp_path: Path, wrong: str) -> None:
     """The kit does not know the time. The SOS is sent, with the times of the kit's clock."""
     away = {"satellite-port": str(tmp_path / "nobody")}
     of_today = re.compile(r"raised [0-9]{2}:[0-9]{2}\b")

@@ -55,7 +55,7 @@ def test_check_command_prints_line_speed(tmp_path: Path, kind: str, baud: int) -
 
 
 @pytest.mark.full
-def test_configured_line_speed_is_the_only_speed_tried(tmp_path: Path) -> None:
+def test_only_configured_line_speed_is_tried(tmp_path: Path) -> None:
     with sky(tmp_path) as simulator:
         simulator.type("baud 9600")
         simulator.expect("talks at 9600 baud")

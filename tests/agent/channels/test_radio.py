@@ -237,7 +237,7 @@ async def test_receiver_computes_number_of_fragments_that_follow(
         assert await follow(2, Entry(0, Source(5, 0))) == 0, "the sender listens now"
 
 
-async def test_last_fragments_of_round_announce_its_end(tmp_path: Path, clock: Any) -> None:
+async def test_last_fragments_announce_end_of_round(tmp_path: Path, clock: Any) -> None:
     """Without these marks, a receiver that misses the last packet does not know when to answer."""
     async with station(tmp_path, 2, tmp_path / "nowhere") as kit:
         await kit.reception.receive(encode([Entry(7, Message("there"))], origin=5))
@@ -510,7 +510,7 @@ async def _send_to_hub(outbox: Any, outcome: Outcome = Outcome.SENT) -> Any:
     return decode(transmission.body)
 
 
-async def test_relayed_item_keeps_its_origin_and_sequence(tmp_path: Path, clock: Any) -> None:
+async def test_relayed_item_keeps_origin_and_sequence(tmp_path: Path, clock: Any) -> None:
     async with (
         on_air(tmp_path),
         station(tmp_path, 1, tmp_path / "node-1", asks_for_relay=lambda: True) as ada,

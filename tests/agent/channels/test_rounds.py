@@ -308,7 +308,7 @@ async def transmit_next(kit: Station) -> list[Entry]:
 
 
 @pytest.mark.parametrize(("lacking", "answers"), [([], True), ([2], True), ([9], False)])
-async def test_repeated_item_is_acknowledged_unless_only_other_kits_miss_it(
+async def test_repeated_item_is_acknowledged_unless_meant_for_other_kits(
     tmp_path: Path, clock: Any, lacking: list[int], answers: bool
 ) -> None:
     item, ack = entry(7), Entry(7, Ack(5, digest=compute_item_digest(entry(7))))
@@ -933,7 +933,7 @@ async def test_acks_reduce_repeats_of_own_sos_only_with_radio_key(
     ("keys", "minute", "ten_minutes", "longest_gap_s"), [((), 3, 6, 640), ((KEY,), 4, 16, 70)]
 )
 @pytest.mark.parametrize("by", [2, pytest.param(66, marks=pytest.mark.full)])
-async def test_forged_acks_delay_repeats_of_an_sos_only_on_an_open_air(
+async def test_forged_acks_delay_repeats_of_sos_only_without_radio_key(
     tmp_path: Path,
     clock: Any,
     monkeypatch: pytest.MonkeyPatch,

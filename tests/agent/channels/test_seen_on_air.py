@@ -216,7 +216,7 @@ async def test_renamed_kit_and_lost_journal_are_not_reported_as_twins(
         assert not ben.troubles.is_recent(Trouble.TWINS)
 
 
-async def test_acks_resume_an_hour_after_number_conflict(tmp_path: Path, clock: Any) -> None:
+async def test_acks_resume_hour_after_number_conflict(tmp_path: Path, clock: Any) -> None:
     async with on_air(tmp_path), station(tmp_path, 2, tmp_path / "nowhere") as ben:
         item, later = Entry(1, Message("x")), Entry(2, Message("y"))
         await ben.reception.receive(encode([Entry(9, Message("a twin's"))], origin=2))

@@ -209,7 +209,7 @@ async def test_refused_payload_is_dead_at_once_and_next_is_delivered(
 @pytest.mark.parametrize(
     ("asked", "waited"), [(0.0, 5), (60.0, 60), (2.0, 5), (10 * 24 * HOUR, 24 * HOUR)]
 )
-async def test_retry_after_of_receiver_is_respected_up_to_a_day(
+async def test_retry_after_of_receiver_is_respected_up_to_one_day(
     tmp_path: Path, clock: trio.testing.MockClock, asked: float, waited: float
 ) -> None:
     async with spooled(tmp_path) as s:
