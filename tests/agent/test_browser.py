@@ -185,7 +185,7 @@ def check_received_message_appears(shown: Any, world: World, text: str) -> None:
     written = text.replace("\u202e", "\\x202e")
     shown.locator("#conversation li.received", has_text=written).wait_for()
     shown.locator("#news", has_text=written).wait_for(state="attached")
-    assert not shown.locator("#conversation b", has_text="turns").count()
+    assert not shown.locator("#conversation li.received b").filter(has_text="\\x202e").count()
 
 
 @pytest.mark.full

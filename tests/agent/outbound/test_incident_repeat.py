@@ -375,7 +375,7 @@ async def test_only_proved_news_from_hub_ends_repeats(
             for step in describe_incident(k.journal, last_incident)["steps"]
             if step.get("unauthenticated")
         ]
-        assert bool(doubted) == any(each in said for each in ("forged", "without", "brought"))
+        assert bool(doubted) == any(each in said for each in ("forged", "without", "relayed"))
 
 
 async def test_history_shows_names_of_stations_introduced_later(
@@ -426,7 +426,7 @@ async def _apply_news(k: Kit, said: str) -> None:
         await k.hear(body, tagged=how == "tagged")
     elif said.startswith("a neighbour"):
         await k.journal.persist(lambda db: outbound.note_receipt(db, number, -5, START))
-        if "brought" in said:
+        if "relayed" in said:
             await k.note_relayed(number)
     elif "tagged" in said:
         await k.hear(receipt(k), tagged=True)
