@@ -21,7 +21,9 @@ def answering(monkeypatch: pytest.MonkeyPatch, **bodies: Any) -> list[str]:
     return asked
 
 
-def test_the_hubs_word_that_nobody_is_called_that_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_send_shows_the_hubs_report_of_an_unknown_addressee(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     step = {"stage": "nobody", "text": "Benn cannot be reached: nobody is called that"}
     answering(monkeypatch, package={"reached": [step]})
     assert addressee.find_unreached_reason(9091, {"id": 1}) == step["text"]

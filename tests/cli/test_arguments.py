@@ -25,7 +25,7 @@ def fieldagent(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("words", [[], ["send"], ["send", "message"], ["hub", "user"], ["help"]])
-def test_help_is_what_help_of_the_command_prints(words: list[str]) -> None:
+def test_help_command_prints_the_same_as_the_help_option(words: list[str]) -> None:
     asked, flagged = fieldagent("help", *words), fieldagent(*words, "--help")
     assert (asked.returncode, asked.stderr) == (0, "")
     assert asked.stdout == flagged.stdout
@@ -49,7 +49,7 @@ def test_help_is_what_help_of_the_command_prints(words: list[str]) -> None:
         ("hub restored", "database restored"),
     ],
 )
-def test_what_was_meant_is_said(typed: str, meant: str) -> None:
+def test_misspelt_command_is_answered_with_the_nearest_one(typed: str, meant: str) -> None:
     done = fieldagent(*typed.split())
     assert (done.returncode, done.stdout) == (2, "")
     assert f"did you mean '{meant}'?" in done.stderr
@@ -61,7 +61,7 @@ def all_commands() -> dict[tuple[str, ...], Command]:
 
 
 @pytest.mark.parametrize("words", [*filter(None, all_commands())], ids=" ".join)
-def test_a_command_is_read_alone_as_among_all(words: tuple[str, ...]) -> None:
+def test_command_parser_built_alone_equals_that_in_the_full_tree(words: tuple[str, ...]) -> None:
     whole = all_commands()
     alone = {each.words: each for each in list_commands(build_parser(words))}
     assert alone[words] == whole[words]
@@ -82,7 +82,7 @@ def leaves(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]
 @pytest.mark.parametrize(
     "parser", [*leaves(build_parser())], ids=lambda parser: parser.prog.partition(" ")[2]
 )
-def test_every_command_has_a_function_and_a_help(parser: argparse.ArgumentParser) -> None:
+def test_every_command_has_a_function_and_help_texts(parser: argparse.ArgumentParser) -> None:
     if parser.prog != "fieldagent help":
         assert callable(import_own(parser.get_default("carry_out")))
     help_text = "".join(parser.format_help().split())
@@ -100,7 +100,9 @@ def test_every_command_has_a_function_and_a_help(parser: argparse.ArgumentParser
         ("status now", "'now' is unknown; see `fieldagent status --help`"),
     ],
 )
-def test_where_nothing_is_close_what_there_is_is_said(typed: str, message: str) -> None:
+def test_unrecognisable_argument_is_answered_with_the_valid_values(
+    typed: str, message: str
+) -> None:
     done = fieldagent(*typed.split())
     assert done.returncode == 2
     assert message in done.stderr
@@ -128,7 +130,7 @@ def split(parser: argparse.ArgumentParser) -> bool:
 @pytest.mark.parametrize(
     "parser", [*filter(split, leaves(build_parser()))], ids=lambda parser: parser.prog
 )
-def test_options_stand_between_arguments_too(parser: argparse.ArgumentParser) -> None:
+def test_options_may_stand_between_arguments(parser: argparse.ArgumentParser) -> None:
     """Before 3.12, argparse takes all arguments from one place."""
     arguments = parser._get_positional_actions()
     words = [next(iter(each.choices)) if each.choices else "1" for each in arguments]
@@ -152,13 +154,13 @@ def test_options_stand_between_arguments_too(parser: argparse.ArgumentParser) ->
     ],
 )
 @pytest.mark.parametrize("number", ["9" * 23, "-1", "x"])
-def test_a_number_that_no_row_has_is_told_in_words(words: list[str], number: str) -> None:
+def test_invalid_row_number_is_reported_with_a_hint_at_list(words: list[str], number: str) -> None:
     done = fieldagent("hub", *words, "--", number)
     assert (done.returncode, "Traceback" in done.stderr) == (2, False)
     assert f"'{number}' is wrong; use a number that `list` shows" in done.stderr
 
 
-def test_a_channel_is_named_in_any_case_here_and_exactly_in_the_api(tmp_path: Path) -> None:
+def test_channel_name_ignores_case_in_commands_but_not_in_the_api(tmp_path: Path) -> None:
     with agent(
         tmp_path,
         {"satellite-port": None, "radio-port": str(tmp_path / "none"), "radio-station": "1"},
@@ -176,7 +178,7 @@ def test_a_channel_is_named_in_any_case_here_and_exactly_in_the_api(tmp_path: Pa
         assert (canceled.returncode, canceled.stdout) == (0, "Package 1: Canceled\n")
 
 
-def test_a_message_that_reads_like_an_sos_names_the_command(tmp_path: Path) -> None:
+def test_message_that_reads_like_an_sos_gets_a_hint_at_the_sos_command(tmp_path: Path) -> None:
     settings = {
         "satellite-port": None,
         "radio-port": str(tmp_path / "none"),
@@ -206,12 +208,12 @@ def without_json() -> set[tuple[str, ...]]:
     }
 
 
-def test_every_command_that_tells_something_tells_it_as_json() -> None:
+def test_every_command_with_output_has_a_json_option() -> None:
     core = {" ".join(words) for words in without_json() if words[0] not in list_places("commands")}
     assert core == RUN_FOR_EVER | TEXTS
 
 
-def test_a_decimal_comma_is_read_where_it_can_be_nothing_else(tmp_path: Path) -> None:
+def test_decimal_comma_is_read_unless_ambiguous(tmp_path: Path) -> None:
     with agent(tmp_path, {"satellite-port": str(tmp_path / "nobody")}) as kit:
         local = ("--port", str(kit.port))
         where = ("send", "location", "-33,9", "-8,5417", "--no-wait", *local)
@@ -226,7 +228,7 @@ def test_a_decimal_comma_is_read_where_it_can_be_nothing_else(tmp_path: Path) ->
         assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_a_place_is_typed_as_a_grid_names_it(tmp_path: Path) -> None:
+def test_position_is_read_as_mgrs_utm_or_national_grid(tmp_path: Path) -> None:
     with agent(tmp_path, {"satellite-port": str(tmp_path / "nobody")}) as kit:
         local = ("--port", str(kit.port))
 
@@ -268,7 +270,7 @@ def test_a_place_is_typed_as_a_grid_names_it(tmp_path: Path) -> None:
         )
 
 
-def test_a_command_that_only_talks_http_starts_without_trio() -> None:
+def test_http_only_command_starts_without_importing_trio() -> None:
     code = (
         "import sys, fieldagent.__main__ as m; sys.argv = ['fieldagent', 'status', '--port', '1'];"
         "code = m.main(); assert code == 69, code;"

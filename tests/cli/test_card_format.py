@@ -37,7 +37,7 @@ def added(home: Path, boot: Path, *words: str, password: str) -> subprocess.Comp
     return subprocess.run(command, input=password, capture_output=True, text=True)
 
 
-def test_what_a_hub_writes_a_kit_takes(kit: Path, tmp_path: Path) -> None:
+def test_kit_reads_the_card_that_the_hub_wrote(kit: Path, tmp_path: Path) -> None:
     boot = kit / "boot/firmware"
     (tmp_path / "id.pub").write_text(f"{KEY}\n")
     (tmp_path / "ca.pem").write_text(CA)
@@ -78,9 +78,7 @@ def test_what_a_hub_writes_a_kit_takes(kit: Path, tmp_path: Path) -> None:
     assert "four words" in access_point.read_text()
 
 
-def test_a_wi_fi_to_join_bears_no_password_that_is_used_elsewhere(
-    kit: Path, tmp_path: Path
-) -> None:
+def test_wifi_passphrase_is_stored_on_the_card_as_its_hash_only(kit: Path, tmp_path: Path) -> None:
     boot = kit / "boot/firmware"
     done = added(tmp_path, boot, "--wifi", "IEEE", "--country", "CH", password="password\n")
     assert done.returncode == 0, done.stderr
@@ -111,7 +109,7 @@ def test_a_wi_fi_to_join_bears_no_password_that_is_used_elsewhere(
         ),
     ],
 )
-def test_what_is_wrong_stays_on_the_card_and_changes_nothing(
+def test_faulty_card_settings_are_reported_and_change_nothing(
     kit: Path, text: str, fault: str
 ) -> None:
     (kit / "etc/fieldagent/kit.properties").write_text("hostname=before\n")
@@ -121,14 +119,14 @@ def test_what_is_wrong_stays_on_the_card_and_changes_nothing(
     assert (kit / "etc/hostname").read_text() == "before\n"
 
 
-def test_a_value_ends_at_its_line(kit: Path) -> None:
+def test_line_break_in_a_card_value_is_rejected(kit: Path) -> None:
     """A value in kit.properties never becomes a second line in another program's file."""
     text = "country=CH\naccess-point=camp\\nignore_broadcast_ssid=1\naccess-point-password=12345678"
     with pytest.raises(InvalidSettings, match="must be a Wi-Fi name"):
         card_format.parse(text, kit / "kit.properties")
 
 
-def test_of_another_card_an_access_point_is_refused(tmp_path: Path) -> None:
+def test_access_point_is_refused_for_a_card_of_another_image(tmp_path: Path) -> None:
     (boot := tmp_path / "bootfs").mkdir()
     words = ("--access-point", "camp", "--country", "CH")
     done = added(tmp_path, boot, *words, password="four words\n")
@@ -138,19 +136,21 @@ def test_of_another_card_an_access_point_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("option", ["--gateway", "--dns"])
-def test_what_needs_an_address_is_not_passed_over(kit: Path, tmp_path: Path, option: str) -> None:
+def test_gateway_and_dns_without_an_address_are_refused(
+    kit: Path, tmp_path: Path, option: str
+) -> None:
     done = added(tmp_path, kit / "boot/firmware", option, "10.0.0.1", password="")
     assert done.returncode == 65
     assert f"{option[2:]} needs address" in done.stderr
 
 
-def test_what_a_laptop_shows_tells_what_works(kit: Path) -> None:
+def test_result_file_on_the_card_lists_working_and_failed_settings(kit: Path) -> None:
     problems = {"address": "", "wifi": "HUT was not joined"}
     report = card.describe_result({"hostname": "kit-ada"}, problems, "")
     assert report == "This is kit-ada.\naddress: works\nwifi: HUT was not joined\n"
 
 
-def test_what_notepad_has_named_is_taken(kit: Path) -> None:
+def test_card_file_with_the_name_and_encoding_of_notepad_is_read(kit: Path) -> None:
     (kit / "boot/firmware/kit.properties.txt").write_text("\ufeffhostname=of-a-laptop\r\n")
     assert card.store_card(kit) == ""
     assert (kit / "etc/hostname").read_text() == "of-a-laptop\n"

@@ -96,7 +96,7 @@ def modem(answers: Mapping[str, str]) -> Iterator[tuple[str, list[str]]]:
         ({"AT+CGSN": "no", "AT+GSN": "no"}, [], ["which is not an IMEI"]),
     ],
 )
-def test_the_modem_is_asked(
+def test_check_reports_the_modems_answers_and_sends_nothing(
     tmp_path: Path, changed: dict[str, str], good: list[str], bad: list[str]
 ) -> None:
     with modem({**ANSWERS, **changed}) as (port, asked):
@@ -110,7 +110,7 @@ def test_the_modem_is_asked(
     ]
 
 
-def test_a_budget_that_may_hold_up_an_sos_is_told(tmp_path: Path) -> None:
+def test_check_reports_the_credits_reserved_for_an_sos(tmp_path: Path) -> None:
     for reserve in (0, 5):
         with modem(ANSWERS) as (port, _):
             properties = settings(tmp_path, port)
@@ -133,7 +133,7 @@ def test_a_budget_that_may_hold_up_an_sos_is_told(tmp_path: Path) -> None:
         ("radio-hops=1\n", "radio-hops=1: this kit passes on no SOS"),
     ],
 )
-def test_it_is_told_how_far_an_sos_goes(tmp_path: Path, hops: str, words: str) -> None:
+def test_check_reports_how_many_hops_an_sos_travels(tmp_path: Path, hops: str, words: str) -> None:
     properties = settings(tmp_path, "none")
     lines = properties.read_text().replace("satellite-port=none\n", "")
     properties.write_text(f"{lines}radio-port=udp://127.0.0.1:1\nradio-station=7\n{hops}")
@@ -142,7 +142,7 @@ def test_it_is_told_how_far_an_sos_goes(tmp_path: Path, hops: str, words: str) -
 
 
 @pytest.mark.full
-def test_a_port_at_which_nothing_answers_is_told(tmp_path: Path) -> None:
+def test_check_reports_a_port_without_an_answer(tmp_path: Path) -> None:
     with modem({}) as (port, _):
         code, _, bad = check(settings(tmp_path, port))
     assert code == 78
@@ -151,7 +151,7 @@ def test_a_port_at_which_nothing_answers_is_told(tmp_path: Path) -> None:
     )
 
 
-def test_a_modem_that_hangs_later_has_a_deadline(tmp_path: Path) -> None:
+def test_check_ends_at_its_deadline_if_the_modem_hangs(tmp_path: Path) -> None:
     changed = environment(tmp_path, Put("fieldagent.agent.satellites.sbd:CHECK_TIMEOUT_S", 0.5))
     with modem({}) as (port, _):
         code, _, bad = check(settings(tmp_path, port), **changed)
@@ -163,7 +163,7 @@ def state(kit: Agent) -> str:
     return str(kit.call("GET", "/api/status").body["channels"]["Satellite"]["state"])
 
 
-def test_an_agent_that_runs_is_asked_and_its_port_left_alone(tmp_path: Path) -> None:
+def test_check_queries_the_running_agent_instead_of_its_port(tmp_path: Path) -> None:
     api_port = free_port()
     own = {"api-port": str(api_port)}
     with sky(tmp_path, latency=0) as above, agent(tmp_path, own) as kit:
@@ -190,7 +190,7 @@ def test_an_agent_that_runs_is_asked_and_its_port_left_alone(tmp_path: Path) -> 
         )
 
 
-def test_an_agent_whose_port_is_not_known_keeps_its_modem(tmp_path: Path) -> None:
+def test_check_leaves_the_modem_to_an_agent_on_an_unknown_port(tmp_path: Path) -> None:
     with sky(tmp_path, latency=0), agent(tmp_path) as kit:
         properties = tmp_path / "agent.properties"
         code, good, bad = check(properties)
@@ -205,7 +205,7 @@ def test_an_agent_whose_port_is_not_known_keeps_its_modem(tmp_path: Path) -> Non
         assert any("if api-port was changed, restart the agent" in each for each in bad)
 
 
-def test_something_else_on_the_port_is_told_from_an_agent(tmp_path: Path) -> None:
+def test_check_reports_another_program_on_the_api_port(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other, modem(ANSWERS) as (port, _):
         taken = other.getsockname()[1]
         changed = environment(tmp_path, Put("fieldagent.cli.kit.check:AGENT_TIMEOUT_S", 0.5))
@@ -215,7 +215,7 @@ def test_something_else_on_the_port_is_told_from_an_agent(tmp_path: Path) -> Non
     assert finding.startswith(f"port {taken} is in use: another program uses it")
 
 
-def test_another_agent_on_the_port_is_told(tmp_path: Path) -> None:
+def test_check_reports_an_agent_with_another_state_directory(tmp_path: Path) -> None:
     (tmp_path / "here").mkdir()
     with agent(tmp_path, {"satellite-port": None}) as kit, modem(ANSWERS) as (port, _):
         code, _, bad = check(settings(tmp_path / "here", port, kit.port))
@@ -234,10 +234,10 @@ def test_another_agent_on_the_port_is_told(tmp_path: Path) -> None:
         (0o660, 64_243, "`sudo usermod --append --groups 64243 $USER`, and log in again"),
     ],
 )
-def test_a_port_that_may_not_be_opened_is_told_with_what_helps(
+def test_check_reports_a_port_without_permission_and_its_remedy(
     mode: int, group: int, remedy: str
 ) -> None:
-    """root checks as the agent's user, for whom the permissions count."""
+    """If root runs the check, it checks as the agent's user, to whom the permissions apply."""
     with open_place() as away, modem({}) as (port, _):
         os.chown(port, 0, group)
         Path(port).chmod(mode)

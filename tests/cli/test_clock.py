@@ -41,7 +41,7 @@ def clock(
     return code, put
 
 
-def test_the_clock_is_set_to_the_time_that_was_told_and_what_has_passed_since(
+def test_clock_is_set_to_the_offered_time_plus_the_elapsed_time(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code, put = clock(tmp_path, json.dumps(TOLD).encode(), IN_1970)
@@ -74,7 +74,7 @@ def test_the_clock_is_set_to_the_time_that_was_told_and_what_has_passed_since(
         (b"[" * 60_000, IN_1970, "cannot be read"),
     ],
 )
-def test_what_is_no_time_sets_no_clock(
+def test_clock_is_not_set_by_an_invalid_or_unneeded_offer(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     left: dict[str, Any] | bytes,
@@ -87,13 +87,13 @@ def test_what_is_no_time_sets_no_clock(
     assert "the clock is not changed" in message and why in message
 
 
-def test_where_nothing_was_left_nothing_is_done(tmp_path: Path) -> None:
+def test_clock_command_succeeds_without_an_offer(tmp_path: Path) -> None:
     settings = tmp_path / "agent.properties"
     settings.write_text(f"state-directory={tmp_path}\nsatellite-port=/dev/null\n")
     assert set_clock(settings, lambda: IN_1970, os.abort, as_json=False) == OK  # type: ignore[arg-type]
 
 
-def test_a_second_large_move_in_a_boot_is_refused(
+def test_second_large_clock_step_in_a_boot_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     settings = tmp_path / "agent.properties"
@@ -119,10 +119,8 @@ def test_a_second_large_move_in_a_boot_is_refused(
 
 
 @pytest.mark.parametrize("kind", ["folder", "full folder", "FIFO", "link", "unreadable"])
-def test_whatever_lies_in_the_place_of_an_offer_goes_out_of_the_way(
-    tmp_path: Path, kind: str
-) -> None:
-    """A path unit starts root's unit as long as something is there."""
+def test_object_of_any_kind_in_place_of_an_offer_is_removed(tmp_path: Path, kind: str) -> None:
+    """The path unit starts root's unit as long as something has this path."""
     left = tmp_path / "program.offer"
     if "folder" in kind:
         left.mkdir()

@@ -45,7 +45,7 @@ def read(card: Path, name: str) -> Any:
     return json.loads((card / name).read_text().removeprefix("#cloud-config\n"))
 
 
-def test_host_name_keys_and_wifi_are_written_or_no_device_is_added(
+def test_cloud_init_files_contain_host_name_keys_and_wifi_or_no_device_is_added(
     card: Path, tmp_path: Path
 ) -> None:
     database = str(tmp_path / "hub.sqlite3")
@@ -71,7 +71,7 @@ def test_host_name_keys_and_wifi_are_written_or_no_device_is_added(
     assert PASSWORD not in (card / "network-config").read_text().replace('"password"', "")
 
 
-def test_other_content_is_set_up_anew_and_what_was_first_there_stays(card: Path) -> None:
+def test_rewritten_card_gets_a_new_instance_id_and_keeps_the_first_file(card: Path) -> None:
     instances = set()
     for host in ("kit-1", "kit-2"):
         write(card, write_texts(make_user_data(host, "kit", []), None))
@@ -82,7 +82,7 @@ def test_other_content_is_set_up_anew_and_what_was_first_there_stays(card: Path)
     assert not (card / "network-config").exists()
 
 
-def test_cloud_init_itself_takes_them(card: Path) -> None:
+def test_cloud_init_accepts_the_written_files(card: Path) -> None:
     network = make_network_config(SSID, PASSWORD, "CH")
     write(card, write_texts(make_user_data("kit-ada", "kit", [KEY]), network))
     if shutil.which("cloud-init") is None:
@@ -109,6 +109,8 @@ def test_cloud_init_itself_takes_them(card: Path) -> None:
         (lambda: read_public_keys(Path(__file__)), "is not an SSH public key"),
     ],
 )
-def test_what_no_system_would_take_is_told(make: Callable[[], object], message: str) -> None:
+def test_invalid_host_user_key_or_wifi_is_rejected(
+    make: Callable[[], object], message: str
+) -> None:
     with pytest.raises(UnfitValue, match=message):
         make()

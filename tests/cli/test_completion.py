@@ -87,7 +87,7 @@ def offered(shell: str, folder: Path, line: str) -> set[str]:
         ("fieldagent completion f", {"fish"}),
     ],
 )
-def test_a_shell_completes_what_there_is(
+def test_shell_completes_commands_options_and_values(
     tmp_path: Path, shell: str, line: str, expected: set[str]
 ) -> None:
     assert {word for word in offered(shell, tmp_path, line) if word[:1] != "-" or "--" in line} == (
@@ -110,7 +110,7 @@ OF_UNITS = {"clock", "provision", "reboot"}
 """Commands that only systemd units call as root."""
 
 
-def test_bash_is_offered_every_command_of_the_help(tmp_path: Path) -> None:
+def test_bash_offers_every_command_of_the_help(tmp_path: Path) -> None:
     tree = [*all_commands(build_parser())]
     for words in ("", "hub ", "hub webhook ", "push ", "simulate "):
         commands = listed(printed("help", *words.split()))
@@ -127,13 +127,13 @@ def test_bash_is_offered_every_command_of_the_help(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("words", [[], ["hub"]])
-def test_the_commands_fit_on_a_screen(words: list[str]) -> None:
+def test_list_of_commands_fits_on_a_screen(words: list[str]) -> None:
     lines = printed(*words, "--help").splitlines()
     assert len(lines) <= 24
     assert max(map(len, lines)) <= 80
 
 
-def test_the_manual_page_has_every_command_and_groff_takes_it() -> None:
+def test_manual_page_contains_every_command_and_passes_groff() -> None:
     page = printed("manual")
     headings = {heading.replace("\\-", "-") for heading in re.findall(r"^\.SS (.*)$", page, re.M)}
     for words in ("", "hub ", "hub webhook ", "push ", "send "):

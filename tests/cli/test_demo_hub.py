@@ -25,7 +25,7 @@ def status(method: str, address: str, **headers: str) -> int:
 
 
 @pytest.mark.full
-def test_sos_on_the_kits_page_rings_at_the_console_that_the_link_opens() -> None:
+def test_sos_on_the_kits_page_rings_at_the_linked_console() -> None:
     kit, desk = str(free_port()), str(free_port())
     command = [*MODULE, "demo", "--hub", "--port", kit, "--hub-port", desk, "--latency", "0.2"]
     with Running(command, "The demo also runs a hub") as demo, browser.browser() as opened:
@@ -66,7 +66,7 @@ def test_sos_on_the_kits_page_rings_at_the_console_that_the_link_opens() -> None
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("more", [[], ["--hub", "--hub-port", "0"]], ids=["kit", "with-a-hub"])
-def test_one_signal_ends_all_of_it(more: list[str], number: signal.Signals) -> None:
+def test_one_signal_ends_all_programs_of_the_demo(more: list[str], number: signal.Signals) -> None:
     """Before, one of the two programs took the signal, and the other continued."""
     ports = [str(free_port()) if each == "0" else each for each in more]
     with Running([*MODULE, "demo", "--port", "0", *ports], "Ctrl-C ends the demo") as demo:

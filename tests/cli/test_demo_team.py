@@ -25,7 +25,7 @@ def has_come(port: int, text: str) -> bool:
     return text in str(call(port, "GET", "/api/inbound"))
 
 
-def test_a_team_hears_what_one_of_it_sends_and_its_sos() -> None:
+def test_demo_team_receives_the_messages_and_sos_of_each_kit() -> None:
     command = [*MODULE, "demo", "--team", "3", "--port", "0"]
     with Running(command, "3 kits hear each other") as demo:
         demo.expect("Ctrl-C ends the team")
@@ -42,7 +42,7 @@ def test_a_team_hears_what_one_of_it_sends_and_its_sos() -> None:
         assert demo.wait() == 0
 
 
-def test_a_team_of_one_is_none() -> None:
+def test_demo_team_of_one_is_refused() -> None:
     with Running([*MODULE, "demo", "--team", "1"]) as demo:
         assert demo.wait() == 2
     assert "'1' is not a team size; use 2 to 8" in "\n".join(demo.output())

@@ -35,7 +35,7 @@ def of_the_demo(home: Path) -> AbstractContextManager[Running]:
 
 @pytest.mark.parametrize("ask", ASKS, ids=[each.name for each in ASKS])
 @pytest.mark.parametrize("started", [of_an_agent, of_a_hub, of_the_demo])
-def test_asked_again_and_again_it_ends_well(
+def test_program_ends_in_order_after_repeated_stop_signals(
     tmp_path: Path, started: Callable[[Path], AbstractContextManager[Running]], ask: signal.Signals
 ) -> None:
     with started(tmp_path) as running:
@@ -69,7 +69,7 @@ MAKERS = {
 @pytest.mark.full
 @pytest.mark.parametrize("ask", [*ASKS, signal.SIGHUP], ids=lambda ask: ask.name)
 @pytest.mark.parametrize("words", MAKERS.values(), ids=MAKERS.keys())
-def test_whatever_ends_it_its_folder_is_removed(
+def test_temporary_folder_is_removed_after_any_stop_signal(
     tmp_path: Path, words: list[str], ask: signal.Signals
 ) -> None:
     (tmp_path / "plan.toml").write_text(PLAN)

@@ -39,5 +39,7 @@ NEARLY_ALL = {"p90": 55.0, "share": 1.0, "longest": 200.0}
         ),
     ],
 )
-def test_what_happens_in_turn_is_one_sentence(channels: dict[str, Any], said: list[str]) -> None:
+def test_dry_run_describes_channels_that_start_in_turn(
+    channels: dict[str, Any], said: list[str]
+) -> None:
     assert describe_turns(channels) == said

@@ -102,16 +102,16 @@ def carried_out(words: Sequence[str], database: str) -> tuple[object, str, str]:
     ],
     ids=lambda words: " ".join(words)[:20],
 )
-def test_what_no_disk_and_no_database_takes_is_told_in_words(
+def test_value_that_no_disk_or_database_stores_is_refused(
     words: tuple[str, ...], message: str, alps: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As with a terminal set to Latin-1: Python has half a character for each such byte."""
+    """As with a terminal set to Latin-1: Python has a surrogate for each such byte."""
     monkeypatch.chdir(tmp_path)
     code, _, complained = carried_out(("hub", *words), alps)
     assert code and message in complained
 
 
-def test_a_number_is_a_number_though_something_else_is_called_so(tmp_path: Path) -> None:
+def test_device_number_takes_precedence_over_an_equal_name(tmp_path: Path) -> None:
     """ "revoke 2" means kit 2, not the first kit, whose name is "2"."""
     database = str(tmp_path / "hub.sqlite3")
     administer(database, "init", "Alps")
@@ -142,7 +142,7 @@ NAMING = (
 )
 
 
-def test_nothing_gets_a_name_that_nobody_could_tell_from_another(tmp_path: Path) -> None:
+def test_indistinguishable_names_are_refused(tmp_path: Path) -> None:
     refuse_odd_names(str(tmp_path / "hub.sqlite3"), NAMING)
 
 
@@ -163,7 +163,7 @@ ODD = ("9" * 30, "1e300", "nan", "-1")
 """Numbers that no row, day or clock can have."""
 
 
-def test_no_command_takes_a_number_that_nothing_has() -> None:
+def test_impossible_row_numbers_are_refused_by_all_commands() -> None:
     taken = []
     for parser in leaves(build_parser(("hub",))):
         for action in parser._actions:
@@ -177,7 +177,7 @@ def test_no_command_takes_a_number_that_nothing_has() -> None:
 
 
 @pytest.mark.parametrize("words", CHANGING, ids=" ".join)
-def test_nothing_is_said_to_be_done_that_the_disk_did_not_take(
+def test_failed_commit_prints_no_success(
     words: tuple[str, ...], alps: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A printed key that is later unknown is worse than no key."""
@@ -210,7 +210,7 @@ def test_no_command_creates_a_database_at_a_misspelt_path(
     assert not [*tmp_path.glob("wrong.sqlite3*")]
 
 
-def test_a_missing_database_is_named_with_what_to_do(tmp_path: Path) -> None:
+def test_missing_database_is_reported_with_its_path(tmp_path: Path) -> None:
     missing = str(tmp_path / "wrong" / "hub.sqlite3")
     code, _, complained = carried_out(("hub", "user", "list"), missing)
     assert code == UNAVAILABLE
@@ -226,7 +226,7 @@ def test_a_missing_database_is_named_with_what_to_do(tmp_path: Path) -> None:
         (("Ada", "--type", "Integration"), 0),
     ],
 )
-def test_no_two_users_of_a_workspace_have_one_name(
+def test_second_user_with_the_same_name_in_a_workspace_is_refused(
     tmp_path: Path, words: tuple[str, ...], code: int
 ) -> None:
     """A kit addresses users by name."""
@@ -244,7 +244,7 @@ def test_no_two_users_of_a_workspace_have_one_name(
     ("settings", "fault"),
     [("", "nothing was added: "), ("smtp-host=relay.example.org\nmail-from=hub@example.org\n", "")],
 )
-def test_no_contact_is_added_that_no_service_can_reach(
+def test_contact_is_refused_without_a_service_to_reach_them(
     tmp_path: Path, settings: str, fault: str
 ) -> None:
     database, config = str(tmp_path / "hub.sqlite3"), tmp_path / "hub.properties"
@@ -257,7 +257,7 @@ def test_no_contact_is_added_that_no_service_can_reach(
     assert len(administer(database, "contact", "list")) == (not fault)
 
 
-def test_a_webhook_that_fails_shows_no_secret(tmp_path: Path) -> None:
+def test_failed_webhook_registration_prints_no_secret(tmp_path: Path) -> None:
     database = str(tmp_path / "hub.sqlite3")
     administer(database, "init", "Alps")
     code, output, complained = carried_out(
@@ -267,14 +267,14 @@ def test_a_webhook_that_fails_shows_no_secret(tmp_path: Path) -> None:
     assert "whsec_" not in output + complained
 
 
-def test_a_watch_without_anyone_is_shown_in_words(alps: str) -> None:
+def test_empty_watch_is_described_in_words(alps: str) -> None:
     code, output, _ = carried_out(("hub", "contact", "watch", "show"), alps)
     assert code == 0
     assert output == "hours: none: no watch is required\nno one is on watch\n"
 
 
 @pytest.mark.parametrize("kind", ["overdue", "fence", "operator", "watch"])
-def test_an_alarm_is_not_among_the_sos(tmp_path: Path, kind: str) -> None:
+def test_alarms_are_not_listed_or_handled_as_sos(tmp_path: Path, kind: str) -> None:
     database = str(tmp_path / "hub.sqlite3")
     administer(database, "init", "Alps")
     administer(database, "user", "add", "Olga")

@@ -46,7 +46,7 @@ def fieldagent(port: int, *words: str) -> subprocess.CompletedProcess[str]:
     [("send", "message", "hut"), ("sos", "--yes"), ("sos", "--cancel"), ("cancel", "7")],
     ids=" ".join,
 )
-def test_what_may_have_been_done_is_not_denied(words: tuple[str, ...]) -> None:
+def test_lost_answer_to_a_change_is_reported_as_unknown_result(words: tuple[str, ...]) -> None:
     with ends_with_the_call() as port:
         done = fieldagent(port, *words)
     assert (done.returncode, done.stdout) == (69, "")
@@ -54,7 +54,7 @@ def test_what_may_have_been_done_is_not_denied(words: tuple[str, ...]) -> None:
     assert "It is unknown whether it has done this: before you call again, check" in done.stderr
 
 
-def test_a_question_without_an_answer_has_done_nothing() -> None:
+def test_lost_answer_to_a_query_is_not_reported_as_unknown_result() -> None:
     with ends_with_the_call() as port:
         done = fieldagent(port, "status")
     assert done.returncode == 69
@@ -66,28 +66,28 @@ def test_a_question_without_an_answer_has_done_nothing() -> None:
     "answer",
     [b"301 Moved Permanently\r\nLocation: /web/", b"101 Switching Protocols", b"200 OK"],
 )
-def test_another_program_at_the_port_is_told_as_that(words: tuple[str, ...], answer: bytes) -> None:
+def test_another_program_at_the_port_is_reported(words: tuple[str, ...], answer: bytes) -> None:
     with ends_with_the_call(b"HTTP/1.1 " + answer + b"\r\nContent-Length: 0\r\n\r\n") as port:
         done = fieldagent(port, *words)
     assert (done.returncode, done.stdout) == (69, "")
     assert done.stderr.startswith("fieldagent: the program at this port is not fieldagent")
 
 
-def test_where_nothing_listens_nothing_was_done() -> None:
+def test_refused_connection_is_not_reported_as_unknown_result() -> None:
     done = fieldagent(free_port(), "send", "message", "hut")
     assert done.returncode == 69
     assert "no agent answers on" in done.stderr and "not known" not in done.stderr
 
 
 @pytest.mark.parametrize("errors", [None, "down", ["down"], [{"message": "down"}], {"a": 1}])
-def test_an_error_in_somebody_elses_form_is_told(errors: object) -> None:
+def test_error_body_in_a_third_party_format_is_shown(errors: object) -> None:
     """For example from a proxy or a gateway in front of the hub."""
     body = json.dumps({"detail": "no upstream", "errors": errors}).encode()
     assert explain(502, body) == "no upstream"
 
 
 @pytest.mark.parametrize("named", ["ä", "a b", "../packages", "x?y", "\udcff", "a\nb"])
-def test_what_is_no_request_id_is_unknown_to_the_agent(tmp_path: Path, named: str) -> None:
+def test_invalid_request_id_is_reported_as_unknown(tmp_path: Path, named: str) -> None:
     with agent(tmp_path, {"satellite-port": None}) as kit:
         for words in (("inbound", "read", named), ("inbound", "replay", named)):
             done = fieldagent(kit.port, *words)

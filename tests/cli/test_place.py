@@ -21,7 +21,7 @@ from fieldagent.cli.place import read_place
         (["32T", "MT", "65000", "47000"], 47.0, 9.0, []),
     ],
 )
-def test_a_position_with_a_comma(
+def test_position_is_read_with_commas_and_spaces(
     words: list[str], latitude: str | float, longitude: str | float, rest: list[str]
 ) -> None:
     place = read_place(words)

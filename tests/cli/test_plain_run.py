@@ -31,7 +31,7 @@ WORDS = st.sampled_from(
 
 
 @given(st.lists(WORDS, max_size=4).map(lambda words: ["run", *words]))
-def test_it_reads_as_argparse_does_or_leaves_it_to_that(words: list[str]) -> None:
+def test_fast_reader_agrees_with_argparse_or_declines(words: list[str]) -> None:
     plain = parse_plain_run(words)
     if plain is not None:
         read = vars(build_parser(["run"]).parse_args(words))
@@ -39,7 +39,7 @@ def test_it_reads_as_argparse_does_or_leaves_it_to_that(words: list[str]) -> Non
         assert read["carry_out"] == "fieldagent.cli.kit.run:run"
 
 
-def test_the_unit_is_read_so() -> None:
+def test_fast_reader_accepts_the_command_of_the_unit() -> None:
     unit = (ROOT / "systemd/fieldagent.service").read_text()
     (command,) = (line for line in unit.splitlines() if line.startswith("ExecStart="))
     plain = parse_plain_run(shlex.split(command)[1:])
@@ -47,6 +47,6 @@ def test_the_unit_is_read_so() -> None:
     assert plain.config == Path("/etc/fieldagent/agent.properties")
 
 
-def test_other_commands_and_mistakes_are_left_to_argparse() -> None:
+def test_fast_reader_declines_other_commands_and_errors() -> None:
     for words in ([], ["help"], ["hub", "run"], ["run", "--config"], ["run", "--config", "-v"]):
         assert parse_plain_run(words) is None

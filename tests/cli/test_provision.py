@@ -41,7 +41,7 @@ def provision(card: Path, settings: Path, status: int = 0) -> str:
     return done.stdout + done.stderr
 
 
-def test_what_was_taken_is_told_as_json_without_values(card: Path, settings: Path) -> None:
+def test_provision_prints_the_names_but_not_the_values_as_json(card: Path, settings: Path) -> None:
     (card / NAME).write_text(GOOD)
     command = [*MODULE, "provision", "--json", "--card", str(card), "--config", str(settings)]
     output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
@@ -54,7 +54,7 @@ def left_on(card: Path) -> bytes:
     return b"".join(path.read_bytes() for path in card.iterdir())
 
 
-def test_what_the_hub_writes_on_a_card_the_kit_takes(
+def test_kit_applies_the_settings_that_the_hub_wrote_on_a_card(
     tmp_path: Path, card: Path, settings: Path
 ) -> None:
     database = str(tmp_path / "hub.sqlite3")
@@ -82,7 +82,7 @@ def test_what_the_hub_writes_on_a_card_the_kit_takes(
         (["--address", "https://hub.example.org"], "already exists"),
     ],
 )
-def test_a_card_that_cannot_be_written_adds_no_device(
+def test_device_is_not_added_if_its_card_cannot_be_written(
     tmp_path: Path, card: Path, more: list[str], words: str
 ) -> None:
     database = str(tmp_path / "hub.sqlite3")
@@ -99,7 +99,7 @@ def test_a_card_that_cannot_be_written_adds_no_device(
     assert administer(database, "device", "list") == []
 
 
-def test_a_mistake_on_the_card_is_told_there_and_changes_nothing(
+def test_mistake_on_the_card_is_reported_there_and_changes_nothing(
     card: Path, settings: Path
 ) -> None:
     settings.parent.mkdir(parents=True)
@@ -116,14 +116,16 @@ def test_a_mistake_on_the_card_is_told_there_and_changes_nothing(
 
 
 @pytest.mark.parametrize("text", ["", "# nothing yet\n"])
-def test_an_empty_file_takes_no_settings_away(card: Path, settings: Path, text: str) -> None:
+def test_empty_card_file_removes_no_settings(card: Path, settings: Path, text: str) -> None:
     (card / NAME).write_text(text)
     assert "it sets nothing" in provision(card, settings, status=78)
     assert not settings.exists()
 
 
 @pytest.mark.parametrize("name", [NAME, f"{NAME}.txt"])
-def test_a_file_of_windows(card: Path, settings: Path, name: str) -> None:
+def test_card_file_with_bom_and_windows_line_ends_is_read(
+    card: Path, settings: Path, name: str
+) -> None:
     # `check` calls the hub.
     here = GOOD.replace("hub.example.org", "127.0.0.1:9")
     (card / name).write_bytes(b"\xef\xbb\xbf" + here.replace("\n", "\r\n").encode())
@@ -133,7 +135,9 @@ def test_a_file_of_windows(card: Path, settings: Path, name: str) -> None:
     assert json.loads(done.stdout)["findings"][0]["text"] == "the settings are understood"
 
 
-def test_what_a_power_cut_left_is_erased_at_the_next_boot(card: Path, settings: Path) -> None:
+def test_leftover_secrets_on_the_card_are_erased_at_the_next_boot(
+    card: Path, settings: Path
+) -> None:
     settings.parent.mkdir(parents=True)
     settings.write_text(GOOD)
     (card / TAKEN).write_text(GOOD)
@@ -142,7 +146,7 @@ def test_what_a_power_cut_left_is_erased_at_the_next_boot(card: Path, settings: 
     assert settings.read_text() == GOOD
 
 
-def test_power_may_fail_at_any_step(tmp_path: Path) -> None:
+def test_power_cut_at_any_step_of_provisioning_loses_no_settings(tmp_path: Path) -> None:
     def run(home: Path, step: int) -> list[int]:
         card, settings = home / "boot", home / "etc/fieldagent/agent.properties"
         card.mkdir()
@@ -166,11 +170,13 @@ def test_power_may_fail_at_any_step(tmp_path: Path) -> None:
     assert cut_everywhere(tmp_path, run) > 10
 
 
-def test_a_card_that_is_not_there_is_no_card_without_settings(card: Path, settings: Path) -> None:
+def test_missing_card_is_reported_as_an_error(card: Path, settings: Path) -> None:
     assert "is not a folder: mount" in provision(card / "not-mounted", settings, status=66)
 
 
-def test_a_place_that_cannot_be_written_is_told(card: Path, settings: Path) -> None:
+def test_unwritable_settings_folder_is_reported_and_the_card_stays(
+    card: Path, settings: Path
+) -> None:
     (card / NAME).write_text(GOOD)
     settings.parent.parent.mkdir(parents=True)
     settings.parent.write_text("no folder")

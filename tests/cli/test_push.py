@@ -69,14 +69,14 @@ def overloaded(times: int, location: str | None = "/api/push/6d9d") -> Iterator[
     assert len(set(keys)) == 1
 
 
-def test_what_is_wrong_is_said_once() -> None:
+def test_repeated_error_is_printed_once() -> None:
     with overloaded(4) as hub:
         done = push(hub)
     assert (done.returncode, done.stdout) == (0, "accepted\n")
     assert done.stderr == "fieldagent: HTTP 503; trying again in 0 s\n"
 
 
-def test_json_says_how_it_went() -> None:
+def test_json_output_contains_result_and_attempts() -> None:
     with overloaded(2) as hub:
         done = push(hub, "--json")
     report = json.loads(done.stdout)
@@ -84,7 +84,7 @@ def test_json_says_how_it_went() -> None:
     assert report["idempotencyKey"]
 
 
-def test_whoever_says_ok_is_no_hub_for_that() -> None:
+def test_server_that_is_no_hub_is_reported() -> None:
     """For example the sign-in page of a guest network, which replaces all other pages."""
     with overloaded(0, location=None) as inn:
         done = push(inn, "--patience", "1")
@@ -93,7 +93,7 @@ def test_whoever_says_ok_is_no_hub_for_that() -> None:
 
 
 @pytest.mark.full
-def test_a_hub_that_is_down_is_given_up_with_what_to_do() -> None:
+def test_push_to_an_unreachable_hub_gives_up_with_a_remedy() -> None:
     hub = f"http://127.0.0.1:{free_port()}"
     done = push(hub, "--patience", "11")
     assert (done.returncode, done.stdout) == (69, "")
@@ -105,7 +105,7 @@ def test_a_hub_that_is_down_is_given_up_with_what_to_do() -> None:
     )
 
 
-def test_on_a_terminal_attempts_are_counted_on_one_line() -> None:
+def test_attempts_are_counted_on_one_line_of_a_terminal() -> None:
     ours, theirs = pty.openpty()
     with overloaded(3) as hub, os.fdopen(ours, "rb", buffering=0) as screen:
         process = subprocess.Popen(
@@ -128,7 +128,7 @@ def test_on_a_terminal_attempts_are_counted_on_one_line() -> None:
 
 @pytest.mark.parametrize("words", [("send",), ("push", "--hub", "http://127.0.0.1:9", *ROUTING)])
 @pytest.mark.parametrize("typed", [None, ""])
-def test_a_message_of_nothing_is_refused(words: tuple[str, ...], typed: str | None) -> None:
+def test_empty_message_is_refused(words: tuple[str, ...], typed: str | None) -> None:
     """As an argument, or read from a program that prints nothing."""
     command, *options = words
     done = subprocess.run(
@@ -153,7 +153,7 @@ def test_a_message_of_nothing_is_refused(words: tuple[str, ...], typed: str | No
         "ftp://hub.example.org",
     ],
 )
-def test_an_address_that_is_none_is_refused_at_once(hub: str) -> None:
+def test_invalid_hub_address_is_refused_at_once(hub: str) -> None:
     done = push(hub)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("fieldagent: --hub ")
@@ -162,7 +162,7 @@ def test_an_address_that_is_none_is_refused_at_once(hub: str) -> None:
 
 @pytest.mark.parametrize("name", [*KNOWN])
 @pytest.mark.parametrize("value", ["key\r", "key\nx-other: 1", "ключ"])
-def test_a_secret_that_was_copied_with_more_is_named(
+def test_secret_with_characters_not_allowed_in_a_header_is_refused(
     name: str, value: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(KNOWN, name, value)
@@ -173,7 +173,7 @@ def test_a_secret_that_was_copied_with_more_is_named(
     )
 
 
-def test_a_password_may_have_any_letter(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_password_may_contain_any_letter(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(KNOWN, "FIELDAGENT_TOKEN", "Gänse füßchen")
     with overloaded(0) as hub:
         done = push(hub, "--username", "ada@example.org")
@@ -184,7 +184,7 @@ def test_a_password_may_have_any_letter(monkeypatch: pytest.MonkeyPatch) -> None
     ("patience", "unreached", "seconds"),
     [(None, True, 30), (None, False, 300), (60.0, True, 60), (60.0, False, 60)],
 )
-def test_a_hub_that_never_answers_is_given_up_soon(
+def test_push_gives_up_after_its_patience(
     monkeypatch: pytest.MonkeyPatch, patience: float | None, unreached: bool, seconds: int
 ) -> None:
     moments = [0.0]

@@ -48,7 +48,7 @@ def page(folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     return fieldagent("page", "--config", str(properties), "--qr", **environment)
 
 
-def test_the_address_of_the_kits_page(tmp_path: Path) -> None:
+def test_qr_code_contains_the_address_of_the_kits_page(tmp_path: Path) -> None:
     result = page(tmp_path)
     assert result.returncode == 0
     address = result.stdout.splitlines()[0]
@@ -64,7 +64,7 @@ def add(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return fieldagent(*command, *arguments)
 
 
-def test_the_settings_of_a_new_kit(tmp_path: Path) -> None:
+def test_qr_code_contains_the_settings_of_a_new_kit(tmp_path: Path) -> None:
     result = add(tmp_path, "--tagged", "--address", ADDRESS)
     assert result.returncode == 0
     token, key = (
@@ -80,13 +80,15 @@ def test_the_settings_of_a_new_kit(tmp_path: Path) -> None:
     ("arguments", "why"),
     [([], "--address is missing"), (["--address", "nowhere"], "hub-address")],
 )
-def test_a_mistake_adds_no_device(tmp_path: Path, arguments: list[str], why: str) -> None:
+def test_device_is_not_added_with_faulty_arguments(
+    tmp_path: Path, arguments: list[str], why: str
+) -> None:
     result = add(tmp_path, *arguments)
     assert (result.returncode == 0, why in result.stderr) == (False, True)
     assert administer(str(tmp_path / "hub.sqlite3"), "device", "list") == []
 
 
-def test_without_the_program_that_draws_it_the_address_is_told_all_the_same(
+def test_page_address_is_printed_without_qrencode(
     tmp_path: Path,
 ) -> None:
     only = tmp_path / "bin"

@@ -43,13 +43,13 @@ def told(place: str | Path) -> tuple[int, Any]:
     return code, json.loads(text)
 
 
-def test_each_radio_that_is_known_can_be_recognised() -> None:
+def test_every_supported_radio_kind_is_tested() -> None:
     assert {each.name for each in get_radios()} == set(KNOWN)
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("kind", KNOWN)
-def test_a_radio_is_told_as_itself(kind: str, tmp_path: Path) -> None:
+def test_radio_kind_is_recognised_without_transmitting(kind: str, tmp_path: Path) -> None:
     with nodes(tmp_path, "--kind", kind, "--nodes", "1") as air:
         code, finding = told(tmp_path / "air" / "node-1")
         assert (code, finding["kind"], finding["trouble"], finding["why"]) == (OK, kind, [], None)
@@ -60,7 +60,7 @@ def test_a_radio_is_told_as_itself(kind: str, tmp_path: Path) -> None:
         assert not [line for line in air.output() if "transmits" in line], "asking is silent"
 
 
-def test_what_is_wrong_with_an_rnode(tmp_path: Path) -> None:
+def test_unprovisioned_rnode_is_reported(tmp_path: Path) -> None:
     with nodes(tmp_path, "--kind", "rnode", "--nodes", "1") as air:
         air.type("provisioned 1 off")
         air.expect("is not provisioned")
@@ -69,7 +69,7 @@ def test_what_is_wrong_with_an_rnode(tmp_path: Path) -> None:
         assert "BAD it is not provisioned: run `rnodeconf --autoinstall` with it once" in text
 
 
-def test_what_is_wrong_with_a_meshcore_board(tmp_path: Path) -> None:
+def test_low_battery_of_a_meshcore_board_is_reported(tmp_path: Path) -> None:
     with nodes(tmp_path, "--kind", "meshcore-kiss", "--nodes", "1") as air:
         air.type("battery 1 3300")
         air.expect("3300 mV")
@@ -78,7 +78,7 @@ def test_what_is_wrong_with_a_meshcore_board(tmp_path: Path) -> None:
         assert "BAD the battery has 3.30 V: charge the battery" in text
 
 
-def test_what_is_wrong_with_a_meshtastic_radio(tmp_path: Path) -> None:
+def test_meshtastic_radio_without_a_region_is_reported(tmp_path: Path) -> None:
     with nodes(tmp_path, "--kind", "meshtastic", "--nodes", "1") as air:
         air.type("region 1 off")
         air.expect("transmits nothing")
@@ -87,14 +87,14 @@ def test_what_is_wrong_with_a_meshtastic_radio(tmp_path: Path) -> None:
         assert "BAD no region is set on the radio, so it transmits nothing" in text
 
 
-def test_a_node_of_small_packets_says_what_to_set(tmp_path: Path) -> None:
+def test_node_with_small_packets_is_reported_with_the_setting(tmp_path: Path) -> None:
     with nodes(tmp_path, "--packet-bytes", "64"):
         code, text = shown(tmp_path / "air" / "node-1")
         assert code == OK
         assert "set radio-packet-bytes=64 on each kit of the group" in text
 
 
-def test_a_port_that_the_agent_has(tmp_path: Path) -> None:
+def test_port_in_use_by_the_agent_is_reported(tmp_path: Path) -> None:
     with nodes(tmp_path), kit(tmp_path, 1) as agent:
         agent.expect("node sim-1 answers")
         code, text = shown(tmp_path / "air" / "node-1")
@@ -103,14 +103,14 @@ def test_a_port_that_the_agent_has(tmp_path: Path) -> None:
         assert f"is in use by the agent (process {process}): `kill {process}` ends it" in text
 
 
-def test_nobody_is_there(tmp_path: Path) -> None:
+def test_missing_port_is_reported(tmp_path: Path) -> None:
     code, text = shown(tmp_path / "nothing")
     assert code == MISSING
     assert "nothing does not exist" in text
 
 
 @pytest.mark.full
-def test_a_tnc_says_nothing_and_neither_does_a_dead_line() -> None:
+def test_silent_device_is_reported_as_tnc_or_dead_line() -> None:
     with serial_device() as device:
         code, text = shown(device.port)
         assert code == MISSING
@@ -149,7 +149,7 @@ def check_harmless(asked: bytes) -> None:
     assert commands <= {model.QUESTION.strip(), *of_modems}
 
 
-def test_a_radio_that_is_unplugged_while_it_is_asked() -> None:
+def test_radio_unplugged_during_the_query_is_reported() -> None:
     with serial_device(lambda data: None) as device:
         code, text = shown(device.port)
         assert code == MISSING
@@ -157,7 +157,7 @@ def test_a_radio_that_is_unplugged_while_it_is_asked() -> None:
 
 
 @pytest.mark.full
-def test_a_radio_that_stops_in_the_middle() -> None:
+def test_radio_that_stops_answering_is_reported() -> None:
     """It sends its identity and nothing more."""
     answered = rnode.make_command_frame(rnode.RnodeCommand.DETECT, rnode.DETECTED)
     asked = rnode.make_command_frame(rnode.RnodeCommand.DETECT, rnode.DETECT)
@@ -168,7 +168,7 @@ def test_a_radio_that_stops_in_the_middle() -> None:
 
 
 @pytest.mark.full
-def test_a_board_that_starts_as_its_port_is_opened_misses_the_first_question() -> None:
+def test_board_that_resets_when_its_port_opens_is_asked_again() -> None:
     ping = meshcore.ask(meshcore.MeshcoreCommand.PING)
     pong = kiss.encode(
         bytes([meshcore.MeshcoreCommand.PING | meshcore.ANSWER_FLAG]), kiss.SET_HARDWARE
@@ -186,10 +186,8 @@ def test_a_board_that_starts_as_its_port_is_opened_misses_the_first_question() -
         assert finding["kind"] == "meshcore-kiss"
 
 
-def test_no_question_is_taken_for_an_answer() -> None:
-    """The exception is the node link's hello, which both ends send:
-    `test_what_echoes_is_no_radio`.
-    """
+def test_no_question_counts_as_an_answer() -> None:
+    """The exception is the hello of the node link, which both ends send."""
     for asker in get_all_kinds():
         taken = [each.name for each in get_all_kinds() if each.is_answer(asker.question())]
         assert set(taken) <= {asker.name} & {"node"}

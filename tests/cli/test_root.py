@@ -240,12 +240,12 @@ UNITS = {
 """Units of root, each with its command, which is above."""
 
 
-def test_every_command_is_in_the_table() -> None:
+def test_table_contains_every_command() -> None:
     there = {" ".join(each.words) for each in list_commands(build_parser()) if not each.subcommands}
     assert there == set(COMMANDS)
 
 
-def test_every_unit_of_roots_runs_a_command_of_the_table() -> None:
+def test_every_unit_run_by_root_runs_a_command_of_the_table() -> None:
     services = {}
     for unit in [*ROOT.glob("systemd/*.service"), *ROOT.glob("build/packages/*.service")]:
         text = unit.read_text()
@@ -263,7 +263,7 @@ def test_every_unit_of_roots_runs_a_command_of_the_table() -> None:
 OF_THE_AGENTS_USER = re.compile(r"/var/lib/(?!fieldagent-update)(fieldagent|@UNIT@|kit/agent)\S*")
 
 
-def test_no_script_of_roots_opens_the_agents_folder() -> None:
+def test_no_script_run_by_root_opens_the_agents_folder() -> None:
     """The scripts of packages, the card and an installation only name it to purge it by `rm -rf`,
     which follows no links, and to mount it.
     """
@@ -577,7 +577,9 @@ def run_all(kit: Kit, only: str = "", *, without: Set[str] = frozenset()) -> lis
     [pytest.param(each, marks=() if each is links_to_files else pytest.mark.full) for each in LAYS],
     ids=lambda each: each.__name__,
 )
-def test_no_command_of_roots_touches_what_is_laid(kit: Kit, what: Callable[[Kit], None]) -> None:
+def test_no_command_run_by_root_follows_planted_files(
+    kit: Kit, what: Callable[[Kit], None]
+) -> None:
     lay(kit, what)
     with untouched(kit):
         done = run_all(kit, without=frozenset() if what is nothing else WITHOUT_STATE)
@@ -588,7 +590,7 @@ def test_no_command_of_roots_touches_what_is_laid(kit: Kit, what: Callable[[Kit]
 @pytest.mark.full
 @pytest.mark.parametrize("phase", ["switch", "watch", "back", "end"])
 @pytest.mark.parametrize("what", LAYS, ids=lambda each: each.__name__)
-def test_no_step_of_a_trial_touches_what_is_laid(
+def test_no_step_of_an_update_trial_follows_planted_files(
     kit: Kit, what: Callable[[Kit], None], phase: str
 ) -> None:
     lay(kit, what)
@@ -599,15 +601,15 @@ def test_no_step_of_a_trial_touches_what_is_laid(
     assert not bad
 
 
-def test_what_is_laid_is_an_attack(kit: Kit) -> None:
-    """SQLite as root deletes the named file, if such a journal is beside the database."""
+def test_planted_hot_journal_is_an_effective_attack(kit: Kit) -> None:
+    """SQLite as root deletes the file that such a journal beside the database names."""
     lay(kit, hot_journals)
     with closing(sqlite3.connect(kit.state / "journal.sqlite3")) as db:
         db.execute("PRAGMA user_version").fetchall()
     assert not kit.secrets[0].exists()
 
 
-def test_a_package_that_is_purged_takes_nothing_else_along(kit: Kit) -> None:
+def test_purged_package_removes_only_its_own_folder(kit: Kit) -> None:
     for what in LAYS:
         lay(kit, what)
         with untouched(kit):
@@ -660,7 +662,7 @@ def swapped(folder: Path, name: str, target: Path) -> Iterator[None]:
     ],
     ids=["page", "read", "remove", "keep", "put back"],
 )  # fmt: skip
-def test_a_race_is_not_won(
+def test_folder_swapped_during_root_access_reveals_nothing(
     kit: Kit, name: str, leads_to: str, work: Callable[[Kit], object]
 ) -> None:
     lay(kit, nothing)
@@ -686,7 +688,7 @@ ODD: list[tuple[Callable[[Kit], None], str]] = [
 
 
 @pytest.mark.parametrize(("change", "message"), ODD, ids=[message for _, message in ODD])
-def test_what_is_odd_is_refused_in_words(
+def test_unsafe_folder_is_refused_with_the_reason(
     kit: Kit, change: Callable[[Kit], None], message: str
 ) -> None:
     lay(kit, nothing)
@@ -697,15 +699,15 @@ def test_what_is_odd_is_refused_in_words(
         find_owner(kit.state)
 
 
-def test_a_folder_for_everyone_is_not_to_be_closed(kit: Kit) -> None:
-    """Root in /tmp: without write access for others, other programs fail."""
+def test_world_writable_folder_is_refused_without_a_chmod_hint(kit: Kit) -> None:
+    """A folder such as /tmp: without write access for others, other programs fail."""
     kit.home.chmod(0o1777)
     with pytest.raises(UnsafeFolder, match="so root does not use it; name another one") as refused:
         find_owner(kit.home)
     assert "chmod" not in str(refused.value)
 
 
-def test_a_link_of_roots_own_is_followed(kit: Kit) -> None:
+def test_link_owned_by_root_is_followed(kit: Kit) -> None:
     lay(kit, nothing)
     (kit.home / "var").symlink_to("theirs/state")
     (kit.home / "absolute").symlink_to(kit.state)
@@ -714,7 +716,7 @@ def test_a_link_of_roots_own_is_followed(kit: Kit) -> None:
     assert find_owner(kit.victim).uid == 0
 
 
-def test_who_sets_the_pass_phrase_as_root_sets_it_as_the_agents_user(kit: Kit) -> None:
+def test_passphrase_set_by_root_belongs_to_the_agents_user(kit: Kit) -> None:
     lay(kit, nothing)
     kit.settings.write_text(kit.settings.read_text().replace("page-listen", "#page-listen"))
     done = [text for name, code, text in run_all(kit, "page") if code == 0]

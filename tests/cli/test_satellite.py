@@ -14,7 +14,7 @@ def said(kit: Agent, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
-def test_a_trace_leaves_out_what_a_message_holds_unless_it_is_asked_for(tmp_path: Path) -> None:
+def test_trace_contains_message_payloads_only_with_the_option(tmp_path: Path) -> None:
     with sky(tmp_path, latency=0), agent(tmp_path) as kit:
         assert kit.post("meet at the third pine").body["status"] == "Delivered"
         done = said(kit, "satellite", "trace")
@@ -31,7 +31,7 @@ def test_a_trace_leaves_out_what_a_message_holds_unless_it_is_asked_for(tmp_path
         assert "Radio is not configured" in none.stderr
 
 
-def test_credits_are_money_where_a_price_is_set(tmp_path: Path) -> None:
+def test_credits_are_shown_as_money_if_a_price_is_set(tmp_path: Path) -> None:
     with (
         sky(tmp_path, latency=0),
         agent(tmp_path, {"satellite-credit-price": "0.125 EUR"}) as kit,
@@ -43,7 +43,7 @@ def test_credits_are_money_where_a_price_is_set(tmp_path: Path) -> None:
         assert "1 credit, 0.13 EUR" in said(kit, "sent").stdout
 
 
-def test_without_a_price_nothing_is_said_of_money(tmp_path: Path) -> None:
+def test_no_money_is_shown_without_a_price(tmp_path: Path) -> None:
     with sky(tmp_path, latency=0), agent(tmp_path) as kit:
         assert kit.post("hello").body["status"] == "Delivered"
         assert "EUR" not in said(kit, "status").stdout

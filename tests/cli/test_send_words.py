@@ -24,7 +24,7 @@ CANCELED = {"status": "Canceled", "reason": "delivered over Cellular"}
         ("Delivered", {"Radio": {"status": "Delivered", "reason": ""}}, ""),
     ],
 )
-def test_a_channel_that_was_not_needed_does_not_seem_to_have_delivered(
+def test_result_of_send_shows_unneeded_channels_as_canceled(
     status: str | None, channels: dict[str, Any], words: str
 ) -> None:
     assert _format_reasons({"status": status, "channels": channels}) == words

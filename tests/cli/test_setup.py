@@ -117,14 +117,14 @@ def check_written(
 
 @pytest.mark.full
 @pytest.mark.parametrize("kind", [*KNOWN, *MODEMS])
-def test_an_agent_works_with_what_was_written(kind: str, tmp_path: Path) -> None:
+def test_agent_works_with_the_settings_that_setup_wrote(kind: str, tmp_path: Path) -> None:
     begin(tmp_path)
     with plugged_in(kind, tmp_path) as port:
         check_written(tmp_path, kind, port)
 
 
 @pytest.mark.full
-def test_what_works_is_not_replaced(tmp_path: Path) -> None:
+def test_working_radio_is_not_replaced_by_another(tmp_path: Path) -> None:
     """Another radio is connected in addition to the configured one."""
     with nodes(tmp_path, "--kind", "node"):
         one, other = (tmp_path / "air" / f"node-{number}" for number in (1, 2))
@@ -138,7 +138,7 @@ def test_what_works_is_not_replaced(tmp_path: Path) -> None:
 
 
 @pytest.mark.full
-def test_what_a_device_needs_beside_is_asked_for(tmp_path: Path) -> None:
+def test_missing_settings_of_a_device_are_asked_for(tmp_path: Path) -> None:
     """Without it, this device is left out, but the others are not."""
     begin(tmp_path)
     with nodes(tmp_path, "--kind", "rnode"), sky(tmp_path):
@@ -184,8 +184,10 @@ def typed(home: Path, ports: tuple[Path, ...], lines: str) -> tuple[int, str]:
 
 
 @pytest.mark.full
-def test_devices_that_are_no_device_of_ours(tmp_path: Path) -> None:
-    """All at once: devices that are silent, echo, send garbage, are unplugged, or are in use."""
+def test_unsupported_devices_are_reported_and_not_configured(tmp_path: Path) -> None:
+    """The devices are connected at once: they are silent, echo, send garbage, are unplugged, or are
+    in use.
+    """
     noise = [
         b"ets Jul 29 2019 12:21:46\r\n\r\nrst:0x1 (POWERON_RESET),boot:0x13\r\nOKAY\r\n",
         bytes(range(256)) * 4,
@@ -226,14 +228,14 @@ def _say(what: bytes, data: bytes) -> bytes:
     return what
 
 
-def test_nothing_is_there(tmp_path: Path) -> None:
+def test_setup_without_devices_writes_nothing(tmp_path: Path) -> None:
     code, text = setup(tmp_path, tmp_path / "nothing", "--yes")
     assert code == MISSING
     assert "nothing to set" in text
     assert not (tmp_path / "agent.properties").exists()
 
 
-def test_settings_that_are_wrong_already_are_not_touched(tmp_path: Path) -> None:
+def test_setup_does_not_change_faulty_settings(tmp_path: Path) -> None:
     (tmp_path / "agent.properties").write_text("satelite-port=/dev/ttyUSB0\n")
     with nodes(tmp_path):
         code, text = setup(
@@ -244,8 +246,8 @@ def test_settings_that_are_wrong_already_are_not_touched(tmp_path: Path) -> None
     assert settings(tmp_path) == {"satelite-port": "/dev/ttyUSB0"}
 
 
-def test_ports_have_the_name_that_lasts(tmp_path: Path) -> None:
-    """Each device has one name. Of a PC's ports only those with a chip count."""
+def test_serial_ports_are_listed_by_their_persistent_names(tmp_path: Path) -> None:
+    """Each device is listed by one name. A PC's built-in port is listed only if it has a chip."""
     dev, tty = tmp_path / "dev", tmp_path / "tty"
     by_id = dev / "serial" / "by-id"
     by_id.mkdir(parents=True)

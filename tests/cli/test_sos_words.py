@@ -51,12 +51,12 @@ STEPS: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("name", STEPS)
-def test_each_step_has_its_words(name: str) -> None:
+def test_each_incident_step_has_its_text(name: str) -> None:
     one, words = STEPS[name]
     assert format_step(one) == words
 
 
-def test_the_table_has_every_step_of_the_api() -> None:
+def test_texts_cover_every_step_of_the_api() -> None:
     states = {one["state"] for one, _ in STEPS.values()}
     assert states == {*SCHEMAS["IncidentStep"]["properties"]["state"]["enum"]}
 
@@ -79,7 +79,7 @@ ENDS: dict[str, tuple[dict[str, Any], tuple[str, ...], str]] = {
 
 
 @pytest.mark.parametrize("name", ENDS)
-def test_only_what_is_known_of_the_next_try_is_said(name: str) -> None:
+def test_next_try_of_an_sos_is_shown_only_if_known(name: str) -> None:
     members, states, end = ENDS[name]
     one = {
         "short": "377",
@@ -95,7 +95,7 @@ def test_only_what_is_known_of_the_next_try_is_said(name: str) -> None:
 
 @pytest.mark.parametrize("state", SCHEMAS["HeardIncident"]["properties"]["state"]["enum"])
 @pytest.mark.parametrize("age", [None, 7 * 3600, 13 * 3600 + 59, 30 * 86_400])
-def test_another_kits_sos_is_dated_by_what_is_known(state: str, age: int | None) -> None:
+def test_sos_of_another_kit_is_dated_by_its_own_clock(state: str, age: int | None) -> None:
     came = AT if age is None else AT + age
     heard = {
         "number": 693758377,

@@ -31,11 +31,11 @@ from fieldagent.cli.table import add_commands, read_argument, read_table
         ("--go-on: hidden", ["--go-on"], {"action": "store_true", "help": argparse.SUPPRESS}),
     ],
 )
-def test_an_argument_is_read(line: str, names: list[str], options: dict[str, Any]) -> None:
+def test_argument_line_is_parsed(line: str, names: list[str], options: dict[str, Any]) -> None:
     assert read_argument(line, TYPES) == (names, options)
 
 
-def test_a_variable_of_the_environment_is_a_default(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_environment_variable_provides_a_default(monkeypatch: pytest.MonkeyPatch) -> None:
     line = "--workspace! NAME $FIELDAGENT_TEST"
     assert read_argument(line, TYPES)[1] == {"metavar": "NAME", "required": True}
     monkeypatch.setenv("FIELDAGENT_TEST", "Alps")
@@ -44,13 +44,13 @@ def test_a_variable_of_the_environment_is_a_default(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("line", ["--limit cuont=100", "@lisiting"])
-def test_a_misspelt_type_or_name_is_no_argument(line: str) -> None:
+def test_misspelt_type_or_list_name_raises(line: str) -> None:
     commands = read_table(f"list -> some:thing: list them\n  {line}\n@listing\n  --json", "none")
     with pytest.raises(KeyError):
         add_commands(CommandParser(), commands)
 
 
-def test_an_option_before_a_command_stays_without_the_one_after_it() -> None:
+def test_option_is_accepted_before_and_after_the_subcommand() -> None:
     text = "send: send it\n  --dry-run\nsend text -> some:thing: send a text\n  --dry-run"
     parser = CommandParser()
     add_commands(parser, read_table(text, "none"))
@@ -59,7 +59,7 @@ def test_an_option_before_a_command_stays_without_the_one_after_it() -> None:
     assert not parser.parse_args(["send", "text"]).dry_run
 
 
-def test_a_command_without_a_group_is_listed_beside_grouped_ones() -> None:
+def test_commands_without_a_group_are_listed_under_other() -> None:
     text = """sent [Packages] -> some:thing: list them
   = sent, show: list Packages; show one
 show -> some:thing: show one
@@ -75,7 +75,7 @@ unit [hidden] -> some:thing: run for systemd"""
 
 
 @pytest.mark.parametrize("name", sorted(TYPES))
-def test_a_refused_value_comes_with_the_valid_ones(
+def test_refused_value_is_reported_with_the_valid_values(
     name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     parser = CommandParser()

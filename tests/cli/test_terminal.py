@@ -47,15 +47,15 @@ COLOUR = re.compile(r"\x1b\[3[123]m(.*?)\x1b\[0m")
         ("half \ud83d", r"half \ud83d"),
     ],
 )
-def test_what_acts_is_shown_and_what_is_written_stays(text: str, shown: str) -> None:
+def test_control_characters_are_escaped_and_text_is_unchanged(text: str, shown: str) -> None:
     assert escape_line(text) == shown
 
 
-def test_lines_of_ours_stay_lines() -> None:
+def test_line_breaks_are_kept_and_other_controls_escaped() -> None:
     assert escape_lines("one\ntwo\x1b[K\n") == "one\ntwo\\x1b[K\n"
 
 
-def test_what_a_terminal_has_no_letters_for_ends_no_command(tmp_path: Path) -> None:
+def test_characters_unknown_to_the_terminal_are_escaped(tmp_path: Path) -> None:
     with agent(tmp_path, {"satellite-port": None}) as kit:
         kit.post("Grüße, 世界")
         listing = [*MODULE, "sent", "--port", str(kit.port)]
@@ -66,7 +66,7 @@ def test_what_a_terminal_has_no_letters_for_ends_no_command(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("unbuffered", ["", "1"], ids=["at the end", "at once"])
-def test_output_that_finds_no_room_is_told_in_words(tmp_path: Path, unbuffered: str) -> None:
+def test_full_disk_under_the_output_is_reported(tmp_path: Path, unbuffered: str) -> None:
     database = str(tmp_path / "hub.sqlite3")
     administer(database, "init", "Alps")
     listing = [*MODULE, "hub", "user", "list", "--database", database]
@@ -80,7 +80,7 @@ def test_output_that_finds_no_room_is_told_in_words(tmp_path: Path, unbuffered: 
 
 
 @pytest.mark.parametrize("closed", ["<&-", ">&-"])
-def test_what_is_closed_says_nothing_and_is_told_nothing(tmp_path: Path, closed: str) -> None:
+def test_closed_input_or_output_causes_no_traceback(tmp_path: Path, closed: str) -> None:
     database = str(tmp_path / "hub.sqlite3")
     administer(database, "init", "Alps")
     for words, code in (
@@ -92,7 +92,7 @@ def test_what_is_closed_says_nothing_and_is_told_nothing(tmp_path: Path, closed:
         assert (done.returncode, b"Traceback" in done.stderr) == (code, False), done.stderr
 
 
-def test_a_number_that_nobody_could_have_names_nobody(tmp_path: Path) -> None:
+def test_absurdly_long_recipient_number_is_refused(tmp_path: Path) -> None:
     with agent(tmp_path, {"satellite-port": None}) as kit:
         words = ["send", "message", "hi", "--to", "9" * 5000, "--port", str(kit.port)]
         done = subprocess.run([*MODULE, *words], capture_output=True, timeout=PATIENCE)
@@ -100,7 +100,7 @@ def test_a_number_that_nobody_could_have_names_nobody(tmp_path: Path) -> None:
     assert b"Traceback" not in done.stderr and done.stderr.startswith(b"fieldagent: nothing was")
 
 
-def test_a_log_line_is_one_line_and_a_traceback_stays_readable() -> None:
+def test_log_record_is_one_line_with_a_readable_traceback() -> None:
     try:
         raise ValueError("as a test")
     except ValueError:
@@ -148,7 +148,7 @@ def on_a_terminal(
         os.close(ours)
 
 
-def test_a_message_in_the_list_of_what_came(tmp_path: Path) -> None:
+def test_inbound_list_escapes_control_characters(tmp_path: Path) -> None:
     with sky(tmp_path) as above, agent(tmp_path, {"inbound-hook": "cat"}) as kit:
         above.type(f"mt-raw {MT}")
         kit.expect("requestId")
@@ -159,7 +159,7 @@ def test_a_message_in_the_list_of_what_came(tmp_path: Path) -> None:
                 assert r"\x1b[2J" in shown or r"\u001b[2J" in shown
 
 
-def test_the_demo_shows_what_its_hook_wrote() -> None:
+def test_demo_escapes_the_output_of_its_hook() -> None:
     port = free_port()
     with on_a_terminal("demo", "--port", str(port)) as (process, terminal):
         terminal.until("Ctrl-C ends the demo")
@@ -171,7 +171,7 @@ def test_the_demo_shows_what_its_hook_wrote() -> None:
         assert not RAW.search(shown), shown
 
 
-def test_a_name_in_the_hubs_list(tmp_path: Path) -> None:
+def test_hub_list_escapes_control_characters_in_names(tmp_path: Path) -> None:
     database = ["--database", str(tmp_path / "hub.sqlite3")]
     for command in (["init", "Alps"], ["user", "add", "Eve\u202e"]):
         subprocess.run([*MODULE, "hub", *command, *database], check=True, capture_output=True)
@@ -181,7 +181,7 @@ def test_a_name_in_the_hubs_list(tmp_path: Path) -> None:
         assert not RAW.search(shown), shown
 
 
-def test_a_list_fits_the_terminal_and_names_what_it_leaves_out(tmp_path: Path) -> None:
+def test_table_fits_the_terminal_and_names_omitted_columns(tmp_path: Path) -> None:
     database = str(tmp_path / "hub.sqlite3")
     administer(database, "init", "Alps")
     administer(database, "device", "add", "--user", "push", "a kit with a long name")
@@ -198,7 +198,7 @@ def test_a_list_fits_the_terminal_and_names_what_it_leaves_out(tmp_path: Path) -
     assert piped.stderr == ""
 
 
-def test_a_state_has_a_colour_unless_the_user_declines_it(tmp_path: Path) -> None:
+def test_status_is_coloured_unless_no_color_is_set(tmp_path: Path) -> None:
     with agent(tmp_path, {"satellite-port": None}) as kit:
         kit.post("Hut \x1b[31mred\x1b[0m")
         sent = ["sent", "--port", str(kit.port)]
@@ -209,7 +209,7 @@ def test_a_state_has_a_colour_unless_the_user_declines_it(tmp_path: Path) -> Non
         assert COLOUR.sub(r"\1", shown).splitlines()[0] == plain.splitlines()[0]
 
 
-def test_the_environment_has_the_default_of_the_workspace(tmp_path: Path) -> None:
+def test_environment_variable_sets_the_default_workspace(tmp_path: Path) -> None:
     database = str(tmp_path / "hub.sqlite3")
     administer(database, "init", "Alps")
     administer(database, "workspace", "add", "Jura")
@@ -237,7 +237,7 @@ def test_the_environment_has_the_default_of_the_workspace(tmp_path: Path) -> Non
         ("UTC", 1_799_900_000.9, "2027-01-14 04:13:20"),
     ],
 )
-def test_a_time_is_local_and_has_a_date_unless_it_is_today(
+def test_time_is_local_and_has_a_date_unless_today(
     monkeypatch: pytest.MonkeyPatch, zone: str, at: float, shown: str
 ) -> None:
     monkeypatch.setattr(time, "time", lambda: 1_800_010_000.0)

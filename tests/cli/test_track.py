@@ -52,7 +52,7 @@ def count(speed: Callable[[int], float], policy: Policy = POLICY, hours: int = 2
     return posted
 
 
-def test_nothing_is_due_without_a_fix_and_the_first_at_once() -> None:
+def test_position_is_due_at_the_first_fix_and_not_before() -> None:
     track = Track()
     assert not track.is_due(costly=False)
     track.add_fix(HOME)
@@ -76,7 +76,7 @@ def test_nothing_is_due_without_a_fix_and_the_first_at_once() -> None:
         (after(31, metres=40, speed=3.0), False, False),
     ],
 )
-def test_from_rest(fix: Fix, cheap: bool, costly: bool) -> None:
+def test_kit_at_rest_is_due_by_interval_and_distance(fix: Fix, cheap: bool, costly: bool) -> None:
     track = shown(HOME, fix)
     assert track.is_due(costly=False) is cheap
     assert track.is_due(costly=True) is costly
@@ -93,7 +93,7 @@ def test_from_rest(fix: Fix, cheap: bool, costly: bool) -> None:
         (60, None, False, False),
     ],
 )
-def test_setting_out_counts_once_it_has_lasted(
+def test_departure_is_due_after_a_minute_of_motion(
     seconds: int, speed: float | None, cheap: bool, costly: bool
 ) -> None:
     track = shown(HOME, *(after(second, speed=speed) for second in range(seconds + 1)))
@@ -113,7 +113,7 @@ def test_setting_out_counts_once_it_has_lasted(
         (299, 0.5, False),
     ],
 )
-def test_in_motion_oftener_and_where_it_came_to_rest(
+def test_moving_kit_is_due_more_often_and_once_it_stops(
     seconds: int, speed: float | None, due: bool
 ) -> None:
     track = driving()
@@ -122,7 +122,7 @@ def test_in_motion_oftener_and_where_it_came_to_rest(
     assert track.is_due(costly=False) is due
 
 
-def test_what_came_to_rest_is_posted_once() -> None:
+def test_stop_is_posted_once() -> None:
     track = driving()
     due = []
     for second in range(1860):
@@ -133,7 +133,7 @@ def test_what_came_to_rest_is_posted_once() -> None:
     assert due == [60]
 
 
-def test_speed_since_before_a_clock_that_jumped_counts() -> None:
+def test_speed_history_survives_a_clock_jump() -> None:
     track = shown(HOME, after(10, speed=3.0), after(-5000, speed=3.0))
     assert track.is_due(costly=False)
     track.mark_posted()
@@ -155,15 +155,15 @@ def test_speed_since_before_a_clock_that_jumped_counts() -> None:
     # One more in motion: the start.
     ids=["rest", "noise", "walk", "town"],
 )
-def test_a_day_costs_what_the_intervals_say(speed: Callable[[int], float], posted: int) -> None:
+def test_positions_per_day_match_the_intervals(speed: Callable[[int], float], posted: int) -> None:
     assert count(speed) == posted
 
 
-def test_another_interval_costs_accordingly() -> None:
+def test_longer_interval_posts_fewer_positions() -> None:
     assert count(lambda second: 0.3, replace(POLICY, interval=3600)) == 24
 
 
-def test_distances() -> None:
+def test_distance_matches_known_values() -> None:
     assert compute_distance(HOME, HOME) == 0
     assert compute_distance(HOME, after(0, metres=1000)) == pytest.approx(1000, rel=1e-3)
     zurich, sydney = Fix(0, 47.3769, 8.5417), Fix(0, -33.8688, 151.2093)
@@ -182,16 +182,16 @@ fixes = st.builds(
 
 
 @given(fixes, st.lists(fixes, max_size=20))
-def test_costly_is_never_oftener(first: Fix, later: list[Fix]) -> None:
+def test_costly_channel_is_never_due_more_often_than_a_cheap_one(
+    first: Fix, later: list[Fix]
+) -> None:
     track = shown(first, *later)
     if track.is_due(costly=True):
         assert track.is_due(costly=False)
 
 
 @given(fixes, st.lists(fixes, max_size=20))
-def test_what_was_just_posted_is_not_due_and_a_day_later_something_is(
-    first: Fix, later: list[Fix]
-) -> None:
+def test_posted_position_is_not_due_until_the_interval_ends(first: Fix, later: list[Fix]) -> None:
     track = shown(first, *later)
     track.mark_posted()
     newest = [first, *later][-1]
@@ -201,6 +201,6 @@ def test_what_was_just_posted_is_not_due_and_a_day_later_something_is(
 
 
 @given(fixes, fixes)
-def test_the_distance_is_the_same_both_ways(one: Fix, other: Fix) -> None:
+def test_distance_is_symmetric(one: Fix, other: Fix) -> None:
     assert 0 <= compute_distance(one, other) <= 20_100_000
     assert compute_distance(one, other) == pytest.approx(compute_distance(other, one), abs=1e-3)

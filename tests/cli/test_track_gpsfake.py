@@ -131,7 +131,7 @@ def telling(*lines: bytes) -> Callable[[socket.socket], None]:
 
 
 @pytest.mark.full
-def test_a_gpsd_that_is_away_is_told_once_and_waited_for() -> None:
+def test_unreachable_gpsd_is_reported_once_and_retried() -> None:
     port = free_port()
     with scripted_agent() as agent, tracking(port, agent.server_port) as track:
         assert "start it; trying again" in track.expect("cannot be reached")
@@ -141,7 +141,7 @@ def test_a_gpsd_that_is_away_is_told_once_and_waited_for() -> None:
         assert sum("cannot be reached" in line for line in track.output()) == 1
 
 
-def test_garbage_and_an_end_are_told_and_what_is_good_is_posted(tmp_path: Path) -> None:
+def test_garbage_and_disconnect_are_reported_and_valid_reports_posted(tmp_path: Path) -> None:
     def serve(caller: socket.socket) -> None:
         caller.sendall(b'$GPGGA\n\xff\xfe\n[]\n{"class":"TPV","mode":1}\n' + b"x" * 40_000 + b"\n")
         caller.sendall(b"[" * 10_000 + b"\n")
@@ -157,7 +157,7 @@ def test_garbage_and_an_end_are_told_and_what_is_good_is_posted(tmp_path: Path) 
 
 
 @pytest.mark.full
-def test_an_agent_that_is_away_gets_the_newest_position_once_it_is_there() -> None:
+def test_newest_position_is_posted_once_the_agent_answers() -> None:
     port, there = free_port(), threading.Event()
 
     def serve(caller: socket.socket) -> None:
@@ -190,7 +190,7 @@ def test_an_agent_that_is_away_gets_the_newest_position_once_it_is_there() -> No
     ],
     ids=["cheap", "satellite alone is up", "satellite alone is wanted", "none is up"],
 )
-def test_coarser_while_only_satellite_is_up(
+def test_positions_are_posted_less_often_if_only_satellite_is_up(
     up: tuple[str, ...], chosen: tuple[str, ...], posted: list[int]
 ) -> None:
     way = [tpv(0), tpv(60, metres=600), tpv(200, metres=2700)]
@@ -206,7 +206,7 @@ def test_coarser_while_only_satellite_is_up(
     assert agent.posted.empty()
 
 
-def test_batched_positions_are_all_kept_and_share_one_message(tmp_path: Path) -> None:
+def test_batched_positions_share_one_message(tmp_path: Path) -> None:
     way = [tpv(0), tpv(60, metres=600), tpv(200, metres=2700)]
     with (
         sky(tmp_path) as above,
@@ -229,7 +229,7 @@ def driving_on(caller: socket.socket) -> None:
         caller.sendall(tpv(second % 30_000))
 
 
-def test_the_interval_that_people_chose_counts_from_then_on(tmp_path: Path) -> None:
+def test_chosen_interval_takes_effect_and_survives_a_restart(tmp_path: Path) -> None:
     with kit(tmp_path) as agent, scripted(driving_on) as gpsd:
         with tracking(gpsd, agent.port, "--interval", "600", "--moving-interval", "60") as track:
             track.expect("Package")
@@ -261,7 +261,7 @@ def track_of(agent: Agent) -> Any:
     return agent.call("GET", "/api/status").body["track"]
 
 
-def test_a_posted_package_holds_what_gpsd_and_the_caller_told() -> None:
+def test_posted_package_contains_the_fix_and_the_options() -> None:
     more = ("--json", "--collapse-key", "-5", "--channel", "Radio", "--time-to-live", "600")
     with (
         scripted_agent() as agent,
@@ -286,7 +286,7 @@ def test_a_posted_package_holds_what_gpsd_and_the_caller_told() -> None:
     assert shown == {"id": 7, "location": body["location"]}
 
 
-def test_the_agent_dates_the_position_of_a_receiver_whose_weeks_ran_over() -> None:
+def test_position_of_a_receiver_after_week_rollover_has_no_timestamp() -> None:
     line = TPV.replace(b"2026-11-20", b"2007-04-06") + b"\n"
     with (
         scripted_agent() as agent,
@@ -298,7 +298,7 @@ def test_the_agent_dates_the_position_of_a_receiver_whose_weeks_ran_over() -> No
     assert location["latitude"] == 47.0005
 
 
-def test_what_is_no_agent_is_told_and_does_not_end_it() -> None:
+def test_server_that_is_no_agent_is_reported_and_tracking_continues() -> None:
     with scripted_agent() as agent, scripted(telling(TPV + b"\n")) as port:
         agent.answers = {"/api/status": {"status": "fine"}}
         with tracking(port, agent.server_port) as track:
@@ -306,7 +306,7 @@ def test_what_is_no_agent_is_told_and_does_not_end_it() -> None:
             assert track.process.poll() is None
 
 
-def test_a_refused_position_is_told_and_does_not_end_it(tmp_path: Path) -> None:
+def test_refused_position_is_reported_and_tracking_continues(tmp_path: Path) -> None:
     with (
         kit(tmp_path) as agent,
         scripted(telling(TPV + b"\n")) as port,
@@ -317,7 +317,7 @@ def test_a_refused_position_is_told_and_does_not_end_it(tmp_path: Path) -> None:
         assert track.process.poll() is None
 
 
-def test_an_interrupt_ends_it_in_good_order() -> None:
+def test_tracker_ends_in_order_after_sigint() -> None:
     script = telling(TPV.replace(b'"mode":3', b'"mode":1') + b"\n")
     with scripted(script) as port, Running([*TRACK, f"127.0.0.1:{port}", "--port", "1"]) as running:
         running.expect("no fix yet")
@@ -326,7 +326,7 @@ def test_an_interrupt_ends_it_in_good_order() -> None:
         assert not any("Traceback" in line for line in running.lines)
 
 
-def test_it_starts_without_trio() -> None:
+def test_tracker_starts_without_importing_trio() -> None:
     code = (
         "import sys, fieldagent.__main__ as m; "
         " sys.argv = ['fieldagent', 'track', '--gpsd', 'none'];"
@@ -338,7 +338,7 @@ def test_it_starts_without_trio() -> None:
 
 
 @pytest.mark.parametrize("place", ["nowhere", ":2947", "host:port", "host:0", "host:65536"])
-def test_a_place_that_is_none_is_refused(place: str) -> None:
+def test_invalid_gpsd_address_is_refused(place: str) -> None:
     with Running([*TRACK, place]) as running:
         assert running.wait() == 2
     assert "HOST:PORT" in "\n".join(running.lines)
