@@ -32,7 +32,7 @@ def put(tools: Path, name: str, script: str) -> None:
 
 
 @pytest.mark.parametrize("state", ["installed", "triggers-pending"])
-def test_what_is_installed(tools: Path, state: str) -> None:
+def test_installed_version_is_read_from_dpkg(tools: Path, state: str) -> None:
     purged = "fieldagent-hub  not-installed\\n"
     put(tools, "dpkg-query", f"printf '{OURS.format(state)}{purged}'; exit 1")
     assert debian_packages.read_installed_version() == "2"
@@ -48,13 +48,15 @@ def test_what_is_installed(tools: Path, state: str) -> None:
     ],
     ids=["interrupted", "two versions", "none", "a hub"],
 )
-def test_what_no_update_begins_with(tools: Path, rows: str, message: str) -> None:
+def test_incomplete_or_mixed_installation_refuses_an_update(
+    tools: Path, rows: str, message: str
+) -> None:
     put(tools, "dpkg-query", f"printf '{rows}'")
     with pytest.raises(NotAtHand, match=message):
         debian_packages.read_installed_version()
 
 
-def test_what_would_change_others_is_left_to_apt(tools: Path, tmp_path: Path) -> None:
+def test_update_that_changes_other_packages_is_left_to_apt(tools: Path, tmp_path: Path) -> None:
     """A rollback could not restore the earlier versions of other packages."""
     ours = "Inst fieldagent-common [1] (2)\\nInst fieldagent [1] (2)\\nConf fieldagent (2)\\n"
     put(tools, "apt-get", f"printf '{ours}'")
@@ -94,7 +96,7 @@ def at_hand(tools: Path, tmp_path: Path) -> Path:
     return tmp_path / "packages"
 
 
-def test_what_is_at_hand_is_not_fetched_and_runs_before_it_is_installed(
+def test_available_packages_are_not_downloaded_and_their_programs_run(
     at_hand: Path, tmp_path: Path
 ) -> None:
     packed(at_hand, "0")
@@ -109,19 +111,19 @@ def test_what_is_at_hand_is_not_fetched_and_runs_before_it_is_installed(
     assert set(at_hand.iterdir()) == left
 
 
-def test_without_the_packages_for_the_way_back_there_is_no_update(at_hand: Path) -> None:
+def test_update_is_refused_without_the_packages_for_a_rollback(at_hand: Path) -> None:
     debian_packages.list_files(at_hand, "1")[0].unlink()
     with pytest.raises(NotAtHand, match=r"apt cannot fetch 1: unknown\. The rollback needs them"):
         update._read_packaged_programs("", at_hand)
 
 
-def test_packages_that_know_no_way_back_are_refused(at_hand: Path) -> None:
+def test_package_without_rollback_support_is_refused(at_hand: Path) -> None:
     packed(at_hand, "3")
     with pytest.raises(NotAtHand, match=r"3 has no fieldagent-update\.service"):
         update._read_packaged_programs("3", at_hand)
 
 
-def test_a_package_that_is_damaged_is_told(at_hand: Path) -> None:
+def test_damaged_package_is_reported(at_hand: Path) -> None:
     common, _ = debian_packages.list_files(at_hand, "1")
     common.write_bytes(common.read_bytes()[:300])
     with pytest.raises(
@@ -131,12 +133,12 @@ def test_a_package_that_is_damaged_is_told(at_hand: Path) -> None:
 
 
 @pytest.mark.parametrize("what", ["new.pyz", "fieldagent_2_all.deb", "https://example.org/2"])
-def test_a_file_is_no_repository(at_hand: Path, what: str) -> None:
+def test_file_or_url_is_refused_as_a_version(at_hand: Path, what: str) -> None:
     with pytest.raises(NotAtHand, match="name a version, or nothing"):
         update._read_packaged_programs(what, at_hand)
 
 
-def test_apt_knows_no_newer_one(at_hand: Path, tools: Path) -> None:
+def test_missing_newer_version_is_reported(at_hand: Path, tools: Path) -> None:
     put(tools, "apt-cache", "echo '  Candidate: 1'")
     with pytest.raises(NotAtHand, match="nothing newer than 1: `sudo apt update`"):
         update._read_packaged_programs("", at_hand)
@@ -154,7 +156,7 @@ sys.stdin.read()
 """
 
 
-def test_dpkg_waits_until_another_apt_has_ended(
+def test_install_waits_until_another_apt_releases_the_lock(
     tools: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put(tools, "dpkg", f'echo "$DPKG_FRONTEND_LOCKED $*" >>{tmp_path}/asked')
@@ -175,14 +177,14 @@ def test_dpkg_waits_until_another_apt_has_ended(
     assert asked == f"true --install {common} {agent}\ntrue --configure --pending\n"
 
 
-def test_the_first_of_dpkgs_errors_is_told(tools: Path, tmp_path: Path) -> None:
+def test_first_dpkg_error_is_reported(tools: Path, tmp_path: Path) -> None:
     said = "dpkg: warning: x\ndpkg: error processing package a:\n script\n failed\ndpkg: more"
     put(tools, "dpkg", f"echo '{said}' >&2; exit 1")
     with pytest.raises(NotInstalled, match=r"it: dpkg: error processing package a: script failed$"):
         debian_packages.install(tmp_path, "2")
 
 
-def test_what_waits_too_long_for_another_apt_changes_nothing(
+def test_install_gives_up_after_waiting_for_the_lock_and_changes_nothing(
     tools: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put(tools, "dpkg", f"touch {tmp_path}/asked")

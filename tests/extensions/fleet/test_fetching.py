@@ -86,7 +86,9 @@ DATE = {"Last-Modified": "Wed, 25 Nov 2026 08:00:00 GMT"}
 
 
 @pytest.mark.parametrize("marks", [TAG, DATE, TAG | DATE], ids=["tag", "date", "both"])
-def test_what_was_broken_off_is_gone_on_with(tmp_path: Path, marks: dict[str, str]) -> None:
+def test_interrupted_download_resumes_with_a_range_request(
+    tmp_path: Path, marks: dict[str, str]
+) -> None:
     part, shown = tmp_path / "part", list[int]()
 
     def report(done: int, whole: int | None) -> None:
@@ -128,7 +130,7 @@ def forget_ranges(server: Server) -> None:
     ],
     ids=["changed", "shorter", "no ranges", "no mark", "weak tag"],
 )
-def test_where_it_cannot_go_on_it_begins_again(
+def test_download_restarts_if_the_file_changed_or_ranges_are_unsupported(
     tmp_path: Path, marks: dict[str, str], change: Callable[[Server], None]
 ) -> None:
     part = tmp_path / "part"
@@ -144,9 +146,7 @@ def test_where_it_cannot_go_on_it_begins_again(
 @pytest.mark.parametrize(
     "left", [b"", b"{", b"[]\n...", b'{"address": 1}\nxx', b'{"mark": "x"}\n'], ids=range(5)
 )
-def test_a_part_that_cannot_be_read_or_is_of_another_file_is_none(
-    tmp_path: Path, left: bytes
-) -> None:
+def test_unreadable_or_mismatched_partial_file_is_ignored(tmp_path: Path, left: bytes) -> None:
     part = tmp_path / "part"
     part.write_bytes(left)
     with serving(Server(WHOLE, TAG)) as server:
@@ -154,7 +154,7 @@ def test_a_part_that_cannot_be_read_or_is_of_another_file_is_none(
         assert server.asked == [""]
 
 
-def test_a_disk_that_keeps_nothing_is_no_hindrance(tmp_path: Path) -> None:
+def test_download_succeeds_without_a_place_for_the_partial_file(tmp_path: Path) -> None:
     part = tmp_path / "not there" / "part"
     with serving(Server(WHOLE, TAG)) as server:
         server.breaks = [HALF]
@@ -163,9 +163,7 @@ def test_a_disk_that_keeps_nothing_is_no_hindrance(tmp_path: Path) -> None:
         assert fetch_file(server.address, part) == FetchedFile(WHOLE)
 
 
-def test_nothing_is_kept_of_what_is_too_large(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_too_large_file_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fetching, "FILE_MAX_BYTES", 1000)
     with serving(Server(WHOLE, TAG)) as server, pytest.raises(NotTaken, match="larger than 1,000"):
         fetch_file(server.address, tmp_path / "part")
@@ -186,7 +184,9 @@ def caddy(tmp_path: Path) -> Iterator[tuple[Path, str]]:
         process.wait()
 
 
-def test_a_strangers_server_goes_on_too(caddy: tuple[Path, str], tmp_path: Path) -> None:
+def test_download_resumes_from_a_third_party_server(
+    caddy: tuple[Path, str], tmp_path: Path
+) -> None:
     folder, address = caddy
     (folder / "program").write_bytes(WHOLE)
     part = tmp_path / "part"

@@ -30,7 +30,7 @@ def taken(home: Path) -> int:
     return reboot.process_request(settings)
 
 
-def test_the_machine_starts_anew_once(tmp_path: Path, systemd: list[str]) -> None:
+def test_reboot_request_reboots_the_machine_once(tmp_path: Path, systemd: list[str]) -> None:
     (tmp_path / REBOOT).write_text(BOOT.read_text().strip())
     assert taken(tmp_path) == OK
     assert systemd == ["reboot"]
@@ -40,7 +40,7 @@ def test_the_machine_starts_anew_once(tmp_path: Path, systemd: list[str]) -> Non
     assert systemd == ["reboot"]
 
 
-def test_an_order_of_another_boot_is_none(
+def test_reboot_request_of_another_boot_is_refused(
     tmp_path: Path, systemd: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     for left in (b"", b"another-boot", os.urandom(60)):
@@ -51,13 +51,13 @@ def test_an_order_of_another_boot_is_none(
     assert systemd == []
 
 
-def test_no_link_of_the_agents_is_followed(tmp_path: Path, systemd: list[str]) -> None:
+def test_symlink_as_reboot_request_is_refused(tmp_path: Path, systemd: list[str]) -> None:
     (tmp_path / REBOOT).symlink_to(BOOT)
     assert taken(tmp_path) == REFUSED
     assert systemd == []
 
 
-def test_a_systemd_that_refuses_is_told_of(
+def test_failed_systemctl_reboot_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def refuse(*words: str) -> None:

@@ -23,7 +23,7 @@ from tests.signer import Signer
 __all__ = ["signer"]
 
 
-async def test_settings_are_left_for_roots_unit_with_the_operators_signature(
+async def test_remote_settings_reach_roots_unit_with_the_operators_signature(
     tmp_path: Path, signer: Signer
 ) -> None:
     """The unit's own check accepts them. Its result is the answer, also from an agent that has

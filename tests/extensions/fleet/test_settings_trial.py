@@ -103,7 +103,7 @@ def brought(tmp_path_factory: pytest.TempPathFactory, signer: Signer) -> bytes:
 
 
 @pytest.mark.parametrize("links", [True, False], ids=["links", "does not"])
-def test_power_may_fail_at_any_step(
+def test_power_cut_at_any_step_leaves_old_or_new_settings_complete(
     tmp_path: Path, signer: Signer, brought: bytes, links: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     files = ((os, "fsync"), (Path, "rename"), (Path, "unlink"), (kit_health, "call_systemctl"))
@@ -132,7 +132,7 @@ def test_power_may_fail_at_any_step(
     assert cut_everywhere(tmp_path, run) > 20
 
 
-def test_they_are_put_in_place_and_the_file_of_before_is_kept(kit: Kit) -> None:
+def test_new_settings_are_applied_and_the_previous_file_is_kept(kit: Kit) -> None:
     kit.bring(("sos-repeat", "900"), ("radio-name", ""), ("gpsd", "none"))
     assert kit.go_on() == 0
     assert kit.settings.read_text().splitlines()[-2:] == ["sos-repeat=900", "gpsd=none"]
@@ -145,7 +145,7 @@ def test_they_are_put_in_place_and_the_file_of_before_is_kept(kit: Kit) -> None:
     assert kit.outcome() == (7, "taken", "")
 
 
-def test_a_link_that_does_not_return_takes_them_back_and_says_why(kit: Kit) -> None:
+def test_settings_are_rolled_back_with_the_reason_if_the_link_stays_down(kit: Kit) -> None:
     kit.links = False
     kit.bring(("cellular-interface", "wwan9"))
     assert kit.go_on() == 1
@@ -154,7 +154,7 @@ def test_a_link_that_does_not_return_takes_them_back_and_says_why(kit: Kit) -> N
 
 
 @pytest.mark.parametrize("works", [["Satellite"], ["Satellite", "Cellular"]], ids=len)
-def test_what_came_by_satellite_must_work_by_what_worked(
+def test_settings_received_by_satellite_require_only_the_channels_that_worked(
     kit: Kit, monkeypatch: pytest.MonkeyPatch, works: list[str]
 ) -> None:
     """A kit that is in range only by its modem has no link that could return."""
@@ -168,7 +168,7 @@ def test_what_came_by_satellite_must_work_by_what_worked(
     assert by_link == now | {"Cellular": "ready"}
 
 
-def test_what_somebody_sets_on_the_kit_meanwhile_stays(
+def test_settings_edited_locally_during_the_trial_are_kept(
     kit: Kit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     by_hand = kit.was + "sos-repeat=1200\n"
@@ -192,7 +192,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_is_wrong_is_refused_and_touches_nothing(kit: Kit, name: str) -> None:
+def test_invalid_settings_offer_is_refused_and_changes_nothing(kit: Kit, name: str) -> None:
     how, why = REFUSED[name]
     kit.bring(*how.pop("pairs", [("sos-repeat", "900")]), **how)
     assert kit.go_on() == 65
@@ -203,7 +203,7 @@ def test_what_is_wrong_is_refused_and_touches_nothing(kit: Kit, name: str) -> No
     assert not kit.offer.exists()
 
 
-def test_no_program_of_ones_own_is_named_from_afar() -> None:
+def test_third_party_program_is_refused_in_remote_settings() -> None:
     """This covers each setting whose description allows a third-party program."""
     named = {key.name for key in list_all_keys() if "package.module:NAME" in key.description}
     assert named == BUILT_IN_VALUES.keys()
@@ -216,7 +216,7 @@ def test_no_program_of_ones_own_is_named_from_afar() -> None:
 
 
 @pytest.mark.parametrize("name", LOCAL_ONLY_SETTINGS)
-def test_what_is_set_on_the_kit_alone_is_refused_from_afar(kit: Kit, name: str) -> None:
+def test_local_only_setting_is_refused_in_remote_settings(kit: Kit, name: str) -> None:
     assert name in {key.name for key in list_all_keys()}
     assert f"`{name}`" in OPERATING and LOCAL_ONLY_SETTINGS[name] in OPERATING
     kit.bring((name, "1"))
@@ -225,7 +225,7 @@ def test_what_is_set_on_the_kit_alone_is_refused_from_afar(kit: Kit, name: str) 
     assert kit.settings.read_text() == kit.was
 
 
-def test_an_earlier_number_and_a_change_of_the_signed_text_are_refused(kit: Kit) -> None:
+def test_replayed_or_altered_settings_offer_is_refused(kit: Kit) -> None:
     kit.bring(("sos-repeat", "900"), number=9)
     kit.go_on()
     kit.bring(("sos-repeat", "300"), number=8)
@@ -240,7 +240,7 @@ def test_an_earlier_number_and_a_change_of_the_signed_text_are_refused(kit: Kit)
     assert "sos-repeat=900" in kit.settings.read_text()
 
 
-def test_who_owns_the_agents_user_can_only_offer(kit: Kit, tmp_path: Path) -> None:
+def test_agents_user_cannot_reveal_files_with_a_malformed_offer(kit: Kit, tmp_path: Path) -> None:
     secret = tmp_path / "shadow"
     secret.write_text("root's")
     for leave in (
@@ -257,14 +257,14 @@ def test_who_owns_the_agents_user_can_only_offer(kit: Kit, tmp_path: Path) -> No
     assert kit.settings.read_text() == kit.was
 
 
-def test_a_kit_without_the_operators_key_says_where_it_belongs(kit: Kit) -> None:
+def test_missing_operators_key_is_reported_with_its_path(kit: Kit) -> None:
     kit.key.unlink()
     kit.bring(("sos-repeat", "900"))
     assert kit.go_on() == 65
     assert f"{kit.key} does not exist: put the operator's minisign key" in kit.outcome()[2]
 
 
-def test_a_kit_that_starts_again_and_again_takes_them_back(
+def test_settings_are_rolled_back_after_repeated_restarts(
     kit: Kit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def dies(_: Path) -> None:

@@ -184,9 +184,7 @@ def server(card: Card) -> Iterator[str]:
         yield address
 
 
-def test_it_is_written_and_armed_and_the_machine_starts_anew(
-    card: Card, systemd: list[str]
-) -> None:
+def test_system_update_is_written_armed_and_rebooted(card: Card, systemd: list[str]) -> None:
     card.begin(card.new)
     assert card.go_on() == 0
     assert card.has_written_it()
@@ -200,7 +198,7 @@ def test_it_is_written_and_armed_and_the_machine_starts_anew(
     assert systemd == ["stop fieldagent.service", "reboot"]
 
 
-def test_an_sos_that_memory_alone_has_by_the_time_it_is_written_is_not_lost_with_it(
+def test_reboot_after_the_update_waits_for_an_open_sos(
     card: Card,
     systemd: list[str],
     monkeypatch: pytest.MonkeyPatch,
@@ -221,7 +219,7 @@ def test_an_sos_that_memory_alone_has_by_the_time_it_is_written_is_not_lost_with
     assert capsys.readouterr().err.count("the agent is not stopped yet: an SOS is open") == 1
 
 
-def test_what_works_is_kept(card: Card, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_working_system_is_kept(card: Card, monkeypatch: pytest.MonkeyPatch) -> None:
     card.is_tried("b")
     monkeypatch.setattr(kit_health, "start_watched", lambda *_, **__: "")
     assert card.go_on() == 0
@@ -231,7 +229,7 @@ def test_what_works_is_kept(card: Card, monkeypatch: pytest.MonkeyPatch) -> None
     assert not card.place.system.exists()
 
 
-def test_what_does_not_work_goes_back(
+def test_failed_system_is_rolled_back_with_the_reason(
     card: Card, systemd: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     card.is_tried("b")
@@ -245,20 +243,20 @@ def test_what_does_not_work_goes_back(
     assert "system 2.0.0 did not work here, 1.0.0 runs again: no agent answers" in systemd
 
 
-def test_what_did_not_start_is_found_spent(card: Card) -> None:
+def test_system_that_never_started_is_rolled_back(card: Card) -> None:
     card.is_tried("a")
     assert card.go_on() == 1
     assert card.result() == system_trial.NEVER_STARTED
     assert card.names() == {"system-a.conf"}
 
 
-def test_a_loader_that_passes_over_it_is_asked_twice(card: Card) -> None:
+def test_boot_loader_that_skips_the_new_slot_is_tried_twice(card: Card) -> None:
     card.begin(card.new)
     assert [card.go_on() for _ in range(3)] == [0, 0, 1]
     assert card.names() == {"system-a.conf"}
 
 
-def test_a_power_cut_while_it_is_written_begins_where_it_was(
+def test_interrupted_write_resumes_after_a_power_cut(
     card: Card, server: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     card.begin(f"{server}/2.0.0.system")
@@ -288,7 +286,7 @@ def test_a_power_cut_while_it_is_written_begins_where_it_was(
 
 
 @pytest.mark.full
-def test_the_difference_alone_is_fetched(
+def test_only_the_system_delta_is_fetched(
     card: Card, server: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     card.serve_difference()
@@ -303,7 +301,7 @@ def test_the_difference_alone_is_fetched(
     assert 100_000 < fetched < 200_000
 
 
-def test_a_difference_that_does_not_fit_gives_way_to_the_whole(card: Card) -> None:
+def test_whole_system_is_fetched_if_the_delta_does_not_fit(card: Card) -> None:
     card.serve_difference()
     with card.slots.get_device("a").open("r+b") as running:
         running.write(bytes(40 << 20))
@@ -312,7 +310,7 @@ def test_a_difference_that_does_not_fit_gives_way_to_the_whole(card: Card) -> No
     assert card.has_written_it()
 
 
-def test_a_full_disk_ends_it_and_the_agent_goes_on(
+def test_full_disk_ends_the_update_and_restarts_the_agent(
     card: Card, systemd: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: Any) -> None:
@@ -327,7 +325,7 @@ def test_a_full_disk_ends_it_and_the_agent_goes_on(
     assert "reboot" not in systemd
 
 
-def test_the_agent_goes_on_whatever_stops_the_trial(
+def test_agent_restarts_after_any_failure_of_the_trial(
     card: Card, systemd: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def failed(_: SystemSlots, __: str) -> str:
@@ -340,7 +338,7 @@ def test_the_agent_goes_on_whatever_stops_the_trial(
     assert systemd[-1] == "start --no-block fieldagent.service"
 
 
-def test_an_order_that_is_refused_or_given_up_leaves_the_one_before_at_work(
+def test_refused_or_aborted_order_leaves_the_previous_update_running(
     card: Card, systemd: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     card.begin(card.new)
@@ -361,7 +359,7 @@ def test_an_order_that_is_refused_or_given_up_leaves_the_one_before_at_work(
     assert card.has_written_it()
 
 
-def test_a_piece_that_was_changed_is_not_written(card: Card) -> None:
+def test_altered_image_segment_is_not_written(card: Card) -> None:
     piece = read_image(card.new.read_bytes()).pieces[0].file
     (Path(make_pieces_folder(str(card.new))) / piece).write_bytes(b"another's")
     card.begin(card.new)
@@ -370,7 +368,7 @@ def test_a_piece_that_was_changed_is_not_written(card: Card) -> None:
     assert card.names() == {"system-a.conf"}
 
 
-def test_what_is_no_newer_of_another_board_or_too_large_is_refused(card: Card) -> None:
+def test_system_of_the_same_version_another_board_or_excessive_size_is_refused(card: Card) -> None:
     with pytest.raises(NotTaken, match="is already running"):
         card.begin(card.served / "1.0.0.system")
     subprocess.run(["truncate", "-s", "1M", card.slots.get_device("b")], check=True)
@@ -382,14 +380,14 @@ def test_what_is_no_newer_of_another_board_or_too_large_is_refused(card: Card) -
         card.begin(card.new)
 
 
-def test_a_stranger_s_is_refused(card: Card) -> None:
+def test_system_signed_with_an_unknown_key_is_refused(card: Card) -> None:
     Signer(card.folder / "stranger").release(card.new)
     with pytest.raises(NotTaken, match="the signature is from key"):
         card.begin(card.new)
     assert not card.place.system.exists()
 
 
-def test_a_card_with_one_system_says_what_to_do(card: Card) -> None:
+def test_card_with_one_slot_refuses_with_a_remedy(card: Card) -> None:
     (card.root / "proc/cmdline").write_text("root=LABEL=system ro\n")
     with pytest.raises(NotTaken, match="write a card of the newer image"):
         card.begin(card.new)
@@ -427,7 +425,7 @@ def pi(maker: Maker, tmp_path: Path, systemd: list[str]) -> PiCard:
     return PiCard(maker, tmp_path)
 
 
-def test_a_pi_s_next_start_tries_what_was_written(pi: PiCard, systemd: list[str]) -> None:
+def test_pi_boots_the_written_system_at_the_next_start(pi: PiCard, systemd: list[str]) -> None:
     pi.begin(pi.new)
     assert pi.go_on() == 0
     assert pi.has_written_it()
@@ -439,7 +437,7 @@ def test_a_pi_s_next_start_tries_what_was_written(pi: PiCard, systemd: list[str]
     assert systemd == ["stop fieldagent.service", "reboot"]
 
 
-def test_what_works_in_a_pi_is_kept_and_the_next_goes_to_the_other(
+def test_pi_keeps_a_working_system_and_frees_the_other_slot(
     pi: PiCard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pi.is_tried("b")
@@ -451,7 +449,7 @@ def test_what_works_in_a_pi_is_kept_and_the_next_goes_to_the_other(
 
 
 @pytest.mark.parametrize("runs", ["b", "a"], ids=["its agent is dead", "its kernel is dead"])
-def test_what_does_not_work_in_a_pi_goes_back(
+def test_pi_rolls_back_a_failed_system(
     pi: PiCard, systemd: list[str], monkeypatch: pytest.MonkeyPatch, runs: str
 ) -> None:
     pi.is_tried(runs)
@@ -466,13 +464,13 @@ def test_what_does_not_work_in_a_pi_goes_back(
     assert pi.result() == ("no agent answers" if runs == "b" else system_trial.NEVER_STARTED)
 
 
-def test_a_pi_that_passes_over_it_is_asked_twice(pi: PiCard) -> None:
+def test_pi_that_skips_the_new_slot_is_tried_twice(pi: PiCard) -> None:
     pi.begin(pi.new)
     assert [pi.go_on() for _ in range(3)] == [0, 0, 1]
     assert pi.choice.read_text() == chosen("a")
 
 
-def test_a_boot_partition_that_is_not_mounted_is_told(pi: PiCard) -> None:
+def test_pi_with_an_unmounted_boot_partition_refuses_the_update(pi: PiCard) -> None:
     pi.choice.unlink()
     with pytest.raises(NotTaken, match="is it mounted"):
         pi.begin(pi.new)

@@ -107,7 +107,7 @@ def cut_trial(kit: Kit, step: int, monkeypatch: pytest.MonkeyPatch) -> list[int]
 
 @PACKAGES
 @pytest.mark.parametrize("works", [True, False], ids=["works", "does not"])
-def test_power_may_fail_at_any_step(
+def test_power_cut_at_any_step_leaves_a_complete_program_and_journal(
     tmp_path: Path, works: bool, packages: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def run(home: Path, step: int) -> list[int]:
@@ -128,12 +128,10 @@ def test_power_may_fail_at_any_step(
 
 
 @PACKAGES
-def test_what_works_no_more_after_a_power_cut_goes_back_whole(
+def test_program_that_fails_after_a_power_cut_is_rolled_back_completely(
     tmp_path: Path, packages: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """This holds at each point, also at its end: nothing that the rollback needs is removed
-    earlier.
-    """
+    """This holds at each step, also at the last: files for the rollback are not removed earlier."""
 
     def run(home: Path, step: int) -> list[int]:
         kit = Kit(home, works=True, packages=packages)
@@ -151,7 +149,7 @@ def test_what_works_no_more_after_a_power_cut_goes_back_whole(
 
 
 @pytest.mark.parametrize("place", ["journal.sqlite3.restored", "journal.sqlite3.of-2"])
-def test_the_way_back_follows_no_link_that_the_agents_user_has_laid(
+def test_rollback_follows_no_symlink_of_the_agents_user(
     tmp_path: Path, place: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kit = Kit(tmp_path, works=False)
@@ -164,7 +162,7 @@ def test_the_way_back_follows_no_link_that_the_agents_user_has_laid(
     assert kit.rows() == kit.expected(13)
 
 
-def test_a_disk_that_fails_leaves_the_agent_at_work(
+def test_disk_failure_leaves_the_agent_running(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The earlier program runs, and the next start continues."""
@@ -184,7 +182,7 @@ def test_a_disk_that_fails_leaves_the_agent_at_work(
     assert kit.program.read_bytes() == NEW
 
 
-def test_packages_that_dpkg_cannot_install_give_way_to_those_before(
+def test_failed_package_installation_is_rolled_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """If it cannot restore those either, the agent starts in any case, and the next start of the
@@ -208,7 +206,7 @@ def test_packages_that_dpkg_cannot_install_give_way_to_those_before(
     assert "2 is cursed" in kit.place.result.read_text()
 
 
-def test_a_kit_that_starts_again_and_again_goes_back(
+def test_program_is_rolled_back_after_repeated_restarts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kit = Kit(tmp_path, works=True)
@@ -227,7 +225,7 @@ def test_a_kit_that_starts_again_and_again_goes_back(
     assert "was started 3 times" in kit.place.result.read_text()
 
 
-def test_who_waits_is_told_the_end_and_not_that_it_is_under_way(
+def test_waiting_command_reports_the_result_after_the_trial_ends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The disk may be slow between the result and the end of the trial."""
@@ -249,7 +247,7 @@ def test_who_waits_is_told_the_end_and_not_that_it_is_under_way(
 
 
 @pytest.mark.parametrize("content", [b"", bytes(300), b"{}", b"[1]"])
-def test_a_trial_that_cannot_be_read_stands_in_nobodys_way(
+def test_unreadable_trial_file_is_set_aside_and_the_agent_starts(
     tmp_path: Path, content: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The current program stays, the agent runs, and the next update can start."""

@@ -52,7 +52,9 @@ def served(tmp_path: Path) -> Served:
     return Served(tmp_path)
 
 
-def test_the_delta_alone_is_enough(served: Served, capsys: pytest.CaptureFixture[str]) -> None:
+def test_program_is_rebuilt_from_the_delta_alone(
+    served: Served, capsys: pytest.CaptureFixture[str]
+) -> None:
     served.next.unlink()
     assert served.receive_message() == (program("2.0.0"), "2.0.0")
     assert "a delta of" in capsys.readouterr().err
@@ -101,7 +103,7 @@ SPOILED: list[tuple[Callable[[Served], object], str]] = [
 
 
 @pytest.mark.parametrize(("spoil", "reason"), SPOILED, ids=[reason for _, reason in SPOILED])
-def test_what_is_of_no_use_is_told_and_the_whole_is_taken(
+def test_unusable_delta_is_reported_and_the_whole_program_fetched(
     served: Served,
     spoil: Callable[[Served], object],
     reason: str,
@@ -119,22 +121,20 @@ def test_what_is_of_no_use_is_told_and_the_whole_is_taken(
     assert reason in said
 
 
-def test_where_none_is_served_nothing_is_said_of_one(
-    served: Served, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_missing_delta_is_not_reported(served: Served, capsys: pytest.CaptureFixture[str]) -> None:
     for path in (served.delta, served.delta.with_name(f"{served.delta.name}.minisig")):
         path.unlink()
     assert served.receive_message() == (program("2.0.0"), "2.0.0")
     assert "delta" not in capsys.readouterr().err
 
 
-def test_a_delta_is_no_program(served: Served) -> None:
+def test_delta_is_refused_as_a_program(served: Served) -> None:
     """This also holds if the address of a delta is given as a program."""
     served.next = served.delta
     with pytest.raises(NotTaken, match="is for a delta of fieldagent, not a program"):
         served.receive_message()
 
 
-def test_its_maker_names_it_as_the_kit_looks_for_it(served: Served) -> None:
+def test_publisher_and_kit_use_the_same_delta_name(served: Served) -> None:
     here = get_contents(served.now.read_bytes())
     assert str(served.delta) == make_delta_name(str(served.next), here)

@@ -106,7 +106,7 @@ def kit_in(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Kit:
 
 @pytest.mark.parametrize("brought", [False, True], ids=["fetched", "brought"])
 @pytest.mark.parametrize("works", [True, False], ids=["works", "does not"])
-def test_power_may_fail_at_any_step(
+def test_power_cut_at_any_step_tries_or_refuses_the_offer_once(
     tmp_path: Path, works: bool, brought: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     files = ((os, "fsync"), (Path, "rename"), (Path, "unlink"), (kit_health, "call_systemctl"))
@@ -139,7 +139,7 @@ def test_power_may_fail_at_any_step(
     assert cut_everywhere(tmp_path, run) > 20
 
 
-def test_it_waits_until_a_whole_system_that_is_under_way_has_ended(
+def test_offer_waits_until_a_system_update_has_ended(
     kit: Kit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A refusal would stop the offer for the whole fleet."""
@@ -166,7 +166,7 @@ def test_it_waits_until_a_whole_system_that_is_under_way_has_ended(
     ],
     ids=["another version", "empty", "garbage", "a report", "no delta beside it"],
 )
-def test_what_is_wrong_is_refused_and_touches_nothing(
+def test_invalid_update_offer_is_refused_and_changes_nothing(
     kit: Kit, body: bytes, number: int, words: str
 ) -> None:
     kit.bring(body)
@@ -177,7 +177,7 @@ def test_what_is_wrong_is_refused_and_touches_nothing(
     assert not kit.offer.exists() and not kit.place.trial.exists()
 
 
-def test_none_is_taken_that_is_older_and_none_twice(kit: Kit) -> None:
+def test_installed_version_and_repeated_offer_are_not_installed(kit: Kit) -> None:
     kit.program.write_bytes(NEW)
     assert kit.receive_message() == 65
     assert kit.outcome() == (7, "refused", "2 is already running: --older installs it anyway")
@@ -187,7 +187,7 @@ def test_none_is_taken_that_is_older_and_none_twice(kit: Kit) -> None:
     assert kit.fetched == 1 and not kit.offer.exists()
 
 
-def test_a_network_that_is_away_is_tried_again_and_what_is_not_there_is_not(kit: Kit) -> None:
+def test_unreachable_server_is_retried_and_a_missing_file_is_not(kit: Kit) -> None:
     kit.refusal = [ServerUnreachable("no route")] * 3
     assert kit.receive_message() == 0
     assert kit.fetched == 4 and kit.place.trial.exists()
@@ -199,7 +199,7 @@ def test_a_network_that_is_away_is_tried_again_and_what_is_not_there_is_not(kit:
     assert kit.outcome() == (8, "refused", "404")
 
 
-def test_a_link_that_the_agents_user_lays_is_not_followed(kit: Kit, tmp_path: Path) -> None:
+def test_symlink_as_update_offer_is_not_followed(kit: Kit, tmp_path: Path) -> None:
     (secret := tmp_path / "shadow").write_bytes(kit.offer.read_bytes())
     kit.offer.unlink()
     kit.offer.symlink_to(secret)

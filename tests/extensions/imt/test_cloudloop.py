@@ -101,7 +101,7 @@ async def bring(url: str, document: object, secret: str = SECRET) -> Reply:
 
 
 @pytest.mark.parametrize("secret", [SECRET, OTHER])
-async def test_a_message_is_stored_and_answered_with_200(tmp_path: Path, secret: str) -> None:
+async def test_mo_message_is_stored_and_answered_with_200(tmp_path: Path, secret: str) -> None:
     """During a rotation, two secrets are valid."""
     async with webhook(tmp_path) as (hub, url):
         assert (await bring(url, lingo(), secret)).status == 200
@@ -109,14 +109,14 @@ async def test_a_message_is_stored_and_answered_with_200(tmp_path: Path, secret:
         assert hub.book.known == {IMEI: ("imt", THING)}
 
 
-async def test_one_that_comes_again_is_taken_once(tmp_path: Path) -> None:
+async def test_repeated_mo_message_is_stored_once(tmp_path: Path) -> None:
     async with webhook(tmp_path) as (hub, url):
         for _ in range(3):
             assert (await bring(url, lingo())).status == 200
         assert len(hub.taken) == 1
 
 
-async def test_a_place_that_is_none_keeps_back_no_message(tmp_path: Path) -> None:
+async def test_invalid_location_does_not_block_the_message(tmp_path: Path) -> None:
     async with webhook(tmp_path) as (hub, url):
         place = {"latitude": 10**400, "longitude": 7, "cep": 3}
         assert (await bring(url, lingo(imt={"location": place}))).status == 200
@@ -124,7 +124,9 @@ async def test_a_place_that_is_none_keeps_back_no_message(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("name", ["a\0", "a\ud800"])
-async def test_a_name_that_no_database_holds_keeps_back_no_message(store: Store, name: str) -> None:
+async def test_name_that_no_database_stores_does_not_block_the_message(
+    store: Store, name: str
+) -> None:
     async with field_of(store) as alps:
         hub = Hub()
         lent = hub.lent()._replace(book=OperatorBook(store, "cloudloop", alps.clock))
@@ -134,7 +136,7 @@ async def test_a_name_that_no_database_holds_keeps_back_no_message(store: Store,
         assert hub.taken == [(IMEI, b"Hello", "")]
 
 
-async def test_a_stranger_is_refused_before_the_body_is_read(tmp_path: Path) -> None:
+async def test_wrong_secret_is_refused_before_the_body_is_read(tmp_path: Path) -> None:
     async with webhook(tmp_path) as (hub, url):
         reply = await bring(url, lingo(), "x" * 32)
         assert reply.status == 404
@@ -142,7 +144,9 @@ async def test_a_stranger_is_refused_before_the_body_is_read(tmp_path: Path) -> 
         assert hub.taken == []
 
 
-async def test_what_could_not_be_stored_is_not_confirmed_and_comes_again(tmp_path: Path) -> None:
+async def test_failed_store_is_not_confirmed_and_the_message_is_accepted_later(
+    tmp_path: Path,
+) -> None:
     async with webhook(tmp_path) as (hub, url):
         hub.fail = StoreUnavailable("the database is away")
         assert (await bring(url, lingo())).status >= 500
@@ -151,7 +155,7 @@ async def test_what_could_not_be_stored_is_not_confirmed_and_comes_again(tmp_pat
         assert len(hub.taken) == 1
 
 
-async def test_an_sbd_modem_comes_in_the_same_envelope(tmp_path: Path) -> None:
+async def test_mo_message_of_an_sbd_modem_is_stored(tmp_path: Path) -> None:
     payload = lingo()
     del payload["imt"]
     location = {"latitude": 47.4, "longitude": 8.5, "cep": 3.2}
@@ -180,7 +184,7 @@ UNUSABLE: dict[str, tuple[object, str]] = {
 
 
 @pytest.mark.parametrize("name", UNUSABLE)
-async def test_what_cannot_be_used_is_kept_with_the_reason(tmp_path: Path, name: str) -> None:
+async def test_unusable_message_is_kept_with_the_reason(tmp_path: Path, name: str) -> None:
     document, why = UNUSABLE[name]
     async with webhook(tmp_path) as (hub, url):
         assert (await bring(url, document)).status == 200
@@ -189,7 +193,7 @@ async def test_what_cannot_be_used_is_kept_with_the_reason(tmp_path: Path, name:
         assert why in reason
 
 
-async def test_a_mailbox_check_brings_nothing(tmp_path: Path) -> None:
+async def test_mailbox_check_stores_nothing(tmp_path: Path) -> None:
     async with webhook(tmp_path) as (hub, url):
         assert (await bring(url, lingo(b""))).status == 200
         assert hub.taken == []
@@ -226,7 +230,7 @@ async def service(tmp_path: Path) -> AsyncIterator[tuple[Service, Operator, str]
 HERE = FarModem("imt", THING)
 
 
-async def test_an_imt_message_is_handed_over(tmp_path: Path) -> None:
+async def test_mt_message_is_sent_to_an_imt_modem(tmp_path: Path) -> None:
     async with service(tmp_path) as (played, caller, _):
         verdict = await caller.send(IMEI, b"down", number=1, priority=True, modem=HERE)
         assert (verdict.outcome, verdict.id) == (Outcome.SENT, "mt-1")
@@ -241,7 +245,7 @@ async def test_an_imt_message_is_handed_over(tmp_path: Path) -> None:
         }
 
 
-async def test_an_sbd_message_is_handed_over_in_hexadecimal(tmp_path: Path) -> None:
+async def test_mt_message_to_an_sbd_modem_is_sent_as_hexadecimal(tmp_path: Path) -> None:
     async with service(tmp_path) as (played, caller, _):
         modem = FarModem("sbd", THING)
         await caller.send(IMEI, b"down", number=1, priority=False, modem=modem)
@@ -250,7 +254,7 @@ async def test_an_sbd_message_is_handed_over_in_hexadecimal(tmp_path: Path) -> N
         assert asked["message"] == "646f776e"
 
 
-async def test_without_a_thing_nothing_is_called(tmp_path: Path) -> None:
+async def test_no_call_is_made_for_a_modem_without_a_thing_id(tmp_path: Path) -> None:
     async with service(tmp_path) as (played, caller, _):
         verdict = await caller.send(IMEI, b"down", number=1, priority=False)
         assert verdict.outcome is Outcome.NOT_SENT
@@ -271,7 +275,7 @@ async def test_without_a_thing_nothing_is_called(tmp_path: Path) -> None:
         (200, b'{"error": "no credits left"}', Scope.ACCOUNT),
     ],
 )
-async def test_every_refusal_has_whom_it_concerns(
+async def test_refusal_is_attributed_to_account_or_device(
     tmp_path: Path, status: int, body: bytes, scope: Scope
 ) -> None:
     async with service(tmp_path) as (played, caller, _):
@@ -282,7 +286,7 @@ async def test_every_refusal_has_whom_it_concerns(
         assert verdict.failure.scope is scope
 
 
-async def test_a_token_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+async def test_missing_token_file_is_reported(tmp_path: Path) -> None:
     async with service(tmp_path) as (played, caller, _):
         (tmp_path / "token").unlink()
         verdict = await caller.send(IMEI, b"down", number=1, priority=False, modem=HERE)
@@ -306,7 +310,7 @@ def history(body: bytes, *, direction: str = "MT", thing: str = THING, id_: str 
 
 
 @pytest.mark.parametrize("body", [b"down", bytes(500)])
-async def test_a_doubt_is_settled_by_the_history(tmp_path: Path, body: bytes) -> None:
+async def test_doubtful_mt_message_is_settled_by_the_history(tmp_path: Path, body: bytes) -> None:
     async with service(tmp_path) as (played, caller, _):
         played.answers["DoSendImtMessage"] = Response(502, b"")
         first = await caller.send(IMEI, body, number=1, priority=False, modem=HERE)
@@ -321,7 +325,9 @@ async def test_a_doubt_is_settled_by_the_history(tmp_path: Path, body: bytes) ->
 @pytest.mark.parametrize(
     "answer", [history(b"other"), history(b"down", direction="MO"), history(b"down", thing="u")]
 )
-async def test_what_the_history_has_not_goes_again(tmp_path: Path, answer: Response) -> None:
+async def test_mt_message_missing_from_the_history_is_sent_again(
+    tmp_path: Path, answer: Response
+) -> None:
     async with service(tmp_path) as (played, caller, _):
         played.answers["GetMessageRecords"] = answer
         again = HERE._replace(tries=1, since=NOW)
@@ -330,7 +336,7 @@ async def test_what_the_history_has_not_goes_again(tmp_path: Path, answer: Respo
 
 
 @pytest.mark.parametrize("kept", [0.5, 400.0])
-async def test_a_doubt_is_settled_by_a_history_of_any_length(
+async def test_doubtful_mt_message_is_settled_by_a_long_history(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: float
 ) -> None:
     """The history of a large fleet, of which one answer contains only some minutes, or less than
@@ -371,7 +377,7 @@ async def fetch(tmp_path: Path, url: str, hub: Hub) -> None:
     await cloudloop._Fetch(api, hub.lent(), 60.0, 0)._fetch_missed()
 
 
-async def test_what_the_webhook_did_not_bring_is_fetched_once(tmp_path: Path) -> None:
+async def test_missed_mo_message_is_fetched_once_from_the_history(tmp_path: Path) -> None:
     hub = Hub()
     await hub.book.learn(IMEI, "imt", THING)
     async with service(tmp_path) as (played, _, url):
@@ -383,7 +389,7 @@ async def test_what_the_webhook_did_not_bring_is_fetched_once(tmp_path: Path) ->
     assert hub.book.until == NOW
 
 
-async def test_a_mailbox_check_in_the_history_is_on_the_bill(tmp_path: Path) -> None:
+async def test_mailbox_check_in_the_history_is_billed(tmp_path: Path) -> None:
     hub = Hub()
     await hub.book.learn(IMEI, "sbd", THING)
     async with service(tmp_path) as (played, _, url):
@@ -396,7 +402,7 @@ async def test_a_mailbox_check_in_the_history_is_on_the_bill(tmp_path: Path) -> 
     ("body", "thing", "why"),
     [(bytes(500), THING, "the first 128 of its 500 bytes"), (b"x", "u" * 32, "no device has")],
 )
-async def test_what_the_history_does_not_tell_is_kept_and_said(
+async def test_incomplete_history_record_is_kept_with_the_reason(
     tmp_path: Path, body: bytes, thing: str, why: str
 ) -> None:
     hub = Hub()
@@ -408,7 +414,7 @@ async def test_what_the_history_does_not_tell_is_kept_and_said(
     assert why in reason
 
 
-async def test_a_long_absence_is_asked_for_day_by_day(tmp_path: Path) -> None:
+async def test_history_of_a_long_outage_is_requested_by_day(tmp_path: Path) -> None:
     hub = Hub()
     hub.book.until = NOW - 3 * 86_400
     async with service(tmp_path) as (played, _, url):
@@ -419,7 +425,7 @@ async def test_a_long_absence_is_asked_for_day_by_day(tmp_path: Path) -> None:
     assert spans[0][0] < spans[0][1] == spans[1][0]
 
 
-async def test_a_clock_that_was_ahead_once_keeps_back_nothing(tmp_path: Path) -> None:
+async def test_clock_that_was_ahead_does_not_block_the_history(tmp_path: Path) -> None:
     hub = Hub()
     hub.book.until = NOW + 30 * 86_400
     await hub.book.learn(IMEI, "imt", THING)
@@ -429,7 +435,7 @@ async def test_a_clock_that_was_ahead_once_keeps_back_nothing(tmp_path: Path) ->
     assert (hub.taken, hub.book.until) == ([(IMEI, b"missed", "")], NOW)
 
 
-async def test_how_far_a_message_has_come_is_followed(tmp_path: Path) -> None:
+async def test_delivery_status_of_an_mt_message_is_polled(tmp_path: Path) -> None:
     hub = Hub()
     hub.book.handed["mt-1"] = ""
     async with service(tmp_path) as (played, _, url):
@@ -440,7 +446,7 @@ async def test_how_far_a_message_has_come_is_followed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("status", "followed"), [(404, True), (400, True), (401, False)])
-async def test_one_that_they_do_not_know_holds_up_none_behind_it(
+async def test_unknown_mt_message_does_not_block_the_status_of_others(
     tmp_path: Path, status: int, followed: bool
 ) -> None:
     hub = Hub()
@@ -467,7 +473,7 @@ async def test_one_that_they_do_not_know_holds_up_none_behind_it(
         ({"summary": []}, {}),
     ],
 )
-async def test_what_is_left_is_asked_by_plan(
+async def test_remaining_balance_is_fetched_by_plan(
     tmp_path: Path, answer: object, left: dict[str, float]
 ) -> None:
     hub = Hub()
@@ -483,7 +489,7 @@ async def test_what_is_left_is_asked_by_plan(
 @pytest.mark.parametrize(
     "answer", [Response(404, b"{}"), make_json_response([]), Response(200, b"?")]
 )
-async def test_a_balance_that_is_not_told_stops_nothing(
+async def test_missing_balance_does_not_stop_the_history(
     tmp_path: Path, answer: Response, caplog: pytest.LogCaptureFixture
 ) -> None:
     hub = Hub()
@@ -496,7 +502,7 @@ async def test_a_balance_that_is_not_told_stops_nothing(
             await until_async(lambda: hub.taken and "balance cannot be queried" in caplog.text)
 
 
-async def test_little_left_is_an_alarm_once_until_enough_is(store: Store) -> None:
+async def test_low_balance_raises_one_alarm_until_it_recovers(store: Store) -> None:
     async with field_of(store) as alps:
         await store.commit(lambda db: db.execute("UPDATE device SET operator = 'cloudloop'"))
         book = OperatorBook(store, "cloudloop", alps.clock)

@@ -97,7 +97,7 @@ def journey(home: Path, traits: str = "", **settings: str) -> Iterator[Journey]:
 
 @pytest.mark.full
 @pytest.mark.parametrize("traits", ["", *TRAITS, "+".join(TRAITS)])
-def test_both_ways_with_every_trait(tmp_path: Path, traits: str) -> None:
+def test_messages_travel_both_ways_with_every_modem_trait(tmp_path: Path, traits: str) -> None:
     large = random.Random(1).randbytes(30_000)
     with journey(tmp_path, traits) as trip:
         running, kit = trip.hub(), trip.kit()
@@ -114,7 +114,7 @@ def test_both_ways_with_every_trait(tmp_path: Path, traits: str) -> None:
 
 
 @pytest.mark.full
-def test_the_modem_loses_power_and_the_hub_is_down(tmp_path: Path) -> None:
+def test_message_survives_modem_power_loss_and_hub_outage(tmp_path: Path) -> None:
     with journey(tmp_path, "slow") as trip:
         kit = trip.kit()
         posted = kit.call("POST", "/api/package/async", {"message": {"content": "stranded"}})
@@ -133,7 +133,7 @@ def test_the_modem_loses_power_and_the_hub_is_down(tmp_path: Path) -> None:
         assert trip.arrived() == ["stranded"]
 
 
-def test_what_came_while_the_hub_was_down_for_too_long_is_fetched(tmp_path: Path) -> None:
+def test_message_sent_during_a_long_hub_outage_is_fetched_from_the_history(tmp_path: Path) -> None:
     """Cloudloop has stopped trying, so only its history contains the message."""
     with journey(tmp_path, **{"cloudloop-poll": "1"}) as trip:
         running, kit = trip.hub(), trip.kit()
@@ -148,7 +148,7 @@ def test_what_came_while_the_hub_was_down_for_too_long_is_fetched(tmp_path: Path
 
 
 @pytest.mark.full
-def test_a_call_without_an_answer_is_settled_by_the_history(tmp_path: Path) -> None:
+def test_unanswered_operator_call_is_settled_by_the_history(tmp_path: Path) -> None:
     with journey(tmp_path) as trip:
         running, kit = trip.hub(), trip.kit()
         assert kit.post("here").body["status"] == "Delivered"

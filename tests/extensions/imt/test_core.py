@@ -12,7 +12,7 @@ WORDS = re.compile(r"(?<![a-z])imt(?![a-z])|jspr|9704|cloudloop", re.IGNORECASE)
 TEXTS = {".py", ".sql", ".js", ".json", ".html"}
 
 
-def test_the_core_names_nothing_of_it() -> None:
+def test_core_does_not_name_this_modem_or_operator() -> None:
     """Catalogues in `page/` may name products."""
     files = [
         path

@@ -122,7 +122,7 @@ def data(content: bytes) -> dict[str, Any]:
     return {"data": {"payload": base64.b64encode(content).decode()}}
 
 
-async def test_a_package_goes_out_through_the_serial_line(tmp_path: Path, clock: Any) -> None:
+async def test_package_is_delivered_over_the_serial_line(tmp_path: Path, clock: Any) -> None:
     async with field_kit(tmp_path) as (sky, k):
         assert await outcome(k, await k.post()) is Status.DELIVERED
         assert sky.contents == ["hello"]
@@ -133,7 +133,7 @@ async def test_a_package_goes_out_through_the_serial_line(tmp_path: Path, clock:
         assert sky.modem.version == (1, 7, 0), "the newest of the list"
 
 
-async def test_it_is_delivered_after_the_networks_own_status_and_not_before(
+async def test_package_is_delivered_only_after_the_final_mo_status(
     tmp_path: Path, clock: Any
 ) -> None:
     async with field_kit(tmp_path) as (sky, k):
@@ -144,7 +144,7 @@ async def test_it_is_delivered_after_the_networks_own_status_and_not_before(
 
 
 @pytest.mark.parametrize("size", [1, 1400, 1446, 2892, 99_000])
-async def test_a_large_message_goes_in_one(tmp_path: Path, clock: Any, size: int) -> None:
+async def test_large_package_is_sent_as_one_message(tmp_path: Path, clock: Any, size: int) -> None:
     content = random.Random(size).randbytes(size)
     async with field_kit(tmp_path) as (sky, k):
         assert await outcome(k, await k.post(**data(content))) is Status.DELIVERED
@@ -152,7 +152,7 @@ async def test_a_large_message_goes_in_one(tmp_path: Path, clock: Any, size: int
         assert sky.gateway.sessions == 1
 
 
-async def test_messages_of_any_size_come_in(tmp_path: Path, clock: Any) -> None:
+async def test_mt_messages_of_any_size_are_stored(tmp_path: Path, clock: Any) -> None:
     async with field_kit(tmp_path) as (sky, k):
         await outcome(k, await k.post())
         sky.home.send(Data(LARGE))
@@ -161,8 +161,10 @@ async def test_messages_of_any_size_come_in(tmp_path: Path, clock: Any) -> None:
 
 
 @pytest.mark.parametrize("word", messages.FINAL)
-async def test_every_status(tmp_path: Path, clock: Any, word: str) -> None:
-    """One message has this status, and then the sky is clear. The Package is never lost and never
+async def test_package_is_delivered_once_after_any_final_mo_status(
+    tmp_path: Path, clock: Any, word: str
+) -> None:
+    """One message gets this status, and then the sky is clear. The Package is never lost or
     doubled.
     """
     sent = word == "mo_ack_received"
@@ -174,7 +176,7 @@ async def test_every_status(tmp_path: Path, clock: Any, word: str) -> None:
 
 
 @pytest.mark.parametrize("word", ["network_error", "message_transfer_timeout", "news_of_2030"])
-async def test_what_arrived_against_its_status_arrives_once(
+async def test_message_delivered_despite_a_failure_status_arrives_once(
     tmp_path: Path, clock: Any, word: str
 ) -> None:
     async with field_kit(tmp_path) as (sky, k):
@@ -185,7 +187,7 @@ async def test_what_arrived_against_its_status_arrives_once(
 
 
 @pytest.mark.parametrize("word", ["subscription_invalid", "message_discarded_on_overflow", "odd"])
-async def test_what_the_modem_does_not_take_goes_later(
+async def test_message_refused_by_the_modem_is_retried_later(
     tmp_path: Path, clock: Any, word: str
 ) -> None:
     async with field_kit(tmp_path) as (sky, k):
@@ -194,7 +196,7 @@ async def test_what_the_modem_does_not_take_goes_later(
         assert sky.gateway.sessions == 1
 
 
-async def test_an_account_at_fault_is_told(tmp_path: Path, clock: Any) -> None:
+async def test_account_refusal_is_reported(tmp_path: Path, clock: Any) -> None:
     async with field_kit(tmp_path) as (sky, k):
         sky.faults.refusals += ["subscription_invalid"] * 2
         await k.post()
@@ -210,7 +212,7 @@ def _events(k: Kit) -> list[str]:
 
 
 @pytest.mark.parametrize("segments", [1, 20, 53, 54])
-async def test_a_modem_that_loses_power_while_it_is_given_a_message(
+async def test_package_survives_modem_power_loss_during_its_segments(
     tmp_path: Path, clock: Any, segments: int
 ) -> None:
     async with field_kit(tmp_path) as (sky, k):
@@ -224,7 +226,9 @@ async def test_a_modem_that_loses_power_while_it_is_given_a_message(
 
 
 @pytest.mark.parametrize("step", STEPS)
-async def test_a_modem_that_loses_power_at_a_step(tmp_path: Path, clock: Any, step: str) -> None:
+async def test_package_survives_modem_power_loss_at_each_step(
+    tmp_path: Path, clock: Any, step: str
+) -> None:
     async with field_kit(tmp_path) as (sky, k):
         sky.faults.reset_at = step
         assert await outcome(k, await k.post()) is Status.DELIVERED
@@ -232,9 +236,7 @@ async def test_a_modem_that_loses_power_at_a_step(tmp_path: Path, clock: Any, st
         assert sky.gateway.sessions == (2 if step == "told" else 1)
 
 
-async def test_a_modem_that_loses_power_with_the_message_on_its_way(
-    tmp_path: Path, clock: Any
-) -> None:
+async def test_package_survives_modem_power_loss_in_transit(tmp_path: Path, clock: Any) -> None:
     async with field_kit(tmp_path) as (sky, k):
         id_ = await k.post()
         await until(lambda: sky.modem.has_transit)
@@ -245,10 +247,10 @@ async def test_a_modem_that_loses_power_with_the_message_on_its_way(
         assert sky.contents == ["hello"]
 
 
-async def test_a_port_that_is_unplugged_and_a_modem_that_goes_on(
+async def test_package_survives_an_unplugged_port_of_a_powered_modem(
     tmp_path: Path, clock: Any
 ) -> None:
-    """The modem kept its power: its message is cancelled, or reported as sent, before another one
+    """The modem keeps its power: its message is cancelled or reported as sent before another one
     goes.
     """
     async with field_kit(tmp_path) as (sky, k):
@@ -263,9 +265,7 @@ async def test_a_port_that_is_unplugged_and_a_modem_that_goes_on(
         assert sky.gateway.sessions == 1, "its own status has settled the doubt"
 
 
-async def test_an_agent_that_starts_anew_cancels_what_the_modem_still_has(
-    tmp_path: Path, clock: Any
-) -> None:
+async def test_restarted_agent_settles_the_message_in_transit(tmp_path: Path, clock: Any) -> None:
     sky = Sky(tmp_path)
     async with trio.open_nursery() as nursery:
         await nursery.start(sky.port.run)
@@ -278,7 +278,7 @@ async def test_an_agent_that_starts_anew_cancels_what_the_modem_still_has(
         nursery.cancel_scope.cancel()
 
 
-async def test_what_has_not_left_is_taken_back_from_the_modem_after_a_restart(
+async def test_restarted_agent_cancels_a_message_that_has_not_left(
     tmp_path: Path, clock: Any
 ) -> None:
     sky = Sky(tmp_path)
@@ -299,7 +299,7 @@ async def test_what_has_not_left_is_taken_back_from_the_modem_after_a_restart(
         nursery.cancel_scope.cancel()
 
 
-async def test_a_status_that_is_lost_leaves_a_doubt(tmp_path: Path, clock: Any) -> None:
+async def test_lost_final_status_causes_one_more_session(tmp_path: Path, clock: Any) -> None:
     async with field_kit(tmp_path) as (sky, k):
         sky.faults.lose_finals = 1
         assert await outcome(k, await k.post()) is Status.DELIVERED
@@ -307,9 +307,7 @@ async def test_a_status_that_is_lost_leaves_a_doubt(tmp_path: Path, clock: Any) 
         assert sky.contents == ["hello"]
 
 
-async def test_a_late_status_of_a_message_that_was_given_up_settles_no_other(
-    tmp_path: Path, clock: Any
-) -> None:
+async def test_late_status_of_another_message_is_ignored(tmp_path: Path, clock: Any) -> None:
     async with field_kit(tmp_path) as (sky, k):
         id_ = await k.post()
         await until(lambda: sky.modem.has_transit)
@@ -321,14 +319,14 @@ async def test_a_late_status_of_a_message_that_was_given_up_settles_no_other(
         assert await outcome(k, id_) is Status.DELIVERED
 
 
-async def test_an_answer_that_is_lost_and_the_message_goes(tmp_path: Path, clock: Any) -> None:
+async def test_lost_answer_of_the_modem_is_survived(tmp_path: Path, clock: Any) -> None:
     async with field_kit(tmp_path) as (sky, k):
         sky.faults.lose_answers = 1
         assert await outcome(k, await k.post()) is Status.DELIVERED
         assert sky.contents == ["hello"]
 
 
-async def test_segments_that_are_not_asked_for(tmp_path: Path, clock: Any) -> None:
+async def test_pause_in_segment_requests_is_survived(tmp_path: Path, clock: Any) -> None:
     async with field_kit(tmp_path) as (sky, k):
         sky.faults.pause_after = 10
         assert await outcome(k, await k.post(**data(LARGE))) is Status.DELIVERED
@@ -337,7 +335,7 @@ async def test_segments_that_are_not_asked_for(tmp_path: Path, clock: Any) -> No
 
 
 @pytest.mark.parametrize("times", [1, 2, 5])
-async def test_noise_on_the_line(tmp_path: Path, clock: Any, times: int) -> None:
+async def test_malformed_responses_are_survived(tmp_path: Path, clock: Any, times: int) -> None:
     async with field_kit(tmp_path) as (sky, k):
         await until(lambda: k.outbox.link.state is LinkState.READY)
         sky.faults.malformed = times
@@ -345,7 +343,7 @@ async def test_noise_on_the_line(tmp_path: Path, clock: Any, times: int) -> None
         assert sky.contents == ["hello"]
 
 
-async def test_a_message_comes_between_a_request_and_its_answer(tmp_path: Path, clock: Any) -> None:
+async def test_mt_message_between_request_and_answer_is_stored(tmp_path: Path, clock: Any) -> None:
     async with field_kit(tmp_path) as (sky, k):
         await until(lambda: k.outbox.link.state is LinkState.READY)
         sky.home.send(Message("between"))
@@ -355,7 +353,9 @@ async def test_a_message_comes_between_a_request_and_its_answer(tmp_path: Path, 
         assert sky.contents == ["hello"]
 
 
-async def test_a_message_that_came_garbled_is_kept(tmp_path: Path, clock: Any) -> None:
+async def test_mt_message_with_a_wrong_crc_is_kept_as_a_dead_letter(
+    tmp_path: Path, clock: Any
+) -> None:
     async with field_kit(tmp_path) as (sky, k):
         await until(lambda: k.outbox.link.state is LinkState.READY)
         sky.faults.wrong_crcs = 1
@@ -367,7 +367,7 @@ async def test_a_message_that_came_garbled_is_kept(tmp_path: Path, clock: Any) -
         assert [reason for (reason,) in rows] == ["its CRC is wrong"]
 
 
-async def test_what_came_garbled_is_told_and_sent_again(tmp_path: Path, clock: Any) -> None:
+async def test_mt_message_with_a_wrong_crc_is_requested_again(tmp_path: Path, clock: Any) -> None:
     """The modem has no copy, so only the sender can help."""
     async with field_kit(tmp_path) as (sky, k):
         await until(lambda: k.outbox.link.state is LinkState.READY)
@@ -385,7 +385,9 @@ async def test_what_came_garbled_is_told_and_sent_again(tmp_path: Path, clock: A
         await until(lambda: not k.journal.read("SELECT 1 FROM unreadable_owed"))
 
 
-async def test_receipts_go_beside_packages_where_bytes_are_paid(tmp_path: Path, clock: Any) -> None:
+async def test_receipt_is_sent_with_the_next_package_if_bytes_are_billed(
+    tmp_path: Path, clock: Any
+) -> None:
     """Each takes about ten bytes. The hub relies on them, because the modem keeps no copy."""
     async with field_kit(tmp_path) as (sky, k):
         await until(lambda: k.outbox.link.state is LinkState.READY)
@@ -397,7 +399,7 @@ async def test_receipts_go_beside_packages_where_bytes_are_paid(tmp_path: Path, 
         assert k.outbox.budget.get_spent().bytes - before < 60
 
 
-async def test_a_modem_that_hangs_is_looked_for_again(tmp_path: Path, clock: Any) -> None:
+async def test_hanging_modem_is_reported_absent_and_reconnected(tmp_path: Path, clock: Any) -> None:
     async with field_kit(tmp_path) as (sky, k):
         await outcome(k, await k.post())
         sky.faults.deaf = True
@@ -409,7 +411,7 @@ async def test_a_modem_that_hangs_is_looked_for_again(tmp_path: Path, clock: Any
         assert sky.contents == ["hello", "later"]
 
 
-async def test_a_modem_that_is_absent_at_first(tmp_path: Path, clock: Any) -> None:
+async def test_modem_absent_at_start_is_used_once_plugged_in(tmp_path: Path, clock: Any) -> None:
     async with field_kit(tmp_path) as (sky, k):
         sky.port.unplug()
         id_ = await k.post()
@@ -418,7 +420,9 @@ async def test_a_modem_that_is_absent_at_first(tmp_path: Path, clock: Any) -> No
         assert await outcome(k, id_) is Status.DELIVERED
 
 
-async def test_a_new_sim_learns_its_topics(tmp_path: Path, clock: Any) -> None:
+async def test_unprovisioned_sim_is_reported_until_it_gets_topics(
+    tmp_path: Path, clock: Any
+) -> None:
     sky = Sky(tmp_path)
     sky.faults.no_topics = True
     async with trio.open_nursery() as nursery:
@@ -432,7 +436,7 @@ async def test_a_new_sim_learns_its_topics(tmp_path: Path, clock: Any) -> None:
         nursery.cancel_scope.cancel()
 
 
-async def test_a_modem_without_a_sim_says_so(tmp_path: Path, clock: Any) -> None:
+async def test_missing_sim_is_reported_as_a_fault(tmp_path: Path, clock: Any) -> None:
     sky = Sky(tmp_path)
     sky.faults.no_sim = True
     async with trio.open_nursery() as nursery:
@@ -446,7 +450,7 @@ async def test_a_modem_without_a_sim_says_so(tmp_path: Path, clock: Any) -> None
 # An SOS.
 
 
-async def test_an_sos_takes_the_place_of_what_has_not_left(tmp_path: Path, clock: Any) -> None:
+async def test_sos_replaces_a_message_that_has_not_left(tmp_path: Path, clock: Any) -> None:
     async with field_kit(tmp_path) as (sky, k):
         await until(lambda: k.outbox.link.state is LinkState.READY)
         sky.modem.set_sky(visible=False, bars=0)
@@ -461,7 +465,7 @@ async def test_an_sos_takes_the_place_of_what_has_not_left(tmp_path: Path, clock
         assert sky.contents.count("hello") == 1
 
 
-async def test_an_sos_is_never_given_up(tmp_path: Path, clock: Any) -> None:
+async def test_sos_without_service_is_never_given_up(tmp_path: Path, clock: Any) -> None:
     async with field_kit(tmp_path) as (sky, k):
         await until(lambda: k.outbox.link.state is LinkState.READY)
         sky.modem.set_sky(visible=False, bars=0)
@@ -475,8 +479,8 @@ async def test_an_sos_is_never_given_up(tmp_path: Path, clock: Any) -> None:
         assert await outcome(k, id_) is Status.DELIVERED
 
 
-async def test_an_sos_whose_status_is_lost_goes_again(tmp_path: Path, clock: Any) -> None:
-    """The modem reports that it sends nothing, without the result of the message."""
+async def test_sos_with_a_lost_status_is_sent_again(tmp_path: Path, clock: Any) -> None:
+    """The modem reports that it sends nothing, and does not report the result of the message."""
     async with field_kit(tmp_path) as (sky, k):
         sky.faults.lose_finals = 1
         assert await outcome(k, await k.post(**SOS), within=600) is Status.DELIVERED
@@ -485,7 +489,7 @@ async def test_an_sos_whose_status_is_lost_goes_again(tmp_path: Path, clock: Any
 
 
 @pytest.mark.full
-async def test_an_sos_whose_status_is_lost_goes_again_late_where_no_modem_tells(
+async def test_sos_is_sent_again_late_if_the_modem_reports_no_activity(
     tmp_path: Path, clock: Any
 ) -> None:
     async with field_kit(tmp_path) as (sky, k):
@@ -499,7 +503,7 @@ async def test_an_sos_whose_status_is_lost_goes_again_late_where_no_modem_tells(
 
 
 @pytest.mark.parametrize("urgent", [False, True])
-async def test_a_modem_that_hangs_with_a_message_is_noticed(
+async def test_modem_that_hangs_with_a_message_is_detected(
     tmp_path: Path, clock: Any, urgent: bool
 ) -> None:
     """Its message counts as a sign of life, its silence does not. The modem is healed, and the
@@ -519,9 +523,7 @@ async def test_a_modem_that_hangs_with_a_message_is_noticed(
         assert len(sky.contents) == 1
 
 
-async def test_a_modem_that_was_reset_and_whose_word_of_it_is_lost_is_noticed(
-    tmp_path: Path, clock: Any
-) -> None:
+async def test_modem_reset_with_a_lost_boot_report_is_detected(tmp_path: Path, clock: Any) -> None:
     async with field_kit(tmp_path) as (sky, k):
         id_ = await k.post(**SOS)
         await until(lambda: sky.modem.has_transit)
@@ -532,7 +534,9 @@ async def test_a_modem_that_was_reset_and_whose_word_of_it_is_lost_is_noticed(
 
 
 @pytest.mark.full
-async def test_what_is_no_sos_is_given_up_for_now(tmp_path: Path, clock: Any) -> None:
+async def test_message_without_service_is_cancelled_and_sent_later(
+    tmp_path: Path, clock: Any
+) -> None:
     async with field_kit(tmp_path) as (sky, k):
         await until(lambda: k.outbox.link.state is LinkState.READY)
         sky.modem.set_sky(visible=False, bars=0)
@@ -547,7 +551,7 @@ async def test_what_is_no_sos_is_given_up_for_now(tmp_path: Path, clock: Any) ->
 # Costs.
 
 
-async def test_bytes_are_booked_and_not_credits(tmp_path: Path, clock: Any) -> None:
+async def test_bytes_are_booked_instead_of_credits(tmp_path: Path, clock: Any) -> None:
     async with field_kit(tmp_path, minimum_bytes=60) as (_, k):
         await outcome(k, await k.post())
         spent = k.outbox.budget.get_spent()
@@ -557,7 +561,7 @@ async def test_bytes_are_booked_and_not_credits(tmp_path: Path, clock: Any) -> N
         assert 3000 < cost.bytes < 3030
 
 
-async def test_a_budget_of_bytes_holds_back_all_but_an_sos(tmp_path: Path, clock: Any) -> None:
+async def test_byte_budget_holds_back_everything_except_an_sos(tmp_path: Path, clock: Any) -> None:
     async with field_kit(tmp_path, bytes_limit=DayLimit(100, 50)) as (sky, k):
         await outcome(k, await k.post())
         await k.post(message={"content": "x" * 90})

@@ -25,7 +25,7 @@ def lines_of(*pieces: bytes) -> list[JsprLine]:
     return lines
 
 
-def test_requests_have_a_space_after_each_comma_and_colon() -> None:
+def test_request_json_has_a_space_after_each_comma_and_colon() -> None:
     """Fully compact JSON is refused with 407. Only `{}` stays as it is."""
     assert jspr.get("apiVersion") == b"GET apiVersion {}\r"
     asked = jspr.put("messageOriginate", topic_id=244, message_length=42, request_reference=1)
@@ -47,7 +47,7 @@ def test_requests_have_a_space_after_each_comma_and_colon() -> None:
         (b'40200 hwInfo {}\r299 hwInfo {"a":"299 x {}"}\r', 299, "hwInfo"),
     ],
 )
-def test_a_line_is_found_behind_noise(said: bytes, code: int, target: str) -> None:
+def test_response_line_is_found_after_noise(said: bytes, code: int, target: str) -> None:
     (line,) = lines_of(said)
     assert (line.code, line.target) == (code, target)
 
@@ -67,7 +67,7 @@ def test_a_line_is_found_behind_noise(said: bytes, code: int, target: str) -> No
         b"200 " + b"a" * 30 + b" {}\r",
     ],
 )
-def test_what_is_no_line_is_dropped_and_counted(said: bytes) -> None:
+def test_invalid_line_is_dropped_and_counted(said: bytes) -> None:
     reader = LineReader()
     reader.receive_data(said + b"200 simConfig {}\r")
     line = reader.read_next_line()
@@ -76,13 +76,13 @@ def test_what_is_no_line_is_dropped_and_counted(said: bytes) -> None:
     assert reader.noise == len(said.replace(b"\r", b""))
 
 
-def test_an_overlong_line_is_dropped_up_to_its_end() -> None:
+def test_overlong_line_is_dropped_up_to_its_end() -> None:
     lines = lines_of(b"x" * 9000, b"200 hwInfo {}", b"\r200 simConfig {}\r")
     assert [line.target for line in lines] == ["simConfig"]
 
 
 @given(st.lists(st.integers(1, 40), max_size=12))
-def test_a_line_may_come_in_any_pieces(sizes: list[int]) -> None:
+def test_line_is_read_from_any_segmentation(sizes: list[int]) -> None:
     said, pieces = BOOT + b"405 MALFORMED {}\r" + BOOT, []
     for size in sizes:
         pieces.append(said[:size])
@@ -91,19 +91,19 @@ def test_a_line_may_come_in_any_pieces(sizes: list[int]) -> None:
 
 
 @given(st.binary(max_size=300))
-def test_no_noise_hides_the_line_after_it(noise: bytes) -> None:
+def test_noise_does_not_hide_the_next_line(noise: bytes) -> None:
     lines = lines_of(noise, b"\r", BOOT)
     assert lines[-1].target == "bootInfo"
 
 
 @given(st.dictionaries(st.text(max_size=8), st.integers() | st.text(max_size=20), max_size=4))
-def test_what_a_modem_writes_is_read(body: dict[str, object]) -> None:
+def test_any_json_body_of_a_modem_is_read(body: dict[str, object]) -> None:
     text = json.dumps(body, separators=(",", ":")).encode()
     (line,) = lines_of(b"200 someTarget " + text + b"\r")
     assert line.body == body
 
 
-def test_a_member_that_is_missing_or_wrong_is_told_by_its_name() -> None:
+def test_missing_or_invalid_member_is_reported_by_name() -> None:
     line = JsprLine(299, "messageTerminate", {"topic_id": True, "word": 5})
     with pytest.raises(RemoteProtocolError, match="messageTerminate has topic_id=True"):
         jspr.number(line, "topic_id", 64, 65_535)
@@ -113,6 +113,6 @@ def test_a_member_that_is_missing_or_wrong_is_told_by_its_name() -> None:
         jspr.read_text(line, "word")
 
 
-def test_each_refusal_has_its_words() -> None:
+def test_refusal_code_has_a_description() -> None:
     assert JsprLine(418, "x", {}).describe_refusal().startswith("418, the topic is not provisioned")
     assert JsprLine(499, "x", {}).describe_refusal() == "499, for a reason that is not documented"

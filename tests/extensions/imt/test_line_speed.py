@@ -17,14 +17,14 @@ QUICK = Put(f"{MODEM}:ANSWER_TIMEOUT_S", 1.0), Put(f"{MODEM}:QUIET_MAX_S", 1.0)
 
 @pytest.mark.full
 @pytest.mark.parametrize(("kind", "baud"), [("imt", 115_200), ("auto", 460_800)])
-def test_a_modem_at_another_speed_is_found(tmp_path: Path, kind: str, baud: int) -> None:
+def test_modem_at_another_line_speed_is_found(tmp_path: Path, kind: str, baud: int) -> None:
     check_found(tmp_path, kind, imt_sky, baud, *QUICK)
 
 
 @pytest.mark.full
-def test_check_tells_the_speed(tmp_path: Path) -> None:
+def test_check_reports_the_line_speed(tmp_path: Path) -> None:
     check_told(tmp_path, "imt", imt_sky, 115_200)
 
 
-def test_its_own_speed_is_first() -> None:
+def test_default_line_speed_is_tried_first() -> None:
     assert PROBE.speeds[0] == 230_400

@@ -32,12 +32,12 @@ def line(text: str) -> jspr.JsprLine:
 @pytest.mark.parametrize(
     ("body", "guard"), [(b"123456789", "31c3"), (b"hello", "c362"), (b"tst", "67d1"), (b"", "0000")]
 )
-def test_the_crc_is_xmodems(body: bytes, guard: str) -> None:
+def test_crc_matches_known_xmodem_values(body: bytes, guard: str) -> None:
     assert messages.compute_crc(body).hex() == guard
 
 
 @given(st.binary(max_size=200))
-def test_the_crc_is_the_polynomials_remainder(body: bytes) -> None:
+def test_crc_equals_the_remainder_of_the_polynomial(body: bytes) -> None:
     value = 0
     for bit in (byte >> shift & 1 for byte in body + b"\0\0" for shift in range(7, -1, -1)):
         value = value << 1 | bit
@@ -97,7 +97,7 @@ def test_the_crc_is_the_polynomials_remainder(body: bytes) -> None:
         ('299 somethingNew {"a":1}', None),
     ],
 )
-def test_what_the_modem_says_unasked(said: str, event: object) -> None:
+def test_unsolicited_report_is_read_as_an_event(said: str, event: object) -> None:
     assert messages.read_event(line(said)) == event
 
 
@@ -116,7 +116,7 @@ def test_what_the_modem_says_unasked(said: str, event: object) -> None:
         '299 operationalState {"reason":0}',
     ],
 )
-def test_what_the_modem_must_not_say(said: str) -> None:
+def test_invalid_unsolicited_report_raises(said: str) -> None:
     with pytest.raises(RemoteProtocolError):
         messages.read_event(line(said))
 
@@ -129,7 +129,7 @@ def test_what_the_modem_must_not_say(said: str) -> None:
         ([(1, 9, 0), (1, 10, 0)], (1, 10, 0)),
     ],
 )
-def test_the_newest_version_is_chosen_whichever_order_it_is_listed_in(
+def test_newest_version_is_chosen_in_any_list_order(
     listed: list[tuple[int, int, int]], newest: tuple[int, int, int]
 ) -> None:
     names = ("major", "minor", "patch")
@@ -141,14 +141,14 @@ def test_the_newest_version_is_chosen_whichever_order_it_is_listed_in(
 
 
 @pytest.mark.parametrize("listed", [None, [], [{"major": 1}], [1], [{"major": 1, "minor": "7"}]])
-def test_versions_that_cannot_be_read_are_told(listed: object) -> None:
+def test_unreadable_version_list_raises(listed: object) -> None:
     with pytest.raises(RemoteProtocolError, match="supported_versions"):
         messages.find_newest_version(
             jspr.JsprLine(200, "apiVersion", {"supported_versions": listed})
         )
 
 
-def test_a_topic_is_found_by_name_or_number() -> None:
+def test_topic_is_found_by_name_or_number() -> None:
     said = line(
         '200 messageProvisioning {"provisioning":[{"topic_id":244,"topic_name":"RAW","priority":'
         '"High"},{"topic_id":313,"topic_name":"PURPLE","priority":"Low"},{"topic_id":1},"x"]}'
@@ -161,14 +161,14 @@ def test_a_topic_is_found_by_name_or_number() -> None:
 
 
 @pytest.mark.parametrize("key", [KEY, MessageKey(64, 0), MessageKey(65_535, 255)])
-def test_a_key_survives_the_disk(key: MessageKey) -> None:
+def test_message_key_survives_packing(key: MessageKey) -> None:
     assert messages.unpack(key.pack()) == key
     assert key.pack() != messages.UNNAMED_KEY
     assert messages.unpack(messages.UNNAMED_KEY) is None
 
 
 @given(st.binary(min_size=1, max_size=8000))
-def test_segments_make_the_message_and_its_crc(body: bytes) -> None:
+def test_segments_add_up_to_the_message_and_its_crc(body: bytes) -> None:
     message, whole, start = MoMessage(body), b"", 0
     while start < len(message):
         assert not message.last_given, "before its last segment nothing can leave"
@@ -183,12 +183,12 @@ def test_segments_make_the_message_and_its_crc(body: bytes) -> None:
 
 
 @pytest.mark.parametrize("size", [0, 100_001])
-def test_a_message_of_a_wrong_size_is_refused(size: int) -> None:
+def test_message_of_an_invalid_size_is_refused(size: int) -> None:
     with pytest.raises(LocalProtocolError, match="1 to 100000 bytes"):
         MoMessage(bytes(size))
 
 
-def test_a_segment_that_is_not_there_is_refused() -> None:
+def test_request_for_a_segment_out_of_range_raises() -> None:
     message = MoMessage(b"abc")
     with pytest.raises(RemoteProtocolError, match="bytes 4 to 6 of 5"):
         message.make_segment(SegmentWanted(KEY, 4, 2))
@@ -196,7 +196,7 @@ def test_a_segment_that_is_not_there_is_refused() -> None:
 
 
 @pytest.mark.parametrize("word", messages.FINAL)
-def test_only_the_networks_own_acknowledgement_is_sent(word: str) -> None:
+def test_only_mo_ack_received_counts_as_sent(word: str) -> None:
     sent = messages.find_mo_status(word).verdict is SessionVerdict.SENT
     assert sent == (word == "mo_ack_received")
 
@@ -215,11 +215,11 @@ def test_only_the_networks_own_acknowledgement_is_sent(word: str) -> None:
         ("", SessionVerdict.DOUBTFUL),
     ],
 )
-def test_what_a_status_means(word: str, verdict: SessionVerdict) -> None:
+def test_final_mo_status_maps_to_its_verdict(word: str, verdict: SessionVerdict) -> None:
     assert messages.find_mo_status(word).verdict is verdict
 
 
-def test_what_was_not_accepted_has_not_left() -> None:
+def test_refused_message_counts_as_not_sent() -> None:
     for word in (*messages.FINAL, "418, not ready", "mo_ack_received"):
         verdict = messages.find_refusal_status(word).verdict
         assert verdict in (SessionVerdict.NOT_SENT, SessionVerdict.FAULT)
@@ -234,11 +234,11 @@ def assembled(body: bytes, *, damage: bytes = b"", skip: int = -1) -> messages.M
 
 
 @given(st.binary(min_size=1, max_size=6000))
-def test_an_mt_message_is_made_whole(body: bytes) -> None:
+def test_mt_message_is_reassembled(body: bytes) -> None:
     assert assembled(body) == messages.MtMessage(244, body, "")
 
 
-def test_segments_may_come_twice_and_in_any_order() -> None:
+def test_repeated_and_reordered_segments_are_reassembled() -> None:
     body = bytes(range(256)) * 12
     whole, assembly = body + messages.compute_crc(body), MtAssembly()
     for start in (1446, 0, 2892, 1446):
@@ -247,7 +247,7 @@ def test_segments_may_come_twice_and_in_any_order() -> None:
     assert assembly.finish_message(MtEnded(KEY, "complete")) == messages.MtMessage(244, body, "")
 
 
-def test_damage_is_told_with_the_bytes() -> None:
+def test_damaged_mt_message_is_reported_with_its_bytes() -> None:
     garbled = assembled(b"hello", damage=b"\0\0")
     assert garbled is not None
     assert garbled == messages.MtMessage(244, b"hello", "its CRC is wrong", guard=0)
@@ -260,14 +260,14 @@ def test_damage_is_told_with_the_bytes() -> None:
 @pytest.mark.parametrize(
     "word", ["message_timed_out", "message_cancelled", "crc_error_in_transfer"]
 )
-def test_what_was_broken_off_is_dropped(word: str) -> None:
+def test_aborted_mt_message_is_dropped(word: str) -> None:
     assembly = MtAssembly()
     assembly.add(MtSegment(KEY, 0, b"tst\x67\xd1"))
     assert assembly.finish_message(MtEnded(KEY, word)) is None
     assert assembly.finish_message(MtEnded(KEY, "complete")) is None, "and forgotten"
 
 
-def test_messages_that_never_end_are_forgotten() -> None:
+def test_oldest_unfinished_mt_messages_are_dropped() -> None:
     assembly = MtAssembly()
     for number in range(256):
         assembly.add(MtSegment(MessageKey(244, number), 0, bytes(1446)))

@@ -22,9 +22,7 @@ def is_ready(kit: Agent) -> bool:
     return bool(status["state"] == "ready")
 
 
-def test_a_photograph_goes_in_the_size_that_is_chosen_by_its_cost(
-    tmp_path: Path, chromium: Any
-) -> None:
+def test_photograph_is_sent_in_the_size_chosen_by_cost(tmp_path: Path, chromium: Any) -> None:
     file = tmp_path / "camp.png"
     file.write_bytes(photograph(1200, 800))
     settings = {"satellite-modem": "imt", "inbound-hook": "true"}
@@ -60,7 +58,7 @@ def test_a_photograph_goes_in_the_size_that_is_chosen_by_its_cost(
             assert faults(shown) == []
 
 
-def test_what_is_no_picture_is_shown_as_none(tmp_path: Path, chromium: Any) -> None:
+def test_received_svg_is_not_shown_as_a_picture(tmp_path: Path, chromium: Any) -> None:
     settings = {"satellite-modem": "imt", "inbound-hook": "true"}
     with imt_sky(tmp_path) as above, agent(tmp_path, settings) as kit:
         (tmp_path / "page.svg").write_text("<svg onload='document.title=1'></svg>")

@@ -42,14 +42,14 @@ def clock(request: pytest.FixtureRequest) -> trio.testing.MockClock:
 
 
 @pytest.mark.parametrize("name", sorted(each.name for each in TRACES.glob("*.log")))
-def test_the_traces_in_the_tree_hold_no_payload(name: str) -> None:
+def test_recorded_traces_contain_no_payload(name: str) -> None:
     trace_records = records_of(TRACES / name)
     assert mask(trace_records, kind_of(TRACES / name)) == trace_records
     assert any(each.direction == HAPPENED for each in trace_records)
     assert SECRET.encode() not in (TRACES / name).read_bytes()
 
 
-def test_of_a_9704_the_segments_are_left_out() -> None:
+def test_segment_data_of_a_9704_is_masked_in_a_trace() -> None:
     line = b'299 messageTerminateSegment {"topic_id":244,"data":"c2VjcmV0"}\r'
     trace_records = [TraceRecord(0.0, CAME, line[:55]), TraceRecord(0.0, CAME, line[55:])]
     shown = b"".join(each.data for each in mask(trace_records, "imt"))
@@ -57,7 +57,9 @@ def test_of_a_9704_the_segments_are_left_out() -> None:
 
 
 @given(st.binary(min_size=1, max_size=4000), st.integers(1, 1446), st.booleans())
-def test_of_a_9704_the_sum_stays_right_or_wrong(body: bytes, size: int, right: bool) -> None:
+def test_masked_trace_of_a_9704_keeps_the_crc_right_or_wrong(
+    body: bytes, size: int, right: bool
+) -> None:
     guard = messages.compute_crc(body)
     whole = body + (guard if right else bytes([guard[0] ^ 1, guard[1]]))
     trace_records, key = [], {"topic_id": 244, "message_id": 3}
@@ -92,7 +94,7 @@ def test_of_a_9704_the_sum_stays_right_or_wrong(body: bytes, size: int, right: b
 
 
 @pytest.mark.parametrize("way", [SENT, CAME])
-def test_the_rest_of_a_line_that_is_not_there_any_more_is_left_out(way: str) -> None:
+def test_rest_of_a_truncated_line_is_masked_in_a_trace(way: str) -> None:
     trace_records = [TraceRecord(0.0, way, b'c2VjcmV0"}\rPUT hwInfo {}\r')]
     assert mask(trace_records, "imt")[0].data == b"..........\rPUT hwInfo {}\r"
 
@@ -114,10 +116,10 @@ async def played(name: str, path: Path) -> AsyncIterator[tuple[Replay, Kit]]:
         nursery.cancel_scope.cancel()
 
 
-async def test_a_9704_that_lost_power_with_a_message_as_it_was_recorded(
+async def test_driver_resends_after_the_recorded_power_loss_of_a_9704(
     tmp_path: Path, clock: Any
 ) -> None:
-    """The network had the message, and the modem lost power before its report. The message goes
+    """The network had the message, and the modem lost power before its report. The message is sent
     again.
     """
     async with played("reset.log", tmp_path) as (replay, k):
@@ -128,9 +130,7 @@ async def test_a_9704_that_lost_power_with_a_message_as_it_was_recorded(
         assert replay.unknown == []
 
 
-async def test_mail_that_came_garbled_to_a_9704_as_it_was_recorded(
-    tmp_path: Path, clock: Any
-) -> None:
+async def test_driver_keeps_the_recorded_garbled_mail_of_a_9704(tmp_path: Path, clock: Any) -> None:
     async with played("garbled-mail.log", tmp_path) as (_, k):
         await until(lambda: k.journal.read("SELECT 1 FROM dead_letter"))
         ((reason, body),) = k.journal.read("SELECT reason, body FROM dead_letter")

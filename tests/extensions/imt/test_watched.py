@@ -55,7 +55,7 @@ FAULTS = (
 @pytest.mark.parametrize(
     ("priority", "faults"), [(None, FAULTS), (100, ("lose-status", "reset-at told"))]
 )
-def test_a_modem_that_fails_at_each_step(
+def test_message_arrives_once_despite_each_modem_fault(
     tmp_path: Path, priority: int | None, faults: tuple[str, ...]
 ) -> None:
     quick = environment(tmp_path, *QUICK, Put(f"{DRIVER}:SEGMENTS_MAX_S", 2.0))
@@ -83,7 +83,9 @@ KILLS = {
 
 @pytest.mark.parametrize("power", ["kept", "lost"])
 @pytest.mark.parametrize("step", KILLS)
-def test_an_agent_that_is_killed_at_a_step(tmp_path: Path, step: str, power: str) -> None:
+def test_message_arrives_once_after_a_kill_at_each_step(
+    tmp_path: Path, step: str, power: str
+) -> None:
     place, after = KILLS[step]
     body = {"message": {"content": "precious"}, "id": 5}
     quick = environment(
@@ -109,7 +111,7 @@ def _state(kit: Agent) -> str:
 
 
 @pytest.mark.parametrize("priority", [None, 100])
-def test_a_modem_that_loses_power_with_a_message_on_its_way(
+def test_message_arrives_once_after_modem_power_loss_in_transit(
     tmp_path: Path, priority: int | None
 ) -> None:
     urgent = {} if priority is None else {"priority": priority}
