@@ -85,7 +85,7 @@ def findings(world: World) -> Findings:
     return find(world)
 
 
-def test_an_sos_is_answered_once_a_person_has_it_and_the_kit_knows(findings: Findings) -> None:
+def test_drill_sos_is_seen_before_the_kit_learns_of_it(findings: Findings) -> None:
     assert {call.kit for call in findings.calls} == {"hut", "car"}
     for call in findings.calls:
         assert call.at_hub is not None
@@ -94,7 +94,7 @@ def test_an_sos_is_answered_once_a_person_has_it_and_the_kit_knows(findings: Fin
         assert call.raised <= call.at_hub <= call.seen <= call.known
 
 
-def test_the_bill_is_the_operator_s_and_the_kit_counts_the_same(
+def test_operators_bill_equals_the_credits_that_the_kit_counted(
     world: World, findings: Findings
 ) -> None:
     (bill,) = findings.bills
@@ -105,7 +105,7 @@ def test_the_bill_is_the_operator_s_and_the_kit_counts_the_same(
     assert sum(by_day) == sum(bill.days)
 
 
-def test_all_that_was_posted_is_told_of(world: World, findings: Findings) -> None:
+def test_report_counts_every_posted_message(world: World, findings: Findings) -> None:
     posted = sum(not each.sos for kit in world.kits for each in kit.record.posted.values())
     assert len(findings.sent) == posted > 8
     with closing(sqlite3.connect(world.database)) as hub:
@@ -113,12 +113,12 @@ def test_all_that_was_posted_is_told_of(world: World, findings: Findings) -> Non
     assert sum(each.at_hub is not None for each in findings.sent) == at_hub
 
 
-def test_what_the_desk_writes_is_told_by_what_the_kit_has(findings: Findings) -> None:
+def test_report_contains_delays_of_the_dispatchers_messages(findings: Findings) -> None:
     assert findings.written
     assert any(each.on_kit is not None and each.on_kit > each.at for each in findings.written)
 
 
-def test_a_message_that_is_gone_stops_the_run_with_its_trace(
+def test_lost_message_stops_the_drill_with_its_trace(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shutil.copytree(world.home, tmp_path / "copy")
@@ -133,23 +133,21 @@ def test_a_message_that_is_gone_stops_the_run_with_its_trace(
     assert f"posted {number}" in message
 
 
-def test_a_bill_that_the_kit_did_not_count_stops_it(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_uncounted_credit_stops_the_drill(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     bill = world.kits[0].account.bill
     monkeypatch.setitem(bill, 0, bill[0] + 1)
     with pytest.raises(BrokenPromise, match="the operator bills"):
         find(world)
 
 
-def test_a_part_that_failed_stops_it(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_part_stops_the_drill(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(world.kits[1].record, "faults", ["Cellular: KeyError"])
     with pytest.raises(BrokenPromise, match="car: Cellular: KeyError"):
         find(world)
 
 
 @pytest.mark.full
-def test_the_same_seed_gives_the_same_report(plan: Path, tmp_path: Path) -> None:
+def test_same_seed_gives_the_same_report(plan: Path, tmp_path: Path) -> None:
     first, second = (run(plan, hashes=hashes) for hashes in ("1", "2"))
     assert first.returncode == 0, first.stderr
     assert first.stdout == second.stdout
@@ -158,7 +156,7 @@ def test_the_same_seed_gives_the_same_report(plan: Path, tmp_path: Path) -> None
 
 
 @pytest.mark.full
-def test_two_settings_stand_side_by_side(plan: Path, tmp_path: Path) -> None:
+def test_report_compares_two_settings(plan: Path, tmp_path: Path) -> None:
     out = tmp_path / "report.md"
     done = run(plan, "--against", "kits.sos-per-week=0", "--out", out, "--days", "0.03")
     assert done.returncode == 0, done.stderr
@@ -168,7 +166,7 @@ def test_two_settings_stand_side_by_side(plan: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.full
-def test_a_budget_is_of_the_bill_s_days(plan: Path) -> None:
+def test_budget_report_is_computed_from_the_billed_days(plan: Path) -> None:
     done = run(plan, "--budget", "--weeks", "2", "--json", "--days", "0.03")
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)
@@ -178,13 +176,13 @@ def test_a_budget_is_of_the_bill_s_days(plan: Path) -> None:
     assert "car" not in report["budget"]
 
 
-def test_a_share_is_the_smallest_that_suffices() -> None:
+def test_percentile_is_the_smallest_sufficient_value() -> None:
     values = [*range(1, 101)]
     assert [compute_percentile(values, share) for share in (50, 90, 99)] == [50, 90, 99]
     assert compute_percentile([7], 99) == 7
 
 
-def test_a_setting_that_no_kit_takes_is_told(plan: Path) -> None:
+def test_invalid_kit_setting_in_a_plan_is_reported(plan: Path) -> None:
     plan.write_text(PLAN + "[kits.settings]\nfan-out = 'all'")
     done = run(plan)
     assert done.returncode == 2
@@ -193,20 +191,20 @@ def test_a_setting_that_no_kit_takes_is_told(plan: Path) -> None:
 
 
 @pytest.mark.full
-def test_a_kit_that_never_has_power_has_said_nothing(tmp_path: Path) -> None:
+def test_kit_without_power_does_not_fail_the_drill(tmp_path: Path) -> None:
     plan = PLAN.replace('name = "car"', 'name = "car"\npower = { hours = ["0-9"] }')
     (tmp_path / "plan.toml").write_text(plan)
     done = run(tmp_path / "plan.toml", "--json")
     assert done.returncode == 0, done.stderr
 
 
-def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
+def test_missing_plan_file_is_reported(tmp_path: Path) -> None:
     done = run(tmp_path / "none.toml")
     assert done.returncode == 66
     assert "none.toml" in done.stderr
 
 
-def test_how_long_something_was_away() -> None:
+def test_outage_duration_is_computed_within_a_period() -> None:
     condition = OutageCondition("asleep", Outages((PlanHours("1-2"),)), Random(1))
     condition.log = [(100.0, True), (200.0, False), (300.0, True)]
     assert condition.compute_outage(0, 1000) == 800
@@ -217,7 +215,7 @@ def test_how_long_something_was_away() -> None:
 DRILLS = sorted(ROOT.glob("examples/drills/*.toml"))
 
 
-def test_a_report_is_published_of_each_example() -> None:
+def test_sample_report_is_published_for_each_example_plan() -> None:
     text = (ROOT / "docs/reference/sample-drills.md").read_text()
     named = re.findall(r"^fieldagent \S+, `(\w+\.toml)`, seed 1: ", text, re.MULTILINE)
     assert named == [path.name for path in DRILLS]
@@ -231,8 +229,8 @@ def test_a_report_is_published_of_each_example() -> None:
         for path in DRILLS
     ],
 )
-def test_what_is_published_is_what_the_command_says(name: str) -> None:
-    """If the change is intended, `build/drill_reports` writes the page."""
+def test_published_sample_report_equals_the_output_of_the_command(name: str) -> None:
+    """If the change is intended, run `build/drill_reports` to write the page."""
     done = subprocess.run(
         ["build/drill_reports", "--check", name], cwd=ROOT, capture_output=True, text=True
     )

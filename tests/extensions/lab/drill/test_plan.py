@@ -44,13 +44,13 @@ KIT = '[[kit]]\nname = "hut"\nbearers = ["satellite"]\n'
         (KIT.replace("'satellite'", "5").replace('"satellite"', "5"), "bearers must be a list of"),
     ],
 )
-def test_a_fault_is_told_by_its_key_with_what_is_allowed(text: str, message: str) -> None:
+def test_plan_fault_is_reported_with_its_key_and_the_valid_values(text: str, message: str) -> None:
     with pytest.raises(BadPlan) as bad:
         read_plan(load_toml(text))
     assert message in str(bad.value)
 
 
-def test_kits_have_in_common_what_none_says_otherwise() -> None:
+def test_kits_share_common_values_unless_overridden() -> None:
     text = "[kits]\ncredits-per-day = 9\nsos-reserve = 3\n" + KIT + "sos-reserve = 4\ncount = 2"
     one, two = read_plan(load_toml(text)).kits
     assert (one.name, two.name) == ("hut-1", "hut-2")
@@ -58,11 +58,11 @@ def test_kits_have_in_common_what_none_says_otherwise() -> None:
     assert one.bearers == (Channel.SATELLITE,)
 
 
-def test_hours_go_over_midnight() -> None:
+def test_hours_of_a_plan_span_midnight() -> None:
     assert [hour for hour in range(24) if PlanHours("22-2").has(hour)] == [0, 1, 22, 23]
 
 
-def test_one_setting_is_changed_and_the_rest_stays() -> None:
+def test_one_changed_value_keeps_the_rest_of_the_plan() -> None:
     values = load_toml("days = 2\n[kits]\nsos-per-week = 2\n" + KIT)
     plan = read_plan(change_values(values, "kits.credits-per-day=20"))
     assert (plan.kits[0].credits_per_day, plan.kits[0].sos_per_week) == (20, 2)
@@ -72,13 +72,13 @@ def test_one_setting_is_changed_and_the_rest_stays() -> None:
 
 
 @pytest.mark.parametrize("change", ["kits", "=3", "days.long=3"])
-def test_a_change_that_is_none_is_refused(change: str) -> None:
+def test_invalid_change_of_a_plan_is_refused(change: str) -> None:
     with pytest.raises(BadPlan):
         change_values(load_toml("days = 2\n" + KIT), change)
 
 
 @pytest.mark.parametrize("path", [EXAMPLES / "week.toml", *sorted(EXAMPLES.glob("drills/*.toml"))])
-def test_each_example_can_be_read(path: Path) -> None:
+def test_every_example_plan_can_be_read(path: Path) -> None:
     plan = read_plan(load_toml(path.read_text()))
     assert plan.text
     assert plan.dispatchers

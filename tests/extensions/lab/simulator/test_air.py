@@ -26,7 +26,7 @@ def heard(shared: SharedAir, until: float = 1e9) -> list[tuple[int, bytes]]:
     return arrivals
 
 
-def test_everybody_but_the_sender_hears_it_when_it_has_ended() -> None:
+def test_packet_is_received_by_all_other_stations_after_its_air_time() -> None:
     shared = air()
     ends = shared.transmit(0, 1, b"hello")
     assert ends == pytest.approx(shared.compute_air_time(b"hello"))
@@ -36,7 +36,7 @@ def test_everybody_but_the_sender_hears_it_when_it_has_ended() -> None:
 
 
 @pytest.mark.parametrize("apart", [0.0, TURNAROUND_S / 2, 0.05])
-def test_where_two_transmit_at_once_nobody_hears_either(apart: float) -> None:
+def test_overlapping_packets_are_received_by_no_station(apart: float) -> None:
     shared = air()
     shared.transmit(0, 1, b"one" * 20)
     shared.transmit(apart, 2, b"two" * 5)
@@ -45,7 +45,7 @@ def test_where_two_transmit_at_once_nobody_hears_either(apart: float) -> None:
     assert heard(shared) == [(1, b"alone"), (2, b"alone")]
 
 
-def test_a_radio_notices_another_after_a_moment() -> None:
+def test_radio_detects_a_busy_channel_after_the_turnaround() -> None:
     shared = air()
     ends = shared.transmit(0, 1, b"x")
     assert shared.find_busy_end(TURNAROUND_S / 2, 2) == TURNAROUND_S / 2
@@ -64,7 +64,9 @@ def test_a_radio_notices_another_after_a_moment() -> None:
         ({"bit_errors": 0.01}, range(60, 120)),
     ],
 )
-def test_impairments(impairments: dict[str, float], expected: int | range) -> None:
+def test_impairments_change_the_number_of_received_packets(
+    impairments: dict[str, float], expected: int | range
+) -> None:
     shared = air(**impairments)
     packets = []
     for number in range(100):
@@ -75,7 +77,7 @@ def test_impairments(impairments: dict[str, float], expected: int | range) -> No
         assert all(packet != b"packet 10b" for _, packet in packets)
 
 
-def test_the_same_seed_is_the_same_weather() -> None:
+def test_same_seed_gives_the_same_losses() -> None:
     def run() -> list[tuple[int, bytes]]:
         shared = air(loss=0.3, duplicates=0.3, delay=2.0, bit_errors=0.001)
         for number in range(50):
@@ -99,7 +101,7 @@ def in_line() -> SharedAir:
 
 
 @pytest.mark.parametrize(("sender", "listeners"), [(1, {2}), (2, {1, 3}), (3, {1, 2})])
-def test_each_is_heard_by_those_whom_the_topology_names(sender: int, listeners: set[int]) -> None:
+def test_topology_decides_the_receivers_of_a_packet(sender: int, listeners: set[int]) -> None:
     shared = in_line()
     stations: set[int] = set()
     for turn in range(100):
@@ -108,7 +110,7 @@ def test_each_is_heard_by_those_whom_the_topology_names(sender: int, listeners: 
     assert stations == listeners
 
 
-def test_a_way_loses_what_the_topology_says() -> None:
+def test_topology_decides_the_loss_of_each_path() -> None:
     shared = in_line()
     for turn in range(200):
         shared.transmit(turn, 2, b"x")
@@ -117,7 +119,7 @@ def test_a_way_loses_what_the_topology_says() -> None:
     assert by_station.count(3) in range(70, 130)
 
 
-def test_two_who_do_not_hear_each_other_collide_where_both_are_heard() -> None:
+def test_hidden_stations_collide_at_a_common_receiver() -> None:
     shared = air()
     shared.losses = read_topology("1 2\n2 3", 3)
     shared.transmit(0, 1, b"one" * 20)
@@ -129,6 +131,6 @@ def test_two_who_do_not_hear_each_other_collide_where_both_are_heard() -> None:
 
 
 @pytest.mark.parametrize("line", ["1", "1 4", "1 1", "1 2 1.5", "1 2 0.1 3", "a b", "0 1", "> 1"])
-def test_a_wrong_topology_is_told_with_its_line(line: str) -> None:
+def test_topology_error_is_reported_with_its_line(line: str) -> None:
     with pytest.raises(BadTopology, match=r"^line 2, "):
         read_topology(f"1 2\n{line}", 3)

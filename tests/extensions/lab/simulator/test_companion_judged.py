@@ -21,7 +21,7 @@ companions = partial(people_air, "meshcore")
 person = partial(client, "meshcore")
 
 
-def test_two_people_write_and_see_each_other(tmp_path: Path) -> None:
+def test_official_client_exchanges_texts_over_simulated_companions(tmp_path: Path) -> None:
     with companions(tmp_path) as (_, ports), person(ports[0]) as ada, person(ports[1]) as ben:
         assert ada.ready == f"ready {ADA}"
         ada.type("nodes")
@@ -39,7 +39,7 @@ def test_two_people_write_and_see_each_other(tmp_path: Path) -> None:
         assert learn(ben, "battery") == {"battery": 4010}
 
 
-def test_a_position_comes_by_an_advert(tmp_path: Path) -> None:
+def test_position_arrives_in_an_advert(tmp_path: Path) -> None:
     with companions(tmp_path) as (air, ports), person(ports[0]) as ada, person(ports[1]) as ben:
         ben.type("position 46.5475 7.985")
         air.expect("node 2 hears")
@@ -48,7 +48,7 @@ def test_a_position_comes_by_an_advert(tmp_path: Path) -> None:
 
 
 @pytest.mark.full
-def test_nobody_acknowledges_who_is_out_of_earshot(tmp_path: Path) -> None:
+def test_text_to_a_node_out_of_range_is_not_acknowledged(tmp_path: Path) -> None:
     with companions(tmp_path) as (air, ports), person(ports[0]) as ada:
         air.type("away 3")
         air.expect("out of range")
@@ -56,7 +56,7 @@ def test_nobody_acknowledges_who_is_out_of_earshot(tmp_path: Path) -> None:
         assert learn(ada, "ack")["there"] is False
 
 
-def test_what_comes_while_nobody_is_there_is_kept(tmp_path: Path) -> None:
+def test_companion_keeps_texts_while_no_client_is_connected(tmp_path: Path) -> None:
     with companions(tmp_path) as (_, ports):
         with person(ports[0]) as ada:
             ada.type(f"text {BEN} later")
@@ -65,7 +65,7 @@ def test_what_comes_while_nobody_is_there_is_kept(tmp_path: Path) -> None:
             assert learn(ben, "heard")["text"] == "later"
 
 
-def test_a_full_table_takes_no_newcomer(tmp_path: Path) -> None:
+def test_full_contact_table_accepts_no_new_node(tmp_path: Path) -> None:
     with companions(tmp_path, "--crowd", "200") as (_, ports), person(ports[0]) as ada:
         ada.type("nodes")
         assert len(learn(ada, "nodes")["nodes"]) == 100

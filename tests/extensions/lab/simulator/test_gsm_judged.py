@@ -39,7 +39,7 @@ def gammu(home: Path, port: Path, *words: str) -> tuple[int, str]:
     return done.returncode, done.stdout + done.stderr
 
 
-def test_gammu_takes_it_for_a_modem(tmp_path: Path) -> None:
+def test_gammu_identifies_the_simulated_modem(tmp_path: Path) -> None:
     with gsm(tmp_path) as (_, port):
         code, said = gammu(tmp_path, port, "identify")
         assert code == 0, said
@@ -49,7 +49,7 @@ def test_gammu_takes_it_for_a_modem(tmp_path: Path) -> None:
 
 @pytest.mark.full
 @pytest.mark.parametrize("text", ["Camp reached, grüezi €", "нога сломана", "long " * 50])
-def test_what_gammu_sends_is_read(tmp_path: Path, text: str) -> None:
+def test_sms_sent_by_gammu_is_read_and_reported_delivered(tmp_path: Path, text: str) -> None:
     with gsm(tmp_path) as (modem, port):
         size = str(len(text))
         more = ["-len", size] + (["-unicode"] if "н" in text else [])
@@ -70,7 +70,7 @@ def test_what_gammu_sends_is_read(tmp_path: Path, text: str) -> None:
 
 @pytest.mark.full
 @pytest.mark.parametrize("text", ["Come back, grüezi €[]", "нога 12", "long " * 50])
-def test_gammu_reads_what_comes_and_deletes_it(tmp_path: Path, text: str) -> None:
+def test_gammu_reads_and_deletes_received_sms(tmp_path: Path, text: str) -> None:
     with gsm(tmp_path) as (modem, port):
         modem.type(f"sms {NUMBER} {text}")
         modem.expect("stored")
@@ -85,7 +85,7 @@ def test_gammu_reads_what_comes_and_deletes_it(tmp_path: Path, text: str) -> Non
 
 
 @pytest.mark.full
-def test_gammu_is_told_what_the_network_refuses(tmp_path: Path) -> None:
+def test_gammu_reports_an_sms_refused_by_the_network(tmp_path: Path) -> None:
     with gsm(tmp_path) as (modem, port):
         modem.type("refuse 38")
         modem.expect("done")
@@ -98,7 +98,7 @@ def test_gammu_is_told_what_the_network_refuses(tmp_path: Path) -> None:
 
 @pytest.mark.full
 @pytest.mark.parametrize(("offers", "unasked", "stored"), [("012", "off", 3), ("01", "on", 1)])
-def test_gammu_notices_what_is_stored_and_what_is_passed_on(
+def test_gammu_reads_stored_and_directly_routed_sms(
     tmp_path: Path, offers: str, unasked: str, stored: int
 ) -> None:
     """gammu selects <ds> by the modem's offer. It reads +CMTI and +CDSI, and +CMT and +CDS."""

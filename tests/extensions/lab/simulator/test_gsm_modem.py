@@ -49,7 +49,7 @@ def passed_on(head: str, message: Deliver | StatusReport) -> list[str]:
         ("1,2,0,1,0", REPORT, passed_on("+CDS: ", REPORT), 0),
     ],
 )
-def test_cnmi_routes_what_arrives(
+def test_cnmi_routes_arriving_messages(
     values: str, message: Deliver | StatusReport, lines: list[str], stored: int
 ) -> None:
     line = Line()
@@ -59,14 +59,14 @@ def test_cnmi_routes_what_arrives(
 
 
 @pytest.mark.parametrize("values", ["4", "2,4", "2,1,1", "2,1,0,3", "2,1,0,1,2", "9,1,0,1,0"])
-def test_a_value_that_is_not_offered_is_an_error_and_changes_nothing(values: str) -> None:
+def test_unsupported_cnmi_value_is_an_error_and_changes_nothing(values: str) -> None:
     line = Line()
     line.ask("AT+CNMI=2,1,0,2,1")
     assert line.ask(f"AT+CNMI={values}") == ["ERROR"]
     assert line.ask("AT+CNMI?") == ["+CNMI:", "2,1,0,2,1", "OK"]
 
 
-def test_a_modem_without_stored_reports_refuses_them() -> None:
+def test_modem_without_stored_reports_refuses_their_mode() -> None:
     line = Line()
     line.modem.offered[3] = "01"
     assert line.ask("AT+CNMI=?") == ["+CNMI:", "(0,1,2,3),(0,1,2,3),(0,2),(0,1),(0,1)", "OK"]
@@ -74,7 +74,7 @@ def test_a_modem_without_stored_reports_refuses_them() -> None:
 
 
 @pytest.mark.parametrize(("flush", "shown"), [("0", ["+CMTI:", '"ME",1']), ("1", [])])
-def test_mode_0_holds_reports_back_until_another_mode_flushes_or_clears_them(
+def test_mode_0_buffers_reports_until_another_mode_flushes_or_clears_them(
     flush: str, shown: list[str]
 ) -> None:
     line = Line()
@@ -83,7 +83,7 @@ def test_mode_0_holds_reports_back_until_another_mode_flushes_or_clears_them(
     assert line.ask(f"AT+CNMI=2,1,0,2,{flush}") == ["OK", *shown]
 
 
-def test_a_full_store_still_passes_on() -> None:
+def test_full_store_still_routes_messages_directly() -> None:
     line = Line()
     line.modem.fill()
     line.ask("AT+CNMI=2,2,0,1,0")
@@ -91,7 +91,7 @@ def test_a_full_store_still_passes_on() -> None:
     assert len(line.modem.store) == SIM_MESSAGES_MAX
 
 
-def test_service_1_passes_on_only_while_the_host_acknowledges() -> None:
+def test_service_1_routes_directly_only_while_the_host_acknowledges() -> None:
     line = Line()
     assert line.ask("AT+CNMA") == ["+CMS", "ERROR:", "340"]
     line.ask("AT+CSMS=1")
@@ -106,7 +106,7 @@ def test_service_1_passes_on_only_while_the_host_acknowledges() -> None:
     assert line.ask("AT+CNMI?") == ["+CNMI:", "2,0,0,0,0", "OK"]
 
 
-def test_service_0_passes_on_without_acknowledgement() -> None:
+def test_service_0_routes_directly_without_acknowledgement() -> None:
     line = Line()
     line.ask("AT+CNMI=2,2,0,1,0")
     assert line.come(SMS) == line.come(SMS) == passed_on("+CMT: ,", SMS)

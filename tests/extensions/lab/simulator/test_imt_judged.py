@@ -55,7 +55,7 @@ def judged(home: Path, text: str) -> Any:
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def test_it_is_begun_and_says_what_it_is(sky: Running, tmp_path: Path) -> None:
+def test_official_library_reads_identity_and_state(sky: Running, tmp_path: Path) -> None:
     values = judged(
         tmp_path,
         "print(json.dumps([modem.get_imei(), modem.get_signal(), modem.get_card_present(),"
@@ -65,7 +65,9 @@ def test_it_is_begun_and_says_what_it_is(sky: Running, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("size", [1, 20, 1444, 1445, 3000, 100_000])
-def test_it_takes_messages_of_every_size(sky: Running, tmp_path: Path, size: int) -> None:
+def test_official_library_sends_messages_of_every_size(
+    sky: Running, tmp_path: Path, size: int
+) -> None:
     body = random.Random(size).randbytes(size)
     (tmp_path / "body").write_bytes(body)
     name = str(tmp_path / "body")
@@ -80,7 +82,9 @@ def test_it_takes_messages_of_every_size(sky: Running, tmp_path: Path, size: int
 
 
 @pytest.mark.parametrize("size", [3, 1444, 3000, 100_000])
-def test_it_brings_messages_of_every_size(sky: Running, tmp_path: Path, size: int) -> None:
+def test_official_library_receives_messages_of_every_size(
+    sky: Running, tmp_path: Path, size: int
+) -> None:
     body = random.Random(size).randbytes(size)
     (tmp_path / "body").write_bytes(body)
     text = "print(json.dumps(until(modem.receive_message).hex()))"
@@ -91,15 +95,15 @@ def test_it_brings_messages_of_every_size(sky: Running, tmp_path: Path, size: in
     assert came == body
 
 
-def test_a_message_that_the_network_fails_is_not_sent(sky: Running, tmp_path: Path) -> None:
+def test_message_failed_by_the_network_is_not_reported_as_sent(
+    sky: Running, tmp_path: Path
+) -> None:
     sky.type("final network_error")
     sky.expect("the next message ends")
     assert judged(tmp_path, "print(json.dumps(modem.send_message(b'hello', timeout=60)))") is False
 
 
-def test_a_message_that_was_interrupted_leaves_a_modem_that_begins_again(
-    sky: Running, tmp_path: Path
-) -> None:
+def test_modem_sends_again_after_an_interrupted_message(sky: Running, tmp_path: Path) -> None:
     sky.type("latency 3600")
     sky.expect("3600")
     text = "print(json.dumps(modem.send_message(b'x' * 5000, timeout=1)))"
@@ -111,7 +115,7 @@ def test_a_message_that_was_interrupted_leaves_a_modem_that_begins_again(
     until(lambda: any("5 bytes" in line for line in sky.output()))
 
 
-def test_it_tells_whether_it_sends_once_it_was_asked_to(sky: Running, tmp_path: Path) -> None:
+def test_modem_reports_transmission_activity_once_enabled(sky: Running, tmp_path: Path) -> None:
     answers = judged(
         tmp_path,
         "told = [modem.get_message_activity_status()]\n"

@@ -32,7 +32,7 @@ def checked(home: Path, number: int) -> str:
 
 
 @pytest.mark.full
-def test_each_step_is_told(tmp_path: Path) -> None:
+def test_each_step_of_a_key_change_is_shown(tmp_path: Path) -> None:
     with ExitStack() as stack:
         stack.enter_context(nodes(tmp_path, "--seed", "7"))
         ada = stack.enter_context(kit(tmp_path, 1, {}, **STEPS[0]))
@@ -64,7 +64,7 @@ def test_each_step_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.full
-def test_three_kits_change_while_packages_and_an_sos_flow(tmp_path: Path) -> None:
+def test_three_kits_change_keys_without_losing_packages_or_an_sos(tmp_path: Path) -> None:
     """Posts while a kit is away reach it some minutes after its return.
 
     Before step 3 the test waits, as the page says, because a node may still send packets that its

@@ -27,8 +27,8 @@ SET = (
 )
 
 
-def test_a_board_that_its_host_turns_off_transmits_nothing_more() -> None:
-    """As the agent does at its end, with a waiting packet."""
+def test_board_turned_off_drops_its_waiting_packet() -> None:
+    """The agent turns a board off at its end, even with a waiting packet."""
     air = LoraAir(Random(1))
     board = SimulatedRnode(1, air, air.random)
     for command, content in SET:
@@ -45,7 +45,7 @@ def test_a_board_that_its_host_turns_off_transmits_nothing_more() -> None:
     assert [each.packet[1:] for each in air.flights] == [b"begun"]
 
 
-def test_a_radio_whose_region_is_taken_away_goes_on_once_it_is_back() -> None:
+def test_radio_transmits_again_once_its_region_is_set() -> None:
     air = LoraAir(Random(1))
     radio = SimulatedMeshtastic(1, air, air.random)
     who = meshtastic.encode_to_radio(meshtastic.ToRadio(heartbeat=meshtastic.Heartbeat(1)))
@@ -59,7 +59,7 @@ def test_a_radio_whose_region_is_taken_away_goes_on_once_it_is_back() -> None:
     assert len(air.flights) == 1
 
 
-def test_a_name_that_is_too_long_is_cut_as_the_firmware_does() -> None:
+def test_overlong_name_is_truncated_as_by_the_firmware() -> None:
     air = LoraAir(Random(1))
     radio = SimulatedCompanion(1, air, air.random)
     long = "Grüße vom Gipfel " * 20
@@ -72,7 +72,7 @@ def test_a_name_that_is_too_long_is_cut_as_the_firmware_does() -> None:
     assert radio.data_to_send().endswith("Grüße vom Gipfel Grüße vom ".encode())
 
 
-def test_a_9704_answers_a_request_that_lacks_a_member() -> None:
+def test_imt_request_without_a_member_is_answered_with_407() -> None:
     gateway = SimulatedGateway(lambda line: None, MtQueue(), BaseCamp(print, MtQueue()))
     modem = SimulatedImtModem(gateway)
     for body in ("{}", "[]", '{"active_version": 1}'):

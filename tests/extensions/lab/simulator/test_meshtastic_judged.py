@@ -23,7 +23,7 @@ mesh = partial(people_air, "meshtastic")
 person = partial(client, "meshtastic")
 
 
-def test_two_people_write_react_and_see_each_other(tmp_path: Path) -> None:
+def test_official_client_exchanges_texts_reactions_and_positions(tmp_path: Path) -> None:
     with mesh(tmp_path) as (_, ports), person(ports[0]) as ada, person(ports[1]) as ben:
         assert ada.ready == f"ready {ADA}"
         ada.type("nodes")
@@ -43,14 +43,14 @@ def test_two_people_write_react_and_see_each_other(tmp_path: Path) -> None:
         assert learn(ada, "heard")["heard"] == "POSITION_APP"
 
 
-def test_a_big_mesh_is_told_at_the_start(tmp_path: Path) -> None:
+def test_large_mesh_is_listed_at_connection(tmp_path: Path) -> None:
     with mesh(tmp_path, "--crowd", "200") as (_, ports), person(ports[0]) as ada:
         ada.type("nodes")
         assert len(learn(ada, "nodes")["nodes"]) == 203
 
 
 @pytest.mark.full
-def test_nobody_hears_who_is_out_of_earshot(tmp_path: Path) -> None:
+def test_text_to_a_node_out_of_range_is_not_acknowledged(tmp_path: Path) -> None:
     with mesh(tmp_path) as (air, ports), person(ports[0]) as ada:
         air.type("away 3")
         air.expect("out of range")
@@ -59,7 +59,7 @@ def test_nobody_hears_who_is_out_of_earshot(tmp_path: Path) -> None:
         assert (ack["by"], ack["error"]) == (ADA, "MAX_RETRANSMIT")
 
 
-def test_what_comes_while_nobody_is_there_is_kept(tmp_path: Path) -> None:
+def test_radio_keeps_texts_while_no_client_is_connected(tmp_path: Path) -> None:
     with mesh(tmp_path) as (_, ports):
         with person(ports[0]) as ada:
             ada.type(f"text {BEN} later")
@@ -68,7 +68,7 @@ def test_what_comes_while_nobody_is_there_is_kept(tmp_path: Path) -> None:
             assert learn(ben, "heard")["text"] == "later"
 
 
-def test_without_a_region_nothing_is_sent(tmp_path: Path) -> None:
+def test_radio_without_a_region_sends_nothing(tmp_path: Path) -> None:
     with mesh(tmp_path) as (air, ports), person(ports[0]) as ada, person(ports[1]) as ben:
         air.type("region 2 off")
         air.expect("transmits nothing")
@@ -80,7 +80,7 @@ def test_without_a_region_nothing_is_sent(tmp_path: Path) -> None:
         assert learn(ben, "heard")["text"] == "two"
 
 
-def test_a_radio_is_shown_as_it_is_set(tmp_path: Path) -> None:
+def test_radio_command_shows_the_meshtastic_settings(tmp_path: Path) -> None:
     def shown(place: str, code: int) -> str:
         done = subprocess.run([*MODULE, "radio", place], capture_output=True, text=True)
         assert done.returncode == code, done.stderr

@@ -9,7 +9,7 @@ from tests.extensions.lab.simulator.test_simulate_node import nodes
 from tests.processes import Running
 
 
-def test_reticulum_takes_our_boards_for_its_own(tmp_path: Path) -> None:
+def test_reticulum_delivers_a_message_over_simulated_rnodes(tmp_path: Path) -> None:
     """Reticulum sets the boards up and reads the settings back, and a message and its proof arrive.
     One side waits until its board is ready, and the other does not.
     """

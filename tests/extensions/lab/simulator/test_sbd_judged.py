@@ -39,7 +39,7 @@ def judged(home: Path, text: str) -> Any:
     return json.loads(done.stdout)
 
 
-def test_it_says_what_it_is(sky: Running, tmp_path: Path) -> None:
+def test_official_driver_reads_identity_and_state(sky: Running, tmp_path: Path) -> None:
     values = judged(tmp_path, "[modem.serial_number, modem.model, modem.signal_quality]")
     assert values == [IMEI, "IRIDIUM 9600 Family SBD Transceiver", 4]
     assert judged(tmp_path, "[modem.revision[0], modem.ring_alert]") == [
@@ -49,7 +49,9 @@ def test_it_says_what_it_is(sky: Running, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("size", [1, 100, 340])
-def test_it_sends_messages_of_every_size(sky: Running, tmp_path: Path, size: int) -> None:
+def test_official_driver_sends_messages_of_every_size(
+    sky: Running, tmp_path: Path, size: int
+) -> None:
     # The driver cannot send bytes whose sum needs more than 16 bits.
     body = f"b'Z' * {size}"
     before, session, after = judged(
@@ -64,7 +66,9 @@ def test_it_sends_messages_of_every_size(sky: Running, tmp_path: Path, size: int
 
 
 @pytest.mark.parametrize("size", [1, 100, 270])
-def test_it_brings_messages_of_every_size(sky: Running, tmp_path: Path, size: int) -> None:
+def test_official_driver_receives_messages_of_every_size(
+    sky: Running, tmp_path: Path, size: int
+) -> None:
     body = "5a" * size
     sky.type(f"mt-raw {body}")
     sky.expect("the modem rings")
@@ -78,7 +82,7 @@ def test_it_brings_messages_of_every_size(sky: Running, tmp_path: Path, size: in
     assert after == [0, 1, 1, 0, 1, 0], "only +SBDIXA answers a ring"
 
 
-def test_it_keeps_a_message_that_the_network_did_not_take(sky: Running, tmp_path: Path) -> None:
+def test_modem_keeps_a_message_that_the_network_refused(sky: Running, tmp_path: Path) -> None:
     sky.type("service 0")
     sky.expect("no network")
     session, after = judged(

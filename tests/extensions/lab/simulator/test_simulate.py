@@ -22,7 +22,7 @@ IMEI = "300234010000001"
 
 
 @pytest.mark.parametrize("line", ["mt ", "mt-sos ", "mt-waypoint 47 8 "])
-def test_a_message_that_no_fragments_hold_is_refused(tmp_path: Path, line: str) -> None:
+def test_message_of_too_many_fragments_is_refused(tmp_path: Path, line: str) -> None:
     bench = build(tmp_path / "modem", IMEI, 0.0)
     with pytest.raises(BadCommand, match=r"nothing was sent: .* need more than 255 fragments"):
         run_line(bench, line + "x" * 100_000)
@@ -32,7 +32,7 @@ def test_a_message_that_no_fragments_hold_is_refused(tmp_path: Path, line: str) 
 
 
 @pytest.mark.parametrize("digits", [10, 5_000])
-def test_a_number_of_any_length_is_refused_in_words(tmp_path: Path, digits: int) -> None:
+def test_out_of_range_number_is_refused_in_every_simulator(tmp_path: Path, digits: int) -> None:
     number = "9" * digits
     satellite, imt = build(tmp_path / "a", IMEI, 0.0), build_imt(tmp_path / "b", IMEI, 0.0)
     gsm = GsmPort(tmp_path / "c")
@@ -46,7 +46,7 @@ def test_a_number_of_any_length_is_refused_in_words(tmp_path: Path, digits: int)
             obey_gsm(gsm, line)
 
 
-async def test_what_has_the_name_of_a_port_already_is_kept(tmp_path: Path) -> None:
+async def test_existing_file_at_the_link_path_is_kept(tmp_path: Path) -> None:
     diary = tmp_path / "diary"
     diary.write_text("dear diary")
     for taken in (diary, tmp_path):
@@ -56,8 +56,10 @@ async def test_what_has_the_name_of_a_port_already_is_kept(tmp_path: Path) -> No
     assert diary.read_text() == "dear diary"
 
 
-async def test_the_name_is_the_last_ones_that_took_it(tmp_path: Path) -> None:
-    """A killed simulator leaves the name. A running one loses it, and does not remove it."""
+async def test_link_path_belongs_to_the_last_simulator(tmp_path: Path) -> None:
+    """A killed simulator leaves its link. A running one loses the link to the next and does not
+    remove it.
+    """
     name = tmp_path / "modem"
     name.symlink_to("/dev/pts/of-one-that-was-killed")
     async with trio.open_nursery() as nursery:
@@ -90,12 +92,12 @@ def ends_in_words(*arguments: str) -> str:
 
 
 @pytest.mark.parametrize("kind", ["satellite", "satellite --kind imt", "gsm", "node"])
-def test_a_name_that_no_port_can_have_is_told(kind: str) -> None:
+def test_unwritable_link_path_is_reported(kind: str) -> None:
     message = ends_in_words(*kind.split(), "--link", "/proc/none/modem")
     assert message.startswith("fieldagent: /proc/none/modem") and "choose another" in message
 
 
-def test_a_port_that_another_program_has_is_told() -> None:
+def test_occupied_port_is_reported() -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         taken = str(other.getsockname()[1])
         hub = ("--hub", f"127.0.0.1:{free_port()}")
@@ -105,7 +107,7 @@ def test_a_port_that_another_program_has_is_told() -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("what", ["satellite", "satellite --kind imt", "node", "gsm"])
-def test_a_signal_ends_it_in_good_order_and_its_folder_is_gone(
+def test_simulator_ends_in_order_after_a_signal_and_removes_its_folder(
     tmp_path: Path, what: str, number: signal.Signals
 ) -> None:
     command = [*MODULE, "simulate", *what.split()]
@@ -118,7 +120,9 @@ def test_a_signal_ends_it_in_good_order_and_its_folder_is_gone(
 
 
 @pytest.mark.parametrize("what", ["satellite", "satellite --kind imt", "node", "gsm"])
-def test_a_killed_one_whose_link_is_named_leaves_no_folder(tmp_path: Path, what: str) -> None:
+def test_killed_simulator_with_a_named_link_leaves_no_temporary_folder(
+    tmp_path: Path, what: str
+) -> None:
     place, temporary = tmp_path / "place", tmp_path / "temporary"
     place.mkdir()
     temporary.mkdir()

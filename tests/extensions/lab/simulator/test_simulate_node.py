@@ -43,7 +43,7 @@ def kit(
 
 
 @pytest.mark.full
-def test_a_package_goes_from_kit_to_kit(tmp_path: Path) -> None:
+def test_package_is_delivered_from_kit_to_kit(tmp_path: Path) -> None:
     with nodes(tmp_path, "--seed", "7") as air, kit(tmp_path, 1) as ada, kit(tmp_path, 2) as ben:
         assert air.lines[0] == "[air] seed 7"
         answer = ada.post("Camp reached").body
@@ -60,7 +60,7 @@ def test_a_package_goes_from_kit_to_kit(tmp_path: Path) -> None:
 
 
 @pytest.mark.full
-def test_the_air_is_seen(tmp_path: Path) -> None:
+def test_neighbours_show_duplicate_station_numbers_and_wrong_keys(tmp_path: Path) -> None:
     """The neighbours, two stations with one number, and one with another key."""
     stranger = {"radio-key": "11" * 32}
     with ExitStack() as stack:
@@ -85,7 +85,7 @@ def test_the_air_is_seen(tmp_path: Path) -> None:
         assert "give that kit the same radio-key" in told(eve, "status")
 
 
-def test_a_way_over_an_empty_battery_is_told(tmp_path: Path) -> None:
+def test_neighbours_show_a_route_with_a_low_battery(tmp_path: Path) -> None:
     """The battery level is that of its node. It appears in the neighbour's API and in its list."""
     relays = {"satellite-port": str(tmp_path / "nobody"), "radio-relay": "satellite"}
     with nodes(tmp_path, "--seed", "7") as air, kit(tmp_path, 1) as ada:
@@ -105,8 +105,8 @@ def test_a_way_over_an_empty_battery_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.full
-def test_who_has_read_it_is_told_over_one_between(tmp_path: Path) -> None:
-    """Kits 1 and 3 do not hear each other, and there is no hub: a press at the page of 3 appears
+def test_read_receipt_arrives_over_an_intermediate_kit(tmp_path: Path) -> None:
+    """Kits 1 and 3 do not hear each other, and there is no hub. A press at the page of 3 appears
     once at 1 in the API, in `show` and in the events, also after both have restarted.
     """
     (tmp_path / "who").write_text("1 2\n2 3\n")
@@ -145,7 +145,7 @@ def read_at(kit: Agent, number: int) -> list[str]:
 
 
 @pytest.mark.full
-def test_an_sos_reaches_all_and_its_sender_sees_who_lacks_it(tmp_path: Path) -> None:
+def test_sos_reaches_all_kits_and_its_sender_sees_unconfirmed_ones(tmp_path: Path) -> None:
     """Three kits in range of each other and one behind a ridge, at 30 % loss."""
     (tmp_path / "who").write_text("1 2\n1 3\n2 3\n3 4\n")
     who = ("--nodes", "4", "--topology", str(tmp_path / "who"), "--loss", "0.3")
@@ -174,7 +174,7 @@ def test_an_sos_reaches_all_and_its_sender_sees_who_lacks_it(tmp_path: Path) -> 
         until(lambda: not kits[0].call("GET", f"/api/package/{sent['id']}").body["unconfirmed"])
 
 
-def test_an_sos_reaches_who_was_never_heard(tmp_path: Path) -> None:
+def test_sos_reaches_a_kit_that_was_never_heard(tmp_path: Path) -> None:
     """1-2-3: 2 has never heard 3 and repeats the SOS in any case."""
     (tmp_path / "who").write_text("1 2\n2 > 3\n")
     with (
@@ -191,7 +191,7 @@ MINUTES = 10
 
 
 @pytest.mark.full
-def test_ten_kits_that_move_have_everything_once(tmp_path: Path) -> None:
+def test_ten_moving_kits_receive_every_message_once(tmp_path: Path) -> None:
     """On an air with 30 % loss, each kit posts once a minute for ten minutes. From the third minute
     one is behind a ridge, where only one other hears it, and after the seventh it is back.
     """
@@ -242,7 +242,7 @@ def texts(of: Agent) -> list[str]:
 
 
 @pytest.mark.full
-def test_who_raises_an_sos_sees_where_radio_hops_ends_it(tmp_path: Path) -> None:
+def test_sender_sees_where_the_hop_limit_stops_its_sos(tmp_path: Path) -> None:
     """1-2-3-4, with a limit of one relay: 3 has it, and 4 is out of range."""
     (tmp_path / "who").write_text("1 2\n2 3\n3 4\n")
     with ExitStack() as stack:
@@ -271,7 +271,7 @@ def test_who_raises_an_sos_sees_where_radio_hops_ends_it(tmp_path: Path) -> None
         assert said in told(ada, "status")
 
 
-def test_a_wrong_topology_is_a_wrong_call(tmp_path: Path) -> None:
+def test_invalid_topology_is_reported_as_a_usage_error(tmp_path: Path) -> None:
     (tmp_path / "who").write_text("1 2\n2 9\n")
     called = [*MODULE, "simulate", "node", "--topology", str(tmp_path / "who")]
     ended = subprocess.run(called, capture_output=True, text=True, check=False)
@@ -285,7 +285,7 @@ def told(of: Agent, command: str) -> str:
 
 
 @pytest.mark.full
-def test_a_node_is_taken_away_and_put_back(tmp_path: Path) -> None:
+def test_unplugged_node_resumes_once_plugged_in(tmp_path: Path) -> None:
     with nodes(tmp_path) as air, kit(tmp_path, 1) as ada, kit(tmp_path, 2) as ben:
         air.type("unplug 1")
         ada.expect("the radio is away")
@@ -312,20 +312,20 @@ def test_a_node_is_taken_away_and_put_back(tmp_path: Path) -> None:
         ("dance", "'dance' is not a command"),
     ],
 )
-def test_what_is_typed_is_answered(tmp_path: Path, typed: str, said: str) -> None:
+def test_typed_command_is_answered(tmp_path: Path, typed: str, said: str) -> None:
     with nodes(tmp_path) as air:
         air.type(typed)
         air.expect(said)
 
 
 @pytest.mark.parametrize("bad", [["--loss", "2"], ["--nodes", "0"], ["--bitrate", "-1"]])
-def test_bad_arguments_are_told(bad: list[str]) -> None:
+def test_invalid_arguments_are_reported(bad: list[str]) -> None:
     with Running([*MODULE, "simulate", "node", *bad]) as running:
         assert running.wait() == 2
     assert "error: argument" in "\n".join(running.lines)
 
 
-def test_who_was_off_is_given_what_others_sent_by_a_kit_that_was_killed(tmp_path: Path) -> None:
+def test_late_kit_receives_stored_messages_from_a_restarted_kit(tmp_path: Path) -> None:
     """Ada's kit is off by then: only Ben's has it, on its disk."""
 
     with nodes(tmp_path, "--nodes", "3", "--seed", "7"):
