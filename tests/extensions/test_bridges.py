@@ -97,21 +97,21 @@ def sent(item: Item) -> set[str]:
     return event_types
 
 
-def test_every_kind_stands_in_the_map() -> None:
+def test_table_contains_every_kind_of_item() -> None:
     others = {"SOS", "check-in", "receipt"}
     assert {*rows()} == {NAMES.get(kind, kind) for kind in ITEMS_OF_KIND} | others
     assert all(len(cells) == 4 and all(cells) for cells in rows().values())
 
 
 @pytest.mark.parametrize("kind", ITEMS_OF_KIND)
-def test_what_a_kind_becomes_at_a_tak_server(kind: str) -> None:
+def test_table_matches_the_tak_events_of_each_kind(kind: str) -> None:
     wanted = sent(ITEMS_OF_KIND[kind])
     if kind == "location":
         wanted |= shown()
     assert types(rows()[NAMES.get(kind, kind)][TAK_OUT]) == wanted
 
 
-def test_what_an_sos_and_a_tick_become_there() -> None:
+def test_table_matches_the_tak_events_of_sos_and_receipts() -> None:
     alerts = {outward.make_alert(OpenAlert(1, 1, ends), ADA, 0.0).type for ends in (False, True)}
     assert types(rows()["SOS"][TAK_OUT]) == alerts
     ticks = {
@@ -138,7 +138,7 @@ ALL_TYPES = {
 }
 
 
-def test_what_comes_back_is_what_the_door_lets_in() -> None:
+def test_table_matches_the_events_admitted_from_tak() -> None:
     door = EventAdmission(lambda became, by=1: None, lambda: 0.0, markers=True)
     let_in = {
         kind for kind in ALL_TYPES if door.admit(kind, arriving(kind), ADA.uid, 0.0) is not None
@@ -148,7 +148,7 @@ def test_what_comes_back_is_what_the_door_lets_in() -> None:
     assert shut.admit(tak.MARKER, arriving(tak.MARKER), ADA.uid, 0.0) is None
 
 
-def test_what_is_in_inbound_and_what_send_takes() -> None:
+def test_table_matches_the_mqtt_events_and_commands() -> None:
     named = {
         name
         for cells in rows().values()
@@ -167,7 +167,7 @@ def test_what_is_in_inbound_and_what_send_takes() -> None:
         assert rows()[name][MQTT_IN].startswith("refused")
 
 
-def test_every_setting_and_share_is_told_of() -> None:
+def test_page_describes_every_tak_setting_and_share() -> None:
     part = PAGE.partition("## A team's TAK server")[2].partition("## TAK on the kit's own")[0]
     unnamed = [key.name for key in tak_kind.KEYS if key.name not in part]
     assert not unnamed
@@ -176,7 +176,7 @@ def test_every_setting_and_share_is_told_of() -> None:
     assert all(key.name in own for key in phones_kind.KEYS)
 
 
-def test_the_hubs_mqtt_is_told_of() -> None:
+def test_page_describes_the_hubs_mqtt_settings_and_topics() -> None:
     kit, _, part = MQTT.partition("## MQTT at the hub")
     unnamed = [key.name for key in hub_mqtt_kind.KEYS if key.name not in part + kit]
     assert not unnamed
@@ -195,7 +195,7 @@ def test_the_hubs_mqtt_is_told_of() -> None:
 
 
 @pytest.mark.parametrize("kind", ITEMS_OF_KIND)
-def test_what_the_hub_publishes_is_what_mqtt_shares_says(kind: str) -> None:
+def test_hub_publishes_exactly_the_configured_mqtt_shares(kind: str) -> None:
     item = KitItem(1, 0.0, 1, kind, False, False, "id")
     every = {*hub_mqtt_kind.SHAREABLE_KINDS}
     needed = {share for share in every if not hub_documents.is_shared(item, every - {share})}
@@ -208,7 +208,7 @@ def test_what_the_hub_publishes_is_what_mqtt_shares_says(kind: str) -> None:
     assert hub_documents.get_event_type(item) in hub_documents.EVENT_TYPES
 
 
-def test_what_phones_on_the_kits_network_are_shown() -> None:
+def test_page_describes_the_events_on_the_kits_own_network() -> None:
     part = PAGE.partition("## TAK on the kit's own network")[2]
     assert not [key.name for key in tak_lan_settings.KEYS if key.name not in part]
     assert f"TCP port {lan.PORT}" in part

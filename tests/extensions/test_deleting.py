@@ -95,7 +95,7 @@ def test_check_names_the_extension_of_a_setting(extension: str, tmp_path: Path) 
 
 @pytest.mark.full
 @pytest.mark.parametrize("extension", NAMES)
-def test_the_rest_passes_its_tests(extension: str, tmp_path: Path) -> None:
+def test_other_tests_pass_without_the_extension(extension: str, tmp_path: Path) -> None:
     tree = tree_without(extension, tmp_path / "tree")
     gone = {str(path.relative_to(ROOT)) for path in users_of(extension, ROOT)}
     assert extension == "lab" or all(path.startswith(SEVERAL) for path in gone), gone

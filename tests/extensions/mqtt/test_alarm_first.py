@@ -12,7 +12,7 @@ from tests.kit import kit
 from tests.test_alarm_first import PACKAGES, SOS
 
 
-async def test_mqtt_raises_an_sos_in_odd_company(tmp_path: Path) -> None:
+async def test_mqtt_sos_is_raised_despite_unreadable_members(tmp_path: Path) -> None:
     async with kit(tmp_path) as k:
         budget = DayBudget(k.journal, "mqtt", 0)
         settings = MqttSettings(senders=frozenset({"panic"}), sos="on")

@@ -85,7 +85,7 @@ def text_in(packet: Packet) -> str:
     return text
 
 
-def test_a_broker_that_dies_before_its_connack_is_tried_again(kit: Kit) -> None:
+def test_connection_lost_before_connack_is_retried(kit: Kit) -> None:
     for _ in range(2):
         with kit.broker.visit() as visit:
             hello = visit.next()
@@ -96,7 +96,7 @@ def test_a_broker_that_dies_before_its_connack_is_tried_again(kit: Kit) -> None:
 
 
 @pytest.mark.full
-def test_what_comes_in_is_handed_over_once_the_broker_says_so_and_not_before(kit: Kit) -> None:
+def test_inbound_item_is_done_only_after_the_brokers_puback(kit: Kit) -> None:
     with kit.broker.visit() as visit:
         ready(visit)
         kit.sky.type("mt come down")
@@ -122,7 +122,7 @@ def test_what_comes_in_is_handed_over_once_the_broker_says_so_and_not_before(kit
 
 
 @pytest.mark.full
-def test_a_command_whose_acknowledgement_was_lost_is_carried_out_once(kit: Kit) -> None:
+def test_command_with_a_lost_puback_is_carried_out_once(kit: Kit) -> None:
     said = b'{"message":{"content":"once"}}'
     with kit.broker.visit() as visit:
         ready(visit)
@@ -142,7 +142,7 @@ def test_a_command_whose_acknowledgement_was_lost_is_carried_out_once(kit: Kit) 
     assert kit.mqtt()["commands"]["taken"] == 2
 
 
-def test_a_command_with_a_key_is_carried_out_once_though_the_agent_died(kit: Kit) -> None:
+def test_keyed_command_is_carried_out_once_despite_an_agent_kill(kit: Kit) -> None:
     said = b'{"key":"k1","message":{"content":"once"}}'
     with kit.broker.visit() as visit:
         ready(visit)
@@ -170,9 +170,7 @@ def test_a_command_with_a_key_is_carried_out_once_though_the_agent_died(kit: Kit
         (b"\x20\x02\x00\x63", "the unknown code 99"),
     ],
 )
-def test_a_broker_that_greets_as_none_should_is_told_and_tried_again(
-    kit: Kit, words: bytes, said: str
-) -> None:
+def test_invalid_connack_is_reported_and_retried(kit: Kit, words: bytes, said: str) -> None:
     with kit.broker.visit() as visit:
         visit.next()
         visit.say(words)
@@ -198,7 +196,7 @@ LONG = f"{BASE}/send/house".encode()
         b"\x40\xff\xff\xff\x7f",
     ],
 )
-def test_what_makes_no_sense_ends_the_session_and_nothing_else(kit: Kit, garbled: bytes) -> None:
+def test_malformed_packet_ends_only_the_session(kit: Kit, garbled: bytes) -> None:
     with kit.broker.visit() as visit:
         ready(visit)
         visit.say(garbled)
@@ -209,7 +207,7 @@ def test_what_makes_no_sense_ends_the_session_and_nothing_else(kit: Kit, garbled
     assert not kit.agent.call("GET", "/api/status").body["faults"]
 
 
-def test_a_message_of_megabytes_is_skipped_and_the_session_goes_on(kit: Kit) -> None:
+def test_oversized_message_is_skipped_and_the_session_continues(kit: Kit) -> None:
     size = 5_000_000
     rest = len(LONG).to_bytes(2) + LONG + b"\0\7"
     length, left = bytearray(), size + len(rest)
@@ -227,14 +225,14 @@ def test_a_message_of_megabytes_is_skipped_and_the_session_goes_on(kit: Kit) -> 
     assert kit.mqtt()["commands"]["too long"] == 1
 
 
-def test_a_refused_subscription_is_told(kit: Kit) -> None:
+def test_refused_subscription_is_reported(kit: Kit) -> None:
     with kit.broker.visit() as visit:
         wanted = visit.until(is_subscribe)
         visit.say(b"\x90\x05" + wanted.number + b"\x80\x01\x01")
         kit.agent.expect("correct its access rules")
 
 
-def test_an_agent_without_a_broker_loads_nothing_of_it() -> None:
+def test_agent_without_a_broker_imports_no_mqtt_code() -> None:
     code = (
         "import sys, fieldagent.agent.agent, fieldagent.agent.api.routes;"
         "mqtt = 'fieldagent.extensions.mqtt';"

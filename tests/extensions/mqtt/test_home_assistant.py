@@ -47,7 +47,7 @@ RADIO = {"radio-port": "/nowhere", "radio-station": "3"}
 
 @needs_mosquitto
 @pytest.mark.full
-def test_entities_of_a_kit_follow_its_settings(tmp_path: Path) -> None:
+def test_home_assistant_entities_follow_the_kits_settings(tmp_path: Path) -> None:
     with (
         sky(tmp_path) as above,
         Mosquitto(tmp_path, free_port()) as broker,
@@ -85,7 +85,7 @@ def test_entities_of_a_kit_follow_its_settings(tmp_path: Path) -> None:
 
 @needs_mosquitto
 @pytest.mark.full
-def test_a_kit_that_the_hub_announces_has_its_own_version(tmp_path: Path) -> None:
+def test_kit_announced_by_the_hub_shows_its_own_version(tmp_path: Path) -> None:
     with ExitStack() as stack:
         broker = stack.enter_context(Mosquitto(tmp_path, free_port()))
         house = stack.enter_context(House(broker.port))
@@ -108,7 +108,7 @@ def test_a_kit_that_the_hub_announces_has_its_own_version(tmp_path: Path) -> Non
         (discovery.make_flag("SOS open", "sos", "safety"), {"sos": True}, "ON"),
     ],
 )
-def test_a_member_that_is_not_sent_is_unknown(
+def test_missing_state_member_renders_as_unknown(
     component: dict[str, Any], state: dict[str, Any], value: str
 ) -> None:
     environment = ImmutableSandboxedEnvironment(undefined=StrictUndefined)

@@ -74,7 +74,7 @@ async def command(
     )
 
 
-async def test_a_command_goes_to_a_kit_a_group_or_everybody(store: Store) -> None:
+async def test_command_is_sent_to_a_kit_a_group_or_all(store: Store) -> None:
     async with alps_of(store) as alps:
         taken = await command(alps, "for Ada", kit=1, name="a")
         assert (taken.became, taken.answer["accepted"]) == (ItemResult.TAKEN, True)
@@ -103,7 +103,7 @@ async def test_a_command_goes_to_a_kit_a_group_or_everybody(store: Store) -> Non
         assert sorted(name for (name,) in voices) == ["MQTT", "house (MQTT)"]
 
 
-async def test_what_a_broker_brings_again_to_a_hub_that_was_killed_is_carried_out_once(
+async def test_redelivered_command_is_carried_out_once_after_a_hub_kill(
     store: Store,
 ) -> None:
     async with alps_of(store) as alps:
@@ -127,7 +127,7 @@ async def test_what_a_broker_brings_again_to_a_hub_that_was_killed_is_carried_ou
         assert late.became is ItemResult.TAKEN
 
 
-async def test_a_dry_run_tells_the_cost_and_enters_nothing(store: Store) -> None:
+async def test_dry_run_returns_the_cost_and_sends_nothing(store: Store) -> None:
     async with alps_of(store) as alps:
         body = {"message": {"content": "come down"}, "key": "k", "dryRun": True}
         answer = (await command(alps, body, kit=CLEO)).answer
@@ -146,7 +146,7 @@ async def test_a_dry_run_tells_the_cost_and_enters_nothing(store: Store) -> None
         assert await alps.rows("SELECT count(*) FROM item") == [(1,)]
 
 
-async def test_the_budget_is_kept_and_a_key_pays_once(store: Store) -> None:
+async def test_command_budget_holds_and_a_key_is_charged_once(store: Store) -> None:
     async with alps_of(store) as alps:
         answer = (await command(alps, "x", "stranger", CLEO, "a")).answer
         assert "stranger is not in mqtt-senders" in answer["withheld"]
@@ -186,7 +186,7 @@ WRONG: list[tuple[Any, ItemResult, int]] = [
 ]
 
 
-async def test_what_cannot_be_is_told_with_why(store: Store) -> None:
+async def test_invalid_command_is_answered_with_the_reason(store: Store) -> None:
     async with alps_of(store) as alps:
         for number, (body, became, status) in enumerate(WRONG):
             outcome = await command(alps, body, kit=1, name=f"{number}")
@@ -236,7 +236,7 @@ def texts(ear: Ear) -> list[str]:
 
 
 @ON_BOTH
-async def test_an_item_is_told_once_the_broker_has_it(store: Store, clock: Any) -> None:
+async def test_item_is_published_until_the_broker_acknowledges_it(store: Store, clock: Any) -> None:
     async with alps_of(store) as alps:
         for number in range(1, 4):
             await alps.sends(1, Entry(number, Message(f"word {number}"), int(alps.now)))
@@ -262,7 +262,9 @@ async def test_an_item_is_told_once_the_broker_has_it(store: Store, clock: Any) 
 
 
 @ON_BOTH
-async def test_an_incident_rings_until_somebody_has_it(store: Store, clock: Any) -> None:
+async def test_incident_is_published_repeatedly_until_acknowledged(
+    store: Store, clock: Any
+) -> None:
     async with alps_of(store) as alps:
         place = Location(46.5, 8.1)
         await alps.sends(1, Entry(1, place, int(alps.now), sos=True))
@@ -288,9 +290,7 @@ async def test_an_incident_rings_until_somebody_has_it(store: Store, clock: Any)
 
 
 @ON_BOTH
-async def test_what_is_retained_of_a_kit_that_was_deleted_between_two_sessions_is_taken_back(
-    store: Store, clock: Any
-) -> None:
+async def test_retained_topics_of_a_deleted_kit_are_cleared(store: Store, clock: Any) -> None:
     async with alps_of(store) as alps:
 
         class Retained(Ear):

@@ -121,7 +121,7 @@ def stack() -> Iterator[ExitStack]:
 
 
 @needs_mosquitto
-def test_a_fleet_and_a_house_hear_each_other(tmp_path: Path, stack: ExitStack) -> None:
+def test_fleet_and_broker_exchange_messages(tmp_path: Path, stack: ExitStack) -> None:
     broker = stack.enter_context(Mosquitto(tmp_path, free_port()))
     other = stack.enter_context(neighbour(broker.port))
     alps = Alps(tmp_path, stack, broker.port)
@@ -245,7 +245,9 @@ def announced(other: Neighbour) -> None:
 
 
 @needs_mosquitto
-def test_kits_are_devices_and_a_flood_is_dropped(tmp_path: Path, stack: ExitStack) -> None:
+def test_kits_are_announced_as_devices_and_a_flood_is_dropped(
+    tmp_path: Path, stack: ExitStack
+) -> None:
     broker = stack.enter_context(Mosquitto(tmp_path, free_port()))
     other = stack.enter_context(neighbour(broker.port))
     alps = Alps(tmp_path, stack, broker.port)
@@ -286,7 +288,7 @@ def ready(visit: Visit) -> None:
     visit.answer(visit.until(lambda packet: packet.kind == 8))
 
 
-def test_a_broker_that_dies_before_it_acknowledges_has_it_again(
+def test_item_is_published_again_if_the_broker_dies_before_its_puback(
     tmp_path: Path, stack: ExitStack
 ) -> None:
     broker: StrangeBroker = stack.enter_context(strange_broker())
@@ -329,7 +331,7 @@ def test_a_broker_that_dies_before_it_acknowledges_has_it_again(
 
 @pytest.mark.full
 @needs_mosquitto
-def test_a_refused_password_is_told_and_tls_needs_the_brokers_authority(
+def test_refused_password_and_unknown_certificate_authority_are_reported(
     tmp_path: Path, stack: ExitStack
 ) -> None:
     authority = trustme.CA()
@@ -377,8 +379,8 @@ def test_a_refused_password_is_told_and_tls_needs_the_brokers_authority(
 
 @pytest.mark.full
 @needs_mosquitto
-def test_of_two_hubs_on_one_database_one_is_there(tmp_path: Path, postgres: str) -> None:
-    """The other hub takes over when the dead hub's lease has expired, after half a minute."""
+def test_one_of_two_hubs_on_a_database_runs_the_bridge(tmp_path: Path, postgres: str) -> None:
+    """The other hub takes over after half a minute, when the dead hub's lease has expired."""
     with ExitStack() as stack:
         broker = stack.enter_context(Mosquitto(tmp_path, free_port()))
         other = stack.enter_context(neighbour(broker.port))

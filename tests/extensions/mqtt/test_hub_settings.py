@@ -32,7 +32,7 @@ AT_BROKER = "mqtt-address=mqtt://a\nmqtt-workspace=Alps\n"
         ),
     ],
 )
-def test_where_the_broker_is(tmp_path: Path, text: str, fault: str) -> None:
+def test_broker_settings_of_the_hub_are_validated(tmp_path: Path, text: str, fault: str) -> None:
     path = tmp_path / "hub.properties"
     path.write_text(f"database={tmp_path}/hub.sqlite3\n{text}\n")
     with pytest.raises(InvalidSettings, match=fault) if fault else nullcontext():

@@ -79,7 +79,7 @@ PAYS = {"mqtt_senders": "house", "mqtt_credits_per_day": "3"}
 
 
 @pytest.mark.full
-def test_a_house_sends_by_satellite_and_hears_what_comes(camp: Camp) -> None:
+def test_command_is_sent_by_satellite_and_inbound_items_are_published(camp: Camp) -> None:
     camp.begin(**PAYS)
     camp.other.await_one(f"{BASE}/state", lambda state: state["satellite"] == "ready")
     camp.await_ready()
@@ -105,7 +105,7 @@ def test_a_house_sends_by_satellite_and_hears_what_comes(camp: Camp) -> None:
     assert len(camp.packages()) == 1
 
 
-def test_a_kit_is_offline_once_it_is_dead_and_retained_is_no_word_of_anybody(camp: Camp) -> None:
+def test_dead_kit_is_offline_and_no_message_is_retained(camp: Camp) -> None:
     camp.begin(**PAYS)
     camp.await_ready()
     camp.send(message("the secret of the hut"))
@@ -155,7 +155,7 @@ def members(component: dict[str, Any]) -> set[str]:
 
 
 @pytest.mark.full
-def test_home_assistant_gets_what_its_documentation_asks_for(camp: Camp) -> None:
+def test_discovery_follows_home_assistants_documentation(camp: Camp) -> None:
     camp.begin()
     configuration = camp.other.await_one(CONFIG)
     assert configuration.keys() == {"device", "origin", "components", "availability", "qos"}
@@ -181,13 +181,13 @@ def test_home_assistant_gets_what_its_documentation_asks_for(camp: Camp) -> None
     until(lambda: len(camp.other.of(CONFIG)) == known + 1)
 
 
-def test_no_device_is_announced_where_that_is_off(camp: Camp) -> None:
+def test_discovery_can_be_turned_off(camp: Camp) -> None:
     camp.begin(mqtt_discovery="none", mqtt_prefix="alps/west", mqtt_name="hut")
     camp.other.await_one("alps/west/hut/state")
     assert {each.topic.split("/")[0] for each in camp.other.got} == {"alps"}
 
 
-def test_where_the_kit_is_is_known_by_what_it_posted_last(camp: Camp) -> None:
+def test_position_topic_follows_the_last_posted_position(camp: Camp) -> None:
     camp.begin(satellite_port=None, radio_port="/nowhere", radio_station="3")
     camp.kit.call("POST", "/api/package/async", {"location": {"latitude": 47.1, "longitude": 8.5}})
     position = camp.other.await_one(f"{BASE}/position")
@@ -202,7 +202,7 @@ def test_where_the_kit_is_is_known_by_what_it_posted_last(camp: Camp) -> None:
     assert topics == {f"{BASE}/package/2"}
 
 
-def test_a_retained_command_is_none(camp: Camp) -> None:
+def test_retained_command_is_ignored(camp: Camp) -> None:
     camp.other.say(f"{BASE}/send/house", message("each connection would send this"), retain=True)
     camp.begin(**PAYS)
     camp.await_ready()
@@ -211,7 +211,7 @@ def test_a_retained_command_is_none(camp: Camp) -> None:
     assert [each["text"] for each in camp.packages()] == ["once"]
 
 
-def test_a_flood_is_dropped_at_the_door_and_counted(camp: Camp) -> None:
+def test_command_flood_is_dropped_and_counted(camp: Camp) -> None:
     camp.begin(satellite_port=None, radio_port="/nowhere", radio_station="3")
     camp.await_ready()
     for number in range(500):
@@ -240,7 +240,7 @@ def refused(result: Any, *words: str) -> bool:
     return all(word in result["problem"]["detail"] for word in words)
 
 
-def test_nothing_costs_money_unless_a_sender_is_listed_and_has_a_budget(camp: Camp) -> None:
+def test_paid_channels_need_a_listed_sender_and_a_budget(camp: Camp) -> None:
     camp.begin()
     camp.await_ready()
     assert refused(camp.send(message("x")), "Satellite: house is not in mqtt-senders")
@@ -273,7 +273,7 @@ def test_nothing_costs_money_unless_a_sender_is_listed_and_has_a_budget(camp: Ca
 
 
 @pytest.mark.skipif("sms" not in NAMES, reason="its modem pays for messages")
-def test_an_sms_costs_as_a_credit_does(camp: Camp) -> None:
+def test_sms_is_charged_to_the_budget_like_credits(camp: Camp) -> None:
     by_sms = {
         "satellite_port": None,
         "hub_address": f"http://127.0.0.1:{free_port()}",
@@ -291,7 +291,7 @@ def test_an_sms_costs_as_a_credit_does(camp: Camp) -> None:
 
 @pytest.mark.full
 @pytest.mark.skipif("imt" not in NAMES, reason="its modem pays for bytes")
-def test_bytes_that_are_paid_for_count_as_credits(tmp_path: Path) -> None:
+def test_billed_bytes_are_charged_to_the_budget_as_credits(tmp_path: Path) -> None:
     with (
         imt_sky(tmp_path),
         Mosquitto(tmp_path, free_port()) as broker,
@@ -314,7 +314,7 @@ def test_bytes_that_are_paid_for_count_as_credits(tmp_path: Path) -> None:
             assert kit.call("GET", "/api/status").body["mqtt"]["creditsToday"] == 1
 
 
-def test_who_is_not_listed_names_nobody(camp: Camp) -> None:
+def test_unlisted_sender_cannot_set_recipient_or_author(camp: Camp) -> None:
     camp.begin(**PAYS)
     camp.await_ready()
     assert refused(camp.send(message("x", to="+41791234567"), "stranger"), "cannot set `to`")
@@ -323,7 +323,7 @@ def test_who_is_not_listed_names_nobody(camp: Camp) -> None:
     assert camp.send(message("x", to="Ada", **{"from": "Ben"}))["accepted"]
 
 
-def test_an_sos_by_mqtt_needs_a_setting_and_a_listed_sender(camp: Camp) -> None:
+def test_mqtt_sos_needs_a_setting_and_a_listed_sender(camp: Camp) -> None:
     camp.begin(**PAYS)
     camp.await_ready()
     assert refused(camp.send(message("help", priority=100)), "mqtt-sos does not let MQTT")
@@ -350,7 +350,7 @@ def test_an_sos_by_mqtt_needs_a_setting_and_a_listed_sender(camp: Camp) -> None:
         (b'{"incident": {"number": 1, "state": "seen"}}', 422, "fault"),
     ],
 )
-def test_a_wrong_command_is_told_as_by_the_local_api(
+def test_invalid_command_is_reported_as_by_the_local_api(
     camp: Camp, body: bytes, status: int, said: str
 ) -> None:
     camp.begin(mqtt_commands_per_hour="1000")
@@ -362,7 +362,7 @@ def test_a_wrong_command_is_told_as_by_the_local_api(
         assert result["problem"] == camp.kit.call("POST", "/api/package/async", body).body
 
 
-def test_two_kits_of_one_name_say_what_is_wrong_and_what_to_do(tmp_path: Path) -> None:
+def test_two_kits_with_one_client_id_report_the_cause_and_remedy(tmp_path: Path) -> None:
     """Each disconnects the other at the broker, which gives no reason."""
     why = "give another client fieldagent-kit a different mqtt-name"
     quick = environment(tmp_path, Put("fieldagent.extensions.mqtt.session:RETRY_WAITS_S", (0.1,)))
@@ -383,7 +383,7 @@ def test_two_kits_of_one_name_say_what_is_wrong_and_what_to_do(tmp_path: Path) -
             assert said_by(home, why)()
 
 
-def test_what_came_while_the_broker_was_away_is_handed_over_once_it_is_back(camp: Camp) -> None:
+def test_inbound_items_are_published_once_the_broker_is_back(camp: Camp) -> None:
     port = camp.broker.port
     camp.other.close()
     camp.broker.kill()
@@ -416,7 +416,7 @@ def said_by(home: Path, word: str) -> Callable[[], bool]:
     return lambda: any(word in each for each in check(home))
 
 
-def test_a_refused_password_is_told_and_tls_needs_the_brokers_authority(tmp_path: Path) -> None:
+def test_refused_password_and_unknown_certificate_authority_are_reported(tmp_path: Path) -> None:
     authority = trustme.CA()
     authority.cert_pem.write_to_path(tmp_path / "ca.pem")
     proof = authority.issue_cert("localhost")

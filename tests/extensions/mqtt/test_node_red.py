@@ -32,7 +32,7 @@ def nodes() -> dict[str, dict[str, Any]]:
     return {node["id"]: node for node in json.loads(FLOW.read_text())}
 
 
-def test_the_flow_hangs_together_and_speaks_by_the_kits_topics() -> None:
+def test_node_red_flow_is_connected_and_uses_the_kits_topics() -> None:
     known = nodes()
     ours = make_topics(*MqttSettings().place)
     variables = {each["name"]: each["value"] for each in known["fa-tab"]["env"]}
@@ -119,7 +119,7 @@ class NodeRed(Running):
 @pytest.mark.full
 @needs_mosquitto
 @needs_node_red
-def test_a_message_goes_each_way(tmp_path: Path) -> None:
+def test_node_red_flow_transfers_messages_both_ways(tmp_path: Path) -> None:
     home = tmp_path / "node-red"
     home.mkdir()
     with ExitStack() as stack:

@@ -46,7 +46,7 @@ def read(data: bytes) -> list[mqtt.FromBroker]:
     return list(PacketReader().receive_data(data))
 
 
-def test_a_connect_as_the_standard_shows_it() -> None:
+def test_connect_packet_matches_the_standard() -> None:
     will = LastWill("fieldagent/kit/online", b"offline")
     made = mqtt.connect("fieldagent-kit", 60, will=will, user="kit", password="über")
     head = b"\x00\x04MQTT\x04" + bytes([0b11101100]) + b"\x00\x3c"
@@ -57,7 +57,7 @@ def test_a_connect_as_the_standard_shows_it() -> None:
 
 
 @given(TEXTS, st.binary(max_size=300), st.none() | NUMBERS, st.booleans())
-def test_a_publish_is_what_a_client_of_others_sends(
+def test_publish_packet_equals_that_of_a_third_party_client(
     topic: str, payload: bytes, number: int | None, retain: bool
 ) -> None:
     client = Client(CallbackAPIVersion.VERSION2)
@@ -69,7 +69,7 @@ def test_a_publish_is_what_a_client_of_others_sends(
     assert sent == [mqtt.publish(topic, payload, number, retain=retain)]
 
 
-def test_the_other_packets_of_ours() -> None:
+def test_puback_subscribe_and_ping_packets_match_the_standard() -> None:
     assert mqtt.encode_puback(258) == b"\x40\x02\x01\x02"
     wanted = field(b"a/send") + b"\x01" + field(b"a/send/+") + b"\x01"
     assert mqtt.subscribe(7, ["a/send", "a/send/+"]) == packet(0x82, b"\x00\x07" + wanted)
@@ -115,7 +115,7 @@ FROM_BROKER = st.one_of(
 
 
 @given(st.lists(FROM_BROKER), st.integers(1, 50))
-def test_what_a_broker_sends_is_read_however_it_arrives(
+def test_broker_packets_are_read_from_any_segmentation(
     sent: list[tuple[bytes, mqtt.FromBroker]], size: int
 ) -> None:
     data = b"".join(each for each, _ in sent)
@@ -132,7 +132,7 @@ def test_what_a_broker_sends_is_read_however_it_arrives(
     st.none() | NUMBERS,
     st.sampled_from([1_000, 65_535, 10**7]),
 )
-def test_of_a_long_message_only_its_length_is_kept(
+def test_overlong_message_is_skipped_and_only_its_length_kept(
     size: int, number: int | None, chunk: int
 ) -> None:
     rest = field(b"a/send") + (b"" if number is None else struct.pack(">H", number)) + bytes(size)
@@ -175,6 +175,6 @@ def test_of_a_long_message_only_its_length_is_kept(
         (b"\x40\x80\x80\x08", "131072 bytes makes no sense"),
     ],
 )
-def test_what_makes_no_sense_is_refused(data: bytes, said: str) -> None:
+def test_malformed_packet_raises(data: bytes, said: str) -> None:
     with pytest.raises(RemoteProtocolError, match=said):
         read(data)

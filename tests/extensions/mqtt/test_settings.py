@@ -25,7 +25,7 @@ GOOD = {
 }
 
 
-def test_every_key_is_read() -> None:
+def test_every_mqtt_setting_is_read() -> None:
     assert GOOD.keys() == {key.name for key in KEYS}
     text = "".join(f"{name}={value}\n" for name, value in GOOD.items())
     settings = parse(text, Path("agent.properties")).parts["mqtt"]
@@ -51,6 +51,6 @@ def test_every_key_is_read() -> None:
         ("mqtt-address=mqtt://a\nmqtt-sos=yes", "must be off or on"),
     ],
 )
-def test_a_fault_names_key_and_remedy(line: str, fault: str) -> None:
+def test_invalid_mqtt_setting_is_reported_with_key_and_remedy(line: str, fault: str) -> None:
     with pytest.raises(InvalidSettings, match=fault):
         parse(line, Path("agent.properties"))
