@@ -74,7 +74,9 @@ def of_meshcore(text: str) -> bool:
         lambda: of_meshcore("Eve: SOS on a channel that nobody knows"),
     ],
 )
-def test_an_alarm_is_read_in_odd_company(is_alarm: Callable[[], bool]) -> None:
+def test_handheld_alarm_is_recognised_despite_unreadable_parts(
+    is_alarm: Callable[[], bool],
+) -> None:
     assert is_alarm()
 
 
@@ -106,7 +108,7 @@ PRESSES: list[tuple[bytes, dict[str, str], list[Any]]] = [
 
 
 @pytest.mark.parametrize(("body", "head", "items"), PRESSES)
-async def test_a_press_is_an_sos_in_odd_company(
+async def test_pressed_sos_is_raised_despite_unreadable_members(
     tmp_path: Path, body: bytes, head: dict[str, str], items: list[Any]
 ) -> None:
     async with bench(tmp_path) as there:
@@ -122,7 +124,7 @@ async def test_a_press_is_an_sos_in_odd_company(
 
 
 @pytest.mark.parametrize("caveat", ["", "by APRS, unproved call sign"])
-async def test_an_sos_over_the_internet_is_seen_and_rings_nobody(
+async def test_unproved_sos_over_the_internet_is_shown_but_not_raised(
     tmp_path: Path, caveat: str
 ) -> None:
     async with bench(tmp_path, caveat) as there:
@@ -134,7 +136,7 @@ async def test_an_sos_over_the_internet_is_seen_and_rings_nobody(
         assert there.items() == []
 
 
-async def test_an_sos_that_is_marked_as_a_sign_rings(tmp_path: Path) -> None:
+async def test_sos_text_marked_as_a_reaction_is_raised(tmp_path: Path) -> None:
     async with bench(tmp_path) as there:
         await there.hear(HandheldText("SOS", True, reaction=True))
         assert incident.find_open(there.kit.journal) is not None

@@ -110,7 +110,7 @@ async def all_of(people: AprsPeople) -> list[HandheldReport]:
         return items
 
 
-def test_a_tracker_has_a_name_and_a_place() -> None:
+def test_tracker_reports_its_name_and_position() -> None:
     async def work() -> None:
         tnc = Tnc()
         async with at(tnc, "") as people:
@@ -133,8 +133,10 @@ def test_a_tracker_has_a_name_and_a_place() -> None:
 @pytest.mark.parametrize(
     "info", ["!0000.00N/00000.00E[ no fix yet", "!0000.00S/00000.00W>", "!0000.  N/00000.  E>"]
 )
-def test_a_beacon_at_0_0_is_no_place(info: str) -> None:
-    """A tracker sends it before its receiver has a fix. The station is present in any case."""
+def test_beacon_at_zero_coordinates_is_no_position(info: str) -> None:
+    """A tracker sends this beacon before its receiver has a fix. The station is present in any
+    case.
+    """
 
     async def work() -> None:
         tnc = Tnc()
@@ -147,7 +149,7 @@ def test_a_beacon_at_0_0_is_no_place(info: str) -> None:
     virtually(work)
 
 
-def test_a_mic_e_emergency_is_one_sos_with_its_place() -> None:
+def test_mic_e_emergency_is_one_sos_with_a_position() -> None:
     async def work() -> None:
         tnc = Tnc()
         async with at(tnc) as people:
@@ -167,7 +169,7 @@ def test_a_mic_e_emergency_is_one_sos_with_its_place() -> None:
     virtually(work)
 
 
-def test_a_message_is_acknowledged_once_it_is_on_disk_and_each_time_it_is_repeated() -> None:
+def test_message_is_acknowledged_once_stored_and_at_each_repeat() -> None:
     async def work() -> None:
         tnc = Tnc()
         async with at(tnc) as people:
@@ -193,7 +195,7 @@ def test_a_message_is_acknowledged_once_it_is_on_disk_and_each_time_it_is_repeat
     virtually(work)
 
 
-def test_a_kit_that_starts_anew_gives_a_message_the_same_number() -> None:
+def test_repeated_message_keeps_its_number_after_a_restart() -> None:
     async def work() -> None:
         numbers = set()
         for _ in range(2):
@@ -207,7 +209,7 @@ def test_a_kit_that_starts_anew_gives_a_message_the_same_number() -> None:
     virtually(work)
 
 
-def test_a_full_disk_rejects_and_takes_the_repetition() -> None:
+def test_full_disk_rejects_a_message_and_accepts_its_repeat() -> None:
     async def work() -> None:
         tnc = Tnc()
         async with at(tnc) as people:
@@ -224,7 +226,7 @@ def test_a_full_disk_rejects_and_takes_the_repetition() -> None:
     virtually(work)
 
 
-def test_what_is_not_for_the_kit() -> None:
+def test_messages_for_other_stations_are_ignored() -> None:
     async def work() -> None:
         tnc = Tnc()
         async with at(tnc) as people:
@@ -248,7 +250,9 @@ def test_what_is_not_for_the_kit() -> None:
         ("", TextOutcome(False, "no acknowledgement"), 2),
     ],
 )
-def test_a_text_to_a_station(answer: str, outcome: TextOutcome, times: int) -> None:
+def test_text_to_a_station_is_sent_until_acknowledged(
+    answer: str, outcome: TextOutcome, times: int
+) -> None:
     async def work() -> None:
         tnc = Tnc()
         if answer:
@@ -264,7 +268,7 @@ def test_a_text_to_a_station(answer: str, outcome: TextOutcome, times: int) -> N
     virtually(work)
 
 
-def test_another_stations_acknowledgement_is_none() -> None:
+def test_acknowledgement_of_another_station_is_ignored() -> None:
     async def work() -> None:
         tnc = Tnc()
         tnc.answer = lambda info: frame("N0CALL-8", to_kit("ack" + info.rpartition("{")[2]))
@@ -274,7 +278,7 @@ def test_another_stations_acknowledgement_is_none() -> None:
     virtually(work)
 
 
-def test_without_a_call_nothing_is_sent() -> None:
+def test_kit_without_a_call_sign_sends_nothing() -> None:
     async def work() -> None:
         tnc = Tnc()
         async with at(tnc, "") as people:
@@ -287,7 +291,7 @@ def test_without_a_call_nothing_is_sent() -> None:
     virtually(work)
 
 
-def test_a_long_reaction_fits_in_whole_characters() -> None:
+def test_long_reaction_is_truncated_at_a_whole_character() -> None:
     async def work() -> None:
         tnc = Tnc()
         async with at(tnc) as people:
@@ -301,7 +305,7 @@ def test_a_long_reaction_fits_in_whole_characters() -> None:
     virtually(work)
 
 
-def test_noise_ends_nothing() -> None:
+def test_random_frames_do_not_stop_the_receiver() -> None:
     async def work() -> None:
         random, tnc = Random(1), Tnc()
         head = ax25.encode(ax25.Frame(ax25.Callsign("N0CALL"), ax25.Callsign("S32U6T"), b""))
@@ -317,7 +321,7 @@ def test_noise_ends_nothing() -> None:
     virtually(work)
 
 
-def test_a_tnc_that_goes_away_in_the_middle_of_a_frame() -> None:
+def test_tnc_lost_in_the_middle_of_a_frame_is_reported() -> None:
     async def tnc(stream: trio.SocketStream) -> None:
         await stream.send_all(frame(ADA, PLACE) + frame(ADA, PLACE)[:9])
         await stream.aclose()
@@ -344,14 +348,14 @@ def test_a_tnc_that_goes_away_in_the_middle_of_a_frame() -> None:
     trio.run(work)
 
 
-def test_which_handles_are_calls() -> None:
+def test_call_signs_are_recognised_as_handles() -> None:
     assert is_handle("n0call-9")
     assert not is_handle("!a1b2c3d4")
     assert not is_handle("a1" * 32)
     assert not meshcore.is_handle("n0call-9")
 
 
-def test_who_is_not_listed_is_dropped_and_counted() -> None:
+def test_unlisted_station_is_dropped_and_counted() -> None:
     async def work() -> None:
         tnc = Tnc()
         async with at(tnc, KIT, "n0call-8") as people:
@@ -365,7 +369,7 @@ def test_who_is_not_listed_is_dropped_and_counted() -> None:
     virtually(work)
 
 
-def test_what_digipeaters_send_again_counts_once() -> None:
+def test_digipeated_copy_is_counted_once() -> None:
     async def work() -> None:
         tnc = Tnc()
         async with at(tnc) as people:
@@ -380,7 +384,7 @@ def test_what_digipeaters_send_again_counts_once() -> None:
 
 
 @pytest.mark.full
-def test_a_busy_channel_takes_no_more_than_a_frame_a_second_and_messages_all_the_same() -> None:
+def test_busy_channel_is_limited_to_a_frame_per_second_except_for_messages() -> None:
     async def work() -> None:
         tnc = Tnc()
         async with at(tnc) as people:
@@ -407,7 +411,7 @@ def test_a_busy_channel_takes_no_more_than_a_frame_a_second_and_messages_all_the
     virtually(work)
 
 
-def test_an_object_is_a_mark_of_its_sender_and_not_where_that_is() -> None:
+def test_object_is_a_marker_and_not_its_senders_position() -> None:
     async def work() -> None:
         tnc = Tnc()
         async with at(tnc) as people:
@@ -427,7 +431,7 @@ def test_an_object_is_a_mark_of_its_sender_and_not_where_that_is() -> None:
     virtually(work)
 
 
-def test_an_old_position_is_as_old_as_it_says() -> None:
+def test_timestamped_position_keeps_its_age() -> None:
     async def work() -> None:
         tnc = Tnc()
         async with at(tnc) as people:

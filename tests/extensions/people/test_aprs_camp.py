@@ -77,7 +77,7 @@ def frequency(home: Path, **settings: str) -> Iterator[Frequency]:
         yield Frequency(kit, above, proof)
 
 
-def test_a_station_is_a_tracker_and_who_is_not_listed_is_not_there(tmp_path: Path) -> None:
+def test_listed_station_is_a_tracker_and_an_unlisted_one_is_ignored(tmp_path: Path) -> None:
     with frequency(tmp_path) as there:
         (ada,) = there.kit.people
         ada.type(f"from {STRANGER} APRS !4632.85N/00759.10E>")
@@ -113,7 +113,7 @@ def test_a_station_is_a_tracker_and_who_is_not_listed_is_not_there(tmp_path: Pat
 
 
 @pytest.mark.full
-def test_the_page_and_the_map_of_the_hub_say_how_it_is_known(tmp_path: Path) -> None:
+def test_kits_page_and_console_show_that_a_position_is_unproved(tmp_path: Path) -> None:
     with frequency(tmp_path) as there, browser.browser() as opened:
         (ada,) = there.kit.people
         ada.type(f"from {ROVER} APRS !4630.00N/00754.00E>088/036")
@@ -130,7 +130,7 @@ def test_the_page_and_the_map_of_the_hub_say_how_it_is_known(tmp_path: Path) -> 
 
 
 @pytest.mark.full
-def test_a_setting_lets_one_call_sign_ring(tmp_path: Path) -> None:
+def test_sos_setting_lets_one_call_sign_raise_an_sos(tmp_path: Path) -> None:
     with frequency(tmp_path, **{"mesh-sos": ROVER}) as there:
         (ada,) = there.kit.people
         ada.type(f"from {ADA} {EMERGENCY[0]} {EMERGENCY[1]}")
@@ -145,8 +145,8 @@ def test_a_setting_lets_one_call_sign_ring(tmp_path: Path) -> None:
 
 
 @pytest.mark.full
-def test_a_busy_channel_bounds_what_the_journal_writes(tmp_path: Path) -> None:
-    """400 stations send. A message to the kit is answered in any case."""
+def test_busy_channel_bounds_the_commits_of_the_journal(tmp_path: Path) -> None:
+    """400 stations send. A message to the kit is answered nevertheless."""
     with frequency(tmp_path, **{"mesh-calls": "*"}) as there:
         (ada,) = there.kit.people
 

@@ -39,7 +39,7 @@ def get(inside: list[str], path: str) -> Any:
 
 
 @pytest.mark.full
-def test_a_beacon_of_dire_wolfs_is_heard_and_a_message_through_it_answered(tmp_path: Path) -> None:
+def test_kit_hears_dire_wolf_and_answers_through_it(tmp_path: Path) -> None:
     settings = tmp_path / "agent.properties"
     settings.write_text(f"{SETTINGS}state-directory={tmp_path / 'state'}\n")
     with wolves(tmp_path, beacons={2: BEACON}) as air, (tmp_path / "log").open("w") as log:

@@ -76,11 +76,11 @@ def _agree_on(ours: float | None, theirs: Any) -> None:
         'N0CALL-9>T7SYWP:`(_fn"Oj/Hello',
     ],
 )
-def test_positions_as_aprslib_reads_them(line: str) -> None:
+def test_positions_are_read_as_by_aprslib(line: str) -> None:
     agree(line)
 
 
-def test_a_course_and_an_altitude() -> None:
+def test_course_speed_and_altitude_are_read() -> None:
     there = position("N0CALL-9>APRS:!4722.61N/00832.50E>088/036/A=001640 text")
     assert there.course == 88
     assert there.speed == pytest.approx(36 * KNOT)
@@ -88,7 +88,7 @@ def test_a_course_and_an_altitude() -> None:
     assert there.comment == "text"
 
 
-def test_the_wind_is_no_course() -> None:
+def test_wind_direction_is_not_read_as_a_course() -> None:
     there = position("N0CALL>APRS:!4722.61N/00832.50E_220/004g005t077")
     assert (there.course, there.speed) == (None, None)
 
@@ -97,7 +97,7 @@ def test_the_wind_is_no_course() -> None:
     ("destination", "is_emergency"),
     [("432105", True), ("43210L", True), ("S32U6T", False), ("43RU6T", False), ("4C2U6T", False)],
 )
-def test_a_mic_e_emergency(destination: str, is_emergency: bool) -> None:
+def test_mic_e_emergency_is_recognised(destination: str, is_emergency: bool) -> None:
     assert position(f'N0CALL-9>{destination}:`(_fn"Oj/').emergency is is_emergency
 
 
@@ -110,7 +110,7 @@ def test_a_mic_e_emergency(destination: str, is_emergency: bool) -> None:
     st.sampled_from("EW"),
     st.integers(0, 4),
 )
-def test_any_place(
+def test_any_uncompressed_position_is_read_as_by_aprslib(
     north: int, minutes: int, east: int, more: int, ns: str, ew: str, ambiguity: int
 ) -> None:
     def blurred(value: int) -> str:
@@ -123,7 +123,7 @@ def test_any_place(
 
 
 @given(st.lists(st.integers(33, 123), min_size=8, max_size=8))
-def test_any_compressed_place(characters: list[int]) -> None:
+def test_any_compressed_position_is_read_as_by_aprslib(characters: list[int]) -> None:
     line = f"N0CALL>APRS:!/{''.join(map(chr, characters))}> sT"
     try:
         there = position(line)
@@ -153,19 +153,19 @@ def test_any_compressed_place(characters: list[int]) -> None:
         (">A status", None),
     ],
 )
-def test_messages(line: str, what: object) -> None:
+def test_messages_acknowledgements_and_bulletins_are_read(line: str, what: object) -> None:
     assert heard(f"N0CALL>APRS:{line}") == AprsHeard("N0CALL", what)  # type: ignore[arg-type]
 
 
 @given(st.text(st.characters(codec="utf-8", exclude_characters="|~{\r\n"), max_size=16))
-def test_what_is_written_is_read(text: str) -> None:
+def test_written_message_is_read_unchanged(text: str) -> None:
     info = aprs.write_message("HB9ABC-9", text, "7")
     frame = Frame(Callsign("N0CALL"), Callsign("APZFLD"), info)
     what = aprs.read(frame).what
     assert what == AprsMessage("HB9ABC-9", text, "7")
 
 
-def test_aprslib_reads_what_is_written() -> None:
+def test_aprslib_reads_written_messages_and_answers() -> None:
     info = aprs.write_message("HB9ABC-9", "Camp reached", "7").decode()
     theirs = aprslib.parse(f"N0CALL>APZFLD:{info}")
     assert (theirs["addresse"], theirs["message_text"]) == ("HB9ABC-9", "Camp reached")
@@ -175,12 +175,12 @@ def test_aprslib_reads_what_is_written() -> None:
 
 
 @pytest.mark.parametrize(("text", "number"), [("a" * 68, "1"), ("a|b", "1"), ("a", "123456")])
-def test_what_is_no_message(text: str, number: str) -> None:
+def test_invalid_message_text_or_number_raises(text: str, number: str) -> None:
     with pytest.raises(LocalProtocolError):
         aprs.write_message("HB9ABC-9", text, number)
 
 
-def test_a_third_party() -> None:
+def test_third_party_packet_is_read_with_its_origin() -> None:
     line = "HB9GW>APRS:}N0CALL-9>APRS,TCPIP,HB9GW*::HB9ABC-9 :Hello{1"
     assert heard(line) == AprsHeard("N0CALL-9", AprsMessage("HB9ABC-9", "Hello", "1"), True)
     assert heard("N0CALL>APRS,TCPIP*:>x").over_internet
@@ -202,13 +202,13 @@ def test_a_third_party() -> None:
         "N0CALL>APRS:}N0CALL>APRS:}N1CALL>APRS:>x",
     ],
 )
-def test_what_cannot_be_read(line: str) -> None:
+def test_malformed_packet_raises(line: str) -> None:
     with pytest.raises(RemoteProtocolError):
         heard(line)
 
 
 @given(st.sampled_from(b"!=/@:`'};)\x1c"), st.binary(max_size=60), st.text("0LPKZA3", max_size=6))
-def test_anything_else_is_an_error_of_theirs(kind: int, rest: bytes, name: str) -> None:
+def test_any_packet_is_read_or_raises_a_protocol_error(kind: int, rest: bytes, name: str) -> None:
     frame = Frame(Callsign("N0CALL"), Callsign(name or "APRS"), bytes([kind]) + rest)
     try:
         aprs.read(frame)
@@ -216,7 +216,7 @@ def test_anything_else_is_an_error_of_theirs(kind: int, rest: bytes, name: str) 
         return
 
 
-def test_an_object_is_where_aprslib_has_it() -> None:
+def test_object_is_read_as_by_aprslib() -> None:
     line = "N0CALL>APRS:;CREVASSE *092345z4722.61N/00832.50E!mind it"
     what, theirs = heard(line).what, aprslib.parse(line)
     assert isinstance(what, AprsObject)
@@ -227,7 +227,7 @@ def test_an_object_is_where_aprslib_has_it() -> None:
     assert isinstance(gone, AprsObject) and not gone.is_alive
 
 
-def test_an_item() -> None:
+def test_item_report_is_read() -> None:
     # aprslib reads no items. This one is from chapter 11.
     what = heard("N0CALL>APRS:)AID #2!4903.50N/07201.75WA").what
     assert isinstance(what, AprsObject)
@@ -247,5 +247,5 @@ def test_an_item() -> None:
         ("", None),
     ],
 )
-def test_a_time_is_the_last_that_was(when: str, moment: datetime | None) -> None:
+def test_timestamp_is_the_latest_past_moment(when: str, moment: datetime | None) -> None:
     assert aprs.parse_date(when, datetime(2026, 3, 1, 6, 0, tzinfo=UTC)) == moment

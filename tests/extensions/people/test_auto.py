@@ -31,7 +31,9 @@ def is_ready(kit: Agent, firmware: str) -> bool:
 
 
 @pytest.mark.parametrize("named", [{}, {"mesh-protocol": "auto"}])
-def test_another_radio_in_its_place_is_found(tmp_path: Path, named: dict[str, str]) -> None:
+def test_replaced_radio_with_other_firmware_is_detected(
+    tmp_path: Path, named: dict[str, str]
+) -> None:
     with people_kit(tmp_path, tmp_path / "air" / "node-1", **named) as kit:
         for firmware in HANDLES:
             with nodes(tmp_path, "--kind", firmware, "--nodes", "1"):
@@ -39,14 +41,14 @@ def test_another_radio_in_its_place_is_found(tmp_path: Path, named: dict[str, st
                 until(partial(is_ready, kit, firmware))
 
 
-def test_by_tcp_each_firmware_is_asked(tmp_path: Path) -> None:
+def test_firmware_is_detected_over_tcp(tmp_path: Path) -> None:
     with nodes(tmp_path, "--kind", "meshcore", "--nodes", "2", "--tcp-port", "0") as air:
         place = next(line for line in air.lines if "tcp://" in line).partition("radio-port=")[2]
         with people_kit(tmp_path, place) as kit:
             until(lambda: is_ready(kit, "meshcore"))
 
 
-def test_a_silent_line_says_what_was_asked_for(tmp_path: Path) -> None:
+def test_silent_line_is_reported_with_the_tried_firmwares(tmp_path: Path) -> None:
     with serial_device() as device, people_kit(tmp_path, device.port) as kit:
         kit.expect("no radio with the firmware meshtastic or meshcore answers at")
         until(lambda: mesh(kit)["state"] == "absent")
@@ -54,7 +56,7 @@ def test_a_silent_line_says_what_was_asked_for(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("firmware", HANDLES)
-def test_a_person_is_reached_by_the_firmware_that_was_found(firmware: str) -> None:
+def test_only_handles_of_the_detected_firmware_are_reachable(firmware: str) -> None:
     link = ChannelLink()
     assert all(can_reach("auto", link, handle) for handle in HANDLES.values())
     link.facts["protocol"] = firmware
@@ -65,7 +67,7 @@ def test_a_person_is_reached_by_the_firmware_that_was_found(firmware: str) -> No
 @pytest.mark.parametrize(
     "place", ["tcp://radio:99999", "tcp://radio:x", "tcp://[::1", "tcp://a..b"]
 )
-def test_what_is_no_address_is_told_and_looked_for_again(tmp_path: Path, place: str) -> None:
+def test_invalid_radio_address_is_reported_and_retried(tmp_path: Path, place: str) -> None:
     with people_kit(tmp_path, place, **{"mesh-protocol": "meshcore"}) as kit:
         kit.expect(f"people's radio is away: {place} cannot be reached")
         until(lambda: mesh(kit)["state"] == "absent")

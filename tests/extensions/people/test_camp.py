@@ -53,7 +53,7 @@ def by_satellite(home: Path, **more: str) -> dict[str, str | None]:
 
 
 @pytest.mark.full
-def test_a_message_goes_to_the_webhook_and_its_sender_sees_each_step(tmp_path: Path) -> None:
+def test_sender_sees_each_step_of_a_message_until_its_webhook(tmp_path: Path) -> None:
     """Over satellite to a hub, its webhook and another user's kit. An answer returns to the
     handheld, and its read receipt to the author.
     """
@@ -101,9 +101,7 @@ def test_a_message_goes_to_the_webhook_and_its_sender_sees_each_step(tmp_path: P
 
 
 @pytest.mark.full
-def test_who_the_hub_knows_speaks_in_their_own_name_also_while_it_was_away(
-    tmp_path: Path, firmware: Firmware
-) -> None:
+def test_known_user_is_the_author_after_a_link_outage(tmp_path: Path, firmware: Firmware) -> None:
     """Over IP: the hub has the name of a user's radio. For a message that only the hub has, no
     further sign appears.
     """
@@ -143,7 +141,7 @@ def test_who_the_hub_knows_speaks_in_their_own_name_also_while_it_was_away(
 
 
 @pytest.mark.full
-def test_a_push_to_a_user_reaches_their_handheld(tmp_path: Path, firmware: Firmware) -> None:
+def test_push_to_a_user_reaches_their_handheld(tmp_path: Path, firmware: Firmware) -> None:
     """The user has a radio and no device. The kit that heard the radio last sends it. The text is
     on the radio when the radio confirms it.
     """
@@ -173,7 +171,7 @@ def test_a_push_to_a_user_reaches_their_handheld(tmp_path: Path, firmware: Firmw
         until(lambda: kit.mesh()["texts"] == {"on radio": 1})
 
 
-def test_no_sign_is_shown_before_it_is_true(tmp_path: Path, firmware: Firmware) -> None:
+def test_delivery_sign_is_shown_only_once_true(tmp_path: Path, firmware: Firmware) -> None:
     """Without a network, the message is only on the kit's disk."""
     with sky(tmp_path) as above, camp(tmp_path, by_satellite(tmp_path), firmware=firmware) as kit:
         above.type("service 0")
@@ -187,7 +185,7 @@ def test_no_sign_is_shown_before_it_is_true(tmp_path: Path, firmware: Firmware) 
 
 
 @pytest.mark.full
-def test_what_is_given_up_says_why(tmp_path: Path, firmware: Firmware) -> None:
+def test_expired_message_is_reported_with_its_reason(tmp_path: Path, firmware: Firmware) -> None:
     with sky(tmp_path) as above:
         above.type("service 0")
         settings = by_satellite(tmp_path, **{"package-time-to-live": "3"})
@@ -199,10 +197,10 @@ def test_what_is_given_up_says_why(tmp_path: Path, firmware: Firmware) -> None:
 
 
 @pytest.mark.full
-def test_killed_and_started_again_it_goes_on_where_it_was(
+def test_killed_kit_resumes_the_message_after_its_restart(
     tmp_path: Path, firmware: Firmware
 ) -> None:
-    """A sign whose arrival was not yet on disk is shown again, without new information."""
+    """A sign whose arrival was not stored yet is shown again, without new information."""
     with sky(tmp_path) as above, camp(tmp_path, by_satellite(tmp_path), firmware=firmware) as kit:
         above.type("service 0")
         message = kit.write(0, "weather closes in")
@@ -218,8 +216,8 @@ def test_killed_and_started_again_it_goes_on_where_it_was(
 
 
 @pytest.mark.full
-def test_a_radio_that_is_unplugged_costs_nothing(tmp_path: Path, firmware: Firmware) -> None:
-    """A text that is sent meanwhile is on the kit's radio, which delivers it later. A sign whose
+def test_unplugged_radio_loses_no_message(tmp_path: Path, firmware: Firmware) -> None:
+    """A text sent during the outage is on the kit's radio, which delivers it later. A sign whose
     acknowledgement was cut off is shown again, without new information.
     """
     with sky(tmp_path), camp(tmp_path, by_satellite(tmp_path), firmware=firmware) as kit:
@@ -236,7 +234,7 @@ def test_a_radio_that_is_unplugged_costs_nothing(tmp_path: Path, firmware: Firmw
         assert [*dict.fromkeys(kit.signs(0, first))] in ([KEPT, LEFT], [LEFT])
 
 
-def test_a_radio_that_starts_anew_is_greeted_again(tmp_path: Path) -> None:
+def test_restarted_radio_is_initialised_again(tmp_path: Path) -> None:
     with sky(tmp_path), camp(tmp_path, by_satellite(tmp_path)) as kit:
         kit.air.type("reboot 1")
         kit.kit.expect("the radio has restarted")
@@ -245,8 +243,8 @@ def test_a_radio_that_starts_anew_is_greeted_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.full
-def test_a_text_waits_for_who_is_out_of_range(tmp_path: Path, firmware: Firmware) -> None:
-    """It goes as soon as any packet of that person is heard."""
+def test_text_waits_for_a_person_out_of_range(tmp_path: Path, firmware: Firmware) -> None:
+    """The text is sent as soon as any packet of that person is heard."""
     with (
         sky(tmp_path) as above,
         camp(tmp_path, by_satellite(tmp_path), firmware=firmware, people=2) as kit,
@@ -265,7 +263,7 @@ def test_a_text_waits_for_who_is_out_of_range(tmp_path: Path, firmware: Firmware
 
 
 @pytest.mark.full
-def test_a_long_text_comes_in_parts(tmp_path: Path, firmware: Firmware) -> None:
+def test_long_text_is_sent_in_numbered_parts(tmp_path: Path, firmware: Firmware) -> None:
     words = " ".join(f"word{number}" for number in range(firmware.text_bytes * 2 // 7))
     with sky(tmp_path) as above, camp(tmp_path, by_satellite(tmp_path), firmware=firmware) as kit:
         above.type(f"mt @Ada {words}")
@@ -275,11 +273,11 @@ def test_a_long_text_comes_in_parts(tmp_path: Path, firmware: Firmware) -> None:
         assert all(len(part.encode()) <= firmware.text_bytes for part in parts)
 
 
-def test_an_sos_is_the_persons_and_only_they_take_it_back(
+def test_sos_of_a_person_is_cancelled_only_by_its_sender(
     tmp_path: Path, firmware: Firmware
 ) -> None:
-    """This includes a guest's SOS. It is confirmed immediately, survives the agent, and only its
-    own sender ends it.
+    """A guest's SOS, too, is confirmed immediately and survives the agent, and only its sender ends
+    it.
     """
     with sky(tmp_path), camp(tmp_path, by_satellite(tmp_path), firmware=firmware, people=2) as kit:
         ada, ben = kit.people
@@ -305,7 +303,7 @@ def test_an_sos_is_the_persons_and_only_they_take_it_back(
 
 
 @pytest.mark.full
-def test_one_of_two_who_call_theirs_off_ends_it_for_nobody_else(tmp_path: Path) -> None:
+def test_shared_sos_stays_open_until_both_people_cancel(tmp_path: Path) -> None:
     settings = by_satellite(tmp_path, **{"mesh-join-code": "edelweiss"})
     with sky(tmp_path), camp(tmp_path, settings, people=2) as kit:
         ada, ben = kit.people
@@ -323,7 +321,9 @@ def test_one_of_two_who_call_theirs_off_ends_it_for_nobody_else(tmp_path: Path) 
 
 
 @pytest.mark.full
-def test_a_guest_is_told_once_and_known_by_the_code(tmp_path: Path, firmware: Firmware) -> None:
+def test_guest_is_told_once_how_to_join_and_is_known_by_the_code(
+    tmp_path: Path, firmware: Firmware
+) -> None:
     settings = by_satellite(tmp_path, **{"mesh-join-code": "edelweiss"})
     with sky(tmp_path), camp(tmp_path, settings, firmware=firmware, people=2) as kit:
         ben = kit.people[1]
@@ -343,7 +343,7 @@ def test_a_guest_is_told_once_and_known_by_the_code(tmp_path: Path, firmware: Fi
 
 
 @pytest.mark.full
-def test_a_channels_talk_costs_nothing_but_behind_the_word(
+def test_channel_text_is_forwarded_only_with_the_hub_prefix(
     tmp_path: Path, firmware: Firmware
 ) -> None:
     with sky(tmp_path), camp(tmp_path, by_satellite(tmp_path), firmware=firmware) as kit:
@@ -355,7 +355,7 @@ def test_a_channels_talk_costs_nothing_but_behind_the_word(
         until(lambda: [each["text"] for each in kit.packages()] == said)
 
 
-def test_a_waypoint_goes_and_who_is_around_is_seen(tmp_path: Path) -> None:
+def test_waypoint_is_sent_and_nearby_people_are_listed(tmp_path: Path) -> None:
     with sky(tmp_path), camp(tmp_path, by_satellite(tmp_path)) as kit:
         (ada,) = kit.people
         ada.type("waypoint 46.5 7.9 Crevasse")
@@ -368,7 +368,7 @@ def test_a_waypoint_goes_and_who_is_around_is_seen(tmp_path: Path) -> None:
         assert [each["kind"] for each in kit.packages()] == ["waypoint"], "positions stay here"
 
 
-def test_without_a_region_the_status_says_so(tmp_path: Path) -> None:
+def test_missing_region_is_reported_as_a_fault(tmp_path: Path) -> None:
     with sky(tmp_path), camp(tmp_path, by_satellite(tmp_path)) as kit:
         kit.air.type("region 1 off")
         kit.air.expect("transmits nothing")
@@ -378,7 +378,7 @@ def test_without_a_region_the_status_says_so(tmp_path: Path) -> None:
 
 
 @pytest.mark.full
-def test_the_page_shows_who_is_around(tmp_path: Path) -> None:
+def test_page_lists_nearby_people_and_their_positions(tmp_path: Path) -> None:
     with (
         sky(tmp_path),
         camp(tmp_path, by_satellite(tmp_path), people=2) as kit,
@@ -407,7 +407,9 @@ def test_the_page_shows_who_is_around(tmp_path: Path) -> None:
             assert faults(shown) == []
 
 
-def test_a_stranger_with_a_known_name_is_an_event(tmp_path: Path, firmware: Firmware) -> None:
+def test_unknown_radio_with_a_known_name_is_reported_as_an_event(
+    tmp_path: Path, firmware: Firmware
+) -> None:
     """Event listeners get a warning with advice, also at their start, until the radio is known."""
     name = firmware.person_name(3)
     known = {"mesh-people": f"{firmware.ada} {name.lower()}", "mesh-join-code": "edelweiss"}

@@ -107,7 +107,7 @@ async def bench(
         yield Bench(kit, desk)
 
 
-async def test_a_packet_counts_once(tmp_path: Path) -> None:
+async def test_repeated_packet_is_stored_once(tmp_path: Path) -> None:
     """Two equal texts are two messages, but the same packet again is not."""
     async with bench(tmp_path) as there:
         await there.say("hello", number=7)
@@ -116,7 +116,7 @@ async def test_a_packet_counts_once(tmp_path: Path) -> None:
         assert there.items() == [Message("Ada: hello")] * 2
 
 
-async def test_what_came_over_the_internet_is_not_paid_for(tmp_path: Path) -> None:
+async def test_packet_over_the_internet_is_not_forwarded(tmp_path: Path) -> None:
     async with bench(tmp_path, positions=60) as there:
         await there.say("hello", over_internet=True)
         await there.say("SOS", over_internet=True)
@@ -128,7 +128,7 @@ async def test_what_came_over_the_internet_is_not_paid_for(tmp_path: Path) -> No
         )
 
 
-async def test_a_user_of_the_hubs_speaks_in_their_own_name(tmp_path: Path) -> None:
+async def test_handheld_of_a_hub_user_sends_in_their_name(tmp_path: Path) -> None:
     async with bench(tmp_path, people={}) as there:
         listed = Directory(1, 9, (DirectoryEntry("user", 12, "Ada", (ADA,)),))
         await directory.store_directory(there.kit.journal, listed)
@@ -151,7 +151,7 @@ async def test_a_user_of_the_hubs_speaks_in_their_own_name(tmp_path: Path) -> No
         ("come down @ada", None, "come down @ada"),
     ],
 )
-async def test_whom_a_message_names_it_is_for(
+async def test_addressed_message_is_sent_to_the_named_recipient(
     tmp_path: Path, text: str, to: int | str | None, said: str
 ) -> None:
     async with bench(tmp_path) as there:
@@ -168,7 +168,7 @@ async def test_whom_a_message_names_it_is_for(
         ] * 2
 
 
-async def test_another_key_makes_a_guest_and_is_told(
+async def test_changed_key_makes_a_person_a_guest_and_is_reported(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with bench(tmp_path, join_code="edelweiss") as there:
@@ -187,7 +187,7 @@ async def test_another_key_makes_a_guest_and_is_told(
         assert PeopleService(SETTINGS, there.desk, ChannelLink()).list_notices() == []
 
 
-async def test_a_strangers_radio_with_a_known_name_is_told(
+async def test_unknown_radio_with_a_known_name_is_reported(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The name may be known from the hub, the settings or the code. Its owner is not under
@@ -213,7 +213,7 @@ async def test_a_strangers_radio_with_a_known_name_is_told(
         assert service.list_notices() == []
 
 
-async def test_a_message_without_the_radios_key_is_a_strangers(tmp_path: Path) -> None:
+async def test_message_without_the_radios_key_is_not_accepted(tmp_path: Path) -> None:
     """Each sender can put any number into a packet."""
     async with bench(tmp_path) as there:
         await there.hear(HandheldName("Ada", KEY))
@@ -222,7 +222,7 @@ async def test_a_message_without_the_radios_key_is_a_strangers(tmp_path: Path) -
         assert there.items() == []
 
 
-async def test_who_has_not_the_key_ends_no_sos(tmp_path: Path) -> None:
+async def test_sos_is_not_cancelled_without_the_radios_key(tmp_path: Path) -> None:
     async with bench(tmp_path) as there:
         await there.hear(HandheldName("Ada", KEY))
         await there.say("SOS fallen", key=KEY)
@@ -234,10 +234,10 @@ async def test_who_has_not_the_key_ends_no_sos(tmp_path: Path) -> None:
         assert incident.find_open(there.kit.journal) is None
 
 
-async def test_one_that_is_taken_back_as_it_is_raised_is_not_raised_by_its_position(
+async def test_sos_cancelled_while_raised_is_not_reopened_by_its_position(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is cancelled on the kit's page, between the commit of its text and that of its
+    """The SOS is cancelled on the kit's page, between the commit of its text and that of its
     position.
     """
     async with bench(tmp_path) as there:
@@ -256,7 +256,7 @@ async def test_one_that_is_taken_back_as_it_is_raised_is_not_raised_by_its_posit
         assert isinstance(said, Message) and said.content.endswith("fallen")
 
 
-async def test_a_kits_own_sos_is_ended_by_nobody_who_joined_it(tmp_path: Path) -> None:
+async def test_kits_own_sos_is_not_ended_by_a_handheld_that_joined(tmp_path: Path) -> None:
     async with bench(tmp_path) as there:
         await there.kit.post(message={"content": "SOS of the hut"}, priority=100)
         await there.say("SOS me too")
@@ -265,10 +265,10 @@ async def test_a_kits_own_sos_is_ended_by_nobody_who_joined_it(tmp_path: Path) -
         assert "it also has others" in there.answers()[-1]
 
 
-async def test_an_sos_to_which_the_kits_own_people_added_words_stays_open_without_who_raised_it(
+async def test_handheld_sos_stays_open_if_the_kit_added_a_message(
     tmp_path: Path,
 ) -> None:
-    """Those people were informed that it is open and contains their text."""
+    """The kit's people were informed that the SOS is open and contains their text."""
     async with bench(tmp_path) as there:
         await there.hear(HandheldPosition(Location(46.5, 7.9)))
         await there.say("SOS fallen")
@@ -283,7 +283,7 @@ async def test_an_sos_to_which_the_kits_own_people_added_words_stays_open_withou
         assert "it also has others" in there.answers()[-1]
 
 
-async def test_an_sos_is_taken_while_the_session_of_one_that_is_over_goes_on(
+async def test_new_sos_is_accepted_while_the_cancelled_one_is_in_a_session(
     tmp_path: Path, clock: Any
 ) -> None:
     async with bench(tmp_path) as there:
@@ -297,9 +297,9 @@ async def test_an_sos_is_taken_while_the_session_of_one_that_is_over_goes_on(
         assert (raised.content[:3], next_one.content[:3]) == ("SOS", "SOS")
 
 
-async def test_who_presses_while_a_handhelds_sos_is_open_is_in_it(tmp_path: Path) -> None:
-    """The press contains no text. The SOS stays open when the handheld cancels its own. One press
-    is enough.
+async def test_pressed_sos_joins_the_open_sos_of_a_handheld(tmp_path: Path) -> None:
+    """The press contains no text. The SOS stays open when the handheld cancels its own. A second
+    press adds nothing.
     """
     async with bench(tmp_path) as there:
         parts = SimpleNamespace(journal=there.kit.journal, intake=there.kit.intake)
@@ -312,8 +312,8 @@ async def test_who_presses_while_a_handhelds_sos_is_open_is_in_it(tmp_path: Path
         assert incident.find_open(there.kit.journal) is not None
 
 
-async def test_who_takes_anothers_sos_twice_is_heard_once(tmp_path: Path) -> None:
-    """Except if the first one did not arrive."""
+async def test_repeated_acknowledgement_of_an_sos_is_sent_once(tmp_path: Path) -> None:
+    """The exception is a first acknowledgement that was cancelled."""
     async with bench(tmp_path) as there:
         kit = there.kit
         heard = incident.HeardIncident(5, 6, "open", 0.0, 0.0, "help")
@@ -352,7 +352,7 @@ class Vanishing:
         raise AssertionError
 
 
-async def test_what_a_radio_has_told_before_it_is_lost_is_taken(
+async def test_text_received_before_the_radio_is_lost_is_stored(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clock: Any
 ) -> None:
     """MeshCore's firmware delivers a text once: after its author's name, it was fetched
@@ -389,7 +389,7 @@ async def test_what_a_radio_has_told_before_it_is_lost_is_taken(
         assert there.items() == [Message("SOS from Ada (!00000ada): fallen")]
 
 
-async def test_a_blurred_position_stays_blurred_and_says_so(tmp_path: Path) -> None:
+async def test_blurred_position_is_reported_as_blurred(tmp_path: Path) -> None:
     async with bench(tmp_path, positions=60) as there:
         await there.hear(HandheldPosition(Location(46.5475, 7.985), 13))
         assert there.items() == []
@@ -401,7 +401,7 @@ async def test_a_blurred_position_stays_blurred_and_says_so(tmp_path: Path) -> N
         assert not any(isinstance(item, Location) for item in there.items())
 
 
-async def test_positions_go_as_often_as_is_set(tmp_path: Path) -> None:
+async def test_positions_are_sent_at_the_configured_interval(tmp_path: Path) -> None:
     async with bench(tmp_path, positions=600) as there:
         clock = there.kit.journal.clock
         at = datetime.fromtimestamp(clock.date(clock.now()) - 100, UTC)
@@ -417,7 +417,7 @@ async def test_positions_go_as_often_as_is_set(tmp_path: Path) -> None:
         assert handhelds.read_handheld(there.kit.journal, ADA).longitude == 9.9
 
 
-async def test_a_waypoint_takes_its_own_place(tmp_path: Path) -> None:
+async def test_waypoint_replaces_only_its_own_earlier_version(tmp_path: Path) -> None:
     async with bench(tmp_path) as there:
         await there.hear(HandheldMarker(1, 46.5, 7.9, "Camp", "water", 3600))
         await there.hear(HandheldMarker(1, 46.6, 7.9, "Camp", "water", 3600))
@@ -433,7 +433,7 @@ async def test_a_waypoint_takes_its_own_place(tmp_path: Path) -> None:
         assert second.time_to_live == 3600
 
 
-async def test_each_person_has_so_many_credits_a_day(tmp_path: Path) -> None:
+async def test_daily_credits_per_person_are_limited_except_for_an_sos(tmp_path: Path) -> None:
     async with bench(tmp_path, credits_per_day=3) as there:
         for number in range(1, 6):
             await there.say(f"message {number}")
@@ -444,7 +444,7 @@ async def test_each_person_has_so_many_credits_a_day(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("left", "taken"), [(False, 9), (True, 3)])
-async def test_what_left_for_nothing_costs_a_person_nothing(
+async def test_message_without_satellite_cost_uses_no_credits(
     tmp_path: Path, left: bool, taken: int
 ) -> None:
     """The IP link is quicker each time, so no credit is spent."""
@@ -467,7 +467,7 @@ async def test_what_left_for_nothing_costs_a_person_nothing(
 
 
 @pytest.mark.parametrize("stored", [False, True], ids=["before", "after"])
-async def test_power_that_fails_at_its_commit_gives_nobody_a_message_more(
+async def test_power_cut_at_the_commit_grants_no_extra_message(
     tmp_path: Path, stored: bool
 ) -> None:
     async with bench(tmp_path, credits_per_day=3) as there:
@@ -490,7 +490,7 @@ async def test_power_that_fails_at_its_commit_gives_nobody_a_message_more(
         assert len(there.items()) == 3, "it was booked already"
 
 
-async def test_a_battery_is_kept_and_never_sent(tmp_path: Path) -> None:
+async def test_battery_level_is_stored_and_not_sent(tmp_path: Path) -> None:
     async with bench(tmp_path) as there:
         await there.hear(HandheldBattery(42))
         service = PeopleService(SETTINGS, there.desk, ChannelLink())
@@ -499,7 +499,7 @@ async def test_a_battery_is_kept_and_never_sent(tmp_path: Path) -> None:
         assert there.items() == []
 
 
-async def test_a_code_is_guessed_five_times_a_day(tmp_path: Path) -> None:
+async def test_join_code_guesses_are_limited_to_five_a_day(tmp_path: Path) -> None:
     async with bench(tmp_path, people={}, join_code="edelweiss") as there:
         for number in range(6):
             await there.say(f"join wrong{number}")
@@ -513,7 +513,7 @@ STATION, CAVEAT = "n0call-9", "by APRS, unproved call sign"
 UNPROVED: Any = {"caveat": CAVEAT, "people": {STATION: "Ada"}, "positions": 60}
 
 
-async def test_nobody_is_rung_by_whom_nothing_proves(
+async def test_unproved_sos_is_shown_but_not_raised(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """People see it, and a text of a known person goes as their message."""
@@ -534,7 +534,7 @@ async def test_nobody_is_rung_by_whom_nothing_proves(
         assert ada in caplog.text and other in caplog.text
 
 
-async def test_a_setting_believes_a_call_and_the_sos_says_what_that_is_worth(
+async def test_sos_setting_raises_an_unproved_sos_with_its_caveat(
     tmp_path: Path,
 ) -> None:
     async with bench(tmp_path, **UNPROVED, sos={STATION}) as there:
@@ -545,10 +545,10 @@ async def test_a_setting_believes_a_call_and_the_sos_says_what_that_is_worth(
         assert package.item == Message(f"SOS from Ada ({STATION}, {CAVEAT}): leg broken")
 
 
-async def test_where_somebody_is_whom_nothing_proves_is_a_trackers_position(
+async def test_unproved_position_is_sent_as_a_tracker_waypoint(
     tmp_path: Path,
 ) -> None:
-    """It cannot be mistaken for the kit's own position, even by programs that do not know
+    """The waypoint cannot be mistaken for the kit's own position, even by programs that do not know
     trackers.
     """
     async with bench(tmp_path, **UNPROVED, credits_per_day=99) as there:
@@ -561,8 +561,8 @@ async def test_where_somebody_is_whom_nothing_proves_is_a_trackers_position(
         assert package.item == Waypoint(46.5, 7.9, "N0CALL-9", AT, CAVEAT)
 
 
-async def test_whom_nothing_proves_costs_nothing_before_a_setting_says_so(tmp_path: Path) -> None:
-    """With a setting, all of them together spend at most its limit."""
+async def test_unproved_sender_spends_no_credits_unless_configured(tmp_path: Path) -> None:
+    """With the setting, all of them together spend at most its limit."""
     both: dict[str, Any] = UNPROVED | {"people": {STATION: "Ada", EVE: "Eve"}}
     async with bench(tmp_path / "none", **both) as there:
         assert not await there.desk.receive_message(
@@ -576,7 +576,7 @@ async def test_whom_nothing_proves_costs_nothing_before_a_setting_says_so(tmp_pa
         assert len(there.packages()) == 3
 
 
-async def test_an_object_that_is_repeated_for_days_is_one_package(tmp_path: Path) -> None:
+async def test_object_repeated_for_days_is_one_package(tmp_path: Path) -> None:
     """This also holds if its sender may use fewer channels on the next day than on the first."""
     both = [Channel.CELLULAR]
     async with bench(tmp_path, **UNPROVED, credits_per_day=2, also=both) as there:
@@ -591,10 +591,10 @@ async def test_an_object_that_is_repeated_for_days_is_one_package(tmp_path: Path
         assert isinstance(package.item, Waypoint) and package.channels is None
 
 
-async def test_what_was_refused_is_refused_again_and_what_was_taken_stays_taken(
+async def test_repeated_message_gets_the_same_decision(
     tmp_path: Path,
 ) -> None:
-    """Its station repeats unanswered messages, and an acknowledgement would be false."""
+    """A station repeats unanswered messages, and an acknowledgement would be false."""
     async with bench(tmp_path, **UNPROVED, credits_per_day=99, join_code="edelweiss") as there:
         for number, (handle, text, taken) in enumerate(
             [
@@ -611,7 +611,7 @@ async def test_what_was_refused_is_refused_again_and_what_was_taken_stays_taken(
         assert len(there.items()) == 1
 
 
-async def test_what_was_stored_as_power_failed_is_found_again(tmp_path: Path) -> None:
+async def test_message_stored_at_a_power_cut_is_reported_after_the_restart(tmp_path: Path) -> None:
     async with bench(tmp_path) as there:
         await there.say("hello", number=5)
         journal = there.kit.journal
@@ -622,7 +622,7 @@ async def test_what_was_stored_as_power_failed_is_found_again(tmp_path: Path) ->
         ]
 
 
-async def test_an_sos_that_was_stored_as_power_failed_is_taken_back_by_who_raised_it(
+async def test_sos_stored_at_a_power_cut_can_be_cancelled_by_its_sender(
     tmp_path: Path,
 ) -> None:
     """Its owner is stored in a separate commit. Before, the sender got the answer that no SOS of
@@ -639,7 +639,7 @@ async def test_an_sos_that_was_stored_as_power_failed_is_taken_back_by_who_raise
         assert there.answers()[-1].startswith("Your SOS is called off")
 
 
-async def test_who_takes_it_back_may_say_so_again_where_power_failed_before_it_was_over(
+async def test_sos_cancel_is_accepted_again_after_a_power_cut(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def cut(*_: Any) -> None:
@@ -658,8 +658,12 @@ async def test_who_takes_it_back_may_say_so_again_where_power_failed_before_it_w
 
 
 @pytest.mark.parametrize("key", ["mesh bridge", "mesh bridge 7b", "MESH"])
-async def test_a_programs_own_key_is_no_packet_of_a_handhelds(tmp_path: Path, key: str) -> None:
-    """A start reads all keys. The part for people's radio had failed at each start."""
+async def test_custom_package_key_is_not_read_as_a_handheld_packet(
+    tmp_path: Path, key: str
+) -> None:
+    """Each start reads all keys. Before, such a key made the part for people's radio fail at each
+    start.
+    """
     async with kits.kit(tmp_path) as kit:
         await kit.post(key, message={"content": "from the bridge"})
         await kit.journal.persist(handhelds.find_again)
@@ -678,9 +682,9 @@ async def test_a_programs_own_key_is_no_packet_of_a_handhelds(tmp_path: Path, ke
         HandheldMarker(1, 46.5, 7.9, "Hut", "", 2**32 - 1_800_000_000),
     ],
 )
-async def test_what_no_package_may_hold_costs_no_package(tmp_path: Path, odd: Any) -> None:
-    """When it was read from the disk, it counted as damaged and was never sent: the position of an
-    SOS.
+async def test_out_of_range_position_does_not_lose_the_package(tmp_path: Path, odd: Any) -> None:
+    """Before, the position counted as damaged when it was read from the disk, and was never sent:
+    the position of an SOS.
     """
     async with bench(tmp_path, positions=60) as there:
         await there.hear(odd)
@@ -698,13 +702,13 @@ async def test_what_no_package_may_hold_costs_no_package(tmp_path: Path, odd: An
 @pytest.mark.parametrize(
     "text", ["СОС", "S.O.S. leg", "🆘", "*SOS*", "SOS cancel my hike, leg broken"]
 )
-async def test_an_sos_in_other_letters_is_one(tmp_path: Path, text: str) -> None:
+async def test_sos_in_other_scripts_and_spellings_is_raised(tmp_path: Path, text: str) -> None:
     async with bench(tmp_path) as b:
         await b.say(text)
         assert incident.find_open(b.kit.journal) is not None
 
 
-async def test_small_letters_on_a_channel_are_asked_about(tmp_path: Path) -> None:
+async def test_lowercase_sos_on_a_channel_is_answered_with_a_question(tmp_path: Path) -> None:
     async with bench(tmp_path) as b:
         for _ in range(2):
             await b.say("sos la mejor", EVE, direct=False)
@@ -724,7 +728,7 @@ async def test_small_letters_on_a_channel_are_asked_about(tmp_path: Path) -> Non
         ("Рятуйте!", "Це надзвичайний випадок? Напишіть SOS великими літерами і що сталося."),
     ],
 )
-async def test_who_writes_help_is_asked_in_their_language(
+async def test_text_asking_for_help_is_answered_in_its_language(
     tmp_path: Path, text: str, question: str
 ) -> None:
     async with bench(tmp_path) as b:
@@ -735,7 +739,7 @@ async def test_who_writes_help_is_asked_in_their_language(
         assert text in item.content
 
 
-async def test_a_word_without_a_language_is_answered_in_the_kits(tmp_path: Path) -> None:
+async def test_text_of_unknown_language_is_answered_in_the_kits_language(tmp_path: Path) -> None:
     async with bench(tmp_path, language="es") as b:
         await b.say("sos la mejor", EVE, direct=False)
         await b.say("SOS CANCEL", EVE)

@@ -139,7 +139,7 @@ def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(meshcore, "ACK_MAX", 2.0)
 
 
-async def test_a_direct_message_is_whose_the_key_is(tmp_path: Path) -> None:
+async def test_direct_message_is_attributed_to_its_key(tmp_path: Path) -> None:
     async with bench(tmp_path) as there, opened(there) as people:
         there.write("hut reached ✓")
         heard = await next_of(people, HandheldText)
@@ -152,7 +152,7 @@ async def test_a_direct_message_is_whose_the_key_is(tmp_path: Path) -> None:
         assert again.number != heard.number, "the same words later are another message"
 
 
-async def test_another_try_of_a_message_is_the_same_message(tmp_path: Path) -> None:
+async def test_repeated_attempt_of_a_message_has_the_same_number(tmp_path: Path) -> None:
     async with bench(tmp_path) as there, opened(there) as people:
         text = wire.send_text(there.radio(KIT).key, "hello", NOW, 0)
         there.act(ADA, text)
@@ -161,7 +161,7 @@ async def test_another_try_of_a_message_is_the_same_message(tmp_path: Path) -> N
         assert (await next_of(people, HandheldText)).number == first.number
 
 
-async def test_an_advert_tells_name_and_position(tmp_path: Path) -> None:
+async def test_advert_reports_name_and_position(tmp_path: Path) -> None:
     async with bench(tmp_path) as there, opened(there) as people:
         there.radio(ADA).name = "Ada  of the hut"
         there.radio(ADA).position = (46_547_500, 7_985_000)
@@ -175,7 +175,7 @@ async def test_an_advert_tells_name_and_position(tmp_path: Path) -> None:
         assert where.where.timestamp is None, "it is of this moment"
 
 
-async def test_what_the_radio_knew_before_is_no_older_than_it_says(tmp_path: Path) -> None:
+async def test_stored_contact_position_keeps_its_age(tmp_path: Path) -> None:
     async with bench(tmp_path) as there:
         kit, key = there.radio(KIT), there.radio(ADA).key
         before = CompanionContact(key, ContactType.CHAT, "Ada", NOW - 5000, 46_500_000, 7_900_000)
@@ -187,7 +187,7 @@ async def test_what_the_radio_knew_before_is_no_older_than_it_says(tmp_path: Pat
             assert (heard.number, timestamp and timestamp.timestamp()) == (0, NOW - 5000)
 
 
-async def test_a_channel_proves_nobody(tmp_path: Path) -> None:
+async def test_channel_text_proves_no_identity(tmp_path: Path) -> None:
     """In a private channel, a name is accepted if exactly one contact has it."""
     async with bench(tmp_path) as there, opened(there) as people:
         for text, place, handle in (
@@ -205,7 +205,7 @@ async def test_a_channel_proves_nobody(tmp_path: Path) -> None:
         assert not outcome.there and "on a channel" in outcome.why
 
 
-async def test_two_keys_that_begin_alike_prove_nobody(tmp_path: Path) -> None:
+async def test_keys_with_a_common_prefix_prove_no_identity(tmp_path: Path) -> None:
     async with bench(tmp_path) as there:
         key = there.radio(ADA).key
         twin = key[: wire.PREFIX_BYTES] + bytes(26)
@@ -217,7 +217,7 @@ async def test_two_keys_that_begin_alike_prove_nobody(tmp_path: Path) -> None:
             assert (heard.handle, heard.what.key) == (key.hex()[:12], b"")
 
 
-async def test_only_people_are_people(tmp_path: Path) -> None:
+async def test_texts_of_repeaters_commands_and_rooms_are_ignored(tmp_path: Path) -> None:
     """A repeater, a command's answer and a room's text do not count."""
     async with bench(tmp_path) as there:
         kit, key = there.radio(KIT), b"\7" * 32
@@ -232,7 +232,7 @@ async def test_only_people_are_people(tmp_path: Path) -> None:
             assert isinstance(heard.what, HandheldText) and heard.what.text == "hello"
 
 
-async def test_a_battery_is_asked_for_when_somebody_writes(tmp_path: Path) -> None:
+async def test_battery_level_is_requested_after_a_message(tmp_path: Path) -> None:
     async with bench(tmp_path) as there, opened(there) as people:
         there.write("hello")
         heard = await next_of(people, HandheldBattery)
@@ -243,11 +243,11 @@ async def test_a_battery_is_asked_for_when_somebody_writes(tmp_path: Path) -> No
     ("volts", "percent"),
     [(3.0, 0), (3.3, 0), (3.65, 25), (3.9, 70), (4.2, 100), (4.3, 100), (5.0, None), (0.0, None)],
 )
-def test_a_charge_is_about_what_the_volts_say(volts: float, percent: int | None) -> None:
+def test_battery_percentage_is_computed_from_the_voltage(volts: float, percent: int | None) -> None:
     assert meshcore._charge(volts) == percent
 
 
-async def test_a_text_is_there_once_their_radio_says_so(tmp_path: Path) -> None:
+async def test_text_is_delivered_once_the_radio_confirms_it(tmp_path: Path) -> None:
     async with bench(tmp_path) as there, opened(there) as people:
         outcome = await people.send_text(there.radio(ADA).key.hex(), "come down", 1)
         assert outcome.there
@@ -257,14 +257,16 @@ async def test_a_text_is_there_once_their_radio_says_so(tmp_path: Path) -> None:
         assert there.radio(ADA)._stored[-1].time == NOW + 1, "no two texts have the same time"
 
 
-async def test_a_sign_is_a_text(tmp_path: Path) -> None:
+async def test_reaction_is_sent_as_a_text(tmp_path: Path) -> None:
     async with bench(tmp_path) as there, opened(there) as people:
         await people.react(there.radio(ADA).key.hex(), 1, "📥", "on the kit's disk («hello»)")
         assert there.radio(ADA)._stored[-1].text == "📥 on the kit's disk («hello»)"
 
 
-async def test_a_sign_with_a_long_reason_is_cut_to_what_the_radio_takes(tmp_path: Path) -> None:
-    """Before, it was refused each time, and all texts to the same person waited behind it."""
+async def test_long_reaction_is_truncated_to_the_radios_limit(tmp_path: Path) -> None:
+    """Before, such a reaction was refused each time, and all texts to the same person waited behind
+    it.
+    """
     reason = "адресата немає в каталозі"
     async with bench(tmp_path) as there, opened(there) as people:
         words = f"given up: Satellite: {', '.join([reason] * 5)} («привіт»)"
@@ -275,11 +277,11 @@ async def test_a_sign_with_a_long_reason_is_cut_to_what_the_radio_takes(tmp_path
         assert wire.TEXT_BYTES - 4 < len(text.encode()) <= wire.TEXT_BYTES
 
 
-async def test_a_reply_that_is_lost_is_tried_with_the_same_time(
+async def test_unacknowledged_text_is_retried_with_the_same_timestamp(
     tmp_path: Path, hasty: None
 ) -> None:
-    """A receiver that already has it recognises it by the time. There is no acknowledgement, so it
-    counts as not arrived.
+    """A receiver that has the text already recognises it by the timestamp. Without an
+    acknowledgement the text counts as not delivered.
     """
     async with bench(tmp_path) as there, opened(there) as people:
         ada = there.radio(ADA).key.hex()
@@ -291,7 +293,7 @@ async def test_a_reply_that_is_lost_is_tried_with_the_same_time(
         assert {each.time for each in there.radio(ADA)._stored} == {NOW}
 
 
-async def test_a_path_that_leads_nowhere_any_more_is_forgotten(tmp_path: Path, hasty: None) -> None:
+async def test_stale_path_is_reset_after_a_failed_text(tmp_path: Path, hasty: None) -> None:
     async with bench(tmp_path) as there, opened(there) as people:
         key = there.radio(ADA).key
         assert (await people.send_text(key.hex(), "one", 1)).there
@@ -301,7 +303,7 @@ async def test_a_path_that_leads_nowhere_any_more_is_forgotten(tmp_path: Path, h
         assert there.radio(KIT).contacts[key].path_length == -1
 
 
-async def test_what_the_radio_refuses_is_said(tmp_path: Path) -> None:
+async def test_refusal_by_the_radio_is_reported(tmp_path: Path) -> None:
     async with bench(tmp_path) as there, opened(there) as people:
         stranger = await people.send_text("ab" * 32, "hello", 1)
         assert stranger == TextOutcome(False, "the radio refuses it: it does not know them")
@@ -315,13 +317,13 @@ async def test_what_the_radio_refuses_is_said(tmp_path: Path) -> None:
         assert full == TextOutcome(False, "the radio refuses it: its queue or table is full")
 
 
-async def test_a_radio_that_answers_nothing_is_no_radio(tmp_path: Path, hasty: None) -> None:
+async def test_mute_radio_is_reported(tmp_path: Path, hasty: None) -> None:
     async with bench(tmp_path) as there:
         there.radio(KIT).mute = True
         assert "does not answer" in str(await lost(there))
 
 
-async def test_a_radio_that_falls_silent_is_lost(tmp_path: Path, hasty: None) -> None:
+async def test_radio_that_falls_silent_is_lost(tmp_path: Path, hasty: None) -> None:
     async with bench(tmp_path) as there:
         with pytest.raises(BaseExceptionGroup) as raised:
             async with opened(there) as people:
@@ -331,11 +333,11 @@ async def test_a_radio_that_falls_silent_is_lost(tmp_path: Path, hasty: None) ->
 
 
 @pytest.mark.parametrize("asked", ["_ask_telemetry", "_list_contacts"])
-async def test_what_a_radio_gave_before_it_fell_silent_is_heard(
+async def test_message_fetched_before_the_radio_falls_silent_is_stored(
     tmp_path: Path, hasty: None, asked: str
 ) -> None:
-    """The radio has forgotten the message and is asked for its author. A call for help would be
-    lost.
+    """The radio has deleted the message and is asked for its author. Otherwise a call for help
+    would be lost.
     """
     heard = []
     async with bench(tmp_path) as there:
@@ -352,7 +354,7 @@ async def test_what_a_radio_gave_before_it_fell_silent_is_heard(
     assert [each.text for each in heard if isinstance(each, HandheldText)] == ["help me"]
 
 
-async def test_one_that_is_unplugged_within_a_frame_is_opened_again(tmp_path: Path) -> None:
+async def test_radio_unplugged_within_a_frame_is_opened_again(tmp_path: Path) -> None:
     async with bench(tmp_path) as there:
         kit = there.nodes.sockets[KIT - 1]
 
@@ -382,7 +384,7 @@ SPOILT: dict[str, Callable[[bytes], bytes]] = {
 
 @pytest.mark.full
 @pytest.mark.parametrize("how", SPOILT)
-async def test_a_first_answer_that_cannot_be_read_is_asked_for_again(
+async def test_unreadable_first_answer_is_requested_again(
     tmp_path: Path, hasty: None, how: str
 ) -> None:
     async with bench(tmp_path) as there:
@@ -400,7 +402,7 @@ async def test_a_first_answer_that_cannot_be_read_is_asked_for_again(
             await next_of(people, HandheldText)
 
 
-async def test_a_message_that_cannot_be_read_stops_nothing(tmp_path: Path) -> None:
+async def test_unreadable_message_does_not_block_the_next(tmp_path: Path) -> None:
     async with bench(tmp_path) as there, opened(there) as people:
         radio = there.radio(KIT)
         short = wire.make_frame(bytes([CompanionMessage.TEXT, 1, 2]), wire.FROM_RADIO)
@@ -418,7 +420,7 @@ async def test_a_message_that_cannot_be_read_stops_nothing(tmp_path: Path) -> No
         assert isinstance(heard.what, HandheldText) and heard.what.text == "read"
 
 
-async def test_one_that_starts_anew_gets_its_clock_and_goes_on(
+async def test_restarted_radio_gets_its_clock_set(
     tmp_path: Path, hasty: None, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with bench(tmp_path) as there, opened(there) as people:
@@ -433,7 +435,9 @@ async def test_one_that_starts_anew_gets_its_clock_and_goes_on(
         assert "has restarted" in caplog.text
 
 
-async def test_a_full_table_is_told_until_there_is_room(tmp_path: Path, hasty: None) -> None:
+async def test_full_contact_list_is_reported_until_it_has_space(
+    tmp_path: Path, hasty: None
+) -> None:
     async with bench(tmp_path) as there:
         radio = there.radio(KIT)
         introduce_all([radio], CONTACTS_MAX)
@@ -453,7 +457,7 @@ async def test_a_full_table_is_told_until_there_is_room(tmp_path: Path, hasty: N
 
 
 @pytest.mark.parametrize("full", [False, True])
-async def test_a_newcomer_is_added_where_there_is_room(
+async def test_new_contact_is_added_if_the_list_has_space(
     tmp_path: Path, full: bool, request: pytest.FixtureRequest
 ) -> None:
     """This includes a radio that adds no contact by itself, because a person in distress may be a
@@ -482,7 +486,7 @@ async def test_a_newcomer_is_added_where_there_is_room(
                 await next_of(people, HandheldText)
 
 
-async def test_a_person_of_several_radios_is_reached_by_the_kits(tmp_path: Path) -> None:
+async def test_handle_is_recognised_by_its_own_firmware_only(tmp_path: Path) -> None:
     from fieldagent.extensions.people import meshtastic
 
     handles = ("!0000ada0", "ab" * 32)
@@ -491,9 +495,9 @@ async def test_a_person_of_several_radios_is_reached_by_the_kits(tmp_path: Path)
 
 
 @pytest.mark.parametrize("handle", ["ab" * 31 + "a", "abcdef1234567", "#Team/Ada", "#300/Ada", "#"])
-async def test_what_is_no_radios_handle_is_not_reached(tmp_path: Path, handle: str) -> None:
-    """An operator may have made a typing error at the hub. Before, the whole radio had failed at
-    each try.
+async def test_invalid_handle_is_refused(tmp_path: Path, handle: str) -> None:
+    """An operator may have made a typing error at the hub. Before, such a handle made the whole
+    radio fail at each try.
     """
     async with bench(tmp_path) as there, opened(there) as people:
         outcome = await people.send_text(handle, "hello", 1)

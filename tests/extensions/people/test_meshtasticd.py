@@ -47,7 +47,7 @@ def firmware(home: Path, port: int) -> Iterator[None]:
         process.wait()
 
 
-def test_it_is_told_what_it_is_and_the_kit_finds_it_again(tmp_path: Path) -> None:
+def test_real_firmware_is_identified_and_found_again_after_its_restart(tmp_path: Path) -> None:
     port = free_port()
     place = f"tcp://127.0.0.1:{port}"
     with firmware(tmp_path / "radio", port):

@@ -57,7 +57,7 @@ class Radio:
         (TextOutcome(False, "no acknowledgement"), True),
     ],
 )
-async def test_who_is_absent_is_left_alone_for_a_while(
+async def test_absent_person_gets_no_text_for_a_while(
     tmp_path: Path, outcome: TextOutcome, is_absent: bool
 ) -> None:
     """No person counts as absent because the kit's own radio refuses."""
@@ -76,10 +76,10 @@ async def test_who_is_absent_is_left_alone_for_a_while(
         assert is_left(journal) == is_absent
 
 
-async def test_that_it_is_on_their_radio_waits_for_room_on_the_disk(
+async def test_radio_stage_is_stored_once_the_disk_has_space(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Here no caller could get the error of a full disk, which ends the agent at this place."""
+    """No caller can get the error of a full disk here, and it would end the agent."""
     owe, tries = inbound.add_pending_stage, count(1)
 
     def owe_once_there_is_room(*what: Any) -> bool:
@@ -106,7 +106,7 @@ async def test_that_it_is_on_their_radio_waits_for_room_on_the_disk(
 
 
 @pytest.mark.parametrize("stage", [Stage.RADIO, Stage.READ])
-async def test_power_that_fails_as_it_is_noted_hides_nothing_from_the_sender(
+async def test_power_cut_while_noting_a_stage_still_reports_it_to_the_sender(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stage: Stage
 ) -> None:
     """Before, the arrival or the reading was noted first, and the sender never got the news."""

@@ -17,7 +17,7 @@ TEXTS = {name: text for name, text in vars(replies).items() if name.isupper()}
 
 
 @pytest.mark.parametrize("language", LANGUAGES[1:])
-def test_each_text_is_in_the_catalogue_and_none_is_left_over(language: str) -> None:
+def test_catalogue_translates_exactly_the_replies_in_use(language: str) -> None:
     there = read_catalogue("fieldagent.extensions.people", language)
     assert set(there) == set(TEXTS.values())
     for text, said in there.items():
@@ -27,6 +27,6 @@ def test_each_text_is_in_the_catalogue_and_none_is_left_over(language: str) -> N
 
 @pytest.mark.parametrize("language", LANGUAGES)
 @pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
-def test_no_text_is_cut_on_the_smallest_radio(language: str, text: str) -> None:
+def test_every_reply_fits_the_smallest_radio(language: str, text: str) -> None:
     size = MeshcorePeople.text_bytes if text in MESH_ONLY else AprsPeople.text_bytes
     assert count_parts(replies.translate(language, text), size) <= PARTS_MAX

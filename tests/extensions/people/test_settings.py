@@ -23,7 +23,7 @@ GOOD = {
 }
 
 
-def test_every_key_is_read() -> None:
+def test_every_mesh_setting_is_read() -> None:
     assert GOOD.keys() == {key.name for key in KEYS}
     text = "".join(f"{name}={value}\n" for name, value in GOOD.items())
     mesh = parse(text, Path("agent.properties")).parts["mesh"]

@@ -13,7 +13,7 @@ from tests.extensions.lab.simulator.test_simulate_node import nodes
 from tests.processes import sky
 
 
-def test_what_is_wrong_with_a_companion(tmp_path: Path) -> None:
+def test_companion_with_a_full_contact_list_is_reported(tmp_path: Path) -> None:
     with nodes(tmp_path, "--kind", "meshcore", "--nodes", "2", "--crowd", "120"):
         code, text = shown(tmp_path / "air" / "node-1")
         assert code == SETTINGS
@@ -21,8 +21,10 @@ def test_what_is_wrong_with_a_companion(tmp_path: Path) -> None:
 
 
 @pytest.mark.full
-def test_each_device_gets_its_place(tmp_path: Path) -> None:
-    """Two radios with one firmware, one of which is people's. The file keeps everything else."""
+def test_setup_assigns_each_device_its_setting(tmp_path: Path) -> None:
+    """There are two radios with one firmware, one of which is people's. The file keeps everything
+    else.
+    """
     begin(tmp_path, **{"satellite-port": "/dev/nothing", "radio-name": "Hut"})
     with nodes(tmp_path, "--kind", "meshtastic"), sky(tmp_path):
         one, other = (tmp_path / "air" / f"node-{number}" for number in (1, 2))

@@ -42,16 +42,14 @@ def steps(*stages: str) -> list[Step]:
         ("", [], ""),
     ],
 )
-def test_the_highest_that_is_true_is_shown_on_a_change(
-    signs: str, stages: list[str], sign: str
-) -> None:
+def test_highest_true_sign_is_shown_on_a_change(signs: str, stages: list[str], sign: str) -> None:
     emoji, line = find_due_sign(signs, steps(*stages))
     assert emoji == sign
     assert bool(line) is (sign == GIVEN_UP)
 
 
 @pytest.mark.parametrize("text", ["short", "x" * 700, "wörter " * 60, "✓" * 150, "a " * 1000])
-def test_parts_are_whole_and_few(text: str) -> None:
+def test_text_is_split_into_few_whole_parts(text: str) -> None:
     parts = split_into_parts(text, 200)
     assert 1 <= len(parts) <= PARTS_MAX
     assert all(len(part.encode()) <= 200 for part in parts)
@@ -66,7 +64,7 @@ def test_parts_are_whole_and_few(text: str) -> None:
     ("text", "said"),
     [("x" * 100, "on Ada's radio"), ("x" * 500, "on Ada's radio"), ("x" * 606, "part 1 of 4 on")],
 )
-def test_a_text_that_was_cut_is_not_said_to_be_there_whole(text: str, said: str) -> None:
+def test_truncated_text_is_not_reported_as_complete_on_the_radio(text: str, said: str) -> None:
     parts, whole = len(split_into_parts(text, 200)), count_parts(text, 200)
     name = f"{parts}/{whole} Ada" if whole > parts else "Ada"
     assert describe_stage(Stage.RADIO, "Ada", name).startswith(said)

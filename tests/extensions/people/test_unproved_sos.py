@@ -70,7 +70,7 @@ async def send_all(k: Kit) -> list[str]:
 
 @pytest.mark.parametrize("sender", SENDERS)
 @pytest.mark.parametrize("count", [5, 40])
-async def test_strangers_never_spend_what_is_kept_for_the_kits_own_sos(
+async def test_unproved_senders_never_spend_the_reserve_of_the_kits_own_sos(
     tmp_path: Path, sender: str, count: int
 ) -> None:
     handle, caveat, changed = SENDERS[sender]
@@ -86,7 +86,7 @@ async def test_strangers_never_spend_what_is_kept_for_the_kits_own_sos(
         assert k.status(own) is Status.DELIVERED
 
 
-async def test_the_kits_own_sos_goes_first_and_whatever_was_spent(tmp_path: Path) -> None:
+async def test_kits_own_sos_is_sent_first_even_without_credits(tmp_path: Path) -> None:
     async with camp(tmp_path) as there:
         k = there.kit
         await k.outbox.spend(LIMIT)
@@ -96,7 +96,7 @@ async def test_the_kits_own_sos_goes_first_and_whatever_was_spent(tmp_path: Path
         assert await send_all(k) == ["leg broken"]
 
 
-async def test_a_stranger_whose_credits_are_spent_goes_by_what_costs_nothing_and_reads_so(
+async def test_unproved_sos_without_credits_uses_free_channels_and_reports_it(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with camp(tmp_path, also=(Channel.RADIO,)) as there:
@@ -110,7 +110,7 @@ async def test_a_stranger_whose_credits_are_spent_goes_by_what_costs_nothing_and
 
 
 @pytest.mark.parametrize("sender", SENDERS)
-async def test_a_stranger_opens_an_incident_of_their_own(tmp_path: Path, sender: str) -> None:
+async def test_unproved_sender_opens_a_separate_incident(tmp_path: Path, sender: str) -> None:
     handle, caveat, changed = SENDERS[sender]
     async with bench(tmp_path, caveat, **changed) as there:
         k = there.kit
@@ -134,7 +134,7 @@ async def test_a_stranger_opens_an_incident_of_their_own(tmp_path: Path, sender:
         assert incident.find_open(k.journal) == own
 
 
-async def test_a_person_whom_the_kit_knows_shares_its_incident(tmp_path: Path) -> None:
+async def test_known_person_joins_the_kits_incident(tmp_path: Path) -> None:
     async with bench(tmp_path) as there:
         await there.kit.post(message={"content": "leg broken"}, priority=100)
         await there.say("SOS me too", ADA)
@@ -144,7 +144,7 @@ async def test_a_person_whom_the_kit_knows_shares_its_incident(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("by", ["the hub", "a person at the kit"])
-async def test_what_ends_a_strangers_sos_does_not_end_the_kits(tmp_path: Path, by: str) -> None:
+async def test_end_of_an_unproved_sos_does_not_end_the_kits_own(tmp_path: Path, by: str) -> None:
     async with camp(tmp_path) as there:
         k = there.kit
         await there.say("SOS x", EVE)
@@ -161,7 +161,7 @@ async def test_what_ends_a_strangers_sos_does_not_end_the_kits(tmp_path: Path, b
         assert incident.find_open(k.journal) is not None
 
 
-async def test_it_is_the_strangers_own_also_after_a_restart(tmp_path: Path) -> None:
+async def test_unproved_incident_keeps_its_sender_after_a_restart(tmp_path: Path) -> None:
     async with camp(tmp_path) as there:
         await there.say("SOS x", EVE)
         await there.kit.post(message={"content": "leg broken"}, priority=100)
@@ -174,7 +174,7 @@ async def test_it_is_the_strangers_own_also_after_a_restart(tmp_path: Path) -> N
         assert first == "leg broken", "the kit's own goes first"
 
 
-async def test_a_person_here_has_it_and_the_kit_rings_no_more(tmp_path: Path) -> None:
+async def test_acknowledged_unproved_sos_stops_ringing_on_the_kit(tmp_path: Path) -> None:
     async with bench(tmp_path) as there:
         k = there.kit
         await there.say("SOS x", EVE)
