@@ -45,5 +45,5 @@ TWO_ALARMS = {
         lambda: of_tracker("osmand", body={"device_id": "1", "alarm": ["tow", "sos"]}),
     ],
 )
-def test_an_alarm_is_read_in_odd_company(is_alarm: Callable[[], bool]) -> None:
+def test_tracker_alarm_is_read_despite_unreadable_parts(is_alarm: Callable[[], bool]) -> None:
     assert is_alarm()

@@ -17,11 +17,11 @@ NAMING = (
 )
 
 
-def test_nothing_gets_a_name_that_nobody_could_tell_from_another(tmp_path: Path) -> None:
+def test_indistinguishable_fence_route_and_tracker_names_are_refused(tmp_path: Path) -> None:
     refuse_odd_names(str(tmp_path / "hub.sqlite3"), NAMING)
 
 
-def test_a_workspace_is_exported_with_its_fences_and_routes(database: str, tmp_path: Path) -> None:
+def test_workspace_export_contains_fences_and_routes(database: str, tmp_path: Path) -> None:
     settle_in(database)
     administer(database, "fence", "add", "Hut", "--circle", "45.9,7.6,500")
     place = ("--to", "45.9,7.6,300", "--by", "2099-01-01T00:00Z", "--name", "Pass")

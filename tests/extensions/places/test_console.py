@@ -24,7 +24,7 @@ FIJI = [[[179, -18], [-179, -18], [-179, -16], [179, -16], [179, -18]]]
 
 
 @pytest.mark.parametrize("screen", ["1280-light"])
-def test_at_the_console(tmp_path: Path, screen: str) -> None:
+def test_console_shows_fences_their_alarms_and_the_kits_report(tmp_path: Path, screen: str) -> None:
     database = str(tmp_path / "hub.sqlite3")
     settle_in(database)
     administer(database, "user", "role", "Olga", "administrator")

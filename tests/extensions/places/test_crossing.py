@@ -30,18 +30,18 @@ def told(*positions: DatedPlace) -> list[Crossing]:
     return crossings
 
 
-def test_two_positions_on_either_side_are_a_crossing() -> None:
+def test_positions_inside_and_outside_are_a_crossing() -> None:
     assert told(at(0, 1), at(900, 2), at(950, 3), at(10, 4)) == [
         Crossing(False, 2, 1, False),
         Crossing(True, 4, 3, False),
     ]
 
 
-def test_the_first_position_is_no_crossing() -> None:
+def test_first_position_is_no_crossing() -> None:
     assert told(at(900, 1)) == told(at(0, 1)) == []
 
 
-def test_an_old_position_that_came_late_decides_nothing() -> None:
+def test_late_older_position_causes_no_crossing() -> None:
     assert told(at(0, 10), at(900, 5)) == []
     assert told(at(0, 10), at(0, 10), at(900, 10)) == []
     # It was outside at 5 and is inside at 10. The crossing is reported when the newer position
@@ -49,7 +49,7 @@ def test_an_old_position_that_came_late_decides_nothing() -> None:
     assert told(at(900, 1), at(0, 10), at(900, 5), at(0, 11)) == [Crossing(True, 10, 1, False)]
 
 
-def test_a_position_that_may_be_wrong_decides_only_what_it_can() -> None:
+def test_inaccurate_position_decides_only_if_its_error_is_small_enough() -> None:
     assert told(at(0, 1), at(900, 2, accuracy=600)) == []
     assert told(at(0, 1), at(900, 2, accuracy=600), at(900, 3)) == [Crossing(False, 3, 1, True)]
     # A position that is less exact than the fence's width is never inside.
@@ -57,7 +57,7 @@ def test_a_position_that_may_be_wrong_decides_only_what_it_can() -> None:
 
 
 @given(st.lists(st.floats(-EDGE_MARGIN_M, EDGE_MARGIN_M - 0.1), max_size=30), st.booleans())
-def test_a_kit_that_stands_on_the_edge_does_not_ring_again(
+def test_kit_at_the_edge_of_a_fence_causes_no_repeated_crossing(
     errors: list[float], inside: bool
 ) -> None:
     began = at(0 if inside else 2000, 0.5)
@@ -67,7 +67,7 @@ def test_a_kit_that_stands_on_the_edge_does_not_ring_again(
 
 
 @given(st.lists(st.tuples(st.floats(0, 1200), st.integers(1, 40), st.floats(0, 700)), max_size=30))
-def test_crossings_go_in_and_out_by_turns_and_forward_in_time(
+def test_crossings_alternate_and_advance_in_time(
     walked: list[tuple[float, int, float]],
 ) -> None:
     crossed = told(*(at(metres, when, accuracy) for metres, when, accuracy in walked))

@@ -15,7 +15,7 @@ from tests.processes import hub
 LISTS = ("fences", "routes", "devices/1/report")
 
 
-def test_every_list_reads_extreme_values_and_damaged_rows(database: str, tmp_path: Path) -> None:
+def test_place_lists_read_extreme_values_and_damaged_rows(database: str, tmp_path: Path) -> None:
     with closing(open_store(database)) as store:
         proof = trio.run(store_all, store)
     with hub(tmp_path, {"database": database}) as running:

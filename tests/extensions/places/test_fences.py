@@ -58,7 +58,7 @@ async def alarms(alps: Field) -> list[tuple[int, str]]:
 
 
 @pytest.mark.parametrize("rot", ["", "{", "[]", '{"circle": 5}', '{"polygon": {}}'])
-async def test_a_damaged_fence_keeps_no_position_out(store: Store, rot: str) -> None:
+async def test_damaged_fence_does_not_block_positions(store: Store, rot: str) -> None:
     async with field_of(store) as alps:
         damaged = await fence(alps)
         sql = "UPDATE fence SET name = 'South face', shape = ? WHERE id = ?"
@@ -73,7 +73,7 @@ async def test_a_damaged_fence_keeps_no_position_out(store: Store, rot: str) -> 
         await store.commit(lambda db: fences.remove(db, 1, damaged, alps.now))
 
 
-async def test_an_alarm_says_what_is_known(store: Store) -> None:
+async def test_alarm_contains_both_positions_and_their_times(store: Store) -> None:
     async with field_of(store) as alps:
         hook = Webhook(0, "https://desk.example/")
         await store.commit(lambda db: webhook_directory.add(db, 1, hook, now=START))
@@ -105,7 +105,7 @@ async def test_an_alarm_says_what_is_known(store: Store) -> None:
         assert await alarms(alps) == [(1, "open")]
 
 
-async def test_each_kits_positions_count_in_the_order_of_their_own_times(store: Store) -> None:
+async def test_positions_are_judged_in_the_order_of_their_timestamps(store: Store) -> None:
     async with field_of(store) as alps:
         await fence(alps)
         alps.now += 1000
@@ -121,7 +121,7 @@ async def test_each_kits_positions_count_in_the_order_of_their_own_times(store: 
         assert len(await told(alps)) == 1
 
 
-async def test_the_alarm_is_there_with_its_position_or_neither(
+async def test_alarm_and_its_position_are_stored_in_one_transaction(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with field_of(store) as alps:
@@ -147,7 +147,9 @@ async def test_the_alarm_is_there_with_its_position_or_neither(
 @pytest.mark.parametrize(
     ("tells", "words"), [("enter", ["was inside"]), ("leave", ["was outside"])]
 )
-async def test_it_tells_what_it_is_for(store: Store, tells: str, words: list[str]) -> None:
+async def test_fence_alarms_only_in_its_configured_direction(
+    store: Store, tells: str, words: list[str]
+) -> None:
     async with field_of(store) as alps:
         await fence(alps, tells)
         for number, place in enumerate([IN, OUT, IN], 1):
@@ -157,7 +159,7 @@ async def test_it_tells_what_it_is_for(store: Store, tells: str, words: list[str
         assert [word in text for word, text in zip(words, texts, strict=True)] == [True]
 
 
-async def test_it_is_for_some_kits(store: Store) -> None:
+async def test_fence_applies_only_to_its_kits_and_groups(store: Store) -> None:
     async with field_of(store) as alps:
 
         def rope(db: Db) -> None:
@@ -177,7 +179,7 @@ async def test_it_is_for_some_kits(store: Store) -> None:
         assert await alarms(alps) == [(2, "open")]
 
 
-async def test_where_kits_were_before_counts(store: Store) -> None:
+async def test_position_from_before_the_fence_counts(store: Store) -> None:
     async with field_of(store) as alps:
         await alps.sends(1, Entry(1, IN, TIME))
         await fence(alps)
@@ -191,7 +193,7 @@ async def test_where_kits_were_before_counts(store: Store) -> None:
         assert sorted(await alarms(alps)) == [(1, "closed"), (1, "open")]
 
 
-async def test_a_tracker_says_how_exact_it_is(store: Store) -> None:
+async def test_accuracy_of_a_tracker_position_is_respected(store: Store) -> None:
     async with field_of(store) as alps:
         device = await tracked(alps)
         await fence(alps)
@@ -204,7 +206,7 @@ async def test_a_tracker_says_how_exact_it_is(store: Store) -> None:
         assert "those in between do not show the side" in (await told(alps))[0]
 
 
-async def test_what_cannot_be_is_told(store: Store) -> None:
+async def test_invalid_fence_operation_is_refused(store: Store) -> None:
     async with field_of(store) as alps:
         await fence(alps)
         with pytest.raises(Refused, match="a fence 'North face' already exists"):
@@ -217,7 +219,7 @@ async def test_what_cannot_be_is_told(store: Store) -> None:
         assert await store.read(lambda db: fences.listing(db, 1)) == []
 
 
-async def test_three_hubs_on_one_database_make_one_alarm(postgres: str) -> None:
+async def test_three_hubs_on_one_database_raise_one_alarm(postgres: str) -> None:
     database = new_database(postgres)
     first, *others = (open_store(database) for _ in range(3))
     async with field_of(first) as alps, running(others[0]), running(others[1]):
@@ -240,7 +242,7 @@ SQUARE = {
 }
 
 
-def test_at_the_hubs_machine_and_by_the_api(tmp_path: Path) -> None:
+def test_fence_is_added_listed_and_removed_by_command_and_api(tmp_path: Path) -> None:
     database = str(tmp_path / "hub.sqlite3")
     settle_in(database)
     drawn = tmp_path / "valley.geojson"

@@ -12,7 +12,7 @@ from tests.test_kept import KEPT, LONG, put, said
 
 
 @pytest.mark.parametrize("kept", KEPT, ids=lambda each: each.name)
-def test_a_hub_has_the_fences_of_its_database(kept: Path, tmp_path: Path) -> None:
+def test_fences_of_earlier_releases_are_read(kept: Path, tmp_path: Path) -> None:
     database = str(put(kept, "hub.sqlite3", tmp_path / "hub.sqlite3"))
     before = said(kept, "sqlite")
     with hub(tmp_path, {"database": database, "keep-days": LONG}) as running:

@@ -45,7 +45,7 @@ def at(text: str) -> float:
         ("2024-12-30T00:00:00", "2025-W01", "2024-12-30"),
     ],
 )
-def test_a_week_is_that_of_iso_8601(moment: str, name: str, begins: str) -> None:
+def test_week_follows_iso_8601(moment: str, name: str, begins: str) -> None:
     week = week_of(at(moment))
     assert week == read_week(name) == Week(name, at(begins), at(begins) + 7 * 86_400)
     assert week.days[0] == begins
@@ -54,12 +54,12 @@ def test_a_week_is_that_of_iso_8601(moment: str, name: str, begins: str) -> None
 @pytest.mark.parametrize(
     "text", ["2026-47", "2026-W54", "2025-W53", "0000-W01", "9999-W52", "last", ""]
 )
-def test_what_is_no_week_is_told(text: str) -> None:
+def test_invalid_week_is_refused(text: str) -> None:
     with pytest.raises(WrongWeek, match="such as 2026-W47"):
         read_week(text)
 
 
-def test_a_gap_is_what_is_unusual_in_its_track() -> None:
+def test_gap_is_an_unusual_pause_of_the_track() -> None:
     assert longest_pause([0, 60, 120, 180]) == longest_pause([5]) == 900
     assert longest_pause([0, 3600, 7200, 30_000]) == 3 * 3600
 
@@ -95,7 +95,7 @@ async def report(alps: Field, device: int = 1, week: Week = WEEK) -> KitWeek:
     )
 
 
-async def test_it_tells_what_the_hub_knows(store: Store) -> None:
+async def test_weekly_report_contains_track_items_incidents_and_costs(store: Store) -> None:
     async with field_of(store) as alps:
         week = await walked(alps)
         assert [each.moment.timestamp() for each in week.track] == [
@@ -125,7 +125,7 @@ async def test_it_tells_what_the_hub_knows(store: Store) -> None:
         ("ITEMS_MAX", 12, True),
     ],
 )
-async def test_a_week_that_is_cut_says_so(
+async def test_truncated_week_is_marked_as_incomplete(
     store: Store, monkeypatch: pytest.MonkeyPatch, bound: str, most: int, is_whole: bool
 ) -> None:
     """Of thirteen items since then, twelve belong to the week."""
@@ -136,7 +136,7 @@ async def test_a_week_that_is_cut_says_so(
         assert (week.whole, len(week.sent)) == (is_whole, min(most, 12))
 
 
-async def test_strangers_read_the_track(store: Store) -> None:
+async def test_third_party_parsers_read_the_gpx_and_kml_track(store: Store) -> None:
     async with field_of(store) as alps:
         week = await walked(alps)
     (track,) = gpxpy.parse(documents.FORMATS["gpx"].write(week).decode()).tracks
@@ -155,7 +155,7 @@ async def test_strangers_read_the_track(store: Store) -> None:
     ]
 
 
-async def test_the_table_has_a_row_for_each_thing(store: Store) -> None:
+async def test_csv_contains_a_row_for_each_item(store: Store) -> None:
     async with field_of(store) as alps:
         week = await walked(alps)
     text = documents.FORMATS["csv"].write(week).decode("utf-8-sig")
@@ -175,7 +175,7 @@ async def test_the_table_has_a_row_for_each_thing(store: Store) -> None:
     assert (by_what["cost"][0]["over"], by_what["cost"][0]["money"]) == ("satellite", "0.24 EUR")
 
 
-async def test_a_week_without_anything_is_a_page_too(store: Store) -> None:
+async def test_empty_week_is_written_in_every_format(store: Store) -> None:
     async with field_of(store) as alps:
         week = await report(alps)
         for kind in documents.FORMATS.values():
@@ -183,7 +183,7 @@ async def test_a_week_without_anything_is_a_page_too(store: Store) -> None:
         assert b"No position is known of this week." in documents.FORMATS["html"].write(week)
 
 
-def test_at_the_hubs_machine_and_by_the_api(tmp_path: Path) -> None:
+def test_weekly_report_is_available_by_command_and_api(tmp_path: Path) -> None:
     database = str(tmp_path / "hub.sqlite3")
     settle_in(database)
     document = administer(database, "report", "--kit", "kit-ada", "--week", "2026-W47")

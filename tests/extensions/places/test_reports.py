@@ -199,7 +199,9 @@ def near(report: TrackerReport) -> TrackerReport:
         ("owntracks", asked(body=""), None),
     ],
 )
-def test_a_report_is_read(kind: str, request_: Request, report: TrackerReport | None) -> None:
+def test_tracker_report_of_each_kind_is_read(
+    kind: str, request_: Request, report: TrackerReport | None
+) -> None:
     result = KINDS[kind].read(request_)
     assert (result and near(result)) == report
 
@@ -214,14 +216,14 @@ def test_a_report_is_read(kind: str, request_: Request, report: TrackerReport | 
         (f"id=7&timestamp={SECONDS}&location=45.91,7.61&ignition=true&rpm=933", NOON, THERE),
     ],
 )
-def test_a_query_of_any_form_that_traccar_knows_is_read(
+def test_every_osmand_query_of_traccars_tests_is_read(
     query: str, at: datetime | None, place: dict[str, float] | None
 ) -> None:
-    """The forms are those of Traccar's own tests (OsmAndProtocolDecoderTest)."""
+    """The queries are those of Traccar's own tests (OsmAndProtocolDecoderTest)."""
     assert KINDS["osmand"].read(asked(query)) == TrackerReport("7", at, place)
 
 
-def test_owntracks_says_by_its_head_whose_phone_it_is() -> None:
+def test_owntracks_phone_is_identified_by_its_headers() -> None:
     body = {"_type": "location", "lat": 45.91, "lon": 7.61}
     head = {"x-limit-u": "ada", "x-limit-d": "phone"}
     report = KINDS["owntracks"].read(asked(body=body, **head))
@@ -254,7 +256,9 @@ def test_owntracks_says_by_its_head_whose_phone_it_is() -> None:
         ("owntracks", asked(body={"_type": "location", "lat": 1, "lon": 1}), "user and device"),
     ],
 )
-def test_what_cannot_be_read_is_told(kind: str, request_: Request, why: str) -> None:
+def test_invalid_tracker_report_is_refused_with_the_reason(
+    kind: str, request_: Request, why: str
+) -> None:
     with pytest.raises(Problem) as refusal:
         KINDS[kind].read(request_)
     assert refusal.value.status in (400, 411) and why in refusal.value.detail
@@ -273,7 +277,7 @@ def numbers_in(document: dict[str, Any], *above: str) -> Iterator[tuple[str, ...
 @pytest.mark.parametrize(
     ("kind", "document"), [("traccar", TRACCAR), ("osmand", CLIENT), ("owntracks", PHONE)]
 )
-def test_a_number_of_any_length_is_refused_or_left_out(
+def test_number_of_any_length_is_refused_or_omitted(
     kind: str, document: dict[str, Any], digits: str
 ) -> None:
     """An unexpected error would be answered with 500."""
@@ -396,7 +400,7 @@ NO_NUMBER = "lat must be a number, not 'north'"
         ),
     ],
 )
-def test_an_alarm_is_read_whatever_stands_beside_it(
+def test_alarm_is_read_despite_unreadable_members(
     kind: str, request_: Request, report: TrackerReport
 ) -> None:
     result = KINDS[kind].read(request_)
@@ -405,6 +409,6 @@ def test_an_alarm_is_read_whatever_stands_beside_it(
 
 @pytest.mark.parametrize("field", ["altitude", "speed", "bearing"])
 @pytest.mark.parametrize("value", ["NaN", "inf", "high", "1e999"])
-def test_a_height_or_speed_that_cannot_be_read_is_left_out(field: str, value: str) -> None:
+def test_unreadable_altitude_or_speed_is_omitted(field: str, value: str) -> None:
     report = KINDS["osmand"].read(asked(f"id=7&lat=45.91&lon=7.61&{field}={value}"))
     assert report == TrackerReport("7", None, THERE)

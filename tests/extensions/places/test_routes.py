@@ -57,7 +57,7 @@ async def alarms(alps: Field) -> list[tuple[str, int]]:
     return [(each.kind, each.device) for each in incidents]
 
 
-async def test_who_is_not_there_is_overdue_once(store: Store) -> None:
+async def test_kit_missing_at_its_destination_is_overdue_once(store: Store) -> None:
     async with field_of(store) as alps:
         await expect(alps)
         alps.now = START + 2 * HOUR + 600
@@ -83,7 +83,7 @@ async def test_who_is_not_there_is_overdue_once(store: Store) -> None:
         assert await look(alps) == []
 
 
-async def test_one_whose_place_is_damaged_keeps_no_position_out(store: Store) -> None:
+async def test_route_with_a_damaged_destination_does_not_block_positions(store: Store) -> None:
     async with field_of(store) as alps:
         await expect(alps)
         await expect(alps)
@@ -96,7 +96,7 @@ async def test_one_whose_place_is_damaged_keeps_no_position_out(store: Store) ->
         assert len(await look(alps)) == 1
 
 
-async def test_who_is_there_in_time_is_not_overdue_whenever_that_is_told(store: Store) -> None:
+async def test_arrival_in_time_prevents_the_alarm_even_if_reported_late(store: Store) -> None:
     async with field_of(store) as alps:
         await says(alps, 1, THERE, START - 60)
         await expect(alps)
@@ -113,7 +113,7 @@ async def test_who_is_there_in_time_is_not_overdue_whenever_that_is_told(store: 
         assert await look(alps) == []
 
 
-async def test_a_person_ends_it_and_says_why(store: Store) -> None:
+async def test_ended_route_requires_a_reason(store: Store) -> None:
     async with field_of(store) as alps:
         await expect(alps)
         ben = Actor(2, "Ben")
@@ -129,7 +129,7 @@ async def test_a_person_ends_it_and_says_why(store: Store) -> None:
         assert await store.commit(lambda db: routes.forget(db, alps.now + 1)) == 1
 
 
-async def test_a_time_that_has_passed_is_refused(store: Store) -> None:
+async def test_past_due_time_is_refused(store: Store) -> None:
     async with field_of(store) as alps:
         with pytest.raises(Refused, match="14:13 UTC has passed"):
             await expect(alps, START)
@@ -144,17 +144,17 @@ async def test_a_time_that_has_passed_is_refused(store: Store) -> None:
         ("2026-09-23 18:00", "2026-09-23T18:00"),
     ],
 )
-def test_a_time_is_that_of_a_clock_or_of_iso_8601(text: str, due: str) -> None:
+def test_due_time_is_a_time_of_day_or_iso_8601(text: str, due: str) -> None:
     assert due_of(text, START) == datetime.fromisoformat(due).replace(tzinfo=UTC).timestamp()
 
 
 @pytest.mark.parametrize("text", ["9999-12-31T23:59:59-14:00", "0001-01-01T00:00+14:00", "24:00"])
-def test_a_time_that_no_calendar_has_is_refused(text: str) -> None:
+def test_impossible_due_time_is_refused(text: str) -> None:
     with pytest.raises(Refused, match="is not a time: use 18:00"):
         due_of(text, START)
 
 
-def test_a_hub_that_was_down_raises_it_at_its_start_once(tmp_path: Path) -> None:
+def test_overdue_alarm_is_raised_once_after_a_hub_outage(tmp_path: Path) -> None:
     database = str(tmp_path / "hub.sqlite3")
     settle_in(database)
     administer(
@@ -204,7 +204,7 @@ def answers_calls(there: Hub) -> None:
     assert said("POST", "/api/routes/999/end", {"why": "which?"})[0] == 404
 
 
-def test_when_a_kit_is_due_is_told_as_a_time(database: str) -> None:
+def test_due_time_is_printed_in_local_time(database: str) -> None:
     administer(database, "init", "Alps")
     administer(database, "user", "add", "Ada")
     administer(database, "device", "add", "kit-ada", "--user", "Ada")

@@ -44,7 +44,7 @@ def stars(draw: st.DrawFn) -> tuple[float, list[tuple[float, float]]]:
 
 
 @given(stars(), st.floats(-5, 5), st.floats(-5, 5))
-def test_shapely_says_the_same(
+def test_polygon_distance_and_side_agree_with_shapely(
     star: tuple[float, list[tuple[float, float]]], right: float, up: float
 ) -> None:
     east, points = star
@@ -60,10 +60,10 @@ def test_shapely_says_the_same(
 
 
 @given(st.floats(-89, 89), st.floats(-180, 180), st.floats(20, 1_000_000), st.floats(0, 360))
-def test_a_circle_is_as_wide_as_it_says(
+def test_circle_edge_is_at_its_radius(
     north: float, east: float, radius: float, bearing: float
 ) -> None:
-    """A place at that distance by the sphere's own formula (the direct problem) is on its edge."""
+    """The edge is computed by the formula of the sphere (the direct problem)."""
     far, turn, lat = radius / EARTH, radians(bearing), radians(north)
     lat_2 = asin(sin(lat) * cos(far) + cos(lat) * sin(far) * cos(turn))
     lon_2 = radians(east) + atan2(sin(turn) * sin(far) * cos(lat), cos(far) - sin(lat) * sin(lat_2))
@@ -76,7 +76,7 @@ def test_a_circle_is_as_wide_as_it_says(
     ("longitude", "inside"),
     [(179.9, True), (-179.9, True), (180.0, True), (-180.0, True), (178.9, False), (-178, False)],
 )
-def test_a_polygon_lies_over_the_antimeridian(longitude: float, inside: bool) -> None:
+def test_polygon_may_cross_the_antimeridian(longitude: float, inside: bool) -> None:
     fiji = [[179, -18], [-179, -18], [-179, -16], [179, -16], [179, -18]]
     drawn = shape.polygon(geojson(fiji))
     assert (beyond(drawn, -17, longitude) < 0) is inside
@@ -84,12 +84,12 @@ def test_a_polygon_lies_over_the_antimeridian(longitude: float, inside: bool) ->
     assert shape.read_shape(shape.as_json(drawn)) == drawn
 
 
-def test_what_is_in_a_hole_is_outside() -> None:
+def test_position_in_a_hole_is_outside() -> None:
     drawn = shape.polygon(geojson(SQUARE, HOLE))
     assert beyond(drawn, 45.5, 7.5) > 0 > beyond(drawn, 45.2, 7.5)
 
 
-def test_a_feature_and_a_file_of_one_are_read() -> None:
+def test_geojson_feature_and_feature_collection_are_read() -> None:
     feature = {"type": "Feature", "geometry": geojson(SQUARE), "properties": {}}
     whole = shape.polygon({"type": "FeatureCollection", "features": [feature]})
     assert whole == shape.polygon(geojson(SQUARE))
@@ -116,7 +116,7 @@ def test_a_feature_and_a_file_of_one_are_read() -> None:
         (geojson([[7, 45]] * 501), "501 points, but can have 500"),
     ],
 )
-def test_what_is_no_polygon_is_told(document: Any, why: str) -> None:
+def test_invalid_polygon_is_refused_with_the_reason(document: Any, why: str) -> None:
     with pytest.raises(WrongShape, match=why):
         shape.polygon(document)
 
@@ -132,6 +132,6 @@ def test_what_is_no_polygon_is_told(document: Any, why: str) -> None:
         ("45.9,7.6,nan", "the radius must be"),
     ],
 )
-def test_what_is_no_circle_is_told(text: str, why: str) -> None:
+def test_invalid_circle_is_refused_with_the_reason(text: str, why: str) -> None:
     with pytest.raises(WrongShape, match=why):
         shape.read_circle(text)

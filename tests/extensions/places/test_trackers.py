@@ -31,7 +31,9 @@ from tests.processes import Hub, administer, agent, hub, until
         (traccar, b'{"device": {"uniqueId": "867567\\u0000"}, "position": {}}'),
     ],
 )
-async def test_no_word_of_a_tracker_is_too_odd(store: Store, kind: Any, body: bytes) -> None:
+async def test_odd_tracker_texts_are_accepted_or_refused_and_printable(
+    store: Store, kind: Any, body: bytes
+) -> None:
     async with field_of(store) as alps:
         await tracked(alps)
         word = kind.read(HttpRequest("POST", "/", (), {"content-length": "1"}, body))
@@ -59,9 +61,7 @@ def addresses(running: Hub, database: str) -> dict[str, str]:
     }
 
 
-def test_from_the_trackers_button_to_the_desk_a_kit_and_a_webhook(
-    tmp_path: Path, database: str
-) -> None:
+def test_tracker_alarm_reaches_desk_kit_and_webhook(tmp_path: Path, database: str) -> None:
     """Ben carries a phone with Traccar Client, Mia one with OwnTracks, and neither has a kit."""
     token = settle_in(database)
     for name, ident in (("Ben", "123456"), ("Mia", "mia/phone")):
@@ -110,7 +110,7 @@ def test_from_the_trackers_button_to_the_desk_a_kit_and_a_webhook(
     assert secret.startswith("source_") and secret not in "\n".join(running.output())
 
 
-def test_a_misplaced_command_is_corrected() -> None:
+def test_misplaced_command_is_answered_with_the_right_one() -> None:
     done = fieldagent("hub", "source", "add", "dogs")
     assert (done.returncode, done.stdout) == (2, "")
     assert "did you mean 'tracker source'?" in done.stderr

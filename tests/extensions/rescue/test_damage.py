@@ -44,9 +44,7 @@ OF_NOBODY = {
 
 @pytest.mark.full
 @pytest.mark.parametrize("what", OF_NOBODY)
-def test_a_word_that_nobody_has_written_stops_neither_the_start_nor_a_list(
-    tmp_path: Path, what: str
-) -> None:
+def test_unknown_enum_value_stops_neither_start_nor_lists(tmp_path: Path, what: str) -> None:
     accepted(tmp_path, "first", "second", "third")
     with closing(sqlite3.connect(tmp_path / JOURNAL)) as journal:
         when = f"(SELECT accepted FROM package WHERE {FIRST})"
@@ -74,7 +72,7 @@ def test_a_word_that_nobody_has_written_stops_neither_the_start_nor_a_list(
             kit.kill()
 
 
-def test_what_waits_leaves_though_its_version_is_that_of_nobody(tmp_path: Path) -> None:
+def test_waiting_packages_are_sent_despite_an_unknown_schema_version(tmp_path: Path) -> None:
     accepted(tmp_path, "first", "second")
     with (tmp_path / JOURNAL).open("r+b") as file:
         file.seek(VERSION_AT + 2)
@@ -88,7 +86,7 @@ def test_what_waits_leaves_though_its_version_is_that_of_nobody(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("name", [b"handover_waiting", b"package_ended", b"identity"])
-def test_a_name_that_is_no_text_stops_no_start(tmp_path: Path, name: bytes) -> None:
+def test_undecodable_schema_name_does_not_stop_the_start(tmp_path: Path, name: bytes) -> None:
     accepted(tmp_path, "first", "second", "third")
     journal = tmp_path / JOURNAL
     journal.write_bytes(journal.read_bytes().replace(name, b"\xf3" + name[1:], 1))
@@ -107,7 +105,7 @@ def spoil_events(path: Path) -> None:
 
 @pytest.mark.full
 @pytest.mark.parametrize("by_the_disk", [True, False])
-def test_what_was_closed_in_good_order_is_looked_through_after_the_start(
+def test_cleanly_closed_journal_is_checked_after_the_start(
     tmp_path: Path, by_the_disk: bool
 ) -> None:
     path = tmp_path / JOURNAL
@@ -182,22 +180,24 @@ def survive(home: Path, flips: int, seed: int) -> None:
     assert there >= 0.99 * flips * (WAITING - 1), losses
 
 
-def test_flipped_bits_cost_what_they_hit(tmp_path: Path) -> None:
+def test_flipped_bits_lose_only_the_affected_packages(tmp_path: Path) -> None:
     survive(tmp_path, FLIPS, seed=11)
 
 
 @pytest.mark.full
-def test_a_hundred_flipped_bits_cost_what_they_hit(tmp_path: Path) -> None:
+def test_hundred_flipped_bits_lose_only_the_affected_packages(tmp_path: Path) -> None:
     survive(tmp_path, SOME_FLIPS, seed=5)
 
 
 @pytest.mark.soak
-def test_a_thousand_flipped_bits_cost_what_they_hit(tmp_path: Path) -> None:
+def test_thousand_flipped_bits_lose_only_the_affected_packages(tmp_path: Path) -> None:
     survive(tmp_path, MANY_FLIPS, seed=3)
 
 
 @pytest.mark.parametrize("damage", ["not a database", "wrong page"])
-async def test_a_damaged_journal_is_set_aside(tmp_path: Path, damage: str) -> None:
+async def test_damaged_journal_is_set_aside_and_its_rows_are_copied(
+    tmp_path: Path, damage: str
+) -> None:
     path = tmp_path / "journal.sqlite3"
     journal = Journal(path)
     async with trio.open_nursery() as nursery:
@@ -216,7 +216,7 @@ async def test_a_damaged_journal_is_set_aside(tmp_path: Path, damage: str) -> No
     assert (tmp_path / "journal.sqlite3.1.bad").exists()
 
 
-async def test_a_damaged_journal_keeps_the_numbers_of_its_commands(tmp_path: Path) -> None:
+async def test_repaired_journal_keeps_the_numbers_of_its_commands(tmp_path: Path) -> None:
     async with at_work(tmp_path) as kit:
         for number in range(NOW, NOW + 4):
             await kit.hears(number, "status")

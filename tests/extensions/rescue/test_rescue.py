@@ -21,7 +21,7 @@ from fieldagent.store.sqlite import connect
 from fieldagent.wire.envelope import Entry
 
 
-def test_an_sos_that_waits_belongs_to_the_incident_that_it_raised_though_that_is_over(
+def test_waiting_sos_keeps_its_closed_incident_after_the_repair(
     tmp_path: Path,
 ) -> None:
     old, new = tmp_path / "old", tmp_path / "new"
@@ -44,9 +44,9 @@ NEIGHBOUR, RAISED, NUMBER = 77, 40, 42
 
 
 @pytest.mark.parametrize("is_known", [True, False])
-def test_a_neighbour_s_sos_never_becomes_the_kit_s_own(tmp_path: Path, is_known: bool) -> None:
-    """The row with its owner is lost. If no other row shows the owner, the Package ends, and goes
-    again when its kit asks.
+def test_neighbours_sos_never_becomes_the_kits_own(tmp_path: Path, is_known: bool) -> None:
+    """The row with its owner is lost. If no other row shows the owner, the Package ends, and is
+    sent again when its kit asks.
     """
     old, new = tmp_path / "old", tmp_path / "new"
     package = Package(Message("help"), channels=frozenset({Channel.SATELLITE}), priority=100)
@@ -75,9 +75,7 @@ def test_a_neighbour_s_sos_never_becomes_the_kit_s_own(tmp_path: Path, is_known:
 
 @pytest.mark.parametrize("by", ["what it has come to", "its own number"])
 @pytest.mark.parametrize("when", ["at the start", "as it is to leave"])
-def test_a_neighbour_s_item_that_is_damaged_is_taken_from_it_once_more(
-    tmp_path: Path, when: str, by: str
-) -> None:
+def test_damaged_item_of_a_neighbour_is_accepted_again(tmp_path: Path, when: str, by: str) -> None:
     """Its kit asks until the hub has it, and may be in range of no other kit."""
     with closing(Journal(tmp_path / "journal.sqlite3")) as journal:
         clock = journal.clock
