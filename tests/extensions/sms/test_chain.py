@@ -17,7 +17,7 @@ from tests.processes import PATIENCE, administer, administer_from_shell, hub
 
 
 @pytest.mark.full
-def test_a_step_that_cannot_work_is_red_before_it_is_needed(tmp_path: Path) -> None:
+def test_contact_step_without_its_service_is_reported_in_advance(tmp_path: Path) -> None:
     database = str(tmp_path / "hub.sqlite3")
     administer(database, "init", "Alps")
     config = tmp_path / "hub.properties"

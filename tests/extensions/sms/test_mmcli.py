@@ -24,7 +24,7 @@ from tests.processes import until
 
 
 @pytest.mark.full
-def test_it_sends_and_takes_in_and_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_messages_travel_both_ways_and_none_stays_in_the_modem(tmp_path: Path) -> None:
     with country(tmp_path, managed=True) as network:
         with network.kit(**{"inbound-hook": HOOK}) as kit:
             reaches(kit, "ready")
@@ -38,7 +38,7 @@ def test_it_sends_and_takes_in_and_leaves_nothing_behind(tmp_path: Path) -> None
 
 
 @pytest.mark.full
-def test_a_report_is_told_of_its_sms(tmp_path: Path) -> None:
+def test_delivery_report_is_assigned_to_its_sms(tmp_path: Path) -> None:
     within = {"sms-answer-within": "86400"}
     with country(tmp_path, managed=True) as network, network.kit(**within) as kit:
         network.stop_up()
@@ -56,7 +56,7 @@ def test_a_report_is_told_of_its_sms(tmp_path: Path) -> None:
 
 
 @pytest.mark.full
-def test_a_failure_that_the_network_reports_makes_it_go_again(tmp_path: Path) -> None:
+def test_sms_is_sent_again_after_a_failure_report(tmp_path: Path) -> None:
     within = {"sms-answer-within": "86400"}
     with country(tmp_path, managed=True) as network, network.kit(**within) as kit:
         network.loses_up = 1
@@ -69,7 +69,7 @@ def test_a_failure_that_the_network_reports_makes_it_go_again(tmp_path: Path) ->
 
 
 @pytest.mark.full
-def test_what_is_not_ours_stays_or_goes(tmp_path: Path) -> None:
+def test_unrelated_sms_are_kept_or_deleted(tmp_path: Path) -> None:
     messages = tmp_path / "modem" / "messages"
     with country(tmp_path, managed=True) as network, network.kit() as kit:
         network.modem.type(f"half {STRANGER} spring")
@@ -97,7 +97,9 @@ def test_what_is_not_ours_stays_or_goes(tmp_path: Path) -> None:
         ("hangs", "", "absent: mmcli did not end within 20 s (any -J)"),
     ],
 )
-def test_what_is_wrong_is_told(tmp_path: Path, fault: str, about: str, reason: str) -> None:
+def test_fault_of_modem_or_modemmanager_is_reported(
+    tmp_path: Path, fault: str, about: str, reason: str
+) -> None:
     with country(tmp_path, managed=True) as network:
         assert isinstance(network.modem, Managed)
         network.modem.breaks(fault, about)
@@ -106,7 +108,7 @@ def test_what_is_wrong_is_told(tmp_path: Path, fault: str, about: str, reason: s
 
 
 @pytest.mark.full
-def test_a_modem_that_comes_back_is_used(tmp_path: Path) -> None:
+def test_modem_that_returns_is_used(tmp_path: Path) -> None:
     with country(tmp_path, managed=True) as network:
         assert isinstance(network.modem, Managed)
         network.modem.breaks("no-modem")
@@ -119,7 +121,7 @@ def test_a_modem_that_comes_back_is_used(tmp_path: Path) -> None:
 
 
 @pytest.mark.full
-def test_polkit_that_does_not_allow_it_is_told(tmp_path: Path) -> None:
+def test_missing_polkit_permission_is_reported(tmp_path: Path) -> None:
     with country(tmp_path, managed=True) as network:
         assert isinstance(network.modem, Managed)
         network.modem.breaks("not-allowed")
@@ -131,7 +133,7 @@ def test_polkit_that_does_not_allow_it_is_told(tmp_path: Path) -> None:
             arrives(kit, place)
 
 
-def test_a_command_that_is_missing_is_told(tmp_path: Path) -> None:
+def test_missing_mmcli_is_reported(tmp_path: Path) -> None:
     with country(tmp_path, managed=True) as network:
         network.environment = {"PATH": str(tmp_path / "nothing")}
         with network.kit() as kit:
@@ -139,7 +141,7 @@ def test_a_command_that_is_missing_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.full
-def test_what_the_network_refuses_costs_nothing_and_goes_later(tmp_path: Path) -> None:
+def test_sms_refused_by_the_network_is_free_and_retried(tmp_path: Path) -> None:
     with country(tmp_path, managed=True) as network:
         assert isinstance(network.modem, Managed)
         name = "org.freedesktop.ModemManager1.Error.Message.NoNetwork"
@@ -152,7 +154,7 @@ def test_what_the_network_refuses_costs_nothing_and_goes_later(tmp_path: Path) -
 
 
 @pytest.mark.full
-def test_an_answer_that_says_nothing_is_doubtful_and_comes_once(tmp_path: Path) -> None:
+def test_sms_with_an_unclear_result_arrives_once(tmp_path: Path) -> None:
     with country(tmp_path, managed=True) as network:
         assert isinstance(network.modem, Managed)
         network.modem.breaks("loses")
@@ -166,7 +168,7 @@ def test_an_answer_that_says_nothing_is_doubtful_and_comes_once(tmp_path: Path) 
 
 
 @pytest.mark.full
-def test_one_that_hangs_with_the_message_may_have_sent_it(
+def test_hanging_mmcli_leaves_the_sms_doubtful(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     managed = Managed(tmp_path)

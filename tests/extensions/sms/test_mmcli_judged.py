@@ -35,7 +35,7 @@ def kit_of(home: Path) -> Iterator[tuple[Country, Agent]]:
             yield network, kit
 
 
-def test_it_sends_and_takes_in_and_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_messages_travel_both_ways_through_real_modemmanager(tmp_path: Path) -> None:
     with kit_of(tmp_path) as (network, kit):
         assert facts(kit)["smsModem"] == "490154203237518"
         assert kit.post("Camp reached, gr\u00fcezi").body["status"] == "Delivered"
@@ -46,7 +46,7 @@ def test_it_sends_and_takes_in_and_leaves_nothing_behind(tmp_path: Path) -> None
         until(lambda: changed(network.database, states) == [("stored", "sms")])
 
 
-def test_parts_are_one_message_in_any_order(tmp_path: Path) -> None:
+def test_parts_are_reassembled_in_any_order(tmp_path: Path) -> None:
     """The parts come one after the other: of two at one moment, ModemManager 1.20 reads only the
     first.
     """
@@ -60,8 +60,8 @@ def test_parts_are_one_message_in_any_order(tmp_path: Path) -> None:
         kit.expect(LONG)
 
 
-def test_a_message_in_eight_parts_is_whole(tmp_path: Path) -> None:
-    """The maximum that the hub sends. Each part comes after the previous one was read, as above."""
+def test_message_of_eight_parts_is_reassembled(tmp_path: Path) -> None:
+    """The hub sends at most eight parts. Each arrives after the previous one was read."""
     with kit_of(tmp_path) as (network, kit):
         assert kit.post("where are you?").body["status"] == "Delivered"
         # Words that no table compresses, so that they fill their parts.

@@ -167,7 +167,7 @@ def thread(database: str) -> list[str]:
 
 @pytest.mark.full
 @pytest.mark.parametrize("name", ADAPTERS)
-def test_who_is_told_by_sms_answers_by_sms(tmp_path: Path, name: str) -> None:
+def test_contact_notified_by_sms_answers_by_sms(tmp_path: Path, name: str) -> None:
     adapter, database = ADAPTERS[name], str(tmp_path / "hub.sqlite3")
     token = settle_in(database)
     with push_service(None) as service:
@@ -214,7 +214,7 @@ def changed_of(call: Call, **headers: str) -> Call:
 
 
 @pytest.mark.parametrize("name", ADAPTERS)
-def test_what_a_service_has_not_signed_is_refused(tmp_path: Path, name: str) -> None:
+def test_unsigned_or_altered_webhook_call_is_refused(tmp_path: Path, name: str) -> None:
     adapter, database = ADAPTERS[name], str(tmp_path / "hub.sqlite3")
     settle_in(database)
     settings = {"database": database, **BEHIND, **adapter.settings("http://127.0.0.1:9")}
@@ -234,7 +234,7 @@ def test_what_a_service_has_not_signed_is_refused(tmp_path: Path, name: str) -> 
 
 
 @pytest.mark.full
-def test_a_failure_that_the_service_tells_makes_the_step_red(tmp_path: Path) -> None:
+def test_failure_reported_by_the_service_marks_the_step_as_failed(tmp_path: Path) -> None:
     adapter, database = ADAPTERS["sms"], str(tmp_path / "hub.sqlite3")
     token = settle_in(database)
     with push_service(None) as service:
@@ -260,7 +260,7 @@ def test_a_failure_that_the_service_tells_makes_the_step_red(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("status", "untaken"), [(201, False), (401, True), (429, True), (500, False), (504, False)]
 )
-async def test_what_a_service_refuses_it_has_not_taken(status: int, untaken: bool) -> None:
+async def test_refusal_by_the_service_counts_as_not_accepted(status: int, untaken: bool) -> None:
     with push_service(None) as service:
         service.answers.append(status)
         result = await sms.post(service.address, (), b"{}", service="it", says="message")
@@ -271,13 +271,13 @@ async def test_what_a_service_refuses_it_has_not_taken(status: int, untaken: boo
 
 
 @pytest.mark.parametrize("sender", [PHONE, "0041791234567", "+41 (79) 123-45-67"])
-def test_a_number_is_known_however_a_service_writes_it(sender: str) -> None:
+def test_phone_number_is_recognised_in_any_notation(sender: str) -> None:
     assert sms.number_of(sender) == PHONE
 
 
 @pytest.mark.parametrize("said", ["leg broken " * 40, "нога сломана " * 40, "", "€[]" * 100])
 @pytest.mark.parametrize("place", ["", "https://osm.org/?mlat=-46.50000&mlon=-107.25000"])
-def test_a_notice_fits_two_messages_and_says_how_to_answer(said: str, place: str) -> None:
+def test_notice_fits_two_sms_and_explains_how_to_answer(said: str, place: str) -> None:
     notice = Notice(
         "id", "SOS 12 of kit", "whole", 12, "kit", said, "", "https://h/answer/1", "123456", place
     )

@@ -26,7 +26,7 @@ GOOD = {
 HUB = "hub-address=https://hub.example.org\nhub-token=t\n"
 
 
-def test_every_key_is_read() -> None:
+def test_every_sms_setting_is_read() -> None:
     assert GOOD.keys() == {key.name for key in KEYS}
     text = HUB + "".join(f"{name}={value}\n" for name, value in GOOD.items())
     sms = parse(text, PATH).parts["sms"]
@@ -46,6 +46,6 @@ def test_every_key_is_read() -> None:
         ("sms-port=mmcli\nsms-heal=dtr", "sms-port=mmcli names no device; use command"),
     ],
 )
-def test_a_fault_names_key_and_remedy(line: str, said: str) -> None:
+def test_invalid_sms_setting_is_reported_with_key_and_remedy(line: str, said: str) -> None:
     with pytest.raises(InvalidSettings, match=said):
         parse(line, PATH)

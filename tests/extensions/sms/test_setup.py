@@ -17,7 +17,7 @@ def is_ready(status: Mapping[str, Any], port: str) -> bool:
 
 
 @pytest.mark.full
-def test_an_agent_works_with_what_was_written(tmp_path: Path) -> None:
+def test_agent_works_with_the_settings_that_setup_wrote(tmp_path: Path) -> None:
     begin(tmp_path)
     port = tmp_path / "modem"
     with Running([*MODULE, "simulate", "gsm", "--link", str(port)], "type `help`"):

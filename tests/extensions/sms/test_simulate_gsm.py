@@ -13,8 +13,8 @@ from tests.extensions.sms.network import gsm
 from tests.processes import until
 
 
-def test_an_sms_comes_while_the_modem_speaks_to_one_who_does_not_read(tmp_path: Path) -> None:
-    """The line is full in the middle of an answer. The SMS is reported after it."""
+def test_sms_is_reported_after_a_blocked_answer(tmp_path: Path) -> None:
+    """The line is full in the middle of an answer. The SMS is reported after that answer."""
     with gsm(tmp_path) as modem:
         line = os.open(tmp_path / "gsm", os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK)
         try:

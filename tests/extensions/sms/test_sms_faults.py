@@ -29,7 +29,7 @@ def story(kit: Agent, place: str) -> str:
 
 
 @pytest.mark.full
-def test_a_kit_that_loses_power_after_the_network_has_it_sends_it_again_and_the_hub_has_one(
+def test_sms_sent_again_after_a_power_cut_arrives_once(
     tmp_path: Path,
 ) -> None:
     with country(tmp_path) as network:
@@ -49,7 +49,7 @@ def test_a_kit_that_loses_power_after_the_network_has_it_sends_it_again_and_the_
 
 @pytest.mark.full
 @pytest.mark.parametrize("fault", ["lose", "garble"])
-def test_a_reply_that_is_lost_is_doubtful_and_comes_once(tmp_path: Path, fault: str) -> None:
+def test_sms_with_a_lost_reply_is_doubtful_and_arrives_once(tmp_path: Path, fault: str) -> None:
     with country(tmp_path) as network, network.kit() as kit:
         reaches(kit, "ready")
         network.stop_up()
@@ -64,9 +64,7 @@ def test_a_reply_that_is_lost_is_doubtful_and_comes_once(tmp_path: Path, fault: 
 
 @pytest.mark.full
 @pytest.mark.parametrize("code", [38, 331, 512])
-def test_what_the_network_refuses_for_now_waits_and_costs_nothing(
-    tmp_path: Path, code: int
-) -> None:
+def test_sms_refused_temporarily_is_free_and_retried(tmp_path: Path, code: int) -> None:
     with country(tmp_path) as network, network.kit() as kit:
         reaches(kit, "ready")
         network.modem.type(f"refuse {code}")
@@ -78,7 +76,7 @@ def test_what_the_network_refuses_for_now_waits_and_costs_nothing(
 
 
 @pytest.mark.full
-def test_without_a_network_nothing_is_tried(tmp_path: Path) -> None:
+def test_sms_is_not_tried_without_a_network(tmp_path: Path) -> None:
     with country(tmp_path) as network:
         network.modem.type("network off")
         with network.kit() as kit:
@@ -89,7 +87,7 @@ def test_without_a_network_nothing_is_tried(tmp_path: Path) -> None:
             assert len(network.up) == 1
 
 
-def test_the_modem_is_unplugged_in_the_middle_of_a_message(tmp_path: Path) -> None:
+def test_modem_unplugged_during_a_message_sends_it_again(tmp_path: Path) -> None:
     with country(tmp_path) as network, network.kit() as kit:
         reaches(kit, "ready")
         network.modem.type("stuck")
@@ -103,7 +101,7 @@ def test_the_modem_is_unplugged_in_the_middle_of_a_message(tmp_path: Path) -> No
         assert contents(network.database) == ["half of it"]
 
 
-def test_a_full_store_is_emptied_and_the_answer_comes(tmp_path: Path) -> None:
+def test_full_message_store_is_emptied_and_the_answer_arrives(tmp_path: Path) -> None:
     with country(tmp_path) as network:
         network.modem.type("full")
         network.expect("done")
@@ -112,7 +110,7 @@ def test_a_full_store_is_emptied_and_the_answer_comes(tmp_path: Path) -> None:
             assert facts(kit)["smsStrangers"] >= 20
 
 
-def test_a_stranger_changes_nothing_and_a_forger_is_kept_for_a_look(tmp_path: Path) -> None:
+def test_unknown_sender_is_ignored_and_a_forged_sms_is_kept(tmp_path: Path) -> None:
     with country(tmp_path) as network, network.kit() as kit:
         assert kit.post("one").body["status"] == "Delivered"
         _, _, whole = network.adapter.read(network.service.pushed(1))
@@ -128,7 +126,7 @@ def test_a_stranger_changes_nothing_and_a_forger_is_kept_for_a_look(tmp_path: Pa
 
 
 @pytest.mark.full
-def test_a_late_failure_of_the_network_makes_it_go_again(tmp_path: Path) -> None:
+def test_sms_is_sent_again_after_a_late_failure_report(tmp_path: Path) -> None:
     with country(tmp_path) as network, network.kit(**{"sms-answer-within": "86400"}) as kit:
         network.loses_up = 1
         network.modem.type("undelivered")
@@ -136,7 +134,7 @@ def test_a_late_failure_of_the_network_makes_it_go_again(tmp_path: Path) -> None
         assert network.up == [network.up[0]] * 2
 
 
-def test_an_sms_that_comes_twice_is_one_item(tmp_path: Path) -> None:
+def test_repeated_sms_is_one_item_at_the_hub(tmp_path: Path) -> None:
     with country(tmp_path) as network, network.kit() as kit:
         assert kit.post("twice").body["status"] == "Delivered"
         for at in range(2):
@@ -146,7 +144,7 @@ def test_an_sms_that_comes_twice_is_one_item(tmp_path: Path) -> None:
 
 
 @pytest.mark.full
-def test_what_noise_on_the_line_garbles_is_read_again(tmp_path: Path) -> None:
+def test_sms_garbled_by_line_noise_is_read_again(tmp_path: Path) -> None:
     with country(tmp_path) as network, network.kit(**{"inbound-hook": HOOK}) as kit:
         assert kit.post("where are you?").body["status"] == "Delivered"
         network.modem.type("noise")
@@ -156,7 +154,7 @@ def test_what_noise_on_the_line_garbles_is_read_again(tmp_path: Path) -> None:
         assert network.down == 2, "the hub has paid for one alone, beside its answer"
 
 
-def test_the_day_has_an_end_over_restarts_and_an_sos_goes_all_the_same(tmp_path: Path) -> None:
+def test_daily_sms_limit_survives_restarts_and_spares_an_sos(tmp_path: Path) -> None:
     limit = {"sms-per-day": "2"}
     with country(tmp_path) as network:
         with network.kit(**limit) as kit:
@@ -169,7 +167,7 @@ def test_the_day_has_an_end_over_restarts_and_an_sos_goes_all_the_same(tmp_path:
             assert "second" not in contents(network.database)
 
 
-def test_a_wrong_pin_is_tried_once_over_restarts_and_the_right_one_opens(tmp_path: Path) -> None:
+def test_wrong_pin_is_tried_once_over_restarts(tmp_path: Path) -> None:
     with country(tmp_path) as network:
         network.modem.type("pin 1234")
         network.expect("done")
@@ -183,7 +181,7 @@ def test_a_wrong_pin_is_tried_once_over_restarts_and_the_right_one_opens(tmp_pat
 
 
 @pytest.mark.full
-def test_a_modem_that_hears_nothing_is_absent_and_comes_back(tmp_path: Path) -> None:
+def test_deaf_modem_is_reported_absent_and_recovers(tmp_path: Path) -> None:
     healed = tmp_path / "healed"
     more = {"sms-heal": "command", "sms-recovery-command": f"touch {healed}"}
     with country(tmp_path) as network:

@@ -49,7 +49,7 @@ class Garbling(OneToSend):
         self.kept.append((body, damage))
 
 
-async def test_it_is_looked_at_again_and_then_kept_as_it_shows_itself(
+async def test_permanently_garbled_sms_is_read_again_and_then_kept_as_a_dead_letter(
     tmp_path: Path, clock: trio.testing.MockClock
 ) -> None:
     one, link = Garbling(), ChannelLink()

@@ -23,7 +23,7 @@ def contents(database: str) -> list[str]:
 
 @pytest.mark.full
 @pytest.mark.parametrize("name", ADAPTERS)
-def test_delivered_is_what_the_hub_has_on_disk(tmp_path: Path, name: str) -> None:
+def test_delivered_means_stored_at_the_hub(tmp_path: Path, name: str) -> None:
     with country(tmp_path, name) as network, network.kit() as kit:
         answer = kit.post("Camp reached, grüezi")
         assert answer.body["status"] == "Delivered"
@@ -34,7 +34,7 @@ def test_delivered_is_what_the_hub_has_on_disk(tmp_path: Path, name: str) -> Non
         assert heard == ("sms",)
 
 
-def test_the_network_having_it_is_not_delivered(tmp_path: Path) -> None:
+def test_sms_delivered_to_the_hubs_phone_is_not_yet_delivered(tmp_path: Path) -> None:
     with country(tmp_path) as network, network.kit() as kit:
         network.stop_up()
         message = {"message": {"content": "anybody?"}}
@@ -47,7 +47,7 @@ def test_the_network_having_it_is_not_delivered(tmp_path: Path) -> None:
         until(lambda: kit.call("GET", place).body["status"] == "Delivered")
 
 
-def test_an_sos_goes_and_its_answer_comes(tmp_path: Path) -> None:
+def test_sos_and_its_answer_travel_by_sms(tmp_path: Path) -> None:
     with country(tmp_path) as network, network.kit(**{"sms-after": "3600"}) as kit:
         # It does not wait for the hour that applies to all other messages.
         assert kit.call("POST", "/api/sos", {"text": "leg broken"}).status == 201
@@ -57,7 +57,7 @@ def test_an_sos_goes_and_its_answer_comes(tmp_path: Path) -> None:
 
 
 @pytest.mark.full
-def test_what_waits_for_the_kit_comes_by_sms_and_once(tmp_path: Path) -> None:
+def test_waiting_items_arrive_by_sms_once(tmp_path: Path) -> None:
     with country(tmp_path) as network, network.kit(**{"inbound-hook": HOOK}) as kit:
         assert kit.post("where are you?").body["status"] == "Delivered"
         network.push("come to the hut")
@@ -76,7 +76,7 @@ def test_what_waits_for_the_kit_comes_by_sms_and_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("in_parts", [(), (2, 1)])
-def test_what_the_modem_passes_on_without_storing_it_arrives_once(
+def test_sms_routed_directly_by_the_modem_arrives_once(
     tmp_path: Path, in_parts: tuple[int, ...]
 ) -> None:
     """Some modems send +CMT although the kit asked for +CMTI."""
@@ -92,7 +92,7 @@ def test_what_the_modem_passes_on_without_storing_it_arrives_once(
         assert len([each for each in kit.output() if "hook: " in each]) == 1
 
 
-def test_what_is_too_long_for_sms_says_so_and_holds_up_nothing(tmp_path: Path) -> None:
+def test_item_too_long_for_sms_is_reported_and_blocks_nothing(tmp_path: Path) -> None:
     with country(tmp_path) as network, network.kit(**{"inbound-hook": HOOK}) as kit:
         network.push("long " * 200)
         network.push("short")
@@ -105,7 +105,7 @@ def test_what_is_too_long_for_sms_says_so_and_holds_up_nothing(tmp_path: Path) -
 
 @pytest.mark.full
 @pytest.mark.parametrize("name", ADAPTERS)
-def test_a_long_one_comes_in_several_sms(tmp_path: Path, name: str) -> None:
+def test_long_item_arrives_in_several_sms(tmp_path: Path, name: str) -> None:
     text = " ".join(f"word{number}" for number in range(90))
     with country(tmp_path, name) as network, network.kit(**{"inbound-hook": HOOK}) as kit:
         assert kit.post("where are you?").body["status"] == "Delivered"
@@ -116,7 +116,7 @@ def test_a_long_one_comes_in_several_sms(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.full
-def test_a_long_one_goes_in_fragments_and_a_lost_one_goes_again(tmp_path: Path) -> None:
+def test_long_package_is_sent_in_fragments_and_a_lost_one_repeated(tmp_path: Path) -> None:
     text = " ".join(f"word{number}" for number in range(40))
     with country(tmp_path) as network, network.kit() as kit:
         network.loses_up = 1
@@ -126,7 +126,7 @@ def test_a_long_one_goes_in_fragments_and_a_lost_one_goes_again(tmp_path: Path) 
         assert network.up.count(network.up[0]) >= 2, "the lost one went again unchanged"
 
 
-def test_the_link_takes_over_once_it_is_there(tmp_path: Path) -> None:
+def test_ip_link_takes_over_once_it_returns(tmp_path: Path) -> None:
     with country(tmp_path) as network:
         assert network.hub is not None
         address = f"http://127.0.0.1:{free_port()}"

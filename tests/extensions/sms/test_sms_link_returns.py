@@ -88,9 +88,7 @@ class OneToSend:
 
 
 @pytest.mark.parametrize("moment", ["its date is fixed", "it is booked"])
-async def test_what_the_link_can_carry_is_given_back_and_not_paid_for(
-    tmp_path: Path, moment: str
-) -> None:
+async def test_sms_is_cancelled_unpaid_if_the_link_returns(tmp_path: Path, moment: str) -> None:
     one = OneToSend(moment)
     link = ChannelLink()
     link.state = LinkState.READY

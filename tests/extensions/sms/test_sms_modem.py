@@ -99,7 +99,7 @@ def line(step: int = 4_096) -> Iterator[Line]:
 
 
 @pytest.mark.parametrize("step", [1, 7, 4_096])
-def test_an_envelope_leaves_and_its_report_comes(step: int) -> None:
+def test_sms_is_sent_and_its_delivery_report_stored(step: int) -> None:
     with line(step) as modem:
         sent = modem.send(envelope())
         assert (sent.outcome, sent.reference) == (Outcome.SENT, 1)
@@ -113,7 +113,7 @@ def test_an_envelope_leaves_and_its_report_comes(step: int) -> None:
 
 
 @pytest.mark.parametrize("step", [1, 7, 4_096])
-def test_a_report_that_the_modem_passes_on_arrives_without_a_place(step: int) -> None:
+def test_directly_routed_report_has_no_storage_index(step: int) -> None:
     with line(step) as modem:
         modem.modem.offered[DS] = "01"
         assert modem.ask("AT+CSMS=1").ok  # An earlier program acknowledged what was passed on.
@@ -133,7 +133,7 @@ def test_a_report_that_the_modem_passes_on_arrives_without_a_place(step: int) ->
 
 
 @pytest.mark.parametrize("step", [1, 4_096])
-def test_an_sms_that_the_modem_passes_on_unasked_is_read_in_its_parts(step: int) -> None:
+def test_directly_routed_sms_is_reassembled(step: int) -> None:
     with line(step) as modem:
         modem.modem.unasked = True
         modem.modem.receive_text(HUB, bytes(range(200)))
@@ -162,8 +162,10 @@ LENGTH = len(REPORT) // 2 - 1
         (f"{REPORT}\r\n", [], (REPORT, "+CSQ: 20,99")),
     ],
 )
-def test_a_message_inside_a_reply(said: str, places: list[int], lines: tuple[str, ...]) -> None:
-    """A header whose PDU is lost takes no line of the reply. An unreadable PDU is kept."""
+def test_notification_inside_a_reply_is_separated(
+    said: str, places: list[int], lines: tuple[str, ...]
+) -> None:
+    """A header whose PDU is lost removes no line of the reply. An unreadable PDU is kept."""
     talk = GsmConversation()
     talk.make_command("AT+CSQ")
     talk.receive_data(f"\r\n{said}\r\n+CSQ: 20,99\r\n\r\nOK\r\n".encode())
@@ -185,14 +187,12 @@ def test_a_message_inside_a_reply(said: str, places: list[int], lines: tuple[str
         ("", "AT+CNMI=2,1,0,1,0"),
     ],
 )
-def test_the_notifications_are_among_those_that_the_modem_offers(
-    offered: str, command: str
-) -> None:
+def test_cnmi_command_matches_the_modems_offer(offered: str, command: str) -> None:
     assert sms_modem.notify(GsmReply(True, (offered,))) == command
 
 
 @pytest.mark.parametrize("step", [1, 4_096])
-def test_what_comes_is_listed_in_its_parts(step: int) -> None:
+def test_stored_sms_is_listed_and_reassembled(step: int) -> None:
     with line(step) as modem:
         modem.modem.receive_text(HUB, bytes(range(200)))
         stored = sms_modem.read_listed(modem.ask(LIST_ALL))
@@ -202,7 +202,7 @@ def test_what_comes_is_listed_in_its_parts(step: int) -> None:
         assert modem.arrived == [1, 2]
 
 
-def test_a_reply_that_is_lost_or_garbled_leaves_it_doubtful() -> None:
+def test_lost_or_garbled_reply_leaves_the_sms_doubtful() -> None:
     with line() as modem:
         modem.modem.faults.lose_reply = 1
         assert modem.send(envelope()).outcome is Outcome.DOUBTFUL
@@ -213,7 +213,7 @@ def test_a_reply_that_is_lost_or_garbled_leaves_it_doubtful() -> None:
         assert modem.ask("AT+CSQ").ok
 
 
-def test_a_stuck_prompt_is_left_before_the_next_try() -> None:
+def test_stuck_prompt_is_left_before_the_next_attempt() -> None:
     with line() as modem:
         modem.modem.faults.stuck = 1
         assert modem.send(envelope()).outcome is Outcome.DOUBTFUL
@@ -222,7 +222,7 @@ def test_a_stuck_prompt_is_left_before_the_next_try() -> None:
         assert modem.send(envelope()).outcome is Outcome.SENT
 
 
-def test_a_line_that_is_unplugged_in_a_pdu_begins_anew() -> None:
+def test_line_unplugged_within_a_pdu_is_set_up_again() -> None:
     with line() as modem:
         message = envelope()
         modem.write(modem.talk.submit(message))
@@ -247,7 +247,7 @@ def test_a_line_that_is_unplugged_in_a_pdu_begins_anew() -> None:
         (999, Outcome.DOUBTFUL, False),
     ],
 )
-def test_errors_by_class(code: int, outcome: Outcome, final: bool) -> None:
+def test_error_code_decides_if_an_sms_is_retried(code: int, outcome: Outcome, final: bool) -> None:
     with line() as modem:
         modem.modem.faults.refuse.append(code)
         sent = modem.send(envelope())
@@ -255,7 +255,7 @@ def test_errors_by_class(code: int, outcome: Outcome, final: bool) -> None:
         assert str(code) in sent.reason
 
 
-def test_a_full_sim_shows_before_it_receives_nothing_more() -> None:
+def test_full_sim_is_reported_and_receives_nothing_more() -> None:
     with line() as modem:
         assert sms_modem.read_used_places(modem.ask(STORE)) == (0, SIM_MESSAGES_MAX)
         modem.modem.fill()
@@ -263,7 +263,7 @@ def test_a_full_sim_shows_before_it_receives_nothing_more() -> None:
         assert not modem.modem.receive_text(HUB, b"lost")
 
 
-def test_one_command_is_under_way_at_a_time() -> None:
+def test_second_command_during_a_command_raises() -> None:
     talk = GsmConversation()
     talk.make_command("AT")
     with pytest.raises(LocalProtocolError, match="AT is under way"):
@@ -273,7 +273,7 @@ def test_one_command_is_under_way_at_a_time() -> None:
 
 
 @given(st.binary(max_size=3_000), st.booleans())
-def test_noise_is_borne(noise: bytes, prompted: bool) -> None:
+def test_random_bytes_do_not_raise(noise: bytes, prompted: bool) -> None:
     talk = GsmConversation()
     if prompted:
         talk.submit(envelope())

@@ -17,7 +17,9 @@ LONG = "come down to the hut before noon, and bring the rope with you"
 
 @pytest.mark.full
 @pytest.mark.parametrize("order", [(1, 2), (2, 1), (1, 1, 2), (2, 2, 1, 1)])
-def test_parts_come_in_any_order_and_twice(tmp_path: Path, order: tuple[int, ...]) -> None:
+def test_parts_in_any_order_and_repeated_are_one_message(
+    tmp_path: Path, order: tuple[int, ...]
+) -> None:
     with country(tmp_path) as network, network.kit(**HOOKED) as kit:
         assert kit.post("where are you?").body["status"] == "Delivered"
         network.in_parts = order
@@ -27,7 +29,7 @@ def test_parts_come_in_any_order_and_twice(tmp_path: Path, order: tuple[int, ...
 
 
 @pytest.mark.full
-def test_a_part_that_is_lost_comes_with_the_next_copy(tmp_path: Path) -> None:
+def test_lost_part_arrives_with_the_next_copy(tmp_path: Path) -> None:
     with country(tmp_path) as network, network.kit(**HOOKED) as kit:
         assert kit.post("where are you?").body["status"] == "Delivered"
         network.in_parts = (1,)
@@ -40,7 +42,7 @@ def test_a_part_that_is_lost_comes_with_the_next_copy(tmp_path: Path) -> None:
 
 
 @pytest.mark.full
-def test_what_was_begun_and_never_ended_spoils_nothing_under_the_same_number(
+def test_unfinished_message_with_the_same_reference_does_no_harm(
     tmp_path: Path,
 ) -> None:
     with country(tmp_path) as network, network.kit(**HOOKED) as kit:
@@ -51,7 +53,7 @@ def test_what_was_begun_and_never_ended_spoils_nothing_under_the_same_number(
         kit.expect(LONG)
 
 
-def test_parts_that_wait_for_ever_go_after_a_day_and_are_told_once(tmp_path: Path) -> None:
+def test_unfinished_parts_are_deleted_after_a_day_and_reported_once(tmp_path: Path) -> None:
     with country(tmp_path) as network:
         network.modem.type(f"part {HUB_NUMBER} 9 2/3 fa:alone")
         with network.kit() as kit:
@@ -70,7 +72,7 @@ def test_parts_that_wait_for_ever_go_after_a_day_and_are_told_once(tmp_path: Pat
             assert said(kit, "of its 3 parts") == 1
 
 
-def test_parts_fill_no_store(tmp_path: Path) -> None:
+def test_unfinished_parts_do_not_fill_the_store(tmp_path: Path) -> None:
     with country(tmp_path) as network:
         for reference in range(30):
             network.modem.type(f"part {HUB_NUMBER} {reference} 1/2 fa:half")
@@ -81,7 +83,7 @@ def test_parts_fill_no_store(tmp_path: Path) -> None:
             assert said(kit, "1 of its 2 parts came, and the modem's store is filled") == 5
 
 
-def test_a_strangers_part_does_not_wait(tmp_path: Path) -> None:
+def test_part_from_an_unknown_sender_is_deleted(tmp_path: Path) -> None:
     with country(tmp_path) as network, network.kit() as kit:
         network.modem.type(f"part {STRANGER} 3 1/2 spring")
         until(lambda: facts(kit)["smsStrangers"] == 1)

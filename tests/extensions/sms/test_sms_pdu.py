@@ -37,14 +37,16 @@ def stranger(pdu: bytes, kind: str) -> Any:
     return getattr(fields, kind).decode(StringIO(pdu.hex().upper()))
 
 
-def test_hello_is_packed_as_everybody_packs_it() -> None:
+def test_septets_are_packed_as_in_the_published_example() -> None:
     assert (
         sms_alphabet.pack(sms_alphabet.encode_septets("hellohello")).hex() == "e8329bfd4697d9ec37"
     )
 
 
-def test_gammu_and_we_pack_the_same() -> None:
-    """The beginning of gammu 1.42's output to a modem for this text: 23 septets, with two for €."""
+def test_pdu_equals_that_of_gammu() -> None:
+    """The PDU is the beginning of gammu 1.42's output to a modem for this text: 23 septets, with
+    two for €.
+    """
     text = "Camp reached, grüezi €"
     (content,) = sms_pdu.split(text, 0)
     pdu = sms_pdu.encode(Submit(NUMBER, content, validity=0xFF))
@@ -55,7 +57,7 @@ def test_gammu_and_we_pack_the_same() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "Camp reached", "grüezi €[]{}~^|\\", "нога 🐕", GSM[:120]])
-def test_a_stranger_reads_what_we_submit(text: str) -> None:
+def test_third_party_decoder_reads_submit_pdus(text: str) -> None:
     (content,) = sms_pdu.split(text, 0)
     read = stranger(sms_pdu.encode(Submit(NUMBER, content)), "SMSSubmit")
     assert read["user_data"]["data"] == text
@@ -64,7 +66,7 @@ def test_a_stranger_reads_what_we_submit(text: str) -> None:
     assert read["validity-hours"] == 24
 
 
-def test_a_stranger_reads_each_part_of_a_long_one() -> None:
+def test_third_party_decoder_reads_each_part_of_a_long_message() -> None:
     text = "grüezi €uro " * 40
     pieces = []
     parts = sms_pdu.split(text, 77)
@@ -87,7 +89,7 @@ DELIVERED = (
 """A widely quoted DELIVER: 2002-08-26 19:37:41, zero quarters of an hour from UTC."""
 
 
-def test_a_message_of_a_network_is_read() -> None:
+def test_pdu_of_a_real_network_is_read() -> None:
     pdu, number, text = DELIVERED
     read = sms_pdu.decode(bytes.fromhex(pdu))
     assert isinstance(read, Deliver)
@@ -107,7 +109,7 @@ moments = st.integers(946_684_800, 4_102_444_799).map(float)
 
 
 @given(numbers, contents, st.booleans(), st.integers(0, 255), st.integers(0, 255))
-def test_submits_come_back(
+def test_submit_pdu_survives_encoding(
     number: str, content: Content, report: bool, validity: int, reference: int
 ) -> None:
     message = Submit(number, content, report, validity, reference)
@@ -115,13 +117,15 @@ def test_submits_come_back(
 
 
 @given(numbers, contents, moments)
-def test_delivers_come_back(number: str, content: Content, at: float) -> None:
+def test_deliver_pdu_survives_encoding(number: str, content: Content, at: float) -> None:
     message = Deliver(number, content, at)
     assert sms_pdu.decode(sms_pdu.encode(message)) == message
 
 
 @given(numbers, moments, moments, st.integers(0, 255), st.integers(0, 255))
-def test_reports_come_back(number: str, at: float, ended: float, of: int, status: int) -> None:
+def test_status_report_pdu_survives_encoding(
+    number: str, at: float, ended: float, of: int, status: int
+) -> None:
     message = StatusReport(of, number, at, ended, status)
     assert sms_pdu.decode(sms_pdu.encode(message)) == message
 
@@ -130,7 +134,7 @@ def test_reports_come_back(number: str, at: float, ended: float, of: int, status
     st.one_of(st.text(GSM, max_size=1_500), st.text(max_size=500), st.binary(max_size=2_000)),
     st.randoms(),
 )
-def test_parts_are_put_together_in_whatever_order(content: str | bytes, order: Any) -> None:
+def test_parts_are_joined_in_any_order(content: str | bytes, order: Any) -> None:
     parts = sms_pdu.split(content, 9)
     read = [sms_pdu.decode(sms_pdu.encode(Deliver(NUMBER, part, AT))) for part in parts]
     order.shuffle(read)
@@ -145,7 +149,7 @@ def test_parts_are_put_together_in_whatever_order(content: str | bytes, order: A
         assert whole.text == content.encode("utf-16-be", "replace").decode("utf-16-be")
 
 
-def test_sizes_are_those_of_the_standard() -> None:
+def test_parts_have_the_sizes_of_the_standard() -> None:
     for content, sizes in (
         ("x" * 160, [160]),
         ("x" * 161, [153, 8]),
@@ -172,12 +176,12 @@ def test_sizes_are_those_of_the_standard() -> None:
         (0x7F, ReportState.FAILED),
     ],
 )
-def test_what_a_report_says(status: int, state: ReportState) -> None:
+def test_status_code_of_a_report_maps_to_its_state(status: int, state: ReportState) -> None:
     assert StatusReport(1, NUMBER, AT, AT, status).state is state
 
 
 @given(st.binary(max_size=200), st.booleans())
-def test_noise_is_refused_in_words(noise: bytes, sent: bool) -> None:
+def test_random_bytes_are_read_or_refused(noise: bytes, sent: bool) -> None:
     try:
         read = sms_pdu.decode(noise, is_sent=sent)
     except RemoteProtocolError as error:
@@ -186,7 +190,7 @@ def test_noise_is_refused_in_words(noise: bytes, sent: bool) -> None:
         assert isinstance(read, Submit | Deliver | StatusReport)
 
 
-def test_what_no_message_can_hold_is_refused() -> None:
+def test_content_beyond_the_limits_is_refused() -> None:
     with pytest.raises(LocalProtocolError, match="is not a telephone number"):
         sms_pdu.encode(Submit("Olga", Content(Coding.DATA, b"")))
     with pytest.raises(LocalProtocolError, match="141 octets"):
@@ -197,7 +201,7 @@ def test_what_no_message_can_hold_is_refused() -> None:
         sms_pdu.split(bytes(256 * 134), 1)
 
 
-def test_a_name_in_letters_and_a_wide_reference_are_read() -> None:
+def test_alphanumeric_sender_and_16_bit_reference_are_read() -> None:
     name = sms_alphabet.pack(sms_alphabet.encode_septets("KPN"))
     header = bytes((6, 8, 4, 1, 2, 3, 1))
     rest = bytes((0, 4)) + sms_pdu.encode(StatusReport(0, "1", AT, AT, 0))[6:13]

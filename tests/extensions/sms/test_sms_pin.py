@@ -77,8 +77,8 @@ async def opened(sim: Sim, pin: PinMemory, fate: str = "") -> None:
         raise trouble
 
 
-async def test_the_right_pin_whose_answer_was_lost_is_said_again(tmp_path: Path) -> None:
-    """A modem that registers draws most of its current, so power fails at that moment."""
+async def test_right_pin_is_tried_again_after_a_lost_answer(tmp_path: Path) -> None:
+    """A modem that registers draws the most current, so power fails at that moment."""
     sim, pin = Sim(), PinMemory(RIGHT, tmp_path / "pin")
     with pytest.raises(PortLost):
         await opened(sim, pin, "lost")
@@ -88,14 +88,14 @@ async def test_the_right_pin_whose_answer_was_lost_is_said_again(tmp_path: Path)
     assert not pin.file.exists()
 
 
-async def test_a_sim_that_is_busy_has_refused_nothing(tmp_path: Path) -> None:
+async def test_busy_sim_does_not_count_as_a_refusal(tmp_path: Path) -> None:
     sim, pin = Sim(), PinMemory(RIGHT, tmp_path / "pin")
     with pytest.raises(GsmSilent, match="does not accept a PIN yet"):
         await opened(sim, pin, "+CME ERROR: 14")
     await opened(sim, pin)
 
 
-async def test_no_pin_is_said_a_third_time(tmp_path: Path) -> None:
+async def test_pin_is_not_tried_a_third_time(tmp_path: Path) -> None:
     sim, pin = Sim(), PinMemory(WRONG, tmp_path / "pin")
     for _ in range(2):
         with pytest.raises(PortLost):
@@ -107,7 +107,7 @@ async def test_no_pin_is_said_a_third_time(tmp_path: Path) -> None:
     await opened(sim, PinMemory(RIGHT, pin.file))
 
 
-async def test_one_that_the_sim_has_refused_is_not_said_again(tmp_path: Path) -> None:
+async def test_refused_pin_is_not_tried_again(tmp_path: Path) -> None:
     sim, pin = Sim(), PinMemory(WRONG, tmp_path / "pin")
     with pytest.raises(PortLost):
         await opened(sim, pin, "lost")

@@ -43,7 +43,7 @@ def kit_of(network: Country, offers: str, **settings: str) -> Iterator[Agent]:
 
 
 @pytest.mark.parametrize("offers", ["012", "01"])
-def test_a_report_that_comes_late_is_of_the_copy_that_it_names(tmp_path: Path, offers: str) -> None:
+def test_late_report_is_assigned_to_the_copy_that_it_names(tmp_path: Path, offers: str) -> None:
     with country(tmp_path) as network, kit_of(network, offers) as kit:
         network.modem.type("reports off")
         network.stop_up()
@@ -60,7 +60,7 @@ def test_a_report_that_comes_late_is_of_the_copy_that_it_names(tmp_path: Path, o
         assert contents(network.database) == ["late"]
 
 
-def test_a_report_of_one_that_the_hub_has_answered_changes_nothing(tmp_path: Path) -> None:
+def test_report_after_the_hubs_answer_changes_nothing(tmp_path: Path) -> None:
     with country(tmp_path) as network, network.kit() as kit:
         reaches(kit, "ready")
         network.modem.type("reports off")
@@ -73,7 +73,7 @@ def test_a_report_of_one_that_the_hub_has_answered_changes_nothing(tmp_path: Pat
 
 
 @pytest.mark.full
-def test_a_report_that_never_comes_is_not_missed(tmp_path: Path) -> None:
+def test_missing_report_does_not_stop_repeats_of_an_sos(tmp_path: Path) -> None:
     with country(tmp_path) as network, network.kit() as kit:
         reaches(kit, "ready")
         network.modem.type("reports off")
@@ -89,7 +89,7 @@ def test_a_report_that_never_comes_is_not_missed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("offers", ["012", "01"])
-def test_a_report_that_comes_twice_is_told_once(tmp_path: Path, offers: str) -> None:
+def test_repeated_report_is_logged_once(tmp_path: Path, offers: str) -> None:
     day = {"sms-answer-within": "86400"}
     with country(tmp_path) as network, kit_of(network, offers, **day) as kit:
         network.modem.type("reports off")
@@ -106,7 +106,7 @@ def test_a_report_that_comes_twice_is_told_once(tmp_path: Path, offers: str) -> 
         assert len(network.up) == 1
 
 
-def test_a_centre_that_cannot_say_whether_a_telephone_has_it_is_not_said_to(tmp_path: Path) -> None:
+def test_unconfirmed_report_is_not_logged_as_delivered(tmp_path: Path) -> None:
     with country(tmp_path) as network, network.kit(**{"sms-answer-within": "86400"}) as kit:
         reaches(kit, "ready")
         network.modem.type("reports off")
