@@ -19,6 +19,6 @@ CHAT = (
     "point",
     ["<point lat='47' lon='8' hae='NaN' ce='x'/>", "<point lat='north' lon='999'/>", ""],
 )
-def test_an_alarm_is_read_in_odd_company(point: str) -> None:
+def test_sos_chat_is_read_despite_an_unreadable_position(point: str) -> None:
     said = tak.read_chat(cot.decode(CHAT.format(point=point).encode()))
     assert said is not None and said.text.startswith("SOS")

@@ -73,7 +73,7 @@ async def incidents(alps: Field) -> list[tuple[Any, ...]]:
     )
 
 
-async def test_an_alert_rings_once_until_a_person_has_closed_it(store: Store) -> None:
+async def test_tak_alert_rings_once_until_a_person_closes_it(store: Store) -> None:
     async with bridge(store) as (alps, say):
         assert await say(alert()) is ItemResult.TAKEN
         ((kind, state, name, body),) = await incidents(alps)
@@ -111,7 +111,9 @@ async def test_an_alert_rings_once_until_a_person_has_closed_it(store: Store) ->
         (b"</emergency", b"</emergent"),
     ],
 )
-async def test_nothing_beside_it_refuses_an_alert(store: Store, old: bytes, new: bytes) -> None:
+async def test_alert_is_raised_despite_unreadable_attributes(
+    store: Store, old: bytes, new: bytes
+) -> None:
     raw = alert()
     if b"emergency" in old:
         old, new = b"emergency", b"emergent"
@@ -121,7 +123,7 @@ async def test_nothing_beside_it_refuses_an_alert(store: Store, old: bytes, new:
         assert len(await incidents(alps)) == 1
 
 
-async def test_many_phones_share_a_device_and_each_is_named(store: Store) -> None:
+async def test_many_phones_share_a_device_and_keep_their_names(store: Store) -> None:
     async with bridge(store) as (alps, say):
         await say(alert(point=NOWHERE))
         add = partial(alert_intake.accept_alert, workspace=1, member=None, now=alps.now)
@@ -134,7 +136,7 @@ async def test_many_phones_share_a_device_and_each_is_named(store: Store) -> Non
         assert count == [(alert_intake.PHONES_MAX + 1,)]
 
 
-def test_a_connection_alone_brings_alerts() -> None:
+def test_alert_heard_by_several_connections_is_raised_once() -> None:
     """Each user's connection hears the same alert."""
     made = service._Bridge(Mock(clock=lambda: 1_000.0), Mock(), RULES, "1", 1)
     made._ear = CLEO

@@ -59,10 +59,10 @@ class Troubled:
 
 
 @AWAY
-async def test_what_somebody_writes_meanwhile_is_taken_in_afterwards(
+async def test_chat_received_during_a_database_outage_is_stored_afterwards(
     store: Store, monkeypatch: pytest.MonkeyPatch, trouble: Exception
 ) -> None:
-    """They send it once: a server does not keep it for a client that has received it."""
+    """A phone sends the chat once: a server does not keep it for a client that has received it."""
     monkeypatch.setattr(persist, "RETRY_AFTER_S", 0.01)
     async with mountain(store) as alps, trio.open_nursery() as nursery:
         unit = TakUnit(f"FA-1-{CLEO}", "Cleo")
@@ -98,7 +98,7 @@ class Ending(Exception):
 
 
 @pytest.mark.parametrize("by", ["a stop", "another process", "a fault"])
-async def test_what_has_come_is_stored_when_the_bridge_ends_here(
+async def test_received_chats_are_stored_before_the_bridge_ends(
     store: Store, monkeypatch: pytest.MonkeyPatch, by: str
 ) -> None:
     """The server has sent it to this process and sends it to no other."""
@@ -159,7 +159,7 @@ async def test_what_has_come_is_stored_when_the_bridge_ends_here(
 
 
 @AWAY
-async def test_a_phone_that_came_meanwhile_is_known_by_what_it_says_next(
+async def test_phone_connected_during_an_outage_is_known_by_its_next_event(
     store: Store, monkeypatch: pytest.MonkeyPatch, trouble: Exception
 ) -> None:
     async with mountain(store) as alps, trio.open_nursery() as nursery:
@@ -187,7 +187,7 @@ async def test_a_phone_that_came_meanwhile_is_known_by_what_it_says_next(
         nursery.cancel_scope.cancel()
 
 
-async def test_a_phone_that_comes_meanwhile_is_not_said_to_be_out_of_force(
+async def test_phone_connecting_during_an_outage_is_not_called_invalid(
     store: Store,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

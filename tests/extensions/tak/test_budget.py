@@ -70,7 +70,7 @@ async def say(
     return await alps.store.commit(lambda db: inward.accept_chat(db, inbox, to, chat, alps.now))
 
 
-async def test_who_is_not_allowed_costs_nothing_and_is_told_so(store: Store) -> None:
+async def test_unlisted_tak_user_spends_no_credits_and_is_informed(store: Store) -> None:
     async with mountain(store) as alps:
         outcome = await say(alps, BRAVO, "come down", "m-1")
         assert outcome == TakOutcome(ItemResult.TAKEN, f"The message {NOT_ALLOWED}.")
@@ -91,7 +91,7 @@ async def test_who_is_not_allowed_costs_nothing_and_is_told_so(store: Store) -> 
         ("we come", ""),
     ],
 )
-async def test_a_chat_that_reads_like_an_sos_is_asked_about(
+async def test_chat_that_reads_like_an_sos_is_answered_with_a_question(
     store: Store, text: str, asked: str
 ) -> None:
     async with mountain(store) as alps:
@@ -100,7 +100,7 @@ async def test_a_chat_that_reads_like_an_sos_is_asked_about(
         assert outcome.why.startswith(asked) and bool(outcome.why) is bool(asked)
 
 
-async def test_who_is_allowed_stays_within_the_budget_of_a_day(store: Store) -> None:
+async def test_listed_tak_user_stays_within_the_daily_budget(store: Store) -> None:
     async with mountain(store) as alps:
         assert await say(alps, CHARLIE, "one", "m-1") == TakOutcome(ItemResult.TAKEN)
         outcome = await say(alps, CHARLIE, "two", "m-2")
@@ -117,7 +117,7 @@ async def test_who_is_allowed_stays_within_the_budget_of_a_day(store: Store) -> 
         assert (await say(alps, CHARLIE, " \n", "m-6")).became is ItemResult.REFUSED
 
 
-async def test_who_asks_what_it_costs_is_told_and_nothing_is_sent(store: Store) -> None:
+async def test_cost_question_is_answered_and_nothing_is_sent(store: Store) -> None:
     async with mountain(store) as alps:
         outcome = await say(alps, CHARLIE, "? come down", "m-1")
         assert outcome.became is ItemResult.ASKED
@@ -149,7 +149,7 @@ async def test_who_asks_what_it_costs_is_told_and_nothing_is_sent(store: Store) 
         assert await alps.rows("SELECT count(*) FROM tak_event") == [(2,)]
 
 
-async def test_bytes_that_are_paid_for_count_as_credits(store: Store) -> None:
+async def test_billed_bytes_are_charged_to_the_budget_as_credits(store: Store) -> None:
     async with mountain(store) as alps:
         await alps.store.commit(
             lambda db: db.execute("UPDATE device SET modem = 'large' WHERE id = ?", CLEO)
@@ -162,7 +162,7 @@ async def test_bytes_that_are_paid_for_count_as_credits(store: Store) -> None:
         assert len(alps.sky.taken) == 1
 
 
-async def test_a_kit_of_sms_is_sent_none_for_who_is_not_allowed(store: Store) -> None:
+async def test_kit_reached_by_sms_gets_no_message_of_an_unlisted_user(store: Store) -> None:
     async with mountain(store) as alps:
         desk = await desk_of(alps)
         await desk.comes(frame_of(1, "here").encode_text(UP))
@@ -181,7 +181,7 @@ async def test_a_kit_of_sms_is_sent_none_for_who_is_not_allowed(store: Store) ->
         assert b"come down" not in frame.envelope
 
 
-async def test_a_tick_is_owed_for_what_is_known_alone(store: Store) -> None:
+async def test_receipt_is_due_only_once_the_kit_has_stored_the_message(store: Store) -> None:
     async with mountain(store) as alps:
         await say(alps, BRAVO, "come down", "m-1")
         owed = partial(records.list_pending_receipts, members=KITS, limit=9)
@@ -209,7 +209,7 @@ async def test_a_tick_is_owed_for_what_is_known_alone(store: Store) -> None:
         assert tick.read
 
 
-async def test_what_is_not_due_and_who_is_not_here_hold_no_tick_up(store: Store) -> None:
+async def test_unread_messages_and_absent_users_do_not_block_other_receipts(store: Store) -> None:
     """Of many unread messages, the last is stored. Users without a connection wrote before
     others.
     """
@@ -249,7 +249,7 @@ async def line_up(alps: Field, rules: TakRules = RULES) -> list[tuple[str, int |
     return await alps.store.commit(take)
 
 
-async def test_nothing_that_a_bridge_brought_goes_back(store: Store) -> None:
+async def test_items_from_a_bridge_are_not_sent_back_to_it(store: Store) -> None:
     async with mountain(store) as alps:
         await say(alps, BRAVO, "from there", "m-1")
         ((voice,),) = await alps.rows("SELECT member FROM tak_person")
@@ -268,7 +268,7 @@ async def test_nothing_that_a_bridge_brought_goes_back(store: Store) -> None:
         ]
 
 
-async def test_a_callsign_that_looks_like_an_address_is_written_to_at_no_other_place(
+async def test_callsign_that_looks_like_an_address_is_not_used_as_one(
     store: Store,
 ) -> None:
     async with mountain(store) as alps:
@@ -281,7 +281,7 @@ async def test_a_callsign_that_looks_like_an_address_is_written_to_at_no_other_p
         assert await alps.rows("SELECT * FROM outward") == []
 
 
-def test_a_message_without_end_is_cut_and_says_so() -> None:
+def test_overlong_message_is_truncated_with_a_note() -> None:
     content = Message("é" * (tak_map.WORDS_MAX + 7))
     out = OutEvent(1, 1, 1, None, "", "", "m-1", 0, content, 0.0)
     event = outward.make_event(out, UNIT, 0.0)
@@ -311,11 +311,11 @@ EVERYBODY = NewItem(1, 0.0, 1, None, True, "message", True, False)
         (EVERYBODY._replace(brought=True), None),
     ],
 )
-def test_whom_an_item_is_for_there(item: NewItem, whom: int | None) -> None:
+def test_item_is_sent_to_its_tak_recipient_or_to_all(item: NewItem, whom: int | None) -> None:
     assert outward.find_person(item, {9}, {"messages"}) == whom
 
 
-async def test_a_phones_word_moves_an_item_up_the_ladder(store: Store) -> None:
+async def test_receipt_of_a_phone_advances_the_items_stage(store: Store) -> None:
     async with mountain(store) as alps:
         await say(alps, BRAVO, "hello", "m-1")
         await alps.sends(1, Entry(1, Message("answer"), int(alps.now), to="BRAVO (TAK)"))
@@ -357,7 +357,7 @@ async def test_a_phones_word_moves_an_item_up_the_ladder(store: Store) -> None:
         assert not await tick(BRAVO.uid, read=True)
 
 
-async def test_what_no_phone_confirms_is_given_up_after_a_day(store: Store) -> None:
+async def test_unconfirmed_message_to_a_phone_is_given_up_after_a_day(store: Store) -> None:
     async with mountain(store) as alps:
         await say(alps, BRAVO, "hello", "m-1")
         await alps.sends(1, Entry(1, Message("answer"), int(alps.now), to="BRAVO (TAK)"))
@@ -372,7 +372,7 @@ async def test_what_no_phone_confirms_is_given_up_after_a_day(store: Store) -> N
         ]
 
 
-async def test_a_marker_for_a_user_is_a_waypoint_once(store: Store) -> None:
+async def test_repeated_marker_for_a_user_is_one_waypoint(store: Store) -> None:
     async with mountain(store) as alps:
         placed = PlacedMarker(
             "hut\u202e", "dry", CotPoint(46.5, 8.1), tak_map.make_date(alps.now), ()
@@ -392,7 +392,7 @@ async def test_a_marker_for_a_user_is_a_waypoint_once(store: Store) -> None:
         assert (content.name, content.notes) == ("hut\N{REPLACEMENT CHARACTER}", "dry")  # type: ignore[union-attr]
 
 
-async def test_a_marker_that_is_sent_to_several_users_comes_to_each(store: Store) -> None:
+async def test_marker_for_several_users_is_sent_to_each(store: Store) -> None:
     async with mountain(store) as alps:
         placed = PlacedMarker("hut", "", CotPoint(46.5, 8.1), tak_map.make_date(alps.now), ())
         sent, inbox = SentMarker(BRAVO, "marker-1", placed), TakInbox(1, RULES)
@@ -405,7 +405,7 @@ async def test_a_marker_that_is_sent_to_several_users_comes_to_each(store: Store
             assert any(isinstance(each.content, Waypoint) for each in envelope.entries)
 
 
-async def test_one_process_alone_is_there_and_another_follows_it(store: Store) -> None:
+async def test_one_process_holds_the_bridge_and_another_takes_over(store: Store) -> None:
     async with field_of(store) as alps:
 
         async def hold(who: str, *, alone: bool = False) -> str:
@@ -430,7 +430,7 @@ async def test_one_process_alone_is_there_and_another_follows_it(store: Store) -
         assert await hold("third", alone=True) == identity
 
 
-async def test_who_died_while_their_clock_was_ahead_is_followed(
+async def test_dead_holder_with_a_clock_ahead_is_replaced(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not store.shared:
@@ -455,7 +455,7 @@ async def test_who_died_while_their_clock_was_ahead_is_followed(
         nursery.cancel_scope.cancel()
 
 
-async def test_who_says_again_that_they_hold_it_is_not_silent(store: Store) -> None:
+async def test_renewed_lease_is_not_treated_as_silent(store: Store) -> None:
     async with field_of(store) as alps:
         holds = partial(tenure.claim_bridge, name=records.NAME, holder="one")
         identity = await store.commit(partial(holds, now=alps.now + 86_400))
@@ -469,7 +469,7 @@ async def test_who_says_again_that_they_hold_it_is_not_silent(store: Store) -> N
         assert await store.commit(partial(take, silent=after)) == identity
 
 
-async def test_an_sos_is_shown_until_it_is_answered_and_its_end_is_told(store: Store) -> None:
+async def test_sos_alert_repeats_until_answered_and_its_end_is_sent(store: Store) -> None:
     async with mountain(store) as alps:
         await alps.sends(1, Entry(1, Message("help"), int(alps.now), sos=True))
         find = partial(records.list_alerts, workspace=1)
@@ -499,7 +499,7 @@ async def test_an_sos_is_shown_until_it_is_answered_and_its_end_is_told(store: S
         assert await alps.store.read(find) == []
 
 
-async def test_an_alert_shows_the_place_of_the_sos(store: Store) -> None:
+async def test_alert_contains_the_position_of_its_sos(store: Store) -> None:
     async with mountain(store) as alps:
 
         async def place() -> tuple[float, float] | None:
@@ -514,7 +514,7 @@ async def test_an_alert_shows_the_place_of_the_sos(store: Store) -> None:
         assert await place() == (46.6, 8.2)
 
 
-async def test_an_sos_without_a_place_shows_the_last_known_one(store: Store) -> None:
+async def test_alert_without_a_position_contains_the_last_known_one(store: Store) -> None:
     async with mountain(store) as alps:
         await alps.sends(1, Entry(1, Location(46.5, 8.1), int(alps.now) - 3_600))
         await alps.sends(1, Entry(2, Message("help"), int(alps.now), sos=True))
@@ -524,7 +524,7 @@ async def test_an_sos_without_a_place_shows_the_last_known_one(store: Store) -> 
         assert (point.latitude, point.longitude) == (46.5, 8.1)
 
 
-async def test_who_is_on_the_map_and_where(store: Store) -> None:
+async def test_map_contains_each_kit_user_with_the_latest_position(store: Store) -> None:
     async with mountain(store) as alps:
         for number, latitude in ((1, 46.5), (2, 46.6)):
             location = Location(latitude, 8.1)
@@ -538,7 +538,7 @@ USER = records.KitUser(1, "Ada", 46.5, 8.1, 1_000_000.0, "satellite")
 UNIT = TakUnit("FA-1-1", "Ada")
 
 
-def test_a_position_says_how_old_it_is() -> None:
+def test_position_event_contains_its_age() -> None:
     (fresh,) = outward.make_position_events(UNIT, USER, None, 1_000_060.0, is_shared=True)
     assert (fresh.how, fresh.start.timestamp()) == ("m-g", 1_000_000.0)
     assert fresh.stale.timestamp() == 1_000_000.0 + tak_map.FRESH_S
@@ -561,7 +561,7 @@ def test_a_position_says_how_old_it_is() -> None:
     assert not hidden.point.is_known
 
 
-def test_when_a_position_is_told_again() -> None:
+def test_position_is_sent_again_after_motion_or_an_interval() -> None:
     due, previous = tak_map.compute_position_due, tak_map.SentPosition(USER, 1_000_010.0, False)
     assert due(None, USER, 5.0) == 5.0
     moved = USER._replace(latitude=46.501, at=1_000_012.0)

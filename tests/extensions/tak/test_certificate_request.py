@@ -45,7 +45,7 @@ def key() -> rsa.RSAPrivateKey:
     [(CONFIG, "OU=hubs,O=Alps,CN=hub"), (b"", "CN=hub"), (b"<a", "CN=hub")],
     ids=["with names", "empty", "damaged"],
 )
-def test_a_request_has_the_names_that_the_server_wants(
+def test_certificate_request_contains_the_names_that_the_server_requires(
     key: rsa.RSAPrivateKey, config: bytes, subject: str
 ) -> None:
     request = x509.load_der_x509_csr(base64.b64decode(make_request(key, "hub", config)))
@@ -53,7 +53,7 @@ def test_a_request_has_the_names_that_the_server_wants(
     assert request.is_signature_valid
 
 
-def test_an_answer_is_read_in_json_and_xml(key: rsa.RSAPrivateKey) -> None:
+def test_json_and_xml_answers_contain_the_certificate(key: rsa.RSAPrivateKey) -> None:
     signed, authority = certify(key, "hub"), certify(make_key(), "authority")
     as_json = json.dumps({"signedCert": signed, "ca0": authority, "ca1": authority}).encode()
     as_xml = f"<enrollment><signedCert>{signed}</signedCert><ca>{authority}</ca></enrollment>"
@@ -67,12 +67,12 @@ def test_an_answer_is_read_in_json_and_xml(key: rsa.RSAPrivateKey) -> None:
 @pytest.mark.parametrize(
     "answer", [b"", b"[]", b"{}", b"<enrollment/>", b'{"signedCert": "AAAA"}', b"Not found"]
 )
-def test_an_answer_without_a_certificate_is_refused(key: rsa.RSAPrivateKey, answer: bytes) -> None:
+def test_answer_without_a_certificate_is_refused(key: rsa.RSAPrivateKey, answer: bytes) -> None:
     with pytest.raises(NoCertificate, match="contains no certificate"):
         read_answer(key, answer)
 
 
-def test_a_certificate_for_another_key_is_refused(key: rsa.RSAPrivateKey) -> None:
+def test_certificate_for_another_key_is_refused(key: rsa.RSAPrivateKey) -> None:
     answer = json.dumps({"signedCert": certify(make_key(), "hub")}).encode()
     with pytest.raises(NoCertificate, match="for another key"):
         read_answer(key, answer)

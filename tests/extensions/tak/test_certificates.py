@@ -57,7 +57,7 @@ async def arrive(alps: Field, holder: PhoneHolder, serial: str, uid: str) -> Non
     )
 
 
-async def test_what_is_in_force_and_whose_phone_it_is(store: Store) -> None:
+async def test_valid_certificates_and_the_owner_of_a_phone_are_listed(store: Store) -> None:
     async with mountain(store) as alps:
         dora, emil = await named(alps, "Dora"), await named(alps, "Emil")
         await give(alps, dora, "aa")
@@ -98,7 +98,7 @@ async def test_what_is_in_force_and_whose_phone_it_is(store: Store) -> None:
         ]
 
 
-async def test_what_waits_for_a_phone_goes_as_it_comes(store: Store) -> None:
+async def test_message_waiting_for_a_phone_is_sent_once_it_connects(store: Store) -> None:
     async with mountain(store) as alps:
         dora = await named(alps, "Dora")
         await give(alps, dora, "aa")
@@ -133,7 +133,7 @@ async def test_what_waits_for_a_phone_goes_as_it_comes(store: Store) -> None:
         assert await line_up(alps) == []
 
 
-async def test_who_has_a_kit_too_is_not_said_to_be_out_of_reach(store: Store) -> None:
+async def test_silent_phone_of_a_kit_user_is_not_reported_as_unreachable(store: Store) -> None:
     async with mountain(store) as alps:
         cleo = PhoneHolder(CLEO, "Cleo")
         await store.commit(
@@ -154,7 +154,7 @@ async def test_who_has_a_kit_too_is_not_said_to_be_out_of_reach(store: Store) ->
         assert await alps.rows("SELECT rung FROM reached WHERE item = ?", out.item) == []
 
 
-async def test_an_invitation_that_ends_while_its_request_comes_says_so(store: Store) -> None:
+async def test_invitation_that_expires_during_its_use_is_refused(store: Store) -> None:
     async with mountain(store) as alps:
         dora = await named(alps, "Dora")
         token = await store.commit(lambda db: invitations.invite(db, 1, dora, alps.now))
@@ -166,7 +166,7 @@ async def test_an_invitation_that_ends_while_its_request_comes_says_so(store: St
             await store.commit(lambda db: invitations.use(db, 1, dora, token, "00", new))
 
 
-async def test_words_to_all_that_were_under_way_as_a_link_broke_are_said_again(
+async def test_message_to_all_in_transit_at_a_disconnect_is_sent_again(
     store: Store,
 ) -> None:
     async with mountain(store) as alps:
@@ -216,7 +216,7 @@ async def test_words_to_all_that_were_under_way_as_a_link_broke_are_said_again(
         assert b"second" in again and b"first" not in again
 
 
-def test_an_authority_signs_what_openssl_and_android_take() -> None:
+def test_authority_issues_files_that_openssl_and_android_read() -> None:
     now = datetime(2031, 6, 1, tzinfo=UTC).timestamp()
     key = authority._make_key()
     by = authority.Authority(key, authority._make_own_certificate(key))
@@ -236,7 +236,7 @@ def test_an_authority_signs_what_openssl_and_android_take() -> None:
     assert authority.make_context(by, "localhost", now).verify_mode is ssl.CERT_REQUIRED
 
 
-def test_the_cryptography_of_debian_12_has_no_expiry_with_a_time_zone() -> None:
+def test_expiry_is_read_with_the_cryptography_of_debian_12() -> None:
     class Certificate:
         not_valid_after = datetime(2036, 1, 2, 3, 4, 5)
 

@@ -48,7 +48,7 @@ FROM_ATAK = """<?xml version='1.0' encoding='UTF-8' standalone='yes'?>
  destinations='10.0.0.4:4242:tcp:ANDROID-358'/></detail></event>"""
 
 
-def test_what_atak_says_is_read() -> None:
+def test_atak_chat_event_is_read() -> None:
     event = decode(FROM_ATAK.encode())
     assert (event.type, event.how) == ("b-t-f", "h-g-i-g-o")
     assert event.point == CotPoint(46.5, 8.1, None, 12.5)
@@ -69,7 +69,7 @@ LINK = '<link uid="ANDROID-358" type="a-f-G-U-C" relation="p-p"/>'
 
 
 @pytest.mark.parametrize(("name", "link"), [("__chatreceipt", LINK), ("__chat", "")])
-def test_a_tick_of_atak_and_one_of_wintak_are_read(name: str, link: str) -> None:
+def test_receipts_of_atak_and_wintak_are_read(name: str, link: str) -> None:
     event = decode(TICK.format(name=name, link=link).encode())
     assert tak.read_receipt(event) == tak.ChatReceipt(BRAVO, "FA-1234-1", "b5f5", True)
     assert tak.read_chat(event) is None
@@ -94,7 +94,7 @@ EVENTS = {
 
 
 @pytest.mark.parametrize("event", EVENTS.values(), ids=EVENTS)
-def test_what_is_written_is_read_again_by_any_xml(event: CotEvent) -> None:
+def test_encoded_event_is_read_by_any_xml_parser(event: CotEvent) -> None:
     written = encode(event)
     assert decode(written) == event
     assert find_type(written) == event.type
@@ -111,7 +111,7 @@ def test_what_is_written_is_read_again_by_any_xml(event: CotEvent) -> None:
 
 
 @given(st.text(), st.lists(st.integers(1, 400), max_size=8))
-def test_any_words_come_whole_however_the_bytes_arrive(text: str, cuts: list[int]) -> None:
+def test_any_text_survives_any_segmentation_of_the_stream(text: str, cuts: list[int]) -> None:
     event = tak.make_chat(GeoChat(ADA, BRAVO, "m", text), NOW)
     stream = encode(event) * 3
     splitter, events, at = EventSplitter(), [], 0
@@ -124,7 +124,7 @@ def test_any_words_come_whole_however_the_bytes_arrive(text: str, cuts: list[int
     assert said.text == "".join(each for each in text if not cot._REFUSED_CHARACTERS.search(each))
 
 
-def test_who_is_who_in_the_detail() -> None:
+def test_unit_marker_author_and_recipients_are_read_from_the_detail() -> None:
     assert tak.read_unit(EVENTS["unit"]) == ADA
     assert tak.read_unit(EVENTS["marker"]) is None
     assert tak.read_marker_author(EVENTS["marker"]) == ADA
@@ -164,7 +164,7 @@ UNIT = GOOD.replace("b-t-f", "a-f-G-U-C")
     ("good", "odd"),
     [("46.5", "nan"), ("46.5", "91"), ("'8.1'", "'east'"), ("<point", "<place")],
 )
-def test_a_message_and_an_alarm_need_no_place(type_: str, good: str, odd: str) -> None:
+def test_chat_and_alert_are_read_without_a_position(type_: str, good: str, odd: str) -> None:
     assert good in GOOD
     event = cot.decode(GOOD.replace("b-t-f", type_).replace(good, odd).encode())
     assert event.point == cot.NOWHERE
@@ -172,7 +172,7 @@ def test_a_message_and_an_alarm_need_no_place(type_: str, good: str, odd: str) -
 
 
 @pytest.mark.parametrize("height", ["NaN", "high", "", "1e999"])
-def test_a_height_that_is_no_number_is_unknown(height: str) -> None:
+def test_invalid_height_is_read_as_unknown(height: str) -> None:
     raw = UNIT.replace("hae='9999999.0' ce='12.5'", f"hae='{height}' ce='x'")
     point = cot.decode(raw.encode()).point
     assert (point.latitude, point.height, point.error) == (46.5, None, None)
@@ -196,13 +196,13 @@ def test_a_height_that_is_no_number_is_unknown(height: str) -> None:
         ("</event>", "not an event"),
     ],
 )
-def test_what_nobody_may_send_is_refused(raw: str, why: str) -> None:
+def test_hostile_or_malformed_event_is_refused(raw: str, why: str) -> None:
     with pytest.raises(RemoteProtocolError, match=why):
         decode(raw.encode())
 
 
-def test_an_event_that_is_too_long_is_left_out_and_the_next_is_found() -> None:
-    """For example a drawing that a server sends again at each connection."""
+def test_overlong_event_is_skipped_and_the_next_is_read() -> None:
+    """A server may send such an event, for example a drawing, again at each connection."""
     good = encode(EVENTS["chat"])
     long = b"<event>" + b"x" * EVENT_BYTES_MAX + b"</event>"
     stream = good + long + good + b"y" * 3 * EVENT_BYTES_MAX + good + good
@@ -223,8 +223,8 @@ def test_an_event_that_is_too_long_is_left_out_and_the_next_is_found() -> None:
         ("1969-12-31T23:59:59", FIRST_DATE),
     ],
 )
-def test_an_impossible_date_moves_to_the_nearer_bound(text: str, date: datetime) -> None:
-    """For example of a marker that never ends."""
+def test_impossible_date_is_moved_to_the_nearer_bound(text: str, date: datetime) -> None:
+    """A marker that never ends has such a date."""
     raw = (
         f'<event version="2.0" uid="a" type="a-f-G" time="{text}" start="{text}" stale="{text}">'
         '<point lat="1" lon="2" hae="0" ce="1" le="1"/></event>'

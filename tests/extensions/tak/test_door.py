@@ -66,7 +66,7 @@ def admit(
     return door.admit(kind, raw, ADA.uid, now)
 
 
-def test_two_hundred_phones_that_tell_where_they_are(
+def test_position_events_of_200_phones_are_counted_and_not_parsed(
     door: EventAdmission, counts: Counter[ItemResult]
 ) -> None:
     events = [here(phone(number)) for number in range(200)]
@@ -80,21 +80,21 @@ def test_two_hundred_phones_that_tell_where_they_are(
     assert door.find_returned_unit(events[0], 2_000.0 + AWAY_AFTER_S) is not None
 
 
-def test_a_new_connection_takes_every_phone_for_one_that_was_away(door: EventAdmission) -> None:
+def test_new_connection_treats_every_phone_as_returned(door: EventAdmission) -> None:
     assert door.find_returned_unit(here(phone(1)), 1_000.0) is not None
     assert door.find_returned_unit(here(phone(1)), 1_040.0) is None
     door.forget_units()
     assert door.find_returned_unit(here(phone(1)), 1_041.0) is not None
 
 
-def test_more_phones_than_anybody_has_take_no_more_room(door: EventAdmission) -> None:
+def test_number_of_remembered_phones_is_limited(door: EventAdmission) -> None:
     for number in range(PHONES_MAX + 500):
         door.find_returned_unit(here(phone(number)), 1_000.0 + number)
         admit(door, chat(phone(number)), 1_000.0 + number)
     assert len(door._seen) == len(door._rates) == PHONES_MAX
 
 
-def test_phones_that_nobody_has_are_not_looked_for(
+def test_look_ups_of_unknown_phones_are_rate_limited(
     door: EventAdmission, counts: Counter[ItemResult]
 ) -> None:
     results = [door.find_returned_unit(here(phone(number)), 1_000.0) for number in range(1_000)]
@@ -102,7 +102,7 @@ def test_phones_that_nobody_has_are_not_looked_for(
     assert counts == {ItemResult.OTHER: UNITS.burst, ItemResult.LIMITED: 1_000 - UNITS.burst}
 
 
-def test_who_writes_too_much_is_not_taken(
+def test_chats_beyond_the_rate_limit_are_dropped(
     door: EventAdmission, counts: Counter[ItemResult]
 ) -> None:
     taken = [admit(door, chat(phone(1), number=number)) for number in range(100)]
@@ -153,7 +153,7 @@ def tick(who: TakUnit) -> bytes:
         ("u-d-f", foreign(MARKER), ItemResult.OTHER),
     ],
 )
-def test_what_is_let_in(
+def test_event_is_admitted_by_its_type_and_origin(
     door: EventAdmission,
     counts: Counter[ItemResult],
     kind: str,
@@ -165,7 +165,7 @@ def test_what_is_let_in(
     assert counts == ({} if became is None else {became: 1})
 
 
-def test_two_machines_that_answer_each_other_stop(door: EventAdmission) -> None:
+def test_replies_between_two_machines_are_rate_limited(door: EventAdmission) -> None:
     assert [door.admit_reply("a", float(second)) for second in range(1_000, 1_601, 200)] == [
         *(True, False, False, True)
     ]

@@ -122,7 +122,7 @@ def pem_file(key: rsa.RSAPrivateKey, signed: bytes, file: Path) -> Path:
     return file
 
 
-def test_a_phone_that_scans_the_code_is_at_the_server_and_no_other_is(
+def test_phone_enrols_with_the_scanned_code_until_revoked(
     there: Camp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kit = there.kit()
@@ -145,7 +145,7 @@ def test_a_phone_that_scans_the_code_is_at_the_server_and_no_other_is(
     assert there.ask(CONFIG, "Ben", invitation["token"]).status == 401
 
 
-def test_another_hub_fetches_a_certificate(there: Camp, tmp_path: Path) -> None:
+def test_another_hub_enrols_with_a_token(there: Camp, tmp_path: Path) -> None:
     token = there.invite("Ben")["token"]
     authority = tmp_path / "authority.pem"
     answer = there.ask(SIGN, "Ben", there.invite("Ben")["token"], request_of(new_key()))
@@ -180,7 +180,9 @@ def test_another_hub_fetches_a_certificate(there: Camp, tmp_path: Path) -> None:
     assert is_let_in(there, [both])
 
 
-def test_what_is_signed_is_the_user_whatever_the_request_says(there: Camp, tmp_path: Path) -> None:
+def test_certificate_names_the_invited_user_whatever_the_request_contains(
+    there: Camp, tmp_path: Path
+) -> None:
     invitation = there.invite("Ben")
     token = invitation["token"]
     config = there.ask(CONFIG, "Ben", token)
@@ -221,7 +223,7 @@ def test_what_is_signed_is_the_user_whatever_the_request_says(there: Camp, tmp_p
     assert not is_let_in(there, [file])
 
 
-def test_strangers_and_broken_requests_get_a_word_and_nothing_else(there: Camp) -> None:
+def test_unauthenticated_and_malformed_requests_are_refused_with_a_hint(there: Camp) -> None:
     invitation = there.invite("Ben")
     token = invitation["token"]
     for name, secret in (("Ben", "x"), ("Ada", token), ("", token), ("Ben", "")):
@@ -252,10 +254,8 @@ def test_strangers_and_broken_requests_get_a_word_and_nothing_else(there: Camp) 
     assert [there.ask(CONFIG, "Ben", each).status for each in later] == [200] * 5
 
 
-def test_a_phone_that_trusts_what_it_was_given_sees_the_hub_and_nobody_else(
-    there: Camp, tmp_path: Path
-) -> None:
-    """The package without a secret, and iTAK's forms."""
+def test_trust_package_contains_the_authority_and_no_secret(there: Camp, tmp_path: Path) -> None:
+    """The trust package contains no secret. The iTAK package has iTAK's forms."""
     file = tmp_path / "trust.zip"
     there.tak("--trust", str(file))
     with zipfile.ZipFile(file) as opened:
@@ -283,7 +283,7 @@ def test_a_phone_that_trusts_what_it_was_given_sees_the_hub_and_nobody_else(
         assert opened.namelist() == ["config.pref", "truststore.p12", "client.p12"]
 
 
-def test_a_certificate_that_phones_trust_already_is_shown(tmp_path: Path) -> None:
+def test_enrolment_uses_the_configured_public_certificate(tmp_path: Path) -> None:
     chain, key = tmp_path / "chain.pem", tmp_path / "key.pem"
     public = trustme.CA()
     made = public.issue_cert(ADDRESS)

@@ -152,11 +152,13 @@ RECEIPT = tak.make_receipt(ChatReceipt(BEN, CID.uid, "m", False), CID, NOW)
         (marker(BEN, f"{ADA.uid}-last"), {}),
     ],
 )
-def test_who_hears_what_ben_says(room: Room, event: CotEvent, hear: dict[str, list[str]]) -> None:
+def test_event_reaches_only_its_recipients(
+    room: Room, event: CotEvent, hear: dict[str, list[str]]
+) -> None:
     assert room.say(BEN, event) == hear
 
 
-def test_who_comes_later_is_told_what_there_is(room: Room) -> None:
+def test_later_phone_gets_current_positions_markers_and_chats(room: Room) -> None:
     eve = TakUnit("ANDROID-Eve", "Eve")
     for event in (here(BEN), here(BEN), marker(BEN, "gone"), marker(BEN), chat(BEN, tak.ALL_UNITS)):
         room.say(BEN, event)
@@ -190,7 +192,7 @@ OF_CID = f"{CID.uid}{tak.ALERT_SUFFIX}"
         marker(BEN, OF_CID),
     ],
 )
-def test_a_phone_that_is_away_is_changed_by_none_of_anothers(
+def test_absent_phone_cannot_be_impersonated_or_changed(
     room: Room, event: CotEvent, known: str
 ) -> None:
     room.exchange.remove_phone(room.guests[CID.uid])
@@ -203,7 +205,7 @@ def test_a_phone_that_is_away_is_changed_by_none_of_anothers(
     assert room.counts[ItemResult.REFUSED] == 1
 
 
-def test_a_second_phone_of_the_same_user_may_and_so_may_who_has_it_now(room: Room) -> None:
+def test_second_phone_of_a_user_and_a_new_owner_may_change_its_events(room: Room) -> None:
     room.exchange.remove_phone(room.guests[CID.uid])
     room.enter(TakUnit("ANDROID-tablet", "Cid 2"), 3)
     assert room.say(TakUnit("ANDROID-tablet", ""), tak.make_removal(CID.uid, CID, NOW))
@@ -211,7 +213,7 @@ def test_a_second_phone_of_the_same_user_may_and_so_may_who_has_it_now(room: Roo
     assert room.say(CID, here(CID))
 
 
-def test_a_phone_may_be_called_otherwise_but_not_as_another(room: Room) -> None:
+def test_phone_may_change_its_callsign_but_not_use_another_phones(room: Room) -> None:
     guest = room.guests[BEN.uid]
     assert room.say(BEN, here(TakUnit(BEN.uid, "Lead")))
     assert guest.callsign == "Lead"
@@ -226,7 +228,7 @@ def test_a_phone_may_be_called_otherwise_but_not_as_another(room: Room) -> None:
     assert not room.exchange.find_objection(guest, TakUnit("ANDROID-Ben-2", "Lead"))
 
 
-def test_a_flood_ends_at_the_door_and_what_is_kept_has_a_bound(room: Room) -> None:
+def test_flood_is_rate_limited_and_stored_events_are_bounded(room: Room) -> None:
     for number in range(PHONE_EVENT_RATE.burst + 50):
         room.say(BEN, chat(BEN, tak.ALL_UNITS, number))
     assert room.counts == {ItemResult.PASSED: PHONE_EVENT_RATE.burst, ItemResult.LIMITED: 50}
@@ -242,13 +244,13 @@ def test_a_flood_ends_at_the_door_and_what_is_kept_has_a_bound(room: Room) -> No
     assert len(room.exchange._heard) == ABSENT_PHONES_MAX
 
 
-def test_what_is_no_event_is_counted(room: Room) -> None:
+def test_malformed_event_is_counted_as_unreadable(room: Room) -> None:
     bomb = b'<!DOCTYPE x [<!ENTITY a "b">]><event uid="x">&a;</event>'
     assert room.exchange.read(room.guests[BEN.uid], bomb, 0.0) is None
     assert room.counts == {ItemResult.UNREADABLE: 1}
 
 
-async def test_who_is_slow_has_the_newest_of_each_unit() -> None:
+async def test_slow_phone_gets_only_the_newest_event_of_each_unit() -> None:
     outbox = PhoneOutbox()
     assert (
         outbox.add_event(b"old ", "a")
@@ -264,7 +266,7 @@ async def test_who_is_slow_has_the_newest_of_each_unit() -> None:
 
 
 @pytest.mark.parametrize("points", [395, 396, 1_000, 2_000])
-def test_a_shape_of_many_points_reaches_the_others(room: Room, points: int) -> None:
+def test_shape_with_many_points_reaches_other_phones(room: Room, points: int) -> None:
     links = [CotElement("link", {"point": f"47.{n:04},8.{n:04}"}) for n in range(points)]
     made = marker(BEN, "shape")
     shape = replace(made, type="u-d-f", detail=tuple(links))
@@ -272,7 +274,7 @@ def test_a_shape_of_many_points_reaches_the_others(room: Room, points: int) -> N
     assert room.say(BEN, shape) == {CID.uid: ["u-d-f"], DOT.uid: ["u-d-f"]}
 
 
-def test_what_cannot_be_read_is_logged_with_its_sender(
+def test_unreadable_event_is_logged_with_its_sender(
     room: Room, caplog: pytest.LogCaptureFixture
 ) -> None:
     guest = room.guests[BEN.uid]

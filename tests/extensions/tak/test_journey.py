@@ -115,7 +115,7 @@ def moment(text: str) -> datetime:
 
 
 @pytest.mark.full
-def test_a_team_and_a_kit_write_to_each_other(tmp_path: Path, stack: ExitStack) -> None:
+def test_tak_team_and_kit_exchange_messages(tmp_path: Path, stack: ExitStack) -> None:
     there = Mountain(tmp_path, stack)
     kit = there.kit()
     bravo = there.phone("ANDROID-1", "BRAVO")
@@ -201,10 +201,8 @@ def test_a_team_and_a_kit_write_to_each_other(tmp_path: Path, stack: ExitStack) 
     assert there.events("unreadable") == 0
 
 
-def test_a_911_of_a_phone_at_the_server_reaches_desk_and_kit(
-    tmp_path: Path, stack: ExitStack
-) -> None:
-    """The server is another team's: the hub is one of its clients."""
+def test_phones_911_alert_reaches_desk_and_kit(tmp_path: Path, stack: ExitStack) -> None:
+    """The server is another team's. The hub is one of its clients."""
     there = Mountain(tmp_path, stack)
     kit = there.kit()
     bravo = there.phone("ANDROID-1", "BRAVO")
@@ -219,7 +217,9 @@ def test_a_911_of_a_phone_at_the_server_reaches_desk_and_kit(
     until(lambda: "BRAVO" in json.dumps(kit.call("GET", "/api/inbound").body))
 
 
-def test_an_sos_rings_there_until_the_desk_answers(tmp_path: Path, stack: ExitStack) -> None:
+def test_kits_sos_rings_at_the_tak_server_until_the_desk_answers(
+    tmp_path: Path, stack: ExitStack
+) -> None:
     there = Mountain(tmp_path, stack)
     kit = there.kit()
     bravo = there.phone("ANDROID-1", "BRAVO")
@@ -275,7 +275,7 @@ def texts(phone: Phone) -> list[str]:
 
 
 @pytest.mark.full
-def test_two_hubs_at_one_server_and_a_flood_make_no_loop(tmp_path: Path, stack: ExitStack) -> None:
+def test_two_hubs_at_one_server_cause_no_message_loop(tmp_path: Path, stack: ExitStack) -> None:
     everything = "positions sos messages waypoints"
     there = Mountain(tmp_path, stack, tak_shares=everything)
     adas = there.kit()
@@ -331,7 +331,9 @@ def test_two_hubs_at_one_server_and_a_flood_make_no_loop(tmp_path: Path, stack: 
     assert sorted(texts(bravo)) == ["of Ada to all", "of Ben to all"]
 
 
-def test_who_is_not_let_in_is_told_why_and_what_to_mend(tmp_path: Path, stack: ExitStack) -> None:
+def test_refused_connection_is_logged_with_cause_and_remedy(
+    tmp_path: Path, stack: ExitStack
+) -> None:
     """Each hub has another fault, and reports it once."""
     server = stack.enter_context(Taky(tmp_path, free_port(), tls=True))
     database = str(tmp_path / "hub.sqlite3")
@@ -367,8 +369,10 @@ def test_who_is_not_let_in_is_told_why_and_what_to_mend(tmp_path: Path, stack: E
 
 
 @pytest.mark.full
-def test_a_server_that_hangs_has_nothing(tmp_path: Path, stack: ExitStack) -> None:
-    """Its kernel accepts the hub's bytes, but it answers no ping: detection takes 20 s."""
+def test_hanging_server_receives_nothing_that_counts_as_delivered(
+    tmp_path: Path, stack: ExitStack
+) -> None:
+    """Its kernel accepts the hub's bytes, but the server answers no ping. Detection takes 20 s."""
     there = Mountain(tmp_path, stack)
     kit = there.kit()
     bravo = there.phone("ANDROID-1", "BRAVO")
@@ -386,8 +390,8 @@ def test_a_server_that_hangs_has_nothing(tmp_path: Path, stack: ExitStack) -> No
 
 
 @pytest.mark.full
-def test_another_process_is_there_once_one_has_died(tmp_path: Path, postgres: str) -> None:
-    """It waits until the dead process's lease has expired: half a minute."""
+def test_another_process_takes_over_the_bridge_of_a_dead_one(tmp_path: Path, postgres: str) -> None:
+    """The process waits half a minute, until the dead process's lease has expired."""
     database = new_database(postgres)
     with ExitStack() as stack:
         there = Mountain(tmp_path, stack, database=database)

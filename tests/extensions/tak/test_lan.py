@@ -165,7 +165,7 @@ def words(event: ET.Element) -> str | None:
     return event.findtext("detail/remarks")
 
 
-def test_phones_see_what_the_kit_knows_and_write_by_it(camp: Camp) -> None:
+def test_phones_on_the_lan_see_the_kits_data_and_send_through_it(camp: Camp) -> None:
     camp.begin(name="Hut 7", allow="BRAVO", credits_per_day="2")
     phone = camp.phone
     own = ("FA-KIT-Hut_7", "Hut 7")
@@ -230,7 +230,7 @@ def test_phones_see_what_the_kit_knows_and_write_by_it(camp: Camp) -> None:
     until(lambda: phone.of("b-a-o-can"))
 
 
-def test_all_events_of_one_connection_count(camp: Camp) -> None:
+def test_all_events_of_one_tcp_connection_are_accepted(camp: Camp) -> None:
     camp.begin(name="Hut 7", allow="BRAVO", credits_per_day="4")
     own = ("FA-KIT-Hut_7", "Hut 7")
     two = [camp.phone.chat(words, own, words) for words in ("first", "second")]
@@ -239,7 +239,7 @@ def test_all_events_of_one_connection_count(camp: Camp) -> None:
     assert sorted(camp.texts()) == ["BRAVO: first", "BRAVO: second"]
 
 
-def test_who_is_not_allowed_costs_nothing_and_a_flood_is_dropped(camp: Camp) -> None:
+def test_unlisted_phone_spends_no_credits_and_a_flood_is_dropped(camp: Camp) -> None:
     camp.begin(messages_per_hour="20")
     phone, own = camp.phone, ("FA-KIT-kit", "kit")
     phone.say(phone.chat("down at six", own, "m-1"))
@@ -256,7 +256,7 @@ def test_who_is_not_allowed_costs_nothing_and_a_flood_is_dropped(camp: Camp) -> 
     until(lambda: camp.came("limited") + camp.came("refused") == 302)
 
 
-def test_where_the_disk_is_full_a_phone_is_told_so_and_the_agent_goes_on(camp: Camp) -> None:
+def test_full_disk_is_reported_to_the_phone_and_the_agent_continues(camp: Camp) -> None:
     """The agent may have an SOS, perhaps only in memory. Clients in the network must not end it."""
     camp.begin(
         Put("fieldagent.agent.journal.journal:FREE_MIN_BYTES", 1 << 60),
@@ -270,7 +270,7 @@ def test_where_the_disk_is_full_a_phone_is_told_so_and_the_agent_goes_on(camp: C
     assert camp.kit.call("GET", "/api/sos").body["active"] == 1
 
 
-def test_a_network_that_is_away_is_looked_for_again(camp: Camp) -> None:
+def test_absent_network_is_reported_and_retried(camp: Camp) -> None:
     kit = camp.stack.enter_context(agent(camp.home, {"tak-lan": "192.0.2.1"}))
     until(lambda: any("TAK: tak-lan 192.0.2.1: " in line for line in kit.output()))
     status = kit.call("GET", "/api/status").body["takLan"]
@@ -278,10 +278,10 @@ def test_a_network_that_is_away_is_looked_for_again(camp: Camp) -> None:
     assert kit.call("POST", "/api/package/async", {"message": {"content": "x"}}).status == 202
 
 
-async def test_what_came_as_the_network_broke_off_is_said_once_it_is_back(
+async def test_message_received_during_a_network_outage_is_sent_once_afterwards(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clock: object
 ) -> None:
-    """It is a received message that no sender repeats."""
+    """No sender repeats the received message."""
     said: list[CotEvent] = []
     up = [False]
 
@@ -310,7 +310,7 @@ def alert(uid: str = "ANDROID-1", *, cancels: bool = False) -> bytes:
     return encode_event(event).replace(b"_flow-tags_", b"x")
 
 
-async def test_a_911_alert_of_a_phone_is_an_sos_of_its_own(tmp_path: Path) -> None:
+async def test_phones_911_alert_opens_a_separate_incident(tmp_path: Path) -> None:
     async with kit(tmp_path) as k:
         outboxes = {k.outbox.channel: k.outbox}
         budget = DayBudget(k.journal, service.PAYER, 0)
@@ -344,7 +344,7 @@ async def test_a_911_alert_of_a_phone_is_an_sos_of_its_own(tmp_path: Path) -> No
         ("we come", "kit", ""),
     ],
 )
-async def test_a_chat_that_reads_like_an_sos_is_asked_about(
+async def test_chat_that_reads_like_an_sos_is_answered_with_a_question(
     tmp_path: Path, text: str, to: str, asked: str
 ) -> None:
     async with kit(tmp_path) as k:
@@ -361,8 +361,8 @@ async def test_a_chat_that_reads_like_an_sos_is_asked_about(
         assert ("?" in outcome.why) is bool(asked)
 
 
-async def test_what_fits_no_datagram_takes_no_network_away(tmp_path: Path) -> None:
-    """For example a waypoint with long notes, which came over the IP link."""
+async def test_item_too_long_for_a_datagram_does_not_block_others(tmp_path: Path) -> None:
+    """Such an item is, for example, a waypoint with long notes, which arrived over the IP link."""
     async with kit(tmp_path) as k:
         lan = TakLan(
             TakLanSettings(address=LO),

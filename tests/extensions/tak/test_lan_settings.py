@@ -19,7 +19,7 @@ GOOD = {
 }
 
 
-def test_every_key_is_read() -> None:
+def test_every_tak_lan_setting_is_read() -> None:
     assert GOOD.keys() == {key.name for key in KEYS}
     text = "".join(f"{name}={value}\n" for name, value in GOOD.items())
     settings = parse(text, Path("agent.properties")).parts["takLan"]
@@ -37,6 +37,6 @@ def test_every_key_is_read() -> None:
         ("tak-lan-allow=COOK", "tak-lan-allow needs tak-lan"),
     ],
 )
-def test_a_fault_names_key_and_remedy(line: str, fault: str) -> None:
+def test_invalid_tak_lan_setting_is_reported_with_key_and_remedy(line: str, fault: str) -> None:
     with pytest.raises(InvalidSettings, match=fault):
         parse(line, Path("agent.properties"))

@@ -58,7 +58,7 @@ async def at_server(answer: Answer, use: Callable[[StreamSession], Awaitable[Non
 
 
 @pytest.mark.parametrize("answer", [echo, pong])
-async def test_an_event_is_accepted_once_its_ping_is_answered_or_comes_back(
+async def test_event_is_accepted_once_its_ping_is_answered_or_echoed(
     answer: Answer, clock: Any
 ) -> None:
     async def use(session: StreamSession) -> None:
@@ -69,7 +69,7 @@ async def test_an_event_is_accepted_once_its_ping_is_answered_or_comes_back(
     assert set(heard) == {"a-f-G-U-C", tak.PING}, "a pong to an echo would go to all phones"
 
 
-async def test_a_server_that_answers_no_ping_is_lost(clock: Any) -> None:
+async def test_server_without_ping_answers_is_lost(clock: Any) -> None:
     async def use(session: StreamSession) -> None:
         await trio.sleep(300)
 

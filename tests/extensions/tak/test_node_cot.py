@@ -53,7 +53,7 @@ def read(*events: CotEvent) -> list[dict[str, Any]]:
 
 
 @needs_node_cot
-def test_a_unit_is_where_it_was_and_since_when() -> None:
+def test_node_cot_reads_the_position_and_age_of_a_unit() -> None:
     program = {"device": "kit", "platform": "fieldagent", "os": "hub", "version": "1"}
     (result,) = read(tak.make_unit_event(ADA, SEEN, NOW, program))
     feature = result["feature"]
@@ -71,7 +71,7 @@ def test_a_unit_is_where_it_was_and_since_when() -> None:
 
 
 @needs_node_cot
-def test_a_message_and_its_ticks_name_who_speaks_to_whom() -> None:
+def test_node_cot_reads_a_chat_and_its_receipts() -> None:
     said_back = [ChatReceipt(OLGA, ADA.uid, "m-1", read=each) for each in (False, True)]
     ticks = [tak.make_receipt(each, ADA, NOW) for each in said_back]
     message, *read_back = read(tak.make_chat(SAID, NOW), *ticks)
@@ -83,7 +83,7 @@ def test_a_message_and_its_ticks_name_who_speaks_to_whom() -> None:
 
 
 @needs_node_cot
-def test_an_alert_its_end_and_a_marker_are_what_they_say() -> None:
+def test_node_cot_reads_alerts_and_markers() -> None:
     placed = PlacedMarker("Hut", "door is open", HUT, NOW, ())
     events = read(
         tak.make_alert(ADA, HUT, NOW),

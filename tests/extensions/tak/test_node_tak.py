@@ -23,7 +23,7 @@ needs_node_tak = needs(
 
 @pytest.mark.full
 @needs_node_tak
-def test_a_client_of_cloudtak_listens_and_writes(tmp_path: Path, stack: ExitStack) -> None:
+def test_cloudtak_client_receives_and_sends_messages(tmp_path: Path, stack: ExitStack) -> None:
     there = Valley(tmp_path, stack)
     kit = there.kit()
     position = {"latitude": 46.5, "longitude": 8.1, "altitude": 1520}

@@ -21,7 +21,9 @@ def count_chats(phone: Phone, text: str) -> int:
     return sum(each["remarks"]["text"] == text for each in phone.of("b-t-f"))
 
 
-def test_a_team_and_a_kit_write_to_each_other(tmp_path: Path, stack: ExitStack) -> None:
+def test_kit_and_team_exchange_messages_over_real_opentakserver(
+    tmp_path: Path, stack: ExitStack
+) -> None:
     open_tak_server.install()
     server = stack.enter_context(OpenTakServer(tmp_path / "server"))
     refused = server.enroll("refused", "wrong")

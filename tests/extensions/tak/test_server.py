@@ -133,7 +133,7 @@ def is_answered(secured: ssl.SSLSocket) -> bool:
     return True
 
 
-def test_phones_and_a_kit_write_to_each_other(tmp_path: Path, stack: ExitStack) -> None:
+def test_phones_and_a_kit_exchange_messages(tmp_path: Path, stack: ExitStack) -> None:
     there = Valley(tmp_path, stack)
     kit = there.kit()
     hut = {"latitude": 46.5, "longitude": 8.1, "altitude": 1520}
@@ -212,7 +212,7 @@ def test_phones_and_a_kit_write_to_each_other(tmp_path: Path, stack: ExitStack) 
     assert [text for text in texts(cid) if text != "to all"] == []
 
 
-def test_an_sos_rings_at_phones_until_it_is_answered(tmp_path: Path, stack: ExitStack) -> None:
+def test_sos_alert_repeats_at_phones_until_answered(tmp_path: Path, stack: ExitStack) -> None:
     there = Valley(tmp_path, stack)
     kit = there.kit()
     ben = there.phone_of("Ben")
@@ -240,9 +240,7 @@ def test_an_sos_rings_at_phones_until_it_is_answered(tmp_path: Path, stack: Exit
     cid.await_one("b-a-o-can")
 
 
-def test_a_phones_911_reaches_the_desk_of_a_workspace_without_kits(
-    tmp_path: Path, stack: ExitStack
-) -> None:
+def test_phones_911_alert_reaches_a_desk_without_kits(tmp_path: Path, stack: ExitStack) -> None:
     there = Valley(tmp_path, stack)
     administer(there.database, "device", "disable", "kit")
     context = ssl.create_default_context()
@@ -263,7 +261,7 @@ def test_a_phones_911_reaches_the_desk_of_a_workspace_without_kits(
     assert "Ben" in str(listed)
 
 
-def test_who_may_come_in(tmp_path: Path, stack: ExitStack) -> None:
+def test_server_admits_only_valid_certificates(tmp_path: Path, stack: ExitStack) -> None:
     there = Valley(tmp_path, stack)
     ben, cid = there.phone_of("Ben"), there.phone_of("Cid")
     cid.await_one("a-f-G-U-C", lambda event: event["uid"] == ben.uid)
@@ -312,7 +310,7 @@ def test_who_may_come_in(tmp_path: Path, stack: ExitStack) -> None:
     there.hub.expect("the phone of Ben is disconnected")
 
 
-def test_a_client_that_only_listens_gets_what_is_for_all(tmp_path: Path, stack: ExitStack) -> None:
+def test_read_only_client_receives_what_is_for_all(tmp_path: Path, stack: ExitStack) -> None:
     there = Valley(tmp_path, stack)
     kit = there.kit()
     location = {"location": {"latitude": 46.5, "longitude": 8.1}}
@@ -331,9 +329,7 @@ def test_a_client_that_only_listens_gets_what_is_for_all(tmp_path: Path, stack: 
     there.hub.expect("the phone of Ben is not accepted: it sends protobuf")
 
 
-def test_a_second_phone_with_the_same_certificate_is_logged(
-    tmp_path: Path, stack: ExitStack
-) -> None:
+def test_second_phone_with_the_same_certificate_is_logged(tmp_path: Path, stack: ExitStack) -> None:
     there = Valley(tmp_path, stack)
     there.phone_of("Ben")
     there.hub.expect("the phone of Ben is connected")
@@ -342,9 +338,7 @@ def test_a_second_phone_with_the_same_certificate_is_logged(
     there.hub.expect("'ANDROID-tablet' ('Ben 2') has the certificate of the phone 'ANDROID-Ben'")
 
 
-def test_a_flood_and_a_phone_that_hears_nothing_hold_nobody_up(
-    tmp_path: Path, stack: ExitStack
-) -> None:
+def test_flood_and_a_deaf_phone_do_not_delay_others(tmp_path: Path, stack: ExitStack) -> None:
     there = Valley(tmp_path, stack)
     kit = there.kit()
     ben, cid = there.phone_of("Ben"), there.phone_of("Cid")
