@@ -27,20 +27,20 @@ frames = st.builds(
 ADDRESSES = "9c6e988a9a40e0" + "9c946ea0404061"
 
 
-def test_the_bytes_of_a_frame() -> None:
+def test_ui_frame_has_the_bytes_of_the_specification() -> None:
     frame = Frame(Callsign("NJ7P"), Callsign("N7LEM"), b"hi")
     assert encode(frame).hex() == ADDRESSES + "03f0" + b"hi".hex()
 
 
-def test_the_frame_of_the_docs() -> None:
-    """As `docs/reference/node-link.md` maps a packet to AX.25 and KISS."""
+def test_documented_ax25_frame_matches_the_code() -> None:
+    """`docs/reference/node-link.md` maps a packet to AX.25 and KISS in this way."""
     packet = encode_envelope([Entry(12, Ack(7, digest=bytes.fromhex("a1b2c3d4")))], origin=5)
     frame = encode(Frame(read_call("N0CALL-7"), DESTINATION, packet))
     assert f"`{kiss.encode(frame).hex()}`" in (ROOT / "docs/reference/node-link.md").read_text()
 
 
 @given(frames)
-def test_round_trip(frame: Frame) -> None:
+def test_frame_survives_encoding(frame: Frame) -> None:
     assert decode(encode(frame)) == frame
 
 
@@ -48,7 +48,7 @@ def test_round_trip(frame: Frame) -> None:
     ("rest", "is_ours"),
     [("03f0", True), ("13f0", True), ("03cf", False), ("3f", False), ("00f0", False), ("", False)],
 )
-def test_other_frames_than_ui_without_layer_3_are_somebody_else_s(rest: str, is_ours: bool) -> None:
+def test_frames_other_than_ui_without_layer_3_are_ignored(rest: str, is_ours: bool) -> None:
     assert (decode(bytes.fromhex(ADDRESSES + rest)) is not None) is is_ours
 
 
@@ -56,13 +56,13 @@ def test_other_frames_than_ui_without_layer_3_are_somebody_else_s(rest: str, is_
     "damaged",
     ["", ADDRESSES[:-2], ADDRESSES[:14], "9c6e988a9a40e1", "00" * 14 + "03f0", "9c" * 90],
 )
-def test_damaged_addresses_are_refused(damaged: str) -> None:
+def test_damaged_addresses_raise(damaged: str) -> None:
     with pytest.raises(RemoteProtocolError):
         decode(bytes.fromhex(damaged))
 
 
 @given(st.binary(max_size=100))
-def test_garbage_is_read_or_refused(data: bytes) -> None:
+def test_random_bytes_are_read_or_refused(data: bytes) -> None:
     with suppress(RemoteProtocolError):
         decode(data)
 
@@ -70,13 +70,13 @@ def test_garbage_is_read_or_refused(data: bytes) -> None:
 @pytest.mark.parametrize(
     ("text", "call"), [("N0CALL", Callsign("N0CALL")), ("DB0ABC-15", Callsign("DB0ABC", 15))]
 )
-def test_calls(text: str, call: Callsign) -> None:
+def test_call_sign_is_read_and_formatted(text: str, call: Callsign) -> None:
     assert read_call(text) == call
     assert str(call) == text
 
 
 @pytest.mark.parametrize("text", ["", "n0call", "N0CALL-16", "TOOLONG", "A-", "A-01", "Ä"])
-def test_what_is_no_call_is_refused(text: str) -> None:
+def test_invalid_call_sign_raises(text: str) -> None:
     with pytest.raises(LocalProtocolError):
         read_call(text)
 
@@ -90,6 +90,6 @@ def test_what_is_no_call_is_refused(text: str) -> None:
         Frame(Callsign("A"), Callsign("B", 16), b""),
     ],
 )
-def test_what_fits_into_no_frame_is_refused(frame: Frame) -> None:
+def test_content_beyond_the_limits_of_a_frame_raises(frame: Frame) -> None:
     with pytest.raises(LocalProtocolError):
         encode(frame)

@@ -20,7 +20,7 @@ frames = st.binary(max_size=600) | st.lists(st.sampled_from([0, 1, 255]), max_si
 @example(b"\x01" * 254)
 @example(b"\x01" * 254 + b"\x00")
 @example(b"\x00" + b"\x01" * 508)
-def test_another_implementation_reads_it_and_we_read_theirs(frame: bytes) -> None:
+def test_encoding_agrees_with_an_independent_implementation(frame: bytes) -> None:
     assert 0 not in encode(frame)
     assert other.decode(encode(frame)) == frame
     assert decode(other.encode(frame)) == frame
@@ -29,19 +29,19 @@ def test_another_implementation_reads_it_and_we_read_theirs(frame: bytes) -> Non
 
 
 @given(st.binary(max_size=300))
-def test_garbage_is_read_or_refused(coded: bytes) -> None:
+def test_random_bytes_are_read_or_refused(coded: bytes) -> None:
     with suppress(RemoteProtocolError):
         decode(coded)
 
 
 @pytest.mark.parametrize("coded", [b"\x00", b"\x03\x01", b"\xff\x01", b"\x02\x00", b"\x01\x05a"])
-def test_what_is_cut_short_is_refused(coded: bytes) -> None:
+def test_truncated_frame_raises(coded: bytes) -> None:
     with pytest.raises(RemoteProtocolError):
         decode(coded)
 
 
 @given(st.lists(frames.filter(bool), max_size=6), st.integers(1, 40))
-def test_frames_come_out_however_the_stream_is_cut(sent: list[bytes], size: int) -> None:
+def test_frames_are_found_in_any_segmentation(sent: list[bytes], size: int) -> None:
     stream = b"".join(encode(frame) + b"\x00" for frame in sent)
     deframer = CobsDeframer(1000)
     pieces: list[bytes] = []
@@ -51,12 +51,12 @@ def test_frames_come_out_however_the_stream_is_cut(sent: list[bytes], size: int)
 
 
 @given(st.binary(max_size=50), frames.filter(bool))
-def test_the_next_frame_is_whole_whatever_came_before(noise: bytes, frame: bytes) -> None:
+def test_frame_after_noise_is_read(noise: bytes, frame: bytes) -> None:
     pieces = list(CobsDeframer(1000).receive_data(noise + b"\x00" + encode(frame) + b"\x00"))
     assert decode(pieces[-1]) == frame
 
 
-def test_what_never_ends_takes_no_memory_and_spoils_nothing() -> None:
+def test_endless_frame_uses_no_memory_and_the_next_is_read() -> None:
     deframer = CobsDeframer(512)
     for _ in range(1000):
         assert list(deframer.receive_data(b"\x05" * 100)) == []

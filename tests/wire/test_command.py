@@ -68,7 +68,7 @@ def written(verb: Verb) -> RemoteCommand:
 
 
 @pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb.name)
-def test_a_command_is_read_as_it_was_written_and_takes_one_message(verb: Verb) -> None:
+def test_command_survives_encoding_in_one_message(verb: Verb) -> None:
     command = prove(NUMBER, written(verb), KEY)
     body = encode([Entry(NUMBER, command)], key=TAGGED)
     (entry,) = decode(body, keys=[TAGGED]).entries
@@ -83,7 +83,7 @@ def test_a_command_is_read_as_it_was_written_and_takes_one_message(verb: Verb) -
 
 
 @pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb.name)
-def test_a_proof_is_of_one_key_one_number_one_verb_and_its_arguments(verb: Verb) -> None:
+def test_proof_covers_key_number_verb_and_arguments(verb: Verb) -> None:
     command = prove(NUMBER, written(verb), KEY)
     assert not is_proved(NUMBER, command, [OTHER])
     assert not is_proved(NUMBER + 1, command, [KEY])
@@ -101,7 +101,7 @@ def test_a_proof_is_of_one_key_one_number_one_verb_and_its_arguments(verb: Verb)
         assert not is_proved(NUMBER, other, [KEY])
 
 
-def test_verbs_have_numbers_and_names_of_their_own() -> None:
+def test_verbs_have_unique_numbers_and_names() -> None:
     assert len({verb.number for verb in VERBS}) == len({verb.name for verb in VERBS}) == len(VERBS)
 
 
@@ -124,7 +124,7 @@ def test_verbs_have_numbers_and_names_of_their_own() -> None:
         ("set sos-repeat", "each as NAME=VALUE"),
     ],
 )
-def test_what_is_no_command_is_refused_in_words(words: str, why: str) -> None:
+def test_invalid_command_text_is_refused_with_the_reason(words: str, why: str) -> None:
     with pytest.raises(NotACommand, match=why):
         read_words(words.split())
 
@@ -132,9 +132,7 @@ def test_what_is_no_command_is_refused_in_words(words: str, why: str) -> None:
 @pytest.mark.parametrize(
     ("number", "arguments"), [(99, ()), (1, (1,)), (2, ("x",)), (3, ()), (2, (7,))]
 )
-def test_what_this_version_does_not_know_is_told_as_that(
-    number: int, arguments: tuple[int | str, ...]
-) -> None:
+def test_unknown_verb_or_arguments_raise(number: int, arguments: tuple[int | str, ...]) -> None:
     with pytest.raises(NotACommand):
         get_verb(RemoteCommand(number, arguments))
 
@@ -148,14 +146,16 @@ def test_what_this_version_does_not_know_is_told_as_that(
         RemoteCommand(0),
     ],
 )
-def test_a_command_of_another_shape_is_not_understood(command: RemoteCommand) -> None:
+def test_command_with_an_invalid_shape_is_reported_as_not_understood(
+    command: RemoteCommand,
+) -> None:
     envelope = decode(encode([Entry(NUMBER, command)]))
     assert not envelope.entries
     assert "kind 36 is damaged" in envelope.not_understood[0]
 
 
 @pytest.mark.parametrize("outcome", CommandOutcome)
-def test_an_answer_is_read_as_it_was_written_on_air_and_in_the_journal(
+def test_answer_survives_encoding_on_air_and_in_the_journal(
     outcome: CommandOutcome,
 ) -> None:
     answer = CommandAnswer(NUMBER, outcome, b"\x00\xff")
@@ -172,7 +172,7 @@ STATUS = KitStatus(
 )  # fmt: skip
 
 
-def test_a_status_takes_32_bytes_and_is_read_as_it_was_written() -> None:
+def test_status_survives_encoding_in_32_bytes() -> None:
     assert len(kit_status.encode(STATUS)) == STATUS_BYTES
     assert kit_status.decode(kit_status.encode(STATUS)) == STATUS
     answer = CommandAnswer(NUMBER, CommandOutcome.DONE, kit_status.encode(STATUS))
@@ -183,7 +183,7 @@ def test_a_status_takes_32_bytes_and_is_read_as_it_was_written() -> None:
     )
 
 
-def test_what_is_unknown_or_too_large_for_its_place_still_has_one() -> None:
+def test_unknown_and_out_of_range_values_fit_the_status() -> None:
     huge = STATUS._replace(
         version=(999, 1, 2), since=10**9, disk_free=10**18, degrees=900, millivolts=10**6,
         uptime=10**12, starts=10**7, signals=(99, None, 0), credits_left=10**7, dead_letters=10**6,
@@ -204,7 +204,7 @@ def test_any_bytes_are_a_status_or_an_error(body: bytes) -> None:
 
 
 @given(st.lists(st.text(max_size=80), max_size=40), st.integers(20, ANSWER_BYTES_MAX))
-def test_as_many_lines_as_fit_are_told(lines: list[str], size: int) -> None:
+def test_as_many_lines_as_fit_are_packed(lines: list[str], size: int) -> None:
     body = answer_text.pack_lines(lines, size)
     assert len(body) <= size
     text = answer_text.unpack(body)
@@ -212,7 +212,7 @@ def test_as_many_lines_as_fit_are_told(lines: list[str], size: int) -> None:
     assert text == whole or whole.startswith(text.removesuffix("…"))
 
 
-def test_words_that_repeat_take_few_bytes() -> None:
+def test_repeated_words_are_compressed() -> None:
     lines = [f"2026-09-21 WARNING no network: try {n}" for n in range(40)]
     assert answer_text.unpack(answer_text.pack_lines(lines, 200)).count("\n") > 20
 
@@ -225,6 +225,6 @@ def test_any_bytes_are_text_or_an_error(body: bytes) -> None:
         assert str(error)
 
 
-def test_a_small_answer_cannot_become_endless_text() -> None:
+def test_decompression_bomb_is_refused() -> None:
     with pytest.raises(RemoteProtocolError, match="too long"):
         answer_text.unpack(answer_text.pack("a" * 10**6))

@@ -60,13 +60,13 @@ VECTORS: dict[str, tuple[str, Any, Callable[[bytes], Any]]] = {
 
 
 @pytest.mark.parametrize("name", VECTORS)
-def test_writes_the_vectors(name: str) -> None:
+def test_vectors_are_written(name: str) -> None:
     raw, message, _ = VECTORS[name]
     assert write(message).hex() == raw
 
 
 @pytest.mark.parametrize("name", VECTORS)
-def test_reads_the_vectors_byte_by_byte_with_more_behind(name: str) -> None:
+def test_vectors_are_read_byte_by_byte_with_trailing_data(name: str) -> None:
     raw, message, read = VECTORS[name]
     buffer = bytearray()
     for byte in bytes.fromhex(raw)[:-1]:
@@ -80,14 +80,14 @@ def test_reads_the_vectors_byte_by_byte_with_more_behind(name: str) -> None:
 
 
 @pytest.mark.parametrize(("taken", "raw"), [(True, "01000405000101"), (False, "01000405000100")])
-def test_confirms_mo_messages(taken: bool, raw: str) -> None:
+def test_mo_confirmation_survives_encoding(taken: bool, raw: str) -> None:
     assert write_mo_confirmation(taken).hex() == raw
     elements = extract_message(bytearray.fromhex(raw))
     assert elements is not None
     assert read_mo_confirmation(elements) is taken
 
 
-def test_elements_may_come_in_any_order_with_unknown_ones_between() -> None:
+def test_elements_are_read_in_any_order_and_unknown_ones_skipped() -> None:
     header = "01001c" + "000004d2" + IMEI_HEX + "00" + "0007" + "0002" + "6ab3e400"
     location = "03000b" + "00" * 11
     elements = bytes.fromhex("020001" + "aa" + "770002" + "0102" + location + header)
@@ -104,7 +104,7 @@ def test_elements_may_come_in_any_order_with_unknown_ones_between() -> None:
         ("01001c" + "000004d2" + "41" * 15 + "00" + "0007" + "0002" + "6ab3e400", "is not an IMEI"),
     ],
 )
-def test_damage_is_named(elements: str, why: str) -> None:
+def test_damaged_message_raises_with_the_reason(elements: str, why: str) -> None:
     with pytest.raises(RemoteProtocolError, match=why):
         read_mobile_originated(bytes.fromhex(elements))
 
@@ -129,24 +129,24 @@ NO_IMEI = "01001c" + "000004d2" + "41" * 15 + "00" + "0007" + "0002" + "6ab3e400
         ("020001aa" * 900, "", "aa"),
     ],
 )
-def test_the_payload_of_a_damaged_message_is_found(elements: str, imei: str, payload: str) -> None:
+def test_payload_of_a_damaged_message_is_salvaged(elements: str, imei: str, payload: str) -> None:
     assert salvage_payload(bytes.fromhex(elements)) == (imei, bytes.fromhex(payload))
 
 
-def test_another_version_and_an_endless_message_are_refused_at_once() -> None:
+def test_other_version_and_overlong_message_raise_at_once() -> None:
     with pytest.raises(RemoteProtocolError, match="begins with 71"):
         extract_message(bytearray(b"GET / HTTP/1.1"))
     with pytest.raises(RemoteProtocolError, match="are accepted"):
         extract_message(bytearray([1, *(MESSAGE_MAX_BYTES + 1).to_bytes(2, "big")]))
 
 
-def test_an_imei_of_ours_is_checked() -> None:
+def test_invalid_imei_raises() -> None:
     with pytest.raises(LocalProtocolError, match="15 digits"):
         write(DirectIpMt(1, "12", b""))
 
 
 @given(st.binary(max_size=80))
-def test_garbage_is_read_or_refused(data: bytes) -> None:
+def test_random_bytes_are_read_or_refused(data: bytes) -> None:
     for read in (
         read_mobile_originated,
         read_mobile_terminated,
@@ -166,7 +166,7 @@ def test_garbage_is_read_or_refused(data: bytes) -> None:
     st.binary(max_size=1960),
     st.sampled_from([0, *Flags]),
 )
-def test_mt_messages_survive_the_wire(number: int, imei: str, payload: bytes, flags: int) -> None:
+def test_mt_message_survives_encoding(number: int, imei: str, payload: bytes, flags: int) -> None:
     message = DirectIpMt(number, imei, payload, flags)
     elements = extract_message(bytearray(write(message)))
     assert elements is not None

@@ -319,19 +319,19 @@ def vectors() -> dict[str, bytes]:
     return examples
 
 
-def test_every_vector_is_checked() -> None:
+def test_every_documented_vector_is_tested() -> None:
     assert vectors().keys() == CONTENTS.keys()
 
 
 @pytest.mark.parametrize("name", CONTENTS)
-def test_writes_the_vectors(name: str) -> None:
+def test_vectors_are_written(name: str) -> None:
     entries, origin, key = CONTENTS[name]
     packed = name.startswith("packed ")
     assert encode(entries, origin=origin, key=key, is_packed=packed) == vectors()[name]
 
 
 @pytest.mark.parametrize("name", CONTENTS)
-def test_reads_the_vectors(name: str) -> None:
+def test_vectors_are_read(name: str) -> None:
     entries, origin, key = CONTENTS[name]
     envelope = decode(vectors()[name], keys=[key] if key else [])
     untimed = (
@@ -365,8 +365,8 @@ def test_reads_the_vectors(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", CONTENTS)
-def test_whatever_is_packed_is_read_as_it_was(name: str) -> None:
-    """Over satellite: an answer of a dispatcher that a kit cannot read would be lost."""
+def test_packed_envelope_contains_the_same_entries(name: str) -> None:
+    """A kit that cannot read a dispatcher's answer over satellite would lose it."""
     entries, origin, _key = CONTENTS[name]
     plain = decode(encode(entries, origin=origin))
     packed = decode(encode(entries, origin=origin, is_packed=True))
@@ -385,11 +385,11 @@ def said_packed() -> Iterator[Entry]:
 
 
 @pytest.mark.parametrize("entry", [*said_packed()], ids=str)
-def test_long_words_are_read_as_they_were_packed(entry: Entry) -> None:
+def test_long_texts_survive_packing(entry: Entry) -> None:
     assert decode(encode([entry], is_packed=True)).entries == (entry,)
 
 
-def test_the_kinds_are_those_described() -> None:
+def test_documented_entry_kinds_match_the_code() -> None:
     """Each by its number, with or without its time."""
     text = (Path(__file__).parents[2] / "docs/reference/on-air.md").read_text()
     _, _, section = text.partition("\n## Entries\n")
@@ -400,7 +400,7 @@ def test_the_kinds_are_those_described() -> None:
     )
 
 
-def test_the_canned_words_are_those_described() -> None:
+def test_documented_canned_texts_match_the_code() -> None:
     text = (Path(__file__).parents[2] / "docs/reference/on-air.md").read_text()
     _, _, section = text.partition("\n## Canned words\n")
     rows = re.findall(r"(?<=[|]) (\d+) \| ([^|]+?) (?=[|])", section.partition("\n## ")[0])
@@ -412,7 +412,7 @@ def test_the_canned_words_are_those_described() -> None:
 
 
 @pytest.mark.parametrize("number", range(256))
-def test_canned_words_take_a_byte_or_two_and_stay_what_they_are(number: int) -> None:
+def test_canned_text_takes_one_or_two_bytes_and_survives_encoding(number: int) -> None:
     """This includes texts of a later version, which a kit passes on."""
     words = canned.get_text(number)
     entry = Entry(9, Message(words), TIME, sos=True)
@@ -422,7 +422,7 @@ def test_canned_words_take_a_byte_or_two_and_stay_what_they_are(number: int) -> 
     assert words.lower() == words or words == "SOS"
 
 
-def test_what_a_confirmation_bears_is_the_items_own() -> None:
+def test_item_digest_covers_content_number_and_sos() -> None:
     one, other = Entry(7, Message("help"), TIME, sos=True), Entry(7, Message("hello"), TIME)
     assert compute_item_digest(one).hex() == "18739dab"
     assert (
@@ -451,18 +451,18 @@ def test_what_a_confirmation_bears_is_the_items_own() -> None:
     ],
     ids=str,
 )
-def test_what_confirms_without_saying_which_item_is_refused(entry: list[object]) -> None:
+def test_confirmation_without_its_items_digest_is_refused(entry: list[object]) -> None:
     envelope = decode(cbor2.dumps([1, TIME, 5, entry, [1, 9, 0, "good"]]))
     assert [each.content for each in envelope.entries] == [Message("good")]
     assert len(envelope.not_understood) == 1
 
 
-def test_the_key_of_the_air_is_the_one_described() -> None:
+def test_documented_air_key_matches_the_code() -> None:
     text = (Path(__file__).parents[2] / "docs/reference/on-air.md").read_text()
     assert f"or AIR, whose key is `{AIR_KEY.hex()}`" in text
 
 
-def test_every_cut_of_a_vector_is_refused_or_read() -> None:
+def test_every_truncated_vector_raises() -> None:
     for body in vectors().values():
         for cut in range(len(body)):
             with pytest.raises(RemoteProtocolError):
@@ -513,7 +513,7 @@ def entries(draw: st.DrawFn) -> Entry:
 
 
 @given(st.lists(entries(), min_size=1, max_size=6), st.integers(0, 1000), st.booleans())
-def test_round_trip(sent: list[Entry], origin: int, tagged: bool) -> None:
+def test_envelope_survives_encoding(sent: list[Entry], origin: int, tagged: bool) -> None:
     body = encode(sent, origin=origin, key=KEY if tagged else None)
     envelope = decode(body, keys=[bytes(32), KEY] if tagged else [])
     assert list(envelope.entries) == sent
@@ -521,7 +521,7 @@ def test_round_trip(sent: list[Entry], origin: int, tagged: bool) -> None:
 
 
 @given(st.binary(max_size=300))
-def test_garbage_is_read_or_refused(body: bytes) -> None:
+def test_random_bytes_are_read_or_refused(body: bytes) -> None:
     with suppress(RemoteProtocolError):
         decode(body)
 
@@ -542,7 +542,9 @@ def test_garbage_is_read_or_refused(body: bytes) -> None:
     ],
     ids=str,
 )
-def test_an_item_for_nobody_that_can_be_named_is_reported(address: list[object]) -> None:
+def test_item_with_an_invalid_recipient_is_reported_as_not_understood(
+    address: list[object],
+) -> None:
     plain = [1, 7, 0, "hi"]
     for addressed in ([plain, *address], [[plain], *address], [[9, 1, 3, b"\5"], *address]):
         envelope = decode(cbor2.dumps([1, 0, 0, addressed, [1, 9, 0, "good"]]))
@@ -563,7 +565,7 @@ values = st.recursive(
 
 
 @given(st.lists(st.lists(values, max_size=8), max_size=4))
-def test_entries_of_any_shape_are_reported_and_never_raise(shapes: list[list[object]]) -> None:
+def test_entries_of_any_shape_are_reported_without_an_error(shapes: list[list[object]]) -> None:
     good = [1, 9, 0, "good"]
     envelope = decode(cbor2.dumps([1, 0, 0, *shapes, good]))
     assert envelope.entries[-1].content == Message("good")
@@ -575,7 +577,7 @@ def test_entries_of_any_shape_are_reported_and_never_raise(shapes: list[list[obj
     [b"\x81" * 340, b"\xc4" * 340, bytes.fromhex("9bffffffffffffffff"), b"\x5b" + b"\xff" * 8],
     ids=["deep arrays", "deep tags", "array without end", "string without end"],
 )
-def test_bombs_are_refused(body: bytes) -> None:
+def test_decompression_and_nesting_bombs_are_refused(body: bytes) -> None:
     with pytest.raises(RemoteProtocolError):
         decode(body)
 
@@ -590,7 +592,7 @@ def test_bombs_are_refused(body: bytes) -> None:
         (b"", "not CBOR"),
     ],
 )
-def test_what_cannot_be_used_says_why(body: bytes, said: str) -> None:
+def test_unusable_envelope_raises_with_the_reason(body: bytes, said: str) -> None:
     with pytest.raises(RemoteProtocolError, match=said):
         decode(body)
 
@@ -606,14 +608,14 @@ BOUNDED: list[tuple[Entry, object]] = [
 
 
 @pytest.mark.parametrize(("sent", "read"), BOUNDED)
-def test_a_value_out_of_bounds_is_left_out(sent: Entry, read: object) -> None:
+def test_out_of_range_value_is_omitted(sent: Entry, read: object) -> None:
     entries = decode(encode([replace(sent, time=TIME)])).entries
     assert [entry.content for entry in entries] == ([] if read is None else [read])
 
 
 @pytest.mark.parametrize("time", [EPOCH - 2**32 + 1, -1, 4_291_747_200, EPOCH + 2**32 - 1])
 @pytest.mark.parametrize("sos", [False, True])
-def test_an_impossible_date_moves_to_the_nearer_bound(time: int, sos: bool) -> None:
+def test_impossible_date_is_moved_to_the_nearer_bound(time: int, sos: bool) -> None:
     """The item stays, also an SOS, and is confirmed with the date of its sender."""
     bound = FIRST_DATE if time < 0 else LAST_DATE
     for item in (Location(1, 2), Waypoint(1, 2, "Hut")):
@@ -624,20 +626,20 @@ def test_an_impossible_date_moves_to_the_nearer_bound(time: int, sos: bool) -> N
 
 
 @pytest.mark.parametrize("bit", range(0, 34 * 8, 7))
-def test_a_tag_guards_every_bit(bit: int) -> None:
+def test_tag_detects_every_flipped_bit(bit: int) -> None:
     body = bytearray(encode([Entry(7, Message("Camp reached"), TIME)], key=KEY))
     body[bit // 8] ^= 1 << bit % 8
     with pytest.raises(RemoteProtocolError):
         decode(bytes(body), keys=[KEY])
 
 
-def test_with_a_key_an_untagged_message_is_refused() -> None:
+def test_untagged_message_is_refused_if_a_key_is_set() -> None:
     with pytest.raises(RemoteProtocolError, match="tag"):
         decode(encode([Entry(7, Message("x"), TIME)]), keys=[KEY])
 
 
 @given(entries().filter(lambda entry: isinstance(entry.content, Location)))
-def test_a_position_keeps_to_the_yardstick(entry: Entry) -> None:
+def test_position_takes_no_more_bytes_than_documented(entry: Entry) -> None:
     assert isinstance(entry.content, Location)
     members = [0, *write_location(replace(entry.content, source=None))]
     assert len(b"".join(cbor2.dumps(member) for member in members)) <= 18 + 4 * (
@@ -666,7 +668,7 @@ def test_fragments_fit_and_join_in_any_order(whole: bytes, room: int, chance: ob
         ([{0, 1, 2, 3}], 3, []),
     ],
 )
-def test_what_nobody_has_goes_before_what_some_lack(
+def test_fragments_missing_everywhere_are_sent_first(
     held: list[set[int]], tries: int, worth: list[int]
 ) -> None:
     assert find_missing_fragments(4, held, tries) == worth
@@ -679,7 +681,7 @@ def test_fragments_of_two_envelopes_do_not_join() -> None:
         join(slices)
 
 
-def test_what_needs_too_many_fragments_is_our_own_error() -> None:
+def test_too_many_fragments_and_empty_envelopes_raise_a_local_error() -> None:
     with pytest.raises(LocalProtocolError):
         split(bytes(100_000), 340)
     with pytest.raises(LocalProtocolError):

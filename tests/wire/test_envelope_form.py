@@ -37,7 +37,7 @@ def short(*sent: Entry, origin: int = 0, key: bytes | None = None) -> bytes:
     return encode(sent, origin=origin, key=key, is_packed=True)
 
 
-def test_what_a_message_takes_beside_its_text() -> None:
+def test_short_form_adds_a_fixed_overhead_to_a_text() -> None:
     packed = pack(TEXT)
     assert isinstance(packed, bytes)
     alone = short(said(NUMBER))
@@ -49,8 +49,8 @@ def test_what_a_message_takes_beside_its_text() -> None:
     assert len(short(said(5))) - len(packed) == 8, "as the hub numbers a device's first ones"
 
 
-def test_a_number_is_told_in_the_shorter_way() -> None:
-    """A receipt has a number of the peer, which is far away."""
+def test_sequence_is_encoded_absolutely_or_relatively_whichever_is_shorter() -> None:
+    """A receipt has a number of the peer, which differs much from ours."""
     receipts = [Entry(n, Receipt(digest=b"1234"), TIME) for n in (3, 4, 70_000)]
     sent = [said(NUMBER), *receipts, said(NUMBER + 1), said(NUMBER - 200)]
     read = decode(short(*sent))
@@ -59,33 +59,31 @@ def test_a_number_is_told_in_the_shorter_way() -> None:
 
 
 @given(st.lists(entries(), min_size=1, max_size=4), st.integers(0, 1000), st.booleans())
-def test_whatever_goes_over_satellite_comes_back(
-    sent: list[Entry], origin: int, tagged: bool
-) -> None:
+def test_any_envelope_survives_the_short_form(sent: list[Entry], origin: int, tagged: bool) -> None:
     body = encode(sent, origin=origin, key=KEY if tagged else None, is_packed=True)
     envelope = decode(body, keys=[bytes(32), KEY] if tagged else [])
     assert sorted(envelope.entries, key=str) == sorted(sent, key=str)
     assert (envelope.origin, envelope.tagged) == (origin, tagged)
 
 
-def test_an_sos_makes_all_beside_it_an_array() -> None:
-    """Each receiver can read it."""
+def test_envelope_with_an_sos_uses_the_array_form() -> None:
+    """Each receiver can read the array form."""
     body = short(said(6), replace(said(7), sos=True))
     assert not read_form(body).short
     assert read_form(short(said(6))).short
 
 
-def test_a_moment_before_the_zero_of_time_goes_as_an_array() -> None:
+def test_time_before_the_epoch_uses_the_array_form() -> None:
     early = said(7, 1_000_000_000)
     assert decode(short(early)).entries == (early,)
     assert not read_form(short(early)).short
 
 
-def test_an_entry_that_is_too_long_for_it_is_none_of_it() -> None:
+def test_overlong_entry_has_no_short_form() -> None:
     assert write_short(EnvelopeParts(0, 0, [[4, 7, 0, bytes(40_000)]]), None) is None
 
 
-def test_who_sends_it_proves_that_by_the_tag() -> None:
+def test_tag_authenticates_the_short_form() -> None:
     body = bytearray(short(said(7), key=KEY))
     with pytest.raises(Unauthenticated, match="missing"):
         decode(short(said(7)), keys=[KEY])
@@ -101,7 +99,7 @@ def test_who_sends_it_proves_that_by_the_tag() -> None:
 
 
 @pytest.mark.parametrize("key", [None, KEY], ids=["plain", "tagged"])
-def test_every_cut_is_refused(key: bytes | None) -> None:
+def test_every_truncated_short_form_raises(key: bytes | None) -> None:
     sent = [
         replace(said(NUMBER), to="ada", wants_receipt=True),
         Entry(NUMBER, Source(7, 9)),
@@ -115,7 +113,7 @@ def test_every_cut_is_refused(key: bytes | None) -> None:
 
 
 @given(st.binary(max_size=60), st.integers(0xC0, 0xDF))
-def test_garbage_is_read_or_refused(rest: bytes, flags: int) -> None:
+def test_random_bytes_are_read_or_refused(rest: bytes, flags: int) -> None:
     with suppress(RemoteProtocolError):
         read = read_form(bytes([flags]) + rest)
         assert read.short
@@ -137,12 +135,12 @@ def test_garbage_is_read_or_refused(rest: bytes, flags: int) -> None:
         ("c0033cb600", "middle of a number"),
     ],
 )
-def test_what_is_damaged_says_how(body: str, why: str) -> None:
+def test_damaged_short_form_raises_with_the_reason(body: str, why: str) -> None:
     with pytest.raises(RemoteProtocolError, match=why):
         decode(bytes.fromhex(body))
 
 
-def test_a_form_of_each_says_the_same() -> None:
+def test_short_and_array_forms_decode_to_the_same_parts() -> None:
     parts = EnvelopeParts(
         54_310_400, 9, [[1, 7, 0, "hi"], [[4, 8, -60, b"x"], 12, 1], [14, 8, 7, 3]]
     )

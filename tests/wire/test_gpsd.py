@@ -53,7 +53,7 @@ UNDATED = Fix(0.0, 47.0005, 8.0, 545.4, 15.022, 84.4)
         (b"{}", None),
     ],
 )
-def test_lines(line: bytes, report: GpsReport) -> None:
+def test_gpsd_line_is_read_as_a_report(line: bytes, report: GpsReport) -> None:
     assert read_line(line) == report
 
 
@@ -72,13 +72,13 @@ def test_lines(line: bytes, report: GpsReport) -> None:
     ],
     ids=lambda line: repr(line[:20]),
 )
-def test_what_is_no_report_is_refused(line: bytes) -> None:
+def test_invalid_gpsd_line_raises(line: bytes) -> None:
     with pytest.raises(RemoteProtocolError):
         read_line(line)
 
 
 @given(st.binary(max_size=200))
-def test_garbage_is_read_or_refused(line: bytes) -> None:
+def test_random_bytes_are_read_or_refused(line: bytes) -> None:
     with suppress(RemoteProtocolError):
         read_line(line)
 

@@ -70,7 +70,7 @@ class Path:
         (60, False, 50.625, 4),
     ],
 )
-def test_it_finds_what_the_path_bears(
+def test_keepalive_finds_the_interval_that_the_path_allows(
     limit: float, tells: bool, interval: float, links: int
 ) -> None:
     path = Path(Keepalive(None), limit, tells=tells)
@@ -82,13 +82,13 @@ def test_it_finds_what_the_path_bears(
     assert cut is None or cut.exact is tells
 
 
-def test_it_starts_below_what_is_usual_and_promises_the_longest() -> None:
+def test_keepalive_starts_short_and_promises_the_longest_interval() -> None:
     keepalive = Keepalive(None)
     assert (keepalive.interval, keepalive.promise) == (45, 300)
 
 
 @pytest.mark.parametrize("interval", [0, 5, 300, 86_400])
-def test_an_interval_that_is_set_stays(interval: float) -> None:
+def test_configured_interval_does_not_change(interval: float) -> None:
     keepalive = Keepalive(interval)
     path = Path(keepalive, 60)
     path.live(DAY)
@@ -97,7 +97,7 @@ def test_an_interval_that_is_set_stays(interval: float) -> None:
     assert (path.links == 1) == (interval == 5)
 
 
-def test_who_set_it_too_long_is_told() -> None:
+def test_too_long_configured_interval_is_reported() -> None:
     path = Path(Keepalive(300), 60)
     path.live(DAY)
     said = (
@@ -106,7 +106,7 @@ def test_who_set_it_too_long_is_told() -> None:
     assert path.keepalive.note() == said
 
 
-def test_what_was_measured_is_said() -> None:
+def test_measured_idle_limit_is_reported() -> None:
     path = Path(Keepalive(None), 60)
     assert path.keepalive.note() == ""
     path.live(3600)
@@ -117,8 +117,8 @@ def test_what_was_measured_is_said() -> None:
     assert "cuts idle links within 68 s" in silent.keepalive.note()
 
 
-def test_once_a_day_a_longer_one_is_tried() -> None:
-    """A wrong rule ends, and a correct one costs one link per day."""
+def test_longer_interval_is_tried_once_a_day() -> None:
+    """A wrong limit is removed, and a correct one costs one link per day."""
     path = Path(Keepalive(None), 60)
     path.live(3600)
     before = path.links
@@ -131,7 +131,7 @@ def test_once_a_day_a_longer_one_is_tried() -> None:
     assert path.keepalive.note() == ""
 
 
-def test_a_path_that_becomes_worse() -> None:
+def test_interval_shrinks_after_the_path_becomes_worse() -> None:
     path = Path(Keepalive(None))
     path.live(DAY)
     path.limit = 60
@@ -143,8 +143,10 @@ def test_a_path_that_becomes_worse() -> None:
 
 
 @pytest.mark.parametrize("how", ["explained", "unreachable", "unequal", "busy", "answered"])
-def test_what_proves_nothing(how: str) -> None:
-    """A stopping hub, lost coverage, and breaks at various times and during a test."""
+def test_unrelated_disconnects_do_not_shrink_the_interval(how: str) -> None:
+    """The disconnects are a stopping hub, lost coverage, and breaks at various times and during a
+    test.
+    """
     path = Path(Keepalive(None))
     path.live(DAY)
     for number in range(20):
@@ -161,8 +163,8 @@ def test_what_proves_nothing(how: str) -> None:
     assert path.keepalive.interval == LONGEST
 
 
-def test_poor_coverage_does_not_make_it_dear() -> None:
-    """Tests are lost, and the hub is in range immediately afterwards, at each check."""
+def test_poor_coverage_does_not_shrink_the_interval_too_far() -> None:
+    """At each check the tests are lost, and the hub is in range immediately afterwards."""
     keepalive = Keepalive(None)
     path = Path(keepalive, 0, tells=False)
     for _ in range(500):
@@ -170,7 +172,7 @@ def test_poor_coverage_does_not_make_it_dear() -> None:
     assert keepalive.interval >= 30
 
 
-def test_a_hello_that_never_comes_is_no_cut() -> None:
+def test_missing_hello_is_not_treated_as_an_idle_cut() -> None:
     path = Path(Keepalive(None))
     path.live(3600)
     path.break_off(explained=True)

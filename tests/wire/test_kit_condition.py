@@ -33,7 +33,7 @@ BYTES = 110
 """Maximum that docs/reference/ip-link.md promises, with both channels."""
 
 
-def test_it_is_read_as_it_was_written_and_is_small() -> None:
+def test_condition_survives_encoding_and_is_small() -> None:
     assert decode(WHOLE.encode()) == WHOLE
     assert decode(KitCondition(STATUS).encode()) == KitCondition(STATUS, signals={})
     both = replace(WHOLE, signals={"satellite": HEARD, "cellular": HEARD})
@@ -42,20 +42,20 @@ def test_it_is_read_as_it_was_written_and_is_small() -> None:
     assert len(replace(both, clock=-1_700_000_000).encode()) <= BYTES
 
 
-def test_what_holds_now_and_held_is_told_apart() -> None:
+def test_present_and_past_throttling_are_distinguished() -> None:
     assert WHOLE.throttled is not None
     assert describe_throttling(WHOLE.throttled) == (["under-voltage"], ["throttled"])
     assert describe_throttling(0) == ([], [])
 
 
-def test_what_is_beyond_a_bound_is_told_as_the_bound() -> None:
+def test_out_of_range_value_is_encoded_as_the_bound() -> None:
     huge = replace(WHOLE, system="x" * 99, starts=10**9, throttled=2**40, clock=-(10**18))
     read = decode(replace(huge, signals={"satellite": [99] * REPORTED_HOURS}).encode())
     assert isinstance(read, KitCondition) and read.signals == {"satellite": [5] * REPORTED_HOURS}
     assert (len(read.system), read.starts, read.throttled) == (60, 1_000, 0)
 
 
-def test_a_cause_of_a_later_version_is_not_known() -> None:
+def test_restart_cause_of_a_later_version_is_read_as_unknown() -> None:
     later = cbor2.loads(WHOLE.encode())
     later[3] = 200
     read = decode(cbor2.dumps([*later, "more"]))
@@ -84,7 +84,7 @@ def test_a_cause_of_a_later_version_is_not_known() -> None:
         (7, [["satellite", b"\x00" * 12]] * 3),
     ],
 )
-def test_what_a_kit_could_forge_is_refused(place: int, value: Any) -> None:
+def test_forged_condition_is_refused(place: int, value: Any) -> None:
     forged = cbor2.loads(WHOLE.encode())
     forged[place] = value
     with pytest.raises(RemoteProtocolError):
@@ -92,8 +92,8 @@ def test_what_a_kit_could_forge_is_refused(place: int, value: Any) -> None:
 
 
 @pytest.mark.parametrize(("at", "value"), [(8, 101), (20, 3 << 4 | 6)])
-def test_a_status_beyond_its_bounds_is_refused(at: int, value: int) -> None:
-    """Percent, and bars."""
+def test_status_beyond_its_bounds_is_refused(at: int, value: int) -> None:
+    """The bounds are those of the percentage and the signal bars."""
     body = bytearray(kit_status.encode(STATUS))
     body[at] = value
     with pytest.raises(RemoteProtocolError):
@@ -112,7 +112,7 @@ def test_a_status_beyond_its_bounds_is_refused(at: int, value: int) -> None:
         max_size=9,
     )
 )
-def test_any_note_of_that_kind_is_read_or_refused(members: list[Any]) -> None:
+def test_any_condition_note_is_read_or_refused(members: list[Any]) -> None:
     try:
         read = decode(cbor2.dumps([KIND, *members]))
     except RemoteProtocolError:

@@ -106,11 +106,11 @@ NOTES = st.one_of(
 
 
 @given(NOTES)
-def test_what_is_told_is_what_is_read(note: KitReport | Offer) -> None:
+def test_note_survives_encoding(note: KitReport | Offer) -> None:
     assert decode(note.encode()) == note
 
 
-def test_a_long_reason_is_cut() -> None:
+def test_long_reason_is_truncated() -> None:
     report = decode(KitReport(UpdateReport("2", "1", "x" * 9_000)).encode())
     assert isinstance(report, KitReport) and report.update is not None
     assert len(report.update.reason) < REASON_MAX + 9
@@ -125,7 +125,7 @@ def test_a_long_reason_is_cut() -> None:
         ([0, None, None, None, "", [["radio", 3, None, "later"]]], RADIO),
     ],
 )
-def test_what_a_later_version_says_is_skipped(items: list[Any], read: KitReport | None) -> None:
+def test_members_of_a_later_version_are_skipped(items: list[Any], read: KitReport | None) -> None:
     assert decode(cbor2.dumps(items)) == read
 
 
@@ -170,12 +170,12 @@ def test_what_a_later_version_says_is_skipped(items: list[Any], read: KitReport 
         [2, 7, "9.0.0", "https://example.org/" + "x" * 2_000],
     ],
 )
-def test_damage_is_told(items: Any) -> None:
+def test_damaged_note_raises(items: Any) -> None:
     with pytest.raises(RemoteProtocolError):
         decode(cbor2.dumps(items))
 
 
 @given(st.binary(max_size=80))
-def test_garbage_is_told(body: bytes) -> None:
+def test_random_bytes_are_read_or_refused(body: bytes) -> None:
     with suppress(RemoteProtocolError):
         decode(body)

@@ -170,16 +170,16 @@ def described() -> dict[str, bytes]:
     return {names[name]: bytes.fromhex(content) for name, content in rows.items()}
 
 
-def test_every_vector_is_checked() -> None:
+def test_every_documented_vector_is_tested() -> None:
     assert described().keys() == VECTORS.keys()
 
 
 @pytest.mark.parametrize("name", VECTORS)
-def test_writes_the_vectors(name: str) -> None:
+def test_vectors_are_written(name: str) -> None:
     assert VECTORS[name]() == described()[name]
 
 
-def test_reads_the_vectors() -> None:
+def test_vectors_are_read() -> None:
     known = described()
     link = IpLink(LinkHello())
     opened = link.receive(known["hello of an agent"])
@@ -195,7 +195,7 @@ def test_reads_the_vectors() -> None:
     ("ours", "theirs", "spoken"),
     [((1, 1), (1, 1), 1), ((1, 3), (2, 2), 2), ((1, 3), (2, 9), 3), ((2, 4), (1, 2), 2)],
 )
-def test_the_highest_version_that_both_have_is_spoken(
+def test_highest_common_version_is_used(
     ours: tuple[int, int], theirs: tuple[int, int], spoken: int
 ) -> None:
     opened = IpLink(LinkHello(*ours)).receive(IpLink(LinkHello(*theirs)).make_hello())
@@ -204,12 +204,14 @@ def test_the_highest_version_that_both_have_is_spoken(
 
 
 @pytest.mark.parametrize(("ours", "theirs"), [((1, 1), (2, 3)), ((3, 4), (1, 2))])
-def test_no_version_in_common(ours: tuple[int, int], theirs: tuple[int, int]) -> None:
+def test_peers_without_a_common_version_raise(
+    ours: tuple[int, int], theirs: tuple[int, int]
+) -> None:
     with pytest.raises(NoCommonVersion, match="update the older one"):
         IpLink(LinkHello(*ours)).receive(IpLink(LinkHello(*theirs)).make_hello())
 
 
-def test_a_note_is_read_where_both_ends_take_them_and_skipped_otherwise() -> None:
+def test_note_is_read_if_both_ends_support_notes_and_skipped_otherwise() -> None:
     note = noted(FELL_BACK.encode())
     one, other = pair(LinkHello(features=NOTES), LinkHello(features=NOTES))
     assert other.receive(note) == NoteReceived(FELL_BACK.encode())
@@ -223,13 +225,13 @@ def test_a_note_is_read_where_both_ends_take_them_and_skipped_otherwise() -> Non
 
 
 @pytest.mark.parametrize("members", [[], [1], ["text"], [bytes(BODY_BYTES + 1)]])
-def test_a_damaged_note_ends_the_link(members: list[Any]) -> None:
+def test_damaged_note_raises(members: list[Any]) -> None:
     one, _ = pair(LinkHello(features=NOTES), LinkHello(features=NOTES))
     with pytest.raises(RemoteProtocolError, match="a note has no body"):
         one.receive(cbor2.dumps([3, *members]))
 
 
-def test_features_are_those_that_both_have() -> None:
+def test_only_common_features_are_used() -> None:
     opened = IpLink(LinkHello(features=0b0110)).receive(
         IpLink(LinkHello(features=0b1100)).make_hello()
     )
@@ -266,7 +268,7 @@ DAMAGE: dict[str, tuple[list[Any], str]] = {
 
 
 @pytest.mark.parametrize("name", DAMAGE)
-def test_damage_is_named(name: str) -> None:
+def test_damaged_message_raises_with_the_reason(name: str) -> None:
     messages, said = DAMAGE[name]
     link = IpLink(LinkHello())
     for message in messages[:-1]:
@@ -275,7 +277,7 @@ def test_damage_is_named(name: str) -> None:
         link.receive(cbor2.dumps(messages[-1]))
 
 
-def test_acknowledgements_go_forward_only() -> None:
+def test_acknowledgements_only_advance() -> None:
     ours, theirs = pair()
     for _ in range(3):
         theirs.receive(ours.make_ping()[1])
@@ -289,7 +291,7 @@ def test_acknowledgements_go_forward_only() -> None:
             ours.receive(cbor2.dumps([2, number]))
 
 
-def test_what_a_later_version_may_add_is_skipped() -> None:
+def test_additions_of_a_later_version_are_skipped() -> None:
     link = IpLink(LinkHello())
     assert isinstance(link.receive(cbor2.dumps([*HELLO, "more", [1]])), LinkOpened)
     assert link.receive(cbor2.dumps([99, 1])) is None
@@ -298,7 +300,7 @@ def test_what_a_later_version_may_add_is_skipped() -> None:
     assert link.receive(cbor2.dumps([2, 1, "more"])) == Acknowledged((1,))
 
 
-def test_the_window_is_the_peers() -> None:
+def test_peers_window_limits_messages_in_transit() -> None:
     ours, theirs = pair(LinkHello(window=9), LinkHello(window=2))
     assert ours.free == 2
     ours.send(b"a"), ours.send(b"b")
@@ -313,14 +315,14 @@ def test_the_window_is_the_peers() -> None:
         theirs.send((b"x",) * 201)
 
 
-def test_nothing_is_sent_before_the_peers_hello() -> None:
+def test_sending_before_the_peers_hello_raises() -> None:
     link = IpLink(LinkHello())
     assert link.free == 0
     with pytest.raises(LocalProtocolError):
         link.send(b"x")
 
 
-def test_the_overhead_is_what_it_is_said_to_be() -> None:
+def test_overhead_is_at_most_the_documented_one() -> None:
     ours, _ = pair()
     ours._sent = 2**32 - 2
     _, message = ours.send(bytes(BODY_BYTES))
@@ -328,8 +330,8 @@ def test_the_overhead_is_what_it_is_said_to_be() -> None:
 
 
 @given(st.lists(st.binary(min_size=1, max_size=300), max_size=40), st.data())
-def test_everything_arrives_once_and_in_order(bodies: list[bytes], data: st.DataObject) -> None:
-    """In any order of the two ends."""
+def test_every_message_arrives_once_and_in_order(bodies: list[bytes], data: st.DataObject) -> None:
+    """This holds for any interleaving of the two ends."""
     ours, theirs = pair()
     waiting = list(bodies)
     on_the_way: list[bytes] = []
@@ -357,7 +359,7 @@ def test_everything_arrives_once_and_in_order(bodies: list[bytes], data: st.Data
 
 
 @given(st.lists(st.binary(max_size=60), max_size=5))
-def test_garbage_is_refused_and_nothing_worse(messages: list[bytes]) -> None:
+def test_random_bytes_are_read_or_refused(messages: list[bytes]) -> None:
     link = IpLink(LinkHello())
     for message in messages:
         with suppress(RemoteProtocolError):
@@ -368,7 +370,7 @@ _ITEM = st.one_of(st.integers(), st.none(), st.booleans(), st.text(), st.binary(
 
 
 @given(st.lists(st.lists(_ITEM | st.integers(0, 5) | st.lists(_ITEM)), max_size=8))
-def test_arrays_of_anything_are_refused_and_nothing_worse(messages: list[list[Any]]) -> None:
+def test_arrays_of_any_content_are_read_or_refused(messages: list[list[Any]]) -> None:
     link = IpLink(LinkHello())
     link.receive(cbor2.dumps(HELLO))
     for message in messages:

@@ -47,7 +47,7 @@ def theirs(content: bytes) -> Any:
     return asyncio.run(read())
 
 
-def test_a_self_is_read_alike() -> None:
+def test_self_info_is_read_as_by_the_official_client() -> None:
     said = CompanionSelf(KEY, "Kit", 1, 46_547_500, 7_985_000, True, 910_525, 62_500, 7, 5, 20)
     content = wire.write_self(said)
     assert wire.read_self(content) == said
@@ -58,7 +58,7 @@ def test_a_self_is_read_alike() -> None:
     assert (read["radio_sf"], read["radio_cr"], read["manual_add_contacts"]) == (7, 5, True)
 
 
-def test_a_device_is_read_alike() -> None:
+def test_device_info_is_read_as_by_the_official_client() -> None:
     said = CompanionDevice(8, 100, 8, "v1.12", "Heltec")
     content = wire.write_device(said)
     assert wire.read_device(content) == said
@@ -68,7 +68,7 @@ def test_a_device_is_read_alike() -> None:
     assert wire.read_device(b"\x0d\x02") == CompanionDevice(2, 0, 0, "", "")
 
 
-def test_a_newcomer_is_read_alike() -> None:
+def test_new_advert_is_read_as_by_the_official_client() -> None:
     content = bytes([CompanionMessage.NEW_ADVERT]) + wire.write_contact(CONTACT)
     assert wire.read_contact(content) == CONTACT
     read = theirs(content)
@@ -85,7 +85,7 @@ def test_a_newcomer_is_read_alike() -> None:
         CompanionText(b"", 1, 1_790_000_000, "Ada: @hub hello", 0, 0, 6.0),
     ],
 )
-def test_a_text_is_read_alike(said: CompanionText) -> None:
+def test_text_is_read_as_by_the_official_client(said: CompanionText) -> None:
     content = wire.write_text(said)
     assert wire.read_text(content) == said
     read = theirs(content)
@@ -96,7 +96,7 @@ def test_a_text_is_read_alike(said: CompanionText) -> None:
         assert read["channel_idx"] == said.channel
 
 
-def test_what_was_sent_and_what_is_acknowledged_is_read_alike() -> None:
+def test_sent_and_ack_are_read_as_by_the_official_client() -> None:
     sent = CompanionSent(True, b"\1\2\3\4", 2.5)
     read = theirs(wire.write_sent(sent))
     assert wire.read_sent(wire.write_sent(sent)) == sent
@@ -105,7 +105,7 @@ def test_what_was_sent_and_what_is_acknowledged_is_read_alike() -> None:
     assert wire.read_ack(ack).hex() == theirs(ack)["code"]
 
 
-def test_a_channel_is_read_alike() -> None:
+def test_channel_is_read_as_by_the_official_client() -> None:
     channel = CompanionChannel(1, "Kits", KEY[:16])
     content = bytes([CompanionMessage.CHANNEL]) + wire.write_channel(channel)
     assert wire.read_channel(content) == channel
@@ -123,12 +123,12 @@ def test_a_channel_is_read_alike() -> None:
         ("#test", bytes.fromhex("9cd8fcf22a47333b591d96a2b848b73f"), False),
     ],
 )
-def test_a_key_that_everybody_can_have_is_not_private(name: str, key: bytes, private: bool) -> None:
+def test_well_known_channel_key_is_not_private(name: str, key: bytes, private: bool) -> None:
     assert wire.is_private(CompanionChannel(1, name, key)) is private
 
 
 @given(st.binary(max_size=400), st.lists(st.binary(min_size=1, max_size=300), max_size=4))
-def test_frames_are_found_behind_noise_however_they_come(
+def test_frames_are_found_after_noise_in_any_segmentation(
     noise: bytes, contents: list[bytes]
 ) -> None:
     noise = noise.replace(b">", b"")
@@ -140,7 +140,7 @@ def test_frames_are_found_behind_noise_however_they_come(
     assert not whole.is_within
 
 
-def test_a_frame_that_lies_about_its_length_costs_no_other() -> None:
+def test_false_length_loses_no_other_frame() -> None:
     deframer = CompanionDeframer()
     good = wire.make_frame(b"\x83", wire.FROM_RADIO)
     assert list(deframer.receive_data(b">\xff\xff" + good)) == [b"\x83"]
@@ -151,7 +151,7 @@ def test_a_frame_that_lies_about_its_length_costs_no_other() -> None:
     assert list(deframer.receive_data(good)) == [b"\x83"]
 
 
-def test_what_is_too_long_or_too_short_is_refused() -> None:
+def test_overlong_frame_and_truncated_content_raise() -> None:
     with pytest.raises(LocalProtocolError):
         wire.make_frame(bytes(301))
     readers = (wire.read_self, wire.read_contact, wire.read_text, wire.read_sent, wire.read_ack)

@@ -23,7 +23,7 @@ SETTINGS = LoraSettings(869_525_000, 125_000, 8, 5)
         (MeshcoreCommand.SIGNAL_REPORT, b"\1", "c0061901c0"),
     ],
 )
-def test_commands_are_those_of_the_document(
+def test_commands_have_the_documented_bytes(
     command: MeshcoreCommand, content: bytes, frame: str
 ) -> None:
     assert wire.ask(command, content).hex() == frame
@@ -36,12 +36,12 @@ def test_commands_are_those_of_the_document(
         *(st.integers(0, 255), st.integers(0, 255)),
     )
 )
-def test_settings_are_read_as_they_are_written(settings: LoraSettings) -> None:
+def test_settings_survive_encoding(settings: LoraSettings) -> None:
     assert wire.read_settings(wire.write_settings(settings)) == settings
 
 
 @given(st.binary(max_size=20))
-def test_whatever_a_modem_says_is_read_or_passed_over(content: bytes) -> None:
+def test_any_modem_message_is_read_or_ignored(content: bytes) -> None:
     word = wire.read_word(content)
     assert (word is None) == (content == b"")
     for read in (wire.read_settings, wire.read_signal, wire.read_number):
@@ -61,7 +61,7 @@ def test_whatever_a_modem_says_is_read_or_passed_over(content: bytes) -> None:
         (MeshcoreReport.TX_DONE, False),
     ],
 )
-def test_an_answer_is_told_from_what_comes_unasked(code: int, ends: bool) -> None:
+def test_answer_is_distinguished_from_a_report(code: int, ends: bool) -> None:
     assert wire.is_answer_to(MeshcoreMessage(code, b""), MeshcoreCommand.PING) is ends
 
 
@@ -78,7 +78,7 @@ def test_an_answer_is_told_from_what_comes_unasked(code: int, ends: bool) -> Non
         (8, 62_500, 8, 255, 2_213),
     ],
 )
-def test_air_times(
+def test_lora_air_time_matches_known_values(
     spreading: int, bandwidth: int, coding: int, size: int, milliseconds: int
 ) -> None:
     settings = LoraSettings(868_100_000, bandwidth, spreading, coding)

@@ -164,7 +164,9 @@ def is_sound(message: Any) -> bool:
 @pytest.mark.full
 @pytest.mark.parametrize("name", [name for name in THEIRS if name not in ("ToRadio", "FromRadio")])
 @given(data=st.data())
-def test_ours_and_theirs_are_the_same_bytes(name: str, data: st.DataObject) -> None:
+def test_encoded_message_equals_that_of_the_official_protobufs(
+    name: str, data: st.DataObject
+) -> None:
     schema, kind, _ = THEIRS[name]
     message = data.draw(messages(name).filter(is_sound))
     encoded = schema.encode(message)
@@ -175,7 +177,7 @@ def test_ours_and_theirs_are_the_same_bytes(name: str, data: st.DataObject) -> N
 @pytest.mark.full
 @pytest.mark.parametrize("name", ["ToRadio", "FromRadio"])
 @given(data=st.data())
-def test_of_what_radio_and_host_say_one_thing_is_said(name: str, data: st.DataObject) -> None:
+def test_radio_and_host_messages_contain_one_variant(name: str, data: st.DataObject) -> None:
     schema, _, _ = THEIRS[name]
     whole = data.draw(messages(name))
     chosen = data.draw(st.sampled_from([each for each in whole._fields if each != "number"]))
@@ -186,7 +188,7 @@ def test_of_what_radio_and_host_say_one_thing_is_said(name: str, data: st.DataOb
         assert schema.decode(encoded) == message
 
 
-def test_our_ports_errors_and_regions_are_theirs() -> None:
+def test_ports_errors_and_regions_match_the_official_definitions() -> None:
     theirs = {number: name for name, number in portnums_pb2.PortNum.items()}
     said = {
         Port.TEXT: "TEXT_MESSAGE_APP",
@@ -205,18 +207,18 @@ def test_our_ports_errors_and_regions_are_theirs() -> None:
     assert {*wire.PRESETS} < {*lora.ModemPreset.values()}
 
 
-def test_a_reaction_is_the_one_that_was_measured() -> None:
+def test_reaction_has_the_recorded_bytes() -> None:
     encoded = wire.DATA.encode(wire.make_reaction(0x12345678, "✅"))
     assert encoded.hex() == "08011203e29c853d785634124501000000"
 
 
-def test_no_error_is_said_aloud() -> None:
+def test_routing_error_none_is_encoded_explicitly() -> None:
     """Without the member, it would not be an answer."""
     assert wire.ROUTING.encode(Routing(0)).hex() == "1800"
     assert wire.ROUTING.decode(b"") == Routing(None)
 
 
-def test_what_grew_later_is_skipped() -> None:
+def test_unknown_members_are_skipped() -> None:
     later = mesh_pb2.NodeInfo(num=5, is_favorite=True, channel=3)
     later.user.long_name = "Ada"
     later.user.role = 2
@@ -227,12 +229,12 @@ def test_what_grew_later_is_skipped() -> None:
 
 
 @pytest.mark.parametrize("snr", [nan, inf, -inf])
-def test_what_is_no_number_was_not_measured(snr: float) -> None:
+def test_non_finite_snr_is_read_as_not_measured(snr: float) -> None:
     data = mesh_pb2.MeshPacket(id=7, rx_rssi=-90, rx_snr=snr).SerializeToString()
     assert wire.MESH_PACKET.decode(data) == MeshPacket(id=7, rx_rssi=-90)
 
 
-def test_a_member_of_another_kind_is_skipped() -> None:
+def test_member_with_another_wire_type_is_skipped() -> None:
     """Each protobuf decoder does the same."""
     assert wire.MY_INFO.decode(bytes.fromhex("0a020102")).number == 0
 
@@ -249,12 +251,12 @@ def test_a_member_of_another_kind_is_skipped() -> None:
         ("0affffffff0f", "member 1 is cut off"),
     ],
 )
-def test_what_is_no_protobuf_is_refused(encoded: str, why: str) -> None:
+def test_malformed_protobuf_raises_with_the_reason(encoded: str, why: str) -> None:
     with pytest.raises(RemoteProtocolError, match=why):
         wire.USER.decode(bytes.fromhex(encoded))
 
 
-def test_what_does_not_fit_is_refused() -> None:
+def test_out_of_range_value_and_overlong_frame_raise() -> None:
     with pytest.raises(LocalProtocolError, match="no fixed32"):
         wire.MESH_PACKET.encode(MeshPacket(id=2**32))
     with pytest.raises(LocalProtocolError, match="a frame holds 512 bytes, not 513"):
@@ -264,7 +266,7 @@ def test_what_does_not_fit_is_refused() -> None:
 class TestFrames:
     HELLO = wire.encode_to_radio(ToRadio(want_config=5))
 
-    def test_what_stands_between_them_is_skipped(self) -> None:
+    def test_bytes_between_frames_are_skipped(self) -> None:
         deframer = wire.Deframer()
         stream = (
             wire.WAKE_BYTES + b"INFO | booting\r\n\x94" + self.HELLO + b"\x94\x00junk" + self.HELLO
@@ -272,16 +274,16 @@ class TestFrames:
         frames = [m for byte in stream for m in deframer.receive_data(bytes([byte]))]
         assert frames == [b"\x18\x05"] * 2
 
-    def test_a_payload_may_hold_what_begins_a_frame(self) -> None:
+    def test_payload_may_contain_the_frame_header(self) -> None:
         inner = wire.make_frame(wire.MAGIC + b"\x00\x01a")
         assert [*wire.Deframer().receive_data(inner + self.HELLO)] == [inner[4:], b"\x18\x05"]
 
-    def test_a_length_that_cannot_be_one_costs_no_more_than_itself(self) -> None:
+    def test_impossible_length_loses_only_its_own_frame(self) -> None:
         deframer = wire.Deframer()
         assert [*deframer.receive_data(b"\x94\xc3\xff\xff" + self.HELLO)] == [b"\x18\x05"]
         assert deframer.damaged == 1
 
-    def test_a_frame_whose_rest_was_lost_is_given_up(self) -> None:
+    def test_incomplete_frame_can_be_discarded(self) -> None:
         deframer = wire.Deframer()
         assert not [*deframer.receive_data(self.HELLO[:5])]
         assert deframer.is_within
@@ -290,7 +292,7 @@ class TestFrames:
         assert (deframer.damaged, deframer.is_within) == (1, False)
 
     @given(st.lists(st.binary(max_size=512), max_size=5), st.integers(1, 50))
-    def test_frames_come_back_whole(self, messages: list[bytes], size: int) -> None:
+    def test_frames_survive_any_segmentation(self, messages: list[bytes], size: int) -> None:
         stream = b"".join(map(wire.make_frame, messages))
         deframer = wire.Deframer()
         frames: list[bytes] = []
@@ -313,7 +315,7 @@ class TestFrames:
         (bytes(range(32)), True),
     ],
 )
-def test_a_key_that_anybody_has_is_none(key: bytes, private: bool) -> None:
+def test_well_known_channel_key_is_not_private(key: bytes, private: bool) -> None:
     assert wire.is_private(wire.ChannelSettings(key)) is private
 
 

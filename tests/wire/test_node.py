@@ -33,7 +33,7 @@ def body(described: list[Any]) -> list[Any]:
 
 
 @pytest.mark.parametrize("vector", VECTORS["frames"], ids=lambda vector: vector["name"])
-def test_writes_the_vectors(vector: dict[str, Any]) -> None:
+def test_vectors_are_written(vector: dict[str, Any]) -> None:
     head = [node.VERSION << 4 | vector["type"], vector["flags"]]
     head += [vector["sequence"], vector["acknowledged"]]
     assert node.encode_frame(bytes(head), body(vector["body"])).hex() == vector["line"]
@@ -54,7 +54,7 @@ def opened(now: float = 0.0, **hello: Any) -> node.NodeLink:
 
 
 @pytest.mark.parametrize("name", READ)
-def test_reads_the_vectors(name: str) -> None:
+def test_vectors_are_read(name: str) -> None:
     (vector,) = [vector for vector in VECTORS["frames"] if vector["name"] == name]
     link = opened()
     if vector["sequence"] not in (0, 1):
@@ -68,7 +68,7 @@ def test_reads_the_vectors(name: str) -> None:
 
 
 @pytest.mark.parametrize("vector", VECTORS["dropped"], ids=lambda vector: vector["name"])
-def test_drops_what_is_damaged_and_reads_the_next(vector: dict[str, Any]) -> None:
+def test_damaged_frame_is_dropped_and_the_next_is_read(vector: dict[str, Any]) -> None:
     link = opened()
     good = next(v for v in VECTORS["frames"] if v["name"] == "log")
     link.receive_data(bytes.fromhex(vector["line"] + good["line"]), 0)
@@ -77,7 +77,7 @@ def test_drops_what_is_damaged_and_reads_the_next(vector: dict[str, Any]) -> Non
     assert READ["log"] in events
 
 
-def test_a_numbered_frame_that_cannot_be_read_holds_up_nothing_behind_it() -> None:
+def test_unreadable_numbered_frame_does_not_block_the_next() -> None:
     link = opened()
     head = [node.VERSION << 4 | node.NodeKind.HEARD, 0, 1, 0]
     unreadable = node.encode_frame(bytes(head), [b"packet", -97.5, "loud"])
@@ -90,7 +90,7 @@ def test_a_numbered_frame_that_cannot_be_read_holds_up_nothing_behind_it() -> No
     assert link.data_to_send() == b"".join(acknowledged)
 
 
-def test_a_larger_window_counts_as_the_largest() -> None:
+def test_excessive_window_is_read_as_the_maximum() -> None:
     assert opened(window=9).free == node.WINDOW
 
 
@@ -107,7 +107,7 @@ def test_hello_without_a_common_version_keeps_the_link_down() -> None:
     assert link.peer is None
 
 
-def test_the_window_and_the_size_of_a_packet_are_the_peer_s() -> None:
+def test_peers_window_and_packet_size_limit_sending() -> None:
     link = opened(window=2, packet_bytes=200)
     with pytest.raises(LocalProtocolError):
         link.send(node.Send(1, bytes(201)), 0)
@@ -118,7 +118,7 @@ def test_the_window_and_the_size_of_a_packet_are_the_peer_s() -> None:
         link.send(node.Send(3, b""), 0)
 
 
-def test_what_is_not_acknowledged_goes_three_times_and_then_the_link_is_down() -> None:
+def test_unacknowledged_frame_is_sent_three_times_before_the_link_is_down() -> None:
     link = opened()
     link.send(node.Send(1, b"x"), 0)
     first = link.data_to_send()
@@ -177,7 +177,7 @@ class Pair:
         return [event.number for event in self.said[1] if isinstance(event, node.Send)]
 
 
-def test_numbers_turn_round_after_255() -> None:
+def test_sequence_numbers_wrap_after_255() -> None:
     pair = Pair()
     for number in range(600):
         pair.ends[0].send(node.Send(number, b""), 0)
@@ -185,7 +185,7 @@ def test_numbers_turn_round_after_255() -> None:
     assert pair.numbers() == list(range(600))
 
 
-def test_a_node_that_starts_anew_gets_what_it_never_acknowledged() -> None:
+def test_restarted_node_receives_unacknowledged_packets_again() -> None:
     pair = Pair()
     for number in range(3):
         pair.ends[0].send(node.Send(number, b""), 0)
@@ -199,7 +199,7 @@ def test_a_node_that_starts_anew_gets_what_it_never_acknowledged() -> None:
     ]
 
 
-def test_one_that_was_only_out_of_reach_takes_up_where_it_was() -> None:
+def test_reconnected_node_resumes_its_session() -> None:
     pair = Pair()
     pair.ends[0].send(node.Send(0, b""), 0)
     pair.run()
@@ -219,7 +219,7 @@ def test_one_that_was_only_out_of_reach_takes_up_where_it_was() -> None:
     ]
 
 
-def test_one_that_was_greeted_before_asks_for_a_hello() -> None:
+def test_unopened_node_requests_a_hello() -> None:
     pair = Pair()
     pair.ends[1] = node.NodeLink(node.NodeHello(boot=9))
     pair.ends[0].send(node.Send(5, b"x"), 0)
@@ -229,7 +229,7 @@ def test_one_that_was_greeted_before_asks_for_a_hello() -> None:
 
 @settings(max_examples=200)
 @given(st.data())
-def test_over_a_bad_line_every_packet_arrives_once_and_in_order(data: st.DataObject) -> None:
+def test_every_packet_arrives_once_and_in_order_over_a_bad_line(data: st.DataObject) -> None:
     pair = Pair()
     sent = 0
     for _ in range(data.draw(st.integers(1, 30))):
@@ -253,7 +253,7 @@ def test_over_a_bad_line_every_packet_arrives_once_and_in_order(data: st.DataObj
 
 
 @given(st.binary(max_size=400))
-def test_garbage_never_raises(noise: bytes) -> None:
+def test_random_bytes_do_not_raise(noise: bytes) -> None:
     for link in (opened(), node.NodeLink(node.NodeHello(boot=1))):
         link.receive_data(noise + b"\x00", 0)
         with suppress(IndexError):

@@ -72,7 +72,9 @@ def unreadable(sequence: int) -> bytes:
 
 @pytest.mark.parametrize("name", HELLOS)
 @pytest.mark.parametrize("session", SESSIONS, ids=lambda session: session["name"])
-def test_our_end_says_what_the_session_says(session: dict[str, Any], name: str) -> None:
+def test_link_end_sends_the_documented_bytes_of_each_session(
+    session: dict[str, Any], name: str
+) -> None:
     end = End(name)
     for step in session["steps"]:
         if step.get("from") == name:

@@ -39,7 +39,7 @@ UNIX = bytes(216)
         (0x20, 0x11, V4, None),
     ],
 )
-def test_who_is_behind_the_proxy(
+def test_client_address_is_read_from_the_header(
     command: int, family: int, behind: bytes, client: str | None
 ) -> None:
     assert read(header(command, family, behind)) == client
@@ -60,13 +60,13 @@ def test_who_is_behind_the_proxy(
         (header(0x21, 0x11, bytes(2049)), "at most 2048"),
     ],
 )
-def test_what_else_is_refused(content: bytes, reason: str) -> None:
+def test_invalid_header_raises_with_the_reason(content: bytes, reason: str) -> None:
     with pytest.raises(RemoteProtocolError, match=reason):
         read(content)
 
 
 @given(st.binary(min_size=HEAD, max_size=600))
-def test_anything_is_read_or_refused(content: bytes) -> None:
+def test_random_bytes_are_read_or_refused(content: bytes) -> None:
     for text in (content, SIGNATURE + content[12:]):
         try:
             length = compute_remaining_length(text[:HEAD])

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.full
 PDU = re.compile(r"""['"]((?:[0-9A-Fa-f]{2}){18,})['"]""")
 
 
-def test_the_reports_that_gpsd_makes_of_its_receivers_are_read() -> None:
+def test_gpsd_test_reports_are_read() -> None:
     """gpsd's source has a log of each receiver and the reports that it makes of the log."""
     files = read_files(fetch_debian_source("gpsd", "bookworm"), r"/test/daemon/.*\.log\.chk$")
     counts: Counter[str] = Counter()
@@ -42,7 +42,7 @@ def test_the_reports_that_gpsd_makes_of_its_receivers_are_read() -> None:
     assert (counts["TPV"] > 7_000, counts["position"] > 6_000) == (True, True), counts
 
 
-def test_the_sentences_of_its_receivers_are_found_among_other_bytes() -> None:
+def test_nmea_sentences_of_gpsd_logs_are_found_among_other_bytes() -> None:
     """The logs contain NMEA 0183, binary protocols, and noise. A sentence of a satellite system has
     a talker of two letters and a type of three.
     """
@@ -62,7 +62,7 @@ def test_the_sentences_of_its_receivers_are_found_among_other_bytes() -> None:
     assert count > 20_000
 
 
-def test_sms_of_other_programs_tests_are_read_as_there() -> None:
+def test_sms_pdus_of_other_programs_are_read_as_by_them() -> None:
     """smspdudecoder's own test of a damaged PDU is refused here."""
     pdus: set[str] = set()
     for name, version in (("python-gsmmodem-new", "0.13.0"), ("smspdudecoder", "2.2.0")):

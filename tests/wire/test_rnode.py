@@ -26,13 +26,15 @@ SETTINGS = LoraSettings(869_525_000, 125_000, 8, 5)
         (RnodeCommand.SHARE_OF_HOUR, wire.write_share(200.0), "c00c2710c0"),
     ],
 )
-def test_commands_are_those_of_the_list(command: RnodeCommand, content: bytes, frame: str) -> None:
+def test_commands_have_the_documented_bytes(
+    command: RnodeCommand, content: bytes, frame: str
+) -> None:
     assert wire.make_command_frame(command, content).hex() == frame
     (read,) = kiss.KissDeframer().receive_data(bytes.fromhex(frame))
     assert read == (command, content)
 
 
-def test_settings_are_said_one_by_one() -> None:
+def test_settings_are_sent_as_one_command_each() -> None:
     frames = [
         wire.make_command_frame(*word).hex() for word in wire.make_settings_commands(SETTINGS, 14)
     ]
@@ -44,18 +46,18 @@ def test_settings_are_said_one_by_one() -> None:
 @pytest.mark.parametrize(
     ("off", "agrees"), [(0, True), (100, True), (-100, True), (101, False), (-101, False)]
 )
-def test_a_frequency_may_be_a_step_off(off: int, agrees: bool) -> None:
+def test_reported_frequency_may_differ_by_100_hz(off: int, agrees: bool) -> None:
     asked = wire.make_settings_commands(SETTINGS, 14)[0]
     assert wire.is_same_value(asked, (SETTINGS.frequency + off).to_bytes(4, "big")) is agrees
 
 
-def test_all_else_is_as_it_was_set() -> None:
+def test_other_reported_settings_must_match_exactly() -> None:
     assert wire.is_same_value(RnodeMessage(RnodeCommand.POWER, b"\x0e"), b"\x0e")
     assert not wire.is_same_value(RnodeMessage(RnodeCommand.POWER, b"\x0e"), b"\x0d")
     assert not wire.is_same_value(RnodeMessage(RnodeCommand.FREQUENCY, bytes(4)), b"")
 
 
-def test_strength_and_battery_are_read() -> None:
+def test_rssi_snr_and_battery_are_read() -> None:
     assert wire.read_rssi(b"\x28") == -117
     assert wire.read_snr(b"\xea") == -6
     assert wire.read_battery(b"\1\x57") == RnodeBattery(87, charging=False)
@@ -64,7 +66,7 @@ def test_strength_and_battery_are_read() -> None:
 
 
 @given(st.binary(max_size=5))
-def test_what_it_reads_is_right_or_nothing(content: bytes) -> None:
+def test_report_content_of_any_length_is_read_or_ignored(content: bytes) -> None:
     for read in (wire.read_rssi, wire.read_snr, wire.read_battery):
         assert read(content) is None or len(content) in (1, 2)
     for word in wire.make_settings_commands(SETTINGS, 14):

@@ -70,18 +70,18 @@ def claims(**changed: Any) -> dict[str, Any]:
     return {"iss": "Rock 7", "iat": NOW, **FORM, **changed}
 
 
-def test_a_token_of_theirs_is_verified_with_the_key_they_publish() -> None:
+def test_published_token_is_verified_with_the_published_key() -> None:
     assert verify(THEIRS, PUBLIC_KEY)["imei"] == "300434062929540"
 
 
 @pytest.mark.parametrize("at", range(0, len(THEIRS), 37))
-def test_a_changed_token_is_not(at: int) -> None:
+def test_altered_token_is_refused(at: int) -> None:
     other = "A" if THEIRS[at] != "A" else "B"
     with pytest.raises(RemoteProtocolError):
         verify(THEIRS[:at] + other + THEIRS[at + 1 :], PUBLIC_KEY)
 
 
-def test_a_token_for_this_very_form_is_taken() -> None:
+def test_token_that_matches_its_form_is_accepted() -> None:
     assert check_token({**FORM, "JWT": token(claims())}, KEY) == claims()
 
 
@@ -105,7 +105,7 @@ def test_a_token_for_this_very_form_is_taken() -> None:
         (token({"iss": "Rock 7", "iat": NOW}), "another imei"),
     ],
 )
-def test_every_forgery_is_refused(raw: str, why: str) -> None:
+def test_every_forged_token_is_refused(raw: str, why: str) -> None:
     with pytest.raises(RemoteProtocolError, match=why):
         check_token({**FORM, "JWT": raw}, KEY)
 
@@ -113,18 +113,18 @@ def test_every_forgery_is_refused(raw: str, why: str) -> None:
 @pytest.mark.parametrize(
     "pem", ["", "x", "-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----"]
 )
-def test_what_is_no_public_key_is_named(pem: str) -> None:
+def test_invalid_public_key_raises(pem: str) -> None:
     with pytest.raises(LocalProtocolError, match="not a public key"):
         read_public_key(pem)
 
 
 @given(st.text(max_size=60))
-def test_garbage_is_no_token(raw: str) -> None:
+def test_random_bytes_are_no_token(raw: str) -> None:
     with pytest.raises(RemoteProtocolError):
         verify(raw, PublicKey(2**2047 + 1, 65_537))
 
 
-def test_reads_what_they_have_signed() -> None:
+def test_mo_message_is_read_from_the_token() -> None:
     assert read_mobile_originated(claims(), now=NOW) == RockBlockMo("300234010753370", b"Hello")
     assert read_mobile_originated(claims(data=""), now=NOW) == RockBlockMo(FORM["imei"], b"")
 
@@ -146,7 +146,7 @@ OTHER_TIME = "has another time"
         ({"momsn": "x"}, FORM["imei"], b"Hello", ""),
     ],
 )
-def test_whatever_is_wrong_with_it_the_data_is_there(
+def test_data_of_a_faulty_form_is_kept_with_the_reason(
     changed: dict[str, Any], imei: str, data: bytes, why: str
 ) -> None:
     read = read_mobile_originated(claims(**changed), now=NOW)
@@ -163,7 +163,7 @@ def test_whatever_is_wrong_with_it_the_data_is_there(
         (b"FAILED,99,System error, try again", RockBlockAnswer(99, "System error, try again")),
     ],
 )
-def test_reads_the_answers(body: bytes, answer: RockBlockAnswer) -> None:
+def test_rockblock_answer_is_read(body: bytes, answer: RockBlockAnswer) -> None:
     assert read_answer(body) == answer
 
 
@@ -173,7 +173,7 @@ def test_any_answer_is_read_or_refused(body: bytes) -> None:
         read_answer(body)
 
 
-def test_writes_the_call_s_form() -> None:
+def test_mt_form_contains_the_required_members() -> None:
     assert make_mobile_terminated_form("300234010753370", "me", "secret", b"Hi") == {
         "imei": "300234010753370",
         "username": "me",

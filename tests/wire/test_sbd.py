@@ -105,7 +105,7 @@ def splits(data: bytes) -> list[list[bytes]]:
 
 @pytest.mark.parametrize(("command", "answer", "expected"), TRANSCRIPTS)
 @pytest.mark.parametrize("noise", [b"", b"\x00\xfe~~#\r\n", b"\r\nOK\r\n", b"x" * 1000 + b"\r"])
-def test_transcripts_whole_byte_by_byte_and_after_noise(
+def test_transcripts_are_read_in_any_segmentation_and_after_noise(
     command: str, answer: bytes, expected: list[SbdEvent], noise: bytes
 ) -> None:
     for pieces in splits(answer):
@@ -124,7 +124,9 @@ def test_transcripts_whole_byte_by_byte_and_after_noise(
         (b"\r\n3\r\n\r\nOK\r\n", WriteResult.WRONG_SIZE),
     ],
 )
-def test_writing_a_message(after: bytes, expected: WriteResult) -> None:
+def test_message_is_written_after_ready_and_its_result_read(
+    after: bytes, expected: WriteResult
+) -> None:
     for pieces in splits(after):
         conversation = Conversation()
         conversation.send(sbd.write_binary(3))
@@ -135,7 +137,7 @@ def test_writing_a_message(after: bytes, expected: WriteResult) -> None:
         assert sbd.parse_write(reply) is expected
 
 
-def test_a_modem_that_says_ready_twice_is_given_its_message_once() -> None:
+def test_second_ready_does_not_request_the_payload_again() -> None:
     conversation = Conversation()
     conversation.send(sbd.write_binary(3))
     assert events(conversation, [b"\r\nREADY\r\n\r\nREADY\r\n"]) == [Ready()]
@@ -146,12 +148,12 @@ def test_a_modem_that_says_ready_twice_is_given_its_message_once() -> None:
     assert events(conversation, [b"READY\r\n"]) == []
 
 
-def test_the_sum_is_cut_to_two_bytes() -> None:
+def test_checksum_is_truncated_to_two_bytes() -> None:
     assert sbd.compute_checksum(b"\xff" * 340) == (255 * 340 & 0xFFFF).to_bytes(2)
     assert sbd.compute_checksum(b"hello") == b"\x02\x14"
 
 
-def test_of_a_message_that_is_cut_is_kept_what_came() -> None:
+def test_received_part_of_a_truncated_mt_message_is_kept() -> None:
     conversation = Conversation()
     conversation.send(sbd.READ_BINARY)
     assert events(conversation, [b"\r\n" + binary(b"precious")[:6]]) == []
@@ -161,7 +163,7 @@ def test_of_a_message_that_is_cut_is_kept_what_came() -> None:
     assert conversation.abandon_command() is None
 
 
-def test_one_command_at_a_time_and_a_payload_only_when_asked() -> None:
+def test_second_command_and_unrequested_payload_raise() -> None:
     conversation = Conversation()
     with pytest.raises(LocalProtocolError):
         conversation.send_payload(b"x")
@@ -176,7 +178,7 @@ def test_one_command_at_a_time_and_a_payload_only_when_asked() -> None:
 @pytest.mark.parametrize(
     "body", [b"", b"x" * 341, b"RB0012345 payload"], ids=["empty", "too long", "routed"]
 )
-def test_what_must_not_be_sent(body: bytes) -> None:
+def test_empty_overlong_and_routed_payloads_raise(body: bytes) -> None:
     with pytest.raises(LocalProtocolError):
         sbd.check_mo(body)
 
@@ -190,17 +192,17 @@ def test_what_must_not_be_sent(body: bytes) -> None:
         "+SBDIXA: 0, 5, 1, 9, 12, 2",
     ],
 )
-def test_spacing_differs_between_devices(line: str) -> None:
+def test_session_result_is_read_with_any_spacing(line: str) -> None:
     assert sbd.parse_session(ModemReply(True, (line,))) == SessionResult(0, 5, 1, 9, 12, 2)
 
 
-def test_status_with_no_message_has_a_negative_mtmsn() -> None:
+def test_buffer_status_without_a_message_has_a_negative_mtmsn() -> None:
     reply = ModemReply(True, ("+SBDSX: 1, 65535, 0, -1, 1, 3",))
     assert sbd.parse_status(reply) == BufferStatus(1, 65535, 0, -1, 1, 3)
 
 
 @pytest.mark.parametrize("lines", [(), ("+SBDIX: 0, 5, 1",), ("+SBDIX: a, b, c, d, e, f",)])
-def test_an_answer_that_is_none_is_the_peers_error(lines: tuple[str, ...]) -> None:
+def test_malformed_answer_raises_a_remote_error(lines: tuple[str, ...]) -> None:
     for parse in (sbd.parse_session, sbd.parse_status, sbd.parse_write, sbd.parse_serial_number):
         with pytest.raises(RemoteProtocolError):
             parse(ModemReply(True, lines))
@@ -210,7 +212,7 @@ commands = st.sampled_from(["AT", "AT+SBDRB", "AT+SBDIX", "AT+SBDWB=5", None])
 
 
 @given(st.lists(st.tuples(commands, st.binary(max_size=60)), max_size=8))
-def test_garbage_never_raises_and_keeps_nothing_for_ever(
+def test_random_bytes_do_not_raise_and_are_discarded(
     talk: list[tuple[str | None, bytes]],
 ) -> None:
     conversation = Conversation()
@@ -248,7 +250,7 @@ VERDICTS = {
 
 
 @pytest.mark.parametrize("number", range(80))
-def test_what_each_mo_status_means(number: int) -> None:
+def test_mo_status_maps_to_its_verdict(number: int) -> None:
     expected = next(
         (v for v, numbers in VERDICTS.items() if number in numbers), SessionVerdict.NOT_SENT
     )
@@ -261,12 +263,14 @@ def test_what_each_mo_status_means(number: int) -> None:
     [(0, 0, 0), (1, 0, 5), (2, 0, 5), (3, 0, 30), (4, 0, 30), (5, 225, 375), (99, 225, 375)],
 )
 @pytest.mark.parametrize("chance", [0.0, 0.5, 1.0])
-def test_the_vendors_schedule(tries: int, low: float, high: float, chance: float) -> None:
+def test_retry_wait_follows_the_vendors_schedule(
+    tries: int, low: float, high: float, chance: float
+) -> None:
     assert low <= compute_retry_wait(MO_STATUS[32], tries, chance, urgent=False) <= high
 
 
 @given(st.sampled_from(sorted(MO_STATUS)), st.integers(0, 100), st.floats(0, 1))
-def test_waits_have_their_bounds(number: int, tries: int, chance: float) -> None:
+def test_retry_waits_stay_within_their_bounds(number: int, tries: int, chance: float) -> None:
     status = MO_STATUS[number]
     urgent = compute_retry_wait(status, tries, chance, urgent=True)
     if number == 36:
@@ -276,5 +280,5 @@ def test_waits_have_their_bounds(number: int, tries: int, chance: float) -> None
     assert compute_retry_wait(status, tries, chance, urgent=False) >= (status.wait_s or 0)
 
 
-def test_after_every_transcript_more_is_needed() -> None:
+def test_new_conversation_needs_data() -> None:
     assert Conversation().next_event() is NEED_DATA

@@ -10,7 +10,7 @@ from fieldagent.wire.sealed_key import open_key, seal_key
 KEY, MINE, OTHER = (bytes([number] * 32) for number in (1, 2, 3))
 
 
-def test_who_shares_the_secret_opens_it_and_nobody_else() -> None:
+def test_sealed_key_opens_only_with_the_shared_secret() -> None:
     sealed = seal_key(KEY, MINE)
     assert len(sealed) == SEALED_KEY_BYTES
     assert open_key(sealed, [OTHER, MINE]) == KEY
@@ -20,11 +20,11 @@ def test_who_shares_the_secret_opens_it_and_nobody_else() -> None:
 
 
 @pytest.mark.parametrize("at", range(SEALED_KEY_BYTES))
-def test_what_was_changed_on_its_way_opens_for_nobody(at: int) -> None:
+def test_altered_sealed_key_does_not_open(at: int) -> None:
     sealed = bytearray(seal_key(KEY, MINE))
     sealed[at] ^= 1
     assert open_key(bytes(sealed), [MINE]) is None
 
 
-def test_a_key_of_another_length_is_none() -> None:
+def test_key_of_another_length_does_not_open() -> None:
     assert open_key(seal_key(KEY[:-1], MINE), [MINE]) is None

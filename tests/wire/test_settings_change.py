@@ -17,7 +17,7 @@ TEXT = f"fieldagent settings\ndevice: kit-ada\nkit: {KIT}\nnumber: 7\nsos-repeat
 NAMES = st.from_regex(re.compile(r"[a-z0-9-]{1,20}", re.ASCII), fullmatch=True)
 
 
-def test_a_text_says_what_is_to_change() -> None:
+def test_settings_change_survives_encoding() -> None:
     change = SettingsChange("kit-ada", KIT, 7, (("sos-repeat", "900"), ("gpsd", "")))
     assert read_change(TEXT) == change
     assert change.read_text() == TEXT
@@ -25,7 +25,7 @@ def test_a_text_says_what_is_to_change() -> None:
 
 @pytest.mark.full
 @given(st.text(min_size=1), st.integers(1), st.dictionaries(NAMES, st.text(), min_size=1))
-def test_what_can_be_written_is_read_as_it_was(
+def test_any_valid_settings_change_survives_encoding(
     device: str, number: int, pairs: dict[str, str]
 ) -> None:
     change = SettingsChange(device, KIT, number, tuple(pairs.items()))
@@ -53,6 +53,6 @@ def test_what_can_be_written_is_read_as_it_was(
         "#!/bin/sh\n" + TEXT,
     ],
 )
-def test_any_other_text_is_none(text: str) -> None:
+def test_any_other_text_raises(text: str) -> None:
     with pytest.raises(NotAChange):
         read_change(text)

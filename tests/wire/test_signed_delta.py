@@ -24,7 +24,7 @@ PARTS = SignatureParts(bytes(range(74)), COMMENT, bytes(64))
 
 
 @given(st.binary(min_size=1), st.text(max_size=80).map(lambda text: "".join(text.splitlines())))
-def test_it_is_read_as_it_was_written(delta: bytes, comment: str) -> None:
+def test_signed_delta_survives_encoding(delta: bytes, comment: str) -> None:
     made = SignedDelta(delta, PARTS._replace(comment=comment))
     if len(comment.encode()) > 255:
         return
@@ -34,13 +34,13 @@ def test_it_is_read_as_it_was_written(delta: bytes, comment: str) -> None:
 
 
 @given(st.integers(0, 2**31))
-def test_what_is_cut_short_is_none(size: int) -> None:
+def test_truncated_payload_raises(size: int) -> None:
     payload = SignedDelta(b"d", PARTS).read_payload()
     with pytest.raises(ValueError, match=r".+"):
         read_payload(payload[: size % len(payload)])
 
 
-def test_minisigns_file_comes_back() -> None:
+def test_minisign_file_survives_splitting() -> None:
     text = PARTS.format_signature("of a test")
     assert split_signature(text) == PARTS
     assert text.splitlines()[2] == f"trusted comment: {COMMENT}"
@@ -59,16 +59,16 @@ SHORT = base64.b64encode(bytes(20)).decode()
         f"x\n{SHORT}\nx\n{SHORT}\n",
     ],
 )
-def test_what_is_no_signature_is_none(text: str) -> None:
+def test_invalid_signature_text_raises(text: str) -> None:
     with pytest.raises(ValueError, match=r".+"):
         split_signature(text)
 
 
-def test_a_comment_that_has_no_room_is_refused() -> None:
+def test_comment_over_255_bytes_raises() -> None:
     with pytest.raises(ValueError, match="more than 255 bytes"):
         SignedDelta(b"d", PARTS._replace(comment="x" * 256)).read_payload()
 
 
 @pytest.mark.parametrize("payload", [b"", b"a message", MAGIC[1:], b"\0fieldagent program\x02"])
-def test_other_data_is_none(payload: bytes) -> None:
+def test_other_data_is_not_a_signed_delta(payload: bytes) -> None:
     assert not is_signed_delta(payload)

@@ -28,7 +28,7 @@ UP, DOWN = sms_frame.derive_key_up(DIGEST), sms_frame.derive_key_down(DIGEST)
     some.binary(max_size=compute_envelope_bytes_down(PARTS_DOWN)),
     some.lists(some.binary(min_size=8, max_size=8), max_size=15),
 )
-def test_what_is_written_is_read(envelope: bytes, acknowledged: list[bytes]) -> None:
+def test_sms_frame_survives_encoding(envelope: bytes, acknowledged: list[bytes]) -> None:
     frame = SmsFrame(NAME, envelope, tuple(acknowledged))
     text = frame.encode_text(UP)
     assert sms_frame.is_frame(text)
@@ -43,8 +43,8 @@ def test_what_is_written_is_read(envelope: bytes, acknowledged: list[bytes]) -> 
     assert result.tag == frame.tag_by(UP)
 
 
-def test_the_vector_of_the_page() -> None:
-    """As in docs/how-to/sms.md."""
+def test_documented_sms_vector_matches_the_code() -> None:
+    """The vector is in docs/how-to/sms.md."""
     frame = SmsFrame(NAME, bytes.fromhex("8301000081"), (bytes(range(8)),))
     text = frame.encode_text(UP)
     plain = bytes.fromhex("11") + DIGEST[:6] + bytes(range(8)) + bytes.fromhex("8301000081")
@@ -63,19 +63,19 @@ VECTOR = "fa:EVsOZHru3QABAgMEBQYHgwEAAIHn8S9Qr6YoIg"
         *((compute_envelope_bytes_down(parts), 4, parts) for parts in range(2, PARTS_DOWN + 1)),
     ],
 )
-def test_a_full_one_takes_no_message_more(size: int, acknowledged: int, parts: int) -> None:
+def test_full_frame_fills_its_sms_exactly(size: int, acknowledged: int, parts: int) -> None:
     frame = SmsFrame(NAME, bytes(size), (bytes(8),) * acknowledged)
     assert sms_alphabet.count_parts(frame.encode_text(UP)) == parts
     longer = SmsFrame(NAME, bytes(size + 1), (bytes(8),) * acknowledged)
     assert sms_alphabet.count_parts(longer.encode_text(UP)) == parts + 1
 
 
-def test_the_hubs_word_is_not_the_kits() -> None:
+def test_frame_returned_to_its_sender_is_not_authenticated() -> None:
     """Returning a frame to its sender proves nothing."""
     assert not sms_frame.read(SmsFrame(NAME, b"x").encode_text(UP)).is_tagged_by(DOWN)
 
 
-def test_each_bit_counts() -> None:
+def test_tag_detects_every_flipped_bit() -> None:
     whole = base64.b64decode(SmsFrame(NAME, b"an envelope", (bytes(8),)).encode_text(UP)[3:] + "==")
     for at in range(8 * len(whole)):
         bent = bytearray(whole)
@@ -96,17 +96,17 @@ def test_each_bit_counts() -> None:
         "fa:" + base64.b64encode(b"\x1f" + bytes(40)).decode().rstrip("="),
     ],
 )
-def test_what_is_no_frame_is_refused(text: str) -> None:
+def test_malformed_frame_raises(text: str) -> None:
     assert sms_frame.is_frame(text)
     with pytest.raises(RemoteProtocolError):
         sms_frame.read(text)
 
 
-def test_what_people_write_is_no_frame() -> None:
+def test_text_written_by_people_is_no_frame() -> None:
     assert not any(map(sms_frame.is_frame, ["OK 471123", "fabulous", "FA: is it you?", ""]))
 
 
 @pytest.mark.parametrize("frame", [SmsFrame(b"short"), SmsFrame(NAME, b"", (bytes(8),) * 16)])
-def test_what_cannot_be_told_is_refused_at_once(frame: SmsFrame) -> None:
+def test_invalid_frame_raises_at_encoding(frame: SmsFrame) -> None:
     with pytest.raises(LocalProtocolError):
         frame.encode_text(UP)

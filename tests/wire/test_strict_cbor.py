@@ -57,7 +57,7 @@ def in_an_envelope(body: bytes) -> None:
 
 @pytest.mark.parametrize("name", HOSTILE)
 @pytest.mark.parametrize("read", [decode_single, envelope.decode, in_an_envelope, hear])
-def test_it_is_refused_in_words_and_in_time(name: str, read: Callable[[bytes], Any]) -> None:
+def test_hostile_cbor_is_refused_within_a_second(name: str, read: Callable[[bytes], Any]) -> None:
     before = time.thread_time()
     with pytest.raises(RemoteProtocolError):
         read(HOSTILE[name])
@@ -77,7 +77,7 @@ ours = st.recursive(
 
 
 @given(ours, st.binary(min_size=1, max_size=4))
-def test_what_is_ours_is_read_as_ever_and_alone(value: Any, behind: bytes) -> None:
+def test_own_cbor_is_read_only_without_trailing_data(value: Any, behind: bytes) -> None:
     data = cbor2.dumps(value)
     with pytest.raises(RemoteProtocolError):
         decode_single(data + behind)
@@ -96,7 +96,7 @@ def test_any_bytes_are_read_or_refused(data: bytes) -> None:
     assert cbor2.dumps(value) is not None
 
 
-def test_a_full_message_of_positions_fits() -> None:
+def test_full_message_of_positions_is_read() -> None:
     position = [4, 2**31, 470_000_000, 85_000_000, 86_400, 4000, 12, 270]
     entries = [position] * 2_200
     items = [1, 2**31, 0, *entries]

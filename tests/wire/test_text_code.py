@@ -48,17 +48,17 @@ MOST = {"en": 0.48, "de": 0.48, "fr": 0.46, "es": 0.47, "uk": 0.30, "el": 0.29, 
 LANGUAGE = {"latin": "en", "cyrillic": "uk", "greek": "el", "arabic": "ar"}
 
 
-def test_messages_that_no_table_was_trained_on_take_less_than_half() -> None:
+def test_texts_outside_the_training_set_take_half_the_bytes() -> None:
     ratios = {language: packed_share(texts) for language, texts in FIELD_MESSAGES.items()}
     assert max(ratios.values()) <= 0.5, ratios
 
 
 @pytest.mark.parametrize("language", FIELD_TEXTS)
-def test_texts_of_each_language_are_short(language: str) -> None:
+def test_packed_texts_of_each_language_stay_below_their_share(language: str) -> None:
     assert packed_share(FIELD_TEXTS[language]) <= MOST[language]
 
 
-def test_the_shares_are_those_described() -> None:
+def test_documented_packing_ratios_match_the_code() -> None:
     text = (Path(__file__).parents[2] / "docs/reference/on-air.md").read_text()
     _, _, table_ = text.partition("| English | German | French |")
     shares = table_.splitlines()[2].strip("| ").split(" | ")
@@ -94,7 +94,7 @@ def test_every_language_has_texts_of_each_trade() -> None:
         ("Jsme v pořádku, zítra se vrátíme, voda není", 0.75),
     ],
 )
-def test_other_languages_are_short_too(text: str, most: float) -> None:
+def test_texts_of_untrained_languages_are_packed(text: str, most: float) -> None:
     assert packed_share([text]) <= most
     packed = pack(text)
     assert isinstance(packed, bytes)
@@ -102,7 +102,7 @@ def test_other_languages_are_short_too(text: str, most: float) -> None:
 
 
 @pytest.mark.parametrize("script", SCRIPTS)
-def test_a_table_knows_each_letter_small_and_capital(script: str) -> None:
+def test_table_contains_each_letter_in_both_cases(script: str) -> None:
     known = SCRIPTS[script]
     assert len(set(known.characters)) == len(known.characters)
     # The others have no capital, or a capital of two letters.
@@ -119,14 +119,14 @@ def test_a_table_knows_each_letter_small_and_capital(script: str) -> None:
         assert unpack(packed) == text
 
 
-def test_a_table_is_read_once_it_is_needed() -> None:
+def test_script_table_is_loaded_at_its_first_use() -> None:
     get_table.cache_clear()
     for text, tables in [("all well", 1), ("ok 👍 שלום", 1), ("все добре", 2), ("بخير", 3)]:
         pack.__wrapped__(text)
         assert get_table.cache_info().currsize == tables
 
 
-def test_nearly_all_of_them_are_a_credit() -> None:
+def test_nearly_every_packed_message_fits_one_credit() -> None:
     spent = {
         packed: sum(
             compute_credits(len(encode([Entry(NUMBER, Message(text), TIME)], is_packed=packed)))
@@ -144,12 +144,12 @@ def vectors() -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize(("text", "packed"), vectors())
-def test_writes_and_reads_the_vectors(text: str, packed: str) -> None:
+def test_vectors_are_written_and_read(text: str, packed: str) -> None:
     assert pack(text) == bytes.fromhex(packed)
     assert unpack(bytes.fromhex(packed)) == text
 
 
-def test_there_are_vectors() -> None:
+def test_documentation_contains_text_vectors() -> None:
     assert len(vectors()) >= 5
 
 
@@ -181,7 +181,7 @@ any_text = st.text(st.characters(exclude_categories=["Cs"]), max_size=200)
 @example("a" * 500)
 @example("ok " * TEXT_MAX)
 @example("\0\x7f\ufeff\U0010ffff")
-def test_every_text_comes_back_and_is_never_longer(text: str) -> None:
+def test_every_text_survives_packing_and_never_grows(text: str) -> None:
     packed = pack(text)
     if isinstance(packed, bytes):
         assert len(packed) < len(text.encode())
@@ -207,7 +207,7 @@ behind = st.tuples(begun, st.integers(0, 60), hostile).map(
 @example(b"")
 @example(bytes(PACKED_BYTES))
 @example(b"\xff" * PACKED_BYTES)
-def test_any_bytes_are_refused_or_read_as_bounded_text(packed: bytes) -> None:
+def test_any_bytes_are_refused_or_unpacked_to_bounded_text(packed: bytes) -> None:
     try:
         text = unpack(packed)
     except RemoteProtocolError:
@@ -225,8 +225,8 @@ class Counting(Decoder):
 
 
 @given(hostile | behind)
-def test_any_bytes_cost_bounded_work(packed: bytes) -> None:
-    """At most three symbols per character, each in its contexts, and the one that selects them."""
+def test_unpacking_any_bytes_takes_bounded_work(packed: bytes) -> None:
+    """A character takes at most three symbols in their contexts, and the one that selects them."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(text_code, "Decoder", Counting)
         Counting.choices = 0
@@ -239,7 +239,7 @@ def test_any_bytes_cost_bounded_work(packed: bytes) -> None:
 LATIN, CYRILLIC = TABLE, TABLE + 1
 
 
-def test_models_that_change_without_end_are_refused() -> None:
+def test_endless_model_changes_are_refused() -> None:
     """A change follows each change, or follows a capital that does not come, or two of those."""
     for what in (["change"], ["change", "shift"], ["shift"]):
         coder = Encoder()
@@ -261,7 +261,7 @@ def test_models_that_change_without_end_are_refused() -> None:
 
 
 @pytest.mark.parametrize("how", [FAR, BLOCK])
-def test_half_of_a_surrogate_pair_is_refused(how: int) -> None:
+def test_unpaired_surrogate_is_refused(how: int) -> None:
     coder = Encoder()
     coded = CodedText(coder)
     coded.code_symbol(coded.alphabet.other)
@@ -273,7 +273,7 @@ def test_half_of_a_surrogate_pair_is_refused(how: int) -> None:
 
 
 @given(st.sampled_from(SAID + WRITTEN), st.integers(0, 400))
-def test_a_bit_that_is_wrong_raises_nothing_else(text: str, bit: int) -> None:
+def test_flipped_bit_raises_only_a_protocol_error(text: str, bit: int) -> None:
     packed = pack(text)
     assert isinstance(packed, bytes) or text in ("ok",)
     if isinstance(packed, bytes):
@@ -285,7 +285,7 @@ def test_a_bit_that_is_wrong_raises_nothing_else(text: str, bit: int) -> None:
             assert "packed text" in str(error)
 
 
-def test_a_number_says_the_same_item_whichever_form_it_came_in() -> None:
+def test_packed_and_plain_forms_have_the_same_item_digest() -> None:
     """Otherwise it would be delivered twice after arriving over satellite and over cellular."""
     sent = Entry(7, Waypoint(46.5, 7.25, "Hut with water", None, "Key under the stone"), TIME)
     plain, packed = (decode(encode([sent], is_packed=each)) for each in (False, True))
@@ -294,7 +294,7 @@ def test_a_number_says_the_same_item_whichever_form_it_came_in() -> None:
     assert (plain.is_packed, packed.is_packed) == (False, True)
 
 
-def test_an_sos_is_plain_for_whoever_reads_no_packed_text() -> None:
+def test_sos_text_is_never_packed() -> None:
     sent = Entry(7, Message("Leg broken at the upper camp"), TIME, sos=True)
     beside = replace(sent, sequence=8, sos=False)
     assert encode([sent], is_packed=True) == encode([sent])
@@ -302,8 +302,8 @@ def test_an_sos_is_plain_for_whoever_reads_no_packed_text() -> None:
     assert isinstance(sos[4], str) and isinstance(other[3], bytes)
 
 
-def test_a_large_envelope_holds_no_packed_text() -> None:
-    """Decoding its texts would take long: our code packs none, and refuses foreign ones."""
+def test_large_envelope_contains_no_packed_text() -> None:
+    """Decoding takes long, so our code packs no such text and refuses those of third parties."""
     many = [Entry(n, Message("Arrived at camp, all well"), TIME) for n in range(60)]
     body = encode(many, is_packed=True)
     assert len(body) > PACKED_BYTES
@@ -315,7 +315,7 @@ def test_a_large_envelope_holds_no_packed_text() -> None:
     assert "text is missing" in theirs.not_understood[0]
 
 
-def test_a_long_text_is_read_however_long_it_is_where_packed() -> None:
+def test_long_text_of_one_message_is_unpacked() -> None:
     """A 9704 sends it in one message."""
     sent = Entry(7, Message("At the pass, wind is strong but fine. " * 50), TIME)
     assert decode(encode([sent], is_packed=True)).entries == (sent,)

@@ -93,7 +93,7 @@ def fitting(way: str, room: int, *, full: bool = False, irregular: bool = False)
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_as_many_fit_as_is_said(way: str) -> None:
+def test_documented_track_capacity_matches_the_code(way: str) -> None:
     text = (Path(__file__).parents[2] / "docs/how-to/satellite.md").read_text()
     (row,) = re.findall(rf"^\| {way}, .*?\| (.*) \|$", text, re.M)
     fit = [
@@ -109,9 +109,7 @@ def test_as_many_fit_as_is_said(way: str) -> None:
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize(("full", "irregular"), [(0, 0), (1, 0), (1, 1)])
-def test_they_come_out_as_the_single_locations_that_went_in(
-    way: str, full: int, irregular: int
-) -> None:
+def test_track_is_decoded_to_the_original_locations(way: str, full: int, irregular: int) -> None:
     sent = recorded(way, 45, full=bool(full), irregular=bool(irregular))
     newest_first = [*reversed(sent), Entry(7, Message("at the hut"), TIME)]
     key = derive_key(bytes(32), "MO")
@@ -133,7 +131,7 @@ def test_they_come_out_as_the_single_locations_that_went_in(
     ],
     ids=["finer", "source", "for somebody", "SOS"],
 )
-def test_what_a_track_cannot_tell_goes_beside_it(other: Entry) -> None:
+def test_location_that_a_track_cannot_contain_is_sent_separately(other: Entry) -> None:
     pair = [bare(1, TIME, 47.1, 8.1), bare(2, TIME + 60, 47.2, 8.2)]
     track, beside = read_form(encode([*pair, other], is_packed=True)).entries
     position = (beside[0] if other.addressed else beside)[4 if other.sos else 3]
@@ -143,13 +141,13 @@ def test_what_a_track_cannot_tell_goes_beside_it(other: Entry) -> None:
     assert read == plain
 
 
-def test_one_position_is_no_track() -> None:
+def test_single_position_is_not_packed_as_a_track() -> None:
     one = recorded("walking", 1)
     (entry,), (plain,) = (read_form(encode(one, is_packed=p)).entries for p in (True, False))
     assert entry == plain
 
 
-def test_a_course_turns_the_shorter_way() -> None:
+def test_course_difference_is_encoded_the_shorter_way() -> None:
     """The turn from 350 to 10 degrees costs as little as that from 10 to 30."""
 
     def track(*courses: float) -> list[Entry]:
@@ -179,12 +177,12 @@ fixes = st.builds(
 
 
 @given(st.lists(fixes, min_size=2, max_size=COUNT_MAX))
-def test_any_track_comes_back(track: list[TrackFix]) -> None:
+def test_any_track_survives_encoding(track: list[TrackFix]) -> None:
     assert read_track(track[0].sequence, track[0].time, write_track(track)) == track
 
 
 @given(st.binary(min_size=9, max_size=120), st.integers(0, 2**32 - 1), st.integers(-9, 9))
-def test_any_bytes_are_refused_or_read_as_places_on_earth(
+def test_any_bytes_are_refused_or_read_as_positions_on_earth(
     body: bytes, sequence: int, time: int
 ) -> None:
     beside = [1, 9, 0, "good"]
@@ -197,7 +195,7 @@ def test_any_bytes_are_refused_or_read_as_places_on_earth(
 
 
 @pytest.mark.parametrize("full", [False, True])
-def test_every_cut_of_a_track_is_refused(full: bool) -> None:
+def test_every_truncated_track_is_refused(full: bool) -> None:
     ((*head, body),) = read_form(encode(recorded("walking", 20, full=full), is_packed=True)).entries
     for cut in (0, 1, 9, *range(10, len(body))):
         read = decode(cbor2.dumps([1, 0, 0, [*head, body[:cut]]]))
