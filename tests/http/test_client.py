@@ -70,7 +70,7 @@ async def post(url: str, body: bytes = b"{}", **options: Any) -> Reply:
     return await request("POST", url, body=body, deadline=DEADLINE, **options)
 
 
-async def test_a_hook_is_called() -> None:
+async def test_post_reaches_the_server_and_returns_its_reply() -> None:
     with hooked() as port:
         reply = await post(f"http://127.0.0.1:{port}/a%20b?c=é", b'{"d":1}')
     assert reply.status == 200
@@ -86,12 +86,14 @@ async def test_credentials_in_the_url_become_basic_authentication() -> None:
 
 
 @pytest.mark.parametrize(("path", "status"), [("moved", 302), ("empty", 204)])
-async def test_every_status_is_a_reply_and_none_is_followed(path: str, status: int) -> None:
+async def test_any_status_is_returned_and_redirects_are_not_followed(
+    path: str, status: int
+) -> None:
     with hooked() as port:
         assert (await post(f"http://127.0.0.1:{port}/{path}")).status == status
 
 
-async def test_a_large_reply_is_cut_off() -> None:
+async def test_large_reply_is_truncated() -> None:
     with hooked() as port:
         reply = await post(f"http://127.0.0.1:{port}/large", max_body=1000)
     assert (reply.status, reply.body) == (200, b"a" * 1000)
@@ -117,20 +119,20 @@ async def answering(answer: bytes, *, read: bool = True) -> AsyncIterator[int]:
         nursery.cancel_scope.cancel()
 
 
-async def test_an_answer_before_the_body_was_read_counts() -> None:
+async def test_reply_before_the_body_is_read_is_accepted() -> None:
     refusal = b"HTTP/1.1 413 Content Too Large\r\nContent-Length: 0\r\n\r\n"
     async with answering(refusal) as port:
         reply = await post(f"http://127.0.0.1:{port}/", b"a" * 50_000)
     assert reply.status == 413
 
 
-async def test_an_interim_answer_is_passed_over() -> None:
+async def test_interim_reply_is_skipped() -> None:
     async with answering(b"HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 200 OK\r\n\r\nyes") as port:
         assert (await post(f"http://127.0.0.1:{port}/")).body == b"yes"
 
 
-async def test_interim_answers_without_end_are_no_answer() -> None:
-    """A receiver could block its senders in this way."""
+async def test_endless_interim_replies_are_an_error() -> None:
+    """Otherwise a receiver could block its senders."""
     async with answering(b"HTTP/1.1 103 Early Hints\r\n\r\n" * 1_000) as port:
         with pytest.raises(RequestFailed, match="more than 32 interim answers"):
             await post(f"http://127.0.0.1:{port}/")
@@ -140,27 +142,27 @@ async def test_interim_answers_without_end_are_no_answer() -> None:
     "answer",
     [b"SSH-2.0-OpenSSH_9.2\r\n\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf", b"\n"],
 )
-async def test_no_proper_answer(answer: bytes) -> None:
+async def test_malformed_or_truncated_reply_is_an_error(answer: bytes) -> None:
     async with answering(answer) as port:
         with pytest.raises(RequestFailed, match="not HTTP or was cut short") as failed:
             await post(f"http://127.0.0.1:{port}/")
         assert "bytearray" not in str(failed.value)
 
 
-async def test_no_answer_in_time(clock: trio.testing.MockClock) -> None:
+async def test_missing_reply_is_an_error_after_the_deadline(clock: trio.testing.MockClock) -> None:
     async with answering(b"") as port:
         with pytest.raises(RequestFailed, match="no answer within 15 s"):
             await post(f"http://127.0.0.1:{port}/")
 
 
-async def test_connection_refused() -> None:
+async def test_refused_connection_is_reported() -> None:
     with socket.socket() as reserved:
         reserved.bind(("127.0.0.1", 0))
         with pytest.raises(RequestFailed, match=r"^connection refused$"):
             await post(f"http://127.0.0.1:{reserved.getsockname()[1]}/")
 
 
-async def test_name_not_found(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_unknown_host_name_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     async def getaddrinfo(*_: Any, **__: Any) -> Any:
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
@@ -175,7 +177,7 @@ async def test_name_not_found(monkeypatch: pytest.MonkeyPatch) -> None:
     ["", "ftp://a/", "http://", "http:///a", "http://a:99999/", "http://a b/", "a.example/b",
      "http://[::1/", "http://a..b/", "http://a/\r\nX: y"],
 )  # fmt: skip
-async def test_what_is_not_a_url(url: str) -> None:
+async def test_invalid_url_is_reported(url: str) -> None:
     with pytest.raises(RequestFailed, match="is not a"):
         await post(url)
 
@@ -198,14 +200,14 @@ def secured(certificate: Path) -> ssl.SSLContext:
     return context
 
 
-async def test_https_to_a_trusted_server(certificate: Path) -> None:
+async def test_https_request_to_a_trusted_server_succeeds(certificate: Path) -> None:
     trust = ssl.create_default_context(cafile=certificate)
     with hooked(secured(certificate)) as port:
         reply = await post(f"https://localhost:{port}/", ssl_context=trust)
     assert reply.status == 200
 
 
-async def test_https_to_a_stranger(certificate: Path) -> None:
+async def test_https_request_to_an_untrusted_server_fails(certificate: Path) -> None:
     with (
         hooked(secured(certificate)) as port,
         pytest.raises(RequestFailed, match=UNTRUSTED + "self"),
@@ -213,7 +215,7 @@ async def test_https_to_a_stranger(certificate: Path) -> None:
         await post(f"https://localhost:{port}/")
 
 
-async def test_https_to_another_name(certificate: Path) -> None:
+async def test_https_request_to_another_host_name_fails(certificate: Path) -> None:
     trust = ssl.create_default_context(cafile=certificate)
     with (
         hooked(secured(certificate)) as port,
@@ -222,7 +224,7 @@ async def test_https_to_another_name(certificate: Path) -> None:
         await post(f"https://127.0.0.1:{port}/", ssl_context=trust)
 
 
-async def test_https_to_a_plain_server() -> None:
+async def test_https_request_to_a_plain_server_fails() -> None:
     with hooked() as port, pytest.raises(RequestFailed, match="does not use TLS"):
         await post(f"https://127.0.0.1:{port}/")
 
@@ -275,7 +277,7 @@ HALF = b"HTTP/1.1 200 OK\r\nContent-Len"
         ([[ENDLESS], [TAKEN, TAKEN]], [1, 2]),
     ],
 )
-async def test_a_connection_is_kept_while_the_other_side_keeps_it(
+async def test_connection_is_reused_while_the_server_keeps_it_open(
     talks: list[list[bytes]], asked: list[int]
 ) -> None:
     kept = KeptConnections()
@@ -288,7 +290,7 @@ async def test_a_connection_is_kept_while_the_other_side_keeps_it(
         kept.close()
 
 
-async def test_half_an_answer_on_a_kept_connection_fails_and_is_not_repeated() -> None:
+async def test_truncated_reply_on_a_reused_connection_is_not_retried() -> None:
     kept = KeptConnections()
     async with talking([TAKEN, HALF], [TAKEN]) as (port, counted):
         url = f"http://127.0.0.1:{port}/"

@@ -6,7 +6,7 @@ from fieldagent.http.date import read_date, read_delay, write_date
 
 
 @pytest.mark.parametrize("second", [0, 784_111_777, 1_790_000_000, 4_102_444_799])
-def test_what_is_written_is_read(second: int) -> None:
+def test_written_date_is_read_unchanged(second: int) -> None:
     assert read_date(write_date(second).decode()) == second
 
 
@@ -18,7 +18,7 @@ def test_what_is_written_is_read(second: int) -> None:
         ("Thu, 29 Feb 2024 12:30:05 GMT", 1_709_209_805),
     ],
 )
-def test_a_second_or_day_too_many_is_the_next(text: str, second: int) -> None:
+def test_leap_second_and_nonexistent_day_are_read_as_the_next(text: str, second: int) -> None:
     assert read_date(text) == second
 
 
@@ -35,7 +35,7 @@ def test_a_second_or_day_too_many_is_the_next(text: str, second: int) -> None:
         "Sun, 06 Nov 1994 08:49:37 GMT ",
     ],
 )
-def test_what_is_no_date(text: str) -> None:
+def test_invalid_date_is_read_as_none(text: str) -> None:
     assert read_date(text) is None
 
 
@@ -43,5 +43,5 @@ def test_what_is_no_date(text: str) -> None:
     ("text", "seconds"),
     [("0", 0), ("120", 120), ("", None), ("-1", None), ("²", None)],
 )
-def test_delays(text: str, seconds: float | None) -> None:
+def test_retry_delay_is_read_in_seconds(text: str, seconds: float | None) -> None:
     assert read_delay(text) == seconds

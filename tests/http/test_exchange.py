@@ -39,20 +39,20 @@ def requests_in(requests: Requests, data: bytes) -> list[Request]:
 
 
 @pytest.mark.parametrize("cut", range(1, len(PAIR)))
-def test_a_pair_is_read_alike_wherever_it_is_cut(cut: int) -> None:
+def test_two_requests_are_parsed_alike_at_any_cut(cut: int) -> None:
     requests = Requests(Limits())
     bodies = [r.body for part in (PAIR[:cut], PAIR[cut:]) for r in requests_in(requests, part)]
     assert bodies == [b"[1,2,3]", b"[4,5]"]
     assert requests.next() is MissingPart.IDLE
 
 
-def test_a_pair_is_read_byte_by_byte() -> None:
+def test_two_requests_are_parsed_byte_by_byte() -> None:
     requests = Requests(Limits())
     bodies = [request.body for octet in PAIR for request in requests_in(requests, bytes([octet]))]
     assert bodies == [b"[1,2,3]", b"[4,5]"]
 
 
-async def test_a_pair_on_a_socket_is_answered_in_order_wherever_it_is_cut() -> None:
+async def test_two_requests_on_a_socket_are_answered_in_order_at_any_cut() -> None:
     async with serving() as server:
         for cut in range(1, len(PAIR), 3):
             async with server.client() as client:
@@ -64,7 +64,7 @@ async def test_a_pair_on_a_socket_is_answered_in_order_wherever_it_is_cut() -> N
                 assert bodies == ["[1,2,3]", "[4,5]"]
 
 
-async def test_a_long_pipeline_is_answered_in_order() -> None:
+async def test_long_pipeline_is_answered_in_order() -> None:
     async with serving() as server, server.client() as client:
         numbers = range(500)
         lines = (b"GET /named/%d HTTP/1.1\r\n" % number + HOST + b"\r\n" for number in numbers)
@@ -74,7 +74,7 @@ async def test_a_long_pipeline_is_answered_in_order() -> None:
         ]
 
 
-async def test_what_follows_a_refused_request_is_not_answered() -> None:
+async def test_requests_after_a_refused_one_are_not_answered() -> None:
     async with serving() as server, server.client() as client:
         await client.send(POST + b"Content-Length: 2, 2\r\n\r\n{}" + PAIR)
         assert (await client.answer())[0].status_code == 400
@@ -82,7 +82,7 @@ async def test_what_follows_a_refused_request_is_not_answered() -> None:
 
 
 @pytest.mark.parametrize("path", [b"/", b"/nowhere"])
-async def test_head_is_answered_as_get_without_the_body(path: bytes) -> None:
+async def test_head_is_answered_like_get_without_a_body(path: bytes) -> None:
     async with serving() as server, server.client() as client:
         await client.send(b"GET " + path + b" HTTP/1.1\r\n" + HOST + b"\r\n")
         got, body = await client.answer()
@@ -93,7 +93,7 @@ async def test_head_is_answered_as_get_without_the_body(path: bytes) -> None:
         assert await client.is_served()
 
 
-async def test_continue_is_sent_once_the_head_has_passed() -> None:
+async def test_100_continue_is_sent_once_the_head_is_accepted() -> None:
     async with serving() as server, server.client() as client:
         await client.send(POST + b"Expect: 100-continue\r\nContent-Length: 2\r\n\r\n")
         assert await client.stream.receive_some() == b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -103,7 +103,7 @@ async def test_continue_is_sent_once_the_head_has_passed() -> None:
         assert await client.is_served()
 
 
-async def test_no_continue_for_a_body_that_is_there() -> None:
+async def test_100_continue_is_not_sent_if_the_body_has_arrived() -> None:
     async with serving() as server, server.client() as client:
         await client.send(POST + b"Expect: 100-continue\r\nContent-Length: 2\r\n\r\n{}")
         assert (await client.stream.receive_some()).startswith(b"HTTP/1.1 200 ")
@@ -113,19 +113,19 @@ async def test_no_continue_for_a_body_that_is_there() -> None:
     ("line", "status"),
     [(b"Content-Length: 9999999\r\n", b"413"), (b"Content-Length: 2\r\nOrigin: null\r\n", b"403")],
 )
-async def test_no_continue_for_a_head_that_is_refused(line: bytes, status: bytes) -> None:
+async def test_100_continue_is_not_sent_for_a_refused_head(line: bytes, status: bytes) -> None:
     async with serving() as server, server.client() as client:
         await client.send(POST + b"Expect: 100-continue\r\n" + line + b"\r\n")
         assert (await client.rest()).startswith(b"HTTP/1.1 " + status)
 
 
-async def test_a_refused_upload_can_still_read_why() -> None:
+async def test_client_can_read_the_refusal_of_its_upload() -> None:
     async with serving() as server, server.client() as client:
         await client.send(POST + b"Content-Length: 99999999\r\n\r\n" + b"a" * 400_000)
         assert (await client.answer())[0].status_code == 413
 
 
-async def test_a_handler_that_fails_is_logged_and_the_server_lives_on(
+async def test_failed_handler_is_logged_and_the_server_continues(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async with serving() as server, server.client() as client:
@@ -137,7 +137,7 @@ async def test_a_handler_that_fails_is_logged_and_the_server_lives_on(
         assert await client.is_served()
 
 
-async def test_the_log_of_a_handler_that_fails_names_the_route_alone(
+async def test_log_of_a_failed_handler_contains_only_the_route_pattern(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async with serving() as server, server.client() as client:
@@ -146,7 +146,7 @@ async def test_the_log_of_a_handler_that_fails_names_the_route_alone(
         assert "GET /source/{name}" in caplog.text and "s3cret" not in caplog.text
 
 
-async def test_an_answer_that_cannot_be_sent_is_logged_and_the_server_lives_on(
+async def test_unsendable_response_is_logged_and_the_server_continues(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def unsendable(request: Request) -> Response:
@@ -163,7 +163,7 @@ async def test_an_answer_that_cannot_be_sent_is_logged_and_the_server_lives_on(
             assert await client.is_served()
 
 
-async def test_problems_carry_their_faults_and_headers() -> None:
+async def test_problem_response_contains_its_faults_and_headers() -> None:
     async def refuse(request: Request) -> Response:
         faults = [("must be an integer", "/id"), ("is unknown", "/colapseKey")]
         raise Problem(429, "slow down", errors=faults, headers=(("Retry-After", "7"),))
@@ -183,7 +183,7 @@ async def test_problems_carry_their_faults_and_headers() -> None:
         }
 
 
-async def test_of_many_faults_the_first_are_told_and_how_many_more_there_are() -> None:
+async def test_long_list_of_faults_is_truncated_with_a_count() -> None:
     async def refuse(request: Request) -> Response:
         raise Problem(422, errors=[("is unknown", f"/{number}") for number in range(90_000)])
 
@@ -194,7 +194,7 @@ async def test_of_many_faults_the_first_are_told_and_how_many_more_there_are() -
         assert errors[-1]["detail"] == "and 89980 more"
 
 
-async def test_a_peer_that_hangs_up_does_not_cancel_its_handler() -> None:
+async def test_client_disconnect_does_not_cancel_the_handler() -> None:
     begun, release, finished = trio.Event(), trio.Event(), trio.Event()
 
     async def slow(request: Request) -> Response:
@@ -211,7 +211,7 @@ async def test_a_peer_that_hangs_up_does_not_cancel_its_handler() -> None:
         await finished.wait()
 
 
-async def test_a_peer_that_ends_its_side_still_gets_its_answer() -> None:
+async def test_half_closed_client_still_gets_its_answer() -> None:
     async with serving() as server, server.client() as client:
         await client.send(POST + b"Content-Length: 2\r\n\r\n{}")
         await client.stream.send_eof()
@@ -219,7 +219,7 @@ async def test_a_peer_that_ends_its_side_still_gets_its_answer() -> None:
         assert await client.rest() == b""
 
 
-async def test_a_stream_is_sent_as_it_comes() -> None:
+async def test_stream_is_sent_as_it_is_produced() -> None:
     ticks = Ticks(count=2)
     async with serving(ticks) as server, server.client() as client:
         await client.send(b"GET / HTTP/1.1\r\n" + HOST + b"\r\n")
@@ -233,7 +233,7 @@ async def test_a_stream_is_sent_as_it_comes() -> None:
         assert b"transfer-encoding: chunked" in received.lower()
 
 
-async def test_a_stream_to_http_1_0_ends_with_the_connection() -> None:
+async def test_stream_to_http_1_0_ends_with_the_connection() -> None:
     ticks = Ticks(count=1)
     ticks.more.set()
     async with serving(ticks) as server, server.client() as client:
@@ -241,14 +241,14 @@ async def test_a_stream_to_http_1_0_ends_with_the_connection() -> None:
         assert (await client.rest()).endswith(b"\r\n\r\ndata: 1\n\n")
 
 
-async def test_the_head_of_a_stream_can_be_asked_for() -> None:
+async def test_head_request_for_a_stream_gets_its_headers() -> None:
     async with serving(Ticks()) as server, server.client() as client:
         await client.send(b"HEAD / HTTP/1.1\r\n" + HOST + b"\r\n")
         response, body = await client.answer("HEAD")
         assert (header(response, "content-type"), body) == ("text/event-stream", b"")
 
 
-async def test_a_stream_ends_when_its_reader_leaves() -> None:
+async def test_stream_is_closed_when_its_reader_disconnects() -> None:
     ticks = Ticks()
     async with serving(ticks) as server:
         async with server.client() as client:
@@ -257,7 +257,7 @@ async def test_a_stream_ends_when_its_reader_leaves() -> None:
         await ticks.closed.wait()
 
 
-async def test_a_stream_that_fails_is_seen_to_be_cut_short(
+async def test_failed_stream_is_recognisable_as_truncated(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def pieces() -> AsyncIterator[bytes]:
@@ -273,13 +273,13 @@ async def test_a_stream_that_fails_is_seen_to_be_cut_short(
         assert "RuntimeError: as a test" in caplog.text
 
 
-async def test_a_hub_may_do_without_the_loopback_guard() -> None:
+async def test_server_without_the_loopback_guard_accepts_any_host() -> None:
     async with serving(guarded=False) as server, server.client() as client:
         await client.send(b"GET / HTTP/1.1\r\nHost: hub.example\r\nOrigin: http://a\r\n\r\n")
         assert (await client.answer())[0].status_code == 200
 
 
-async def test_answers_are_dated_as_http_wants_it() -> None:
+async def test_responses_have_a_valid_date_header() -> None:
     async with serving() as server, server.client() as client:
         await client.send(b"GET / HTTP/1.1\r\n" + HOST + b"\r\n")
         response, _ = await client.answer()
@@ -289,7 +289,7 @@ async def test_answers_are_dated_as_http_wants_it() -> None:
     assert abs(datetime.now(UTC) - then) < timedelta(minutes=2)
 
 
-async def test_a_memory_channel_is_streamed_and_closed() -> None:
+async def test_memory_channel_is_streamed_and_closed() -> None:
     feed, pieces = trio.open_memory_channel[bytes](2)
 
     async def answer(request: Request) -> Response:
@@ -309,7 +309,7 @@ async def test_a_memory_channel_is_streamed_and_closed() -> None:
     "line, shown",
     [(b"it's a: c", "it's a: c"), (b'"a": c', '"a": c'), (b"a\xff: c", "a\\xff: c")],
 )
-async def test_a_line_that_is_refused_is_shown_as_it_came(line: bytes, shown: str) -> None:
+async def test_refused_header_line_is_quoted_in_the_error(line: bytes, shown: str) -> None:
     async with serving() as server, server.client() as client:
         await client.send(b"GET / HTTP/1.1\r\n" + HOST + line + b"\r\n\r\n")
         answer, body = await client.answer()

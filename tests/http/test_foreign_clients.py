@@ -21,7 +21,7 @@ from tests.http.serving import HOST, JSON, Requests, serving
 from tests.machine import tool
 
 
-async def test_the_standard_library_keeps_its_connection() -> None:
+async def test_standard_library_client_reuses_its_connection() -> None:
     def talk(port: int) -> list[tuple[int, int]]:
         connection = http.client.HTTPConnection("localhost", port, timeout=10)
         answers = []
@@ -63,7 +63,7 @@ async def test_the_standard_library_keeps_its_connection() -> None:
         (["/", "/", "/nowhere"], "200200404"),
     ],
 )
-async def test_curl(options: list[str], written: str) -> None:
+async def test_curl_requests_get_the_expected_status(options: list[str], written: str) -> None:
     async with serving() as server:
         base = f"http://localhost:{server.port}"
         arguments = [f"{base}{word}" if word.startswith("/") else word for word in options]
@@ -75,7 +75,7 @@ async def test_curl(options: list[str], written: str) -> None:
 
 @pytest.mark.full
 @pytest.mark.parametrize("attack", ["-H", "-B", "-X"])
-async def test_slowhttptest_does_not_starve_an_honest_client(attack: str) -> None:
+async def test_slowhttptest_does_not_starve_other_clients(attack: str) -> None:
     limits = Limits(connections=32, head_deadline=3, body_deadline=3, write_deadline=3)
     async with serving(limits=limits) as server, trio.open_nursery() as nursery:
         url = f"http://localhost:{server.port}/"
@@ -123,7 +123,7 @@ NOISE = st.binary(max_size=400) | st.lists(st.sampled_from(TOKENS)).map(b"".join
 
 @given(NOISE)
 @settings(max_examples=150, deadline=None)
-def test_noise_is_refused_or_answered_and_the_next_client_is_served(noise: bytes) -> None:
+def test_random_bytes_are_refused_and_the_next_client_is_served(noise: bytes) -> None:
     async def check() -> None:
         async with serving() as server:
             async with server.client() as client:
@@ -157,7 +157,7 @@ def read_all(pieces: list[bytes]) -> list[tuple[str, str, bytes]] | int:
 
 
 @given(mutated(), st.lists(st.integers(0, 400), max_size=4))
-def test_noise_is_read_alike_however_it_is_cut(data: bytes, cuts: list[int]) -> None:
+def test_random_bytes_are_parsed_alike_in_any_segmentation(data: bytes, cuts: list[int]) -> None:
     places = sorted({0, *(cut for cut in cuts if cut < len(data))})
     ends = [*places[1:], len(data)]
     pieces = [data[a:b] for a, b in zip(places, ends, strict=True) if b > a]
@@ -187,7 +187,7 @@ CHUNKS = st.lists(st.binary(min_size=1, max_size=20), max_size=5)
 
 
 @given(CHUNKS, st.sampled_from([b"", b";a=b", b';c="d"']), st.sampled_from([b"", b"X: y\r\n"]))
-def test_chunked_bodies_are_read_as_h11_reads_them(
+def test_chunked_body_is_read_as_by_h11(
     chunks: list[bytes], extension: bytes, trailers: bytes
 ) -> None:
     lines = [b"%x%s\r\n%s\r\n" % (len(chunk), extension, chunk) for chunk in chunks]
@@ -198,7 +198,7 @@ def test_chunked_bodies_are_read_as_h11_reads_them(
 
 
 @given(mutated().map(lambda data: data.partition(b"\r\n\r\n")[2]))
-def test_no_chunked_body_ends_where_h11_sees_no_end(data: bytes) -> None:
+def test_chunked_body_never_ends_earlier_than_in_h11(data: bytes) -> None:
     buffer, reader = bytearray(data), ChunkedBody(Limits(), 2**20)
     try:
         complete = reader.consume_chunks(buffer)
@@ -207,7 +207,7 @@ def test_no_chunked_body_ends_where_h11_sees_no_end(data: bytes) -> None:
     assert not complete or (bytes(reader.content), bytes(buffer)) == by_h11(data)
 
 
-async def test_answers_are_json_for_people_too() -> None:
+async def test_json_responses_are_readable_utf_8() -> None:
     async with serving() as server, server.client() as client:
         await client.send(b"GET /?a=%C3%A9 HTTP/1.1\r\n" + HOST + b"\r\n")
         _, body = await client.answer()

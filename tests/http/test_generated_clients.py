@@ -65,7 +65,7 @@ def described(name: str, folder: Path) -> Path:
 
 @needs_typescript
 @pytest.mark.parametrize("name", USES)
-def test_types_for_typescript_are_sound(name: str, tmp_path: Path) -> None:
+def test_generated_typescript_types_compile(name: str, tmp_path: Path) -> None:
     types = tmp_path / f"{name}.ts"
     commands = NPM / ".bin"
     run(commands / "openapi-typescript", described(name, tmp_path), "-o", types, folder=tmp_path)
@@ -75,7 +75,7 @@ def test_types_for_typescript_are_sound(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", USES)
-def test_each_module_of_a_python_client_can_be_imported(name: str, tmp_path: Path) -> None:
+def test_modules_of_a_generated_python_client_can_be_imported(name: str, tmp_path: Path) -> None:
     plain = tmp_path / "plain.json"
     plain.write_text('{"post_hooks": []}')
     generator = Path(sys.executable).parent / "openapi-python-client"

@@ -67,7 +67,7 @@ SMALL = HEAD.replace(b"/greet", b"/small") + b"X-Name: Ada\r\n"
         ),
     ],
 )
-async def test_who_is_refused_hears_it_before_a_byte_of_the_body(head: bytes, status: int) -> None:
+async def test_refusal_is_sent_before_the_body_is_received(head: bytes, status: int) -> None:
     async with serving(judge=ROUTER) as server, server.client() as client:
         await client.send(head + b"\r\n")
         received = (await client.stream.receive_some()).decode()
@@ -75,7 +75,7 @@ async def test_who_is_refused_hears_it_before_a_byte_of_the_body(head: bytes, st
         assert "\r\nconnection: close\r\n" in received
 
 
-async def test_who_is_let_in_is_told_to_go_on() -> None:
+async def test_admitted_caller_gets_100_continue() -> None:
     async with serving(judge=ROUTER) as server, server.client() as client:
         await client.send(HEAD + b"X-Name: Ada\r\nContent-Length: 2\r\n" + WAITING + b"\r\n")
         assert await client.stream.receive_some() == b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -83,7 +83,7 @@ async def test_who_is_let_in_is_told_to_go_on() -> None:
         assert json.loads((await client.answer())[1]) == {"caller": "Ada", "size": 2}
 
 
-async def test_a_refusal_keeps_a_connection_whose_body_is_there() -> None:
+async def test_refusal_keeps_the_connection_if_the_body_has_arrived() -> None:
     async with serving(judge=ROUTER) as server, server.client() as client:
         for _ in range(3):
             await client.send(HEAD + b"Content-Length: 2\r\n\r\n{}")
@@ -92,7 +92,7 @@ async def test_a_refusal_keeps_a_connection_whose_body_is_there() -> None:
         assert await client.is_served()
 
 
-async def test_a_refused_upload_ends_though_it_goes_on_for_ever() -> None:
+async def test_endless_refused_upload_is_closed() -> None:
     async with serving(judge=ROUTER) as server, server.client() as client:
         await client.send(HEAD + CHUNKED + b"\r\n" + b"5\r\nhello\r\n" * 1_000)
         assert (await client.answer())[0].status_code == 401
@@ -108,13 +108,13 @@ async def test_a_refused_upload_ends_though_it_goes_on_for_ever() -> None:
         (CHUNKED + b"\r\nb\r\n", 413),
     ],
 )
-async def test_a_route_has_its_own_bound(body: bytes, status: int) -> None:
+async def test_route_has_its_own_body_limit(body: bytes, status: int) -> None:
     async with serving(judge=ROUTER) as server, server.client() as client:
         await client.send(SMALL + body)
         assert (await client.answer())[0].status_code == status
 
 
-async def test_a_form_is_taken_where_the_route_says_so() -> None:
+async def test_form_body_is_accepted_only_by_routes_for_forms() -> None:
     form = JSON.replace(b"application/json", b"application/x-www-form-urlencoded")
     async with serving(judge=ROUTER) as server, server.client() as client:
         for head, status in ((SMALL, 200), (HEAD + b"X-Name: Ada\r\n", 415)):

@@ -30,10 +30,12 @@ CASES = {
 
 
 @pytest.mark.parametrize(("accepted", "expected"), CASES.items())
-def test_the_language_with_the_greatest_weight(accepted: str, expected: str) -> None:
+def test_available_language_with_the_greatest_weight_is_chosen(
+    accepted: str, expected: str
+) -> None:
     assert choose_language(accepted, OURS) == expected
 
 
 @given(st.text(alphabet="deuk-*;q=,. 01x"))
-def test_whatever_is_asked_for_one_of_ours_comes(accepted: str) -> None:
+def test_any_accept_language_header_selects_an_available_language(accepted: str) -> None:
     assert choose_language(accepted, OURS) in OURS

@@ -61,7 +61,7 @@ class Gate:
     [(b"", b"GET / HTTP/1.1\r\n" + b"X: y\r\n" * 99, 10), (POST, b" " * 99, 30)],
     ids=["head", "body"],
 )
-async def test_a_slow_request_is_refused_by_a_total_deadline(
+async def test_slow_request_is_refused_at_a_total_deadline(
     clock: trio.testing.MockClock, before: bytes, slow: bytes, deadline: int
 ) -> None:
     limits = Limits(head_deadline=10, body_deadline=30)
@@ -72,7 +72,7 @@ async def test_a_slow_request_is_refused_by_a_total_deadline(
         assert await client.rest() == b""
 
 
-async def test_an_idle_connection_is_closed_without_a_word(clock: trio.testing.MockClock) -> None:
+async def test_idle_connection_is_closed_silently(clock: trio.testing.MockClock) -> None:
     async with serving() as server:
         async with server.client() as fresh:
             assert await fresh.rest() == b""
@@ -87,7 +87,7 @@ async def test_blank_lines_do_not_keep_a_connection_open(clock: trio.testing.Moc
 
 
 @pytest.mark.full
-async def test_a_handler_may_take_its_time(clock: trio.testing.MockClock) -> None:
+async def test_slow_handler_is_not_interrupted(clock: trio.testing.MockClock) -> None:
     async def slow(request: Request) -> Response:
         await trio.sleep(3600)
         return make_json_response({})
@@ -98,7 +98,9 @@ async def test_a_handler_may_take_its_time(clock: trio.testing.MockClock) -> Non
 
 
 @pytest.mark.parametrize("streamed", [False, True])
-async def test_who_does_not_read_is_dropped(clock: trio.testing.MockClock, streamed: bool) -> None:
+async def test_client_that_does_not_read_is_disconnected(
+    clock: trio.testing.MockClock, streamed: bool
+) -> None:
     size = 50_000_000
     ticks = Ticks(1, b"a" * size)
 
@@ -113,7 +115,9 @@ async def test_who_does_not_read_is_dropped(clock: trio.testing.MockClock, strea
             assert ticks.closed.is_set()
 
 
-async def test_a_slow_reader_in_time_gets_everything(clock: trio.testing.MockClock) -> None:
+async def test_slow_reader_within_the_deadline_gets_everything(
+    clock: trio.testing.MockClock,
+) -> None:
     async def large(request: Request) -> Response:
         return Response(200, b"a" * 20_000_000)
 
@@ -130,7 +134,7 @@ async def crowd(clients: list[Client], data: bytes) -> None:
 
 
 @pytest.mark.parametrize("sent", [b"", b"GET / HTTP/1.1\r\nHo", POST], ids=["none", "head", "body"])
-async def test_an_honest_client_is_served_in_a_crowd_of_slow_ones(sent: bytes) -> None:
+async def test_client_is_served_despite_a_crowd_of_slow_ones(sent: bytes) -> None:
     async with serving(limits=FEW) as server, AsyncExitStack() as stack:
         clients = [await stack.enter_async_context(server.client()) for _ in range(12)]
         await crowd(clients, sent)
@@ -140,7 +144,7 @@ async def test_an_honest_client_is_served_in_a_crowd_of_slow_ones(sent: bytes) -
         assert all(answer == b"" or b" 503 " in answer for answer in answers)
 
 
-async def test_the_oldest_incomplete_goes_first_and_the_idle_stay() -> None:
+async def test_oldest_incomplete_request_is_evicted_before_idle_connections() -> None:
     async with serving(limits=FEW) as server, AsyncExitStack() as stack:
         idle, older, newer, also_idle = [
             await stack.enter_async_context(server.client()) for _ in range(4)
@@ -158,7 +162,7 @@ async def test_the_oldest_incomplete_goes_first_and_the_idle_stay() -> None:
             assert (await newer.answer())[0].status_code == 200
 
 
-async def test_the_longest_idle_goes_before_any_that_waits_for_its_answer() -> None:
+async def test_longest_idle_connection_is_evicted_before_pending_requests() -> None:
     gate = Gate()
     async with serving(gate, FEW) as server, AsyncExitStack() as stack:
         waiting = [await stack.enter_async_context(server.client()) for _ in range(3)]
@@ -174,7 +178,7 @@ async def test_the_longest_idle_goes_before_any_that_waits_for_its_answer() -> N
             assert (await client.answer())[0].status_code == 200
 
 
-async def test_when_all_wait_for_answers_the_next_is_asked_to_come_again() -> None:
+async def test_new_connection_gets_503_if_all_others_wait_for_answers() -> None:
     gate = Gate()
     async with serving(gate, FEW) as server, AsyncExitStack() as stack:
         waiting = [await stack.enter_async_context(server.client()) for _ in range(4)]
@@ -190,7 +194,7 @@ async def test_when_all_wait_for_answers_the_next_is_asked_to_come_again() -> No
         assert await waiting[0].is_served()
 
 
-async def test_who_has_left_holds_no_place_and_who_only_listens_does(
+async def test_disconnected_clients_free_their_slots_and_half_closed_do_not(
     clock: trio.testing.MockClock,
 ) -> None:
     gate = Gate()
@@ -215,9 +219,7 @@ async def test_who_has_left_holds_no_place_and_who_only_listens_does(
 
 @pytest.mark.parametrize("pieces", [1, 2], ids=["at once", "in two"])
 @pytest.mark.parametrize("limits", [FEW, Limits(connections=100, per_source=4)], ids=["all", "one"])
-async def test_each_of_a_crowd_is_served_or_asked_to_come_again(
-    limits: Limits, pieces: int
-) -> None:
+async def test_every_client_of_a_crowd_is_served_or_gets_503(limits: Limits, pieces: int) -> None:
     served = 0
 
     async def slow(request: Request) -> Response:
@@ -244,7 +246,7 @@ async def test_each_of_a_crowd_is_served_or_asked_to_come_again(
     assert statuses.count((200, None)) == served >= 4
 
 
-async def test_of_those_who_are_told_to_come_again_there_are_only_so_many() -> None:
+async def test_number_of_closing_503_connections_is_limited() -> None:
     gate = Gate()
     limits = Limits(connections=1, leaving_max=3)
     async with serving(gate, limits) as server, AsyncExitStack() as stack:
@@ -262,7 +264,7 @@ async def test_of_those_who_are_told_to_come_again_there_are_only_so_many() -> N
         assert (await waiting.answer())[0].status_code == 200
 
 
-async def test_a_stream_makes_room_when_nothing_else_can() -> None:
+async def test_stream_is_evicted_if_only_streams_are_open() -> None:
     async with serving(Ticks(), Limits(connections=2)) as server, AsyncExitStack() as stack:
         readers = []
         for _ in range(3):
@@ -276,7 +278,7 @@ async def test_a_stream_makes_room_when_nothing_else_can() -> None:
 FEW_OF_ONE = Limits(connections=100, per_source=3)
 
 
-async def test_one_source_has_its_share_of_connections_and_no_more() -> None:
+async def test_connections_of_one_source_are_limited() -> None:
     async with serving(limits=FEW_OF_ONE) as server, AsyncExitStack() as stack:
         others = await stack.enter_async_context(server.client("127.0.0.2"))
         assert await others.is_served()
@@ -287,7 +289,7 @@ async def test_one_source_has_its_share_of_connections_and_no_more() -> None:
             assert await client.is_served()
 
 
-async def test_a_source_that_waits_for_all_its_answers_is_asked_to_come_again() -> None:
+async def test_source_with_only_pending_requests_gets_503() -> None:
     gate = Gate()
     async with serving(gate, FEW_OF_ONE) as server, AsyncExitStack() as stack:
         waiting = [await stack.enter_async_context(server.client()) for _ in range(3)]
@@ -304,7 +306,7 @@ async def test_a_source_that_waits_for_all_its_answers_is_asked_to_come_again() 
             assert (await client.answer())[0].status_code == 200
 
 
-async def test_a_proxy_stands_for_many() -> None:
+async def test_trusted_proxy_is_exempt_from_the_source_limit() -> None:
     limits = replace(FEW_OF_ONE, proxies=(ipaddress.IPv4Network("127.0.0.0/30"),))
     async with serving(limits=limits) as server, AsyncExitStack() as stack:
         clients = [await stack.enter_async_context(server.client()) for _ in range(9)]
@@ -316,7 +318,7 @@ UPLOAD = b"POST /echo HTTP/1.1\r\n" + HOST + JSON + b"Expect: 100-continue\r\n"
 EIGHT = b"Content-Length: 800\r\n\r\n"
 
 
-async def test_bodies_share_what_the_server_has_for_them() -> None:
+async def test_request_bodies_share_a_memory_limit() -> None:
     async with serving(limits=Limits(bodies=1_000)) as server, AsyncExitStack() as stack:
         first = await stack.enter_async_context(server.client())
         await first.send(UPLOAD + EIGHT)
@@ -336,7 +338,7 @@ async def test_bodies_share_what_the_server_has_for_them() -> None:
             assert (await third.answer())[0].status_code == 200
 
 
-async def test_a_body_counts_until_it_has_its_answer() -> None:
+async def test_body_counts_against_the_memory_limit_until_answered() -> None:
     gate = Gate()
     limits = Limits(bodies=1_048_576)
     async with serving(gate, limits) as server, server.client() as pending:
@@ -353,7 +355,7 @@ async def test_a_body_counts_until_it_has_its_answer() -> None:
         assert (await pending.answer())[0].status_code == 200
 
 
-async def test_stopping_answers_what_is_pending() -> None:
+async def test_stopping_server_answers_pending_requests() -> None:
     gate = Gate()
     async with serving(gate) as server, server.client() as pending, server.client() as idle:
         await pending.send(GET)
@@ -368,7 +370,7 @@ async def test_stopping_answers_what_is_pending() -> None:
         assert await pending.rest() == b""
 
 
-async def test_stopping_lets_a_request_under_way_arrive() -> None:
+async def test_stopping_server_accepts_the_rest_of_a_started_request() -> None:
     async with serving() as server, server.client() as client:
         await client.send(b"GET / HTTP/1.1\r\nHo")
         await trio.testing.wait_all_tasks_blocked(0.02)
@@ -378,7 +380,7 @@ async def test_stopping_lets_a_request_under_way_arrive() -> None:
         assert await client.rest() == b""
 
 
-async def test_stopping_ends_streams_in_order() -> None:
+async def test_stopping_server_ends_streams_properly() -> None:
     ticks = Ticks()
     async with serving(ticks) as server, server.client() as client:
         await client.send(GET)
@@ -388,7 +390,9 @@ async def test_stopping_ends_streams_in_order() -> None:
         assert ticks.closed.is_set()
 
 
-async def test_stopping_waits_no_longer_than_its_grace(clock: trio.testing.MockClock) -> None:
+async def test_stopping_server_waits_at_most_its_grace_period(
+    clock: trio.testing.MockClock,
+) -> None:
     async with serving(Gate(), Limits(grace=5)) as server, server.client() as client:
         await client.send(GET)
         await trio.sleep(1)
@@ -397,7 +401,7 @@ async def test_stopping_waits_no_longer_than_its_grace(clock: trio.testing.MockC
         assert trio.current_time() < 60
 
 
-async def test_a_request_that_is_whole_at_its_deadline_is_answered(
+async def test_complete_request_at_its_deadline_is_answered(
     clock: trio.testing.MockClock,
 ) -> None:
     async def slow(request: Request) -> Response:
@@ -423,7 +427,7 @@ class Refusing(socket.socket):
 
 
 @pytest.mark.parametrize("fault", [errno.EMFILE, errno.ENFILE, errno.ECONNABORTED, errno.EAGAIN])
-async def test_connections_that_cannot_be_accepted_do_not_end_the_server(
+async def test_failed_accept_does_not_stop_the_server(
     clock: trio.testing.MockClock, fault: int
 ) -> None:
     (listener,) = open_listeners(0, ("127.0.0.1",))
@@ -439,7 +443,7 @@ async def test_connections_that_cannot_be_accepted_do_not_end_the_server(
 
 
 @pytest.mark.full
-async def test_many_streams_and_a_stop_in_the_middle_of_a_piece(
+async def test_streams_end_properly_if_stopped_within_a_chunk(
     clock: trio.testing.MockClock,
 ) -> None:
     async with serving(Ticks(piece=b"a" * 30_000_000)) as server, AsyncExitStack() as stack:
@@ -453,7 +457,7 @@ async def test_many_streams_and_a_stop_in_the_middle_of_a_piece(
 @pytest.mark.parametrize(
     ("error", "tracebacks"), [(ValueError("as a test"), 1), (OSError(22, "x"), 0)]
 )
-async def test_a_connection_that_cannot_be_taken_keeps_no_other_away(
+async def test_failed_connection_setup_does_not_block_others(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
     error: Exception,

@@ -102,7 +102,7 @@ def routes(name: str) -> list[Route]:
 
 
 @pytest.mark.parametrize("name", ["local", "hub"])
-def test_every_route_is_described_and_nothing_else(name: str) -> None:
+def test_description_contains_exactly_the_served_routes(name: str) -> None:
     described = {
         (method.upper(), path)
         for path, item in description(name)["paths"].items()
@@ -115,8 +115,10 @@ def test_every_route_is_described_and_nothing_else(name: str) -> None:
 
 
 @pytest.mark.parametrize("prepared", [False, True])
-def test_third_parties_calls_are_added(prepared: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """To the tables of a source tree, and to the file that a build has prepared."""
+def test_third_party_calls_are_added_to_the_description(
+    prepared: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are added to the tables of a source tree, and to the file that a build has prepared."""
     own = ModuleType("own_webhook")
     own.CALLS = [call("POST /contact/own", "own: Accept a report", {204: "It is on disk"})]  # type: ignore[attr-defined]
     own.EXTENSION = Extension("A service", hub_api="own_webhook:CALLS")  # type: ignore[attr-defined]
@@ -150,7 +152,9 @@ def test_third_parties_calls_are_added(prepared: bool, monkeypatch: pytest.Monke
         ("hub", "Push", push.ITEM_KINDS, "fieldagent.hub.access.push"),
     ],
 )
-def test_members_are_those_that_are_read(name: str, schema: str, items: Any, reader: str) -> None:
+def test_described_members_match_the_reader(
+    name: str, schema: str, items: Any, reader: str
+) -> None:
     schemas = description(name)["components"]["schemas"]
     for kind, (_, _, members) in items.items():
         described = schemas[kind.capitalize()]
@@ -163,14 +167,14 @@ def test_members_are_those_that_are_read(name: str, schema: str, items: Any, rea
 
 
 @pytest.mark.parametrize("listed", ["Device", "User"])
-def test_what_was_changed_is_told_as_it_is_listed(listed: str) -> None:
+def test_changed_and_listed_objects_have_the_same_members(listed: str) -> None:
     schemas = description("hub")["components"]["schemas"]
     changed = dict(schemas[f"Changed{listed}"]["properties"])
     assert changed.pop("deadLettersTaken")
     assert changed == schemas[listed]["properties"]
 
 
-def test_words_are_the_code_s() -> None:
+def test_described_enums_match_the_code() -> None:
     schemas = description("local")["components"]["schemas"]
     assert set(schemas["Answer"]["properties"]["status"]["enum"]) == set(Status)
     channels = schemas["Package"]["oneOf"][0]["properties"]["channels"]["items"]["enum"]
@@ -207,7 +211,7 @@ def explore(address: str, *arguments: str) -> None:
 
 
 @pytest.mark.full
-def test_the_local_api_is_as_described(tmp_path: Path) -> None:
+def test_local_api_matches_its_description_without_channels(tmp_path: Path) -> None:
     """Without a channel each Package ends immediately, so the waiting call is covered too."""
     with agent(tmp_path, {"satellite-port": None}) as running:
         address = f"http://127.0.0.1:{running.port}"
@@ -216,7 +220,7 @@ def test_the_local_api_is_as_described(tmp_path: Path) -> None:
 
 
 @pytest.mark.full
-def test_the_local_api_is_as_described_while_packages_wait(tmp_path: Path) -> None:
+def test_local_api_matches_its_description_while_packages_wait(tmp_path: Path) -> None:
     settings = {"satellite-port": str(tmp_path / "absent"), "inbound-hook": "true"}
     with agent(tmp_path, settings) as running:
         address = f"http://127.0.0.1:{running.port}"
@@ -229,7 +233,7 @@ def test_the_local_api_is_as_described_while_packages_wait(tmp_path: Path) -> No
 
 
 @pytest.mark.full
-def test_the_push_api_is_as_described(tmp_path: Path) -> None:
+def test_push_api_matches_its_description(tmp_path: Path) -> None:
     database = str(tmp_path / "hub.sqlite3")
     first = administer(database, "init", "Alps")
     kinds = [f"--kind={kind}" for kind in push.ITEM_KINDS]
@@ -261,7 +265,7 @@ def test_the_push_api_is_as_described(tmp_path: Path) -> None:
 
 
 @pytest.mark.full
-def test_the_administration_api_is_as_described(tmp_path: Path) -> None:
+def test_administration_api_matches_its_description(tmp_path: Path) -> None:
     """The caller authenticates with a password, because the test may revoke each token."""
     database = str(tmp_path / "hub.sqlite3")
     administer(database, "init", "Alps")

@@ -31,7 +31,7 @@ def paced() -> CpuPace:
     return CpuPace(cookie="session", probes=("/healthz",))
 
 
-async def test_what_is_spent_at_once_is_free_and_then_a_share_of_a_core(
+async def test_burst_is_free_and_further_work_waits_for_its_core_share(
     clock: trio.testing.MockClock,
 ) -> None:
     account = CallerAccount(ANONYMOUS_SHARE)
@@ -47,10 +47,10 @@ async def test_what_is_spent_at_once_is_free_and_then_a_share_of_a_core(
     assert account.can_continue()
 
 
-async def test_who_waits_comes_to_their_turn_on_a_machine_on_which_each_look_is_dear(
+async def test_waiting_caller_is_served_even_if_each_check_is_costly(
     monkeypatch: pytest.MonkeyPatch, clock: trio.testing.MockClock
 ) -> None:
-    """A check of a millisecond costs 33 of waiting, which once caused the next check, forever."""
+    """A check of 1 ms costs 33 ms of waiting, which once caused the next check without end."""
     steps = itertools.count()
     monkeypatch.setattr(time, "thread_time", lambda: next(steps) * 0.001)
     everybody = paced()
@@ -65,7 +65,7 @@ async def test_who_waits_comes_to_their_turn_on_a_machine_on_which_each_look_is_
         visit.end()
 
 
-async def test_turns_are_first_come_first_served_and_end(clock: trio.testing.MockClock) -> None:
+async def test_turns_are_first_come_first_served_and_limited(clock: trio.testing.MockClock) -> None:
     account = CallerAccount(ANONYMOUS_SHARE)
     account.spend(ANONYMOUS_SHARE.burst + 2 * ANONYMOUS_SHARE.core)
     order: list[int] = []
@@ -90,7 +90,9 @@ async def test_turns_are_first_come_first_served_and_end(clock: trio.testing.Moc
     assert account.waiting == 0
 
 
-async def test_who_pays_for_what(clock: trio.testing.MockClock) -> None:
+async def test_caller_account_is_chosen_by_address_and_credentials(
+    clock: trio.testing.MockClock,
+) -> None:
     asked = paced()
     stranger = asked.find_account(head())
     assert asked.find_account(head(peer="192.0.2.2")) is not stranger
@@ -113,7 +115,7 @@ async def test_who_pays_for_what(clock: trio.testing.MockClock) -> None:
     assert asked.find_account(head()) is stranger
 
 
-async def test_what_is_kept_of_callers_is_bounded(
+async def test_number_of_remembered_callers_is_limited(
     monkeypatch: pytest.MonkeyPatch, clock: trio.testing.MockClock
 ) -> None:
     monkeypatch.setattr(pace, "ACCOUNTS", 10)
@@ -130,7 +132,7 @@ async def test_what_is_kept_of_callers_is_bounded(
     assert asked.get_account(ANONYMOUS_TOTAL_SHARE, "busy") is busy
 
 
-async def test_steps_are_charged_to_who_made_them_necessary() -> None:
+async def test_work_is_charged_to_the_visit_that_caused_it() -> None:
     asked = paced()
     with asked.measure_work():
 
@@ -153,11 +155,11 @@ async def test_steps_are_charged_to_who_made_them_necessary() -> None:
         assert not asked._charged
 
 
-async def test_who_proves_who_they_are_pays_for_their_own_way_in(
+async def test_authenticated_caller_pays_for_its_own_connections(
     clock: trio.testing.MockClock,
 ) -> None:
-    """A program that opens a new connection for each call is not limited by the strangers'
-    share.
+    """A program that opens a new connection for each call is not limited by the share of anonymous
+    callers.
     """
     asked = paced()
     call = head(x_api_key="key_1")

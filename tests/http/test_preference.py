@@ -24,7 +24,7 @@ from tests.http.serving import HOST, serving
         ("", None),
     ],
 )
-def test_the_first_that_can_be_read_counts(said: str, seconds: int | None) -> None:
+def test_first_valid_wait_preference_is_used(said: str, seconds: int | None) -> None:
     assert read_preferred_wait({"prefer": said}) == seconds
 
 
@@ -36,7 +36,7 @@ async def patient(request: Request) -> Response:
     "said",
     [b"," * 15_500, b'",' * 7_750, b"," * 7_700 + b'""' * 3_800 + b'"', b"wait" + b" " * 15_500],
 )
-async def test_no_preference_holds_up_the_others(said: bytes) -> None:
+async def test_long_prefer_header_does_not_delay_others(said: bytes) -> None:
     async with serving(patient) as server, server.client() as client:
         steps = LongestStep()
         trio.lowlevel.add_instrument(steps)

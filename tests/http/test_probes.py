@@ -293,7 +293,9 @@ CASES = [(*case, False) for case in KEPT] + [(*case, True) for case in CLOSED]
 @pytest.mark.parametrize(
     ("raw", "status", "closes"), [c[1:] for c in CASES], ids=[c[0] for c in CASES]
 )
-async def test_probe(raw: bytes, status: int, closes: bool) -> None:
+async def test_raw_request_gets_the_specified_status_and_connection_state(
+    raw: bytes, status: int, closes: bool
+) -> None:
     async with serving() as server, server.client() as client:
         await client.send(raw)
         response, body = await client.answer()
@@ -333,9 +335,7 @@ HOSTS = [
 
 
 @pytest.mark.parametrize(("host", "status"), HOSTS)
-async def test_a_host_that_could_be_read_in_two_ways_is_refused_by_the_hub(
-    host: str, status: int
-) -> None:
+async def test_ambiguous_host_is_refused_by_the_hub(host: str, status: int) -> None:
     async with serving(guard=check_host) as server, server.client() as client:
         await client.send(GET + f"Host: {host}\r\n\r\n".encode())
         assert (await client.answer())[0].status_code == status
@@ -344,7 +344,7 @@ async def test_a_host_that_could_be_read_in_two_ways_is_refused_by_the_hub(
 @pytest.mark.parametrize(
     "raw", [GET + HOST, POST + JSON + b"Content-Length: 9\r\n\r\n{}", CHUNKED + b"2\r\n"]
 )
-async def test_a_request_cut_short_by_the_end_is_refused(raw: bytes) -> None:
+async def test_request_truncated_by_the_client_is_refused(raw: bytes) -> None:
     async with serving() as server, server.client() as client:
         await client.send(raw)
         await client.stream.send_eof()
@@ -353,7 +353,7 @@ async def test_a_request_cut_short_by_the_end_is_refused(raw: bytes) -> None:
 
 
 @pytest.mark.parametrize("octet", [*(set(range(32)) - {9, 10, 13}), 127])
-async def test_no_control_character_stands_in_a_head(octet: int) -> None:
+async def test_control_character_in_the_head_is_refused(octet: int) -> None:
     """RFC 9110 5.5: not in a value or at its ends, not in a name, and not in the target."""
     sent = bytes([octet])
     async with serving() as served:

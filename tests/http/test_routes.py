@@ -57,7 +57,7 @@ async def ask(method: str, path: str) -> Response:
         ("GET", "/api/package/+", ["package", "+"]),
     ],
 )
-async def test_a_route_is_found(method: str, path: str, wanted: list[str]) -> None:
+async def test_request_is_routed_to_its_handler(method: str, path: str, wanted: list[str]) -> None:
     assert json.loads((await ask(method, path)).body) == wanted
 
 
@@ -77,14 +77,16 @@ async def test_a_route_is_found(method: str, path: str, wanted: list[str]) -> No
         ("GET", "/api/package/async", 405, "OPTIONS, POST"),
     ],
 )
-async def test_no_route_is_found(method: str, path: str, status: int, allow: str | None) -> None:
+async def test_unknown_path_or_method_is_refused(
+    method: str, path: str, status: int, allow: str | None
+) -> None:
     with pytest.raises(Problem) as refused:
         await ask(method, path)
     assert refused.value.status == status
     assert dict(refused.value.headers).get("Allow") == allow
 
 
-async def test_options_tell_what_is_allowed() -> None:
+async def test_options_lists_the_allowed_methods() -> None:
     response = await ask("OPTIONS", "/api/package/7")
     assert (response.status, response.headers) == (204, (("Allow", "DELETE, GET, HEAD, OPTIONS"),))
 
@@ -99,7 +101,7 @@ async def test_options_tell_what_is_allowed() -> None:
         ("a+b=%2B+%26", (("a b", "+ &"),)),
     ],
 )
-def test_queries(query: str, pairs: tuple[tuple[str, str], ...]) -> None:
+def test_query_is_split_into_pairs(query: str, pairs: tuple[tuple[str, str], ...]) -> None:
     assert query_pairs(query) == pairs
 
 
@@ -111,13 +113,13 @@ def test_all_addresses_get_the_same_free_port() -> None:
         listener.close()
 
 
-def test_a_port_in_use_is_told_with_what_to_do() -> None:
+def test_occupied_port_is_reported_with_a_remedy() -> None:
     (taken,) = open_listeners(0, ("127.0.0.1",))
     with taken, pytest.raises(ListenFailed, match=r"port \d+ on 127.0.0.1 is in use .*ss -ltnp"):
         open_listeners(get_port([taken]), ("127.0.0.1",))
 
 
-def test_when_one_address_is_taken_the_others_are_given_back() -> None:
+def test_listeners_are_closed_if_one_address_is_occupied() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.2", 0))
         taken.listen()
@@ -128,12 +130,12 @@ def test_when_one_address_is_taken_the_others_are_given_back() -> None:
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.1"])
-def test_only_loopback_is_listened_on(host: str) -> None:
+def test_non_loopback_address_is_refused(host: str) -> None:
     with pytest.raises(ListenFailed, match="no authentication"):
         open_listeners(0, (host,))
 
 
-def test_any_address_may_be_allowed() -> None:
+def test_any_address_is_accepted_if_allowed() -> None:
     (listener,) = open_listeners(0, ("0.0.0.0",), allow_remote=True)
     listener.close()
 
@@ -142,6 +144,6 @@ def test_any_address_may_be_allowed() -> None:
     ("host", "says"),
     [("localhost", "IP address"), ("192.0.2.1", "does not have any of the addresses")],
 )
-def test_an_address_that_is_not_here(host: str, says: str) -> None:
+def test_address_of_another_machine_is_reported(host: str, says: str) -> None:
     with pytest.raises(ListenFailed, match=says):
         open_listeners(0, (host,), allow_remote=True)

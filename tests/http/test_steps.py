@@ -52,7 +52,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-async def test_no_head_and_no_framing_holds_up_the_others(name: str) -> None:
+async def test_hostile_head_or_framing_does_not_delay_others(name: str) -> None:
     async with serving() as server, server.client() as client:
         steps = LongestStep()
         trio.lowlevel.add_instrument(steps)

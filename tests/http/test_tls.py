@@ -25,7 +25,7 @@ ENDED = [
 
 
 @pytest.mark.parametrize("error", ENDED, ids=lambda error: type(error).__name__)
-def test_a_connection_that_ended_is_no_fault(error: Exception | None) -> None:
+def test_disconnect_is_not_reported_as_a_tls_fault(error: Exception | None) -> None:
     """Python 3.11.2 raises SSLZeroReturnError where 3.11.7 raises SSLEOFError."""
     assert tls.describe_fault(error) is None
 
@@ -60,7 +60,7 @@ def refuse(peer: socket.socket) -> None:
     ],
     ids=["ends", "HTTP", "SSH", "an alert"],
 )
-async def test_a_handshake_that_fails(
+async def test_failed_handshake_is_reported_with_its_cause(
     server: Callable[[socket.socket], None], said: str | None
 ) -> None:
     ours, theirs = socket.socketpair()
@@ -75,8 +75,10 @@ async def test_a_handshake_that_fails(
     assert fault is None if said is None else said in str(fault)
 
 
-async def test_whatever_fails_in_a_stream_is_breakage(monkeypatch: pytest.MonkeyPatch) -> None:
-    """trio passes on the OSError that Python raises for an error of another connection."""
+async def test_any_failure_in_a_secure_stream_is_a_broken_resource(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Python raises an OSError for an error of another connection, and trio does not convert it."""
     near, _ = trio.testing.memory_stream_pair()
     stream = SecureStream(near, ssl.create_default_context(), "hub.example.org")
 
@@ -95,7 +97,9 @@ async def test_whatever_fails_in_a_stream_is_breakage(monkeypatch: pytest.Monkey
 @pytest.mark.parametrize(
     ("content", "said"), [(None, "No such file"), ("nonsense", "holds no certificate")]
 )
-def test_a_file_that_cannot_be_trusted(tmp_path: Path, content: str | None, said: str) -> None:
+def test_unusable_certificate_file_is_reported(
+    tmp_path: Path, content: str | None, said: str
+) -> None:
     path = tmp_path / "ca.pem"
     if content is not None:
         path.write_text(content)

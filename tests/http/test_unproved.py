@@ -47,8 +47,10 @@ def opens_a_listener(tree: ast.Module) -> bool:
     return "serve" in imported
 
 
-def test_each_listener_charges_its_callers() -> None:
-    """A CPU account for each source: `UnauthenticatedLimit`, or `pace` in each call of `serve`."""
+def test_every_listener_charges_unauthenticated_callers() -> None:
+    """The cost is charged to the CPU account of the source: by `UnauthenticatedLimit`, or by `pace`
+    in each call of `serve`.
+    """
     found = set()
     for path in ROOT.rglob("*.py"):
         name = str(path.relative_to(ROOT))
@@ -79,7 +81,7 @@ def _calls_of_serve(tree: ast.Module) -> list[str]:
     ]
 
 
-async def test_the_source_with_the_most_connections_loses_one_first(
+async def test_source_with_the_most_connections_is_evicted_first(
     clock: trio.testing.MockClock,
 ) -> None:
     unproved = UnauthenticatedLimit(4, 20.0)
@@ -101,7 +103,7 @@ async def test_the_source_with_the_most_connections_loses_one_first(
     assert sorted(ended[3:]) == ["flood 3", "flood 4", "flood 5", "honest"]
 
 
-async def test_a_source_pays_until_it_has_proved_who_it_is(clock: trio.testing.MockClock) -> None:
+async def test_source_is_charged_until_it_authenticates(clock: trio.testing.MockClock) -> None:
     unproved = UnauthenticatedLimit(100, 20.0)
     async with unproved.admit(FLOOD) as visit:
         visit.spend(ANONYMOUS_TOTAL_SHARE.burst * 2)
@@ -116,7 +118,7 @@ async def test_a_source_pays_until_it_has_proved_who_it_is(clock: trio.testing.M
     assert not unproved.pace.get_account(KNOWN_CALLER, "certificate").is_idle
 
 
-async def test_a_line_of_one_source_has_an_end(clock: trio.testing.MockClock) -> None:
+async def test_waiting_connections_of_one_source_are_limited(clock: trio.testing.MockClock) -> None:
     unproved = UnauthenticatedLimit(1_000, 20.0)
     unproved.pace.get_account(ANONYMOUS_TOTAL_SHARE, FLOOD).spend(3_600.0)
     refused: list[float] = []
@@ -135,7 +137,7 @@ async def test_a_line_of_one_source_has_an_end(clock: trio.testing.MockClock) ->
     assert refused.count(began) == 5
 
 
-async def test_a_crowd_of_one_source_does_not_end_another_sources_request() -> None:
+async def test_crowd_of_one_source_does_not_evict_another_source() -> None:
     async with serving(limits=Limits(connections=12)) as server, AsyncExitStack() as stack:
         slow = await stack.enter_async_context(server.client("127.0.0.2"))
         await slow.send(b"GET / HT")

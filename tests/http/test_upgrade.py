@@ -71,14 +71,14 @@ async def received(client: Client, size: int) -> bytes:
     return data
 
 
-async def test_bytes_both_ways_and_those_first_that_came_ahead() -> None:
+async def test_upgraded_connection_transfers_bytes_both_ways() -> None:
     async with serving(Echo()) as server, server.client() as client:
         await switched(client, ahead=b"ahead ")
         await client.stream.send_all(b"of time")
         assert await received(client, 13) == b"ahead of time"
 
 
-async def test_the_end_of_the_upgrade_is_the_end_of_the_connection() -> None:
+async def test_end_of_the_upgrade_closes_the_connection() -> None:
     echo = Echo()
     async with serving(echo) as server, server.client() as client:
         await switched(client)
@@ -88,7 +88,7 @@ async def test_the_end_of_the_upgrade_is_the_end_of_the_connection() -> None:
 
 
 @pytest.mark.parametrize("version, heard", [(b"1.0", b"nothing"), (b"1.1", b"echo")])
-async def test_http_1_0_asks_for_no_upgrade(version: bytes, heard: bytes) -> None:
+async def test_upgrade_header_of_http_1_0_is_ignored(version: bytes, heard: bytes) -> None:
     async def tell(request: Request) -> Response:
         return Response(200, request.headers.get("upgrade", "nothing").encode(), "text/plain")
 
@@ -98,7 +98,7 @@ async def test_http_1_0_asks_for_no_upgrade(version: bytes, heard: bytes) -> Non
         assert (answer.status_code, body) == (200, heard)
 
 
-async def test_a_stop_ends_it_at_once(clock: Any) -> None:
+async def test_stopping_server_ends_an_upgrade_at_once(clock: Any) -> None:
     echo = Echo()
     async with serving(echo) as server, server.client() as client:
         await switched(client)
@@ -109,7 +109,7 @@ async def test_a_stop_ends_it_at_once(clock: Any) -> None:
         assert echo.ended.is_set()
 
 
-async def test_a_fault_in_it_is_logged_and_ends_the_connection_alone(
+async def test_failed_upgrade_is_logged_and_closes_only_its_connection(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def broken(stream: trio.abc.Stream) -> None:
@@ -129,7 +129,7 @@ async def test_a_fault_in_it_is_logged_and_ends_the_connection_alone(
     assert "a connection failed: RuntimeError: as a test" in caplog.text
 
 
-async def test_a_peer_that_resets_it_is_a_broken_stream() -> None:
+async def test_reset_by_the_peer_raises_a_broken_resource_error() -> None:
     said: list[BaseException] = []
 
     async def wait(stream: trio.abc.Stream) -> None:
@@ -154,7 +154,7 @@ async def test_a_peer_that_resets_it_is_a_broken_stream() -> None:
     assert cause.errno in (errno.ECONNRESET, errno.EPIPE)
 
 
-async def test_links_in_use_are_not_evicted_and_who_comes_later_is_told() -> None:
+async def test_upgraded_connections_are_not_evicted_and_new_ones_get_503() -> None:
     echo = Echo()
     async with (
         serving(echo, Limits(connections=2)) as server,
@@ -217,13 +217,13 @@ VERSIONS = [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3]
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-async def test_requests_in_tls(version: ssl.TLSVersion) -> None:
+async def test_requests_are_served_over_tls(version: ssl.TLSVersion) -> None:
     async with secure() as server, secured(server, maximum_version=version) as client:
         assert await client.is_served()
         assert await client.is_served()
 
 
-async def test_a_pipeline_and_a_large_body_in_tls() -> None:
+async def test_pipeline_and_large_body_are_served_over_tls() -> None:
     body = b"x" * 900_000
     head = b"POST /echo HTTP/1.1\r\n" + HOST + b"Content-Type: application/json\r\n"
     get = b"GET / HTTP/1.1\r\n" + HOST + b"\r\n"
@@ -237,8 +237,8 @@ async def test_a_pipeline_and_a_large_body_in_tls() -> None:
 
 
 @pytest.mark.parametrize("size", [1, 6, 300, 65_536])
-async def test_records_come_in_any_pieces(size: int) -> None:
-    """The end of the handshake and two requests: in small pieces, or all at once."""
+async def test_tls_records_are_read_in_any_segmentation(size: int) -> None:
+    """The records are the end of the handshake and two requests: in small parts, or all at once."""
     context = ssl.create_default_context()
     CA.configure_trust(context)
     arrived, leaving = ssl.MemoryBIO(), ssl.MemoryBIO()
@@ -266,7 +266,7 @@ async def test_records_come_in_any_pieces(size: int) -> None:
                 arrived.write(await client.stream.receive_some())
 
 
-async def test_a_slow_reader_gets_all_of_a_large_answer_in_tls() -> None:
+async def test_slow_reader_gets_a_large_answer_over_tls() -> None:
     answer = bytes(range(256)) * 40_000
 
     async def large(request: Request) -> Response:
@@ -278,7 +278,7 @@ async def test_a_slow_reader_gets_all_of_a_large_answer_in_tls() -> None:
         assert (await client.answer())[1] == answer
 
 
-async def test_an_upgrade_in_tls() -> None:
+async def test_upgrade_works_over_tls() -> None:
     async with secure(Echo()) as server, secured(server) as client, trio.open_nursery() as nursery:
         await switched(client, ahead=b"ahead ")
         data = bytes(range(256)) * 2_000
@@ -286,8 +286,8 @@ async def test_an_upgrade_in_tls() -> None:
         assert await received(client, 6 + len(data)) == b"ahead " + data
 
 
-async def test_a_stop_says_goodbye_in_tls() -> None:
-    """close_notify: the peer knows that nothing was cut off."""
+async def test_stopping_server_sends_a_tls_close_notify() -> None:
+    """With close_notify the peer knows that nothing was cut off."""
     context = ssl.create_default_context()
     CA.configure_trust(context)
     async with secure(Echo()) as server:
@@ -300,7 +300,7 @@ async def test_a_stop_says_goodbye_in_tls() -> None:
         await trio.aclose_forcefully(stream)
 
 
-async def test_a_handshake_that_does_not_end_is_ended(clock: Any) -> None:
+async def test_unfinished_handshake_is_closed_at_its_deadline(clock: Any) -> None:
     limits = Limits(head_deadline=7)
     async with secure(limits=limits) as server, server.client() as client:
         began = trio.current_time()
@@ -309,7 +309,7 @@ async def test_a_handshake_that_does_not_end_is_ended(clock: Any) -> None:
         assert 6 < trio.current_time() - began < 9
 
 
-async def test_who_does_not_finish_its_handshake_makes_room() -> None:
+async def test_unfinished_handshake_is_evicted_first() -> None:
     async with (
         secure(limits=Limits(connections=3)) as server,
         server.client() as one,
@@ -324,7 +324,7 @@ async def test_who_does_not_finish_its_handshake_makes_room() -> None:
 @pytest.mark.parametrize(
     "sent", [b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", b"\x16\x03\x01\x00\x05hello", bytes(600), b""]
 )
-async def test_what_is_no_tls_is_closed_and_the_server_goes_on(sent: bytes) -> None:
+async def test_invalid_tls_is_closed_and_the_server_continues(sent: bytes) -> None:
     async with secure() as server:
         async with server.client() as client:
             await client.stream.send_all(sent)
@@ -335,7 +335,7 @@ async def test_what_is_no_tls_is_closed_and_the_server_goes_on(sent: bytes) -> N
             assert await client.is_served()
 
 
-async def test_a_reset_before_the_handshake_harms_nobody() -> None:
+async def test_reset_before_the_handshake_does_not_harm_others() -> None:
     async with secure() as server:
         for _ in range(20):
             async with server.client() as client:
@@ -346,7 +346,7 @@ async def test_a_reset_before_the_handshake_harms_nobody() -> None:
             assert await client.is_served()
 
 
-async def test_curl_is_content_with_it(tmp_path: Path) -> None:
+async def test_curl_accepts_the_tls_server(tmp_path: Path) -> None:
     ca = tmp_path / "ca.pem"
     CA.cert_pem.write_to_path(str(ca))
     async with secure() as server:

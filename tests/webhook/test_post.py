@@ -73,7 +73,7 @@ async def send(url: str, **how: Any) -> HandoverResult:
     return result
 
 
-async def test_the_payload_is_posted_as_it_stands() -> None:
+async def test_payload_is_posted_unchanged_with_its_headers() -> None:
     with receiving() as receiver:
         assert await send(receiver.url) == HandoverResult(HandoverOutcome.HANDED)
         ((method, path, headers, body),) = receiver.requests
@@ -85,7 +85,7 @@ async def test_the_payload_is_posted_as_it_stands() -> None:
     assert "webhook-signature" not in headers
 
 
-async def test_an_outsider_verifies_the_signature_of_every_secret() -> None:
+async def test_third_party_library_verifies_the_signature_of_each_secret() -> None:
     with receiving() as receiver:
         await send(receiver.url, secrets=SECRETS[:2])
         _, _, headers, body = receiver.requests[0]
@@ -98,7 +98,7 @@ async def test_an_outsider_verifies_the_signature_of_every_secret() -> None:
         Webhook(SECRETS[0]).verify(body + b" ", headers)
 
 
-async def test_a_retry_has_the_same_id_and_a_time_and_signature_of_its_own() -> None:
+async def test_retry_has_the_same_id_and_a_new_time_and_signature() -> None:
     with receiving() as receiver:
         await send(receiver.url, secrets=SECRETS[:1], clock=lambda: NOON)
         await send(receiver.url, secrets=SECRETS[:1], clock=lambda: NOON + 5)
@@ -166,12 +166,12 @@ RETRY_AFTER: list[tuple[dict[str, str], float]] = [
 
 
 @pytest.mark.parametrize(("headers", "seconds"), RETRY_AFTER)
-def test_retry_after_is_seconds_or_a_date(headers: dict[str, str], seconds: float) -> None:
+def test_retry_after_is_read_as_seconds_or_a_date(headers: dict[str, str], seconds: float) -> None:
     assert read_retry_after(headers, NOON) == seconds
 
 
 @given(st.integers(200, 599), st.dictionaries(st.sampled_from(["retry-after", "date"]), st.text()))
-def test_no_answer_is_beyond_judging(status: int, headers: dict[str, str]) -> None:
+def test_any_reply_is_judged_without_an_error(status: int, headers: dict[str, str]) -> None:
     result = judge(Reply(status, headers, b""), NOON)
     assert result.retry_after >= 0
 
@@ -183,7 +183,7 @@ def closed_port() -> Iterator[str]:
         yield f"http://127.0.0.1:{taken.getsockname()[1]}/"
 
 
-async def test_a_receiver_that_is_not_there_is_tried_again() -> None:
+async def test_absent_receiver_is_retried() -> None:
     with closed_port() as url:
         assert await send(url) == HandoverResult(HandoverOutcome.FAILED, "connection refused")
 
@@ -192,8 +192,8 @@ async def test_a_receiver_that_is_not_there_is_tried_again() -> None:
     "answer",
     [None, b"", b"HTTP/1.1 2", b"SSH-2.0-OpenSSH\r\n\r\n", b"HTTP/1.1 200 OK\r\nA\r\n\r\n"],
 )
-async def test_no_answer_and_no_sense_are_failures(answer: bytes | None) -> None:
-    """None: connected, and silent until the deadline."""
+async def test_missing_or_malformed_answer_is_a_failure(answer: bytes | None) -> None:
+    """None: the receiver is connected, and silent until the deadline."""
 
     async def peer(stream: trio.SocketStream) -> None:
         await stream.receive_some()
@@ -207,7 +207,7 @@ async def test_no_answer_and_no_sense_are_failures(answer: bytes | None) -> None
     )
 
 
-async def test_a_receiver_that_closes_without_a_word_is_told_as_that() -> None:
+async def test_disconnect_before_the_answer_is_reported() -> None:
     async def peer(stream: trio.SocketStream) -> None:
         await stream.receive_some()
         await stream.aclose()
@@ -218,10 +218,8 @@ async def test_a_receiver_that_closes_without_a_word_is_told_as_that() -> None:
 
 @pytest.mark.parametrize("length", ["Content-Length: 10", "Transfer-Encoding: chunked"])
 @pytest.mark.parametrize("closes", [False, True])
-async def test_what_was_taken_is_taken_though_the_answer_does_not_end(
-    length: str, closes: bool
-) -> None:
-    """Otherwise the receiver would get it repeatedly, although it has confirmed it."""
+async def test_2xx_without_a_complete_body_is_success(length: str, closes: bool) -> None:
+    """Otherwise the receiver would get the payload repeatedly, although it has confirmed it."""
 
     async def peer(stream: trio.SocketStream) -> None:
         await stream.receive_some()
@@ -246,7 +244,7 @@ async def with_peer(
         nursery.cancel_scope.cancel()
 
 
-async def test_an_endless_answer_is_not_read_to_its_end() -> None:
+async def test_endless_answer_is_not_read_to_its_end() -> None:
     async def peer(stream: trio.SocketStream) -> None:
         await stream.receive_some()
         await stream.send_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
