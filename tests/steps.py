@@ -79,8 +79,8 @@ NEWER = (
 """Tests of TLS, SQLite, subprocesses, Debian's folders and the terminal. They also run on Debian
 13, which has a newer Python than Debian 12."""
 CARD = (
-    "tests/shipping/test_image.py::test_the_first_start_takes_the_settings_from_the_card",
-    "tests/shipping/test_image.py::test_a_message_leaves_and_a_hook_gets_one",
+    "tests/shipping/test_image.py::test_first_boot_applies_the_settings_from_the_card",
+    "tests/shipping/test_image.py::test_message_is_delivered_and_the_hook_receives_one",
 )
 KINDS = {
     "checks": CHECKS,

@@ -30,14 +30,14 @@ import bare  # noqa: E402
         ("with (a as b, c as d):\n    x [1 : :2] = lambda * z : z\n", None),
     ],
 )
-def test_fewer_blanks_mean_the_same(source: str, shorter: str | None) -> None:
+def test_tightened_source_has_the_same_syntax_tree(source: str, shorter: str | None) -> None:
     tight = bare.tighten(source)
     assert ast.dump(ast.parse(tight)) == ast.dump(ast.parse(source))
     assert tight.count("\n") == source.count("\n")
     assert shorter is None or tight == shorter
 
 
-def test_our_sources_mean_the_same() -> None:
+def test_all_tightened_wire_modules_have_the_same_syntax_tree() -> None:
     for path in sorted((ROOT / "fieldagent/wire").glob("*.py")):
         source = path.read_text()
         tight = bare.tighten(source)

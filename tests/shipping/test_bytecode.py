@@ -16,6 +16,6 @@ OURS = [name for name in (*OFTEN, *SELDOM) if name.startswith("fieldagent/")]
 
 
 @pytest.mark.parametrize("name", OURS)
-def test_a_name_is_one_of_the_tree(name: str) -> None:
+def test_listed_modules_exist_in_the_tree(name: str) -> None:
     modules = (path.relative_to(ROOT).as_posix() for path in ROOT.glob("fieldagent/**/*.py"))
     assert any(module.startswith(name) for module in modules)

@@ -81,7 +81,7 @@ def cuts(recorded: Recorded, tmp_path: Path) -> Iterator[Iterator[list[Path]]]:
     yield left_of(recorded.before, recorded.log, [boot, kept], sorted(chosen), tmp_path, random)
 
 
-def test_who_may_log_in_may_after_any_cut(
+def test_ssh_login_and_settings_survive_any_power_cut_in_the_first_boot(
     recorded: Recorded, cuts: Iterator[list[Path]], tmp_path: Path
 ) -> None:
     whole = 0

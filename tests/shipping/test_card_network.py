@@ -59,7 +59,7 @@ def board(image: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Boa
         made.close()
 
 
-def test_it_knows_its_name_its_zone_and_its_address(board: Board) -> None:
+def test_board_applies_host_name_time_zone_and_address(board: Board) -> None:
     # The shell on the console starts before the card is read.
     board.until("grep -qx kit-ada /proc/sys/kernel/hostname", BOOT)
     board.until('test "$(date -d @0 +%H)" = 01', BOOT)
@@ -68,7 +68,7 @@ def test_it_knows_its_name_its_zone_and_its_address(board: Board) -> None:
     assert not board.shows(b"four words of ours")
 
 
-def test_a_phone_joins_the_network_it_gives(board: Board) -> None:
+def test_phone_joins_the_kits_access_point(board: Board) -> None:
     board.run("modprobe mac80211_hwsim radios=2 && ip netns add phone")
     board.until_active("hostapd", "dnsmasq", "nftables", seconds=BOOT)
     board.run("iw phy phy1 set netns name phone")
@@ -79,7 +79,7 @@ def test_a_phone_joins_the_network_it_gives(board: Board) -> None:
     assert "camp" in board.run("fieldagent page --wifi")
 
 
-def test_whatever_it_asks_for_it_finds_the_kit(board: Board) -> None:
+def test_phone_in_the_kits_network_is_redirected_to_the_page(board: Board) -> None:
     settings = "--config /etc/fieldagent/agent.properties"
     board.run(f"echo 'a pass phrase of the camp' | fieldagent page --set {settings}")
     board.run("systemctl restart fieldagent")
@@ -96,7 +96,7 @@ def test_whatever_it_asks_for_it_finds_the_kit(board: Board) -> None:
     assert board.ask(f"{PHONE} curl --silent --max-time 20 http://192.168.4.1:9091/")[0] != 0
 
 
-def test_a_laptop_shows_what_works(board: Board) -> None:
+def test_result_file_lists_the_working_settings(board: Board) -> None:
     board.run("systemctl restart kit-card-check")
     board.until("systemctl show --value -p ActiveState kit-card-check | grep -q inactive", BOOT)
     board.run("sync")

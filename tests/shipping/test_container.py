@@ -83,7 +83,7 @@ def sent() -> list[Path]:
     return [ROOT / line[1:] for line in ignored if line.startswith("!")]
 
 
-def test_the_dockerfile_copies_what_exists_and_is_sent_to_the_builder() -> None:
+def test_dockerfile_copies_only_existing_files_of_the_build_context() -> None:
     copied = [
         ROOT / source
         for text in of("COPY")
@@ -94,7 +94,7 @@ def test_the_dockerfile_copies_what_exists_and_is_sent_to_the_builder() -> None:
     assert all(each.exists() for each in copied)
 
 
-def test_the_image_has_all_optional_libraries_of_a_hub() -> None:
+def test_image_installs_all_optional_libraries_of_a_hub() -> None:
     setup = configparser.ConfigParser()
     setup.read(ROOT / "setup.cfg")
     known = {*setup["options.extras_require"]} - {"site", "test", "fuzz", "bench"}
@@ -102,7 +102,7 @@ def test_the_image_has_all_optional_libraries_of_a_hub() -> None:
     assert {*installed.split(",")} == known
 
 
-def test_the_settings_of_the_compose_file_are_known(tmp_path: Path) -> None:
+def test_settings_of_the_compose_file_are_known(tmp_path: Path) -> None:
     environ = hub_environment() | {"XDG_CONFIG_HOME": str(tmp_path)}
     settings = load(None, environ=environ)
     assert len(get_variables(environ, ENVIRONMENT)) >= 7
@@ -111,7 +111,7 @@ def test_the_settings_of_the_compose_file_are_known(tmp_path: Path) -> None:
     assert settings.port == int(last("EXPOSE"))
 
 
-def test_the_compose_file_names_what_it_defines() -> None:
+def test_compose_file_refers_only_to_defined_objects() -> None:
     document = compose()
     for name, service in document["services"].items():
         assert {*service.get("secrets", [])} <= {*document["secrets"]}, name
@@ -127,10 +127,8 @@ def test_the_compose_file_names_what_it_defines() -> None:
 
 
 @pytest.mark.full
-def test_the_services_of_the_compose_file_work_with_postgresql(
-    postgres: str, tmp_path: Path
-) -> None:
-    """First `tables`, then `hub`, with the settings of the file."""
+def test_compose_services_work_with_postgresql(postgres: str, tmp_path: Path) -> None:
+    """`tables` runs first, then `hub`, with the settings of the file."""
     password = tmp_path / "database-password"
     password.write_text("secret\n")
     database, port = new_database(postgres), free_port()
@@ -187,7 +185,7 @@ def unpacked() -> Iterator[Path]:
 
 
 @pytest.mark.full
-def test_the_image_runs_as_its_user_on_a_read_only_root() -> None:
+def test_image_command_runs_as_its_user_on_a_read_only_root() -> None:
     for program, package in (("unshare", "util-linux"), ("setpriv", "util-linux")):
         tool(program, package)
     port, (user, _) = free_port(), last("USER").split(":")
@@ -249,10 +247,8 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.mark.full
-def test_the_image_is_built_without_a_daemon_and_runs_on_a_read_only_root(
-    image: Path, tmp_path: Path
-) -> None:
-    """Without a container engine: the layers are unpacked, and its command runs in them."""
+def test_image_built_without_a_daemon_runs_on_a_read_only_root(image: Path, tmp_path: Path) -> None:
+    """Without a container engine, the test unpacks the layers and runs the command there."""
     subprocess.run(["tar", "-xf", image, "-C", tmp_path], check=True)
     ((description,),) = [json.loads((tmp_path / "manifest.json").read_text())]
     config = json.loads((tmp_path / description["Config"]).read_text())["config"]
@@ -283,7 +279,7 @@ def test_the_image_is_built_without_a_daemon_and_runs_on_a_read_only_root(
 
 
 @pytest.mark.full
-def test_a_list_says_what_is_in_the_image(image: Path) -> None:
+def test_image_sbom_lists_its_components(image: Path) -> None:
     bill = json.loads(image.with_name(f"{image.name}.cdx.json").read_text())
     assert bill["metadata"]["component"]["name"] == image.name
     named = {component["name"] for component in bill["components"]}

@@ -24,7 +24,7 @@ def in_debian(script: str) -> str:
 
 
 @pytest.mark.full
-def test_a_stopped_run_leaves_nothing_for_the_next() -> None:
+def test_leftovers_of_a_stopped_run_are_removed() -> None:
     made = "\n".join(f"install -D -m 755 /dev/null {each}/left" for each in LEFT)
     assert in_debian(f"{made}\necho made") == "made\n"
     shown = "\n".join(f"! [ -e {each} ] || echo {each}" for each in LEFT)

@@ -228,14 +228,14 @@ def lost(recorded: Recording, home: Path, folder: str, chosen: list[int], seed: 
     return missing
 
 
-def test_what_was_answered_is_on_an_ext4_whose_power_was_cut(
+def test_acknowledged_data_survives_power_cuts_on_ext4(
     recording: Recording, tmp_path: Path
 ) -> None:
     chosen = moments(recording, 0, recording.honest, CUTS, Random(1))
     assert lost(recording, tmp_path, "honest", chosen, seed=2) == 0
 
 
-def test_where_syncs_do_nothing_something_is_lost(recording: Recording, tmp_path: Path) -> None:
+def test_data_is_lost_if_syncs_do_nothing(recording: Recording, tmp_path: Path) -> None:
     """This proves that the test above can fail."""
     end = recording.log.stat().st_size
     chosen = moments(recording, recording.honest, end, CUTS_LYING, Random(3))

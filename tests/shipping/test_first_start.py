@@ -67,7 +67,7 @@ def first_start(tmp_path: Path, disk_library: Path) -> Iterator[tuple[dict[str, 
 
 
 @pytest.mark.full
-def test_power_may_fail_anywhere_in_the_first_start(
+def test_power_cut_at_any_moment_of_the_first_start_is_recovered(
     first_start: tuple[dict[str, bytes], Path], tmp_path: Path
 ) -> None:
     before, record = first_start
@@ -111,10 +111,8 @@ UNREADABLE = {
 
 
 @pytest.mark.parametrize("content", UNREADABLE.values(), ids=UNREADABLE.keys())
-def test_a_key_that_cannot_be_read_is_made_anew(tmp_path: Path, content: bytes) -> None:
-    """This also holds if the same happened to the temporary key, because ssh-keygen gets no
-    answers.
-    """
+def test_unreadable_ssh_host_key_is_generated_again(tmp_path: Path, content: bytes) -> None:
+    """This also holds for an unreadable temporary key, because ssh-keygen gets no answers."""
     for name in (KEY, f"{KEY}.new", f"{KEY}.new.pub"):
         (tmp_path / name).write_bytes(content)
         (tmp_path / name).chmod(0o600)
@@ -126,7 +124,7 @@ def test_a_key_that_cannot_be_read_is_made_anew(tmp_path: Path, content: bytes) 
     assert [path.name for path in tmp_path.iterdir()] == [KEY]
 
 
-def test_sshd_of_the_card_waits_for_its_key() -> None:
+def test_sshd_starts_after_its_host_key_exists() -> None:
     unit = (ROOT / "build/card/etc/systemd/system/ssh.service.d/kit.conf").read_text()
     assert "ExecStartPre=/usr/lib/kit/ssh-host-key /var/lib/kit/ssh\n" in unit
     listed = (ROOT / "build/card/etc/ssh/sshd_config.d/kit.conf").read_text()

@@ -120,7 +120,7 @@ def arrived(sim: Running, text: str) -> list[str]:
     return [line for line in sim.output() if text in line and "message" in line]
 
 
-def test_the_first_start_takes_the_settings_from_the_card(board: Board) -> None:
+def test_first_boot_applies_the_settings_from_the_card(board: Board) -> None:
     assert board.run("systemctl --failed --quiet") == ""
     assert board.run("systemctl is-active fieldagent") == "active"
     until_ready(board)
@@ -134,7 +134,7 @@ def test_the_first_start_takes_the_settings_from_the_card(board: Board) -> None:
     assert not board.shows(TOKEN.encode())
 
 
-def test_the_unit_holds_what_it_promises(board: Board) -> None:
+def test_agent_unit_runs_unprivileged_with_its_watchdog(board: Board) -> None:
     board.until("systemctl show fieldagent --property WatchdogTimestamp | grep -q 20")
     board.until("systemctl show fieldagent --property StatusText | grep -q 'Satellite ready'")
     assert board.run("systemctl show --value --property NRestarts fieldagent") == "0"
@@ -145,8 +145,10 @@ def test_the_unit_holds_what_it_promises(board: Board) -> None:
 
 
 @pytest.mark.soak
-def test_at_rest_the_card_takes_less_than_5_mb_a_day(board: Board) -> None:
-    """Count writes of all programs at its block device. Hourly writes occur once per hour."""
+def test_card_at_rest_writes_less_than_5_mb_a_day(board: Board) -> None:
+    """The test counts the writes of all programs at the block device. Hourly writes occur once per
+    hour.
+    """
     until_ready(board)
     board.run(f"sleep {AFTER_START}", AFTER_START + ANSWER)
     before, after = (
@@ -155,8 +157,10 @@ def test_at_rest_the_card_takes_less_than_5_mb_a_day(board: Board) -> None:
     assert (after - before) * 512 * 24 <= 5_000_000
 
 
-def test_the_clock_that_the_network_sets_is_trusted(board: Board) -> None:
-    """As timesyncd and chrony report it to the kernel. The agent may read it, but not set it."""
+def test_network_time_reported_by_the_kernel_is_trusted(board: Board) -> None:
+    """timesyncd and chrony report the time to the kernel. The agent may read this state, but not
+    set it.
+    """
     (board.share / "set_by_network.py").write_text(SET_BY_NETWORK)
     board.run("python3 /mnt/set_by_network.py")
     board.until('fieldagent status --json | grep -q \'"source": "network"\'')
@@ -173,7 +177,7 @@ assert ctypes.CDLL(None).adjtimex(ctypes.create_string_buffer(bytes(told), 512))
 """
 
 
-def test_a_clock_that_is_wrong_is_set_as_the_satellites_tell(board: Board) -> None:
+def test_wrong_clock_is_set_from_the_satellite_network(board: Board) -> None:
     """This includes the system's clock, which TLS uses."""
     until_ready(board)
     board.run("date --set @1700000000")
@@ -183,14 +187,14 @@ def test_a_clock_that_is_wrong_is_set_as_the_satellites_tell(board: Board) -> No
     assert board.run("ls /var/lib/fieldagent/clock.offer || echo taken").endswith("taken")
 
 
-def test_a_message_leaves_and_a_hook_gets_one(board: Board, sim: Running) -> None:
+def test_message_is_delivered_and_the_hook_receives_one(board: Board, sim: Running) -> None:
     assert "Delivered" in board.run("fieldagent send message 'the kit is up' --channel Satellite")
     assert len(arrived(sim, "the kit is up")) == 1
     sim.type("mt hello kit")
     board.until("grep -q 'hello kit' /var/lib/fieldagent/came")
 
 
-def test_power_that_fails_in_a_session_delivers_once(board: Board, sim: Running) -> None:
+def test_power_cut_in_a_session_delivers_each_message_once(board: Board, sim: Running) -> None:
     until_ready(board)
     sim.type("latency 60")
     sent = [f"before the cut {number}" for number in range(3)]
@@ -206,7 +210,7 @@ def test_power_that_fails_in_a_session_delivers_once(board: Board, sim: Running)
     assert "Delivered" in board.run("fieldagent sent")
 
 
-def test_a_newer_program_takes_over_and_another_gives_way(
+def test_update_applies_a_working_program_and_rolls_back_a_dead_one(
     board: Board, sim: Running, signed: Signed
 ) -> None:
     until_ready(board)
@@ -228,7 +232,7 @@ def test_a_newer_program_takes_over_and_another_gives_way(
     assert len(arrived(sim, "over two updates")) == 1
 
 
-def test_a_program_that_nobody_trusted_has_signed_is_refused(
+def test_program_signed_with_an_unknown_key_is_refused(
     board: Board, signer: Signer, program: Path, tmp_path: Path
 ) -> None:
     before = board.run("sha256sum </usr/lib/fieldagent/fieldagent.pyz")
@@ -275,9 +279,7 @@ def becomes(board: Board, state: str, seconds: float = UPDATE) -> None:
     board.until(f"{HUB} device list {STORE} | grep -q '{state}'", seconds)
 
 
-def test_settings_from_the_hub_are_put_in_place_by_their_unit(
-    linked: Board, signer: Signer
-) -> None:
+def test_settings_from_the_hub_are_applied_by_their_unit(linked: Board, signer: Signer) -> None:
     number = sent(linked, signer, "sos-repeat=900")
     becomes(linked, f"{number} taken")
     assert "are in force" in linked.run("fieldagent settings")
@@ -290,9 +292,7 @@ def test_settings_from_the_hub_are_put_in_place_by_their_unit(
     assert linked.run("journalctl --boot --unit fieldagent-settings | grep -c Starting") == "1"
 
 
-def test_settings_with_which_the_link_does_not_return_are_taken_back(
-    linked: Board, signer: Signer
-) -> None:
+def test_settings_that_break_the_link_are_rolled_back(linked: Board, signer: Signer) -> None:
     before = linked.run("cat /etc/fieldagent/agent.properties")
     drop_in = "/run/systemd/system/fieldagent-settings.service.d"
     linked.run(f"mkdir -p {drop_in} && printf '{SOON}' >{drop_in}/soon.conf")
@@ -303,7 +303,7 @@ def test_settings_with_which_the_link_does_not_return_are_taken_back(
     until_ready(linked)
 
 
-def test_an_agent_that_stands_still_is_started_again(board: Board, sim: Running) -> None:
+def test_stopped_agent_is_restarted_by_the_watchdog(board: Board, sim: Running) -> None:
     until_ready(board)
     before = pid(board)
     board.run(f"kill -STOP {before}")
@@ -317,7 +317,7 @@ def test_an_agent_that_stands_still_is_started_again(board: Board, sim: Running)
     assert len(arrived(sim, "alive again")) == 1
 
 
-def test_a_disk_that_is_full_takes_an_sos(board: Board, sim: Running) -> None:
+def test_sos_is_sent_from_a_full_disk(board: Board, sim: Running) -> None:
     until_ready(board)
     before = pid(board)
     board.ask("dd if=/dev/zero of=/var/lib/kit/full bs=64k conv=fsync")
@@ -332,7 +332,7 @@ def test_a_disk_that_is_full_takes_an_sos(board: Board, sim: Running) -> None:
     assert len(arrived(sim, "room again")) == 1
 
 
-def test_who_has_a_key_on_the_card_may_log_in(board: Board) -> None:
+def test_ssh_login_works_with_a_key_from_the_card(board: Board) -> None:
     board.run("ssh-keygen -q -t ed25519 -N '' -f /tmp/key")
     reach = "ssh -o BatchMode=yes -o StrictHostKeyChecking=no -i /tmp/key root@127.0.0.1"
     assert board.ask(f"{reach} true")[0] != 0
@@ -340,7 +340,7 @@ def test_who_has_a_key_on_the_card_may_log_in(board: Board) -> None:
     assert "Satellite" in board.run(f"{reach} fieldagent status")
 
 
-def test_settings_that_are_wrong_change_nothing(board: Board) -> None:
+def test_faulty_settings_on_the_card_change_nothing(board: Board) -> None:
     """A person types them at a laptop and puts the card back."""
     board.shut_down()
     board.write("::/fieldagent.properties", b"satelite-port=/dev/ttyUSB0\n")
@@ -351,7 +351,7 @@ def test_settings_that_are_wrong_change_nothing(board: Board) -> None:
     assert "::/fieldagent.properties" in board.files()
 
 
-def test_a_start_that_fails_is_tried_again(board: Board) -> None:
+def test_failed_boot_is_retried(board: Board) -> None:
     board.shut_down()
     entry = board.read(ENTRY)
     board.write(ENTRY, f"{entry.rstrip()} systemd.unit=emergency.target\n".encode())

@@ -73,7 +73,9 @@ def files(root: Path) -> set[str]:
     return {path.relative_to(root).as_posix() for path in paths}
 
 
-def test_puts_everything_in_place_and_says_what_to_do_next(installer: Path, tmp_path: Path) -> None:
+def test_installer_installs_all_files_and_prints_the_next_step(
+    installer: Path, tmp_path: Path
+) -> None:
     root = tmp_path / "root"
     done = install(installer, "--root", root)
     assert (done.returncode, done.stderr) == (0, "")
@@ -82,7 +84,9 @@ def test_puts_everything_in_place_and_says_what_to_do_next(installer: Path, tmp_
     assert "systemctl enable --now fieldagent" in done.stdout
 
 
-def test_run_again_updates_all_but_the_settings(installer: Path, tmp_path: Path) -> None:
+def test_second_installation_updates_everything_except_the_settings(
+    installer: Path, tmp_path: Path
+) -> None:
     root = tmp_path / "root"
     install(installer, "--root", root)
     (root / SETTINGS).write_text("satellite-port=/dev/ttyAMA0\n")
@@ -94,7 +98,7 @@ def test_run_again_updates_all_but_the_settings(installer: Path, tmp_path: Path)
     assert files(root) == INSTALLED
 
 
-def test_first_settings_name_every_key_set_none_and_are_private(
+def test_initial_settings_list_every_key_commented_and_are_private(
     installer: Path, tmp_path: Path
 ) -> None:
     install(installer, "--root", tmp_path / "root")
@@ -105,7 +109,7 @@ def test_first_settings_name_every_key_set_none_and_are_private(
     assert stat.S_IMODE(settings.stat().st_mode) == 0o600
 
 
-def test_defaults_shown_are_those_that_hold(installer: Path, tmp_path: Path) -> None:
+def test_defaults_in_the_settings_template_match_the_code(installer: Path, tmp_path: Path) -> None:
     install(installer, "--root", tmp_path / "root")
     settings = tmp_path / "root" / SETTINGS
     lines = [line.removeprefix("#") for line in settings.read_text().splitlines()]
@@ -136,7 +140,7 @@ UNKNOWN = {"operators", "contacts", "extensions"}
 
 
 @pytest.mark.parametrize("hub", [False, True], ids=["agent", "hub"])
-def test_each_line_of_the_first_settings_holds_once_it_is_uncommented(
+def test_each_line_of_the_settings_template_is_valid_if_uncommented(
     installer: Path, tmp_path: Path, hub: bool
 ) -> None:
     root = tmp_path / "root"
@@ -161,7 +165,7 @@ def test_each_line_of_the_first_settings_holds_once_it_is_uncommented(
 
 @pytest.mark.parametrize("umask", [0o000, 0o022, 0o077, 0o277])
 @pytest.mark.parametrize("before", [False, True])
-def test_the_units_user_may_read_what_was_installed_whatever_the_umask(
+def test_installed_files_are_readable_by_the_units_user_with_any_umask(
     installer: Path, tmp_path: Path, umask: int, before: bool
 ) -> None:
     root = tmp_path / "root"
@@ -193,7 +197,7 @@ def test_uninstall_leaves_settings_and_journal(installer: Path, tmp_path: Path) 
     assert files(root) == {SETTINGS, "var/lib/fieldagent/journal.sqlite3"}
 
 
-def test_says_what_to_run_when_the_zipapp_is_missing(installer: Path, tmp_path: Path) -> None:
+def test_missing_zipapp_is_reported_with_the_build_command(installer: Path, tmp_path: Path) -> None:
     (installer.parents[1] / "dist/fieldagent.pyz").unlink()
     done = install(installer, "--root", tmp_path / "root")
     assert done.returncode == 1
@@ -201,13 +205,13 @@ def test_says_what_to_run_when_the_zipapp_is_missing(installer: Path, tmp_path: 
     assert not (tmp_path / "root").exists()
 
 
-def test_unknown_arguments_install_nothing(installer: Path, tmp_path: Path) -> None:
+def test_unknown_argument_installs_nothing(installer: Path, tmp_path: Path) -> None:
     done = install(installer, "--rot", tmp_path / "root")
     assert done.returncode == 1
     assert "'--rot' is unknown" in done.stderr
 
 
-def test_a_hub_has_its_own_unit_and_settings(installer: Path, tmp_path: Path) -> None:
+def test_hub_is_installed_with_its_own_unit_and_settings(installer: Path, tmp_path: Path) -> None:
     root = tmp_path / "root"
     done = install(installer, "--hub", "--root", root)
     assert (done.returncode, done.stderr) == (0, "")
@@ -222,7 +226,7 @@ def test_a_hub_has_its_own_unit_and_settings(installer: Path, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(("options", "unit"), [((), "fieldagent"), (("--hub",), "fieldagent-hub")])
-def test_an_image_starts_the_unit_and_lets_its_user_read_the_settings(
+def test_installation_in_an_image_enables_the_unit_with_readable_settings(
     installer: Path, tmp_path: Path, options: tuple[str, ...], unit: str
 ) -> None:
     systemctl = tool("systemctl", "systemd")
@@ -258,9 +262,7 @@ def test_an_image_starts_the_unit_and_lets_its_user_read_the_settings(
     assert not list((root / "etc/systemd").rglob("*.service"))
 
 
-def test_an_image_whose_etc_is_read_alone_has_the_units_user(
-    installer: Path, tmp_path: Path
-) -> None:
+def test_installation_in_an_image_creates_the_units_users(installer: Path, tmp_path: Path) -> None:
     tool("systemd-sysusers", "systemd")
     root = tmp_path / "root"
     (root / "etc").mkdir(parents=True)
@@ -274,7 +276,7 @@ def test_an_image_whose_etc_is_read_alone_has_the_units_user(
         assert "fieldagent-hub:" in made
 
 
-def test_another_zipapp_can_be_named(installer: Path, tmp_path: Path) -> None:
+def test_installer_accepts_another_zipapp(installer: Path, tmp_path: Path) -> None:
     named = (installer.parents[1] / "dist/fieldagent.pyz").rename(tmp_path / "other.pyz")
     root = tmp_path / "root"
     done = install(installer, "--zipapp", named, "--root", root)
@@ -297,7 +299,7 @@ whether the clock has been set."""
 
 
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)
-def test_unit_is_shut_in(unit: Path) -> None:
+def test_unit_exposure_stays_below_its_limit(unit: Path) -> None:
     analyze = tool("systemd-analyze", "systemd")
     most = EXPOSURE.get(unit.stem, 15)
     done = subprocess.run(
@@ -317,7 +319,7 @@ exec "$@"
 
 
 @pytest.mark.parametrize("name", ["fieldagent", "fieldagent-hub"])
-def test_what_a_unit_runs_does_with_what_that_leaves_of_proc(tmp_path: Path, name: str) -> None:
+def test_program_runs_with_the_restricted_proc_of_its_unit(tmp_path: Path, name: str) -> None:
     """systemd.exec(5), ProcSubset="""
     if os.geteuid():
         pytest.skip("only root may mount /proc anew")
@@ -335,7 +337,7 @@ def test_what_a_unit_runs_does_with_what_that_leaves_of_proc(tmp_path: Path, nam
 
 
 @pytest.mark.parametrize("unit", [*UNITS, PACKAGES_UNIT], ids=lambda unit: unit.stem)
-def test_unit_is_understood(unit: Path, tmp_path: Path) -> None:
+def test_systemd_verifies_the_unit(unit: Path, tmp_path: Path) -> None:
     analyze = tool("systemd-analyze", "systemd")
     # With an existing command, because ours is not installed on this machine.
     there = tmp_path / unit.name
@@ -345,7 +347,7 @@ def test_unit_is_understood(unit: Path, tmp_path: Path) -> None:
     assert (done.returncode, complaints) == (0, [])
 
 
-def test_modemmanager_and_gpsd_are_kept_from_every_port_that_is_named() -> None:
+def test_udev_rules_keep_modemmanager_and_gpsd_from_named_ports() -> None:
     named = [line for line in RULES.read_text().splitlines() if "SYMLINK+=" in line]
     assert named
     assert all('ENV{ID_MM_PORT_IGNORE}="1"' in line for line in named)
@@ -354,7 +356,7 @@ def test_modemmanager_and_gpsd_are_kept_from_every_port_that_is_named() -> None:
     assert RULES.name > "60-gpsd.rules"
 
 
-def test_udev_rules_are_understood() -> None:
+def test_udevadm_verifies_the_rules() -> None:
     udevadm = shutil.which("udevadm")
     if udevadm is None or "verify" not in subprocess.getoutput(f"{udevadm} --help"):
         pytest.skip("no udevadm that verifies rules (systemd 254 and later)")

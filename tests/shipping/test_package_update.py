@@ -63,7 +63,7 @@ def now(repository: Path) -> str:
 
 
 @pytest.mark.parametrize("release", ["trixie", "bookworm"])
-def test_newer_packages_take_over_and_those_that_do_not_do_give_way(
+def test_package_update_applies_working_versions_and_rolls_back_others(
     repository: Path, release: str
 ) -> None:
     script = ["tests/shipping/package_update.sh", now(repository), WORKS, UNWELL, BROKEN]
@@ -71,6 +71,6 @@ def test_newer_packages_take_over_and_those_that_do_not_do_give_way(
 
 
 @pytest.mark.parametrize(("release", "every"), [("trixie", "1"), ("bookworm", "5")])
-def test_power_fails_while_dpkg_works(repository: Path, release: str, every: str) -> None:
+def test_power_cut_during_dpkg_is_recovered(repository: Path, release: str, every: str) -> None:
     script = ["tests/shipping/package_power.sh", now(repository), WORKS, UNWELL, every]
     on_debian(release, repository, *script)

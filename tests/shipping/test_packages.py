@@ -21,12 +21,12 @@ pytestmark = pytest.mark.full
 NAMES = {"fieldagent", "fieldagent-common", "fieldagent-hub"}
 
 
-def test_there_are_three_of_any_architecture(packages: list[Path]) -> None:
+def test_build_makes_three_architecture_independent_packages(packages: list[Path]) -> None:
     assert {each.name.partition("_")[0] for each in packages} == NAMES
     assert all(each.name.endswith("_all.deb") for each in packages)
 
 
-def test_what_is_in_each_stands_beside_it(packages: list[Path]) -> None:
+def test_each_package_has_an_sbom_with_its_hash(packages: list[Path]) -> None:
     for each in packages:
         bill = json.loads(each.with_name(f"{each.name}.cdx.json").read_text())
         (whole,) = bill["metadata"]["component"]["hashes"]
@@ -34,7 +34,7 @@ def test_what_is_in_each_stands_beside_it(packages: list[Path]) -> None:
         assert {"trio", "h11"} <= {component["name"] for component in bill["components"]}
 
 
-def test_the_hub_names_each_optional_library_with_its_lowest_version(packages: list[Path]) -> None:
+def test_hub_package_names_optional_libraries_with_minimum_versions(packages: list[Path]) -> None:
     (hub,) = (each for each in packages if each.name.startswith("fieldagent-hub_"))
     dpkg = tool("dpkg-deb", "dpkg")
     named = "".join(
@@ -50,7 +50,7 @@ def test_the_hub_names_each_optional_library_with_its_lowest_version(packages: l
     assert "apprise (>= 1.2)" in named
 
 
-def test_the_page_gives_the_size_of_an_update(packages: list[Path]) -> None:
+def test_documented_package_update_size_is_correct(packages: list[Path]) -> None:
     of_a_kit = [each for each in packages if "hub" not in each.name]
     page = (ROOT / "docs/how-to/update.md").read_text()
     (megabytes,) = re.findall(r"\(([\d.]+) MB, as the new ones\)", page)
@@ -77,8 +77,8 @@ print(sys.modules["fieldagent"].__file__)
 """
 
 
-def test_compiled_code_finds_its_data(packages: list[Path], tmp_path: Path) -> None:
-    """Compiled as `postinst` does at the package's installation."""
+def test_compiled_package_finds_its_data_files(packages: list[Path], tmp_path: Path) -> None:
+    """The package is compiled as `postinst` compiles it at the installation."""
     (common,) = (each for each in packages if each.name.startswith("fieldagent-common"))
     subprocess.run(["dpkg-deb", "--extract", common, tmp_path], check=True)
     program = tmp_path / "usr/lib/fieldagent"
@@ -109,5 +109,7 @@ def repository(packages: list[Path], tmp_path_factory: pytest.TempPathFactory) -
     # A Raspberry Pi OS of 32 bits with an emulated processor: minutes.
     ["bookworm", "trixie", "bookworm:armhf"],
 )
-def test_from_the_first_installation_to_the_purge(repository: Path, release: str) -> None:
+def test_packages_are_installed_updated_and_purged_on_each_debian(
+    repository: Path, release: str
+) -> None:
     on_debian(release, repository, "tests/shipping/packages.sh")

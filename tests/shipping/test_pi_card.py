@@ -103,7 +103,7 @@ def card(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Card]:
     subprocess.run(["rm", "-rf", "--one-file-system", folder], check=True)
 
 
-def test_four_partitions_follow_each_other(card: Card) -> None:
+def test_card_has_four_consecutive_partitions(card: Card) -> None:
     boot, *others = card.partitions
     assert (boot.start, boot.size, boot.type) == (MIB, 256 * MIB, "c")
     assert [each.type for each in others] == ["83"] * 3
@@ -114,14 +114,14 @@ def test_four_partitions_follow_each_other(card: Card) -> None:
     assert labels == ["BOOTFS", "system", "kit"]
 
 
-def test_kernel_and_initrd_of_both_systems_have_room(card: Card) -> None:
+def test_boot_partition_has_space_for_both_systems(card: Card) -> None:
     used = sum(each.stat().st_size for each in card.boot.rglob("*") if each.is_file())
     of_a_system = sum(each.stat().st_size for each in (card.boot / "a").iterdir())
     assert used + of_a_system < 240 * MIB
 
 
 @pytest.mark.parametrize("board", FIRST_STAGES)
-def test_the_first_stages_are_there_by_their_names(card: Card, board: str) -> None:
+def test_boot_partition_contains_the_first_stages_of_each_board(card: Card, board: str) -> None:
     for name in FIRST_STAGES[board]:
         assert (card.boot / name).stat().st_size, name
     elf = (card.boot / next(each for each in FIRST_STAGES[board] if "elf" in each)).read_bytes()
@@ -129,14 +129,14 @@ def test_the_first_stages_are_there_by_their_names(card: Card, board: str) -> No
 
 
 @pytest.mark.parametrize("name", BOARDS)
-def test_each_board_finds_what_describes_it(card: Card, name: str) -> None:
+def test_boot_partition_contains_the_device_tree_of_each_board(card: Card, name: str) -> None:
     tree = (card.boot / f"{name}.dtb").read_bytes()
     magic, size = struct.unpack_from(">II", tree)
     assert (magic, size) == (0xD00DFEED, len(tree))
     assert f"{BOARDS[name]}\0".encode() in tree
 
 
-def test_the_kernel_is_one_that_the_firmware_starts(card: Card) -> None:
+def test_firmware_configuration_starts_the_installed_kernel(card: Card) -> None:
     config = (card.boot / "config.txt").read_text()
     said = [line for line in config.splitlines() if line and not line.startswith("#")]
     assert said == [
@@ -154,7 +154,7 @@ def test_the_kernel_is_one_that_the_firmware_starts(card: Card) -> None:
     assert f"Linux version {release.name} ".encode() in kernel
 
 
-def test_the_kernel_is_told_in_one_line_where_the_system_is(card: Card) -> None:
+def test_kernel_command_line_names_the_root_and_one_console(card: Card) -> None:
     (line,) = (card.boot / "a/cmdline.txt").read_text().splitlines()
     parameters = line.split()
     where = {"root=PARTUUID=6b697400-02", "kit.slot=a"}
@@ -163,7 +163,7 @@ def test_the_kernel_is_told_in_one_line_where_the_system_is(card: Card) -> None:
     assert [each for each in parameters if each.startswith("console=")] == ["console=tty0"]
 
 
-def test_what_starts_first_can_read_the_card_and_lays_a_memory_over_it(card: Card) -> None:
+def test_initrd_contains_card_drivers_and_the_overlay_script(card: Card) -> None:
     there = card.system / "tmp/initrd.img"
     there.write_bytes((card.boot / "a/initrd.img").read_bytes())
     listing = in_the_system(card.system, "root", "lsinitramfs", "/tmp/initrd.img")
@@ -175,7 +175,7 @@ def test_what_starts_first_can_read_the_card_and_lays_a_memory_over_it(card: Car
     assert {"overlay", "bcm2835", "sdhci-iproc", "mmc_block", "ext4", "vfat"} <= modules
 
 
-def test_what_is_connected_to_the_board_has_its_driver(card: Card) -> None:
+def test_kernel_has_drivers_for_connected_devices(card: Card) -> None:
     modules = drivers(*listed(card, "builtin"), *listed(card, "dep"))
     assert {"ftdi_sio", "pl2303", "cp210x", "cdc-acm", "8250_bcm2835aux"} <= modules
     # Wired network of the Pi 3 B, 3 B+ and 4, USB of the 3 and the 4, and the watchdog.
@@ -193,7 +193,7 @@ def drivers(*names: str) -> set[str]:
     return {Path(name).name.partition(".ko")[0] for name in names if ".ko" in name}
 
 
-def test_what_is_written_has_its_place(card: Card) -> None:
+def test_writable_folders_are_mounted_from_the_data_partition(card: Card) -> None:
     lines = (card.system / "etc/fstab").read_text().splitlines()
     table = [line.split() for line in lines if line and not line.startswith("#")]
     assert [each[:3] for each in table[:2]] == [
@@ -207,7 +207,7 @@ def test_what_is_written_has_its_place(card: Card) -> None:
         assert (card.system / where.removeprefix("/")).is_dir(), where
 
 
-def test_what_starts_by_itself_is_this_and_nothing_that_fetches(card: Card) -> None:
+def test_expected_units_are_enabled_and_downloading_ones_masked(card: Card) -> None:
     units = card.system / "etc/systemd/system"
     assert {each for each in UNITS if not (units / each).is_symlink()} == set()
     assert {each for each in MASKED if str((units / each).readlink()) != "/dev/null"} == set()
@@ -216,14 +216,14 @@ def test_what_starts_by_itself_is_this_and_nothing_that_fetches(card: Card) -> N
 
 
 @pytest.mark.parametrize("path", OWNED)
-def test_each_file_is_whose_it_should_be(card: Card, path: str) -> None:
+def test_files_have_the_expected_owner_and_mode(card: Card, path: str) -> None:
     there = (card.folder / path).stat()
     assert (
         f"{there.st_mode & 0o7777:o} {'root' if there.st_uid == 0 else there.st_uid}" == OWNED[path]
     )
 
 
-def test_no_two_cards_share_a_secret_and_nobody_has_a_password(card: Card) -> None:
+def test_card_contains_no_shared_secret_and_no_password(card: Card) -> None:
     assert not list((card.system / "etc/ssh").glob("ssh_host_*"))
     assert not list((card.folder / "kept/ssh").iterdir())
     assert (card.system / "etc/machine-id").read_bytes() == b""
@@ -232,7 +232,7 @@ def test_no_two_cards_share_a_secret_and_nobody_has_a_password(card: Card) -> No
     assert re.search("^fieldagent:", (card.system / "etc/passwd").read_text(), re.MULTILINE)
 
 
-def test_the_programs_are_of_the_pis_processor(card: Card) -> None:
+def test_programs_are_built_for_aarch64(card: Card) -> None:
     for name in ("python3", "sh", "openssl", "gpsd"):
         (file,) = [
             each
@@ -243,7 +243,7 @@ def test_the_programs_are_of_the_pis_processor(card: Card) -> None:
         assert (head[:4], struct.unpack_from("<H", head, 18)[0]) == (b"\x7fELF", AARCH64), name
 
 
-def test_its_program_takes_its_settings_and_delivers(card: Card, tmp_path: Path) -> None:
+def test_program_of_the_card_applies_settings_and_delivers(card: Card, tmp_path: Path) -> None:
     user = re.search("^fieldagent:.*", (card.system / "etc/passwd").read_text(), re.MULTILINE)
     assert user is not None
     uid, gid = map(int, user[0].split(":")[2:4])

@@ -67,7 +67,7 @@ def tried(board: Board) -> None:
     board.until_reset(RESET)
 
 
-def test_the_kernel_that_works_starts_the_other_system(board: Board) -> None:
+def test_working_kernel_boots_the_other_slot_once(board: Board) -> None:
     assert {"kit.slot=a"} <= {*words(board)}
     slots(board, 'slots.copy_kernel("b")')
     tried(board)
@@ -79,7 +79,7 @@ def test_the_kernel_that_works_starts_the_other_system(board: Board) -> None:
     board.until_active("fieldagent")
 
 
-def test_the_next_start_is_of_the_system_that_works(board: Board) -> None:
+def test_next_boot_returns_to_the_working_slot(board: Board) -> None:
     board.cut()
     assert board.read("::/slot.txt").startswith("kernel=a/vmlinuz\n")
     board.boot()
@@ -87,7 +87,7 @@ def test_the_next_start_is_of_the_system_that_works(board: Board) -> None:
     assert "nr_cpus=1" not in words(board)
 
 
-def test_a_kernel_that_cannot_be_started_is_left_at_once(board: Board) -> None:
+def test_unbootable_kernel_is_abandoned_at_once(board: Board) -> None:
     kernel = board.run("cd /boot/firmware/b && cp vmlinuz /tmp/ && echo damaged >vmlinuz && sync")
     assert kernel == ""
     tried(board)
@@ -97,7 +97,7 @@ def test_a_kernel_that_cannot_be_started_is_left_at_once(board: Board) -> None:
     assert slots(board, 'print(slots.get_state("b"))') == "spent"
 
 
-def test_what_is_kept_starts_without_the_other(board: Board) -> None:
+def test_kept_slot_boots_without_the_other(board: Board) -> None:
     slots(board, 'slots.copy_kernel("b")')
     slots(board, 'slots.set_default_slot("b")')
     board.run("sync")

@@ -42,7 +42,7 @@ def board(sim: Running, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bo
         card.unlink()
 
 
-def test_a_pi_starts_from_its_card_and_takes_its_settings(board: Board) -> None:
+def test_pi_boots_from_its_card_and_applies_settings(board: Board) -> None:
     assert "Raspberry Pi 3 Model B" in board.run("tr -d '\\0' </proc/device-tree/model")
     assert board.run("uname -m") == "aarch64"
     assert board.run("systemctl --failed --quiet") == ""
@@ -54,7 +54,7 @@ def test_a_pi_starts_from_its_card_and_takes_its_settings(board: Board) -> None:
     assert "inbound-hook, satellite-port" in report
 
 
-def test_a_message_leaves_by_the_modem_at_its_usb(board: Board, sim: Running) -> None:
+def test_message_is_sent_over_the_usb_modem(board: Board, sim: Running) -> None:
     until_ready(board)
     assert "ftdi_sio" in board.run("lsmod")
     assert "Delivered" in board.run("fieldagent send message 'from a Pi' --channel Satellite")
@@ -63,13 +63,13 @@ def test_a_message_leaves_by_the_modem_at_its_usb(board: Board, sim: Running) ->
     board.until("grep -q 'hello Pi' /var/lib/fieldagent/came")
 
 
-def test_its_clock_is_set_as_the_satellites_tell(board: Board) -> None:
-    """It has no battery-backed clock, and TLS needs the time."""
+def test_clock_is_set_from_the_satellite_network(board: Board) -> None:
+    """A Pi has no battery-backed clock, and TLS needs the time."""
     board.until("journalctl --unit fieldagent-clock | grep '(source: satellite)'", BOOT)
     assert abs(int(board.run("date +%s")) - time.time()) < ANSWER
 
 
-def test_power_that_fails_with_a_message_waiting_loses_nothing(board: Board, sim: Running) -> None:
+def test_waiting_message_survives_a_power_cut(board: Board, sim: Running) -> None:
     sim.type("service 0")
     board.run("fieldagent send message 'before the cut' --channel Satellite --no-wait")
     board.cut()

@@ -13,7 +13,7 @@ from tests.shipping.conftest import ROOT
 pytestmark = pytest.mark.full
 
 
-def test_the_demo_still_shows_what_the_pictures_show(tmp_path: Path) -> None:
+def test_readme_pictures_can_be_made_from_the_demo(tmp_path: Path) -> None:
     """If the page or the console has changed, `build/pictures` makes the published ones again."""
     subprocess.run(["build/pictures", tmp_path], cwd=ROOT, check=True)
     for name in ("page.png", "console.png"):

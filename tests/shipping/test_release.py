@@ -65,7 +65,7 @@ def released(checkout: Path, *words: str | Path) -> subprocess.CompletedProcess[
 
 
 @pytest.mark.full
-def test_all_of_it_is_made_summed_and_signed(
+def test_release_is_complete_checksummed_and_signed(
     checkout: Path, keys: Path, tmp_path: Path, zipapp: Path
 ) -> None:
     tool("dpkg-deb", "dpkg")
@@ -124,7 +124,7 @@ def field(package: Path, name: str) -> str:
         ("untagged", "says 0.1.0, the last tag is none: git fetch --tags, or git tag v0.1.0"),
     ],
 )
-def test_what_is_wrong_is_said_before_anything_is_made(
+def test_release_fault_is_reported_before_anything_is_built(
     checkout: Path, keys: Path, tmp_path: Path, wrong: str, said: str
 ) -> None:
     made = tmp_path / "made"

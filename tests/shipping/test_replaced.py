@@ -82,7 +82,7 @@ def status_of(port: int, path: str) -> int:
     return answer.status
 
 
-def test_agent_and_hub_serve_every_page_that_they_had(
+def test_agent_and_hub_serve_all_pages_after_their_file_is_replaced(
     replace: tuple[Path, Callable[[], None]], tmp_path: Path
 ) -> None:
     program, put = replace
@@ -107,7 +107,7 @@ def test_agent_and_hub_serve_every_page_that_they_had(
     assert {each: code for each, code in served.items() if code != 200} == {}
 
 
-def test_every_module_that_is_imported_later_is_its_own(
+def test_late_import_uses_the_replaced_programs_own_modules(
     replace: tuple[Path, Callable[[], None]], zipapp: Path
 ) -> None:
     program, put = replace

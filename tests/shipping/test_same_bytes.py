@@ -98,7 +98,7 @@ def _files(folder: Path) -> dict[str, tuple[str, int, int, bytes]]:
     "what",
     [pytest.param(each, marks=[pytest.mark.full] if each in LONG else []) for each in MAKES],
 )
-def test_two_builds_are_the_same_bytes(
+def test_two_builds_are_byte_identical(
     what: str, other: Path, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     first = _files(_made_here(what, tmp_path / "first", request))
@@ -109,7 +109,7 @@ def test_two_builds_are_the_same_bytes(
     assert [name for name in first if first[name][seen] != again[name][seen]] == []
 
 
-def test_nothing_that_is_shipped_is_built_otherwise() -> None:
+def test_list_of_reproducible_builds_contains_every_builder() -> None:
     """Each command that writes an SBOM beside its product is in the list above."""
     makers = {
         f"build/{path.name}"

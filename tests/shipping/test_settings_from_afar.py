@@ -59,7 +59,7 @@ def afar(zipapp: Path, tmp_path: Path) -> Iterator[Afar]:
 
 
 @pytest.mark.full
-def test_settings_go_to_a_kit_and_come_back_where_the_link_does_not(afar: Afar) -> None:
+def test_remote_settings_are_applied_and_rolled_back_without_a_link(afar: Afar) -> None:
     number = afar.set("sos-repeat=900")["number"]
     afar.kit.take_settings()
     afar.ends(number, "taken")
@@ -89,7 +89,7 @@ def refused(database: str, *words: str | Path) -> str:
     return done.stderr
 
 
-def test_what_an_operator_mistypes_is_told_at_once(tmp_path: Path) -> None:
+def test_mistyped_setting_is_reported_at_the_hub(tmp_path: Path) -> None:
     database, file = str(tmp_path / "hub.sqlite3"), tmp_path / "change"
     administer(database, "init", "Alps")
     administer(database, "user", "add", "ada")

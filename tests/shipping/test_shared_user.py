@@ -68,7 +68,7 @@ def board(image: Path, packages: list[Path], tmp_path: Path) -> Iterator[Board]:
             made.close()
 
 
-def test_a_hub_becomes_a_user_of_its_own_with_what_it_had(board: Board) -> None:
+def test_updated_hub_package_moves_the_hub_to_its_own_user(board: Board) -> None:
     install = "dpkg --force-depends -i"
     board.run(f"{install} /mnt/fieldagent-common_0.0.1_all.deb /mnt/fieldagent-hub_0.0.1_all.deb")
     board.run(CERTIFICATE)

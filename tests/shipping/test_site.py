@@ -23,7 +23,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.full
-def test_every_document_is_a_page_and_nothing_comes_from_elsewhere(site: Path) -> None:
+def test_site_contains_every_document_and_no_external_resource(site: Path) -> None:
     documents = [
         path.relative_to(ROOT).with_suffix(".html")
         for pattern in ("*.md", "docs/**/*.md", "examples/*.md")
@@ -36,7 +36,7 @@ def test_every_document_is_a_page_and_nothing_comes_from_elsewhere(site: Path) -
 
 
 @pytest.mark.full
-def test_it_is_searched_from_a_folder_by_a_browser_without_a_network(site: Path) -> None:
+def test_search_works_offline_from_a_folder(site: Path) -> None:
     with browser() as opened:
         shown = opened.new_context(offline=True).new_page()
         shown.goto(f"{site.as_uri()}/index.html")
@@ -47,7 +47,7 @@ def test_it_is_searched_from_a_folder_by_a_browser_without_a_network(site: Path)
         assert "/docs/how-to/radio.html" in shown.url
 
 
-def test_the_pages_of_the_apis_tell_each_call_and_each_schema(site: Path) -> None:
+def test_api_pages_contain_each_call_and_schema(site: Path) -> None:
     hub, local = ((site / f"api/{name}.html").read_text() for name in ("hub", "local"))
     for text in ("POST /api/package", "PATCH /api/devices/{id}", 'href="#push"', 'id="push"'):
         assert text in hub, text

@@ -135,7 +135,7 @@ def last(board: Board) -> tuple[int, str]:
     return board.ask("fieldagent update --last")
 
 
-def test_a_system_that_nobody_trusted_has_signed_is_refused(
+def test_system_signed_with_an_unknown_key_is_refused(
     board: Board, system: Made, tmp_path: Path
 ) -> None:
     Signer(tmp_path / "stranger").release(system("9.0.0", {}))
@@ -144,9 +144,7 @@ def test_a_system_that_nobody_trusted_has_signed_is_refused(
     assert entries(board) == {"system-a.conf"}
 
 
-def test_power_that_fails_while_it_is_written_leaves_what_runs(
-    board: Board, signer: Signer
-) -> None:
+def test_power_cut_during_the_write_leaves_the_running_system(board: Board, signer: Signer) -> None:
     signer.release(board.share / "9.0.0.system")
     begin(board, "9.0.0")
     board.until("journalctl -b -u fieldagent-system | grep -q ' 5 of .* pieces'", WRITTEN)
@@ -158,7 +156,7 @@ def test_power_that_fails_while_it_is_written_leaves_what_runs(
     assert "the new system is written" in board.run("fieldagent update --last")
 
 
-def test_a_system_that_works_is_kept(board: Board) -> None:
+def test_working_system_is_kept(board: Board) -> None:
     """Its writing started before the power cut."""
     board.until_reset(WRITTEN)
     assert entries(board) == {"system-a.conf", "system-b+1.conf"}
@@ -175,9 +173,7 @@ def test_a_system_that_works_is_kept(board: Board) -> None:
     board.until("fieldagent status | grep -q 'Satellite: ready'", BOOT)
 
 
-def test_a_system_that_does_not_start_is_left_by_the_boot_loader(
-    board: Board, system: Made
-) -> None:
+def test_unbootable_system_is_abandoned_by_the_boot_loader(board: Board, system: Made) -> None:
     system("9.0.1", {}, dead_init=True)
     begin(board, "9.0.1")
     board.until_reset(WRITTEN)
@@ -193,9 +189,7 @@ def test_a_system_that_does_not_start_is_left_by_the_boot_loader(
     assert "fieldagent 9.0.0" in board.until("fieldagent status")
 
 
-def test_a_system_whose_agent_is_dead_goes_back_by_itself(
-    board: Board, system: Made, sim: Running
-) -> None:
+def test_system_with_a_dead_agent_is_rolled_back(board: Board, system: Made, sim: Running) -> None:
     system("9.0.2", DEAD)
     begin(board, "9.0.2")
     board.until_reset(WRITTEN)

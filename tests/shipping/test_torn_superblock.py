@@ -25,21 +25,25 @@ def line_of_the_table() -> list[str]:
     return line
 
 
-def test_the_partition_is_found_without_its_label() -> None:
-    """The label is in the superblock. The number is that of the other partitions."""
+def test_data_partition_is_mounted_by_number_instead_of_label() -> None:
+    """The label is in the superblock, which may be torn. The number is that of the other
+    partitions.
+    """
     disk = PARTITIONS["a"].partition("-")[0]
     assert line_of_the_table()[0] == f"PARTUUID={disk}-04"
     assert f"\ndisk={disk}\n" in (BUILD / "image").read_text()
 
 
 @pytest.mark.parametrize("board", ["arm64/slot/cmdline.txt", "amd64/slot/entry.conf"])
-def test_the_check_at_boot_answers_yes(board: str) -> None:
+def test_boot_check_repairs_without_asking(board: str) -> None:
     assert re.search(r"\bfsck\.repair=yes\b", (BUILD / "boards" / board).read_text())
 
 
 @pytest.mark.parametrize("torn", SUPERBLOCK)
-def test_that_check_repairs_the_superblock_from_a_copy(tmp_path: Path, torn: int) -> None:
-    """As systemd-fsck@.service runs it. Its exit code 1 means that it has repaired something."""
+def test_boot_check_restores_a_torn_superblock_from_its_copy(tmp_path: Path, torn: int) -> None:
+    """systemd-fsck@.service runs the check in this way. Its exit code 1 means that it has repaired
+    something.
+    """
     folder, image, out = tmp_path / "kept", tmp_path / "image", tmp_path / "out"
     folder.mkdir()
     (folder / "journal").write_text("what the kit keeps")

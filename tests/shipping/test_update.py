@@ -68,9 +68,7 @@ def signed(made: Kit, program: Path) -> Path:
 
 
 @pytest.mark.full
-def test_a_newer_program_takes_over_with_queue_and_settings(
-    ready: Kit, zipapp: Path, programs: Path
-) -> None:
+def test_newer_program_keeps_queue_and_settings(ready: Kit, zipapp: Path, programs: Path) -> None:
     sent = ready.call("POST", "/api/package", {"message": {"content": "before"}})
     new = rebuilt(zipapp, programs / "9.0.0.pyz", version("9.0.0") | LATER)
     done = ready.update(signed(ready, new), *SOON)
@@ -87,11 +85,11 @@ def test_a_newer_program_takes_over_with_queue_and_settings(
     assert "9.0.0 is already running" in again.stderr
 
 
-def test_an_sos_that_memory_alone_has_is_not_left_behind(
+def test_update_waits_for_an_sos_that_is_only_in_memory(
     zipapp: Path, programs: Path, tmp_path: Path
 ) -> None:
-    """Neither by a program nor by remote settings: the agent gets instructions, and the update
-    happens after the SOS has ended.
+    """Remote settings wait too: the command prints instructions, and the update happens after the
+    SOS has ended.
     """
     (tmp_path / "kit/state/journal.sqlite3").mkdir(parents=True)
     with kit(tmp_path / "kit", zipapp, {"satellite-port": str(tmp_path / "nobody")}) as made:
@@ -120,8 +118,8 @@ def test_an_sos_that_memory_alone_has_is_not_left_behind(
 
 
 @pytest.mark.full
-def test_what_has_changed_is_all_that_is_fetched(ready: Kit, zipapp: Path, programs: Path) -> None:
-    """Twice, because the result of a delta is the base of the next one."""
+def test_only_the_program_delta_is_fetched(ready: Kit, zipapp: Path, programs: Path) -> None:
+    """The test updates twice, because the result of a delta is the base of the next one."""
     served, before = programs / "fieldagent.pyz", zipapp
     with file_server(programs) as address:
         for number in ("9.3.0", "9.4.0"):
@@ -144,7 +142,7 @@ def linked(zipapp: Path, tmp_path: Path) -> Iterator[tuple[Kit, str]]:
 
 
 @pytest.mark.full
-def test_one_that_does_not_start_gives_way_to_the_one_before_and_the_hub_lists_why(
+def test_program_that_does_not_start_is_rolled_back_and_listed_at_the_hub(
     linked: tuple[Kit, str], zipapp: Path, programs: Path
 ) -> None:
     ready, database = linked
@@ -162,7 +160,7 @@ def test_one_that_does_not_start_gives_way_to_the_one_before_and_the_hub_lists_w
 
 
 @pytest.mark.full
-def test_one_that_loses_a_channel_goes_back_with_the_journal_of_before(
+def test_program_that_loses_a_channel_is_rolled_back_with_its_journal(
     ready: Kit, zipapp: Path, programs: Path
 ) -> None:
     before = ready.version()
@@ -178,10 +176,10 @@ def test_one_that_loses_a_channel_goes_back_with_the_journal_of_before(
 
 
 @pytest.mark.full
-def test_an_sos_that_was_accepted_on_trial_goes_out_after_it(
+def test_sos_accepted_during_the_trial_is_sent_after_the_rollback(
     ready: Kit, zipapp: Path, programs: Path, tmp_path: Path
 ) -> None:
-    """The journal of the new program is unreadable for the earlier one."""
+    """The earlier program cannot read the journal of the new one."""
     before = ready.version()
     new = rebuilt(zipapp, programs / "9.0.3.pyz", version("9.0.3") | MUTE | LATER)
     until_it_goes_back = ("--within", "0.3", "--steady", "1")
@@ -217,7 +215,7 @@ def test_an_sos_that_was_accepted_on_trial_goes_out_after_it(
     ],
     ids=["older", "settings", "start"],
 )
-def test_what_would_not_do_is_refused_before_anything_is_touched(
+def test_unsuitable_program_is_refused_before_any_change(
     zipapp: Path, programs: Path, tmp_path: Path, changes: dict[str, tuple[str, str]], refusal: str
 ) -> None:
     new = rebuilt(zipapp, programs / "new.pyz", changes)
@@ -231,7 +229,7 @@ def test_what_would_not_do_is_refused_before_anything_is_touched(
         assert not (made.home / "state-update/trial.json").exists()
 
 
-def test_what_nobody_trusted_has_signed_is_refused(zipapp: Path, tmp_path: Path) -> None:
+def test_unsigned_or_altered_program_is_refused(zipapp: Path, tmp_path: Path) -> None:
     (tmp_path / "kit").mkdir()
     new = tmp_path / "new.pyz"
     new.write_bytes(zipapp.read_bytes())
@@ -266,7 +264,7 @@ SIGNED = "fieldagent {kind} {version}, signed 2026-01-02, expires {until}"
     ],
     ids=["plain", "kind", "version", "expired", "no day"],
 )
-def test_what_was_signed_as_something_else_is_refused(
+def test_program_with_a_signature_for_another_purpose_is_refused(
     zipapp: Path, programs: Path, tmp_path: Path, text: str, refusal: str
 ) -> None:
     new = rebuilt(zipapp, programs / "new.pyz", version("9.2.0"))
@@ -279,7 +277,7 @@ def test_what_was_signed_as_something_else_is_refused(
         assert made.program.read_bytes() == zipapp.read_bytes()
 
 
-def test_nothing_was_updated_yet(zipapp: Path, tmp_path: Path) -> None:
+def test_last_update_is_reported_as_none_or_with_its_result(zipapp: Path, tmp_path: Path) -> None:
     (tmp_path / "kit").mkdir()
     with kit(tmp_path / "kit", zipapp, {}) as made:
         assert "nothing was updated yet" in made.update("--last").stdout

@@ -14,9 +14,7 @@ from tests.processes import administer, free_port, hub, until
 from tests.shipping.update_kit import kit, rebuilt, version
 
 
-def test_a_delta_comes_by_satellite_and_the_kit_tells_what_it_runs(
-    zipapp: Path, tmp_path: Path
-) -> None:
+def test_delta_sent_by_satellite_updates_the_kit(zipapp: Path, tmp_path: Path) -> None:
     mo_port, mt_port = free_port(), free_port()
     database = str(tmp_path / "hub.sqlite3")
     administer(database, "init", "Alps")
@@ -56,7 +54,7 @@ def test_a_delta_comes_by_satellite_and_the_kit_tells_what_it_runs(
         assert "version 9.6.0" in asked(database, "status", "--yes")["answer"]
 
 
-def test_what_is_no_delta_is_refused_before_it_costs_anything(tmp_path: Path) -> None:
+def test_invalid_delta_file_is_refused_at_the_hub(tmp_path: Path) -> None:
     database = str(tmp_path / "hub.sqlite3")
     administer(database, "init", "Alps")
     administer(database, "user", "add", "Ada")

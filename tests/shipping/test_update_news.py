@@ -44,7 +44,7 @@ def news(home: Path) -> dict[str, str | float]:
     return document
 
 
-def test_an_offer_of_the_hub_is_news_and_none_for_long_is_told(
+def test_missing_update_offers_are_reported_and_an_offer_resets_the_notice(
     tmp_path: Path, zipapp: Path
 ) -> None:
     database = str(tmp_path / "hub.sqlite3")

@@ -79,7 +79,7 @@ def refused(database: str, *words: str) -> str:
     return done.stderr
 
 
-def test_each_wave_waits_for_the_one_before_and_a_kit_that_falls_back_stops_them(
+def test_update_waves_wait_for_each_other_and_stop_after_a_rollback(
     fleet: tuple[dict[str, Kit], str, Signer], zipapp: Path, served: tuple[Path, str]
 ) -> None:
     kits, database, signer = fleet
@@ -120,7 +120,7 @@ def test_each_wave_waits_for_the_one_before_and_a_kit_that_falls_back_stops_them
     assert any(line["action"] == "update stop" and why in line["detail"] for line in lines)
 
 
-def test_a_kit_verifies_what_it_is_offered_and_says_why_it_refuses(
+def test_offer_signed_with_an_unknown_key_is_refused_with_the_reason(
     fleet: tuple[dict[str, Kit], str, Signer],
     zipapp: Path,
     served: tuple[Path, str],

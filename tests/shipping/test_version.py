@@ -56,7 +56,7 @@ def checkout(tmp_path: Path) -> Checkout:
     return Checkout(tmp_path / "checkout")
 
 
-def test_later_is_newer_for_all_who_compare(checkout: Checkout) -> None:
+def test_later_build_has_a_higher_version_for_pip_dpkg_and_update(checkout: Checkout) -> None:
     tool("dpkg", "dpkg")
     seen: list[str] = []
 
@@ -93,7 +93,7 @@ def test_later_is_newer_for_all_who_compare(checkout: Checkout) -> None:
         assert subprocess.run(asked).returncode == 0, asked
 
 
-def test_a_release_that_nobody_tagged_is_not_built(checkout: Checkout) -> None:
+def test_untagged_release_version_is_not_built(checkout: Checkout) -> None:
     checkout.say("0.1.0")
     checkout.commit()
     with pytest.raises(SystemExit, match=r"says 0\.1\.0, the last tag is none"):
@@ -101,7 +101,7 @@ def test_a_release_that_nobody_tagged_is_not_built(checkout: Checkout) -> None:
 
 
 @pytest.mark.parametrize("what", ["no git", "no repository", "shallow"])
-def test_where_git_does_not_say_it_is_what_the_sources_say(
+def test_version_without_git_history_is_that_of_the_sources(
     checkout: Checkout, what: str, tmp_path: Path
 ) -> None:
     checkout.say("0.1.0.dev0")

@@ -80,13 +80,13 @@ def isolated(
     return done
 
 
-def test_is_no_larger_than_was_argued(zipapp: Path) -> None:
+def test_zipapp_stays_below_its_size_limit(zipapp: Path) -> None:
     assert zipapp.stat().st_size < MOST_BYTES["all"]
 
 
 @pytest.mark.full
-def test_a_kit_s_own_is_smaller_and_delivers(tmp_path: Path) -> None:
-    """It lacks hub and simulator, and says so when they are requested."""
+def test_kit_zipapp_is_smaller_and_delivers(tmp_path: Path) -> None:
+    """The kit's zipapp contains no hub and no simulator, and says so when they are requested."""
     kit = build(tmp_path / "kit.pyz", "--kit")
     assert kit.stat().st_size < MOST_BYTES["kit"]
     with sky(tmp_path), agent(tmp_path, command=[sys.executable, "-I", "-S", str(kit)]) as running:
@@ -103,7 +103,7 @@ def test_a_kit_s_own_is_smaller_and_delivers(tmp_path: Path) -> None:
 
 
 @pytest.mark.full
-def test_a_program_without_extensions_delivers_and_names_what_it_lacks(tmp_path: Path) -> None:
+def test_zipapp_without_extensions_delivers_and_names_the_missing_ones(tmp_path: Path) -> None:
     without = [word for name in NAMES for word in ("--without", name)]
     kit = build(tmp_path / "kit.pyz", "--kit", *without)
     page = (ROOT / "docs/how-to/install.md").read_text()
@@ -129,7 +129,7 @@ def code(source: str) -> list[tuple[str, object]]:
 
 
 @pytest.mark.full
-def test_its_sources_are_ours_without_comments(zipapp: Path) -> None:
+def test_zipapp_sources_equal_ours_without_comments(zipapp: Path) -> None:
     with zipfile.ZipFile(zipapp) as archive:
         names = [each for each in archive.namelist() if each.startswith("fieldagent/")]
         sources = [each for each in names if each.endswith(".py")]
@@ -141,13 +141,13 @@ def test_its_sources_are_ours_without_comments(zipapp: Path) -> None:
 
 
 @pytest.mark.full
-def test_the_page_gives_its_size(zipapp: Path) -> None:
+def test_documented_zipapp_size_is_correct(zipapp: Path) -> None:
     page = (ROOT / "docs/how-to/update-many-kits.md").read_text()
     (megabytes,) = re.findall(r"kits fetch the program, ([\d.]+)\s+MB,", page)
     assert zipapp.stat().st_size / 1e6 == pytest.approx(float(megabytes), rel=0.1)
 
 
-def test_runs_on_any_architecture(zipapp: Path) -> None:
+def test_zipapp_contains_no_native_code(zipapp: Path) -> None:
     with zipfile.ZipFile(zipapp) as archive:
         native = [name for name in archive.namelist() if archive.read(name).startswith(ELF)]
     assert native == []
@@ -162,7 +162,7 @@ def test_every_source_has_its_compiled_form(zipapp: Path) -> None:
     assert {name for name in names if name.endswith(".pyc")} == compiled
 
 
-def test_keeps_the_licence_of_all_it_contains(zipapp: Path) -> None:
+def test_zipapp_contains_the_licence_of_every_library(zipapp: Path) -> None:
     with zipfile.ZipFile(zipapp) as archive:
         names = archive.namelist()
     packages = {name.split("/")[0] for name in names if ".dist-info/" in name}
@@ -173,8 +173,10 @@ def test_keeps_the_licence_of_all_it_contains(zipapp: Path) -> None:
         assert any("LICENSE" in name or name.endswith("METADATA") for name in files), package
 
 
-def test_what_is_in_it_stands_beside_it(zipapp: Path) -> None:
-    """As CycloneDX: each library with its version and the hash of its archive."""
+def test_zipapp_has_an_sbom_with_hashes(zipapp: Path) -> None:
+    """The SBOM is a CycloneDX file: it contains each library with its version and the hash of its
+    archive.
+    """
     bill = json.loads(zipapp.with_name(f"{zipapp.name}.cdx.json").read_text())
     assert (bill["bomFormat"], bill["specVersion"]) == ("CycloneDX", "1.5")
     (whole,) = bill["metadata"]["component"]["hashes"]
@@ -192,7 +194,7 @@ def test_what_is_in_it_stands_beside_it(zipapp: Path) -> None:
     assert all(each["hashes"][0]["content"] for each in bill["components"])
 
 
-def test_what_runs_in_a_build_is_known_by_its_hash() -> None:
+def test_build_requirements_are_locked_with_hashes() -> None:
     """Packing tools are locked, like the packed libraries."""
     for name in ("requirements.txt", "packer.txt"):
         lines = (ROOT / "build" / name).read_text().splitlines()
@@ -201,7 +203,7 @@ def test_what_runs_in_a_build_is_known_by_its_hash() -> None:
         assert all("==" in line and "--hash=sha256:" in line for line in locked)
 
 
-def test_does_not_tell_where_it_was_built(zipapp: Path) -> None:
+def test_compiled_code_does_not_contain_the_build_folder(zipapp: Path) -> None:
     with zipfile.ZipFile(zipapp) as archive:
         compiled = [name for name in archive.namelist() if name.endswith(".pyc")]
         sources = {name: marshal.loads(archive.read(name)[16:]).co_filename for name in compiled}
@@ -210,10 +212,10 @@ def test_does_not_tell_where_it_was_built(zipapp: Path) -> None:
 
 @pytest.mark.full
 @pytest.mark.parametrize("libraries", [ROOT / ".venv/packer", Path("/nonexistent")])
-def test_whatever_packs_it_a_stranger_unpacks_it(
+def test_zipapp_is_unpacked_by_third_party_programs(
     zipapp: Path, tmp_path: Path, libraries: Path
 ) -> None:
-    """With libdeflate, and with zlib if it is missing."""
+    """The test packs with libdeflate, and with zlib if libdeflate is missing."""
     folder = tmp_path / "tree"
     with zipfile.ZipFile(zipapp) as archive:
         archive.extractall(folder)
@@ -230,10 +232,8 @@ def test_whatever_packs_it_a_stranger_unpacks_it(
         subprocess.run(["unzip", "-qt", target], check=True, stdout=subprocess.DEVNULL)
 
 
-def test_a_hub_without_the_library_for_passkeys_says_how_to_get_it(
-    zipapp: Path, tmp_path: Path
-) -> None:
-    """For example with a zipapp or Debian's packages, which cannot contain it."""
+def test_hub_without_the_passkey_library_logs_how_to_get_it(zipapp: Path, tmp_path: Path) -> None:
+    """A zipapp and Debian's packages cannot contain the library."""
     settings = {
         "database": str(tmp_path / "hub.sqlite3"),
         "console-address": "https://hub.example.org",
@@ -248,7 +248,7 @@ def test_a_hub_without_the_library_for_passkeys_says_how_to_get_it(
 
 @pytest.mark.full
 @pytest.mark.parametrize("version", ["as built", "3.13"])
-def test_compiled_code_is_used(
+def test_zipapp_imports_compiled_code(
     version: str, zipapp: Path, python_313: str | None, tmp_path: Path
 ) -> None:
     interpreter = sys.executable if version == "as built" else python_313
@@ -265,7 +265,7 @@ def test_compiled_code_is_used(
     assert [line for line in ours if not held.search(line)] == []
 
 
-def test_what_runs_all_day_is_compiled_whole(zipapp: Path) -> None:
+def test_long_running_modules_are_completely_compiled(zipapp: Path) -> None:
     """No compiled module loads an uncompiled one. Otherwise a start on a kit takes longer."""
     with zipfile.ZipFile(zipapp) as archive:
         modules = {
@@ -286,8 +286,8 @@ def test_what_runs_all_day_is_compiled_whole(zipapp: Path) -> None:
     assert from_source & set(done.stdout.split()) == set()
 
 
-def test_any_other_version_runs_from_the_sources(zipapp: Path, tmp_path: Path) -> None:
-    """As 3.12 and 3.14 will: here the compiled code is removed."""
+def test_zipapp_runs_from_sources_on_other_python_versions(zipapp: Path, tmp_path: Path) -> None:
+    """3.12 and 3.14 run it in this way. Here the compiled code is removed."""
     bare = tmp_path / "bare.pyz"
     with zipfile.ZipFile(zipapp) as original, zipfile.ZipFile(bare, "w") as made:
         for name in original.namelist():
@@ -297,7 +297,7 @@ def test_any_other_version_runs_from_the_sources(zipapp: Path, tmp_path: Path) -
 
 
 @pytest.mark.full
-def test_a_radio_of_ones_own_goes_along_and_the_time_of_entries_can_be_set(
+def test_custom_radio_is_packed_and_entry_dates_can_be_set(
     tmp_path: Path,
 ) -> None:
     own = tmp_path / "fieldradio.py"
@@ -317,7 +317,7 @@ def test_a_radio_of_ones_own_goes_along_and_the_time_of_entries_can_be_set(
 
 @pytest.mark.full
 @pytest.mark.parametrize("name", ["trio.py", "fieldagent", "notes.txt"])
-def test_what_cannot_go_along_is_refused(name: str, tmp_path: Path) -> None:
+def test_unsuitable_module_is_not_packed(name: str, tmp_path: Path) -> None:
     own = tmp_path / name
     if own.suffix:
         own.touch()
@@ -335,12 +335,12 @@ def test_what_cannot_go_along_is_refused(name: str, tmp_path: Path) -> None:
     assert why.startswith(f"build/zipapp: {own if name == 'notes.txt' else name} is ")
 
 
-def test_tells_its_version(interpreter: str, zipapp: Path) -> None:
+def test_zipapp_prints_its_version(interpreter: str, zipapp: Path) -> None:
     done = isolated(interpreter, zipapp, "--version")
     assert done.stdout == f"fieldagent {built_version()}\n"
 
 
-def test_checks_settings(interpreter: str, zipapp: Path, tmp_path: Path) -> None:
+def test_zipapp_checks_settings(interpreter: str, zipapp: Path, tmp_path: Path) -> None:
     settings = tmp_path / "agent.properties"
     settings.write_text(f"state-directory={tmp_path}/state\napi-port=0\nsatelite-baud=9600\n")
     done = isolated(interpreter, zipapp, "check", "--config", settings, status=78)
@@ -348,11 +348,11 @@ def test_checks_settings(interpreter: str, zipapp: Path, tmp_path: Path) -> None
 
 
 @pytest.mark.full
-def test_every_module_can_be_imported(interpreter: str, zipapp: Path) -> None:
+def test_every_module_of_the_zipapp_can_be_imported(interpreter: str, zipapp: Path) -> None:
     isolated(interpreter, "-W", "error", "-c", IMPORT_ALL, zipapp, *MODULES)
 
 
-def test_delivers_a_package(interpreter: str, zipapp: Path, tmp_path: Path) -> None:
+def test_zipapp_delivers_a_package(interpreter: str, zipapp: Path, tmp_path: Path) -> None:
     command = [interpreter, "-I", "-S", str(zipapp)]
     with sky(tmp_path), agent(tmp_path, command=command) as running:
         assert running.post("Camp reached").body["status"] == "Delivered"
@@ -360,7 +360,7 @@ def test_delivers_a_package(interpreter: str, zipapp: Path, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("native", ["x.so", "x.cpython-311-x86_64-linux-gnu.so"])
-def test_native_code_is_refused(native: str, tmp_path: Path) -> None:
+def test_native_code_is_refused_by_the_build(native: str, tmp_path: Path) -> None:
     (tmp_path / native).touch()
     code = (
         "import runpy, sys, pathlib; "
@@ -376,7 +376,7 @@ def test_native_code_is_refused(native: str, tmp_path: Path) -> None:
     assert f"{native} runs on one architecture only" in done.stderr
 
 
-def test_runs_a_hub(interpreter: str, zipapp: Path, tmp_path: Path) -> None:
+def test_zipapp_runs_a_hub(interpreter: str, zipapp: Path, tmp_path: Path) -> None:
     database = str(tmp_path / "hub.sqlite3")
     done = isolated(interpreter, zipapp, "hub", "init", "Alps", "--database", database, "--json")
     assert json.loads(done.stdout)["workspaceId"] == 1
