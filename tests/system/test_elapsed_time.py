@@ -52,7 +52,9 @@ UNSET = BASE._replace(elapsed=50.0, offset=0.0, trusted=False)
         ),
     ],
 )
-def test_where_it_goes_on(base: ClockBase | None, seen: Reading, elapsed: float) -> None:
+def test_elapsed_time_resumes_from_its_base(
+    base: ClockBase | None, seen: Reading, elapsed: float
+) -> None:
     assert compute_elapsed_time(base, seen) == pytest.approx(elapsed)
     assert ElapsedTime(base, lambda: seen).now() == pytest.approx(elapsed)
 
@@ -74,7 +76,7 @@ class Machine:
 
 
 @pytest.mark.parametrize("jump", [-YEAR, -3 * 86_400.0, -1.0, 1.0, 3 * 86_400.0, 10 * YEAR])
-def test_a_clock_that_is_set_does_not_move_it(jump: float) -> None:
+def test_clock_step_does_not_change_elapsed_time(jump: float) -> None:
     machine = Machine(Reading("one", 7.0, NOW))
     time = ElapsedTime(None, machine.look)
     began = time.now()
@@ -89,7 +91,7 @@ def test_a_clock_that_is_set_does_not_move_it(jump: float) -> None:
 @pytest.mark.parametrize(
     ("jump", "level"), [(-1.0, logging.INFO), (-59.0, logging.INFO), (3600.0, logging.WARNING)]
 )
-def test_only_a_large_move_of_the_clock_is_a_warning(
+def test_only_a_large_clock_step_is_logged_as_a_warning(
     jump: float, level: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A clock chip has whole seconds, so each start moves the clock by a second or two."""
@@ -101,14 +103,14 @@ def test_only_a_large_move_of_the_clock_is_a_warning(
     assert [each.levelno for each in caplog.records if "dates change by" in each.message] == [level]
 
 
-def test_a_clock_that_is_steered_changes_no_date() -> None:
+def test_slewed_clock_changes_no_date() -> None:
     machine = Machine(Reading("one", 7.0, NOW))
     time = ElapsedTime(None, machine.look)
     machine.passes(1000.0, by=0.01)
     assert time.date(NOW) == NOW
 
 
-def test_it_is_written_down_now_and_then() -> None:
+def test_base_is_stored_at_its_interval() -> None:
     machine = Machine(Reading("one", 7.0, NOW))
     time = ElapsedTime(None, machine.look)
     first = time.get_due_base()
@@ -123,14 +125,14 @@ def test_it_is_written_down_now_and_then() -> None:
     )
 
 
-def test_this_machine_has_clocks() -> None:
+def test_machine_clocks_advance_within_a_boot() -> None:
     look = MachineClocks()
     first, second = look(), look()
     assert first.boot == second.boot
     assert 0 < first.since_boot <= second.since_boot
 
 
-def test_dates_follow_the_best_who_tells_the_time_while_the_clock_is_not_trusted() -> None:
+def test_dates_follow_the_best_time_source_while_the_clock_is_untrusted() -> None:
     machine = Machine(Reading("one", 7.0, 12.0))
     time = ElapsedTime(None, machine.look)
     assert (time.source(), time.date(time.now())) == ("", 12.0)
@@ -146,7 +148,7 @@ def test_dates_follow_the_best_who_tells_the_time_while_the_clock_is_not_trusted
     assert (time.source(), time.date(time.now())) == ("network", NOW + 100)
 
 
-def test_who_tells_a_time_before_all_this_was_made_is_not_heard() -> None:
+def test_implausible_time_is_ignored() -> None:
     time = ElapsedTime(None, lambda: Reading("one", 7.0, 12.0))
     time.record_time("satellite", EARLIEST_TIME - 1)
     time.record_time("GPS", LATEST_TIME + 1)
@@ -163,7 +165,7 @@ CONTRADICTIONS = [
 
 
 @pytest.mark.parametrize(("sources", "trusted", "off"), CONTRADICTIONS)
-def test_a_source_that_another_contradicts_is_not_trusted(
+def test_contradicted_time_source_is_not_trusted(
     sources: dict[str, float], trusted: str, off: float
 ) -> None:
     """root's unit does not set the clock from it either."""
@@ -175,7 +177,7 @@ def test_a_source_that_another_contradicts_is_not_trusted(
     assert ("" if better is None else better.source) == trusted
 
 
-def test_the_kernel_is_asked_about_its_clock_now_and_then_and_when_it_was_set(
+def test_kernel_clock_state_is_queried_at_an_interval_and_after_a_step(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     look = MachineClocks()

@@ -11,21 +11,21 @@ from fieldagent.hub import settings as hub
 from fieldagent.system.properties import InvalidSettings
 
 
-def test_a_variable_replaces_the_setting_of_the_file(tmp_path: Path) -> None:
+def test_environment_variable_overrides_the_settings_file(tmp_path: Path) -> None:
     file = tmp_path / "hub.properties"
     file.write_text("port=1111\nmap-attribution=Alps\n")
     found = hub.load(file, environ={"FIELDAGENT_HUB_PORT": "2222", "FIELDAGENT_PORT": "3333"})
     assert (found.port, found.map_attribution) == (2222, "Alps")
 
 
-def test_a_secret_comes_from_a_file(tmp_path: Path) -> None:
+def test_secret_is_read_from_the_file_of_a_variable(tmp_path: Path) -> None:
     secret = tmp_path / "token"
     secret.write_text("\ufeff/bin/a\\b first\nsecond line\n", encoding="utf-8")
     environ = {"FIELDAGENT_AGENT_INBOUND_HOOK_FILE": str(secret), "HOME": str(tmp_path)}
     assert agent.load(None, environ).inbound_hook == "/bin/a\\b first"
 
 
-def test_a_setting_with_two_variables_is_refused(tmp_path: Path) -> None:
+def test_setting_with_two_variables_is_refused(tmp_path: Path) -> None:
     (tmp_path / "mail").write_text("hub@example.org")
     environ = {
         "FIELDAGENT_HUB_MAIL_FROM": "sos@example.org",
@@ -39,7 +39,7 @@ def test_a_setting_with_two_variables_is_refused(tmp_path: Path) -> None:
     ]
 
 
-def test_a_setting_whose_name_ends_with_file_is_that_setting(tmp_path: Path) -> None:
+def test_setting_whose_own_name_ends_with_file_is_recognised(tmp_path: Path) -> None:
     environ = {
         "FIELDAGENT_HUB_DATABASE": "postgresql://hub@db.example.org/hub",
         "FIELDAGENT_HUB_DATABASE_PASSWORD_FILE": "/run/secrets/database",
@@ -48,7 +48,7 @@ def test_a_setting_whose_name_ends_with_file_is_that_setting(tmp_path: Path) -> 
     assert hub.load(None, environ=environ).database_password_file == Path("/run/secrets/database")
 
 
-def test_a_setting_of_an_extension_is_known_too(tmp_path: Path) -> None:
+def test_extension_setting_is_read_from_a_variable(tmp_path: Path) -> None:
     environ = {
         "FIELDAGENT_AGENT_MQTT_ADDRESS": "mqtt://127.0.0.1",
         "XDG_CONFIG_HOME": str(tmp_path),
@@ -67,7 +67,9 @@ def test_a_setting_of_an_extension_is_known_too(tmp_path: Path) -> None:
         ("FIELDAGENT_HUB_MAIL_FROM_FILE", "/nowhere", "the file /nowhere cannot be read"),
     ],
 )
-def test_a_wrong_variable_is_named(tmp_path: Path, variable: str, value: str, fault: str) -> None:
+def test_unknown_variable_or_value_is_reported_by_its_name(
+    tmp_path: Path, variable: str, value: str, fault: str
+) -> None:
     environ = {variable: value, "XDG_CONFIG_HOME": str(tmp_path)}
     with pytest.raises(InvalidSettings) as refused:
         hub.load(None, environ=environ)

@@ -34,7 +34,7 @@ def rename_to(path: Path) -> None:
 
 
 @pytest.mark.parametrize("put", [put_anew, put_over_another, rename_to])
-def test_a_file_is_synced_under_its_last_name_and_then_its_folder(
+def test_file_is_synced_under_its_final_name_and_then_its_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, put: Callable[[Path], None]
 ) -> None:
     path = tmp_path / "file"
@@ -52,8 +52,8 @@ def test_a_file_is_synced_under_its_last_name_and_then_its_folder(
 
 
 @pytest.mark.parametrize("writes", [1, 2, 3])
-def test_a_cut_in_a_slot_leaves_what_was_before(tmp_path: Path, writes: int) -> None:
-    """For each part of the write that reached the disk."""
+def test_torn_slot_write_leaves_the_previous_content(tmp_path: Path, writes: int) -> None:
+    """This holds for each part of the write that reached the disk."""
     path = tmp_path / "slots"
     for number in range(writes):
         write_in_slots(path, b"write %d" % number)
@@ -76,7 +76,7 @@ def test_a_cut_in_a_slot_leaves_what_was_before(tmp_path: Path, writes: int) -> 
 @pytest.mark.parametrize(
     "rot", [b"", b"{}", bytes(SLOT_BYTES), bytes(2 * SLOT_BYTES), b"\xff" * 3 * SLOT_BYTES]
 )
-def test_what_has_no_whole_slot_is_begun_anew(tmp_path: Path, rot: bytes) -> None:
+def test_file_without_a_complete_slot_is_written_again(tmp_path: Path, rot: bytes) -> None:
     path = tmp_path / "slots"
     path.write_bytes(rot)
     with pytest.raises(ValueError, match="empty"):
@@ -87,7 +87,7 @@ def test_what_has_no_whole_slot_is_begun_anew(tmp_path: Path, rot: bytes) -> Non
         write_in_slots(path, b"x" * (SLOT_MAX + 1))
 
 
-def test_in_slots_nothing_is_made_or_renamed(tmp_path: Path) -> None:
+def test_slot_write_creates_and_renames_no_file(tmp_path: Path) -> None:
     path = tmp_path / "slots"
     write_in_slots(path, b"first")
     before = path.stat().st_ino

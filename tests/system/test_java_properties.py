@@ -27,18 +27,18 @@ CASES = {
 
 
 @pytest.mark.parametrize("text", CASES)
-def test_what_a_text_holds(text: str) -> None:
+def test_properties_are_read_as_documented(text: str) -> None:
     assert list(read_pairs(text)) == CASES[text]
 
 
 @pytest.mark.parametrize("text", ["a=\\u12g4", "a=\\u12", "a=\\u", "\\uzzzz=b", "a=\\u+123"])
-def test_an_escape_that_is_none_is_told(text: str) -> None:
+def test_invalid_unicode_escape_is_refused(text: str) -> None:
     with pytest.raises(NoProperties, match="four hexadecimal digits"):
         list(read_pairs(text))
 
 
 @given(st.text(st.sampled_from("ab=:#! \t\f\n\r\\u0d8cät\x0b\x85\u2028"), max_size=40))
-def test_it_reads_what_others_read(text: str) -> None:
+def test_properties_are_read_as_by_another_library(text: str) -> None:
     try:
         expected = javaproperties.loads(text)
     except javaproperties.InvalidUEscapeError:
@@ -60,16 +60,16 @@ LINES = "# of a=1\na=1\n b : 2\\\n  3\r\nc=4\r! a=5\n\na\\=b=6\na"
         (("c", "a=b"), "# of a=1\na=1\n b : 2\\\n  3\r\n! a=5\n\na"),
     ],
 )
-def test_lines_that_set_a_name_go_and_all_else_stays(names: tuple[str, ...], left: str) -> None:
+def test_removed_name_leaves_all_other_lines_unchanged(names: tuple[str, ...], left: str) -> None:
     assert remove_pairs(LINES, names) == left
 
 
 @given(st.text(alphabet="ab=:#!\\ \t\n\r", max_size=30), st.sampled_from(["a", "b", "ab", ""]))
-def test_what_is_left_says_the_same_but_for_that_name(text: str, name: str) -> None:
+def test_removal_keeps_all_other_pairs(text: str, name: str) -> None:
     expected = [pair for pair in read_pairs(text) if pair[0] != name]
     assert list(read_pairs(remove_pairs(text, [name]))) == expected
 
 
 @given(st.text(alphabet=st.characters(codec="utf-8", categories=("L", "N", "P", "S", "Zs"))))
-def test_a_line_that_is_written_reads_so(value: str) -> None:
+def test_formatted_pair_is_read_unchanged(value: str) -> None:
     assert list(read_pairs(format_pair("name", value))) == [("name", value)]

@@ -46,7 +46,7 @@ OPTIONS: list[dict[str, bool]] = [
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
-def test_it_does_what_the_library_does(options: dict[str, bool]) -> None:
+def test_lazy_dataclass_behaves_like_the_standard_one(options: dict[str, bool]) -> None:
     def told(fix: Any) -> list[Any]:
         one = fix(47.0)
         other = fix(latitude=47.0, name="camp", heard=[1])
@@ -73,14 +73,14 @@ def test_it_does_what_the_library_does(options: dict[str, bool]) -> None:
     assert lazy == eager
 
 
-def test_nothing_is_worked_out_before_the_first() -> None:
+def test_methods_are_generated_at_the_first_instance() -> None:
     fix = made(dataclass, frozen=True, slots=True)
     assert not dataclasses.is_dataclass(fix)
     fix(1.0)
     assert dataclasses.is_dataclass(fix)
 
 
-def test_the_class_as_it_was_written_goes() -> None:
+def test_original_class_is_garbage_collected() -> None:
     class Fix:
         latitude: float
 
@@ -92,13 +92,13 @@ def test_the_class_as_it_was_written_goes() -> None:
     assert slotted(1.0).latitude == 1.0  # type: ignore[call-arg]
 
 
-def test_without_slots_it_is_the_librarys() -> None:
+def test_dataclass_without_slots_is_the_standard_one() -> None:
     fix = made(dataclass)(1.0)
     fix.height = 3
     assert vars(fix) == {"latitude": 1.0, "name": "camp", "heard": [7], "height": 3}
 
 
-def test_two_threads_may_make_the_first() -> None:
+def test_first_instance_is_thread_safe() -> None:
     for _ in range(50):
         fix = made(dataclass, frozen=True, slots=True)
         begin = threading.Barrier(4)
@@ -116,7 +116,7 @@ def test_two_threads_may_make_the_first() -> None:
         assert seen == [fix(1.0)] * 4
 
 
-def test_the_program_has_no_other_kind() -> None:
+def test_program_uses_no_standard_dataclass() -> None:
     others = []
     for file in PROGRAM.rglob("*.py"):
         for node in ast.walk(ast.parse(file.read_text())):

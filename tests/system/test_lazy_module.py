@@ -32,7 +32,7 @@ assert importlib.metadata.version("trio")
         "assert not hasattr(importlib.metadata, 'nothing')",
     ],
 )
-def test_it_is_loaded_when_it_is_asked(asks: str) -> None:
+def test_lazy_module_is_loaded_at_its_first_use(asks: str) -> None:
     code = CODE.format(asks=asks)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

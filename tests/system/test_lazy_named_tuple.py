@@ -46,7 +46,7 @@ def outcome(act: Any) -> Any:
         return type(error), str(error)
 
 
-def test_it_does_what_the_library_does() -> None:
+def test_lazy_named_tuple_behaves_like_the_standard_one() -> None:
     def found(fix: Any) -> list[Any]:
         one, other = fix(47.0), fix(height=3.0, latitude=47.0)
         return [
@@ -71,18 +71,18 @@ def test_it_does_what_the_library_does() -> None:
 
 
 @pytest.mark.parametrize("named_tuple", KINDS)
-def test_what_is_made_of_values_needs_none_before(named_tuple: Any) -> None:
+def test_make_works_before_the_first_instance(named_tuple: Any) -> None:
     assert made(named_tuple)._make([1.0, "hut", None]) == (1.0, "hut", None)
 
 
 @pytest.mark.parametrize("named_tuple", KINDS)
-def test_a_member_that_it_has_not_is_not_replaced(named_tuple: Any) -> None:
+def test_replace_with_an_unknown_field_raises(named_tuple: Any) -> None:
     with pytest.raises((TypeError, ValueError), match=r"unexpected field names: \['depth'\]"):
         made(named_tuple)(1.0)._replace(depth=1.0)
 
 
 @pytest.mark.parametrize("named_tuple", KINDS)
-def test_it_is_matched_by_place_and_by_name(named_tuple: Any) -> None:
+def test_lazy_named_tuple_supports_pattern_matching(named_tuple: Any) -> None:
     fix = made(named_tuple)
     match fix(1.0, "hut"):
         case fix(latitude, "hut", height=None):
@@ -92,7 +92,7 @@ def test_it_is_matched_by_place_and_by_name(named_tuple: Any) -> None:
 
 
 @pytest.mark.parametrize("named_tuple", KINDS)
-def test_it_may_have_other_bases_and_be_one(named_tuple: Any) -> None:
+def test_lazy_named_tuple_can_be_combined_with_generic_and_subclassed(named_tuple: Any) -> None:
     class Kept(named_tuple, Generic[Carried]):  # type: ignore[misc]
         carried: Carried
 
@@ -109,11 +109,11 @@ class Written(lazy_named_tuple.NamedTuple):
     number: int
 
 
-def test_it_can_be_pickled() -> None:
+def test_lazy_named_tuple_can_be_pickled() -> None:
     assert pickle.loads(pickle.dumps(Written(3))) == Written(3)
 
 
-def test_nothing_is_worked_out_before_the_first() -> None:
+def test_methods_are_generated_at_the_first_instance() -> None:
     fix = made(LAZY)
     before = fix.__new__
     fix(1.0)
@@ -123,7 +123,7 @@ def test_nothing_is_worked_out_before_the_first() -> None:
     assert fix.__new__ is after
 
 
-def test_two_threads_may_make_the_first() -> None:
+def test_first_instance_is_thread_safe() -> None:
     for _ in range(50):
         fix = made(LAZY)
         begin = threading.Barrier(4)
@@ -141,7 +141,7 @@ def test_two_threads_may_make_the_first() -> None:
         assert seen == [fix(1.0)] * 4
 
 
-def test_the_program_has_no_other_kind() -> None:
+def test_program_uses_no_standard_named_tuple() -> None:
     others = []
     for file in PROGRAM.rglob("*.py"):
         for node in ast.walk(ast.parse(file.read_text())):

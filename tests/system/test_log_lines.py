@@ -24,7 +24,7 @@ def _told(environment: dict[str, str], stderr: int) -> None:
     )
 
 
-def test_the_journal_is_told_how_severe_each_line_is() -> None:
+def test_log_lines_have_a_severity_prefix_only_for_the_journal() -> None:
     ours, theirs = os.pipe()
     at = os.fstat(theirs)
     for stream, expected in ((f"{at.st_dev}:{at.st_ino}", b"<3>fieldagent: "), ("1:2", b"fieldag")):
@@ -51,6 +51,6 @@ def test_each_line_of_a_traceback_has_its_severity() -> None:
     ("level", "severity"),
     [("DEBUG", 7), ("INFO", 6), ("WARNING", 4), ("ERROR", 3), ("CRITICAL", 3)],
 )
-def test_severities_are_those_of_sd_daemon(level: str, severity: int) -> None:
+def test_log_levels_map_to_sd_daemon_severities(level: str, severity: int) -> None:
     record = logging.LogRecord("x", getattr(logging, level), "", 0, "said", (), None)
     assert JournalFormatter("%(message)s").format(record) == f"<{severity}>said"

@@ -25,14 +25,14 @@ def file(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("how", [(), ("-l",)], ids=["hashed", "legacy"])
-def test_what_was_signed_is_known_with_its_comment(
+def test_signature_is_verified_and_returns_its_comment(
     signer: Signer, file: Path, how: tuple[str, ...]
 ) -> None:
     signature = read_signature(signer.sign(file, "-t", "0.2.0 of today", *how))
     assert verify(CONTENT, signature, read_keys(signer.public)) == "0.2.0 of today"
 
 
-def test_any_of_several_keys_may_have_signed(signer: Signer, file: Path, tmp_path: Path) -> None:
+def test_any_of_several_trusted_keys_may_sign(signer: Signer, file: Path, tmp_path: Path) -> None:
     other = Signer(tmp_path / "other")
     keys = read_keys(f"{other.public}\n{signer.public}")
     assert verify(CONTENT, read_signature(signer.sign(file)), keys)
@@ -48,7 +48,7 @@ def test_any_of_several_keys_may_have_signed(signer: Signer, file: Path, tmp_pat
         (CONTENT, "\nR", "\nA", "not in minisign's format"),
     ],
 )
-def test_what_was_changed_is_refused(
+def test_altered_content_or_signature_is_refused(
     signer: Signer, file: Path, content: bytes, old: str, new: str, reason: str
 ) -> None:
     text = signer.sign(file, "-t", "0.2.0")
@@ -57,7 +57,7 @@ def test_what_was_changed_is_refused(
         verify(content, read_signature(text.replace(old, new)), read_keys(signer.public))
 
 
-def test_another_s_signature_is_refused_with_both_names(
+def test_signature_of_an_unknown_key_is_refused_with_both_ids(
     signer: Signer, file: Path, tmp_path: Path
 ) -> None:
     other = Signer(tmp_path / "other")
@@ -69,12 +69,12 @@ def test_another_s_signature_is_refused_with_both_names(
     assert read_keys(other.public)[0].format_id() in str(refused.value)
 
 
-def test_a_key_is_named_as_minisign_does() -> None:
-    """It prints a number without leading zeros."""
+def test_key_id_is_formatted_as_by_minisign() -> None:
+    """minisign prints a number without leading zeros."""
     assert TrustedKey(bytes.fromhex("d7a5fd96c8d45301"), bytes(32)).format_id() == "153D4C896FDA5D7"
 
 
 @pytest.mark.parametrize("text", ["", "untrusted comment: x\nAAAA\n", "-----BEGIN PUBLIC KEY-----"])
-def test_what_is_no_key_is_told(text: str) -> None:
+def test_invalid_public_key_is_refused(text: str) -> None:
     with pytest.raises(NotSigned, match="not contain a minisign public key"):
         read_keys(text)

@@ -34,7 +34,7 @@ NAMES = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=
 
 @settings(max_examples=60)
 @given(st.dictionaries(NAMES, st.binary(max_size=80), max_size=5))
-def test_contents_are_what_was_packed_whoever_packs_it(files: dict[str, bytes]) -> None:
+def test_contents_are_the_same_with_any_zip_writer(files: dict[str, bytes]) -> None:
     program = make_zip(files)
     made = io.BytesIO()
     with zipfile.ZipFile(made, "w") as archive:
@@ -44,13 +44,13 @@ def test_contents_are_what_was_packed_whoever_packs_it(files: dict[str, bytes]) 
     assert rebuild_program(get_contents(program)) == program
 
 
-def test_python_runs_what_is_packed(tmp_path: Path) -> None:
+def test_python_runs_the_packed_program(tmp_path: Path) -> None:
     (tmp_path / "it.pyz").write_bytes(make_zip({"__main__.py": b"print('it runs')"}))
     output = subprocess.check_output([sys.executable, tmp_path / "it.pyz"], text=True)
     assert output == "it runs\n"
 
 
-def test_a_delta_makes_the_one_of_the_other() -> None:
+def test_delta_turns_one_program_into_the_other() -> None:
     tool("zstd", "zstd")
     before, after = get_contents(make_zip(FILES)), get_contents(make_zip(LATER))
     delta = make_delta(before, after)
@@ -58,7 +58,7 @@ def test_a_delta_makes_the_one_of_the_other() -> None:
     assert rebuild_program(apply_delta(delta, before)) == make_zip(LATER)
 
 
-def test_its_name_is_that_of_what_it_is_for() -> None:
+def test_delta_name_depends_on_its_base_program() -> None:
     before = get_contents(make_zip(FILES))
     named = make_delta_name("https://example.org/a.pyz", before)
     assert named.startswith("https://example.org/a.pyz.from-")
@@ -87,9 +87,7 @@ def delta() -> bytes:
     ],
     ids=["empty", "later", "head alone", "cut short", "flipped", "other base", "other result"],
 )
-def test_what_is_no_delta_of_this_program_makes_nothing(
-    delta: bytes, spoil: object, reason: str
-) -> None:
+def test_delta_for_another_program_is_refused(delta: bytes, spoil: object, reason: str) -> None:
     assert callable(spoil)
     with pytest.raises(NoDelta, match=reason):
         apply_delta(spoil(delta), get_contents(make_zip(FILES)))
@@ -98,12 +96,12 @@ def test_what_is_no_delta_of_this_program_makes_nothing(
 @pytest.mark.parametrize(
     "plain", [b"name", b"name\0", b"name\0x\n", b"\xff\0\x31\nx"], ids=["1", "2", "3", "4"]
 )
-def test_what_is_no_contents_makes_no_program(plain: bytes) -> None:
+def test_invalid_contents_are_refused(plain: bytes) -> None:
     with pytest.raises(NoDelta):
         rebuild_program(plain)
 
 
-def test_without_zstd_it_says_how_to_get_it(
+def test_missing_zstd_is_reported_with_the_package_to_install(
     delta: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert shutil.which("zstd")
@@ -112,6 +110,6 @@ def test_without_zstd_it_says_how_to_get_it(
         apply_delta(delta, get_contents(make_zip(FILES)))
 
 
-def test_what_is_no_zip_file_has_no_contents() -> None:
+def test_invalid_zip_file_is_refused() -> None:
     with pytest.raises(NoDelta, match="not a readable zip file"):
         program_delta.get_contents(b"#!/bin/sh\n")

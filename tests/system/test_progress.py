@@ -25,7 +25,7 @@ class Terminal(io.StringIO):
         (None, "\r\x1b[Kcopying a\\x1bb: 1,000,000 rows"),
     ],
 )
-def test_a_terminal_shows_a_bar_that_goes_at_the_end(
+def test_terminal_shows_a_bar_and_clears_it_at_the_end(
     monkeypatch: pytest.MonkeyPatch, whole: int | None, bar: str
 ) -> None:
     monkeypatch.setattr(sys, "stderr", stream := Terminal())
@@ -37,7 +37,7 @@ def test_a_terminal_shows_a_bar_that_goes_at_the_end(
     assert stream.getvalue() == bar + "\r\x1b[K"
 
 
-def test_a_bar_is_never_wider_than_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bar_is_never_wider_than_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stderr", stream := Terminal())
     monkeypatch.setenv("COLUMNS", "40")
     times = iter([0.0, 1.0, 1.0])
@@ -45,7 +45,7 @@ def test_a_bar_is_never_wider_than_the_terminal(monkeypatch: pytest.MonkeyPatch)
     assert len(stream.getvalue().removeprefix("\r\x1b[K")) == 39
 
 
-def test_what_is_seldom_short_shows_at_once_that_it_works(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_task_prints_its_first_line_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stderr", stream := io.StringIO())
     times = iter([0.0, 0.0, 0.1])
     with Progress("moving", "rows", lambda: next(times), at_once=True) as progress:
@@ -54,7 +54,7 @@ def test_what_is_seldom_short_shows_at_once_that_it_works(monkeypatch: pytest.Mo
     assert stream.getvalue() == "moving: 1 of 5 rows\n"
 
 
-def test_a_log_gets_a_line_from_time_to_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_log_gets_a_progress_line_at_an_interval(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stderr", stream := io.StringIO())
     times = iter([0.0, 9.0, 11.0, 11.0, 20.0, 22.0, 22.0])
     with Progress("copying", "rows", lambda: next(times)) as progress:

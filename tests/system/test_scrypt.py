@@ -31,7 +31,7 @@ print(most() - before)
 """
 
 
-def test_many_threads_take_no_more_memory_than_two() -> None:
+def test_memory_of_concurrent_password_checks_is_limited() -> None:
     done = subprocess.run(
         [sys.executable, "-c", ALL_AT_ONCE], check=True, capture_output=True, text=True
     )

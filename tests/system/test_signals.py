@@ -24,7 +24,7 @@ for why in sys.argv[1:]:
 """
 
 
-def test_a_signal_at_the_last_moment_is_no_fault_and_a_fault_is_told() -> None:
+def test_signal_at_the_end_is_not_reported_but_a_fault_is() -> None:
     messages = ("Signal 15 ignored due to race condition", "the disk is gone")
     done = subprocess.run(
         [sys.executable, "-c", ENDS, *messages], check=True, capture_output=True, text=True
@@ -50,7 +50,7 @@ except KeyboardInterrupt:
 """
 
 
-def test_ctrl_c_breaks_a_command_off_where_it_waits() -> None:
+def test_ctrl_c_interrupts_a_waiting_command() -> None:
     done = subprocess.run(
         [sys.executable, "-c", BROKEN_OFF], check=True, capture_output=True, text=True, timeout=120
     )

@@ -17,7 +17,7 @@ def at(*moment: int) -> float:
     return datetime(*moment, tzinfo=UTC).timestamp()  # type: ignore[arg-type,misc]
 
 
-def test_it_says_what_was_signed_and_until_when() -> None:
+def test_signed_comment_is_read_as_version_and_validity() -> None:
     release = Release("program", "0.2.0", date(2026, 11, 23), date(2027, 2, 21))
     assert read_release(TEXT) == release
     # The last day is included, and a kit with an unset clock cannot check it.
@@ -37,6 +37,8 @@ def test_it_says_what_was_signed_and_until_when() -> None:
         ("", (2026, 12, 1), NOTHING),
     ],
 )
-def test_what_may_not_be_taken_says_why(text: str, moment: tuple[int, ...], reason: str) -> None:
+def test_invalid_or_expired_release_is_refused_with_the_reason(
+    text: str, moment: tuple[int, ...], reason: str
+) -> None:
     with pytest.raises(NotSigned, match=reason):
         check_release(text, at(*moment))

@@ -46,14 +46,14 @@ def failing(*runs: float | Exception, then: float = 0.0) -> tuple[Any, list[floa
     return part, begun
 
 
-async def test_it_starts_again_ever_later_and_at_once_after_a_steady_run(clock: Any) -> None:
+async def test_failed_part_restarts_with_growing_pauses_until_stable(clock: Any) -> None:
     part, begun = failing(0, 0, 0, 0, 0, 0, STABLE_AFTER_S, 0)
     await supervised().keep_running("part", part)
     pauses = [b - a for a, b in pairwise(begun)]
     assert pauses == [*PAUSES, PAUSES[-1], STABLE_AFTER_S + PAUSES[0], PAUSES[1]]
 
 
-async def test_it_is_down_while_it_does_not_recover(clock: Any) -> None:
+async def test_part_is_reported_as_failing_until_it_recovers(clock: Any) -> None:
     part, _ = failing(*[0] * 20, STABLE_AFTER_S * 2)
     kept = supervised()
     async with trio.open_nursery() as nursery:
@@ -67,7 +67,7 @@ async def test_it_is_down_while_it_does_not_recover(clock: Any) -> None:
         nursery.cancel_scope.cancel()
 
 
-async def test_now_and_then_is_no_trouble(clock: Any) -> None:
+async def test_occasional_failures_are_not_reported_as_trouble(clock: Any) -> None:
     part, _ = failing(*[STABLE_AFTER_S] * 20)
     kept = supervised()
     await kept.keep_running("part", part)
@@ -76,7 +76,7 @@ async def test_now_and_then_is_no_trouble(clock: Any) -> None:
 
 
 @pytest.mark.parametrize("wrapped", [False, True])
-async def test_what_is_fatal_ends_it_all(clock: Any, wrapped: bool) -> None:
+async def test_fatal_error_ends_the_supervisor(clock: Any, wrapped: bool) -> None:
     async def part() -> None:
         if not wrapped:
             raise Fatal("disk")
@@ -91,7 +91,7 @@ async def test_what_is_fatal_ends_it_all(clock: Any, wrapped: bool) -> None:
     assert kept.count_faults() == {"part": 0}
 
 
-async def test_cancelled_it_ends_whatever_it_raises_meanwhile(clock: Any) -> None:
+async def test_cancelled_part_ends_even_if_its_cleanup_raises(clock: Any) -> None:
     async def part() -> None:
         async with trio.open_nursery() as nursery:
 
@@ -111,7 +111,7 @@ async def test_cancelled_it_ends_whatever_it_raises_meanwhile(clock: Any) -> Non
     assert kept.count_faults() == {"part": 1}
 
 
-async def test_what_it_left_is_mended_before_the_next_run(clock: Any) -> None:
+async def test_repair_runs_before_each_restart_until_successful(clock: Any) -> None:
     part, begun = failing(0, 0)
     mended: list[float] = []
 
@@ -135,7 +135,7 @@ async def test_what_it_left_is_mended_before_the_next_run(clock: Any) -> None:
         (Outside("the database is away"), Outside("it is still"), 0),
     ],
 )
-async def test_a_traceback_is_logged_once_for_each_new_fault(
+async def test_traceback_is_logged_once_for_each_new_fault(
     clock: Any,
     caplog: pytest.LogCaptureFixture,
     first: Exception,
@@ -152,7 +152,7 @@ async def test_a_traceback_is_logged_once_for_each_new_fault(
     assert all(record.getMessage().startswith("the part failed: ") for record in caplog.records)
 
 
-async def test_one_call_that_failed_is_no_part_that_is_down(clock: Any) -> None:
+async def test_failed_call_is_counted_but_not_reported_as_a_failing_part(clock: Any) -> None:
     kept = supervised()
     note = kept.make_reporter("HTTP")
     for _ in range(9):
@@ -163,7 +163,7 @@ async def test_one_call_that_failed_is_no_part_that_is_down(clock: Any) -> None:
     assert kept.describe_trouble() is None
 
 
-def test_a_fault_is_told_in_a_line_with_its_place_in_our_code() -> None:
+def test_error_is_described_in_one_line_with_its_place() -> None:
     with pytest.raises(AttributeError) as caught:
         describe_error(None)  # type: ignore[arg-type]
     assert describe_error(caught.value).rpartition(" at ")[2].startswith("supervisor.py:")

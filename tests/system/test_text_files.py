@@ -15,7 +15,7 @@ MARK = b"\xef\xbb\xbf"
 WITH_MARK = MARK + b"api-port=9191\r\nsatellite-port=/dev/ttyUSB0\r\n"
 
 
-def test_a_byte_order_mark_is_no_part_of_the_first_key(tmp_path: Path) -> None:
+def test_byte_order_mark_is_not_part_of_the_first_key(tmp_path: Path) -> None:
     path = tmp_path / "agent.properties"
     path.write_bytes(WITH_MARK)
     settings = agent_settings.load(path)
@@ -25,7 +25,7 @@ def test_a_byte_order_mark_is_no_part_of_the_first_key(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("mark", [b"", MARK])
-def test_a_byte_order_mark_is_no_part_of_a_password(tmp_path: Path, mark: bytes) -> None:
+def test_byte_order_mark_is_not_part_of_a_password(tmp_path: Path, mark: bytes) -> None:
     path = tmp_path / "password"
     path.write_bytes(mark + "Straße\r\nsecond line".encode())
     assert (read_first_line(path), read_password(path)) == ("Straße", "Straße")

@@ -27,5 +27,5 @@ REFUSED = ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFU
         (ValueError("no port"), "no port"),
     ],
 )
-def test_an_error_is_told_without_the_systems_number(error: Exception, text: str) -> None:
+def test_system_error_is_described_without_its_number(error: Exception, text: str) -> None:
     assert describe_reason(error) == text
