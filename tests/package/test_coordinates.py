@@ -25,11 +25,11 @@ READ = {
 
 
 @pytest.mark.parametrize("text", READ)
-def test_reads_what_people_write(text: str) -> None:
+def test_degrees_are_read_in_common_notations(text: str) -> None:
     assert read_degrees(text, "NS") == pytest.approx(READ[text], abs=1e-9)
 
 
-def test_the_side_is_of_its_axis() -> None:
+def test_hemisphere_must_match_its_axis() -> None:
     assert read_degrees("8 32 30 W", "EW") == pytest.approx(-8.5416667)
     for wrong in ("8 32 30 W", "8 Ost", "8 O"):
         with pytest.raises(NoCoordinate):
@@ -40,6 +40,6 @@ def test_the_side_is_of_its_axis() -> None:
     "text",
     ["", "N", "north", "47 61", "47 22 61", "47 22.5 30", "1 2 3 4", "0x10", "1e3", "1" * 65, "٤٧"],
 )
-def test_refuses_what_is_none(text: str) -> None:
+def test_invalid_degrees_are_refused(text: str) -> None:
     with pytest.raises(NoCoordinate, match="such as"):
         read_degrees(text, "NS")

@@ -52,7 +52,7 @@ CASES = {
 
 
 @pytest.mark.parametrize(("call", "text"), [(each, text) for each in CASES for text in CASES[each]])
-def test_what_is_written_directly(call: Call, text: str) -> None:
+def test_direct_text_is_classified_by_its_distress_words(call: Call, text: str) -> None:
     assert read(text).call is call
 
 
@@ -71,7 +71,7 @@ def test_what_is_written_directly(call: Call, text: str) -> None:
         ("sosta", Call.NONE),
     ],
 )
-def test_on_a_channel_an_sos_has_capitals(text: str, call: Call) -> None:
+def test_channel_text_needs_capitals_to_be_an_sos(text: str, call: Call) -> None:
     assert read(text, direct=False).call is call
 
 
@@ -85,10 +85,10 @@ def test_on_a_channel_an_sos_has_capitals(text: str, call: Call) -> None:
         ("SOS", ""),
     ],
 )
-def test_the_words_behind_it_are_kept(text: str, rest: str) -> None:
+def test_words_after_the_distress_call_are_kept(text: str, rest: str) -> None:
     assert read(text).remaining_words == rest
 
 
 @given(st.text(max_size=300), st.booleans())
-def test_any_text_is_read(text: str, direct: bool) -> None:
+def test_any_text_is_classified_without_an_error(text: str, direct: bool) -> None:
     read(text, direct=direct)

@@ -33,9 +33,10 @@ def took(
     return deliveries + [PastDelivery(NOW - each, None, False) for each in waits]
 
 
-def test_what_ended_otherwise_is_neither_a_success_nor_a_failure() -> None:
-    """With the data of Freireich and others, Blood 21 (1963), which textbooks on survival analysis
-    use: the estimate is 0.857 at 6, 0.627 at 16, 0.538 at 22, 0.448 at 23, and goes no further.
+def test_forecast_treats_other_endings_as_censored() -> None:
+    """The data are those of Freireich and others, Blood 21 (1963), which textbooks on survival
+    analysis use: the estimate is 0.857 at 6, 0.627 at 16, 0.538 at 22, 0.448 at 23, and goes no
+    further.
     """
     shown = (6, 6, 6, 7, 10, 13, 16, 22, 23)
     censored = (6, 9, 10, 11, 17, 19, 20, 25, 32, 32, 34, 35)
@@ -45,13 +46,13 @@ def test_what_ended_otherwise_is_neither_a_success_nor_a_failure() -> None:
     assert estimate.share == pytest.approx(1 - 0.448, abs=0.0005)
 
 
-def test_too_few_and_those_that_all_failed_say_nothing() -> None:
+def test_forecast_needs_enough_deliveries() -> None:
     assert make_forecast(took(*[30] * (PACKAGES_MIN - 1)), NOW) is None
     assert make_forecast(took(ended=(30,) * 20), NOW) is None
     assert make_forecast(took(*[30] * PACKAGES_MIN), NOW) == Forecast(PACKAGES_MIN, 30, 30, 1.0, 30)
 
 
-def test_a_channel_that_is_silent_now_is_not_praised_for_its_past() -> None:
+def test_forecast_accounts_for_packages_that_still_wait() -> None:
     quick = took(*[40] * 10)
     assert make_forecast(quick, NOW) == Forecast(10, 40, 40, 1.0, 40)
     estimate = make_forecast(quick + took(waits=(7200.0,) * 12), NOW)
@@ -61,7 +62,7 @@ def test_a_channel_that_is_silent_now_is_not_praised_for_its_past() -> None:
     assert make_forecast(quick + took(waits=(1.0,) * 12), NOW) == Forecast(22, 40, 40, 1.0, 40)
 
 
-def test_at_night_it_is_another_than_by_day() -> None:
+def test_forecast_prefers_deliveries_at_the_same_time_of_day() -> None:
     night = [PastDelivery(NOW - n * DAY, NOW - n * DAY + 3000, True) for n in range(1, 11)]
     noon = NOW - DAY / 2
     day = [PastDelivery(noon - n * DAY, noon - n * DAY + 30, True) for n in range(30)]
@@ -72,7 +73,7 @@ def test_at_night_it_is_another_than_by_day() -> None:
     assert make_forecast(night[:9] + day, NOW) == Forecast(39, 30, 3000, 1.0, 3000)
 
 
-def test_how_good_the_words_were() -> None:
+def test_past_forecasts_are_compared_with_the_results() -> None:
     def each(seconds: Sequence[float]) -> list[PastDelivery]:
         began = NOW - 1000 * len(seconds)
         accepted = [began + 1000 * place for place in range(len(seconds))]
@@ -90,7 +91,9 @@ def test_how_good_the_words_were() -> None:
     st.lists(st.floats(0, 3600), min_size=PACKAGES_MIN, max_size=40),
     st.lists(st.floats(0, 3600), max_size=10),
 )
-def test_what_waits_never_makes_it_sooner(seconds: list[float], waits: list[float]) -> None:
+def test_waiting_package_never_shortens_the_forecast(
+    seconds: list[float], waits: list[float]
+) -> None:
     alone = make_forecast(took(*seconds), NOW)
     beside = make_forecast(took(*seconds, waits=tuple(waits)), NOW)
     assert alone is not None and beside is not None

@@ -37,7 +37,7 @@ def spots() -> list[tuple[float, float]]:
     return [*places, (64, 6.0001), (72, 33), (84.001, 0.001), (-80.001, -0.001), (89.9999, 90)]
 
 
-def test_squares_are_read_as_others_write_them() -> None:
+def test_mgrs_squares_are_read_as_by_another_library() -> None:
     others = mgrs.MGRS()
     for latitude, longitude in spots():
         for digits in range(1, 6):
@@ -47,7 +47,7 @@ def test_squares_are_read_as_others_write_them() -> None:
             assert distance < 10 ** (5 - digits) * CORNER + 0.6, text
 
 
-def test_metres_are_read_as_others_write_them() -> None:
+def test_utm_metres_are_read_as_by_another_library() -> None:
     for latitude, longitude in spots():
         if -80 <= latitude < 84:
             easting, northing, zone, band = utm.from_latlon(latitude, longitude)
@@ -69,7 +69,7 @@ def test_metres_are_read_as_others_write_them() -> None:
         ("B 2000000, 2000000", -90, 0),
     ],
 )
-def test_what_is_published_is_read(text: str, latitude: float, longitude: float) -> None:
+def test_published_grid_references_are_read(text: str, latitude: float, longitude: float) -> None:
     assert apart(read_grid(text), (latitude, longitude)) < 1
 
 
@@ -82,6 +82,6 @@ def test_what_is_published_is_read(text: str, latitude: float, longitude: float)
         *("47.3769", "47° 22' 36.8\" N", "8 32 30 E", "", "3٤T MT 65 47"),
     ],
 )
-def test_what_names_no_place_is_refused(text: str) -> None:
+def test_invalid_grid_reference_is_refused(text: str) -> None:
     with pytest.raises(NotInGrid, match="use 32T 465000 5247000"):
         read_grid(text)

@@ -32,14 +32,14 @@ def parse(document: Any) -> Any:
         ({"waypoint": {**PLACE, "name": "Hut"}}, 11),
     ],
 )
-def test_each_kind_has_its_default_priority(document: Any, priority: int) -> None:
+def test_each_item_kind_has_its_default_priority(document: Any, priority: int) -> None:
     package = parse(document)
     assert package.priority == priority
     assert package.channels is None
     assert not package.sos
 
 
-def test_every_member_is_read() -> None:
+def test_every_member_of_a_package_is_read() -> None:
     package = parse(
         {
             "id": -5,
@@ -66,14 +66,14 @@ def test_every_member_is_read() -> None:
     assert package.item.timestamp.isoformat() == "2026-05-04T10:00:00+00:00"
 
 
-def test_a_time_without_offset_is_utc() -> None:
+def test_timestamp_without_offset_is_utc() -> None:
     item = parse({"waypoint": {**PLACE, "name": "x", "timestamp": "2026-05-04T10:00:00"}}).item
     assert isinstance(item, Waypoint)
     assert item.timestamp is not None
     assert item.timestamp.utcoffset() is not None
 
 
-def test_null_is_absent() -> None:
+def test_null_member_is_treated_as_absent() -> None:
     assert parse({"message": {"content": "x"}, "data": None, "id": None}).item == Message("x")
 
 
@@ -128,7 +128,9 @@ FAULTS: list[tuple[Any, list[str]]] = [
 
 
 @pytest.mark.parametrize(("document", "pointers"), FAULTS)
-def test_every_fault_is_named_at_once(document: Any, pointers: list[str]) -> None:
+def test_every_fault_is_reported_at_once_with_its_pointer(
+    document: Any, pointers: list[str]
+) -> None:
     with pytest.raises(InvalidPackage) as caught:
         parse(document)
     assert [fault.pointer for fault in caught.value.faults] == pointers
@@ -148,7 +150,7 @@ def test_every_fault_is_named_at_once(document: Any, pointers: list[str]) -> Non
         (b'{"id": ' + b"9" * 5000 + b"}", "usable JSON"),
     ],
 )
-def test_what_is_no_json_says_where(body: bytes, said: str) -> None:
+def test_invalid_json_is_reported_with_its_place(body: bytes, said: str) -> None:
     with pytest.raises(NotJson, match=said):
         parse_package(body)
 
@@ -175,7 +177,7 @@ names = st.sampled_from(
 
 
 @given(st.dictionaries(names, values, max_size=5))
-def test_any_document_is_read_or_refused_and_read_again_alike(document: dict[str, Any]) -> None:
+def test_any_document_is_refused_or_survives_encoding(document: dict[str, Any]) -> None:
     try:
         package = read_package(document)
     except InvalidPackage as invalid:
@@ -185,7 +187,7 @@ def test_any_document_is_read_or_refused_and_read_again_alike(document: dict[str
 
 
 @given(st.binary(max_size=300), st.none() | st.integers(-(2**31), 2**31 - 1))
-def test_data_survives_the_journal(payload: bytes, collapse_key: int | None) -> None:
+def test_data_survives_encoding_for_the_journal(payload: bytes, collapse_key: int | None) -> None:
     package = read_package(encode_package(parse({"data": {"payload": ""}})))
     again = read_package(
         encode_package(type(package)(Data(payload), collapse_key=collapse_key, priority=3))

@@ -19,5 +19,5 @@ from fieldagent.package.picture import find_picture_type
         (b"\xff\xd8", None),
     ],
 )
-def test_a_picture_is_known_by_its_first_bytes(begins: bytes, kind: str | None) -> None:
+def test_picture_type_is_recognised_by_its_first_bytes(begins: bytes, kind: str | None) -> None:
     assert find_picture_type(begins) == kind

@@ -40,13 +40,13 @@ ARRAY = f"more than {MEMBERS_MAX} members in the array at line"
         ('{"id": ' + "9" * 5000 + "}", "value has 5000 digits$"),
     ],
 )
-def test_what_is_too_large_in_structure_is_refused_with_its_place(body: str, said: str) -> None:
+def test_oversized_structure_is_refused_with_its_place(body: str, said: str) -> None:
     with pytest.raises(NotJson, match=said):
         load_document(body.encode())
 
 
 @pytest.mark.parametrize("at", [0, 1, 40, 62])
-def test_a_member_that_is_there_twice_is_named_wherever_it_stands(at: int) -> None:
+def test_duplicate_member_is_reported_by_name(at: int) -> None:
     names = [f"m{number}" for number in range(MEMBERS_MAX - 1)]
     members = ",".join(f'"{name}":1' for name in [*names, names[at]])
     with pytest.raises(NotJson, match=f'the member "m{at}" occurs more than once'):
@@ -56,12 +56,12 @@ def test_a_member_that_is_there_twice_is_named_wherever_it_stands(at: int) -> No
 @pytest.mark.parametrize(
     "unit", ["[", "{,", ",]", '"', "\\", '\\"', "\\\\", '\\\\"', '\\\\\\",', "\n"]
 )
-def test_what_stands_in_a_string_is_no_structure(unit: str) -> None:
+def test_brackets_inside_a_string_are_not_structure(unit: str) -> None:
     document = {"a": unit * 5_000, "b": [unit * 1_000] * MEMBERS_MAX}
     assert load_document(json.dumps(document).encode()) == document
 
 
-def test_no_depth_is_judged_by_the_stack() -> None:
+def test_code_does_not_rely_on_recursion_error() -> None:
     """The depth at which Python fails, and the kind of failure, differ between versions."""
     for path in Path(fieldagent.__file__).parent.rglob("*.py"):
         assert "RecursionError" not in path.read_text(), path
@@ -79,7 +79,7 @@ documents = st.recursive(
 
 
 @given(documents, st.booleans(), st.sampled_from([None, 1]))
-def test_what_is_small_is_read_as_json_reads_it(
+def test_json_within_the_limits_is_read_as_by_the_standard_library(
     document: Any, ascii_only: bool, indent: int | None
 ) -> None:
     text = json.dumps(document, ensure_ascii=ascii_only, indent=indent)
@@ -92,7 +92,7 @@ PIECES = st.sampled_from(
 
 
 @given(st.lists(PIECES, max_size=60).map("".join))
-def test_what_is_let_pass_at_a_glance_reaches_no_bound(text: str) -> None:
+def test_quick_check_accepts_no_body_beyond_the_limits(text: str) -> None:
     if strict_json._is_small(text):
         strict_json._check_limits(text)
     else:
@@ -100,7 +100,7 @@ def test_what_is_let_pass_at_a_glance_reaches_no_bound(text: str) -> None:
 
 
 @pytest.mark.parametrize("name", BODIES)
-def test_no_body_costs_more_than_its_length(name: str) -> None:
+def test_body_is_parsed_within_a_second_whatever_its_structure(name: str) -> None:
     """Quadratic code took minutes for these, so a second is generous."""
     before = time.thread_time()
     with suppress(NotJson, InvalidPackage):

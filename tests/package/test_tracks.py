@@ -22,7 +22,7 @@ ADA = Identity("1", "Ada & Co", "User", "", "1")
         ((400.0, None), "7.0000000,46.0000000 7.0000000,46.0000000"),
     ],
 )
-def test_a_line_tells_heights_of_all_its_points_or_of_none(
+def test_kml_line_has_heights_for_all_its_points_or_none(
     heights: tuple[float | None, ...], line: str
 ) -> None:
     """Some readers drop a line if only some of its points have a height."""

@@ -38,7 +38,7 @@ def part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     )
 
 
-async def test_a_page_has_the_scripts_and_texts_of_its_parts(part: str) -> None:
+async def test_page_contains_the_scripts_and_texts_of_its_parts(part: str) -> None:
     parts = {"extra": part}
     assert await get(parts, "parts.js") == (
         'import * as extra from "./extra.js";\nexport const parts = [extra];\n'
@@ -50,7 +50,7 @@ async def test_a_page_has_the_scripts_and_texts_of_its_parts(part: str) -> None:
     }
 
 
-async def test_a_page_without_parts_has_its_own_texts(part: str) -> None:
+async def test_page_without_parts_contains_only_its_own_texts(part: str) -> None:
     assert await get({}, "parts.js") == "export const parts = [];\n"
     assert json.loads(await get({}, "de.json"))["texts"] == {"Yes": "Ja"}
     with pytest.raises(Problem):

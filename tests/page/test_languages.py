@@ -119,7 +119,7 @@ PAGES = {
 
 @pytest.mark.parametrize("page", PAGES.values(), ids=PAGES)
 @pytest.mark.parametrize("language", CATALOGUES)
-def test_each_text_is_in_the_catalogue_and_none_is_left_over(page: Spoken, language: str) -> None:
+def test_catalogue_translates_exactly_the_texts_of_the_page(page: Spoken, language: str) -> None:
     wanted, there = page.texts(), catalogue(page.folder / language)["texts"]
     assert set(wanted) - set(there) == set(), "is missing"
     assert set(there) - set(wanted) == set(), "nobody says it"
@@ -134,13 +134,13 @@ def test_each_text_is_in_the_catalogue_and_none_is_left_over(page: Spoken, langu
 
 
 @pytest.mark.parametrize("page", PAGES.values(), ids=PAGES)
-def test_nothing_is_said_past_the_catalogues(page: Spoken) -> None:
+def test_page_scripts_show_no_untranslatable_text(page: Spoken) -> None:
     for path in page.scripts():
         texts = [each for each in unsaid(path.read_text()) if each.strip() not in page.names]
         assert texts == [], path.name
 
 
-def test_a_text_that_is_said_past_the_catalogues_is_found() -> None:
+def test_untranslatable_text_is_detected() -> None:
     assert unsaid('tell("a", "All is lost");') == ["All is lost"]
     assert unsaid("tell(`${count} are left`)") == [" are left"]
     assert unsaid('tell(say("All is lost, {who}", { who: "Nobody" })); // "Not This"') == ["Nobody"]
@@ -150,7 +150,7 @@ def test_a_text_that_is_said_past_the_catalogues_is_found() -> None:
 
 
 @pytest.mark.parametrize("language", CATALOGUES)
-def test_what_the_api_names_is_in_the_catalogue_too(language: str) -> None:
+def test_kit_catalogue_translates_the_terms_of_the_local_api(language: str) -> None:
     sent = SCHEMAS["Sent"]["properties"]["packages"]["items"]["properties"]
     states = [each["properties"]["state"]["enum"] for each in _schemas("IncidentStep", "Incident")]
     people = API["paths"]["/api/people"]["get"]["responses"]["200"]["content"]["application/json"]
@@ -173,7 +173,7 @@ def _schemas(*names: str) -> list[Any]:
 
 
 @pytest.mark.parametrize("language", CATALOGUES)
-def test_what_the_hubs_api_names_is_in_the_consoles_catalogue(language: str) -> None:
+def test_console_catalogue_translates_the_terms_of_the_hubs_api(language: str) -> None:
     schemas = HUB["components"]["schemas"]
     device, user = (schemas[name]["properties"] for name in ("Device", "User"))
     deliveries = schemas["ItemDeliveries"]["properties"]
@@ -203,7 +203,7 @@ def _json(content: Any) -> Any:
 
 
 @pytest.mark.parametrize("language", CATALOGUES)
-def test_what_two_pages_say_they_say_alike(language: str) -> None:
+def test_kit_page_and_console_translate_common_texts_alike(language: str) -> None:
     kit, console = (catalogue(each.folder / language) for each in (KIT, CONSOLE))
     for part in ("texts", "words"):
         both = kit[part].keys() & console[part].keys()
@@ -214,7 +214,7 @@ def test_what_two_pages_say_they_say_alike(language: str) -> None:
 
 @pytest.mark.parametrize("page", [KIT, CONSOLE], ids=["kit", "console"])
 @pytest.mark.parametrize("language", CATALOGUES)
-def test_canned_words_are_told_apart_in_each_language(page: Spoken, language: str) -> None:
+def test_canned_texts_have_unique_translations(page: Spoken, language: str) -> None:
     """A translated text that is read back must belong to exactly one canned text."""
     words = catalogue(page.folder / language)["words"]
     assert set(words) == {*canned.TEXT_BY_NUMBER.values()} - {"SOS"}
@@ -224,7 +224,7 @@ def test_canned_words_are_told_apart_in_each_language(page: Spoken, language: st
     assert all(words.get(each, each) == each for each in words.values())
 
 
-def test_the_page_offers_each_catalogue_that_there_is() -> None:
+def test_page_offers_every_existing_catalogue() -> None:
     script = files("fieldagent.page").joinpath("language.js").read_text()
     (table,) = re.findall(r"LANGUAGES = \{(.*?)\}", script, re.S)
     offered = re.findall(r"(\w+): \"", table)

@@ -43,7 +43,7 @@ def write_map(path: Path, tile: bytes = PIXEL, zooms: range = range(3)) -> None:
         db.commit()
 
 
-def test_tiles_are_counted_from_the_north(tmp_path: Path) -> None:
+def test_mbtiles_rows_are_counted_from_the_north(tmp_path: Path) -> None:
     place = tmp_path / "alps #1.mbtiles"
     write_map(place)
     place.chmod(0o400)
@@ -116,7 +116,9 @@ def nothing(path: Path) -> None:
         (nothing, "does not exist"),
     ],
 )
-def test_what_is_no_map_is_said_and_hinders_nothing(tmp_path: Path, make: object, why: str) -> None:
+def test_unusable_map_file_is_reported_and_the_agent_runs(
+    tmp_path: Path, make: object, why: str
+) -> None:
     place = tmp_path / "map.mbtiles"
     assert callable(make)
     make(place)
@@ -139,7 +141,7 @@ def test_what_is_no_map_is_said_and_hinders_nothing(tmp_path: Path, make: object
         (packed_otherwise, "is compressed with zstd, not with gzip"),
     ],
 )
-def test_why_a_pmtiles_file_is_not_used_is_said(
+def test_unusable_pmtiles_file_is_refused_with_the_reason(
     tmp_path: Path, make: Callable[[Path], None], why: str
 ) -> None:
     make(tmp_path / "alps.pmtiles")
@@ -147,7 +149,7 @@ def test_why_a_pmtiles_file_is_not_used_is_said(
         map_file.read_about(tmp_path / "alps.pmtiles")
 
 
-def test_each_tile_of_a_pmtiles_file_is_found_and_none_that_it_lacks(tmp_path: Path) -> None:
+def test_every_tile_of_a_pmtiles_file_is_found_and_missing_ones_are_not(tmp_path: Path) -> None:
     place = tmp_path / "alps.pmtiles"
     every = {key: PIXEL + str(key).encode() for key in numbered(5)}
     # Some tiles equal the previous one, and some are missing.
@@ -168,7 +170,7 @@ def test_each_tile_of_a_pmtiles_file_is_found_and_none_that_it_lacks(tmp_path: P
     assert map_file.tile(place, 1, 0, 0) is None
 
 
-def test_a_damaged_pmtiles_file_is_said_to_be_one_or_is_read(tmp_path: Path) -> None:
+def test_damaged_pmtiles_file_is_read_or_refused(tmp_path: Path) -> None:
     """Each cut and each changed byte gives a readable map or UnusableMap."""
     place = tmp_path / "alps.pmtiles"
     write_pmtiles(place, {key: PIXEL + str(key).encode() for key in numbered(3)})
@@ -190,7 +192,7 @@ def test_a_damaged_pmtiles_file_is_said_to_be_one_or_is_read(tmp_path: Path) -> 
     assert len(said) > 5, said
 
 
-def test_a_map_in_vectors_ends_without_a_fault(tmp_path: Path) -> None:
+def test_vector_map_is_served_until_its_file_is_removed(tmp_path: Path) -> None:
     place = tmp_path / "alps.pmtiles"
     write_vectors(place)
     with agent(tmp_path, {"satellite-port": None, "map-file": str(place)}) as kit:
@@ -230,7 +232,7 @@ ENDLESS = "WITH RECURSIVE n(x) AS (SELECT 0 UNION ALL SELECT x + 1 FROM n)"
     ],
     ids=["tiles", "metadata", "a huge tile"],
 )
-def test_a_view_without_an_end_is_given_up(tmp_path: Path, metadata: str, tiles: str) -> None:
+def test_endless_or_huge_sqlite_view_is_aborted(tmp_path: Path, metadata: str, tiles: str) -> None:
     place = tmp_path / "endless.mbtiles"
     write_map(place)
     with closing(sqlite3.connect(place)) as db:

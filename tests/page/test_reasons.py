@@ -17,7 +17,7 @@ from tests.page.texts import places
 
 
 @pytest.mark.parametrize("language", [each for each in LANGUAGES if each != ENGLISH])
-def test_each_reason_is_in_the_catalogue_and_none_is_left_over(language: str) -> None:
+def test_catalogue_translates_exactly_the_reasons_in_the_code(language: str) -> None:
     wanted = reasons()
     there: dict[str, str] = json.loads(translate_templates(language))
     assert {form: where for form, where in wanted.items() if form not in there} == {}, "is missing"
@@ -27,7 +27,7 @@ def test_each_reason_is_in_the_catalogue_and_none_is_left_over(language: str) ->
         assert Counter(places(said)) == Counter(places(form)), form
 
 
-def test_reasons_are_found_wherever_they_are_made() -> None:
+def test_known_reasons_are_found_in_the_code() -> None:
     wordings = reasons()
     assert len(wordings) > 350
     for form in (
@@ -47,7 +47,7 @@ def test_reasons_are_found_wherever_they_are_made() -> None:
         assert form in wordings, form
 
 
-def test_a_reason_that_no_catalogue_has_is_found(tmp_path: Path) -> None:
+def test_reason_without_a_translation_is_detected(tmp_path: Path) -> None:
     module = tmp_path / "module.py"
     module.write_text(
         """

@@ -165,7 +165,7 @@ def loaded(folder: str, language: str) -> dict[str, str]:
 
 @pytest.mark.parametrize("folder", CATALOGUE)
 @pytest.mark.parametrize("language", CATALOGUES)
-def test_each_refusal_is_in_the_catalogue_and_none_is_left_over(folder: str, language: str) -> None:
+def test_catalogue_translates_exactly_the_refusals_in_the_code(folder: str, language: str) -> None:
     wanted, there = texts(CATALOGUE[folder]), loaded(folder, language)
     above = ABOVE.get(folder, ("page/refusals", "hub/refusals"))
     elsewhere = {text for each in above for text in texts(CATALOGUE[each])}
@@ -179,7 +179,7 @@ def test_each_refusal_is_in_the_catalogue_and_none_is_left_over(folder: str, lan
 
 
 @pytest.mark.parametrize("folder", CATALOGUE)
-def test_no_refusal_is_put_together_past_the_catalogues(folder: str) -> None:
+def test_refusals_contain_values_only_in_sentence_placeholders(folder: str) -> None:
     """Values must be in places of a `sentence`, which can be found in a catalogue."""
     offenders = {
         f"{name_of(path)}:{each.lineno} {ast.unparse(each)}"
@@ -191,8 +191,8 @@ def test_no_refusal_is_put_together_past_the_catalogues(folder: str) -> None:
 
 
 @pytest.mark.full
-def test_each_sentence_fills_its_places() -> None:
-    """With a wrong name, a place would be shown with its braces."""
+def test_every_sentence_gets_values_for_its_placeholders() -> None:
+    """A placeholder with a wrong name would be shown with its braces."""
     calls = {
         (call.args[0].value, tuple(each.arg or "" for each in call.keywords))
         for path in ROOT.rglob("*.py")
@@ -211,7 +211,7 @@ def _bare(node: ast.expr) -> str:
     return ast.unparse(node).removeprefix("f").strip("'\"")
 
 
-def test_a_sentence_keeps_what_it_is_made_of_through_errors() -> None:
+def test_sentence_remains_translatable_through_exceptions() -> None:
     inner = sentence("must be from {low} to {high}", low=1, high=9)
     text = str(ValueError(sentence("{name} {why}", name="{high}", why=inner)))
     assert text == "{high} must be from 1 to 9"
@@ -224,7 +224,7 @@ def test_a_sentence_keeps_what_it_is_made_of_through_errors() -> None:
     assert json.loads(json.dumps({"told": text})) == {"told": "{high} must be from 1 to 9"}
 
 
-def test_a_catalogue_that_is_not_there_silences_nobody() -> None:
+def test_missing_catalogue_is_treated_as_empty() -> None:
     assert read_common_catalogue("xx", "fieldagent.hub.refusals") == {}
 
 
@@ -257,7 +257,7 @@ async def refused(accepted: str) -> dict[str, object]:
         ("it", None, "nothing was changed", "must be from 1 to 9 degrees"),
     ],
 )
-def test_who_is_refused_is_told_in_their_language(
+def test_refusal_is_translated_to_the_callers_language(
     accepted: str, language: str | None, detail: str, why: str
 ) -> None:
     problem = trio.run(refused, accepted)
