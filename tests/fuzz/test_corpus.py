@@ -12,7 +12,7 @@ CORPUS = Path(__file__).parent / "corpus"
 
 
 @pytest.mark.parametrize("name", all_decoders())
-def test_every_input_that_was_kept_is_read_or_refused(name: str) -> None:
+def test_every_stored_fuzzer_input_is_read_or_refused(name: str) -> None:
     inputs = sorted((CORPUS / name).iterdir())
     assert inputs
     for path in inputs:

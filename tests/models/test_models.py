@@ -31,7 +31,7 @@ def clock() -> trio.testing.MockClock:
 @pytest.mark.full
 @pytest.mark.parametrize("model", spin.MODELS)
 @pytest.mark.parametrize("cycles", [False, True], ids=["claims", "ends"])
-def test_every_run_keeps_what_is_claimed(tmp_path: Path, model: str, cycles: bool) -> None:
+def test_claims_hold_in_every_run_of_the_model(tmp_path: Path, model: str, cycles: bool) -> None:
     said = spin.check(model, tmp_path, cycles=cycles)
     assert HOLDS in said and "max search depth" not in said, said
 
@@ -40,7 +40,7 @@ def test_every_run_keeps_what_is_claimed(tmp_path: Path, model: str, cycles: boo
 @pytest.mark.parametrize(
     ("model", "fault"), [(model, fault) for model in spin.MODELS for fault in spin.faults(model)]
 )
-async def test_a_seeded_fault_is_found_and_the_code_has_it_not(
+async def test_seeded_fault_violates_a_claim_and_the_code_does_not_contain_it(
     tmp_path: Path, model: str, fault: str, clock: Any
 ) -> None:
     said = spin.check(model, tmp_path, fault, cycles=True)
@@ -60,7 +60,7 @@ def test_each_model_has_a_seeded_fault(model: str) -> None:
 
 @pytest.mark.parametrize("seed", WALKS)
 @pytest.mark.parametrize("model", spin.MODELS)
-async def test_the_code_takes_the_same_steps(
+async def test_code_follows_random_walks_of_the_model(
     tmp_path: Path, model: str, seed: int, clock: Any
 ) -> None:
     await take(model, spin.walk(model, seed), tmp_path)
@@ -68,7 +68,7 @@ async def test_the_code_takes_the_same_steps(
 
 @pytest.mark.full
 @pytest.mark.parametrize("model", spin.MODELS)
-async def test_the_code_takes_the_same_steps_for_long(
+async def test_code_follows_long_random_walks_of_the_model(
     tmp_path: Path, model: str, clock: Any
 ) -> None:
     for seed in LONG_WALKS:

@@ -40,7 +40,7 @@ def environment() -> dict[str, str]:
     ],
     ids=str,
 )
-def test_what_is_promised_holds_for_every_seed(seeds: range) -> None:
+def test_guarantees_hold_for_every_seed(seeds: range) -> None:
     workers = os.cpu_count() or 1
     bounds = [seeds.start + len(seeds) * n // workers for n in range(workers + 1)]
     with ExitStack() as stack:
@@ -64,7 +64,7 @@ def test_what_is_promised_holds_for_every_seed(seeds: range) -> None:
 
 
 @pytest.mark.full
-def test_a_seed_is_a_trace_that_can_be_run_again() -> None:
+def test_seed_reproduces_its_trace() -> None:
     command = [sys.executable, "-m", "tests.simulation", "11"]
     first, second = (
         subprocess.run(command, env=environment(), capture_output=True, text=True, check=True)
@@ -74,7 +74,7 @@ def test_a_seed_is_a_trace_that_can_be_run_again() -> None:
     assert len(first.stdout.splitlines()) > 100
 
 
-def test_each_chance_of_the_agent_is_the_seed_s() -> None:
+def test_every_random_source_of_the_agent_is_seeded() -> None:
     """A part with its own randomness makes a trace that cannot be repeated."""
     root = Path(shipped.__file__).parents[2]
     named = {
@@ -95,7 +95,7 @@ class Steps(trio.abc.Instrument):
 
 
 @pytest.mark.full
-def test_no_part_ticks_through_the_weeks(tmp_path: Path) -> None:
+def test_idle_agent_takes_few_steps_per_hour(tmp_path: Path) -> None:
     """A part that checks each minute costs more than all events: `_replaced` slows it down."""
     steps = Steps()
     simulate(11, tmp_path, steps)
@@ -110,7 +110,7 @@ def test_no_part_ticks_through_the_weeks(tmp_path: Path) -> None:
         for n, each in enumerate(BROKEN)
     ],
 )
-def test_a_broken_promise_is_seen(name: str) -> None:
+def test_broken_guarantee_is_detected(name: str) -> None:
     # The rarest appears in one of nine seeds.
     seeds = dict.fromkeys([BROKEN[name].seed, *range(90)])
     command = [sys.executable, "-m", "tests.simulation.broken", name, *map(str, seeds)]

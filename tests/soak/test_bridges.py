@@ -19,7 +19,7 @@ MINUTES = float(os.environ.get("SOAK_MINUTES", "4"))
 @pytest.mark.soak
 @needs_mosquitto
 @pytest.mark.parametrize("seed", [1, 2])
-def test_bridges_whose_ends_are_killed(tmp_path: Path, seed: int) -> None:
+def test_bridges_lose_nothing_while_processes_are_killed(tmp_path: Path, seed: int) -> None:
     soak = live(tmp_path, seed=seed, seconds=60 * MINUTES)
     summary = report(soak)
     print(summary)

@@ -18,11 +18,11 @@ def _run(home: Path, seconds: float, seed: int) -> None:
     assert {"📥", "🛰"} <= day.signs.keys(), report(day)
 
 
-def test_a_short_day_of_ten_people(tmp_path: Path) -> None:
+def test_ten_people_lose_no_message_in_a_short_day_of_faults(tmp_path: Path) -> None:
     _run(tmp_path, 8.0, 1)
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_a_day_of_ten_people(tmp_path: Path, seed: int) -> None:
+def test_ten_people_lose_no_message_in_a_day_of_faults(tmp_path: Path, seed: int) -> None:
     _run(tmp_path, 600.0, seed)

@@ -35,10 +35,10 @@ def _run(home: Path, seconds: float, hurry: float) -> None:
 
 
 @pytest.mark.full
-def test_ten_minutes_of_faults(tmp_path: Path) -> None:
+def test_messages_arrive_once_in_ten_minutes_of_faults(tmp_path: Path) -> None:
     _run(tmp_path, TEN_MINUTES_S, HURRY)
 
 
 @pytest.mark.soak
-def test_hours_of_faults(tmp_path: Path) -> None:
+def test_messages_arrive_once_in_hours_of_faults(tmp_path: Path) -> None:
     _run(tmp_path, 60 * MINUTES, 1.0)

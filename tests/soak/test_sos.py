@@ -28,7 +28,7 @@ SEEDS = [int(seed) for seed in os.environ.get("SOS_DAY_SEEDS", "1 2 3").split()]
 
 @pytest.mark.soak
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_day_with_twenty_incidents(tmp_path: Path, seed: int) -> None:
+def test_twenty_incidents_of_a_day_are_handled_despite_faults(tmp_path: Path, seed: int) -> None:
     with server() as database:
         day = trio.run(partial(live, tmp_path, database, seed=seed, seconds=360, hurry=2.0))
     print(told_of_a_day(day))
@@ -36,7 +36,7 @@ def test_a_day_with_twenty_incidents(tmp_path: Path, seed: int) -> None:
 
 
 @pytest.mark.soak
-def test_where_an_sos_is_after_an_hour_in_every_state(tmp_path: Path) -> None:
+def test_sos_is_where_the_table_says_after_an_hour_in_every_state(tmp_path: Path) -> None:
     """This takes that hour. If the table differs from the page's, either the kit has a fault, or
     `python -m tests.soak.sos_table --write` must update the page.
     """
@@ -48,8 +48,8 @@ def test_where_an_sos_is_after_an_hour_in_every_state(tmp_path: Path) -> None:
     assert text == shown(PAGE.read_text())
 
 
-def test_an_sos_without_any_channel_and_without_a_hub_stays_on_its_kit(tmp_path: Path) -> None:
-    """The same program in a few seconds."""
+def test_sos_without_channels_and_hub_stays_on_its_kit(tmp_path: Path) -> None:
+    """The test runs the same program for a few seconds."""
     (state,) = [each for each in WITHOUT if each.channels[1:] == ("down", "down")]
     (story,) = trio.run(tell_all, [state], tmp_path, (0.02,))
     (seen,) = story.seen

@@ -36,7 +36,7 @@ def posts(running: Agent, content: str, **members: int) -> None:
 
 
 @pytest.mark.full
-def test_everybody_has_everything_once_within_ten_minutes(tmp_path: Path) -> None:
+def test_ten_kits_receive_every_message_once_within_ten_minutes(tmp_path: Path) -> None:
     arguments = ("--nodes", str(KITS), "--loss", str(LOSS), "--seed", "3")
     with ExitStack() as stack:
         stack.enter_context(nodes(tmp_path, *arguments))
