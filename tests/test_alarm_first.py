@@ -38,7 +38,7 @@ PACKAGES: list[tuple[str, Any]] = [
 
 
 @pytest.mark.parametrize(("body", "item"), PACKAGES)
-def test_an_sos_of_a_program_goes_without_what_cannot_be_read(body: str, item: Any) -> None:
+def test_sos_of_a_program_is_accepted_without_its_unreadable_members(body: str, item: Any) -> None:
     unread: list[Any] = []
     package = parse_package((body % SOS).encode(), unread)
     assert package.sos and package.item == item

@@ -46,7 +46,7 @@ def headings(page: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=ids)
-def test_every_link_leads_somewhere(page: Path) -> None:
+def test_every_link_has_a_target(page: Path) -> None:
     for link in LINK.findall(page.read_text()):
         if "://" in link:
             continue
@@ -61,14 +61,14 @@ SORTED = [page for page in PAGES if page.parent.parent.name == "docs"]
 
 
 @pytest.mark.parametrize("page", SORTED, ids=ids)
-def test_every_page_is_in_the_list_and_names_its_reader_first(page: Path) -> None:
+def test_every_page_is_listed_and_names_its_reader(page: Path) -> None:
     """Only the first handbook is listed; the kit shows the others."""
     if page.parent.name != "handbook":
         assert f"({page.relative_to(ROOT / 'docs')})" in (ROOT / "docs/README.md").read_text()
         assert page.read_text().partition("\n\n")[2].startswith("For ")
 
 
-def test_every_old_path_leads_to_a_page() -> None:
+def test_every_moved_path_redirects_to_a_page() -> None:
     """The site has a redirect page for each."""
     source = (ROOT / "build/web_site.py").read_text()
     (moved,) = re.findall(r"^MOVED = (\{.*?^\})", source, re.MULTILINE | re.DOTALL)
@@ -78,7 +78,7 @@ def test_every_old_path_leads_to_a_page() -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=ids)
-def test_every_path_of_the_tree_is_there(page: Path) -> None:
+def test_every_named_path_exists(page: Path) -> None:
     """Paths that begin with a slash are those of an installed kit and are left out."""
     missing = [path for path in NAMED.findall(page.read_text()) if not (ROOT / path).exists()]
     assert not missing
@@ -97,7 +97,7 @@ def command_tree() -> dict[tuple[str, ...], Command]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=ids)
-def test_every_command_and_option_is_there(page: Path) -> None:
+def test_every_command_and_option_exists(page: Path) -> None:
     if page.relative_to(ROOT).as_posix().removeprefix("docs/").startswith(FORMATS):
         return
     unknown = []
@@ -118,9 +118,7 @@ def test_every_command_and_option_is_there(page: Path) -> None:
 @pytest.mark.parametrize(
     ("table", "above"), [("command", ()), ("group of `fieldagent hub`", ("hub",))]
 )
-def test_the_page_of_the_command_line_lists_every_command(
-    table: str, above: tuple[str, ...]
-) -> None:
+def test_cli_page_lists_every_command(table: str, above: tuple[str, ...]) -> None:
     page = (ROOT / "docs/reference/cli.md").read_text()
     rows = page.partition(f"| {table} | ")[2].partition("\n|---|---|\n")[2].partition("\n\n")[0]
     column = 2 if above else 1
@@ -129,7 +127,7 @@ def test_the_page_of_the_command_line_lists_every_command(
     assert sorted(re.findall("`([^`]+)`", " ".join(cells))) == sorted(each[-1] for each in below)
 
 
-def test_the_settings_page_says_what_the_code_does() -> None:
+def test_settings_page_matches_the_code() -> None:
     subprocess.run([sys.executable, ROOT / "build/settings_doc.py", "--check"], check=True)
 
 
@@ -148,7 +146,7 @@ def texts() -> tuple[str, ...]:
     )
 
 
-def test_the_page_on_compatibility_has_the_versions_of_the_tables() -> None:
+def test_compatibility_page_has_the_schema_versions() -> None:
     page = (ROOT / "docs/reference/compatibility.md").read_text()
     assert re.findall(r"\| tables (\d+) \|", page) == [str(JOURNAL.version), str(VERSION)]
 
@@ -160,13 +158,13 @@ NO_SIMULATORS = (
 )
 
 
-def test_the_page_on_performance_has_only_benchmarks_of_a_whole_run() -> None:
+def test_performance_page_lists_only_existing_benchmarks_in_order() -> None:
     sections = performance.read_sections(performance.PAGE.read_text())
     assert sections
     assert [*sections] == [name for name in BENCHMARKS if name in sections]
 
 
-def test_each_simulator_and_peer_has_its_source_and_its_judge() -> None:
+def test_every_simulator_and_peer_is_listed_with_source_and_judge() -> None:
     page = (ROOT / "docs/reference/simulators.md").read_text()
     rows = [line.strip("|").split("|") for line in page.splitlines() if line.startswith("| ")][1:]
     named = re.findall(r"`(?:[\w/]+/)?([\w*]+)\.(?:py|c)`", page)
@@ -187,7 +185,7 @@ def test_each_simulator_and_peer_has_its_source_and_its_judge() -> None:
     assert [name for name in listed if not fnmatch.filter(files, name)] == []
 
 
-def test_every_metric_of_the_agent_is_described() -> None:
+def test_every_agent_metric_is_described() -> None:
     """And no other. Those of the hub are compared in `tests/hub/test_access_log.py`."""
     page = (ROOT / "docs/reference/agent-metrics.md").read_text()
     rows = re.findall(r"^\| (`[a-z_]+`(?:, `[a-z_]+`)*) \|", page, re.MULTILINE)
@@ -212,7 +210,7 @@ def to_be_watched() -> list[str]:
 
 
 @pytest.mark.parametrize("figure", to_be_watched())
-def test_each_figure_that_is_to_be_watched_has_a_rule(figure: str) -> None:
+def test_every_monitored_metric_has_an_alert_rule(figure: str) -> None:
     """`tests/hub/test_access_log.py` gives the reason why the hub's other metrics need no alert."""
     rules = "".join(
         (ROOT / "examples" / name).read_text() for name in ("alerts.yml", "hub-alerts.yml")
@@ -228,7 +226,7 @@ def symptoms() -> list[str]:
 
 
 @pytest.mark.parametrize("symptom", symptoms())
-def test_what_is_looked_up_by_its_words_is_what_the_program_says(symptom: str) -> None:
+def test_troubleshooting_symptoms_are_texts_of_the_program(symptom: str) -> None:
     for part in symptom.split("…"):
         assert any(part.strip() in text for text in texts()), part
 
@@ -264,7 +262,7 @@ ONLY_FULL = (
 
 
 @pytest.mark.parametrize("promise", promises(), ids=lambda promise: promise[:50])
-def test_each_promise_has_tests_and_each_run_has_one_of_them(promise: str) -> None:
+def test_each_promise_has_tests_in_an_ordinary_run(promise: str) -> None:
     runs = []
     for arguments in promises()[promise]:
         where, _, word = arguments.partition(" -k ")
@@ -278,7 +276,7 @@ def test_each_promise_has_tests_and_each_run_has_one_of_them(promise: str) -> No
     assert any(runs) or promise.startswith(ONLY_FULL)
 
 
-def test_each_row_of_the_model_of_security_has_tests_that_are_there() -> None:
+def test_each_row_of_the_threat_model_has_tests() -> None:
     """All but that of root, who can do everything."""
     text = (ROOT / "docs/explain/security.md").read_text().partition("## Threat model")[2]
     attackers = re.findall(r"^\| (.+?) \|", text, re.MULTILINE)[1:]

@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[1]
 EXAMPLES = ROOT / "examples"
 
 
-def test_the_shell_hook_writes_what_comes(tmp_path: Path) -> None:
+def test_shell_hook_writes_received_messages(tmp_path: Path) -> None:
     file = tmp_path / "messages"
     hook = {"inbound-hook": f"{EXAMPLES}/hook.sh {file}"}
     with sky(tmp_path) as above, agent(tmp_path, hook) as kit:
@@ -27,13 +27,13 @@ def test_the_shell_hook_writes_what_comes(tmp_path: Path) -> None:
     assert file.read_text() == "Base camp: Storm at noon\n"
 
 
-def test_a_payload_that_the_shell_hook_cannot_write_is_tried_again(tmp_path: Path) -> None:
+def test_shell_hook_requests_a_retry_if_it_cannot_write(tmp_path: Path) -> None:
     hook = [EXAMPLES / "hook.sh", tmp_path / "missing" / "messages"]
     done = subprocess.run(hook, input="{}", text=True, capture_output=True, timeout=PATIENCE)
     assert done.returncode == 75
 
 
-def test_the_python_hook_answers(tmp_path: Path) -> None:
+def test_python_hook_answers_a_message(tmp_path: Path) -> None:
     port = str(free_port())
     hook = {"inbound-hook": f"{sys.executable} {EXAMPLES}/hook.py --port {port}", "api-port": port}
     with sky(tmp_path) as above, agent(tmp_path, hook) as kit:
@@ -42,7 +42,7 @@ def test_the_python_hook_answers(tmp_path: Path) -> None:
         above.expect("At the hut, 46.5 N 7.25 E")
 
 
-def test_the_python_hook_asks_to_be_called_again_without_an_agent() -> None:
+def test_python_hook_requests_a_retry_without_an_agent() -> None:
     payload = '{"payloads": [{"events": [{"type": "Message", "content": "where?"}]}]}'
     hook = [sys.executable, str(EXAMPLES / "hook.py"), "--port", str(free_port())]
     done = subprocess.run(hook, input=payload, text=True, capture_output=True, timeout=PATIENCE)
@@ -50,7 +50,7 @@ def test_the_python_hook_asks_to_be_called_again_without_an_agent() -> None:
     assert "cannot be reached" in done.stdout
 
 
-def test_a_position_is_posted(tmp_path: Path) -> None:
+def test_position_example_posts_a_position(tmp_path: Path) -> None:
     with sky(tmp_path), agent(tmp_path) as kit:
         command = [str(EXAMPLES / "position.py"), "47.3769", "8.5417", str(kit.port)]
         done = subprocess.run([sys.executable, *command], capture_output=True, text=True)
@@ -58,7 +58,7 @@ def test_a_position_is_posted(tmp_path: Path) -> None:
         until(lambda: kit.call("GET", "/api/queue").body["queued"] == 0)
 
 
-def test_systemd_understands_the_drop_in(tmp_path: Path) -> None:
+def test_systemd_accepts_the_drop_in(tmp_path: Path) -> None:
     shutil.copy(ROOT / "systemd/fieldagent.service", tmp_path)
     shutil.copytree(EXAMPLES / "fieldagent.service.d", tmp_path / "fieldagent.service.d")
     unit = tmp_path / "fieldagent.service"

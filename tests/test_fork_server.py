@@ -47,7 +47,7 @@ def ended(process: subprocess.Popen[str]) -> tuple[str, str, int]:
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
-def test_it_says_and_returns_the_same(
+def test_forked_program_has_the_same_output_and_exit_code(
     words: list[str], server: Server, environment: Mapping[str, str], tmp_path: Path
 ) -> None:
     command = [*MODULE, *words]
@@ -58,7 +58,7 @@ def test_it_says_and_returns_the_same(
     assert started[0] or started[1]
 
 
-def test_it_is_in_the_folder_that_it_was_given(
+def test_forked_program_runs_in_the_requested_folder(
     server: Server, environment: Mapping[str, str], tmp_path: Path
 ) -> None:
     (tmp_path / "agent.properties").write_text("api-port=no number\n")
@@ -70,7 +70,7 @@ def test_it_is_in_the_folder_that_it_was_given(
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL, signal.SIGHUP])
-def test_it_is_called_as_others_and_a_signal_ends_it_as_them(
+def test_forked_program_has_the_same_command_line_and_signal_exit(
     number: signal.Signals, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     codes = []
@@ -87,7 +87,7 @@ def test_it_is_called_as_others_and_a_signal_ends_it_as_them(
 
 
 @pytest.mark.parametrize("name", ["PYTHONPATH", "LD_PRELOAD", "LANG", "TZ"])
-def test_what_is_read_before_a_program_begins_is_not_forked(
+def test_program_with_startup_variables_is_not_forked(
     name: str, server: Server, environment: Mapping[str, str]
 ) -> None:
     command = [*MODULE, "run"]

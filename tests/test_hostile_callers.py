@@ -102,7 +102,7 @@ def server(
 @pytest.mark.parametrize(
     ("name", "raw", "status", "closes"), [pytest.param(*case, id=case[0]) for case in CASES]
 )
-def test_a_request_is_answered_as_its_section_says(
+def test_raw_request_gets_the_specified_status_from_agent_and_hub(
     server: Server, name: str, raw: bytes, status: int, closes: bool
 ) -> None:
     said = server.said(raw)
@@ -122,7 +122,7 @@ def test_a_request_is_answered_as_its_section_says(
 
 
 @pytest.mark.parametrize(("host", "status"), HOSTS)
-def test_no_host_is_read_in_two_ways(server: Server, host: str, status: int) -> None:
+def test_ambiguous_host_is_refused_by_agent_and_hub(server: Server, host: str, status: int) -> None:
     with server.connect() as connection:
         connection.sendall(f"GET {server.health} HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
         expected = {status} if server.health == "/healthz" else {400, 421, 403}
@@ -130,7 +130,7 @@ def test_no_host_is_read_in_two_ways(server: Server, host: str, status: int) -> 
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_who_says_what_costs_most_holds_up_nobody(server: Server, name: str) -> None:
+def test_hostile_request_does_not_delay_other_callers(server: Server, name: str) -> None:
     with server.connect() as connection:
         connection.setblocking(False)
         with suppress(BlockingIOError):

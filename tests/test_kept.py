@@ -42,7 +42,7 @@ def said(kept: Path, engine: str) -> dict[str, Any]:
     return answers
 
 
-def test_a_kit_goes_on_from_its_journal(kept: Path, tmp_path: Path) -> None:
+def test_agent_continues_from_an_earlier_releases_journal(kept: Path, tmp_path: Path) -> None:
     state = tmp_path / "state"
     state.mkdir(mode=0o700)
     for name in ("journal.sqlite3", "journal.sqlite3-mark"):
@@ -56,7 +56,7 @@ def test_a_kit_goes_on_from_its_journal(kept: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("engine", ["sqlite", "postgresql"])
-def test_a_hub_goes_on_from_its_database(
+def test_hub_continues_from_an_earlier_releases_database(
     kept: Path, tmp_path: Path, engine: str, request: pytest.FixtureRequest
 ) -> None:
     if engine == "sqlite":
@@ -75,7 +75,7 @@ def test_a_hub_goes_on_from_its_database(
         assert now == {name: rows for name, rows in before["hub"].items() if name in now}
 
 
-def test_envelopes_are_read_as_they_were_written(kept: Path) -> None:
+def test_envelopes_of_earlier_releases_are_read(kept: Path) -> None:
     """If a member has a new name or none, this test must contain the reason."""
     examples = json.loads((kept / "bytes.json").read_text())
     for name, content in examples.items():
@@ -92,7 +92,7 @@ def test_envelopes_are_read_as_they_were_written(kept: Path) -> None:
             assert test_link.described()[known].hex() == content, name
 
 
-def test_nodes_of_then_are_understood(kept: Path) -> None:
+def test_node_vectors_of_earlier_releases_are_unchanged(kept: Path) -> None:
     then = json.loads(gzip.decompress((kept / "node-link-vectors.json.gz").read_bytes()))
     now = json.loads((ROOT / "docs/reference/node-link-vectors.json").read_text())
     for kind, vectors in then.items():
@@ -100,6 +100,6 @@ def test_nodes_of_then_are_understood(kept: Path) -> None:
     assert now == test_node.VECTORS
 
 
-def test_all_formats_have_their_first_version() -> None:
+def test_formats_have_their_first_version() -> None:
     assert (envelope_form.VERSION, link.VERSION, node.VERSION, sms_frame.VERSION) == (1, 1, 1, 1)
     assert KEPT[0].name == "0.1"

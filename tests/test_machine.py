@@ -28,7 +28,7 @@ def used() -> dict[str, str]:
     return packages
 
 
-def test_what_tests_use_is_installed_before_them() -> None:
+def test_debian_packages_used_by_tests_are_installed_before() -> None:
     there = installed()
     lacking = {package: file for package, file in used().items() if package not in there}
     assert lacking == {}, "these tests need what build/debian-packages lacks"

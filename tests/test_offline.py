@@ -20,7 +20,9 @@ BEYOND = ["192.0.2.1", "192.0.0.1", "8.8.8.8", "::ffff:9.9.9.9", "2001:db8::1"]
 
 
 @pytest.mark.parametrize("address", BEYOND)
-async def test_nothing_leaves_this_machine(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_connection_beyond_this_machine_is_blocked(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The guard stops every way of the standard library and trio, even if the hub takes the address
     for public.
     """
@@ -38,7 +40,7 @@ async def test_nothing_leaves_this_machine(address: str, monkeypatch: pytest.Mon
     assert "leave this machine" in repr(left.value)
 
 
-async def test_this_machine_may_be_asked() -> None:
+async def test_connection_within_this_machine_is_allowed() -> None:
     with closing(socket.create_server(("127.0.0.1", 0))) as server:
         port = server.getsockname()[1]
         socket.create_connection(("127.0.0.1", port)).close()
@@ -60,8 +62,8 @@ def test_that_goes_on():
 
 @pytest.mark.full
 @pytest.mark.parametrize("host", ["192.0.2.1", "hub.example.org"])
-def test_what_a_test_starts_is_held_too(host: str, tmp_path: Path) -> None:
-    """The guard stops an address, and a name that needs a foreign name server. The started test
+def test_process_started_by_a_test_is_blocked_too(host: str, tmp_path: Path) -> None:
+    """The guard stops an address, and a name that needs an external name server. The started test
     fails.
     """
     (tmp_path / "test_starts.py").write_text(STARTS.format(host=host))
@@ -80,7 +82,7 @@ def test_what_a_test_starts_is_held_too(host: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("how", ["-c", "-m"])
-def test_any_python_is_held(how: str, tmp_path: Path) -> None:
+def test_any_started_python_is_blocked(how: str, tmp_path: Path) -> None:
     program = "import socket; socket.create_connection(('192.0.2.1', 9))"
     (tmp_path / "calls.py").write_text(program)
     words = [how, program if how == "-c" else "calls"]
@@ -89,7 +91,7 @@ def test_any_python_is_held(how: str, tmp_path: Path) -> None:
     assert "192.0.2.1" in offline.left()
 
 
-def test_who_sets_a_path_for_python_keeps_the_guard_in_it() -> None:
+def test_every_custom_pythonpath_includes_the_guard() -> None:
     for path in Path(__file__).parent.rglob("*.py"):
         for line in path.read_text().splitlines():
             if '"PYTHONPATH":' in line and path != Path(__file__):

@@ -8,7 +8,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 
 
-def test_each_file_that_is_no_code_is_named_in_the_setup() -> None:
+def test_setup_names_every_data_file() -> None:
     setup = ConfigParser()
     setup.read(ROOT / "setup.cfg")
     named = {

@@ -125,7 +125,7 @@ SESSIONS = "IMEI,Date,Credits\n300234010000001,2026-09-21,4\n"
 
 
 @pytest.mark.full
-def test_the_hubs_page_from_top_to_bottom(reader: Reader) -> None:
+def test_commands_of_the_hub_page_work(reader: Reader) -> None:
     blocks = reader.blocks(HUB)
     set_up, push, settings, programs, groups, webhook, letters, usage, passkeys, fleet = blocks
     # The page installs for the whole machine. The test uses the requested version without that.
@@ -172,7 +172,7 @@ def test_the_hubs_page_from_top_to_bottom(reader: Reader) -> None:
 
 
 @pytest.mark.full
-def test_two_kits_reach_each_other_as_the_radios_page_says(reader: Reader) -> None:
+def test_two_kits_communicate_with_the_settings_of_the_radio_page(reader: Reader) -> None:
     simulator, settings, *_ = reader.blocks(RADIO)
     (send,) = re.findall(r"`(fieldagent send [^`]+)`", RADIO)
     other = settings.replace("node-1", "node-2").replace("station=1", "station=2")
@@ -194,7 +194,7 @@ LORA = [each for each in re.findall(r"(?m)^    radio-protocol=(\S+)$", RADIO) if
 
 @pytest.mark.full
 @pytest.mark.parametrize("name", LORA)
-def test_two_kits_reach_each_other_by_the_settings_of_a_lora_board(
+def test_two_kits_communicate_with_the_lora_settings_of_the_radio_page(
     reader: Reader, name: str
 ) -> None:
     (settings,) = (each for each in reader.blocks(RADIO) if f"radio-protocol={name}\n" in each)
@@ -228,7 +228,7 @@ while data := peer.recv(4096):
 """
 
 
-def test_a_kiss_modem_is_reached_by_the_settings_for_dire_wolf(reader: Reader) -> None:
+def test_kiss_modem_is_reached_with_the_dire_wolf_settings(reader: Reader) -> None:
     (settings,) = (each for each in reader.blocks(RADIO) if "radio-protocol=kiss" in each)
     with (
         Running([*reader.inside, sys.executable, "-c", TNC], "ready") as tnc,
@@ -253,7 +253,7 @@ def simulated(reader: Reader) -> Iterator[Running]:
 
 
 @pytest.mark.full
-def test_the_commands_of_the_local_apis_page(reader: Reader) -> None:
+def test_commands_of_the_local_api_page_work(reader: Reader) -> None:
     *_, commands, track, batched = reader.blocks(COMMANDS)
     text, place, dry_run, by, *more = commands.strip().splitlines()
     to_ada, people, read, sos, grid, seen, answer, words, cancel, *looks = more
@@ -290,7 +290,7 @@ def on_a_terminal(command: str) -> str:
     return f"script --quiet --return --command {shlex.quote(command.split('#')[0])} /dev/null"
 
 
-def test_a_hub_is_copied_while_it_runs(reader: Reader) -> None:
+def test_backup_commands_copy_a_running_hub(reader: Reader) -> None:
     backup, restored = reader.blocks(BACK_UP)
     folder = reader.home / "fieldagent-hub"
     folder.mkdir()
@@ -331,7 +331,7 @@ def with_a_hub_for_ada(reader: Reader) -> Iterator[str]:
         yield running.ready.split()[-1]
 
 
-def test_from_an_empty_card_to_the_first_package(reader: Reader) -> None:
+def test_field_kit_steps_lead_to_the_first_package(reader: Reader) -> None:
     """Run the ten steps of both ways. The test does by hand what the card's system does at its
     start.
     """

@@ -155,14 +155,14 @@ def lost(home: Path, what: Recorded, states: int, seed: int, *, lies: bool = Fal
         pytest.param(STATES_SOAK, marks=pytest.mark.soak),
     ],
 )
-def test_whatever_a_power_cut_leaves_holds_what_was_answered(
+def test_acknowledged_data_survives_a_power_cut(
     tmp_path: Path, request: pytest.FixtureRequest, program: str, states: int
 ) -> None:
     assert lost(tmp_path, request.getfixturevalue(program), states, seed=1) == 0
 
 
 @pytest.mark.parametrize("program", [pytest.param("agents", marks=pytest.mark.full), "hubs"])
-def test_with_a_disk_that_lies_something_is_lost(
+def test_data_is_lost_on_a_disk_that_ignores_syncs(
     tmp_path: Path, request: pytest.FixtureRequest, program: str
 ) -> None:
     """Without working syncs, as with `synchronous=OFF`, data is lost. This proves that the test

@@ -34,7 +34,7 @@ def transcripts(text: str) -> list[tuple[str, str]]:
     return entries
 
 
-def test_the_examples_in_their_order_as_they_stand() -> None:
+def test_readme_examples_work_in_order() -> None:
     examples = transcripts(README)
     assert len(examples) == 6
     path = f"{Path(MODULE[0]).parent}{os.pathsep}{os.environ['PATH']}"
@@ -57,13 +57,13 @@ def steady(shown: str) -> str:
     return NUMBER.sub("SOS N", MOMENT.sub("T", shown))
 
 
-def test_the_two_commands_are_there() -> None:
+def test_readme_contains_the_two_commands() -> None:
     for command in ("./demo", "./tests/run"):
         assert f"    {command}\n" in README
         assert os.access(ROOT / command, os.X_OK)
 
 
-def test_it_is_short() -> None:
+def test_readme_stays_short() -> None:
     lines = README.splitlines()
     assert len(lines) <= 120
     assert not [line for line in lines if len(line) > 120]

@@ -60,7 +60,7 @@ def children_of(pid: int) -> list[int]:
 @pytest.mark.full
 @pytest.mark.parametrize("workers", [[], ["-n", "1"]], ids=["alone", "with a worker"])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_run_that_is_stopped(tmp_path: Path, number: int, workers: list[str]) -> None:
+def test_interrupted_run_leaves_no_process(tmp_path: Path, number: int, workers: list[str]) -> None:
     with started([*pytest_of(tmp_path, SLOW), *workers]) as run:
         until(lambda: len(leftovers.left(run.pid, set())) >= 3)
         run.send_signal(number)
@@ -69,7 +69,7 @@ def test_a_run_that_is_stopped(tmp_path: Path, number: int, workers: list[str]) 
 
 
 @pytest.mark.full
-def test_steps_that_are_stopped(tmp_path: Path) -> None:
+def test_terminated_steps_leave_no_process(tmp_path: Path) -> None:
     command = [sys.executable, "-c", STEPS, *pytest_of(tmp_path, SLOW)]
     with started(command, stdout=subprocess.PIPE, text=True) as steps:
         until((tmp_path / "runs").exists)
@@ -81,7 +81,7 @@ def test_steps_that_are_stopped(tmp_path: Path) -> None:
         assert leftovers.left(run, set()) == {}
 
 
-def test_a_run_that_is_killed_among_steps(tmp_path: Path) -> None:
+def test_killed_run_leaves_no_process_and_fails_its_step(tmp_path: Path) -> None:
     command = [sys.executable, "-c", STEPS, *pytest_of(tmp_path, SLOW)]
     with started(command, stdout=subprocess.PIPE, text=True) as steps:
         until((tmp_path / "runs").exists)
@@ -93,7 +93,7 @@ def test_a_run_that_is_killed_among_steps(tmp_path: Path) -> None:
 
 
 @pytest.mark.full
-def test_what_a_test_leaves_is_ended_and_told(tmp_path: Path) -> None:
+def test_process_left_by_a_test_is_ended_and_reported(tmp_path: Path) -> None:
     with started(pytest_of(tmp_path, CARELESS), stdout=subprocess.PIPE, text=True) as run:
         output = run.communicate(timeout=PATIENCE)[0]
         assert leftovers.left(run.pid, set()) == {}
@@ -116,7 +116,7 @@ def test_what_a_test_leaves_is_ended_and_told(tmp_path: Path) -> None:
         ("the kit passed, 3 failed in 1s", 0, 0),
     ],
 )
-def test_the_closing_line_of_a_step_is_counted(line: str, passed: int, failed: int) -> None:
+def test_outcome_line_of_a_step_is_counted(line: str, passed: int, failed: int) -> None:
     counts = outcomes(line)
     assert (counts["passed"], counts["failed"]) == (passed, failed)
 
@@ -133,11 +133,11 @@ def test_the_closing_line_of_a_step_is_counted(line: str, passed: int, failed: i
         ("docs/start/first-hub.md", "tests/hub/test_journey.py", False),
     ],
 )
-def test_tests_belong_to_a_change(path: str, file: str, belongs: bool) -> None:
+def test_tests_are_selected_by_the_changed_file(path: str, file: str, belongs: bool) -> None:
     assert (file in touched.belonging([path])) == belongs
 
 
-def test_the_tests_of_a_change_stay_within_their_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_selected_tests_stay_within_their_time_budget(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(touched, "changed", lambda: ["tests/hub/test_a.py", "tests/hub/test_b.py"])
     monkeypatch.setattr(
         durations, "read", lambda: {"tests/hub/test_a.py": 9e9, "tests/hub/test_b.py": 1.0}

@@ -61,12 +61,12 @@ def test_each_kind_of_layer_fault_is_reported(
         "from trio import move_on_after as limit",
     ],
 )
-def test_a_computed_wait_is_reported(source: str) -> None:
+def test_computed_wait_is_reported(source: str) -> None:
     assert layers.waits_of_computed_length(source)
 
 
 @pytest.mark.parametrize("source", ["trio.sleep(0.5)", "trio.fail_after(2 * LIMIT)"])
-def test_a_constant_wait_is_not_reported(source: str) -> None:
+def test_constant_wait_is_not_reported(source: str) -> None:
     assert layers.waits_of_computed_length(source) == []
 
 
@@ -78,6 +78,8 @@ def test_each_kind_of_oversize_is_reported() -> None:
     assert [*sizes.oversized("a.py", "x = 1\n" * 701)] == [("a.py", "701 lines")]
 
 
-def test_an_outdated_reason_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_outdated_size_exception_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sizes.ACCEPTED, "a.py", "one table of the standard")
     assert sizes.faults(tmp_path) == ["ACCEPTED names a.py, which is small"]
