@@ -10,7 +10,7 @@ import pytest
 from fieldagent.cli.kit import addressee
 
 
-def answering(monkeypatch: pytest.MonkeyPatch, **bodies: Any) -> list[str]:
+def stub_agent_answers(monkeypatch: pytest.MonkeyPatch, **bodies: Any) -> list[str]:
     asked: list[str] = []
 
     def call(port: int, method: str, path: str) -> Any:
@@ -25,7 +25,9 @@ def test_send_shows_the_hubs_report_of_an_unknown_addressee(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     step = {"stage": "nobody", "text": "Benn cannot be reached: nobody is called that"}
-    answering(monkeypatch, package={"reached": [step]})
+    stub_agent_answers(monkeypatch, package={"reached": [step]})
     assert addressee.find_unreached_reason(9091, {"id": 1}) == step["text"]
-    answering(monkeypatch, package={"reached": [{"stage": "stored", "text": "on Ben's kit"}]})
+    stub_agent_answers(
+        monkeypatch, package={"reached": [{"stage": "stored", "text": "on Ben's kit"}]}
+    )
     assert addressee.find_unreached_reason(9091, {"id": 1}) == ""

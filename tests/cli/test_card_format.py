@@ -27,7 +27,9 @@ def kit(tmp_path: Path) -> Path:
     return tmp_path / "kit"
 
 
-def added(home: Path, boot: Path, *words: str, password: str) -> subprocess.CompletedProcess[str]:
+def add_device_with_card(
+    home: Path, boot: Path, *words: str, password: str
+) -> subprocess.CompletedProcess[str]:
     database = str(home / "hub.sqlite3")
     if not Path(database).exists():
         administer(database, "init", "Alps")
@@ -45,7 +47,7 @@ def test_kit_reads_the_card_that_the_hub_wrote(kit: Path, tmp_path: Path) -> Non
     words = ["--ssh-key", str(tmp_path / "id.pub"), "--ca-file", str(tmp_path / "ca.pem")]
     words += ["--update-key", str(tmp_path / "update"), "--time-zone", "Europe/Zurich"]
     words += ["--access-point", "camp Ädä", "--country", "CH", "--kit-address", "10.1.2.3/24"]
-    done = added(tmp_path, boot, *words, password="four words\n")
+    done = add_device_with_card(tmp_path, boot, *words, password="four words\n")
     assert done.returncode == 0, done.stderr
     assert (boot / "authorized_keys").read_text() == f"{KEY}\n"
     settings = (boot / "fieldagent.properties").read_text()
@@ -80,7 +82,9 @@ def test_kit_reads_the_card_that_the_hub_wrote(kit: Path, tmp_path: Path) -> Non
 
 def test_wifi_passphrase_is_stored_on_the_card_as_its_hash_only(kit: Path, tmp_path: Path) -> None:
     boot = kit / "boot/firmware"
-    done = added(tmp_path, boot, "--wifi", "IEEE", "--country", "CH", password="password\n")
+    done = add_device_with_card(
+        tmp_path, boot, "--wifi", "IEEE", "--country", "CH", password="password\n"
+    )
     assert done.returncode == 0, done.stderr
     text = (boot / "kit.properties").read_text()
     # IEEE 802.11-2020, J.4.2, test vector 1.
@@ -129,7 +133,7 @@ def test_line_break_in_a_card_value_is_rejected(kit: Path) -> None:
 def test_access_point_is_refused_for_a_card_of_another_image(tmp_path: Path) -> None:
     (boot := tmp_path / "bootfs").mkdir()
     words = ("--access-point", "camp", "--country", "CH")
-    done = added(tmp_path, boot, *words, password="four words\n")
+    done = add_device_with_card(tmp_path, boot, *words, password="four words\n")
     assert done.returncode == 65
     assert "this card has no kit.txt" in done.stderr
     assert list(boot.iterdir()) == []
@@ -139,7 +143,7 @@ def test_access_point_is_refused_for_a_card_of_another_image(tmp_path: Path) -> 
 def test_gateway_and_dns_without_an_address_are_refused(
     kit: Path, tmp_path: Path, option: str
 ) -> None:
-    done = added(tmp_path, kit / "boot/firmware", option, "10.0.0.1", password="")
+    done = add_device_with_card(tmp_path, kit / "boot/firmware", option, "10.0.0.1", password="")
     assert done.returncode == 65
     assert f"{option[2:]} needs address" in done.stderr
 

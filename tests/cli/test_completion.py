@@ -44,18 +44,18 @@ SHELLS = {
 }
 
 
-def printed(*arguments: str) -> str:
+def run_fieldagent(*arguments: str) -> str:
     return subprocess.run(
         [*MODULE, *arguments], capture_output=True, text=True, timeout=PATIENCE, check=True
     ).stdout
 
 
-def offered(shell: str, folder: Path, line: str) -> set[str]:
+def suggest_completions(shell: str, folder: Path, line: str) -> set[str]:
     """Return the shell's suggestions for the last word of the line."""
     if shutil.which(shell) is None:
         unavailable(f"apt-get install {shell}")
     script = folder / "script"
-    script.write_text(printed("completion", shell))
+    script.write_text(run_fieldagent("completion", shell))
     program, command = SHELLS[shell]
     quoted = line if not line.endswith(" ") else f"{line}''"
     done = subprocess.run(
@@ -90,12 +90,14 @@ def offered(shell: str, folder: Path, line: str) -> set[str]:
 def test_shell_completes_commands_options_and_values(
     tmp_path: Path, shell: str, line: str, expected: set[str]
 ) -> None:
-    assert {word for word in offered(shell, tmp_path, line) if word[:1] != "-" or "--" in line} == (
-        expected
-    )
+    assert {
+        word
+        for word in suggest_completions(shell, tmp_path, line)
+        if word[:1] != "-" or "--" in line
+    } == (expected)
 
 
-def listed(help_text: str) -> set[str]:
+def list_help_commands(help_text: str) -> set[str]:
     """Return the subcommands in a --help text. In groups a row begins with the title or a blank,
     and may have several names.
     """
@@ -113,10 +115,12 @@ OF_UNITS = {"clock", "provision", "reboot"}
 def test_bash_offers_every_command_of_the_help(tmp_path: Path) -> None:
     tree = [*all_commands(build_parser())]
     for words in ("", "hub ", "hub webhook ", "push ", "simulate "):
-        commands = listed(printed("help", *words.split()))
+        commands = list_help_commands(run_fieldagent("help", *words.split()))
         assert commands
         offers = {
-            word for word in offered("bash", tmp_path, f"fieldagent {words}") if word[0] != "-"
+            word
+            for word in suggest_completions("bash", tmp_path, f"fieldagent {words}")
+            if word[0] != "-"
         }
         assert offers == commands
         assert not commands & OF_UNITS
@@ -128,16 +132,16 @@ def test_bash_offers_every_command_of_the_help(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("words", [[], ["hub"]])
 def test_list_of_commands_fits_on_a_screen(words: list[str]) -> None:
-    lines = printed(*words, "--help").splitlines()
+    lines = run_fieldagent(*words, "--help").splitlines()
     assert len(lines) <= 24
     assert max(map(len, lines)) <= 80
 
 
 def test_manual_page_contains_every_command_and_passes_groff() -> None:
-    page = printed("manual")
+    page = run_fieldagent("manual")
     headings = {heading.replace("\\-", "-") for heading in re.findall(r"^\.SS (.*)$", page, re.M)}
     for words in ("", "hub ", "hub webhook ", "push ", "send "):
-        commands = listed(printed("help", *words.split()))
+        commands = list_help_commands(run_fieldagent("help", *words.split()))
         assert {f"fieldagent {words}{name}" for name in commands} <= headings
     assert {f"fieldagent {name}" for name in OF_UNITS} <= headings
     assert "66 no such settings file" in page

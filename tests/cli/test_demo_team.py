@@ -21,7 +21,7 @@ def call(port: int, method: str, path: str, body: Any = None) -> Any:
     return answer
 
 
-def has_come(port: int, text: str) -> bool:
+def has_received(port: int, text: str) -> bool:
     return text in str(call(port, "GET", "/api/inbound"))
 
 
@@ -34,10 +34,10 @@ def test_demo_team_receives_the_messages_and_sos_of_each_kit() -> None:
         sent = call(one, "POST", "/api/package", {"message": {"content": "Camp reached"}})
         assert sent["status"] == "Delivered"
         for port in others:
-            until(partial(has_come, port, "Camp reached"))
+            until(partial(has_received, port, "Camp reached"))
         call(others[0], "POST", "/api/sos", {"text": "help"})
         for port in (one, others[1]):
-            until(partial(has_come, port, "help"))
+            until(partial(has_received, port, "help"))
         demo.process.send_signal(signal.SIGINT)
         assert demo.wait() == 0
 

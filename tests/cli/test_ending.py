@@ -19,22 +19,22 @@ BETWEEN = 0.001
 """Seconds between two signals. A shorter phase of its end is not covered."""
 
 
-def of_an_agent(home: Path) -> AbstractContextManager[Running]:
+def start_agent(home: Path) -> AbstractContextManager[Running]:
     return agent(home, {"satellite-port": None})
 
 
-def of_a_hub(home: Path) -> AbstractContextManager[Running]:
+def start_hub(home: Path) -> AbstractContextManager[Running]:
     database = str(home / "hub.sqlite3")
     administer(database, "init", "Alps")
     return hub(home, {"database": database})
 
 
-def of_the_demo(home: Path) -> AbstractContextManager[Running]:
+def start_demo(home: Path) -> AbstractContextManager[Running]:
     return Running([*MODULE, "demo", "--port", "0"], "Ctrl-C ends the demo")
 
 
 @pytest.mark.parametrize("ask", ASKS, ids=[each.name for each in ASKS])
-@pytest.mark.parametrize("started", [of_an_agent, of_a_hub, of_the_demo])
+@pytest.mark.parametrize("started", [start_agent, start_hub, start_demo])
 def test_program_ends_in_order_after_repeated_stop_signals(
     tmp_path: Path, started: Callable[[Path], AbstractContextManager[Running]], ask: signal.Signals
 ) -> None:
@@ -84,8 +84,8 @@ def test_temporary_folder_is_removed_after_any_stop_signal(
         env={**os.environ, "TMPDIR": str(made)},
     ) as process:
         try:
-            until(lambda: folders_of(process.pid, made))
-            folders = folders_of(process.pid, made)
+            until(lambda: list_used_folders(process.pid, made))
+            folders = list_used_folders(process.pid, made)
             process.send_signal(ask)
             process.wait(PATIENCE)
         finally:
@@ -95,7 +95,7 @@ def test_temporary_folder_is_removed_after_any_stop_signal(
     assert not [each for each in folders if each.exists()]
 
 
-def folders_of(pid: int, made: Path) -> set[Path]:
+def list_used_folders(pid: int, made: Path) -> set[Path]:
     """Return folders that contain something. Those of a drill are in memory."""
     folders = {each.parent for each in made.glob("fieldagent-*/*")}
     for file in Path(f"/proc/{pid}/fd").iterdir():

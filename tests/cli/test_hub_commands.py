@@ -30,7 +30,7 @@ APART = {f"fieldagent hub {name}" for name in ("run", "init", "device make")}
 """Commands that run forever, make the workspace, or make many kits."""
 
 
-def value(action: argparse.Action, like: str) -> list[str]:
+def find_accepted_value(action: argparse.Action, like: str) -> list[str]:
     """Return words that this argument accepts, but that name nothing that exists."""
     for word in (*(action.choices or ()), like, NUMBER, *OTHERS):
         with suppress(ValueError, argparse.ArgumentTypeError):
@@ -40,7 +40,7 @@ def value(action: argparse.Action, like: str) -> list[str]:
     raise AssertionError(f"{action.dest} takes none of them: name one in OTHERS")
 
 
-def typed(parser: argparse.ArgumentParser, like: str) -> list[str]:
+def make_command_line(parser: argparse.ArgumentParser, like: str) -> list[str]:
     """Return the required words, and others that lead further: a workspace, and a yes."""
     words = parser.prog.split()[1:]
     options = [each for each in parser._actions if each.option_strings]
@@ -50,23 +50,26 @@ def typed(parser: argparse.ArgumentParser, like: str) -> list[str]:
         next(each for each in group._group_actions if each.option_strings) for group in groups
     ]
     for each in parser._get_positional_actions():
-        words += value(each, like)
+        words += find_accepted_value(each, like)
     for each in wanted:
-        words += [each.option_strings[-1], *(value(each, like) if each.nargs != 0 else ())]
+        words += [
+            each.option_strings[-1],
+            *(find_accepted_value(each, like) if each.nargs != 0 else ()),
+        ]
     known = {name for each in options for name in each.option_strings}
     if "--workspace" in known and "--workspace" not in words:
         words += ["--workspace", "1"]
     return words + ["--yes"] * ("--yes" in known)
 
 
-def all_typed() -> Iterator[tuple[str, ...]]:
+def list_command_lines() -> Iterator[tuple[str, ...]]:
     for parser in leaves(build_parser(("hub",))):
         if parser.prog.startswith("fieldagent hub ") and parser.prog not in APART:
-            yield tuple(typed(parser, NUMBER))
-            yield tuple(typed(parser, NAME))
+            yield tuple(make_command_line(parser, NUMBER))
+            yield tuple(make_command_line(parser, NAME))
 
 
-TYPED = sorted({*all_typed()})
+TYPED = sorted({*list_command_lines()})
 CHANGING = [words for words in TYPED if not {"backup", "migrate"} & {*words}]
 """Commands with their own transaction. The others copy or open the database."""
 
@@ -78,7 +81,7 @@ def alps(tmp_path_factory: pytest.TempPathFactory) -> str:
     return database
 
 
-def carried_out(words: Sequence[str], database: str) -> tuple[object, str, str]:
+def run_command(words: Sequence[str], database: str) -> tuple[object, str, str]:
     """Return the exit code, the output, and the error output."""
     output, complained = io.StringIO(), io.StringIO()
     with redirect_stdout(output), redirect_stderr(complained):
@@ -107,7 +110,7 @@ def test_value_that_no_disk_or_database_stores_is_refused(
 ) -> None:
     """As with a terminal set to Latin-1: Python has a surrogate for each such byte."""
     monkeypatch.chdir(tmp_path)
-    code, _, complained = carried_out(("hub", *words), alps)
+    code, _, complained = run_command(("hub", *words), alps)
     assert code and message in complained
 
 
@@ -154,7 +157,7 @@ def refuse_odd_names(database: str, naming: Sequence[str]) -> None:
     for words in naming:
         for name in (" ", "a bell\x07", "x" * 81):
             arguments = [name if each == "{}" else each for each in words.split()]
-            code, output, complained = carried_out(["hub", *arguments], database)
+            code, output, complained = run_command(["hub", *arguments], database)
             assert code == REFUSED and not output, (words, name, complained)
             assert "name must have 1 to 80 " in complained or "name and email can" in complained
 
@@ -193,7 +196,7 @@ def test_failed_commit_prints_no_success(
         return once(store, fail_at_the_end)
 
     monkeypatch.setattr(SqliteStore, "run_once", in_vain)
-    code, output, complained = carried_out(words, alps)
+    code, output, complained = run_command(words, alps)
     assert output == ""
     assert "Save these values" not in complained
     assert code == IO_FAILED or code in (2, REFUSED)
@@ -205,14 +208,14 @@ def test_no_command_creates_a_database_at_a_misspelt_path(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "stdin", io.StringIO("correct horse\n"))
-    code, output, _ = carried_out(words, str(tmp_path / "wrong.sqlite3"))
+    code, output, _ = run_command(words, str(tmp_path / "wrong.sqlite3"))
     assert code and not output
     assert not [*tmp_path.glob("wrong.sqlite3*")]
 
 
 def test_missing_database_is_reported_with_its_path(tmp_path: Path) -> None:
     missing = str(tmp_path / "wrong" / "hub.sqlite3")
-    code, _, complained = carried_out(("hub", "user", "list"), missing)
+    code, _, complained = run_command(("hub", "user", "list"), missing)
     assert code == UNAVAILABLE
     assert f"there is no database at {missing}: check --database" in complained
 
@@ -235,7 +238,7 @@ def test_second_user_with_the_same_name_in_a_workspace_is_refused(
     administer(database, "workspace", "add", "Andes")
     known = administer(database, "user", "add", "Ada", "--workspace", "Alps")["id"]
     workspace = () if "--workspace" in words else ("--workspace", "Alps")
-    got, _, complained = carried_out(("hub", "user", "add", *words, *workspace), database)
+    got, _, complained = run_command(("hub", "user", "add", *words, *workspace), database)
     assert got == code
     assert (f"user {known} of this workspace is called Ada, too" in complained) is bool(code)
 
@@ -252,7 +255,7 @@ def test_contact_is_refused_without_a_service_to_reach_them(
     config.write_text(settings)
     address = "a@example.org" if settings else "+41790000000"
     words = ("hub", "contact", "add", "Duty", address, "--config", str(config))
-    code, _, complained = carried_out(words, database)
+    code, _, complained = run_command(words, database)
     assert (code != 0) is bool(fault) and fault in complained
     assert len(administer(database, "contact", "list")) == (not fault)
 
@@ -260,7 +263,7 @@ def test_contact_is_refused_without_a_service_to_reach_them(
 def test_failed_webhook_registration_prints_no_secret(tmp_path: Path) -> None:
     database = str(tmp_path / "hub.sqlite3")
     administer(database, "init", "Alps")
-    code, output, complained = carried_out(
+    code, output, complained = run_command(
         ("hub", "webhook", "add", "http://127.0.0.1:1/"), database
     )
     assert code == REFUSED and "nothing was added" in complained
@@ -268,7 +271,7 @@ def test_failed_webhook_registration_prints_no_secret(tmp_path: Path) -> None:
 
 
 def test_empty_watch_is_described_in_words(alps: str) -> None:
-    code, output, _ = carried_out(("hub", "contact", "watch", "show"), alps)
+    code, output, _ = run_command(("hub", "contact", "watch", "show"), alps)
     assert code == 0
     assert output == "hours: none: no watch is required\nno one is on watch\n"
 
@@ -285,9 +288,9 @@ def test_alarms_are_not_listed_or_handled_as_sos(tmp_path: Path, kind: str) -> N
     assert administer(database, "sos", "list") == []
     assert [each["kind"] for each in administer(database, "alarm", "list")] == [kind]
     for deed in (("show", "1"), ("acknowledge", "1"), ("close", "1", "mistake")):
-        code, _, complained = carried_out(("hub", "sos", *deed), database)
+        code, _, complained = run_command(("hub", "sos", *deed), database)
         assert code == REFUSED and "no SOS 1 is in that workspace" in complained
-    code, output, _ = carried_out(("hub", "alarm", "close", "1", "false alarm"), database)
+    code, output, _ = run_command(("hub", "alarm", "close", "1", "false alarm"), database)
     assert code == 0 and "SOS" not in output
     assert administer(database, "alarm", "show", "1")["state"] == "closed"
     assert administer(database, "audit")[0]["action"] == "alarm close"

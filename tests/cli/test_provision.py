@@ -50,7 +50,7 @@ def test_provision_prints_the_names_but_not_the_values_as_json(card: Path, setti
     assert json.loads(none) == {"settings": None, "set": []}
 
 
-def left_on(card: Path) -> bytes:
+def read_card(card: Path) -> bytes:
     return b"".join(path.read_bytes() for path in card.iterdir())
 
 
@@ -69,7 +69,7 @@ def test_kit_applies_the_settings_that_the_hub_wrote_on_a_card(
     assert "hub-address, hub-token, satellite-key" in provision(card, settings)
     assert settings.read_text() == told_on_card
     assert stat.S_IMODE(settings.stat().st_mode) == 0o640
-    assert device["hub-token"].encode() not in left_on(card)
+    assert device["hub-token"].encode() not in read_card(card)
     assert {path.name for path in card.iterdir()} == {RESULT}
     assert "no new settings" in provision(card, settings)
 
@@ -142,7 +142,7 @@ def test_leftover_secrets_on_the_card_are_erased_at_the_next_boot(
     settings.write_text(GOOD)
     (card / TAKEN).write_text(GOOD)
     provision(card, settings)
-    assert TOKEN.encode() not in left_on(card)
+    assert TOKEN.encode() not in read_card(card)
     assert settings.read_text() == GOOD
 
 
@@ -162,7 +162,7 @@ def test_power_cut_at_any_step_of_provisioning_loses_no_settings(tmp_path: Path)
             assert (card / NAME).read_text() == GOOD
         assert take() == 0
         assert settings.read_text() == GOOD
-        assert TOKEN.encode() not in left_on(card)
+        assert TOKEN.encode() not in read_card(card)
         assert not (card / NAME).exists()
         assert "The kit has applied" in (card / RESULT).read_text()
         return made

@@ -40,7 +40,7 @@ def push(hub: str, *more: str) -> subprocess.CompletedProcess[str]:
 
 
 @contextmanager
-def overloaded(times: int, location: str | None = "/api/push/6d9d") -> Iterator[str]:
+def overloaded_hub(times: int, location: str | None = "/api/push/6d9d") -> Iterator[str]:
     """Yield a hub that refuses that many calls because of load, and then accepts one."""
     keys: list[str | None] = []
 
@@ -70,14 +70,14 @@ def overloaded(times: int, location: str | None = "/api/push/6d9d") -> Iterator[
 
 
 def test_repeated_error_is_printed_once() -> None:
-    with overloaded(4) as hub:
+    with overloaded_hub(4) as hub:
         done = push(hub)
     assert (done.returncode, done.stdout) == (0, "accepted\n")
     assert done.stderr == "fieldagent: HTTP 503; trying again in 0 s\n"
 
 
 def test_json_output_contains_result_and_attempts() -> None:
-    with overloaded(2) as hub:
+    with overloaded_hub(2) as hub:
         done = push(hub, "--json")
     report = json.loads(done.stdout)
     assert (report["accepted"], report["attempts"]) == (True, 3)
@@ -86,7 +86,7 @@ def test_json_output_contains_result_and_attempts() -> None:
 
 def test_server_that_is_no_hub_is_reported() -> None:
     """For example the sign-in page of a guest network, which replaces all other pages."""
-    with overloaded(0, location=None) as inn:
+    with overloaded_hub(0, location=None) as inn:
         done = push(inn, "--patience", "1")
     assert (done.returncode, done.stdout) == (69, "")
     assert done.stderr.startswith(f"fieldagent: the server at {inn} is not a hub: ")
@@ -107,7 +107,7 @@ def test_push_to_an_unreachable_hub_gives_up_with_a_remedy() -> None:
 
 def test_attempts_are_counted_on_one_line_of_a_terminal() -> None:
     ours, theirs = pty.openpty()
-    with overloaded(3) as hub, os.fdopen(ours, "rb", buffering=0) as screen:
+    with overloaded_hub(3) as hub, os.fdopen(ours, "rb", buffering=0) as screen:
         process = subprocess.Popen(
             arguments(hub), env={**os.environ, **KNOWN}, stdout=subprocess.PIPE, stderr=theirs
         )
@@ -175,7 +175,7 @@ def test_secret_with_characters_not_allowed_in_a_header_is_refused(
 
 def test_password_may_contain_any_letter(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(KNOWN, "FIELDAGENT_TOKEN", "Gänse füßchen")
-    with overloaded(0) as hub:
+    with overloaded_hub(0) as hub:
         done = push(hub, "--username", "ada@example.org")
     assert (done.returncode, done.stderr) == (0, "")
 

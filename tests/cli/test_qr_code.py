@@ -19,7 +19,7 @@ SIZE = 4
 ADDRESS = "https://hub.example.org"
 
 
-def read_by_a_camera(shown: str, folder: Path) -> str:
+def read_qr_code(shown: str, folder: Path) -> str:
     tool("qrencode", "qrencode")
     lines: list[bytes] = []
     for characters in _ROW.findall(shown):
@@ -53,7 +53,7 @@ def test_qr_code_contains_the_address_of_the_kits_page(tmp_path: Path) -> None:
     assert result.returncode == 0
     address = result.stdout.splitlines()[0]
     assert address.startswith("https://127.0.0.1:")
-    assert read_by_a_camera(result.stdout, tmp_path) == address
+    assert read_qr_code(result.stdout, tmp_path) == address
 
 
 def add(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -73,7 +73,7 @@ def test_qr_code_contains_the_settings_of_a_new_kit(tmp_path: Path) -> None:
     )
     assert token and key
     settings = f"hub-address={ADDRESS}\nhub-token={token[1]}\nsatellite-key={key[1]}\n"
-    assert read_by_a_camera(result.stdout, tmp_path) == settings
+    assert read_qr_code(result.stdout, tmp_path) == settings
 
 
 @pytest.mark.parametrize(

@@ -364,14 +364,14 @@ NAMES = [
 ]
 
 
-def lay_each(kit: Kit, lay: Callable[[Path], None]) -> None:
+def plant_each(kit: Kit, lay: Callable[[Path], None]) -> None:
     for name in NAMES:
         (kit.state / name).parent.mkdir(exist_ok=True)
         lay(kit.state / name)
 
 
 def links_to_files(kit: Kit) -> None:
-    lay_each(kit, lambda path: path.symlink_to(kit.secrets[0]))
+    plant_each(kit, lambda path: path.symlink_to(kit.secrets[0]))
 
 
 def links_to_folders(kit: Kit) -> None:
@@ -382,17 +382,17 @@ def links_to_folders(kit: Kit) -> None:
             (kit.state / name).symlink_to(kit.victim)
 
 
-def links_to_what_is_not_there(kit: Kit) -> None:
+def dangling_links(kit: Kit) -> None:
     """Files that are made through these links would appear in root's folders."""
-    lay_each(kit, lambda path: path.symlink_to(kit.etc / path.name))
+    plant_each(kit, lambda path: path.symlink_to(kit.etc / path.name))
 
 
 def hard_links(kit: Kit) -> None:
-    lay_each(kit, lambda path: os.link(kit.secrets[0], path))
+    plant_each(kit, lambda path: os.link(kit.secrets[0], path))
 
 
 def fifos(kit: Kit) -> None:
-    lay_each(kit, lambda path: os.mkfifo(path, 0o666))
+    plant_each(kit, lambda path: os.mkfifo(path, 0o666))
 
 
 def devices(kit: Kit) -> None:
@@ -400,7 +400,7 @@ def devices(kit: Kit) -> None:
         os.mknod(path, stat.S_IFCHR | 0o666, os.makedev(1, 5))
         path.chmod(0o666)
 
-    lay_each(kit, lay)
+    plant_each(kit, lay)
 
 
 MAGIC = bytes.fromhex("d9d505f920a163d7")
@@ -426,29 +426,29 @@ def lay_hot_journal(database: Path, victim: Path) -> None:
     database.with_name(f"{database.name}-journal").write_bytes(head.ljust(512, b"\0") + named)
 
 
-def a_folder_that_leads_away(kit: Kit) -> None:
+def state_folder_as_symlink(kit: Kit) -> None:
     kit.state.rmdir()
     kit.state.symlink_to(kit.etc)
 
 
-def nothing(kit: Kit) -> None:
+def no_files(kit: Kit) -> None:
     """Put nothing there, so that each command runs as far as possible."""
 
 
 LAYS = [
-    nothing,
+    no_files,
     links_to_files,
     links_to_folders,
-    links_to_what_is_not_there,
+    dangling_links,
     hard_links,
     fifos,
     devices,
     hot_journals,
-    a_folder_that_leads_away,
+    state_folder_as_symlink,
 ]
 
 
-def lay(kit: Kit, what: Callable[[Kit], None]) -> None:
+def plant(kit: Kit, what: Callable[[Kit], None]) -> None:
     """Put files there as the agent's user. Files that only root could put there at least belong to
     that user.
     """
@@ -466,14 +466,14 @@ def lay(kit: Kit, what: Callable[[Kit], None]) -> None:
 
 @pytest.fixture
 def kit() -> Iterator[Kit]:
-    with open_place() as place, agent_that_answers() as port:
+    with open_place() as place, answering_agent() as port:
         made = Kit(place)
         made.configure(port)
         yield made
 
 
 @contextmanager
-def agent_that_answers() -> Iterator[int]:
+def answering_agent() -> Iterator[int]:
     channels = {"Cellular": {"configured": False, "state": "absent"}}
     body = json.dumps({"version": "9", "uptime": 60.0, "channels": channels}).encode()
 
@@ -498,18 +498,18 @@ def agent_that_answers() -> Iterator[int]:
 
 
 @contextmanager
-def untouched(kit: Kit) -> Iterator[None]:
+def check_root_files_untouched(kit: Kit) -> Iterator[None]:
     """Check that root's own files are not opened, changed, given away or deleted meanwhile."""
-    before = look(kit)
+    before = read_metadata(kit)
     closed = dict.fromkeys([kit.victim, *kit.secrets], OPENED | CHANGED)
-    with watched({**closed, kit.etc: CHANGED}) as events:
+    with watch_with_inotify({**closed, kit.etc: CHANGED}) as events:
         yield
         seen = events()
-    assert look(kit) == before
+    assert read_metadata(kit) == before
     assert not seen, "the kernel tells that it was opened"
 
 
-def look(kit: Kit) -> dict[str, Any]:
+def read_metadata(kit: Kit) -> dict[str, Any]:
     metadata: dict[str, Any] = {}
     for folder in (kit.victim, kit.etc):
         for path in (folder, *sorted(folder.iterdir())):
@@ -526,7 +526,7 @@ OPENED = 0x1 | 0x20
 
 
 @contextmanager
-def watched(paths: Mapping[Path, int]) -> Iterator[Callable[[], bytes]]:
+def watch_with_inotify(paths: Mapping[Path, int]) -> Iterator[Callable[[], bytes]]:
     kernel = ctypes.CDLL(None, use_errno=True)
     descriptor = kernel.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
 
@@ -547,7 +547,7 @@ Ended = tuple[str, int, str]
 """The command, its exit code, and its output."""
 
 
-def is_bad(name: str, code: int, text: str) -> bool:
+def is_unsafe_or_failed(name: str, code: int, text: str) -> bool:
     """Return True if it showed a secret of root, failed by a program error, was called wrongly, or
     hangs.
     """
@@ -580,10 +580,10 @@ def run_all(kit: Kit, only: str = "", *, without: Set[str] = frozenset()) -> lis
 def test_no_command_run_by_root_follows_planted_files(
     kit: Kit, what: Callable[[Kit], None]
 ) -> None:
-    lay(kit, what)
-    with untouched(kit):
-        done = run_all(kit, without=frozenset() if what is nothing else WITHOUT_STATE)
-    bad = [each for each in done if is_bad(*each)]
+    plant(kit, what)
+    with check_root_files_untouched(kit):
+        done = run_all(kit, without=frozenset() if what is no_files else WITHOUT_STATE)
+    bad = [each for each in done if is_unsafe_or_failed(*each)]
     assert not bad
 
 
@@ -593,17 +593,17 @@ def test_no_command_run_by_root_follows_planted_files(
 def test_no_step_of_an_update_trial_follows_planted_files(
     kit: Kit, what: Callable[[Kit], None], phase: str
 ) -> None:
-    lay(kit, what)
+    plant(kit, what)
     kit.on_trial(phase)
-    with untouched(kit):
+    with check_root_files_untouched(kit):
         done = run_all(kit, "update --go-on")
-    bad = [each for each in done if is_bad(*each)]
+    bad = [each for each in done if is_unsafe_or_failed(*each)]
     assert not bad
 
 
 def test_planted_hot_journal_is_an_effective_attack(kit: Kit) -> None:
     """SQLite as root deletes the file that such a journal beside the database names."""
-    lay(kit, hot_journals)
+    plant(kit, hot_journals)
     with closing(sqlite3.connect(kit.state / "journal.sqlite3")) as db:
         db.execute("PRAGMA user_version").fetchall()
     assert not kit.secrets[0].exists()
@@ -611,8 +611,8 @@ def test_planted_hot_journal_is_an_effective_attack(kit: Kit) -> None:
 
 def test_purged_package_removes_only_its_own_folder(kit: Kit) -> None:
     for what in LAYS:
-        lay(kit, what)
-        with untouched(kit):
+        plant(kit, what)
+        with check_root_files_untouched(kit):
             subprocess.run(["rm", "-rf", kit.theirs / "state"], check=True)
         assert not (kit.theirs / "state").exists()
 
@@ -634,7 +634,7 @@ while True:
 
 
 @contextmanager
-def swapped(folder: Path, name: str, target: Path) -> Iterator[None]:
+def swapping_by_agents_user(folder: Path, name: str, target: Path) -> Iterator[None]:
     """The agent's user repeatedly replaces a file by a link and removes it again."""
     (folder / f"{name}.link").symlink_to(target)
     command = [python(), "-c", SWAPS, str(folder), name]
@@ -665,14 +665,17 @@ def swapped(folder: Path, name: str, target: Path) -> Iterator[None]:
 def test_folder_swapped_during_root_access_reveals_nothing(
     kit: Kit, name: str, leads_to: str, work: Callable[[Kit], object]
 ) -> None:
-    lay(kit, nothing)
+    plant(kit, no_files)
     lay_hot_journal(kit.state / "journal.sqlite3", kit.secrets[0])
     shutil.copyfile(kit.state / "journal.sqlite3", kit.state / "journal.sqlite3.before")
     (kit.state / "page").mkdir()
     (kit.state / "settings.offer").write_bytes(b"an offer")
     for path in (kit.state, *kit.state.iterdir()):
         os.chown(path, UID, UID)
-    with untouched(kit), swapped(kit.state, name, kit.home / leads_to):
+    with (
+        check_root_files_untouched(kit),
+        swapping_by_agents_user(kit.state, name, kit.home / leads_to),
+    ):
         for _ in range(TRIES):
             with suppress(OSError):
                 assert SECRET not in str(work(kit))
@@ -683,7 +686,7 @@ ODD: list[tuple[Callable[[Kit], None], str]] = [
     (lambda kit: os.chown(kit.state, UID + 1, 0), f"belongs to user {UID + 1}, in a folder of"),
     (lambda kit: os.chown(kit.state, UID, 0), "and to root's group"),
     (lambda kit: kit.home.chmod(0o777), "others can write to it.*; `chmod go-w /"),
-    (a_folder_that_leads_away, "is a symbolic link of user"),
+    (state_folder_as_symlink, "is a symbolic link of user"),
 ]
 
 
@@ -691,7 +694,7 @@ ODD: list[tuple[Callable[[Kit], None], str]] = [
 def test_unsafe_folder_is_refused_with_the_reason(
     kit: Kit, change: Callable[[Kit], None], message: str
 ) -> None:
-    lay(kit, nothing)
+    plant(kit, no_files)
     change(kit)
     if kit.state.is_symlink():
         os.chown(kit.state, UID, UID, follow_symlinks=False)
@@ -708,7 +711,7 @@ def test_world_writable_folder_is_refused_without_a_chmod_hint(kit: Kit) -> None
 
 
 def test_link_owned_by_root_is_followed(kit: Kit) -> None:
-    lay(kit, nothing)
+    plant(kit, no_files)
     (kit.home / "var").symlink_to("theirs/state")
     (kit.home / "absolute").symlink_to(kit.state)
     for name in ("var", "absolute", "var/page/not-yet"):
@@ -717,7 +720,7 @@ def test_link_owned_by_root_is_followed(kit: Kit) -> None:
 
 
 def test_passphrase_set_by_root_belongs_to_the_agents_user(kit: Kit) -> None:
-    lay(kit, nothing)
+    plant(kit, no_files)
     kit.settings.write_text(kit.settings.read_text().replace("page-listen", "#page-listen"))
     done = [text for name, code, text in run_all(kit, "page") if code == 0]
     assert any("The passphrase is set" in text for text in done), done

@@ -41,7 +41,7 @@ def setup(home: Path, *arguments: str | Path) -> tuple[int, str]:
     return done.returncode, done.stdout + done.stderr
 
 
-def looked(home: Path, *arguments: str | Path) -> Any:
+def find_devices(home: Path, *arguments: str | Path) -> Any:
     command = ["setup", "--config", str(home / "agent.properties"), *map(str, arguments)]
     done = subprocess.run(
         [*MODULE, *command, "--json", "--dry-run"],
@@ -64,7 +64,7 @@ def begin(home: Path, **more: str) -> None:
 
 
 @contextmanager
-def plugged_in(kind: str, home: Path) -> Iterator[Path]:
+def simulated_device(kind: str, home: Path) -> Iterator[Path]:
     """Yield the port of a simulated device."""
     with ExitStack() as stack:
         if kind == "sbd":
@@ -95,7 +95,7 @@ def check_written(
     """`setup` recognises the device at the port, and an agent works with what it writes. `own` are
     settings that only this device needs.
     """
-    survey = looked(home, port)
+    survey = find_devices(home, port)
     assert [each["kind"] for each in survey["ports"]] == [kind]
     values = {**VALUES, **own, "hub-address": f"http://127.0.0.1:{free_port()}"}
     more = []
@@ -119,7 +119,7 @@ def check_written(
 @pytest.mark.parametrize("kind", [*KNOWN, *MODEMS])
 def test_agent_works_with_the_settings_that_setup_wrote(kind: str, tmp_path: Path) -> None:
     begin(tmp_path)
-    with plugged_in(kind, tmp_path) as port:
+    with simulated_device(kind, tmp_path) as port:
         check_written(tmp_path, kind, port)
 
 
@@ -149,10 +149,10 @@ def test_missing_settings_of_a_device_are_asked_for(tmp_path: Path) -> None:
         assert f"radio-port is left out, as it needs {needed}" in text
         assert settings(tmp_path).keys() >= {"satellite-port"}
         assert "radio-port" not in settings(tmp_path)
-        code, text = typed(tmp_path, ports, END_OF_INPUT)
+        code, text = setup_at_terminal(tmp_path, ports, END_OF_INPUT)
         assert code == SETTINGS
         assert "nothing to set" in text
-        code, text = typed(tmp_path, ports, "869.525\n10\n7\nyes\n")
+        code, text = setup_at_terminal(tmp_path, ports, "869.525\n10\n7\nyes\n")
         assert code == OK, text
         assert "rnode-frequency (radio frequency in MHz, such as 869.525" in text
         assert settings(tmp_path)["rnode-frequency"] == "869.525"
@@ -168,7 +168,7 @@ END_OF_INPUT = "\x04"
 """Ctrl-D."""
 
 
-def typed(home: Path, ports: tuple[Path, ...], lines: str) -> tuple[int, str]:
+def setup_at_terminal(home: Path, ports: tuple[Path, ...], lines: str) -> tuple[int, str]:
     """Return the same at a terminal."""
     ours, theirs = os.openpty()
     command = [*MODULE, "setup", "--config", str(home / "agent.properties"), *map(str, ports)]
@@ -209,7 +209,7 @@ def test_unsupported_devices_are_reported_and_not_configured(tmp_path: Path) -> 
         agent.expect("node sim-1 answers")
         ports = [silent.port, echo.port, gone.port, *(each.port for each in garbage)]
         used = str(tmp_path / "air" / "node-1")
-        survey = looked(tmp_path, *ports, position.port, used, tmp_path / "nothing")
+        survey = find_devices(tmp_path, *ports, position.port, used, tmp_path / "nothing")
         assert survey["settings"] == {}
         findings = {each["port"]: each for each in survey["ports"]}
         assert "accepts bytes and does not answer, as a KISS TNC" in findings[silent.port]["why"]

@@ -128,7 +128,7 @@ class Terminal:
 
 
 @contextmanager
-def on_a_terminal(
+def running_on_terminal(
     *command: str, **environment: str
 ) -> Iterator[tuple[subprocess.Popen[bytes], Terminal]]:
     ours, theirs = pty.openpty()
@@ -153,7 +153,7 @@ def test_inbound_list_escapes_control_characters(tmp_path: Path) -> None:
         above.type(f"mt-raw {MT}")
         kit.expect("requestId")
         for command in (["inbound", "list"], ["inbound", "list", "--json"]):
-            with on_a_terminal(*command, "--port", str(kit.port)) as (_, terminal):
+            with running_on_terminal(*command, "--port", str(kit.port)) as (_, terminal):
                 shown = COLOUR.sub(r"\1", terminal.until("txt.exe"))
                 assert not RAW.search(shown), shown
                 assert r"\x1b[2J" in shown or r"\u001b[2J" in shown
@@ -161,7 +161,7 @@ def test_inbound_list_escapes_control_characters(tmp_path: Path) -> None:
 
 def test_demo_escapes_the_output_of_its_hook() -> None:
     port = free_port()
-    with on_a_terminal("demo", "--port", str(port)) as (process, terminal):
+    with running_on_terminal("demo", "--port", str(port)) as (process, terminal):
         terminal.until("Ctrl-C ends the demo")
         assert process.stdin is not None
         process.stdin.write(f"mt-raw {MT}\n".encode())
@@ -175,7 +175,7 @@ def test_hub_list_escapes_control_characters_in_names(tmp_path: Path) -> None:
     database = ["--database", str(tmp_path / "hub.sqlite3")]
     for command in (["init", "Alps"], ["user", "add", "Eve\u202e"]):
         subprocess.run([*MODULE, "hub", *command, *database], check=True, capture_output=True)
-    with on_a_terminal("hub", "user", "list", *database) as (_, terminal):
+    with running_on_terminal("hub", "user", "list", *database) as (_, terminal):
         shown = terminal.until("Eve")
         assert r"Eve\u202e" in shown
         assert not RAW.search(shown), shown
@@ -186,12 +186,12 @@ def test_table_fits_the_terminal_and_names_omitted_columns(tmp_path: Path) -> No
     administer(database, "init", "Alps")
     administer(database, "device", "add", "--user", "push", "a kit with a long name")
     listing = ["hub", "device", "list", "--database", database]
-    with on_a_terminal(*listing, COLUMNS="60") as (_, terminal):
+    with running_on_terminal(*listing, COLUMNS="60") as (_, terminal):
         *table, note = terminal.until("--wide shows them.").splitlines()
     assert all(len(line) <= 60 for line in table)
     assert "a kit with a long name" in table[1] and "linked" in table[0]
     assert note.startswith("Columns that do not fit: ") and "sosReserve" in note
-    with on_a_terminal(*listing, "--wide", COLUMNS="60") as (_, terminal):
+    with running_on_terminal(*listing, "--wide", COLUMNS="60") as (_, terminal):
         head = terminal.until("a kit with a long name").splitlines()[0]
     piped = subprocess.run([*MODULE, *listing], capture_output=True, text=True, timeout=PATIENCE)
     assert piped.stdout.splitlines()[0] == head and head.endswith("radioKey")
@@ -202,9 +202,9 @@ def test_status_is_coloured_unless_no_color_is_set(tmp_path: Path) -> None:
     with agent(tmp_path, {"satellite-port": None}) as kit:
         kit.post("Hut \x1b[31mred\x1b[0m")
         sent = ["sent", "--port", str(kit.port)]
-        with on_a_terminal(*sent, NO_COLOR="") as (_, terminal):
+        with running_on_terminal(*sent, NO_COLOR="") as (_, terminal):
             assert "\x1b[31mError\x1b[0m" in (shown := terminal.until("Hut \\x1b[31mred"))
-        with on_a_terminal(*sent, NO_COLOR="1") as (_, terminal):
+        with running_on_terminal(*sent, NO_COLOR="1") as (_, terminal):
             plain = terminal.until("Hut \\x1b[31mred")
         assert COLOUR.sub(r"\1", shown).splitlines()[0] == plain.splitlines()[0]
 

@@ -18,13 +18,13 @@ METRE = 1 / 111_195
 POLICY = Policy()
 
 
-def after(seconds: float, metres: float = 0.0, speed: float | None = 0.0) -> Fix:
+def make_fix(seconds: float, metres: float = 0.0, speed: float | None = 0.0) -> Fix:
     return HOME._replace(
         time=HOME.time + seconds, latitude=HOME.latitude + metres * METRE, speed=speed
     )
 
 
-def shown(*fixes: Fix, policy: Policy = POLICY) -> Track:
+def make_track(*fixes: Fix, policy: Policy = POLICY) -> Track:
     """Return a track with only its first fix posted."""
     track = Track(policy)
     for number, fix in enumerate(fixes):
@@ -34,18 +34,18 @@ def shown(*fixes: Fix, policy: Policy = POLICY) -> Track:
     return track
 
 
-def driving() -> Track:
+def make_driving_track() -> Track:
     """Return a track that has moved for a minute and was posted at HOME during that time."""
-    track = shown(*(after(second, speed=9.0) for second in range(-60, 1)))
+    track = make_track(*(make_fix(second, speed=9.0) for second in range(-60, 1)))
     track.mark_posted()
     return track
 
 
-def count(speed: Callable[[int], float], policy: Policy = POLICY, hours: int = 24) -> int:
+def count_posts(speed: Callable[[int], float], policy: Policy = POLICY, hours: int = 24) -> int:
     """Return the number of posts from a fix per second that wanders slightly around one place."""
     track, posted = Track(policy), 0
     for second in range(hours * 3600):
-        track.add_fix(after(second, metres=second * 7 % 13 - 6, speed=speed(second)))
+        track.add_fix(make_fix(second, metres=second * 7 % 13 - 6, speed=speed(second)))
         if track.is_due(costly=False):
             track.mark_posted()
             posted += 1
@@ -62,22 +62,22 @@ def test_position_is_due_at_the_first_fix_and_not_before() -> None:
 @pytest.mark.parametrize(
     ("fix", "cheap", "costly"),
     [
-        (after(1), False, False),
-        (after(1799), False, False),
-        (after(1800), True, False),
-        (after(7200), True, True),
-        (after(7200, speed=None), True, True),
-        (after(60, metres=499), False, False),
-        (after(60, metres=501), True, False),
-        (after(29, metres=5000), False, False),
-        (after(120, metres=2001), True, True),
-        (after(-1800), True, False),
-        (after(-5), False, False),
-        (after(31, metres=40, speed=3.0), False, False),
+        (make_fix(1), False, False),
+        (make_fix(1799), False, False),
+        (make_fix(1800), True, False),
+        (make_fix(7200), True, True),
+        (make_fix(7200, speed=None), True, True),
+        (make_fix(60, metres=499), False, False),
+        (make_fix(60, metres=501), True, False),
+        (make_fix(29, metres=5000), False, False),
+        (make_fix(120, metres=2001), True, True),
+        (make_fix(-1800), True, False),
+        (make_fix(-5), False, False),
+        (make_fix(31, metres=40, speed=3.0), False, False),
     ],
 )
 def test_kit_at_rest_is_due_by_interval_and_distance(fix: Fix, cheap: bool, costly: bool) -> None:
-    track = shown(HOME, fix)
+    track = make_track(HOME, fix)
     assert track.is_due(costly=False) is cheap
     assert track.is_due(costly=True) is costly
 
@@ -96,7 +96,7 @@ def test_kit_at_rest_is_due_by_interval_and_distance(fix: Fix, cheap: bool, cost
 def test_departure_is_due_after_a_minute_of_motion(
     seconds: int, speed: float | None, cheap: bool, costly: bool
 ) -> None:
-    track = shown(HOME, *(after(second, speed=speed) for second in range(seconds + 1)))
+    track = make_track(HOME, *(make_fix(second, speed=speed) for second in range(seconds + 1)))
     assert track.is_due(costly=False) is cheap
     assert track.is_due(costly=True) is costly
 
@@ -116,17 +116,17 @@ def test_departure_is_due_after_a_minute_of_motion(
 def test_moving_kit_is_due_more_often_and_once_it_stops(
     seconds: int, speed: float | None, due: bool
 ) -> None:
-    track = driving()
+    track = make_driving_track()
     for second in range(seconds + 1):
-        track.add_fix(after(second, speed=speed))
+        track.add_fix(make_fix(second, speed=speed))
     assert track.is_due(costly=False) is due
 
 
 def test_stop_is_posted_once() -> None:
-    track = driving()
+    track = make_driving_track()
     due = []
     for second in range(1860):
-        track.add_fix(after(second, speed=0.1))
+        track.add_fix(make_fix(second, speed=0.1))
         if track.is_due(costly=False):
             track.mark_posted()
             due.append(second)
@@ -134,10 +134,10 @@ def test_stop_is_posted_once() -> None:
 
 
 def test_speed_history_survives_a_clock_jump() -> None:
-    track = shown(HOME, after(10, speed=3.0), after(-5000, speed=3.0))
+    track = make_track(HOME, make_fix(10, speed=3.0), make_fix(-5000, speed=3.0))
     assert track.is_due(costly=False)
     track.mark_posted()
-    track.add_fix(after(-5000 + 300, speed=3.0))
+    track.add_fix(make_fix(-5000 + 300, speed=3.0))
     assert track.is_due(costly=False)
 
 
@@ -156,16 +156,16 @@ def test_speed_history_survives_a_clock_jump() -> None:
     ids=["rest", "noise", "walk", "town"],
 )
 def test_positions_per_day_match_the_intervals(speed: Callable[[int], float], posted: int) -> None:
-    assert count(speed) == posted
+    assert count_posts(speed) == posted
 
 
 def test_longer_interval_posts_fewer_positions() -> None:
-    assert count(lambda second: 0.3, replace(POLICY, interval=3600)) == 24
+    assert count_posts(lambda second: 0.3, replace(POLICY, interval=3600)) == 24
 
 
 def test_distance_matches_known_values() -> None:
     assert compute_distance(HOME, HOME) == 0
-    assert compute_distance(HOME, after(0, metres=1000)) == pytest.approx(1000, rel=1e-3)
+    assert compute_distance(HOME, make_fix(0, metres=1000)) == pytest.approx(1000, rel=1e-3)
     zurich, sydney = Fix(0, 47.3769, 8.5417), Fix(0, -33.8688, 151.2093)
     assert compute_distance(zurich, sydney) == pytest.approx(16_569_000, rel=0.01)
     west, east = Fix(0, 0, 179.999), Fix(0, 0, -179.999)
@@ -185,14 +185,14 @@ fixes = st.builds(
 def test_costly_channel_is_never_due_more_often_than_a_cheap_one(
     first: Fix, later: list[Fix]
 ) -> None:
-    track = shown(first, *later)
+    track = make_track(first, *later)
     if track.is_due(costly=True):
         assert track.is_due(costly=False)
 
 
 @given(fixes, st.lists(fixes, max_size=20))
 def test_posted_position_is_not_due_until_the_interval_ends(first: Fix, later: list[Fix]) -> None:
-    track = shown(first, *later)
+    track = make_track(first, *later)
     track.mark_posted()
     newest = [first, *later][-1]
     assert not track.is_due(costly=False)

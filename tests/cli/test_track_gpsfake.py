@@ -58,7 +58,7 @@ def gpsfake(folder: Path, port: int) -> Iterator[None]:
 
 
 @contextmanager
-def tracking(gpsd: int, agent: int, *more: str) -> Iterator[Running]:
+def running_tracker(gpsd: int, agent: int, *more: str) -> Iterator[Running]:
     command = [*TRACK, f"127.0.0.1:{gpsd}", "--port", str(agent), *more]
     with Running(command) as running:
         yield running
@@ -75,7 +75,7 @@ def test_positions_of_a_real_gpsd_are_posted_by_the_policy(tmp_path: Path) -> No
     (tmp_path / "way.nmea").write_text(nmea([*rest, *drive]))
     port = free_port()
     with kit(tmp_path) as agent, gpsfake(tmp_path, port):
-        with tracking(port, agent.port, "--distance", "1100") as track:
+        with running_tracker(port, agent.port, "--distance", "1100") as track:
             first = track.expect("Package 1")
             assert "47.000000 8.000000" in first
             # A minute after the start, which is 1018 m, and 1100 m later.
@@ -93,7 +93,7 @@ def test_positions_of_a_real_gpsd_are_posted_by_the_policy(tmp_path: Path) -> No
 
 
 @contextmanager
-def scripted(serve: Callable[[socket.socket], None], port: int = 0) -> Iterator[int]:
+def scripted_gpsd(serve: Callable[[socket.socket], None], port: int = 0) -> Iterator[int]:
     """Yield a gpsd that handles each caller in turn as the test wants."""
     with socket.create_server(("127.0.0.1", port)) as listener:
 
@@ -120,7 +120,7 @@ def tpv(second: int, metres: float = 0.0) -> bytes:
     return json.dumps(report).encode() + b"\n"
 
 
-def telling(*lines: bytes) -> Callable[[socket.socket], None]:
+def send_lines(*lines: bytes) -> Callable[[socket.socket], None]:
     """Send these lines, and then nothing until the caller hangs up."""
 
     def serve(caller: socket.socket) -> None:
@@ -133,9 +133,9 @@ def telling(*lines: bytes) -> Callable[[socket.socket], None]:
 @pytest.mark.full
 def test_unreachable_gpsd_is_reported_once_and_retried() -> None:
     port = free_port()
-    with scripted_agent() as agent, tracking(port, agent.server_port) as track:
+    with scripted_agent() as agent, running_tracker(port, agent.server_port) as track:
         assert "start it; trying again" in track.expect("cannot be reached")
-        with scripted(telling(TPV + b"\n"), port):
+        with scripted_gpsd(send_lines(TPV + b"\n"), port):
             track.expect("has a fix")
             track.expect("Package 7")
         assert sum("cannot be reached" in line for line in track.output()) == 1
@@ -148,7 +148,11 @@ def test_garbage_and_disconnect_are_reported_and_valid_reports_posted(tmp_path: 
         caller.sendall(TPV[:50])
         caller.sendall(TPV[50:] + b"\n")
 
-    with kit(tmp_path) as agent, scripted(serve) as port, tracking(port, agent.port) as track:
+    with (
+        kit(tmp_path) as agent,
+        scripted_gpsd(serve) as port,
+        running_tracker(port, agent.port) as track,
+    ):
         track.expect("no JSON: b'$GPGGA'")
         track.expect("no fix yet")
         assert "47.000500 8.000000" in track.expect("Package 1")
@@ -170,7 +174,7 @@ def test_newest_position_is_posted_once_the_agent_answers() -> None:
             # A report every moment until the tracker hangs up, as from a receiver.
             there.wait(0.2)
 
-    with scripted(serve) as gpsd, tracking(gpsd, port) as track:
+    with scripted_gpsd(serve) as gpsd, running_tracker(gpsd, port) as track:
         assert "start one with `fieldagent run`" in track.expect("no agent answers")
         with scripted_agent(port) as agent:
             there.set()
@@ -196,8 +200,8 @@ def test_positions_are_posted_less_often_if_only_satellite_is_up(
     way = [tpv(0), tpv(60, metres=600), tpv(200, metres=2700)]
     with (
         scripted_agent(up=up) as agent,
-        scripted(telling(*way)) as port,
-        tracking(port, agent.server_port, *chosen),
+        scripted_gpsd(send_lines(*way)) as port,
+        running_tracker(port, agent.server_port, *chosen),
     ):
         bodies = [agent.expect() for _ in posted]
     assert [body["location"]["timestamp"][14:19] for body in bodies] == [
@@ -211,8 +215,8 @@ def test_batched_positions_share_one_message(tmp_path: Path) -> None:
     with (
         sky(tmp_path) as above,
         kit(tmp_path) as agent,
-        scripted(telling(*way)) as port,
-        tracking(port, agent.port, "--batch", "3") as track,
+        scripted_gpsd(send_lines(*way)) as port,
+        running_tracker(port, agent.port, "--batch", "3") as track,
     ):
         track.expect("Package 3")
         for latitude, time in (("47.0,", "10:00:00Z"), ("47.0054,", "10:01:00Z")):
@@ -223,25 +227,27 @@ def test_batched_positions_share_one_message(tmp_path: Path) -> None:
         assert agent.call("GET", "/api/status").body["channels"]["Satellite"]["creditsToday"] == 1
 
 
-def driving_on(caller: socket.socket) -> None:
+def send_endless_reports(caller: socket.socket) -> None:
     """Send a report per second while a client listens."""
     for second in count():
         caller.sendall(tpv(second % 30_000))
 
 
 def test_chosen_interval_takes_effect_and_survives_a_restart(tmp_path: Path) -> None:
-    with kit(tmp_path) as agent, scripted(driving_on) as gpsd:
-        with tracking(gpsd, agent.port, "--interval", "600", "--moving-interval", "60") as track:
+    with kit(tmp_path) as agent, scripted_gpsd(send_endless_reports) as gpsd:
+        with running_tracker(
+            gpsd, agent.port, "--interval", "600", "--moving-interval", "60"
+        ) as track:
             track.expect("Package")
             assert agent.call("GET", "/api/track/cost?interval=1200").status == 200
             assert agent.call("POST", "/api/track/interval", {"interval": 1200}).status == 200
-            until(lambda: track_of(agent)["interval"] == 1200)
+            until(lambda: get_track_status(agent)["interval"] == 1200)
             assert "1200 s at rest" in track.expect("a position each")
             pace = agent.call("GET", "/api/track").body["tracker"]
             assert (pace["movingInterval"], pace["satelliteFactor"]) == (120, 4)
         agent.kill()
     with kit(tmp_path) as agent:
-        assert track_of(agent) == {
+        assert get_track_status(agent) == {
             "chosenInterval": 1200,
             "interval": None,
             "due": None,
@@ -254,10 +260,10 @@ def test_chosen_interval_takes_effect_and_survives_a_restart(tmp_path: Path) -> 
         for body in ({"interval": 59}, {"interval": 90.5}, {"interval": "90"}, {}, {"every": 90}):
             assert agent.call("POST", "/api/track/interval", body).status == 422
         assert agent.call("DELETE", "/api/track/interval").body == {"chosenInterval": None}
-        assert track_of(agent)["chosenInterval"] is None
+        assert get_track_status(agent)["chosenInterval"] is None
 
 
-def track_of(agent: Agent) -> Any:
+def get_track_status(agent: Agent) -> Any:
     return agent.call("GET", "/api/status").body["track"]
 
 
@@ -265,8 +271,8 @@ def test_posted_package_contains_the_fix_and_the_options() -> None:
     more = ("--json", "--collapse-key", "-5", "--channel", "Radio", "--time-to-live", "600")
     with (
         scripted_agent() as agent,
-        scripted(telling(TPV + b"\n")) as port,
-        tracking(port, agent.server_port, *more) as track,
+        scripted_gpsd(send_lines(TPV + b"\n")) as port,
+        running_tracker(port, agent.server_port, *more) as track,
     ):
         body = agent.expect()
         shown: dict[str, Any] = json.loads(track.expect("{"))
@@ -290,8 +296,8 @@ def test_position_of_a_receiver_after_week_rollover_has_no_timestamp() -> None:
     line = TPV.replace(b"2026-11-20", b"2007-04-06") + b"\n"
     with (
         scripted_agent() as agent,
-        scripted(telling(line)) as port,
-        tracking(port, agent.server_port),
+        scripted_gpsd(send_lines(line)) as port,
+        running_tracker(port, agent.server_port),
     ):
         location = agent.expect()["location"]
     assert "timestamp" not in location
@@ -299,9 +305,9 @@ def test_position_of_a_receiver_after_week_rollover_has_no_timestamp() -> None:
 
 
 def test_server_that_is_no_agent_is_reported_and_tracking_continues() -> None:
-    with scripted_agent() as agent, scripted(telling(TPV + b"\n")) as port:
+    with scripted_agent() as agent, scripted_gpsd(send_lines(TPV + b"\n")) as port:
         agent.answers = {"/api/status": {"status": "fine"}}
-        with tracking(port, agent.server_port) as track:
+        with running_tracker(port, agent.server_port) as track:
             assert "set the port with --port" in track.expect("no 'channels'")
             assert track.process.poll() is None
 
@@ -309,8 +315,8 @@ def test_server_that_is_no_agent_is_reported_and_tracking_continues() -> None:
 def test_refused_position_is_reported_and_tracking_continues(tmp_path: Path) -> None:
     with (
         kit(tmp_path) as agent,
-        scripted(telling(TPV + b"\n")) as port,
-        tracking(port, agent.port, "--time-to-live", "-5") as track,
+        scripted_gpsd(send_lines(TPV + b"\n")) as port,
+        running_tracker(port, agent.port, "--time-to-live", "-5") as track,
     ):
         track.expect("a position was refused")
         track.expect("/timeToLive")
@@ -318,8 +324,11 @@ def test_refused_position_is_reported_and_tracking_continues(tmp_path: Path) -> 
 
 
 def test_tracker_ends_in_order_after_sigint() -> None:
-    script = telling(TPV.replace(b'"mode":3', b'"mode":1') + b"\n")
-    with scripted(script) as port, Running([*TRACK, f"127.0.0.1:{port}", "--port", "1"]) as running:
+    script = send_lines(TPV.replace(b'"mode":3', b'"mode":1') + b"\n")
+    with (
+        scripted_gpsd(script) as port,
+        Running([*TRACK, f"127.0.0.1:{port}", "--port", "1"]) as running,
+    ):
         running.expect("no fix yet")
         running.process.send_signal(signal.SIGINT)
         assert running.wait() == 0
