@@ -26,7 +26,7 @@ def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def put(tools: Path, name: str, script: str) -> None:
+def put_tool(tools: Path, name: str, script: str) -> None:
     (tools / name).write_text(f"#!/bin/sh\n{script}\n")
     (tools / name).chmod(0o755)
 
@@ -34,7 +34,7 @@ def put(tools: Path, name: str, script: str) -> None:
 @pytest.mark.parametrize("state", ["installed", "triggers-pending"])
 def test_installed_version_is_read_from_dpkg(tools: Path, state: str) -> None:
     purged = "fieldagent-hub  not-installed\\n"
-    put(tools, "dpkg-query", f"printf '{OURS.format(state)}{purged}'; exit 1")
+    put_tool(tools, "dpkg-query", f"printf '{OURS.format(state)}{purged}'; exit 1")
     assert debian_packages.read_installed_version() == "2"
 
 
@@ -51,7 +51,7 @@ def test_installed_version_is_read_from_dpkg(tools: Path, state: str) -> None:
 def test_incomplete_or_mixed_installation_refuses_an_update(
     tools: Path, rows: str, message: str
 ) -> None:
-    put(tools, "dpkg-query", f"printf '{rows}'")
+    put_tool(tools, "dpkg-query", f"printf '{rows}'")
     with pytest.raises(NotAtHand, match=message):
         debian_packages.read_installed_version()
 
@@ -59,14 +59,14 @@ def test_incomplete_or_mixed_installation_refuses_an_update(
 def test_update_that_changes_other_packages_is_left_to_apt(tools: Path, tmp_path: Path) -> None:
     """A rollback could not restore the earlier versions of other packages."""
     ours = "Inst fieldagent-common [1] (2)\\nInst fieldagent [1] (2)\\nConf fieldagent (2)\\n"
-    put(tools, "apt-get", f"printf '{ours}'")
+    put_tool(tools, "apt-get", f"printf '{ours}'")
     debian_packages.change_alone(tmp_path, "2")
-    put(tools, "apt-get", f"printf '{ours}Inst python3 (3.14)\\nRemv gpsd [3]\\n'")
+    put_tool(tools, "apt-get", f"printf '{ours}Inst python3 (3.14)\\nRemv gpsd [3]\\n'")
     with pytest.raises(NotAtHand, match="2 also changes gpsd, python3"):
         debian_packages.change_alone(tmp_path, "2")
 
 
-def packed(folder: Path, version: str, *more: str) -> None:
+def build_packages(folder: Path, version: str, *more: str) -> None:
     """Make packages of that version in the folder, with a program that prints it."""
     tool("dpkg-deb", "dpkg")
     folder.mkdir(exist_ok=True)
@@ -84,67 +84,70 @@ def packed(folder: Path, version: str, *more: str) -> None:
 
 
 @pytest.fixture
-def at_hand(tools: Path, tmp_path: Path) -> Path:
+def packages_at_hand(tools: Path, tmp_path: Path) -> Path:
     """Version 1 is installed, 2 is apt's newest, and both are available."""
-    put(tools, "dpkg-query", f"printf '{OURS.replace('2', '1').format('installed')}'")
-    put(tools, "apt-cache", "echo '  Candidate: 2'")
-    put(
+    put_tool(tools, "dpkg-query", f"printf '{OURS.replace('2', '1').format('installed')}'")
+    put_tool(tools, "apt-cache", "echo '  Candidate: 2'")
+    put_tool(
         tools, "apt-get", f"echo \"$*\" >>{tmp_path}/apt; echo 'E: unknown' >&2; [ $1 != download ]"
     )
-    packed(tmp_path / "packages", "1", debian_packages.UNIT)
-    packed(tmp_path / "packages", "2", debian_packages.UNIT)
+    build_packages(tmp_path / "packages", "1", debian_packages.UNIT)
+    build_packages(tmp_path / "packages", "2", debian_packages.UNIT)
     return tmp_path / "packages"
 
 
 def test_available_packages_are_not_downloaded_and_their_programs_run(
-    at_hand: Path, tmp_path: Path
+    packages_at_hand: Path, tmp_path: Path
 ) -> None:
-    packed(at_hand, "0")
-    programs = update._read_packaged_programs("", at_hand)
+    build_packages(packages_at_hand, "0")
+    programs = update._read_packaged_programs("", packages_at_hand)
     assert (programs.package, programs.previous_package) == ("2", "1")
     assert "download" not in (tmp_path / "apt").read_text()
     for program, version in ((programs.new, "2"), (programs.now, "1")):
         (tmp_path / "it.pyz").write_bytes(program)
         output = subprocess.check_output([sys.executable, tmp_path / "it.pyz"], text=True)
         assert output == f"fieldagent {version}\n"
-    left = {*debian_packages.list_files(at_hand, "1"), *debian_packages.list_files(at_hand, "2")}
-    assert set(at_hand.iterdir()) == left
+    left = {
+        *debian_packages.list_files(packages_at_hand, "1"),
+        *debian_packages.list_files(packages_at_hand, "2"),
+    }
+    assert set(packages_at_hand.iterdir()) == left
 
 
-def test_update_is_refused_without_the_packages_for_a_rollback(at_hand: Path) -> None:
-    debian_packages.list_files(at_hand, "1")[0].unlink()
+def test_update_is_refused_without_the_packages_for_a_rollback(packages_at_hand: Path) -> None:
+    debian_packages.list_files(packages_at_hand, "1")[0].unlink()
     with pytest.raises(NotAtHand, match=r"apt cannot fetch 1: unknown\. The rollback needs them"):
-        update._read_packaged_programs("", at_hand)
+        update._read_packaged_programs("", packages_at_hand)
 
 
-def test_package_without_rollback_support_is_refused(at_hand: Path) -> None:
-    packed(at_hand, "3")
+def test_package_without_rollback_support_is_refused(packages_at_hand: Path) -> None:
+    build_packages(packages_at_hand, "3")
     with pytest.raises(NotAtHand, match=r"3 has no fieldagent-update\.service"):
-        update._read_packaged_programs("3", at_hand)
+        update._read_packaged_programs("3", packages_at_hand)
 
 
-def test_damaged_package_is_reported(at_hand: Path) -> None:
-    common, _ = debian_packages.list_files(at_hand, "1")
+def test_damaged_package_is_reported(packages_at_hand: Path) -> None:
+    common, _ = debian_packages.list_files(packages_at_hand, "1")
     common.write_bytes(common.read_bytes()[:300])
     with pytest.raises(
         NotAtHand, match=r"fieldagent-common_1_all\.deb cannot be read: .*remove it"
     ):
-        update._read_packaged_programs("", at_hand)
+        update._read_packaged_programs("", packages_at_hand)
 
 
 @pytest.mark.parametrize("what", ["new.pyz", "fieldagent_2_all.deb", "https://example.org/2"])
-def test_file_or_url_is_refused_as_a_version(at_hand: Path, what: str) -> None:
+def test_file_or_url_is_refused_as_a_version(packages_at_hand: Path, what: str) -> None:
     with pytest.raises(NotAtHand, match="name a version, or nothing"):
-        update._read_packaged_programs(what, at_hand)
+        update._read_packaged_programs(what, packages_at_hand)
 
 
-def test_missing_newer_version_is_reported(at_hand: Path, tools: Path) -> None:
-    put(tools, "apt-cache", "echo '  Candidate: 1'")
+def test_missing_newer_version_is_reported(packages_at_hand: Path, tools: Path) -> None:
+    put_tool(tools, "apt-cache", "echo '  Candidate: 1'")
     with pytest.raises(NotAtHand, match="nothing newer than 1: `sudo apt update`"):
-        update._read_packaged_programs("", at_hand)
-    put(tools, "apt-cache", "echo '  Candidate: (none)'")
+        update._read_packaged_programs("", packages_at_hand)
+    put_tool(tools, "apt-cache", "echo '  Candidate: (none)'")
     with pytest.raises(NotAtHand, match="apt knows no package fieldagent"):
-        update._read_packaged_programs("", at_hand)
+        update._read_packaged_programs("", packages_at_hand)
 
 
 HOLD = """
@@ -159,7 +162,7 @@ sys.stdin.read()
 def test_install_waits_until_another_apt_releases_the_lock(
     tools: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    put(tools, "dpkg", f'echo "$DPKG_FRONTEND_LOCKED $*" >>{tmp_path}/asked')
+    put_tool(tools, "dpkg", f'echo "$DPKG_FRONTEND_LOCKED $*" >>{tmp_path}/asked')
     hold = [sys.executable, "-c", HOLD, str(debian_packages.LOCK)]
     with subprocess.Popen(hold, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
         assert other.stdout is not None
@@ -179,7 +182,7 @@ def test_install_waits_until_another_apt_releases_the_lock(
 
 def test_first_dpkg_error_is_reported(tools: Path, tmp_path: Path) -> None:
     said = "dpkg: warning: x\ndpkg: error processing package a:\n script\n failed\ndpkg: more"
-    put(tools, "dpkg", f"echo '{said}' >&2; exit 1")
+    put_tool(tools, "dpkg", f"echo '{said}' >&2; exit 1")
     with pytest.raises(NotInstalled, match=r"it: dpkg: error processing package a: script failed$"):
         debian_packages.install(tmp_path, "2")
 
@@ -187,7 +190,7 @@ def test_first_dpkg_error_is_reported(tools: Path, tmp_path: Path) -> None:
 def test_install_gives_up_after_waiting_for_the_lock_and_changes_nothing(
     tools: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    put(tools, "dpkg", f"touch {tmp_path}/asked")
+    put_tool(tools, "dpkg", f"touch {tmp_path}/asked")
     monkeypatch.setattr(debian_packages, "LOCKED_S", -1.0)
     hold = [sys.executable, "-c", HOLD, str(debian_packages.LOCK)]
     with subprocess.Popen(hold, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:

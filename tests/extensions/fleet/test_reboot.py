@@ -24,7 +24,7 @@ def systemd(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return words
 
 
-def taken(home: Path) -> int:
+def process_reboot_request(home: Path) -> int:
     settings = home / "agent.properties"
     settings.write_text(f"state-directory={home}\nsatellite-port=/dev/null\n")
     return reboot.process_request(settings)
@@ -32,11 +32,11 @@ def taken(home: Path) -> int:
 
 def test_reboot_request_reboots_the_machine_once(tmp_path: Path, systemd: list[str]) -> None:
     (tmp_path / REBOOT).write_text(BOOT.read_text().strip())
-    assert taken(tmp_path) == OK
+    assert process_reboot_request(tmp_path) == OK
     assert systemd == ["reboot"]
     # The path unit no longer sees it, also after the next boot.
     assert not (tmp_path / REBOOT).exists()
-    assert taken(tmp_path) == REFUSED
+    assert process_reboot_request(tmp_path) == REFUSED
     assert systemd == ["reboot"]
 
 
@@ -45,7 +45,7 @@ def test_reboot_request_of_another_boot_is_refused(
 ) -> None:
     for left in (b"", b"another-boot", os.urandom(60)):
         (tmp_path / REBOOT).write_bytes(left)
-        assert taken(tmp_path) == REFUSED
+        assert process_reboot_request(tmp_path) == REFUSED
         assert "has already restarted since" in capsys.readouterr().err
         assert not (tmp_path / REBOOT).exists()
     assert systemd == []
@@ -53,7 +53,7 @@ def test_reboot_request_of_another_boot_is_refused(
 
 def test_symlink_as_reboot_request_is_refused(tmp_path: Path, systemd: list[str]) -> None:
     (tmp_path / REBOOT).symlink_to(BOOT)
-    assert taken(tmp_path) == REFUSED
+    assert process_reboot_request(tmp_path) == REFUSED
     assert systemd == []
 
 
@@ -65,5 +65,5 @@ def test_failed_systemctl_reboot_is_reported(
 
     monkeypatch.setattr(kit_health, "call_systemctl", refuse)
     (tmp_path / REBOOT).write_text(BOOT.read_text())
-    assert taken(tmp_path) == IO_FAILED
+    assert process_reboot_request(tmp_path) == IO_FAILED
     assert "the machine stays up" in capsys.readouterr().err

@@ -94,7 +94,7 @@ def kit_in(folder: Path, signer: Signer, monkeypatch: pytest.MonkeyPatch) -> Kit
 
 
 @pytest.fixture(scope="module")
-def brought(tmp_path_factory: pytest.TempPathFactory, signer: Signer) -> bytes:
+def signed_offer(tmp_path_factory: pytest.TempPathFactory, signer: Signer) -> bytes:
     """Return an offer that is signed once for all steps."""
     (folder := tmp_path_factory.mktemp("brought")).mkdir(exist_ok=True)
     made = Kit(folder, signer)
@@ -104,14 +104,18 @@ def brought(tmp_path_factory: pytest.TempPathFactory, signer: Signer) -> bytes:
 
 @pytest.mark.parametrize("links", [True, False], ids=["links", "does not"])
 def test_power_cut_at_any_step_leaves_old_or_new_settings_complete(
-    tmp_path: Path, signer: Signer, brought: bytes, links: bool, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    signer: Signer,
+    signed_offer: bytes,
+    links: bool,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     files = ((os, "fsync"), (Path, "rename"), (Path, "unlink"), (kit_health, "call_systemctl"))
 
     def run(home: Path, step: int) -> list[int]:
         kit = kit_in(home, signer, monkeypatch)
         kit.links = links
-        kit.offer.write_bytes(brought)
+        kit.offer.write_bytes(signed_offer)
         with cut_at(step, *files) as made:
             kit.go_on()
         new = kit.was.replace("sos-repeat=600\n", "") + "sos-repeat=900\n"

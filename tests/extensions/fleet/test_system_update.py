@@ -50,7 +50,7 @@ def file_system(folder: Path, target: Path, kernel: bytes) -> Path:
     return target
 
 
-def named(version: str) -> str:
+def describe_system(version: str) -> str:
     return json.dumps({"board": "amd64", "version": version, "id": f"id{version}"})
 
 
@@ -79,7 +79,7 @@ class Maker:
 
     def make(self, version: str, part: Path) -> None:
         made, name = self.served / f"{version}.system", self.folder / "name"
-        name.write_text(named(version))
+        name.write_text(describe_system(version))
         script = [sys.executable, BUILD / "system.py", part, name, made]
         subprocess.run(list(map(str, script)), check=True)
         self.signer.release(made)
@@ -98,7 +98,7 @@ class Card:
         (self.root / "var/lib/kit/program-b").mkdir(parents=True)
         self.slots = SystemSlots(self.root)
         self.runs("a")
-        (self.root / "usr/lib/kit/system.json").write_text(named("1.0.0"))
+        (self.root / "usr/lib/kit/system.json").write_text(describe_system("1.0.0"))
         (self.entries / "system-a.conf").write_text("title a\nversion 7\n")
         for slot in PARTITIONS:
             self.slots.get_device(slot).write_bytes(maker.old.read_bytes() if slot == "a" else b"")
@@ -393,7 +393,7 @@ def test_card_with_one_slot_refuses_with_a_remedy(card: Card) -> None:
         card.begin(card.new)
 
 
-def chosen(slot: str, words: str = "cmdline.txt") -> str:
+def format_slot_choice(slot: str, words: str = "cmdline.txt") -> str:
     return f"kernel={slot}/vmlinuz\ninitramfs {slot}/initrd.img\ncmdline={slot}/{words}\n"
 
 
@@ -405,7 +405,7 @@ class PiCard(Card):
         self.boot = self.root / "boot/firmware"
         shutil.rmtree(self.boot / "loader")
         self.choice = self.boot / "slot.txt"
-        self.choice.write_text(chosen("a"))
+        self.choice.write_text(format_slot_choice("a"))
         (self.boot / "a").mkdir()
         (self.boot / "a/cmdline.txt").write_text("root=PARTUUID=6b697400-02 kit.slot=a ro\n")
 
@@ -413,11 +413,11 @@ class PiCard(Card):
         """Do what the kernel does after the firmware has started it to try the other system
         (build/boards/arm64/initramfs-tools).
         """
-        assert self.choice.read_text() == chosen("a", "try.txt")
+        assert self.choice.read_text() == format_slot_choice("a", "try.txt")
         words = (self.boot / "a/try.txt").read_text()
         assert words == "root=PARTUUID=6b697400-02 kit.slot=a ro nr_cpus=1 kit.try=b\n"
         (self.boot / "b/tried").touch()
-        self.choice.write_text(chosen("a"))
+        self.choice.write_text(format_slot_choice("a"))
 
 
 @pytest.fixture
@@ -443,7 +443,7 @@ def test_pi_keeps_a_working_system_and_frees_the_other_slot(
     pi.is_tried("b")
     monkeypatch.setattr(kit_health, "start_watched", lambda *_, **__: "")
     assert pi.go_on() == 0
-    assert pi.choice.read_text() == chosen("b")
+    assert pi.choice.read_text() == format_slot_choice("b")
     assert [pi.slots.get_state(slot) for slot in "ab"] == ["absent", "kept"]
     assert pi.result() == ""
 
@@ -455,7 +455,7 @@ def test_pi_rolls_back_a_failed_system(
     pi.is_tried(runs)
     monkeypatch.setattr(kit_health, "start_watched", lambda *_, **__: "no agent answers")
     pi.go_on()
-    assert pi.choice.read_text() == chosen("a")
+    assert pi.choice.read_text() == format_slot_choice("a")
     if runs == "b":
         assert systemd[-1] == "reboot"
         pi.runs("a")
@@ -467,7 +467,7 @@ def test_pi_rolls_back_a_failed_system(
 def test_pi_that_skips_the_new_slot_is_tried_twice(pi: PiCard) -> None:
     pi.begin(pi.new)
     assert [pi.go_on() for _ in range(3)] == [0, 0, 1]
-    assert pi.choice.read_text() == chosen("a")
+    assert pi.choice.read_text() == format_slot_choice("a")
 
 
 def test_pi_with_an_unmounted_boot_partition_refuses_the_update(pi: PiCard) -> None:

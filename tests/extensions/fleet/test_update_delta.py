@@ -60,7 +60,7 @@ def test_program_is_rebuilt_from_the_delta_alone(
     assert "a delta of" in capsys.readouterr().err
 
 
-def foreign(served: Served) -> None:
+def sign_with_another_key(served: Served) -> None:
     Signer(served.folder / "others").sign(
         served.delta, "-t", "fieldagent delta 2.0.0, signed 2026-01-01, expires 9999-01-01"
     )
@@ -71,17 +71,17 @@ def expired(served: Served) -> None:
     served.signer.sign(served.delta, "-t", text)
 
 
-def as_program(served: Served) -> None:
+def sign_as_program(served: Served) -> None:
     text = "fieldagent program 2.0.0, signed 2026-01-01, expires 9999-01-01"
     served.signer.sign(served.delta, "-t", text)
 
 
-def of_another(served: Served) -> None:
+def make_delta_from_another_program(served: Served) -> None:
     """Signed by its maker, but beside the wrong program."""
     served.signed_delta(make_delta(get_contents(program("0.9.0")), get_contents(program("2.0.0"))))
 
 
-def of_no_program(served: Served) -> None:
+def make_delta_to_no_program(served: Served) -> None:
     served.signed_delta(make_delta(get_contents(served.now.read_bytes()), b"no contents"))
 
 
@@ -92,11 +92,11 @@ def without_zstd(served: Served) -> None:
 SPOILED: list[tuple[Callable[[Served], object], str]] = [
     (lambda served: served.delta.write_bytes(b"!"), "changed, or cut short"),
     (lambda served: served.delta.unlink(), "cannot be read"),
-    (foreign, "this machine trusts only"),
+    (sign_with_another_key, "this machine trusts only"),
     (expired, "the signature expired on 2026-01-02"),
-    (as_program, "the signature is for a program of fieldagent, not a delta"),
-    (of_another, "for a different program"),
-    (of_no_program, "the result of the delta is not a program"),
+    (sign_as_program, "the signature is for a program of fieldagent, not a delta"),
+    (make_delta_from_another_program, "for a different program"),
+    (make_delta_to_no_program, "the result of the delta is not a program"),
     (lambda served: served.signed_delta(b"fieldagent delta 2\n" + bytes(99)), "a later version"),
     (without_zstd, "apt install zstd"),
 ]

@@ -16,7 +16,7 @@ BOOT = (
 )
 
 
-def lines_of(*pieces: bytes) -> list[JsprLine]:
+def read_lines(*pieces: bytes) -> list[JsprLine]:
     reader, lines = LineReader(), []
     for piece in pieces:
         reader.receive_data(piece)
@@ -48,7 +48,7 @@ def test_request_json_has_a_space_after_each_comma_and_colon() -> None:
     ],
 )
 def test_response_line_is_found_after_noise(said: bytes, code: int, target: str) -> None:
-    (line,) = lines_of(said)
+    (line,) = read_lines(said)
     assert (line.code, line.target) == (code, target)
 
 
@@ -77,7 +77,7 @@ def test_invalid_line_is_dropped_and_counted(said: bytes) -> None:
 
 
 def test_overlong_line_is_dropped_up_to_its_end() -> None:
-    lines = lines_of(b"x" * 9000, b"200 hwInfo {}", b"\r200 simConfig {}\r")
+    lines = read_lines(b"x" * 9000, b"200 hwInfo {}", b"\r200 simConfig {}\r")
     assert [line.target for line in lines] == ["simConfig"]
 
 
@@ -87,19 +87,19 @@ def test_line_is_read_from_any_segmentation(sizes: list[int]) -> None:
     for size in sizes:
         pieces.append(said[:size])
         said = said[size:]
-    assert [line.code for line in lines_of(*pieces, said)] == [299, 405, 299]
+    assert [line.code for line in read_lines(*pieces, said)] == [299, 405, 299]
 
 
 @given(st.binary(max_size=300))
 def test_noise_does_not_hide_the_next_line(noise: bytes) -> None:
-    lines = lines_of(noise, b"\r", BOOT)
+    lines = read_lines(noise, b"\r", BOOT)
     assert lines[-1].target == "bootInfo"
 
 
 @given(st.dictionaries(st.text(max_size=8), st.integers() | st.text(max_size=20), max_size=4))
 def test_any_json_body_of_a_modem_is_read(body: dict[str, object]) -> None:
     text = json.dumps(body, separators=(",", ":")).encode()
-    (line,) = lines_of(b"200 someTarget " + text + b"\r")
+    (line,) = read_lines(b"200 someTarget " + text + b"\r")
     assert line.body == body
 
 

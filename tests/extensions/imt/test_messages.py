@@ -21,7 +21,7 @@ from fieldagent.wire.sbd import SessionVerdict
 KEY = MessageKey(244, 5)
 
 
-def line(text: str) -> jspr.JsprLine:
+def read_line(text: str) -> jspr.JsprLine:
     reader = jspr.LineReader()
     reader.receive_data(text.encode() + b"\r")
     answer = reader.read_next_line()
@@ -98,7 +98,7 @@ def test_crc_equals_the_remainder_of_the_polynomial(body: bytes) -> None:
     ],
 )
 def test_unsolicited_report_is_read_as_an_event(said: str, event: object) -> None:
-    assert messages.read_event(line(said)) == event
+    assert messages.read_event(read_line(said)) == event
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_unsolicited_report_is_read_as_an_event(said: str, event: object) -> Non
 )
 def test_invalid_unsolicited_report_raises(said: str) -> None:
     with pytest.raises(RemoteProtocolError):
-        messages.read_event(line(said))
+        messages.read_event(read_line(said))
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ def test_unreadable_version_list_raises(listed: object) -> None:
 
 
 def test_topic_is_found_by_name_or_number() -> None:
-    said = line(
+    said = read_line(
         '200 messageProvisioning {"provisioning":[{"topic_id":244,"topic_name":"RAW","priority":'
         '"High"},{"topic_id":313,"topic_name":"PURPLE","priority":"Low"},{"topic_id":1},"x"]}'
     )
@@ -174,7 +174,7 @@ def test_segments_add_up_to_the_message_and_its_crc(body: bytes) -> None:
         assert not message.last_given, "before its last segment nothing can leave"
         length = min(messages.SEGMENT_BYTES, len(message) - start)
         request = message.make_segment(SegmentWanted(KEY, start, length))
-        fields = line("200 " + request.decode().partition(" ")[2].rstrip("\r")).body
+        fields = read_line("200 " + request.decode().partition(" ")[2].rstrip("\r")).body
         assert (fields["segment_length"], fields["segment_start"]) == (length, start)
         whole += base64.b64decode(fields["data"])
         start += length
@@ -225,7 +225,7 @@ def test_refused_message_counts_as_not_sent() -> None:
         assert verdict in (SessionVerdict.NOT_SENT, SessionVerdict.FAULT)
 
 
-def assembled(body: bytes, *, damage: bytes = b"", skip: int = -1) -> messages.MtMessage | None:
+def assemble(body: bytes, *, damage: bytes = b"", skip: int = -1) -> messages.MtMessage | None:
     whole, assembly = body + (damage or messages.compute_crc(body)), MtAssembly()
     for number, start in enumerate(range(0, len(whole), 1446)):
         if number != skip:
@@ -235,7 +235,7 @@ def assembled(body: bytes, *, damage: bytes = b"", skip: int = -1) -> messages.M
 
 @given(st.binary(min_size=1, max_size=6000))
 def test_mt_message_is_reassembled(body: bytes) -> None:
-    assert assembled(body) == messages.MtMessage(244, body, "")
+    assert assemble(body) == messages.MtMessage(244, body, "")
 
 
 def test_repeated_and_reordered_segments_are_reassembled() -> None:
@@ -248,10 +248,10 @@ def test_repeated_and_reordered_segments_are_reassembled() -> None:
 
 
 def test_damaged_mt_message_is_reported_with_its_bytes() -> None:
-    garbled = assembled(b"hello", damage=b"\0\0")
+    garbled = assemble(b"hello", damage=b"\0\0")
     assert garbled is not None
     assert garbled == messages.MtMessage(244, b"hello", "its CRC is wrong", guard=0)
-    holed = assembled(bytes(4000), skip=1)
+    holed = assemble(bytes(4000), skip=1)
     assert holed is not None
     assert holed.damage == "1446 bytes of it did not arrive"
     assert (len(holed.body), holed.guard) == (4000, None)

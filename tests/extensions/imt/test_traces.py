@@ -100,7 +100,7 @@ def test_rest_of_a_truncated_line_is_masked_in_a_trace(way: str) -> None:
 
 
 @asynccontextmanager
-async def played(name: str, path: Path) -> AsyncIterator[tuple[Replay, Kit]]:
+async def replayed_trace(name: str, path: Path) -> AsyncIterator[tuple[Replay, Kit]]:
     """Yield a trace of a 9704 that is played to its driver, and the kit."""
     replay = Replay(records_of(TRACES / name), path / "modem")
     async with kit(path) as k, trio.open_nursery() as nursery:
@@ -122,7 +122,7 @@ async def test_driver_resends_after_the_recorded_power_loss_of_a_9704(
     """The network had the message, and the modem lost power before its report. The message is sent
     again.
     """
-    async with played("reset.log", tmp_path) as (replay, k):
+    async with replayed_trace("reset.log", tmp_path) as (replay, k):
         id_ = await k.post(message={"content": SECRET})
         assert await outcome(k, id_) is Status.DELIVERED
         assert any("may have left" in str(line) for line in k.history(id_))
@@ -131,7 +131,7 @@ async def test_driver_resends_after_the_recorded_power_loss_of_a_9704(
 
 
 async def test_driver_keeps_the_recorded_garbled_mail_of_a_9704(tmp_path: Path, clock: Any) -> None:
-    async with played("garbled-mail.log", tmp_path) as (_, k):
+    async with replayed_trace("garbled-mail.log", tmp_path) as (_, k):
         await until(lambda: k.journal.read("SELECT 1 FROM dead_letter"))
         ((reason, body),) = k.journal.read("SELECT reason, body FROM dead_letter")
         assert reason == "its CRC is wrong"

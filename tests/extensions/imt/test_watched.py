@@ -26,7 +26,7 @@ QUICK = (
 )
 
 
-def came_once(above: Running, content: str) -> None:
+def check_arrives_once(above: Running, content: str) -> None:
     """Wait until it is at the receiver, where it was when the kit reported it. No copy is in
     transit.
     """
@@ -65,9 +65,9 @@ def test_message_arrives_once_despite_each_modem_fault(
             above.type(fault)
             above.expect("the next" if fault.startswith("final") else " ")
             assert kit.post(fault, **urgent).body["status"] == "Delivered"
-            came_once(above, fault)
+            check_arrives_once(above, fault)
         assert kit.post("after").body["status"] == "Delivered"
-        came_once(above, "after")
+        check_arrives_once(above, "after")
 
 
 KILLS = {
@@ -101,9 +101,9 @@ def test_message_arrives_once_after_a_kill_at_each_step(
             above.expect("lost power")
         with agent(tmp_path, IMT, MODULE, **environment(tmp_path, *QUICK)) as kit:
             until(lambda: kit.call("GET", "/api/package/5").body["status"] == "Delivered")
-            came_once(above, "precious")
+            check_arrives_once(above, "precious")
             assert kit.post("after").body["status"] == "Delivered"
-            came_once(above, "after")
+            check_arrives_once(above, "after")
 
 
 def _state(kit: Agent) -> str:
@@ -124,4 +124,4 @@ def test_message_arrives_once_after_modem_power_loss_in_transit(
         above.type("latency 0")
         above.expect("0 s")
         assert kit.post("precious", id=5, **urgent).body["status"] == "Delivered"
-        came_once(above, "precious")
+        check_arrives_once(above, "precious")

@@ -46,7 +46,7 @@ CLEO = 3
 
 
 @asynccontextmanager
-async def alps_of(store: Store) -> AsyncIterator[Field]:
+async def bridged_workspace(store: Store) -> AsyncIterator[Field]:
     async with field_of(store) as alps:
         if store.shared:
             await alps.store.commit(
@@ -75,7 +75,7 @@ async def command(
 
 
 async def test_command_is_sent_to_a_kit_a_group_or_all(store: Store) -> None:
-    async with alps_of(store) as alps:
+    async with bridged_workspace(store) as alps:
         taken = await command(alps, "for Ada", kit=1, name="a")
         assert (taken.became, taken.answer["accepted"]) == (ItemResult.TAKEN, True)
         await alps.store.commit(
@@ -106,7 +106,7 @@ async def test_command_is_sent_to_a_kit_a_group_or_all(store: Store) -> None:
 async def test_redelivered_command_is_carried_out_once_after_a_hub_kill(
     store: Store,
 ) -> None:
-    async with alps_of(store) as alps:
+    async with bridged_workspace(store) as alps:
         first = await command(alps, "come down", kit=CLEO, name="a", number=7)
         alps.now += 60
         again = await command(alps, "come down", kit=CLEO, name="b", number=7, again=True)
@@ -128,7 +128,7 @@ async def test_redelivered_command_is_carried_out_once_after_a_hub_kill(
 
 
 async def test_dry_run_returns_the_cost_and_sends_nothing(store: Store) -> None:
-    async with alps_of(store) as alps:
+    async with bridged_workspace(store) as alps:
         body = {"message": {"content": "come down"}, "key": "k", "dryRun": True}
         answer = (await command(alps, body, kit=CLEO)).answer
         assert (answer["accepted"], answer["credits"], answer["creditsLeft"]) == (False, 2, 4)
@@ -147,7 +147,7 @@ async def test_dry_run_returns_the_cost_and_sends_nothing(store: Store) -> None:
 
 
 async def test_command_budget_holds_and_a_key_is_charged_once(store: Store) -> None:
-    async with alps_of(store) as alps:
+    async with bridged_workspace(store) as alps:
         answer = (await command(alps, "x", "stranger", CLEO, "a")).answer
         assert "stranger is not in mqtt-senders" in answer["withheld"]
         await alps.satellite()
@@ -187,14 +187,14 @@ WRONG: list[tuple[Any, ItemResult, int]] = [
 
 
 async def test_invalid_command_is_answered_with_the_reason(store: Store) -> None:
-    async with alps_of(store) as alps:
+    async with bridged_workspace(store) as alps:
         for number, (body, became, status) in enumerate(WRONG):
             outcome = await command(alps, body, kit=1, name=f"{number}")
             problem = outcome.answer.get("problem", {"status": 0})
             assert (outcome.became, problem["status"]) == (became, status), body
 
 
-class Ear(MqttSession):
+class RecordingSession(MqttSession):
     """Records published messages, like a broker that is `lost` after that many."""
 
     def __init__(self, lost: float = float("inf")) -> None:
@@ -209,9 +209,11 @@ class Ear(MqttSession):
             self.got.append((topic, json.loads(payload)))
 
 
-async def hear(alps: Field, reporter: HubReporter, seconds: float, ear: Ear | None = None) -> Ear:
+async def record_messages(
+    alps: Field, reporter: HubReporter, seconds: float, ear: RecordingSession | None = None
+) -> RecordingSession:
     """Return the messages to the broker during that time."""
-    ear = ear or Ear()
+    ear = ear or RecordingSession()
     began, now = trio.current_time(), alps.now
     with trio.move_on_at(began + seconds):
         await reporter.run(ear)
@@ -219,7 +221,7 @@ async def hear(alps: Field, reporter: HubReporter, seconds: float, ear: Ear | No
     return ear
 
 
-def reporter_of(alps: Field) -> HubReporter:
+def make_reporter(alps: Field) -> HubReporter:
     start, now = trio.current_time(), alps.now
     host = BridgeHost(
         alps.store,
@@ -231,32 +233,32 @@ def reporter_of(alps: Field) -> HubReporter:
     return HubReporter(host, INBOX, "hub")
 
 
-def texts(ear: Ear) -> list[str]:
+def texts(ear: RecordingSession) -> list[str]:
     return [body["event"]["content"] for topic, body in ear.got if topic.endswith("/item")]
 
 
 @ON_BOTH
 async def test_item_is_published_until_the_broker_acknowledges_it(store: Store, clock: Any) -> None:
-    async with alps_of(store) as alps:
+    async with bridged_workspace(store) as alps:
         for number in range(1, 4):
             await alps.sends(1, Entry(number, Message(f"word {number}"), int(alps.now)))
         # A push is not a message from a kit.
         await alps.push(Message("of the desk"), target=2)
-        reporter = reporter_of(alps)
+        reporter = make_reporter(alps)
         with pytest.raises(BrokerLost):
-            await hear(alps, reporter, 3, Ear(2))
+            await record_messages(alps, reporter, 3, RecordingSession(2))
         # The result of the message in transit is unknown, so it comes again with its id.
-        again = await hear(alps, reporter, 3)
+        again = await record_messages(alps, reporter, 3)
         assert texts(again) == ["word 1", "word 2", "word 3"]
         # If several hubs write, a place becomes final half a minute later.
-        assert texts(await hear(alps, reporter, 62)) == []
+        assert texts(await record_messages(alps, reporter, 62)) == []
         # Another process, or this one after a restart, continues after the final place.
-        assert texts(await hear(alps, reporter_of(alps), 3)) == []
+        assert texts(await record_messages(alps, make_reporter(alps), 3)) == []
         ((item,),) = await alps.rows("SELECT min(id) FROM item")
         await alps.store.commit(
             lambda db: ledger.note_stage(db, item, 2, Stage.READ, "Ben", alps.now)
         )
-        (way,) = (await hear(alps, reporter_of(alps), 3)).got
+        (way,) = (await record_messages(alps, make_reporter(alps), 3)).got
         assert way[0].startswith("fieldagent/hub/kit/1/reached/")
         assert [step["text"] for step in way[1]["reached"]] == ["read by Ben"]
 
@@ -265,11 +267,11 @@ async def test_item_is_published_until_the_broker_acknowledges_it(store: Store, 
 async def test_incident_is_published_repeatedly_until_acknowledged(
     store: Store, clock: Any
 ) -> None:
-    async with alps_of(store) as alps:
+    async with bridged_workspace(store) as alps:
         place = Location(46.5, 8.1)
         await alps.sends(1, Entry(1, place, int(alps.now), sos=True))
-        reporter = reporter_of(alps)
-        ear = await hear(alps, reporter, 125)
+        reporter = make_reporter(alps)
+        ear = await record_messages(alps, reporter, 125)
         incidents = [
             body for topic, body in ear.got if topic == TOPICS.get_kit_topic(1, "incident")
         ]
@@ -283,7 +285,7 @@ async def test_incident_is_published_repeatedly_until_acknowledged(
         ).became is ItemResult.REFUSED
         answer = (await command(alps, {"acknowledge": number, "text": "coming"})).answer
         assert (answer["incident"], answer["state"]) == (number, "seen")
-        later = await hear(alps, reporter, 35)
+        later = await record_messages(alps, reporter, 35)
         events = [body["event"] for topic, body in later.got if topic.endswith("incident")]
         assert [each["event"] for each in events] == ["seen"]
         assert events[0]["by"]["name"] == "house (MQTT)"
@@ -291,9 +293,9 @@ async def test_incident_is_published_repeatedly_until_acknowledged(
 
 @ON_BOTH
 async def test_retained_topics_of_a_deleted_kit_are_cleared(store: Store, clock: Any) -> None:
-    async with alps_of(store) as alps:
+    async with bridged_workspace(store) as alps:
 
-        class Retained(Ear):
+        class Retained(RecordingSession):
             async def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> None:
                 await trio.lowlevel.checkpoint()
                 if retain and payload:
@@ -312,8 +314,8 @@ async def test_retained_topics_of_a_deleted_kit_are_cleared(store: Store, clock:
             TOPICS.get_kit_topic(kit, "state"),
             TOPICS.get_config_topic(TOPICS.get_device_id(kit)),
         )
-        await hear(alps, reporter_of(alps), 2.0, Retained())
+        await record_messages(alps, make_reporter(alps), 2.0, Retained())
         assert {topic, config, TOPICS.state} <= kept.keys()
         await store.commit(lambda db: db.execute("DELETE FROM device WHERE id = ?", kit))
-        await hear(alps, reporter_of(alps), 2.0, Retained())
+        await record_messages(alps, make_reporter(alps), 2.0, Retained())
         assert not {topic, config} & kept.keys() and TOPICS.state in kept

@@ -61,7 +61,7 @@ class Notice(NamedTuple):
 
 
 @contextmanager
-def notified() -> Iterator[tuple[int, list[Notice]]]:
+def notification_receiver() -> Iterator[tuple[int, list[Notice]]]:
     """Yield a receiver of notifications that acts like ntfy."""
     got: list[Notice] = []
 
@@ -131,7 +131,7 @@ def test_node_red_flow_transfers_messages_both_ways(tmp_path: Path) -> None:
         kit = stack.enter_context(agent(tmp_path, {**place, **budget}))
         until(lambda: kit.call("GET", "/api/status").body["mqtt"]["state"] == "ready")
         other = stack.enter_context(neighbour(broker.port))
-        port, got = stack.enter_context(notified())
+        port, got = stack.enter_context(notification_receiver())
         running = stack.enter_context(NodeRed(home))
         flow = nodes()
         flow["fa-broker"]["port"] = str(broker.port)

@@ -19,7 +19,7 @@ def air(**impairments: float) -> SharedAir:
     return SharedAir(Random(7), Impairments(**impairments), 9600.0, [1, 2, 3])
 
 
-def heard(shared: SharedAir, until: float = 1e9) -> list[tuple[int, bytes]]:
+def list_arrivals(shared: SharedAir, until: float = 1e9) -> list[tuple[int, bytes]]:
     arrivals = []
     while (change := shared.find_next_change()) <= until:
         arrivals += shared.remove_arrived(change)
@@ -40,9 +40,9 @@ def test_overlapping_packets_are_received_by_no_station(apart: float) -> None:
     shared = air()
     shared.transmit(0, 1, b"one" * 20)
     shared.transmit(apart, 2, b"two" * 5)
-    assert heard(shared) == []
+    assert list_arrivals(shared) == []
     shared.transmit(10, 3, b"alone")
-    assert heard(shared) == [(1, b"alone"), (2, b"alone")]
+    assert list_arrivals(shared) == [(1, b"alone"), (2, b"alone")]
 
 
 def test_radio_detects_a_busy_channel_after_the_turnaround() -> None:
@@ -71,7 +71,7 @@ def test_impairments_change_the_number_of_received_packets(
     packets = []
     for number in range(100):
         shared.transmit(number * 10, 1, b"packet 10b")
-        packets += heard(shared)
+        packets += list_arrivals(shared)
     assert len(packets) in (expected if isinstance(expected, range) else [expected])
     if impairments.get("unnoticed"):
         assert all(packet != b"packet 10b" for _, packet in packets)
@@ -82,7 +82,7 @@ def test_same_seed_gives_the_same_losses() -> None:
         shared = air(loss=0.3, duplicates=0.3, delay=2.0, bit_errors=0.001)
         for number in range(50):
             shared.transmit(number, 1 + number % 3, bytes([number]) * 9)
-        return heard(shared)
+        return list_arrivals(shared)
 
     assert run() == run()
 
@@ -94,7 +94,7 @@ LINE = """
 """
 
 
-def in_line() -> SharedAir:
+def make_air_in_line() -> SharedAir:
     shared = air()
     shared.losses = read_topology(LINE, 3)
     return shared
@@ -102,19 +102,19 @@ def in_line() -> SharedAir:
 
 @pytest.mark.parametrize(("sender", "listeners"), [(1, {2}), (2, {1, 3}), (3, {1, 2})])
 def test_topology_decides_the_receivers_of_a_packet(sender: int, listeners: set[int]) -> None:
-    shared = in_line()
+    shared = make_air_in_line()
     stations: set[int] = set()
     for turn in range(100):
         shared.transmit(turn, sender, b"x")
-        stations |= {station for station, _ in heard(shared)}
+        stations |= {station for station, _ in list_arrivals(shared)}
     assert stations == listeners
 
 
 def test_topology_decides_the_loss_of_each_path() -> None:
-    shared = in_line()
+    shared = make_air_in_line()
     for turn in range(200):
         shared.transmit(turn, 2, b"x")
-    by_station = [station for station, _ in heard(shared)]
+    by_station = [station for station, _ in list_arrivals(shared)]
     assert by_station.count(1) == 200
     assert by_station.count(3) in range(70, 130)
 
@@ -125,9 +125,9 @@ def test_hidden_stations_collide_at_a_common_receiver() -> None:
     shared.transmit(0, 1, b"one" * 20)
     assert shared.find_busy_end(0.04, 3) == 0.04, "3 does not know that 1 transmits"
     shared.transmit(0.04, 3, b"three")
-    assert heard(shared) == []
+    assert list_arrivals(shared) == []
     shared.transmit(10, 1, b"one")
-    assert heard(shared) == [(2, b"one")]
+    assert list_arrivals(shared) == [(2, b"one")]
 
 
 @pytest.mark.parametrize("line", ["1", "1 4", "1 1", "1 2 1.5", "1 2 0.1 3", "a b", "0 1", "> 1"])

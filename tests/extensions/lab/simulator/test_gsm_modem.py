@@ -30,7 +30,7 @@ class Line:
         return self.lines()
 
 
-def passed_on(head: str, message: Deliver | StatusReport) -> list[str]:
+def format_routed_message(head: str, message: Deliver | StatusReport) -> list[str]:
     pdu = sms_pdu.encode(message)
     # The length counts neither the number of the service centre nor its length octet.
     return [*f"{head}{len(pdu) - 1 - pdu[0]}".split(), pdu.hex().upper()]
@@ -42,11 +42,11 @@ def passed_on(head: str, message: Deliver | StatusReport) -> list[str]:
         ("2,0,0,0,0", SMS, [], 1),
         ("2,1,0,0,0", SMS, ["+CMTI:", '"ME",1'], 1),
         ("2,3,0,0,0", SMS, ["+CMTI:", '"ME",1'], 1),
-        ("2,2,0,0,0", SMS, passed_on("+CMT: ,", SMS), 0),
+        ("2,2,0,0,0", SMS, format_routed_message("+CMT: ,", SMS), 0),
         ("2,1,0,0,0", REPORT, [], 1),
-        ("2,1,0,1,0", REPORT, passed_on("+CDS: ", REPORT), 0),
+        ("2,1,0,1,0", REPORT, format_routed_message("+CDS: ", REPORT), 0),
         ("2,1,0,2,0", REPORT, ["+CDSI:", '"ME",1'], 1),
-        ("1,2,0,1,0", REPORT, passed_on("+CDS: ", REPORT), 0),
+        ("1,2,0,1,0", REPORT, format_routed_message("+CDS: ", REPORT), 0),
     ],
 )
 def test_cnmi_routes_arriving_messages(
@@ -87,7 +87,7 @@ def test_full_store_still_routes_messages_directly() -> None:
     line = Line()
     line.modem.fill()
     line.ask("AT+CNMI=2,2,0,1,0")
-    assert line.come(SMS) == passed_on("+CMT: ,", SMS)
+    assert line.come(SMS) == format_routed_message("+CMT: ,", SMS)
     assert len(line.modem.store) == SIM_MESSAGES_MAX
 
 
@@ -97,7 +97,7 @@ def test_service_1_routes_directly_only_while_the_host_acknowledges() -> None:
     line.ask("AT+CSMS=1")
     line.ask("AT+CNMI=2,2,0,1,0")
     for _ in range(2):
-        assert line.come(SMS) == passed_on("+CMT: ,", SMS)
+        assert line.come(SMS) == format_routed_message("+CMT: ,", SMS)
         assert line.ask("AT+CNMA") == ["OK"]
     line.come(SMS)
     # The network sends the one without an acknowledgement again.
@@ -109,4 +109,4 @@ def test_service_1_routes_directly_only_while_the_host_acknowledges() -> None:
 def test_service_0_routes_directly_without_acknowledgement() -> None:
     line = Line()
     line.ask("AT+CNMI=2,2,0,1,0")
-    assert line.come(SMS) == line.come(SMS) == passed_on("+CMT: ,", SMS)
+    assert line.come(SMS) == line.come(SMS) == format_routed_message("+CMT: ,", SMS)

@@ -45,7 +45,7 @@ def sky(tmp_path: Path) -> Iterator[Running]:
         yield running
 
 
-def judged(home: Path, text: str) -> Any:
+def run_official_library(home: Path, text: str) -> Any:
     """Return the library's result from a script that prints it as JSON. The library accepts only
     short paths.
     """
@@ -56,7 +56,7 @@ def judged(home: Path, text: str) -> Any:
 
 
 def test_official_library_reads_identity_and_state(sky: Running, tmp_path: Path) -> None:
-    values = judged(
+    values = run_official_library(
         tmp_path,
         "print(json.dumps([modem.get_imei(), modem.get_signal(), modem.get_card_present(),"
         " modem.get_sim_connected(), modem.get_iccid(), modem.get_board_temp()]))",
@@ -71,7 +71,7 @@ def test_official_library_sends_messages_of_every_size(
     body = random.Random(size).randbytes(size)
     (tmp_path / "body").write_bytes(body)
     name = str(tmp_path / "body")
-    sent = judged(
+    sent = run_official_library(
         tmp_path, f"print(json.dumps(modem.send_message(open({name!r}, 'rb').read(), timeout=60)))"
     )
     assert sent is True
@@ -100,23 +100,33 @@ def test_message_failed_by_the_network_is_not_reported_as_sent(
 ) -> None:
     sky.type("final network_error")
     sky.expect("the next message ends")
-    assert judged(tmp_path, "print(json.dumps(modem.send_message(b'hello', timeout=60)))") is False
+    assert (
+        run_official_library(
+            tmp_path, "print(json.dumps(modem.send_message(b'hello', timeout=60)))"
+        )
+        is False
+    )
 
 
 def test_modem_sends_again_after_an_interrupted_message(sky: Running, tmp_path: Path) -> None:
     sky.type("latency 3600")
     sky.expect("3600")
     text = "print(json.dumps(modem.send_message(b'x' * 5000, timeout=1)))"
-    assert judged(tmp_path, text) is False, "interrupted"
+    assert run_official_library(tmp_path, text) is False, "interrupted"
     sky.type("brownout")
     sky.type("latency 0")
     sky.expect("a message takes 0 s")
-    assert judged(tmp_path, "print(json.dumps(modem.send_message(b'after', timeout=60)))") is True
+    assert (
+        run_official_library(
+            tmp_path, "print(json.dumps(modem.send_message(b'after', timeout=60)))"
+        )
+        is True
+    )
     until(lambda: any("5 bytes" in line for line in sky.output()))
 
 
 def test_modem_reports_transmission_activity_once_enabled(sky: Running, tmp_path: Path) -> None:
-    answers = judged(
+    answers = run_official_library(
         tmp_path,
         "told = [modem.get_message_activity_status()]\n"
         "told.append(modem.set_message_activity_status(True))\n"

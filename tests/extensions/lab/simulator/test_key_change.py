@@ -23,7 +23,7 @@ STEPS: list[Mapping[str, str]] = [
 ]
 
 
-def checked(home: Path, number: int) -> str:
+def run_check(home: Path, number: int) -> str:
     """Return the output of `fieldagent check`, also with errors."""
     config = home / f"kit-{number}" / "agent.properties"
     called = [*MODULE, "check", "--config", str(config)]
@@ -53,14 +53,14 @@ def test_each_step_of_a_key_change_is_shown(tmp_path: Path) -> None:
         properties = tmp_path / "kit-2" / "agent.properties"
         as_it_runs = properties.read_text().replace("api-port=0", f"api-port={ben.port}")
         properties.write_text(as_it_runs)
-        assert "stations still heard with the old key: station 1;" in checked(tmp_path, 2)
+        assert "stations still heard with the old key: station 1;" in run_check(tmp_path, 2)
         properties.write_text(as_it_runs.replace(f"{NEW} {OLD}", NEW))
-        assert "radio-key was changed after the agent started: restart the agent" in checked(
+        assert "radio-key was changed after the agent started: restart the agent" in run_check(
             tmp_path, 2
         )
         assert ben.stop() == 0
         properties.write_text(as_it_runs)
-        assert "step 2 of 3" in checked(tmp_path, 2)
+        assert "step 2 of 3" in run_check(tmp_path, 2)
 
 
 @pytest.mark.full

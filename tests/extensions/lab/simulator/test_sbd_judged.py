@@ -29,7 +29,7 @@ def sky(tmp_path: Path) -> Iterator[Running]:
         yield running
 
 
-def judged(home: Path, text: str) -> Any:
+def run_official_driver(home: Path, text: str) -> Any:
     """Return the driver's results from a script that prints them as JSON. A driver that waits for
     an answer that never comes is ended.
     """
@@ -40,9 +40,11 @@ def judged(home: Path, text: str) -> Any:
 
 
 def test_official_driver_reads_identity_and_state(sky: Running, tmp_path: Path) -> None:
-    values = judged(tmp_path, "[modem.serial_number, modem.model, modem.signal_quality]")
+    values = run_official_driver(
+        tmp_path, "[modem.serial_number, modem.model, modem.signal_quality]"
+    )
     assert values == [IMEI, "IRIDIUM 9600 Family SBD Transceiver", 4]
-    assert judged(tmp_path, "[modem.revision[0], modem.ring_alert]") == [
+    assert run_official_driver(tmp_path, "[modem.revision[0], modem.ring_alert]") == [
         "Call Processor Version: TA16005",
         True,
     ]
@@ -54,7 +56,7 @@ def test_official_driver_sends_messages_of_every_size(
 ) -> None:
     # The driver cannot send bytes whose sum needs more than 16 bits.
     body = f"b'Z' * {size}"
-    before, session, after = judged(
+    before, session, after = run_official_driver(
         tmp_path,
         f"[setattr(modem, 'data_out', {body}) or modem.status, modem.satellite_transfer(),"
         " modem.status]",
@@ -72,7 +74,7 @@ def test_official_driver_receives_messages_of_every_size(
     body = "5a" * size
     sky.type(f"mt-raw {body}")
     sky.expect("the modem rings")
-    before, session, came, after = judged(
+    before, session, came, after = run_official_driver(
         tmp_path,
         "[modem.status, modem.satellite_transfer(), modem.data_in.hex(), modem.status]",
     )
@@ -85,12 +87,12 @@ def test_official_driver_receives_messages_of_every_size(
 def test_modem_keeps_a_message_that_the_network_refused(sky: Running, tmp_path: Path) -> None:
     sky.type("service 0")
     sky.expect("no network")
-    session, after = judged(
+    session, after = run_official_driver(
         tmp_path,
         "[setattr(modem, 'data_out', b'hello') or modem.satellite_transfer(), modem.status]",
     )
     assert (session[0], after[0]) == (32, 1)
     sky.type("service 1")
     sky.expect("the network is there")
-    assert judged(tmp_path, "[modem.satellite_transfer()]")[0][:2] == [0, 0]
+    assert run_official_driver(tmp_path, "[modem.satellite_transfer()]")[0][:2] == [0, 0]
     sky.expect(f"MO 0 from {IMEI}: 5 byte")

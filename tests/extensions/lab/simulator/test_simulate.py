@@ -79,7 +79,7 @@ async def test_link_path_belongs_to_the_last_simulator(tmp_path: Path) -> None:
     assert not name.is_symlink()
 
 
-def ends_in_words(*arguments: str) -> str:
+def get_simulate_error(*arguments: str) -> str:
     done = subprocess.run(
         [*MODULE, "simulate", *arguments],
         stdin=subprocess.DEVNULL,
@@ -93,7 +93,7 @@ def ends_in_words(*arguments: str) -> str:
 
 @pytest.mark.parametrize("kind", ["satellite", "satellite --kind imt", "gsm", "node"])
 def test_unwritable_link_path_is_reported(kind: str) -> None:
-    message = ends_in_words(*kind.split(), "--link", "/proc/none/modem")
+    message = get_simulate_error(*kind.split(), "--link", "/proc/none/modem")
     assert message.startswith("fieldagent: /proc/none/modem") and "choose another" in message
 
 
@@ -101,8 +101,8 @@ def test_occupied_port_is_reported() -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         taken = str(other.getsockname()[1])
         hub = ("--hub", f"127.0.0.1:{free_port()}")
-        assert "is in use" in ends_in_words("satellite", *hub, "--mt-port", taken)
-        assert "is in use" in ends_in_words("node", "--tcp-port", taken)
+        assert "is in use" in get_simulate_error("satellite", *hub, "--mt-port", taken)
+        assert "is in use" in get_simulate_error("node", "--tcp-port", taken)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
