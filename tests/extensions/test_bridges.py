@@ -47,7 +47,7 @@ ADA, PHONE = TakUnit("FA-1-1", "Ada"), TakUnit("ANDROID-1", "BRAVO")
 SPOT = CotPoint(46.5, 8.1)
 
 
-def rows() -> dict[str, list[str]]:
+def read_table() -> dict[str, list[str]]:
     """Return the cells of the table by our kind."""
     table = PAGE.partition("## Mapping of items")[2]
     lines = [line for line in table.splitlines() if line.startswith("| ")]
@@ -73,7 +73,7 @@ NAMES = {"incident": "incident update"}
 MQTT_OUT, MQTT_IN, TAK_OUT, TAK_BACK = range(4)
 
 
-def shown() -> set[str]:
+def list_position_types() -> set[str]:
     """Return the event types that show a user's position, fresh or old, and that remove it."""
     user, now = KitUser(1, "Ada", 46.5, 8.1, 0.0, "ip"), tak_map.FRESH_S + 1
     old = outward.make_position_events(ADA, user, None, now, is_shared=True)
@@ -84,7 +84,7 @@ def shown() -> set[str]:
     return {event.type for event in [*old, *fresh]}
 
 
-def sent(item: Item) -> set[str]:
+def list_sent_types(item: Item) -> set[str]:
     """Return the event types at a TAK server for an item to all, and for one to a person there."""
     event_types = set()
     for target in (None, 9):
@@ -99,29 +99,29 @@ def sent(item: Item) -> set[str]:
 
 def test_table_contains_every_kind_of_item() -> None:
     others = {"SOS", "check-in", "receipt"}
-    assert {*rows()} == {NAMES.get(kind, kind) for kind in ITEMS_OF_KIND} | others
-    assert all(len(cells) == 4 and all(cells) for cells in rows().values())
+    assert {*read_table()} == {NAMES.get(kind, kind) for kind in ITEMS_OF_KIND} | others
+    assert all(len(cells) == 4 and all(cells) for cells in read_table().values())
 
 
 @pytest.mark.parametrize("kind", ITEMS_OF_KIND)
 def test_table_matches_the_tak_events_of_each_kind(kind: str) -> None:
-    wanted = sent(ITEMS_OF_KIND[kind])
+    wanted = list_sent_types(ITEMS_OF_KIND[kind])
     if kind == "location":
-        wanted |= shown()
-    assert types(rows()[NAMES.get(kind, kind)][TAK_OUT]) == wanted
+        wanted |= list_position_types()
+    assert types(read_table()[NAMES.get(kind, kind)][TAK_OUT]) == wanted
 
 
 def test_table_matches_the_tak_events_of_sos_and_receipts() -> None:
     alerts = {outward.make_alert(OpenAlert(1, 1, ends), ADA, 0.0).type for ends in (False, True)}
-    assert types(rows()["SOS"][TAK_OUT]) == alerts
+    assert types(read_table()["SOS"][TAK_OUT]) == alerts
     ticks = {
         tak.make_receipt(ChatReceipt(ADA, "x", "m", read), PHONE, NOW).type
         for read in (False, True)
     }
-    assert types(rows()["receipt"][TAK_OUT]) == ticks
+    assert types(read_table()["receipt"][TAK_OUT]) == ticks
 
 
-def arriving(kind: str) -> bytes:
+def make_phone_event(kind: str) -> bytes:
     """Return an event of that type from a phone to Ada."""
     said = tak.make_chat(GeoChat(PHONE, ADA, "m", "word"), NOW)
     if kind.startswith(tak.POINTS):
@@ -141,17 +141,19 @@ ALL_TYPES = {
 def test_table_matches_the_events_admitted_from_tak() -> None:
     door = EventAdmission(lambda became, by=1: None, lambda: 0.0, markers=True)
     let_in = {
-        kind for kind in ALL_TYPES if door.admit(kind, arriving(kind), ADA.uid, 0.0) is not None
+        kind
+        for kind in ALL_TYPES
+        if door.admit(kind, make_phone_event(kind), ADA.uid, 0.0) is not None
     }
-    assert set().union(*(types(cells[TAK_BACK]) for cells in rows().values())) == let_in
+    assert set().union(*(types(cells[TAK_BACK]) for cells in read_table().values())) == let_in
     shut = EventAdmission(lambda became, by=1: None, lambda: 0.0, markers=False)
-    assert shut.admit(tak.MARKER, arriving(tak.MARKER), ADA.uid, 0.0) is None
+    assert shut.admit(tak.MARKER, make_phone_event(tak.MARKER), ADA.uid, 0.0) is None
 
 
 def test_table_matches_the_mqtt_events_and_commands() -> None:
     named = {
         name
-        for cells in rows().values()
+        for cells in read_table().values()
         for name in re.findall(r"`(\w+)`", cells[MQTT_OUT])
         if name not in ("position", "reached")
     }
@@ -160,11 +162,11 @@ def test_table_matches_the_mqtt_events_and_commands() -> None:
         event = {"type": kind.upper()}
         body = json.dumps({"payloads": [{"events": [event]}]})
         published = json.loads(documents.encode_inbound(body))
-        assert rows()[kind][MQTT_OUT].startswith(f"`{published['event_type']}`")
+        assert read_table()[kind][MQTT_OUT].startswith(f"`{published['event_type']}`")
         assert kind in ITEMS
-        assert kind in rows()[kind][MQTT_IN]
+        assert kind in read_table()[kind][MQTT_IN]
     for name in ("incident update", "check-in"):
-        assert rows()[name][MQTT_IN].startswith("refused")
+        assert read_table()[name][MQTT_IN].startswith("refused")
 
 
 def test_page_describes_every_tak_setting_and_share() -> None:

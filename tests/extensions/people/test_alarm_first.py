@@ -31,7 +31,7 @@ from tests.extensions.people.test_desk import bench
 KIT = "HB9ABC-7"
 
 
-def of_aprs(info: str, to: str = "APRS") -> bool:
+def is_aprs_alarm(info: str, to: str = "APRS") -> bool:
     frame = ax25.Frame(ax25.read_call("N0CALL-9"), ax25.read_call(to), info.encode(), ())
     what = aprs_wire.read(frame).what
     if isinstance(what, AprsMessage):
@@ -39,14 +39,14 @@ def of_aprs(info: str, to: str = "APRS") -> bool:
     return isinstance(what, AprsEmergency) or (isinstance(what, AprsPosition) and what.emergency)
 
 
-def of_meshtastic(data: MeshData, **packet: Any) -> bool:
+def is_meshtastic_alarm(data: MeshData, **packet: Any) -> bool:
     host = SimpleNamespace(facts=SimpleNamespace(number=1, channels={}))
     people = MeshtasticPeople(cast(Any, host), lambda: 0.0)
     what = people._read(MeshPacket(5, 1, decoded=data, id=7, **packet)).what
     return isinstance(what, HandheldText) and (what.alert or what.text.startswith("SOS"))
 
 
-def of_meshcore(text: str) -> bool:
+def is_meshcore_alarm(text: str) -> bool:
     host = SimpleNamespace(channels={})
     people = MeshcorePeople(cast(Any, host), cast(Any, None), lambda: 0.0)
     people._process_channel_text(CompanionText(b"", 0, 0, text))
@@ -58,20 +58,20 @@ def of_meshcore(text: str) -> bool:
     "is_alarm",
     [
         # Mic-E with an impossible longitude, latitude and length.
-        lambda: of_aprs('`(_fn"Oj/', to="432105"),
-        lambda: of_aprs('`\x7f\x7f\x7fn"Oj/', to="432105"),
-        lambda: of_aprs('`(_fn"Oj/', to="999999"),
-        lambda: of_aprs("`(", to="432105"),
-        lambda: of_aprs("`(", to="4321"),
-        lambda: of_aprs(f":{KIT.lower().ljust(9)}:SOS leg broken{{21"),
-        lambda: of_aprs(f":{KIT.ljust(9)}:SOS leg broken{{21 "),
-        lambda: of_aprs(f":{KIT.ljust(9)}:SOS leg broken{{no id at all"),
-        lambda: of_meshtastic(MeshData(Port.TEXT, b"SOS \xff\xfe")),
-        lambda: of_meshtastic(MeshData(Port.ALERT, b"")),
-        lambda: of_meshtastic(MeshData(Port.TEXT, b"SOS"), channel=9, rx_snr=float("nan")),
-        lambda: of_meshcore("SOS without a name"),
-        lambda: of_meshcore(": SOS with an empty one"),
-        lambda: of_meshcore("Eve: SOS on a channel that nobody knows"),
+        lambda: is_aprs_alarm('`(_fn"Oj/', to="432105"),
+        lambda: is_aprs_alarm('`\x7f\x7f\x7fn"Oj/', to="432105"),
+        lambda: is_aprs_alarm('`(_fn"Oj/', to="999999"),
+        lambda: is_aprs_alarm("`(", to="432105"),
+        lambda: is_aprs_alarm("`(", to="4321"),
+        lambda: is_aprs_alarm(f":{KIT.lower().ljust(9)}:SOS leg broken{{21"),
+        lambda: is_aprs_alarm(f":{KIT.ljust(9)}:SOS leg broken{{21 "),
+        lambda: is_aprs_alarm(f":{KIT.ljust(9)}:SOS leg broken{{no id at all"),
+        lambda: is_meshtastic_alarm(MeshData(Port.TEXT, b"SOS \xff\xfe")),
+        lambda: is_meshtastic_alarm(MeshData(Port.ALERT, b"")),
+        lambda: is_meshtastic_alarm(MeshData(Port.TEXT, b"SOS"), channel=9, rx_snr=float("nan")),
+        lambda: is_meshcore_alarm("SOS without a name"),
+        lambda: is_meshcore_alarm(": SOS with an empty one"),
+        lambda: is_meshcore_alarm("Eve: SOS on a channel that nobody knows"),
     ],
 )
 def test_handheld_alarm_is_recognised_despite_unreadable_parts(

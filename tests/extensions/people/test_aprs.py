@@ -39,13 +39,13 @@ KIT, ADA = "HB9ABC-7", "N0CALL-9"
 PLACE = "!4722.61N/00832.50E>"
 
 
-def frame(source: str, info: str, *via: str, to: str = "APRS") -> bytes:
+def make_frame(source: str, info: str, *via: str, to: str = "APRS") -> bytes:
     path = tuple(map(ax25.read_call, via))
     sent = ax25.Frame(ax25.read_call(source), ax25.read_call(to), info.encode(), path)
     return kiss.encode(ax25.encode(sent))
 
 
-def to_kit(text: str) -> str:
+def make_message_to_kit(text: str) -> str:
     return f":{KIT.ljust(9)}:{text}"
 
 
@@ -87,7 +87,7 @@ class Tnc:
 
 
 @asynccontextmanager
-async def at(tnc: Tnc, call: str = KIT, *unlisted: str) -> AsyncIterator[AprsPeople]:
+async def aprs_at(tnc: Tnc, call: str = KIT, *unlisted: str) -> AsyncIterator[AprsPeople]:
     async with trio.open_nursery() as nursery:
         place = HandheldPlace("", call, 9600, lambda handle: handle not in unlisted, tnc.became)
         people = AprsPeople(tnc, place, nursery, lambda: NOW + trio.current_time())
@@ -96,11 +96,11 @@ async def at(tnc: Tnc, call: str = KIT, *unlisted: str) -> AsyncIterator[AprsPeo
         nursery.cancel_scope.cancel()
 
 
-def virtually(work: Callable[[], Awaitable[None]]) -> None:
+def run_in_virtual_time(work: Callable[[], Awaitable[None]]) -> None:
     trio.run(work, clock=MockClock(autojump_threshold=0))
 
 
-async def all_of(people: AprsPeople) -> list[HandheldReport]:
+async def receive_all(people: AprsPeople) -> list[HandheldReport]:
     """Return everything that is heard until a quiet minute. All of it is on disk then."""
     items = []
     while True:
@@ -113,10 +113,10 @@ async def all_of(people: AprsPeople) -> list[HandheldReport]:
 def test_tracker_reports_its_name_and_position() -> None:
     async def work() -> None:
         tnc = Tnc()
-        async with at(tnc, "") as people:
-            tnc.hear(frame(ADA, PLACE), frame(ADA, "!4722.  N/00832.  E>"))
-            tnc.hear(frame("HB9GW", f"}}BEN-1>APRS,TCPIP,HB9GW*:{PLACE}"))
-            named, first, blurred, ben, far = await all_of(people)
+        async with aprs_at(tnc, "") as people:
+            tnc.hear(make_frame(ADA, PLACE), make_frame(ADA, "!4722.  N/00832.  E>"))
+            tnc.hear(make_frame("HB9GW", f"}}BEN-1>APRS,TCPIP,HB9GW*:{PLACE}"))
+            named, first, blurred, ben, far = await receive_all(people)
         assert (named.handle, named.what) == ("n0call-9", HandheldName(ADA, b""))
         assert isinstance(first.what, HandheldPosition)
         assert first.what.where.latitude == pytest.approx(47 + 22.61 / 60)
@@ -127,7 +127,7 @@ def test_tracker_reports_its_name_and_position() -> None:
         assert far.over_internet
         assert not tnc.sent
 
-    virtually(work)
+    run_in_virtual_time(work)
 
 
 @pytest.mark.parametrize(
@@ -140,24 +140,24 @@ def test_beacon_at_zero_coordinates_is_no_position(info: str) -> None:
 
     async def work() -> None:
         tnc = Tnc()
-        async with at(tnc) as people:
-            tnc.hear(frame(ADA, info))
-            heard = await all_of(people)
+        async with aprs_at(tnc) as people:
+            tnc.hear(make_frame(ADA, info))
+            heard = await receive_all(people)
         assert {each.handle for each in heard} == {ADA.lower()}
         assert [each for each in heard if isinstance(each.what, HandheldPosition)] == []
 
-    virtually(work)
+    run_in_virtual_time(work)
 
 
 def test_mic_e_emergency_is_one_sos_with_a_position() -> None:
     async def work() -> None:
         tnc = Tnc()
-        async with at(tnc) as people:
-            beacon = frame(ADA, '`(_fn"Oj/', to="432105")
+        async with aprs_at(tnc) as people:
+            beacon = make_frame(ADA, '`(_fn"Oj/', to="432105")
             tnc.hear(beacon, beacon)
-            heard = (await all_of(people))[1:]
+            heard = (await receive_all(people))[1:]
             tnc.hear(beacon)
-            heard += await all_of(people)
+            heard += await receive_all(people)
         alerts = [each for each in heard if isinstance(each.what, HandheldText)]
         assert isinstance(heard[0].what, HandheldPosition)
         assert [each.what for each in alerts] == [
@@ -166,33 +166,35 @@ def test_mic_e_emergency_is_one_sos_with_a_position() -> None:
         assert alerts[0].number == alerts[1].number, "a beacon that goes on is one call for help"
         assert tnc.frames == {"taken": 2, "copies": 1}
 
-    virtually(work)
+    run_in_virtual_time(work)
 
 
 def test_message_is_acknowledged_once_stored_and_at_each_repeat() -> None:
     async def work() -> None:
         tnc = Tnc()
-        async with at(tnc) as people:
-            tnc.hear(frame(ADA, to_kit("Camp reached{12")))
+        async with aprs_at(tnc) as people:
+            tnc.hear(make_frame(ADA, make_message_to_kit("Camp reached{12")))
             await people.receive()
             spoken = await people.receive()
             assert spoken.what == HandheldText("Camp reached", True)
-            tnc.hear(frame(ADA, to_kit("Camp reached{12")))
+            tnc.hear(make_frame(ADA, make_message_to_kit("Camp reached{12")))
             await trio.sleep(60)
             assert not tnc.sent, "it is not on disk yet"
-            assert not await all_of(people)
+            assert not await receive_all(people)
             assert tnc.said == [f":{ADA.ljust(9)}:ack12"]
-            tnc.hear(frame(ADA, to_kit("Camp reached{12")))
-            assert not await all_of(people)
+            tnc.hear(make_frame(ADA, make_message_to_kit("Camp reached{12")))
+            assert not await receive_all(people)
             assert tnc.said == [f":{ADA.ljust(9)}:ack12"] * 2
-            tnc.hear(frame(ADA, to_kit("Another{12")))
-            assert [each.what for each in await all_of(people)] == [HandheldText("Another", True)]
+            tnc.hear(make_frame(ADA, make_message_to_kit("Another{12")))
+            assert [each.what for each in await receive_all(people)] == [
+                HandheldText("Another", True)
+            ]
             await trio.sleep(1800)
-            tnc.hear(frame(ADA, to_kit("Camp reached{12")))
-            (again,) = await all_of(people)
+            tnc.hear(make_frame(ADA, make_message_to_kit("Camp reached{12")))
+            (again,) = await receive_all(people)
             assert again.number != spoken.number
 
-    virtually(work)
+    run_in_virtual_time(work)
 
 
 def test_repeated_message_keeps_its_number_after_a_restart() -> None:
@@ -200,46 +202,55 @@ def test_repeated_message_keeps_its_number_after_a_restart() -> None:
         numbers = set()
         for _ in range(2):
             tnc = Tnc()
-            async with at(tnc) as people:
-                tnc.hear(frame(ADA, to_kit("Camp reached{12")))
+            async with aprs_at(tnc) as people:
+                tnc.hear(make_frame(ADA, make_message_to_kit("Camp reached{12")))
                 await people.receive()
                 numbers.add((await people.receive()).number)
         assert len(numbers) == 1
 
-    virtually(work)
+    run_in_virtual_time(work)
 
 
 def test_full_disk_rejects_a_message_and_accepts_its_repeat() -> None:
     async def work() -> None:
         tnc = Tnc()
-        async with at(tnc) as people:
-            tnc.hear(frame(ADA, to_kit("Camp reached{12")))
+        async with aprs_at(tnc) as people:
+            tnc.hear(make_frame(ADA, make_message_to_kit("Camp reached{12")))
             await people.receive()
             heard = await people.receive()
             await people.refuse(heard, FULL_DISK_REPLY)
-            assert not await all_of(people)
+            assert not await receive_all(people)
             assert tnc.said == [f":{ADA.ljust(9)}:rej12"]
-            tnc.hear(frame(ADA, to_kit("Camp reached{12")))
-            assert len(await all_of(people)) == 1
+            tnc.hear(make_frame(ADA, make_message_to_kit("Camp reached{12")))
+            assert len(await receive_all(people)) == 1
             assert tnc.said[1:] == [f":{ADA.ljust(9)}:ack12"]
 
-    virtually(work)
+    run_in_virtual_time(work)
 
 
 def test_messages_for_other_stations_are_ignored() -> None:
     async def work() -> None:
         tnc = Tnc()
-        async with at(tnc) as people:
-            tnc.hear(frame(ADA, ":HB9ABC-8 :Not yours{1"), frame(KIT, to_kit("my own{2"), "HB9GW"))
-            tnc.hear(frame("HB9GW", f"}}{ADA}>APRS,TCPIP,HB9GW*:{to_kit('from afar{3')}"))
-            tnc.hear(frame(ADA, ":BLN1     :Snow"), frame(ADA, ":BLN1     :Snow", "HB9GW"))
-            _, other, far, bulletin = await all_of(people)
+        async with aprs_at(tnc) as people:
+            tnc.hear(
+                make_frame(ADA, ":HB9ABC-8 :Not yours{1"),
+                make_frame(KIT, make_message_to_kit("my own{2"), "HB9GW"),
+            )
+            tnc.hear(
+                make_frame(
+                    "HB9GW", f"}}{ADA}>APRS,TCPIP,HB9GW*:{make_message_to_kit('from afar{3')}"
+                )
+            )
+            tnc.hear(
+                make_frame(ADA, ":BLN1     :Snow"), make_frame(ADA, ":BLN1     :Snow", "HB9GW")
+            )
+            _, other, far, bulletin = await receive_all(people)
         assert other.what is None
         assert far.over_internet
         assert bulletin.what == HandheldText("Snow", False, "BLN1")
         assert not tnc.sent
 
-    virtually(work)
+    run_in_virtual_time(work)
 
 
 @pytest.mark.parametrize(
@@ -256,8 +267,10 @@ def test_text_to_a_station_is_sent_until_acknowledged(
     async def work() -> None:
         tnc = Tnc()
         if answer:
-            tnc.answer = lambda info: frame(ADA, to_kit(answer + info.rpartition("{")[2]))
-        async with at(tnc) as people:
+            tnc.answer = lambda info: make_frame(
+                ADA, make_message_to_kit(answer + info.rpartition("{")[2])
+            )
+        async with aprs_at(tnc) as people:
             result = await people.send_text(
                 ADA.lower(), "Come | now {please}", people.make_number()
             )
@@ -265,36 +278,40 @@ def test_text_to_a_station_is_sent_until_acknowledged(
         assert len(tnc.said) == times
         assert tnc.said[0].startswith(f":{ADA.ljust(9)}:Come / now (please}}{{")
 
-    virtually(work)
+    run_in_virtual_time(work)
 
 
 def test_acknowledgement_of_another_station_is_ignored() -> None:
     async def work() -> None:
         tnc = Tnc()
-        tnc.answer = lambda info: frame("N0CALL-8", to_kit("ack" + info.rpartition("{")[2]))
-        async with at(tnc) as people:
+        tnc.answer = lambda info: make_frame(
+            "N0CALL-8", make_message_to_kit("ack" + info.rpartition("{")[2])
+        )
+        async with aprs_at(tnc) as people:
             assert not (await people.send_text(ADA.lower(), "Come", people.make_number())).there
 
-    virtually(work)
+    run_in_virtual_time(work)
 
 
 def test_kit_without_a_call_sign_sends_nothing() -> None:
     async def work() -> None:
         tnc = Tnc()
-        async with at(tnc, "") as people:
-            tnc.hear(frame(ADA, to_kit("Camp reached{12")))
-            assert not any(isinstance(each.what, HandheldText) for each in await all_of(people))
+        async with aprs_at(tnc, "") as people:
+            tnc.hear(make_frame(ADA, make_message_to_kit("Camp reached{12")))
+            assert not any(
+                isinstance(each.what, HandheldText) for each in await receive_all(people)
+            )
             outcome = await people.send_text(ADA.lower(), "Come", people.make_number())
         assert outcome == TextOutcome(False, f"this kit's APRS {LISTENS_ONLY}")
         assert not tnc.sent
 
-    virtually(work)
+    run_in_virtual_time(work)
 
 
 def test_long_reaction_is_truncated_at_a_whole_character() -> None:
     async def work() -> None:
         tnc = Tnc()
-        async with at(tnc) as people:
+        async with aprs_at(tnc) as people:
             assert (await people.react(ADA.lower(), 1, "📥", "on the kit's disk")).there
             assert not tnc.sent, "the acknowledgement has said it"
             await people.react(ADA.lower(), 1, "🛰", "ж" * 60)
@@ -302,28 +319,28 @@ def test_long_reaction_is_truncated_at_a_whole_character() -> None:
         assert len(text.encode()) <= people.text_bytes
         assert text.startswith("🛰 жж")
 
-    virtually(work)
+    run_in_virtual_time(work)
 
 
 def test_random_frames_do_not_stop_the_receiver() -> None:
     async def work() -> None:
         random, tnc = Random(1), Tnc()
         head = ax25.encode(ax25.Frame(ax25.Callsign("N0CALL"), ax25.Callsign("S32U6T"), b""))
-        async with at(tnc) as people:
+        async with aprs_at(tnc) as people:
             for _ in range(20_000):
                 start = random.choice((b"", head)) + random.choice((b"", b"!", b"`", b":", b"}"))
                 tnc.hear(kiss.encode(start + random.randbytes(random.randrange(40))))
             tnc.hear(random.randbytes(500))
-            await all_of(people)
-            tnc.hear(b"\xc0", frame(ADA, PLACE))
-            assert isinstance((await all_of(people))[-1].what, HandheldPosition)
+            await receive_all(people)
+            tnc.hear(b"\xc0", make_frame(ADA, PLACE))
+            assert isinstance((await receive_all(people))[-1].what, HandheldPosition)
 
-    virtually(work)
+    run_in_virtual_time(work)
 
 
 def test_tnc_lost_in_the_middle_of_a_frame_is_reported() -> None:
     async def tnc(stream: trio.SocketStream) -> None:
-        await stream.send_all(frame(ADA, PLACE) + frame(ADA, PLACE)[:9])
+        await stream.send_all(make_frame(ADA, PLACE) + make_frame(ADA, PLACE)[:9])
         await stream.aclose()
 
     async def work() -> None:
@@ -358,36 +375,42 @@ def test_call_signs_are_recognised_as_handles() -> None:
 def test_unlisted_station_is_dropped_and_counted() -> None:
     async def work() -> None:
         tnc = Tnc()
-        async with at(tnc, KIT, "n0call-8") as people:
-            tnc.hear(frame("N0CALL-8", PLACE), frame("N0CALL-8", to_kit("SOS{1")))
-            tnc.hear(frame("HB9GW", f"}}N0CALL-8>APRS,TCPIP,HB9GW*:{PLACE}"))
-            tnc.hear(frame("N0CALL-8", '`(_fn"Oj/', to="432105"), frame(ADA, PLACE))
-            assert {each.handle for each in await all_of(people)} == {ADA.lower()}
+        async with aprs_at(tnc, KIT, "n0call-8") as people:
+            tnc.hear(
+                make_frame("N0CALL-8", PLACE), make_frame("N0CALL-8", make_message_to_kit("SOS{1"))
+            )
+            tnc.hear(make_frame("HB9GW", f"}}N0CALL-8>APRS,TCPIP,HB9GW*:{PLACE}"))
+            tnc.hear(make_frame("N0CALL-8", '`(_fn"Oj/', to="432105"), make_frame(ADA, PLACE))
+            assert {each.handle for each in await receive_all(people)} == {ADA.lower()}
         assert tnc.frames == {"unlisted": 4, "taken": 1}
         assert not tnc.sent
 
-    virtually(work)
+    run_in_virtual_time(work)
 
 
 def test_digipeated_copy_is_counted_once() -> None:
     async def work() -> None:
         tnc = Tnc()
-        async with at(tnc) as people:
-            tnc.hear(frame(ADA, PLACE), frame(ADA, PLACE, "HB9GW"), frame(ADA, PLACE, "WIDE2-1"))
-            message = frame(ADA, to_kit("Camp reached{12"))
-            tnc.hear(message, frame(ADA, to_kit("Camp reached{12"), "HB9GW"))
-            assert len(await all_of(people)) == 3
+        async with aprs_at(tnc) as people:
+            tnc.hear(
+                make_frame(ADA, PLACE),
+                make_frame(ADA, PLACE, "HB9GW"),
+                make_frame(ADA, PLACE, "WIDE2-1"),
+            )
+            message = make_frame(ADA, make_message_to_kit("Camp reached{12"))
+            tnc.hear(message, make_frame(ADA, make_message_to_kit("Camp reached{12"), "HB9GW"))
+            assert len(await receive_all(people)) == 3
         assert tnc.frames == {"taken": 2, "copies": 3}
         assert tnc.said == [f":{ADA.ljust(9)}:ack12"]
 
-    virtually(work)
+    run_in_virtual_time(work)
 
 
 @pytest.mark.full
 def test_busy_channel_is_limited_to_a_frame_per_second_except_for_messages() -> None:
     async def work() -> None:
         tnc = Tnc()
-        async with at(tnc) as people:
+        async with aprs_at(tnc) as people:
             heard: list[HandheldReport] = []
 
             async def listen() -> None:
@@ -398,9 +421,9 @@ def test_busy_channel_is_limited_to_a_frame_per_second_except_for_messages() -> 
                 nursery.start_soon(listen)
                 for number in range(600):
                     call, minutes = f"N{number % 300}CA", f"{number % 60:02}"
-                    tnc.hear(frame(call, f"!47{minutes}.61N/008{number // 60:02}.50E>"))
+                    tnc.hear(make_frame(call, f"!47{minutes}.61N/008{number // 60:02}.50E>"))
                     await trio.sleep(0.1)
-                tnc.hear(frame(ADA, to_kit("Camp reached{12")))
+                tnc.hear(make_frame(ADA, make_message_to_kit("Camp reached{12")))
                 await trio.sleep(10)
                 nursery.cancel_scope.cancel()
         places = [each for each in heard if isinstance(each.what, HandheldPosition)]
@@ -408,19 +431,19 @@ def test_busy_channel_is_limited_to_a_frame_per_second_except_for_messages() -> 
         assert tnc.frames["limited"] == 600 - len(places)
         assert tnc.said == [f":{ADA.ljust(9)}:ack12"]
 
-    virtually(work)
+    run_in_virtual_time(work)
 
 
 def test_object_is_a_marker_and_not_its_senders_position() -> None:
     async def work() -> None:
         tnc = Tnc()
-        async with at(tnc) as people:
-            tnc.hear(frame(ADA, ";CREVASSE *092345z4722.61N/00832.50E!mind it"))
-            tnc.hear(frame(ADA, ")HUT!4722.61N/00832.50E-"))
-            marks = (await all_of(people))[1:]
-            tnc.hear(frame(ADA, ";CREVASSE *100045z4722.61N/00832.50E!mind it"))
-            tnc.hear(frame(ADA, ";CREVASSE _100050z4722.61N/00832.50E!mind it"))
-            again, killed = await all_of(people)
+        async with aprs_at(tnc) as people:
+            tnc.hear(make_frame(ADA, ";CREVASSE *092345z4722.61N/00832.50E!mind it"))
+            tnc.hear(make_frame(ADA, ")HUT!4722.61N/00832.50E-"))
+            marks = (await receive_all(people))[1:]
+            tnc.hear(make_frame(ADA, ";CREVASSE *100045z4722.61N/00832.50E!mind it"))
+            tnc.hear(make_frame(ADA, ";CREVASSE _100050z4722.61N/00832.50E!mind it"))
+            again, killed = await receive_all(people)
         crevasse, hut = marks
         assert isinstance(crevasse.what, HandheldMarker) and isinstance(hut.what, HandheldMarker)
         assert (crevasse.what.name, crevasse.what.notes) == ("CREVASSE", "mind it")
@@ -428,18 +451,18 @@ def test_object_is_a_marker_and_not_its_senders_position() -> None:
         assert again.number == crevasse.number != hut.number
         assert killed.what is None
 
-    virtually(work)
+    run_in_virtual_time(work)
 
 
 def test_timestamped_position_keeps_its_age() -> None:
     async def work() -> None:
         tnc = Tnc()
-        async with at(tnc) as people:
+        async with aprs_at(tnc) as people:
             now = datetime.fromtimestamp(NOW, UTC)
             before = now - timedelta(hours=3)
-            tnc.hear(frame(ADA, f"@{before:%d%H%M}z{PLACE[1:]}"))
-            (_, heard) = await all_of(people)
+            tnc.hear(make_frame(ADA, f"@{before:%d%H%M}z{PLACE[1:]}"))
+            (_, heard) = await receive_all(people)
         assert isinstance(heard.what, HandheldPosition)
         assert heard.what.where.timestamp == before.replace(second=0, microsecond=0)
 
-    virtually(work)
+    run_in_virtual_time(work)

@@ -24,7 +24,7 @@ from fieldagent.wire.errors import LocalProtocolError, RemoteProtocolError
 KNOT = 1852 / 3600
 
 
-def heard(line: str) -> AprsHeard:
+def read_tnc2_line(line: str) -> AprsHeard:
     """Return our result for a line such as `N0CALL>APRS,WIDE1-1:!4722.61N/...`."""
     head, _, info = line.partition(":")
     source, _, path = head.partition(">")
@@ -33,24 +33,24 @@ def heard(line: str) -> AprsHeard:
 
 
 def position(line: str) -> AprsPosition:
-    what = heard(line).what
+    what = read_tnc2_line(line).what
     assert isinstance(what, AprsPosition)
     return what
 
 
-def agree(line: str) -> AprsPosition:
+def check_agrees_with_aprslib(line: str) -> AprsPosition:
     """Check that aprslib reads the same from the line."""
     ours, theirs = position(line), aprslib.parse(line)
     assert ours.latitude == pytest.approx(theirs["latitude"], abs=1e-6)
     assert ours.longitude == pytest.approx(theirs["longitude"], abs=1e-6)
     assert ours.ambiguity == theirs.get("posambiguity", 0)
-    _agree_on(ours.altitude, theirs.get("altitude"))
-    _agree_on(ours.speed, theirs["speed"] / 3.6 if "speed" in theirs else None)
-    _agree_on(ours.course, theirs.get("course"))
+    _check_agree(ours.altitude, theirs.get("altitude"))
+    _check_agree(ours.speed, theirs["speed"] / 3.6 if "speed" in theirs else None)
+    _check_agree(ours.course, theirs.get("course"))
     return ours
 
 
-def _agree_on(ours: float | None, theirs: Any) -> None:
+def _check_agree(ours: float | None, theirs: Any) -> None:
     # For an unknown course, aprslib returns 0 and 360.
     if ours is not None and theirs is not None:
         assert ours == pytest.approx(theirs, rel=1e-3, abs=0.01)
@@ -77,7 +77,7 @@ def _agree_on(ours: float | None, theirs: Any) -> None:
     ],
 )
 def test_positions_are_read_as_by_aprslib(line: str) -> None:
-    agree(line)
+    check_agrees_with_aprslib(line)
 
 
 def test_course_speed_and_altitude_are_read() -> None:
@@ -119,7 +119,7 @@ def test_any_uncompressed_position_is_read_as_by_aprslib(
         return f"{digits[:2]}.{digits[2:]}"
 
     line = f"N0CALL>APRS:!{north:02d}{blurred(minutes)}{ns}/{east:03d}{blurred(more)}{ew}>"
-    agree(line)
+    check_agrees_with_aprslib(line)
 
 
 @given(st.lists(st.integers(33, 123), min_size=8, max_size=8))
@@ -154,7 +154,7 @@ def test_any_compressed_position_is_read_as_by_aprslib(characters: list[int]) ->
     ],
 )
 def test_messages_acknowledgements_and_bulletins_are_read(line: str, what: object) -> None:
-    assert heard(f"N0CALL>APRS:{line}") == AprsHeard("N0CALL", what)  # type: ignore[arg-type]
+    assert read_tnc2_line(f"N0CALL>APRS:{line}") == AprsHeard("N0CALL", what)  # type: ignore[arg-type]
 
 
 @given(st.text(st.characters(codec="utf-8", exclude_characters="|~{\r\n"), max_size=16))
@@ -182,8 +182,10 @@ def test_invalid_message_text_or_number_raises(text: str, number: str) -> None:
 
 def test_third_party_packet_is_read_with_its_origin() -> None:
     line = "HB9GW>APRS:}N0CALL-9>APRS,TCPIP,HB9GW*::HB9ABC-9 :Hello{1"
-    assert heard(line) == AprsHeard("N0CALL-9", AprsMessage("HB9ABC-9", "Hello", "1"), True)
-    assert heard("N0CALL>APRS,TCPIP*:>x").over_internet
+    assert read_tnc2_line(line) == AprsHeard(
+        "N0CALL-9", AprsMessage("HB9ABC-9", "Hello", "1"), True
+    )
+    assert read_tnc2_line("N0CALL>APRS,TCPIP*:>x").over_internet
 
 
 @pytest.mark.parametrize(
@@ -204,7 +206,7 @@ def test_third_party_packet_is_read_with_its_origin() -> None:
 )
 def test_malformed_packet_raises(line: str) -> None:
     with pytest.raises(RemoteProtocolError):
-        heard(line)
+        read_tnc2_line(line)
 
 
 @given(st.sampled_from(b"!=/@:`'};)\x1c"), st.binary(max_size=60), st.text("0LPKZA3", max_size=6))
@@ -218,18 +220,18 @@ def test_any_packet_is_read_or_raises_a_protocol_error(kind: int, rest: bytes, n
 
 def test_object_is_read_as_by_aprslib() -> None:
     line = "N0CALL>APRS:;CREVASSE *092345z4722.61N/00832.50E!mind it"
-    what, theirs = heard(line).what, aprslib.parse(line)
+    what, theirs = read_tnc2_line(line).what, aprslib.parse(line)
     assert isinstance(what, AprsObject)
     assert (what.name, what.is_alive) == (theirs["object_name"].strip(), theirs["alive"])
     assert what.there.latitude == pytest.approx(theirs["latitude"], abs=1e-6)
     assert (what.there.when, what.there.comment) == (theirs["raw_timestamp"], "mind it")
-    gone = heard(line.replace("*", "_")).what
+    gone = read_tnc2_line(line.replace("*", "_")).what
     assert isinstance(gone, AprsObject) and not gone.is_alive
 
 
 def test_item_report_is_read() -> None:
     # aprslib reads no items. This one is from chapter 11.
-    what = heard("N0CALL>APRS:)AID #2!4903.50N/07201.75WA").what
+    what = read_tnc2_line("N0CALL>APRS:)AID #2!4903.50N/07201.75WA").what
     assert isinstance(what, AprsObject)
     assert (what.name, what.is_alive, round(what.there.latitude, 4)) == ("AID #2", True, 49.0583)
 

@@ -106,24 +106,26 @@ async def bench(home: Path) -> AsyncIterator[Bench]:
 
 
 @asynccontextmanager
-async def opened(there: Bench, link: ChannelLink | None = None) -> AsyncIterator[MeshcorePeople]:
+async def opened_people(
+    there: Bench, link: ChannelLink | None = None
+) -> AsyncIterator[MeshcorePeople]:
     async with open_meshcore(
         HandheldPlace(there.place), link or ChannelLink(), lambda: float(NOW)
     ) as people:
         yield people
 
 
-async def next_of(people: MeshcorePeople, kind: type) -> HandheldReport:
+async def receive_next(people: MeshcorePeople, kind: type) -> HandheldReport:
     while True:
         heard = await people.receive()
         if isinstance(heard.what, kind):
             return heard
 
 
-async def lost(there: Bench) -> Exception:
+async def find_open_error(there: Bench) -> Exception:
     """Return the reason why it cannot be opened."""
     with pytest.raises(BaseExceptionGroup) as raised:
-        async with opened(there):
+        async with opened_people(there):
             raise AssertionError("it was taken")
     error = get_first_error(raised.value)
     assert isinstance(error, RadioLost | PortLost)
@@ -131,7 +133,7 @@ async def lost(there: Bench) -> Exception:
 
 
 @pytest.fixture
-def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Shorten waits of seconds."""
     monkeypatch.setattr(meshcore_host, "ANSWER_TIMEOUT_S", 1.0)
     monkeypatch.setattr(meshcore_host, "LULL_S", 0.2)
@@ -140,36 +142,36 @@ def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_direct_message_is_attributed_to_its_key(tmp_path: Path) -> None:
-    async with bench(tmp_path) as there, opened(there) as people:
+    async with bench(tmp_path) as there, opened_people(there) as people:
         there.write("hut reached ✓")
-        heard = await next_of(people, HandheldText)
+        heard = await receive_next(people, HandheldText)
         key = there.radio(ADA).key
         assert heard.handle == key.hex()
         assert heard.what == HandheldText("hut reached ✓", True, key=key)
         assert (heard.signal.snr, heard.signal.hops, heard.over_internet) == (6.0, 0, False)
         there.write("hut reached ✓", NOW + 60)
-        again = await next_of(people, HandheldText)
+        again = await receive_next(people, HandheldText)
         assert again.number != heard.number, "the same words later are another message"
 
 
 async def test_repeated_attempt_of_a_message_has_the_same_number(tmp_path: Path) -> None:
-    async with bench(tmp_path) as there, opened(there) as people:
+    async with bench(tmp_path) as there, opened_people(there) as people:
         text = wire.send_text(there.radio(KIT).key, "hello", NOW, 0)
         there.act(ADA, text)
-        first = await next_of(people, HandheldText)
+        first = await receive_next(people, HandheldText)
         there.act(ADA, wire.send_text(there.radio(KIT).key, "hello", NOW, 1))
-        assert (await next_of(people, HandheldText)).number == first.number
+        assert (await receive_next(people, HandheldText)).number == first.number
 
 
 async def test_advert_reports_name_and_position(tmp_path: Path) -> None:
-    async with bench(tmp_path) as there, opened(there) as people:
+    async with bench(tmp_path) as there, opened_people(there) as people:
         there.radio(ADA).name = "Ada  of the hut"
         there.radio(ADA).position = (46_547_500, 7_985_000)
         there.act(ADA, wire.make_command(CompanionCommand.SEND_ADVERT, b"\1"))
-        while not (named := await next_of(people, HandheldName)).number:
+        while not (named := await receive_next(people, HandheldName)).number:
             pass
         assert named.what == HandheldName("Ada of the hut", there.radio(ADA).key)
-        where = (await next_of(people, HandheldPosition)).what
+        where = (await receive_next(people, HandheldPosition)).what
         assert isinstance(where, HandheldPosition)
         assert (where.where.latitude, where.where.longitude) == (46.5475, 7.985)
         assert where.where.timestamp is None, "it is of this moment"
@@ -180,8 +182,8 @@ async def test_stored_contact_position_keeps_its_age(tmp_path: Path) -> None:
         kit, key = there.radio(KIT), there.radio(ADA).key
         before = CompanionContact(key, ContactType.CHAT, "Ada", NOW - 5000, 46_500_000, 7_900_000)
         kit.contacts[key] = before._replace(changed=NOW - 100)
-        async with opened(there) as people:
-            heard = await next_of(people, HandheldPosition)
+        async with opened_people(there) as people:
+            heard = await receive_next(people, HandheldPosition)
             assert isinstance(heard.what, HandheldPosition)
             timestamp = heard.what.where.timestamp
             assert (heard.number, timestamp and timestamp.timestamp()) == (0, NOW - 5000)
@@ -189,14 +191,14 @@ async def test_stored_contact_position_keeps_its_age(tmp_path: Path) -> None:
 
 async def test_channel_text_proves_no_identity(tmp_path: Path) -> None:
     """In a private channel, a name is accepted if exactly one contact has it."""
-    async with bench(tmp_path) as there, opened(there) as people:
+    async with bench(tmp_path) as there, opened_people(there) as people:
         for text, place, handle in (
             ("Node 2: @hub hello", 1, there.radio(ADA).key.hex()),
             ("Node 2: SOS", 0, "#0/Node%202"),
             ("Eve: SOS", 1, "#1/Eve"),
         ):
             there.bring(CompanionText(b"", place, NOW, text))
-            heard = await next_of(people, HandheldText)
+            heard = await receive_next(people, HandheldText)
             assert heard.handle == handle
             assert isinstance(heard.what, HandheldText)
             assert (heard.what.direct, heard.what.key) == (False, b"")
@@ -210,9 +212,9 @@ async def test_keys_with_a_common_prefix_prove_no_identity(tmp_path: Path) -> No
         key = there.radio(ADA).key
         twin = key[: wire.PREFIX_BYTES] + bytes(26)
         there.radio(KIT).contacts[twin] = CompanionContact(twin, ContactType.CHAT, "Eve")
-        async with opened(there) as people:
+        async with opened_people(there) as people:
             there.write("it is me")
-            heard = await next_of(people, HandheldText)
+            heard = await receive_next(people, HandheldText)
             assert isinstance(heard.what, HandheldText)
             assert (heard.handle, heard.what.key) == (key.hex()[:12], b"")
 
@@ -222,20 +224,20 @@ async def test_texts_of_repeaters_commands_and_rooms_are_ignored(tmp_path: Path)
     async with bench(tmp_path) as there:
         kit, key = there.radio(KIT), b"\7" * 32
         kit.contacts[key] = CompanionContact(key, ContactType.REPEATER, "Hilltop")
-        async with opened(there) as people:
+        async with opened_people(there) as people:
             there.bring(CompanionText(key[:6], None, NOW, "uptime 3 days"))
             ada = there.radio(ADA).key[:6]
             there.bring(CompanionText(ada, None, NOW, "ok", TextType.COMMAND))
             there.bring(CompanionText(ada, None, NOW, "room", TextType.SIGNED))
             there.bring(CompanionText(ada, None, NOW, "hello"))
-            heard = await next_of(people, HandheldText)
+            heard = await receive_next(people, HandheldText)
             assert isinstance(heard.what, HandheldText) and heard.what.text == "hello"
 
 
 async def test_battery_level_is_requested_after_a_message(tmp_path: Path) -> None:
-    async with bench(tmp_path) as there, opened(there) as people:
+    async with bench(tmp_path) as there, opened_people(there) as people:
         there.write("hello")
-        heard = await next_of(people, HandheldBattery)
+        heard = await receive_next(people, HandheldBattery)
         assert (heard.what, heard.handle) == (HandheldBattery(86), there.radio(ADA).key.hex())
 
 
@@ -248,7 +250,7 @@ def test_battery_percentage_is_computed_from_the_voltage(volts: float, percent: 
 
 
 async def test_text_is_delivered_once_the_radio_confirms_it(tmp_path: Path) -> None:
-    async with bench(tmp_path) as there, opened(there) as people:
+    async with bench(tmp_path) as there, opened_people(there) as people:
         outcome = await people.send_text(there.radio(ADA).key.hex(), "come down", 1)
         assert outcome.there
         stored = there.radio(ADA)._stored[-1]
@@ -258,7 +260,7 @@ async def test_text_is_delivered_once_the_radio_confirms_it(tmp_path: Path) -> N
 
 
 async def test_reaction_is_sent_as_a_text(tmp_path: Path) -> None:
-    async with bench(tmp_path) as there, opened(there) as people:
+    async with bench(tmp_path) as there, opened_people(there) as people:
         await people.react(there.radio(ADA).key.hex(), 1, "📥", "on the kit's disk («hello»)")
         assert there.radio(ADA)._stored[-1].text == "📥 on the kit's disk («hello»)"
 
@@ -268,7 +270,7 @@ async def test_long_reaction_is_truncated_to_the_radios_limit(tmp_path: Path) ->
     it.
     """
     reason = "адресата немає в каталозі"
-    async with bench(tmp_path) as there, opened(there) as people:
+    async with bench(tmp_path) as there, opened_people(there) as people:
         words = f"given up: Satellite: {', '.join([reason] * 5)} («привіт»)"
         outcome = await people.react(there.radio(ADA).key.hex(), 1, "❌", words)
         assert outcome == TextOutcome(True, "")
@@ -278,12 +280,12 @@ async def test_long_reaction_is_truncated_to_the_radios_limit(tmp_path: Path) ->
 
 
 async def test_unacknowledged_text_is_retried_with_the_same_timestamp(
-    tmp_path: Path, hasty: None
+    tmp_path: Path, short_waits: None
 ) -> None:
     """A receiver that has the text already recognises it by the timestamp. Without an
     acknowledgement the text counts as not delivered.
     """
-    async with bench(tmp_path) as there, opened(there) as people:
+    async with bench(tmp_path) as there, opened_people(there) as people:
         ada = there.radio(ADA).key.hex()
         there.nodes.air.losses = {(KIT, ADA): 0.0}
         outcome = await people.send_text(ada, "come down", 1)
@@ -293,8 +295,8 @@ async def test_unacknowledged_text_is_retried_with_the_same_timestamp(
         assert {each.time for each in there.radio(ADA)._stored} == {NOW}
 
 
-async def test_stale_path_is_reset_after_a_failed_text(tmp_path: Path, hasty: None) -> None:
-    async with bench(tmp_path) as there, opened(there) as people:
+async def test_stale_path_is_reset_after_a_failed_text(tmp_path: Path, short_waits: None) -> None:
+    async with bench(tmp_path) as there, opened_people(there) as people:
         key = there.radio(ADA).key
         assert (await people.send_text(key.hex(), "one", 1)).there
         assert there.radio(KIT).contacts[key].path_length == 0
@@ -304,7 +306,7 @@ async def test_stale_path_is_reset_after_a_failed_text(tmp_path: Path, hasty: No
 
 
 async def test_refusal_by_the_radio_is_reported(tmp_path: Path) -> None:
-    async with bench(tmp_path) as there, opened(there) as people:
+    async with bench(tmp_path) as there, opened_people(there) as people:
         stranger = await people.send_text("ab" * 32, "hello", 1)
         assert stranger == TextOutcome(False, "the radio refuses it: it does not know them")
         meshtastic = await people.send_text("!fa9e0002", "hello", 2)
@@ -317,24 +319,24 @@ async def test_refusal_by_the_radio_is_reported(tmp_path: Path) -> None:
         assert full == TextOutcome(False, "the radio refuses it: its queue or table is full")
 
 
-async def test_mute_radio_is_reported(tmp_path: Path, hasty: None) -> None:
+async def test_mute_radio_is_reported(tmp_path: Path, short_waits: None) -> None:
     async with bench(tmp_path) as there:
         there.radio(KIT).mute = True
-        assert "does not answer" in str(await lost(there))
+        assert "does not answer" in str(await find_open_error(there))
 
 
-async def test_radio_that_falls_silent_is_lost(tmp_path: Path, hasty: None) -> None:
+async def test_radio_that_falls_silent_is_lost(tmp_path: Path, short_waits: None) -> None:
     async with bench(tmp_path) as there:
         with pytest.raises(BaseExceptionGroup) as raised:
-            async with opened(there) as people:
+            async with opened_people(there) as people:
                 there.radio(KIT).mute = True
-                await next_of(people, HandheldText)
+                await receive_next(people, HandheldText)
         assert isinstance(get_first_error(raised.value), RadioLost)
 
 
 @pytest.mark.parametrize("asked", ["_ask_telemetry", "_list_contacts"])
 async def test_message_fetched_before_the_radio_falls_silent_is_stored(
-    tmp_path: Path, hasty: None, asked: str
+    tmp_path: Path, short_waits: None, asked: str
 ) -> None:
     """The radio has deleted the message and is asked for its author. Otherwise a call for help
     would be lost.
@@ -342,7 +344,7 @@ async def test_message_fetched_before_the_radio_falls_silent_is_stored(
     heard = []
     async with bench(tmp_path) as there:
         with pytest.raises(BaseExceptionGroup) as raised:
-            async with opened(there) as people:
+            async with opened_people(there) as people:
                 radio = there.radio(KIT)
                 setattr(radio, asked, lambda *_: setattr(radio, "mute", True))
                 stranger = asked == "_list_contacts"
@@ -363,13 +365,13 @@ async def test_radio_unplugged_within_a_frame_is_opened_again(tmp_path: Path) ->
             return said[: len(said) // 2]
 
         there.radio(KIT).spoil = cut  # type: ignore[method-assign]
-        assert isinstance(await lost(there), PortLost)
+        assert isinstance(await find_open_error(there), PortLost)
         del there.radio(KIT).spoil
         there.nodes.plug(kit)
         await until_async(lambda: os.path.lexists(there.place))
-        async with opened(there) as people:
+        async with opened_people(there) as people:
             there.write("still there?")
-            await next_of(people, HandheldText)
+            await receive_next(people, HandheldText)
 
 
 SPOILT: dict[str, Callable[[bytes], bytes]] = {
@@ -385,7 +387,7 @@ SPOILT: dict[str, Callable[[bytes], bytes]] = {
 @pytest.mark.full
 @pytest.mark.parametrize("how", SPOILT)
 async def test_unreadable_first_answer_is_requested_again(
-    tmp_path: Path, hasty: None, how: str
+    tmp_path: Path, short_waits: None, how: str
 ) -> None:
     async with bench(tmp_path) as there:
         radio = there.radio(KIT)
@@ -396,14 +398,14 @@ async def test_unreadable_first_answer_is_requested_again(
 
         radio.spoil = spoil_once  # type: ignore[method-assign]
         if how == "shorter than it is":
-            assert "does not report its identity" in str(await lost(there))
-        async with opened(there) as people:
+            assert "does not report its identity" in str(await find_open_error(there))
+        async with opened_people(there) as people:
             there.write("hello")
-            await next_of(people, HandheldText)
+            await receive_next(people, HandheldText)
 
 
 async def test_unreadable_message_does_not_block_the_next(tmp_path: Path) -> None:
-    async with bench(tmp_path) as there, opened(there) as people:
+    async with bench(tmp_path) as there, opened_people(there) as people:
         radio = there.radio(KIT)
         short = wire.make_frame(bytes([CompanionMessage.TEXT, 1, 2]), wire.FROM_RADIO)
 
@@ -416,41 +418,41 @@ async def test_unreadable_message_does_not_block_the_next(tmp_path: Path) -> Non
         radio.spoil = shorten  # type: ignore[method-assign]
         there.bring(CompanionText(there.radio(ADA).key[:6], None, NOW, "lost"))
         there.bring(CompanionText(there.radio(ADA).key[:6], None, NOW, "read"))
-        heard = await next_of(people, HandheldText)
+        heard = await receive_next(people, HandheldText)
         assert isinstance(heard.what, HandheldText) and heard.what.text == "read"
 
 
 async def test_restarted_radio_gets_its_clock_set(
-    tmp_path: Path, hasty: None, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, short_waits: None, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with bench(tmp_path) as there, opened(there) as people:
+    async with bench(tmp_path) as there, opened_people(there) as people:
         radio = there.radio(KIT)
         assert radio.read_time(trio.current_time()) >= NOW
         there.nodes.reboot(there.nodes.sockets[KIT - 1])
         assert radio.read_time(trio.current_time()) < BOOT_TIME + 60
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(next_of, people, HandheldText)
+            nursery.start_soon(receive_next, people, HandheldText)
             await until_async(lambda: radio.read_time(trio.current_time()) >= NOW)
             there.write("still there?")
         assert "has restarted" in caplog.text
 
 
 async def test_full_contact_list_is_reported_until_it_has_space(
-    tmp_path: Path, hasty: None
+    tmp_path: Path, short_waits: None
 ) -> None:
     async with bench(tmp_path) as there:
         radio = there.radio(KIT)
         introduce_all([radio], CONTACTS_MAX)
         assert len(radio.contacts) == CONTACTS_MAX
         link = ChannelLink()
-        async with opened(there, link) as people:
+        async with opened_people(there, link) as people:
             assert link.reason.startswith(f"the radio's list of {CONTACTS_MAX} contacts is full")
             assert link.state.value == "fault"
             there.write("I am known")
-            await next_of(people, HandheldText)
+            await receive_next(people, HandheldText)
             del radio.contacts[next(key for key in radio.contacts if key != there.radio(ADA).key)]
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(next_of, people, HandheldText)
+                nursery.start_soon(receive_next, people, HandheldText)
                 await until_async(lambda: not link.reason)
                 assert link.state.value == "ready"
                 nursery.cancel_scope.cancel()
@@ -465,25 +467,25 @@ async def test_new_contact_is_added_if_the_list_has_space(
     """
     if full:
         # Only the wait for a missing answer is shortened: a busy machine may answer late.
-        request.getfixturevalue("hasty")
+        request.getfixturevalue("short_waits")
     async with bench(tmp_path) as there:
         radio, ada = there.radio(KIT), there.radio(ADA)
         radio.contacts.clear()
         radio.adds_by_hand = True
         link = ChannelLink()
-        async with opened(there, link) as people:
+        async with opened_people(there, link) as people:
             if full:
                 introduce_all([radio], CONTACTS_MAX)
             there.act(ADA, wire.make_command(CompanionCommand.SEND_ADVERT, b"\1"))
             if full:
                 async with trio.open_nursery() as nursery:
-                    nursery.start_soon(next_of, people, HandheldText)
+                    nursery.start_soon(receive_next, people, HandheldText)
                     await until_async(lambda: link.reason)
                     nursery.cancel_scope.cancel()
             else:
-                assert (await next_of(people, HandheldName)).handle == ada.key.hex()
+                assert (await receive_next(people, HandheldName)).handle == ada.key.hex()
                 there.write("SOS")
-                await next_of(people, HandheldText)
+                await receive_next(people, HandheldText)
 
 
 async def test_handle_is_recognised_by_its_own_firmware_only(tmp_path: Path) -> None:
@@ -499,7 +501,7 @@ async def test_invalid_handle_is_refused(tmp_path: Path, handle: str) -> None:
     """An operator may have made a typing error at the hub. Before, such a handle made the whole
     radio fail at each try.
     """
-    async with bench(tmp_path) as there, opened(there) as people:
+    async with bench(tmp_path) as there, opened_people(there) as people:
         outcome = await people.send_text(handle, "hello", 1)
         assert not outcome.there and "not a MeshCore radio" in outcome.why
     assert not meshcore.is_handle(handle)

@@ -31,7 +31,7 @@ from tests.processes import PATIENCE
 ADA = "!00000ada"
 
 
-def of_nobody(handle: str) -> Holder:
+def get_unknown_holder(handle: str) -> Holder:
     return Holder(handle, handle, is_known=False)
 
 
@@ -65,15 +65,15 @@ async def test_absent_person_gets_no_text_for_a_while(
         journal = kit.journal
         await journal.persist(handhelds.store_text(ADA, "r1", "hello", 0.0, 1e12))
         radio = Radio(outcome, TextOutcome(True, ""))
-        postman = Postman(journal, kit.inbox, of_nobody, Absence())
+        postman = Postman(journal, kit.inbox, get_unknown_holder, Absence())
         with trio.move_on_after(PATIENCE):
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(postman.run, cast(PeopleRadio, radio))
-                while is_left(journal) and not postman.absence.compute_end(ADA, None) > 0:
+                while has_waiting_texts(journal) and not postman.absence.compute_end(ADA, None) > 0:
                     await journal.wait_for_commit()
                 nursery.cancel_scope.cancel()
         assert len(radio.said) == (1 if is_absent else 2)
-        assert is_left(journal) == is_absent
+        assert has_waiting_texts(journal) == is_absent
 
 
 async def test_radio_stage_is_stored_once_the_disk_has_space(
@@ -93,7 +93,7 @@ async def test_radio_stage_is_stored_once_the_disk_has_space(
         await kit.hear(encode([Entry(7, Message("to Ada"), int(kits.START))]), tagged=True)
         ((request,),) = kit.journal.read("SELECT request_id FROM inbound")
         await kit.journal.persist(handhelds.store_text(ADA, request, "hello", 0.0, 1e12))
-        postman = Postman(kit.journal, kit.inbox, of_nobody, Absence())
+        postman = Postman(kit.journal, kit.inbox, get_unknown_holder, Absence())
         radio = Radio(TextOutcome(True, ""))
         async with trio.open_nursery() as nursery:
             nursery.cancel_scope.deadline = trio.current_time() + PATIENCE
@@ -113,7 +113,7 @@ async def test_power_cut_while_noting_a_stage_still_reports_it_to_the_sender(
 
     async def once_more(kit: kits.Kit) -> None:
         if stage is Stage.RADIO:
-            postman = Postman(kit.journal, kit.inbox, of_nobody, Absence())
+            postman = Postman(kit.journal, kit.inbox, get_unknown_holder, Absence())
             await postman.run(cast(PeopleRadio, Radio(TextOutcome(True, ""))))
         else:
             await kit.journal.persist(handhelds.note_packet(1, 77))
@@ -149,5 +149,5 @@ async def test_power_cut_while_noting_a_stage_still_reports_it_to_the_sender(
         assert (owed.stage, owed.text) == (stage, ADA)
 
 
-def is_left(journal: Any) -> bool:
+def has_waiting_texts(journal: Any) -> bool:
     return bool(handhelds.list_posts(journal))

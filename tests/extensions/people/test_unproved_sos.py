@@ -55,11 +55,11 @@ async def camp(
         yield Bench(kit, Desk(*common, toll, settings, [], caveat))
 
 
-def spent(k: Kit) -> int:
+def get_spent_credits(k: Kit) -> int:
     return k.outbox.budget.get_spent().credits
 
 
-async def send_all(k: Kit) -> list[str]:
+async def send_while_possible(k: Kit) -> list[str]:
     """Send over satellite as much as the budget allows, and return the sent content."""
     said: list[str] = []
     while k.outbox._is_ready(urgent=False):
@@ -79,10 +79,10 @@ async def test_unproved_senders_never_spend_the_reserve_of_the_kits_own_sos(
         for number in range(count):
             name = handle if sender.startswith("one") else f"!{number:08x}"
             await there.say(f"SOS x{number} " + "y" * 60, name)
-        await send_all(k)
-        assert 0 < spent(k) <= others_sos.CREDITS_PER_DAY
+        await send_while_possible(k)
+        assert 0 < get_spent_credits(k) <= others_sos.CREDITS_PER_DAY
         own = await k.post(message={"content": "leg broken"}, priority=100)
-        assert await send_all(k) == ["leg broken"]
+        assert await send_while_possible(k) == ["leg broken"]
         assert k.status(own) is Status.DELIVERED
 
 
@@ -91,9 +91,9 @@ async def test_kits_own_sos_is_sent_first_even_without_credits(tmp_path: Path) -
         k = there.kit
         await k.outbox.spend(LIMIT)
         await there.say("SOS x", EVE)
-        assert await send_all(k) == [], "others leave the reserve alone"
+        assert await send_while_possible(k) == [], "others leave the reserve alone"
         await k.post(message={"content": "leg broken"}, priority=100)
-        assert await send_all(k) == ["leg broken"]
+        assert await send_while_possible(k) == ["leg broken"]
 
 
 async def test_unproved_sos_without_credits_uses_free_channels_and_reports_it(
@@ -170,7 +170,7 @@ async def test_unproved_incident_keeps_its_sender_after_a_restart(tmp_path: Path
         theirs = incident.find_open_of_handheld(there.kit.journal, EVE)
         assert theirs is not None
         assert len(incident.list_items(there.kit.journal, theirs.number)) == 2
-        first, *_ = await send_all(there.kit)
+        first, *_ = await send_while_possible(there.kit)
         assert first == "leg broken", "the kit's own goes first"
 
 

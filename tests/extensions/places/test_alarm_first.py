@@ -16,7 +16,7 @@ from fieldagent.http.message import Request
 from fieldagent.http.target import query_pairs
 
 
-def of_tracker(kind: str, query: str = "", body: Any = None) -> bool:
+def is_tracker_alarm(kind: str, query: str = "", body: Any = None) -> bool:
     data = b"" if body is None else json.dumps(body).encode()
     head = {"content-length": str(len(data))} if data else {}
     request = Request("POST", "/", query_pairs(query), head, data)
@@ -38,11 +38,11 @@ TWO_ALARMS = {
 @pytest.mark.parametrize(
     "is_alarm",
     [
-        lambda: of_tracker("traccar", body=TWO_ALARMS),
-        lambda: of_tracker("osmand", "id=1&lat=47.1&lon=8.1&altitude=NaN&alarm=sos"),
-        lambda: of_tracker("osmand", "id=1&lat=47,1&lon=8,1&alarm=sos"),
-        lambda: of_tracker("osmand", "id=1&lat=x&lon=&timestamp=noon&speed=-&alarm=SOS"),
-        lambda: of_tracker("osmand", body={"device_id": "1", "alarm": ["tow", "sos"]}),
+        lambda: is_tracker_alarm("traccar", body=TWO_ALARMS),
+        lambda: is_tracker_alarm("osmand", "id=1&lat=47.1&lon=8.1&altitude=NaN&alarm=sos"),
+        lambda: is_tracker_alarm("osmand", "id=1&lat=47,1&lon=8,1&alarm=sos"),
+        lambda: is_tracker_alarm("osmand", "id=1&lat=x&lon=&timestamp=noon&speed=-&alarm=SOS"),
+        lambda: is_tracker_alarm("osmand", body={"device_id": "1", "alarm": ["tow", "sos"]}),
     ],
 )
 def test_tracker_alarm_is_read_despite_unreadable_parts(is_alarm: Callable[[], bool]) -> None:

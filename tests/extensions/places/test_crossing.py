@@ -17,12 +17,12 @@ METRE = 180 / 3.141592653589793 / EARTH
 """Degrees of latitude."""
 
 
-def at(metres: float, when: float, accuracy: float = 0.0) -> DatedPlace:
+def make_position(metres: float, when: float, accuracy: float = 0.0) -> DatedPlace:
     """Return a position that many metres north of the hut."""
     return DatedPlace(45.0 + metres * METRE, 7.0, when, accuracy)
 
 
-def told(*positions: DatedPlace) -> list[Crossing]:
+def list_crossings(*positions: DatedPlace) -> list[Crossing]:
     standing, crossings = FenceSide(), []
     for each in positions:
         standing, crossed = judge(HUT, standing, each)
@@ -31,38 +31,44 @@ def told(*positions: DatedPlace) -> list[Crossing]:
 
 
 def test_positions_inside_and_outside_are_a_crossing() -> None:
-    assert told(at(0, 1), at(900, 2), at(950, 3), at(10, 4)) == [
+    assert list_crossings(
+        make_position(0, 1), make_position(900, 2), make_position(950, 3), make_position(10, 4)
+    ) == [
         Crossing(False, 2, 1, False),
         Crossing(True, 4, 3, False),
     ]
 
 
 def test_first_position_is_no_crossing() -> None:
-    assert told(at(900, 1)) == told(at(0, 1)) == []
+    assert list_crossings(make_position(900, 1)) == list_crossings(make_position(0, 1)) == []
 
 
 def test_late_older_position_causes_no_crossing() -> None:
-    assert told(at(0, 10), at(900, 5)) == []
-    assert told(at(0, 10), at(0, 10), at(900, 10)) == []
+    assert list_crossings(make_position(0, 10), make_position(900, 5)) == []
+    assert list_crossings(make_position(0, 10), make_position(0, 10), make_position(900, 10)) == []
     # It was outside at 5 and is inside at 10. The crossing is reported when the newer position
     # arrives.
-    assert told(at(900, 1), at(0, 10), at(900, 5), at(0, 11)) == [Crossing(True, 10, 1, False)]
+    assert list_crossings(
+        make_position(900, 1), make_position(0, 10), make_position(900, 5), make_position(0, 11)
+    ) == [Crossing(True, 10, 1, False)]
 
 
 def test_inaccurate_position_decides_only_if_its_error_is_small_enough() -> None:
-    assert told(at(0, 1), at(900, 2, accuracy=600)) == []
-    assert told(at(0, 1), at(900, 2, accuracy=600), at(900, 3)) == [Crossing(False, 3, 1, True)]
+    assert list_crossings(make_position(0, 1), make_position(900, 2, accuracy=600)) == []
+    assert list_crossings(
+        make_position(0, 1), make_position(900, 2, accuracy=600), make_position(900, 3)
+    ) == [Crossing(False, 3, 1, True)]
     # A position that is less exact than the fence's width is never inside.
-    assert told(at(900, 1), at(0, 2, accuracy=501)) == []
+    assert list_crossings(make_position(900, 1), make_position(0, 2, accuracy=501)) == []
 
 
 @given(st.lists(st.floats(-EDGE_MARGIN_M, EDGE_MARGIN_M - 0.1), max_size=30), st.booleans())
 def test_kit_at_the_edge_of_a_fence_causes_no_repeated_crossing(
     errors: list[float], inside: bool
 ) -> None:
-    began = at(0 if inside else 2000, 0.5)
-    some = [at(500 + error, when) for when, error in enumerate(errors, 1)]
-    crossed = told(began, *some)
+    began = make_position(0 if inside else 2000, 0.5)
+    some = [make_position(500 + error, when) for when, error in enumerate(errors, 1)]
+    crossed = list_crossings(began, *some)
     assert len(crossed) <= (0 if inside else 1)
 
 
@@ -70,7 +76,9 @@ def test_kit_at_the_edge_of_a_fence_causes_no_repeated_crossing(
 def test_crossings_alternate_and_advance_in_time(
     walked: list[tuple[float, int, float]],
 ) -> None:
-    crossed = told(*(at(metres, when, accuracy) for metres, when, accuracy in walked))
+    crossed = list_crossings(
+        *(make_position(metres, when, accuracy) for metres, when, accuracy in walked)
+    )
     for each in crossed:
         assert each.before < each.at
     for one, other in pairwise(crossed):

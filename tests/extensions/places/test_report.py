@@ -64,7 +64,7 @@ def test_gap_is_an_unusual_pause_of_the_track() -> None:
     assert longest_pause([0, 3600, 7200, 30_000]) == 3 * 3600
 
 
-async def walked(alps: Field) -> KitWeek:
+async def send_week(alps: Field) -> KitWeek:
     """Let kit 1 send its positions with a night between, and an SOS, and send it texts."""
     places = [(45.9 + step / 1000, TIME + step * 300) for step in (*range(6), *range(100, 104))]
     alps.now = START + 104 * 300
@@ -85,10 +85,10 @@ async def walked(alps: Field) -> KitWeek:
     await alps.store.commit(lambda db: sos_desk.close(db, incident, 2, "a <false> alarm", alps.now))
     session = usage.count_session_of
     await session(alps.store, "300000000000001", "mo 1", 70, clock=lambda: alps.now)
-    return await report(alps)
+    return await find_week(alps)
 
 
-async def report(alps: Field, device: int = 1, week: Week = WEEK) -> KitWeek:
+async def find_week(alps: Field, device: int = 1, week: Week = WEEK) -> KitWeek:
     price = read_credit_price("0.12 EUR")
     return await alps.store.read(
         lambda db: kit_week.find(db, 1, device, week, lambda operator: price, alps.now)
@@ -97,7 +97,7 @@ async def report(alps: Field, device: int = 1, week: Week = WEEK) -> KitWeek:
 
 async def test_weekly_report_contains_track_items_incidents_and_costs(store: Store) -> None:
     async with field_of(store) as alps:
-        week = await walked(alps)
+        week = await send_week(alps)
         assert [each.moment.timestamp() for each in week.track] == [
             TIME + step * 300 for step in (*range(6), *range(100, 104))
         ]
@@ -111,9 +111,9 @@ async def test_weekly_report_contains_track_items_incidents_and_costs(store: Sto
         assert (day["mo"], day["money"], week.money) == (2, "0.24 EUR", "0.24 EUR")
         assert json.loads(json.dumps(kit_week.as_json(week)))["week"] == WEEK.name
         # A late item belongs to the week of its time. Another kit's report does not contain it.
-        before = await report(alps, week=week_of(START - 8 * 86_400))
+        before = await find_week(alps, week=week_of(START - 8 * 86_400))
         assert len(before.track) == 1 and before.incidents == []
-        assert (await report(alps, 2)).track == []
+        assert (await find_week(alps, 2)).track == []
 
 
 @pytest.mark.parametrize(
@@ -130,15 +130,15 @@ async def test_truncated_week_is_marked_as_incomplete(
 ) -> None:
     """Of thirteen items since then, twelve belong to the week."""
     async with field_of(store) as alps:
-        await walked(alps)
+        await send_week(alps)
         monkeypatch.setattr(kit_week, bound, most)
-        week = await report(alps)
+        week = await find_week(alps)
         assert (week.whole, len(week.sent)) == (is_whole, min(most, 12))
 
 
 async def test_third_party_parsers_read_the_gpx_and_kml_track(store: Store) -> None:
     async with field_of(store) as alps:
-        week = await walked(alps)
+        week = await send_week(alps)
     (track,) = gpxpy.parse(documents.FORMATS["gpx"].write(week).decode()).tracks
     assert [len(segment.points) for segment in track.segments] == [6, 4]
     first = track.segments[0].points[0]
@@ -157,7 +157,7 @@ async def test_third_party_parsers_read_the_gpx_and_kml_track(store: Store) -> N
 
 async def test_csv_contains_a_row_for_each_item(store: Store) -> None:
     async with field_of(store) as alps:
-        week = await walked(alps)
+        week = await send_week(alps)
     text = documents.FORMATS["csv"].write(week).decode("utf-8-sig")
     rows = [*csv.DictReader(io.StringIO(text))]
     by_what: dict[str, list[Any]] = {}
@@ -177,7 +177,7 @@ async def test_csv_contains_a_row_for_each_item(store: Store) -> None:
 
 async def test_empty_week_is_written_in_every_format(store: Store) -> None:
     async with field_of(store) as alps:
-        week = await report(alps)
+        week = await find_week(alps)
         for kind in documents.FORMATS.values():
             assert kind.write(week)
         assert b"No position is known of this week." in documents.FORMATS["html"].write(week)

@@ -68,7 +68,7 @@ PHONE = {
 }
 
 
-def with_(document: dict[str, Any], *path: str, value: Any) -> dict[str, Any]:
+def replace_value(document: dict[str, Any], *path: str, value: Any) -> dict[str, Any]:
     """Return a copy with another value at that path."""
     copy: dict[str, Any] = json.loads(json.dumps(document))
     inner = copy
@@ -78,7 +78,7 @@ def with_(document: dict[str, Any], *path: str, value: Any) -> dict[str, Any]:
     return copy
 
 
-def asked(query: str = "", body: Any = None, **headers: str) -> Request:
+def make_request(query: str = "", body: Any = None, **headers: str) -> Request:
     """Return a request as the server makes it. A text body stays unchanged."""
     if body is None:
         return Request("POST", "/", query_pairs(query), {})
@@ -90,7 +90,7 @@ def asked(query: str = "", body: Any = None, **headers: str) -> Request:
 FULL = {**THERE, "altitude": 2100.0, "speedOverGround": 10.0, "courseOverGround": 270.0}
 
 
-def near(report: TrackerReport) -> TrackerReport:
+def round_position(report: TrackerReport) -> TrackerReport:
     """Return the report with rounded numbers, because knots convert to fractions."""
     place = report.place and {name: round(value, 3) for name, value in report.place.items()}
     return report._replace(place=place)
@@ -101,17 +101,17 @@ def near(report: TrackerReport) -> TrackerReport:
     [
         (
             "osmand",
-            asked(f"id=7&lat=45.91&lon=7.61&timestamp={SECONDS}"),
+            make_request(f"id=7&lat=45.91&lon=7.61&timestamp={SECONDS}"),
             TrackerReport("7", NOON, THERE),
         ),
         (
             "osmand",
-            asked(f"deviceid=7&location=45.91,7.61&timestamp={SECONDS}000"),
+            make_request(f"deviceid=7&location=45.91,7.61&timestamp={SECONDS}000"),
             TrackerReport("7", NOON, THERE),
         ),
         (
             "osmand",
-            asked(
+            make_request(
                 "id=7&lat=45.91&lon=7.61&timestamp=2026-11-22T12:00:00Z&speed=19.438&bearing=270"
                 "&altitude=2100&accuracy=5&batt=80&hdop=1.2"
             ),
@@ -119,56 +119,58 @@ def near(report: TrackerReport) -> TrackerReport:
         ),
         (
             "osmand",
-            asked(body="id=7&lat=45.91&lon=7.61&alarm=sos"),
+            make_request(body="id=7&lat=45.91&lon=7.61&alarm=sos"),
             TrackerReport("7", None, THERE, "sos"),
         ),
-        ("osmand", asked("id=7&alarm=sos"), TrackerReport("7", None, None, "sos")),
-        ("osmand", asked("id=7&lat=0&lon=0&valid=1"), TrackerReport("7")),
-        ("osmand", asked("id=7&lat=45.91&lon=7.61&valid=false"), TrackerReport("7")),
+        ("osmand", make_request("id=7&alarm=sos"), TrackerReport("7", None, None, "sos")),
+        ("osmand", make_request("id=7&lat=0&lon=0&valid=1"), TrackerReport("7")),
+        ("osmand", make_request("id=7&lat=45.91&lon=7.61&valid=false"), TrackerReport("7")),
         (
             "osmand",
-            asked("id=7&lat=45.91&lon=7.61&altitude=-99999"),
+            make_request("id=7&lat=45.91&lon=7.61&altitude=-99999"),
             TrackerReport("7", None, THERE),
         ),
         # A wrong accuracy must not cost the position.
         (
             "osmand",
-            asked("id=7&lat=45.91&lon=7.61&accuracy=good"),
+            make_request("id=7&lat=45.91&lon=7.61&accuracy=good"),
             TrackerReport("7", None, THERE),
         ),
         (
             "osmand",
-            asked("id=7&lat=45.91&lon=7.61&timestamp=12"),
+            make_request("id=7&lat=45.91&lon=7.61&timestamp=12"),
             TrackerReport("7", None, THERE),
         ),
         (
             "osmand",
-            asked(body=CLIENT),
+            make_request(body=CLIENT),
             TrackerReport("123456", NOON, {**THERE, "altitude": 2100.0}, accuracy=5.0),
         ),
         (
             "osmand",
-            asked(body=with_(CLIENT, "location", "extras", value={"alarm": "sos"})),
+            make_request(body=replace_value(CLIENT, "location", "extras", value={"alarm": "sos"})),
             TrackerReport("123456", NOON, {**THERE, "altitude": 2100.0}, "sos", 5.0),
         ),
         (
             "traccar",
-            asked(body=TRACCAR),
+            make_request(body=TRACCAR),
             TrackerReport("867567", NOON, {**FULL, "speedOverGround": 5.144}),
         ),
         (
             "traccar",
-            asked(body=with_(TRACCAR, "position", "accuracy", value=12.5)),
+            make_request(body=replace_value(TRACCAR, "position", "accuracy", value=12.5)),
             TrackerReport("867567", NOON, {**FULL, "speedOverGround": 5.144}, accuracy=12.5),
         ),
         (
             "traccar",
-            asked(body=with_(TRACCAR, "position", "attributes", "alarm", value="sos")),
+            make_request(
+                body=replace_value(TRACCAR, "position", "attributes", "alarm", value="sos")
+            ),
             TrackerReport("867567", NOON, {**FULL, "speedOverGround": 5.144}, "sos"),
         ),
         (
             "traccar",
-            asked(
+            make_request(
                 body={
                     **TRACCAR,
                     "event": {"id": 1, "type": "alarm", "attributes": {"alarm": "fallDown"}},
@@ -176,34 +178,42 @@ def near(report: TrackerReport) -> TrackerReport:
             ),
             TrackerReport("867567", NOON, {**FULL, "speedOverGround": 5.144}, "fallDown"),
         ),
-        ("traccar", asked(body={**TRACCAR, "event": {"id": 1, "type": "geofenceEnter"}}), None),
-        # A comma instead of the point, as from a phone with a German setting.
-        ("osmand", asked("id=7&lat=45,91&lon=7,61"), TrackerReport("7", None, THERE)),
         (
             "traccar",
-            asked(body=with_(TRACCAR, "position", "valid", value=False)),
+            make_request(body={**TRACCAR, "event": {"id": 1, "type": "geofenceEnter"}}),
+            None,
+        ),
+        # A comma instead of the point, as from a phone with a German setting.
+        ("osmand", make_request("id=7&lat=45,91&lon=7,61"), TrackerReport("7", None, THERE)),
+        (
+            "traccar",
+            make_request(body=replace_value(TRACCAR, "position", "valid", value=False)),
             TrackerReport("867567", NOON),
         ),
-        ("owntracks", asked(body=PHONE), TrackerReport("ada/phone", NOON, FULL, accuracy=5.0)),
-        ("owntracks", asked(body={"_type": "lwt", "tst": 1}), None),
         (
             "owntracks",
-            asked(body={"_type": "location", "tid": "ad", "lat": 45.91, "lon": 7.61}),
+            make_request(body=PHONE),
+            TrackerReport("ada/phone", NOON, FULL, accuracy=5.0),
+        ),
+        ("owntracks", make_request(body={"_type": "lwt", "tst": 1}), None),
+        (
+            "owntracks",
+            make_request(body={"_type": "location", "tid": "ad", "lat": 45.91, "lon": 7.61}),
             TrackerReport("ad", None, THERE),
         ),
         (
             "owntracks",
-            asked("u=ben&d=watch", PHONE),
+            make_request("u=ben&d=watch", PHONE),
             TrackerReport("ben/watch", NOON, FULL, "", 5.0),
         ),
-        ("owntracks", asked(body=""), None),
+        ("owntracks", make_request(body=""), None),
     ],
 )
 def test_tracker_report_of_each_kind_is_read(
     kind: str, request_: Request, report: TrackerReport | None
 ) -> None:
     result = KINDS[kind].read(request_)
-    assert (result and near(result)) == report
+    assert (result and round_position(result)) == report
 
 
 @pytest.mark.parametrize(
@@ -220,40 +230,60 @@ def test_every_osmand_query_of_traccars_tests_is_read(
     query: str, at: datetime | None, place: dict[str, float] | None
 ) -> None:
     """The queries are those of Traccar's own tests (OsmAndProtocolDecoderTest)."""
-    assert KINDS["osmand"].read(asked(query)) == TrackerReport("7", at, place)
+    assert KINDS["osmand"].read(make_request(query)) == TrackerReport("7", at, place)
 
 
 def test_owntracks_phone_is_identified_by_its_headers() -> None:
     body = {"_type": "location", "lat": 45.91, "lon": 7.61}
     head = {"x-limit-u": "ada", "x-limit-d": "phone"}
-    report = KINDS["owntracks"].read(asked(body=body, **head))
+    report = KINDS["owntracks"].read(make_request(body=body, **head))
     assert report is not None and report.ident == "ada/phone"
 
 
 @pytest.mark.parametrize(
     ("kind", "request_", "why"),
     [
-        ("osmand", asked(), "send id, lat, lon and timestamp"),
-        ("osmand", asked("lat=45.91&lon=7.61"), "id must be 1 to 100 characters"),
-        ("osmand", asked("id=7&lat=north&lon=7.61"), "lat must be a number, not 'north'"),
-        ("osmand", asked("id=7&lat=nan&lon=7.61"), "lat must be a number"),
-        ("osmand", asked("id=7&lat=95&lon=7.61"), "latitude must be from -90 to 90"),
-        ("osmand", asked("id=7&lat=45&lon=7&timestamp=noon"), "timestamp must be Unix seconds"),
-        ("osmand", asked(f"id={'7' * 101}&lat=45&lon=7"), "id must be 1 to 100 characters"),
-        ("osmand", asked(body="{"), "the body is not JSON"),
-        ("osmand", asked(body={"device_id": "7"}), "must hold device_id and location.coords"),
-        ("traccar", asked(), "send a body"),
-        ("traccar", asked(body=[]), "must hold device and position"),
-        ("traccar", asked(body=with_(TRACCAR, "device", "uniqueId", value="")), "device.uniqueId"),
+        ("osmand", make_request(), "send id, lat, lon and timestamp"),
+        ("osmand", make_request("lat=45.91&lon=7.61"), "id must be 1 to 100 characters"),
+        ("osmand", make_request("id=7&lat=north&lon=7.61"), "lat must be a number, not 'north'"),
+        ("osmand", make_request("id=7&lat=nan&lon=7.61"), "lat must be a number"),
+        ("osmand", make_request("id=7&lat=95&lon=7.61"), "latitude must be from -90 to 90"),
+        (
+            "osmand",
+            make_request("id=7&lat=45&lon=7&timestamp=noon"),
+            "timestamp must be Unix seconds",
+        ),
+        ("osmand", make_request(f"id={'7' * 101}&lat=45&lon=7"), "id must be 1 to 100 characters"),
+        ("osmand", make_request(body="{"), "the body is not JSON"),
+        (
+            "osmand",
+            make_request(body={"device_id": "7"}),
+            "must hold device_id and location.coords",
+        ),
+        ("traccar", make_request(), "send a body"),
+        ("traccar", make_request(body=[]), "must hold device and position"),
         (
             "traccar",
-            asked(body=with_(TRACCAR, "position", "latitude", value="x")),
+            make_request(body=replace_value(TRACCAR, "device", "uniqueId", value="")),
+            "device.uniqueId",
+        ),
+        (
+            "traccar",
+            make_request(body=replace_value(TRACCAR, "position", "latitude", value="x")),
             "position.latitude must be a number",
         ),
-        ("owntracks", asked(body="[" * 9), "the body is not JSON"),
-        ("owntracks", asked(body=[1]), "must be a JSON object"),
-        ("owntracks", asked(body={"_type": "encrypted", "data": "x"}), "the position is encrypted"),
-        ("owntracks", asked(body={"_type": "location", "lat": 1, "lon": 1}), "user and device"),
+        ("owntracks", make_request(body="[" * 9), "the body is not JSON"),
+        ("owntracks", make_request(body=[1]), "must be a JSON object"),
+        (
+            "owntracks",
+            make_request(body={"_type": "encrypted", "data": "x"}),
+            "the position is encrypted",
+        ),
+        (
+            "owntracks",
+            make_request(body={"_type": "location", "lat": 1, "lon": 1}),
+            "user and device",
+        ),
     ],
 )
 def test_invalid_tracker_report_is_refused_with_the_reason(
@@ -282,9 +312,9 @@ def test_number_of_any_length_is_refused_or_omitted(
 ) -> None:
     """An unexpected error would be answered with 500."""
     for path in numbers_in(document):
-        marked = json.dumps(with_(document, *path, value="@"))
+        marked = json.dumps(replace_value(document, *path, value="@"))
         for written in (digits, f'"{digits}"'):
-            request = asked(body=marked.replace('"@"', written), **OF_A_PHONE)
+            request = make_request(body=marked.replace('"@"', written), **OF_A_PHONE)
             try:
                 KINDS[kind].read(request)
             except Problem as refusal:
@@ -302,22 +332,28 @@ NO_NUMBER = "lat must be a number, not 'north'"
     [
         (
             "traccar",
-            asked(body=with_(TRACCAR, "position", "attributes", "alarm", value="lowBattery,sos")),
+            make_request(
+                body=replace_value(
+                    TRACCAR, "position", "attributes", "alarm", value="lowBattery,sos"
+                )
+            ),
             TrackerReport(
                 "867567", NOON, {**FULL, "speedOverGround": 5.144}, alarm="lowBattery,sos"
             ),
         ),
         (
             "traccar",
-            asked(body=with_(TRACCAR, "position", "attributes", "alarm", value=["tow", "SOS"])),
+            make_request(
+                body=replace_value(TRACCAR, "position", "attributes", "alarm", value=["tow", "SOS"])
+            ),
             TrackerReport("867567", NOON, {**FULL, "speedOverGround": 5.144}, alarm="tow,SOS"),
         ),
         # The event names one alarm, and its position another.
         (
             "traccar",
-            asked(
+            make_request(
                 body={
-                    **with_(TRACCAR, "position", "attributes", "alarm", value="sos"),
+                    **replace_value(TRACCAR, "position", "attributes", "alarm", value="sos"),
                     "event": {"type": "deviceMoving", "attributes": {"alarm": "tow"}},
                 }
             ),
@@ -325,7 +361,7 @@ NO_NUMBER = "lat must be a number, not 'north'"
         ),
         (
             "traccar",
-            asked(
+            make_request(
                 body={
                     "device": {"uniqueId": "7"},
                     "position": {
@@ -345,49 +381,53 @@ NO_NUMBER = "lat must be a number, not 'north'"
         ),
         (
             "osmand",
-            asked("id=7&lat=45.91&lon=7.61&altitude=NaN&speed=fast&bearing=N&alarm=sos"),
+            make_request("id=7&lat=45.91&lon=7.61&altitude=NaN&speed=fast&bearing=N&alarm=sos"),
             TrackerReport("7", None, THERE, "sos"),
         ),
         (
             "osmand",
-            asked("id=7&lat=45,91&lon=7,61&alarm=sos"),
+            make_request("id=7&lat=45,91&lon=7,61&alarm=sos"),
             TrackerReport("7", None, THERE, "sos"),
         ),
-        ("osmand", asked("id=7&alarm=tow&alarm=sos"), TrackerReport("7", alarm="tow,sos")),
+        ("osmand", make_request("id=7&alarm=tow&alarm=sos"), TrackerReport("7", alarm="tow,sos")),
         (
             "osmand",
-            asked("id=7&alarm=sos", body="alarm=tow"),
+            make_request("id=7&alarm=sos", body="alarm=tow"),
             TrackerReport("7", alarm="sos,tow"),
         ),
         (
             "osmand",
-            asked("id=7&lat=north&lon=7.61&alarm=sos"),
+            make_request("id=7&lat=north&lon=7.61&alarm=sos"),
             TrackerReport("7", alarm="sos", unread=NO_NUMBER),
         ),
         (
             "osmand",
-            asked(f"id=7&lat={'4' * 401}&lon=7.61&alarm=sos"),
+            make_request(f"id=7&lat={'4' * 401}&lon=7.61&alarm=sos"),
             TrackerReport("7", alarm="sos", unread=f"lat must be a number, not {'4' * 40!r}"),
         ),
         (
             "osmand",
-            asked("id=7&lat=95&lon=7.61&alarm=sos"),
+            make_request("id=7&lat=95&lon=7.61&alarm=sos"),
             TrackerReport(
                 "7", alarm="sos", unread="latitude must be from -90 to 90 degrees, not 95"
             ),
         ),
         (
             "osmand",
-            asked("id=7&lat=45.91&lon=7.61&timestamp=noon&alarm=sos"),
+            make_request("id=7&lat=45.91&lon=7.61&timestamp=noon&alarm=sos"),
             TrackerReport(
                 *("7", None, THERE, "sos"),
                 unread="timestamp must be Unix seconds or an ISO 8601 time",
             ),
         ),
-        ("osmand", asked(body={"device_id": 7, "alarm": "sos"}), TrackerReport("7", alarm="sos")),
         (
             "osmand",
-            asked(
+            make_request(body={"device_id": 7, "alarm": "sos"}),
+            TrackerReport("7", alarm="sos"),
+        ),
+        (
+            "osmand",
+            make_request(
                 body={
                     "device_id": "7",
                     "location": {"coords": {"latitude": 10**400}, "extras": {"alarm": "sos"}},
@@ -404,11 +444,11 @@ def test_alarm_is_read_despite_unreadable_members(
     kind: str, request_: Request, report: TrackerReport
 ) -> None:
     result = KINDS[kind].read(request_)
-    assert result is not None and near(result) == report
+    assert result is not None and round_position(result) == report
 
 
 @pytest.mark.parametrize("field", ["altitude", "speed", "bearing"])
 @pytest.mark.parametrize("value", ["NaN", "inf", "high", "1e999"])
 def test_unreadable_altitude_or_speed_is_omitted(field: str, value: str) -> None:
-    report = KINDS["osmand"].read(asked(f"id=7&lat=45.91&lon=7.61&{field}={value}"))
+    report = KINDS["osmand"].read(make_request(f"id=7&lat=45.91&lon=7.61&{field}={value}"))
     assert report == TrackerReport("7", None, THERE)

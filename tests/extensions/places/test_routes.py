@@ -32,97 +32,102 @@ HOUR = 3_600.0
 DUE = START + 4 * HOUR
 
 
-async def expect(alps: Field, due: float = DUE) -> None:
+async def add_route(alps: Field, due: float = DUE) -> None:
     plan = RoutePlan(1, "Hut", HUT, due, 1_800)
     await alps.store.commit(lambda db: routes.add(db, 1, plan, alps.now))
 
 
-async def look(alps: Field) -> list[str]:
+async def check_overdue_routes(alps: Field) -> list[str]:
     if await alps.store.read(routes.next_due) > alps.now:
         return []
     return await alps.store.commit(lambda db: routes.check_overdue(db, alps.now))
 
 
-async def says(alps: Field, number: int, place: Location, at: float) -> None:
+async def send_position(alps: Field, number: int, place: Location, at: float) -> None:
     await alps.sends(1, Entry(number, place, int(at)))
 
 
-async def standing(alps: Field) -> Any:
+async def get_route(alps: Field) -> Any:
     (route,) = await alps.store.read(lambda db: routes.listing(db, 1))
     return route
 
 
-async def alarms(alps: Field) -> list[tuple[str, int]]:
+async def list_alarms(alps: Field) -> list[tuple[str, int]]:
     incidents = await alps.store.read(lambda db: sos.list_sos(db, 1, None, 99, 9))
     return [(each.kind, each.device) for each in incidents]
 
 
 async def test_kit_missing_at_its_destination_is_overdue_once(store: Store) -> None:
     async with field_of(store) as alps:
-        await expect(alps)
+        await add_route(alps)
         alps.now = START + 2 * HOUR + 600
-        await says(alps, 1, AWAY, START + 2 * HOUR)
+        await send_position(alps, 1, AWAY, START + 2 * HOUR)
         alps.now = DUE + 1_799
-        assert await look(alps) == [] and (await standing(alps))["state"] == "under way"
+        assert (
+            await check_overdue_routes(alps) == []
+            and (await get_route(alps))["state"] == "under way"
+        )
         alps.now += 1
-        (line,) = await look(alps)
+        (line,) = await check_overdue_routes(alps)
         assert "`fieldagent hub alarm show 1`" in line
         assert await told(alps) == [
             "kit 1 was to be at 'Hut' by 18:13 UTC, and is overdue since 18:43 UTC: no position"
             " within it has come. Its newest position is 45.95000 7.60000, of 16:13 UTC,"
             " 2 h 30 min old."
         ]
-        assert await look(alps) == [] and await alarms(alps) == [("overdue", 1)]
+        assert await check_overdue_routes(alps) == [] and await list_alarms(alps) == [
+            ("overdue", 1)
+        ]
         # It arrives late, and a person closes the alarm.
         alps.now += HOUR
-        await says(alps, 2, THERE, alps.now - 60)
-        route = await standing(alps)
+        await send_position(alps, 2, THERE, alps.now - 60)
+        route = await get_route(alps)
         assert (route["state"], route["incident"]) == ("arrived", 1)
         events = await alps.rows("SELECT event, detail FROM sos_event ORDER BY id")
         assert ("heard", "a position within 'Hut', of 19:42 UTC") in [tuple(row) for row in events]
-        assert await look(alps) == []
+        assert await check_overdue_routes(alps) == []
 
 
 async def test_route_with_a_damaged_destination_does_not_block_positions(store: Store) -> None:
     async with field_of(store) as alps:
-        await expect(alps)
-        await expect(alps)
+        await add_route(alps)
+        await add_route(alps)
         await store.commit(lambda db: db.execute("UPDATE route SET shape = '{' WHERE id = 1"))
-        await says(alps, 1, THERE, START + 60)
+        await send_position(alps, 1, THERE, START + 60)
         rows = await store.read(lambda db: routes.listing(db, 1))
         assert {each["id"]: each["state"] for each in rows} == {1: "under way", 2: "arrived"}
         # No position proves the arrival: a person ends the route, or gets the alarm.
         alps.now = DUE + 1_800
-        assert len(await look(alps)) == 1
+        assert len(await check_overdue_routes(alps)) == 1
 
 
 async def test_arrival_in_time_prevents_the_alarm_even_if_reported_late(store: Store) -> None:
     async with field_of(store) as alps:
-        await says(alps, 1, THERE, START - 60)
-        await expect(alps)
+        await send_position(alps, 1, THERE, START - 60)
+        await add_route(alps)
         # A position from before the start of the route proves nothing.
-        assert (await standing(alps))["state"] == "under way"
+        assert (await get_route(alps))["state"] == "under way"
         alps.now = DUE + 600
-        await says(alps, 2, AWAY, DUE)
-        await says(alps, 3, THERE, DUE - HOUR)
-        assert ((await standing(alps))["state"], (await standing(alps))["arrived"]) == (
+        await send_position(alps, 2, AWAY, DUE)
+        await send_position(alps, 3, THERE, DUE - HOUR)
+        assert ((await get_route(alps))["state"], (await get_route(alps))["arrived"]) == (
             "arrived",
             DUE - HOUR,
         )
         alps.now = DUE + 2 * HOUR
-        assert await look(alps) == []
+        assert await check_overdue_routes(alps) == []
 
 
 async def test_ended_route_requires_a_reason(store: Store) -> None:
     async with field_of(store) as alps:
-        await expect(alps)
+        await add_route(alps)
         ben = Actor(2, "Ben")
         alps.now = DUE + 2 * HOUR
-        assert "Its position is unknown." in (await look(alps))[0]
+        assert "Its position is unknown." in (await check_overdue_routes(alps))[0]
         with pytest.raises(Refused, match="enter a reason"):
             await store.commit(lambda db: routes.end_route(db, 1, 1, ben, " ", alps.now))
         await store.commit(lambda db: routes.end_route(db, 1, 1, ben, "they called", alps.now))
-        route = await standing(alps)
+        route = await get_route(alps)
         assert (route["state"], route["endedBy"], route["why"]) == ("ended", "Ben", "they called")
         with pytest.raises(Refused, match="no route 1 is active"):
             await store.commit(lambda db: routes.end_route(db, 1, 1, ben, "again", alps.now))
@@ -132,7 +137,7 @@ async def test_ended_route_requires_a_reason(store: Store) -> None:
 async def test_past_due_time_is_refused(store: Store) -> None:
     async with field_of(store) as alps:
         with pytest.raises(Refused, match="14:13 UTC has passed"):
-            await expect(alps, START)
+            await add_route(alps, START)
 
 
 @pytest.mark.parametrize(

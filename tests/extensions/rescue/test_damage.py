@@ -135,7 +135,7 @@ WAITING = 120
 FLIPS, SOME_FLIPS, MANY_FLIPS = 24, 100, 1000
 
 
-def flip(files: Sequence[Path], random: Random) -> str:
+def flip_random_bit(files: Sequence[Path], random: Random) -> str:
     """Flip one random bit in one of the files, and return its place."""
     file = random.choice([file for file in files if file.exists() and file.stat().st_size])
     content = bytearray(file.read_bytes())
@@ -145,7 +145,7 @@ def flip(files: Sequence[Path], random: Random) -> str:
     return f"{file.name} byte {place} bit {bit}"
 
 
-def survive(home: Path, flips: int, seed: int) -> None:
+def check_survives_flips(home: Path, flips: int, seed: int) -> None:
     """Each start succeeds, and at least 99 % of the undamaged Packages wait as before: a flip
     damages at most one row.
     """
@@ -164,7 +164,7 @@ def survive(home: Path, flips: int, seed: int) -> None:
         shutil.rmtree(work, ignore_errors=True)
         work.mkdir()
         shutil.copytree(kept[random.choice(["stopped", "killed"])], work / "state")
-        where = flip([work / file for file in JOURNAL_FILES], random)
+        where = flip_random_bit([work / file for file in JOURNAL_FILES], random)
         with agent(work, {"satellite-port": str(work / "nobody")}) as kit:
             waiting = kit.call("GET", "/api/queue").body["packages"]
             loss_report = kit.call("GET", "/api/status").body["journal"]["losses"]
@@ -181,17 +181,17 @@ def survive(home: Path, flips: int, seed: int) -> None:
 
 
 def test_flipped_bits_lose_only_the_affected_packages(tmp_path: Path) -> None:
-    survive(tmp_path, FLIPS, seed=11)
+    check_survives_flips(tmp_path, FLIPS, seed=11)
 
 
 @pytest.mark.full
 def test_hundred_flipped_bits_lose_only_the_affected_packages(tmp_path: Path) -> None:
-    survive(tmp_path, SOME_FLIPS, seed=5)
+    check_survives_flips(tmp_path, SOME_FLIPS, seed=5)
 
 
 @pytest.mark.soak
 def test_thousand_flipped_bits_lose_only_the_affected_packages(tmp_path: Path) -> None:
-    survive(tmp_path, MANY_FLIPS, seed=3)
+    check_survives_flips(tmp_path, MANY_FLIPS, seed=3)
 
 
 @pytest.mark.parametrize("damage", ["not a database", "wrong page"])

@@ -53,7 +53,7 @@ class Adapter(NamedTuple):
     service: str
 
 
-def gate(event: str, payload: Mapping[str, object]) -> Call:
+def make_gate_call(event: str, payload: Mapping[str, object]) -> Call:
     body = json.dumps({"event": event, "id": "e1", "deviceId": "d", "payload": payload}).encode()
     moment = str(int(time.time()))
     signed = hmac.new(KEY.encode(), body + moment.encode(), hashlib.sha256).hexdigest()
@@ -61,7 +61,7 @@ def gate(event: str, payload: Mapping[str, object]) -> Call:
     return Call("/contact/sms-gate", headers, body)
 
 
-def gate_read(pushed: Pushed) -> tuple[str, str, str]:
+def read_gate_message(pushed: Pushed) -> tuple[str, str, str]:
     assert pushed.path == "/messages"
     pair = base64.b64decode(pushed.headers["Authorization"].removeprefix("Basic "))
     assert pair == b"sms:s3cret"
@@ -109,11 +109,11 @@ ADAPTERS = {
             "sms-gate-password": "s3cret",
             "sms-gate-key": KEY,
         },
-        gate_read,
-        lambda id_, text: gate(
+        read_gate_message,
+        lambda id_, text: make_gate_call(
             "sms:received", {"phoneNumber": PHONE, "message": text, "receivedAt": id_}
         ),
-        lambda id_, reached: gate(
+        lambda id_, reached: make_gate_call(
             "sms:delivered" if reached else "sms:failed", {"messageId": id_, "reason": "no credit"}
         ),
         "the telephone sms-gate",
@@ -209,7 +209,7 @@ def test_contact_notified_by_sms_answers_by_sms(tmp_path: Path, name: str) -> No
             assert len(service.got) == 3, "what came twice was taken in once"
 
 
-def changed_of(call: Call, **headers: str) -> Call:
+def replace_headers(call: Call, **headers: str) -> Call:
     return call._replace(headers={**call.headers, **headers})
 
 
@@ -225,12 +225,12 @@ def test_unsigned_or_altered_webhook_call_is_refused(tmp_path: Path, name: str) 
         assert post(running, bare) == 401
         other = true._replace(body=true.body.replace(b"hello", b"hullo"))
         if name == "sms":
-            other = changed_of(true, Authorization="Bearer other")
+            other = replace_headers(true, Authorization="Bearer other")
         assert post(running, other) == 401
         large = true._replace(body=true.body.ljust(sms.BODY + 1))
         assert post(running, large) == 413
         if name == "sms-gate":
-            assert post(running, changed_of(true, **{"X-Timestamp": "1000"})) == 401
+            assert post(running, replace_headers(true, **{"X-Timestamp": "1000"})) == 401
 
 
 @pytest.mark.full

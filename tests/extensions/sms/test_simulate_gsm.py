@@ -21,7 +21,7 @@ def test_sms_is_reported_after_a_blocked_answer(tmp_path: Path) -> None:
             modem.type("full")
             modem.expect("done")
             os.write(line, b"AT+CMGF=0\rAT+CNMI=2,1,0,1,0\r" + b"AT+CMGL=4\r" * 60 + b"AT+CMGD=1\r")
-            until(lambda: _unread(line) > 2000)
+            until(lambda: _count_unread(line) > 2000)
             modem.type("sms +41790000001 noon")
             modem.expect("1 stored")
             heard = bytearray()
@@ -36,5 +36,5 @@ def test_sms_is_reported_after_a_blocked_answer(tmp_path: Path) -> None:
             os.close(line)
 
 
-def _unread(line: int) -> int:
+def _count_unread(line: int) -> int:
     return int.from_bytes(ioctl(line, FIONREAD, bytes(4)), sys.byteorder)

@@ -26,7 +26,7 @@ def clock() -> trio.testing.MockClock:
     return trio.testing.MockClock(autojump_threshold=0)
 
 
-class Garbling(OneToSend):
+class GarblingModem(OneToSend):
     """A modem with only that message, and its place."""
 
     def __init__(self) -> None:
@@ -52,7 +52,7 @@ class Garbling(OneToSend):
 async def test_permanently_garbled_sms_is_read_again_and_then_kept_as_a_dead_letter(
     tmp_path: Path, clock: trio.testing.MockClock
 ) -> None:
-    one, link = Garbling(), ChannelLink()
+    one, link = GarblingModem(), ChannelLink()
     link.state = LinkState.READY
     seat = SmsSeat(
         SmsSettings(hub_number="+41790000001", after=0),

@@ -31,7 +31,7 @@ GSM = "".join(sms_alphabet.BASIC_CHARACTERS.replace("\x1b", "")) + "".join(
 )
 
 
-def stranger(pdu: bytes, kind: str) -> Any:
+def decode_by_third_party(pdu: bytes, kind: str) -> Any:
     """Decode it with PyPI's smspdudecoder."""
     fields = pytest.importorskip("smspdudecoder.fields", reason="needs extra `test`")
     return getattr(fields, kind).decode(StringIO(pdu.hex().upper()))
@@ -59,7 +59,7 @@ def test_pdu_equals_that_of_gammu() -> None:
 @pytest.mark.parametrize("text", ["", "Camp reached", "grüezi €[]{}~^|\\", "нога 🐕", GSM[:120]])
 def test_third_party_decoder_reads_submit_pdus(text: str) -> None:
     (content,) = sms_pdu.split(text, 0)
-    read = stranger(sms_pdu.encode(Submit(NUMBER, content)), "SMSSubmit")
+    read = decode_by_third_party(sms_pdu.encode(Submit(NUMBER, content)), "SMSSubmit")
     assert read["user_data"]["data"] == text
     assert read["recipient"]["number"] == NUMBER.removeprefix("+")
     assert read["header"]["srr"], "a report is asked for"
@@ -71,7 +71,7 @@ def test_third_party_decoder_reads_each_part_of_a_long_message() -> None:
     pieces = []
     parts = sms_pdu.split(text, 77)
     for content in parts:
-        read = stranger(sms_pdu.encode(Deliver(NUMBER, content, AT)), "SMSDeliver")
+        read = decode_by_third_party(sms_pdu.encode(Deliver(NUMBER, content, AT)), "SMSDeliver")
         (element,) = read["user_data"]["header"]["elements"]
         assert element["data"]["reference"] == 77
         assert element["data"]["parts_count"] == len(parts) == 4

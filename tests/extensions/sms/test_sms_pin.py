@@ -63,7 +63,7 @@ class Line:
         return said
 
 
-async def opened(sim: Sim, pin: PinMemory, fate: str = "") -> None:
+async def open_modem(sim: Sim, pin: PinMemory, fate: str = "") -> None:
     modem = GsmModem(Line(sim, fate), ChannelLink())  # type: ignore[arg-type]
     trouble: BaseException | None = None
     try:
@@ -81,37 +81,37 @@ async def test_right_pin_is_tried_again_after_a_lost_answer(tmp_path: Path) -> N
     """A modem that registers draws the most current, so power fails at that moment."""
     sim, pin = Sim(), PinMemory(RIGHT, tmp_path / "pin")
     with pytest.raises(PortLost):
-        await opened(sim, pin, "lost")
-    await opened(sim, pin)
+        await open_modem(sim, pin, "lost")
+    await open_modem(sim, pin)
     assert sim.said == [RIGHT, RIGHT]
-    await opened(sim, pin)
+    await open_modem(sim, pin)
     assert not pin.file.exists()
 
 
 async def test_busy_sim_does_not_count_as_a_refusal(tmp_path: Path) -> None:
     sim, pin = Sim(), PinMemory(RIGHT, tmp_path / "pin")
     with pytest.raises(GsmSilent, match="does not accept a PIN yet"):
-        await opened(sim, pin, "+CME ERROR: 14")
-    await opened(sim, pin)
+        await open_modem(sim, pin, "+CME ERROR: 14")
+    await open_modem(sim, pin)
 
 
 async def test_pin_is_not_tried_a_third_time(tmp_path: Path) -> None:
     sim, pin = Sim(), PinMemory(WRONG, tmp_path / "pin")
     for _ in range(2):
         with pytest.raises(PortLost):
-            await opened(sim, pin, "lost")
+            await open_modem(sim, pin, "lost")
     for _ in range(3):
         with pytest.raises(GsmRefuses, match="lost twice"):
-            await opened(sim, pin)
+            await open_modem(sim, pin)
     assert sim.said == [WRONG, WRONG]
-    await opened(sim, PinMemory(RIGHT, pin.file))
+    await open_modem(sim, PinMemory(RIGHT, pin.file))
 
 
 async def test_refused_pin_is_not_tried_again(tmp_path: Path) -> None:
     sim, pin = Sim(), PinMemory(WRONG, tmp_path / "pin")
     with pytest.raises(PortLost):
-        await opened(sim, pin, "lost")
+        await open_modem(sim, pin, "lost")
     for _ in range(3):
         with pytest.raises(GsmRefuses, match="refuse"):
-            await opened(sim, pin)
+            await open_modem(sim, pin)
     assert sim.said == [WRONG, WRONG]

@@ -43,7 +43,7 @@ from tests.processes import PATIENCE
 AWAY = pytest.mark.parametrize("trouble", [StoreUnavailable("away"), StoreFull("full")])
 
 
-class Troubled:
+class FailingCommit:
     """A store's `commit` that fails the given number of times."""
 
     def __init__(self, store: Store, trouble: Exception, times: int) -> None:
@@ -75,7 +75,7 @@ async def test_chat_received_during_a_database_outage_is_stored_afterwards(
             Mock(),
             get,
         )
-        commit = Troubled(store, trouble, 3)
+        commit = FailingCommit(store, trouble, 3)
         monkeypatch.setattr(store, "commit", commit)
         when = datetime.fromtimestamp(alps.now, UTC)
         for words in ("go down", "the hut is shut"):
@@ -93,7 +93,7 @@ async def test_chat_received_during_a_database_outage_is_stored_afterwards(
         nursery.cancel_scope.cancel()
 
 
-class Ending(Exception):
+class EndOfWork(Exception):
     """Error with which a test ends the work at the server."""
 
 
@@ -113,7 +113,7 @@ async def test_received_chats_are_stored_before_the_bridge_ends(
     async with mountain(store) as alps:
         alps.now += 60
         when = datetime.fromtimestamp(alps.now, UTC)
-        commit = Troubled(store, StoreUnavailable("away"), 0)
+        commit = FailingCommit(store, StoreUnavailable("away"), 0)
         monkeypatch.setattr(store, "commit", commit)
 
         class Session:
@@ -127,7 +127,7 @@ async def test_received_chats_are_stored_before_the_bridge_ends(
                         take(tak.CHAT, cot.encode(tak.make_chat(chat, when)))
                     commit.left = 100
                 await ends.wait()
-                raise Ending
+                raise EndOfWork
 
             async def send_events(self, events: Iterable[CotEvent]) -> None:
                 await trio.sleep_forever()
@@ -169,7 +169,7 @@ async def test_phone_connected_during_an_outage_is_known_by_its_next_event(
         when = datetime.fromtimestamp(alps.now, UTC)
         sighting = Sighting(CotPoint(46.5, 8.1), when, when + timedelta(minutes=5), tak.GPS, "")
         here = cot.encode(tak.make_unit_event(TakUnit(PHONE, "Dora"), sighting, when, {}))
-        commit = Troubled(store, trouble, 1)
+        commit = FailingCommit(store, trouble, 1)
         monkeypatch.setattr(store, "commit", commit)
         ours, theirs = trio.testing.memory_stream_pair()
         nursery.start_soon(phone.serve, host, cast(Any, ours), dora, "aa")

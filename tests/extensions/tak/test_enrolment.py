@@ -102,7 +102,9 @@ def new_key(bits: int = 2048) -> rsa.RSAPrivateKey:
     return rsa.generate_private_key(65_537, bits)
 
 
-def request_of(key: rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey, name: str = "Eve") -> bytes:
+def make_certificate_request(
+    key: rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey, name: str = "Eve"
+) -> bytes:
     """Return a PKCS #10 request with the name Eve that asks to be an authority."""
     named = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
     asked = x509.CertificateSigningRequestBuilder().subject_name(named)
@@ -110,7 +112,7 @@ def request_of(key: rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey, name: str = 
     return asked.sign(key, hashes.SHA256()).public_bytes(Encoding.PEM)
 
 
-def bare(request: bytes) -> bytes:
+def remove_armour(request: bytes) -> bytes:
     """Return it as ATAK sends it: without its armour."""
     return b"\n".join(line for line in request.split(b"\n") if b"-----" not in line)
 
@@ -138,7 +140,10 @@ def test_phone_enrols_with_the_scanned_code_until_revoked(
     (listed,) = there.tak()
     assert (listed["user"], listed["name"], listed["phone"]) == (there.ben, "Ben", "ANDROID-Ben")
     # A person who has seen the code and comes later with another key gets nothing.
-    assert there.ask(SIGN, "Ben", invitation["token"], request_of(new_key())).status == 409
+    assert (
+        there.ask(SIGN, "Ben", invitation["token"], make_certificate_request(new_key())).status
+        == 409
+    )
     # After the removal, the phone is out, and its stored certificate is useless.
     assert there.tak("Ben", "--revoke")["revoked"] == 1
     there.hub.expect("the phone of Ben is disconnected")
@@ -148,7 +153,9 @@ def test_phone_enrols_with_the_scanned_code_until_revoked(
 def test_another_hub_enrols_with_a_token(there: Camp, tmp_path: Path) -> None:
     token = there.invite("Ben")["token"]
     authority = tmp_path / "authority.pem"
-    answer = there.ask(SIGN, "Ben", there.invite("Ben")["token"], request_of(new_key()))
+    answer = there.ask(
+        SIGN, "Ben", there.invite("Ben")["token"], make_certificate_request(new_key())
+    )
     own = json.loads(answer.body)["ca0"]
     signed_by = x509.load_der_x509_certificate(base64.b64decode(own))
     authority.write_bytes(signed_by.public_bytes(Encoding.PEM))
@@ -195,16 +202,18 @@ def test_certificate_names_the_invited_user_whatever_the_request_contains(
     key = new_key()
     # After a lost answer: the same key again gives the same certificate, in each client's format.
     told_in = {
-        "*/*": (request_of(key), "application/json"),
-        "application/json": (bare(request_of(key)), "application/json"),
-        "text/plain": (bare(request_of(key)), "text/plain"),
+        "*/*": (make_certificate_request(key), "application/json"),
+        "application/json": (remove_armour(make_certificate_request(key)), "application/json"),
+        "text/plain": (remove_armour(make_certificate_request(key)), "text/plain"),
     }
     answers = []
     for accept, (request, kind) in told_in.items():
         answer = there.ask(SIGN, "ben", token, request, accept=accept)
         assert (answer.status, answer.kind) == (200, kind)
         answers.append(json.loads(answer.body))
-    told_xml = there.ask(SIGN, "Ben", token, request_of(key), accept="application/xml")
+    told_xml = there.ask(
+        SIGN, "Ben", token, make_certificate_request(key), accept="application/xml"
+    )
     root = ET.fromstring(told_xml.body)
     answers.append({"signedCert": root.findtext("signedCert"), "ca0": root.findtext("ca")})
     assert answers == [answers[0]] * len(answers)
@@ -232,15 +241,15 @@ def test_unauthenticated_and_malformed_requests_are_refused_with_a_hint(there: C
             answer = there.ask(path, name, secret, request)
             assert answer.status == 401, (name, secret, path)
             assert b"--qr" in answer.body
-    forged = bytearray(base64.b64decode(bare(request_of(new_key()))))
+    forged = bytearray(base64.b64decode(remove_armour(make_certificate_request(new_key()))))
     forged[-1] ^= 1
     for request, why in (
         (b"", b"not a PKCS"),
         (b"hello", b"not a PKCS"),
         (bytes(range(256)) * 8, b"not a PKCS"),
         (base64.b64encode(forged), b"not signed by its own key"),
-        (request_of(new_key(1024)), b"2048 to 4096 bits"),
-        (request_of(ec.generate_private_key(ec.SECP256R1())), b"must be RSA"),
+        (make_certificate_request(new_key(1024)), b"2048 to 4096 bits"),
+        (make_certificate_request(ec.generate_private_key(ec.SECP256R1())), b"must be RSA"),
     ):
         answer = there.ask(SIGN, "Ben", token, request)
         assert (answer.status, why in answer.body) == (400, True), (request[:20], answer)

@@ -110,7 +110,7 @@ def ticks(phone: Phone, message_id: str) -> list[str]:
     ]
 
 
-def moment(text: str) -> datetime:
+def parse_time(text: str) -> datetime:
     return datetime.fromisoformat(text)
 
 
@@ -123,7 +123,7 @@ def test_tak_team_and_kit_exchange_messages(tmp_path: Path, stack: ExitStack) ->
     assert kit.call("POST", "/api/package", location).body["status"] == "Delivered"
     seen = bravo.await_one("a-f-G-U-C", lambda event: event["lat"] == "46.500000")
     assert (seen["uid"], seen["contact"]["callsign"], seen["how"]) == (there.unit, "Ada", "m-g")
-    assert moment(seen["stale"]) > moment(seen["time"]) >= moment(seen["start"])
+    assert parse_time(seen["stale"]) > parse_time(seen["time"]) >= parse_time(seen["start"])
     assert "kit last heard over the internet" in seen["remarks"]["text"]
 
     # A message for an absent kit has no tick. When the kit has it on its disk, it has one.
@@ -255,7 +255,7 @@ def test_kits_sos_rings_at_the_tak_server_until_the_desk_answers(
     )
 
 
-def said_to(kit: Agent) -> list[str]:
+def list_received_texts(kit: Agent) -> list[str]:
     """Return the texts of incoming messages, and the names of waypoints."""
     payloads = kit.call("GET", "/api/inbound").body["payloads"]
     events = [each["body"]["payloads"][0]["events"][0] for each in payloads]
@@ -263,7 +263,7 @@ def said_to(kit: Agent) -> list[str]:
 
 
 def await_words(kit: Agent, words: str) -> None:
-    until(lambda: words in said_to(kit))
+    until(lambda: words in list_received_texts(kit))
 
 
 def is_tick_of(message_id: str, event: dict[str, Any]) -> bool:
@@ -311,7 +311,7 @@ def test_two_hubs_at_one_server_cause_no_message_loop(tmp_path: Path, stack: Exi
         '<marti><dest callsign="Ada"/></marti></detail></event>'
     )
 
-    until(lambda: "spring" in said_to(adas))
+    until(lambda: "spring" in list_received_texts(adas))
 
     # Thousands of positions are dropped and counted, and messages still arrive.
     before = there.events("other")
@@ -326,8 +326,8 @@ def test_two_hubs_at_one_server_cause_no_message_loop(tmp_path: Path, stack: Exi
         await_words(kit, f"to {name}")
         bravo.await_one("b-t-f-d", partial(is_tick_of, f"m-{name}"))
     until(lambda: there.events("other") - before >= 5_000)
-    assert sorted(said_to(adas)) == ["spring", "to Ada"]
-    assert said_to(bens) == ["to Ben"]
+    assert sorted(list_received_texts(adas)) == ["spring", "to Ada"]
+    assert list_received_texts(bens) == ["to Ben"]
     assert sorted(texts(bravo)) == ["of Ada to all", "of Ben to all"]
 
 

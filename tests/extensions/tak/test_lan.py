@@ -161,7 +161,7 @@ def camp(tmp_path: Path) -> Iterator[Camp]:
         yield Camp(tmp_path, stack)
 
 
-def words(event: ET.Element) -> str | None:
+def read_remarks(event: ET.Element) -> str | None:
     return event.findtext("detail/remarks")
 
 
@@ -183,7 +183,7 @@ def test_phones_on_the_lan_see_the_kits_data_and_send_through_it(camp: Camp) -> 
     camp.sky.type("mt storm at <17:00> & rising")
     until(lambda: phone.of("b-t-f"))
     (said,) = phone.of("b-t-f")
-    assert words(said) == "storm at <17:00> & rising"
+    assert read_remarks(said) == "storm at <17:00> & rising"
     chat = said.find("detail/__chat")
     assert chat is not None
     assert (chat.get("senderCallsign"), chat.get("chatroom")) == ("Base camp", ROOM)
@@ -202,14 +202,14 @@ def test_phones_on_the_lan_see_the_kits_data_and_send_through_it(camp: Camp) -> 
     for number in (1, 2):
         phone.say(phone.chat("? up", own, f"q-{number}"))
         until(lambda number=number: len(phone.of("b-t-f", "Not sent, because it begins")) == number)  # type: ignore[misc]
-    assert "0 of 2 of tak-lan-credits-per-day are left" in str(words(phone.got[-1]))
+    assert "0 of 2 of tak-lan-credits-per-day are left" in str(read_remarks(phone.got[-1]))
     assert camp.came("asked") == 2
     # The day's credits are used up, and the phone gets a note about that.
     assert camp.lan()["creditsToday"] == 2
     phone.say(phone.chat("too much", own, "m-3"))
     until(lambda: camp.came("refused") == 1)
     until(lambda: phone.of("b-t-f", "Not sent: "))
-    assert "tak-lan-credits-per-day" in str(words(phone.of("b-t-f", "Not sent: ")[-1]))
+    assert "tak-lan-credits-per-day" in str(read_remarks(phone.of("b-t-f", "Not sent: ")[-1]))
     # The kit ignores messages between phones, and those of kits or hubs.
     phone.say(phone.chat("to all", (ROOM, ROOM), "m-4"))
     phone.say(phone.chat("to CHARLIE", ("ANDROID-2", "CHARLIE"), "m-5"))

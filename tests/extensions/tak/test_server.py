@@ -92,7 +92,7 @@ def pem_of(package: Path, folder: Path) -> Path:
     return file
 
 
-def break_off(there: Valley, certificate: Path) -> None:
+def disconnect_within_message(there: Valley, certificate: Path) -> None:
     """Connect, send half a message, and disconnect like a network failure."""
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
@@ -291,7 +291,7 @@ def test_server_admits_only_valid_certificates(tmp_path: Path, stack: ExitStack)
     certificate = pem_of(there.package("Ben"), tmp_path)
     assert not is_let_in(there, [certificate])
     cids = pem_of(there.package("Cid"), tmp_path)
-    break_off(there, cids)
+    disconnect_within_message(there, cids)
     # Cid's phone has reconnected, and its earlier connection has ended because of that.
     there.hub.expect("the phone of Cid is disconnected: the hub ends its connection")
     there.hub.expect("the phone of Cid is disconnected: the connection broke off")
