@@ -49,7 +49,7 @@ class Hook(http.server.BaseHTTPRequestHandler):
 
 
 @contextmanager
-def hooked(context: ssl.SSLContext | None = None) -> Iterator[int]:
+def hook_server(context: ssl.SSLContext | None = None) -> Iterator[int]:
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Hook)
     server.handle_error = lambda *_: None  # type: ignore[method-assign]
     if context is not None:
@@ -71,7 +71,7 @@ async def post(url: str, body: bytes = b"{}", **options: Any) -> Reply:
 
 
 async def test_post_reaches_the_server_and_returns_its_reply() -> None:
-    with hooked() as port:
+    with hook_server() as port:
         reply = await post(f"http://127.0.0.1:{port}/a%20b?c=é", b'{"d":1}')
     assert reply.status == 200
     assert reply.body.decode() == f'/a%20b?c=%C3%A9 127.0.0.1:{port} None {{"d":1}}'
@@ -79,7 +79,7 @@ async def test_post_reaches_the_server_and_returns_its_reply() -> None:
 
 
 async def test_credentials_in_the_url_become_basic_authentication() -> None:
-    with hooked() as port:
+    with hook_server() as port:
         reply = await post(f"http://us%40er:pa:ss@127.0.0.1:{port}/")
     assert base64.b64encode(b"us@er:pa:ss") in reply.body
     assert b"/ 127.0.0.1" in reply.body
@@ -89,18 +89,18 @@ async def test_credentials_in_the_url_become_basic_authentication() -> None:
 async def test_any_status_is_returned_and_redirects_are_not_followed(
     path: str, status: int
 ) -> None:
-    with hooked() as port:
+    with hook_server() as port:
         assert (await post(f"http://127.0.0.1:{port}/{path}")).status == status
 
 
 async def test_large_reply_is_truncated() -> None:
-    with hooked() as port:
+    with hook_server() as port:
         reply = await post(f"http://127.0.0.1:{port}/large", max_body=1000)
     assert (reply.status, reply.body) == (200, b"a" * 1000)
 
 
 @asynccontextmanager
-async def answering(answer: bytes, *, read: bool = True) -> AsyncIterator[int]:
+async def answering_server(answer: bytes, *, read: bool = True) -> AsyncIterator[int]:
     """Run a server that sends `answer` to any request, and then closes unless it is empty."""
     (listener,) = open_listeners(0, ("127.0.0.1",))
 
@@ -121,19 +121,21 @@ async def answering(answer: bytes, *, read: bool = True) -> AsyncIterator[int]:
 
 async def test_reply_before_the_body_is_read_is_accepted() -> None:
     refusal = b"HTTP/1.1 413 Content Too Large\r\nContent-Length: 0\r\n\r\n"
-    async with answering(refusal) as port:
+    async with answering_server(refusal) as port:
         reply = await post(f"http://127.0.0.1:{port}/", b"a" * 50_000)
     assert reply.status == 413
 
 
 async def test_interim_reply_is_skipped() -> None:
-    async with answering(b"HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 200 OK\r\n\r\nyes") as port:
+    async with answering_server(
+        b"HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 200 OK\r\n\r\nyes"
+    ) as port:
         assert (await post(f"http://127.0.0.1:{port}/")).body == b"yes"
 
 
 async def test_endless_interim_replies_are_an_error() -> None:
     """Otherwise a receiver could block its senders."""
-    async with answering(b"HTTP/1.1 103 Early Hints\r\n\r\n" * 1_000) as port:
+    async with answering_server(b"HTTP/1.1 103 Early Hints\r\n\r\n" * 1_000) as port:
         with pytest.raises(RequestFailed, match="more than 32 interim answers"):
             await post(f"http://127.0.0.1:{port}/")
 
@@ -143,14 +145,14 @@ async def test_endless_interim_replies_are_an_error() -> None:
     [b"SSH-2.0-OpenSSH_9.2\r\n\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf", b"\n"],
 )
 async def test_malformed_or_truncated_reply_is_an_error(answer: bytes) -> None:
-    async with answering(answer) as port:
+    async with answering_server(answer) as port:
         with pytest.raises(RequestFailed, match="not HTTP or was cut short") as failed:
             await post(f"http://127.0.0.1:{port}/")
         assert "bytearray" not in str(failed.value)
 
 
 async def test_missing_reply_is_an_error_after_the_deadline(clock: trio.testing.MockClock) -> None:
-    async with answering(b"") as port:
+    async with answering_server(b"") as port:
         with pytest.raises(RequestFailed, match="no answer within 15 s"):
             await post(f"http://127.0.0.1:{port}/")
 
@@ -194,7 +196,7 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def secured(certificate: Path) -> ssl.SSLContext:
+def make_server_context(certificate: Path) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate)
     return context
@@ -202,14 +204,14 @@ def secured(certificate: Path) -> ssl.SSLContext:
 
 async def test_https_request_to_a_trusted_server_succeeds(certificate: Path) -> None:
     trust = ssl.create_default_context(cafile=certificate)
-    with hooked(secured(certificate)) as port:
+    with hook_server(make_server_context(certificate)) as port:
         reply = await post(f"https://localhost:{port}/", ssl_context=trust)
     assert reply.status == 200
 
 
 async def test_https_request_to_an_untrusted_server_fails(certificate: Path) -> None:
     with (
-        hooked(secured(certificate)) as port,
+        hook_server(make_server_context(certificate)) as port,
         pytest.raises(RequestFailed, match=UNTRUSTED + "self"),
     ):
         await post(f"https://localhost:{port}/")
@@ -218,19 +220,19 @@ async def test_https_request_to_an_untrusted_server_fails(certificate: Path) -> 
 async def test_https_request_to_another_host_name_fails(certificate: Path) -> None:
     trust = ssl.create_default_context(cafile=certificate)
     with (
-        hooked(secured(certificate)) as port,
+        hook_server(make_server_context(certificate)) as port,
         pytest.raises(RequestFailed, match=UNTRUSTED + ".*mismatch"),
     ):
         await post(f"https://127.0.0.1:{port}/", ssl_context=trust)
 
 
 async def test_https_request_to_a_plain_server_fails() -> None:
-    with hooked() as port, pytest.raises(RequestFailed, match="does not use TLS"):
+    with hook_server() as port, pytest.raises(RequestFailed, match="does not use TLS"):
         await post(f"https://127.0.0.1:{port}/")
 
 
 @asynccontextmanager
-async def talking(*talks: list[bytes]) -> AsyncIterator[tuple[int, list[int]]]:
+async def scripted_server(*talks: list[bytes]) -> AsyncIterator[tuple[int, list[int]]]:
     """Run a server whose connections answer one request after another from their list, and then
     close. Yield the number of requests of each too.
     """
@@ -281,7 +283,7 @@ async def test_connection_is_reused_while_the_server_keeps_it_open(
     talks: list[list[bytes]], asked: list[int]
 ) -> None:
     kept = KeptConnections()
-    async with talking(*talks) as (port, counted):
+    async with scripted_server(*talks) as (port, counted):
         for _ in range(3):
             reply = await post(f"http://127.0.0.1:{port}/", max_body=0, kept_connections=kept)
             assert reply.status in (200, 204)
@@ -292,7 +294,7 @@ async def test_connection_is_reused_while_the_server_keeps_it_open(
 
 async def test_truncated_reply_on_a_reused_connection_is_not_retried() -> None:
     kept = KeptConnections()
-    async with talking([TAKEN, HALF], [TAKEN]) as (port, counted):
+    async with scripted_server([TAKEN, HALF], [TAKEN]) as (port, counted):
         url = f"http://127.0.0.1:{port}/"
         await post(url, kept_connections=kept)
         with pytest.raises(RequestFailed, match="not HTTP or was cut short"):

@@ -110,7 +110,7 @@ TOKENS = [b"\r\n", b"\n", b" ", b"\t", b"\0", b"\xff", b":", b"GET", b"HTTP/1.1"
 
 
 @st.composite
-def mutated(draw: st.DrawFn) -> bytes:
+def mutated_requests(draw: st.DrawFn) -> bytes:
     data = bytearray(b"".join(draw(st.lists(st.sampled_from(VALID), min_size=1, max_size=3))))
     for _ in range(draw(st.integers(0, 4))):
         place = draw(st.integers(0, len(data)))
@@ -118,7 +118,9 @@ def mutated(draw: st.DrawFn) -> bytes:
     return bytes(data)
 
 
-NOISE = st.binary(max_size=400) | st.lists(st.sampled_from(TOKENS)).map(b"".join) | mutated()
+NOISE = (
+    st.binary(max_size=400) | st.lists(st.sampled_from(TOKENS)).map(b"".join) | mutated_requests()
+)
 
 
 @given(NOISE)
@@ -156,7 +158,7 @@ def read_all(pieces: list[bytes]) -> list[tuple[str, str, bytes]] | int:
     return all_requests
 
 
-@given(mutated(), st.lists(st.integers(0, 400), max_size=4))
+@given(mutated_requests(), st.lists(st.integers(0, 400), max_size=4))
 def test_random_bytes_are_parsed_alike_in_any_segmentation(data: bytes, cuts: list[int]) -> None:
     places = sorted({0, *(cut for cut in cuts if cut < len(data))})
     ends = [*places[1:], len(data)]
@@ -168,7 +170,7 @@ def test_random_bytes_are_parsed_alike_in_any_segmentation(data: bytes, cuts: li
         assert whole == parts
 
 
-def by_h11(data: bytes) -> tuple[bytes, bytes] | None:
+def read_with_h11(data: bytes) -> tuple[bytes, bytes] | None:
     """Return body and remainder as h11 reads them, or None if it needs more or refuses."""
     peer = h11.Connection(h11.SERVER)
     peer.receive_data(b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n" + data)
@@ -194,17 +196,19 @@ def test_chunked_body_is_read_as_by_h11(
     data = b"".join(lines) + b"0\r\n" + trailers + b"\r\nGET"
     buffer, reader = bytearray(data), ChunkedBody(Limits(), 2**20)
     assert reader.consume_chunks(buffer)
-    assert (bytes(reader.content), bytes(buffer)) == by_h11(data) == (b"".join(chunks), b"GET")
+    assert (
+        (bytes(reader.content), bytes(buffer)) == read_with_h11(data) == (b"".join(chunks), b"GET")
+    )
 
 
-@given(mutated().map(lambda data: data.partition(b"\r\n\r\n")[2]))
+@given(mutated_requests().map(lambda data: data.partition(b"\r\n\r\n")[2]))
 def test_chunked_body_never_ends_earlier_than_in_h11(data: bytes) -> None:
     buffer, reader = bytearray(data), ChunkedBody(Limits(), 2**20)
     try:
         complete = reader.consume_chunks(buffer)
     except Problem:
         return
-    assert not complete or (bytes(reader.content), bytes(buffer)) == by_h11(data)
+    assert not complete or (bytes(reader.content), bytes(buffer)) == read_with_h11(data)
 
 
 async def test_json_responses_are_readable_utf_8() -> None:

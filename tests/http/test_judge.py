@@ -13,7 +13,7 @@ from fieldagent.http.routes import OTHER_BODY_MAX_BYTES, Route, make_router
 from tests.http.serving import HOST, JSON, header, serving
 
 
-async def known(head: Request) -> str:
+async def admit_named(head: Request) -> str:
     """Judge of the routes: it admits each caller with a name, and sees no body."""
     assert head.body == b""
     name = head.headers.get("x-name")
@@ -34,8 +34,8 @@ async def look(request: Request) -> Response:
 
 ROUTER = make_router(
     [
-        Route("POST", "/greet", greet, judge=known),
-        Route("POST", "/small", greet, judge=known, body=10, media_types=(FORM,)),
+        Route("POST", "/greet", greet, judge=admit_named),
+        Route("POST", "/small", greet, judge=admit_named, body=10, media_types=(FORM,)),
         Route("GET", "/", look),
     ]
 )

@@ -127,7 +127,7 @@ async def test_slow_reader_within_the_deadline_gets_everything(
         assert len((await client.answer())[1]) == 20_000_000
 
 
-async def crowd(clients: list[Client], data: bytes) -> None:
+async def send_from_all(clients: list[Client], data: bytes) -> None:
     for client in clients:
         await client.send(data)
     await trio.testing.wait_all_tasks_blocked(0.02)
@@ -137,7 +137,7 @@ async def crowd(clients: list[Client], data: bytes) -> None:
 async def test_client_is_served_despite_a_crowd_of_slow_ones(sent: bytes) -> None:
     async with serving(limits=FEW) as server, AsyncExitStack() as stack:
         clients = [await stack.enter_async_context(server.client()) for _ in range(12)]
-        await crowd(clients, sent)
+        await send_from_all(clients, sent)
         async with server.client() as honest:
             assert await honest.is_served()
         answers = [await client.rest() for client in clients[:8]]
@@ -152,7 +152,7 @@ async def test_oldest_incomplete_request_is_evicted_before_idle_connections() ->
         assert await idle.is_served()
         assert await also_idle.is_served()
         for slow in (older, newer):
-            await crowd([slow], b"GET / HT")
+            await send_from_all([slow], b"GET / HT")
         async with server.client() as honest:
             assert await honest.is_served()
             assert (await older.answer())[0].status_code == 503
@@ -166,7 +166,7 @@ async def test_longest_idle_connection_is_evicted_before_pending_requests() -> N
     gate = Gate()
     async with serving(gate, FEW) as server, AsyncExitStack() as stack:
         waiting = [await stack.enter_async_context(server.client()) for _ in range(3)]
-        await crowd(waiting, GET)
+        await send_from_all(waiting, GET)
         await gate.has_begun(3)
         idle = await stack.enter_async_context(server.client())
         await trio.testing.wait_all_tasks_blocked(0.02)
@@ -182,7 +182,7 @@ async def test_new_connection_gets_503_if_all_others_wait_for_answers() -> None:
     gate = Gate()
     async with serving(gate, FEW) as server, AsyncExitStack() as stack:
         waiting = [await stack.enter_async_context(server.client()) for _ in range(4)]
-        await crowd(waiting, GET)
+        await send_from_all(waiting, GET)
         await gate.has_begun(4)
         for _ in range(6):
             refused = await stack.enter_async_context(server.client())
@@ -200,7 +200,7 @@ async def test_disconnected_clients_free_their_slots_and_half_closed_do_not(
     gate = Gate()
     async with serving(gate, FEW) as server, AsyncExitStack() as stack:
         waiting = [await stack.enter_async_context(server.client()) for _ in range(4)]
-        await crowd(waiting, GET)
+        await send_from_all(waiting, GET)
         await gate.has_begun(4)
         for gone in waiting[:2]:
             at_once = struct.pack("ii", 1, 0)
@@ -210,7 +210,7 @@ async def test_disconnected_clients_free_their_slots_and_half_closed_do_not(
             await listening.stream.send_eof()
         await trio.sleep(3 * CHECK_INTERVAL_S)
         more = [await stack.enter_async_context(server.client()) for _ in range(2)]
-        await crowd(more, GET)
+        await send_from_all(more, GET)
         await gate.has_begun(6)
         gate.opened.set()
         for client in (*waiting[2:], *more):
@@ -251,10 +251,10 @@ async def test_number_of_closing_503_connections_is_limited() -> None:
     limits = Limits(connections=1, leaving_max=3)
     async with serving(gate, limits) as server, AsyncExitStack() as stack:
         (waiting,) = [await stack.enter_async_context(server.client())]
-        await crowd([waiting], GET)
+        await send_from_all([waiting], GET)
         await gate.has_begun(1)
         refused = [await stack.enter_async_context(server.client()) for _ in range(9)]
-        await crowd(refused, GET)
+        await send_from_all(refused, GET)
         # All have their answers, and the oldest were closed for that.
         for client in refused:
             assert (await client.answer())[0].status_code == 503
@@ -293,7 +293,7 @@ async def test_source_with_only_pending_requests_gets_503() -> None:
     gate = Gate()
     async with serving(gate, FEW_OF_ONE) as server, AsyncExitStack() as stack:
         waiting = [await stack.enter_async_context(server.client()) for _ in range(3)]
-        await crowd(waiting, GET)
+        await send_from_all(waiting, GET)
         await gate.has_begun(3)
         async with server.client() as refused:
             assert (await refused.answer())[0].status_code == 503
@@ -448,7 +448,7 @@ async def test_streams_end_properly_if_stopped_within_a_chunk(
 ) -> None:
     async with serving(Ticks(piece=b"a" * 30_000_000)) as server, AsyncExitStack() as stack:
         readers = [await stack.enter_async_context(server.client()) for _ in range(3)]
-        await crowd(readers, GET)
+        await send_from_all(readers, GET)
         server.stopping.set()
         for reader in readers:
             assert (await reader.rest()).endswith(b"\r\n0\r\n\r\n")

@@ -22,12 +22,12 @@ from fieldagent.http.pace import (
 from fieldagent.http.problem import Problem
 
 
-def head(path: str = "/", peer: str = "192.0.2.1", **headers: str) -> Request:
+def make_head(path: str = "/", peer: str = "192.0.2.1", **headers: str) -> Request:
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     return Request("GET", path, (), named, peer=peer)
 
 
-def paced() -> CpuPace:
+def make_pace() -> CpuPace:
     return CpuPace(cookie="session", probes=("/healthz",))
 
 
@@ -53,11 +53,11 @@ async def test_waiting_caller_is_served_even_if_each_check_is_costly(
     """A check of 1 ms costs 33 ms of waiting, which once caused the next check without end."""
     steps = itertools.count()
     monkeypatch.setattr(time, "thread_time", lambda: next(steps) * 0.001)
-    everybody = paced()
+    everybody = make_pace()
     with everybody.measure_work():
         visit = everybody.visit("192.0.2.1")
         visit.begin()
-        visit.note_request(head())
+        visit.note_request(make_head())
         visit.spend(ANONYMOUS_SHARE.burst + ANONYMOUS_SHARE.core)
         begun = trio.current_time()
         await visit.wait_for_turn()
@@ -93,26 +93,26 @@ async def test_turns_are_first_come_first_served_and_limited(clock: trio.testing
 async def test_caller_account_is_chosen_by_address_and_credentials(
     clock: trio.testing.MockClock,
 ) -> None:
-    asked = paced()
-    stranger = asked.find_account(head())
-    assert asked.find_account(head(peer="192.0.2.2")) is not stranger
-    near, far = (asked.find_account(head(peer=f"2001:db8::{n}:1:1:1:1")) for n in (0, 1))
-    assert near is asked.find_account(head(peer="2001:db8::5:5:5:5"))
+    asked = make_pace()
+    stranger = asked.find_account(make_head())
+    assert asked.find_account(make_head(peer="192.0.2.2")) is not stranger
+    near, far = (asked.find_account(make_head(peer=f"2001:db8::{n}:1:1:1:1")) for n in (0, 1))
+    assert near is asked.find_account(make_head(peer="2001:db8::5:5:5:5"))
     assert far is not near
-    assert asked.find_account(head("/healthz")) is not stranger
-    with_key = head(x_api_key="key_1")
+    assert asked.find_account(make_head("/healthz")) is not stranger
+    with_key = make_head(x_api_key="key_1")
     assert asked.find_account(with_key) is stranger
     asked.remember(with_key)
     known = asked.find_account(with_key)
     assert known is not stranger
-    assert asked.find_account(head(peer="192.0.2.9", x_api_key="key_1")) is known
-    cookie = head(cookie="session=abc")
+    assert asked.find_account(make_head(peer="192.0.2.9", x_api_key="key_1")) is known
+    cookie = make_head(cookie="session=abc")
     asked.remember(cookie)
     assert asked.find_account(cookie) not in (stranger, known)
     asked.forget(with_key)
     assert asked.find_account(with_key) is stranger
-    asked.remember(head())
-    assert asked.find_account(head()) is stranger
+    asked.remember(make_head())
+    assert asked.find_account(make_head()) is stranger
 
 
 async def test_number_of_remembered_callers_is_limited(
@@ -120,12 +120,12 @@ async def test_number_of_remembered_callers_is_limited(
 ) -> None:
     monkeypatch.setattr(pace, "ACCOUNTS", 10)
     monkeypatch.setattr(pace, "KNOWN_CREDENTIALS_MAX", 10)
-    asked = paced()
+    asked = make_pace()
     busy = asked.get_account(ANONYMOUS_TOTAL_SHARE, "busy")
     busy.spend(1.0)
     for number in range(100):
         asked.visit(f"192.0.2.{number}")
-        asked.remember(head(x_api_key=f"key_{number}"))
+        asked.remember(make_head(x_api_key=f"key_{number}"))
         await trio.sleep(0.1)
     assert len(asked._accounts) <= 10 + 1
     assert len(asked._known) == 10
@@ -133,7 +133,7 @@ async def test_number_of_remembered_callers_is_limited(
 
 
 async def test_work_is_charged_to_the_visit_that_caused_it() -> None:
-    asked = paced()
+    asked = make_pace()
     with asked.measure_work():
 
         async def work(address: str) -> None:
@@ -161,8 +161,8 @@ async def test_authenticated_caller_pays_for_its_own_connections(
     """A program that opens a new connection for each call is not limited by the share of anonymous
     callers.
     """
-    asked = paced()
-    call = head(x_api_key="key_1")
+    asked = make_pace()
+    call = make_head(x_api_key="key_1")
     for _ in range(100):
         visit = asked.visit("192.0.2.1")
         visit.begin()
@@ -177,7 +177,7 @@ async def test_authenticated_caller_pays_for_its_own_connections(
     stranger = asked.visit("192.0.2.1")
     stranger.begin()
     stranger.spend(1.1 * ANONYMOUS_TOTAL_SHARE.burst)
-    stranger.note_request(head())
-    stranger.note_admission(head(), None)
+    stranger.note_request(make_head())
+    stranger.note_admission(make_head(), None)
     stranger.end()
     assert not asked.get_account(ANONYMOUS_TOTAL_SHARE, "192.0.2.1").can_continue()

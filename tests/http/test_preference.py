@@ -28,7 +28,7 @@ def test_first_valid_wait_preference_is_used(said: str, seconds: int | None) -> 
     assert read_preferred_wait({"prefer": said}) == seconds
 
 
-async def patient(request: Request) -> Response:
+async def answer_with_wait(request: Request) -> Response:
     return make_json_response({"wait": read_preferred_wait(request.headers)})
 
 
@@ -37,7 +37,7 @@ async def patient(request: Request) -> Response:
     [b"," * 15_500, b'",' * 7_750, b"," * 7_700 + b'""' * 3_800 + b'"', b"wait" + b" " * 15_500],
 )
 async def test_long_prefer_header_does_not_delay_others(said: bytes) -> None:
-    async with serving(patient) as server, server.client() as client:
+    async with serving(answer_with_wait) as server, server.client() as client:
         steps = LongestStep()
         trio.lowlevel.add_instrument(steps)
         await client.send(b"GET / HTTP/1.1\r\n" + HOST + b"Prefer: " + said + b"\r\n\r\n")

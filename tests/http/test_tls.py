@@ -35,7 +35,7 @@ def hang_up(peer: socket.socket) -> None:
     peer.shutdown(socket.SHUT_RDWR)
 
 
-def speak(words: bytes) -> Callable[[socket.socket], None]:
+def send_plain_text(words: bytes) -> Callable[[socket.socket], None]:
     def say(peer: socket.socket) -> None:
         peer.sendall(words)
         while peer.recv(4096):
@@ -44,7 +44,7 @@ def speak(words: bytes) -> Callable[[socket.socket], None]:
     return say
 
 
-def refuse(peer: socket.socket) -> None:
+def send_tls_alert(peer: socket.socket) -> None:
     """Act like a server with TLS 1.1 at most, which answers with an alert."""
     peer.recv(4096)
     peer.sendall(b"\x15\x03\x01\x00\x02\x02\x46")
@@ -54,9 +54,9 @@ def refuse(peer: socket.socket) -> None:
     ("server", "said"),
     [
         (hang_up, None),
-        (speak(b"HTTP/1.1 400 Bad Request\r\n\r\n"), "does not use TLS"),
-        (speak(b"SSH-2.0-OpenSSH_9.2\r\n"), "does not use TLS"),
-        (refuse, "protocol version"),
+        (send_plain_text(b"HTTP/1.1 400 Bad Request\r\n\r\n"), "does not use TLS"),
+        (send_plain_text(b"SSH-2.0-OpenSSH_9.2\r\n"), "does not use TLS"),
+        (send_tls_alert, "protocol version"),
     ],
     ids=["ends", "HTTP", "SSH", "an alert"],
 )

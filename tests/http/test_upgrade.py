@@ -49,7 +49,7 @@ class Echo:
             self.ended.set()
 
 
-async def switched(client: Client, *, ahead: bytes = b"") -> None:
+async def switch_protocol(client: Client, *, ahead: bytes = b"") -> None:
     await client.send(SWITCH + ahead)
     head = b""
     while not head.endswith(b"\r\n\r\n"):
@@ -62,7 +62,7 @@ async def switched(client: Client, *, ahead: bytes = b"") -> None:
     assert b"close" not in head
 
 
-async def received(client: Client, size: int) -> bytes:
+async def receive_exactly(client: Client, size: int) -> bytes:
     data = b""
     while len(data) < size:
         more = await client.stream.receive_some()
@@ -73,15 +73,15 @@ async def received(client: Client, size: int) -> bytes:
 
 async def test_upgraded_connection_transfers_bytes_both_ways() -> None:
     async with serving(Echo()) as server, server.client() as client:
-        await switched(client, ahead=b"ahead ")
+        await switch_protocol(client, ahead=b"ahead ")
         await client.stream.send_all(b"of time")
-        assert await received(client, 13) == b"ahead of time"
+        assert await receive_exactly(client, 13) == b"ahead of time"
 
 
 async def test_end_of_the_upgrade_closes_the_connection() -> None:
     echo = Echo()
     async with serving(echo) as server, server.client() as client:
-        await switched(client)
+        await switch_protocol(client)
         await client.stream.send_eof()
         assert await client.rest() == b""
         assert echo.ended.is_set()
@@ -101,7 +101,7 @@ async def test_upgrade_header_of_http_1_0_is_ignored(version: bytes, heard: byte
 async def test_stopping_server_ends_an_upgrade_at_once(clock: Any) -> None:
     echo = Echo()
     async with serving(echo) as server, server.client() as client:
-        await switched(client)
+        await switch_protocol(client)
         began = trio.current_time()
         server.stopping.set()
         assert await client.rest() == b""
@@ -121,7 +121,7 @@ async def test_failed_upgrade_is_logged_and_closes_only_its_connection(
 
     async with serving(handler) as server:
         async with server.client() as client:
-            await switched(client)
+            await switch_protocol(client)
             assert await client.rest() == b""
         async with server.client() as client:
             await client.send(b"GET / HTTP/1.1\r\n" + HOST + b"\r\n")
@@ -161,14 +161,14 @@ async def test_upgraded_connections_are_not_evicted_and_new_ones_get_503() -> No
         server.client() as one,
         server.client() as two,
     ):
-        await switched(one)
-        await switched(two)
+        await switch_protocol(one)
+        await switch_protocol(two)
         async with server.client() as three:
             answer, _ = await three.answer()
             assert answer.status_code == 503
             assert header(answer, "retry-after") == "1"
         await one.stream.send_all(b"still here")
-        assert await received(one, 10) == b"still here"
+        assert await receive_exactly(one, 10) == b"still here"
     assert echo.begun == 2
 
 
@@ -179,7 +179,7 @@ CERTIFICATE = CA.issue_cert("localhost", "127.0.0.1", "::1")
 
 
 @asynccontextmanager
-async def secure(
+async def serving_tls(
     handler: Handler | None = None, limits: Limits | None = None
 ) -> AsyncIterator[Served]:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -201,7 +201,7 @@ async def secure(
 
 
 @asynccontextmanager
-async def secured(server: Served, **how: Any) -> AsyncIterator[Client]:
+async def tls_client(server: Served, **how: Any) -> AsyncIterator[Client]:
     context = ssl.create_default_context()
     CA.configure_trust(context)
     for name, value in how.items():
@@ -218,7 +218,7 @@ VERSIONS = [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3]
 
 @pytest.mark.parametrize("version", VERSIONS)
 async def test_requests_are_served_over_tls(version: ssl.TLSVersion) -> None:
-    async with secure() as server, secured(server, maximum_version=version) as client:
+    async with serving_tls() as server, tls_client(server, maximum_version=version) as client:
         assert await client.is_served()
         assert await client.is_served()
 
@@ -227,7 +227,11 @@ async def test_pipeline_and_large_body_are_served_over_tls() -> None:
     body = b"x" * 900_000
     head = b"POST /echo HTTP/1.1\r\n" + HOST + b"Content-Type: application/json\r\n"
     get = b"GET / HTTP/1.1\r\n" + HOST + b"\r\n"
-    async with secure() as server, secured(server) as client, trio.open_nursery() as nursery:
+    async with (
+        serving_tls() as server,
+        tls_client(server) as client,
+        trio.open_nursery() as nursery,
+    ):
         post = head + b"Content-Length: 900000\r\n\r\n" + body
         nursery.start_soon(client.send, get + get + post + get)
         assert (await client.answer())[0].status_code == 200
@@ -243,7 +247,7 @@ async def test_tls_records_are_read_in_any_segmentation(size: int) -> None:
     CA.configure_trust(context)
     arrived, leaving = ssl.MemoryBIO(), ssl.MemoryBIO()
     tls = context.wrap_bio(arrived, leaving, server_hostname="localhost")
-    async with secure() as server, server.client() as client:
+    async with serving_tls() as server, server.client() as client:
         while True:
             try:
                 tls.do_handshake()
@@ -272,29 +276,33 @@ async def test_slow_reader_gets_a_large_answer_over_tls() -> None:
     async def large(request: Request) -> Response:
         return Response(200, answer, content_type="application/octet-stream")
 
-    async with secure(large) as server, secured(server) as client:
+    async with serving_tls(large) as server, tls_client(server) as client:
         await client.send(b"GET / HTTP/1.1\r\n" + HOST + b"\r\n")
         await trio.testing.wait_all_tasks_blocked(0.05)
         assert (await client.answer())[1] == answer
 
 
 async def test_upgrade_works_over_tls() -> None:
-    async with secure(Echo()) as server, secured(server) as client, trio.open_nursery() as nursery:
-        await switched(client, ahead=b"ahead ")
+    async with (
+        serving_tls(Echo()) as server,
+        tls_client(server) as client,
+        trio.open_nursery() as nursery,
+    ):
+        await switch_protocol(client, ahead=b"ahead ")
         data = bytes(range(256)) * 2_000
         nursery.start_soon(client.stream.send_all, data)
-        assert await received(client, 6 + len(data)) == b"ahead " + data
+        assert await receive_exactly(client, 6 + len(data)) == b"ahead " + data
 
 
 async def test_stopping_server_sends_a_tls_close_notify() -> None:
     """With close_notify the peer knows that nothing was cut off."""
     context = ssl.create_default_context()
     CA.configure_trust(context)
-    async with secure(Echo()) as server:
+    async with serving_tls(Echo()) as server:
         plain = await trio.open_tcp_stream("127.0.0.1", server.port)
         stream = trio.SSLStream(plain, context, server_hostname="localhost")
         await stream.do_handshake()
-        await switched(Client(stream, server.port))  # type: ignore[arg-type]
+        await switch_protocol(Client(stream, server.port))  # type: ignore[arg-type]
         server.stopping.set()
         assert await stream.receive_some() == b""
         await trio.aclose_forcefully(stream)
@@ -302,7 +310,7 @@ async def test_stopping_server_sends_a_tls_close_notify() -> None:
 
 async def test_unfinished_handshake_is_closed_at_its_deadline(clock: Any) -> None:
     limits = Limits(head_deadline=7)
-    async with secure(limits=limits) as server, server.client() as client:
+    async with serving_tls(limits=limits) as server, server.client() as client:
         began = trio.current_time()
         await client.stream.send_all(b"\x16\x03\x01\x02\x00\x01")
         assert await client.rest() == b""
@@ -311,12 +319,12 @@ async def test_unfinished_handshake_is_closed_at_its_deadline(clock: Any) -> Non
 
 async def test_unfinished_handshake_is_evicted_first() -> None:
     async with (
-        secure(limits=Limits(connections=3)) as server,
+        serving_tls(limits=Limits(connections=3)) as server,
         server.client() as one,
         server.client(),
         server.client(),
     ):
-        async with secured(server) as honest:
+        async with tls_client(server) as honest:
             assert await honest.is_served()
         assert await one.rest() == b""
 
@@ -325,31 +333,31 @@ async def test_unfinished_handshake_is_evicted_first() -> None:
     "sent", [b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", b"\x16\x03\x01\x00\x05hello", bytes(600), b""]
 )
 async def test_invalid_tls_is_closed_and_the_server_continues(sent: bytes) -> None:
-    async with secure() as server:
+    async with serving_tls() as server:
         async with server.client() as client:
             await client.stream.send_all(sent)
             with suppress(trio.BrokenResourceError):
                 await client.stream.send_eof()
             await client.rest()
-        async with secured(server) as client:
+        async with tls_client(server) as client:
             assert await client.is_served()
 
 
 async def test_reset_before_the_handshake_does_not_harm_others() -> None:
-    async with secure() as server:
+    async with serving_tls() as server:
         for _ in range(20):
             async with server.client() as client:
                 linger = b"\1\0\0\0\0\0\0\0"
                 client.stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
                 await client.stream.send_all(b"GET")
-        async with secured(server) as client:
+        async with tls_client(server) as client:
             assert await client.is_served()
 
 
 async def test_curl_accepts_the_tls_server(tmp_path: Path) -> None:
     ca = tmp_path / "ca.pem"
     CA.cert_pem.write_to_path(str(ca))
-    async with secure() as server:
+    async with serving_tls() as server:
         url = f"https://localhost:{server.port}/named/curl"
         command = [tool("curl", "curl"), "-sS", "--fail", "--cacert", str(ca), url, url]
         done = await trio.run_process(command, capture_stdout=True, stderr=subprocess.STDOUT)

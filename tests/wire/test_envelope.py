@@ -374,7 +374,7 @@ def test_packed_envelope_contains_the_same_entries(name: str) -> None:
     assert sorted(packed.entries, key=str) == sorted(plain.entries, key=str)
 
 
-def said_packed() -> Iterator[Entry]:
+def make_packed_entries() -> Iterator[Entry]:
     """Yield each kind of item with people's text."""
     words = "Help is on its way, the helicopter comes at noon"
     yield Entry(7, Message(words), TIME)
@@ -384,7 +384,7 @@ def said_packed() -> Iterator[Entry]:
         yield Entry(0, IncidentUpdate(8, says, 7, words, words), TIME)
 
 
-@pytest.mark.parametrize("entry", [*said_packed()], ids=str)
+@pytest.mark.parametrize("entry", [*make_packed_entries()], ids=str)
 def test_long_texts_survive_packing(entry: Entry) -> None:
     assert decode(encode([entry], is_packed=True)).entries == (entry,)
 

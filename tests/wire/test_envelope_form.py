@@ -29,31 +29,33 @@ NUMBER = 50_000_000
 TEXT = "Weg gesperrt, kehren um. ETA 17:30"
 
 
-def said(number: int, time: int = TIME) -> Entry:
+def make_message(number: int, time: int = TIME) -> Entry:
     return Entry(number, Message(TEXT), time)
 
 
-def short(*sent: Entry, origin: int = 0, key: bytes | None = None) -> bytes:
+def encode_short(*sent: Entry, origin: int = 0, key: bytes | None = None) -> bytes:
     return encode(sent, origin=origin, key=key, is_packed=True)
 
 
 def test_short_form_adds_a_fixed_overhead_to_a_text() -> None:
     packed = pack(TEXT)
     assert isinstance(packed, bytes)
-    alone = short(said(NUMBER))
+    alone = encode_short(make_message(NUMBER))
     assert len(alone) - len(packed) == 11
-    assert len(short(said(NUMBER), key=KEY)) - len(alone) == 8
+    assert len(encode_short(make_message(NUMBER), key=KEY)) - len(alone) == 8
     for passed, more in ((20, 4), (200, 5), (-40_000, 6)):
-        two = short(said(NUMBER), said(NUMBER + 1, TIME + passed))
+        two = encode_short(make_message(NUMBER), make_message(NUMBER + 1, TIME + passed))
         assert len(two) - len(alone) - len(packed) == more
-    assert len(short(said(5))) - len(packed) == 8, "as the hub numbers a device's first ones"
+    assert len(encode_short(make_message(5))) - len(packed) == 8, (
+        "as the hub numbers a device's first ones"
+    )
 
 
 def test_sequence_is_encoded_absolutely_or_relatively_whichever_is_shorter() -> None:
     """A receipt has a number of the peer, which differs much from ours."""
     receipts = [Entry(n, Receipt(digest=b"1234"), TIME) for n in (3, 4, 70_000)]
-    sent = [said(NUMBER), *receipts, said(NUMBER + 1), said(NUMBER - 200)]
-    read = decode(short(*sent))
+    sent = [make_message(NUMBER), *receipts, make_message(NUMBER + 1), make_message(NUMBER - 200)]
+    read = decode(encode_short(*sent))
     assert [each.sequence for each in read.entries] == [each.sequence for each in sent]
     assert read.entries[1:4] == tuple(receipts)
 
@@ -68,15 +70,15 @@ def test_any_envelope_survives_the_short_form(sent: list[Entry], origin: int, ta
 
 def test_envelope_with_an_sos_uses_the_array_form() -> None:
     """Each receiver can read the array form."""
-    body = short(said(6), replace(said(7), sos=True))
+    body = encode_short(make_message(6), replace(make_message(7), sos=True))
     assert not read_form(body).short
-    assert read_form(short(said(6))).short
+    assert read_form(encode_short(make_message(6))).short
 
 
 def test_time_before_the_epoch_uses_the_array_form() -> None:
-    early = said(7, 1_000_000_000)
-    assert decode(short(early)).entries == (early,)
-    assert not read_form(short(early)).short
+    early = make_message(7, 1_000_000_000)
+    assert decode(encode_short(early)).entries == (early,)
+    assert not read_form(encode_short(early)).short
 
 
 def test_overlong_entry_has_no_short_form() -> None:
@@ -84,9 +86,9 @@ def test_overlong_entry_has_no_short_form() -> None:
 
 
 def test_tag_authenticates_the_short_form() -> None:
-    body = bytearray(short(said(7), key=KEY))
+    body = bytearray(encode_short(make_message(7), key=KEY))
     with pytest.raises(Unauthenticated, match="missing"):
-        decode(short(said(7)), keys=[KEY])
+        decode(encode_short(make_message(7)), keys=[KEY])
     other = derive_key(bytes(32), "MT")
     with pytest.raises(Unauthenticated, match="wrong"):
         decode(bytes(body), keys=[other])
@@ -95,17 +97,17 @@ def test_tag_authenticates_the_short_form() -> None:
         with pytest.raises(RemoteProtocolError):
             decode(bytes(body), keys=[KEY])
         body[at] ^= 1
-    assert decode(bytes(body), keys=[KEY]).entries == (said(7),)
+    assert decode(bytes(body), keys=[KEY]).entries == (make_message(7),)
 
 
 @pytest.mark.parametrize("key", [None, KEY], ids=["plain", "tagged"])
 def test_every_truncated_short_form_raises(key: bytes | None) -> None:
     sent = [
-        replace(said(NUMBER), to="ada", wants_receipt=True),
+        replace(make_message(NUMBER), to="ada", wants_receipt=True),
         Entry(NUMBER, Source(7, 9)),
-        said(3),
+        make_message(3),
     ]
-    body = short(*sent, Entry(NUMBER + 2, Data(bytes(200)), TIME - 90), origin=5, key=key)
+    body = encode_short(*sent, Entry(NUMBER + 2, Data(bytes(200)), TIME - 90), origin=5, key=key)
     assert len(decode(body).entries) == 4
     for cut in range(len(body)):
         with pytest.raises(RemoteProtocolError):

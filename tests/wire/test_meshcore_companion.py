@@ -30,7 +30,7 @@ CONTACT = CompanionContact(
 )
 
 
-def theirs(content: bytes) -> Any:
+def read_by_official_client(content: bytes) -> Any:
     """Return their reader's result for a frame's content."""
 
     async def read() -> Any:
@@ -51,7 +51,7 @@ def test_self_info_is_read_as_by_the_official_client() -> None:
     said = CompanionSelf(KEY, "Kit", 1, 46_547_500, 7_985_000, True, 910_525, 62_500, 7, 5, 20)
     content = wire.write_self(said)
     assert wire.read_self(content) == said
-    read = theirs(content)
+    read = read_by_official_client(content)
     assert (read["name"], read["public_key"]) == ("Kit", KEY.hex())
     assert (read["adv_lat"], read["adv_lon"]) == (46.5475, 7.985)
     assert (read["radio_freq"], read["radio_bw"]) == (910.525, 62.5)
@@ -62,7 +62,7 @@ def test_device_info_is_read_as_by_the_official_client() -> None:
     said = CompanionDevice(8, 100, 8, "v1.12", "Heltec")
     content = wire.write_device(said)
     assert wire.read_device(content) == said
-    read = theirs(content)
+    read = read_by_official_client(content)
     assert (read["max_contacts"], read["max_channels"]) == (100, 8)
     assert (read["model"], read["ver"]) == ("Heltec", "v1.12")
     assert wire.read_device(b"\x0d\x02") == CompanionDevice(2, 0, 0, "", "")
@@ -71,7 +71,7 @@ def test_device_info_is_read_as_by_the_official_client() -> None:
 def test_new_advert_is_read_as_by_the_official_client() -> None:
     content = bytes([CompanionMessage.NEW_ADVERT]) + wire.write_contact(CONTACT)
     assert wire.read_contact(content) == CONTACT
-    read = theirs(content)
+    read = read_by_official_client(content)
     assert (read["public_key"], read["adv_name"], read["type"]) == (KEY.hex(), "Ada ✓", 1)
     assert (read["adv_lat"], read["adv_lon"]) == (46.5475, -7.985)
     assert (read["last_advert"], read["lastmod"]) == (1_790_000_000, 1_790_000_100)
@@ -88,7 +88,7 @@ def test_new_advert_is_read_as_by_the_official_client() -> None:
 def test_text_is_read_as_by_the_official_client(said: CompanionText) -> None:
     content = wire.write_text(said)
     assert wire.read_text(content) == said
-    read = theirs(content)
+    read = read_by_official_client(content)
     assert (read["text"], read["sender_timestamp"], read["SNR"]) == (said.text, said.time, said.snr)
     if said.channel is None:
         assert read["pubkey_prefix"] == said.sender.hex()
@@ -98,18 +98,18 @@ def test_text_is_read_as_by_the_official_client(said: CompanionText) -> None:
 
 def test_sent_and_ack_are_read_as_by_the_official_client() -> None:
     sent = CompanionSent(True, b"\1\2\3\4", 2.5)
-    read = theirs(wire.write_sent(sent))
+    read = read_by_official_client(wire.write_sent(sent))
     assert wire.read_sent(wire.write_sent(sent)) == sent
     assert (read["expected_ack"], read["suggested_timeout"]) == (b"\1\2\3\4", 2500)
     ack = bytes([CompanionMessage.ACK]) + b"\1\2\3\4" + bytes(4)
-    assert wire.read_ack(ack).hex() == theirs(ack)["code"]
+    assert wire.read_ack(ack).hex() == read_by_official_client(ack)["code"]
 
 
 def test_channel_is_read_as_by_the_official_client() -> None:
     channel = CompanionChannel(1, "Kits", KEY[:16])
     content = bytes([CompanionMessage.CHANNEL]) + wire.write_channel(channel)
     assert wire.read_channel(content) == channel
-    read = theirs(content)
+    read = read_by_official_client(content)
     assert (read["channel_idx"], read["channel_name"]) == (1, "Kits")
     assert read["channel_secret"] == KEY[:16]
 

@@ -47,7 +47,7 @@ HOSTILE = {
 }
 
 
-def hear(body: bytes) -> None:
+def receive_over_link(body: bytes) -> None:
     IpLink(LinkHello()).receive(body)
 
 
@@ -56,7 +56,9 @@ def in_an_envelope(body: bytes) -> None:
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-@pytest.mark.parametrize("read", [decode_single, envelope.decode, in_an_envelope, hear])
+@pytest.mark.parametrize(
+    "read", [decode_single, envelope.decode, in_an_envelope, receive_over_link]
+)
 def test_hostile_cbor_is_refused_within_a_second(name: str, read: Callable[[bytes], Any]) -> None:
     before = time.thread_time()
     with pytest.raises(RemoteProtocolError):
