@@ -108,7 +108,7 @@ def test_raw_request_gets_the_specified_status_from_agent_and_hub(
     said = server.said(raw)
     with server.connect() as connection:
         connection.sendall(said)
-        response = _answer(connection, said.split(b" ", 1)[0].decode("latin-1"))
+        response = _read_answer(connection, said.split(b" ", 1)[0].decode("latin-1"))
         if status in server.refuses and name not in ELSEWHERE:
             assert response.status == status
             assert response.will_close is closes
@@ -118,7 +118,7 @@ def test_raw_request_gets_the_specified_status_from_agent_and_hub(
             assert connection.recv(1) == b""
         else:
             connection.sendall(f"GET {server.health} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
-            assert _answer(connection).status == 200
+            assert _read_answer(connection).status == 200
 
 
 @pytest.mark.parametrize(("host", "status"), HOSTS)
@@ -126,7 +126,7 @@ def test_ambiguous_host_is_refused_by_agent_and_hub(server: Server, host: str, s
     with server.connect() as connection:
         connection.sendall(f"GET {server.health} HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
         expected = {status} if server.health == "/healthz" else {400, 421, 403}
-        assert _answer(connection).status in expected
+        assert _read_answer(connection).status in expected
 
 
 @pytest.mark.parametrize("name", HOSTILE)
@@ -138,7 +138,7 @@ def test_hostile_request_does_not_delay_other_callers(server: Server, name: str)
         assert server.is_well()
 
 
-def _answer(connection: socket.socket, method: str = "GET") -> HTTPResponse:
+def _read_answer(connection: socket.socket, method: str = "GET") -> HTTPResponse:
     response = HTTPResponse(connection, method=method)
     response.begin()
     response.read()

@@ -107,7 +107,7 @@ def reader(tmp_path: Path) -> Iterator[Reader]:
         yield Reader(tmp_path, inside)
 
 
-def shown(text: str, name: str) -> str:
+def find_printed_value(text: str, name: str) -> str:
     match = re.search(rf"^{name}: (.+)$", text, re.MULTILINE)
     assert match is not None, text
     return match[1]
@@ -134,10 +134,10 @@ def test_commands_of_the_hub_page_work(reader: Reader) -> None:
     *first, run_hub = set_up.strip().splitlines()
     output = reader.types("\n".join(first))
     proof: Any = {
-        "FIELDAGENT_API_KEY": shown(output, "apiKey"),
-        "FIELDAGENT_TOKEN": shown(output, "token"),
+        "FIELDAGENT_API_KEY": find_printed_value(output, "apiKey"),
+        "FIELDAGENT_TOKEN": find_printed_value(output, "token"),
     }
-    token = f"hub-token={shown(output, 'hub-token')}"
+    token = f"hub-token={find_printed_value(output, 'hub-token')}"
     (address,) = re.findall(r"`(hub-address=[^`]+)`", HUB)
     hub_again, sky, agent = programs.strip().splitlines()
 
@@ -240,7 +240,7 @@ def test_kiss_modem_is_reached_with_the_dire_wolf_settings(reader: Reader) -> No
 
 
 @contextmanager
-def simulated(reader: Reader) -> Iterator[Running]:
+def simulated_kit(reader: Reader) -> Iterator[Running]:
     """Run a kit with the modem that docs/how-to/satellite.md puts on a pty."""
     (simulator,) = reader.blocks(SATELLITE)
     (setting,) = re.findall(r"`(satellite-port=/tmp/[^`]+)`", SATELLITE)
@@ -258,7 +258,7 @@ def test_commands_of_the_local_api_page_work(reader: Reader) -> None:
     text, place, dry_run, by, *more = commands.strip().splitlines()
     to_ada, people, read, sos, grid, seen, answer, words, cancel, *looks = more
     sent, show, status, neighbours = looks
-    with simulated(reader):
+    with simulated_kit(reader):
         assert reader.types(text) == "Package 1: Delivered\n"
         assert reader.types(place) == "Package 2: Delivered\n"
         assert "1 credit" in reader.types(dry_run)
@@ -267,7 +267,7 @@ def test_commands_of_the_local_api_page_work(reader: Reader) -> None:
         assert "works without it" in reader.types(people)
         assert "no inbound payload" in reader.types(f"{read.split('#')[0]} 2>&1 || true")
         for asking in (sos, grid):
-            assert "left by Satellite" in reader.types(on_a_terminal(asking), typed="SOS\n")
+            assert "left by Satellite" in reader.types(wrap_in_terminal(asking), typed="SOS\n")
         with reader.starts(f"{seen.split('#')[0]} --yes", "left by") as waiting:
             assert "two are injured" in reader.types(answer)
             assert "two are injured" in reader.types(words)
@@ -285,7 +285,7 @@ def test_commands_of_the_local_api_page_work(reader: Reader) -> None:
                 pass
 
 
-def on_a_terminal(command: str) -> str:
+def wrap_in_terminal(command: str) -> str:
     """Return the command with a terminal from util-linux's `script`."""
     return f"script --quiet --return --command {shlex.quote(command.split('#')[0])} /dev/null"
 
@@ -324,7 +324,7 @@ def steps(page: str) -> list[list[str]]:
 
 
 @contextmanager
-def with_a_hub_for_ada(reader: Reader) -> Iterator[str]:
+def hub_for_ada(reader: Reader) -> Iterator[str]:
     """Yield the hub's address."""
     reader.types("fieldagent hub init Alps; fieldagent hub user add ada")
     with reader.starts("fieldagent hub run", "the hub answers at") as running:
@@ -348,7 +348,7 @@ def test_field_kit_steps_lead_to_the_first_package(reader: Reader) -> None:
     (card := reader.home / "card").mkdir()
     config = reader.home / "agent.properties"
     (simulator,) = reader.blocks(SATELLITE)
-    with with_a_hub_for_ada(reader) as address, ExitStack() as terminals:
+    with hub_for_ada(reader) as address, ExitStack() as terminals:
         terminals.enter_context(reader.starts(simulator.strip(), "satellite-port="))
         line = re.sub(r"/media/\w+", str(card), add).replace("https://hub.example.org", address)
         reader.types(line)

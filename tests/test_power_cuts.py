@@ -45,7 +45,7 @@ class Recorded:
     """Returns the ids in a folder, after opening it as the program does."""
 
 
-def all_at_once(call: Callable[[int], int]) -> None:
+def call_in_parallel(call: Callable[[int], int]) -> None:
     with ThreadPoolExecutor(4) as callers:
         assert set(callers.map(call, range(POSTED))) <= {200, 202}
 
@@ -63,7 +63,7 @@ def agents(tmp_path_factory: pytest.TempPathFactory, disk_library: Path) -> Reco
             path = "/api/package" if number % 50 == 7 else "/api/package/async"
             return kit.call("POST", path, body).status
 
-        all_at_once(post)
+        call_in_parallel(post)
         assert kit.stop() == 0
 
     def answered(said: bytes) -> set[str]:
@@ -104,7 +104,7 @@ def hubs(tmp_path_factory: pytest.TempPathFactory, disk_library: Path) -> Record
             alps.push(running.port, f"text {number}")
             return 200
 
-        all_at_once(push)
+        call_in_parallel(push)
         assert running.stop() == 0
 
     def answered(said: bytes) -> set[str]:

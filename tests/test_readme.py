@@ -49,10 +49,12 @@ def test_readme_examples_work_in_order() -> None:
                 timeout=PATIENCE,
             )
             assert done.returncode == 0, (command, done.stderr)
-            assert steady(done.stdout.strip()) == steady(shown), command
+            assert remove_variable_parts(done.stdout.strip()) == remove_variable_parts(shown), (
+                command
+            )
 
 
-def steady(shown: str) -> str:
+def remove_variable_parts(shown: str) -> str:
     """Return an output without its times and without the number of an SOS, which is random."""
     return NUMBER.sub("SOS N", MOMENT.sub("T", shown))
 

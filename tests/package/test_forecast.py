@@ -21,7 +21,7 @@ NOW = 1_790_000_000.0
 DAY = 86_400.0
 
 
-def took(
+def make_deliveries(
     *seconds: float, ended: tuple[float, ...] = (), waits: tuple[float, ...] = ()
 ) -> list[PastDelivery]:
     """Return channel deliveries that succeeded after these seconds, ended in another way, or wait,
@@ -40,26 +40,30 @@ def test_forecast_treats_other_endings_as_censored() -> None:
     """
     shown = (6, 6, 6, 7, 10, 13, 16, 22, 23)
     censored = (6, 9, 10, 11, 17, 19, 20, 25, 32, 32, 34, 35)
-    estimate = make_forecast(took(*shown, ended=censored), NOW)
+    estimate = make_forecast(make_deliveries(*shown, ended=censored), NOW)
     assert estimate is not None
     assert (estimate.samples, estimate.median, estimate.p90, estimate.longest) == (21, 23, None, 23)
     assert estimate.share == pytest.approx(1 - 0.448, abs=0.0005)
 
 
 def test_forecast_needs_enough_deliveries() -> None:
-    assert make_forecast(took(*[30] * (PACKAGES_MIN - 1)), NOW) is None
-    assert make_forecast(took(ended=(30,) * 20), NOW) is None
-    assert make_forecast(took(*[30] * PACKAGES_MIN), NOW) == Forecast(PACKAGES_MIN, 30, 30, 1.0, 30)
+    assert make_forecast(make_deliveries(*[30] * (PACKAGES_MIN - 1)), NOW) is None
+    assert make_forecast(make_deliveries(ended=(30,) * 20), NOW) is None
+    assert make_forecast(make_deliveries(*[30] * PACKAGES_MIN), NOW) == Forecast(
+        PACKAGES_MIN, 30, 30, 1.0, 30
+    )
 
 
 def test_forecast_accounts_for_packages_that_still_wait() -> None:
-    quick = took(*[40] * 10)
+    quick = make_deliveries(*[40] * 10)
     assert make_forecast(quick, NOW) == Forecast(10, 40, 40, 1.0, 40)
-    estimate = make_forecast(quick + took(waits=(7200.0,) * 12), NOW)
+    estimate = make_forecast(quick + make_deliveries(waits=(7200.0,) * 12), NOW)
     assert estimate is not None and (estimate.median, estimate.p90) == (None, None)
     assert estimate.share == pytest.approx(10 / 22)
     # Packages that were just accepted do not count against it.
-    assert make_forecast(quick + took(waits=(1.0,) * 12), NOW) == Forecast(22, 40, 40, 1.0, 40)
+    assert make_forecast(quick + make_deliveries(waits=(1.0,) * 12), NOW) == Forecast(
+        22, 40, 40, 1.0, 40
+    )
 
 
 def test_forecast_prefers_deliveries_at_the_same_time_of_day() -> None:
@@ -94,8 +98,8 @@ def test_past_forecasts_are_compared_with_the_results() -> None:
 def test_waiting_package_never_shortens_the_forecast(
     seconds: list[float], waits: list[float]
 ) -> None:
-    alone = make_forecast(took(*seconds), NOW)
-    beside = make_forecast(took(*seconds, waits=tuple(waits)), NOW)
+    alone = make_forecast(make_deliveries(*seconds), NOW)
+    beside = make_forecast(make_deliveries(*seconds, waits=tuple(waits)), NOW)
     assert alone is not None and beside is not None
     assert alone.share == pytest.approx(1)
     for one, other in ((alone.median, beside.median), (alone.p90, beside.p90)):

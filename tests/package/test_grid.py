@@ -16,7 +16,7 @@ CORNER = 0.72
 """Distance from the centre of a square to its corner, in sides."""
 
 
-def apart(one: tuple[float, float], other: tuple[float, float]) -> float:
+def compute_distance(one: tuple[float, float], other: tuple[float, float]) -> float:
     """Return metres through the earth: at the poles, degrees of longitude have no length."""
     return RADIUS * dist(_above(*one), _above(*other))
 
@@ -26,7 +26,7 @@ def _above(latitude: float, longitude: float) -> tuple[float, float, float]:
     return cos(phi) * cos(across), cos(phi) * sin(across), sin(phi)
 
 
-def spots() -> list[tuple[float, float]]:
+def make_places() -> list[tuple[float, float]]:
     """Return places of the whole earth by area, and places where the grids are irregular."""
     made = random.Random(34)
     places = [(degrees(asin(made.uniform(-1, 1))), made.uniform(-180, 180)) for _ in range(1500)]
@@ -39,20 +39,20 @@ def spots() -> list[tuple[float, float]]:
 
 def test_mgrs_squares_are_read_as_by_another_library() -> None:
     others = mgrs.MGRS()
-    for latitude, longitude in spots():
+    for latitude, longitude in make_places():
         for digits in range(1, 6):
             text = others.toMGRS(latitude, longitude, MGRSPrecision=digits)
-            distance = apart(read_grid(text), (latitude, longitude))
+            distance = compute_distance(read_grid(text), (latitude, longitude))
             # Libraries differ by less than a metre.
             assert distance < 10 ** (5 - digits) * CORNER + 0.6, text
 
 
 def test_utm_metres_are_read_as_by_another_library() -> None:
-    for latitude, longitude in spots():
+    for latitude, longitude in make_places():
         if -80 <= latitude < 84:
             easting, northing, zone, band = utm.from_latlon(latitude, longitude)
             text = f"{zone}{band} {easting:.3f} {northing:.3f}"
-            assert apart(read_grid(text), (latitude, longitude)) < 0.005, text
+            assert compute_distance(read_grid(text), (latitude, longitude)) < 0.005, text
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_utm_metres_are_read_as_by_another_library() -> None:
     ],
 )
 def test_published_grid_references_are_read(text: str, latitude: float, longitude: float) -> None:
-    assert apart(read_grid(text), (latitude, longitude)) < 1
+    assert compute_distance(read_grid(text), (latitude, longitude)) < 1
 
 
 @pytest.mark.parametrize(

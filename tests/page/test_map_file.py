@@ -65,7 +65,7 @@ def test_mbtiles_rows_are_counted_from_the_north(tmp_path: Path) -> None:
     assert {path.name for path in tmp_path.iterdir() if "alps" in path.name} == {place.name}
 
 
-def vector(path: Path) -> None:
+def write_vector_mbtiles(path: Path) -> None:
     write_map(path, tile=b"\x1f\x8b...")
 
 
@@ -78,27 +78,27 @@ def write_vectors(path: Path, layers: tuple[str, ...] = ("earth", "water")) -> N
     write_pmtiles(path, tiles, MVT, metadata)
 
 
-def other_layers(path: Path) -> None:
+def write_other_layers(path: Path) -> None:
     write_vectors(path, ("transportation", "water"))
 
 
-def cut_short(path: Path) -> None:
+def write_truncated(path: Path) -> None:
     write_vectors(path)
     path.write_bytes(path.read_bytes()[:-1])
 
 
-def of_another_version(path: Path) -> None:
+def write_another_version(path: Path) -> None:
     write_vectors(path)
     path.write_bytes(b"PMTiles\x02" + path.read_bytes()[8:])
 
 
-def packed_otherwise(path: Path) -> None:
+def write_zstd_compressed(path: Path) -> None:
     write_vectors(path)
     content = path.read_bytes()
     path.write_bytes(content[:97] + b"\x04" + content[98:])
 
 
-def no_database(path: Path) -> None:
+def write_picture(path: Path) -> None:
     path.write_bytes(PIXEL)
 
 
@@ -110,9 +110,9 @@ def nothing(path: Path) -> None:
 @pytest.mark.parametrize(
     ("make", "why"),
     [
-        (vector, "does not hold pictures (format png)"),
-        (cut_short, "is cut short ("),
-        (no_database, "is not a PMTiles or MBTiles file"),
+        (write_vector_mbtiles, "does not hold pictures (format png)"),
+        (write_truncated, "is cut short ("),
+        (write_picture, "is not a PMTiles or MBTiles file"),
         (nothing, "does not exist"),
     ],
 )
@@ -136,9 +136,9 @@ def test_unusable_map_file_is_reported_and_the_agent_runs(
 @pytest.mark.parametrize(
     ("make", "why"),
     [
-        (other_layers, "has other layers than the map needs (transportation, water)"),
-        (of_another_version, "is of PMTiles version 2, and not 3"),
-        (packed_otherwise, "is compressed with zstd, not with gzip"),
+        (write_other_layers, "has other layers than the map needs (transportation, water)"),
+        (write_another_version, "is of PMTiles version 2, and not 3"),
+        (write_zstd_compressed, "is compressed with zstd, not with gzip"),
     ],
 )
 def test_unusable_pmtiles_file_is_refused_with_the_reason(

@@ -158,7 +158,7 @@ def texts(rooms: tuple[str, ...]) -> dict[str, str]:
     }
 
 
-def loaded(folder: str, language: str) -> dict[str, str]:
+def load_catalogue(folder: str, language: str) -> dict[str, str]:
     translations: dict[str, str] = json.loads((ROOT / folder / language).read_text())
     return translations
 
@@ -166,7 +166,7 @@ def loaded(folder: str, language: str) -> dict[str, str]:
 @pytest.mark.parametrize("folder", CATALOGUE)
 @pytest.mark.parametrize("language", CATALOGUES)
 def test_catalogue_translates_exactly_the_refusals_in_the_code(folder: str, language: str) -> None:
-    wanted, there = texts(CATALOGUE[folder]), loaded(folder, language)
+    wanted, there = texts(CATALOGUE[folder]), load_catalogue(folder, language)
     above = ABOVE.get(folder, ("page/refusals", "hub/refusals"))
     elsewhere = {text for each in above for text in texts(CATALOGUE[each])}
     missing = {text: where for text, where in wanted.items() if text not in {*there, *elsewhere}}
@@ -228,7 +228,7 @@ def test_missing_catalogue_is_treated_as_empty() -> None:
     assert read_common_catalogue("xx", "fieldagent.hub.refusals") == {}
 
 
-async def refused(accepted: str) -> dict[str, object]:
+async def refuse_in_language(accepted: str) -> dict[str, object]:
     """Return the document for a caller who accepts those languages, with its headers."""
 
     async def handler(request: Request) -> Response:
@@ -260,7 +260,7 @@ async def refused(accepted: str) -> dict[str, object]:
 def test_refusal_is_translated_to_the_callers_language(
     accepted: str, language: str | None, detail: str, why: str
 ) -> None:
-    problem = trio.run(refused, accepted)
+    problem = trio.run(refuse_in_language, accepted)
     assert (problem["detail"], problem["errors"]) == (
         detail,
         [{"detail": why, "pointer": "/latitude"}],

@@ -96,7 +96,7 @@ def test_ssh_login_and_settings_survive_any_power_cut_in_the_first_boot(
         shutil.rmtree(place)
         whole += 1
         if whole % (CUTS // STARTED) == 0 and whole // (CUTS // STARTED) <= STARTED:
-            on_a_board(recorded, boot, kept, tmp_path / f"board-{whole}")
+            check_on_board(recorded, boot, kept, tmp_path / f"board-{whole}")
     assert whole == CUTS
 
 
@@ -123,13 +123,13 @@ def start_again(boot: Path, kept: Path, place: Path) -> Path:
     return state
 
 
-def on_a_board(recorded: Recorded, boot: Path, kept: Path, folder: Path) -> None:
+def check_on_board(recorded: Recorded, boot: Path, kept: Path, folder: Path) -> None:
     folder.mkdir()
     own = folder / "card"
     copy(recorded.before, own)
     there, *_, keeps = partitions(own)
-    put_in(own, boot, there)
-    put_in(own, kept, keeps)
+    write_partition(own, boot, there)
+    write_partition(own, kept, keeps)
     board = Board(folder, own, None)
     shutil.copy(recorded.key, board.share / "key")
     try:
@@ -143,6 +143,6 @@ def on_a_board(recorded: Recorded, boot: Path, kept: Path, folder: Path) -> None
         own.unlink()
 
 
-def put_in(card: Path, part: Path, partition: Partition) -> None:
+def write_partition(card: Path, part: Path, partition: Partition) -> None:
     command = ["dd", f"if={part}", f"of={card}", "bs=1M", f"seek={partition.start >> 20}"]
     subprocess.run([*command, "conv=notrunc", "status=none"], check=True)

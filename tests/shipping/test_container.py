@@ -42,17 +42,17 @@ def lines() -> list[tuple[str, str]]:
     return [(name, rest.strip()) for name, _, rest in found]
 
 
-def of(instruction: str) -> list[str]:
+def list_arguments(instruction: str) -> list[str]:
     return [rest for name, rest in lines() if name == instruction]
 
 
-def last(instruction: str) -> str:
+def get_last_argument(instruction: str) -> str:
     """Return the arguments of the last such instruction, which the image has."""
-    return of(instruction)[-1]
+    return list_arguments(instruction)[-1]
 
 
 def image_environment() -> dict[str, str]:
-    return dict(each.split("=", 1) for text in of("ENV") for each in shlex.split(text))
+    return dict(each.split("=", 1) for text in list_arguments("ENV") for each in shlex.split(text))
 
 
 def compose() -> dict[str, Any]:
@@ -70,13 +70,13 @@ def hub_environment() -> dict[str, str]:
 
 def health_check(port: int) -> list[str]:
     """Return the image's own check, for a hub at another port."""
-    _, _, words = last("HEALTHCHECK").partition("CMD ")
+    _, _, words = get_last_argument("HEALTHCHECK").partition("CMD ")
     command: list[str] = json.loads(words)
     assert command[0] == "python3"
     return [sys.executable, *(word.replace(":9443/", f":{port}/") for word in command[1:])]
 
 
-def sent() -> list[Path]:
+def list_build_context() -> list[Path]:
     """Return the files and folders that the builder gets."""
     ignored = (ROOT / "build/oci/Dockerfile.dockerignore").read_text().splitlines()
     assert "*" in ignored
@@ -86,11 +86,11 @@ def sent() -> list[Path]:
 def test_dockerfile_copies_only_existing_files_of_the_build_context() -> None:
     copied = [
         ROOT / source
-        for text in of("COPY")
+        for text in list_arguments("COPY")
         if not text.startswith("--from")
         for source in text.split()[:-1]
     ]
-    assert sorted(copied) == sorted(sent())
+    assert sorted(copied) == sorted(list_build_context())
     assert all(each.exists() for each in copied)
 
 
@@ -98,7 +98,7 @@ def test_image_installs_all_optional_libraries_of_a_hub() -> None:
     setup = configparser.ConfigParser()
     setup.read(ROOT / "setup.cfg")
     known = {*setup["options.extras_require"]} - {"site", "test", "fuzz", "bench"}
-    (installed,) = re.findall(r"/src\[(.+?)\]", " ".join(of("RUN")))
+    (installed,) = re.findall(r"/src\[(.+?)\]", " ".join(list_arguments("RUN")))
     assert {*installed.split(",")} == known
 
 
@@ -108,7 +108,7 @@ def test_settings_of_the_compose_file_are_known(tmp_path: Path) -> None:
     assert len(get_variables(environ, ENVIRONMENT)) >= 7
     assert settings.database.startswith("postgresql://")
     assert settings.listen == ("0.0.0.0",)
-    assert settings.port == int(last("EXPOSE"))
+    assert settings.port == int(get_last_argument("EXPOSE"))
 
 
 def test_compose_file_refers_only_to_defined_objects() -> None:
@@ -120,10 +120,10 @@ def test_compose_file_refers_only_to_defined_objects() -> None:
         assert volumes <= {*document["volumes"]}, name
     hub = document["services"]["hub"]
     assert (ROOT / hub["build"]["dockerfile"]).exists()
-    assert hub["volumes"] == [f"hub:{last('VOLUME')}"]
-    assert last("VOLUME") == image_environment()["STATE_DIRECTORY"]
+    assert hub["volumes"] == [f"hub:{get_last_argument('VOLUME')}"]
+    assert get_last_argument("VOLUME") == image_environment()["STATE_DIRECTORY"]
     assert hub["read_only"] and hub["cap_drop"] == ["ALL"]
-    assert last("USER") != "root"
+    assert get_last_argument("USER") != "root"
 
 
 @pytest.mark.full
@@ -150,7 +150,7 @@ def test_compose_services_work_with_postgresql(postgres: str, tmp_path: Path) ->
     assert "signIn: https://hub.ex/console#username=olga%40example.org&password=" in first.stdout
     again = subprocess.run([*MODULE, *words], check=True, capture_output=True, text=True, **how)
     assert again.stdout == ""
-    fieldagent, *words = json.loads(last("CMD"))
+    fieldagent, *words = json.loads(get_last_argument("CMD"))
     assert fieldagent == "fieldagent"
     assert subprocess.run(health_check(port), capture_output=True).returncode
     with Running([*MODULE, *words], READY, **environ) as running:
@@ -171,12 +171,12 @@ exec setpriv --reuid "$user" --regid "$user" --clear-groups --no-new-privs --bou
 
 
 @contextmanager
-def unpacked() -> Iterator[Path]:
+def unpacked_image() -> Iterator[Path]:
     """Yield a folder with what the image installs: the package, built from the sent files."""
     with open_place() as place:
         sources = place / "src"
         sources.mkdir()
-        for each in sent():
+        for each in list_build_context():
             subprocess.run(["cp", "-r", each, sources], check=True)
         install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index"]
         install += ["--no-build-isolation", "--root-user-action=ignore", "--no-compile"]
@@ -188,11 +188,11 @@ def unpacked() -> Iterator[Path]:
 def test_image_command_runs_as_its_user_on_a_read_only_root() -> None:
     for program, package in (("unshare", "util-linux"), ("setpriv", "util-linux")):
         tool(program, package)
-    port, (user, _) = free_port(), last("USER").split(":")
-    with unpacked() as place:
+    port, (user, _) = free_port(), get_last_argument("USER").split(":")
+    with unpacked_image() as place:
         state = place / "state"
         state.mkdir()
-        _, *words = json.loads(last("CMD"))
+        _, *words = json.loads(get_last_argument("CMD"))
         command = ["unshare", "--mount", "sh", "-euc", _READ_ONLY, "sh", user, str(state)]
         environ = image_environment() | {
             "FIELDAGENT_HUB_LISTEN": "127.0.0.1",

@@ -82,7 +82,7 @@ def recorder(image: Path, log: Path, answers: Path) -> list[tuple[str, str]]:
 
 
 @contextmanager
-def noting(port: Path, log: Path) -> Iterator[list[tuple[int, str]]]:
+def recording_answers(port: Path, log: Path) -> Iterator[list[tuple[int, str]]]:
     """Record the length of the log at each answer."""
     answers: list[tuple[int, str]] = []
     line = socket.socket(socket.AF_UNIX)
@@ -124,7 +124,7 @@ def recording(image: Path, tmp_path_factory: pytest.TempPathFactory) -> Recordin
             board.boot()
             board.run(MOUNT)
             load = f"python3 /mnt/under_load.py /run/disk/{{}} {PORT} {{}}"
-            with noting(port, log) as answers:
+            with recording_answers(port, log) as answers:
                 board.run(load.format("honest", POSTED), LOAD)
                 honest = log.stat().st_size
                 board.run(load.format("lying", POSTED_LYING) + " /mnt/disk.so", LOAD)
@@ -141,7 +141,9 @@ def wait_for(condition: Callable[[], bool]) -> None:
         time.sleep(0.1)
 
 
-def moments(recorded: Recording, first: int, last: int, count: int, random: Random) -> list[int]:
+def choose_moments(
+    recorded: Recording, first: int, last: int, count: int, random: Random
+) -> list[int]:
     """Return lengths of the log, half of them directly after an answer, when its data is as new as
     possible.
     """
@@ -151,7 +153,9 @@ def moments(recorded: Recording, first: int, last: int, count: int, random: Rand
     return sorted(chosen)
 
 
-def left(recorded: Recording, chosen: list[int], image: Path, random: Random) -> Iterator[int]:
+def write_states_after_cuts(
+    recorded: Recording, chosen: list[int], image: Path, random: Random
+) -> Iterator[int]:
     """Take the disk to each of these moments, and write its state after a power cut to `image`."""
     disk = RecordedDisk(recorded.before)
     log = entries(recorded.log, recorded.log.stat().st_size)
@@ -209,7 +213,7 @@ def lost(recorded: Recording, home: Path, folder: str, chosen: list[int], seed: 
     missing = known = 0
     lies = folder == "lying"
     place = home / "left"
-    for moment in left(recorded, chosen, home / "image", random):
+    for moment in write_states_after_cuts(recorded, chosen, home / "image", random):
         state = start_again(home / "image", folder, place)
         first = 0 if folder == "honest" else recorded.honest
         answered = {line for size, line in recorded.answers if first < size <= moment}
@@ -231,12 +235,12 @@ def lost(recorded: Recording, home: Path, folder: str, chosen: list[int], seed: 
 def test_acknowledged_data_survives_power_cuts_on_ext4(
     recording: Recording, tmp_path: Path
 ) -> None:
-    chosen = moments(recording, 0, recording.honest, CUTS, Random(1))
+    chosen = choose_moments(recording, 0, recording.honest, CUTS, Random(1))
     assert lost(recording, tmp_path, "honest", chosen, seed=2) == 0
 
 
 def test_data_is_lost_if_syncs_do_nothing(recording: Recording, tmp_path: Path) -> None:
     """This proves that the test above can fail."""
     end = recording.log.stat().st_size
-    chosen = moments(recording, recording.honest, end, CUTS_LYING, Random(3))
+    chosen = choose_moments(recording, recording.honest, end, CUTS_LYING, Random(3))
     assert lost(recording, tmp_path, "lying", chosen, seed=4) > 0

@@ -83,7 +83,7 @@ def test_power_cut_at_any_moment_of_the_first_start_is_recovered(
         state.fail(folder, random)
         for path in folder.iterdir():
             path.chmod(0o600)
-        known = as_it_is(folder / KEY)
+        known = read_public_or_empty(folder / KEY)
         start(folder)
         assert public(folder / KEY)
         assert known in ("", public(folder / KEY)), "who has seen the kit knows it again"
@@ -96,7 +96,7 @@ def test_power_cut_at_any_moment_of_the_first_start_is_recovered(
     assert cuts == CUTS
 
 
-def as_it_is(key: Path) -> str:
+def read_public_or_empty(key: Path) -> str:
     try:
         return public(key) if key.exists() else ""
     except subprocess.CalledProcessError:

@@ -264,7 +264,7 @@ def linked(board: Board, signer: Signer) -> Board:
     return board
 
 
-def sent(board: Board, signer: Signer, settings: str) -> int:
+def send_settings(board: Board, signer: Signer, settings: str) -> int:
     """Return the number of the hub's offer, after the operator has signed these settings."""
     there = board.run(f"{HUB} device set kit-ada {settings} --file /tmp/change {STORE}")
     file = board.share / "change"
@@ -274,14 +274,14 @@ def sent(board: Board, signer: Signer, settings: str) -> int:
     return int(answer["number"])
 
 
-def becomes(board: Board, state: str, seconds: float = UPDATE) -> None:
+def wait_for_offer_state(board: Board, state: str, seconds: float = UPDATE) -> None:
     """Wait until the hub shows this state of its offer."""
     board.until(f"{HUB} device list {STORE} | grep -q '{state}'", seconds)
 
 
 def test_settings_from_the_hub_are_applied_by_their_unit(linked: Board, signer: Signer) -> None:
-    number = sent(linked, signer, "sos-repeat=900")
-    becomes(linked, f"{number} taken")
+    number = send_settings(linked, signer, "sos-repeat=900")
+    wait_for_offer_state(linked, f"{number} taken")
     assert "are in force" in linked.run("fieldagent settings")
     kept = linked.run("cat /etc/fieldagent/agent.properties")
     assert "sos-repeat=900" in kept
@@ -297,8 +297,8 @@ def test_settings_that_break_the_link_are_rolled_back(linked: Board, signer: Sig
     drop_in = "/run/systemd/system/fieldagent-settings.service.d"
     linked.run(f"mkdir -p {drop_in} && printf '{SOON}' >{drop_in}/soon.conf")
     linked.run("systemctl daemon-reload")
-    number = sent(linked, signer, "cellular-interface=nosuch0 sos-repeat=")
-    becomes(linked, f"{number} back: Cellular was ready, and is absent")
+    number = send_settings(linked, signer, "cellular-interface=nosuch0 sos-repeat=")
+    wait_for_offer_state(linked, f"{number} back: Cellular was ready, and is absent")
     assert linked.run("cat /etc/fieldagent/agent.properties") == before
     until_ready(linked)
 

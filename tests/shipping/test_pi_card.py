@@ -170,19 +170,19 @@ def test_initrd_contains_card_drivers_and_the_overlay_script(card: Card) -> None
     names = subprocess.check_output(listing, text=True).splitlines()
     assert {"scripts/init-bottom/overlay", "scripts/init-premount/try-system"} <= {*names}
     assert "usr/sbin/kexec" in names
-    modules = drivers(*names, *listed(card, "builtin"))
+    modules = drivers(*names, *list_kernel_modules(card, "builtin"))
     # The card reader of the Pi 3 and Zero 2 W, that of the Pi 4, and the cards.
     assert {"overlay", "bcm2835", "sdhci-iproc", "mmc_block", "ext4", "vfat"} <= modules
 
 
 def test_kernel_has_drivers_for_connected_devices(card: Card) -> None:
-    modules = drivers(*listed(card, "builtin"), *listed(card, "dep"))
+    modules = drivers(*list_kernel_modules(card, "builtin"), *list_kernel_modules(card, "dep"))
     assert {"ftdi_sio", "pl2303", "cp210x", "cdc-acm", "8250_bcm2835aux"} <= modules
     # Wired network of the Pi 3 B, 3 B+ and 4, USB of the 3 and the 4, and the watchdog.
     assert {"smsc95xx", "lan78xx", "genet", "dwc2", "xhci-pci", "bcm2835_wdt"} <= modules
 
 
-def listed(card: Card, what: str) -> list[str]:
+def list_kernel_modules(card: Card, what: str) -> list[str]:
     """Return the kernel's modules: built in (`builtin`), or separate (`dep`)."""
     (release,) = (card.system / "usr/lib/modules").iterdir()
     lines = (release / f"modules.{what}").read_text().splitlines()

@@ -55,11 +55,11 @@ def slots(board: Board, what: str) -> str:
     return board.run(SLOTS.format(what))
 
 
-def words(board: Board) -> list[str]:
+def read_kernel_parameters(board: Board) -> list[str]:
     return board.run("cat /proc/cmdline").split()
 
 
-def tried(board: Board) -> None:
+def try_other_slot(board: Board) -> None:
     """Let the kit ask for it, and reboot."""
     slots(board, 'slots.arm("b")')
     assert slots(board, 'print(slots.get_state("b"))') == "armed"
@@ -68,11 +68,11 @@ def tried(board: Board) -> None:
 
 
 def test_working_kernel_boots_the_other_slot_once(board: Board) -> None:
-    assert {"kit.slot=a"} <= {*words(board)}
+    assert {"kit.slot=a"} <= {*read_kernel_parameters(board)}
     slots(board, 'slots.copy_kernel("b")')
-    tried(board)
+    try_other_slot(board)
     board.boot()
-    parameters = words(board)
+    parameters = read_kernel_parameters(board)
     assert {"kit.slot=b", "kit.trial", "root=PARTUUID=6b697400-03"} <= {*parameters}
     assert "nr_cpus=1" not in parameters
     assert slots(board, 'print(slots.get_state("b"))') == "spent"
@@ -83,17 +83,17 @@ def test_next_boot_returns_to_the_working_slot(board: Board) -> None:
     board.cut()
     assert board.read("::/slot.txt").startswith("kernel=a/vmlinuz\n")
     board.boot()
-    assert "kit.slot=a" in words(board)
-    assert "nr_cpus=1" not in words(board)
+    assert "kit.slot=a" in read_kernel_parameters(board)
+    assert "nr_cpus=1" not in read_kernel_parameters(board)
 
 
 def test_unbootable_kernel_is_abandoned_at_once(board: Board) -> None:
     kernel = board.run("cd /boot/firmware/b && cp vmlinuz /tmp/ && echo damaged >vmlinuz && sync")
     assert kernel == ""
-    tried(board)
+    try_other_slot(board)
     board.boot_in_vain(RESET)
     board.boot()
-    assert "kit.slot=a" in words(board)
+    assert "kit.slot=a" in read_kernel_parameters(board)
     assert slots(board, 'print(slots.get_state("b"))') == "spent"
 
 
@@ -103,5 +103,5 @@ def test_kept_slot_boots_without_the_other(board: Board) -> None:
     board.run("sync")
     board.cut()
     board.boot()
-    assert "kit.slot=b" in words(board)
-    assert "kit.trial" not in words(board)
+    assert "kit.slot=b" in read_kernel_parameters(board)
+    assert "kit.trial" not in read_kernel_parameters(board)

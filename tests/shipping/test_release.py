@@ -60,7 +60,7 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def released(checkout: Path, *words: str | Path) -> subprocess.CompletedProcess[str]:
+def run_release(checkout: Path, *words: str | Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run([checkout / "build/release", *words], capture_output=True, text=True)
 
 
@@ -73,7 +73,7 @@ def test_release_is_complete_checksummed_and_signed(
     before.mkdir()
     for program in ("fieldagent.pyz", "fieldagent-kit.pyz"):
         shutil.copy(zipapp, before / program)
-    done = released(checkout, made, "--key", keys / "key", "--from", before)
+    done = run_release(checkout, made, "--key", keys / "key", "--from", before)
     assert done.returncode == 0, done.stderr
     number = "0.1.0.dev1+g" + git(checkout, "rev-parse", "--short=8", "HEAD")
     for program in ("fieldagent.pyz", "fieldagent-kit.pyz"):
@@ -136,11 +136,11 @@ def test_release_fault_is_reported_before_anything_is_built(
     elif wrong in ("dirty", "no section"):
         (checkout / "CHANGELOG.md").write_text("# Changelog\n")
     elif wrong == "untagged":
-        say(checkout, "0.1.0")
+        set_version(checkout, "0.1.0")
     if wrong in ("no section", "untagged"):
         commit(checkout)
     try:
-        done = released(checkout, made, "--key", key)
+        done = run_release(checkout, made, "--key", key)
     finally:
         git(checkout, "reset", "-q", "--hard", head)
     assert (done.returncode, done.stdout) == (1, "")
@@ -148,6 +148,6 @@ def test_release_fault_is_reported_before_anything_is_built(
     assert not made.exists() or [*made.iterdir()] == [made / "notes.md"]
 
 
-def say(checkout: Path, number: str) -> None:
+def set_version(checkout: Path, number: str) -> None:
     source = checkout / "fieldagent/__init__.py"
     source.write_text(re.sub('__version__ = ".*"', f'__version__ = "{number}"', source.read_text()))

@@ -30,18 +30,18 @@ LATE = {
 """A program that imports all modules on command."""
 
 
-def garbage(zipapp: Path, place: Path) -> bytes:
+def make_garbage(zipapp: Path, place: Path) -> bytes:
     return b"no program at all\n" * 200_000
 
 
-def another(zipapp: Path, place: Path) -> bytes:
+def make_another_program(zipapp: Path, place: Path) -> bytes:
     """Return a program of the same files at other offsets."""
     content = rebuilt(zipapp, place / "another.pyz", version("9.0.0")).read_bytes()
     assert content != zipapp.read_bytes()
     return content
 
 
-@pytest.fixture(params=[garbage, another], ids=["garbage", "another version"])
+@pytest.fixture(params=[make_garbage, make_another_program], ids=["garbage", "another version"])
 def replace(
     request: pytest.FixtureRequest, zipapp: Path, tmp_path: Path
 ) -> Iterator[tuple[Path, Callable[[], None]]]:

@@ -49,7 +49,9 @@ def other(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def _made(checkout: Path, what: str, folder: Path, settings: dict[str, str], umask: int) -> Path:
+def _build_in(
+    checkout: Path, what: str, folder: Path, settings: dict[str, str], umask: int
+) -> Path:
     target = folder / "made"
     target.mkdir(parents=True)
     (scratch := folder / "scratch").mkdir()
@@ -68,14 +70,14 @@ def _made(checkout: Path, what: str, folder: Path, settings: dict[str, str], uma
     return target
 
 
-def _made_here(what: str, folder: Path, request: pytest.FixtureRequest) -> Path:
+def _build_here(what: str, folder: Path, request: pytest.FixtureRequest) -> Path:
     """Return the folder that other tests have already built, if any."""
     match what:
         case "zipapp":
             return Path(request.getfixturevalue("zipapp")).parent
         case "deb":
             return Path(request.getfixturevalue("packages")[0]).parent
-    return _made(ROOT, what, folder, HERE, 0o022)
+    return _build_in(ROOT, what, folder, HERE, 0o022)
 
 
 def _files(folder: Path) -> dict[str, tuple[str, int, int, bytes]]:
@@ -101,8 +103,8 @@ def _files(folder: Path) -> dict[str, tuple[str, int, int, bytes]]:
 def test_two_builds_are_byte_identical(
     what: str, other: Path, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    first = _files(_made_here(what, tmp_path / "first", request))
-    again = _files(_made(other, what, tmp_path / "another place", ELSEWHERE, 0o077))
+    first = _files(_build_here(what, tmp_path / "first", request))
+    again = _files(_build_in(other, what, tmp_path / "another place", ELSEWHERE, 0o077))
     assert first and first.keys() == again.keys()
     # A file that is shipped alone has a mode that depends on the builder.
     seen = slice(None) if what.startswith("image") else slice(3, None)

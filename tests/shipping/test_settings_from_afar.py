@@ -17,7 +17,7 @@ from tests.processes import MODULE, administer, until
 from tests.shipping.update_kit import Kit, linked_kit
 
 
-class Afar:
+class RemoteSettingsKit:
     """A running kit with its hub."""
 
     def __init__(self, made: Kit, database: str, folder: Path) -> None:
@@ -53,36 +53,38 @@ class Afar:
 
 
 @pytest.fixture
-def afar(zipapp: Path, tmp_path: Path) -> Iterator[Afar]:
+def remote(zipapp: Path, tmp_path: Path) -> Iterator[RemoteSettingsKit]:
     with linked_kit(tmp_path, zipapp) as (made, database):
-        yield Afar(made, database, tmp_path)
+        yield RemoteSettingsKit(made, database, tmp_path)
 
 
 @pytest.mark.full
-def test_remote_settings_are_applied_and_rolled_back_without_a_link(afar: Afar) -> None:
-    number = afar.set("sos-repeat=900")["number"]
-    afar.kit.take_settings()
-    afar.ends(number, "taken")
-    assert afar.setting("sos-repeat") == "900"
-    until(lambda: afar.kit.state_of("Cellular") == "ready")
+def test_remote_settings_are_applied_and_rolled_back_without_a_link(
+    remote: RemoteSettingsKit,
+) -> None:
+    number = remote.set("sos-repeat=900")["number"]
+    remote.kit.take_settings()
+    remote.ends(number, "taken")
+    assert remote.setting("sos-repeat") == "900"
+    until(lambda: remote.kit.state_of("Cellular") == "ready")
     # A waiting satellite message is not lost.
-    sent = afar.kit.call("POST", "/api/package", {"message": {"content": "after"}})
-    assert afar.kit.call("GET", f"/api/package/{sent['id']}")["status"] == "Delivered"
+    sent = remote.kit.call("POST", "/api/package", {"message": {"content": "after"}})
+    assert remote.kit.call("GET", f"/api/package/{sent['id']}")["status"] == "Delivered"
 
-    number = afar.set("cellular-interface=nosuch0", "sos-repeat=")["number"]
-    afar.kit.take_settings(within="0.1")
-    afar.ends(number, "back: Cellular was ready, and is absent (interface nosuch0 not found")
-    assert (afar.setting("cellular-interface"), afar.setting("sos-repeat")) == ("", "900")
-    until(lambda: afar.kit.state_of("Cellular") == "ready")
+    number = remote.set("cellular-interface=nosuch0", "sos-repeat=")["number"]
+    remote.kit.take_settings(within="0.1")
+    remote.ends(number, "back: Cellular was ready, and is absent (interface nosuch0 not found")
+    assert (remote.setting("cellular-interface"), remote.setting("sos-repeat")) == ("", "900")
+    until(lambda: remote.kit.state_of("Cellular") == "ready")
 
-    (afar.folder / "kit/update.pub").write_text("another's")
-    number = afar.set("sos-repeat=300")["number"]
-    afar.kit.take_settings()
-    afar.ends(number, "refused: ")
-    assert afar.setting("sos-repeat") == "900"
+    (remote.folder / "kit/update.pub").write_text("another's")
+    number = remote.set("sos-repeat=300")["number"]
+    remote.kit.take_settings()
+    remote.ends(number, "refused: ")
+    assert remote.setting("sos-repeat") == "900"
 
 
-def refused(database: str, *words: str | Path) -> str:
+def get_refusal(database: str, *words: str | Path) -> str:
     command = [*MODULE, "hub", "device", "set", *words, "--database", database]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 65, done.stdout + done.stderr
@@ -99,9 +101,9 @@ def test_mistyped_setting_is_reported_at_the_hub(tmp_path: Path) -> None:
         (["sos-repeat=soon"], "sos-repeat must be a whole number"),
         (["inbound-hook=rm"], "inbound-hook can only be set on the kit: the kit runs the value"),
     ):
-        assert fault in refused(database, "kit-ada", *words, "--file", file)
+        assert fault in get_refusal(database, "kit-ada", *words, "--file", file)
         assert not file.exists()
     answer = administer(database, "device", "set", "kit-ada", "sos-repeat=5", "--file", str(file))
     assert answer["file"] == str(file) and "minisign -Sm" in answer["next"]
     assert file.read_text().splitlines()[1::3] == ["device: kit-ada", "sos-repeat=5"]
-    assert "signs it" in refused(database, "kit-ada", "--file", file)
+    assert "signs it" in get_refusal(database, "kit-ada", "--file", file)

@@ -74,7 +74,7 @@ def system(
     program = build(home / "own.pyz", "--for", python, stdout=subprocess.DEVNULL)
 
     def make(number: str, changes: Changes, *, dead_init: bool = False) -> Path:
-        part = raw(pc_image, home / "part")
+        part = extract_system(pc_image, home / "part")
         new = rebuilt(program, home / "new.pyz", {**version(number), **changes}, python)
         about = home / "system.json"
         about.write_text(json.dumps({"board": "amd64", "version": number, "id": f"id-{number}"}))
@@ -95,7 +95,7 @@ def system(
     return make
 
 
-def raw(image: Path, target: Path) -> Path:
+def extract_system(image: Path, target: Path) -> Path:
     """Extract the first of the card's systems to a file."""
     cut_out(image, partitions(image)[1], target)
     # Its file system is smaller than its partition.
@@ -123,13 +123,13 @@ def entries(board: Board) -> set[str]:
     return {Path(each).name for each in board.files(ENTRIES)}
 
 
-def begin(board: Board, number: str) -> None:
+def begin_update(board: Board, number: str) -> None:
     board.until("fieldagent status | grep -q 'Satellite: ready'", BOOT)
     update = f"fieldagent update /mnt/{number}.system --within 3 --steady 5"
     board.run(f"systemd-run --quiet --collect {update}")
 
 
-def last(board: Board) -> tuple[int, str]:
+def wait_for_result(board: Board) -> tuple[int, str]:
     board.until("test -e /var/lib/fieldagent-update/result.json", JUDGED)
     board.until("! test -e /var/lib/fieldagent-update/system.json", JUDGED)
     return board.ask("fieldagent update --last")
@@ -146,7 +146,7 @@ def test_system_signed_with_an_unknown_key_is_refused(
 
 def test_power_cut_during_the_write_leaves_the_running_system(board: Board, signer: Signer) -> None:
     signer.release(board.share / "9.0.0.system")
-    begin(board, "9.0.0")
+    begin_update(board, "9.0.0")
     board.until("journalctl -b -u fieldagent-system | grep -q ' 5 of .* pieces'", WRITTEN)
     board.cut()
     assert entries(board) == {"system-a.conf"}
@@ -162,7 +162,7 @@ def test_working_system_is_kept(board: Board) -> None:
     assert entries(board) == {"system-a.conf", "system-b+1.conf"}
     board.boot()
     assert slot(board) == "b"
-    assert "9.0.0 runs" in last(board)[1]
+    assert "9.0.0 runs" in wait_for_result(board)[1]
     assert "fieldagent 9.0.0" in board.run("fieldagent status")
     board.run("sync")
     board.cut()
@@ -175,13 +175,13 @@ def test_working_system_is_kept(board: Board) -> None:
 
 def test_unbootable_system_is_abandoned_by_the_boot_loader(board: Board, system: Made) -> None:
     system("9.0.1", {}, dead_init=True)
-    begin(board, "9.0.1")
+    begin_update(board, "9.0.1")
     board.until_reset(WRITTEN)
     board.boot_in_vain()
     assert entries(board) == {"system-b.conf", "system-a+0-1.conf"}
     board.boot()
     assert slot(board) == "b"
-    code, output = last(board)
+    code, output = wait_for_result(board)
     assert (code, "9.0.1 did not work, and 9.0.0 runs again: it did not start" in output) == (
         1,
         True,
@@ -191,14 +191,14 @@ def test_unbootable_system_is_abandoned_by_the_boot_loader(board: Board, system:
 
 def test_system_with_a_dead_agent_is_rolled_back(board: Board, system: Made, sim: Running) -> None:
     system("9.0.2", DEAD)
-    begin(board, "9.0.2")
+    begin_update(board, "9.0.2")
     board.until_reset(WRITTEN)
     board.boot()
     assert slot(board) == "a"
     board.until_reset(JUDGED)
     board.boot()
     assert slot(board) == "b"
-    code, output = last(board)
+    code, output = wait_for_result(board)
     assert (code, "9.0.2 did not work, and 9.0.0 runs again: no agent" in output) == (1, True), (
         output
     )

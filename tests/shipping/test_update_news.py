@@ -39,7 +39,7 @@ def kit(home: Path, zipapp: Path, link: dict[str, str | None], days: int) -> Ite
             yield running
 
 
-def news(home: Path) -> dict[str, str | float]:
+def read_news(home: Path) -> dict[str, str | float]:
     document: dict[str, str | float] = json.loads((home / "state/update-news.json").read_text())
     return document
 
@@ -63,7 +63,7 @@ def test_missing_update_offers_are_reported_and_an_offer_resets_the_notice(
         link["hub-address"] = cloud.address
         with kit(tmp_path, zipapp, link, 0) as running:
             until(kept.exists)
-            assert (news(tmp_path)["source"], told(running)) == ("hub", [])
+            assert (read_news(tmp_path)["source"], told(running)) == ("hub", [])
     # The hub has the kit's date: the kit trusts no clock that its hub contradicts.
     ahead = hub(tmp_path, {"database": database}, MODULE, **environment(tmp_path, "+61d"))
     with ahead as cloud, file_server(served) as address:
@@ -77,7 +77,7 @@ def test_missing_update_offers_are_reported_and_an_offer_resets_the_notice(
                 page.locator("#notices").get_by_text(notice).wait_for()
             url = f"{address}/{program.name}"
             administer(database, "update", "offer", "9.0.0", url, "--devices", "all")
-            until(lambda: news(tmp_path)["source"] == url)
+            until(lambda: read_news(tmp_path)["source"] == url)
             assert told(running) == []
     # Hub and web server are away: the offer was the last news, later than its signature.
     with kit(tmp_path, zipapp, link, 120) as running:

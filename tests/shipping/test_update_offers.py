@@ -67,12 +67,12 @@ def states(database: str) -> dict[str, str]:
     return {row["kit"]: row["state"] for row in administer(database, "update", "show")}
 
 
-def offered(database: str) -> dict[str, Any]:
+def get_offer(database: str) -> dict[str, Any]:
     offer: dict[str, Any] = administer(database, "update", "list")[0]
     return offer
 
 
-def refused(database: str, *words: str) -> str:
+def get_refusal(database: str, *words: str) -> str:
     command = [*MODULE, "hub", "update", "offer", *words, "--database", database]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 65, done.stdout + done.stderr
@@ -89,29 +89,29 @@ def test_update_waves_wait_for_each_other_and_stop_after_a_rollback(
     url = f"{address}/9.0.0.pyz"
     named = ("--devices", "kit-a,kit-b,kit-c", "--waves", "1,1,all")
     # Before any kit gets an offer, the hub reports a program that each kit would refuse.
-    assert "9.0.0.pyz.minisig cannot be read" in refused(database, "9.0.0", url, *named)
+    assert "9.0.0.pyz.minisig cannot be read" in get_refusal(database, "9.0.0", url, *named)
     signer.sign(new)
-    assert "has no kind, version and expiry" in refused(database, "9.0.0", url, *named)
+    assert "has no kind, version and expiry" in get_refusal(database, "9.0.0", url, *named)
     signer.release(new, "--days", "-1")
-    assert "the signature expired on" in refused(database, "9.0.0", url, *named)
+    assert "the signature expired on" in get_refusal(database, "9.0.0", url, *named)
     signer.release(new)
-    assert "is 9.0.0, not 9.0.1" in refused(database, "9.0.1", url, *named)
-    assert "hold 2 of 3 kits" in refused(database, "9.0.0", url, *named[:2], "--waves", "1,1")
+    assert "is 9.0.0, not 9.0.1" in get_refusal(database, "9.0.1", url, *named)
+    assert "hold 2 of 3 kits" in get_refusal(database, "9.0.0", url, *named[:2], "--waves", "1,1")
 
     administer(database, "update", "offer", "9.0.0", url, *named)
     standings = states(database)
     assert standings.pop("kit-a") in ("offered", "waiting")
     assert standings == {"kit-b": "planned", "kit-c": "planned"}
-    assert "is under way" in refused(database, "9.0.0", url, *named)
+    assert "is under way" in get_refusal(database, "9.0.0", url, *named)
     kits["kit-a"].take_program()
     # The kit must be up, linked and healthy before the next one gets the offer.
     until(lambda: states(database)["kit-b"] != "planned")
     assert (kits["kit-a"].version(), states(database)["kit-a"]) == ("9.0.0", "taken")
     kits["kit-b"].take_program(within="0.15")
-    until(lambda: offered(database)["state"] == "stopped")
+    until(lambda: get_offer(database)["state"] == "stopped")
     why = "kit-b fell back: Satellite was ready, and is absent"
-    assert offered(database)["why"].startswith(why)
-    assert (offered(database)["wave"], offered(database)["taken"]) == (2, 1)
+    assert get_offer(database)["why"].startswith(why)
+    assert (get_offer(database)["wave"], get_offer(database)["taken"]) == (2, 1)
     until(lambda: kits["kit-b"].version() == before)
     assert states(database) == {"kit-a": "taken", "kit-b": "back", "kit-c": "planned"}
     assert not (kits["kit-c"].home / "state/program.offer").exists()
@@ -133,6 +133,6 @@ def test_offer_signed_with_an_unknown_key_is_refused_with_the_reason(
     url = f"{address}/9.0.0.pyz"
     administer(database, "update", "offer", "9.0.0", url, "--devices", "all", "--waves", "all")
     kits["kit-a"].take_program()
-    until(lambda: offered(database)["state"] == "stopped")
-    assert offered(database)["why"].startswith(f"kit-a refused it: {url}.minisig: ")
+    until(lambda: get_offer(database)["state"] == "stopped")
+    assert get_offer(database)["why"].startswith(f"kit-a refused it: {url}.minisig: ")
     assert kits["kit-a"].program.read_bytes() == zipapp.read_bytes()

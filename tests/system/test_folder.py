@@ -18,11 +18,11 @@ from fieldagent.system.folder import (
 )
 
 
-def put_anew(path: Path) -> None:
+def write_new_file(path: Path) -> None:
     replace_file(path, b"content")
 
 
-def put_over_another(path: Path) -> None:
+def overwrite_file(path: Path) -> None:
     path.write_bytes(b"before")
     replace_file(path, b"content")
 
@@ -33,7 +33,7 @@ def rename_to(path: Path) -> None:
     rename_file(before, path)
 
 
-@pytest.mark.parametrize("put", [put_anew, put_over_another, rename_to])
+@pytest.mark.parametrize("put", [write_new_file, overwrite_file, rename_to])
 def test_file_is_synced_under_its_final_name_and_then_its_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, put: Callable[[Path], None]
 ) -> None:

@@ -17,7 +17,7 @@ from fieldagent.system.lazy_dataclass import dataclass
 PROGRAM = Path(__file__).parents[2] / "fieldagent"
 
 
-def made(decorate: Any, **options: Any) -> Any:
+def make_class(decorate: Any, **options: Any) -> Any:
     @decorate(**options)
     class Fix:
         """A position."""
@@ -68,13 +68,13 @@ def test_lazy_dataclass_behaves_like_the_standard_one(options: dict[str, bool]) 
                 facts.append(AttributeError if isinstance(error, AttributeError) else str(error))
         return facts
 
-    lazy = told(made(dataclass, slots=True, **options))
-    eager = told(made(dataclasses.dataclass, slots=True, **options))
+    lazy = told(make_class(dataclass, slots=True, **options))
+    eager = told(make_class(dataclasses.dataclass, slots=True, **options))
     assert lazy == eager
 
 
 def test_methods_are_generated_at_the_first_instance() -> None:
-    fix = made(dataclass, frozen=True, slots=True)
+    fix = make_class(dataclass, frozen=True, slots=True)
     assert not dataclasses.is_dataclass(fix)
     fix(1.0)
     assert dataclasses.is_dataclass(fix)
@@ -93,14 +93,14 @@ def test_original_class_is_garbage_collected() -> None:
 
 
 def test_dataclass_without_slots_is_the_standard_one() -> None:
-    fix = made(dataclass)(1.0)
+    fix = make_class(dataclass)(1.0)
     fix.height = 3
     assert vars(fix) == {"latitude": 1.0, "name": "camp", "heard": [7], "height": 3}
 
 
 def test_first_instance_is_thread_safe() -> None:
     for _ in range(50):
-        fix = made(dataclass, frozen=True, slots=True)
+        fix = make_class(dataclass, frozen=True, slots=True)
         begin = threading.Barrier(4)
         seen: list[Any] = []
 

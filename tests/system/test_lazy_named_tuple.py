@@ -20,7 +20,7 @@ LIBRARYS, LAZY = KINDS
 Carried = TypeVar("Carried")
 
 
-def made(named_tuple: Any) -> Any:
+def make_class(named_tuple: Any) -> Any:
     class Fix(named_tuple):  # type: ignore[misc]
         """A position."""
 
@@ -39,7 +39,7 @@ def made(named_tuple: Any) -> Any:
     return Fix
 
 
-def outcome(act: Any) -> Any:
+def get_result_or_error(act: Any) -> Any:
     try:
         return act()
     except (TypeError, AttributeError) as error:
@@ -56,7 +56,7 @@ def test_lazy_named_tuple_behaves_like_the_standard_one() -> None:
             *(fix.__qualname__, fix.__module__, isinstance(one, tuple), hasattr(one, "__dict__")),
             fix._make([1.0, "hut", 2.0]),
             *map(
-                outcome,
+                get_result_or_error,
                 [
                     lambda: fix(),
                     lambda: fix(1.0, depth=3),
@@ -67,23 +67,23 @@ def test_lazy_named_tuple_behaves_like_the_standard_one() -> None:
             ),
         ]
 
-    assert found(made(LAZY)) == found(made(LIBRARYS))
+    assert found(make_class(LAZY)) == found(make_class(LIBRARYS))
 
 
 @pytest.mark.parametrize("named_tuple", KINDS)
 def test_make_works_before_the_first_instance(named_tuple: Any) -> None:
-    assert made(named_tuple)._make([1.0, "hut", None]) == (1.0, "hut", None)
+    assert make_class(named_tuple)._make([1.0, "hut", None]) == (1.0, "hut", None)
 
 
 @pytest.mark.parametrize("named_tuple", KINDS)
 def test_replace_with_an_unknown_field_raises(named_tuple: Any) -> None:
     with pytest.raises((TypeError, ValueError), match=r"unexpected field names: \['depth'\]"):
-        made(named_tuple)(1.0)._replace(depth=1.0)
+        make_class(named_tuple)(1.0)._replace(depth=1.0)
 
 
 @pytest.mark.parametrize("named_tuple", KINDS)
 def test_lazy_named_tuple_supports_pattern_matching(named_tuple: Any) -> None:
-    fix = made(named_tuple)
+    fix = make_class(named_tuple)
     match fix(1.0, "hut"):
         case fix(latitude, "hut", height=None):
             assert latitude == 1.0
@@ -105,16 +105,16 @@ def test_lazy_named_tuple_can_be_combined_with_generic_and_subclassed(named_tupl
     assert Kept[int](3).carried == 3
 
 
-class Written(lazy_named_tuple.NamedTuple):
+class Numbered(lazy_named_tuple.NamedTuple):
     number: int
 
 
 def test_lazy_named_tuple_can_be_pickled() -> None:
-    assert pickle.loads(pickle.dumps(Written(3))) == Written(3)
+    assert pickle.loads(pickle.dumps(Numbered(3))) == Numbered(3)
 
 
 def test_methods_are_generated_at_the_first_instance() -> None:
-    fix = made(LAZY)
+    fix = make_class(LAZY)
     before = fix.__new__
     fix(1.0)
     after = fix.__new__
@@ -125,7 +125,7 @@ def test_methods_are_generated_at_the_first_instance() -> None:
 
 def test_first_instance_is_thread_safe() -> None:
     for _ in range(50):
-        fix = made(LAZY)
+        fix = make_class(LAZY)
         begin = threading.Barrier(4)
         seen: list[Any] = []
 

@@ -13,7 +13,7 @@ from fieldagent.system.log_lines import JournalFormatter
 from tests.processes import MODULE, PATIENCE
 
 
-def _told(environment: dict[str, str], stderr: int) -> None:
+def _run_with_faulty_settings(environment: dict[str, str], stderr: int) -> None:
     """Run an agent with wrong settings."""
     subprocess.run(
         [*MODULE, "run", "--config", "/dev/stdin"],
@@ -28,7 +28,7 @@ def test_log_lines_have_a_severity_prefix_only_for_the_journal() -> None:
     ours, theirs = os.pipe()
     at = os.fstat(theirs)
     for stream, expected in ((f"{at.st_dev}:{at.st_ino}", b"<3>fieldagent: "), ("1:2", b"fieldag")):
-        _told({"JOURNAL_STREAM": stream}, theirs)
+        _run_with_faulty_settings({"JOURNAL_STREAM": stream}, theirs)
         lines = os.read(ours, 65_536).splitlines()
         assert len(lines) >= 2
         assert all(line.startswith(expected) for line in lines), lines

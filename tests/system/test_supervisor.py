@@ -17,19 +17,21 @@ from fieldagent.system.supervisor import (
 )
 
 
-class Fatal(Exception):
+class FatalError(Exception):
     pass
 
 
-class Outside(Exception):
+class OutsideError(Exception):
     pass
 
 
-def supervised() -> Supervisor:
-    return Supervisor(fatal=(Fatal,), outside_errors=(Outside,), clock=lambda: 1_790_000_000.0)
+def make_supervisor() -> Supervisor:
+    return Supervisor(
+        fatal=(FatalError,), outside_errors=(OutsideError,), clock=lambda: 1_790_000_000.0
+    )
 
 
-def failing(*runs: float | Exception, then: float = 0.0) -> tuple[Any, list[float]]:
+def make_failing_part(*runs: float | Exception, then: float = 0.0) -> tuple[Any, list[float]]:
     """Return a part that runs that long before each of its ends, and a list of its start times."""
     begun: list[float] = []
 
@@ -47,15 +49,15 @@ def failing(*runs: float | Exception, then: float = 0.0) -> tuple[Any, list[floa
 
 
 async def test_failed_part_restarts_with_growing_pauses_until_stable(clock: Any) -> None:
-    part, begun = failing(0, 0, 0, 0, 0, 0, STABLE_AFTER_S, 0)
-    await supervised().keep_running("part", part)
+    part, begun = make_failing_part(0, 0, 0, 0, 0, 0, STABLE_AFTER_S, 0)
+    await make_supervisor().keep_running("part", part)
     pauses = [b - a for a, b in pairwise(begun)]
     assert pauses == [*PAUSES, PAUSES[-1], STABLE_AFTER_S + PAUSES[0], PAUSES[1]]
 
 
 async def test_part_is_reported_as_failing_until_it_recovers(clock: Any) -> None:
-    part, _ = failing(*[0] * 20, STABLE_AFTER_S * 2)
-    kept = supervised()
+    part, _ = make_failing_part(*[0] * 20, STABLE_AFTER_S * 2)
+    kept = make_supervisor()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(kept.keep_running, "part", part)
         await trio.sleep(DOWN_AFTER_S / 2)
@@ -68,8 +70,8 @@ async def test_part_is_reported_as_failing_until_it_recovers(clock: Any) -> None
 
 
 async def test_occasional_failures_are_not_reported_as_trouble(clock: Any) -> None:
-    part, _ = failing(*[STABLE_AFTER_S] * 20)
-    kept = supervised()
+    part, _ = make_failing_part(*[STABLE_AFTER_S] * 20)
+    kept = make_supervisor()
     await kept.keep_running("part", part)
     assert kept.count_faults() == {"part": 20}
     assert kept.describe_trouble() is None
@@ -79,15 +81,15 @@ async def test_occasional_failures_are_not_reported_as_trouble(clock: Any) -> No
 async def test_fatal_error_ends_the_supervisor(clock: Any, wrapped: bool) -> None:
     async def part() -> None:
         if not wrapped:
-            raise Fatal("disk")
+            raise FatalError("disk")
         async with trio.open_nursery() as nursery:
             nursery.start_soon(trio.sleep_forever)
-            raise Fatal("disk")
+            raise FatalError("disk")
 
-    kept = supervised()
+    kept = make_supervisor()
     with pytest.raises(BaseExceptionGroup) as raised:
         await kept.keep_running("part", part)
-    assert raised.group_contains(Fatal)
+    assert raised.group_contains(FatalError)
     assert kept.count_faults() == {"part": 0}
 
 
@@ -104,7 +106,7 @@ async def test_cancelled_part_ends_even_if_its_cleanup_raises(clock: Any) -> Non
             nursery.start_soon(clumsy)
             nursery.start_soon(trio.sleep_forever)
 
-    kept = supervised()
+    kept = make_supervisor()
     with trio.move_on_after(1) as scope:
         await kept.keep_running("part", part)
     assert scope.cancelled_caught
@@ -112,7 +114,7 @@ async def test_cancelled_part_ends_even_if_its_cleanup_raises(clock: Any) -> Non
 
 
 async def test_repair_runs_before_each_restart_until_successful(clock: Any) -> None:
-    part, begun = failing(0, 0)
+    part, begun = make_failing_part(0, 0)
     mended: list[float] = []
 
     async def mend() -> None:
@@ -120,7 +122,7 @@ async def test_repair_runs_before_each_restart_until_successful(clock: Any) -> N
         if len(mended) == 1:
             raise KeyError("mending fails too")
 
-    kept = supervised()
+    kept = make_supervisor()
     await kept.keep_running("part", part, mend=mend)
     assert mended == [PAUSES[0], PAUSES[0] + PAUSES[1], begun[2]]
     assert len(begun) == 3
@@ -132,7 +134,7 @@ async def test_repair_runs_before_each_restart_until_successful(clock: Any) -> N
     [
         (ValueError("a"), ValueError("a"), 1),
         (ValueError("a"), ValueError("b"), 2),
-        (Outside("the database is away"), Outside("it is still"), 0),
+        (OutsideError("the database is away"), OutsideError("it is still"), 0),
     ],
 )
 async def test_traceback_is_logged_once_for_each_new_fault(
@@ -142,8 +144,8 @@ async def test_traceback_is_logged_once_for_each_new_fault(
     second: Exception,
     tracebacks: int,
 ) -> None:
-    part, _ = failing(first, second)
-    kept = supervised()
+    part, _ = make_failing_part(first, second)
+    kept = make_supervisor()
     await kept.keep_running("the part", part)
     assert len([record for record in caplog.records if record.exc_info]) == tracebacks
     (fault,) = kept.get_faults()
@@ -153,7 +155,7 @@ async def test_traceback_is_logged_once_for_each_new_fault(
 
 
 async def test_failed_call_is_counted_but_not_reported_as_a_failing_part(clock: Any) -> None:
-    kept = supervised()
+    kept = make_supervisor()
     note = kept.make_reporter("HTTP")
     for _ in range(9):
         note(ValueError("as a test"), "GET /")
