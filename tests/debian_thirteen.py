@@ -35,5 +35,5 @@ class DebianThirteen:
         assert done.returncode == 0, done.stdout + done.stderr
 
     def make_command(self, script: str, *options: str) -> list[str]:
-        """Return the command that runs a shell script there, in `environment`."""
+        """Return the command that runs a shell script in Debian 13, in `environment`."""
         return [str(ROOT / "build/debian"), *options, "trixie", "bash", "-euc", script]

@@ -72,8 +72,8 @@ def lying(library: Path, folder: Path) -> dict[str, str]:
 
 
 def slow(library: Path, folder: Path, seconds: float) -> dict[str, str]:
-    """Return the environment of a process whose syncs take that time. If `folder` is in memory,
-    other calls are fast.
+    """Return the environment of a process whose syncs take that many seconds. If `folder` is in
+    memory, other calls are fast.
     """
     return _preloaded(library, folder) | {"DISK_SYNC_TAKES": f"{seconds * 1e6:.0f}"}
 

@@ -15,7 +15,7 @@ PROGRAMS = [("unshare", "util-linux"), ("nsenter", "util-linux"), ("ip", "iprout
 
 @contextmanager
 def own_network() -> Iterator[list[str]]:
-    """Yield the command prefix that runs a program there."""
+    """Yield the command prefix that runs a program in a separate network namespace."""
     for program, package in PROGRAMS:
         tool(program, package)
     if os.geteuid() != 0:

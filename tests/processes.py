@@ -263,7 +263,7 @@ def sky(home: Path, latency: float = 0.2) -> Iterator[Running]:
 
 @contextmanager
 def imt_sky(home: Path, latency: float = 0.2, **environment: str) -> Iterator[Running]:
-    """Run the same with a 9704."""
+    """Run a simulated 9704 with its gateway, like `sky`."""
     arguments = ["--kind", "imt", "--link", str(home / "modem"), "--latency", str(latency)]
     command = [*MODULE, "simulate", "satellite", *arguments]
     with Running(command, "type `help`", **environment) as running:
@@ -330,7 +330,7 @@ _STREAMS = threading.Lock()
 
 
 def administer_from_shell(database: str, *arguments: str, secret: str = "") -> Any:
-    """Run the same in a process, as people do."""
+    """Run a command of the hub in a process, as people do."""
     done = subprocess.run(
         [*MODULE, "hub", *arguments, "--database", database, "--json"],
         input=secret,

@@ -1,5 +1,5 @@
-"""A foreign device on a pty. A function makes its answers, and the device keeps everything that it
-received.
+"""A third-party device on a pty. A function makes its answers, and the device keeps all received
+bytes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The examples work: hooks with a real agent and sky, and the drop-in as systemd reads it."""
+"""The examples work: hooks run with a real agent and sky, and systemd reads the drop-in."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A wheel contains the data files beside the code."""
+"""A wheel contains the data files next to the code."""
 
 from __future__ import annotations
 

@@ -286,7 +286,7 @@ def test_commands_of_the_local_api_page_work(reader: Reader) -> None:
 
 
 def wrap_in_terminal(command: str) -> str:
-    """Return the command with a terminal from util-linux's `script`."""
+    """Return the command wrapped in a terminal by util-linux's `script`."""
     return f"script --quiet --return --command {shlex.quote(command.split('#')[0])} /dev/null"
 
 
@@ -325,7 +325,7 @@ def steps(page: str) -> list[list[str]]:
 
 @contextmanager
 def hub_for_ada(reader: Reader) -> Iterator[str]:
-    """Yield the hub's address."""
+    """Run a hub with a user Ada and yield its address."""
     reader.types("fieldagent hub init Alps; fieldagent hub user add ada")
     with reader.starts("fieldagent hub run", "the hub answers at") as running:
         yield running.ready.split()[-1]

@@ -1,4 +1,4 @@
-"""The commands of the README work: they run verbatim and in order beside a demo."""
+"""The commands of the README work: they run verbatim and in order next to a demo."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_readme_examples_work_in_order() -> None:
 
 
 def remove_variable_parts(shown: str) -> str:
-    """Return an output without its times and without the number of an SOS, which is random."""
+    """Return the output without times and without the number of an SOS, which is random."""
     return NUMBER.sub("SOS N", MOMENT.sub("T", shown))
 
 

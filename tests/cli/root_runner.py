@@ -1,7 +1,7 @@
 """Runs commands one after the other, each in a fork of one process that has started once.
 
-Reads a JSON list of [words, seconds] and prints one of [exit code, output]. A command that has not
-ended by then gets the code -14 (SIGALRM).
+Reads a JSON list of [words, seconds] and prints a JSON list of [exit code, output]. A command that
+has not ended after its seconds gets the code -14 (SIGALRM).
 """
 
 from __future__ import annotations

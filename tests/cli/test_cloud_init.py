@@ -1,4 +1,4 @@
-"""cloud-init's files beside the settings on a card, which match its own schema."""
+"""cloud-init's files on a card, next to the settings, match its own schema."""
 
 from __future__ import annotations
 

@@ -108,7 +108,7 @@ def run_command(words: Sequence[str], database: str) -> tuple[object, str, str]:
 def test_value_that_no_disk_or_database_stores_is_refused(
     words: tuple[str, ...], message: str, alps: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As with a terminal set to Latin-1: Python has a surrogate for each such byte."""
+    """A terminal set to Latin-1 sends such bytes, and Python has a surrogate for each."""
     monkeypatch.chdir(tmp_path)
     code, _, complained = run_command(("hub", *words), alps)
     assert code and message in complained
@@ -150,7 +150,7 @@ def test_indistinguishable_names_are_refused(tmp_path: Path) -> None:
 
 
 def refuse_odd_names(database: str, naming: Sequence[str]) -> None:
-    """Check that each of these commands refuses names that cannot be told apart."""
+    """Check that each of these commands refuses indistinguishable names."""
     administer(database, "init", "Alps")
     administer(database, "user", "add", "Ada")
     administer(database, "device", "add", "kit", "--user", "Ada")

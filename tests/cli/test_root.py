@@ -287,7 +287,7 @@ def test_no_script_run_by_root_opens_the_agents_folder() -> None:
 
 
 class Kit:
-    """Folders of root, and one of the agent's user within them."""
+    """Folders of root, and a folder of the agent's user within them."""
 
     def __init__(self, place: Path) -> None:
         self.home = place
@@ -432,7 +432,7 @@ def state_folder_as_symlink(kit: Kit) -> None:
 
 
 def no_files(kit: Kit) -> None:
-    """Put nothing there, so that each command runs as far as possible."""
+    """Plant nothing, so that each command runs as far as possible."""
 
 
 LAYS = [
@@ -449,8 +449,8 @@ LAYS = [
 
 
 def plant(kit: Kit, what: Callable[[Kit], None]) -> None:
-    """Put files there as the agent's user. Files that only root could put there at least belong to
-    that user.
+    """Plant files as the agent's user. Files that only root could create at least belong to that
+    user.
     """
     shutil.rmtree(kit.state, ignore_errors=True)
     with suppress(FileNotFoundError, NotADirectoryError):
@@ -548,8 +548,8 @@ Ended = tuple[str, int, str]
 
 
 def is_unsafe_or_failed(name: str, code: int, text: str) -> bool:
-    """Return True if it showed a secret of root, failed by a program error, was called wrongly, or
-    hangs.
+    """Return True if the command showed a secret of root, failed by a program error, was called
+    wrongly, or hangs.
     """
     hangs = code == STOPPED and name not in UNTIL_STOPPED
     return SECRET in text or "Traceback" in text or ": error: " in text or hangs
@@ -703,7 +703,7 @@ def test_unsafe_folder_is_refused_with_the_reason(
 
 
 def test_world_writable_folder_is_refused_without_a_chmod_hint(kit: Kit) -> None:
-    """A folder such as /tmp: without write access for others, other programs fail."""
+    """In a folder such as /tmp, other programs fail without write access for others."""
     kit.home.chmod(0o1777)
     with pytest.raises(UnsafeFolder, match="so root does not use it; name another one") as refused:
         find_owner(kit.home)

@@ -1,4 +1,4 @@
-"""The output of `fieldagent satellite`, and the money beside credits, from real processes."""
+"""The output of `fieldagent satellite`, and prices of credits, from real processes."""
 
 from __future__ import annotations
 

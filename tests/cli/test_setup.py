@@ -169,7 +169,9 @@ END_OF_INPUT = "\x04"
 
 
 def setup_at_terminal(home: Path, ports: tuple[Path, ...], lines: str) -> tuple[int, str]:
-    """Return the same at a terminal."""
+    """Run `fieldagent setup` at a terminal with this input, and return the exit code and the
+    output.
+    """
     ours, theirs = os.openpty()
     command = [*MODULE, "setup", "--config", str(home / "agent.properties"), *map(str, ports)]
     os.write(ours, lines.encode())

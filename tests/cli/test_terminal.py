@@ -1,5 +1,5 @@
-"""Real processes on a pty: no control sequence of a stranger's text passes, words of state have a
-colour, and tables fit.
+"""Real processes on a pty escape control sequences in third-party text, colour states, and print
+tables that fit.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ TRACK = [*MODULE, "track", "--gpsd"]
 
 @contextmanager
 def kit(home: Path) -> Iterator[Agent]:
-    """Yield an agent whose modem is away: posts wait, and newer ones replace older ones."""
+    """Yield an agent without its modem, so that posts wait and newer ones replace older ones."""
     with Agent(home) as running:
         yield running
 

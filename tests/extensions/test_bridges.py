@@ -85,7 +85,7 @@ def list_position_types() -> set[str]:
 
 
 def list_sent_types(item: Item) -> set[str]:
-    """Return the event types at a TAK server for an item to all, and for one to a person there."""
+    """Return the event types at a TAK server for an item to all and for one to a TAK user."""
     event_types = set()
     for target in (None, 9):
         fresh = NewItem(1, 0.0, 1, target, target is None, get_kind(item), True, False)

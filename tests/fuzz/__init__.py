@@ -1,1 +1,1 @@
-"""Coverage-guided fuzzing of each decoder that reads foreign data: see `__main__`."""
+"""Coverage-guided fuzzing of each decoder that reads third-party data: see `__main__`."""

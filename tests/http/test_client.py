@@ -50,6 +50,7 @@ class Hook(http.server.BaseHTTPRequestHandler):
 
 @contextmanager
 def hook_server(context: ssl.SSLContext | None = None) -> Iterator[int]:
+    """Run a server with `Hook` and yield its port."""
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Hook)
     server.handle_error = lambda *_: None  # type: ignore[method-assign]
     if context is not None:

@@ -14,7 +14,7 @@ from tests.http.serving import HOST, JSON, header, serving
 
 
 async def admit_named(head: Request) -> str:
-    """Judge of the routes: it admits each caller with a name, and sees no body."""
+    """Admit each caller with a name, and see no body: the judge of the routes."""
     assert head.body == b""
     name = head.headers.get("x-name")
     if name is None:

@@ -1,5 +1,5 @@
-"""Callers that have not proved who they are: each listener charges them, and a crowd of one source
-keeps no other out.
+"""Unauthenticated callers: each listener charges them, and a crowd from one source does not block
+others.
 """
 
 from __future__ import annotations

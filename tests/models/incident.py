@@ -117,7 +117,7 @@ class Walk:
         )
 
     async def note_word(self, step: Step) -> None:
-        """A stranger sends this news by radio, without a proof and with a false one."""
+        """Send this news as an anonymous station by radio: unproved, then with a false proof."""
         word = IncidentUpdate(self._number, IncidentState(step.how), CLEO, "Olga")
         for said in (word, prove(word, derive_proof_key(bytes(32)))):
             await self._kit.hear(encode([Entry(5, said, int(START))]), tagged=False)

@@ -229,7 +229,7 @@ def test_missing_catalogue_is_treated_as_empty() -> None:
 
 
 async def refuse_in_language(accepted: str) -> dict[str, object]:
-    """Return the document for a caller who accepts those languages, with its headers."""
+    """Return the problem document for a caller who accepts those languages, with its headers."""
 
     async def handler(request: Request) -> Response:
         why = sentence("must be from {low} to {high} {unit}", low=1, high=9, unit="degrees")

@@ -93,8 +93,9 @@ def calls(script: str, name: str) -> Iterator[tuple[int, int, list[str]]]:
 
 
 def of_script(script: str) -> Iterator[PageText]:
-    """Yield the texts in `say` and `counted` of a script. Raises AssertionError if an argument is
-    not a literal text.
+    """Yield the texts in `say` and `counted` of a script.
+
+    Raises AssertionError if an argument is not a literal text.
     """
     script = bare(script)
     for _, _, arguments in calls(script, "say"):

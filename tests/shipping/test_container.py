@@ -47,7 +47,7 @@ def list_arguments(instruction: str) -> list[str]:
 
 
 def get_last_argument(instruction: str) -> str:
-    """Return the arguments of the last such instruction, which the image has."""
+    """Return the arguments of the last such instruction, which the image uses."""
     return list_arguments(instruction)[-1]
 
 
@@ -77,7 +77,7 @@ def health_check(port: int) -> list[str]:
 
 
 def list_build_context() -> list[Path]:
-    """Return the files and folders that the builder gets."""
+    """Return the files and folders of the build context."""
     ignored = (ROOT / "build/oci/Dockerfile.dockerignore").read_text().splitlines()
     assert "*" in ignored
     return [ROOT / line[1:] for line in ignored if line.startswith("!")]
@@ -172,7 +172,7 @@ exec setpriv --reuid "$user" --regid "$user" --clear-groups --no-new-privs --bou
 
 @contextmanager
 def unpacked_image() -> Iterator[Path]:
-    """Yield a folder with what the image installs: the package, built from the sent files."""
+    """Yield a folder with the image's files: the package, built from the build context."""
     with open_place() as place:
         sources = place / "src"
         sources.mkdir()

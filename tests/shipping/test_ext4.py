@@ -156,7 +156,9 @@ def choose_moments(
 def write_states_after_cuts(
     recorded: Recording, chosen: list[int], image: Path, random: Random
 ) -> Iterator[int]:
-    """Take the disk to each of these moments, and write its state after a power cut to `image`."""
+    """Replay the disk up to each of these moments, and write its state after a power cut to
+    `image`.
+    """
     disk = RecordedDisk(recorded.before)
     log = entries(recorded.log, recorded.log.stat().st_size)
     entry = next(log, None)

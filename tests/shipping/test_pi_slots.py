@@ -27,7 +27,7 @@ RESET = 240.0
 
 @pytest.fixture(scope="module")
 def board(sim: Running, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Board]:
-    """Yield a board with the same system twice."""
+    """Yield a board with the same system in both slots."""
     folder = tmp_path_factory.mktemp("pi")
     card = card_image("arm64", folder)
     copy_system(card)
@@ -60,7 +60,7 @@ def read_kernel_parameters(board: Board) -> list[str]:
 
 
 def try_other_slot(board: Board) -> None:
-    """Let the kit ask for it, and reboot."""
+    """Let the kit arm the other slot, and reboot."""
     slots(board, 'slots.arm("b")')
     assert slots(board, 'print(slots.get_state("b"))') == "armed"
     board.run("sync; systemctl reboot --no-block")

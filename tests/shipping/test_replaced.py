@@ -35,7 +35,7 @@ def make_garbage(zipapp: Path, place: Path) -> bytes:
 
 
 def make_another_program(zipapp: Path, place: Path) -> bytes:
-    """Return a program of the same files at other offsets."""
+    """Return a program with the same files at other offsets."""
     content = rebuilt(zipapp, place / "another.pyz", version("9.0.0")).read_bytes()
     assert content != zipapp.read_bytes()
     return content

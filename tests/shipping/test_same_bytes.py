@@ -112,7 +112,7 @@ def test_two_builds_are_byte_identical(
 
 
 def test_list_of_reproducible_builds_contains_every_builder() -> None:
-    """Each command that writes an SBOM beside its product is in the list above."""
+    """Each command that writes an SBOM next to its product must be in MAKES."""
     makers = {
         f"build/{path.name}"
         for path in (ROOT / "build").iterdir()

@@ -48,7 +48,7 @@ def board(image: Path, sim: Running, tmp_path_factory: pytest.TempPathFactory) -
 
 @pytest.fixture(scope="module")
 def signer(board: Board, tmp_path_factory: pytest.TempPathFactory) -> Signer:
-    """Return the signer whom the kit trusts."""
+    """Return the signer that the kit trusts."""
     made = Signer(tmp_path_factory.mktemp("keys") / "of-the-team")
     (board.share / "update.pub").write_text(made.public)
     board.run("install -m 644 /mnt/update.pub /etc/fieldagent/update.pub; sync")

@@ -1,4 +1,4 @@
-"""A kit whose program is updated. A stand-in for systemctl runs the units' commands."""
+"""A kit whose program is updated. A script replaces systemctl and runs the units' commands."""
 
 from __future__ import annotations
 

@@ -26,7 +26,9 @@ MEMORY = Path("/dev/shm")
 
 
 def environment() -> dict[str, str]:
-    """The order of sets is random too. Journals are in memory, because no disk fails here."""
+    """Return an environment with a random order of sets, and with journals in memory, because no
+    disk fails here.
+    """
     where = str(MEMORY) if MEMORY.is_dir() else tempfile.gettempdir()
     return {**os.environ, "PYTHONHASHSEED": "0", "TMPDIR": where}
 
@@ -111,7 +113,7 @@ def test_idle_agent_takes_few_steps_per_hour(tmp_path: Path) -> None:
     ],
 )
 def test_broken_guarantee_is_detected(name: str) -> None:
-    # The rarest appears in one of nine seeds.
+    # The rarest fault appears in one of nine seeds.
     seeds = dict.fromkeys([BROKEN[name].seed, *range(90)])
     command = [sys.executable, "-m", "tests.simulation.broken", name, *map(str, seeds)]
     subprocess.run(command, env=environment(), check=True)

@@ -102,7 +102,7 @@ class Post:
         return Counter(text for body in [*self.receiver.got] for text in texts(body))
 
     def twice(self) -> tuple[list[str], list[str]]:
-        """Return items that came more than once: without a reason, and with a kill of the sender
+        """Return items that arrived more than once: without a reason, and with a kill of the sender
         before the earlier post was certainly stored.
         """
         times: dict[str, list[float]] = {}

@@ -66,7 +66,7 @@ class State:
 
 
 class Gateway:
-    """The operator's gateway: it passes messages on to a hub, if there is one."""
+    """The operator's gateway: it forwards messages to a hub, if there is one."""
 
     def __init__(self, hub: HubSide | None) -> None:
         self.hub = hub

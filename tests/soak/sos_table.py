@@ -1,8 +1,9 @@
 """`python -m tests.soak.sos_table`: where an SOS is after 1, 10 and 60 minutes, in every state of
-its surroundings, and what each person sees. All states at once, with real processes and a real
-clock; the table is printed as Markdown, and with --write put into docs/reference/sos-table.md.
+its surroundings, and what each person sees.
 
-Exit code 1 where one is not where it could be, or nobody who could know of it does.
+All states run at once, with real processes and a real clock. The table is printed as Markdown, and
+`--write` writes it to docs/reference/sos-table.md. The exit code is 1 if an SOS is not where it
+could be, or if no person who could know of it does.
 """
 
 from __future__ import annotations
@@ -158,7 +159,7 @@ def judge(state: State, last: Seen) -> list[str]:
         leads = "up" in state.channels[:2] or "flapping" in state.channels[:2]
         leads = leads or state.of("Satellite") == "spent" or "link" in state.also
         wanted += [(leads, "the hub", last.where), (leads, "has it", last.olga)]
-        # What a neighbour carries comes back to nobody: docs/reference/sos-table.md says so.
+        # An answer to an SOS that only a neighbour relays does not return to its sender.
         wanted += [(leads and "link" not in state.also, "seen by Olga", last.ada)]
     else:
         wanted += [(hears, "seen by Ben", last.ada)]

@@ -1,4 +1,4 @@
-"""A file that was put under a name is there after a power cut, also on FAT, where a card starts."""
+"""A replaced file exists under its name after a power cut, also on the FAT of a card."""
 
 from __future__ import annotations
 

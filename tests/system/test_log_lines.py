@@ -14,7 +14,7 @@ from tests.processes import MODULE, PATIENCE
 
 
 def _run_with_faulty_settings(environment: dict[str, str], stderr: int) -> None:
-    """Run an agent with wrong settings."""
+    """Run an agent with faulty settings."""
     subprocess.run(
         [*MODULE, "run", "--config", "/dev/stdin"],
         input=b"api-port=many\n",

@@ -1,4 +1,4 @@
-"""A program is made from another one, or the reason of the failure is given."""
+"""A program is rebuilt from another one and a delta, or the reason of the failure is reported."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ DAY = 86_400.0
 
 
 class Path:
-    """A path that forgets a link after `limit` idle seconds. If it `tells`, it ends the
+    """A path that forgets a link after `limit` idle seconds. If `tells` is set, it ends the
     connection.
     """
 

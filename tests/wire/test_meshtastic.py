@@ -88,7 +88,7 @@ THEIRS: dict[str, tuple[ProtobufSchema[Any], Any, dict[str, str]]] = {
 
 
 def theirs_of(name: str, message: Any) -> Any:
-    """Return the same as their message."""
+    """Return the official protobuf with the same content as our message."""
     schema, kind, names = THEIRS[name]
     made = kind()
     for ours, (_, how) in schema._members.items():

@@ -145,7 +145,7 @@ class Pair:
         self.run()
 
     def run(self, drop: Any = lambda: False) -> None:
-        """Carry bytes in both directions until there are none."""
+        """Transfer bytes in both directions until there are none."""
         while True:
             data = [end.data_to_send() for end in self.ends]
             if not any(data):

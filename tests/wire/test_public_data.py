@@ -63,7 +63,7 @@ def test_nmea_sentences_of_gpsd_logs_are_found_among_other_bytes() -> None:
 
 
 def test_sms_pdus_of_other_programs_are_read_as_by_them() -> None:
-    """smspdudecoder's own test of a damaged PDU is refused here."""
+    """Our decoder refuses the damaged PDU of smspdudecoder's own tests."""
     pdus: set[str] = set()
     for name, version in (("python-gsmmodem-new", "0.13.0"), ("smspdudecoder", "2.2.0")):
         for content in read_files(fetch_sdist(name, version), r"\.(py|rst|md)$").values():

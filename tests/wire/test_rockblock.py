@@ -1,5 +1,5 @@
-"""RockBLOCK's forms, answers and tokens: one of theirs, those that a third-party library signs, and
-forgeries.
+"""RockBLOCK's forms, answers and tokens: a published token, tokens signed by a third-party library,
+and forgeries.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A delta with its signature arrives unchanged, or the reason of the failure is given."""
+"""A delta with its signature survives encoding, or the reason of the failure is reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Each decoder that strangers can reach refuses CBOR in a form that our code does not write."""
+"""Each decoder that anonymous callers can reach refuses CBOR in a form that our code does not
+write.
+"""
 
 from __future__ import annotations
 

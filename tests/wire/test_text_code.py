@@ -88,7 +88,7 @@ def test_every_language_has_texts_of_each_trade() -> None:
         ("Մենք լավ ենք, վաղը կվերադառնանք", 0.55),
         ("ჩვენ კარგად ვართ, ხვალ დავბრუნდებით", 0.4),
         ("हम ठीक हैं, कल सुबह लौटेंगे", 0.45),
-        # A word of another script, and a letter.
+        # A word in another script, and a letter.
         ("Прибули, GPS не працює, ETA 18:00", 0.6),
         ("Team at Київ, all ok", 0.7),
         ("Jsme v pořádku, zítra se vrátíme, voda není", 0.75),
@@ -286,7 +286,7 @@ def test_flipped_bit_raises_only_a_protocol_error(text: str, bit: int) -> None:
 
 
 def test_packed_and_plain_forms_have_the_same_item_digest() -> None:
-    """Otherwise it would be delivered twice after arriving over satellite and over cellular."""
+    """Otherwise an item that arrives over satellite and over cellular would be delivered twice."""
     sent = Entry(7, Waypoint(46.5, 7.25, "Hut with water", None, "Key under the stone"), TIME)
     plain, packed = (decode(encode([sent], is_packed=each)) for each in (False, True))
     assert plain.entries == packed.entries

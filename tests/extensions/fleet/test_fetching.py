@@ -111,7 +111,7 @@ def change_file(server: Server) -> None:
 
 
 def shorten_file(server: Server) -> None:
-    """With the same entity tag, which is an error of the server."""
+    """Shorten the file but keep its entity tag, which is an error of the server."""
     server.content = WHOLE[:1000]
 
 

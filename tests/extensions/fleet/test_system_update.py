@@ -398,7 +398,7 @@ def format_slot_choice(slot: str, words: str = "cmdline.txt") -> str:
 
 
 class PiCard(Card):
-    """The same card in a Pi."""
+    """A card of a Pi that runs slot a with version 1."""
 
     def __init__(self, maker: Maker, folder: Path) -> None:
         super().__init__(maker, folder)

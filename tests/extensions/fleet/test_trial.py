@@ -56,7 +56,7 @@ class Kit:
         trial.write(self.place, offered)
 
     def install(self, _: Path, version: str) -> None:
-        """Install like dpkg: each file separately, whatever is there."""
+        """Install like dpkg: each file separately, over any existing file."""
         self.program.write_bytes(HALF)
         sync_folder(self.program.parent)
         self.program.write_bytes(NEW if version == "2" else OLD)

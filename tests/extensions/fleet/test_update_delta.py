@@ -1,4 +1,4 @@
-"""A kit uses a signed delta beside a program, or else the whole program."""
+"""A kit uses the signed delta next to a program, or else the whole program."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def sign_as_program(served: Served) -> None:
 
 
 def make_delta_from_another_program(served: Served) -> None:
-    """Signed by its maker, but beside the wrong program."""
+    """Sign a delta with the publisher's key, but from the wrong program."""
     served.signed_delta(make_delta(get_contents(program("0.9.0")), get_contents(program("2.0.0"))))
 
 

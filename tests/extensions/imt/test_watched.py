@@ -27,8 +27,8 @@ QUICK = (
 
 
 def check_arrives_once(above: Running, content: str) -> None:
-    """Wait until it is at the receiver, where it was when the kit reported it. No copy is in
-    transit.
+    """Check that the message is at the receiver exactly once, as the kit reported, and that no copy
+    is in transit.
     """
     text = f'message {{"content": "{content}"}}'
     until(lambda: any(text in line for line in above.output()))

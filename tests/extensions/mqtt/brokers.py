@@ -1,4 +1,4 @@
-"""Debian's mosquitto, paho beside the kit, and our own broker with faults."""
+"""Debian's mosquitto, paho as another client, and our own broker with faults."""
 
 from __future__ import annotations
 

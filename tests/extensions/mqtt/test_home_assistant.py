@@ -1,4 +1,4 @@
-"""A kit and a hub at Debian's mosquitto, beside a program that follows Home Assistant's rules."""
+"""A kit and a hub at Debian's mosquitto, with a client that follows Home Assistant's rules."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PROGRAM = Path(__file__).with_name("home_automation.py")
 
 
 class House(Running):
-    """The program beside the kit."""
+    """The Home Assistant-like client at the broker."""
 
     def __init__(self, port: int) -> None:
         super().__init__([sys.executable, str(PROGRAM), str(port), "house"], "at the broker")

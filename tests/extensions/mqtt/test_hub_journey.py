@@ -1,6 +1,4 @@
-"""A hub at Debian's mosquitto beside a third-party program, with a linked kit: all are real
-processes.
-"""
+"""A hub at Debian's mosquitto with a third-party client and a linked kit: real processes."""
 
 from __future__ import annotations
 
@@ -125,7 +123,7 @@ def test_fleet_and_broker_exchange_messages(tmp_path: Path, stack: ExitStack) ->
     broker = stack.enter_context(Mosquitto(tmp_path, free_port()))
     other = stack.enter_context(neighbour(broker.port))
     alps = Alps(tmp_path, stack, broker.port)
-    # Before the hub is there. Otherwise each connection would send it again.
+    # Before the hub starts. Otherwise each connection would send it again.
     other.say(f"{KIT}/send/house", "retained", retain=True)
     settings = {"mqtt_senders": "house", "mqtt_credits_per_day": "5", "mqtt_acknowledge": "on"}
     settings["mqtt_commands_per_hour"] = "100000"
@@ -199,7 +197,7 @@ def test_fleet_and_broker_exchange_messages(tmp_path: Path, stack: ExitStack) ->
     assert seen["seen"]["by"]["name"] == "house (MQTT)"
     other.await_one(f"{KIT}/state", lambda state: state["sosAnswered"])
 
-    # There is no loop: only the hub accepted the commands.
+    # Only the hub accepted the commands, so there is no loop.
     assert kit.call("GET", "/api/status").body["mqtt"]["commands"]["taken"] == 0
     inbound = [each.body for each in other.of("fieldagent/kit/inbound")]
     contents = [each["payloads"][0]["events"][0].get("content") for each in inbound]

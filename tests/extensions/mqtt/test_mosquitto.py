@@ -1,4 +1,4 @@
-"""A kit at Debian's mosquitto beside a third-party program: all are real processes."""
+"""A kit at Debian's mosquitto with a third-party client: real processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""MQTT 3.1.1 with packets made here from the standard, and with a third-party client."""
+"""MQTT 3.1.1 packets, compared with packets built here from the standard and with a third-party
+client.
+"""
 
 from __future__ import annotations
 

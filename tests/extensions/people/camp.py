@@ -39,8 +39,8 @@ def hears(person: Running, words: str) -> None:
 
 
 def insists(person: Running, said: str, words: str) -> None:
-    """Send the text, and repeat it if it is not confirmed, because both radios may have transmitted
-    at the same moment. Stop when the person gets a text with those words.
+    """Send the text, and repeat it until a text with those words arrives, because both radios may
+    have transmitted at the same moment.
     """
 
     def acks() -> list[Any]:
@@ -69,7 +69,7 @@ def _reactions(person: Running, message: int, text: str) -> list[str]:
 
 
 def _texts(person: Running, message: int, text: str) -> list[str]:
-    """Return the signs that came as texts about the message."""
+    """Return the reactions to the message that arrived as texts."""
     signs = []
     for each in _told(person):
         sign, _, words = each["text"].partition(" ")

@@ -101,7 +101,7 @@ def run_in_virtual_time(work: Callable[[], Awaitable[None]]) -> None:
 
 
 async def receive_all(people: AprsPeople) -> list[HandheldReport]:
-    """Return everything that is heard until a quiet minute. All of it is on disk then."""
+    """Return all reports until a quiet minute. All of them are on disk then."""
     items = []
     while True:
         with trio.move_on_after(60):

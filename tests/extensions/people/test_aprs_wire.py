@@ -25,7 +25,7 @@ KNOT = 1852 / 3600
 
 
 def read_tnc2_line(line: str) -> AprsHeard:
-    """Return our result for a line such as `N0CALL>APRS,WIDE1-1:!4722.61N/...`."""
+    """Decode a line such as `N0CALL>APRS,WIDE1-1:!4722.61N/...` with our decoder."""
     head, _, info = line.partition(":")
     source, _, path = head.partition(">")
     to, *via = (read_call(each.rstrip("*")) for each in path.split(","))

@@ -108,7 +108,7 @@ async def bench(
 
 
 async def test_repeated_packet_is_stored_once(tmp_path: Path) -> None:
-    """Two equal texts are two messages, but the same packet again is not."""
+    """Two equal texts are two messages, but a repeated packet is not."""
     async with bench(tmp_path) as there:
         await there.say("hello", number=7)
         await there.say("hello", number=7)
@@ -625,8 +625,8 @@ async def test_message_stored_at_a_power_cut_is_reported_after_the_restart(tmp_p
 async def test_sos_stored_at_a_power_cut_can_be_cancelled_by_its_sender(
     tmp_path: Path,
 ) -> None:
-    """Its owner is stored in a separate commit. Before, the sender got the answer that no SOS of
-    theirs is open.
+    """The owner of the SOS is stored in a separate commit. Before, the sender got the answer that
+    no SOS of theirs is open.
     """
     async with bench(tmp_path) as there:
         await there.say("SOS fallen")

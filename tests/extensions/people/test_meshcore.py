@@ -123,7 +123,7 @@ async def receive_next(people: MeshcorePeople, kind: type) -> HandheldReport:
 
 
 async def find_open_error(there: Bench) -> Exception:
-    """Return the reason why it cannot be opened."""
+    """Return the error for which the radio cannot be opened."""
     with pytest.raises(BaseExceptionGroup) as raised:
         async with opened_people(there):
             raise AssertionError("it was taken")
@@ -462,8 +462,8 @@ async def test_full_contact_list_is_reported_until_it_has_space(
 async def test_new_contact_is_added_if_the_list_has_space(
     tmp_path: Path, full: bool, request: pytest.FixtureRequest
 ) -> None:
-    """This includes a radio that adds no contact by itself, because a person in distress may be a
-    stranger.
+    """This includes a radio that adds no contact by itself, because a person in distress may be
+    unknown.
     """
     if full:
         # Only the wait for a missing answer is shortened: a busy machine may answer late.

@@ -1,5 +1,6 @@
-"""An SOS from a radio with an unproved owner: it rings and is sent as a separate incident. It uses
-a small budget, so that the kit's own people keep theirs.
+"""An SOS from a radio with an unproved owner rings and is sent as a separate incident.
+
+It uses a small budget, so that the kit's own people keep theirs.
 """
 
 from __future__ import annotations

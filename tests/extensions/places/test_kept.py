@@ -1,4 +1,4 @@
-"""Fences of earlier releases are still there."""
+"""Fences from databases of earlier releases are read."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ def test_tracker_alarm_reaches_desk_kit_and_webhook(tmp_path: Path, database: st
             ("Ben's phone", "123456", "sos"),
             ("Mia's phone", "mia/phone", ""),
         ]
-        # A stranger's data, and an unknown tracker.
+        # Third-party data, and an unknown tracker.
         status, answer = send(source["osmand"], query="?id=7&lat=45.91&lon=7.61")
         assert status == 404 and b"the tracker '7' is not added" in answer
         running.expect("`fieldagent hub tracker add NAME --id '7' --user USER`")

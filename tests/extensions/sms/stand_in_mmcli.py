@@ -1,6 +1,6 @@
-"""Replaces `mmcli`: the answers of ModemManager 1.20 from the files of a folder.
+"""Replaces `mmcli`: prints the answers of ModemManager 1.20 from the files of a folder.
 
-It runs without our packages, because it stands for a foreign program.
+It runs without our packages, because it replaces a third-party program.
 """
 
 import json

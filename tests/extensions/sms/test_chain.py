@@ -1,4 +1,4 @@
-"""A step of contacts with an SMS service beside steps with mail."""
+"""A contact step by an SMS service among contact steps by mail."""
 
 from __future__ import annotations
 

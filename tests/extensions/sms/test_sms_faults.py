@@ -24,7 +24,7 @@ def arrives(kit: Agent, place: str) -> None:
 
 
 def story(kit: Agent, place: str) -> str:
-    """Return its history."""
+    """Return the history of the Package at this path."""
     return str(kit.call("GET", place).body["history"])
 
 
@@ -114,7 +114,7 @@ def test_unknown_sender_is_ignored_and_a_forged_sms_is_kept(tmp_path: Path) -> N
     with country(tmp_path) as network, network.kit() as kit:
         assert kit.post("one").body["status"] == "Delivered"
         _, _, whole = network.adapter.read(network.service.pushed(1))
-        # Beside the hub's possible additions, in one SMS: a test cannot type more.
+        # Without the hub's possible additions, in one SMS, because a test cannot type more.
         answer = whole[:151]
         network.modem.type(f"sms +41791111111 {answer}")
         until(lambda: facts(kit)["smsStrangers"] == 1)

@@ -27,7 +27,7 @@ def clock() -> trio.testing.MockClock:
 
 
 class GarblingModem(OneToSend):
-    """A modem with only that message, and its place."""
+    """A modem with one message, which it never shows correctly."""
 
     def __init__(self) -> None:
         super().__init__("")

@@ -32,7 +32,7 @@ GSM = "".join(sms_alphabet.BASIC_CHARACTERS.replace("\x1b", "")) + "".join(
 
 
 def decode_by_third_party(pdu: bytes, kind: str) -> Any:
-    """Decode it with PyPI's smspdudecoder."""
+    """Decode the PDU with PyPI's smspdudecoder."""
     fields = pytest.importorskip("smspdudecoder.fields", reason="needs extra `test`")
     return getattr(fields, kind).decode(StringIO(pdu.hex().upper()))
 

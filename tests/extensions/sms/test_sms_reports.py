@@ -19,8 +19,8 @@ DOUBTFUL = "the hub has not answered the SMS in time: sending again"
 
 
 def all_is_read(network: Country, kit: Agent) -> None:
-    """Wait until the store is read. It is read in order, so all earlier SMS were read before this
-    stranger's.
+    """Wait until the store is read. The kit reads the store in order, so it has read all SMS before
+    the one that this function adds.
     """
     before = facts(kit)["smsStrangers"]
     network.modem.type(f"sms {STRANGER} is it?")

@@ -34,7 +34,7 @@ NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
 
 @asynccontextmanager
 async def bridge(store: Store) -> AsyncIterator[tuple[Field, Any]]:
-    """Yield the field, and a function that says an event at the server."""
+    """Yield the field, and a function that sends an event at the server."""
     async with mountain(store) as alps, trio.open_nursery() as nursery:
         unit = TakUnit(f"FA-1-{CLEO}", "Cleo")
         put, get = trio.open_memory_channel[ReceivedEvent](9)
@@ -83,7 +83,7 @@ async def test_tak_alert_rings_once_until_a_person_closes_it(store: Store) -> No
             alps.now += ALERT_AGAIN_S
             await say(alert())
         assert len(await incidents(alps)) == 1
-        # Whom nobody proves cannot end it.
+        # An unproved sender cannot end it.
         await say(alert(cancels=True))
         assert [state for _, state, *_ in await incidents(alps)] == ["open"]
         notes = await alps.rows("SELECT detail FROM sos_event WHERE event = 'note'")

@@ -203,7 +203,7 @@ async def test_receipt_is_due_only_once_the_kit_has_stored_the_message(store: St
         assert tick.read
         await alps.store.commit(lambda db: records.record_receipt_sent(db, tick))
         assert await alps.store.read(owed) == []
-        # A sender who repeats a message lacks the tick, so it is sent again.
+        # A sender who repeats a message has not got the receipt, so it is sent again.
         assert (await say(alps, BRAVO, "come down", "m-1")).became is ItemResult.REPEATED
         (tick,) = await alps.store.read(owed)
         assert tick.read
@@ -234,7 +234,7 @@ async def test_unread_messages_and_absent_users_do_not_block_other_receipts(stor
 
 
 async def line_up(alps: Field, rules: TakRules = RULES) -> list[tuple[str, int | None]]:
-    """Return the new items that go there, and their receivers."""
+    """Return the new items for the TAK server, and their recipients."""
 
     def take(db: Db) -> list[tuple[str, int | None]]:
         people = records.list_people(db, 1)

@@ -1,7 +1,7 @@
 """CoT events: encoded events can be decoded, also by other XML parsers, and invalid events are
 refused.
 
-The foreign events here have the form of ATAK and taky.
+The third-party events here have the form of ATAK and taky.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The question to a phone whose chat reads like a call for help."""
+"""The question to a TAK phone whose chat reads like a call for help."""
 
 from __future__ import annotations
 

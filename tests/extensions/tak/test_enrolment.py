@@ -105,7 +105,7 @@ def new_key(bits: int = 2048) -> rsa.RSAPrivateKey:
 def make_certificate_request(
     key: rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey, name: str = "Eve"
 ) -> bytes:
-    """Return a PKCS #10 request with the name Eve that asks to be an authority."""
+    """Return a PKCS #10 request with the name Eve that asks to be a certificate authority."""
     named = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
     asked = x509.CertificateSigningRequestBuilder().subject_name(named)
     asked = asked.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
@@ -113,7 +113,7 @@ def make_certificate_request(
 
 
 def remove_armour(request: bytes) -> bytes:
-    """Return it as ATAK sends it: without its armour."""
+    """Return the request without its armour, as ATAK sends it."""
     return b"\n".join(line for line in request.split(b"\n") if b"-----" not in line)
 
 
@@ -139,7 +139,7 @@ def test_phone_enrols_with_the_scanned_code_until_revoked(
     ben.await_one("b-t-f", lambda heard: heard["remarks"]["text"] == "the hut is open")
     (listed,) = there.tak()
     assert (listed["user"], listed["name"], listed["phone"]) == (there.ben, "Ben", "ANDROID-Ben")
-    # A person who has seen the code and comes later with another key gets nothing.
+    # A person who has seen the code and uses it later with another key gets nothing.
     assert (
         there.ask(SIGN, "Ben", invitation["token"], make_certificate_request(new_key())).status
         == 409
@@ -200,7 +200,7 @@ def test_certificate_names_the_invited_user_whatever_the_request_contains(
     assert (config.status, config.kind) == (200, "application/xml")
     assert entries == {"O": "fieldagent", "OU": "phones"}
     key = new_key()
-    # After a lost answer: the same key again gives the same certificate, in each client's format.
+    # After a lost answer, the same key gets the same certificate, in each client's format.
     told_in = {
         "*/*": (make_certificate_request(key), "application/json"),
         "application/json": (remove_armour(make_certificate_request(key)), "application/json"),

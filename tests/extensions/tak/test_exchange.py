@@ -134,7 +134,7 @@ RECEIPT = tak.make_receipt(ChatReceipt(BEN, CID.uid, "m", False), CID, NOW)
         (marker(BEN, "spot", dest(callsign="nobody")), {}),
         # The hub hears an alert by the users' sessions.
         (tak.make_alert(BEN, SPOT, NOW), {each.uid: ["b-a-o-tbl"] for each in (ADA, CID, DOT)}),
-        # Whomever it names: Cid's phone gets it, and the users bring it to the desk.
+        # Cid's phone gets it whatever name it contains, and the users bring it to the desk.
         (alert_for(CID), {each.uid: ["b-a-o-tbl"] for each in (ADA, CID)}),
         (alert_for(ADA), {ADA.uid: ["b-a-o-tbl"]}),
         (tak.make_alert(ADA, SPOT, NOW, cancels=True), {ADA.uid: ["b-a-o-can"]}),

@@ -403,7 +403,7 @@ def test_another_process_takes_over_the_bridge_of_a_dead_one(tmp_path: Path, pos
         assert there.figure("bridges_linked") == 0
         first.kill()
         before = len(bravo.of("a-f-G-U-C"))
-        # Until Ada is there again through the other process, a server sends no messages to her.
+        # Until the other process has connected Ada again, a server sends no messages to her.
         until(lambda: len(bravo.of("a-f-G-U-C")) > before)
         kit.kill()
         kit = there.kit()

@@ -322,7 +322,7 @@ async def test_phones_911_alert_opens_a_separate_incident(tmp_path: Path) -> Non
         assert (own["state"], own["name"]) == ("open", "BRAVO")
         assert own["text"] == "SOS from BRAVO (TAK phone), at 46.50000 8.10000"
         assert incident.find_open(k.journal) is None, "it is not the kit's own"
-        # A uid proves nobody: the cancel is words, and ends nothing.
+        # A uid proves no identity: the cancel is only a message, and ends nothing.
         assert (await door.receive_event(alert(cancels=True))).became == "taken"
         (own,) = list_heard_incidents(k.journal)
         assert own["state"] == "open"

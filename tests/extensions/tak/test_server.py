@@ -250,7 +250,9 @@ def test_phones_911_alert_reaches_a_desk_without_kits(tmp_path: Path, stack: Exi
     secured = stack.enter_context(context.wrap_socket(plain))
 
     def rings() -> bool:
-        """Say it again, as a phone does every few seconds. It has not sent its position before."""
+        """Send the alert again, as a phone does every few seconds, and return True once an SOS is
+        open. The phone has not sent its position before.
+        """
         now = datetime.now(UTC)
         alert = tak.make_alert(TakUnit("ANDROID-Ben", "Ben"), CotPoint(46.5, 8.1), now)
         secured.sendall(cot.encode(alert))
@@ -296,7 +298,7 @@ def test_server_admits_only_valid_certificates(tmp_path: Path, stack: ExitStack)
     there.hub.expect("the phone of Cid is disconnected: the hub ends its connection")
     there.hub.expect("the phone of Cid is disconnected: the connection broke off")
     assert is_let_in(there, [cids])
-    # Silent strangers do not block others.
+    # Silent anonymous clients do not block others.
     for _ in range(STRANGERS_MAX + 5):
         silent = socket.create_connection(("127.0.0.1", there.port), PATIENCE)
         stack.callback(silent.close)

@@ -1,5 +1,5 @@
-"""`fieldagent drill` at the command line: the report agrees with the bill and is the same each
-time.
+"""`fieldagent drill` at the command line: the report agrees with the bill, and one seed gives one
+report.
 """
 
 from __future__ import annotations
