@@ -27,7 +27,7 @@ def test_shell_hook_writes_received_messages(tmp_path: Path) -> None:
     assert file.read_text() == "Base camp: Storm at noon\n"
 
 
-def test_shell_hook_requests_a_retry_if_it_cannot_write(tmp_path: Path) -> None:
+def test_shell_hook_requests_a_retry_after_a_failed_write(tmp_path: Path) -> None:
     hook = [EXAMPLES / "hook.sh", tmp_path / "missing" / "messages"]
     done = subprocess.run(hook, input="{}", text=True, capture_output=True, timeout=PATIENCE)
     assert done.returncode == 75

@@ -178,7 +178,7 @@ def test_channel_name_ignores_case_in_commands_but_not_in_the_api(tmp_path: Path
         assert (canceled.returncode, canceled.stdout) == (0, "Package 1: Canceled\n")
 
 
-def test_message_that_reads_like_an_sos_gets_a_hint_at_the_sos_command(tmp_path: Path) -> None:
+def test_message_that_reads_like_an_sos_gets_a_hint(tmp_path: Path) -> None:
     settings = {
         "satellite-port": None,
         "radio-port": str(tmp_path / "none"),

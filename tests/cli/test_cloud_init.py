@@ -45,7 +45,7 @@ def read(card: Path, name: str) -> Any:
     return json.loads((card / name).read_text().removeprefix("#cloud-config\n"))
 
 
-def test_cloud_init_files_contain_host_name_keys_and_wifi_or_no_device_is_added(
+def test_device_is_added_only_if_its_cloud_init_files_are_written(
     card: Path, tmp_path: Path
 ) -> None:
     database = str(tmp_path / "hub.sqlite3")

@@ -270,7 +270,7 @@ def test_failed_webhook_registration_prints_no_secret(tmp_path: Path) -> None:
     assert "whsec_" not in output + complained
 
 
-def test_empty_watch_is_described_in_words(alps: str) -> None:
+def test_empty_watch_is_described_in_a_sentence(alps: str) -> None:
     code, output, _ = run_command(("hub", "contact", "watch", "show"), alps)
     assert code == 0
     assert output == "hours: none: no watch is required\nno one is on watch\n"

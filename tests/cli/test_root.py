@@ -577,7 +577,7 @@ def run_all(kit: Kit, only: str = "", *, without: Set[str] = frozenset()) -> lis
     [pytest.param(each, marks=() if each is links_to_files else pytest.mark.full) for each in LAYS],
     ids=lambda each: each.__name__,
 )
-def test_no_command_run_by_root_follows_planted_files(
+def test_no_command_run_by_root_touches_targets_of_planted_files(
     kit: Kit, what: Callable[[Kit], None]
 ) -> None:
     plant(kit, what)
@@ -590,7 +590,7 @@ def test_no_command_run_by_root_follows_planted_files(
 @pytest.mark.full
 @pytest.mark.parametrize("phase", ["switch", "watch", "back", "end"])
 @pytest.mark.parametrize("what", LAYS, ids=lambda each: each.__name__)
-def test_no_step_of_an_update_trial_follows_planted_files(
+def test_no_step_of_an_update_trial_touches_targets_of_planted_files(
     kit: Kit, what: Callable[[Kit], None], phase: str
 ) -> None:
     plant(kit, what)

@@ -95,7 +95,7 @@ def test_next_try_of_an_sos_is_shown_only_if_known(name: str) -> None:
 
 @pytest.mark.parametrize("state", SCHEMAS["HeardIncident"]["properties"]["state"]["enum"])
 @pytest.mark.parametrize("age", [None, 7 * 3600, 13 * 3600 + 59, 30 * 86_400])
-def test_sos_of_another_kit_is_dated_by_its_own_clock(state: str, age: int | None) -> None:
+def test_sos_of_another_kit_shows_its_time_or_its_age(state: str, age: int | None) -> None:
     came = AT if age is None else AT + age
     heard = {
         "number": 693758377,

@@ -113,7 +113,7 @@ def test_departure_is_due_after_a_minute_of_motion(
         (299, 0.5, False),
     ],
 )
-def test_moving_kit_is_due_more_often_and_once_it_stops(
+def test_moving_kit_is_due_more_often_and_at_its_stop(
     seconds: int, speed: float | None, due: bool
 ) -> None:
     track = make_driving_track()

@@ -280,7 +280,7 @@ HALF = b"HTTP/1.1 200 OK\r\nContent-Len"
         ([[ENDLESS], [TAKEN, TAKEN]], [1, 2]),
     ],
 )
-async def test_connection_is_reused_while_the_server_keeps_it_open(
+async def test_open_connection_is_reused_for_the_next_request(
     talks: list[list[bytes]], asked: list[int]
 ) -> None:
     kept = KeptConnections()

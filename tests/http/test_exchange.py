@@ -219,7 +219,7 @@ async def test_half_closed_client_still_gets_its_answer() -> None:
         assert await client.rest() == b""
 
 
-async def test_stream_is_sent_as_it_is_produced() -> None:
+async def test_stream_chunks_are_sent_immediately() -> None:
     ticks = Ticks(count=2)
     async with serving(ticks) as server, server.client() as client:
         await client.send(b"GET / HTTP/1.1\r\n" + HOST + b"\r\n")

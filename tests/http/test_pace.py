@@ -132,7 +132,7 @@ async def test_number_of_remembered_callers_is_limited(
     assert asked.get_account(ANONYMOUS_TOTAL_SHARE, "busy") is busy
 
 
-async def test_work_is_charged_to_the_visit_that_caused_it() -> None:
+async def test_work_is_charged_to_the_causing_visit() -> None:
     asked = make_pace()
     with asked.measure_work():
 

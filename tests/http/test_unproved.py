@@ -103,7 +103,7 @@ async def test_source_with_the_most_connections_is_evicted_first(
     assert sorted(ended[3:]) == ["flood 3", "flood 4", "flood 5", "honest"]
 
 
-async def test_source_is_charged_until_it_authenticates(clock: trio.testing.MockClock) -> None:
+async def test_source_is_charged_until_authenticated(clock: trio.testing.MockClock) -> None:
     unproved = UnauthenticatedLimit(100, 20.0)
     async with unproved.admit(FLOOD) as visit:
         visit.spend(ANONYMOUS_TOTAL_SHARE.burst * 2)

@@ -40,7 +40,7 @@ def test_claims_hold_in_every_run_of_the_model(tmp_path: Path, model: str, cycle
 @pytest.mark.parametrize(
     ("model", "fault"), [(model, fault) for model in spin.MODELS for fault in spin.faults(model)]
 )
-async def test_seeded_fault_violates_a_claim_and_the_code_does_not_contain_it(
+async def test_seeded_fault_violates_a_claim_and_is_absent_from_the_code(
     tmp_path: Path, model: str, fault: str, clock: Any
 ) -> None:
     said = spin.check(model, tmp_path, fault, cycles=True)

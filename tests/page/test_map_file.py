@@ -149,7 +149,7 @@ def test_unusable_pmtiles_file_is_refused_with_the_reason(
         map_file.read_about(tmp_path / "alps.pmtiles")
 
 
-def test_every_tile_of_a_pmtiles_file_is_found_and_missing_ones_are_not(tmp_path: Path) -> None:
+def test_exactly_the_existing_tiles_of_a_pmtiles_file_are_found(tmp_path: Path) -> None:
     place = tmp_path / "alps.pmtiles"
     every = {key: PIXEL + str(key).encode() for key in numbered(5)}
     # Some tiles equal the previous one, and some are missing.

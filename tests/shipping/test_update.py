@@ -142,7 +142,7 @@ def linked(zipapp: Path, tmp_path: Path) -> Iterator[tuple[Kit, str]]:
 
 
 @pytest.mark.full
-def test_program_that_does_not_start_is_rolled_back_and_listed_at_the_hub(
+def test_program_that_does_not_start_is_rolled_back_and_reported(
     linked: tuple[Kit, str], zipapp: Path, programs: Path
 ) -> None:
     ready, database = linked

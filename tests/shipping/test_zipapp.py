@@ -232,7 +232,9 @@ def test_zipapp_is_unpacked_by_third_party_programs(
         subprocess.run(["unzip", "-qt", target], check=True, stdout=subprocess.DEVNULL)
 
 
-def test_hub_without_the_passkey_library_logs_how_to_get_it(zipapp: Path, tmp_path: Path) -> None:
+def test_hub_without_the_passkey_library_logs_the_install_command(
+    zipapp: Path, tmp_path: Path
+) -> None:
     """A zipapp and Debian's packages cannot contain the library."""
     settings = {
         "database": str(tmp_path / "hub.sqlite3"),

@@ -25,7 +25,7 @@ class Terminal(io.StringIO):
         (None, "\r\x1b[Kcopying a\\x1bb: 1,000,000 rows"),
     ],
 )
-def test_terminal_shows_a_bar_and_clears_it_at_the_end(
+def test_terminal_bar_is_shown_and_cleared_at_the_end(
     monkeypatch: pytest.MonkeyPatch, whole: int | None, bar: str
 ) -> None:
     monkeypatch.setattr(sys, "stderr", stream := Terminal())

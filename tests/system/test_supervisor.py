@@ -55,7 +55,7 @@ async def test_failed_part_restarts_with_growing_pauses_until_stable(clock: Any)
     assert pauses == [*PAUSES, PAUSES[-1], STABLE_AFTER_S + PAUSES[0], PAUSES[1]]
 
 
-async def test_part_is_reported_as_failing_until_it_recovers(clock: Any) -> None:
+async def test_part_is_reported_as_failing_until_recovery(clock: Any) -> None:
     part, _ = make_failing_part(*[0] * 20, STABLE_AFTER_S * 2)
     kept = make_supervisor()
     async with trio.open_nursery() as nursery:

@@ -244,7 +244,7 @@ def test_replayed_or_altered_settings_offer_is_refused(kit: Kit) -> None:
     assert "sos-repeat=900" in kit.settings.read_text()
 
 
-def test_agents_user_cannot_reveal_files_with_a_malformed_offer(kit: Kit, tmp_path: Path) -> None:
+def test_agents_user_cannot_read_or_change_root_files_by_an_offer(kit: Kit, tmp_path: Path) -> None:
     secret = tmp_path / "shadow"
     secret.write_text("root's")
     for leave in (

@@ -502,7 +502,7 @@ async def test_missing_balance_does_not_stop_the_history(
             await until_async(lambda: hub.taken and "balance cannot be queried" in caplog.text)
 
 
-async def test_low_balance_raises_one_alarm_until_it_recovers(store: Store) -> None:
+async def test_low_balance_raises_one_alarm_until_recovery(store: Store) -> None:
     async with field_of(store) as alps:
         await store.commit(lambda db: db.execute("UPDATE device SET operator = 'cloudloop'"))
         book = OperatorBook(store, "cloudloop", alps.clock)

@@ -420,7 +420,7 @@ async def test_modem_absent_at_start_is_used_once_plugged_in(tmp_path: Path, clo
         assert await outcome(k, id_) is Status.DELIVERED
 
 
-async def test_unprovisioned_sim_is_reported_until_it_gets_topics(
+async def test_unprovisioned_sim_is_reported_until_topics_are_assigned(
     tmp_path: Path, clock: Any
 ) -> None:
     sky = Sky(tmp_path)
@@ -465,7 +465,7 @@ async def test_sos_replaces_a_message_that_has_not_left(tmp_path: Path, clock: A
         assert sky.contents.count("hello") == 1
 
 
-async def test_sos_without_service_is_never_given_up(tmp_path: Path, clock: Any) -> None:
+async def test_sos_without_service_is_never_cancelled(tmp_path: Path, clock: Any) -> None:
     async with field_kit(tmp_path) as (sky, k):
         await until(lambda: k.outbox.link.state is LinkState.READY)
         sky.modem.set_sky(visible=False, bars=0)

@@ -238,7 +238,7 @@ def texts(ear: RecordingSession) -> list[str]:
 
 
 @ON_BOTH
-async def test_item_is_published_until_the_broker_acknowledges_it(store: Store, clock: Any) -> None:
+async def test_item_is_published_until_acknowledged_by_the_broker(store: Store, clock: Any) -> None:
     async with bridged_workspace(store) as alps:
         for number in range(1, 4):
             await alps.sends(1, Entry(number, Message(f"word {number}"), int(alps.now)))

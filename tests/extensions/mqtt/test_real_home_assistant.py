@@ -27,7 +27,7 @@ def newest_text(kit: Agent) -> str:
 
 @needs_mosquitto
 @pytest.mark.full
-def test_real_home_assistant_shows_a_kit_and_sends_through_it(tmp_path: Path) -> None:
+def test_real_home_assistant_shows_a_kit_and_sends_messages(tmp_path: Path) -> None:
     home_assistant.install()
     broker_port = free_port()
     own = {"mqtt-address": f"mqtt://127.0.0.1:{broker_port}"}

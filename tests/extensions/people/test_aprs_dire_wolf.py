@@ -39,7 +39,7 @@ def get(inside: list[str], path: str) -> Any:
 
 
 @pytest.mark.full
-def test_kit_hears_dire_wolf_and_answers_through_it(tmp_path: Path) -> None:
+def test_kit_receives_and_answers_over_dire_wolf(tmp_path: Path) -> None:
     settings = tmp_path / "agent.properties"
     settings.write_text(f"{SETTINGS}state-directory={tmp_path / 'state'}\n")
     with wolves(tmp_path, beacons={2: BEACON}) as air, (tmp_path / "log").open("w") as log:

@@ -321,9 +321,7 @@ def test_shared_sos_stays_open_until_both_people_cancel(tmp_path: Path) -> None:
 
 
 @pytest.mark.full
-def test_guest_is_told_once_how_to_join_and_is_known_by_the_code(
-    tmp_path: Path, firmware: Firmware
-) -> None:
+def test_guest_is_informed_once_and_joins_with_the_code(tmp_path: Path, firmware: Firmware) -> None:
     settings = by_satellite(tmp_path, **{"mesh-join-code": "edelweiss"})
     with sky(tmp_path), camp(tmp_path, settings, firmware=firmware, people=2) as kit:
         ben = kit.people[1]

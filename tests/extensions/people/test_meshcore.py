@@ -249,7 +249,7 @@ def test_battery_percentage_is_computed_from_the_voltage(volts: float, percent: 
     assert meshcore._charge(volts) == percent
 
 
-async def test_text_is_delivered_once_the_radio_confirms_it(tmp_path: Path) -> None:
+async def test_text_is_delivered_after_the_radios_confirmation(tmp_path: Path) -> None:
     async with bench(tmp_path) as there, opened_people(there) as people:
         outcome = await people.send_text(there.radio(ADA).key.hex(), "come down", 1)
         assert outcome.there
@@ -437,7 +437,7 @@ async def test_restarted_radio_gets_its_clock_set(
         assert "has restarted" in caplog.text
 
 
-async def test_full_contact_list_is_reported_until_it_has_space(
+async def test_full_contact_list_is_reported_until_space_is_available(
     tmp_path: Path, short_waits: None
 ) -> None:
     async with bench(tmp_path) as there:

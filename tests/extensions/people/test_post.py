@@ -106,7 +106,7 @@ async def test_radio_stage_is_stored_once_the_disk_has_space(
 
 
 @pytest.mark.parametrize("stage", [Stage.RADIO, Stage.READ])
-async def test_power_cut_while_noting_a_stage_still_reports_it_to_the_sender(
+async def test_stage_interrupted_by_a_power_cut_is_still_reported_to_the_sender(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stage: Stage
 ) -> None:
     """Before, the arrival or the reading was noted first, and the sender never got the news."""

@@ -97,7 +97,7 @@ async def test_kits_own_sos_is_sent_first_even_without_credits(tmp_path: Path) -
         assert await send_while_possible(k) == ["leg broken"]
 
 
-async def test_unproved_sos_without_credits_uses_free_channels_and_reports_it(
+async def test_unproved_sos_without_credits_uses_only_free_channels(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with camp(tmp_path, also=(Channel.RADIO,)) as there:

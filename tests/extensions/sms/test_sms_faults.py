@@ -87,7 +87,7 @@ def test_sms_is_not_tried_without_a_network(tmp_path: Path) -> None:
             assert len(network.up) == 1
 
 
-def test_modem_unplugged_during_a_message_sends_it_again(tmp_path: Path) -> None:
+def test_sms_interrupted_by_an_unplugged_modem_is_sent_again(tmp_path: Path) -> None:
     with country(tmp_path) as network, network.kit() as kit:
         reaches(kit, "ready")
         network.modem.type("stuck")

@@ -49,7 +49,7 @@ class GarblingModem(OneToSend):
         self.kept.append((body, damage))
 
 
-async def test_permanently_garbled_sms_is_read_again_and_then_kept_as_a_dead_letter(
+async def test_permanently_garbled_sms_is_kept_as_a_dead_letter_after_retries(
     tmp_path: Path, clock: trio.testing.MockClock
 ) -> None:
     one, link = GarblingModem(), ChannelLink()

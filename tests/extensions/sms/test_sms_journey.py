@@ -126,7 +126,7 @@ def test_long_package_is_sent_in_fragments_and_a_lost_one_repeated(tmp_path: Pat
         assert network.up.count(network.up[0]) >= 2, "the lost one went again unchanged"
 
 
-def test_ip_link_takes_over_once_it_returns(tmp_path: Path) -> None:
+def test_returning_ip_link_replaces_sms(tmp_path: Path) -> None:
     with country(tmp_path) as network:
         assert network.hub is not None
         address = f"http://127.0.0.1:{free_port()}"

@@ -43,7 +43,7 @@ def kit_of(network: Country, offers: str, **settings: str) -> Iterator[Agent]:
 
 
 @pytest.mark.parametrize("offers", ["012", "01"])
-def test_late_report_is_assigned_to_the_copy_that_it_names(tmp_path: Path, offers: str) -> None:
+def test_late_report_is_assigned_to_its_own_copy(tmp_path: Path, offers: str) -> None:
     with country(tmp_path) as network, kit_of(network, offers) as kit:
         network.modem.type("reports off")
         network.stop_up()

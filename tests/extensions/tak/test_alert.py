@@ -73,7 +73,7 @@ async def incidents(alps: Field) -> list[tuple[Any, ...]]:
     )
 
 
-async def test_tak_alert_rings_once_until_a_person_closes_it(store: Store) -> None:
+async def test_tak_alert_rings_once_until_closed_by_a_person(store: Store) -> None:
     async with bridge(store) as (alps, say):
         assert await say(alert()) is ItemResult.TAKEN
         ((kind, state, name, body),) = await incidents(alps)

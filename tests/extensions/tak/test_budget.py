@@ -249,7 +249,7 @@ async def line_up(alps: Field, rules: TakRules = RULES) -> list[tuple[str, int |
     return await alps.store.commit(take)
 
 
-async def test_items_from_a_bridge_are_not_sent_back_to_it(store: Store) -> None:
+async def test_items_from_a_bridge_are_not_sent_back(store: Store) -> None:
     async with mountain(store) as alps:
         await say(alps, BRAVO, "from there", "m-1")
         ((voice,),) = await alps.rows("SELECT member FROM tak_person")
@@ -357,7 +357,7 @@ async def test_receipt_of_a_phone_advances_the_items_stage(store: Store) -> None
         assert not await tick(BRAVO.uid, read=True)
 
 
-async def test_unconfirmed_message_to_a_phone_is_given_up_after_a_day(store: Store) -> None:
+async def test_unconfirmed_message_to_a_phone_expires_after_a_day(store: Store) -> None:
     async with mountain(store) as alps:
         await say(alps, BRAVO, "hello", "m-1")
         await alps.sends(1, Entry(1, Message("answer"), int(alps.now), to="BRAVO (TAK)"))

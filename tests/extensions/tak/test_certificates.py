@@ -98,7 +98,7 @@ async def test_valid_certificates_and_the_owner_of_a_phone_are_listed(store: Sto
         ]
 
 
-async def test_message_waiting_for_a_phone_is_sent_once_it_connects(store: Store) -> None:
+async def test_message_waiting_for_a_phone_is_sent_at_its_connection(store: Store) -> None:
     async with mountain(store) as alps:
         dora = await named(alps, "Dora")
         await give(alps, dora, "aa")

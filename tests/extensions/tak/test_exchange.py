@@ -205,7 +205,7 @@ def test_absent_phone_cannot_be_impersonated_or_changed(
     assert room.counts[ItemResult.REFUSED] == 1
 
 
-def test_second_phone_of_a_user_and_a_new_owner_may_change_its_events(room: Room) -> None:
+def test_event_may_be_changed_by_its_users_other_phone_and_new_owner(room: Room) -> None:
     room.exchange.remove_phone(room.guests[CID.uid])
     room.enter(TakUnit("ANDROID-tablet", "Cid 2"), 3)
     assert room.say(TakUnit("ANDROID-tablet", ""), tak.make_removal(CID.uid, CID, NOW))

@@ -165,7 +165,7 @@ def read_remarks(event: ET.Element) -> str | None:
     return event.findtext("detail/remarks")
 
 
-def test_phones_on_the_lan_see_the_kits_data_and_send_through_it(camp: Camp) -> None:
+def test_phones_on_the_lan_receive_and_send_through_the_kit(camp: Camp) -> None:
     camp.begin(name="Hut 7", allow="BRAVO", credits_per_day="2")
     phone = camp.phone
     own = ("FA-KIT-Hut_7", "Hut 7")

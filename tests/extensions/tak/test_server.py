@@ -312,7 +312,7 @@ def test_server_admits_only_valid_certificates(tmp_path: Path, stack: ExitStack)
     there.hub.expect("the phone of Ben is disconnected")
 
 
-def test_read_only_client_receives_what_is_for_all(tmp_path: Path, stack: ExitStack) -> None:
+def test_read_only_client_receives_public_events(tmp_path: Path, stack: ExitStack) -> None:
     there = Valley(tmp_path, stack)
     kit = there.kit()
     location = {"location": {"latitude": 46.5, "longitude": 8.1}}

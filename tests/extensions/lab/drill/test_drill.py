@@ -85,7 +85,7 @@ def findings(world: World) -> Findings:
     return find(world)
 
 
-def test_drill_sos_is_seen_before_the_kit_learns_of_it(findings: Findings) -> None:
+def test_times_of_each_drill_sos_are_in_causal_order(findings: Findings) -> None:
     assert {call.kit for call in findings.calls} == {"hut", "car"}
     for call in findings.calls:
         assert call.at_hub is not None
