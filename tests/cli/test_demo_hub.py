@@ -67,7 +67,7 @@ def test_sos_on_the_kits_page_rings_at_the_linked_console() -> None:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("more", [[], ["--hub", "--hub-port", "0"]], ids=["kit", "with-a-hub"])
 def test_one_signal_ends_all_programs_of_the_demo(more: list[str], number: signal.Signals) -> None:
-    """Before, one of the two programs took the signal, and the other continued."""
+    """Before, one of the two programs got the signal, and the other continued."""
     ports = [str(free_port()) if each == "0" else each for each in more]
     with Running([*MODULE, "demo", "--port", "0", *ports], "Ctrl-C ends the demo") as demo:
         if more:

@@ -81,7 +81,7 @@ def test_refused_connection_is_not_reported_as_unknown_result() -> None:
 
 @pytest.mark.parametrize("errors", [None, "down", ["down"], [{"message": "down"}], {"a": 1}])
 def test_error_body_in_a_third_party_format_is_shown(errors: object) -> None:
-    """For example from a proxy or a gateway in front of the hub."""
+    """A proxy or a gateway in front of the hub sends such a body."""
     body = json.dumps({"detail": "no upstream", "errors": errors}).encode()
     assert explain(502, body) == "no upstream"
 

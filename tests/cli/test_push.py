@@ -85,7 +85,7 @@ def test_json_output_contains_result_and_attempts() -> None:
 
 
 def test_server_that_is_no_hub_is_reported() -> None:
-    """For example the sign-in page of a guest network, which replaces all other pages."""
+    """The sign-in page of a guest network, for example, replaces all other pages."""
     with overloaded_hub(0, location=None) as inn:
         done = push(inn, "--patience", "1")
     assert (done.returncode, done.stdout) == (69, "")
@@ -129,7 +129,7 @@ def test_attempts_are_counted_on_one_line_of_a_terminal() -> None:
 @pytest.mark.parametrize("words", [("send",), ("push", "--hub", "http://127.0.0.1:9", *ROUTING)])
 @pytest.mark.parametrize("typed", [None, ""])
 def test_empty_message_is_refused(words: tuple[str, ...], typed: str | None) -> None:
-    """As an argument, or read from a program that prints nothing."""
+    """The text is an argument, or comes from a program that prints nothing."""
     command, *options = words
     done = subprocess.run(
         [*MODULE, command, "message", *options, "" if typed is None else "-"],

@@ -158,7 +158,7 @@ def test_radio_unplugged_during_the_query_is_reported() -> None:
 
 @pytest.mark.full
 def test_radio_that_stops_answering_is_reported() -> None:
-    """It sends its identity and nothing more."""
+    """The radio sends its identity and nothing more."""
     answered = rnode.make_command_frame(rnode.RnodeCommand.DETECT, rnode.DETECTED)
     asked = rnode.make_command_frame(rnode.RnodeCommand.DETECT, rnode.DETECT)
     with serial_device(lambda data: answered if asked in data else b"") as device:

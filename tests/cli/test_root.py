@@ -407,8 +407,8 @@ MAGIC = bytes.fromhex("d9d505f920a163d7")
 
 
 def hot_journals(kit: Kit) -> None:
-    """Each names a file of root as its super-journal, which SQLite deletes after a rollback
-    (https://sqlite.org/fileformat2.html#the_rollback_journal).
+    """Plant journals that name a file of root as their super-journal, which SQLite deletes after a
+    rollback (https://sqlite.org/fileformat2.html#the_rollback_journal).
     """
     for name in ("journal.sqlite3", "journal.sqlite3.before", "hub.sqlite3", "map.mbtiles"):
         lay_hot_journal(kit.state / name, kit.secrets[0])

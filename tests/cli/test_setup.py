@@ -139,7 +139,7 @@ def test_working_radio_is_not_replaced_by_another(tmp_path: Path) -> None:
 
 @pytest.mark.full
 def test_missing_settings_of_a_device_are_asked_for(tmp_path: Path) -> None:
-    """Without it, this device is left out, but the others are not."""
+    """If a setting is missing, setup leaves out this device, but not the others."""
     begin(tmp_path)
     with nodes(tmp_path, "--kind", "rnode"), sky(tmp_path):
         ports = (tmp_path / "air" / "node-1", tmp_path / "modem")

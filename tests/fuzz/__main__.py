@@ -66,7 +66,7 @@ def _libfuzzer(name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def _keep_the_smallest(name: str, inputs: Path) -> None:
-    """Each found input adds coverage. Add the smallest ones to the kept inputs."""
+    """Add the smallest found inputs to the kept inputs. Each found input adds coverage."""
     own = CORPUS / name
     room = KEPT - len(list(own.iterdir()))
     for new in sorted(inputs.iterdir(), key=lambda path: path.stat().st_size)[: max(0, room)]:

@@ -363,7 +363,7 @@ def read_settings(data: bytes) -> None:
 
 
 def serve(data: bytes) -> None:
-    """The same requests are read, and the rest is refused or not, for each division into pieces."""
+    """Check that each division into pieces gives the same requests and the same refusal."""
     assert _requests([data]) == _requests(in_pieces(data))
 
 

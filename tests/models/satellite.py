@@ -228,7 +228,9 @@ class Walk:
             self._reset(echo=step.call == "brown_out")
 
     def _reset(self, *, echo: bool) -> None:
-        """Without its own echo, it is a short power loss without a trace."""
+        """Cut the modem's power. Without an echo of its own, this is a short power loss without a
+        trace.
+        """
         self._modem.state.stored = VolatileState(echo=echo)
         self._modem.start_brown_out()
 

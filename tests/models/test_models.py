@@ -30,7 +30,7 @@ def clock() -> trio.testing.MockClock:
 
 @pytest.mark.full
 @pytest.mark.parametrize("model", spin.MODELS)
-@pytest.mark.parametrize("cycles", [False, True], ids=["claims", "ends"])
+@pytest.mark.parametrize("cycles", [False, True], ids=["claims", "progress"])
 def test_claims_hold_in_every_run_of_the_model(tmp_path: Path, model: str, cycles: bool) -> None:
     said = spin.check(model, tmp_path, cycles=cycles)
     assert HOLDS in said and "max search depth" not in said, said

@@ -261,7 +261,9 @@ class Board:
             time.sleep(1)
 
     def until_active(self, *units: str, seconds: float = ANSWER) -> None:
-        """Each unit separately: for a list, systemctl accepts any active one."""
+        """Wait until each unit is active. For a list, systemctl accepts any active unit, so each is
+        checked separately.
+        """
         self.until(" && ".join(f"systemctl is-active {unit}" for unit in units), seconds)
 
     def cut(self) -> None:

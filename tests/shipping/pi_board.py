@@ -44,7 +44,7 @@ class PiBoard(Board):
                 self.write(name, f"{words} {self._shell}\n".encode())
 
     def _mount_share(self) -> None:
-        """It has no virtio."""
+        """Do nothing, because the board has no virtio."""
 
     def _command(self) -> list[str]:
         settings = self._told("config.txt")

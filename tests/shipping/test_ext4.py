@@ -242,7 +242,7 @@ def test_acknowledged_data_survives_power_cuts_on_ext4(
 
 
 def test_data_is_lost_if_syncs_do_nothing(recording: Recording, tmp_path: Path) -> None:
-    """This proves that the test above can fail."""
+    """The lost data proves that the test above can fail."""
     end = recording.log.stat().st_size
     chosen = choose_moments(recording, recording.honest, end, CUTS_LYING, Random(3))
     assert lost(recording, tmp_path, "lying", chosen, seed=4) > 0

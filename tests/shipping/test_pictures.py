@@ -14,7 +14,9 @@ pytestmark = pytest.mark.full
 
 
 def test_readme_pictures_can_be_made_from_the_demo(tmp_path: Path) -> None:
-    """If the page or the console has changed, `build/pictures` makes the published ones again."""
+    """If the page or the console has changed, run `build/pictures` to make the published pictures
+    again.
+    """
     subprocess.run(["build/pictures", tmp_path], cwd=ROOT, check=True)
     for name in ("page.png", "console.png"):
         made, published = (

@@ -157,7 +157,7 @@ def test_power_cut_during_the_write_leaves_the_running_system(board: Board, sign
 
 
 def test_working_system_is_kept(board: Board) -> None:
-    """Its writing started before the power cut."""
+    """The test before has started to write this system, up to a power cut."""
     board.until_reset(WRITTEN)
     assert entries(board) == {"system-a.conf", "system-b+1.conf"}
     board.boot()

@@ -262,7 +262,7 @@ SIGNED = "fieldagent {kind} {version}, signed 2026-01-02, expires {until}"
         ),
         (SIGNED.format(kind="program", version="9.2.0", until="2026-13-01"), "has no date"),
     ],
-    ids=["plain", "kind", "version", "expired", "no day"],
+    ids=["no fields", "kind", "version", "expired", "no date"],
 )
 def test_program_with_a_signature_for_another_purpose_is_refused(
     zipapp: Path, programs: Path, tmp_path: Path, text: str, refusal: str

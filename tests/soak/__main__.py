@@ -93,8 +93,8 @@ def _begin_traffic(there: World, ledger: Ledger, callers: trio.Nursery) -> threa
 
 
 async def _give_up(there: World, ledger: Ledger) -> None:
-    """Without faults, all callers get an answer. If nothing arrives for longer than the longest
-    rest, report what hangs.
+    """Report what hangs if nothing arrives for longer than the longest pause. Without faults, all
+    callers get an answer.
     """
     known, since = -1, trio.current_time()
     while trio.current_time() - since < QUIET:
@@ -135,7 +135,7 @@ def expected(there: World, ledger: Ledger) -> dict[str, tuple[Post, set[str]]]:
 
 
 def _settle(there: World, ledger: Ledger) -> None:
-    """Without faults, all items arrive. If nothing arrives any more, report the missing ones."""
+    """Report missing items if nothing arrives any more. Without faults, all items arrive."""
     while not ledger.given_up.is_set():
         if all(
             wanted <= post.arrived().keys() for post, wanted in expected(there, ledger).values()

@@ -204,7 +204,9 @@ class Traffic:
                 typed(phone.process, {"read": id_})
 
     def _say_again_on_the_lan(self, now: float) -> None:
-        """There are no confirmations there: they see whether it has arrived at the other phones."""
+        """Repeat unseen messages on the LAN. It has no confirmations, so people see whether a
+        message has arrived at the other phones.
+        """
         there = {text for _, text, _ in self._world.valley.items()}
         for text, said_at in self._ledger.by_lan.items():
             if f"{SCOUT}: {text}" not in there and now - said_at > 5.0:

@@ -78,7 +78,7 @@ async def _cut(world: World) -> None:
 
 
 async def _hills(world: World, ledger: Ledger, chance: random.Random, hurry: float) -> None:
-    """Sometimes no kit hears another for 1 to 30 minutes. `hurry` shortens this too."""
+    """Hide all kits from each other, sometimes, for 1 to 30 minutes. `hurry` shortens this too."""
     while True:
         await trio.sleep(chance.expovariate(hurry / BETWEEN_HILLS))
         world.air.type("loss 1")

@@ -37,7 +37,7 @@ def test_twenty_incidents_of_a_day_are_handled_despite_faults(tmp_path: Path, se
 
 @pytest.mark.soak
 def test_sos_delay_table_matches_the_results_of_an_hour(tmp_path: Path) -> None:
-    """This takes that hour. If the table differs from the page's, either the kit has a fault, or
+    """The test takes an hour. If its table differs from the page's, either the kit has a fault, or
     `python -m tests.soak.sos_table --write` must update the page.
     """
     states = [*WITH_A_HUB, *WITHOUT]

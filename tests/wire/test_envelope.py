@@ -390,7 +390,7 @@ def test_long_texts_survive_packing(entry: Entry) -> None:
 
 
 def test_documented_entry_kinds_match_the_code() -> None:
-    """Each by its number, with or without its time."""
+    """The page lists each kind by its number, with or without a time."""
     text = (Path(__file__).parents[2] / "docs/reference/on-air.md").read_text()
     _, _, section = text.partition("\n## Entries\n")
     rows = re.findall(r"^\| (\d+) \S+ \| ([^|]+) \|", section.partition("\n## ")[0], re.M)

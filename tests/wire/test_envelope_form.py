@@ -69,7 +69,7 @@ def test_any_envelope_survives_the_short_form(sent: list[Entry], origin: int, ta
 
 
 def test_envelope_with_an_sos_uses_the_array_form() -> None:
-    """Each receiver can read the array form."""
+    """Every receiver can read the array form."""
     body = encode_short(make_message(6), replace(make_message(7), sos=True))
     assert not read_form(body).short
     assert read_form(encode_short(make_message(6))).short

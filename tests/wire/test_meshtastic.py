@@ -143,7 +143,9 @@ ONE_OF = {"MeshPacket": {"decoded", "encrypted"}, "ToRadio": set(), "FromRadio":
 
 
 def has_one(name: str, message: Any) -> bool:
-    """Their encoder keeps only the last set member of a oneof."""
+    """Return True if at most one member of the oneof is set. The official encoder keeps only the
+    last one.
+    """
     if name == "MeshPacket":
         return message.decoded is None or message.encrypted is None
     defaults = type(message)._field_defaults
@@ -213,7 +215,7 @@ def test_reaction_has_the_recorded_bytes() -> None:
 
 
 def test_routing_error_none_is_encoded_explicitly() -> None:
-    """Without the member, it would not be an answer."""
+    """Without the member, the message would not be an answer."""
     assert wire.ROUTING.encode(Routing(0)).hex() == "1800"
     assert wire.ROUTING.decode(b"") == Routing(None)
 
@@ -235,7 +237,7 @@ def test_non_finite_snr_is_read_as_not_measured(snr: float) -> None:
 
 
 def test_member_with_another_wire_type_is_skipped() -> None:
-    """Each protobuf decoder does the same."""
+    """Every protobuf decoder skips such a member."""
     assert wire.MY_INFO.decode(bytes.fromhex("0a020102")).number == 0
 
 

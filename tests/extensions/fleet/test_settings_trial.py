@@ -102,7 +102,7 @@ def signed_offer(tmp_path_factory: pytest.TempPathFactory, signer: Signer) -> by
     return made.offer.read_bytes()
 
 
-@pytest.mark.parametrize("links", [True, False], ids=["links", "does not"])
+@pytest.mark.parametrize("links", [True, False], ids=["link returns", "link stays down"])
 def test_power_cut_at_any_step_leaves_old_or_new_settings_complete(
     tmp_path: Path,
     signer: Signer,
@@ -208,7 +208,7 @@ def test_invalid_settings_offer_is_refused_and_changes_nothing(kit: Kit, name: s
 
 
 def test_third_party_program_is_refused_in_remote_settings() -> None:
-    """This covers each setting whose description allows a third-party program."""
+    """The test covers each setting whose description allows a third-party program."""
     named = {key.name for key in list_all_keys() if "package.module:NAME" in key.description}
     assert named == BUILT_IN_VALUES.keys()
     for name in named:

@@ -106,7 +106,7 @@ def cut_trial(kit: Kit, step: int, monkeypatch: pytest.MonkeyPatch) -> list[int]
 
 
 @PACKAGES
-@pytest.mark.parametrize("works", [True, False], ids=["works", "does not"])
+@pytest.mark.parametrize("works", [True, False], ids=["program works", "program fails"])
 def test_power_cut_at_any_step_leaves_a_complete_program_and_journal(
     tmp_path: Path, works: bool, packages: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -185,8 +185,8 @@ def test_disk_failure_leaves_the_agent_running(
 def test_failed_package_installation_is_rolled_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If it cannot restore those either, the agent starts in any case, and the next start of the
-    kit continues.
+    """If dpkg cannot restore the earlier packages either, the agent starts nevertheless, and the
+    next start of the kit continues.
     """
     kit = Kit(tmp_path, works=True, packages=True)
     monkeypatch.setattr(kit_health, "call_systemctl", kit.systemctl)

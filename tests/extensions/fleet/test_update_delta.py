@@ -129,7 +129,7 @@ def test_missing_delta_is_not_reported(served: Served, capsys: pytest.CaptureFix
 
 
 def test_delta_is_refused_as_a_program(served: Served) -> None:
-    """This also holds if the address of a delta is given as a program."""
+    """This also holds if a person gives the address of a delta as that of a program."""
     served.next = served.delta
     with pytest.raises(NotTaken, match="is for a delta of fieldagent, not a program"):
         served.receive_message()

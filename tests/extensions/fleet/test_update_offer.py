@@ -104,8 +104,8 @@ def kit_in(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Kit:
     return made
 
 
-@pytest.mark.parametrize("brought", [False, True], ids=["fetched", "brought"])
-@pytest.mark.parametrize("works", [True, False], ids=["works", "does not"])
+@pytest.mark.parametrize("brought", [False, True], ids=["downloaded", "delivered"])
+@pytest.mark.parametrize("works", [True, False], ids=["program works", "program fails"])
 def test_power_cut_at_any_step_tries_or_refuses_the_offer_once(
     tmp_path: Path, works: bool, brought: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

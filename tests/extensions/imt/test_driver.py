@@ -42,7 +42,9 @@ SOS: dict[str, Any] = {"message": {"content": "help"}, "priority": 100}
 
 @pytest.fixture(params=RATES)
 def clock(request: pytest.FixtureRequest) -> trio.testing.MockClock:
-    """Both ends of the pty run in this process, so real waits are short."""
+    """Return a virtual clock with short real waits, because both ends of the pty run in this
+    process.
+    """
     return trio.testing.MockClock(request.param, autojump_threshold=0)
 
 
@@ -388,7 +390,7 @@ async def test_mt_message_with_a_wrong_crc_is_requested_again(tmp_path: Path, cl
 async def test_receipt_is_sent_with_the_next_package_if_bytes_are_billed(
     tmp_path: Path, clock: Any
 ) -> None:
-    """Each takes about ten bytes. The hub relies on them, because the modem keeps no copy."""
+    """A receipt takes about ten bytes. The hub needs receipts, because the modem keeps no copy."""
     async with field_kit(tmp_path) as (sky, k):
         await until(lambda: k.outbox.link.state is LinkState.READY)
         sky.bring("down")
@@ -506,9 +508,7 @@ async def test_sos_is_sent_again_late_if_the_modem_reports_no_activity(
 async def test_modem_that_hangs_with_a_message_is_detected(
     tmp_path: Path, clock: Any, urgent: bool
 ) -> None:
-    """Its message counts as a sign of life, its silence does not. The modem is healed, and the
-    message goes.
-    """
+    """The modem is reset afterwards, and the message is sent."""
     async with field_kit(tmp_path) as (sky, k):
         await until(lambda: k.outbox.link.state is LinkState.READY)
         sky.modem.set_sky(visible=False, bars=0)

@@ -37,7 +37,9 @@ TRACES = Path(__file__).parent / "traces"
 
 @pytest.fixture(params=RATES)
 def clock(request: pytest.FixtureRequest) -> trio.testing.MockClock:
-    """Both ends of the pty run in this process, so real waits are short."""
+    """Return a virtual clock with short real waits, because both ends of the pty run in this
+    process.
+    """
     return trio.testing.MockClock(request.param, autojump_threshold=0)
 
 

@@ -363,7 +363,7 @@ def test_invalid_command_is_reported_as_by_the_local_api(
 
 
 def test_two_kits_with_one_client_id_report_the_cause_and_remedy(tmp_path: Path) -> None:
-    """Each disconnects the other at the broker, which gives no reason."""
+    """Each kit disconnects the other at the broker, which gives no reason."""
     why = "give another client fieldagent-kit a different mqtt-name"
     quick = environment(tmp_path, Put("fieldagent.extensions.mqtt.session:RETRY_WAITS_S", (0.1,)))
     with ExitStack() as stack:

@@ -214,7 +214,7 @@ async def test_unknown_radio_with_a_known_name_is_reported(
 
 
 async def test_message_without_the_radios_key_is_not_accepted(tmp_path: Path) -> None:
-    """Each sender can put any number into a packet."""
+    """Any sender can put any number into a packet."""
     async with bench(tmp_path) as there:
         await there.hear(HandheldName("Ada", KEY))
         await there.say("send money")
@@ -683,8 +683,8 @@ async def test_custom_package_key_is_not_read_as_a_handheld_packet(
     ],
 )
 async def test_out_of_range_position_does_not_lose_the_package(tmp_path: Path, odd: Any) -> None:
-    """Before, the position counted as damaged when it was read from the disk, and was never sent:
-    the position of an SOS.
+    """Before, a position such as that of an SOS counted as damaged when it was read from the disk,
+    and was never sent.
     """
     async with bench(tmp_path, positions=60) as there:
         await there.hear(odd)

@@ -109,7 +109,7 @@ async def test_radio_stage_is_stored_once_the_disk_has_space(
 async def test_stage_interrupted_by_a_power_cut_is_still_reported_to_the_sender(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stage: Stage
 ) -> None:
-    """Before, the arrival or the reading was noted first, and the sender never got the news."""
+    """Before, the arrival or the reading was noted first, and the sender was never informed."""
 
     async def once_more(kit: kits.Kit) -> None:
         if stage is Stage.RADIO:

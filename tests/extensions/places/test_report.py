@@ -128,7 +128,9 @@ async def test_weekly_report_contains_track_items_incidents_and_costs(store: Sto
 async def test_truncated_week_is_marked_as_incomplete(
     store: Store, monkeypatch: pytest.MonkeyPatch, bound: str, most: int, is_whole: bool
 ) -> None:
-    """Of thirteen items since then, twelve belong to the week."""
+    """The hub has thirteen items since the start of the week, and twelve of them belong to the
+    week.
+    """
     async with field_of(store) as alps:
         await send_week(alps)
         monkeypatch.setattr(kit_week, bound, most)

@@ -146,8 +146,9 @@ def flip_random_bit(files: Sequence[Path], random: Random) -> str:
 
 
 def check_survives_flips(home: Path, flips: int, seed: int) -> None:
-    """Each start succeeds, and at least 99 % of the undamaged Packages wait as before: a flip
-    damages at most one row.
+    """Check that each start succeeds and at least 99 % of the undamaged Packages wait as before.
+
+    A flip damages at most one row.
     """
     kept = {}
     for how in ("stopped", "killed"):

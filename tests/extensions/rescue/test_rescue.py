@@ -76,7 +76,7 @@ def test_neighbours_sos_never_becomes_the_kits_own(tmp_path: Path, is_known: boo
 @pytest.mark.parametrize("by", ["what it has come to", "its own number"])
 @pytest.mark.parametrize("when", ["at the start", "as it is to leave"])
 def test_damaged_item_of_a_neighbour_is_accepted_again(tmp_path: Path, when: str, by: str) -> None:
-    """Its kit asks until the hub has it, and may be in range of no other kit."""
+    """The neighbour asks until the hub has the item, and may be in range of no other kit."""
     with closing(Journal(tmp_path / "journal.sqlite3")) as journal:
         clock = journal.clock
     relay = Relay({Channel.SATELLITE}, credits_per_day=9, time_to_live=99.0, clock=clock)

@@ -210,9 +210,7 @@ async def test_receipt_is_due_only_once_the_kit_has_stored_the_message(store: St
 
 
 async def test_unread_messages_and_absent_users_do_not_block_other_receipts(store: Store) -> None:
-    """Of many unread messages, the last is stored. Users without a connection wrote before
-    others.
-    """
+    """Receipts of unread messages are not due yet. Users without a connection wrote first."""
     async with mountain(store) as alps:
         for number in range(3):
             await say(alps, BRAVO, "come down", f"m-{number}")

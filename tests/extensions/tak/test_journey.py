@@ -334,7 +334,7 @@ def test_two_hubs_at_one_server_cause_no_message_loop(tmp_path: Path, stack: Exi
 def test_refused_connection_is_logged_with_cause_and_remedy(
     tmp_path: Path, stack: ExitStack
 ) -> None:
-    """Each hub has another fault, and reports it once."""
+    """Each hub has another fault, and logs it once."""
     server = stack.enter_context(Taky(tmp_path, free_port(), tls=True))
     database = str(tmp_path / "hub.sqlite3")
     administer(database, "init", "Alps")
@@ -372,7 +372,9 @@ def test_refused_connection_is_logged_with_cause_and_remedy(
 def test_hanging_server_receives_nothing_that_counts_as_delivered(
     tmp_path: Path, stack: ExitStack
 ) -> None:
-    """Its kernel accepts the hub's bytes, but the server answers no ping. Detection takes 20 s."""
+    """The server's kernel accepts the hub's bytes, but the server answers no ping. Detection takes
+    20 s.
+    """
     there = Mountain(tmp_path, stack)
     kit = there.kit()
     bravo = there.phone("ANDROID-1", "BRAVO")

@@ -175,7 +175,7 @@ def test_sos_reaches_all_kits_and_its_sender_sees_unconfirmed_ones(tmp_path: Pat
 
 
 def test_sos_reaches_a_kit_that_was_never_heard(tmp_path: Path) -> None:
-    """1-2-3: 2 has never heard 3 and repeats the SOS in any case."""
+    """In the line 1-2-3, kit 2 has never heard kit 3 and repeats the SOS nevertheless."""
     (tmp_path / "who").write_text("1 2\n2 > 3\n")
     with (
         nodes(tmp_path, "--nodes", "3", "--topology", str(tmp_path / "who")),
@@ -243,7 +243,7 @@ def texts(of: Agent) -> list[str]:
 
 @pytest.mark.full
 def test_sender_sees_where_the_hop_limit_stops_its_sos(tmp_path: Path) -> None:
-    """1-2-3-4, with a limit of one relay: 3 has it, and 4 is out of range."""
+    """In the line 1-2-3-4 with a limit of one relay, kit 3 has the SOS, and kit 4 does not."""
     (tmp_path / "who").write_text("1 2\n2 3\n3 4\n")
     with ExitStack() as stack:
         who = ("--nodes", "4", "--topology", str(tmp_path / "who"))
