@@ -18,16 +18,16 @@ class Account:
     budget: int | None
     reserve: int
     modem: str = ""
-    """Kind of the modem, as its operator reports it; empty if it is unknown."""
+    """Kind of the modem according to its operator; empty if the kind is unknown."""
 
     @property
     def mt_bytes(self) -> int:
-        """Return the bytes that the modem accepts in one message."""
+        """Return the largest number of bytes that the modem accepts in one message."""
         return find_modem_kind(self.modem).mt_bytes
 
     @property
     def by_bytes(self) -> bool:
-        """Return True if messages are paid for by bytes instead of credits."""
+        """Return True if the operator bills messages by bytes instead of credits."""
         return find_modem_kind(self.modem).by_bytes
 
 
@@ -39,8 +39,8 @@ ACCOUNT = (
 
 
 def read_account(row: Sequence[Any]) -> Account:
-    """Return the account from a row of `ACCOUNT`. The account's key, which tags MT messages, is
-    derived from the satellite key.
+    """Return the account in a row of the columns `ACCOUNT`. The key in the account, which tags MT
+    messages, is derived from the satellite key.
     """
     *device, key, budget, reserve, modem = row
     secret = None if key is None else derive_key(bytes(key), "MT")

@@ -24,31 +24,32 @@ from fieldagent.hub.records import quiet, sos
 from fieldagent.hub.store.contract import Db, insert
 
 ALARM_TOPIC = "alarm messages"
-"""Topic that is announced when a message may be due."""
+"""Topic that is announced when a message to a contact or browser may be due."""
 PUSH = "push"
 """Kind of a contact that is a dispatcher's browser."""
 ITEM = 2
 """The value of `item.sos` of an alarm; 1 is an SOS."""
 FIRST_MESSAGE_DELAY_S = 2.0
-"""Seconds before the first message, because the text and the position of an SOS arrive one after
-the other."""
+"""Seconds before the first message. The text and the position of an SOS arrive one after the other,
+and one message should contain both."""
 RAISED, ESCALATED, AGAIN = "raised", "escalated", "again"
 REPLY, ASKED = "reply", "asked"
 """Reasons for a message. REPLY: an answer to a contact's reply. ASKED: a dispatcher is asked to
 take over an SOS."""
 INCIDENT_KINDS = ("all", "sos", "alarms")
-"""Incidents that a contact is notified of. "alarms" are incidents that the hub raises itself."""
+"""Values of `about`: the incidents that a contact is notified of. "alarms" are incidents that the
+hub itself raises."""
 
 MAY_ANSWER = (
     "EXISTS (SELECT 1 FROM membership JOIN member ON member.id = membership.member"
     " WHERE membership.member = {0}.member AND membership.workspace = {0}.workspace"
     " AND role IN ('dispatcher', 'administrator') AND disabled IS NULL)"
 )
-"""SQL condition: the member of a row may answer an SOS. `{0}` is a table with the columns member
-and workspace."""
+"""SQL condition: the member of a row may answer an SOS. `{0}` is the name of a table with the
+columns `member` and `workspace`."""
 _IN_USE = f"(kind <> '{PUSH}' OR {MAY_ANSWER.format('alarm_contact')})"
 _IS_NOTIFIED = "(about = 'all' OR about = CASE WHEN ? = 'sos' THEN 'sos' ELSE 'alarms' END)"
-"""SQL condition on a contact: the contact is notified of this kind of incident."""
+"""SQL condition on a contact: the contact wants to be notified of this kind of incident."""
 
 
 def begin(db: Db, id_: int, now: float) -> None:
@@ -63,8 +64,8 @@ def begin(db: Db, id_: int, now: float) -> None:
 
 
 def escalate(db: Db, id_: int, now: float) -> None:
-    """Ring the dispatchers' browsers again, because the SOS is unanswered and the next contact is
-    being notified.
+    """Send another push notification to the dispatchers' browsers. Called when the SOS is
+    unanswered and the next contact is notified.
     """
     if not db.execute("SELECT 1 FROM sos WHERE id = ? AND state = 'open'", id_):
         return
@@ -72,7 +73,7 @@ def escalate(db: Db, id_: int, now: float) -> None:
 
 
 def cancel_messages(db: Db, id_: int) -> None:
-    """Cancel the waiting messages, because someone has answered."""
+    """Cancel the waiting messages about an SOS. Called when a person has answered."""
     db.execute(
         "UPDATE alarm_message SET state = 'not needed' WHERE sos = ? AND state = 'waiting'"
         " AND why <> ?",
@@ -105,8 +106,8 @@ def _queue_notifications(db: Db, id_: int, reason: str, now: float, condition: s
 
 
 def queue_again(db: Db, message: int, round_: int, interval_s: int, now: float) -> None:
-    """Queue the next notification, number `round_`, of a contact that has not answered. It is due
-    in `interval_s` seconds or after the contact's quiet hours.
+    """Queue notification number `round_` of a contact that has not answered. The notification is
+    due after `interval_s` seconds, or after the contact's quiet hours.
     """
     at = now + interval_s
     morning = find_quiet_end(db, message, at)
@@ -121,8 +122,8 @@ def queue_again(db: Db, message: int, round_: int, interval_s: int, now: float) 
 
 
 def find_quiet_end(db: Db, message: int, at: float) -> float | None:
-    """Return the end of the contact's quiet hours if they cover `at`, when the message is due. None
-    if the hours do not cover `at`.
+    """Return the Unix time when the contact's quiet hours end, for a message that is due at `at`.
+    Return None if `at` is not within the quiet hours.
     """
     for own, of_all, kind in db.execute(
         "SELECT alarm_contact.quiet, workspace.quiet, sos.kind FROM alarm_message"
@@ -135,12 +136,14 @@ def find_quiet_end(db: Db, message: int, at: float) -> float | None:
 
 
 def reply(db: Db, sos_id: int, contact: int, text: str, now: float) -> None:
-    """Queue the reply to a contact's answer."""
+    """Queue the hub's response to a contact's reply."""
     _queue_step(db, sos_id, [contact], REPLY, text, now)
 
 
 def notify_next_dispatcher(db: Db, sos_id: int, member: int, text: str, now: float) -> None:
-    """Ring the browsers of a dispatcher who is asked to take over an SOS."""
+    """Send a push notification to the browsers of the dispatcher who is asked to take over the
+    SOS.
+    """
     rows = db.execute(
         "SELECT alarm_contact.id FROM alarm_contact JOIN sos ON sos.id = ?"
         " WHERE alarm_contact.workspace = sos.workspace AND alarm_contact.member = ?"
@@ -160,8 +163,8 @@ def _queue_step(
 
 
 def compute_reachable_until(db: Db, workspace: int, kind: str) -> float:
-    """Return the Unix time until which a dispatcher is known to be reachable. Infinity if a contact
-    without a wait exists, 0 if no console was open.
+    """Return the Unix time until which a dispatcher is known to be reachable. Return infinity if
+    the workspace has a contact that is notified at once, or 0 if no console was open.
     """
     rows = db.execute(
         f"SELECT 1 FROM alarm_contact WHERE workspace = ? AND wait = 0 AND failing_since IS NULL"
@@ -185,8 +188,8 @@ _SELECT_UNREACHED = "SELECT id, workspace, kind FROM sos WHERE state = 'open' AN
 
 
 def notify_of_open(db: Db, now: float) -> list[str]:
-    """Notify everyone of each open SOS that no dispatcher can see any more. Return no log lines,
-    because the incident log records the notifications.
+    """Notify all contacts and webhooks of each open SOS that no dispatcher can see any more. Return
+    no log lines, because the incident log contains the notifications.
     """
     for id_, workspace, kind in db.execute(f"{_SELECT_UNREACHED} ORDER BY id{db.skip_locked()}"):
         if compute_reachable_until(db, workspace, kind) <= now:
@@ -195,8 +198,8 @@ def notify_of_open(db: Db, now: float) -> list[str]:
 
 
 def compute_next_look(db: Db) -> float:
-    """Return the earliest Unix time when an open SOS may be visible to no dispatcher, as far as is
-    known now.
+    """Return the earliest Unix time when `notify_of_open` may have to notify, as far as is known
+    now.
     """
     kinds = {(workspace, kind) for _, workspace, kind in db.execute(_SELECT_UNREACHED)}
     return min((compute_reachable_until(db, *each) for each in kinds), default=inf)

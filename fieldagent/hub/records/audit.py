@@ -1,7 +1,7 @@
 """Audit log of pushes and administration, in the order of events.
 
-A line belongs to its workspace. A line without a workspace, such as a restored database, is for the
-operator of the hub. The log never contains secrets.
+A line belongs to a workspace, or to the whole hub. An example of a line about the whole hub is a
+restored database. The log never contains secrets.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from fieldagent.hub.store.contract import Db, insert, make_marks
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 ADMINISTRATION = "administration"
-"""Actor that uses `fieldagent hub` on the hub's own machine."""
+"""Actor: a user of `fieldagent hub` on the hub's own machine."""
 HUB = "hub"
-"""Actor of the hub's own actions."""
+"""Actor: the hub itself."""
 CONTACT = "contact"
-"""Actor that was notified of an SOS and uses the link in that notification."""
+"""Actor: a contact who was notified of an SOS and opened the link in the notification."""
 
 PUSH = "push"
 
@@ -26,7 +26,7 @@ PUSH = "push"
 class AuditLine(NamedTuple):
     workspace: int | None
     actor: str
-    """Member id, or one of the constants above."""
+    """Id of a member, or one of the constants above."""
     action: str
     detail: str
 
@@ -34,7 +34,7 @@ class AuditLine(NamedTuple):
 def write_line(
     db: Db, workspace: int | None, actor: str, action: str, detail: str, now: float
 ) -> None:
-    """Write one audit line. `workspace` is None if the line concerns the whole hub."""
+    """Write one audit line. `workspace` is None if the line is about the whole hub."""
     write_lines(db, [AuditLine(workspace, actor, action, detail)], now)
 
 
@@ -59,8 +59,8 @@ def list_latest(db: Db, limit: int, workspace: int | None = None) -> list[dict[s
 def list_page(
     db: Db, workspace: int, before: int, limit: int
 ) -> tuple[list[dict[str, Any]], int | None]:
-    """Return a page of lines, newest first, and the id for the next page. Pushes are left out,
-    because they are many and have their own list.
+    """Return a page of lines, newest first, and the id from which the next page continues. Pushes
+    are not included, because they are frequent and have their own list.
     """
     rows = db.execute(
         "SELECT id, at, actor, action, detail FROM audit WHERE workspace = ? AND id < ?"
@@ -104,7 +104,7 @@ def forget(db: Db, *, before: float) -> int:
     """Delete some lines older than `before` and return their number. Repeat the call until the
     number is 0.
     """
-    # Ids follow the dates, so looking at the oldest ids is enough, even in a large table.
+    # Ids increase with the dates, so a search of the oldest ids is enough, even in a large table.
     return len(
         db.execute(
             "DELETE FROM audit WHERE id IN (SELECT id FROM (SELECT id, at FROM audit ORDER BY id"

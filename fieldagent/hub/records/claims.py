@@ -1,10 +1,10 @@
 """Releases the claims of hub processes that have died.
 
-A process claims each post, notification and call before making it, so that several processes can
-share the work. Each claim contains the process's number (`Db.worker`), and PostgreSQL knows which
-processes are alive. The claims of a dead process are released within seconds, without waiting for
-their expiry, because a claimed message may be an SOS. A claimed message may have left already, so
-it is sent again with the same id.
+A process claims each webhook request, notification and call before making it, so that several
+processes can share the work. Each claim contains the process's number (`Db.worker`), and PostgreSQL
+knows which processes are alive. The claims of a dead process are released within seconds, before
+they expire, because a claimed message may be an SOS. A claimed message may have been sent already,
+so it is sent again with the same id.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ T = TypeVar("T")
 
 CHECK_S, CHECKS_MAX = 1.0, 3
 """Seconds between two checks for dead processes, and the number of consecutive checks that must
-miss a process. A process that lost its connection or its database recovers within a second or two,
-and still finishes its posts."""
+find a process missing. A process that lost its connection or its database reconnects within a
+second or two and then finishes its work."""
 
 CLAIMED_TABLES = {
     "webhook_delivery": "webhooks",
@@ -38,12 +38,13 @@ CLAIMED_TABLES = {
     "outward": outward.OUTWARD_TOPIC,
     "kit_sms": contact.SMS_NEWS,
 }
-"""Tables with claims, and the topic announced when a claim in that table is released."""
+"""Tables with claims. The value is the topic that is announced when a claim in the table is
+released."""
 
 
 async def run(store: Store) -> None:
-    """Release the claims of dead processes until cancelled. In an SQLite file, all claims of
-    earlier processes are released once, because only one hub process uses it.
+    """Release the claims of dead processes until cancelled. If the database is an SQLite file,
+    release all earlier claims once, because only one hub process uses such a file.
     """
     if not store.shared:
         await persist(store, lambda db: release_claims(db, "<> ?", [db.worker]))
@@ -66,11 +67,11 @@ async def run(store: Store) -> None:
 async def commit_claim(
     store: Store, claim: Callable[[Db], T], release: Callable[[Db, T], None]
 ) -> T:
-    """Commit `claim`, which claims something for this process, and return its result.
+    """Commit `claim`, which claims work for this process, and return its result.
 
-    If the database becomes unavailable during the commit, the outcome is unknown. `release` then
-    releases the claim once the database answers, without waiting for its expiry. Raises
-    StoreUnavailable in that case, and StoreFull.
+    If the database becomes unavailable during the commit, the result of the commit is unknown. The
+    function then raises StoreUnavailable. When the database responds again, `release` releases the
+    claim, so that the work does not wait until the claim expires. Also raises StoreFull.
     """
     claims: list[T] = []
 
@@ -95,20 +96,20 @@ def list_missing(db: Db) -> list[int]:
 
 
 def _remove_dead(db: Db, dead: Sequence[int]) -> int:
-    """Remove dead processes and return the number of claims released."""
+    """Remove dead processes and return the number of their claims, which are released."""
     among, numbers = make_membership(db, dead)
     db.execute(f"DELETE FROM worker WHERE number {among}", *numbers)
     return release_claims(db, among, numbers)
 
 
 def release_claims(db: Db, membership: str, workers: Sequence[Any]) -> int:
-    """Release the claims of these workers and return the number of claims. `membership` is the SQL
-    condition after the column's name, such as `IN (?, ?)`.
+    """Release the claims of processes and return the number of claims. `membership` is the SQL
+    condition after the column with the process's number, for example `IN (?, ?)`. `workers` are the
+    parameters of this condition.
     """
     freed = 0
     for table, topic in CLAIMED_TABLES.items():
-        # Select the waiting rows by an index, because many more rows in the table were handed over
-        # before.
+        # Select the waiting rows by an index, because most rows of the table are finished.
         which = "" if table in ("mobile_terminated", "kit_sms") else "state = 'waiting' AND "
         rows = db.execute(
             f"UPDATE {table} SET claimed_until = 0 WHERE {which}claimed_until > 0"

@@ -34,10 +34,10 @@ from fieldagent.wire.errors import RemoteProtocolError
 log = logging.getLogger(__name__)
 
 LIFETIME_S = 5 * 86_400.0
-"""Seconds during which the hub sends a command. A kit does not execute older commands."""
+"""Seconds during which the hub sends a command. A kit does not execute an older command."""
 BEARERS = ("ip", "satellite")
-"""Bearers of a command. "ip" is the kit's own link or that of a neighbour that hears it; both are
-free of charge."""
+"""Bearers that can be chosen for a command. "ip" is the kit's own link, or the link of a neighbour
+that hears the kit. Both are free of charge."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,20 +49,23 @@ class CommandToSend:
     number: int
     command: RemoteCommand
     bearer: str
-    """The only bearer to use. Empty: any bearer."""
+    """The only bearer that may be used, or empty for any bearer."""
     actor: str
-    """Actor as in `audit`."""
+    """Actor of the command, as in `audit`."""
 
 
 def compute_next_number(db: Db, device: int, now: float) -> int:
-    """Return the number of the next command, higher than all earlier numbers."""
+    """Return the number for the next command to a device. The number is higher than all earlier
+    numbers.
+    """
     ((last,),) = db.execute("SELECT max(number) FROM command WHERE device = ?", device)
     return max(int(now), (last or 0) + 1)
 
 
 def store_command(db: Db, order: CommandToSend, now: float, grace: float) -> bool:
-    """Store a command for sending. Return False if another process has used the number meanwhile.
-    `grace`: seconds that the link has before the hub pays for a satellite message.
+    """Store a command for sending. Return False if another process has used the command's number
+    already. The hub pays for a satellite message if the link has not delivered the command after
+    `grace` seconds.
     """
     from_then = {"ip": None, "satellite": now}.get(order.bearer, now + grace)
     entered = db.execute(
@@ -94,7 +97,7 @@ deliver it. Parameters: the time, three times."""
 def list_commands_at_each(
     db: Db, devices: Sequence[int], now: float, *, limit: int
 ) -> dict[int, list[Entry]]:
-    """Return the commands that the link of each device may deliver, oldest first."""
+    """Return the commands that the link of each device may deliver now, oldest first."""
     among, numbers = make_membership(db, devices)
     rows = db.execute(
         f"SELECT device, number, body FROM command WHERE device {among}"
@@ -109,7 +112,9 @@ def list_commands_at_each(
 
 
 def list_due_commands(db: Db, device: int, now: float, *, linked: bool) -> list[Entry]:
-    """Return the commands to send over satellite now, oldest first, and expire damaged commands."""
+    """Return the commands that are due over satellite now, oldest first. Damaged commands
+    expire.
+    """
     which = " AND bearer = 'satellite'" if linked else ""
     rows = db.execute(
         f"SELECT number, body FROM command WHERE device = ? AND {IS_DUE}{which} ORDER BY number",
@@ -132,13 +137,15 @@ def note_packed(db: Db, device: int, number: int) -> None:
 
 
 def is_under_way(db: Db, device: int, number: int, now: float) -> bool:
-    """Return True if a command in a message to the operator is still needed by its kit."""
+    """Return True if a command is in a message to the operator and its kit still needs the
+    command.
+    """
     sql = "SELECT 1 FROM command WHERE device = ? AND number = ? AND state = 'packed'"
     return bool(db.execute(f"{sql} AND expires > ?", device, number, now))
 
 
 def postpone_command(db: Db, device: int, number: int, until: float, reason: str) -> None:
-    """Delay the command until `until`. `reason` is a text for people."""
+    """Delay a command until the Unix time `until`. People see `reason`."""
     db.execute(
         "UPDATE command SET not_before = ?, reason = ? WHERE device = ? AND number = ?",
         *(until, reason, device, number),
@@ -153,9 +160,11 @@ class CarriedCommand(NamedTuple):
 
 
 def list_to_carry(db: Db, carrier: int, journal: int, now: float) -> list[CarriedCommand]:
-    """Return the commands that a carrier can relay by radio, for kits in its range that have no
-    link now. A command is included if the carrier never had the command, has another journal now,
-    or had the command long ago. The same rule applies to items (`stations_in_range`).
+    """Return the commands that a carrier can relay by radio to kits in its range that have no link
+    now.
+
+    A command is included if the carrier never stored it, has another journal now, or stored it long
+    ago. The same rule applies to items (`stations_in_range`).
     """
     rows = db.execute(
         "SELECT command.device, given, command.expires, number, body FROM command"
@@ -184,14 +193,16 @@ def list_to_carry(db: Db, carrier: int, journal: int, now: float) -> list[Carrie
 
 
 SET = VERB_BY_NAME["set"].number
-"""Number of the command `set`. A carrier does not relay settings, because a trial of settings needs
-the kit's own route to the hub."""
+"""Number of the command `set`. A carrier does not relay this command, because the kit tests new
+settings over its own route to the hub."""
 
 
 def note_carried(
     db: Db, carrier: int, journal: int, numbers: Collection[tuple[int, int]], now: float
 ) -> None:
-    """Record that a carrier has these commands on disk, as pairs of device and number."""
+    """Record that a carrier has these commands on disk. `numbers` are pairs of device and command
+    number.
+    """
     for device, number in numbers:
         db.execute(
             "UPDATE command SET carrier = ?, journal = ?, carried = ? WHERE device = ?"
@@ -211,7 +222,7 @@ def note_stored(db: Db, device: int, numbers: Collection[int]) -> None:
 
 
 def withdraw(db: Db, device: int, verb: int, now: float) -> None:
-    """Expire earlier commands with this verb. A command that has left already may still arrive."""
+    """Expire earlier commands with this verb. A command that was already sent may still arrive."""
     db.execute(
         "UPDATE command SET expires = ? WHERE device = ? AND verb = ? AND expires > ?"
         " AND state IN ('waiting', 'packed')",
@@ -220,8 +231,8 @@ def withdraw(db: Db, device: int, verb: int, now: float) -> None:
 
 
 def note_answer(db: Db, device: int, answer: CommandAnswer, came_by: str, now: float) -> bool:
-    """Store the kit's answer. Return False if the hub did not send such a command or already has
-    its answer.
+    """Store the kit's answer to a command. Return False if the hub did not send such a command or
+    already has its answer.
     """
     rows = db.execute(
         "UPDATE command SET state = 'answered', reason = '', outcome = ?, answer = ?, answered = ?,"
@@ -238,7 +249,9 @@ def note_answer(db: Db, device: int, answer: CommandAnswer, came_by: str, now: f
 
 
 def is_answered(db: Db, device: int, number: int) -> bool:
-    """Return True if the hub has the answer. Another carrier may have delivered it."""
+    """Return True if the hub has the answer to a command, which may have arrived through another
+    carrier.
+    """
     return bool(
         db.execute(
             "SELECT 1 FROM command WHERE device = ? AND number = ? AND answered IS NOT NULL",
@@ -265,15 +278,15 @@ def forget(db: Db, *, before: float) -> int:
 
 
 def get_topic(device: int) -> str:
-    """Return the topic that is announced when a device has answered."""
+    """Return the topic that is announced when a device has answered a command."""
     return f"answers {device}"
 
 
 def list_commands(
     db: Db, device: int, now: float, *, limit: int, before: int = 2**63 - 1
 ) -> list[dict[str, Any]]:
-    """Return the commands with numbers below `before` for people, newest first. Times are Unix
-    seconds.
+    """Return the commands with numbers below `before`, newest first, in the form that people see.
+    Times are Unix seconds.
     """
     rows = db.execute(
         "SELECT number, verb, body, bearer, given, expires, state, reason, outcome, answer,"
@@ -324,7 +337,9 @@ def _make_answer(number: int, outcome: int | None, payload: bytes | None) -> Com
 
 
 def _format_command(entry: Entry | None, verb: int) -> str:
-    """Return the command as people write it, or only the verb if the command is damaged."""
+    """Return the command in the form in which people write it. If the command is damaged, return
+    only the verb.
+    """
     content = None if entry is None else entry.content
     return format_command(content if isinstance(content, RemoteCommand) else RemoteCommand(verb))
 
@@ -334,7 +349,9 @@ def _list_entries(entries: Iterable[Entry | None]) -> list[Entry]:
 
 
 def _make_entry(device: int, number: int, body: bytes) -> Entry | None:
-    """Return the entry for the kit; None if the stored command is damaged."""
+    """Return the envelope entry that sends the command to the kit, or None if the stored command is
+    damaged.
+    """
     with suppress(RemoteProtocolError, ValueError):
         (entry,) = decode(bytes(body)).entries
         if entry.sequence == number and isinstance(entry.content, RemoteCommand):
@@ -345,7 +362,7 @@ def _make_entry(device: int, number: int, body: bytes) -> Entry | None:
 
 @lru_cache(maxsize=100)
 def _note_damaged(device: int, number: int) -> None:
-    """Log the damage once per command."""
+    """Log a damaged command once."""
     log.error(
         "command %d to device %d is damaged in the database, and is not sent: send it again, and"
         " check the disk",

@@ -13,7 +13,7 @@ SMS_NEWS = "kit sms"
 
 
 def record_contact(db: Db, device: int, bearer: str, now: float) -> None:
-    """Record that a device was heard. A device that was deleted meanwhile is ignored."""
+    """Record that a device was heard. If the device was deleted meanwhile, do nothing."""
     db.execute(
         "INSERT INTO contact (device, at, way) SELECT id, ?, ? FROM device WHERE id = ?"
         " ON CONFLICT (device) DO UPDATE SET at = excluded.at, way = excluded.way",
@@ -37,7 +37,7 @@ class Position(NamedTuple):
 
 
 def make_position(place: Location, at: float) -> Position:
-    """Return a location of Unix time `at` as a device's position."""
+    """Return a location as a device's position at the Unix time `at`."""
     motion = place.speed_over_ground, place.course_over_ground
     return Position(place.latitude, place.longitude, at, place.altitude, *motion)
 
@@ -55,12 +55,13 @@ _ALL = "(device) DO UPDATE SET at = excluded.at, way = excluded.way, " + ", ".jo
 def record_contacts(
     db: Db, positions: Mapping[int, Position | None], bearer: str, now: float
 ) -> None:
-    """Record that these devices were heard, and their positions if they reported any. An older
-    position that arrives late does not replace a newer one.
+    """Record that these devices were heard. Also store the positions that they reported. An older
+    position that arrives late does not replace a newer position.
     """
     rows = [
         (device, now, bearer, *(position or [None] * len(_PLACE)))
-        # Sort the devices, so that each process locks the rows in the same order.
+        # Sort the devices, so that all processes lock the rows in the same order and cannot
+        # deadlock.
         for device, position in sorted(positions.items())
     ]
     columns = ("device", "at", "way", *_PLACE)
@@ -68,13 +69,13 @@ def record_contacts(
 
 
 def note_version(db: Db, device: int, version: str) -> None:
-    """Note the device's program version. Call `record_contact` first."""
+    """Store the version of the device's program. Call `record_contact` first."""
     db.execute("UPDATE contact SET version = ? WHERE device = ?", version, device)
 
 
 def note_position(db: Db, device: int, position: Location, time: int, now: float) -> None:
-    """Note the newest position. Call `record_contact` first. An older position that arrives late
-    does not replace a newer one. A time in the future counts as now.
+    """Store the device's newest position. Call `record_contact` first. An older position that
+    arrives late does not replace a newer position. A time in the future is replaced by `now`.
     """
     at = min(float(time), now)
     values = ", ".join(f"{column} = ?" for column in _PLACE)

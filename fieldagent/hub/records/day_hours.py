@@ -1,4 +1,6 @@
-"""Hours of a day. They span midnight if they end before they begin."""
+"""Hours of the day from a first to a last minute. If the last minute is earlier, the hours span
+midnight.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Receipts and incident updates that the hub owes to kits.
+"""Receipts and incident updates that the hub must send to kits.
 
-Each receipt or update is a row of `receipt` and uses the bearer that reaches the kit first. If the
-message is lost, the hub sends it again, less and less often.
+Each receipt or update is a row of the table `receipt`. The first bearer that reaches the kit
+delivers it. If the message is lost, the hub sends the receipt again, less and less often.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from fieldagent.package.delivery import Stage
 from fieldagent.package.package import IncidentState
 
 THE_HUB = 0
-"""Placeholder for a member: the hub itself, and services behind it."""
+"""Placeholder for a member id: the hub itself, or a service behind the hub."""
 
 RECEIPT = ("device", "sequence", "member", "at", "urgent", "state", "digest")
 """Columns of a receipt."""
@@ -24,7 +24,7 @@ def announce_mail(db: Db, device: int) -> None:
 
 
 def get_mail_topic(device: int) -> str:
-    """Return the topic that is announced when something may wait for a device."""
+    """Return the topic that is announced when a message for a device may be waiting."""
     return f"device {device}"
 
 
@@ -40,8 +40,8 @@ def owe_receipt(
     stage: Stage = Stage.STORED,
     text: str = "",
 ) -> None:
-    """Record that the hub owes a device a receipt. An urgent receipt is worth a satellite message
-    of its own.
+    """Record that the hub must send a receipt to a device. For an urgent receipt, the hub may pay
+    for a separate satellite message.
     """
     row = (
         device,
@@ -59,18 +59,19 @@ def owe_receipt(
 
 
 WORD_MAX, NAME_MAX = 120, 40
-"""Characters of an update's text on its way to a kit, and of its author's name."""
+"""Largest number of characters of an update's text and of its author's name, as sent to a kit."""
 WORD_BYTES, NAME_BYTES = 160, 60
-"""The same limits in UTF-8 bytes, of which a letter takes up to four. So one satellite message has
-space for text and name, the rest of the update, its proof and its tag."""
+"""Largest number of UTF-8 bytes of the same text and name, because a character takes up to four
+bytes. With these limits, one satellite message has space for the whole update with its proof and
+tag."""
 
 
 def owe_word(
     db: Db, incident: sos.Sos, state: IncidentState, person: str, text: str, now: float
 ) -> None:
-    """Record that the hub owes kits an incident update: the kit of an incident gets a person's text
-    about it. Neighbours that relayed the incident get the update too, because the kit may have no
-    other route. All other kits that ring get the update over free bearers.
+    """Record that the hub must send an incident update with a person's text to kits. The kit of the
+    incident gets the update. Neighbours that relayed the incident get it too, because the kit may
+    have no other route. All other kits that show the SOS get it over free bearers.
     """
     if incident.number is None:
         return
@@ -100,15 +101,15 @@ _UPDATE_COLUMNS = (*RECEIPT, "says", "by_name", "text", "about")
 
 
 def _find_incident_device(incident: sos.Sos, device: int) -> int:
-    """Return the id of the incident's device; 0 if `device` is that device, because it needs no id
-    for its own incident.
+    """Return the id of the incident's device for an update to `device`. Return 0 if the update goes
+    to the incident's own device, which does not need the id.
     """
     return 0 if device == incident.device else incident.device
 
 
 def note_carrier(db: Db, incident: sos.Sos, device: int, now: float) -> None:
-    """Record that a neighbour's device has relayed something of an incident. The neighbour then
-    gets the earlier updates of that incident to relay.
+    """Record that a neighbour's device has relayed a part of an incident. The neighbour then gets
+    the earlier updates of the incident, so that it can relay them.
     """
     if not sos.add_carrier(db, incident.id, device):
         return
@@ -123,13 +124,13 @@ def note_carrier(db: Db, incident: sos.Sos, device: int, now: float) -> None:
 
 
 def cut_word(text: str) -> str:
-    """Return the text, cut to the limits of an update."""
+    """Shorten a text to the limits of an incident update."""
     return _shorten(text, WORD_MAX, WORD_BYTES)
 
 
 def _shorten(text: str, letters: int, size: int) -> str:
-    """Return the text cut to `letters` characters and `size` bytes, with an ellipsis if something
-    was cut.
+    """Shorten a text to `letters` characters and `size` bytes. A shortened text ends with an
+    ellipsis.
     """
     if len(text) <= letters and len(text.encode()) <= size:
         return text
@@ -145,13 +146,14 @@ def announce_answer(db: Db, device: int) -> None:
 
 
 ANSWER_AGAIN_AFTER_S = 120.0
-"""Seconds after an answer. An SOS that is repeated sooner was sent before its kit could have the
-answer."""
+"""Seconds after an answer. If a kit repeats an SOS within this time, the kit sent the SOS before it
+could receive the answer."""
 
 
 def answer_again(db: Db, device: int, sequence: int, digest: bytes, now: float) -> None:
-    """Answer again, because an answered SOS was repeated: the answer was lost. Answers become less
-    and less frequent, so that a replayed recording does not cause costs.
+    """Send the answer to an SOS again. Called when a kit repeats an answered SOS, which shows that
+    the answer was lost. The answers become less and less frequent, so that an attacker who replays
+    a recorded SOS cannot cause costs.
     """
     again = db.execute(
         "UPDATE receipt SET state = 'waiting' WHERE device = ? AND sequence = ? AND digest = ?"
@@ -167,8 +169,9 @@ def answer_again(db: Db, device: int, sequence: int, digest: bytes, now: float) 
 
 
 def repeat_result(db: Db, incident: sos.Sos, now: float) -> None:
-    """Send the result of an SOS again, because its kit still considers the SOS open: the update was
-    lost. Repeats become less and less frequent, and use all carriers of the incident.
+    """Send the result of an incident again. Called when the kit still considers the incident open,
+    which shows that the update was lost. Repeats become less and less frequent, and use all
+    carriers of the incident.
     """
     again = db.execute(
         "UPDATE receipt SET state = 'waiting' WHERE sequence = ? AND says <> ''"

@@ -1,4 +1,4 @@
-"""Items and deliveries that end, or are deleted, because of their age."""
+"""Expiry of deliveries, and deletion of old items."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from fieldagent.hub.records.ledger import WAITING_STATES
 from fieldagent.hub.store.contract import Db, find_earliest
 
 ROWS_PER_TRANSACTION = 100
-"""Rows that end or are deleted in one transaction, during which no one else can write."""
+"""Number of rows that expire or are deleted in one transaction. The number is small, because no
+other task can write during a transaction."""
 
 
 def expire(db: Db, now: float) -> int:
@@ -35,7 +36,9 @@ def compute_next_expiry(db: Db) -> float:
 
 def forget(db: Db, *, before: float, now: float) -> int:
     """Delete some items older than `before` and return their number. Repeat the call until the
-    number is 0. An item stays while a delivery waits, while its SOS is open, or if its SOS was
+    number is 0.
+
+    An item is kept while a delivery waits or while its SOS is open. It is also kept if its SOS was
     closed after `before`.
     """
     return len(
@@ -59,7 +62,8 @@ _REMEMBERING_TABLES = {
     "slice": f"device, {UNAUTHENTICATED_COLUMN}, sequence, count, position",
     "arrived": f"device, {UNAUTHENTICATED_COLUMN}, sequence, digest",
 }
-"""Tables that recognise and answer repeated items, with the columns of their keys."""
+"""Tables that recognise repeated items so that the hub answers them in the same way. The values are
+the columns of the tables' keys."""
 
 
 def forget_remembered(db: Db, *, before: float) -> int:

@@ -1,4 +1,6 @@
-"""Fragments of items that are larger than a message, stored until the item is complete."""
+"""Fragments of items that are larger than one message. The hub stores the fragments until the item
+is complete.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +14,12 @@ UNAUTHENTICATED_COLUMN = "origin"
 0.1, because hubs of two versions share them."""
 
 Whose: TypeAlias = tuple[int, int, int]
-"""Device, 1 if an unauthenticated device relays the item (else 0), and the item's number."""
+"""Key of an item: the device, then 1 if the device is unauthenticated and relays the item (else 0),
+then the item's number."""
 
 
 def store_fragment(db: Db, key: Whose, part: Fragment, now: float) -> dict[int, bytes]:
-    """Store one fragment, and return all stored fragments of the item by position."""
+    """Store one fragment. Return all stored fragments of the item by their position."""
     db.execute(
         f"INSERT INTO slice (device, {UNAUTHENTICATED_COLUMN}, sequence, count, position, slice,"
         " at)"
@@ -40,7 +43,7 @@ def store_fragment(db: Db, key: Whose, part: Fragment, now: float) -> dict[int, 
 
 
 def drop(db: Db, key: Whose, count: int, *, kept_position: int = -1) -> None:
-    """Delete the fragments of an item that was cut into `count`, except the one at position
+    """Delete the fragments of an item that consists of `count` fragments, except the fragment at
     `kept_position`.
     """
     db.execute(
@@ -54,5 +57,5 @@ def drop(db: Db, key: Whose, count: int, *, kept_position: int = -1) -> None:
 
 
 def can_have_missing(db: Db) -> bool:
-    """Return True if the hub may have to ask a device for fragments, now or later."""
+    """Return True if the hub may have to ask a device for missing fragments, now or later."""
     return bool(db.execute(f"SELECT 1 FROM slice WHERE {UNAUTHENTICATED_COLUMN} = 0 LIMIT 1"))

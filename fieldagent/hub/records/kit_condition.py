@@ -1,5 +1,7 @@
-"""Last known condition of each kit, from the kit's own report over its link or from its answer to
-`status` over any bearer. Each device has one row, which a newer report replaces.
+"""Last known condition of each kit.
+
+A kit reports its condition over its link, or in its answer to the command `status` over any bearer.
+Each device has one row, which a newer report replaces.
 """
 
 from __future__ import annotations
@@ -26,23 +28,23 @@ COLUMNS = {
     f"condition {column}": f"kit_condition.{column}"
     for column in ("at", "way", "status", "about", "about_at")
 }
-"""Columns that `read_condition` reads."""
+"""SQL for the columns that `read_condition` reads."""
 
 
 class LinkOnlyReport(NamedTuple):
-    """Part of the condition that a kit reports only over its link."""
+    """Part of a kit's condition that the kit reports only over its link."""
 
     at: float
     system: str
     cause: str
-    """Cause of the machine's last start, one of CAUSES."""
+    """Cause of the machine's last start, one of `CAUSES`."""
     starts: int
-    """Starts of the agent in the last 24 hours."""
+    """Number of starts of the agent in the last 24 hours."""
     throttled: int | None
     clock: int | None
-    """Seconds by which the system clock was ahead."""
+    """Seconds by which the system clock was fast; None if unknown."""
     signals: Mapping[str, list[int | None]]
-    """Signal of each channel, per hour of the last 24 hours."""
+    """Signal of each channel in each of the last 24 hours; None for an hour without a value."""
 
 
 class KnownCondition(NamedTuple):
@@ -53,7 +55,7 @@ class KnownCondition(NamedTuple):
 
 
 def store_condition(db: Db, device: int, condition: KitCondition, now: float) -> None:
-    """Store the condition that a kit reports. A device that was deleted meanwhile is ignored."""
+    """Store the condition that a kit reports. If the device was deleted meanwhile, do nothing."""
     about = {
         "system": condition.system,
         "cause": condition.cause,
@@ -72,8 +74,8 @@ def store_condition(db: Db, device: int, condition: KitCondition, now: float) ->
 def note_answer(
     db: Db, device: int, verb: int, answer: CommandAnswer, came_by: str, now: float
 ) -> None:
-    """Store the answer to `status`; ignore answers to other commands. `came_by` names the bearer of
-    the answer, for people.
+    """Store a kit's answer to the command `status`. Ignore answers to other commands. `came_by` is
+    the name of the answer's bearer, as shown to people.
     """
     if verb != STATUS or answer.outcome is not CommandOutcome.DONE:
         return
@@ -84,7 +86,7 @@ def note_answer(
     _store_status(db, device, status, came_by, now)
     rows = db.execute("SELECT version FROM contact WHERE device = ?", device)
     if rows and read_version_numbers(rows[0][0]) != (status.version, status.since):
-        # The kit's link has reported no version, or another version has started since.
+        # The kit has not reported its version over its link, or has started another version since.
         contact.note_version(db, device, format_version(status))
 
 
@@ -98,8 +100,8 @@ def _store_status(db: Db, device: int, status: KitStatus, came_by: str, now: flo
 
 
 def read_condition(row: Mapping[str, Any]) -> KnownCondition | None:
-    """Return the condition from COLUMNS. None if the kit has reported none, or if the row is
-    damaged.
+    """Return the condition in a row with the columns `COLUMNS`. Return None if the kit has reported
+    no condition or the row is damaged.
     """
     at, about = row["condition at"], row["condition about"]
     if at is None:
@@ -117,8 +119,8 @@ def read_condition(row: Mapping[str, Any]) -> KnownCondition | None:
 
 
 def shift_to_now(hours: list[int | None], at: float, now: float) -> list[int | None]:
-    """Return the values of the last 24 hours. `hours` are the values reported at `at`; hours after
-    the report are None.
+    """Return the values of the 24 hours before `now`. `hours` are the values of the 24 hours before
+    `at`. Hours after `at` are None.
     """
     since = max(0, min(int((now - at) // HOUR_S), REPORTED_HOURS))
     return [*hours[since:], *[None] * since]

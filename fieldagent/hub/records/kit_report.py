@@ -1,6 +1,7 @@
-"""Data that the hub has for kits besides messages, and data that kits report about themselves. The
-hub has settings that the kit's operator has signed. A kit reports the result of those settings,
-the result of its last update, and the signal of its modems.
+"""Settings that the hub offers to kits, and reports of kits about themselves.
+
+The kit's operator has signed the settings. A kit reports the result of these settings, the result
+of its last update, and the signal of its modems.
 """
 
 from __future__ import annotations
@@ -16,20 +17,21 @@ from fieldagent.wire.kit_note import KitReport, SettingsOffer
 from fieldagent.wire.settings_change import SettingsChange
 
 INSTALLED_MAX = 20
-"""Characters of the installed version that are stored."""
+"""Largest number of characters that the hub stores of an installed version."""
 STATES = ("waiting", "trial", "taken", "refused", "back")
-"""States of offered settings that a kit reports. The settings wait for root's systemd unit, are on
-trial, are in force, were refused, or were rolled back."""
+"""States that a kit reports for offered settings. Waiting: root's systemd unit has not processed
+the settings yet. Trial: they are on trial. Taken: they are in force. Refused: they were rejected.
+Back: they were rolled back."""
 
 SETTINGS = (
     "(SELECT number || ' ' || state || CASE why WHEN '' THEN '' ELSE ': ' || why END"
     " FROM settings_offer WHERE settings_offer.device = device.id)"
 )
-"""SQL on a device: number, state and reason of its last offered settings, for people."""
+"""SQL on a device: number, state and reason of the settings that were offered last, for people."""
 
 
 def get_topic(device: int) -> str:
-    """Return the topic that is announced when there is something new for a device."""
+    """Return the topic that is announced when the hub has new settings or names for a device."""
     return f"offers {device}"
 
 
@@ -69,7 +71,7 @@ def list_modems(text: str, at: float | None) -> list[dict[str, Any]]:
 
 
 def offer(db: Db, device: int, change: SettingsChange, signature: str, now: float) -> None:
-    """Offer settings to a device. They replace an earlier offer."""
+    """Offer settings to a device. A new offer replaces the earlier offer."""
     db.execute("DELETE FROM settings_offer WHERE device = ?", device)
     db.execute(
         "INSERT INTO settings_offer (device, number, text, signature, offered, state)"
@@ -100,7 +102,7 @@ def read_last_number(db: Db, device: int) -> int:
 
 
 def touch_directory(db: Db, workspace: int) -> None:
-    """Note a change in a workspace's directory. Linked kits get the change now, other kits when
+    """Record a change in a workspace's directory. Linked kits get the change now, other kits when
     they connect.
     """
     db.execute("UPDATE workspace SET directory = directory + 1 WHERE id = ?", workspace)

@@ -39,17 +39,17 @@ LEASE_S = 30.0
 """Seconds that a lease outlives the process that held it."""
 
 CONSOLE_RETURN_S = 10.0
-"""Seconds within which a console reconnects after its stream has ended, for example after a reload
-of the page."""
+"""Seconds within which a console usually reconnects after its stream has ended, for example after
+the user reloads the page."""
 
 FORGET_AFTER_S = 3600.0
-"""Seconds after which a dead process is deleted."""
+"""Seconds after which the record of a dead process is deleted."""
 
 IS_LINKED = (
     "EXISTS (SELECT 1 FROM lease JOIN process ON process.name = lease.process"
     " WHERE lease.device = device.id AND process.until > ?)"
 )
-"""SQL condition: the `device` is linked at the time given as parameter."""
+"""SQL condition: the `device` is linked. Parameter: the Unix time."""
 
 
 @dataclass(slots=True)
@@ -57,19 +57,19 @@ class Lease:
     lost: trio.Event = field(default_factory=trio.Event)
     """Set when the link must end."""
     stranded: str = ""
-    """Reason why the owner of the lease is unknown. Empty if another link has the lease, or the
-    device may have none."""
+    """Reason why the owner of the lease is unknown. Empty if another link has the lease, or if the
+    device must not have a lease."""
 
 
 class _WatchedProcess(NamedTuple):
     until: float
-    """Unix time until which the process is alive, by its own report."""
+    """Unix time until which the process is alive, according to its own report."""
     since: float
-    """Time of trio's clock when this process first saw that `until`."""
+    """Time on trio's clock when this process first saw the current value of `until`."""
 
 
 class Leases:
-    """Leases of one process. Its `name` is unique."""
+    """Leases of one process. The `name` of the process is unique."""
 
     def __init__(self, store: Store, name: str, *, clock: Callable[[], float]) -> None:
         self._store = store
@@ -80,12 +80,13 @@ class Leases:
         """Number of links of this process."""
         self._consoles: set[int] = set()
         self._ended: dict[int, int] = {}
-        """Links that have ended but may still be stored as open, with their devices."""
+        """Links that have ended but may still be stored as open. Maps the number of a link to its
+        device."""
         self._owes = trio.Event()
-        """Set if the end of a link could not be stored."""
+        """Set when the end of a link could not be stored."""
 
     async def run(self) -> None:
-        """Report periodically that this process is alive, while it has links or consoles. Also
+        """Renew this process's lease while the process has links or consoles. Also try again to
         store the ends of links and consoles that could not be stored before.
         """
         if not self._store.shared:
@@ -114,8 +115,8 @@ class Leases:
     async def _watch_others(
         self, watched_before: Mapping[str, _WatchedProcess]
     ) -> dict[str, _WatchedProcess]:
-        """Watch the processes whose reported end is further ahead than possible, and delete the
-        processes whose report stays the same. Return the watched processes.
+        """Watch the processes that report an end further in the future than possible. Delete the
+        processes whose report does not change. Return the watched processes.
         """
         now = trio.current_time()
         rows = await self._store.read(lambda db: _list_far_ahead(db, self._clock() + LEASE_S))
@@ -142,7 +143,7 @@ class Leases:
 
     @asynccontextmanager
     async def hold_lease(self, device: Device) -> AsyncIterator[Lease]:
-        """Take the lease of a device for a link. Raises StoreUnavailable, StoreFull or
+        """Hold the lease of a device during a link. Raises StoreUnavailable, StoreFull or
         StoreFailed.
         """
         lease, link = Lease(), next(self._numbers)
@@ -175,17 +176,17 @@ class Leases:
         self._owes.set()
 
     def _release_link(self, db: Db, link: int, device: int) -> None:
-        """End the link. Deliveries under way over the link go over satellite after their grace
-        period.
+        """End a link. After their grace period, deliveries that were under way over the link are
+        sent over satellite.
         """
         _end_link(db, self._name, link, device)
         contact.record_contact(db, device, Bearer.IP, self._clock())
 
     @asynccontextmanager
     async def hold_console(self, workspace: int, member: int) -> AsyncIterator[None]:
-        """Record that the member has a console open at this process, until `CONSOLE_RETURN_S`
-        seconds after the stream has ended, because a reloaded console reconnects. Raises
-        StoreUnavailable, StoreFull, StoreFailed.
+        """Record that the member has a console open at this process. The record lasts until
+        `CONSOLE_RETURN_S` seconds after the console's stream has ended, because a reloaded console
+        connects again. Raises StoreUnavailable, StoreFull, StoreFailed.
         """
         stream = next(self._numbers)
 
@@ -211,8 +212,8 @@ class Leases:
                     self._owes.set()
 
     def _note_closed(self, db: Db) -> None:
-        """Store the end of all consoles that are not open, including ends that could not be stored
-        before.
+        """Store the end of all consoles that are not open. This includes consoles whose end could
+        not be stored before.
         """
         db.execute(
             "UPDATE console_stream SET until = ? WHERE process = ? AND until IS NULL"
@@ -227,8 +228,8 @@ class Leases:
             try:
                 held = await self._store.read(lambda db: _is_held(db, self._name, link, device))
             except StoreUnavailable as trouble:
-                # End the link, because the agent can connect to another process, which may reach
-                # the store.
+                # End the link. The agent can then connect to another process, which may be able to
+                # reach the store.
                 lease.stranded, held = str(trouble), False
             if held:
                 await taken.wait()
@@ -236,18 +237,18 @@ class Leases:
 
 
 def get_topic(device: int) -> str:
-    """Return the topic that is announced when a lease is taken."""
+    """Return the topic that is announced when another link takes the lease of a device."""
     return f"lease {device}"
 
 
 def remove_lease(db: Db, device: int) -> None:
-    """Remove the lease of a device: its link ends and the device must authenticate again."""
+    """Remove the lease of a device. Its link ends, and the device must authenticate again."""
     db.execute("DELETE FROM lease WHERE device = ?", device)
     db.announce(get_topic(device))
 
 
 def count_linked(db: Db, now: float) -> int:
-    """Return the number of linked devices, over all processes."""
+    """Return the number of linked devices of all processes."""
     ((devices,),) = db.execute(f"SELECT count(*) FROM device WHERE {IS_LINKED}", now)
     return int(devices)
 
@@ -266,13 +267,15 @@ def _forget_others(db: Db, process: str) -> None:
 
 
 def _list_far_ahead(db: Db, moment: float) -> list[tuple[str, float]]:
-    """Return the processes whose reported end is after `moment`, each with that end."""
+    """Return the processes that report an end after `moment`. Each process has its reported end."""
     rows = db.execute("SELECT name, until FROM process WHERE until > ?", moment)
     return [(name, float(until)) for name, until in rows]
 
 
 def _forget(db: Db, process: str, until: float) -> None:
-    """Delete a process with its links, unless it has reported another time meanwhile."""
+    """Delete a process with its links, unless the process has reported another end than `until`
+    meanwhile.
+    """
     db.execute("DELETE FROM process WHERE name = ? AND until = ?", process, until)
     db.announce("satellite")
 

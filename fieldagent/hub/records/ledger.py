@@ -1,8 +1,9 @@
-"""Items of the hub and their deliveries, each entered once, in one transaction.
+"""Items of the hub and their deliveries. Each item is entered once, in one transaction.
 
-An item gets one delivery for each addressed device and each webhook. A kit's item to everyone is
-in its workspace's log, and addressed when devices fetch it (`workspace_log`). A kit's position to
-everyone has no deliveries (`newest`)."""
+An item gets one delivery for each addressed device and each webhook. A kit's item to everyone is in
+its workspace's log, and gets deliveries when devices fetch it (`workspace_log`). A kit's position
+to everyone has no deliveries (`newest`).
+"""
 
 from __future__ import annotations
 
@@ -35,8 +36,8 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.wire.envelope import Entry, Source, compute_item_digest, encode
 
 WAITING_STATES = "('waiting', 'packed', 'sent')"
-"""States of a delivery that the device has not confirmed. `packed`: in a message to the satellite
-operator. `sent`: accepted by the operator."""
+"""States of a delivery that the device has not confirmed. `packed`: the item is in a message to the
+satellite operator. `sent`: the operator has accepted this message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,50 +52,50 @@ class Posting:
     priority: int
     sos: bool = False
     alarm: bool = False
-    """True for the hub's own alarm (fence, check-in, watch), which is as urgent as an SOS."""
+    """True for an alarm of the hub (fence, check-in, watch), which is as urgent as an SOS."""
     unauthenticated: bool = False
     """True for an SOS whose sender is not authenticated."""
     back: int = 0
     """For an SOS: see `envelope.Entry.back`."""
     target: int | None = None
-    """Member to whom a message is addressed. None: everyone in the workspace except the sender."""
+    """Member to whom the item is addressed. None: everyone in the workspace except the sender."""
     team: int | None = None
-    """Group to which the item is addressed instead. `audience` contains the group's members except
-    the sender. 0: no member of the workspace."""
+    """Group to which the item is addressed, instead of a member. `audience` contains the members of
+    the group except the sender. 0: a group without a member in the workspace."""
     audience: frozenset[int] = frozenset()
     device: int | None = None
-    """The only device of `target` that gets the item."""
+    """Device that gets the item. None: all devices of `target`."""
     over_satellite: bool | None = None
-    """True if a satellite message may be paid for although the addressee has not asked for that.
-    None: no agent sent the item."""
+    """True if the hub may pay for a satellite message even if the addressee has not asked for that.
+    None: the item was not sent by an agent."""
     to: Person | None = None
-    """The addressee as the sender named them."""
+    """The addressee in the words of the sender."""
     addressee: str = ""
-    """JSON of the addressee, for people."""
+    """JSON that describes the addressee to people."""
     asks: bool = False
     """True if the sender wants a read receipt."""
     author: Person | None = None
-    """The author at the kit, as the kit named them."""
+    """The author, as named by the kit."""
     carried: bool = False
-    """True if the item came from a kit that is not the sender's. That kit has the item already."""
+    """True if another kit than the sender's delivered the item. That kit needs no delivery."""
     collapse_key: int | None = None
     expires: float | None = None
     source: Source | None = None
-    """Station and number of the item if an agent posted it."""
+    """Station and number of the item, if an agent sent the item."""
     contact: str = ""
-    """JSON with the contact data of a pushed message's author: `phone`, `email`, or both."""
+    """JSON with the contact data of the author of a pushed message: `phone`, `email`, or both."""
     estimate: Estimate | None = None
-    """Position of the sender from the operator, for an item without a position."""
+    """Position of the sender according to the operator, for an item without a position."""
     revoked: float | None = None
-    """For an SOS: Unix time since when the kit that sent or relayed it is revoked."""
+    """For an SOS: Unix time when the kit that sent or relayed it was revoked."""
 
 
 WORDS_MAX = 1_000
-"""Characters of an item that are searchable."""
+"""Largest number of characters of an item that can be searched."""
 
 
 def make_search_text(item: Item) -> str:
-    """Return the searchable text of an item, case-folded and valid for any database."""
+    """Return the searchable text of an item, case-folded and valid in any database."""
     if isinstance(item, Message):
         text = item.content
     elif isinstance(item, Waypoint):
@@ -108,7 +109,7 @@ def make_search_text(item: Item) -> str:
 class ItemIds(NamedTuple):
     item: int
     request_id: str
-    """Id by which the caller can ask for the item."""
+    """Id with which the caller can query the item."""
 
 
 def enter(db: Db, posting: Posting, *, now: float, grace: float) -> ItemIds:
@@ -133,7 +134,7 @@ def enter(db: Db, posting: Posting, *, now: float, grace: float) -> ItemIds:
 
 
 def _note_word(db: Db, word: IncidentUpdate, posting: Posting, now: float) -> None:
-    """Record that a kit calls off its own incident or that a person has seen an incident."""
+    """Record that a kit calls off its own incident, or that a person has seen an incident."""
     assert posting.source is not None
     incident = sos.find_by_kit(db, word.station or posting.source.station, word.incident)
     if incident is None or incident.workspace != posting.workspace:
@@ -149,17 +150,17 @@ def _note_word(db: Db, word: IncidentUpdate, posting: Posting, now: float) -> No
 def enter_from_kits(
     db: Db, postings: Sequence[Posting], *, now: float, grace: float
 ) -> list[ItemIds]:
-    """Enter items from agents that do not concern an SOS, for devices and webhooks."""
+    """Enter items that agents sent and that do not belong to an SOS, for devices and webhooks."""
     entered = enter_all(db, postings, now=now, grace=grace)
     _deliver_to_webhooks(db, postings, [each.item for each in entered], now, escalates=False)
     return entered
 
 
 def enter_all(db: Db, postings: Sequence[Posting], *, now: float, grace: float) -> list[ItemIds]:
-    """Store items with their deliveries to devices. The number of statements is the same for one
-    item and one device as for 100 items and 1000 devices.
+    """Store items with their deliveries to devices. The number of statements does not depend on the
+    number of items and devices.
 
-    `grace`: seconds that the IP link has before the hub pays for a satellite message.
+    The hub pays for a satellite message if the IP link is slower than `grace` seconds.
     """
     if not postings:
         return []
@@ -177,8 +178,8 @@ def enter_all(db: Db, postings: Sequence[Posting], *, now: float, grace: float) 
 
 
 def enter_of(db: Db, posting: Posting, device: int, now: float, *, free: str) -> int:
-    """Enter an item from a device that does not number its items. The item goes to webhooks, and to
-    kits over free bearers only. `free` is the reason, for people. Return the id of the item.
+    """Enter an item from a device that does not number its items, and return the item's id. The
+    item goes to webhooks and, over free bearers only, to kits. People see the reason `free`.
     """
     entered = _store(db, [(posting, device)], now)
     item = entered[0].item
@@ -193,7 +194,7 @@ def raise_alarm(
     db: Db, posting: Posting, device: int, now: float, kind: str, *, free: str = ""
 ) -> int:
     """Raise an incident about a device, send it to webhooks, and return its number. If `free` is
-    not empty, the item also goes to kits over free bearers only. `free` is the reason, for people.
+    not empty, kits also get the item, over free bearers only. People see the reason `free`.
     """
     entered = _store(db, [(posting, device)], now)
     item = entered[0].item
@@ -207,7 +208,7 @@ def raise_alarm(
 
 
 def post_text(db: Db, posting: Posting, device: int, incident: int, now: float) -> None:
-    """Enter for webhooks the hub's own text about an incident without an item."""
+    """Send webhooks the hub's own text about an incident that has no item."""
     ((item, _),) = _store(db, [(posting, device)], now)
     sos.add_item(db, item, incident)
     sos.set_first_item(db, item, incident)
@@ -215,7 +216,7 @@ def post_text(db: Db, posting: Posting, device: int, incident: int, now: float) 
 
 
 def announce_addition(db: Db, posting: Posting, device: int, incident: int, now: float) -> None:
-    """Enter for webhooks the hub's addition to an existing alarm. Contacts are not notified."""
+    """Add a text of the hub to an alarm and send it to webhooks. Contacts are not notified."""
     ((item, _),) = _store(db, [(posting, device)], now)
     sos.add_item(db, item, incident)
     sos.note_event(db, incident, "item", now)
@@ -227,11 +228,11 @@ CAME_BACK = "a kit returned it after the database was restored"
 
 
 def enter_again(db: Db, posting: Posting, *, at: float, now: float, is_closed: bool = False) -> int:
-    """Enter an item that a kit sent back after the database had lost it, with the original time
-    `at`. Return the item's id.
+    """Enter an item that a kit sent back after the database had lost it. `at` is the Unix time when
+    the hub first had the item. Return the item's id.
 
-    Webhooks do not get the item. Kits get the item over free bearers only, and recognise an item
-    that they had before. `is_closed`: the kit knows that its incident was closed.
+    Webhooks do not get the item. Kits get it over free bearers only, and recognise it if they had
+    it before. `is_closed` is True if the kit knows that its incident was closed.
     """
     source = posting.source
     rows = [(posting, source.station if source else None)]
@@ -259,7 +260,7 @@ def note_had(db: Db, item: int, device: int, sequence: int, at: float) -> None:
     """Record that a device had an item under that number before the database was restored."""
     taken = db.execute("SELECT 1 FROM delivery WHERE device = ? AND sequence = ?", device, sequence)
     if taken:
-        # The number has been reused since the restore: take the next free one.
+        # The number has been used for another item since the restore: take the next free number.
         sql = "UPDATE device SET next_sequence = next_sequence + 1 WHERE id = ?"
         ((following,),) = db.execute(f"{sql} RETURNING next_sequence", device)
         sequence = following - 1
@@ -275,7 +276,7 @@ _LANE = "CASE WHEN item.sos > 0 THEN -item.id ELSE coalesce(item.source_device, 
 
 
 def post_again(db: Db, now: float) -> int:
-    """Send restored items to webhooks, and return the number of posts."""
+    """Send restored items to webhooks. Return the number of queued webhook requests."""
     posts = db.execute(
         "INSERT INTO webhook_delivery (webhook, item, sender, state, not_before)"
         f" SELECT webhook.id, item.id, {_LANE},"
@@ -298,12 +299,12 @@ _ITEM = (
 
 
 class DeliverySpread(Enum):
-    """Time at which the deliveries of an item are created."""
+    """Moment at which the deliveries of an item are created."""
 
     FETCHED = auto()
-    """When a device fetches the item (`workspace_log`)."""
+    """When a device fetches the item from its workspace's log (`workspace_log`)."""
     NEWEST = auto()
-    """Never, because the item is a position (`newest`)."""
+    """Never, because the item is a position that only the newest positions contain (`newest`)."""
     NOW = auto()
 
 
@@ -319,20 +320,20 @@ def _spread_of(posting: Posting) -> DeliverySpread:
 
 
 def _make_entry(posting: Posting) -> Entry:
-    """Return the entry as it is transmitted, without a number."""
+    """Return the item as an envelope entry without a number."""
     how = posting.to, posting.asks, posting.author
     return Entry(0, posting.item, posting.time, posting.sos, posting.back, *how)
 
 
 def _store(db: Db, postings: Sequence[tuple[Posting, int | None]], now: float) -> list[ItemIds]:
-    """Store items, each with its sender, or with its subject if it has no `source`."""
+    """Store items. Each is paired with its sender, or without a `source` with its subject."""
     return _store_all(db, postings, now)[0]
 
 
 def _store_all(
     db: Db, postings: Sequence[tuple[Posting, int | None]], now: float
 ) -> tuple[list[ItemIds], set[int]]:
-    """Store items. Also return the workspaces in which some devices get their rows at once."""
+    """Store items. Return their ids, and the workspaces where devices get rows at once."""
     fetched = [each.workspace for each, _ in postings if _spread_of(each) is DeliverySpread.FETCHED]
     tracks = _get_newest(postings, now)
     positions = [posting.workspace for posting in tracks.values()]
@@ -379,7 +380,7 @@ def _store_all(
 
 
 def _get_newest(postings: Sequence[tuple[Posting, int | None]], now: float) -> dict[Track, Posting]:
-    """Return the newest position of each track."""
+    """Return the newest position of each sender of positions."""
     tracks: dict[Track, Posting] = {}
     for posting, device in postings:
         if device is not None and _spread_of(posting) is DeliverySpread.NEWEST:
@@ -391,13 +392,13 @@ def _get_newest(postings: Sequence[tuple[Posting, int | None]], now: float) -> d
 
 
 _EVERYBODY, _NOBODY = 0, -1
-"""Placeholders for a member."""
+"""Placeholders for a member id."""
 _MEMBER = "membership.member = device.member AND membership.workspace = device.workspace"
 _COUNT = (
     "(SELECT sum(items) FROM counted WHERE counted.workspace = device.workspace"
     f" AND (counted.member IN ({_EVERYBODY}, device.member) OR counted.device = device.id))"
 )
-"""SQL: number of the new items that are for a `device`."""
+"""SQL: number of the new items that a `device` gets."""
 _DELIVERY = ("item", "device", "rank", "expires", "sequence", "state", "satellite_from")
 
 
@@ -409,12 +410,12 @@ def _deliver_to_devices(
     spread: DeliverySpread = DeliverySpread.NOW,
     with_exceptions: Collection[int] = (),
 ) -> None:
-    """Deliver items to all their devices. If `spread` is not NOW, deliver only to devices in the
-    workspaces `with_exceptions` that get such items at once.
+    """Create the deliveries of items to devices. If `spread` is not NOW, create only the deliveries
+    to those devices in the workspaces `with_exceptions` that get such items at once.
 
     The statement locks the devices, because it increases their next item numbers. It locks them in
     the order of their ids, so that several transactions cannot deadlock. The statement reads no
-    growing table, because PostgreSQL scans a new table in full before it has statistics.
+    table that grows, because PostgreSQL scans a new table in full before it has statistics.
     """
     counted, column, whose = _find_addressees([posting for posting, _ in entries])
     if not counted:
@@ -461,7 +462,7 @@ def _deliver_to_devices(
 def _find_addressees(
     postings: Sequence[Posting],
 ) -> tuple[list[tuple[int, int, int, int]], str, Collection[int]]:
-    """Return the item counts, and the column and values of `device` that select the devices.
+    """Return the item counts, and the column of `device` with the values that select the devices.
 
     Each count is for a member, for everyone except the sender, or for a single device.
     """
@@ -497,8 +498,8 @@ def _is_for(posting: Posting, member: int, device: int) -> bool:
 
 
 def _compute_satellite_start(posting: Posting, asks: int, now: float, grace: float) -> float | None:
-    """Return the time from which a satellite message may be paid for, or None if never. An SOS is
-    paid for at once, and an item from an agent to everyone if its addressee has asked for that.
+    """Return the Unix time from which the hub may pay for a satellite message, or None for never.
+    It pays for an SOS at once, and for an agent's item to everyone if the addressee asks for it.
     """
     if posting.sos:
         return now
@@ -512,11 +513,11 @@ _WEBHOOK_DELIVERY = ("webhook", "item", "sender", "state", "not_before")
 def _deliver_to_webhooks(
     db: Db, postings: Sequence[Posting], items: Sequence[int], now: float, *, escalates: bool
 ) -> None:
-    """Create deliveries to webhooks. A webhook with `after` only gets an item that raises an SOS
-    (`escalates`), that many minutes later, unless someone answers.
+    """Create deliveries to webhooks. A webhook with a delay (`after`, in minutes) gets only items
+    that raise an SOS (`escalates`). It gets them after the delay, unless someone answers.
 
-    Deliveries with the same `sender`, a kit's number, are posted in order. Each SOS has its own
-    `sender`, so that a failed post, repeated hours later, cannot delay it.
+    Deliveries with the same `sender` number are posted in order. Each SOS has its own `sender`
+    number, so that failed requests of other items cannot delay it.
     """
     among, workspaces = make_membership(db, {posting.workspace for posting in postings})
     webhooks: dict[int, list[tuple[int, int]]] = {}
@@ -538,8 +539,8 @@ def _deliver_to_webhooks(
 
 
 def _choose_lane(posting: Posting, item: int) -> int:
-    """Return the `sender` of a post. An SOS or an alarm does not wait for other posts. The posts of
-    a kit do not wait for the posts of another kit, even of the same user.
+    """Return the `sender` number of a webhook delivery. An SOS or an alarm waits for no other
+    delivery. Deliveries of one kit do not wait for those of another kit of the same user.
     """
     if posting.sos or posting.alarm:
         return -item
@@ -550,13 +551,13 @@ _IS_WANTED = (
     "(item.restored IS NULL AND EXISTS (SELECT 1 FROM webhook"
     " WHERE webhook.workspace = item.workspace AND steps = 1))"
 )
-"""SQL condition on an `item`: a webhook wants its delivery steps. Most hubs have no such webhook.
-Restored items are left out, because a webhook may have got their steps already."""
+"""SQL condition on an `item`: a webhook gets the steps of its delivery. Most hubs have no such
+webhook. Restored items are excluded, because a webhook may already have got their steps."""
 
 
 def _queue_step_posts(db: Db, items: Collection[int]) -> None:
-    """Queue posts of an item's delivery steps, after the item's own post. One post covers all steps
-    that wait. For items pushed at the hub, only steps are posted.
+    """Queue webhook requests with an item's delivery steps, after the item itself. One request
+    contains all waiting steps. For an item pushed at the hub, webhooks get only its steps.
     """
     among, numbers = make_membership(db, items)
     is_handed = "webhook_delivery.state = 'handed'"
@@ -578,7 +579,7 @@ def _queue_step_posts(db: Db, items: Collection[int]) -> None:
 
 
 def restrict_to_free(db: Db, item: int, reason: str) -> None:
-    """Restrict a new item to free bearers. `reason` is a text for people."""
+    """Restrict a new item to free bearers. People see `reason`."""
     db.execute(
         "UPDATE delivery SET satellite_from = NULL, unpaid = 1, reason = ? WHERE item = ?",
         *(reason, item),
@@ -586,7 +587,7 @@ def restrict_to_free(db: Db, item: int, reason: str) -> None:
 
 
 def end_escalation(db: Db, item: int) -> None:
-    """Cancel the posts to later webhooks, because someone has answered."""
+    """Cancel the requests to webhooks with a delay. Called when a person has answered."""
     db.execute(
         "DELETE FROM webhook_delivery WHERE item = ? AND state = 'waiting' AND webhook IN"
         " (SELECT id FROM webhook WHERE after > 0)",
@@ -595,7 +596,7 @@ def end_escalation(db: Db, item: int) -> None:
 
 
 def _collapse(db: Db, postings: Sequence[Posting], item_ids: Sequence[ItemIds], now: float) -> None:
-    """Let newer items replace older items that have not left yet."""
+    """Replace older items that were not sent yet by newer items with the same collapse key."""
     newest = {
         (posting.workspace, posting.sender, posting.collapse_key): each.item
         for posting, each in zip(postings, item_ids, strict=True)
@@ -617,14 +618,14 @@ def _collapse(db: Db, postings: Sequence[Posting], item_ids: Sequence[ItemIds], 
 
 
 def confirm(db: Db, item: int, device: int, bearer: Bearer, now: float) -> None:
-    """Record that the device has the item on disk, which ends the delivery and owes a receipt."""
+    """Record that the device has the item on disk. This ends the delivery; a receipt is due."""
     confirm_all(db, [(item, device)], bearer, now)
 
 
 def confirm_all(
     db: Db, deliveries: Collection[tuple[int, int]], bearer: Bearer, now: float
 ) -> None:
-    """Like `confirm`, for pairs of item and device."""
+    """Call `confirm` for each pair of item and device, in one operation."""
     pairs = sorted(set(deliveries))
     for first in range(0, len(pairs), ROWS_MAX):
         _confirm(db, pairs[first : first + ROWS_MAX], bearer, now)
@@ -662,8 +663,8 @@ def _confirm(db: Db, pairs: Sequence[tuple[int, int]], bearer: Bearer, now: floa
             wanted.add(item)
         if sender is not None and sequence is not None:
             digest = compute_item_digest(replace(read_stored_entry(body), sequence=sequence))
-            # A restored item is not paid for again, because its kit may have got the receipt
-            # before.
+            # The hub does not pay for the receipt of a restored item, because its kit may have got
+            # the receipt before.
             worth = int(urgent and is_first)
             owed.append((sender, sequence, members[by], now, worth, "waiting", digest))
             senders.add(sender)
@@ -679,8 +680,8 @@ def _confirm(db: Db, pairs: Sequence[tuple[int, int]], bearer: Bearer, now: floa
 
 
 def note_stage(db: Db, item: int, member: int, stage: Stage, text: str, now: float) -> bool:
-    """Store the stage that an item has reached with a member, and owe its kit a receipt. Return
-    True if the stage is new. Member 0 stands for someone who is not a member.
+    """Store the stage that an item has reached with a member, and queue a receipt to the item's
+    kit. Return True if the stage is new. Member 0 stands for a person who is not a member.
     """
     news = db.execute(
         "INSERT INTO reached (item, member, rung, text, at) VALUES (?, ?, ?, ?, ?)"

@@ -8,8 +8,8 @@ from fieldagent.wire.modem_kind import SBD, ModemKind
 
 
 def find_modem_kind(name: str) -> ModemKind:
-    """Return the kind of modem with this name. An unknown kind is treated as SBD, whose limits are
-    smaller.
+    """Return the kind of modem with this name. An unknown kind is treated as SBD, because SBD has
+    the smallest limits.
     """
     place = list_places("modem_kinds").get(name)
     return SBD if place is None else import_named_object(place, ModemKind)

@@ -26,13 +26,13 @@ from fieldagent.wire.envelope import Unreadable
 RETENTION_S = 10 * 86_400.0
 """Seconds for which a copy is kept, twice as long as a gateway keeps the message."""
 AGAIN_MAX = 3
-"""Largest number of repeats of an item or of an incident update."""
+"""Largest number of times that an item or an incident update is repeated."""
 OPERATOR_DELAY_MAX_S = 600.0
-"""Seconds by which an operator may deliver an MO message later than an MO message that was sent
-after it."""
+"""Seconds by which an operator may deliver one MO message later than another MO message that the
+modem sent after it."""
 CROSSING_MAX_S = 1800.0
-"""Seconds by which an MO message may be older than the modem's reception of an MT message, although
-the MO message arrives at the hub later."""
+"""Seconds between the modem's reception of an MT message and a later MO message. An MO message that
+arrives within this time may have been sent before the reception."""
 GOES_AGAIN = "the kit has not confirmed the item: sending again"
 
 
@@ -57,8 +57,8 @@ def store_copy(
     operator_id: str,
     now: float,
 ) -> None:
-    """Keep a message that an operator has accepted. `pieces`: item, position and count of its
-    fragments.
+    """Store a message that an operator has accepted. `pieces` are the fragments in the message:
+    item, position, and number of fragments.
     """
     db.execute("DELETE FROM mt_copy WHERE at < ?", now - RETENTION_S)
     items = [item for item, _, count in pieces if count == 1]
@@ -74,7 +74,7 @@ def store_copy(
 
 
 def note_arrived(db: Db, operator_id: str, now: float) -> None:
-    """Note the operator's report that the modem has the message."""
+    """Record the operator's report that the modem has the message."""
     db.execute(
         "UPDATE mt_copy SET arrived = ? WHERE operator_id = ? AND arrived IS NULL",
         *(now, operator_id),
@@ -82,7 +82,9 @@ def note_arrived(db: Db, operator_id: str, now: float) -> None:
 
 
 def send_unreadable_again(db: Db, device: int, report: Unreadable, now: float) -> bool:
-    """Send the content of an unreadable message again. Return False if no kept message matches."""
+    """Send the content of a message again that the kit could not read. Return False if no stored
+    message matches the kit's report.
+    """
     there = _list_unconfirmed(db, device)
     ranked = [
         [each for each in there if (each.size, each.guard) == (report.size, report.guard)],
@@ -98,14 +100,15 @@ def send_unreadable_again(db: Db, device: int, report: Unreadable, now: float) -
 
 
 def note_heard(db: Db, device: int, confirmed: Collection[int], now: float) -> int:
-    """Note a message from the kit over satellite that confirmed these items. Return the number of
-    messages to repeat. The items must not include an SOS, because an SOS overtakes other items.
+    """Process a message from the kit over satellite that confirms the items `confirmed`. Return the
+    number of messages to repeat. `confirmed` must not contain an SOS, because an SOS overtakes
+    other items.
     """
     copies = _list_copies(db, device)
     passed = [at for at, each in enumerate(copies) if not set(confirmed).isdisjoint(each.items)]
     before = copies[: max(passed, default=0)]
-    # Kits do not confirm incident updates. An update counts as received if a later message was
-    # confirmed.
+    # Kits do not confirm incident updates. The hub considers an update received if a later message
+    # was confirmed.
     over = {each.id for each in before if not each.items}
     waiting = {each.id for each in _list_unconfirmed(db, device)} - over
     again = [each for each in before if each.id in waiting]
@@ -121,8 +124,8 @@ def note_heard(db: Db, device: int, confirmed: Collection[int], now: float) -> i
 
 
 def send_words_by_link(db: Db, device: int) -> None:
-    """Send incident updates also over the device's link, because its modem may have no view of the
-    sky. A kit ignores updates that it has already.
+    """Send incident updates also over the device's link, because its modem may not see the sky. The
+    kit ignores updates that it has already.
     """
     copies = [each for each in _list_copies(db, device) if each.receipts]
     for each in copies:
@@ -153,7 +156,7 @@ def _list_lost_without_copy(
 
 
 def _list_copies(db: Db, device: int) -> list[MtCopy]:
-    """Return the copies of a device, in the order in which the operator accepted them."""
+    """Return the stored messages of a device, in the order in which the operator accepted them."""
     rows = db.execute(
         "SELECT id, size, guard, items, receipts, arrived FROM mt_copy WHERE device = ?"
         " ORDER BY at, id",
@@ -166,7 +169,7 @@ def _list_copies(db: Db, device: int) -> list[MtCopy]:
 
 
 def _list_unconfirmed(db: Db, device: int) -> list[MtCopy]:
-    """Return the copies with unconfirmed content. Incident updates are never confirmed."""
+    """Return the stored messages with unconfirmed content. Kits never confirm incident updates."""
     sent = {
         item
         for (item,) in db.execute(
@@ -181,7 +184,9 @@ def _list_unconfirmed(db: Db, device: int) -> list[MtCopy]:
 
 
 def _repeat_content(db: Db, device: int, copy: MtCopy, at: float, now: float) -> None:
-    """Let the content of a copy wait again, at least until `at`."""
+    """Queue the content of a stored message again. The content waits at least until the Unix time
+    `at`.
+    """
     for item in copy.items:
         db.execute(
             "UPDATE delivery SET state = 'waiting', satellite_from = ?, not_before = 0,"

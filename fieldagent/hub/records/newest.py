@@ -25,7 +25,7 @@ def get_topic(workspace: int) -> str:
 
 
 class Track(NamedTuple):
-    """Sender of positions: a person at a kit, usually its user."""
+    """Sender of positions: a person who uses a kit, usually the kit's user."""
 
     device: int
     sender: int
@@ -43,7 +43,7 @@ _COLUMNS = ("device", "sender", "workspace", "place", "item", "at")
 
 
 def store_positions(db: Db, positions: Mapping[Track, NewPosition]) -> None:
-    """Record new positions. An older position that arrives late does not replace a newer
+    """Store new positions. An older position that arrives late does not replace a newer
     position.
     """
     rows = [(*track, *position) for track, position in sorted(positions.items())]
@@ -62,7 +62,7 @@ class StoredPosition(NamedTuple):
     body: bytes
     """Envelope with one entry."""
     sequence: int
-    """The kit's own number of the item."""
+    """Number that the kit gave the item."""
     expires: float
 
 
@@ -78,8 +78,8 @@ def list_after(db: Db, workspace: int, place: int) -> list[StoredPosition]:
 
 
 def list_held(db: Db, devices: Sequence[int]) -> list[int | None]:
-    """Return for each device the last place that the device has, or None if the device may not get
-    items.
+    """Return for each device the last place whose position the device has, or None if the device
+    may not get items.
     """
     among, numbers = make_membership(db, set(devices))
     rows = db.execute(
@@ -93,14 +93,14 @@ def list_held(db: Db, devices: Sequence[int]) -> list[int | None]:
 
 
 def find_without_row(db: Db, device: int, items: Collection[int]) -> set[int]:
-    """Return the items that have no row for the device."""
+    """Return those of `items` that have no delivery to the device."""
     among, numbers = make_membership(db, items)
     sql = f"SELECT item FROM delivery WHERE device = ? AND item {among}"
     return set(items) - {item for (item,) in db.execute(sql, device, *numbers)}
 
 
 def note_stored(db: Db, places: Mapping[int, int]) -> None:
-    """Record for each device that it has the positions up to a place on disk."""
+    """Record that each device has the positions up to the given place on disk."""
     if not places:
         return
     table, values = make_small_table(db, "stored", ("device", "place"), sorted(places.items()))

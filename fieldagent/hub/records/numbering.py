@@ -1,8 +1,8 @@
-"""Numbers of items on their way to devices, each used only once.
+"""Numbers of items that the hub sends to devices. Each number is used only once.
 
-A database restored from a copy would reuse the numbers that it used after the copy was made. A
-confirmation contains the digest of its item, so it cannot end another item. The hub also skips
-numbers after a restore, so that logs are unambiguous.
+If a database is restored from a backup, the hub would use the numbers again that it used after the
+backup. A confirmation contains the digest of its item, so it cannot end the delivery of another
+item. The hub also skips numbers after a restore, so that each number in a log means one item.
 """
 
 from __future__ import annotations
@@ -16,16 +16,18 @@ from fieldagent.hub.store.contract import Db
 log = logging.getLogger(__name__)
 
 SKIPPED_NUMBERS = 10_000
-"""Numbers to skip: more than a device gets between two backups, and still within 3 bytes."""
+"""Numbers to skip. This is more than a device gets between two backups, and the numbers still fit
+in 3 bytes."""
 
 LOG_INTERVAL_S = 3600.0
-"""Shortest time in seconds between two skips for one device. Each skip is logged."""
+"""Seconds after a skip during which no further number of the same device is skipped. Each skip is
+logged."""
 
 
 def leave_out(db: Db, now: float) -> int:
-    """Skip numbers of every device, because the database was restored. No device gets a number that
-    the hub may have used after the copy was made. The hub sends each device all names again, and
-    asks it for its kept items. Return the number of devices.
+    """Skip numbers of every device after a restore, and return the number of devices. No device
+    gets a number that the hub may have used after the backup was made. The hub also sends each
+    device the whole directory again, and asks the device for its stored items.
     """
     devices = db.execute(
         "UPDATE device SET next_sequence = next_sequence + ? RETURNING id", SKIPPED_NUMBERS
@@ -44,9 +46,11 @@ def leave_out(db: Db, now: float) -> int:
 
 
 def leave_out_of(db: Db, device: int, now: float) -> bool:
-    """Skip numbers of this device only. Return False if they were skipped within the last hour.
+    """Skip numbers of one device. Return False if numbers of this device were skipped within the
+    last hour.
 
-    A device's report proves nothing about the database, so other devices keep their numbers.
+    Other devices keep their numbers, because the report of one device does not prove that the
+    database was restored.
     """
     detail = f"{SKIPPED_NUMBERS} numbers of device {device} left out"
     if db.execute(
@@ -65,8 +69,8 @@ def leave_out_of(db: Db, device: int, now: float) -> bool:
 
 def skip_numbers(db: Db, device: int, sequence: int, now: float) -> bool:
     """Skip numbers of an authenticated device that confirms an item that the hub never sent under
-    this number. Ask the device for its kept items. Return True if numbers were skipped, which
-    happens at most once an hour.
+    this number. Also ask the device for its stored items. Return True if numbers were skipped,
+    which happens at most once an hour.
     """
     ((following,),) = db.execute("SELECT next_sequence FROM device WHERE id = ?", device)
     if not following - SKIPPED_NUMBERS <= sequence < following + SKIPPED_NUMBERS:

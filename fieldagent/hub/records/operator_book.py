@@ -1,8 +1,8 @@
-"""Records of an operator's modems and messages; implements `contract.Book`.
+"""Database records of an operator's modems and messages. Implements `contract.Book`.
 
-The records contain the kind of modem of an IMEI and the operator's name for it, and the messages
-that the operator has delivered. They also contain the time up to which the operator's stored
-messages were fetched, and the progress of messages handed over.
+The records contain the kind of each modem and the operator's name for the modem. They contain the
+messages that the operator has delivered, and the time up to which the hub has fetched the
+operator's stored messages. They also contain the state of messages that the hub has handed over.
 """
 
 from __future__ import annotations
@@ -17,14 +17,15 @@ from fieldagent.hub.store.contract import Db, Store, insert
 log = logging.getLogger(__name__)
 
 RETENTION_S = 30 * 86_400.0
-"""Seconds for which a delivered message is remembered. Operators repeat a delivery for half a day.
+"""Seconds for which a delivered message is remembered. Operators repeat a delivery for half a
+day.
 """
 STATE_QUERY_S = 5 * 86_400.0
-"""Seconds for which the hub asks about a message that was handed over."""
+"""Seconds for which the hub queries the state of a message after handing it over."""
 
 
 class OperatorBook:
-    """Records of one operator."""
+    """Database records of one satellite operator: its modems, messages and balance."""
 
     def __init__(self, store: Store, operator: str, clock: Callable[[], float]) -> None:
         self._store = store
@@ -32,7 +33,7 @@ class OperatorBook:
         self._clock = clock
 
     async def learn(self, imei: str, kind: str, address: str) -> None:
-        """Store the kind of the modem with this IMEI, and the operator's name for it."""
+        """Store the kind of the modem with this IMEI, and the operator's name for the modem."""
 
         def _is_known(db: Db) -> bool:
             rows = db.execute("SELECT modem, thing FROM device WHERE imei = ?", imei)
@@ -47,14 +48,16 @@ class OperatorBook:
         )
 
     async def find_imei(self, address: str) -> str | None:
-        """Return the IMEI of the modem with this name at the operator; None if it is unknown."""
+        """Return the IMEI of the modem that the operator calls `address`, or None if the modem is
+        unknown.
+        """
         rows = await self._store.read(
             lambda db: db.execute("SELECT imei FROM device WHERE thing = ?", address)
         )
         return str(rows[0][0]) if rows and rows[0][0] else None
 
     async def has(self, id_: str) -> bool:
-        """Return True if this message was delivered and accepted before."""
+        """Return True if the hub has accepted this message before."""
         return bool(
             await self._store.read(
                 lambda db: db.execute(
@@ -65,7 +68,7 @@ class OperatorBook:
         )
 
     async def note(self, id_: str) -> None:
-        """Record that the message was accepted."""
+        """Record that the hub has accepted the message."""
         now = self._clock()
 
         def store(db: Db) -> None:
@@ -79,8 +82,8 @@ class OperatorBook:
         await self._store.commit(store)
 
     async def read_fetched(self) -> float | None:
-        """Return the Unix time up to which the operator's stored messages were fetched; None if
-        never.
+        """Return the Unix time up to which the hub has fetched the operator's stored messages, or
+        None if it has never fetched messages.
         """
         rows = await self._store.read(
             lambda db: db.execute(
@@ -90,7 +93,7 @@ class OperatorBook:
         return float(rows[0][0]) if rows else None
 
     async def note_fetched(self, until: float) -> None:
-        """Record the Unix time up to which the operator's stored messages were fetched."""
+        """Record the Unix time up to which the hub has fetched the operator's stored messages."""
         await self._store.commit(
             lambda db: db.execute(
                 "INSERT INTO operator_fetched (operator, until) VALUES (?, ?)"
@@ -100,8 +103,8 @@ class OperatorBook:
         )
 
     async def note_balance(self, amounts: Mapping[str, float], *, below: float) -> None:
-        """Store the remaining amount of each plan. If an amount is under `below`, raise an alarm
-        once.
+        """Store the remaining amount of each plan. Raise one alarm if an amount is less than
+        `below`.
         """
         now, operator = self._clock(), self._operator
 
@@ -116,7 +119,7 @@ class OperatorBook:
             log.warning("%s", line)
 
     async def list_under_way(self) -> list[HandedOver]:
-        """Return the messages that were handed over and are not known to be in the modem, oldest
+        """Return the messages that were handed over and that may not be in the modem yet, oldest
         first.
         """
         rows = await self._store.read(
@@ -129,7 +132,9 @@ class OperatorBook:
         return [HandedOver(*row) for row in rows]
 
     async def note_state(self, id_: str, state: str, *, is_final: bool) -> None:
-        """Store the state that the operator reports. The last possible state is "in the modem"."""
+        """Store the state of a message that the operator reports. `is_final` is True if the modem
+        has the message.
+        """
         now = self._clock()
 
         def store(db: Db) -> None:

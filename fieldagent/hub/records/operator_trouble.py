@@ -1,7 +1,8 @@
-"""Reasons why MT messages wait, and an alarm if people must act on an operator's account.
+"""Reasons why MT messages wait, and alarms about an operator's account that require action by
+people.
 
-Each message's row contains the cause of its last failure. Trouble with an account raises one alarm
-in each workspace, until a call succeeds.
+Each message's row contains the cause of its last failure. A problem with an account raises one
+alarm in each workspace. The alarm is in force until a call succeeds.
 """
 
 from __future__ import annotations
@@ -17,25 +18,26 @@ from fieldagent.hub.store.contract import Db
 from fieldagent.package.package import SOS_PRIORITY, Message
 
 ALARM = "operator"
-"""Kind of this alarm in the table of incidents."""
+"""Kind of the alarm about an operator's account, in the table of incidents."""
 
 REASON_SQL = (
     "CASE WHEN delivery.reason <> '' OR delivery.state <> 'packed' THEN delivery.reason ELSE"
     " coalesce((SELECT m.reason FROM mobile_terminated m WHERE m.device = delivery.device"
     f" AND m.trouble NOT IN ('', '{Scope.MESSAGE}') ORDER BY m.urgent DESC, m.id LIMIT 1), '') END"
 )
-"""SQL: the reason of a delivery. A delivery behind a failed message has that message's reason."""
+"""SQL: the reason why a delivery waits. A delivery behind a failed message has the reason of that
+message."""
 
 OF_DEVICE = (
     "(SELECT m.reason FROM mobile_terminated m WHERE m.device = device.id AND m.trouble <> ''"
     " ORDER BY m.urgent DESC, m.id LIMIT 1)"
 )
-"""SQL: the reason why messages to a device wait; null if no message has failed."""
+"""SQL: the reason why messages to a device wait. NULL if no message has failed."""
 
 
 def note_account(db: Db, operator: str, device: int, reason: str, now: float) -> str:
-    """Record that a call for this device failed because of the account, and raise the alarm of its
-    workspace once. Return a log line, or an empty string.
+    """Record that a call for this device failed because of the operator's account. Raise one alarm
+    in the device's workspace. Return a log line, or an empty string if there was an alarm already.
     """
     ((name,),) = db.execute("SELECT name FROM device WHERE id = ?", device)
     text = f"No messages are sent to kits over satellite: {reason}. Messages to {name} wait"
@@ -43,14 +45,14 @@ def note_account(db: Db, operator: str, device: int, reason: str, now: float) ->
 
 
 def note_account_works(db: Db, operator: str, now: float) -> None:
-    """Record that the account works: the operator has judged or accepted a message."""
+    """Record that the account works, because the operator has accepted or rejected a message."""
     _note_over(db, operator, "the operator accepts messages again", now)
 
 
 def note_balance(db: Db, operator: str, short: Mapping[str, float], now: float) -> list[str]:
-    """Record that little is left of these plans of the account. Raise an alarm in each workspace
-    that has a device of this operator, once, until all plans have enough again. Return the log
-    lines.
+    """Record that the plans `short` of the account have only the given amounts left. Raise one
+    alarm in each workspace that has a device of this operator, until all plans have enough again.
+    Return the log lines.
     """
     trouble = f"{operator} balance"
     if not short:
@@ -92,7 +94,7 @@ def _note_over(db: Db, trouble: str, words: str, now: float) -> None:
 
 
 def call_again(db: Db, device: int) -> int:
-    """Retry all waiting messages of a device at once, and return their number."""
+    """Retry all waiting messages of a device at once. Return the number of messages."""
     rows = db.execute(
         "UPDATE mobile_terminated SET not_before = 0 WHERE device = ? RETURNING id", device
     )
@@ -101,13 +103,14 @@ def call_again(db: Db, device: int) -> int:
 
 
 def call_again_after_start(db: Db) -> None:
-    """Retry delayed calls after a start, because the settings may have changed."""
+    """Retry delayed calls after the hub's start, because someone may have changed the settings."""
     db.execute("UPDATE mobile_terminated SET not_before = 0 WHERE trouble <> ''")
 
 
 def count_figures(db: Db) -> Counter[tuple[str, str, str]]:
-    """Return the number of waiting messages by operator, scope and code. The result includes known
-    codes with 0, because a graph shows no rise of a series that did not exist.
+    """Return the number of waiting messages by operator, scope and code. The result contains each
+    known code, with 0 if no message waits. Otherwise a graph would not show the first increase of a
+    code.
     """
     counts = Counter(dict.fromkeys(_KNOWN_FAILURES, 0))
     for operator, scope, code, count in db.execute(

@@ -1,4 +1,4 @@
-"""Items for an e-mail address or a telephone number, which the hub hands over to a service."""
+"""Items for an email address or a telephone number. The hub hands these items over to a service."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 OUTWARD_TOPIC = "outward"
 """Topic that is announced when there is a new item."""
 CLAIM_S = 120.0
-"""Seconds after which an unsettled item is handed over again."""
+"""Seconds after which an item without a result is handed over again."""
 ITEMS_PER_DAY_MAX = 50
-"""Items of one device per day, because the operator of the hub pays for each mail and SMS."""
+"""Largest number of such items of one device per day. The operator of the hub pays for each email
+and SMS."""
 TOO_MANY_REASON = (
     f"{ITEMS_PER_DAY_MAX} messages to addresses have been sent today, which is the limit"
 )
@@ -29,14 +30,16 @@ class OutwardItem(NamedTuple):
     item: int
     address: str
     text: str
-    """Reply to the person who answered the item. Empty if the item itself is sent."""
+    """Reply to the person who answered the item; empty if the item itself is sent."""
     message_id: str
     attempts: int
     claimed_until: float
 
 
 def enter(db: Db, item: int, address: str, now: float) -> str:
-    """Enter an item. Return the reason why the item is not sent, or an empty string."""
+    """Enter an item for an address. Return the reason why the item cannot be sent, or an empty
+    string.
+    """
     ((today,),) = db.execute(
         "SELECT count(*) FROM outward JOIN item ON item.id = item WHERE accepted > ?"
         " AND outward.text = ''"
@@ -53,7 +56,7 @@ def enter(db: Db, item: int, address: str, now: float) -> str:
 
 
 def queue_reply(db: Db, item: int, address: str, text: str, now: float) -> None:
-    """Enter a reply to the person who answered an item."""
+    """Queue a reply to the person who answered an item."""
     db.execute(
         "INSERT INTO outward (item, address, text, message_id, state, not_before)"
         " VALUES (?, ?, ?, ?, 'waiting', ?)",
@@ -63,7 +66,7 @@ def queue_reply(db: Db, item: int, address: str, text: str, now: float) -> None:
 
 
 def compute_next_due(db: Db) -> float:
-    """Return the Unix time when the next item is due, or can be claimed again."""
+    """Return the Unix time when the next item is due or its claim expires."""
     return find_earliest(
         db,
         "SELECT min(CASE WHEN claimed_until > not_before THEN claimed_until ELSE not_before END)"
@@ -72,7 +75,7 @@ def compute_next_due(db: Db) -> float:
 
 
 def claim(db: Db, now: float, limit: int) -> list[OutwardItem]:
-    """Return the due items, claimed for this process."""
+    """Claim at most `limit` due items for this process, and return them."""
     rows = db.execute(
         "SELECT id, item, address, text, message_id, attempts FROM outward WHERE state = 'waiting'"
         f" AND not_before <= ? AND claimed_until <= ? ORDER BY not_before, id LIMIT ?"
@@ -89,7 +92,7 @@ def claim(db: Db, now: float, limit: int) -> list[OutwardItem]:
 
 
 def release_claims(db: Db, items: Sequence[OutwardItem]) -> None:
-    """Release the claims of items that are not handed over now."""
+    """Release the claims of items that this process does not hand over now."""
     for each in items:
         db.execute(
             "UPDATE outward SET claimed_until = 0 WHERE id = ? AND state = 'waiting'"
@@ -99,27 +102,27 @@ def release_claims(db: Db, items: Sequence[OutwardItem]) -> None:
 
 
 def mark_accepted(db: Db, item: OutwardItem, service: str, now: float) -> None:
-    """Record that a service has accepted the item. That does not mean that a person has it."""
+    """Record that a service has accepted the item. The item may not have reached a person yet."""
     if _store_item_state(db, item, "handed over", now) and not item.text:
         ledger.note_stage(db, item.item, THE_HUB, Stage.HANDED_OVER, service, now)
 
 
 def retry_at(db: Db, item: OutwardItem, at: float) -> None:
-    """Schedule the next try of an item for the Unix time `at`."""
+    """Schedule the next attempt to send an item for the Unix time `at`."""
     _store_item_state(db, item, "waiting", at)
 
 
 def mark_given_up(db: Db, item: OutwardItem, reason: str, now: float) -> None:
-    """Record that the hub has given up on an item, with the reason. The item's delivery status
-    shows the reason.
+    """Record that the hub does not try to send an item again. The item's delivery status shows
+    `reason`.
     """
     if _store_item_state(db, item, "failed", now) and not item.text:
         ledger.note_stage(db, item.item, THE_HUB, Stage.NOBODY, reason, now)
 
 
 def _store_item_state(db: Db, item: OutwardItem, state: str, not_before: float) -> bool:
-    """Store the new state of an item and release its claim. Return False if the claim has expired,
-    so that another process has it.
+    """Store the new state of an item and release its claim. Return False if the claim has expired
+    and another process may have the item.
     """
     return bool(
         db.execute(

@@ -1,4 +1,4 @@
-"""Times that past items took to a kit's disk."""
+"""Times from the acceptance of past items until a kit stored them."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from fieldagent.package.forecast import PastDelivery
 
 
 def list_past_deliveries(db: Db, device: int, limit: int) -> list[PastDelivery]:
-    """Return the delivery times of the newest items for a device, newest first. SOS are left out,
-    because they overtake other items.
+    """Return the delivery times of the newest items for a device, newest first. SOS items are not
+    included, because they overtake other items.
     """
     rows = db.execute(
         "SELECT item.accepted, delivery.ended, delivery.state FROM delivery"

@@ -1,8 +1,8 @@
-"""Quiet hours: between two local times, the hub's own alarms wait until the hours end.
+"""Quiet hours: local times between which alarms of the hub do not notify contacts.
 
-SOS and overdue check-ins never wait. A contact gets all waiting alarms in one message. A contact's
-own quiet hours take precedence over those of its workspace. Webhooks, the desk and the log get
-everything at once.
+An SOS or an overdue check-in never waits. When the quiet hours end, a contact gets all waiting
+alarms in one message. A contact's own quiet hours take precedence over those of its workspace.
+Webhooks, the desk and the log get every alarm at once.
 """
 
 from __future__ import annotations
@@ -19,14 +19,15 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.sentence import sentence
 
 NO_QUIET_HOURS = "none"
-"""Value for a contact without quiet hours. An empty value means the workspace's hours."""
+"""Value for a contact that has no quiet hours. A contact with an empty value has the quiet hours of
+its workspace."""
 URGENT_KINDS = ("sos", "overdue")
-"""Kinds of incidents that never wait."""
+"""Kinds of incidents that never wait for the end of quiet hours."""
 HOURS = re.compile(
     r"([01][0-9]|2[0-3]):([0-5][0-9])-([01][0-9]|2[0-3]):([0-5][0-9]) ([A-Za-z][\w+/-]{0,63})",
     re.ASCII,
 )
-"""Written form of quiet hours."""
+"""Format of quiet hours, for example `22:00-06:00 Europe/Zurich`."""
 
 
 class WrongHours(ValueError):
@@ -34,8 +35,8 @@ class WrongHours(ValueError):
 
 
 class QuietHours(NamedTuple):
-    """Quiet hours from one minute of the local day to another. They span midnight if the end is
-    earlier.
+    """Quiet hours between two minutes of the local day. If the end is earlier than the beginning,
+    the hours span midnight.
     """
 
     begins: int
@@ -43,15 +44,17 @@ class QuietHours(NamedTuple):
     zone: ZoneInfo
 
     def end(self, now: float) -> float | None:
-        """Return the Unix time when the current quiet hours end; None outside quiet hours."""
+        """Return the Unix time when the current quiet hours end, or None if `now` is outside the
+        quiet hours.
+        """
         if not self._is_within(now):
             return None
         local = datetime.fromtimestamp(now, self.zone)
         hour, minute = divmod(self.ends, 60)
         end = local.replace(hour=hour, minute=minute, second=0, microsecond=0)
-        # When clocks go back, a local time exists twice. When they go forward, a local time is
-        # missing and maps to an hour before and an hour after it. Either can still be within the
-        # quiet hours.
+        # A local time exists twice when clocks go back. When clocks go forward, a skipped local
+        # time maps to an hour before and an hour after it. Each of these times may still be within
+        # the quiet hours.
         ends = (
             (end + timedelta(days=days)).replace(fold=fold).timestamp()
             for days in (0, 1, 2)
@@ -65,7 +68,7 @@ class QuietHours(NamedTuple):
 
 
 def read_hours(text: str) -> QuietHours:
-    """Return the quiet hours of a text such as `22:00-06:00 Europe/Zurich`. Raises WrongHours."""
+    """Parse quiet hours such as `22:00-06:00 Europe/Zurich`. Raises WrongHours."""
     match = HOURS.fullmatch(text)
     if match is None:
         raise WrongHours(
@@ -93,7 +96,9 @@ def read_hours(text: str) -> QuietHours:
 def set_of_workspace(
     db: Db, workspace: int, hours: str, now: float, *, actor: str = ADMINISTRATION
 ) -> None:
-    """Set the quiet hours of a workspace, for all contacts without their own. Empty: none."""
+    """Set the quiet hours of a workspace, which apply to all contacts without their own quiet
+    hours. An empty text removes the hours.
+    """
     db.execute("UPDATE workspace SET quiet = ? WHERE id = ?", hours, workspace)
     audit.write_line(db, workspace, actor, "quiet hours", hours or "none", now)
 
@@ -101,8 +106,8 @@ def set_of_workspace(
 def set_of_contact(
     db: Db, workspace: int, contact: int, hours: str, now: float, *, actor: str = ADMINISTRATION
 ) -> None:
-    """Set the quiet hours of a contact. `NO_QUIET_HOURS`: none. Empty: the hours of the
-    workspace.
+    """Set the quiet hours of a contact. `NO_QUIET_HOURS`: the contact has none. An empty text: the
+    hours of the workspace apply.
     """
     db.execute("UPDATE alarm_contact SET quiet = ? WHERE id = ?", hours, contact)
     detail = f"contact {contact}: {hours or 'as the workspace'}"
@@ -110,15 +115,16 @@ def set_of_contact(
 
 
 def read_workspace_hours(db: Db, workspace: int) -> str:
-    """Return the quiet hours of a workspace; empty if there are none."""
+    """Return the quiet hours of a workspace, or an empty text if it has none."""
     ((hours,),) = db.execute("SELECT quiet FROM workspace WHERE id = ?", workspace)
     return str(hours)
 
 
 def find_quiet_end(contact_hours: str, of_all: str, kind: str, at: float) -> float | None:
-    """Return the Unix time until which an incident of this kind, due at `at`, waits for the
-    contact's quiet hours. None if it does not wait. `contact_hours` and `of_all` are the hours of
-    the contact and of its workspace. A time zone that this machine does not know causes no delay.
+    """Return the Unix time when the quiet hours of a contact end, or None if an incident of this
+    kind does not wait. The incident is due at `at`. `contact_hours` and `of_all` are the hours of
+    the contact and of its workspace. If this machine does not know the time zone, the incident does
+    not wait.
     """
     hours = contact_hours or of_all
     if kind in URGENT_KINDS or hours in ("", NO_QUIET_HOURS):

@@ -1,8 +1,8 @@
-"""Items that a database restored from an older copy gets back from kits.
+"""Recovery of items from kits, after the database was restored from an older backup.
 
-After a restore, each device in use has a row in the table `rebuild`. The row is `open` until its
-kit has been asked for all its items, in one direction and then in the other. Each page is one
-transaction, so after a power cut the hub continues at `place`.
+After a restore, each device in use has a row in the table `rebuild`. The row is `open` until the
+hub has asked the kit for all its items, first in one direction, then in the other. Each page of
+items is one transaction. After a power cut, the hub continues at `place`.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ class Rebuild(NamedTuple):
     listed: int
     """Number of items that the kit has listed."""
     missing: int
-    """Number of listed items that the hub was missing. `back` counts the recovered items, `gone`
-    the items that the kit does not have any more either."""
+    """Number of listed items that the hub did not have. `back` is the number of recovered items.
+    `gone` is the number of items that the kit no longer has either."""
     back: int
     gone: int
     held: bytes
-    """Items that the kit reported when the loss was detected."""
+    """Summary of the items that the kit had when the loss was detected."""
 
     @property
     def words(self) -> str:
-        """Return a text for people: the numbers of missing, recovered and lost items."""
+        """Return the numbers of missing, recovered and lost items as a text for people."""
         return (
             f"{self.missing} of {format_count(self.listed + self.gone, 'item')} were missing here,"
             f" {self.back} came back, {self.gone} are no longer in its journal"
@@ -45,7 +45,7 @@ _COLUMNS = "state = 'open', direction, place, listed, missing, back, gone, held"
 
 
 def begin(db: Db, now: float) -> None:
-    """Ask each kit for all its items, at once if it is linked."""
+    """Request all items from each kit. A linked kit gets the request at once."""
     rows = db.execute(
         "INSERT INTO rebuild (device, since, state) SELECT id, ?, 'open' FROM device"
         " WHERE disabled IS NULL AND link_token IS NOT NULL ON CONFLICT (device) DO UPDATE"
@@ -58,7 +58,9 @@ def begin(db: Db, now: float) -> None:
 
 
 def begin_one(db: Db, device: int, summary: bytes, now: float) -> None:
-    """Begin the recovery from this kit, which has reported `summary`."""
+    """Begin the recovery of items from one kit. `summary` contains the items that the kit
+    reports.
+    """
     db.execute(
         "INSERT INTO rebuild (device, since, state, held) VALUES (?, ?, 'open', ?)"
         " ON CONFLICT (device) DO UPDATE SET held = excluded.held, since = CASE rebuild.state"
@@ -70,7 +72,7 @@ def begin_one(db: Db, device: int, summary: bytes, now: float) -> None:
 
 
 def read_progress(db: Db, device: int) -> Rebuild | None:
-    """Return the progress with a kit; None if the kit was never asked."""
+    """Return the progress of the recovery from a kit, or None if the kit was never asked."""
     rows = db.execute(f"SELECT {_COLUMNS} FROM rebuild WHERE device = ?", device)
     if not rows:
         return None
@@ -80,8 +82,8 @@ def read_progress(db: Db, device: int) -> Rebuild | None:
 
 
 def note_listed(db: Db, device: int, listed_count: int, lost_count: int) -> None:
-    """Record that the kit has listed `listed_count` more items, and that `lost_count` items are
-    lost on both sides.
+    """Add to the numbers of a kit's recovery: `listed_count` listed items, and `lost_count` items
+    that neither the kit nor the hub has.
     """
     db.execute(
         "UPDATE rebuild SET listed = listed + ?, missing = missing + ?, gone = gone + ?"
@@ -91,8 +93,8 @@ def note_listed(db: Db, device: int, listed_count: int, lost_count: int) -> None
 
 
 def note_copies(db: Db, device: int, back: int, lost_count: int) -> None:
-    """Record how many missing items were recovered, and how many the kit no longer has. Do nothing
-    after the end of the recovery.
+    """Add to the numbers of a kit's recovery: `back` recovered items, and `lost_count` items that
+    the kit no longer has. Do nothing if the recovery has ended.
     """
     db.execute(
         "UPDATE rebuild SET missing = missing + ?, back = back + ?, gone = gone + ?"
@@ -113,8 +115,8 @@ def store_place(db: Db, device: int, direction: Direction, place: int) -> None:
 
 
 def finish(db: Db, device: int, workspace: int, name: str, now: float) -> str:
-    """Finish a kit's rebuild. Return the result for people, or an empty string if nothing was
-    missing.
+    """Finish the recovery from a kit. Return the result for people, or an empty string if no item
+    was missing.
     """
     db.execute("UPDATE rebuild SET state = 'done', ended = ? WHERE device = ?", now, device)
     progress = read_progress(db, device)
@@ -126,12 +128,12 @@ def finish(db: Db, device: int, workspace: int, name: str, now: float) -> str:
 
 
 SHOWN_FOR_S = 7 * 86_400.0
-"""Seconds for which a finished rebuild is shown to people."""
+"""Seconds for which people see a finished recovery."""
 
 
 def describe_rebuild(row: Mapping[str, Any], now: float) -> dict[str, Any] | None:
-    """Return the state of a device's rebuild from the columns `SHOWN_COLUMNS`; None if there is
-    nothing to show.
+    """Return the state of a device's recovery from the columns `SHOWN_COLUMNS`. Return None if
+    there is nothing to show.
     """
     state, missing = row["rebuild state"], row["rebuild missing"]
     if state is None:
@@ -150,7 +152,7 @@ SHOWN_COLUMNS = {
     f"rebuild {column}": f"(SELECT {column} FROM rebuild WHERE rebuild.device = device.id)"
     for column in ("state", "missing", "back", "gone", "ended")
 }
-"""Columns of a `device` for `describe_rebuild`."""
+"""SQL for the columns of a `device` that `describe_rebuild` reads."""
 
 
 def count_figures(db: Db) -> dict[str, float]:

@@ -1,9 +1,9 @@
 """Repeated ring alerts for modems that have not fetched their messages from the gateway.
 
-The gateway sends a ring alert once, when a message arrives. A modem that was off, or had no view of
-the sky, never gets it. A repeated ring alert is free, but the session after it costs the kit a
-credit. So ring alerts become less and less frequent, and end. There is one series per modem, for
-any number of messages.
+The gateway sends one ring alert when a message arrives. A modem that is off, or that does not see
+the sky, misses this ring alert. A repeated ring alert is free, but the session that follows costs
+the kit a credit. So the hub repeats ring alerts less and less often, and finally stops. Each modem
+has one series of ring alerts for all its messages.
 """
 
 from __future__ import annotations
@@ -16,13 +16,14 @@ from fieldagent.hub.store.contract import Db, Store, find_earliest
 from fieldagent.system.lazy_dataclass import dataclass
 
 RING_PAUSES_S = (300.0, 900.0, 3600.0, 14_400.0, 86_400.0)
-"""Seconds before each ring alert, by the number of earlier alerts. The last value repeats."""
+"""Seconds before each ring alert, by the number of earlier alerts. The last value applies to all
+later alerts."""
 
 GATEWAY_RETENTION_S = 5 * 86_400.0
 """Seconds for which the operator's gateway keeps an MT message (SBD Developers Guide)."""
 
 RINGS_PER_BATCH = 8
-"""Modems rung in one batch."""
+"""Number of modems that get a ring alert in one batch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +36,8 @@ class RingAlert:
 
 
 def note_taken(db: Db, device: int, waiting: int, items: Sequence[int], now: float) -> None:
-    """Record that the gateway has accepted one more message and has rung the modem. `waiting` is
-    the new count. The ring alerts end when all `items` have expired.
+    """Record that the gateway has accepted one more message and has sent a ring alert. `waiting` is
+    the number of messages that now wait there. The ring alerts end when all `items` have expired.
     """
     expiries = [
         expires
@@ -59,7 +60,9 @@ def note_taken(db: Db, device: int, waiting: int, items: Sequence[int], now: flo
 
 
 def note_session(db: Db, device: int, fetched: bool, now: float) -> None:
-    """Note a session of the modem. `fetched` is True if the gateway delivered a message in it."""
+    """Record a session of the modem. `fetched` is True if the gateway delivered a message in this
+    session.
+    """
     if fetched:
         db.execute(
             "UPDATE ring_alert SET waiting = waiting - 1, rung = 0, due = ? WHERE device = ?",
@@ -74,15 +77,17 @@ def note_session(db: Db, device: int, fetched: bool, now: float) -> None:
 async def note_session_of(
     store: Store, imei: str, *, fetched: bool, clock: Callable[[], float]
 ) -> None:
-    """Implement `operator.NoteSession`. Most sessions are of modems that need no ring alert."""
+    """Record a session of the modem with this IMEI. Implements `operator.NoteSession`. Most
+    sessions are of modems that need no ring alert.
+    """
     whose = "SELECT device FROM ring_alert JOIN device ON device.id = device WHERE imei = ?"
     for (device,) in await store.read(lambda db: db.execute(whose, imei)):
         await store.commit(partial(note_session, device=device, fetched=fetched, now=clock()))
 
 
 def note_confirmed(db: Db, membership: str, devices: Sequence[Any], now: float) -> None:
-    """Record that these devices have stored something, perhaps over IP. End the ring alerts of
-    devices for which no message waits. `membership` is the SQL that follows the column.
+    """Record that these devices have stored something, possibly over IP. End the ring alerts of
+    devices for which no message waits. `membership` is the SQL condition after the column's name.
     """
     db.execute(
         f"DELETE FROM ring_alert WHERE device {membership} AND NOT EXISTS (SELECT 1 FROM delivery"
@@ -110,13 +115,14 @@ def is_due(db: Db, now: float) -> bool:
 
 
 def compute_next_ring(db: Db) -> float:
-    """Return the earliest Unix time when `is_due` may become True without a new message."""
+    """Return the earliest Unix time when `is_due` may become True even if no message arrives."""
     return find_earliest(db, "SELECT min(due) FROM ring_alert WHERE until > due")
 
 
 def claim(db: Db, now: float) -> list[RingAlert]:
-    """Return the modems that this process must ring now. The next ring alert is scheduled first, so
-    a failed ring, or a crash during it, counts as a missed one.
+    """Claim the modems that need a ring alert now, and return them. The function first schedules
+    the next ring alert. If this ring alert fails or the process crashes, the ring alert counts as
+    sent.
     """
     suffix = db.skip_locked("r")
     rows = db.execute(

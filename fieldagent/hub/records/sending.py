@@ -1,7 +1,8 @@
-"""Daily limits of the hub's messages to telephones and mail addresses, and of tests of webhooks.
+"""Daily limits of the hub's messages to telephones and email addresses, and of tests of webhooks.
 
-Each SMS and mail costs the operator of the hub money, and each test calls a third party's server.
-An alarm has no daily limit: `tries` bounds how often a contact gets it.
+Each SMS and email costs the operator of the hub money, and each test calls a third party's server.
+Alarms have no daily limit, because `tries` limits the number of messages of an alarm to each
+contact.
 """
 
 from __future__ import annotations
@@ -13,21 +14,21 @@ from fieldagent.system.sentence import sentence
 
 DAY_S = 86_400.0
 WORKSPACE_PER_DAY_MAX = 500
-"""Daily limit of a workspace's tests, letters and replies together. Its tests of webhooks have a
+"""Daily limit of a workspace for tests, letters and replies together. Tests of webhooks have a
 separate limit of the same size."""
 TEST, LETTER, REPLY, WEBHOOK = "test", "letter", "reply", "webhook"
 ADDRESS_PER_DAY_MAX = {TEST: 10, LETTER: 50, REPLY: 50, WEBHOOK: 50}
-"""Messages of a workspace to one address in a day, by kind. The address of a webhook is its host.
-"""
+"""Largest number of messages of a workspace to one address in a day, by kind. The address of a
+webhook is its host."""
 
 IN_ALL = 3
-"""Limit of all workspaces together to one address, as a multiple of one workspace's limit. The
-limit does not apply to webhooks, because many workspaces can use the same host."""
+"""Limit of all workspaces together to one address, as a multiple of one workspace's limit. Webhooks
+do not have this limit, because many workspaces can use the same host."""
 
 
 def note_or_refuse(db: Db, workspace: int, address: str, what: str, now: float) -> str:
-    """Record one message to an address and return an empty string, or return the reason why no
-    message may leave today.
+    """Record one message to an address and return an empty string. If a daily limit is reached,
+    record nothing and return the reason.
     """
     db.execute("DELETE FROM sending WHERE at <= ?", now - DAY_S)
     ((to_it, of_it),) = db.execute(
@@ -59,8 +60,8 @@ def note_or_refuse(db: Db, workspace: int, address: str, what: str, now: float) 
 
 
 def test_of_webhook(db: Db, workspace: int, url: str, now: float) -> str:
-    """Record a test of a webhook and return an empty string, or return the reason why no test may
-    be made today.
+    """Record a test of a webhook and return an empty string. If a daily limit is reached, record
+    nothing and return the reason.
     """
     return note_or_refuse(db, workspace, urlsplit(url).hostname or "", WEBHOOK, now)
 

@@ -1,9 +1,9 @@
-"""Shifts at the desk: dispatchers on watch, hand-overs, and an alarm if no dispatcher is on watch.
+"""Shifts at the desk: dispatchers on watch, handovers, and an alarm if no dispatcher is on watch.
 
-A shift begins when a dispatcher takes the watch. A shift ends at the announced time, or earlier
-when the dispatcher ends it or the successor has taken it. A shift also ends when the dispatcher may
-no longer answer an SOS. Several dispatchers can be on watch at one time. If a workspace has watch
-hours, an alarm is raised after five minutes of them without a dispatcher.
+A shift begins when a dispatcher takes the watch. A shift ends at the announced time. It ends
+earlier if the dispatcher ends it, if the successor has taken the watch, or if the dispatcher may no
+longer answer an SOS. Several dispatchers can be on watch at the same time. If a workspace has watch
+hours, the hub raises an alarm when no dispatcher was on watch for five minutes of these hours.
 
 Each function is one operation for `Store.commit`, `read` or `once`. Times are Unix seconds.
 """
@@ -23,20 +23,20 @@ from fieldagent.package.writing import format_clock_time
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 ALARM = "watch"
-"""Kind of this alarm in the table of incidents."""
+"""Kind of the alarm that no dispatcher is on watch, in the table of incidents."""
 ALARM_AFTER_S = 300.0
 """Seconds without a dispatcher on watch before the alarm."""
 SHIFT_MAX_S = 7 * 86_400.0
-"""Longest shift in seconds. A forgotten shift must end."""
+"""Longest shift in seconds, so that a forgotten shift ends."""
 ENDED_SHIFTS_MAX = 10
-"""Number of ended shifts to show, the newest."""
+"""Largest number of ended shifts to show. The newest shifts are shown."""
 _DAY, _MINUTE = 86_400.0, 60
 _IS_ON_WATCH = "ended IS NULL AND until > ?"
 
 
 class Hours(NamedTuple):
-    """Watch hours in minutes of a UTC day. They span midnight if the end is before the beginning,
-    and cover the whole day if both are equal.
+    """Watch hours in minutes of a UTC day. If the end is before the beginning, the hours span
+    midnight. If both are equal, the hours are the whole day.
     """
 
     begins: int
@@ -52,7 +52,7 @@ class Hours(NamedTuple):
         return is_among(self.begins, self.ends, now % _DAY / _MINUTE)
 
     def compute_next_change(self, now: float) -> float:
-        """Return the Unix time when the hours begin or end next."""
+        """Return the next Unix time when the hours begin or end."""
         if self.begins == self.ends:
             return inf
         today = now - now % _DAY
@@ -65,8 +65,8 @@ class Hours(NamedTuple):
 
 
 def take_watch(db: Db, workspace: int, member: int, seconds: float, now: float) -> None:
-    """Put a dispatcher on watch for so many seconds, and end the shift of the dispatcher who hands
-    over. A dispatcher who is already on watch stays on watch for `seconds` from now.
+    """Put a dispatcher on watch for `seconds`, and end the shift of the dispatcher who hands over.
+    If the dispatcher is on watch already, the shift ends `seconds` from now.
     """
     until = now + min(seconds, SHIFT_MAX_S)
     db.execute(
@@ -91,8 +91,8 @@ def take_watch(db: Db, workspace: int, member: int, seconds: float, now: float) 
 def hand_over(
     db: Db, workspace: int, member: int, next_dispatcher: int, note: str, now: float
 ) -> bool:
-    """Ask another dispatcher to take the watch, with a note for them. Return False if `member` is
-    not on watch.
+    """Ask `next_dispatcher` to take the watch, and leave the note for them. Return False if
+    `member` is not on watch.
     """
     if not db.execute(
         f"UPDATE shift SET heir = ?, note = ? WHERE workspace = ? AND member = ? AND {_IS_ON_WATCH}"
@@ -118,7 +118,9 @@ def end_watch(db: Db, workspace: int, member: int, note: str, now: float) -> boo
 
 
 def end_member_shifts(db: Db, member: int, now: float) -> None:
-    """End the shifts of a member in workspaces where the member may no longer answer an SOS."""
+    """End the shifts of a member in each workspace in which the member may no longer answer an
+    SOS.
+    """
     for (workspace,) in db.execute(
         f"UPDATE shift SET ended = ? WHERE member = ? AND {_IS_ON_WATCH}"
         f" AND NOT {MAY_ANSWER.format('shift')} RETURNING workspace",
@@ -133,7 +135,7 @@ def end_member_shifts(db: Db, member: int, now: float) -> None:
 def set_hours(
     db: Db, workspace: int, hours: Hours | None, now: float, actor: str = audit.ADMINISTRATION
 ) -> None:
-    """Set the watch hours of a workspace; None for no hours."""
+    """Set the watch hours of a workspace, or remove them if `hours` is None."""
     db.execute("DELETE FROM watch_hours WHERE workspace = ?", workspace)
     if hours is not None:
         db.execute(
@@ -195,8 +197,8 @@ def compute_next_due(db: Db) -> float:
 
 
 def check_watches(db: Db, now: float) -> list[str]:
-    """Check the watch of each due workspace: warn if no one is on watch, and raise the alarm if
-    still no one takes the watch. Return the log lines.
+    """Check each workspace whose check is due. Warn if no dispatcher is on watch, and raise the
+    alarm if still no dispatcher takes the watch. Return the log lines.
     """
     due = db.execute(
         f"SELECT workspace FROM watch_hours WHERE due <= ? ORDER BY workspace{db.skip_locked()}",
@@ -212,8 +214,8 @@ def _announce_check(db: Db, workspace: int) -> None:
 
 
 def _check_watch(db: Db, workspace: int, now: float) -> str:
-    """Raise an alarm if no dispatcher has been on watch for ALARM_AFTER_S within the hours. Return
-    a log line or an empty string.
+    """Raise an alarm if no dispatcher has been on watch for `ALARM_AFTER_S` within the hours.
+    Return a log line or an empty string.
     """
     rows = db.execute(
         "SELECT begins, ends, alone, alarm, name FROM watch_hours"
@@ -250,7 +252,7 @@ def _check_watch(db: Db, workspace: int, now: float) -> str:
 
 def _raise(db: Db, workspace: int, text: str, now: float) -> int | None:
     """Raise the alarm about the workspace's first kit, because an alarm needs a device. Return None
-    if there is no kit.
+    if the workspace has no kit.
     """
     first = db.execute(
         "SELECT id, member FROM device WHERE workspace = ? AND disabled IS NULL ORDER BY id"

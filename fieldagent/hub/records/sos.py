@@ -1,10 +1,12 @@
-"""Incidents: each SOS of a kit from beginning to end, and overdue alarms.
+"""Incidents: each SOS of a kit from beginning to end, and alarms of the hub such as overdue
+check-ins.
 
-State `open` changes to `seen` and then `closed`, or directly to `closed`. Everything that the kit
-sends while the incident is open joins it, because the kit sends the number of the incident with
-each item. The incident opens again if the kit sends something that is no older than the incident's
-end. An incident also opens if the kit names it as open and the hub does not know it (a restored
-database). Each step is an event of its timeline. Texts of people go to the kit as incident updates.
+The state `open` changes to `seen` and then to `closed`, or directly to `closed`. Everything that
+the kit sends while the incident is open is added to the incident, because each item of the kit
+contains the number of its incident. The incident opens again if the kit sends something that is not
+older than the end of the incident. The hub also opens an incident that it does not know if the kit
+names this incident as open, which can happen after a database was restored. Each step is an event
+in the timeline of the incident. The hub sends texts of people to the kit as incident updates.
 """
 
 from __future__ import annotations
@@ -21,13 +23,13 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 EVENTS = "events"
 """Topic that is announced when something happens to an incident, or an item arrives."""
 FRESH_S = 120.0
-"""Largest age in seconds of a device's position that becomes the position of an SOS that the device
-raises."""
+"""Seconds. If the device's last position is not older than this, it becomes the position of an SOS
+that the device raises."""
 SOS = "sos"
-"""Kind of an incident that a person or their kit has raised. All other kinds are alarms of the
-hub."""
+"""Kind of an incident that a person or their kit has raised. All other kinds are alarms that the
+hub raises."""
 ALARM = "alarm"
-"""Name of all other kinds together, in the API."""
+"""Name for all other kinds together, in the API."""
 NAMED_ALONE = "reported by its kit; its text has not arrived yet"
 
 
@@ -41,7 +43,7 @@ class Actor(NamedTuple):
     """A person who acts on an incident."""
 
     member: int | None
-    """Id of the member; None for a contact without an account."""
+    """Id of the member; None for a contact who has no account."""
     name: str
 
 
@@ -59,27 +61,29 @@ class Sos(NamedTuple):
     seen_by: int | None
     closed: float | None
     number: int | None
-    """Number that the kit gives the incident; None for an alarm."""
+    """Number that the kit gave the incident; None for an alarm."""
     seen_as: str
-    """Name of the contact who has taken the incident and is not a member."""
+    """Name of the contact who has taken the incident, if the contact is not a member."""
     asked: int | None
-    """Member who has been asked to take the incident over."""
+    """Member who has been asked to take over the incident."""
 
     @property
     def is_alarm(self) -> bool:
-        """Return True for the hub's own alarm. An incident with a kit's number is an SOS, even if
-        the kind is damaged.
+        """Return True for an alarm that the hub raised. An incident with a number from a kit is an
+        SOS, even if its kind is damaged.
         """
         return self.kind != SOS and self.number is None
 
     @property
     def short(self) -> str:
-        """Number that people see."""
+        """Number of the incident that people see."""
         return number_for_people(self.id, self.number)
 
 
 def number_for_people(id_: int, number: int | None) -> str:
-    """Return the kit's short number of an SOS, or the id of an alarm, which has no such number."""
+    """Return the number of an incident that people see: the kit's short number of an SOS, or the id
+    of an alarm.
+    """
     return str(id_) if number is None else format_short_number(number)
 
 
@@ -98,9 +102,7 @@ def raise_of(
     *,
     kind: str = SOS,
 ) -> int:
-    """Open an incident about a device, raised by `item`, and return its id. The default kind is
-    SOS.
-    """
+    """Open an incident about a device, raised by `item`. Return the id of the incident."""
     id_ = _raise(db, workspace, device, item, now, kind=kind, number=None)
     assert id_ is not None, "what has no number is like no other"
     return id_
@@ -109,9 +111,9 @@ def raise_of(
 def raise_numbered(
     db: Db, workspace: int, device: int, number: int, item: int | None, now: float
 ) -> int | None:
-    """Open an incident with the kit's number, and return its id. None if another process of the hub
-    has just opened the incident. `item` is None if the kit named the incident before any item
-    arrived.
+    """Open an incident with a kit's number. Return the incident's id, or None if another process of
+    the hub has just opened the incident. `item` is None if the kit named the incident before any
+    item arrived.
     """
     return _raise(db, workspace, device, item, now, kind=SOS, number=number)
 
@@ -155,15 +157,15 @@ class JoinedIncident(NamedTuple):
     rings: bool
     """True if this item raised the incident or opened it again."""
     escalates: bool
-    """True if the item rings, or if this is the first item of an incident that the kit had only
-    named."""
+    """True if `rings`, or if the item is the first item of an incident that the kit had only named
+    before."""
 
 
 def join(
     db: Db, workspace: int, device: int, number: int, item: int, sent_at: float, now: float
 ) -> JoinedIncident:
-    """Add an item, sent by its kit at `sent_at` (Unix time), to the incident with that number, or
-    raise that incident.
+    """Add an item to the incident with the kit's number `number`, or raise this incident. `sent_at`
+    is the Unix time when the kit sent the item.
     """
     incident = find_by_kit(db, device, number, locked=True)
     if incident is None:
@@ -173,7 +175,7 @@ def join(
         incident = find_by_kit(db, device, number, locked=True)
         assert incident is not None, "another has raised it"
     add_item(db, item, incident.id)
-    # `sent_at` is in whole seconds.
+    # `sent_at` is a whole number of seconds.
     if incident.closed is None or sent_at < floor(incident.closed):
         if incident.item is None:
             set_first_item(db, item, incident.id)
@@ -192,12 +194,12 @@ def join(
 
 
 def set_first_item(db: Db, item: int, sos: int) -> None:
-    """Make an item the first item of an incident that the kit had only named."""
+    """Make an item the first item of an incident that the kit had only named before."""
     db.execute("UPDATE sos SET item = ? WHERE id = ?", item, sos)
 
 
 def add_item(db: Db, item: int | None, sos: int) -> None:
-    """Add an item to an incident. The incident keeps a copy of the newest position."""
+    """Add an item to an incident. The incident stores a copy of its newest position."""
     rows = db.execute(
         "UPDATE item SET incident = ? WHERE id = ? RETURNING kind, body, accepted", sos, item
     )
@@ -224,8 +226,9 @@ class IncidentPlace(NamedTuple):
 
 
 def find_place(db: Db, id_: int) -> IncidentPlace | None:
-    """Return an incident's position: its own newest position, or its device's if that is newer and
-    the incident is not closed; None if neither is known."""
+    """Return the position of an incident: its own newest position, or the position of its device if
+    that is newer and the incident is not closed. Return None if neither position is known.
+    """
     ((state, *own, latitude, longitude, at),) = db.execute(
         "SELECT state, sos.latitude, sos.longitude, sos.position_at, contact.latitude,"
         " contact.longitude, contact.position_at FROM sos LEFT JOIN contact"
@@ -239,8 +242,8 @@ def find_place(db: Db, id_: int) -> IncidentPlace | None:
 
 
 def find_by_kit(db: Db, device: int, number: int, *, locked: bool = False) -> Sos | None:
-    """Return the incident with this number of its kit, or None. `locked` keeps other processes from
-    changing the incident during the transaction.
+    """Return the incident with the kit's number `number`, or None. If `locked` is True, other
+    processes cannot change the incident during the transaction.
     """
     sql = _SOS + "device = ? AND number = ?" + (db.for_update() if locked else "")
     rows = db.execute(sql, device, number)
@@ -257,7 +260,9 @@ def note_event(
     name: str = "",
     detail: str = "",
 ) -> None:
-    """Note a step of the incident by a member, or by a contact of that name."""
+    """Add an event to the timeline of an incident. The event is by a member, or by a contact with
+    the given name.
+    """
     db.execute(
         "INSERT INTO sos_event (sos, at, event, member, name, detail) VALUES (?, ?, ?, ?, ?, ?)",
         *(sos, now, event, member, name, detail),
@@ -266,8 +271,8 @@ def note_event(
 
 
 def add_carrier(db: Db, sos: int, device: int) -> bool:
-    """Store a neighbour's device that relayed something of the incident. Return True if the device
-    is new.
+    """Store that a neighbour's device relayed a part of the incident. Return True if the device is
+    new.
     """
     return bool(
         db.execute(
@@ -279,13 +284,13 @@ def add_carrier(db: Db, sos: int, device: int) -> bool:
 
 
 def list_carriers(db: Db, sos: int) -> list[int]:
-    """Return the neighbours' devices that relayed something of the incident."""
+    """Return the neighbours' devices that relayed a part of the incident."""
     rows = db.execute("SELECT device FROM sos_carrier WHERE sos = ? ORDER BY device", sos)
     return [device for (device,) in rows]
 
 
 def list_ringing(db: Db, sos: int) -> list[int]:
-    """Return the devices that have an SOS item of the incident and therefore ring."""
+    """Return the devices that have an SOS item of the incident and therefore show an SOS."""
     rows = db.execute(
         "SELECT DISTINCT delivery.device FROM item JOIN delivery ON delivery.item = item.id"
         " WHERE item.incident = ? AND item.sos = 1 AND delivery.state = 'stored'",
@@ -295,14 +300,14 @@ def list_ringing(db: Db, sos: int) -> list[int]:
 
 
 def note_stored(db: Db, item: int, member: int, now: float) -> None:
-    """Record that this member's agent has stored an item of an incident."""
+    """Record that the agent of a member has stored an item of an incident."""
     for incident in find_by_item(db, item):
         note_event(db, incident.id, "heard by", now, member=member)
 
 
 def note_reached(db: Db, item: int, member: int, now: float) -> None:
-    """Record that this member's kit has received a text that a person at the hub wrote about an
-    incident.
+    """Record that the kit of a member has received a text about an incident that a person wrote at
+    the hub.
     """
     for (id_,) in db.execute(
         "SELECT incident FROM item WHERE id = ? AND incident IS NOT NULL AND source_device IS NULL",
@@ -313,15 +318,15 @@ def note_reached(db: Db, item: int, member: int, now: float) -> None:
 
 def note_called_off(db: Db, incident: Sos, member: int, now: float, *, is_proved: bool) -> None:
     """Record that the kit has called off its incident. A person must check the call-off, because
-    the kit's user may be under duress, or someone else may have the kit.
+    the kit's user may be under duress, or another person may have the kit.
     """
     doubt = "" if is_proved else "unauthenticated"
     note_event(db, incident.id, IncidentState.CALLED_OFF, now, member=member, detail=doubt)
 
 
 def note_closed(db: Db, id_: int, now: float) -> None:
-    """Record that the kit knows that a person has closed the incident, which this database has
-    lost.
+    """Record that a person has closed the incident. The kit knows this, but the restored database
+    does not.
     """
     db.execute(
         "UPDATE sos SET state = 'closed', asked = NULL, closed = ?"
@@ -332,7 +337,9 @@ def note_closed(db: Db, id_: int, now: float) -> None:
 
 
 def find_call_off(db: Db, id_: int) -> float | None:
-    """Return the Unix time of the last authenticated call-off by the kit; None if there is none."""
+    """Return the Unix time of the last authenticated call-off by the kit, or None if there is
+    none.
+    """
     ((at,),) = db.execute(
         "SELECT max(at) FROM sos_event WHERE sos = ? AND event = 'called off' AND detail = ''", id_
     )
@@ -340,14 +347,16 @@ def find_call_off(db: Db, id_: int) -> float | None:
 
 
 def find_by_item(db: Db, item: int) -> list[Sos]:
-    """Return the incident of this item, in a list; empty if the item has none."""
+    """Return a list with the incident of this item. The list is empty if the item has no
+    incident.
+    """
     sql = _SOS + "item = ? OR id = (SELECT incident FROM item WHERE id = ?)"
     return [Sos(*row) for row in db.execute(sql, item, item)]
 
 
 def list_items(db: Db, id_: int, limit: int) -> list[int]:
-    """Return the newest `limit` positions of an incident and as many of its other items, oldest
-    first.
+    """Return the newest `limit` items with a position and the newest `limit` other items of an
+    incident, oldest first.
     """
     items: list[int] = []
     for kind in ("= 'location'", "<> 'location'"):
@@ -357,7 +366,7 @@ def list_items(db: Db, id_: int, limit: int) -> list[int]:
 
 
 def find_incident(db: Db, workspace: int, id_: int, *, locked: bool = False) -> Sos | None:
-    """Return the SOS with this id, or None. `locked` keeps other processes from changing
+    """Return the incident with this id, or None. If `locked` is True, other processes cannot change
     the incident during the transaction.
     """
     sql = _SOS + "id = ? AND workspace = ?" + (db.for_update() if locked else "")
@@ -366,7 +375,7 @@ def find_incident(db: Db, workspace: int, id_: int, *, locked: bool = False) -> 
 
 
 def find_by_event(db: Db, number: int) -> Sos | None:
-    """Return the incident of a timeline event, or None."""
+    """Return the incident of the timeline event with this number, or None."""
     rows = db.execute(_SOS + "id = (SELECT sos FROM sos_event WHERE id = ?)", number)
     return Sos(*rows[0]) if rows else None
 
@@ -391,8 +400,8 @@ def list_sos(
     *,
     kind: str | None = None,
 ) -> Sequence[Sos]:
-    """Return incidents, newest first. `text` selects incidents that contain the text in items,
-    events, or the name of the device or user. `kind` is SOS or ALARM.
+    """Return incidents, newest first. If `text` is not empty, return only incidents with the text
+    in their items, their events, or the name of the device or user. `kind` is SOS or ALARM.
     """
     which = "" if state is None else " AND state = ?"
     which += {
@@ -416,7 +425,7 @@ def list_sos(
 
 
 def list_events_behind(db: Db, workspace: int, place: int, limit: int) -> list[tuple[int, float]]:
-    """Return the ids and dates of the next events."""
+    """Return the ids and times of the next events after `place`."""
     rows = db.execute(
         "SELECT sos_event.id, at FROM sos_event JOIN sos ON sos.id = sos_event.sos"
         " WHERE sos_event.id > ? AND workspace = ? ORDER BY sos_event.id LIMIT ?",
@@ -428,8 +437,8 @@ def list_events_behind(db: Db, workspace: int, place: int, limit: int) -> list[t
 
 
 def set_seen(db: Db, sos: int, actor: Actor, now: float) -> None:
-    """Record that a person has taken the incident: a member, or a contact by name only. A request
-    to take the incident over ends.
+    """Record that a person has taken the incident. The person is a member, or a contact who has
+    only a name. A request to take over the incident ends.
     """
     db.execute(
         "UPDATE sos SET state = 'seen', seen = ?, seen_by = ?, seen_as = ?, asked = NULL"
@@ -444,8 +453,8 @@ def set_asked(db: Db, sos: int, member: int) -> None:
 
 
 def set_closed(db: Db, sos: int, now: float) -> None:
-    """Close an SOS at that Unix time; a request to take it over ends. The incident's position does
-    not change any more, wherever the device goes.
+    """Close an incident at the Unix time `now`. A request to take over the incident ends. From now
+    on, the incident's position does not follow the device.
     """
     if (place := find_place(db, sos)) is not None:
         _note_position(db, sos, *place)

@@ -1,7 +1,8 @@
-"""SOS that a kit names as open while no item of it has arrived. The cause is a restored database,
-or items that are still under way. Contacts and the desk are notified of the incident at once,
-without an item. Webhooks need an item, so they get the hub's own item if no other item arrives
-soon.
+"""Incidents that a kit names as open before any of their items has arrived.
+
+The cause is a restored database, or items that are still under way. The hub notifies contacts and
+the desk of the incident at once. Webhooks need an item, so they get an item of the hub if no item
+of the kit arrives soon.
 """
 
 from __future__ import annotations
@@ -12,20 +13,20 @@ from fieldagent.hub.store.contract import Db, find_earliest
 from fieldagent.package.package import SOS_PRIORITY, Message
 
 ITEM_WAIT_S = 20.0
-"""Seconds to wait for an item. Over IP the item comes with the next envelope."""
+"""Seconds to wait for an item of the kit. Over IP, the item arrives with the next envelope."""
 _FROM_WITHOUT_TEXT = (
     " FROM sos JOIN device ON device.id = sos.device WHERE item IS NULL AND state = 'open'"
 )
 
 
 def compute_next_due(db: Db) -> float:
-    """Return the Unix time when the next SOS has waited `ITEM_WAIT_S` for an item."""
+    """Return the Unix time when the next incident has waited `ITEM_WAIT_S` for an item."""
     return find_earliest(db, f"SELECT min(raised + ?){_FROM_WITHOUT_TEXT}", ITEM_WAIT_S)
 
 
 def enter_own_items(db: Db, now: float) -> list[str]:
-    """Enter the hub's own item for each SOS that has waited `ITEM_WAIT_S` for an item, and return
-    the log lines.
+    """Enter an item of the hub for each incident that has waited `ITEM_WAIT_S` for an item of its
+    kit. Return the log lines.
     """
     rows = db.execute(
         f"SELECT sos.id, device.id, device.workspace, member, name{_FROM_WITHOUT_TEXT} AND raised"

@@ -1,9 +1,10 @@
-"""Kits that a linked kit hears by radio, and the items that the hub sent to these kits through it.
+"""Kits that a linked kit hears by radio, and the items that the hub sent to these kits through the
+linked kit.
 
-A kit that relays from the hub to its neighbours reports them over its link. The hub sends an item
-through one linked carrier that hears the addressee: the nearest one. If the addressee does not
-confirm the item within `NEXT_CARRIER_AFTER_S`, another carrier gets the item. The same carrier gets
-the item again after `REGIVE_AFTER_S`, or if that carrier has another journal.
+A kit that relays from the hub to its neighbours reports its neighbours over its link. The hub sends
+an item through one linked carrier that hears the addressee: the nearest carrier. If the addressee
+does not confirm the item within `NEXT_CARRIER_AFTER_S`, another carrier gets the item. The same
+carrier gets the item again after `REGIVE_AFTER_S`, or if the carrier has another journal.
 """
 
 from __future__ import annotations
@@ -16,20 +17,21 @@ from fieldagent.hub.store.contract import Db
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 STATIONS_MAX = 64
-"""Largest number of stations that the hub stores for a kit."""
+"""Largest number of neighbours that the hub stores for one kit."""
 NEXT_CARRIER_AFTER_S = 900.0
 REGIVE_AFTER_S = 86_400.0
-"""Seconds, the longest time for which a carrier tries (`agent.mesh.relay_down.RETENTION_S`)."""
+"""Seconds after which a carrier gets an item again. This is the longest time for which a carrier
+tries to relay it (`agent.mesh.relay_down.RETENTION_S`)."""
 
 
 def forget(db: Db, carrier: int) -> None:
-    """Delete the neighbours of a device, because the device reports its neighbours again."""
+    """Delete the stored neighbours of a device, which then reports its neighbours again."""
     db.execute("DELETE FROM earshot WHERE carrier = ?", carrier)
 
 
 def store_neighbours(db: Db, carrier: int, stations: Mapping[int, int]) -> list[int]:
-    """Store the neighbours of a kit with the number of transmissions to each. Return the neighbours
-    in its workspace.
+    """Store the neighbours of a kit. `stations` maps each neighbour to the number of transmissions
+    to it. Return the neighbours that are in the kit's workspace.
     """
     forget(db, carrier)
     rows = []
@@ -44,7 +46,7 @@ def store_neighbours(db: Db, carrier: int, stations: Mapping[int, int]) -> list[
 
 
 def can_relay(db: Db, carrier: int) -> bool:
-    """Return True if an administrator lets the device relay for other devices."""
+    """Return True if an administrator allows the device to relay for other devices."""
     rows = db.execute("SELECT relay FROM device WHERE id = ?", carrier)
     return bool(rows and rows[0][0])
 
@@ -55,7 +57,7 @@ class NeighbourKit(NamedTuple):
 
 
 def list_without_link(db: Db, carrier: int, now: float) -> list[NeighbourKit]:
-    """Return the neighbours that have waiting items and no link of their own now, nearest first."""
+    """Return the neighbours that have waiting items but no link of their own now, nearest first."""
     rows = db.execute(
         "SELECT device.id, earshot.hops FROM earshot JOIN device ON device.id = earshot.device"
         f" WHERE earshot.carrier = ? AND device.disabled IS NULL AND NOT {IS_LINKED}"
@@ -76,7 +78,7 @@ IS_DUE = (
     "EXISTS (SELECT 1 FROM item WHERE item.id = delivery.item"
     " AND (item.sos = 1 OR item.source_device IS NULL OR item.target IS NOT NULL"
     " OR item.team IS NOT NULL)"
-    # An item from a neighbour of the carrier is on the radio already.
+    # An item from one of the carrier's neighbours has been sent by radio already.
     " AND (item.source_device IS NULL OR item.source_device <> ? AND item.source_device NOT IN"
     " (SELECT earshot.device FROM earshot WHERE earshot.carrier = ?)))"
     f" AND NOT EXISTS ({_PARCEL} AND (parcel.carrier = ? AND parcel.journal = ?"
@@ -86,12 +88,12 @@ IS_DUE = (
     " AND (earshot.hops < ? OR earshot.hops = ? AND earshot.carrier < ?)"
     f" AND {IS_LINKED} AND NOT EXISTS ({_PARCEL} AND parcel.carrier = earshot.carrier))"
 )
-"""SQL condition on a `delivery`: the hub should send it through this carrier now
-(`make_due_parameters`)."""
+"""SQL condition on a `delivery`: the hub should send it through this carrier now. Its parameters
+are from `make_due_parameters`."""
 
 
 def make_due_parameters(carrier: int, journal: int, hops: int, now: float) -> Sequence[object]:
-    """Return the parameters of `IS_DUE`, in their order. `hops` is the number of transmissions
+    """Return the parameters of `IS_DUE` in their order. `hops` is the number of transmissions
     between the carrier and the kit.
     """
     mine = (carrier, journal, now - REGIVE_AFTER_S)
@@ -102,7 +104,7 @@ def make_due_parameters(carrier: int, journal: int, hops: int, now: float) -> Se
 def note_given(
     db: Db, carrier: int, journal: int, items: Sequence[tuple[int, int]], now: float
 ) -> None:
-    """Record that a carrier has these items on disk, as pairs of item and device."""
+    """Record that a carrier has these items on disk. `items` are pairs of item and device."""
     for item, device in items:
         db.execute(
             "INSERT INTO parcel (item, device, carrier, journal, given)"

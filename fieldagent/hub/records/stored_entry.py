@@ -1,4 +1,4 @@
-"""Readers for the body of an item in the database, and for the JSON stored with it."""
+"""Readers for an item's body in the database, and for JSON columns."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ DAMAGED_TEXT = "(This text is damaged in the hub's database.)"
 
 
 def read_stored_entry(body: bytes) -> Entry:
-    """Return the one entry of an item's envelope, without a number. A damaged body becomes a
-    message about the damage, so that it does not block a list of items.
+    """Return the entry in an item's envelope, without a number. If the body is damaged, return a
+    message about the damage, so that one damaged item does not block a list.
     """
     entry = _read_entry(bytes(body))
     if entry is None:
@@ -35,8 +35,8 @@ def read_stored_entry(body: bytes) -> Entry:
 
 @lru_cache(maxsize=100)
 def _read_entry(body: bytes) -> Entry | None:
-    """Return the entry, or None if it is damaged. The results are cached, because the same item is
-    read for many kits one after another.
+    """Return the entry, or None if it is damaged. Results are cached, because the hub reads the
+    same item for many kits in succession.
     """
     with suppress(RemoteProtocolError, ValueError):
         (stored,) = decode(body).entries
@@ -46,8 +46,8 @@ def _read_entry(body: bytes) -> Entry | None:
 
 
 def read_beside(text: str | None, make: Callable[..., T]) -> T | None:
-    """Return the result of `make` for the members of a JSON object. None if `text` is empty or
-    damaged; the item is then shown without this result.
+    """Call `make` with the members of a JSON object, and return the result. Return None if `text`
+    is empty or damaged, so that the item can be shown without this part.
     """
     if not text:
         return None
@@ -59,8 +59,9 @@ def read_beside(text: str | None, make: Callable[..., T]) -> T | None:
 
 @lru_cache(maxsize=100)
 def read_members(text: str, content_name: str) -> Mapping[str, Any]:
-    """Return a JSON object from the database. A damaged object becomes an empty one and is logged
-    once as `content_name`, so that it does not block other objects.
+    """Return a JSON object from the database. If the object is damaged, return an empty object, so
+    that one damaged object does not block others. The damage is logged once under the name
+    `content_name`.
     """
     with suppress(ValueError):
         if isinstance(members := json.loads(text), dict):
@@ -74,8 +75,8 @@ def read_members(text: str, content_name: str) -> Mapping[str, Any]:
 
 @lru_cache(maxsize=100)
 def read_objects(text: str, content_name: str) -> Sequence[Mapping[str, Any]]:
-    """Return a JSON array of objects from the database. A damaged array becomes an empty one and is
-    logged once as `content_name`.
+    """Return a JSON array of objects from the database. If the array is damaged, return an empty
+    array and log the damage once under the name `content_name`.
     """
     with suppress(ValueError):
         objects = json.loads(text or "[]")
@@ -90,7 +91,7 @@ def read_objects(text: str, content_name: str) -> Sequence[Mapping[str, Any]]:
 
 @lru_cache(maxsize=100)
 def _note_damaged(body: bytes) -> None:
-    """Log the damage once per item."""
+    """Log a damaged item once."""
     log.error(
         "an item is damaged in the database, and shown without its damaged part (%d bytes:"
         " %s): check the disk, and restore a backup if there are many",

@@ -1,8 +1,8 @@
 """Costs of satellite messages by kit and UTC day, as counted by the hub and by the operator.
 
-The hub counts each MO session that the operator delivers, once per operator id, and each MT message
-that the operator accepts. The hub cannot count a session whose message was lost behind the gateway,
-or a mailbox check that the operator does not report.
+The hub counts each MO session that the operator delivers, once per id of the operator. It also
+counts each MT message that the operator accepts. The hub cannot count a session whose message was
+lost behind the gateway, or a mailbox check that the operator does not report.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from fieldagent.system.wording import format_count
 from fieldagent.wire.credit import compute_credits
 
 RETENTION_S = 400 * 86_400.0
-"""Seconds for which sessions and counts are kept, because bills come late."""
+"""Seconds for which sessions and counts are kept. The time is long because bills arrive late."""
 DAYS_DEFAULT = 31
 """Default number of days in a listing."""
 NAMED_MAX = 5
-"""Largest number of sessions named in one line."""
+"""Largest number of sessions that are listed in one line."""
 
 
 def format_day(now: float) -> str:
@@ -34,12 +34,14 @@ def format_day(now: float) -> str:
 
 
 def choose_days(since: str | None, until: str | None, now: float) -> tuple[str, str]:
-    """Return the first and the last day of a listing, with defaults for missing values."""
+    """Return the first and last day of a listing. Missing values are replaced by defaults."""
     return since or format_day(now - DAYS_DEFAULT * 86_400.0), until or format_day(now)
 
 
 class UsageDay(NamedTuple):
-    """One kit on one day, in credits, or in bytes for a modem that is billed by bytes."""
+    """Usage of one kit on one day. The unit is the credit, or the byte for a modem that is billed
+    by bytes.
+    """
 
     day: str
     device: int
@@ -48,11 +50,11 @@ class UsageDay(NamedTuple):
     mo: int
     mt: int
     theirs: int | None
-    """The operator's count; None if nothing was imported for that day."""
+    """The operator's count, or None if no count was imported for the day."""
     unknown: tuple[str, ...]
-    """Sessions that the operator counted but that did not arrive at the hub."""
+    """Sessions that the operator counted and the hub did not receive."""
     operator: str | None
-    """The device's operator; None if it has none."""
+    """The device's operator, or None if the device has none."""
     counted_by: str | None
     """The operator whose count was imported."""
 
@@ -62,7 +64,9 @@ class UsageDay(NamedTuple):
         return self.mo + self.mt
 
     def describe_difference(self) -> str:
-        """Return the difference as a text for people; empty if there is none."""
+        """Return the difference between the two counts as a text for people, or an empty text if
+        there is none.
+        """
         if self.theirs is None:
             return "not imported"
         more = self.theirs - self.ours
@@ -82,7 +86,7 @@ class UsageDay(NamedTuple):
 async def count_session_of(
     store: Store, imei: str, session: str, size: int, *, clock: Callable[[], float]
 ) -> None:
-    """Count a session, once per operator id. Implements `operator.CountSession`."""
+    """Count a session once per id of the operator. Implements `operator.CountSession`."""
     now = clock()
 
     def count(db: Db) -> None:
@@ -100,16 +104,17 @@ async def count_session_of(
 
 
 class ImportResult(NamedTuple):
-    """Result of an import."""
+    """Result of an import of an operator's counts."""
 
     days: int
-    """Number of imported days of modems that belong to devices of this hub."""
+    """Number of imported days. Only days of modems that belong to devices of this hub are
+    imported."""
     strangers: tuple[str, ...]
-    """IMEIs without a device."""
+    """IMEIs that belong to no device of this hub."""
 
 
 def store_counts(db: Db, operator: str, days: Sequence[CountedDay]) -> ImportResult:
-    """Store an operator's counts. They replace earlier imports for the same kit and day."""
+    """Store an operator's counts. A new count replaces an earlier count of the same kit and day."""
     devices = dict(db.execute("SELECT imei, id FROM device WHERE imei IS NOT NULL"))
     for each in days:
         if (device := devices.get(each.imei)) is None:
@@ -135,8 +140,8 @@ def store_counts(db: Db, operator: str, days: Sequence[CountedDay]) -> ImportRes
 def list_days(
     db: Db, workspace: int, since: str, until: str, device: int | None = None
 ) -> list[UsageDay]:
-    """Return the usage of each kit and day, oldest first. `since` and `until` are ISO 8601 days,
-    both included.
+    """Return the usage of each kit on each day, oldest first. `since` and `until` are ISO 8601
+    dates. Both days are included.
     """
     names: dict[int, tuple[str, str, str | None]] = {
         id_: (name, modem, operator)
@@ -186,8 +191,8 @@ Prices = Callable[[str | None], Price | None]
 
 
 def make_row(usage_day: UsageDay, price_of: Prices) -> dict[str, Any]:
-    """Return a day as a line of a listing, with the costs of both counts if their prices are
-    known.
+    """Return a day as a row of a listing. The row contains the costs of both counts if their prices
+    are known.
     """
     row: dict[str, Any] = {
         "day": usage_day.day,
@@ -210,7 +215,9 @@ def make_row(usage_day: UsageDay, price_of: Prices) -> dict[str, Any]:
 
 
 def _find_prices(usage_day: UsageDay, price_of: Prices) -> tuple[Price | None, Price | None]:
-    """Return the prices for our count and for the operator's. Bytes have no price."""
+    """Return the prices per credit for the hub's count and for the operator's count. Both are None
+    if the modem is billed by bytes.
+    """
     if usage_day.unit != "credit":
         return None, None
     theirs = None if usage_day.theirs is None else price_of(usage_day.counted_by)
@@ -218,21 +225,21 @@ def _find_prices(usage_day: UsageDay, price_of: Prices) -> tuple[Price | None, P
 
 
 class Total(NamedTuple):
-    """Sum of the usage that is paid in credits."""
+    """Totals of the usage that is billed in credits."""
 
     ours: int
     money: str
-    """Cost of `ours`; empty without a price."""
+    """Cost of `ours`, or an empty text if no price is known."""
     compared: int
-    """Part of `ours` on days for which the operator's count was imported."""
+    """Part of `ours` on the days for which the operator's count was imported."""
     compared_money: str
     theirs: int
     their_money: str
 
 
 def compute_total(days: Sequence[UsageDay], price_of: Prices) -> Total:
-    """Return the sum over the days paid in credits. Days paid by bytes are left out, and so is
-    money without a price.
+    """Return the totals for days that are billed in credits. Days billed by bytes are ignored. The
+    amounts of money include only days with a known price.
     """
     paid = [(each, *_find_prices(each, price_of)) for each in days if each.unit == "credit"]
     both = [(each, ours, theirs) for each, ours, theirs in paid if each.theirs is not None]

@@ -1,7 +1,8 @@
-"""Reads a CSV file with a satellite operator's counts, one line per session or per day.
+"""Parses a CSV file with a satellite operator's counts, one line per session or per day.
 
-Operators choose and change their column names. A column is found by its usual names, or is named
-with `--columns`. If a line cannot be read, the error names the line and the whole file is rejected.
+Operators choose and change their column names. The parser finds a column by its usual names, or by
+a name from `--columns`. If a line cannot be parsed, the error names the line and the whole file is
+rejected.
 """
 
 from __future__ import annotations
@@ -25,13 +26,13 @@ COLUMN_NAMES: Mapping[str, tuple[str, ...]] = {
     "bytes": ("bytes", "size", "length", "messagesize", "payloadsize", "bytesused", "volume"),
     "reference": ("reference", "cdrreference", "cdr", "sessionid", "messageid"),
 }
-"""Usual column names by content, in lower case without spaces."""
+"""Usual column names for each kind of content, in lower case without spaces."""
 LINES_MAX = 1_000_000
 _SEPARATORS = ",;\t"
 
 
 class WrongUsageFile(Exception):
-    """Invalid file. The text contains the error, its place and the fix."""
+    """Error: the file is invalid. The text contains the error, its place and the fix."""
 
 
 class CountedDay(NamedTuple):
@@ -58,8 +59,8 @@ class _Columns(NamedTuple):
 def read_usage(
     lines: Iterable[str], column_names: Mapping[str, str] = {}, date_format: str | None = None
 ) -> list[CountedDay]:
-    """Return the counts of each modem and day. `column_names` maps contents to column names.
-    `date_format` is a format of `strptime`. Raises WrongUsageFile.
+    """Return the counts of each modem and day. `column_names` maps kinds of content to column
+    names. `date_format` is a `strptime` format. Raises WrongUsageFile.
     """
     days: dict[tuple[str, str], list[tuple[int, int, str]]] = {}
     for imei, day, paid, size, reference in _read_rows(lines, column_names, date_format):
@@ -80,7 +81,7 @@ def read_usage(
 def _read_rows(
     lines: Iterable[str], column_names: Mapping[str, str], date_format: str | None
 ) -> Iterator[tuple[str, str, int, int, str]]:
-    """Yield IMEI, day, credits, bytes and reference of each line."""
+    """Yield the IMEI, day, credits, bytes and reference of each line."""
     text = iter(lines)
     head = next(text, "").lstrip("\ufeff")
     separator = max(_SEPARATORS, key=head.count)
@@ -99,8 +100,8 @@ def _read_rows(
 
 
 def _read_cells(lines: Iterable[str], separator: str) -> Iterator[list[str]]:
-    """Yield the cells of each line. Raises WrongUsageFile if the text is not CSV, such as an
-    unclosed quote.
+    """Yield the cells of each line. Raises WrongUsageFile if the text is not CSV, for example if a
+    quotation mark is not closed.
     """
     try:
         yield from csv.reader(lines, delimiter=separator)
@@ -145,7 +146,7 @@ def _read_row(
     if not re.fullmatch(r"[0-9]{15}", imei, re.ASCII):
         raise ValueError(f"{imei!r} is not an IMEI of 15 digits; a spreadsheet may have rounded it")
     size = 0 if columns.bytes is None else _read_whole_number(row[columns.bytes], "bytes")
-    # A mailbox check has no bytes but costs a credit.
+    # A mailbox check has no bytes but costs one credit.
     paid = max(1, compute_credits(size))
     if columns.credits is not None:
         paid = _read_whole_number(row[columns.credits], "credits")
@@ -154,7 +155,7 @@ def _read_row(
 
 
 def _read_whole_number(text: str, what: str) -> int:
-    """Return a whole number. Spreadsheets write `2.0` for 2."""
+    """Parse a whole number. Spreadsheets write `2.0` for 2."""
     match = re.fullmatch(r"([0-9]{1,9})(?:\.0*)?", text, re.ASCII)
     if match is None:
         raise ValueError(f"{text!r} is not a number of {what}")
@@ -173,11 +174,13 @@ def _read_day(text: str, date_format: str | None) -> str:
 
 
 def _read_moment(text: str, date_format: str | None) -> datetime | None:
-    """Return the time, which is UTC unless it has an offset. None if the format is different."""
+    """Parse a time, which is UTC if it contains no offset. Return None if the format is
+    different.
+    """
     if date_format is None:
         with suppress(ValueError):
             return datetime.fromisoformat(text)
     with suppress(ValueError):
-        # The default is the date format of RockBLOCK.
+        # The default formats are those of RockBLOCK.
         return datetime.strptime(text, date_format or "%y-%m-%d %H:%M:%S")
     return None

@@ -22,10 +22,10 @@ from fieldagent.hub.store.contract import ROWS_MAX, Db, make_membership, make_sm
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 ROWS_PER_TRANSACTION = 4_000
-"""Approximate number of rows created in one transaction, for a few devices far behind or for many.
-"""
+"""Approximate number of rows that one transaction creates, for a few devices that are far behind or
+for many devices."""
 AT_LEAST = 50
-"""Smallest number of rows for each device."""
+"""Smallest number of rows that a transaction creates for each device."""
 
 
 def get_topic(workspace: int) -> str:
@@ -34,13 +34,13 @@ def get_topic(workspace: int) -> str:
 
 
 class Places(NamedTuple):
-    """Places for items, in the order of their workspaces."""
+    """Places for new items, in the order of their workspaces."""
 
     of_items: Iterator[int]
     of_positions: Iterator[int]
-    """Places among the positions of the workspace (`newest`)."""
+    """Places for new positions of the workspaces (`newest`)."""
     with_exceptions: set[int]
-    """Workspaces in which some devices may get rows at once (`list_direct`)."""
+    """Workspaces in which some devices get their rows at once (`list_direct`)."""
 
 
 _HAS_EXCEPTIONS = (
@@ -52,8 +52,8 @@ _HAS_EXCEPTIONS = (
 
 
 def reserve_places(db: Db, items: Sequence[int], positions: Sequence[int]) -> Places:
-    """Return a place for an item in each workspace of `items`, and for a position in each workspace
-    of `positions`.
+    """Reserve a place in the log of each workspace in `items`, and a place among the positions of
+    each workspace in `positions`. Return the places.
     """
     in_log, in_track = Counter(items), Counter(positions)
     ends: dict[int, tuple[int, int]] = {}
@@ -84,8 +84,9 @@ def _count_up(places: dict[int, int], workspaces: Sequence[int]) -> Iterator[int
 
 
 def list_direct(db: Db, workspaces: Collection[int], *, positions: bool) -> list[int]:
-    """Return the devices in these workspaces that get a row of each item, or of each position, at
-    once. Most workspaces have none, so the query follows indexes that contain only such devices.
+    """Return the devices in these workspaces that get a row of each item at once, or a row of each
+    position if `positions` is True. Most workspaces have no such device, so the query uses indexes
+    that contain only these devices.
     """
     if not workspaces:
         return []
@@ -105,7 +106,7 @@ _MAY_HAVE = (
     "device.disabled IS NULL AND device.link_token IS NOT NULL AND EXISTS (SELECT 1 FROM membership"
     " WHERE membership.member = device.member AND membership.workspace = device.workspace)"
 )
-"""SQL condition: the `device` can get items. A tracker has no link token and cannot be reached."""
+"""SQL condition: the `device` can get items. A tracker cannot, because it has no link token."""
 _IS_OF_ANOTHER = "item.sender <> device.member AND item.source_device <> device.id"
 _HAS_NO_ROW = (
     "NOT EXISTS (SELECT 1 FROM delivery AS made WHERE made.item = item.id"
@@ -121,14 +122,15 @@ _LIVE_PLACE = (
     "coalesce((SELECT live.place - 1 FROM item AS live WHERE live.workspace = {workspace}"
     " AND live.place IS NOT NULL AND live.expires > ? ORDER BY live.expires LIMIT 1), {posted})"
 )
-"""SQL: the last place of the items that expire before a moment. Later items expire later."""
+"""SQL: the place before the first item that has not expired at a moment. All later items expire
+later."""
 SELECT_AWAITED = (
     f"SELECT 1 FROM item WHERE {IS_AWAITED} AND item.place >"
     f" {_LIVE_PLACE.format(workspace='device.workspace', posted=2**62)} ORDER BY item.place"
 )
-"""SELECT of the items that a `device` will get and that have not expired at a moment. The order of
-the log makes PostgreSQL follow it: for a LIMIT, PostgreSQL assumes that any order finds enough
-rows soon."""
+"""SQL for the items that a `device` will get and that have not expired at a moment. `ORDER BY
+place` makes PostgreSQL read the log in its order. Without it, PostgreSQL assumes that any order
+soon finds enough rows for a LIMIT."""
 
 
 STATE = (
@@ -136,10 +138,10 @@ STATE = (
     "CASE WHEN item.expires <= ? THEN item.expires END AS ended",
     "CASE WHEN item.expires <= ? THEN 'expired' ELSE '' END AS reason",
 )
-"""Columns of a row that does not exist yet, at a moment."""
+"""SQL: the columns that a missing row would have at a moment."""
 NUMBER = "device.next_sequence - 1 + item.place - device.place"
-"""SQL: the number of the item on air, above all numbers in use for the device, in the order of the
-log."""
+"""SQL: the number of the item on air. It is greater than all numbers in use for the device and
+follows the order of the log."""
 
 
 class _ComingPlace(NamedTuple):
@@ -152,7 +154,9 @@ class _ComingPlace(NamedTuple):
 
 
 def find_behind(db: Db, devices: Sequence[int]) -> list[bool]:
-    """Return for each device True if the log contains items that were not sent to the device."""
+    """Return a list with True for each device whose log contains items that were not sent to the
+    device.
+    """
     among, numbers = make_membership(db, set(devices))
     behind = db.execute(
         "SELECT device.id FROM device JOIN workspace ON workspace.id = device.workspace"
@@ -164,9 +168,9 @@ def find_behind(db: Db, devices: Sequence[int]) -> list[bool]:
 
 
 def create_missing_rows(db: Db, coming: Sequence[tuple[int, float]]) -> list[bool]:
-    """Create the missing rows of these devices, each with its current time. Rows of expired items
-    have the state `expired`. Return True for each device that must be asked for again because
-    more rows are missing.
+    """Create missing rows of devices. Each device is paired with its current time. Rows of expired
+    items get the state `expired`. Return a list with True for each device that still misses rows,
+    so that the function must be called again.
     """
     now = max(moment for _, moment in coming)
     rows = _lock(db, {device for device, _ in coming})
@@ -184,7 +188,7 @@ def create_missing_rows(db: Db, coming: Sequence[tuple[int, float]]) -> list[boo
 
 
 def _lock(db: Db, devices: set[int]) -> list[tuple[int, ...]]:
-    """Lock the devices that are behind, in the order of their ids."""
+    """Lock the devices whose rows are missing, in the order of their ids."""
     among, numbers = make_membership(db, devices)
     return db.execute(
         "SELECT device.id, device.member, device.workspace, place, posted, next_sequence"
@@ -206,7 +210,7 @@ def _make(db: Db, behind: Sequence[_ComingPlace], now: float, until: float | Non
         " AND item.place > coming.place AND item.place <= coming.upto"
         " WHERE item.sender <> coming.member AND item.source_device <> coming.device"
         + ("" if until is None else " AND item.accepted <= ?")
-        # PostgreSQL turns a NOT EXISTS into a join, for which it may scan all deliveries.
+        # PostgreSQL turns NOT EXISTS into a join and may then scan all deliveries.
         + " AND (SELECT count(*) FROM delivery AS made WHERE made.item = item.id"
         " AND made.device = coming.device) = 0 RETURNING device",
         *(*numbers, now, now, now, *(() if until is None else (until,))),
@@ -225,14 +229,14 @@ def _make(db: Db, behind: Sequence[_ComingPlace], now: float, until: float | Non
 
 
 def create_all_rows(db: Db, device: int, now: float) -> None:
-    """Create all missing rows of a device, however many there are."""
+    """Create all missing rows of a device in one call."""
     while create_missing_rows(db, [(device, now)])[0]:
         pass
 
 
 def restore_device(db: Db, device: int, now: float) -> None:
-    """Enable a disabled device. The device gets items from before it was disabled, but no items
-    that arrived meanwhile, and only later positions.
+    """Enable a disabled device. The device gets the items from before it was disabled and all later
+    items. It does not get items that arrived while it was disabled.
     """
     db.execute(
         "UPDATE device SET tracked = (SELECT tracked FROM workspace WHERE workspace.id ="
@@ -252,8 +256,8 @@ def restore_device(db: Db, device: int, now: float) -> None:
 
 
 def read_ends(db: Db, workspace: int) -> dict[str, int]:
-    """Return the last places of the log and of the positions, by the columns of `device`. A device
-    at these places gets only later items.
+    """Return the last place of the log and of the positions, by the columns of `device`. A device
+    with these places gets only later items.
     """
     rows = db.execute("SELECT posted, tracked FROM workspace WHERE id = ?", workspace)
     return dict(zip(("place", "tracked"), rows[0] if rows else (0, 0), strict=True))
@@ -270,7 +274,7 @@ def skip(db: Db, workspace: int, member: int) -> None:
 
 
 class AwaitingDevice(NamedTuple):
-    """A device that has not fetched an item of the log."""
+    """A device that has not fetched a certain item of the log."""
 
     device: int
     name: str
@@ -281,7 +285,9 @@ class AwaitingDevice(NamedTuple):
 
 
 def list_awaiting(db: Db, item: int, now: float) -> list[AwaitingDevice]:
-    """Return the devices that have not fetched an item of the log, with their state at `now`."""
+    """Return the devices that have not fetched an item of the log. Each device has the state of the
+    item at `now`.
+    """
     rows = db.execute(
         f"SELECT device.id, device.name, device.member, {', '.join(STATE)}"
         f" FROM item JOIN device ON {IS_AWAITED} WHERE item.id = ?",
@@ -293,13 +299,13 @@ def list_awaiting(db: Db, item: int, now: float) -> list[AwaitingDevice]:
 class AwaitedCount(NamedTuple):
     rows: int
     oldest: int | None
-    """Id of the item."""
+    """Id of the oldest item."""
 
 
 def count_awaited(db: Db, now: float) -> AwaitedCount:
-    """Return the number of rows that devices will get of unexpired items, and the oldest of those
-    items. The function counts places, so the number includes items that a device itself has sent
-    since its last fetch.
+    """Count the unexpired items that devices have not fetched, and find the oldest of these items.
+    The function subtracts places, so it also counts items that a device itself has sent since its
+    last fetch.
     """
     live = _LIVE_PLACE.format(workspace="workspace.id", posted="posted")
     rows = db.execute(
