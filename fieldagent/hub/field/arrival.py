@@ -13,34 +13,35 @@ from fieldagent.wire.envelope import Entry, compute_fingerprint
 
 @dataclass(slots=True)
 class KitMessage:
-    """Content and result of one message."""
+    """Content of one message from an agent, and the results of processing it."""
 
     device: Device
     """Device to which the items belong."""
     bearer: Bearer
     now: float
     relaying: Device | None = None
-    """Device that relayed the items over its link; None if the items came over their own device's
-    link."""
+    """Device that relayed the items over its link. None if the items arrived over the link of their
+    own device."""
     estimate: Estimate | None = None
     is_authenticated: bool = True
-    """True if the device that delivered the items is authenticated by a link's token or a tag."""
+    """True if a link's token or a tag authenticates the device that delivered the items."""
     doubt_reason: str = ""
-    """Reason why the sender is in doubt: only an SOS counts then. Empty if there is no doubt."""
+    """Reason why the sender is in doubt, or an empty text. If there is a doubt, the hub accepts
+    only an SOS."""
     revoked: float | None = None
-    """Unix time of the revocation of the device or of the relaying device; None if neither is
-    revoked."""
+    """Unix time when the device or the relaying device was revoked; None if neither is revoked."""
     items: int = 0
     duplicates: int = 0
     mismatches: list[str] = field(default_factory=list)
-    """Confirmations that do not match the item that has the number now."""
+    """Confirmations that do not match the item that now has the confirmed number."""
     troubles: list[str] = field(default_factory=list)
-    """Reasons why a part of the message is unusable. The whole message is then kept."""
+    """Reasons why a part of the message cannot be used. If there is a reason, the hub stores the
+    whole message."""
     confirmed: list[int] = field(default_factory=list)
-    """Items that the device has stored, without SOS."""
+    """Numbers of items that the device has stored, without SOS items."""
     buried: list[str] = field(default_factory=list)
-    """Reasons why a part of a reassembled item is unusable. That part is already kept as a dead
-    letter."""
+    """Reasons why a part of a reassembled item cannot be used. The hub has stored that part as a
+    dead letter already."""
 
 
 def mark_arrived(db: Db, entry: Entry, brought: KitMessage) -> bool:
@@ -50,7 +51,8 @@ def mark_arrived(db: Db, entry: Entry, brought: KitMessage) -> bool:
             f"INSERT INTO arrived (device, {UNAUTHENTICATED_COLUMN}, sequence, digest, at, sos)"
             " VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING RETURNING sequence",
             brought.device.id,
-            # Keep doubtful entries apart, so that an invented entry cannot block a true entry.
+            # Record doubtful entries separately, so that a forged entry cannot block a genuine
+            # entry.
             int(bool(brought.doubt_reason)),
             entry.sequence,
             compute_fingerprint(entry),

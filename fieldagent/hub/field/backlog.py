@@ -1,4 +1,6 @@
-"""Number and age of waiting rows, counted in batches so that no read of a long queue takes long."""
+"""Number and age of waiting rows. The rows are counted in batches, so that each read of a long
+queue is short.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +14,13 @@ from fieldagent.hub.store.contract import Db, Store, make_marks
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 ROWS_PER_READ = 2_000
-"""Rows per read, about 5 ms."""
+"""Largest number of rows that one read counts. Such a read takes about 5 ms."""
 
 
 class IndexedTable(NamedTuple):
-    """Rows of `table`, one per item, in the order of the index with the columns `key`."""
+    """Table whose rows are counted, one row per item. The columns `key` are those of an index and
+    give the order of the rows.
+    """
 
     table: str
     key: str
@@ -31,16 +35,16 @@ DEAD_LETTER_TABLE = IndexedTable("webhook_delivery", "webhook, item", "state = '
 class Backlog(NamedTuple):
     rows: int
     since: float | None
-    """Unix time when the oldest of the items arrived."""
+    """Unix time when the oldest item arrived; None if no row waits."""
 
 
 class Queues(NamedTuple):
-    """Waiting rows, as of the Unix time `at`."""
+    """Numbers of waiting rows at the Unix time `at`."""
 
     deliveries: Backlog
     webhooks: Backlog
     dead: Backlog
-    """Deliveries to webhooks that are not retried automatically."""
+    """Deliveries to webhooks that the hub does not retry automatically."""
     at: float
 
     @property
@@ -50,8 +54,8 @@ class Queues(NamedTuple):
 
 
 async def count_queues(store: Store, now: float) -> Queues:
-    """Count the waiting and the dead deliveries in several short transactions. The three counts are
-    made at different moments.
+    """Count the waiting and the dead deliveries. The three counts are made in several short
+    transactions, so they are from different moments.
     """
     made = await count_backlog(store, DELIVERIES)
     waiting = await store.read(partial(add_awaited, backlog=made, now=now))
@@ -83,7 +87,7 @@ async def count_backlog(store: Store, queue: IndexedTable) -> Backlog:
 
 
 def add_awaited(db: Db, backlog: Backlog, now: float) -> Backlog:
-    """Return the waiting deliveries, including deliveries whose rows are created when devices fetch
+    """Add to `backlog` the waiting deliveries whose rows are created only when devices fetch
     them.
     """
     rows, oldest = workspace_log.count_awaited(db, now)
@@ -95,8 +99,8 @@ def add_awaited(db: Db, backlog: Backlog, now: float) -> Backlog:
 def count_some(
     db: Db, queue: IndexedTable, after: Sequence[Any]
 ) -> tuple[int, int | None, Sequence[Any] | None]:
-    """Return the number of rows in the next batch, their oldest item, and the place after which
-    there may be more.
+    """Return the number of rows in the next batch, the oldest item in it, and the key after which
+    counting continues. The key is None at the end.
     """
     table, key, which = queue
     behind = f"{which} AND ({key}) > ({make_marks(after)})" if after else which

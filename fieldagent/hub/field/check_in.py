@@ -1,8 +1,9 @@
-"""Check-in times of devices, kept at the hub, so that a dead kit raises an alarm.
+"""Check-in times of devices. The hub stores them, so that the failure of a kit raises an alarm.
 
-An administrator, the kit itself, or both can require check-ins; the earliest due time counts. Any
-item of a device is its check-in. A late check-in is first logged. If nothing arrives for another
-`WARNING_TO_ALARM_S` seconds, the hub raises the alarm in the list of SOS and sends it to webhooks.
+An administrator, the kit itself, or both can require check-ins. The earliest due time applies. Any
+item of a device is its check-in. If a check-in is late, the hub first logs a warning. If no item
+arrives for another `WARNING_TO_ALARM_S` seconds, the hub raises an alarm in the list of incidents
+and sends it to webhooks.
 """
 
 from __future__ import annotations
@@ -23,24 +24,27 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 log = logging.getLogger(__name__)
 
 WARNING_TO_ALARM_S = 900.0
-"""Seconds from the warning to the alarm. After an outage of the hub, items that waited arrive
-within this time."""
+"""Seconds from the warning to the alarm. After an outage of the hub, the waiting items of kits
+arrive within this time."""
 DAY_S = 86_400.0
 MINUTE_S = 60.0
 
 
 NUMBERS_BEFORE = 10_000
-"""A check-in request whose number is lower than the last one by at most this much was overtaken on
-its way. If it is lower by more, the kit has a new journal."""
+"""Largest difference by which the number of a check-in request can be lower than the last
+number, for a request that a later request overtook. If the difference is larger, the kit has a
+new journal."""
 
 
 class Rule(NamedTuple):
-    """Check-in rule of a device: one of the first two members, and the kit's own request."""
+    """Check-in rule of a device. The rule has `interval`, `by_minute` or neither, and may include
+    the kit's own request.
+    """
 
     interval: float | None = None
-    """Seconds after the last item."""
+    """Seconds after the last item until the check-in is due."""
     by_minute: int | None = None
-    """Minute of the UTC day before which one check-in per day is required."""
+    """Minute of the UTC day before which the daily check-in is due."""
     kit_every: float | None = None
 
     def __str__(self) -> str:
@@ -59,9 +63,7 @@ class Rule(NamedTuple):
         return min(self._list_due_times(now, 0.0))
 
     def compute_next_after(self, heard_at: float) -> float:
-        """Return the Unix time when the next check-in is due after an item, which was the check-in
-        of its day.
-        """
+        """Return the Unix time when the next check-in is due after an item at `heard_at`."""
         return min(self._list_due_times(heard_at, DAY_S))
 
     def _list_due_times(self, now: float, later: float) -> list[float]:
@@ -73,7 +75,7 @@ class Rule(NamedTuple):
 
 
 def begin(db: Db, device: int, rule: Rule, *, now: float) -> float:
-    """Begin a check-in rule, which replaces an administrator's earlier rule. Return the Unix time
+    """Begin a check-in rule, which replaces the administrator's earlier rule. Return the Unix time
     when the first check-in is due.
     """
     before = _make_rule(db, device)
@@ -83,14 +85,16 @@ def begin(db: Db, device: int, rule: Rule, *, now: float) -> float:
 
 
 def end_check_ins(db: Db, device: int, *, now: float) -> None:
-    """End all check-ins, including the kit's own request, because a lost kit cannot withdraw it."""
+    """End all check-ins of a device, including the kit's own request, because a lost kit cannot
+    withdraw its request.
+    """
     _set(db, device, Rule(), now)
     note_of_device(db, device, ADMINISTRATION, "device checkin", f"{device} off", now)
 
 
 def record_request(db: Db, device: int, within: int | None, word: int, *, now: float) -> None:
-    """Record the kit's own request, or its end, from item number `word`. The item itself counts as
-    a check-in.
+    """Record the kit's own request in item number `word`: `within` seconds, or None to end the
+    request. The item itself is also a check-in.
     """
     record_item(db, device, now)
     if _is_overtaken(db, device, word):
@@ -100,7 +104,7 @@ def record_request(db: Db, device: int, within: int | None, word: int, *, now: f
 
 
 def _is_overtaken(db: Db, device: int, word: int) -> bool:
-    """Return True if a later request of the kit has already arrived over another channel."""
+    """Return True if a later request of the kit has already arrived through another channel."""
     rows = db.execute("SELECT check_in_word FROM contact WHERE device = ?", device)
     return any(last is not None and 0 < last - word <= NUMBERS_BEFORE for (last,) in rows)
 
@@ -128,8 +132,8 @@ def _set(db: Db, device: int, rule: Rule, now: float) -> float:
 
 
 def record_item(db: Db, device: int, now: float) -> None:
-    """Count an item of the device as its check-in: set the time when the next check-in is due, and
-    note in the timeline of its alarm that the device was heard.
+    """Record an item of the device as its check-in. Set the time of the next check-in, and add to
+    the timeline of an alarm that the hub heard the device.
     """
     rows = db.execute(
         "SELECT sos, every, by_minute, kit_every FROM check_in WHERE device = ?", device
@@ -145,7 +149,7 @@ def record_item(db: Db, device: int, now: float) -> None:
 
 
 def record_items(db: Db, devices: Collection[int], now: float) -> None:
-    """Like `record_item`, for many devices."""
+    """Call `record_item` for each device, in one operation."""
     among, these = make_membership(db, devices)
     asked = f"SELECT device FROM check_in WHERE device {among} ORDER BY device"
     for (device,) in db.execute(asked, *these):
@@ -153,8 +157,8 @@ def record_items(db: Db, devices: Collection[int], now: float) -> None:
 
 
 def warn_of_late(db: Db, now: float) -> list[str]:
-    """Warn of late devices, and raise the alarm for devices that stay late. Return the log
-    lines.
+    """Warn of late devices. Raise the alarm for devices that are still late after a warning. Return
+    the log lines.
     """
     rows = db.execute(
         "SELECT c.device, device.name, device.workspace, device.member, every, by_minute,"
@@ -182,7 +186,7 @@ def warn_of_late(db: Db, now: float) -> list[str]:
 
 
 def compute_next_late(db: Db) -> float:
-    """Return the Unix time of the next warning or alarm about a late device."""
+    """Return the Unix time when the next warning or alarm about a late device is due."""
     return find_earliest(
         db,
         "SELECT min(CASE WHEN warned + ? > due THEN warned + ? ELSE due END) FROM check_in"
@@ -215,8 +219,9 @@ SHOWN_COLUMNS = {
 
 
 def describe_check_in(row: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return a device's check-in state from the columns `SHOWN_COLUMNS`; None if it has no
-    check-in."""
+    """Return a device's check-in state from the columns `SHOWN_COLUMNS`, or None if no check-in is
+    required.
+    """
     every, by_minute, kit_every, due, warned, sos = (row[name] for name in SHOWN_COLUMNS)
     if due is None:
         return None

@@ -1,4 +1,4 @@
-"""Cost of a command and its answer over satellite, before the command is sent."""
+"""Computes the cost of a command and its answer over satellite before the command is sent."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from fieldagent.wire.credit import compute_credits
 from fieldagent.wire.envelope import Entry, encode
 
 ITEM_NUMBER = 2**31
-"""Sample number that takes as many bytes as a kit's number for an item."""
+"""Sample item number. It takes as many bytes as the largest number of an item from a kit."""
 
 
 class CommandCost(NamedTuple):
     linked: bool
-    """True if the device is linked, so that the command is free."""
+    """True if the device has a link, over which the command is free."""
     is_reachable: bool
     """True if the device has a satellite modem at this hub."""
     bytes_down: int
     """Bytes of the command."""
     bytes_up: int
-    """Largest number of bytes of the answer; an estimate for some verbs."""
+    """Largest number of bytes of the answer. For some verbs, this is an estimate."""
     credits: int
     """Credits of the command and its answer. 0 if the modem is billed by bytes."""
     credits_left: int | None
-    """Credits left today for messages of the hub; None without a budget."""
+    """Credits left today for messages from the hub; None if there is no budget."""
     operator: str | None
     fits: bool
     """True if the device's modem accepts the command in one message."""

@@ -18,8 +18,8 @@ SET = VERB_BY_NAME["set"]
 
 
 def is_paid(quote: CommandCost, bearer: str) -> bool:
-    """Return True if the command would go over satellite now with that bearer. Raises Refused if
-    the command cannot be sent.
+    """Return True if the command would now be sent over satellite, with `bearer` as the allowed
+    bearer. Raises Refused if the command cannot be sent.
     """
     if bearer == "ip" or (not bearer and not quote.is_reachable):
         return False
@@ -59,8 +59,8 @@ def store_command(db: Db, order: CommandToSend, grace: float, now: float) -> int
 def _is_stored(
     db: Db, order: CommandToSend, number: int, secret: bytes, grace: float, now: float
 ) -> bool:
-    """Return True if the command was stored under that number, False if another process has used
-    the number. Raises Refused if the command was signed for another number.
+    """Store the command under `number`. Return False if another process has used the number. Raises
+    Refused if the command was signed for another number.
     """
     if number != order.number and order.command.verb == SET.number:
         raise Refused("another command was sent in the meantime: send yours again")

@@ -1,4 +1,4 @@
-"""Cost of a push to each device, before it is entered."""
+"""Computes the cost of a push to each device before the push is entered."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ _ADDRESSED = (
 
 
 def list_costs(db: Db, posting: Posting, now: float) -> list[dict[str, Any]]:
-    """Return for each addressed device: True if the device is linked, so that the push is free, and
-    the cost of satellite messages for this push alone.
+    """Return the cost of a push for each addressed device. The cost of satellite messages is for
+    this push alone. For a linked device, the push is free.
     """
     whom, members = _make_device_condition(posting)
     rows = db.execute(
@@ -60,8 +60,8 @@ def list_costs(db: Db, posting: Posting, now: float) -> list[dict[str, Any]]:
 
 
 def list_costs_and_forecast(db: Db, posting: Posting, now: float) -> list[dict[str, Any]]:
-    """Return the costs as `list_costs` does. If only one device is addressed, include the time when
-    that device is likely to have the push on disk.
+    """Return the costs as `list_costs` does. If only one device is addressed, also return a
+    forecast of the time when the device has the push on disk.
     """
     entries = list_costs(db, posting, now)
     expected = None

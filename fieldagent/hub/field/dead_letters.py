@@ -1,7 +1,9 @@
-"""MO messages that the hub could not use, kept unchanged and within limits until they can be used.
+"""MO messages that the hub could not use. The hub stores them unchanged, within limits, until it
+can use them.
 
-A message that was acknowledged to an operator is never only logged. A letter is deleted when it can
-be accepted, when a person removes it, or when newer letters need the space (oldest first).
+The hub never only logs a message that it has acknowledged to an operator. A letter is deleted when
+the hub can accept it or a person removes it. The oldest letters are deleted when newer letters need
+their space.
 """
 
 from __future__ import annotations
@@ -18,10 +20,10 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.sentence import sentence
 
 LETTERS_PER_KIT_MAX = 200
-"""Largest number of letters per IMEI, or per device over IP, so that an unknown sender cannot
-displace all others."""
+"""Largest number of letters per IMEI, or per device over IP. The limit prevents an unknown sender
+from displacing the letters of all others."""
 COUNT_MAX, BYTES_MAX = 10_000, 16 << 20
-"""Largest number and total bytes of all letters."""
+"""Largest number of letters of all senders, and largest total of their bytes."""
 
 _DELETE_OLDEST = (
     "DELETE FROM dead_letter WHERE id IN (SELECT id FROM (SELECT id, row_number() OVER newest AS"
@@ -46,8 +48,8 @@ def store_letter(
     bearer: Bearer,
     now: float,
 ) -> int:
-    """Store a letter, and return the number of older letters that were deleted to make space.
-    `device` is None if no device has the IMEI.
+    """Store a letter. Return the number of older letters that were deleted to make space. `device`
+    is None if no device has the IMEI.
     """
     db.execute(
         "INSERT INTO dead_letter (imei, device, way, body, reason, received)"
@@ -84,10 +86,10 @@ def store_letter_once(db: Db, body: bytes, reason: str, imei: str, now: float) -
 
 
 def assign(db: Db, device: int) -> None:
-    """Assign the letters that came from this device's IMEI before any device had it.
+    """Assign to a device the letters that its IMEI sent before any device had this IMEI.
 
-    Only the hub's operator may do this, because only the operator knows the owner of the modem. An
-    administrator could claim any IMEI.
+    Only the operator of the hub may call this function, because only the operator knows the owner
+    of the modem. An administrator of a workspace could claim any IMEI.
     """
     db.execute(
         "UPDATE dead_letter SET device = ? WHERE device IS NULL AND imei <> ''"
@@ -106,7 +108,7 @@ def list_device_letters(db: Db, device: Device) -> list[Letter]:
 
 
 def store_reason(db: Db, letter: int, device: int, reason: str) -> None:
-    """Store the reason why the letter could not be used this time either."""
+    """Store the reason why the hub could not use the letter in another attempt."""
     db.execute("UPDATE dead_letter SET device = ?, reason = ? WHERE id = ?", device, reason, letter)
 
 
@@ -123,7 +125,9 @@ def discard(
     now: float,
     actor: str = ADMINISTRATION,
 ) -> None:
-    """Delete a dead letter on request, and record the deletion in the audit log. Raises Refused."""
+    """Delete a dead letter because a person requested it, and record the deletion in the audit log.
+    Raises Refused.
+    """
     rows = db.execute("DELETE FROM dead_letter WHERE id = ? RETURNING device", letter)
     if not rows:
         raise Refused(
@@ -139,7 +143,9 @@ def discard(
 
 
 def list_devices_with_letters(db: Db, workspace: int | None = None) -> list[int]:
-    """Return the devices in use that have letters, of one workspace or of all."""
+    """Return the devices that are in use and have letters, of one workspace or of all
+    workspaces.
+    """
     which, of = ("", ()) if workspace is None else (" AND device.workspace = ?", (workspace,))
     rows = db.execute(
         "SELECT DISTINCT device.id FROM device JOIN dead_letter ON dead_letter.device = device.id"
@@ -150,7 +156,7 @@ def list_devices_with_letters(db: Db, workspace: int | None = None) -> list[int]
 
 
 def list_letters(db: Db, devices: Collection[int] | None = None) -> list[Row]:
-    """Return the letters, newest first: all, or the letters of some devices."""
+    """Return the letters, newest first. If `devices` is not None, return only their letters."""
     which, of = "", devices or ()
     if devices is not None:
         which = f" WHERE dead_letter.device IN ({make_marks(of)})" if of else " WHERE 1 = 0"
@@ -160,8 +166,8 @@ def list_letters(db: Db, devices: Collection[int] | None = None) -> list[Row]:
 def list_workspace_letters(db: Db, workspace: int, before: int, limit: int) -> list[Row]:
     """Return the letters of a workspace's devices, newest first.
 
-    A letter from an IMEI without a device could belong to anyone. So only the hub's operator sees
-    it, even if there is only one workspace.
+    Letters from an IMEI without a device are not included, because they could belong to any
+    workspace. Only the operator of the hub sees these letters.
     """
     which = " WHERE device.workspace = ? AND dead_letter.id < ?"
     return _read_letters(db, which, (workspace, before), limit)
@@ -201,8 +207,8 @@ def _read_letters(db: Db, condition: str, of: Collection[Any], limit: int) -> li
 
 
 def count_figures(db: Db) -> dict[str, int]:
-    """Return the metrics: letters kept now, and letters received and dropped since the database was
-    created.
+    """Return the metrics: the number of stored letters, and the numbers of letters received and
+    dropped since the database was created.
     """
     ((kept,),) = db.execute("SELECT count(*) FROM dead_letter")
     rows = db.execute("SELECT came, dropped FROM dead_letter_tally")

@@ -1,5 +1,7 @@
-"""Sends a kit a program update. A delta goes to the kit over any channel, as a Package for that kit
-alone. The command to apply it waits on the kit until the delta is complete.
+"""Sends a program update to a kit.
+
+The delta goes to the kit over any channel, as a Package for this kit alone. The command that
+applies the delta waits on the kit until the delta is complete.
 """
 
 from __future__ import annotations
@@ -30,7 +32,9 @@ class DeltaCost(NamedTuple):
 
 
 def make_command(payload: bytes) -> RemoteCommand:
-    """Return the command to apply the update in `payload`, without its proof. Raises Refused."""
+    """Return the command that applies the update in `payload`, without its proof. Raises
+    Refused.
+    """
     if len(payload) > ITEM_BYTES_MAX:
         raise Refused(
             sentence(
@@ -44,8 +48,8 @@ def make_command(payload: bytes) -> RemoteCommand:
 
 
 def make_posting(db: Db, device: int, payload: bytes, *, paid: bool, now: float) -> Posting:
-    """Return the Package for that kit. `paid`: the Package may go over satellite. Raises Refused if
-    the kit cannot apply the update.
+    """Return the Package that sends the delta to one kit. If `paid` is True, the Package may go
+    over satellite. Raises Refused if the kit cannot apply the update.
     """
     ((name, workspace, member, disabled, version, installed),) = db.execute(
         "SELECT device.name, workspace, member, disabled, coalesce(contact.version, ''),"
@@ -69,8 +73,8 @@ def make_posting(db: Db, device: int, payload: bytes, *, paid: bool, now: float)
 
 
 def compute_cost(db: Db, posting: Posting, now: float) -> DeltaCost | None:
-    """Return the parts, bytes and credits to send the delta by satellite. None if the kit has no
-    satellite modem or the modem cannot carry the delta.
+    """Return the cost of sending the delta over satellite. Return None if the kit has no satellite
+    modem or the modem cannot carry the delta.
     """
     cost = next(each for each in list_costs(db, posting, now) if each["id"] == posting.device)
     over = cost["satellite"]
@@ -78,5 +82,7 @@ def compute_cost(db: Db, posting: Posting, now: float) -> DeltaCost | None:
 
 
 def send(db: Db, posting: Posting, grace: float, now: float) -> None:
-    """Enter the delta. The link has `grace` seconds before a satellite message is paid for."""
+    """Enter the delta. The hub pays for satellite messages if the link has not delivered the delta
+    after `grace` seconds.
+    """
     ledger.enter_all(db, [posting], now=now, grace=grace)

@@ -1,8 +1,7 @@
-"""Packs everything that waits for one device as entries of an envelope: items, receipts,
-introductions.
+"""Packs everything that waits for one device into an envelope: items, receipts and introductions.
 
-An envelope contains items of one sender. The same envelope can contain any receipts and
-introductions.
+All items in an envelope have the same sender. The receipts and introductions in it may be about any
+member.
 """
 
 from __future__ import annotations
@@ -50,18 +49,20 @@ class WaitingItem:
     entry: Entry
     """Entry with the item's number on air for this device."""
     source: Source | None = None
-    """Station and number of the agent's item, because the device may have heard the item by
-    radio."""
+    """Station of the agent that sent the item, and the station's number of the item. The device
+    needs them because it may have heard the item by radio."""
     unauthenticated: bool = False
     contact: Contact | None = None
-    """Contact data in a pushed message."""
+    """Contact data of the author of a pushed message."""
     seen_at: EstimatedPosition | None = None
-    """Position from the operator, for an SOS over satellite without a position. Other items omit
-    this position, because of its cost."""
+    """Position of the sender according to the operator, for an SOS that arrived over satellite
+    without a position. Other items do not contain this position, because it costs bytes."""
 
     @property
     def entries(self) -> list[Entry]:
-        """Return the entries: the item, followed by facts about it for its receiver."""
+        """Return the entry of the item, followed by entries with facts about the item for its
+        receiver.
+        """
         facts: list[Content | None] = [self.source, self.contact, self.seen_at]
         beside = [each for each in facts if each is not None]
         if self.unauthenticated:
@@ -75,7 +76,7 @@ class Load:
 
     origin: int = 0
     is_packed: bool = False
-    """True if texts are compressed. The receiver must support compressed texts."""
+    """True if texts are compressed, which the receiver must support."""
     entries: list[Entry] = field(default_factory=list)
     items: list[int] = field(default_factory=list)
     receipts: list[int] = field(default_factory=list)
@@ -89,7 +90,7 @@ class Load:
 
     @property
     def urgent(self) -> bool:
-        """Return True if an SOS is among the entries."""
+        """Return True if one of the entries is an SOS."""
         return any(entry.sos for entry in self.entries)
 
     def encode(self, key: bytes | None = None) -> bytes:
@@ -102,9 +103,9 @@ class WaitingReceipt:
     id: int
     entry: Entry
     urgent: bool
-    """True if the receipt concerns an SOS."""
+    """True if the receipt is about an SOS."""
     member: int = THE_HUB
-    """Member whose name the receiver needs."""
+    """Member whose name the receiver needs to show the receipt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +115,8 @@ class EnvelopeSpace:
     capacity: int
     ordinary: int | None = None
     """Limit for everything that is not SOS. Such entries must fit within this limit, or within the
-    rest of the SOS's last credit, because credits kept for an SOS pay for nothing else."""
+    rest of the last credit of the SOS, because credits reserved for an SOS must not pay for other
+    entries."""
     tag: int = 0
 
     def compute_first(self, item: WaitingItem) -> int:
@@ -122,7 +124,7 @@ class EnvelopeSpace:
         return self.capacity if item.entry.sos else self.compute_beside(Load())
 
     def compute_beside(self, load: Load) -> int:
-        """Return the bytes available for entries that are not SOS."""
+        """Return the bytes that are available beside `load` for entries that are not SOS."""
         if self.ordinary is None or self.ordinary >= self.capacity:
             return self.capacity
         paid = compute_paid_size(len(load.encode()) + self.tag) - self.tag if load.entries else 0
@@ -141,7 +143,7 @@ def list_waiting(
     """Return the unexpired waiting items of `device`, most urgent first. `due_condition` is an SQL
     condition on deliveries.
     """
-    # Look up only the selected items, however many wait.
+    # Read the bodies of the selected items only, however many items wait.
     rows = db.execute(
         f"SELECT {_ITEM} FROM (SELECT item, sequence, rank"
         f" FROM delivery WHERE delivery.device = ? AND delivery.state IN {WAITING_STATES}"
@@ -178,7 +180,7 @@ def _make_waiting(row: Sequence[Any], entry: Entry) -> WaitingItem:
 def list_waiting_at_each(
     db: Db, devices: Sequence[int], now: float, *, limit: int
 ) -> dict[int, list[WaitingItem]]:
-    """Return the unexpired waiting items of each device, as `list_waiting` does for one."""
+    """Return the unexpired waiting items of each device, in the same form as `list_waiting`."""
     if not db.takes_lists or len(devices) == 1:
         return {
             each: list_waiting(db, each, now, due_condition="1 = 1", limit=limit)
@@ -207,7 +209,7 @@ _RECEIPT = "id, sequence, member, at, digest, urgent, says, by_name, text, rung,
 
 
 def list_receipts(db: Db, device: int, *, limit: int) -> list[WaitingReceipt]:
-    """Return the receipts owed to a device, urgent receipts first."""
+    """Return the receipts that wait for a device, urgent receipts first."""
     rows = db.execute(
         f"SELECT {_RECEIPT} FROM receipt WHERE device = ? AND state = 'waiting'"
         " ORDER BY urgent DESC, id LIMIT ?",
@@ -220,7 +222,7 @@ def list_receipts(db: Db, device: int, *, limit: int) -> list[WaitingReceipt]:
 def list_receipts_for_each(
     db: Db, devices: Sequence[int], *, limit: int
 ) -> dict[int, list[WaitingReceipt]]:
-    """Return the receipts owed to each device, as `list_receipts` does for one."""
+    """Return the receipts that wait for each device, in the same form as `list_receipts`."""
     if not db.takes_lists or len(devices) == 1:
         return {each: list_receipts(db, each, limit=limit) for each in devices}
     rows = db.execute(
@@ -253,13 +255,13 @@ def _add_proof(db: Db, device: int, word: IncidentUpdate) -> IncidentUpdate:
 
 
 class DeviceNames(NamedTuple):
-    """Names for one device."""
+    """Introductions that one device may need."""
 
     unknown: Mapping[int, tuple[bytes, Entry]]
-    """Introductions of members that the device does not know, each with its digest."""
+    """Introductions of members that the device does not know. Each has its digest."""
     deleted: Sequence[int]
-    """Deleted members whose names the device still has. These members are in `unknown`, without a
-    name."""
+    """Deleted members whose names the device still has. `unknown` contains these members with an
+    introduction without a name."""
 
 
 class NeededNames(NamedTuple):
@@ -271,7 +273,7 @@ class NeededNames(NamedTuple):
 
 
 DELETED_AT_ONCE = 4
-"""Number of deleted names that one message removes."""
+"""Largest number of deleted names that one message removes."""
 
 
 def list_names(db: Db, needed: Sequence[NeededNames]) -> list[DeviceNames]:
@@ -328,8 +330,8 @@ def fill(
     packed: bool = False,
     commands: Iterable[Entry] = (),
 ) -> Load:
-    """Add as many entries of each kind as fit, in order, but only items of the first item's sender.
-    A receipt that does not fit does not block the next receipts.
+    """Fill an envelope with as many entries of each kind as fit, in order. Add only items of the
+    first item's sender. If a receipt does not fit, continue with the next receipt.
     """
     load = Load(is_packed=packed)
     for each in items:
@@ -355,20 +357,20 @@ def fill(
 
 
 DELETED_NAME_MARK = b""
-"""Digest stored for a device that knows a deleted member's name. It is replaced when the device has
-got the introduction without a name."""
+"""Digest that marks a device that knows the name of a deleted member. After the device has got the
+introduction without a name, the digest of that introduction replaces it."""
 
 
 def forget_name(db: Db, member: int) -> None:
-    """Mark a member as deleted for all devices that know the name. The next message to each device
-    removes the name.
+    """Mark a member as deleted for all devices that know the member's name. The next message to
+    each of these devices removes the name.
     """
     db.execute("UPDATE introduced SET digest = ? WHERE member = ?", DELETED_NAME_MARK, member)
 
 
 def _add(names: DeviceNames, load: Load, member: int, added: list[Entry], capacity: int) -> bool:
-    """Add entries, with the introduction of `member` if the device does not know the name. Return
-    False if the entries do not fit.
+    """Add entries to `load`, with the introduction of `member` if the device does not know the
+    member. Return False if the entries do not fit.
     """
     new: list[tuple[tuple[int, bytes], Entry]] = []
     if member in names.unknown and all(known != member for known, _ in load.introduced):
@@ -383,8 +385,8 @@ def _add(names: DeviceNames, load: Load, member: int, added: list[Entry], capaci
 
 
 def make_introduction(db: Db, device: Device, member: int) -> list[tuple[tuple[int, bytes], Entry]]:
-    """Return the introduction of a member, as a mark for `mark_introduced` and an entry. Empty if
-    the device knows the member.
+    """Return the introduction of a member as a mark for `mark_introduced` and an entry. The list is
+    empty if the device knows the member.
     """
     (names,) = list_names(db, [NeededNames(device.id, device.workspace, [member])])
     new = names.unknown.get(member)
@@ -406,8 +408,8 @@ def _read_identities(db: Db, members: Collection[int]) -> _People:
 def _make_introduction(
     person: tuple[str, str, str] | None, member: int, workspace: int
 ) -> tuple[bytes, Entry]:
-    """Return the entry that introduces a member to a device, and the digest by which the hub
-    recognises that a device has this introduction. The entry has no name if the member is deleted.
+    """Return an introduction of a member, and its digest. The hub stores the digest when a device
+    has the introduction. If the member was deleted, the introduction contains no name.
     """
     entry = Entry(member, Introduction(_make_identity(person, member, workspace)))
     return compute_fingerprint(entry), entry
@@ -424,7 +426,9 @@ def introduce_member(db: Db, member: int, workspace: int) -> tuple[bytes, Entry]
 
 
 def read_identity(db: Db, member: int, workspace: int) -> Identity:
-    """Return a member in the form that payloads use. `account` is the workspace."""
+    """Return a member in the form that payloads use. The `account` of this form is the
+    workspace.
+    """
     return _make_identity(_read_identities(db, [member]).get(member), member, workspace)
 
 
@@ -437,14 +441,14 @@ def introduce_members(
 
 
 def read_journal_number(db: Db, device: int) -> int:
-    """Return the number of the device's journal; 0 if unknown."""
+    """Return the number of the device's journal, or 0 if it is unknown."""
     rows = db.execute("SELECT journal FROM device WHERE id = ?", device)
     return int(rows[0][0]) if rows else 0
 
 
 def note_journal(db: Db, device: int, journal: int, *, anew: bool = False) -> None:
-    """Record the device's journal. A new journal knows no names yet. `anew`: the device asks for
-    the names again.
+    """Record the device's journal. A new journal knows no names. `anew` is True if the device asks
+    for all names again.
     """
     changed = db.execute(
         "UPDATE device SET journal = ? WHERE id = ? AND journal <> ? RETURNING id",
@@ -463,8 +467,8 @@ def get_names_topic(device: int) -> str:
 
 
 def mark_introduced(db: Db, introduced: Iterable[tuple[int, int, bytes]]) -> None:
-    """Record the members that have been introduced to devices: device, member, and the digest of
-    the introduction.
+    """Record that members have been introduced to devices. `introduced` contains device, member,
+    and the digest of the introduction.
     """
     rows = {(device, member): digest for device, member, digest in introduced}
     columns = ("device", "member", "digest")
@@ -473,13 +477,13 @@ def mark_introduced(db: Db, introduced: Iterable[tuple[int, int, bytes]]) -> Non
 
 
 def list_introduced(db: Db, device: int) -> list[tuple[int, bytes]]:
-    """Return the members that a device knows, each with the digest of its introduction."""
+    """Return the members that a device knows. Each has the digest of its introduction."""
     rows = db.execute("SELECT member, digest FROM introduced WHERE device = ?", device)
     return [(member, bytes(digest)) for member, digest in rows]
 
 
 def mark_receipts_sent(db: Db, receipts: Sequence[int], now: float) -> None:
-    """Record that these receipts have left for the kit."""
+    """Record that these receipts were sent to the kit."""
     for first in range(0, len(receipts), ROWS_MAX):
         among, some = make_membership(db, receipts[first : first + ROWS_MAX])
         db.execute(f"UPDATE receipt SET state = 'sent', sent = ? WHERE id {among}", now, *some)

@@ -1,4 +1,4 @@
-"""The hub's end of the IP link: `GET /link`, one WebSocket per agent."""
+"""The hub's side of the IP link: `GET /link`, one WebSocket per agent."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from fieldagent.wire.link import BODY_BYTES, OVERHEAD_BYTES, PATH, Close, get_si
 log = logging.getLogger(__name__)
 
 _BEARER = re.compile(r"Bearer +([A-Za-z0-9._~+/-]+=*)", re.IGNORECASE)
-"""Header with a bearer token (RFC 6750 2.1)."""
+"""Authorization header with a bearer token (RFC 6750, section 2.1)."""
 
 REPLACED_END = LinkEnd(Close.REPLACED, "a newer link of this device took over", by_peer=False)
 BARRED = LinkEnd(Close.POLICY, "the device was disabled, or has another token", by_peer=False)
@@ -37,8 +37,8 @@ STRANDED_END = LinkEnd(Close.TRY_AGAIN, "the hub cannot use its database now", b
 """End of a link while the hub cannot use its database. The agent connects again."""
 
 DATABASE_WAIT_S = 20.0
-"""Seconds that a connecting agent waits while the database is unavailable. A new connection would
-cost the agent another TLS handshake."""
+"""Seconds that the connection attempt of an agent waits while the database is unavailable. A new
+connection would cost the agent another TLS handshake."""
 HELD_LOOK = 0.5
 VERSION_MAX = 40
 """Largest number of characters of an agent's version."""
@@ -54,20 +54,21 @@ class Links:
     """Returns the mailbox of a device. The second argument is the version of the device's agent,
     empty if the agent does not report its version."""
     connected: Callable[[Device], AbstractAsyncContextManager[Lease]]
-    """Context around a link; its lease shows when the link must end. Raises StoreUnavailable,
-    StoreFull."""
+    """Returns the context in which a link is served. The lease in this context requests the end of
+    the link. Raises StoreUnavailable, StoreFull."""
     stopping: trio.Event = field(default_factory=trio.Event)
     """Set when this process accepts no new links."""
     wrong_token: Callable[[Request], Awaitable[Problem]] | None = None
-    """Counts a wrong token, and returns the refusal for its sender."""
+    """Counts a wrong token and returns the HTTP response for its sender."""
     note_end: Callable[[str, float, str], None] = lambda device, seconds, why: None
-    """Called at the end of a device's link, with its seconds and the reason."""
+    """Called at the end of a link, with the name of the device, the duration in seconds, and the
+    reason."""
     note_bytes: Callable[[str, int], None] = lambda direction, size: None
-    """Called with the direction and bytes of envelopes that the kit has stored, or that the hub has
-    received."""
+    """Called with the direction and number of bytes of envelopes that the kit has stored or the hub
+    has received."""
 
     def route(self) -> Route:
-        """Return the route at which kits open their links."""
+        """Return the route on which kits open their links."""
         return Route("GET", PATH, self._open)
 
     async def _open(self, request: Request) -> Response:
@@ -102,12 +103,14 @@ class Links:
                 await self.stopping.wait()
 
     async def serve(self, device: Device, token: str, version: str, socket: WebSocket) -> None:
-        """Serve the link of a device, whose agent has that version, until it ends."""
+        """Serve the link of a device until it ends. `version` is the version of the device's
+        agent.
+        """
         post = _MailboxPost(self.mailbox(device, version), self.note_bytes)
         try:
             await self._serve_as_holder(device, token, post, socket)
         except* NOT_STORED:
-            # The database became unavailable between the answer and the lease.
+            # The database became unavailable between the HTTP response and the lease.
             with trio.move_on_after(GOODBYE_TIMEOUT_S):
                 await socket.close(STRANDED_END.code, STRANDED_END.reason)
 
@@ -136,8 +139,8 @@ class Links:
             nursery.cancel_scope.cancel()
 
     async def _find_end(self, token: str) -> LinkEnd:
-        """Return the reason for the end. Without the reason, a kit that may not link any more would
-        reconnect forever.
+        """Return the reason why the link ends. Without a reason, a kit that may no longer connect
+        would try to connect forever.
         """
         try:
             await self.authenticate(token)
@@ -151,8 +154,8 @@ class Links:
 
 
 async def _end_check(socket: WebSocket) -> None:
-    """Close the connection of a link check. The client has seen that a WebSocket works in both
-    directions. The kit's own link continues.
+    """Close the connection of a link check. By then, the client has seen that a WebSocket works in
+    both directions. The kit's own link continues.
     """
     with trio.move_on_after(GOODBYE_TIMEOUT_S):
         await socket.close(Close.CHECKED, "a link would be taken")
@@ -171,8 +174,8 @@ def _make_unauthorized(detail: str) -> Problem:
 
 @contextmanager
 def _end_if_unstorable() -> Iterator[None]:
-    """End the link if something cannot be stored now. The agent sends the message again over a new
-    link.
+    """End the link if something cannot be stored now. The agent then sends the message again over a
+    new link.
     """
     try:
         yield
@@ -182,7 +185,7 @@ def _end_if_unstorable() -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class _MailboxPost:
-    """Adapter from a device's mailbox to the interface that the hub's end of a link uses."""
+    """Adapter from a device's mailbox to the interface that the hub's side of a link uses."""
 
     mailbox: Mailbox
     note_bytes: Callable[[str, int], None]

@@ -1,4 +1,4 @@
-"""Accepts dead letters of devices whose settings have been corrected."""
+"""Processes dead letters of devices whose settings have been corrected."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from fieldagent.hub.store.contract import Db
 def accept_letters(
     db: Db, mobile_originated: MobileOriginatedReceiver, devices: Collection[int]
 ) -> int:
-    """Accept the dead letters of those devices that are in use, each once, and return their
-    number.
+    """Process each dead letter of the devices once, and return the number of letters that the hub
+    accepted. Devices that are not in use are skipped.
     """
     taken = 0
     for device in devices:

@@ -1,7 +1,7 @@
-"""Frequent messages of kits, stored together: items over IP that do not concern an SOS.
+"""Frequent messages of kits that are stored together: items over IP that do not belong to an SOS.
 
-Messages of many kits share one commit, with as many statements as for one kit. All other messages
-go through `mobile_originated`, one at a time.
+The messages of many kits are stored in one commit with as many statements as the messages of one
+kit. All other messages are processed one at a time by `mobile_originated`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ MESSAGES_PER_STATEMENT_MAX = 500
 
 @dataclass(frozen=True, slots=True)
 class KitItems:
-    """A message with a kit's own items, over its link."""
+    """Message with items of the kit that sent it over its own link."""
 
     device: Device
     entries: list[Entry]
@@ -44,8 +44,8 @@ class IntakeResult:
 
 
 def read_only_items(device: Device, envelope: Envelope) -> KitItems | None:
-    """Return the message if it can be stored together with others; None if the message contains
-    anything else.
+    """Return the message in a form that can be stored together with others. Return None if the
+    message contains anything but such items.
     """
     own = envelope.origin in (0, device.id)
     if not own or envelope.not_understood or not all(map(_is_plain, envelope.entries)):
@@ -56,7 +56,7 @@ def read_only_items(device: Device, envelope: Envelope) -> KitItems | None:
 def _is_plain(entry: Entry) -> bool:
     content = entry.content
     plain = isinstance(content, Item) and not isinstance(content, IncidentUpdate | Parcel)
-    # Named recipients and authors must be looked up one by one.
+    # Recipients and authors that are given by name need individual queries.
     return plain and not entry.sos and entry.to is None and entry.author is None
 
 
@@ -85,8 +85,8 @@ _Key = tuple[int, int, bytes]
 def enter_kit_messages(
     db: Db, messages: Sequence[KitItems], now: float, grace: float, time_to_live: float
 ) -> list[IntakeResult | None]:
-    """Enter the new items. Return None for each message of a device that was revoked a moment ago,
-    and do not enter its items.
+    """Enter the new items. For a message of a device that was revoked a moment ago, return None and
+    do not enter its items.
     """
     revoked = revocation.find_revoked(db, {each.device.id for each in messages})
     good = [each for each in messages if each.device.id not in revoked]
@@ -139,7 +139,7 @@ def enter_kit_items(
 
 
 def _record_new(db: Db, keys: Sequence[_Key], now: float) -> set[_Key]:
-    """Return the keys that are new, and record them."""
+    """Record the new keys and return them."""
     rows = [(device, 0, sequence, digest, now, 0) for device, sequence, digest in keys]
     arrivals = insert(
         db, "arrived", _ARRIVAL_COLUMNS, rows, "device, sequence, digest", conflict="DO NOTHING"

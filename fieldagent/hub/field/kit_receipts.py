@@ -1,5 +1,5 @@
-"""Messages of a kit to the hub itself: receipts for items, reports of unreadable messages, answers
-to commands, and check-in requests.
+"""Messages that a kit sends to the hub itself: receipts for items, reports of unreadable messages,
+answers to commands, and check-in requests.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ log = logging.getLogger(__name__)
 
 
 def raise_named_incident(db: Db, word: IncidentUpdate, brought: KitMessage) -> None:
-    """Raise the open incident that a kit names if the hub does not know it. The hub has lost the
-    incident, so contacts are notified again.
+    """Raise an open incident that a kit names and the hub does not know. Contacts are notified
+    again, because the hub has lost the incident.
     """
     if brought.doubt_reason or brought.relaying is not None:
         return
@@ -47,14 +47,14 @@ def raise_named_incident(db: Db, word: IncidentUpdate, brought: KitMessage) -> N
 
 
 def store_journal_number(db: Db, entry: Entry, number: JournalNumber, brought: KitMessage) -> None:
-    """Record the number of the kit's current journal. Relayed messages do not count."""
+    """Record the number of the kit's current journal, unless the message was relayed."""
     if brought.relaying is None:
         note_journal(db, brought.device.id, entry.sequence, anew=number.wants_names)
 
 
 def resend_fragments(db: Db, entry: Entry, report: Report, brought: KitMessage) -> None:
-    """Send the missing fragments again. A replayed recording is ignored, so that it cannot cause
-    costs twice.
+    """Send the missing fragments again. Ignore a replayed recording of the report, so that it does
+    not cause costs twice.
     """
     if not mark_arrived(db, entry, brought):
         brought.duplicates += 1
@@ -63,9 +63,7 @@ def resend_fragments(db: Db, entry: Entry, report: Report, brought: KitMessage) 
 
 
 def record_check_in(db: Db, entry: Entry, checkin_request: CheckIn, brought: KitMessage) -> None:
-    """Record the kit's check-in request, and send a receipt, because people rely on the
-    check-in.
-    """
+    """Record the kit's check-in request. Send a receipt, because people rely on the check-in."""
     device, digest = brought.device.id, compute_item_digest(entry)
     if brought.doubt_reason:
         brought.troubles.append(brought.doubt_reason)
@@ -81,8 +79,8 @@ def record_check_in(db: Db, entry: Entry, checkin_request: CheckIn, brought: Kit
 
 
 def record_answer(db: Db, entry: Entry, answer: CommandAnswer, brought: KitMessage) -> None:
-    """Record a kit's answer to a command. Only the kit's own link or modem may deliver an
-    answer.
+    """Record a kit's answer to a command. Ignore an answer that did not arrive over the kit's own
+    link or modem.
     """
     if brought.doubt_reason or brought.relaying is not None:
         brought.troubles.append("an answer to a command, relayed by another device")
@@ -99,7 +97,7 @@ def record_answer(db: Db, entry: Entry, answer: CommandAnswer, brought: KitMessa
 
 
 def note_answer(db: Db, answer: CommandAnswer, brought: KitMessage, came_by: str) -> None:
-    """Record the answer with its command. `came_by` names the bearer, for people."""
+    """Store the answer with its command. `came_by` is the name of the bearer that people see."""
     device = brought.device.id
     if commands.note_answer(db, device, answer, came_by, brought.now):
         radio_key.note_answer(db, device, answer, brought.now)
@@ -109,8 +107,8 @@ def note_answer(db: Db, answer: CommandAnswer, brought: KitMessage, came_by: str
 
 
 def record_receipt(db: Db, entry: Entry, receipt: Receipt, brought: KitMessage) -> None:
-    """Record that the device has stored the item of this number, or the stage that the item has
-    reached at the device.
+    """Record a receipt: the device has stored the item with this number, or the item has reached a
+    stage at the device.
     """
     if receipt.stage is not Stage.STORED:
         _record_stage(db, entry, receipt, brought)
@@ -136,8 +134,8 @@ def record_receipt(db: Db, entry: Entry, receipt: Receipt, brought: KitMessage) 
 
 
 def resend_unreadable(db: Db, entry: Entry, report: Unreadable, brought: KitMessage) -> None:
-    """Send a message again that the device's modem could not read because of noise. A replayed
-    recording is ignored.
+    """Send a message again that the device's modem could not read because of noise. Ignore a
+    replayed recording of the report.
     """
     name = brought.device.name
     if not mark_arrived(db, entry, brought):
@@ -169,7 +167,7 @@ def _record_stage(db: Db, entry: Entry, receipt: Receipt, brought: KitMessage) -
             *(brought.device.id, entry.sequence),
         )
     if receipt.by and not rows:
-        # No kit has relayed this radio item to the hub. Its sender gets the stage by radio.
+        # No kit has relayed this radio item to the hub. Its sender receives the stage by radio.
         return
     for item, body in rows:
         if receipt.digest == compute_item_digest(
@@ -182,8 +180,9 @@ def _record_stage(db: Db, entry: Entry, receipt: Receipt, brought: KitMessage) -
 
 
 def _renumber_if_restored(db: Db, entry: Entry, brought: KitMessage) -> bool:
-    """Return True if the hub has not used this number yet. If the sender is authenticated, the
-    database was restored from a copy, so skip numbers (`records.numbering`).
+    """Return True if the hub has not used this number yet. If the sender is authenticated, this
+    shows that the database was restored from a backup, and the function skips numbers
+    (`records.numbering`).
     """
     device = brought.device.id
     higher = "SELECT 1 FROM device WHERE id = ? AND next_sequence <= ?"

@@ -1,6 +1,8 @@
-"""Periodic checks on kits: overdue check-ins, and the progress of updates and of a new radio key.
-The checks also find SOS that no dispatcher can see, SOS without an item, and watch hours without a
-dispatcher. Extensions add checks (`HubPart.checks`).
+"""Periodic checks on kits.
+
+The checks find overdue check-ins, open incidents that no dispatcher can see, incidents without an
+item, and watch hours without a dispatcher. They also continue program updates and changes of a
+radio key. Extensions can add checks (`HubPart.checks`).
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from fieldagent.store.group import NOT_STORED
 log = logging.getLogger(__name__)
 
 CHECK_INTERVAL_MIN_S = 15.0
-"""Shortest time in seconds between two checks. A delay of some seconds does not matter."""
+"""Shortest time in seconds between two rounds of checks. A delay of a few seconds does no harm."""
 CORE_CHECKS = (
     HubCheck(check_in.compute_next_late, check_in.warn_of_late),
     HubCheck(update_offers.compute_next_due, update_offers.continue_offers),
@@ -29,7 +31,7 @@ CORE_CHECKS = (
     HubCheck(shifts.compute_next_due, shifts.check_watches),
     HubCheck(radio_key.compute_next_due, radio_key.continue_changes),
 )
-"""Checks of the core."""
+"""Checks that are part of the core."""
 
 
 def list_checks() -> list[HubCheck]:
@@ -39,8 +41,9 @@ def list_checks() -> list[HubCheck]:
 
 async def run(store: Store, *, clock: Callable[[], float]) -> None:
     """Run the due checks until cancelled, and log their warnings. Wait while nothing can be stored.
-    Raises StoreFailed. Other errors are raised after all checks have run, so that a fault in one
-    check does not stop the others.
+
+    Raises StoreFailed. Any other error is raised only after all checks have run, so that a bug in
+    one check does not stop the others.
     """
     watched = list_checks()
     while True:

@@ -1,4 +1,4 @@
-"""Mailbox of a device for its IP link (`hub.Mailbox`)."""
+"""Mailbox of a device for its IP link (`contract.Mailbox`)."""
 
 from __future__ import annotations
 
@@ -51,18 +51,19 @@ from fieldagent.wire.kit_note import (
 log = logging.getLogger(__name__)
 
 RECHECK_AFTER_S = 300.0
-"""Seconds between two checks for items that a kit must relay, because some become due by time
-alone."""
+"""Seconds between two checks for items that a kit must relay. Some items become due only because
+time passes."""
 LOG_READ_PAUSE_S = 1.0
-"""Seconds between two reads of the workspace's log after something arrived, so that several new
-items share a message."""
+"""Seconds between two reads of the workspace's log after something arrived. The pause lets several
+new items share one message."""
 
 
 class IpMailbox:
-    """Mailbox as seen by one link. A loaded item is not loaded again before it is settled.
+    """Mailbox of a device for one link. An item that was loaded is not loaded again before its
+    result is known.
 
-    An item that the satellite operator has accepted still counts as waiting. Sending the item again
-    over IP costs almost nothing, and the agent recognises a duplicate.
+    An item that the satellite operator has accepted still waits for the link. Sending the item
+    again over IP costs almost nothing, and the agent recognises a duplicate.
     """
 
     def __init__(
@@ -86,12 +87,12 @@ class IpMailbox:
         self._next_number = 1
         self._journal = 0
         self._offered: set[Offer] = set()
-        """Offers sent over this link."""
+        """Offers that were sent over this link."""
         self._directory_there: int | None = None
-        """Version of the kit's directory; None until the kit reports it."""
+        """Version of the directory that the kit has; None until the kit reports it."""
         self._log_rest = log_rest
         self._rests_until = -inf
-        """Time (trio's clock) until which the link does not read the workspace's log."""
+        """Time on trio's clock until which the link does not read the workspace's log."""
         self._hears_log = True
         self._rebuilding = Rebuilding(store, device, keeping_times)
         self._brings_to: list[int] = []
@@ -99,11 +100,12 @@ class IpMailbox:
         self._news = trio.Event()
         """Set at the next change, and then replaced."""
         self._empty: trio.Event | None = None
-        """Event that is set when mail other than positions may wait. None if such mail may wait
-        already."""
+        """Event that is set when there may be mail other than positions. None if there may be such
+        mail already."""
         self._empty_until = inf
         self._skips_mail = False
-        """True if the next load reads only positions, because nothing else was announced."""
+        """True if the next load reads only positions, because nothing but positions was
+        announced."""
         self._positions = OwnPositions(store, device, feeds)
 
     async def greeted(self, journal: int) -> None:
@@ -129,7 +131,7 @@ class IpMailbox:
         return self._news
 
     def _listen(self, event: trio.Event) -> None:
-        """Set the event when something other than positions may wait."""
+        """Set the event when there may be mail other than positions."""
         topics = [get_mail_topic(device) for device in (self.device.id, *self._brings_to)]
         self._hears_log = not self._is_resting()
         if self._hears_log:
@@ -179,11 +181,11 @@ class IpMailbox:
         return number
 
     async def _load_mail(self, capacity: int) -> tuple[Load, bool]:
-        """Return the next load, and True if nothing else waits."""
+        """Return the next load, and True if no more mail waits."""
         may_catch_up = not self._is_resting()
         mail = await self._read_mail()
-        # Read the log first, because urgent items go first. But an SOS that waits already is sent
-        # at once.
+        # Read the log first, because urgent items must be sent first. But send an SOS that waits
+        # already at once.
         while may_catch_up and mail.is_behind:
             may_catch_up = await self._create_rows()
             mail = await self._read_mail()
@@ -206,8 +208,8 @@ class IpMailbox:
         return await self._store.read_together(read_mail, asked)
 
     async def _create_rows(self) -> bool:
-        """Create some of the device's rows from its workspace's log. Return True if there are
-        more.
+        """Create some of the device's missing rows from the log of its workspace. Return True if
+        more rows are missing.
         """
         began, here = trio.current_time(), (self.device.id, self._clock())
         try:
@@ -306,7 +308,7 @@ class IpMailbox:
         announce_mail(db, self.device.id)
 
     def _make_new_directory(self, db: Db) -> Directory | None:
-        """Return the workspace's directory; None if the kit has this version."""
+        """Return the workspace's directory, or None if the kit has the current version."""
         workspace = self.device.workspace
         if people.read_version(db, workspace) == self._directory_there:
             return None
@@ -324,19 +326,19 @@ class IpMailbox:
 
 @dataclass(frozen=True, slots=True)
 class _StoredLoad:
-    """Load that a device has on disk, and the number of the journal that has it."""
+    """Load that a device has on disk, and the number of the journal that contains it."""
 
     device: int
     journal: int
     load: Load
     place: int | None
-    """Last place of the positions in the load; None without positions."""
+    """Last place of the positions in the load; None if the load contains no positions."""
     at: float
 
 
 def _store_confirmations(db: Db, loads: Sequence[_StoredLoad]) -> list[None]:
-    """Record that these devices have confirmed their messages: items, positions, names, commands
-    and receipts.
+    """Record that these devices have confirmed their loads: items, positions, names, commands and
+    receipts.
     """
     now = max(each.at for each in loads)
     pairs = [(item, each.device) for each in loads for item in each.load.items]
@@ -362,7 +364,7 @@ def _mark_introduced(db: Db, loads: Sequence[_StoredLoad]) -> None:
         [
             (each.device, *mark)
             for each in names
-            # A newer link may have reported another journal, which does not know the names.
+            # A newer link may have reported another journal, which does not contain the names.
             if journals.get(each.device) == each.journal
             for mark in each.load.introduced
         ],

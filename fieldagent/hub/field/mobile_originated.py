@@ -1,7 +1,7 @@
-"""Entry point for messages of agents. It decodes messages, reassembles fragments, drops duplicates,
-and enters items.
+"""Processes messages of agents: decodes them, reassembles fragments, ignores duplicates, and enters
+items.
 
-All of this is one transaction, so a message can be acknowledged once `take_in` returns.
+All of this is one transaction, so a message can be acknowledged when `take_in` returns.
 """
 
 from __future__ import annotations
@@ -120,8 +120,8 @@ FAILED_KEPT = 64
 class MobileOriginatedReceiver:
     """Receiver of messages from agents.
 
-    `keys` returns the keys that may have tagged a device's satellite messages; empty if the device
-    uses no tag.
+    `keys` returns the keys with which a device may have tagged its satellite messages, or no key if
+    the device uses no tag.
     """
 
     def __init__(
@@ -139,15 +139,15 @@ class MobileOriginatedReceiver:
         self._grace = grace
         self._time_to_live = time_to_live
         self._failed: deque[tuple[int, bytes]] = deque(maxlen=FAILED_KEPT)
-        """Last failed messages, each as device and digest."""
+        """Device and digest of the last messages whose processing failed."""
         self.mismatches = 0
         """Number of ignored confirmations since the hub started."""
 
     async def take_in_from(
         self, imei: str, body: bytes, estimate: Estimate | None = None, *, unusable: str = ""
     ) -> None:
-        """Process a message from an operator's gateway for the device with this IMEI. Store the
-        message as a dead letter if there is no such device or the message is `unusable`. Implements
+        """Process a message from an operator's gateway for the device with this IMEI. If there is
+        no such device, or if the message is `unusable`, store it as a dead letter. Implements
         `operator.MessageReceiver`.
         """
         while not unusable:
@@ -177,8 +177,8 @@ class MobileOriginatedReceiver:
         )
 
     def _store_unknown_letter(self, db: Db, imei: str, body: bytes) -> bool:
-        """Keep a message from an unknown IMEI. Return False if a device has got the IMEI
-        meanwhile.
+        """Store a message from an unknown IMEI as a dead letter. Return False if a device has got
+        the IMEI meanwhile.
         """
         try:
             find_device_of_imei(db, imei)
@@ -193,12 +193,12 @@ class MobileOriginatedReceiver:
     async def take_in(
         self, device: Device, body: bytes, bearer: Bearer, estimate: Estimate | None = None
     ) -> None:
-        """Process a message, and keep unusable parts as a dead letter. `estimate`: position of the
-        sender according to the operator.
+        """Process a message, and store it as a dead letter if a part cannot be used. `estimate` is
+        the sender's position according to the operator.
 
-        If the processing fails because of a bug in the hub, the first failure is raised, so that
-        the sender repeats the message. After the second failure the message is kept as a dead
-        letter, because otherwise it would be repeated forever.
+        If a bug in the hub makes the processing fail, the first failure is raised, so that the
+        sender repeats the message. After the second failure, the message is stored as a dead
+        letter, because otherwise the sender would repeat it forever.
         """
         try:
             await self._take_in(device, body, bearer, estimate)
@@ -218,8 +218,8 @@ class MobileOriginatedReceiver:
     async def _take_in(
         self, device: Device, body: bytes, bearer: Bearer, estimate: Estimate | None
     ) -> None:
-        """Process a message. The sender is authenticated by the link over IP, by the frame over
-        SMS, and by the tag over satellite.
+        """Process a message. The sender is authenticated by the link (IP), the frame (SMS) or the
+        tag (satellite).
         """
         keys = await self._keys(device) if bearer is Bearer.SATELLITE else ()
         try:
@@ -245,7 +245,7 @@ class MobileOriginatedReceiver:
         unchecked = bearer is Bearer.SATELLITE and envelope.tagged and not keys
 
         def process_envelope(db: Db) -> KitMessage:
-            # A transaction can run again, so each run begins with an empty result.
+            # A transaction may run again, so each run begins with an empty result.
             proved = bearer is not Bearer.SATELLITE or bool(keys)
             brought = KitMessage(
                 device, bearer, self._clock(), estimate=estimate, is_authenticated=proved
@@ -285,7 +285,9 @@ class MobileOriginatedReceiver:
         )
 
     def replay(self, db: Db, device: Device, keys: Sequence[bytes]) -> int:
-        """Process the usable dead letters of a device, each once, and return their number."""
+        """Process each dead letter of a device once. Return the number of letters that the hub
+        could use.
+        """
         return sum(
             self._replay_one(db, device, letter, keys if letter.bearer is Bearer.SATELLITE else ())
             for letter in dead_letters.list_device_letters(db, device)
@@ -301,7 +303,7 @@ class MobileOriginatedReceiver:
             return False
         proved = letter.bearer is not Bearer.SATELLITE or bool(keys)
         brought = KitMessage(device, letter.bearer, self._clock(), is_authenticated=proved)
-        # If a bug in the hub makes one letter fail, the other letters must still count.
+        # If a bug in the hub makes one letter fail, the hub must still process the other letters.
         db.execute("SAVEPOINT dead_letter")
         try:
             self._process_message(db, envelope, brought)
@@ -358,7 +360,8 @@ class MobileOriginatedReceiver:
         if isinstance(content, _OF_THE_AIR):
             brought.troubles.append("a note of the radio, which is not valid for the hub")
             return
-        # An entry without a case goes to people, so entries of future kinds go to people too.
+        # An entry of another kind goes to people. This includes entries of kinds that future
+        # versions add.
         match content:
             case IncidentUpdate(state=IncidentState.OPEN):
                 raise_named_incident(db, content, brought)
@@ -386,7 +389,7 @@ class MobileOriginatedReceiver:
     def _enter_item(self, db: Db, entry: Entry, content: Item, brought: KitMessage) -> None:
         """Enter an item for people, once."""
         device = brought.device
-        # An entry in doubt is not new if the kit itself has sent the same entry.
+        # A doubtful entry is not new if the kit itself has sent the same entry.
         if (brought.doubt_reason and is_stored(db, entry, brought)) or not mark_arrived(
             db, entry, brought
         ):
@@ -408,7 +411,7 @@ class MobileOriginatedReceiver:
             nobody = outward.enter(db, item, recipient.address, brought.now)
         if nobody:
             note_stage(db, item, THE_HUB, Stage.NOBODY, nobody, brought.now)
-        # The position of a person with a radio of their own is not that of the kit.
+        # The position of a person with a separate radio is not the position of the kit.
         if isinstance(content, Location) and not (brought.doubt_reason or posting.carried):
             positions.store_location(db, device, content, entry.time, brought.now)
         if entry.sos and not brought.doubt_reason and not _is_shown_by_ack(brought):
@@ -422,7 +425,7 @@ class MobileOriginatedReceiver:
 
     def _process_parcel(self, db: Db, parcel: Parcel, brought: KitMessage) -> None:
         """Process a parcel: an authenticated message that a kit sends over a neighbour's link. The
-        message counts as if sent over the kit's own link.
+        hub treats the message as if the kit had sent it over its own link.
         """
         device = brought.device
         if parcel.station:
@@ -435,7 +438,7 @@ class MobileOriginatedReceiver:
             return
         by_radio = brought.bearer if brought.relaying is None else Bearer.RADIO
         said = KitMessage(device, by_radio, brought.now)
-        # A carrier can deliver the parcel again later, when the kit is no longer in contact.
+        # A carrier may deliver the parcel again later, when the kit is out of range.
         if mark_arrived(db, Entry(0, parcel), said):
             check_in.record_item(db, device.id, brought.now)
         for entry in envelope.entries:
@@ -481,7 +484,7 @@ class MobileOriginatedReceiver:
         for fragment in whole.fragments:
             mark_arrived(db, fragment, brought)
         if brought.revoked is not None and not any(entry.sos for entry in whole.entries):
-            # Keep the whole message, because its last fragment alone could not be processed later.
+            # Store the whole message, because the last fragment alone could not be processed later.
             self._store_dead_letter(
                 db, brought.device, whole.envelope, Bearer.IP, brought.doubt_reason
             )
@@ -491,8 +494,8 @@ class MobileOriginatedReceiver:
             self._process_entry(db, entry, brought)
         if whole.not_understood and not brought.doubt_reason:
             reason = "; ".join(whole.not_understood)
-            # Keep the message as if it came over IP: the fragments have authenticated the sender,
-            # and the envelope itself has no tag.
+            # Store the message as if it had arrived over IP: the fragments have authenticated the
+            # sender, and the envelope itself has no tag.
             self._store_dead_letter(db, brought.device, whole.envelope, Bearer.IP, reason)
             brought.buried.append(reason)
 
@@ -504,8 +507,8 @@ def _log_trouble(device: Device, items: int, duplicates: int, bearer: Bearer) ->
 
 
 def _explain(error: RemoteProtocolError) -> tuple[str, str]:
-    """Return the trouble with the key, empty if the key is not the cause, and the reason why the
-    message is kept.
+    """Return the problem with the key, or an empty text if the key is not the cause. Also return
+    the reason why the message is stored.
     """
     if not isinstance(error, Unauthenticated):
         return "", f"it cannot be read: {error}"
@@ -514,7 +517,7 @@ def _explain(error: RemoteProtocolError) -> tuple[str, str]:
 
 
 def _store_key_trouble(db: Db, device: Device, trouble: str) -> None:
-    """Store the trouble with a key for `fieldagent hub device list`, and log new trouble."""
+    """Store the problem with a key, which `fieldagent hub device list` shows. Log a new problem."""
     if (
         db.execute(
             "UPDATE device SET key_trouble = ? WHERE id = ? AND key_trouble <> ? RETURNING id",
@@ -528,16 +531,16 @@ def _store_key_trouble(db: Db, device: Device, trouble: str) -> None:
 
 
 def _estimate_beside(item: Item, brought: KitMessage) -> Estimate | None:
-    """Return the sender's position from the operator, if the item has no position and the sender
-    used its own modem.
+    """Return the sender's position according to the operator. Return None if the item has a
+    position or the sender did not use its own modem.
     """
     has_position = isinstance(item, Location | Waypoint)
     return None if has_position or brought.relaying is not None else brought.estimate
 
 
 def resolve_names(db: Db, posting: Posting) -> tuple[Posting, people.Recipient]:
-    """Return the posting with the author and the recipient that it names replaced by members of the
-    workspace. Return the recipient too.
+    """Replace the author and the recipient that the posting names by members of the workspace.
+    Return the new posting and the recipient.
     """
     author = posting.author
     if isinstance(author, str):
@@ -560,8 +563,8 @@ def resolve_names(db: Db, posting: Posting) -> tuple[Posting, people.Recipient]:
 
 
 def _find_objection(entry: Entry, brought: KitMessage) -> str:
-    """Return the reason why the entry does not count as the kit's own, or an empty string. An SOS
-    counts despite any doubt. An entry with its own proof is checked later.
+    """Return the reason why the hub does not accept the entry as the kit's own, or an empty string.
+    The hub accepts an SOS despite any doubt. An entry with its own proof is checked later.
     """
     content = entry.content
     if brought.revoked is not None and not (entry.sos or isinstance(content, Fragment)):
@@ -578,14 +581,16 @@ def _is_about_sos(entry: Entry) -> bool:
 
 
 def _is_shown_by_ack(brought: KitMessage) -> bool:
-    """Return True if an acknowledgement shows the kit that the hub has the item, as over its own IP
-    link or SMS.
+    """Return True if an acknowledgement of the channel shows the kit that the hub has the item.
+    This is so for the kit's own IP link and for SMS.
     """
     return brought.bearer is not Bearer.SATELLITE and brought.relaying is None
 
 
 def _record_carrier(db: Db, entry: Entry, brought: KitMessage) -> None:
-    """Record the relaying kit as a carrier, which also gets the updates of the incident."""
+    """Record the relaying kit as a carrier of the incident, so that it also gets the updates of the
+    incident.
+    """
     if brought.relaying is None:
         return
     incident = sos.find_by_kit(db, brought.device.id, entry.sequence - entry.items_back)
@@ -594,8 +599,8 @@ def _record_carrier(db: Db, entry: Entry, brought: KitMessage) -> None:
 
 
 def _repeat_result(db: Db, device: int, entry: Entry, now: float) -> None:
-    """Send the incident's result again, because its kit still repeats items although a person has
-    taken the incident.
+    """Send the incident's result again. Called when the kit still repeats items although a person
+    has taken the incident.
     """
     incident = sos.find_by_kit(db, device, entry.sequence - entry.items_back)
     if incident is not None and incident.state != sos.SosState.OPEN:

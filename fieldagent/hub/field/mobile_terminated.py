@@ -1,7 +1,8 @@
-"""Items to devices as MT messages: packed, stored, claimed, and settled.
+"""Sends items to devices as MT messages, which are packed and stored here.
 
-A message is on disk before the operator is called. Whatever the result of a call, the same bytes
-are sent again until the operator has accepted them. Their numbers make a second delivery harmless.
+A message is on disk before the hub calls the operator. Whatever the result of the call, the hub
+sends the same bytes again until the operator has accepted them. Because the items have numbers, a
+second delivery does no harm.
 """
 
 from __future__ import annotations
@@ -44,21 +45,21 @@ from fieldagent.wire.fragments import ASK_AFTER_S, ASK_UNTIL_S, SILENCE_GROWTH_F
 from fieldagent.wire.tag import TAG_BYTES
 
 PICTURE_PARTS = 8
-"""Largest number of messages for a picture, because a thumbnail is not worth a hundred messages."""
+"""Largest number of messages for a picture. A thumbnail is not worth more messages."""
 
 
 NO_CREDITS = "no credits left today"
 
 
 def compute_most_parts(item: object) -> float:
-    """Return the largest number of messages for an item; infinity if there is no limit."""
+    """Return the largest number of messages for an item, or infinity if there is no limit."""
     is_picture = isinstance(item, Data) and find_picture_type(item.payload) is not None
     return PICTURE_PARTS if is_picture else inf
 
 
 def wait_for_link(db: Db, item: int, device: int, wait_reason: str) -> None:
-    """Make an item that is too large for a device's modem wait for another channel. `wait_reason`
-    is a text for people.
+    """Let an item wait for another channel, because it is too large for the device's modem. People
+    see `wait_reason`.
     """
     reason = f"too large for its satellite modem: {wait_reason}"
     db.execute(
@@ -67,11 +68,11 @@ def wait_for_link(db: Db, item: int, device: int, wait_reason: str) -> None:
     )
 
 
-# Pack due items into messages.
+# Functions that pack due items into messages.
 
 
 def pack(db: Db, now: float) -> int:
-    """Pack everything that may go over satellite now, and return the number of messages."""
+    """Pack everything that may go over satellite now. Return the number of messages."""
     return sum(
         _pack_commands(db, account, now) + _pack_for(db, account, now)
         for account in list_due(db, now, lock=True)
@@ -86,8 +87,8 @@ _IS_DUE = "delivery.state = 'waiting' AND delivery.satellite_from <= ? AND deliv
 
 
 def list_due(db: Db, now: float, *, lock: bool) -> list[Account]:
-    """Return the devices for which something is due. With `lock`, leave out devices for which
-    another process packs now.
+    """Return the devices for which something is due. If `lock` is True, leave out devices for which
+    another process is packing.
     """
     rows = db.execute(
         f"SELECT {ACCOUNT} FROM device"
@@ -107,7 +108,7 @@ def list_due(db: Db, now: float, *, lock: bool) -> list[Account]:
 
 
 def _pack_commands(db: Db, account: Account, now: float) -> int:
-    """Pack each command as a message of its own, because one credit pays for one command."""
+    """Pack each command as a separate message, because one credit pays for one command."""
     id_ = account.device.id
     ((linked,),) = db.execute(f"SELECT {IS_LINKED} FROM device WHERE id = ?", now, id_)
     packed = 0
@@ -135,7 +136,8 @@ def _pack_for(db: Db, account: Account, now: float) -> int:
     space = _compute_space(db, account, now, urgent=urgent)
     load = fill_for(db, device, items, receipts, space, packed=True)
     if items and not load.items and _compute_size_alone(items[0]) <= space.compute_first(items[0]):
-        # The item fits, but not together with its sender's name. Send the name first.
+        # The item fits, but not together with the introduction of its sender. Send the introduction
+        # first.
         _store_introduction(db, account, items[0], now)
         space = _compute_space(db, account, now, urgent=urgent)
         load = fill_for(db, device, items, receipts, space, packed=True)
@@ -152,7 +154,7 @@ def _pack_for(db: Db, account: Account, now: float) -> int:
 
 
 def _compute_space(db: Db, account: Account, now: float, *, urgent: bool) -> EnvelopeSpace:
-    """Return the space that today's remaining credits pay for."""
+    """Return the space in bytes that today's remaining credits pay for."""
     ordinary = _compute_capacity(account, compute_allowance(db, account, now, urgent=False))
     capacity = (
         _compute_capacity(account, compute_allowance(db, account, now, urgent=True))
@@ -163,14 +165,16 @@ def _compute_space(db: Db, account: Account, now: float, *, urgent: bool) -> Env
 
 
 def _compute_capacity(account: Account, allowed: int | None) -> int:
-    """Return the bytes of a message, without its tag, for so many credits."""
+    """Return the bytes of a message without its tag. If `allowed` is not None, the message costs at
+    most `allowed` credits.
+    """
     most = account.mt_bytes
     paid = most if allowed is None else min(most, allowed * CREDIT_BYTES)
     return paid - _tag_bytes(account)
 
 
 def _pack_fragments(db: Db, account: Account, large: WaitingItem, now: float) -> int:
-    """Pack one message per fragment, after a message that introduces the sender."""
+    """Pack one message for each fragment, after a message that introduces the sender."""
     device, urgent = account.device, large.entry.sos
     allowed = compute_allowance(db, account, now, urgent=urgent)
     try:
@@ -180,7 +184,7 @@ def _pack_fragments(db: Db, account: Account, large: WaitingItem, now: float) ->
                 f"a picture may take {PICTURE_PARTS} messages, not {len(bodies)}"
             )
     except LocalProtocolError as error:
-        # The device's modem has changed since the push, or the item can go over a link.
+        # The device has got another modem since the push, or the item can go over a link.
         wait_for_link(db, large.item, device.id, str(error))
         return 0
     new = make_introduction(db, device, large.sender)
@@ -196,8 +200,8 @@ def _pack_fragments(db: Db, account: Account, large: WaitingItem, now: float) ->
 
 
 def list_sizes(item: WaitingItem, names: Sequence[Entry], account: Account) -> list[int]:
-    """Return the bytes of each message that the item takes by itself. `names` introduce its
-    sender.
+    """Return the bytes of each message that the item needs if nothing else is sent. `names` are the
+    entries that introduce its sender.
     """
     key = account.key
     together = encode([*names, *item.entries], origin=item.sender, key=key, is_packed=True)
@@ -211,7 +215,9 @@ def list_sizes(item: WaitingItem, names: Sequence[Entry], account: Account) -> l
 
 
 def _compute_size_alone(item: WaitingItem) -> int:
-    """Return the bytes of a message that contains only this item, without its tag."""
+    """Return the bytes of a message that contains only this item. The size does not include a
+    tag.
+    """
     return len(encode(item.entries, origin=item.sender, is_packed=True))
 
 
@@ -229,7 +235,7 @@ def _store_introduction(db: Db, account: Account, item: WaitingItem, now: float)
 
 
 def _cut_into_fragments(large: WaitingItem, key: bytes | None, limit: int) -> list[Fragment]:
-    """Return the fragments of an item. The fragments are the same at every call, so that fragments
+    """Cut an item into fragments. Each call returns the same fragments, so that fragments that are
     sent later match earlier fragments.
     """
     whole = encode(large.entries, origin=large.sender)
@@ -237,7 +243,7 @@ def _cut_into_fragments(large: WaitingItem, key: bytes | None, limit: int) -> li
 
 
 def _make_fragments(large: WaitingItem, key: bytes | None, limit: int) -> list[bytes]:
-    """Return a message for each fragment."""
+    """Return one message for each fragment."""
     return [
         _encode_fragment(large, fragment, key)
         for fragment in _cut_into_fragments(large, key, limit)
@@ -249,8 +255,9 @@ def _encode_fragment(large: WaitingItem, fragment: Fragment, key: bytes | None) 
 
 
 def send_fragments_again(db: Db, device: int, sequence: int, report: Report, now: float) -> bool:
-    """Send the fragments that the device is missing again, except fragments that still wait, as far
-    as today's credits last. Return False if the report is about another item that had this number.
+    """Send the fragments that the device is missing again, as far as today's credits last. Do not
+    send fragments that still wait. Return False if the report is about another item that had this
+    number.
     """
     rows = db.execute(
         f"SELECT delivery.item, {ACCOUNT} FROM delivery JOIN device ON device.id = delivery.device"
@@ -276,22 +283,24 @@ def send_fragments_again(db: Db, device: int, sequence: int, report: Report, now
             if each.index not in report.arrived and (item, each.index) not in waits:
                 pieces, urgent = [(item, each.index, report.count)], large.entry.sos
                 body = _encode_fragment(large, each, account.key)
-                # Leave out a fragment that is too expensive now. The device asks for missing
-                # fragments again.
+                # Skip a fragment that is too expensive now. The device asks for missing fragments
+                # again.
                 if _is_affordable(db, account, body, now, urgent=urgent):
                     _persist(db, device, body, pieces, urgent, now)
     return True
 
 
 def _find_waiting_fragments(db: Db, device: int) -> set[tuple[int, int]]:
-    """Return the fragments that no operator has accepted yet, as pairs of item and position."""
+    """Return the fragments that no operator has accepted yet. Each is a pair of item and
+    position.
+    """
     rows = db.execute("SELECT pieces FROM mobile_terminated WHERE device = ?", device)
     return {(item, position) for (listed,) in rows for item, position, _ in json.loads(listed)}
 
 
 def ask_for_fragments(db: Db, now: float) -> int:
-    """Ask devices for missing fragments of items whose fragments have stopped arriving. Return the
-    number of devices asked.
+    """Ask devices for the missing fragments of items if no fragment has arrived for some time.
+    Return the number of devices asked.
 
     Each question costs credits, and a withdrawn item never arrives. So the questions become less
     and less frequent, and end. A question waits if today's credits are not sufficient.
@@ -340,8 +349,8 @@ def _persist(
     *,
     receipts: Sequence[int] = (),
 ) -> None:
-    """Store a message. `pieces` contains for each item in it the item, the position of its fragment
-    and the count of its fragments.
+    """Store a message. `pieces` contains one tuple for each item in the message: item, position of
+    its fragment, number of its fragments.
     """
     db.execute(
         "INSERT INTO mobile_terminated (device, body, pieces, urgent, state, created, receipts)"
@@ -367,8 +376,8 @@ def _mark_packed(db: Db, device: int, items: Iterable[int]) -> None:
 
 
 def compute_allowance(db: Db, account: Account, now: float, *, urgent: bool) -> int | None:
-    """Return the credits left today, after the credits for messages that wait for the operator.
-    None without a budget.
+    """Return the credits that are left today, minus the credits for messages that wait for the
+    operator. Return None if there is no budget.
     """
     if account.budget is None:
         return None
@@ -387,13 +396,13 @@ def compute_allowance(db: Db, account: Account, now: float, *, urgent: bool) -> 
 def _is_affordable(
     db: Db, account: Account, body: bytes, now: float, *, urgent: bool = False
 ) -> bool:
-    """Return True if today's credits are sufficient for one more message."""
+    """Return True if today's credits are sufficient for this message."""
     allowed = compute_allowance(db, account, now, urgent=urgent)
     return allowed is None or compute_credits(len(body)) <= allowed
 
 
 def _wait_for_credits(db: Db, device: int, items: Sequence[WaitingItem], now: float) -> None:
-    """Make due items wait until the next day begins."""
+    """Let due items wait until the next day begins."""
     for each in items:
         db.execute(
             "UPDATE delivery SET not_before = ?, reason = ? WHERE item = ? AND device = ?",
@@ -405,5 +414,5 @@ def _wait_for_credits(db: Db, device: int, items: Sequence[WaitingItem], now: fl
 
 
 def _compute_midnight(now: float) -> float:
-    """Return the start of the next day, with its new credits."""
+    """Return the Unix time when the next UTC day begins, which has new credits."""
     return now - now % 86_400 + 86_400

@@ -8,8 +8,8 @@ from fieldagent.hub.store.contract import Db
 
 
 def find_neighbour(db: Db, carrier: Device, number: int) -> Device | None:
-    """Return the neighbour whose items the kit relays, in use or revoked. None if the workspace has
-    no device with that number.
+    """Return the device with this number, for which the carrier relays items. The device may be
+    revoked. Return None if the workspace has no such device.
     """
     rows = db.execute(
         "SELECT id, workspace, member, name, imei FROM device WHERE id = ? AND workspace = ?"
@@ -21,7 +21,9 @@ def find_neighbour(db: Db, carrier: Device, number: int) -> Device | None:
 
 
 def doubt_of(db: Db, carrier: Device, neighbour: Device, is_proved: bool) -> str:
-    """Return the reason why relayed items do not count as the neighbour's own; empty if they do."""
+    """Return the reason why the hub does not accept relayed items as the neighbour's own, or an
+    empty text if it accepts them.
+    """
     ((relay, tagged),) = db.execute(
         "SELECT relaying.relay, neighbour.air_key IS NOT NULL"
         " FROM device relaying, device neighbour"

@@ -1,4 +1,4 @@
-"""Calls to the satellite operators: handing over MT messages, and ringing modems again."""
+"""Calls to the satellite operators: handing over MT messages, and repeating ring alerts."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ async def run(
     note_fault: Note = log_fault,
     note_call: NoteCall = lambda operator, result, size: None,
 ) -> None:
-    """Send due messages over satellite until cancelled. Each operator has up to CALLS calls at a
-    time, so an operator that hangs does not delay the others.
+    """Send due messages over satellite until cancelled. Each operator has at most `CALLS` calls at
+    a time. An operator that does not respond delays no other operator.
     """
     with log_once():
         await store.commit(operator_trouble.call_again_after_start)
@@ -106,7 +106,9 @@ class _OpenCalls:
 
     @contextmanager
     def wait_for_end(self, ended_count: int) -> Iterator[None]:
-        """Rest until a call ends. Do not rest if a call has ended since `ended_count` was read."""
+        """Wait until a call ends. Do not wait if a call has ended since the caller read
+        `ended_count`.
+        """
         self._rest = trio.CancelScope()
         if self.ended != ended_count:
             self._rest.cancel()
@@ -122,8 +124,8 @@ class _DueWork(NamedTuple):
     calls: bool
     rings: bool
     soonest: float
-    """Unix time when something will become due without a new message. The other members show what
-    is due now."""
+    """Unix time when something becomes due even if no message arrives. The other fields contain
+    what is due now."""
 
 
 def _find_due_work(db: Db, *, clock: Callable[[], float], busy: Mapping[str, int]) -> _DueWork:
@@ -140,8 +142,8 @@ async def carry_out(
     note_fault: Note = log_fault,
     note_call: NoteCall = lambda operator, result, size: None,
 ) -> None:
-    """Hand the message to its operator, unless it is no longer needed, and record the result. If
-    the hub is killed before the result is stored, the same bytes are sent again.
+    """Hand a message to its operator if it is still needed, and record the result. If the hub is
+    killed before the result is stored, the hub sends the same bytes again.
     """
     try:
         operator = operators.get(call.operator)
@@ -169,8 +171,8 @@ async def carry_out(
 async def ring_again(
     store: Store, operators: Mapping[str, Operator], ring: RingAlert, note_fault: Note = log_fault
 ) -> None:
-    """Ask the operator to ring a modem again; end the ring alerts if the operator refuses. Other
-    failures are logged or noted; only StoreFailed is raised.
+    """Ask the operator for another ring alert to a modem. End the ring alerts if the operator
+    refuses. Only StoreFailed is raised; other failures are logged or reported.
     """
     what = f"{ring.name}, for which the operator holds {format_count(ring.waiting, 'MT message')}"
     try:
@@ -201,7 +203,7 @@ async def _call_in(operator: Operator, call: OperatorCall, note_fault: Note) -> 
                 call.imei, call.body, number=call.id, priority=call.urgent, modem=modem
             )
     except Exception as error:
-        # This is a bug in the hub. It is unknown whether the operator has the message.
+        # This is a bug in the hub. The operator may or may not have the message.
         note_fault(error, f"MT message {call.id}")
         reason = f"the call failed in the hub; see its log: {describe_error(error)}"
         return Verdict(Outcome.DOUBTFUL, make_no_answer(reason))

@@ -1,7 +1,7 @@
-"""MT messages to the satellite operators: claimed, handed over, and settled.
+"""Hands MT messages over to the satellite operators.
 
-A message stays until an operator has accepted it, or until it is no longer needed. The cause of a
-failed call is stored in its row, for the person who pushed its content.
+A message stays in the database until an operator has accepted it or it is no longer needed. The row
+of the message contains the cause of a failed call, for the person who pushed its content.
 """
 
 from __future__ import annotations
@@ -27,15 +27,16 @@ from fieldagent.wire.envelope import decode
 from fieldagent.wire.outcome import Outcome
 
 CALL_SECONDS = 120.0
-"""Seconds for which a process can keep a message. After that, another process takes the message
-over as a message in doubt."""
+"""Seconds for which a process may claim a message. After that, another process takes over the
+message, which may already have been sent."""
 
 BACKOFF = (10.0, 60.0, 300.0, 1800.0)
-"""Seconds before a message is handed over again, by the number of tries. The last value repeats."""
+"""Seconds before a message is handed over again, by the number of attempts. The last value applies
+to all later attempts."""
 
 URGENT_RETRY_MAX_S = 60.0
-"""Largest number of seconds before an answer to an SOS is handed over again, whatever the
-failure."""
+"""Largest number of seconds before an answer to an SOS is handed over again, whatever the failure
+was."""
 
 CALLS = 8
 """Largest number of messages handed to one operator at the same time."""
@@ -43,7 +44,7 @@ CALLS = 8
 
 @dataclass(frozen=True, slots=True)
 class OperatorCall:
-    """An MT message that this process may hand to its operator now."""
+    """An MT message that this process may hand over to its operator now."""
 
     id: int
     device: int
@@ -64,13 +65,13 @@ Busy = Mapping[str, int]
 
 
 def is_due(db: Db, now: float, busy: Busy = {}) -> bool:  # noqa: B006
-    """Return True if `pack` or `claim` would find something."""
+    """Return True if `pack` or `claim` has work to do."""
     return bool(list_due(db, now, lock=False) or _list_callable(db, now, busy, lock=False))
 
 
 def compute_next_due(db: Db, busy: Busy = {}) -> float:  # noqa: B006
-    """Return the earliest time when `is_due` may become True without a new message. Return 0 if the
-    time is unknown, because something waits for a link to end or for credits.
+    """Return the earliest time when `is_due` may become True even if no message arrives. Return 0
+    if the time is unknown, because something waits for the end of a link or for credits.
     """
     without, full = _make_full_condition(busy)
     return find_earliest(
@@ -92,19 +93,19 @@ def compute_next_due(db: Db, busy: Busy = {}) -> float:  # noqa: B006
 
 
 def _make_full_condition(busy: Busy) -> tuple[str, list[str]]:
-    """Return an SQL condition that leaves out operators with CALLS calls under way, and the
-    condition's parameters.
+    """Return an SQL condition with its parameters that excludes operators with `CALLS` calls under
+    way.
     """
     full = sorted(operator for operator, calls in busy.items() if calls >= CALLS)
     return (f" AND device.operator NOT IN ({make_marks(full)})" if full else ""), full
 
 
 def claim(db: Db, now: float, busy: Busy = {}) -> list[OperatorCall]:  # noqa: B006
-    """Claim the next message of some devices for this process: one per device, urgent messages
-    first.
+    """Claim the next message of some devices for this process: one message per device, urgent
+    messages first.
 
-    A message that another process claimed and never settled may have left already; it is handed
-    over again.
+    If another process has claimed a message and never stored a result, the message may have been
+    sent. It is handed over again.
     """
     until = now + CALL_SECONDS
     candidates = (OperatorCall(*row) for row in _list_callable(db, now, busy, lock=True))
@@ -169,8 +170,8 @@ def _list_due(
 
 
 def record_verdict(db: Db, call: OperatorCall, verdict: Verdict, now: float) -> str:
-    """Record the result of a call, only once. Return a log line about the alarm that the result
-    raised, or an empty string.
+    """Record the result of a call, only once. If the result raises an alarm, return a log line
+    about it. Otherwise return an empty string.
     """
     if verdict.outcome is Outcome.SENT:
         receipts = _list_receipts(db, call)
@@ -193,7 +194,9 @@ def record_verdict(db: Db, call: OperatorCall, verdict: Verdict, now: float) -> 
 
 
 def _schedule_retry(db: Db, call: OperatorCall, verdict: Verdict, now: float) -> str:
-    """Keep the message for another try, whatever the failure, and store the reason for people."""
+    """Keep the message for another attempt, whatever the failure was. Store the reason that people
+    see.
+    """
     failure = verdict.failure or make_unknown("nothing")
     doubtful = verdict.outcome is Outcome.DOUBTFUL
     wait = BACKOFF[min(call.tries, len(BACKOFF) - 1)] * random.uniform(1.0, 1.3)
@@ -234,15 +237,16 @@ def _list_receipts(db: Db, call: OperatorCall) -> list[int]:
 
 
 def drop(db: Db, call: OperatorCall) -> list[tuple[int, int, int]] | None:
-    """Delete a message after its call, and return the fragments in it: item, position and count.
-    Empty if the message contains only receipts; None if it was deleted before.
+    """Delete a message after its call, and return the fragments in it: item, position and number of
+    fragments. The list is empty if the message contains only receipts. Return None if the message
+    was deleted before.
     """
     rows = db.execute("DELETE FROM mobile_terminated WHERE id = ? RETURNING pieces", call.id)
     return [tuple(piece) for piece in json.loads(rows[0][0])] if rows else None
 
 
 def delete_unneeded(db: Db, call: OperatorCall) -> None:
-    """Delete a message that is no longer needed. Its receipts wait for the next channel."""
+    """Delete a message that is no longer needed. Its receipts wait for another channel."""
     receipts = _list_receipts(db, call)
     if drop(db, call) is None or not receipts:
         return
@@ -252,10 +256,10 @@ def delete_unneeded(db: Db, call: OperatorCall) -> None:
 
 
 def withdraw_updates(db: Db, device: int) -> None:
-    """Take incident updates back from satellite, because the device has a link now. The link then
-    carries the updates that the operator has not accepted, or that the modem may not have. So those
-    updates do not wait for an operator that refuses them or for a view of the sky. A message with
-    only such updates that was not accepted is deleted and never paid for.
+    """Let a new link deliver incident updates that wait for the satellite. The link delivers the
+    updates that the operator has not accepted and those that the modem may not have. The updates
+    then do not wait for an operator that refuses them, or for a view of the sky. If the operator
+    has not accepted a message and it contains only such updates, delete the message.
     """
     mt_copies.send_words_by_link(db, device)
     whose = "device = ? AND receipts <> '[]'"
@@ -309,8 +313,8 @@ def _book(db: Db, call: OperatorCall, now: float) -> None:
 
 
 def is_needed(db: Db, call: OperatorCall, now: float) -> bool:
-    """Return True if some content of the message still waits. The IP link may have been faster, or
-    an undelivered command may have expired.
+    """Return True if some content of the message still waits. The IP link may have delivered the
+    content already, or an undelivered command may have expired.
     """
     rows = db.execute("SELECT pieces FROM mobile_terminated WHERE id = ?", call.id)
     pieces = [piece for (listed,) in rows for piece in json.loads(listed)]

@@ -1,4 +1,4 @@
-"""Positions of other kits for one linked kit, from its workspace's feed."""
+"""Positions of other kits that one linked kit gets from the feed of its workspace."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from fieldagent.hub.store.contract import Store
 from fieldagent.wire.link import BODIES_MAX, HEAD
 
 NAMES_MOST = 10
-"""Largest number of names in one message. Each name becomes a row, and messages to a thousand kits
-at the same moment must not make more rows than one commit can hold."""
+"""Largest number of names in one message. Each name becomes a row. If the hub sends messages to a
+thousand kits at once, one commit must be able to hold all rows."""
 
 
 class OwnPositions:
-    """Positions as seen by one link. One message with positions is in flight at a time."""
+    """Positions for one link. Only one message with positions is in flight at a time."""
 
     def __init__(self, store: Store, device: Device, feeds: PositionFeeds) -> None:
         self.number = 0
-        """Number of the message in flight; 0 if there is none."""
+        """Number of the message in flight; 0 if no message is in flight."""
         self._store = store
         self._device = device
         self._feeds = feeds
         self._place: int | None = None
         """Last place that the kit has; None before the place is read."""
         self._life = 0
-        """The feed's `life` when the place was read."""
+        """Value of the feed's `life` when the place was read."""
         self._names = 0
-        """Marks of the names that the kit has (`position_feed.Name`)."""
+        """Bit marks of the names that the kit has (`position_feed.Name`)."""
         self._names_lost: trio.Event | None = None
         """Set when the kit has lost the names; None before the names are read."""
         self._upto = 0
@@ -44,14 +44,14 @@ class OwnPositions:
         return self._feeds.get_feed(self._device.workspace)
 
     def wake(self, event: trio.Event) -> None:
-        """Register an event that is set when there are later positions, if the event still exists
-        then.
+        """Register an event that is set when there are later positions. The registration does not
+        keep the event alive.
         """
         self._feed.waiting.add(event)
 
     async def load(self, capacity: int) -> tuple[bytes, ...]:
-        """Return the bodies of a message with the positions that the kit does not have; empty if
-        there are none.
+        """Return the bodies of a message with the positions that the kit does not have. The result
+        is empty if there is none.
         """
         feed = self._feed
         await feed.refresh()
@@ -74,7 +74,7 @@ class OwnPositions:
         return self._pack(feed, positions, upto, capacity)
 
     async def _remove_stored(self, positions: list[Position]) -> list[Position]:
-        """Return the positions of which this device has no row."""
+        """Return the positions for which this device has no delivery row."""
         feed, device = self._feed, self._device.id
         if device not in feed.at_once or not positions:
             return positions
@@ -94,8 +94,8 @@ class OwnPositions:
     def _pack(
         self, feed: PositionFeed, positions: list[Position], upto: int, capacity: int
     ) -> tuple[bytes, ...]:
-        """Return as many positions as fit, the earliest first, with the names that the kit is
-        missing.
+        """Return as many positions as fit, the earliest first, with the names that the kit does not
+        have.
         """
         bodies: list[bytes] = []
         size, self._marks, self._load, self._upto = 0, self._names, Load(), upto
@@ -117,9 +117,9 @@ class OwnPositions:
         return tuple(bodies)
 
     def get_sent(self) -> tuple[Load, int]:
-        """Return the names in the message in flight, and its last place."""
+        """Return the names in the message in flight, and the last place in it."""
         return self._load, self._upto
 
     def note_stored(self) -> None:
-        """Record that the kit has the message in flight."""
+        """Record that the kit has stored the message in flight."""
         self.number, self._place, self._names = 0, self._upto, self._marks

@@ -1,5 +1,7 @@
-"""Parcels for kits without a link. Each parcel contains an item, which another kit relays by radio.
-The kits' answers are authenticated too.
+"""Parcels for kits without a link.
+
+Each parcel contains an item or command, which another kit relays by radio. The answers of the kits
+are authenticated too.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from fieldagent.wire.envelope import Entry
 from fieldagent.wire.parcel import BODY_MAX_BYTES, DOWN, wrap
 
 LOOK_AT = 16
-"""Largest number of items of a device considered for one envelope."""
+"""Largest number of items of one device that are considered for one envelope."""
 MINUTES = 1440
 """Minutes for which a carrier tries to deliver an item that does not expire."""
 
@@ -26,21 +28,21 @@ class DueItem(NamedTuple):
     item: int
     device: int
     entry: Entry
-    """Entry with the parcel."""
+    """Entry that contains the parcel."""
 
 
 class DueCommand(NamedTuple):
     device: int
     number: int
     entry: Entry
-    """Entry with the parcel."""
+    """Entry that contains the parcel."""
 
 
 def list_due(
     db: Db, carrier: Device, journal: int, now: float, excluded: Collection[tuple[int, int]]
 ) -> list[DueItem]:
-    """Return the items that a linked kit must relay to kits in its range, except those in
-    `excluded`.
+    """Return the items that a linked kit should relay to kits in its range, except the pairs of
+    item and device in `excluded`.
     """
     if not stations_in_range.can_relay(db, carrier.id):
         return []
@@ -63,8 +65,8 @@ def list_due(
 def list_due_commands(
     db: Db, carrier: Device, journal: int, now: float, excluded: Collection[tuple[int, int]]
 ) -> list[DueCommand]:
-    """Return the commands that a linked kit must relay, except those in `excluded` (device and
-    number).
+    """Return the commands that a linked kit should relay, except the pairs of device and number in
+    `excluded`.
     """
     if not stations_in_range.can_relay(db, carrier.id):
         return []
@@ -83,7 +85,9 @@ def list_due_commands(
 def _make_parcel(
     db: Db, device: Device, item: WaitingItem, secret: bytes, now: float
 ) -> Entry | None:
-    """Return the parcel for an item; None if it is too large for radio."""
+    """Return an entry with the parcel for an item, or None if the parcel is too large for the
+    radio.
+    """
     named = [entry for _, entry in make_introduction(db, device, item.sender)]
     body = wrap([*named, *item.entries], secret, DOWN, origin=item.sender)
     if len(body) > BODY_MAX_BYTES:

@@ -1,8 +1,9 @@
-"""Newest positions of a workspace, read once for all of its kits that are linked to this process.
+"""Newest positions of a workspace. They are read once for all kits of the workspace that have a
+link to this process.
 
-A kit gets all positions that it does not have in one message, at most once in `rest` seconds. The
-rest grows with the number of linked kits, so a workspace has at most `MESSAGES_PER_S` such messages
-a second. So the cost of a position does not grow with the number of kits.
+A kit gets all positions that it does not have in one message, at most once per pause. The pause is
+longer if more kits are linked, so that a workspace has at most `MESSAGES_PER_S` such messages per
+second. So the cost of a position does not grow with the number of kits.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ SEND_INTERVAL_MIN_S = 1.0
 MESSAGES_PER_S = 50.0
 """Largest number of messages with positions per second to the kits of one workspace."""
 RETRY_S, PAUSE = 1.0, 0.05
-"""Seconds until the next read after the database was unavailable, and the shortest time between two
-reads."""
+"""Seconds until the next read if the database was unavailable, and shortest number of seconds
+between two reads."""
 
 
 @dataclass(slots=True)
@@ -42,12 +43,13 @@ class Position:
     item: int
     expires: float
     entries: list[Entry]
-    """The item and its `Source`, by which a kit recognises an item that it has already. The item
-    has number 0, so the hub does not use up a number of each kit."""
+    """The item and its `Source`, from which a kit recognises an item that it has already. The item
+    has number 0, so that it uses none of the kit's numbers."""
     body: bytes
-    """Envelope, the same for every kit."""
+    """Envelope with the position. It is the same for every kit."""
     with_name: tuple[Name, bytes] | None = None
-    """Envelope with the sender's name; None until a kit needs the name."""
+    """Name of the sender, and the envelope with the introduction of this name. None until a kit
+    needs the name."""
 
     def encode_introduction(self, name: Name) -> bytes:
         """Return an envelope with the sender's name."""
@@ -63,7 +65,7 @@ class Name(NamedTuple):
     digest: bytes
     entry: Entry
     bit: int
-    """A power of two that marks the name in the set of names that a link's kit has."""
+    """A power of two that represents the name in a set of names, which is a bit mask."""
 
 
 @dataclass(slots=True, eq=False)
@@ -75,32 +77,32 @@ class PositionFeed:
     clock: Callable[[], float]
     least_rest: float
     waiting: WeakSet[trio.Event] = field(default_factory=WeakSet)
-    """Events to set when there are later positions."""
+    """Events to set when later positions have arrived."""
     upto: int = 0
     """Last place that was read."""
     life: int = 0
-    """Number of times that the workspace's people changed or the database went back to an earlier
-    state."""
+    """Counter that increases when the workspace's people change, or when the database returns to an
+    earlier state."""
     at_once: frozenset[int] = frozenset()
-    """Devices that get a row of each position at once."""
+    """Devices that get a delivery row of each position at once."""
     links: int = 0
     unused: trio.Event = field(default_factory=trio.Event)
     """Set when the last link has ended."""
     names: dict[int, Name] = field(default_factory=dict)
     _positions: dict[newest.Track, Position] = field(default_factory=dict)
     _announced: trio.Event | None = None
-    """Set if there may be new positions to read; None before the first read."""
+    """Set when there may be new positions to read; None before the first read."""
     _not_before: float = -inf
-    """Time of the next read (trio's clock)."""
+    """Earliest time of the next read, on trio's clock."""
     _turn: trio.Lock = field(default_factory=trio.Lock)
     _directory: int = -1
-    """Version of the workspace's directory."""
+    """Version of the workspace's directory that was read last."""
     _bits: int = 1
-    """Mark of the next name."""
+    """Bit mark of the next new name."""
 
     async def refresh(self) -> None:
-        """Read the new positions and wake the links, if there may be new positions and the rest is
-        over. Raises the errors of `Store.read`.
+        """If there may be new positions and the pause is over, read them and wake the links. Raises
+        the errors of `Store.read`.
         """
         if not self._is_due():
             return
@@ -120,7 +122,7 @@ class PositionFeed:
         if found.directory != self._directory:
             self._directory, self.life = found.directory, self.life + 1
         if found.end < upto:
-            # The database was replaced by an earlier state of itself: read everything again.
+            # The database was restored to an earlier state: read everything again.
             self._positions.clear()
             self.upto, self.life, self._not_before = 0, self.life + 1, now
             return
@@ -144,7 +146,7 @@ class PositionFeed:
             self.waiting.clear()
 
     async def run(self) -> None:
-        """Read new positions after each rest, until cancelled."""
+        """Read new positions after each pause, until cancelled."""
         while True:
             with log_once():
                 await self.refresh()
@@ -157,7 +159,9 @@ class PositionFeed:
                 await heard.wait()
 
     def list_after(self, place: int, device: int, member: int) -> list[Position]:
-        """Return the positions of others after a place that have not expired."""
+        """Return the unexpired positions after `place` that do not come from this device or
+        member.
+        """
         now, later = self.clock(), []
         for each in reversed(self._positions.values()):
             if each.place <= place:
@@ -168,7 +172,9 @@ class PositionFeed:
         return later
 
     def get_known_marks(self, introduced: Iterable[tuple[int, bytes]]) -> int:
-        """Return the marks of these names, each a member and the digest of the introduction."""
+        """Return the bit marks of the names that a kit has. Each is given as a member and the
+        digest of the introduction.
+        """
         marks = 0
         for member, digest in introduced:
             name = self.names.get(member)
@@ -186,7 +192,7 @@ class _FeedUpdate(NamedTuple):
 
 
 def _read(db: Db, workspace: int, upto: int) -> _FeedUpdate:
-    # Read the end first: a position that is stored between the two reads is then read again.
+    # Read the last place first. A position that is stored between the two reads is then read again.
     sql = "SELECT tracked, directory FROM workspace WHERE id = ?"
     end, directory = (db.execute(sql, workspace) or [(0, 0)])[0]
     positions = [each for each in newest.list_after(db, workspace, upto) if each.place <= end]
@@ -223,7 +229,7 @@ class PositionFeeds:
         return self._feeds[workspace]
 
     async def run(self) -> None:
-        """Run the feeds of all workspaces with links until cancelled."""
+        """Run the feeds of all workspaces that have links, until cancelled."""
         try:
             async with trio.open_nursery() as self._nursery:
                 for feed in self._feeds.values():

@@ -1,4 +1,6 @@
-"""Actions on new positions of kits, in the transaction that stores the positions."""
+"""Actions that follow new positions of kits. They run in the transaction that stores the
+positions.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +15,8 @@ from fieldagent.package.package import Location, PositionSource
 
 
 def make_kit_position(device: Device, place: Location, sent_at: float, now: float) -> KitPosition:
-    """Return a kit's position from a location sent at `sent_at` (Unix time). The location's own
-    time counts, and a future time counts as now.
+    """Return a kit's position from a location that was sent at `sent_at` (Unix time). If the
+    location contains a time, that time applies. A time in the future is replaced by `now`.
     """
     at = sent_at if place.timestamp is None else place.timestamp.timestamp()
     position = DatedPlace(place.latitude, place.longitude, min(at, now))
@@ -27,8 +29,8 @@ def is_current(place: Location) -> bool:
 
 
 def store_location(db: Db, device: Device, place: Location, sent_at: int, now: float) -> None:
-    """Store a kit's location, sent at `sent_at` (Unix time). The parts of the hub act on the
-    position.
+    """Store a kit's location, sent at `sent_at` (Unix time), and call the parts of the hub that act
+    on positions.
     """
     contact.note_position(db, device.id, place, sent_at, now)
     if is_current(place):
@@ -36,7 +38,9 @@ def store_location(db: Db, device: Device, place: Location, sent_at: int, now: f
 
 
 def act_on_positions(db: Db, positions: Sequence[KitPosition], now: float) -> None:
-    """Let the parts of the hub act on new positions, in the order of each kit's own times."""
+    """Call the parts of the hub that act on positions. The positions of each kit are in the order
+    of their times.
+    """
     ordered = sorted(positions, key=lambda each: (each.device, each.position.at))
     for part in list_hub_parts():
         if ordered and part.take_positions is not None:

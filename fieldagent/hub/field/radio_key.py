@@ -36,9 +36,9 @@ from fieldagent.wire.sealed_key import seal_key
 VERB = VERB_BY_NAME["radio-key"].number
 LAST = 3
 GRACE_S = 900.0
-"""Seconds that a link has before a satellite message is paid for."""
+"""Seconds that the link has before the hub pays for a satellite message."""
 RETRY_AFTER_S = 6 * 3600.0
-"""Seconds until a kit that refused or failed is asked again."""
+"""Seconds until the hub asks a kit again that refused the step or failed."""
 
 
 class RadioKeyChange(NamedTuple):
@@ -51,7 +51,7 @@ class RadioKeyChange(NamedTuple):
     ended: float | None
     """Unix time when the last kit confirmed that it uses only this key."""
     bearer: str
-    """Bearer as in `CommandToSend`."""
+    """Bearer for the commands, as in `CommandToSend`."""
 
 
 class KeyKit(NamedTuple):
@@ -60,12 +60,12 @@ class KeyKit(NamedTuple):
     step: int
     """Step that the kit has confirmed."""
     asked: int
-    """Last step that the hub has asked of the kit."""
+    """Last step for which the hub has asked the kit."""
     number: int
     """Number of the command that asked for the step."""
     given_at: float
     outcome: int | None
-    """Outcome of that command; None until the kit has answered."""
+    """Result of that command; None until the kit has answered."""
     said: str
     left_out: int
     at: float | None
@@ -73,14 +73,14 @@ class KeyKit(NamedTuple):
     linked: int
 
     def compute_due_time(self, step: int) -> float:
-        """Return the Unix time when the kit must be asked for that step."""
+        """Return the Unix time when the hub must ask the kit for `step`."""
         if self.asked < step:
             return 0.0
         return self.given_at + (commands.LIFETIME_S if self.outcome is None else RETRY_AFTER_S)
 
 
 def change_of(db: Db, workspace: int, *, lock: bool = False) -> RadioKeyChange | None:
-    """Return the last change of a workspace, active or finished; None if there was none."""
+    """Return the last change of a workspace, active or finished, or None if there was none."""
     rows = db.execute(
         "SELECT workspace, key, step, began, stepped, ended, bearer FROM radio_key"
         " WHERE workspace = ?" + (db.for_update() if lock else ""),
@@ -100,7 +100,7 @@ IS_ASKED = (
 
 
 def list_kits(db: Db, workspace: int, now: float) -> list[KeyKit]:
-    """Return the kits that must get the key."""
+    """Return the kits of a workspace that must get the key."""
     rows = db.execute(
         "SELECT device.id, device.name, coalesce(kit.step, 0), coalesce(kit.asked, 0),"
         " coalesce(kit.number, 0), coalesce(kit.given, 0), kit.outcome, coalesce(kit.said, ''),"
@@ -113,21 +113,21 @@ def list_kits(db: Db, workspace: int, now: float) -> list[KeyKit]:
 
 
 class KeyPrice(NamedTuple):
-    """Cost of asking, over satellite, the kits that have no link now."""
+    """Cost of asking, over satellite, all kits that have no link now."""
 
     kits: int
     linked: int
     by_satellite: int
     credits: int
-    """Credits of all remaining steps with the answers. 0 if the modem is billed by bytes."""
+    """Credits of all remaining steps and their answers. 0 if the modem is billed by bytes."""
     operators: frozenset[str]
 
 
 def compute_price(
     db: Db, workspace: int, bearer: str, *, steps: int, excluded: Collection[int], now: float
 ) -> KeyPrice:
-    """Return the cost of a change of key. Raises Refused if there is no kit to ask, or if a modem
-    cannot carry the message.
+    """Return the cost of a change of the key. Raises Refused if there is no kit to ask, or if a
+    modem cannot carry the command.
     """
     kits = [each for each in list_kits(db, workspace, now) if each.device not in excluded]
     if not kits:
@@ -156,8 +156,9 @@ def begin(
     actor: str = audit.ADMINISTRATION,
     now: float,
 ) -> None:
-    """Change all kits of a workspace to this key. An active change ends. Kits that have the key of
-    that change then receive with three keys. Raises Refused if no kit is in use.
+    """Change the radio key of all kits of a workspace to `key`. An active change ends. Kits that
+    already have the key of that change then receive with three keys. Raises Refused if no kit is in
+    use.
     """
     if not list_kits(db, workspace, now):
         raise Refused("no kit of this workspace is enabled")
@@ -179,7 +180,7 @@ def begin(
 
 
 def leave_out(db: Db, device: int, *, actor: str = audit.ADMINISTRATION, now: float) -> None:
-    """Stop waiting for this kit. When the kit connects again, the hub asks it for the current step.
+    """Stop waiting for a kit. When the kit connects again, the hub asks it for the current step.
     Raises Refused if no change is active.
     """
     workspace = _find_under_way(db, device).workspace
@@ -197,8 +198,8 @@ def _leave_out(db: Db, device: int) -> None:
 
 
 def ask_again(db: Db, device: int, bearer: str, *, now: float) -> None:
-    """Ask a kit again, for example after its memory card was restored. Raises Refused if there was
-    no change, or if the kit is disabled.
+    """Ask a kit again, for example after someone restored its memory card. Raises Refused if there
+    was no change, or if the kit is disabled.
     """
     ((workspace,),) = db.execute("SELECT workspace FROM device WHERE id = ?", device)
     change = change_of(db, workspace, lock=True)
@@ -225,9 +226,7 @@ def _find_under_way(db: Db, device: int) -> RadioKeyChange:
 
 
 def continue_change(db: Db, workspace: int, now: float) -> None:
-    """Start the next step if all kits have confirmed the last step, and ask kits that are
-    behind.
-    """
+    """Start the next step if all kits have confirmed the last step. Ask kits that are behind."""
     change = change_of(db, workspace, lock=True)
     if change is None:
         return
@@ -273,7 +272,7 @@ def _send_step(db: Db, change: RadioKeyChange, kit: KeyKit, bearer: str, now: fl
 
 
 def note_answer(db: Db, device: int, answer: CommandAnswer, now: float) -> None:
-    """Store a kit's answer if it was asked for a step, and continue the change."""
+    """If the answer is to a step of the key change, store it and continue the change."""
     done = answer.outcome is CommandOutcome.DONE
     rows = db.execute(
         "UPDATE radio_key_kit SET outcome = ?, said = ?, at = ?,"
@@ -328,8 +327,8 @@ def describe_state(kit: KeyKit, step: int) -> str:
 
 
 def describe_change(db: Db, workspace: int, now: float) -> dict[str, Any] | None:
-    """Return the step of the change and the state of each kit, without the key. None if there was
-    no change. Times are Unix seconds.
+    """Return the step of the change and the state of each kit, without the key. Return None if
+    there was no change. Times are Unix seconds.
     """
     change = change_of(db, workspace)
     if change is None:
@@ -358,7 +357,7 @@ def _describe_kit(kit: KeyKit, step: int) -> dict[str, Any]:
 
 
 def count_figures(db: Db) -> dict[str, float]:
-    """Return the number of kits that are behind, over all workspaces."""
+    """Return the metric: the number of kits of all workspaces that are behind."""
     ((lacking,),) = db.execute(
         "SELECT count(*) FROM radio_key JOIN device ON device.workspace = radio_key.workspace"
         " LEFT JOIN radio_key_kit kit ON kit.device = device.id"
@@ -368,7 +367,9 @@ def count_figures(db: Db) -> dict[str, float]:
 
 
 def describe_steps(db: Db, workspace: int) -> dict[int, str]:
-    """Return the step of each device in the last change, as a text; empty without a change."""
+    """Return the step of each device in the last change, as a text. The result is empty if there
+    was no change.
+    """
     change = change_of(db, workspace)
     if change is None:
         return {}

@@ -57,7 +57,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class KeepingTimes:
-    """Seconds for which the hub keeps items, and seconds after which an unsent item expires."""
+    """Seconds for which the hub stores items, and seconds after which an unsent item expires."""
 
     keep: float
     time_to_live: float
@@ -68,20 +68,20 @@ KEEPING_TIMES = KeepingTimes(30 * 86_400.0, 86_400.0)
 
 @dataclass(slots=True)
 class Rebuilding:
-    """Recovery over one link, with the unanswered question to the kit."""
+    """Recovery of items over one link, with the question that the kit has not answered yet."""
 
     store: Store
     device: Device
     keeping: KeepingTimes
     rows: dict[int, InventoryRow] = field(default_factory=dict)
-    """Rows of the current page that are missing at the hub, by place."""
+    """Rows of the current page whose items the hub does not have, by place."""
     page: Inventory | None = None
     is_asked: bool = False
     _turn: trio.Lock = field(default_factory=trio.Lock)
-    """Lock that prevents questions while an answer is processed."""
+    """Prevents a new question while an answer is processed."""
 
     async def choose_question(self) -> Ask | ItemRequest | None:
-        """Return the next question to the kit, or None."""
+        """Return the next question to the kit, or None if there is none."""
         async with self._turn:
             return await self._choose_question()
 
@@ -98,7 +98,7 @@ class Rebuilding:
         return Ask(progress.direction, progress.place)
 
     async def process_answer(self, kit_answer: BackupNote, now: float) -> None:
-        """Process the kit's answer. Ignore an answer without a question."""
+        """Process the kit's answer. Ignore an answer if the hub has asked no question."""
         async with self._turn:
             await self._process_answer(kit_answer, now)
 
@@ -136,7 +136,7 @@ class Rebuilding:
         page = self.page
         assert page is not None
         copies = [each for each in kit_copies.copies if each.place in self.rows]
-        # An answer without copies means that the kit has none of them.
+        # An answer without copies means that the kit has none of the requested items.
         copies = copies or [Copy(place, b"") for place in self.rows]
         left = self.rows.keys() - {each.place for each in copies}
 
@@ -167,7 +167,7 @@ class Rebuilding:
             log.warning("%s", words)
 
     def _compare_summary(self, db: Db, summary: BackupSummary, now: float) -> bool:
-        """Return True if the summary shows for the first time that the database was restored."""
+        """Return True if this is the first summary that shows that the database was restored."""
         device = self.device.id
         if summary.hours * 3600 > self.keeping.keep or is_known(db, device, summary):
             return False
@@ -191,15 +191,15 @@ def _digest(entry: Entry) -> bytes:
 
 
 def is_known(db: Db, device: int, summary: BackupSummary) -> bool:
-    """Return True if the hub knows the last items that the kit sent and got, or may have deleted
-    them.
+    """Return True if the hub knows the last items that the kit sent and received, or may have
+    deleted them.
     """
     return _is_here(db, device, summary.last_sent) and _is_delivered(db, device, summary.last_got)
 
 
 def _is_buried(db: Db, device: int, hours: int, now: float) -> bool:
     """Return True if a message of the device became a dead letter about `hours` hours ago. The hub
-    acknowledged that message as well.
+    acknowledged such a message although it entered no item.
     """
     around = (now - (hours + 2) * 3600, now - (hours - 1) * 3600)
     sql = "SELECT 1 FROM dead_letter WHERE device = ? AND received BETWEEN ? AND ? LIMIT 1"
@@ -226,7 +226,7 @@ def _is_delivered(db: Db, device: int, got: HeldItem) -> bool:
 
 
 def _list_given(db: Db, device: int, numbers: Sequence[int]) -> dict[int, bytes]:
-    """Return the digests of items that a device got or will get, by their numbers."""
+    """Return the digests of items that a device received or will receive, by their numbers."""
     among, these = make_membership(db, numbers)
     rows = db.execute(
         "SELECT delivery.sequence, body FROM delivery JOIN item ON item.id = delivery.item"
@@ -239,8 +239,8 @@ def _list_given(db: Db, device: int, numbers: Sequence[int]) -> dict[int, bytes]
 
 
 def find_missing(db: Db, device: Device, inventory: Inventory, since: float) -> list[InventoryRow]:
-    """Return the listed items that are missing at the hub. Items older than `since` were deleted on
-    purpose.
+    """Return the listed items that the hub does not have. Items older than `since` are not
+    included, because the hub deleted them on purpose.
     """
     rows = [row for row in inventory.rows if row.at > since]
     if not rows:
@@ -263,7 +263,7 @@ def find_missing(db: Db, device: Device, inventory: Inventory, since: float) -> 
             f" AND {UNAUTHENTICATED_COLUMN} IN (0, 1) AND sequence {numbered}",
             *(*devices, *numbers),
         )
-        # The kit now proves its own items that another kit had relayed.
+        # The kit now proves its own items, which another kit had relayed.
         if not (doubtful and of == device.id)
     }
     return [
@@ -278,8 +278,8 @@ def _find_device(db: Db, device: Device, origin: int) -> Device | None:
 
 
 def _compute_dropped(db: Db, device: int, inventory: Inventory) -> int:
-    """Return the largest possible number of items that the kit sent after the copy of the database
-    was made and no longer has.
+    """Return the largest possible number of items that the kit sent after the backup of the
+    database was made and that the kit no longer has.
     """
     first, end = inventory.dropped
     rows = db.execute(
@@ -292,7 +292,7 @@ def _compute_dropped(db: Db, device: int, inventory: Inventory) -> int:
 
 
 def enter_copy(db: Db, link: Rebuilding, copy: Copy, now: float) -> bool:
-    """Enter one item. Return True if the hub has the item now."""
+    """Enter one item from a kit's copy. Return True if the hub has the item now."""
     if not copy.body:
         return False
     row = link.rows[copy.place]
@@ -356,7 +356,7 @@ def _enter_received(
     row: InventoryRow,
     now: float,
 ) -> bool:
-    """Enter an item that the kit got from the hub: an item of another kit, or a push."""
+    """Enter an item that the kit received from the hub: an item of another kit, or a push."""
     if not is_member(db, link.device.workspace, row.origin):
         return False
     source = next((each for each in details if isinstance(each, Source)), None)
@@ -388,8 +388,8 @@ def _find_sender(
     item = _find_item(db, whose, own)
     if item is not None:
         return item
-    # The kit that sent the item has not delivered it yet, and only that delivery would authenticate
-    # the item.
+    # The kit that sent the item has not delivered it yet. Only that delivery would authenticate the
+    # item.
     if not _record_arrival(db, whose.id, own, row.at, is_doubtful=True):
         return None
     posting = make_posting(whose, own, content, row.at + link.keeping.time_to_live)
@@ -399,7 +399,9 @@ def _find_sender(
 
 
 def _find_item(db: Db, author: Device, entry: Entry) -> int | None:
-    """Return the id of the device's item, whichever kit delivered it; None if it is missing."""
+    """Return the id of the device's item, whichever kit delivered it. Return None if the hub does
+    not have the item.
+    """
     for item, body in db.execute(
         "SELECT id, body FROM item WHERE workspace = ? AND source_device = ?"
         " AND source_sequence = ? ORDER BY id DESC",
@@ -411,7 +413,7 @@ def _find_item(db: Db, author: Device, entry: Entry) -> int | None:
 
 
 def _enter_push(db: Db, link: Rebuilding, entry: Entry, row: InventoryRow, now: float) -> int:
-    """Enter a push. Its recipients besides this kit's user are lost."""
+    """Enter a push that the kit received. Its other recipients are unknown."""
     device, content = link.device, entry.content
     assert isinstance(content, Item)
     rows = db.execute(

@@ -1,8 +1,8 @@
 """Checks that a push fits the satellite modems of its kits, before the push is entered.
 
-An SBD modem accepts 270 bytes in a message. If no addressed kit can get the push, the hub refuses
-the push with the reason. If some kits can, the hub enters the push, which then waits for a link to
-the other kits.
+For example, an SBD modem accepts 270 bytes in a message. If no addressed kit can receive the push,
+the hub refuses it with the reason. If only some kits can receive the push, the hub enters it. For
+the other kits, it waits for a link.
 """
 
 from __future__ import annotations
@@ -28,26 +28,26 @@ _KITS = (
 
 
 class UnfitKit(NamedTuple):
-    """A kit that a push cannot reach."""
+    """A kit that cannot receive the push."""
 
     device: int
     name: str
     reason: str
-    """Reason, as a text after the kit's name, for people."""
+    """Reason that people see, as a text that follows the kit's name."""
 
 
 class SatelliteKits(NamedTuple):
-    """Addressed kits whose satellite modem cannot carry the push, and the number of other addressed
-    kits.
+    """Addressed kits whose satellite modem cannot carry the push, and the number of the other
+    addressed kits.
     """
 
     unfit: tuple[UnfitKit, ...] = ()
     fit_count: int = 0
-    """Number of kits that can get the push."""
+    """Number of kits that can receive the push."""
 
     def find_refusal(self) -> str:
-        """Return the reason why no kit can get the push. Empty if some can, or if there are no
-        kits.
+        """Return the reason why no kit can receive the push. The text is empty if some kit can, or
+        if there are no kits.
         """
         if self.fit_count or not self.unfit:
             return ""
@@ -60,8 +60,8 @@ class SatelliteKits(NamedTuple):
 
 
 def find_far_kits(db: Db, posting: Posting, now: float) -> SatelliteKits:
-    """Return the addressed kits that cannot get the push, and the number of the addressed kits that
-    can. `now` is Unix time.
+    """Return the addressed kits that cannot receive the push, and the number of those that can.
+    `now` is Unix time.
     """
     if not isinstance(posting.item, Data):
         return SatelliteKits()
@@ -80,7 +80,7 @@ def find_far_kits(db: Db, posting: Posting, now: float) -> SatelliteKits:
 
 
 def delay_until_linked(db: Db, item: int, kits: SatelliteKits) -> None:
-    """Hold an entered item until a link exists, for kits whose modem cannot carry it."""
+    """Let an entered item wait for a link to each kit whose modem cannot carry the item."""
     for each in kits.unfit:
         wait_for_link(db, item, each.device, f"it {each.reason}")
 
@@ -97,8 +97,8 @@ def _make_device_condition(posting: Posting) -> tuple[str, list[int]]:
 
 
 def _explain_too_large(item: Data, account: Account) -> str:
-    """Return the reason why a kit reached only by satellite cannot get the item; empty if it
-    can.
+    """Return the reason why a kit without another channel than satellite cannot receive the item.
+    The text is empty if the kit can receive it.
     """
     try:
         parts = len(list_sizes(WaitingItem(0, 1, Entry(1, item)), [], account))

@@ -44,24 +44,25 @@ from fieldagent.wire.sms_frame import PARTS_DOWN, SmsFrame, compute_envelope_byt
 log = logging.getLogger(__name__)
 
 OWED_MAX = 4
-"""Largest number of acknowledgements in one message. Further acknowledgements go into the next
+"""Largest number of acknowledgements in one message. Further acknowledgements are sent in the next
 message."""
 SEEN_TAGS_MAX = 64
-"""Number of a kit's last tags that the hub stores to recognise a replay."""
+"""Number of each kit's last tags that the hub stores to recognise a replayed frame."""
 COPIES = 3
 CLAIM_S = 120.0
 ANSWER_TIMEOUT_S = 600.0
 """Seconds that the hub waits for a kit's acknowledgement. The time doubles with each copy."""
 RECHECK_AFTER_S = 600.0
-"""Seconds until the hub checks again if a waiting item fits an SMS."""
+"""Seconds until the hub checks again whether a waiting item fits into an SMS."""
 REACHABLE_AFTER_SMS_S = 86_400.0
-"""Seconds after a kit's last SMS during which the kit gets messages without asking."""
+"""Seconds after a kit's last SMS. During this time, the hub sends messages to the kit without a
+request."""
 RETRY_S = 30.0
-"""Seconds until the next try after a failed message. The time doubles with each failure, up to an
-hour."""
+"""Seconds until the next attempt after a failed message. The time doubles with each failure, up to
+an hour."""
 RECEIPTS = 8
 SMS_PER_MESSAGE_MAX = 2
-"""Largest number of SMS for a message with several items."""
+"""Largest number of SMS that a message with several items may need."""
 TOO_LONG = f"waits for another channel: too long for SMS (at most {PARTS_DOWN})"
 SPENT_REASON = (
     "waits for another channel, or midnight UTC: it needs more SMS than kit-sms-per-day"
@@ -70,7 +71,7 @@ SPENT_REASON = (
 
 
 class SmsToKit(NamedTuple):
-    """A message that this process may hand to the service."""
+    """A message to a kit that this process may hand over to the SMS service."""
 
     device: int
     kind: str
@@ -81,7 +82,7 @@ class SmsToKit(NamedTuple):
 
 
 def find_device(db: Db, frame: SmsFrame) -> Device:
-    """Return the device of a frame, by its name and tag. Raises UnknownDevice."""
+    """Return the device that sent a frame, from the frame's name and tag. Raises UnknownDevice."""
     low = frame.name.hex()
     rows = db.execute(
         "SELECT id, link_token FROM device WHERE link_token >= ? AND link_token < ?"
@@ -95,8 +96,8 @@ def find_device(db: Db, frame: SmsFrame) -> Device:
 
 
 def note_frame(db: Db, device: Device, frame: SmsFrame, kind: str, number: str, now: float) -> None:
-    """Process the facts of the frame besides its envelope. The envelope is on disk already. Ignore
-    a revoked device, which gets no SMS.
+    """Process everything in a frame except its envelope, which is on disk already. Ignore a revoked
+    device, because a revoked device gets no SMS.
     """
     if revocation.find_revocation(db, device.id) is not None:
         return
@@ -126,7 +127,7 @@ def note_frame(db: Db, device: Device, frame: SmsFrame, kind: str, number: str, 
 
 def _confirm(db: Db, device: Device, load: str, now: float) -> None:
     """Record that the kit has stored the content of the last message: items, receipts and names.
-    Clear the message.
+    Then delete the message.
     """
     contents = json.loads(load)
     confirm_all(db, [(item, device.id) for item in contents["items"]], Bearer.SMS, now)
@@ -165,7 +166,9 @@ def compute_next_due(db: Db, now: float) -> float:
 
 
 def claim(db: Db, now: float, per_day: int) -> SmsToKit | None:
-    """Return one due message, claimed for this process; None if none may go now."""
+    """Claim one due message for this process and return it. Return None if no message may be sent
+    now.
+    """
     rows = db.execute(
         "SELECT device, number, kind, owed, tag, load, text, copies, attempts, day, today, at"
         f" FROM kit_sms WHERE not_before <= ? AND claimed_until <= ? AND {_IS_DUE}"
@@ -187,7 +190,7 @@ def claim(db: Db, now: float, per_day: int) -> SmsToKit | None:
             )
         return None
     if load and not owed and copies >= COPIES:
-        # The content waits with all other content until the kit is heard again.
+        # The content waits, together with all other content, until the hub hears the kit again.
         db.execute(
             "UPDATE kit_sms SET load = '', tag = '', text = '', copies = 0, at = ?"
             " WHERE device = ?",
@@ -234,8 +237,9 @@ def _count_back(db: Db, sms: SmsToKit) -> None:
 
 
 def _store_message(db: Db, device: Device, owed_tags: str, sms_left: int, now: float) -> str | None:
-    """Store the next message, and return its text: owed acknowledgements, and waiting items that
-    fit. None if there is nothing to send. `sms_left` is the number of SMS left today.
+    """Store the next message and return its text. The message contains the waiting
+    acknowledgements, and waiting items that fit. Return None if there is nothing to send.
+    `sms_left` is the number of SMS left today.
     """
     rows = db.execute("SELECT link_token FROM device WHERE id = ?", device.id)
     if not rows or not rows[0][0]:
@@ -264,8 +268,8 @@ def _store_message(db: Db, device: Device, owed_tags: str, sms_left: int, now: f
 
 
 def _load(db: Db, device: Device, sms_left: int, now: float) -> Load:
-    """Return the waiting entries that fit a few SMS. If there are none, return one longer incident
-    update or one longer item, because it then delays nothing else.
+    """Return the waiting entries that fit into a few SMS. If there are none, return one longer
+    incident update or one longer item, which then does not delay anything else.
     """
     few = EnvelopeSpace(compute_envelope_bytes_down(SMS_PER_MESSAGE_MAX))
     most = EnvelopeSpace(
@@ -288,13 +292,15 @@ def _load(db: Db, device: Device, sms_left: int, now: float) -> Load:
 
 
 def _load_alone(db: Db, device: Device, item: WaitingItem, space: EnvelopeSpace) -> Load:
-    """Return an item by itself as a load; empty if it does not fit."""
+    """Return a load with one item, or an empty load if the item does not fit."""
     load = fill_for(db, device, [item], [], space)
     return load if load.items else Load()
 
 
 def _store_wait_reason(db: Db, device: Device, item: WaitingItem, reason: str) -> None:
-    """Store the reason why an item waits, for its sender, or clear it."""
+    """Store the reason why an item waits, which its sender sees. An empty `reason` removes the
+    reason.
+    """
     if (
         reason
         and not _load_alone(
@@ -310,8 +316,9 @@ def _store_wait_reason(db: Db, device: Device, item: WaitingItem, reason: str) -
 
 
 def record_result(db: Db, sms: SmsToKit, reason: str, now: float, *, untaken: bool = False) -> None:
-    """Record the result of a message: accepted by the service, or failed for the reason `reason`.
-    The message counts for the day unless it is certainly `untaken`.
+    """Record the result of a message. `reason` is the reason why it failed, or empty if the service
+    accepted it. The message counts for the day unless `untaken` is True, which means that the
+    service certainly did not accept it.
     """
     rows = db.execute(
         "SELECT owed, load, copies FROM kit_sms WHERE device = ? AND claimed_until = ?",

@@ -44,24 +44,24 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.wire.envelope import Entry
 
 ALARMS = frozenset({"sos", "falldown", "accident"})
-"""Alarm words of Traccar's `Position` for a person who needs help, in the form that `_distress_in`
-compares.
-"""
+"""Names of Traccar's `Position` alarms for a person who needs help, in the form that `_distress_in`
+compares."""
 BEARER = "tracker"
-"""Bearer shown for a tracker."""
+"""Bearer of the reports of a tracker that sends them to the hub itself, as shown to people."""
 BY_KIT = "APRS"
-"""Bearer shown for a tracker that a kit hears by a radio of its own, such as an APRS station."""
+"""Bearer of the reports of a tracker that a kit hears with a separate radio, such as an APRS
+station."""
 POSITION_INTERVAL_S = 60
-"""Default seconds between two positions of a tracker that are sent to people."""
+"""Default number of seconds between two positions of a tracker that the hub sends to people."""
 PRIORITY = 10
 FREE_REASON = "waits for a link: from a tracker"
 STALE, EXPIRY_S = 3_600.0, 86_400.0
-"""Seconds after which a position, or a message, is not sent to kits any more."""
+"""Seconds after which a position (STALE) or a message (EXPIRY_S) is no longer sent to kits."""
 ALARM_MAX, UNREAD_MAX = 40, 160
-"""Largest numbers of characters of an alarm and of `unread`."""
+"""Largest numbers of characters of an alarm and of the field `unread`."""
 CLOCK_AHEAD_MAX_S = 300.0
-"""Seconds by which a tracker's clock may be ahead. A position further ahead counts as a position of
-now."""
+"""Seconds by which a tracker's clock may be ahead. The time of a position that is further ahead is
+replaced by the present time."""
 _MEMBERS = {name: field.attribute for name, field in ITEMS["location"].members.items()}
 
 
@@ -69,17 +69,18 @@ class TrackerReport(NamedTuple):
     """One report of a tracker."""
 
     ident: str
-    """Own id of the tracker."""
+    """Id that the tracker itself reports."""
     at: datetime | None = None
     """Time of the position; None means the present time."""
     place: Mapping[str, float] | None = None
-    """Members of a location (`package.reading`), in its units; None without a position."""
+    """Fields of a location (`package.reading`) in their units; None if the report has no
+    position."""
     alarm: str = ""
-    """Alarms such as `sos`, as sent, separated by commas (`alarm_of`)."""
+    """Alarms such as `sos` as the tracker sent them, separated by commas (`alarm_of`)."""
     accuracy: float = 0.0
     """Metres by which the position may be wrong; 0 if unknown."""
     unread: str = ""
-    """Faults in the rest of an alarm, for people; empty without faults."""
+    """Errors in the rest of an alarm, for people; empty if there is none."""
 
 
 class Tracker(NamedTuple):
@@ -103,8 +104,8 @@ def add(
     interval_s: int = POSITION_INTERVAL_S,
     now: float,
 ) -> int:
-    """Add a tracker as a device of a member that cannot get messages, and return its id. Raises
-    Refused with the reason.
+    """Add a tracker as a device that cannot receive messages, and return the device's id. The
+    device belongs to `member`. Raises Refused with the reason.
     """
     known = db.execute(
         "SELECT device.name FROM tracker JOIN device ON device.id = device"
@@ -122,7 +123,9 @@ def add(
 
 
 def find(db: Db, workspace: int, ident: str) -> Tracker | None:
-    """Return the tracker whose own id is `ident`, and lock it; None if it is unknown."""
+    """Return the tracker that reports the id `ident`, and lock its row. Return None if the tracker
+    is unknown.
+    """
     rows = db.execute(
         "SELECT device, tracker.workspace, member, name, every, alarm, at, told FROM tracker"
         " JOIN device ON device.id = device WHERE tracker.workspace = ? AND ident = ?"
@@ -151,11 +154,12 @@ def open_incident(db: Db, device: int) -> int | None:
 
 
 def store_kit_report(db: Db, workspace: int, entry: Entry, now: float) -> bool:
-    """Store the position of a known tracker that a kit has heard, and return True. Return False for
-    everything else, which is then an ordinary item of the kit.
+    """If the item is the position of a known tracker that a kit has heard, store the position and
+    return True. Otherwise return False, and the caller treats the item as an ordinary item of the
+    kit.
 
-    Such an item is a waypoint whose author is `tracker:` and the tracker's own id. A callsign is
-    not authenticated, so these reports never raise an alarm.
+    The item with the position of a tracker is a waypoint. Its author is `tracker:` and the id that
+    the tracker reports. A callsign is not authenticated, so these reports never raise an alarm.
     """
     point, author = entry.content, entry.author
     if not isinstance(point, Waypoint) or not isinstance(author, str) or entry.sos:
@@ -173,10 +177,10 @@ def store_kit_report(db: Db, workspace: int, entry: Entry, now: float) -> bool:
 def process_tracker_report(
     db: Db, workspace: int, report: TrackerReport, now: float, *, bearer: str = BEARER
 ) -> ItemResult:
-    """Process one report. When the call returns, the report is stored and can be acknowledged.
-    `bearer` names its bearer.
+    """Process one report. After this function returns, the report is stored and can be
+    acknowledged.
     """
-    # Check this unauthenticated text first, because PostgreSQL does not accept NUL.
+    # Check this unauthenticated text first, because PostgreSQL does not accept NUL characters.
     tracker = find(db, workspace, report.ident) if report.ident.isprintable() else None
     if tracker is None:
         return ItemResult.REFUSED
@@ -236,8 +240,8 @@ def _distress_words(
 
 
 def _raise(db: Db, tracker: Tracker, words: str, at: float, now: float) -> int:
-    """Raise an SOS, which is shown at the desk, sent to contacts and webhooks like any other SOS,
-    and sent to kits with a link.
+    """Raise an SOS. The hub shows it at the desk, sends it to contacts and webhooks like any other
+    SOS, and sends it to kits that have a link.
     """
     posting = Posting(
         tracker.workspace, tracker.member, Message(words), int(at), SOS_PRIORITY, sos=True
@@ -253,7 +257,9 @@ def _enter_report(
     incident: int | None,
     now: float,
 ) -> None:
-    """Enter a position or a message. A kit without a link gets only the newest position."""
+    """Enter a position or a message. A kit without a link later receives only the newest
+    position.
+    """
     is_place = isinstance(item, Location)
     posting = Posting(
         tracker.workspace,
@@ -270,7 +276,7 @@ def _enter_report(
 
 
 def _alarms_in(text: str) -> list[str]:
-    """Return the alarms of a report without duplicates, limited to ALARM_MAX characters. Distress
+    """Return the alarms of a report without duplicates, limited to `ALARM_MAX` characters. Distress
     alarms come first, so that other alarms cannot displace them.
     """
     words = [_readable(each.strip(" "), ALARM_MAX) for each in text.split(",")]
@@ -285,8 +291,8 @@ def _alarms_in(text: str) -> list[str]:
 
 
 def _distress_in(alarm: str) -> set[str]:
-    """Return the words of ALARMS that an alarm contains, such as `SOS`, `fall_down` or `SOS
-    button`. Case and width of letters are ignored.
+    """Return the names in `ALARMS` that an alarm contains. For example, an alarm may be `SOS`,
+    `fall_down` or `SOS button`. Case and width of letters are ignored.
     """
     folded = normalize("NFKC", alarm).casefold()
     letters = "".join(each for each in folded if each.isalpha())
@@ -294,5 +300,7 @@ def _distress_in(alarm: str) -> set[str]:
 
 
 def _readable(text: str, limit: int) -> str:
-    """Return an anonymous text as one printable line of at most `limit` characters."""
+    """Return the text of an anonymous sender as one printable line of at most `limit`
+    characters.
+    """
     return "".join(each if each.isprintable() else "?" for each in text)[:limit]

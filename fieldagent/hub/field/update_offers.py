@@ -1,9 +1,10 @@
-"""Update of many kits in waves. The next wave begins when all kits of the last wave run the new
-version and work. The update stops if a kit rolls back, refuses the update, or does not reconnect in
-time.
+"""Program updates of many kits in waves.
 
-Each kit decides by itself whether the program works (docs/how-to/update.md, "What happens during an
-update"), and reports that over its IP link. Only kits of the current wave get the offer.
+The next wave begins when all kits of the last wave run the new version without errors. The update
+stops if a kit rolls back, refuses the update, or does not reconnect in time.
+
+Each kit itself checks whether the program works (docs/how-to/update.md, "What happens during an
+update"), and reports the result over its IP link. Only kits of the current wave get the offer.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ from fieldagent.wire.kit_note import ZIPAPP, OfferReport, ProgramOffer
 
 STATES = ("waiting", "trial", "taken", "refused", "back")
 """States of an offer that a kit reports, as for settings. Before the first report, the state is
-`planned` for a later wave, or `offered`. The state is `late` if a kit does not reconnect, and `left
-out` if a kit cannot be updated."""
+`offered`, or `planned` for a kit of a later wave. If the kit does not reconnect, the state is
+`late`. If the kit cannot be updated, the state is `left out`."""
 UNDER_WAY, DONE, STOPPED = "under way", "done", "stopped"
 
 
@@ -57,13 +58,13 @@ class _RunningOffer(NamedTuple):
 
 
 def explain_unfit(kit: Candidate) -> str:
-    """Return the reason why a kit cannot be updated. Empty if the kit can be updated, or if the hub
-    does not know yet.
+    """Return the reason why a kit cannot be updated. The text is empty if the kit can be updated,
+    or if the hub does not know yet.
     """
     if kit.disabled is not None:
         return sentence("it is disabled")
     if kit.installed == "package":
-        # A kit with Debian packages updates with apt, from its own source and with other keys.
+        # A kit with Debian packages is updated by apt, from another source and with other keys.
         return sentence(
             "fieldagent was installed as a Debian package: run `sudo fieldagent update` on the kit"
         )
@@ -80,7 +81,9 @@ def explain_unfit(kit: Candidate) -> str:
 
 
 def list_candidates(db: Db, workspace: int, now: float) -> list[Candidate]:
-    """Return all kits: linked kits first, and in each group the most recently heard first."""
+    """Return all kits. Linked kits come first. In each group, the kits that were heard most
+    recently come first.
+    """
     rows = db.execute(
         "SELECT device.id, device.name, coalesce(contact.version, ''),"
         " coalesce(contact.installed, ''), device.disabled FROM device"
@@ -95,7 +98,7 @@ def list_candidates(db: Db, workspace: int, now: float) -> list[Candidate]:
 class PlannedKit(NamedTuple):
     device: int
     wave: int
-    """Wave from 1. 0 if the kit is left out, or runs the version already."""
+    """Number of the wave, from 1. 0 if the kit is left out or already runs the version."""
     state: str
     why: str = ""
 
@@ -125,14 +128,14 @@ def offer(
 
 
 def find_under_way(db: Db, workspace: int) -> int | None:
-    """Return the number of the active offer in a workspace; None without one."""
+    """Return the number of the active offer in a workspace, or None if there is none."""
     open_ = "SELECT number FROM update_offer WHERE workspace = ? AND state = ?"
     rows = db.execute(open_, workspace, UNDER_WAY)
     return int(rows[0][0]) if rows else None
 
 
 def stop(db: Db, workspace: int, now: float) -> int | None:
-    """Stop the active offer. Return its number, or None without one."""
+    """Stop the active offer. Return its number, or None if there was none."""
     rows = db.execute(
         "UPDATE update_offer SET state = ?, why = 'by hand' WHERE workspace = ? AND state = ?"
         " RETURNING number",
@@ -162,8 +165,8 @@ def list_offers(db: Db, devices: Sequence[int]) -> dict[int, ProgramOffer]:
 
 
 def record_report(db: Db, device: int, report: OfferReport, now: float) -> None:
-    """Store a kit's report about an offer, and the time of its first report. A state outside
-    `STATES` changes nothing.
+    """Store a kit's report about an offer, and the time of its first report. Ignore a state that is
+    not in `STATES`.
     """
     if report.state in STATES:
         db.execute(
@@ -178,8 +181,9 @@ def record_report(db: Db, device: int, report: OfferReport, now: float) -> None:
 
 
 def compute_next_due(db: Db) -> float:
-    """Return the time when `continue_offers` may find something: at once while an offer is
-    active."""
+    """Return 0 if an offer is active, so that `continue_offers` runs at once. Otherwise return
+    infinity.
+    """
     rows = db.execute("SELECT 1 FROM update_offer WHERE state = ? LIMIT 1", UNDER_WAY)
     return 0.0 if rows else inf
 
@@ -218,8 +222,8 @@ def _continue_offer(db: Db, offer: _RunningOffer, now: float) -> str:
 
 
 def _read_wave(db: Db, offer: _RunningOffer, now: float) -> list[_Row]:
-    """Return the current state of the offer's kits up to its current wave; empty before the first
-    wave.
+    """Update and return the states of the offer's kits in all waves up to the current wave. The
+    list is empty before the first wave.
     """
     rows = db.execute(
         "SELECT kit.device, device.name, kit.state, kit.why, kit.since, contact.version,"
@@ -236,8 +240,8 @@ def _update_row(db: Db, offer: _RunningOffer, kit: _Row, now: float) -> _Row:
     state, why = kit.state, kit.why
     if kit.state == "offered":
         version = kit.version or ""
-        # Use the version only if the kind of installation is known. A kit with its first link has
-        # not reported that kind yet.
+        # Compare versions only if the kind of installation is known. A kit that connects for the
+        # first time has not reported the kind yet.
         known = Candidate(
             kit.device, kit.name, version if kit.installed else "", kit.installed or "",
             kit.disabled,
@@ -247,7 +251,7 @@ def _update_row(db: Db, offer: _RunningOffer, kit: _Row, now: float) -> _Row:
         elif why := explain_unfit(known):
             state = "left out"
     elif kit.state in ("waiting", "trial") and kit.disabled is not None:
-        # The hub does not hear a disabled kit any more, whatever the result at the kit.
+        # The hub does not hear a disabled kit any more, whatever happened at the kit.
         state, why = "left out", sentence("it is disabled")
     elif kit.state in ("waiting", "trial") and now - (kit.since or now) > offer.within:
         state, why = "late", f"it has not come back within {offer.within / 60:g} min"
@@ -315,8 +319,8 @@ def list_all(db: Db, workspace: int, limit: int) -> list[dict[str, Any]]:
 
 
 def list_kits(db: Db, workspace: int, number: int | None) -> list[dict[str, Any]]:
-    """Return the kits of that offer, or of the last offer, for people; empty if there is no such
-    offer.
+    """Return the kits of an offer for people. `number` None means the last offer. The list is empty
+    if there is no such offer.
     """
     rows = db.execute(
         "SELECT number, version FROM update_offer WHERE workspace = ? AND number >= ?"

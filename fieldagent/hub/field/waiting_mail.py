@@ -1,4 +1,4 @@
-"""Mail that waits for linked kits. One read serves all kits that wake at the same moment."""
+"""Mail that waits for linked kits. One read serves all kits that wake up at the same moment."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.wire.envelope import Entry
 
 RECEIPTS = 32
-"""Largest number of receipts in one envelope. Commands have the same limit."""
+"""Largest number of receipts in one envelope. The same limit applies to commands."""
 
 
 class NumbersUnderWay(NamedTuple):
-    """Numbers of items, receipts and commands that are on their way and not confirmed."""
+    """Numbers of items, receipts and commands that were sent and are not confirmed yet."""
 
     items: int
     receipts: int
@@ -42,16 +42,17 @@ class MailAsked(NamedTuple):
 
 
 class Mail(NamedTuple):
-    """Mail of one device, including mail that is on its way."""
+    """Mail that waits for one device, including mail that is on its way."""
 
     items: list[WaitingItem]
     receipts: list[WaitingReceipt]
     commands: list[Entry]
     names: DeviceNames
     is_behind: bool
-    """True if the log of the device's workspace has items of which the device has no rows."""
+    """True if the log of the device's workspace contains items for which the device has no rows
+    yet."""
     is_all: bool
-    """True if no mail waits besides these items, receipts and commands."""
+    """True if no other mail waits than these items, receipts and commands."""
 
     @property
     def has_sos(self) -> bool:
@@ -59,8 +60,8 @@ class Mail(NamedTuple):
         return any(each.entry.sos for each in self.items)
 
     def pack(self, capacity: int, under_way: Iterable[Load]) -> tuple[Load, bool]:
-        """Return the next envelope with entries that are not under way, and True if nothing is
-        left.
+        """Return the next envelope, with entries that are not under way. Also return True if
+        nothing else waits.
         """
         loads = list(under_way)
         sent = {item for load in loads for item in load.items}
