@@ -1,4 +1,4 @@
-"""Common path of all calls by a workspace's administrator: permission, rate, and answers to
+"""Common steps of all calls by a workspace's administrator: permission, rate, and responses to
 failures.
 """
 
@@ -29,7 +29,7 @@ LISTED, LISTED_MAX = 100, 1_000
 
 
 class AdministrationContext:
-    """Context of the administration calls. `clock` returns Unix time."""
+    """Services that the administration calls share. `clock` returns Unix time."""
 
     def __init__(
         self, store: Store, authentication: Authentication, *, clock: Callable[[], float]
@@ -39,13 +39,15 @@ class AdministrationContext:
         self._judge = authentication.judge(Purpose.ADMINISTER)
 
     def route(self, method: str, pattern: str, handler: Handler) -> Route:
-        """Return a route for administrators. POST and PATCH accept at most BODY_MAX bytes."""
+        """Return a route for administrators. The bodies of POST and PATCH have at most BODY_MAX
+        bytes.
+        """
         body = BODY_MAX if method in ("POST", "PATCH") else None
         return Route(method, pattern, handler, judge=self._judge, body=body)
 
     async def carry_out(self, caller: Caller, operation: Callable[[Db, float], T]) -> T:
-        """Count the call and carry out an act in one transaction. `operation` gets the Unix time.
-        If `operation` raises Refused or Problem, nothing is changed.
+        """Count the call and run `operation` in one transaction. `operation` gets the Unix time. If
+        `operation` raises Refused or Problem, nothing is changed.
         """
         now = self.clock()
         try:
@@ -66,8 +68,8 @@ class AdministrationContext:
 
 
 def _carry_out(db: Db, caller: Caller, operation: Callable[[Db, float], T], now: float) -> T:
-    """Run the act under a lock on the workspace's administrators. If two administrators remove each
-    other's role at the same time, the second call is refused.
+    """Run `operation` while the workspace's administrators are locked. If two administrators remove
+    each other's role at the same time, the second call is refused.
     """
     those = db.execute(
         "SELECT member FROM membership WHERE workspace = ? AND role = ? ORDER BY member"
@@ -84,6 +86,6 @@ def _carry_out(db: Db, caller: Caller, operation: Callable[[Db, float], T], now:
 
 
 def read_place(request: Request) -> tuple[int, int]:
-    """Return the id before which a page begins, and the largest number of entries on it."""
+    """Return the id before which a page begins, and the largest number of entries on the page."""
     before = number(request, "before", END, range(1, END + 1))
     return before, number(request, "limit", LISTED, range(1, LISTED_MAX + 1))

@@ -1,4 +1,6 @@
-"""The administration API for administrators of a workspace, limited to that workspace."""
+"""The administration API. Administrators of a workspace use it, and it is limited to their
+workspace.
+"""
 
 from __future__ import annotations
 
@@ -32,9 +34,9 @@ def make_routes(
     prices: Prices = lambda operator: None,
     grace: float = 0.0,
 ) -> list[Route]:
-    """Return all routes. `operators` are the operators that a device may have. `prices` maps an
-    operator to its price per credit. `grace` is the number of seconds that a link has before a
-    satellite message is paid for.
+    """Return all routes of the API. `operators` are the operators that a device may have. `prices`
+    maps an operator to its price per credit. The hub pays for a satellite message if the link has
+    not delivered a command after `grace` seconds.
     """
     return [
         *DevicesApi(acts, mobile_originated, operators).make_routes(),

@@ -1,4 +1,4 @@
-"""API for an administrator's commands to a kit, and for the kit's answers."""
+"""API with which an administrator sends commands to a kit and reads the kit's answers."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ ORDER = {
 
 
 class CommandsApi:
-    """Routes for commands. `grace`: seconds that a link has before a satellite message is paid
-    for.
+    """Routes for commands. The hub pays for a satellite message if the link has not delivered a
+    command after `grace` seconds.
     """
 
     def __init__(self, acts: AdministrationContext, grace: float) -> None:
@@ -52,7 +52,7 @@ class CommandsApi:
         self._grace = grace
 
     def make_routes(self) -> list[Route]:
-        """Return the routes of commands to a kit, for administrators only."""
+        """Return the routes for commands to a kit. Only administrators can use them."""
         route = self._acts.route
         return [
             route("GET", "/api/devices/{id}/commands", self.answer_list),
@@ -62,7 +62,7 @@ class CommandsApi:
 
     async def answer_list(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
         """Return a page of the commands to a kit with their answers, newest first. Raises Problem
-        404 for a device of another workspace.
+        404 if the device is in another workspace.
         """
         refuse_others(request, ("before", "limit"))
         before, limit = read_place(request)
@@ -101,7 +101,9 @@ class CommandsApi:
         )
 
     async def order(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
-        """Send a command if the caller accepts its cost, once per Idempotency-Key."""
+        """Send a command if the caller accepts its cost. A request with an Idempotency-Key is done
+        only once.
+        """
         refuse_others(request, ())
         body = read_body(request, ORDER)
         asked = _read_command(body["words"])
@@ -133,7 +135,9 @@ class CommandsApi:
 
 
 def _find_row(db: Db, device: int, command: int, now: float) -> dict[str, Any]:
-    """Return a sent command as people see it. Raises Problem 404 if it was deleted."""
+    """Return a sent command in the form that people see. Raises Problem 404 if the command was
+    deleted.
+    """
     for row in commands.list_commands(db, device, now, limit=1, before=command + 1):
         if row["number"] == command:
             return row
@@ -141,7 +145,7 @@ def _find_row(db: Db, device: int, command: int, now: float) -> dict[str, Any]:
 
 
 def _read_command(words: str) -> RemoteCommand:
-    """Return the command that a text describes. Raises Problem."""
+    """Parse the text of a command. Raises Problem."""
     try:
         asked = read_words(words.split())
     except NotACommand as wrong_words:

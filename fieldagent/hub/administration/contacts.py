@@ -1,4 +1,4 @@
-"""API for the contacts that are notified of an SOS, and for the chain that they form."""
+"""API for the contacts that are notified of an SOS, and for their escalation chain."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from fieldagent.webhook.delivery import HandoverOutcome
 
 
 def _read_pause(value: Any) -> int:
-    """Return the seconds of a time such as `5m`. Raises WrongValue."""
+    """Return the seconds of a duration such as `5m`. Raises WrongValue."""
     seconds = read_span(value) if isinstance(value, str) and value[-1:].isalpha() else None
     if seconds is None or not WAIT_LEAST <= seconds <= WAIT_MOST:
         raise WrongValue("must be a time such as 30s, 5m or 2h, from 10s to 168h")
@@ -65,7 +65,7 @@ _QUIET_FIELDS = {
 
 
 def _refuse_unsound(hours: str) -> None:
-    """Raise Refused for invalid quiet hours."""
+    """Raise Refused if the quiet hours are invalid."""
     if hours not in ("", NO_QUIET_HOURS):
         try:
             read_hours(hours)
@@ -94,14 +94,16 @@ NEW_CONTACT_FIELDS = {
 
 
 class ContactsApi:
-    """Routes for contacts. `reach` contains the kinds of contacts and how to reach them."""
+    """Routes for contacts. `reach` contains the kinds of contacts and sends to contacts."""
 
     def __init__(self, acts: AdministrationContext, reach: ContactSenders) -> None:
         self._acts = acts
         self._reach = reach
 
     def make_routes(self) -> list[Route]:
-        """Return the routes of contacts, the chain and the quiet hours, for administrators only."""
+        """Return the routes for contacts, the chain and the quiet hours. Only administrators can
+        use them.
+        """
         route = self._acts.route
         return [
             route("GET", "/api/contacts", self.list),
@@ -116,8 +118,8 @@ class ContactsApi:
         ]
 
     async def list(self, request: Request, caller: Caller) -> Response:
-        """Return the contacts of the workspace in the order of notification, each with the known
-        reason why it cannot be notified.
+        """Return the contacts of the workspace in the order of notification. If the hub knows that
+        it cannot notify a contact, the contact has the reason.
         """
         refuse_others(request, ())
         kinds, own = self._reach.kinds, self._reach.own
@@ -127,9 +129,9 @@ class ContactsApi:
         return make_json_response({"contacts": rows})
 
     async def add(self, request: Request, caller: Caller) -> Response:
-        """Add a contact and return its id, with 201. Raises Problem 422 if the address has no known
-        kind, or a kind that can only be added at the hub's machine. Raises Problem 409 if there are
-        too many contacts.
+        """Add a contact, and respond with status 201 and the contact's id. Raises Problem 422 if
+        the address has no known kind, or a kind that can only be added on the hub's machine. Raises
+        Problem 409 if there are too many contacts.
         """
         refuse_others(request, ())
         body = read_body(request, NEW_CONTACT_FIELDS)
@@ -149,7 +151,9 @@ class ContactsApi:
         return make_json_response({"id": await self._acts.carry_out(caller, store_contact)}, 201)
 
     async def change(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
-        """Set a contact's quiet hours: its own hours, none, or the hours of its workspace."""
+        """Set the quiet hours of a contact: its own hours, no hours, or the hours of its
+        workspace.
+        """
         refuse_others(request, ())
         hours = read_body(request, _QUIET_FIELDS)["quiet"]
 
@@ -172,7 +176,7 @@ class ContactsApi:
         return make_json_response({"quiet": hours or NO_QUIET_HOURS})
 
     async def change_quiet(self, request: Request, caller: Caller) -> Response:
-        """Change the quiet hours of all contacts without their own."""
+        """Change the quiet hours that apply to all contacts without their own quiet hours."""
         refuse_others(request, ())
         value = read_body(request, _QUIET_FIELDS)["quiet"]
         hours = "" if value == NO_QUIET_HOURS else value
@@ -185,8 +189,8 @@ class ContactsApi:
         return make_json_response({"quiet": await self._acts.carry_out(caller, store_quiet_hours)})
 
     async def remove(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
-        """Remove a contact, and answer 204. Raises Problem 404 for a contact of another
-        workspace.
+        """Remove a contact, and respond with status 204. Raises Problem 404 if the contact is in
+        another workspace.
         """
         refuse_others(request, ())
 
@@ -198,7 +202,7 @@ class ContactsApi:
         return Response(204)
 
     async def test(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
-        """Send the contact a message that is marked as a test."""
+        """Send a contact a message that is marked as a test."""
         refuse_others(request, ())
 
         def prepare_test(db: Db, now: float) -> tuple[AlarmContact, str]:
@@ -224,8 +228,8 @@ class ContactsApi:
         return Response(204)
 
     async def answer_chain(self, request: Request, caller: Caller) -> Response:
-        """Return the steps of an unanswered SOS, each with its contacts, and with True if the step
-        works.
+        """Return the steps that follow an unanswered SOS. Each has its contacts, and True if the
+        step works.
         """
         refuse_others(request, ())
         kinds, own = self._reach.kinds, self._reach.own
@@ -235,8 +239,8 @@ class ContactsApi:
         return make_json_response({"steps": steps})
 
     async def test_chain(self, request: Request, caller: Caller) -> Response:
-        """Send each contact at once a message that is marked as a test. The response contains each
-        result, even if all tests failed.
+        """Send each contact, without waiting, a message that is marked as a test. The response
+        contains all results, even if all tests failed.
         """
         refuse_others(request, ())
 
@@ -252,8 +256,8 @@ class ContactsApi:
         return make_json_response({"results": results})
 
     async def _note_end(self, contact: AlarmContact, reason: str) -> None:
-        """Record the result of a test, but do not count another call, because the test is part of
-        the call.
+        """Record the result of a test. The function counts no further call, because the test is
+        part of a call that was counted.
         """
         now = self._acts.clock()
         await self._acts.store.commit(lambda db: contacts.note_end(db, contact.id, reason, now))
@@ -264,7 +268,7 @@ def _make_wrong_address(detail: str) -> Problem:
 
 
 def _find_contact(db: Db, caller: Caller, text: str) -> AlarmContact:
-    """Return the contact. Raises Problem if the caller's workspace does not have it."""
+    """Return the contact with this id. Raises Problem if it is not in the caller's workspace."""
     try:
         return contacts.find_contact(db, caller.workspace, read_id(text))
     except Refused:

@@ -27,15 +27,15 @@ from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.sentence import sentence
 
 AT_ONCE = 500
-"""Rows of a table per transaction."""
+"""Number of rows that one transaction examines or deletes in a table."""
 
 COPIES = "copies of the database, exports and logs, which you must find yourself"
 NOT_DELETED_TEXT = "items that kits and webhooks have received"
 
 
 def plan(db: Db, subject: Subject) -> dict[str, Any]:
-    """Return the data that is deleted, and the data that remains. Raises Refused while an SOS is
-    not closed.
+    """Return the data that will be deleted, and the data that will remain. Raises Refused if an SOS
+    of the subject is not closed.
     """
     unanswered = db.execute(
         "SELECT id, kind FROM sos WHERE state <> 'closed' AND device IN"
@@ -104,8 +104,8 @@ Step = Callable[[Db], Any]
 def list_steps(
     subject: Subject, linked: bool, clock: Callable[[], float], actor: str = ADMINISTRATION
 ) -> Generator[Step | Pause, Any, None]:
-    """Yield the steps after `begin`, whose result is `linked`. Run each step in a transaction of
-    its own, and send its result to the generator.
+    """Yield the steps after `begin`, whose result is `linked`. The caller runs each step in a
+    separate transaction, and sends its result to the generator.
     """
     if linked:
         yield LINKS_END
@@ -120,7 +120,7 @@ def list_steps(
 
 
 def begin(db: Db, subject: Subject, now: float, actor: str = ADMINISTRATION) -> bool:
-    """Take the subject out of use. Return True if a hub process has a link of the subject. That
+    """Take the subject out of use. Return True if a hub process has a link of the subject. Such a
     link ends soon.
     """
     linked = bool(db.execute(f"SELECT 1 FROM lease WHERE device IN ({subject.devices}) LIMIT 1"))
@@ -136,8 +136,8 @@ def begin(db: Db, subject: Subject, now: float, actor: str = ADMINISTRATION) -> 
 
 
 def delete_items(db: Db, subject: Subject, after: int) -> int | None:
-    """Look at the next items after the id `after`, and delete the subject's items. Return the last
-    id looked at, or None at the end.
+    """Examine the next items after the id `after`, and delete those of the subject. Return the last
+    id that was examined, or None if there are no more items.
     """
     if subject.kind == "device":
         return None
@@ -162,8 +162,8 @@ _OF_A_DEVICE = (
     ("mobile_terminated", "id", "1 = 1"),
     ("dead_letter", "id", "1 = 1"),
 )
-"""Tables in which a device can have many rows: table, further key columns, and the rows covered by
-an index."""
+"""Tables in which a device can have many rows. Each has its name, further columns of its key, and a
+condition on the rows that the index contains."""
 
 
 def empty_device(db: Db, device: int) -> int:
@@ -184,7 +184,7 @@ def empty_device(db: Db, device: int) -> int:
 
 
 def delete_rest(db: Db, subject: Subject, now: float, actor: str = ADMINISTRATION) -> None:
-    """Delete the subject's other rows, and its names in the audit log."""
+    """Delete the other rows of the subject, and its names in the audit log."""
     gone, workspaces = list_devices(db, subject), list_workspaces(db, subject)
     users = [subject.id] if subject.kind == "user" else []
     if subject.kind == "workspace":
@@ -223,11 +223,13 @@ _SELECT_ONLY_HERE = (
     " AND device.member = member.id) OR EXISTS (SELECT 1 FROM item"
     " WHERE item.workspace = other.id AND item.sender = member.id)))"
 )
-"""SQL: users who have nothing in any other workspace."""
+"""SQL: users who do not appear in any other workspace."""
 
 
 def _leave_numbers(db: Db, actions: Sequence[str], ids: Sequence[int]) -> None:
-    """Remove names and IMEIs from audit lines, and keep only ids. One pass serves all ids."""
+    """Remove names and IMEIs from audit lines, so that only ids remain. One pass is sufficient for
+    all ids.
+    """
     gone = {str(id_) for id_ in ids}
     for action in actions if gone else ():
         for line, detail in db.execute("SELECT id, detail FROM audit WHERE action = ?", action):

@@ -1,4 +1,4 @@
-"""API for adding and changing devices. Secrets are shown only once."""
+"""API that adds and changes devices. Secrets are shown only once."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class DevicesApi:
         }
 
     def make_routes(self) -> list[Route]:
-        """Return the routes that change devices, for administrators only. `ReadApi` lists
+        """Return the routes that change devices. Only administrators can use them. `ReadApi` lists
         devices.
         """
         route = self._acts.route
@@ -101,8 +101,9 @@ class DevicesApi:
         ]
 
     async def add(self, request: Request, caller: Caller) -> Response:
-        """Add a device. Answer 201 with its link token and, on request, its satellite key. Both are
-        shown only once. Raises Problem 409 if the user, the name or the IMEI cannot be used.
+        """Add a device, and respond with status 201, its link token and, on request, its satellite
+        key. Both secrets are shown only once. Raises Problem 409 if the user, the name or the IMEI
+        cannot be used.
         """
         refuse_others(request, ())
         body = read_body(request, self._new)
@@ -134,8 +135,8 @@ class DevicesApi:
         return make_json_response(await self._acts.carry_out(caller, store_device), 201)
 
     async def change(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
-        """Change all members in the body, or nothing. Return the device, with the number of dead
-        letters that could be accepted after the change. Raises Problem 404, 409, 422.
+        """Change everything that the body contains, or nothing. Return the device, and the number
+        of dead letters that the hub could use after the change. Raises Problem 404, 409, 422.
         """
         refuse_others(request, ())
         body = read_body(request, CHANGE)
@@ -156,7 +157,7 @@ class DevicesApi:
                 revocation.revoke(db, device, body.get("why", ""), now=now, actor=by)
             elif "revoked" in body:
                 revocation.restore(db, device, now=now, actor=by)
-                # Other devices may have relayed the items of this device.
+                # Other devices may have relayed items of this device.
                 holders = dead_letters.list_devices_with_letters(db, caller.workspace)
             taken = kept_letters.accept_letters(db, self._mobile_originated, holders)
             (shown,), _ = reading.list_devices(db, caller, device + 1, 1, now)
@@ -165,8 +166,8 @@ class DevicesApi:
         return make_json_response(await self._acts.carry_out(caller, store_changes))
 
     async def remove(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
-        """Delete a device permanently, with everything that waits for the device. The items that
-        the device sent remain.
+        """Delete a device permanently, with everything that waits for the device. Items that the
+        device sent remain.
         """
         refuse_others(request, ())
 
@@ -177,8 +178,8 @@ class DevicesApi:
         return Response(204)
 
     async def make_token(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
-        """Return a new link token, which is shown only once. The old token ends. Raises Problem
-        404.
+        """Return a new link token, which is shown only once. The old token becomes invalid. Raises
+        Problem 404.
         """
         refuse_others(request, ())
 
@@ -189,7 +190,7 @@ class DevicesApi:
         return make_json_response({"hubToken": await self._acts.carry_out(caller, store_token)})
 
     async def set_new_key(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
-        """Set a satellite key: the key in the body, or a new key if the body contains none."""
+        """Set the satellite key in the body, or a new satellite key if the body contains none."""
         refuse_others(request, ())
         text = read_body(request, GIVEN_KEY).get("given") if request.body else None
         key = secret.make_air_key() if text is None else bytes.fromhex(text)
@@ -198,7 +199,9 @@ class DevicesApi:
         return make_json_response({**shown, "deadLettersTaken": taken})
 
     async def remove_key(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
-        """Remove a device's satellite key, so that its messages are accepted without a tag."""
+        """Remove the satellite key of a device. The hub then accepts the device's messages without
+        a tag.
+        """
         refuse_others(request, ())
         await self._set_key(caller, id, None)
         return Response(204)
@@ -216,7 +219,9 @@ class DevicesApi:
 
 
 def find_device(db: Db, caller: Caller, text: str) -> int:
-    """Return the device's id. Raises Problem if the device is not of the caller's workspace."""
+    """Return the id of the device. Raises Problem if the device is not in the caller's
+    workspace.
+    """
     device = read_id(text)
     if not reading.is_device_known(db, caller, device):
         raise make_unknown("device", text)

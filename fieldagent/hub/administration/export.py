@@ -1,6 +1,8 @@
-"""Export of the hub's data about a user or a workspace: rows as JSON, and data items as their
-bytes. The export contains no secrets, and nothing about other people except the items that they
-exchanged with the subject.
+"""Export of the hub's data about a user or a workspace. Rows are exported as JSON, data items as
+their bytes.
+
+The export contains no secrets. About other people, it contains only the items that they exchanged
+with the subject.
 """
 
 from __future__ import annotations
@@ -21,9 +23,9 @@ from fieldagent.package.package import Data
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 AT_ONCE = 200
-"""Largest number of items read in one transaction."""
+"""Largest number of items that one transaction reads."""
 AUDIT_MAX = 1_000_000
-"""Largest number of audit lines, the newest."""
+"""Largest number of audit lines. The export contains the newest."""
 
 Row = dict[str, Any]
 
@@ -35,12 +37,12 @@ class Listing(Protocol):
 class ExportedItem(NamedTuple):
     row: Row
     data: bytes | None
-    """Payload of a data item."""
+    """Payload of a data item; None for any other item."""
 
 
 def list_item_numbers(db: Db, subject: Subject, after: int) -> tuple[list[int], int | None]:
-    """Look at the next items after the id `after`. Return the subject's items among them, and the
-    last id looked at, which is None at the end.
+    """Examine the next items after the id `after`. Return those of the subject, and the last id
+    that was examined, or None if there are no more items.
     """
     passed = [
         number
@@ -68,7 +70,7 @@ def count_items(db: Db, subject: Subject) -> int:
 
 
 def list_items(db: Db, numbers: Sequence[int], now: float) -> list[ExportedItem]:
-    """Return the items, oldest first, each with its deliveries."""
+    """Return the items with their deliveries, oldest first."""
     entries = []
     for item in reversed(reading.list_items(db, numbers)):
         row = {
@@ -150,7 +152,7 @@ def _list_dead_letters(db: Db, subject: Subject, now: float) -> list[Row]:
 
 
 def _audit(db: Db, subject: Subject, now: float) -> list[Row]:
-    """Return the subject's own actions."""
+    """Return the audit lines about the subject's own actions."""
     rows = db.execute(
         "SELECT at, action, detail FROM audit WHERE actor = ? ORDER BY id", str(subject.id)
     )
@@ -158,7 +160,7 @@ def _audit(db: Db, subject: Subject, now: float) -> list[Row]:
 
 
 def _audit_of(db: Db, subject: Subject, now: float) -> list[Row]:
-    """Return all audit lines of the workspace, including pushes, newest first."""
+    """Return all audit lines of the workspace, newest first. Lines about pushes are included."""
     return audit.list_latest(db, AUDIT_MAX, subject.id)
 
 
@@ -175,7 +177,7 @@ def _list_contacts(db: Db, subject: Subject, now: float) -> list[Row]:
 
 
 def _list_passkeys(db: Db, subject: Subject, now: float) -> list[Row]:
-    """Return the owner and the times of use of each passkey, without its key."""
+    """Return the owner and the times of use of each passkey. The keys are not included."""
     members = f"SELECT member FROM membership WHERE workspace = {subject.id}"
     whose = members if subject.kind == "workspace" else str(subject.id)
     rows = db.execute(
@@ -189,7 +191,7 @@ def _list_groups(db: Db, subject: Subject, now: float) -> list[Row]:
 
 
 def _list_radios(db: Db, subject: Subject, now: float) -> list[Row]:
-    """Return the ids of people's handhelds."""
+    """Return the ids of people's handheld radios."""
     column = "workspace" if subject.kind == "workspace" else "member"
     rows = db.execute(
         f"SELECT workspace, member, handle FROM handle WHERE {column} = ? ORDER BY handle",
@@ -219,11 +221,11 @@ LISTINGS: dict[str, dict[str, Listing]] = {
         "audit": _audit_of,
     },
 }
-"""The core's listings by kind of subject, besides the items."""
+"""Listings of the core by kind of subject, in addition to the items."""
 
 
 def select_listings(kind: str) -> dict[str, Listing]:
-    """Return the listings of the core and of all extensions for that kind of subject."""
+    """Return the listings of the core and of all extensions for a kind of subject."""
     if kind != "workspace":
         return LISTINGS[kind]
     own = {name: rows for part in list_hub_parts() for name, rows in part.exports.items()}

@@ -1,4 +1,4 @@
-"""API for changing groups of users, who are notified together."""
+"""API that changes groups of users. A group can be the addressee of an item."""
 
 from __future__ import annotations
 
@@ -53,7 +53,9 @@ class GroupsApi:
         self._acts = acts
 
     def make_routes(self) -> list[Route]:
-        """Return the routes that change groups, for administrators only. `ReadApi` lists groups."""
+        """Return the routes that change groups. Only administrators can use them. `ReadApi` lists
+        groups.
+        """
         route = self._acts.route
         return [
             route("POST", "/api/groups", self.add),
@@ -62,8 +64,8 @@ class GroupsApi:
         ]
 
     async def add(self, request: Request, caller: Caller) -> Response:
-        """Add a group with its first members, and return it with 201. Raises Problem 409 if the
-        name is taken, or if a member is not in the workspace.
+        """Add a group with its first members, and respond with status 201 and the group. Raises
+        Problem 409 if another group has the name, or if a member is not in the workspace.
         """
         refuse_others(request, ())
         body = read_body(request, NEW_GROUP_FIELDS)
@@ -80,8 +82,8 @@ class GroupsApi:
         return make_json_response(await self._acts.carry_out(caller, store_group), 201)
 
     async def change(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
-        """Add or remove members of a group, or change its satellite rule, and return the group.
-        Raises Problem 404, 409.
+        """Add or remove members of a group, or change whether its items may go over satellite.
+        Return the group. Raises Problem 404, 409.
         """
         refuse_others(request, ())
         body = read_body(request, CHANGE)
@@ -95,7 +97,7 @@ class GroupsApi:
         return make_json_response(await self._acts.carry_out(caller, store_changes))
 
     async def remove(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
-        """Remove a group. Items sent to the group remain."""
+        """Remove a group. Items that were sent to the group remain."""
         refuse_others(request, ())
 
         def delete_group(db: Db, now: float) -> None:
@@ -107,7 +109,7 @@ class GroupsApi:
 
 
 def _find_group(db: Db, caller: Caller, text: str) -> int:
-    """Return the group's id. Raises Problem if the caller's workspace does not have the group."""
+    """Return the id of the group. Raises Problem if the group is not in the caller's workspace."""
     group = read_id(text)
     if not any(row["id"] == group for row in people.list_groups(db, caller.workspace)):
         raise make_unknown("group", text)

@@ -1,5 +1,5 @@
-"""API for creating and revoking API keys of the workspace and tokens of its members. A secret is
-only in the answer that creates it.
+"""API that creates and revokes API keys of the workspace and tokens of its members. A secret is
+returned only in the response that creates it.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class KeysApi:
         self._acts = acts
 
     def make_routes(self) -> list[Route]:
-        """Return the routes of API keys and tokens, for administrators only."""
+        """Return the routes for API keys and tokens. Only administrators can use them."""
         route = self._acts.route
         return [
             route("GET", "/api/keys", partial(self.list, "key")),
@@ -73,8 +73,8 @@ class KeysApi:
         return make_json_response({f"{kind}s": [_encode_credential(kind, row) for row in rows]})
 
     async def add_key(self, request: Request, caller: Caller) -> Response:
-        """Create an API key, and return it with 201. The key is shown only once, because the hub
-        keeps only its digest. Without `days`, the key does not expire.
+        """Create an API key, and respond with status 201 and the key. The key is shown only once,
+        because the hub stores only its digest. If `days` is missing, the key does not expire.
         """
         refuse_others(request, ())
         body = read_body(request, NEW_KEY)
@@ -90,8 +90,8 @@ class KeysApi:
         return make_json_response(await self._acts.carry_out(caller, store_key), 201)
 
     async def add_token(self, request: Request, caller: Caller) -> Response:
-        """Add a token for the caller or for a member that is not a person. No one may create a
-        token for another person.
+        """Add a token for the caller, or for a member that is not a person. The caller may not
+        create a token for another person.
         """
         refuse_others(request, ())
         body = read_body(request, NEW_TOKEN)
@@ -114,8 +114,8 @@ class KeysApi:
         return make_json_response(await self._acts.carry_out(caller, store_token), 201)
 
     async def change_rate(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
-        """Set the rate of a key; missing members keep their values. Raises Problem 404, or 409 if
-        the key is revoked.
+        """Set the rate of a key. A value that is missing in the body is not changed. Raises Problem
+        404, or 409 if the key is revoked.
         """
         refuse_others(request, ())
         rate = {"per_minute": None, "burst": None, **read_body(request, RATE)}
@@ -127,7 +127,7 @@ class KeysApi:
         return make_json_response(await self._acts.carry_out(caller, store_rate))
 
     async def revoke(self, kind: str, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
-        """Revoke a key or token. A repeated call changes nothing."""
+        """Revoke a key or token. If it is revoked already, nothing is changed."""
         refuse_others(request, ())
 
         def revoke_credential(db: Db, now: float) -> None:
@@ -142,7 +142,7 @@ class KeysApi:
 
 
 def _find_credential(db: Db, kind: str, caller: Caller, text: str) -> dict[str, Any]:
-    """Return the credential. Raises Problem if the caller's workspace does not have it."""
+    """Return the credential. Raises Problem if the credential is not in the caller's workspace."""
     row = credentials.find(db, kind, caller.workspace, read_id(text))
     if row is None:
         raise make_unknown(kind, text)

@@ -1,4 +1,4 @@
-"""API for changing the radio key of all kits in a workspace."""
+"""API that changes the radio key of all kits in a workspace."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class RadioKeyApi:
         self._acts = acts
 
     def make_routes(self) -> list[Route]:
-        """Return the routes for changing the radio key, for administrators only."""
+        """Return the routes that change the radio key. Only administrators can use them."""
         route = self._acts.route
         return [
             route("GET", "/api/radio-key", self.answer_state),
@@ -61,7 +61,7 @@ class RadioKeyApi:
         ]
 
     async def answer_state(self, request: Request, caller: Caller) -> Response:
-        """Return the state of the change. The key itself is never in an answer."""
+        """Return the state of the change. No response contains the key itself."""
         refuse_others(request, ())
         now, workspace = self._acts.clock(), caller.workspace
 
@@ -83,7 +83,9 @@ class RadioKeyApi:
         return make_json_response(await self._acts.store.read(find))
 
     async def change(self, request: Request, caller: Caller) -> Response:
-        """Begin a change to a new key if the caller accepts the cost, once per Idempotency-Key."""
+        """Begin a change to a new key if the caller accepts the cost. A request with an
+        Idempotency-Key is done only once.
+        """
         refuse_others(request, ())
         body = read_body(request, ORDER)
         left_out, bearer = body.get("left_out", frozenset()), body.get("bearer", "")
@@ -118,8 +120,8 @@ class RadioKeyApi:
         return make_json_response({"change": await self._acts.carry_out(caller, begin_change)}, 202)
 
     async def leave_out(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
-        """Continue the change without one kit, and return its state. Raises Problem 404, or 409 if
-        no change is under way.
+        """Continue the change without waiting for a kit, and return the state of the change. Raises
+        Problem 404, or 409 if no change is active.
         """
         refuse_others(request, ())
 
@@ -131,7 +133,7 @@ class RadioKeyApi:
         return make_json_response({"change": await self._acts.carry_out(caller, remove_kit)})
 
     async def ask(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
-        """Ask a kit again to take the current step, over its link or through a neighbour."""
+        """Ask a kit again to do the current step, over its own link or a neighbour's link."""
         refuse_others(request, ())
 
         def ask_kit(db: Db, now: float) -> dict[str, Any] | None:

@@ -1,4 +1,4 @@
-"""API for the audit log of the workspace, and for dead letters of its devices."""
+"""API for the audit log of a workspace, and for dead letters of its devices."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ class RecordsApi:
         self._mobile_originated = mobile_originated
 
     def make_routes(self) -> list[Route]:
-        """Return the routes of the audit and of dead letters, for administrators only."""
+        """Return the routes for the audit log and dead letters. Only administrators can use
+        them.
+        """
         route = self._acts.route
         return [
             route("GET", "/api/audit", self.audit),
@@ -43,8 +45,8 @@ class RecordsApi:
         return make_page(request, {"audit": lines}, "before", following)
 
     async def answer_letters(self, request: Request, caller: Caller) -> Response:
-        """Return a page of dead letters. Only the operator at the hub's machine sees letters from
-        an IMEI without a device.
+        """Return a page of dead letters. Letters from an IMEI without a device are not included.
+        Only the operator on the hub's machine sees them.
         """
         refuse_others(request, ("before", "limit"))
         before, _ = read_place(request)
@@ -56,8 +58,8 @@ class RecordsApi:
         return make_page(request, {"deadLetters": rows[:limit]}, "before", following)
 
     async def discard(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
-        """Delete a dead letter permanently, and answer 204. Raises Problem 404 for a letter of
-        another workspace.
+        """Delete a dead letter permanently, and respond with status 204. Raises Problem 404 if the
+        letter is of another workspace.
         """
         refuse_others(request, ())
 
@@ -72,7 +74,9 @@ class RecordsApi:
         return Response(204)
 
     async def replay(self, request: Request, caller: Caller) -> Response:
-        """Accept those dead letters of the workspace's devices that are usable now."""
+        """Process the dead letters of the workspace's devices again. Those that the hub can use now
+        are accepted.
+        """
         refuse_others(request, ())
 
         def replay_letter(db: Db, now: float) -> int:

@@ -1,4 +1,4 @@
-"""Permanent deletion of a device or a user within an administrator's call."""
+"""Permanent deletion of a device or a user in one call of an administrator."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ from fieldagent.system import waits
 async def delete(
     acts: AdministrationContext, caller: Caller, find: Callable[[Db, float], Subject]
 ) -> None:
-    """Delete the subject in steps. If the call is interrupted, a repeat continues the deletion."""
+    """Delete the subject in several steps. If the call is interrupted, a repeated call continues
+    the deletion.
+    """
     by = str(caller.member)
 
     def begin(db: Db, now: float) -> tuple[Subject, bool]:

@@ -1,4 +1,4 @@
-"""API for the daily costs of a device's satellite messages, as counted by the hub and by its
+"""API for the daily costs of a device's satellite messages, as counted by the hub and by the
 operator.
 """
 
@@ -31,7 +31,7 @@ class UsageApi:
         return [self._acts.route("GET", "/api/devices/{id}/usage", self.answer_usage)]
 
     async def answer_usage(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
-        """Return the usage of a device by day. There are no pages, because the number of kept days
+        """Return the usage of a device for each day. There are no pages, because the number of days
         is limited.
         """
         refuse_others(request, ("since", "until"))

@@ -1,4 +1,4 @@
-"""API for adding and changing users in one workspace.
+"""API that adds and changes the users of one workspace.
 
 A user in several workspaces has one account. Only the operator of the hub can change such an
 account, for example its password.
@@ -66,7 +66,9 @@ class UsersApi:
         self._mobile_originated = mobile_originated
 
     def make_routes(self) -> list[Route]:
-        """Return the routes that change users, for administrators only. `ReadApi` lists users."""
+        """Return the routes that change users. Only administrators can use them. `ReadApi` lists
+        users.
+        """
         route = self._acts.route
         return [
             route("POST", "/api/users", self.add),
@@ -76,7 +78,9 @@ class UsersApi:
         ]
 
     async def add(self, request: Request, caller: Caller) -> Response:
-        """Add a user. With `signIn`, also create a password for the first sign-in."""
+        """Add a user. If the body contains `signIn`, also create a password for the first
+        sign-in.
+        """
         refuse_others(request, ())
         body = read_body(request, NEW_USER_FIELDS)
         role, password = body.pop("role", "member"), ""
@@ -96,8 +100,8 @@ class UsersApi:
         return make_json_response(await self._acts.carry_out(caller, store_user), 201)
 
     async def change(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
-        """Change all members in the body, or nothing, and return the user. Raises Problem 404, 409:
-        an administrator cannot change their own role or disable themselves.
+        """Change everything that the body contains, or nothing. Return the user. Raises Problem
+        404, 409. An administrator cannot change their own role or disable themselves.
         """
         refuse_others(request, ())
         body = read_body(request, CHANGE)
@@ -131,8 +135,8 @@ class UsersApi:
         return make_json_response(await self._acts.carry_out(caller, store_changes))
 
     async def remove(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
-        """Delete a user permanently, with the user's devices, the items that the user sent, and the
-        items for this user alone.
+        """Delete a user permanently. This also deletes the user's devices, the items that the user
+        sent, and the items that were only for this user.
         """
         refuse_others(request, ())
 
@@ -146,7 +150,9 @@ class UsersApi:
         return Response(204)
 
     async def set_new_password(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
-        """Return a new password for one sign-in, at which the user must choose another password."""
+        """Return a new password that is valid for one sign-in. At this sign-in, the user must
+        choose another password.
+        """
         refuse_others(request, ())
         password = secret.make_password()
         hashed = await _hash_password(password)
@@ -168,7 +174,9 @@ async def _hash_password(password: str) -> str:
 
 
 def _find_member(db: Db, caller: Caller, text: str) -> int:
-    """Return the member's id. Raises Problem if the member is not in the caller's workspace."""
+    """Return the id of the member. Raises Problem if the member is not in the caller's
+    workspace.
+    """
     member = read_id(text)
     if not directory.is_member(db, caller.workspace, member):
         raise make_unknown("user", text)
@@ -176,8 +184,8 @@ def _find_member(db: Db, caller: Caller, text: str) -> int:
 
 
 def _check_other(caller: Caller, member: int) -> None:
-    """Raise Refused if the member is the caller, so that no one locks themselves out and an
-    administrator remains.
+    """Raise Refused if the member is the caller. So administrators cannot lock themselves out, and
+    at least one administrator remains.
     """
     if caller.member == member:
         raise Refused(

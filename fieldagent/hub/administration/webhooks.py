@@ -1,4 +1,4 @@
-"""API for adding and testing webhooks, and for the posts that they did not accept."""
+"""API that adds and tests webhooks. It also handles the requests that webhooks did not accept."""
 
 from __future__ import annotations
 
@@ -60,14 +60,14 @@ REPLAY = {"requestId": Field(make_line_reader(), "request_id")}
 
 
 class WebhooksApi:
-    """Routes for webhooks. `open_stream` connects only to addresses that webhooks may use."""
+    """Routes for webhooks. `open_stream` connects only to addresses that a webhook may have."""
 
     def __init__(self, acts: AdministrationContext, open_stream: Opener) -> None:
         self._acts = acts
         self._open_stream = open_stream
 
     def make_routes(self) -> list[Route]:
-        """Return the routes of webhooks and their failures, for administrators only."""
+        """Return the routes for webhooks and their failures. Only administrators can use them."""
         route = self._acts.route
         return [
             route("GET", "/api/webhooks", self.list),
@@ -89,7 +89,7 @@ class WebhooksApi:
         return make_json_response({"webhooks": rows})
 
     async def add(self, request: Request, caller: Caller) -> Response:
-        """Add a webhook, after a test. A webhook that does not accept the test message is not
+        """Test a webhook and add it. If the webhook does not accept the test message, it is not
         added.
         """
         refuse_others(request, ())
@@ -118,7 +118,9 @@ class WebhooksApi:
         return make_json_response(await self._acts.carry_out(caller, store_webhook), 201)
 
     async def remove(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
-        """Remove a webhook with its waiting posts, and answer 204. Raises Problem 404."""
+        """Remove a webhook and its waiting requests, and respond with status 204. Raises Problem
+        404.
+        """
         refuse_others(request, ())
 
         def delete_webhook(db: Db, now: float) -> None:
@@ -131,8 +133,8 @@ class WebhooksApi:
         return Response(204)
 
     async def enable(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
-        """Enable a webhook again, retry its failed posts at once, and answer 204. Raises Problem
-        404.
+        """Enable a webhook again, retry its failed requests at once, and respond with status 204.
+        Raises Problem 404.
         """
         refuse_others(request, ())
 
@@ -146,9 +148,9 @@ class WebhooksApi:
         return Response(204)
 
     async def renew_secret(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
-        """Create another secret, sign with it from now on, and return it, once per Idempotency-Key.
-        A repeat must not create a second secret, because the receiver may still use the previous
-        one. Raises Problem 404, 422.
+        """Create another secret, sign with it from now on, and return it. A request with an
+        Idempotency-Key is done only once. A repeat must not create a second secret, because the
+        receiver may still use the previous secret. Raises Problem 404, 422.
         """
         refuse_others(request, ())
         body = read_body(request, SECRET) if request.body else {}
@@ -176,7 +178,7 @@ class WebhooksApi:
         return make_json_response({"id": int(id), "secret": " ".join(newest)})
 
     async def test(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
-        """Post a test message to a webhook. Raises Problem if the webhook does not accept the
+        """Send a test message to a webhook. Raises Problem if the webhook does not accept the
         message.
         """
         refuse_others(request, ())
@@ -189,9 +191,9 @@ class WebhooksApi:
         return Response(204)
 
     async def _try(self, webhook: Webhook, limit: str) -> None:
-        """Post a test message. Raises Problem if the webhook does not accept the message. `limit`
-        is the reason why no test may be sent now; unless it is empty, raise Problem with this
-        reason.
+        """Send a test message to the webhook. Raises Problem if the webhook does not accept the
+        message. `limit` is the reason why no test may be sent now, or empty. If it is not empty,
+        raise Problem with this reason.
         """
         if limit:
             raise Problem(429, limit, headers=(("Retry-After", "3600"),))
@@ -203,7 +205,7 @@ class WebhooksApi:
             )
 
     async def answer_failures(self, request: Request, caller: Caller) -> Response:
-        """Return a page of posts that are not retried automatically, newest first."""
+        """Return a page of the requests that the hub does not retry automatically, newest first."""
         refuse_others(request, ("before", "limit"))
         before, limit = read_place(request)
         rows, following = await self._acts.store.read(
@@ -212,7 +214,9 @@ class WebhooksApi:
         return make_page(request, {"failures": rows}, "before", following)
 
     async def replay(self, request: Request, caller: Caller) -> Response:
-        """Post dead letters again: all, or the dead letters of the item in the body."""
+        """Send dead letters again: the dead letters of the item in the body, or all dead
+        letters.
+        """
         refuse_others(request, ())
         body = read_body(request, REPLAY) if request.body else {}
         request_id = body.get("request_id")
@@ -226,7 +230,7 @@ class WebhooksApi:
 
 
 def _make_fault(error: WrongProperty) -> Problem:
-    # The text of the error begins with a verb, so the name of the member goes before it.
+    # The text of the error begins with a verb, so put the name of the member before it.
     text = str(error)
     member = "secret" if "whsec_" in text else "steps" if "steps" in text else "url"
     detail = sentence("{member} {text}", member=member, text=text)
@@ -234,7 +238,7 @@ def _make_fault(error: WrongProperty) -> Problem:
 
 
 def _find_webhook(db: Db, caller: Caller, text: str) -> Webhook:
-    """Return the webhook. Raises Problem if the caller's workspace does not have it."""
+    """Return the webhook. Raises Problem if the webhook is not in the caller's workspace."""
     try:
         return webhook_directory.find_webhook(db, caller.workspace, read_id(text))
     except Refused:

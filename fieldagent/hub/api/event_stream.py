@@ -1,8 +1,8 @@
-"""Stream of items and of events of SOS and alarms to listeners.
+"""Stream of new items, and of events of incidents, to listeners.
 
-The stream uses server-sent events (the HTML standard, section 9.2) for `GET /api/events`. Each
-event has an id from which a listener can continue (`Last-Event-ID`), at any hub process of a
-database. Events are read from the tables, so no listener needs a queue.
+The stream uses server-sent events (HTML standard, section 9.2) on `GET /api/events`. Each event has
+an id. A listener can continue after this id (`Last-Event-ID`) at any hub process of the database.
+The hub reads the events from the tables, so no listener needs a queue.
 """
 
 from __future__ import annotations
@@ -38,35 +38,37 @@ V = TypeVar("V")
 ITEM = "item"
 TOPICS = (ITEM, sos.SOS, sos.ALARM)
 READ_PAUSE_S = 1.0
-"""Seconds until the next read after a read that returned all new rows, so that many listeners do
-not slow down a busy hub."""
+"""Seconds until the next read after a read that returned all new rows. The pause prevents many
+listeners from slowing down a busy hub."""
 STREAM_LIFETIME_S = 900.0
-"""Seconds after which a stream ends, so that a listener who reconnects authenticates again."""
+"""Seconds after which a stream ends, so that the listener must reconnect and authenticate again."""
 UNSETTLED_S = 30.0
-"""Seconds after which no row with a lower id appears any more, if several hub processes write."""
+"""Seconds after which no row with a lower id appears any more, even if several hub processes
+write."""
 AT_ONCE = 50
-"""Rows per read."""
+"""Largest number of rows per read."""
 HELD_ROWS_MAX = 5
-"""Largest number of rows whose texts a stream keeps while it waits for a slow listener."""
+"""Largest number of rows whose texts a stream keeps in memory while it waits for a slow
+listener."""
 
 
 @dataclass(slots=True)
 class Follower:
-    """Reader of the rows of a table after a place. The follower returns each row once, even if rows
+    """Reader of the rows of a table after a place. The reader returns each row once, even if rows
     appear out of order.
     """
 
     place: int
-    """Place up to which all rows have been returned. A listener may continue from this place."""
+    """Place up to which all rows have been returned. A listener may continue after this place."""
     unsettled: float
     has_more: bool = False
-    """True if there may be rows after the last read."""
+    """True if there may be more rows after the last read."""
     _sent_ids: set[int] = field(default_factory=set)
 
     def select_fresh(self, rows: Sequence[tuple[int, float]], now: float) -> dict[int, int]:
-        """Return the ids of the new rows. `rows` are the next `capacity` ids with their times. Each
-        new id is mapped to the place from which a listener may continue after it has received all
-        rows up to this one.
+        """Return the ids of the new rows. `rows` are the next `capacity` ids with their times. The
+        result maps each new id to a place. A listener that has received all rows up to this id may
+        continue after the place.
         """
         self.has_more = len(rows) >= self.capacity
         places: dict[int, int] = {}
@@ -106,11 +108,11 @@ class EventStreams:
         self._judge = authentication.judge(Purpose.READ)
 
     def route(self) -> Route:
-        """Return the route of the stream."""
+        """Return the route of the event stream."""
         return Route("GET", "/api/events", self.listen, judge=self._judge)
 
     async def listen(self, request: Request, caller: Caller) -> Response:
-        """Return the stream of events (text/event-stream)."""
+        """Return the HTTP response with the stream of events (text/event-stream)."""
         refuse_others(request, server_sent.QUERY)
         asked = server_sent.read_request(request, TOPICS)
         return server_sent.answer(partial(self.stream_events, caller, asked))
@@ -118,8 +120,8 @@ class EventStreams:
     async def stream_events(
         self, caller: Caller, stream_request: StreamRequest
     ) -> AsyncIterator[bytes]:
-        """Stream the events to a caller. The stream ends if the database is unavailable. A listener
-        that reconnects misses nothing.
+        """Yield the events for a caller. The stream ends if the database is unavailable. A listener
+        that reconnects misses no event.
         """
         rings = caller.rings and "sos" in stream_request.topics
         console = (
@@ -191,8 +193,9 @@ class EventStreams:
     async def _read_fresh(
         self, behind: _Behind, texts: _Texts, look: _View, follower: Follower
     ) -> AsyncGenerator[list[tuple[_NamedText, int]], None]:
-        """Yield the events of new rows in small batches, each with the place from which a listener
-        may continue. Simultaneous reads of the same rows, as by many consoles, are shared.
+        """Yield the events of new rows in small batches. Each event has the place after which a
+        listener may continue. Simultaneous reads of the same rows, for example for many consoles,
+        are done once.
         """
         rows = await self._store.read_together(behind, look)
         fresh = follower.select_fresh(rows, self._clock())
@@ -207,11 +210,11 @@ class EventStreams:
 class _Listener(NamedTuple):
     key: int
     token: int
-    """Id of the listener's token; 0 if the listener authenticated otherwise."""
+    """Id of the listener's token; 0 if the listener has no token."""
     member: int
     workspace: int
     role: str
-    """Role that decides which items the listener sees."""
+    """Role, which determines the items that the listener sees."""
 
 
 def _make_listener(caller: Caller) -> _Listener:
@@ -219,8 +222,8 @@ def _make_listener(caller: Caller) -> _Listener:
 
 
 def _check_listeners(db: Db, listeners: Sequence[_Listener]) -> list[bool]:
-    """Return for each listener True if the listener's rights are unchanged. A member who is
-    disabled, or whose key or token is revoked, gets no more events.
+    """Return a list with True for each listener whose rights are unchanged. A member who was
+    disabled, or whose key or token was revoked, receives no more events.
     """
     table, values = make_small_table(db, "asked", _Listener._fields, sorted({*listeners}))
     rows = db.execute(
@@ -240,7 +243,7 @@ def _check_listeners(db: Db, listeners: Sequence[_Listener]) -> list[bool]:
 class _View(NamedTuple):
     workspace: int
     viewer: int | None
-    """Member who sees only their own items; None for all items."""
+    """Member who sees only their own items; None if the listener sees all items."""
     place: int
     capacity: int
 
@@ -251,7 +254,7 @@ _Behind = Callable[[Db, Sequence[_View]], list[_Rows]]
 _NamedText = tuple[str, str]
 """Topic and JSON text of an event."""
 _Texts = Callable[[Db, Sequence[tuple[int, ...]]], list[dict[int, _NamedText]]]
-"""Returns the events of some rows, by their ids."""
+"""Returns the events of rows, given groups of row ids."""
 
 
 def _list_items_behind(db: Db, looks: Sequence[_View]) -> list[_Rows]:
@@ -307,8 +310,8 @@ _ID = re.compile(r"([0-9]{1,18})\.([0-9]{1,18})", re.ASCII)
 
 
 def _read_places(last: str, newest: tuple[int, int]) -> tuple[int, int] | None:
-    """Return the places in an event id; None if the id is malformed, or newer than a restored
-    database.
+    """Return the places in an event id. Return None if the id is malformed, or newer than the
+    database, which may have been restored.
     """
     read = _ID.fullmatch(last)
     if read is None:

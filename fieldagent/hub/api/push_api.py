@@ -54,8 +54,8 @@ class PushCounts:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PushRequest:
-    """A push to decide on, or the fault of its body. Only callers with the right to push see the
-    fault.
+    """A push to accept or refuse, or the error in its body. Only callers with the right to push see
+    the error.
     """
 
     caller: Caller
@@ -64,7 +64,7 @@ class PushRequest:
 
     @property
     def push(self) -> Push:
-        """Return the push of a body without faults."""
+        """Return the push of a body that has no errors."""
         assert isinstance(self.parsed, Push)
         return self.parsed
 
@@ -74,8 +74,8 @@ class PushRequest:
 
 
 class HubApi:
-    """The push API. `clock` returns Unix time. `grace` and `time_to_live` are seconds; see
-    `ledger.enter`.
+    """Routes of the push API. `clock` returns Unix time. `grace` and `time_to_live` are in seconds
+    (see `ledger.enter_all`).
     """
 
     def __init__(
@@ -95,7 +95,9 @@ class HubApi:
         self.counts = PushCounts()
 
     def make_routes(self) -> list[Route]:
-        """Return the routes of the push API: push, its cost, its state, and the API description."""
+        """Return the routes that accept a push, show its cost and state, and return the API
+        description.
+        """
         return [
             Route("POST", "/api/package", self.push, judge=self.judge),
             Route("POST", "/api/package/cost", self.answer_cost, judge=self.judge),
@@ -104,21 +106,23 @@ class HubApi:
         ]
 
     async def judge(self, head: Request) -> Caller:
-        """Return the caller, from the head alone, because the body of an anonymous request must not
-        be read.
+        """Return the caller. Use only the head of the request, because the hub must not read the
+        body of an anonymous request.
         """
         with self._count_request():
             return await self._authentication.authenticate(head, Purpose.PUSH)
 
     async def push(self, request: Request, caller: Caller) -> Response:
-        """Accept a push, and answer 200 with the path of its state. Raises Problem."""
+        """Accept a push. Respond with status 200 and the path of the push's state. Raises
+        Problem.
+        """
         with self._count_request():
             request_id = await self._push(request, caller)
         self.counts.accepted += 1
         return Response(200, headers=(("Location", f"/api/push/{request_id}"),))
 
     async def answer_cost(self, request: Request, caller: Caller) -> Response:
-        """Return the cost of pushing the body now. Nothing is entered or counted."""
+        """Return the cost of pushing the body now. Nothing is stored or counted."""
         parsed = _parse(request)
 
         def compute_costs(db: Db) -> Problem | list[dict[str, Any]]:
@@ -155,8 +159,8 @@ class HubApi:
             raise
 
     async def _push(self, request: Request, caller: Caller) -> str:
-        """Enter a push and return its requestId, or the requestId of the earlier push with the same
-        Idempotency-Key.
+        """Enter a push and return its requestId. If an earlier push has the same Idempotency-Key,
+        return the requestId of that push.
         """
         key = read_idempotency_key(request.headers)
         parsed = _parse(request)
@@ -176,8 +180,8 @@ class HubApi:
         return decided
 
     def _decide(self, db: Db, push_requests: Sequence[PushRequest]) -> list[Problem | str]:
-        """Decide on pushes in one transaction. Refusals are returned, not raised, because their
-        counts must be stored.
+        """Accept or refuse pushes in one transaction. Refusals are returned, not raised, because
+        the transaction must also store their counts.
         """
         now = self._clock()
         counted = count_calls(db, [each.caller for each in push_requests], now)
@@ -188,7 +192,7 @@ class HubApi:
             for problem, each in zip(counted.problems, push_requests, strict=True)
             if not problem
         ]
-        # Check for earlier pushes first: an accepted push stays accepted, even if the hub would
+        # Check for earlier pushes first. An accepted push stays accepted, even if the hub would
         # refuse the same push now.
         names = {each.name for each in called if isinstance(each.parsed, Push) and each.name}
         known = find_earlier(db, names)
@@ -213,7 +217,7 @@ class HubApi:
         taken = [
             each for each, refusal in zip(push_requests, refusals, strict=True) if refusal is None
         ]
-        # Enter only the first push under an Idempotency-Key. All other pushes under the key are
+        # Enter only the first push with an Idempotency-Key. All other pushes with this key are
         # repeats.
         fresh: dict[Name | PushRequest, PushRequest] = {}
         for each in taken:
@@ -237,7 +241,7 @@ class HubApi:
         satellite_kits: Mapping[PushRequest, SatelliteKits],
         now: float,
     ) -> list[tuple[PushRequest, str]]:
-        """Enter the pushes, and return each with its requestId."""
+        """Enter the pushes. Return each push with its requestId."""
         entered = ledger.enter_all(db, list(postings.values()), now=now, grace=self._grace)
         lines = [
             AuditLine(
@@ -258,13 +262,13 @@ def make_posting(
     db: Db, push: Push, carriers: people.Carriers, now: float, time_to_live: float
 ) -> ledger.Posting | Problem:
     """Return the posting of a push, or a Problem if its group does not exist or is empty.
-    `time_to_live`: default in seconds.
+    `time_to_live` is the default in seconds.
     """
     posting = _make_plain_posting(push, now, time_to_live)
     if push.target is not None and push.group is None:
         carrier = carriers.get((push.workspace, push.target))
         if carrier is not None:
-            # The kit must know the addressee, who is not the kit's own user.
+            # The kit must know the addressee, because the addressee is not the kit's own user.
             return replace(posting, device=carrier, to=push.target)
     if push.group is None:
         return posting
@@ -272,7 +276,7 @@ def make_posting(
     recipient = people.resolve(db, push.workspace, named)
     if recipient.reason:
         return Problem(403, sentence("targetGroup: {why}", why=recipient.reason))
-    # The kits must know the group, because a person at a kit may be in several groups.
+    # The kits must know the group, because a person who uses a kit may be in several groups.
     assert recipient.team is not None
     return replace(
         posting,
@@ -303,8 +307,8 @@ def _make_plain_posting(push: Push, now: float, time_to_live: float) -> ledger.P
 
 
 def _parse(request: Request) -> Push | Problem:
-    """Return the push, or the Problem of its body. Only callers with the right to push see that
-    Problem.
+    """Parse the push, or return the Problem in its body. Only callers with the right to push see
+    that Problem.
     """
     try:
         return parse_push(get_required_body(request))
@@ -328,7 +332,7 @@ def _find_refusal(
     known_names: Collection[Name | None],
     now: float,
 ) -> Problem | None:
-    """Return the refusal of a push, or None. `known_names` contains the names of pushes that were
+    """Return the refusal of a push, or None. `known_names` are the names of pushes that the hub
     accepted earlier.
     """
     if isinstance(request.parsed, Problem):

@@ -1,7 +1,7 @@
-"""The read API: the hub's data for callers with read access. The API changes nothing, except that a
-User can mark an item as read.
+"""The read API, which returns the hub's data to callers with read access.
 
-A User sees items for everyone, and items for or from that User. An Integration and a dispatcher see
+The API changes nothing, with one exception: a User can mark an item as read. A User sees items for
+everyone, and items for or from this User. An Integration, an observer and a dispatcher see
 everything in their workspace.
 """
 
@@ -35,9 +35,10 @@ from fieldagent.system.sentence import sentence
 
 LISTED, LISTED_MAX = 100, 1_000
 READS_PER_PAGE_MAX = 20
-"""Largest number of reads for one page, if each read finds only a few items."""
+"""Largest number of reads for one page. Several reads are necessary if each read finds only a few
+items."""
 READ_AT_ONCE = 50
-"""Number of items that are decoded before other tasks get a turn."""
+"""Number of items that are decoded before other tasks can run."""
 DELIVERY_STATES = tuple(dict.fromkeys(STATES.values()))
 
 
@@ -52,7 +53,7 @@ class ReadApi:
         self._judge = authentication.judge(Purpose.READ)
 
     def make_routes(self) -> list[Route]:
-        """Return the routes of the read API. Only `POST /api/items/{id}/read` writes something."""
+        """Return the routes of the read API. Only `POST /api/items/{id}/read` stores something."""
         route = partial(Route, "GET", judge=self._judge)
         return [
             route("/api/items", self.answer_items),
@@ -67,8 +68,8 @@ class ReadApi:
         ]
 
     async def answer_items(self, request: Request, caller: Caller) -> Response:
-        """Return a page of items that the caller may see, newest first, filtered by the query.
-        Raises Problem 400.
+        """Return a page of the items that match the query and that the caller may see, newest
+        first. Raises Problem 400.
         """
         names = ("text", "sender", "device", "kind", "sos", "since", "until", "before", "limit")
         refuse_others(request, names)
@@ -85,8 +86,8 @@ class ReadApi:
         return make_page(request, listed, "before", following)
 
     async def answer_pushes(self, request: Request, caller: Caller) -> Response:
-        """Return a page of pushes, newest first, each with the path of its state. A User sees only
-        their own pushes. Raises Problem 400.
+        """Return a page of pushes, newest first. Each push has the path of its state. A User sees
+        only their own pushes. Raises Problem 400.
         """
         refuse_others(request, ("since", "until", "before", "limit"))
         # As for a single push, a User sees only their own pushes.
@@ -97,8 +98,9 @@ class ReadApi:
         return make_page(request, {"pushes": listed}, "before", following)
 
     async def answer_positions(self, request: Request, caller: Caller) -> Response:
-        """Return a page of positions as GeoJSON, GPX or KML, chosen by `?format=` or Accept. The
-        link to the next page is in the header Link; in GeoJSON also in the body.
+        """Return a page of positions as GeoJSON, GPX or KML. `?format=` or the header Accept
+        selects the format. The header Link contains the link to the next page. GeoJSON also
+        contains this link in the body.
         """
         refuse_others(request, ("sender", "since", "until", "before", "limit", "format"))
         accepts = request.headers.get("accept", "")
@@ -109,7 +111,7 @@ class ReadApi:
             request, caller, _read_filter(request, kind="location")
         )
         placed = [place for each in matches if (place := each.make_placed()) is not None]
-        # GPX and KML have no place for the next page, so the header Link contains it in all
+        # GPX and KML have no field for the next page, so the header Link contains it in all
         # formats.
         response = make_page(request, tracks.make_geojson(placed), "before", following)
         if named in tracks.DOCUMENTS:
@@ -147,7 +149,8 @@ class ReadApi:
 
     async def note_read(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
         """Record that a person has read an item. The sender of the item gets a read receipt with
-        that person's name."""
+        the person's name.
+        """
         refuse_others(request, ())
         if caller.type != "User":
             raise Problem(
@@ -176,8 +179,8 @@ class ReadApi:
         return make_json_response({"id": id, "reached": steps})
 
     async def answer_deliveries(self, request: Request, caller: Caller) -> Response:
-        """Return a page of deliveries to one device. Raises Problem 400 without `?device=`, 404 for
-        a device of another workspace.
+        """Return a page of deliveries to one device. Raises Problem 400 if `?device=` is missing,
+        or 404 if the device is in another workspace.
         """
         refuse_others(request, ("device", "state", "before", "limit"))
         device = number(request, "device", 0, range(1, END + 1))
@@ -219,8 +222,8 @@ class ReadApi:
     async def _read_page(
         self, request: Request, caller: Caller, item_filter: ItemFilter
     ) -> tuple[list[ReadItem], int | None]:
-        """Return a page of items and the place of the next page. If matches are rare, a page can be
-        short although more items follow.
+        """Return a page of items, and the place where the next page begins. If only few items
+        match, a page can be short although more items follow.
         """
         place, limit = _read_place(request)
         following: int | None = place
@@ -275,8 +278,8 @@ _SECONDS = re.compile(r"[0-9]{1,12}(\.[0-9]{1,6})?", re.ASCII)
 
 
 def _read_time(request: Request, name: str) -> float | None:
-    """Return a time in the query as Unix time. The query contains Unix time, or ISO 8601, which is
-    UTC without an offset.
+    """Return the query parameter `name` as Unix time, or None if it is missing. Its value is Unix
+    time or ISO 8601, which is UTC if it contains no offset.
     """
     value = dict(request.query).get(name)
     if value is None:

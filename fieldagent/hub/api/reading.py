@@ -1,7 +1,7 @@
-"""Reads the hub's data for callers who may see it: items, devices, deliveries; newest first.
+"""Reads items, devices and deliveries for callers who may see them, newest first.
 
-No read takes long, however much data there is. A read follows an index, looks at a limited number
-of rows, and returns the place where the next read continues.
+Each read is short, however much data there is. It uses an index, examines a limited number of rows,
+and returns the place where the next read continues.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 END = 2**63 - 1
-"""Place after all rows."""
+"""Place after the last row."""
 LOOKED_AT = 1_000
-"""Largest number of items that one read looks at. The read takes 25 ms if the items are large."""
+"""Largest number of items that one read examines. This takes 25 ms if the items are large."""
 BYTES_MAX = 1_000_000
-"""Total bytes of the bodies on one page. The first item is always included."""
+"""Largest total size of the bodies on one page, in bytes. A page always contains the first item."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class ItemFilter:
 
     sender: int | None = None
     device: int | None = None
-    """Device that sent the item or gets it."""
+    """Device that sent or receives the item."""
     kind: str | None = None
     text: str = ""
     sos: bool | None = None
@@ -51,7 +51,7 @@ class ItemFilter:
 
 
 class FoundItems(NamedTuple):
-    """Ids of items, and the id before which there may be more."""
+    """Ids of items, and the id below which there may be more items."""
 
     numbers: list[int]
     following: int | None
@@ -73,9 +73,9 @@ class _Conditions:
 
 
 def find(db: Db, caller: Caller, item_filter: ItemFilter, before: int, limit: int) -> FoundItems:
-    """Find items in one read, over at most `LOOKED_AT` items of one index."""
+    """Find items in one read, which examines at most `LOOKED_AT` items of one index."""
     first = 0
-    # Use one bound per side. With two bounds, SQLite may choose the less selective one for the
+    # Use one bound per side. If there are two, SQLite may choose the less selective bound for the
     # index.
     if item_filter.until is not None:
         last = _bound(db, item_filter.until, up=False)
@@ -117,8 +117,8 @@ def find(db: Db, caller: Caller, item_filter: ItemFilter, before: int, limit: in
 def _list_device_items(
     db: Db, workspace: int, device: int, before: int
 ) -> tuple[list[int], int | None]:
-    """Return the items from a device and the items to it, without items of other kits to everyone.
-    Also return the id before which there may be more items.
+    """Return the items that a device sent or receives, except items of other kits to everyone. Also
+    return the id below which there may be more items.
     """
     sent = db.execute(
         "SELECT id, source_device FROM item WHERE workspace = ? AND id < ? AND sender ="
@@ -138,12 +138,12 @@ def _list_device_items(
         id_ for id_, meant in incoming if meant
     ]
     numbers = sorted((each for each in numbers if edge is None or each >= edge), reverse=True)
-    # Both lists together can exceed the limit of one read.
+    # The two lists together can exceed the limit of one read.
     return numbers[:LOOKED_AT], numbers[LOOKED_AT - 1] if len(numbers) > LOOKED_AT else edge
 
 
 def _find_last(db: Db, sql: str, parameters: Sequence[Any]) -> int | None:
-    """Return the last row within one read's limit; None if there are fewer rows."""
+    """Return the last row within the limit of one read, or None if there are fewer rows."""
     rows = db.execute(f"{sql} DESC LIMIT 1 OFFSET {LOOKED_AT - 1}", *parameters)
     return int(rows[0][0]) if rows else None
 
@@ -168,8 +168,9 @@ def _choose_index_conditions(
 
 
 def _bound(db: Db, moment: float, *, up: bool) -> int | None:
-    """With `up`, return the first item at or after `moment`, otherwise the last item at or before
-    `moment`, of any workspace. Restored items are old but have new ids, so they extend the bound.
+    """Return the first item at or after `moment` if `up` is True, otherwise the last item at or
+    before `moment`. The item may be of any workspace. Restored items are old but have new ids, so
+    they extend the bound.
     """
     beyond, order, edge = (">=", "", "min") if up else ("<=", " DESC", "max")
     rows = db.execute(
@@ -186,7 +187,7 @@ IS_SEEN_BY = (
     "(sender = ? OR target = ? OR (target IS NULL AND team IS NULL)"
     " OR team IN (SELECT team FROM team_member WHERE member = ?))"
 )
-"""SQL condition: a member without the right to see everything may see the item."""
+"""SQL condition: a member who may not see everything may see the item."""
 
 
 def _make_viewer_conditions(viewer: int | None) -> _Conditions:
@@ -197,8 +198,8 @@ def _make_viewer_conditions(viewer: int | None) -> _Conditions:
 
 
 def _make_row_conditions(caller: Caller, item_filter: ItemFilter) -> _Conditions:
-    """Return the conditions on the rows that are read, which also exclude rows that a wrong clock
-    has put out of order.
+    """Return the conditions on the rows that a read examines. They also exclude rows that are out
+    of order because of a wrong clock.
     """
     which = _make_viewer_conditions(None if caller.sees_all else caller.member)
     if item_filter.sender is not None:
@@ -224,8 +225,8 @@ def _make_row_conditions(caller: Caller, item_filter: ItemFilter) -> _Conditions
 def list_behind(
     db: Db, workspace: int, viewer: int | None, place: int, limit: int
 ) -> list[tuple[int, float]]:
-    """Return the ids and times of the next items that the viewer may see. A viewer of None sees all
-    items.
+    """Return the ids and times of the next items that the viewer may see. If `viewer` is None, all
+    items are visible.
     """
     which = _make_viewer_conditions(viewer)
     rows = db.execute(
@@ -245,15 +246,15 @@ class ItemMarks(NamedTuple):
     unauthenticated: bool
     """True for an SOS whose sender is not authenticated."""
     revoked: float | None
-    """For an SOS: Unix time of the revocation of its kit."""
+    """For an SOS: Unix time when its kit was revoked; None if its kit is not revoked."""
     restored: bool
     """True if a kit sent the item back after the database had lost it."""
     alarm: bool = False
-    """True for the hub's own alarm, which is not an SOS."""
+    """True for an alarm that the hub itself raised, which is not an SOS."""
 
 
 class ReadItem(NamedTuple):
-    """An item for its readers."""
+    """An item in the form in which callers read it."""
 
     number: int
     request_id: str
@@ -272,8 +273,8 @@ class ReadItem(NamedTuple):
     reached: list[dict[str, Any]]
 
     def make_placed(self) -> PlacedPoint | None:
-        """Return a location as a position. None if the item is not a location, or if its body is
-        damaged.
+        """Return the position in a location item. Return None if the item is not a location or its
+        body is damaged.
         """
         if not isinstance(self.item, Location):
             return None
@@ -282,8 +283,8 @@ class ReadItem(NamedTuple):
         )
 
     def encode(self) -> dict[str, Any]:
-        """Return the item in the form of the read API. `accepted` is a Unix time, and `event` is
-        the item as in payloads.
+        """Return the item in the form of the read API. `accepted` is a Unix time. `event` is the
+        item in the form of payloads.
         """
         said = make_event(self.item, self.moment)
         if (seen := read_beside(self.estimate, make_estimated_position)) is not None:
@@ -352,7 +353,7 @@ def _read(row: Sequence[Any], steps: list[dict[str, Any]]) -> ReadItem:
 
 
 def list_webhook_deliveries(db: Db, item: int) -> list[dict[str, Any]]:
-    """Return the deliveries of an item to webhooks, by the webhook's id."""
+    """Return the deliveries of an item to webhooks, in the order of the webhooks' ids."""
     rows = db.execute(
         "SELECT webhook, state, attempts, reason FROM webhook_delivery WHERE item = ?"
         " ORDER BY webhook",
@@ -373,14 +374,15 @@ _TO_DEVICE = (
     f" (SELECT item.id AS item, {workspace_log.NUMBER} AS sequence,"
     f" {', '.join(workspace_log.STATE)} {_FROM_AWAITED} DESC LIMIT {LOOKED_AT}) AS awaited"
 )
-"""SELECT of a device's deliveries, existing and future, below an item number of the device."""
+"""SQL that selects the existing and future deliveries to a device below one of the device's item
+numbers."""
 
 
 def list_deliveries(
     db: Db, caller: Caller, device: int, state: str | None, before: int, limit: int, now: float
 ) -> tuple[list[dict[str, Any]], int | None]:
-    """Return the deliveries to one device, newest first, and the item number before which there may
-    be more.
+    """Return the deliveries to one device, newest first. Also return the item number below which
+    there may be more.
     """
     which = _Conditions()
     if state is not None:
@@ -474,8 +476,8 @@ _DEVICES = (
 def list_devices(
     db: Db, caller: Caller, before: int, limit: int, now: float
 ) -> tuple[list[dict[str, Any]], int | None]:
-    """Return the `limit` devices with the highest ids below `before`, in the form of the API, and
-    the id below which more follow, or None.
+    """Return `limit` devices with ids below `before`, highest ids first, in the form of the API.
+    Also return the id below which there are more devices, or None.
     """
     rows = select(
         db,
@@ -531,7 +533,7 @@ def _encode_device(row: Mapping[str, Any], caller: Caller, now: float) -> dict[s
 def list_users(
     db: Db, caller: Caller, before: int, limit: int
 ) -> tuple[list[dict[str, Any]], int | None]:
-    """Return the members of the workspace, each with the number of their devices in use."""
+    """Return the members of the workspace. Each has the number of their devices in use."""
     rows = db.execute(
         "SELECT member.id, name, type, role, email, over_satellite, all_positions, disabled,"
         " (SELECT count(*)"
@@ -560,7 +562,7 @@ def list_users(
 
 
 def is_device_known(db: Db, caller: Caller, device: int) -> bool:
-    """Return True if the device is in the caller's workspace, even if disabled."""
+    """Return True if the device is in the caller's workspace. The device may be disabled."""
     return bool(
         db.execute("SELECT 1 FROM device WHERE id = ? AND workspace = ?", device, caller.workspace)
     )

@@ -1,7 +1,7 @@
-"""API of the SOS desk: readers see each SOS and alarm of the workspace, dispatchers answer them.
+"""API of the SOS desk. Readers see all incidents of the workspace, and dispatchers answer them.
 
-An SOS is under `/api/sos`, an alarm of the hub under `/api/alarms`. Neither path shows incidents of
-the other path.
+The paths of an SOS begin with `/api/sos`, the paths of an alarm of the hub with `/api/alarms`. A
+path shows only incidents of its kind.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ from fieldagent.system.sentence import sentence
 LISTED, LISTED_MAX = 50, 200
 EXPORTED_MAX, EXPORTED_AT_ONCE = 5_000, 50
 PATHS = {sos.SOS: "sos", sos.ALARM: "alarms"}
-"""Last part of the path of each kind, and name of the member with the list in an answer."""
+"""Last part of the path for each kind of incident. This is also the name of the list in a
+response."""
 TEXT_MAX = 200
 """Largest number of characters of a search text."""
 
@@ -48,7 +49,8 @@ HAND_OVER_FIELDS = {
 }
 
 Deed = Callable[[Db, Sos, int, str, float], Sos]
-"""An action of a member on an SOS, with a text and a time. Raises Refused."""
+"""Function that applies an action of a member to an SOS, with a text and a Unix time. Raises
+Refused."""
 
 
 class SosApi:
@@ -69,7 +71,7 @@ class SosApi:
         self._authentication = authentication
 
     def make_routes(self) -> list[Route]:
-        """Return the routes: READ to see, ACKNOWLEDGE to answer."""
+        """Return the routes. Callers need READ to see incidents, and ACKNOWLEDGE to answer them."""
         path = f"/api/{self._name}"
         may_read = self._authentication.judge(Purpose.READ)
         may_answer = self._authentication.judge(Purpose.ACKNOWLEDGE)
@@ -96,13 +98,13 @@ class SosApi:
         return self._kind == sos.SOS
 
     def _find(self, db: Db, workspace: int, number_: int, *, locked: bool = False) -> Sos | None:
-        """Return the incident of this kind with that id, or None."""
+        """Return the incident of this kind with the id `number_`, or None."""
         found = sos.find_incident(db, workspace, number_, locked=locked)
         return None if found is None or found.is_alarm is self._is_sos else found
 
     async def list(self, request: Request, caller: Caller) -> Response:
-        """Return the incidents of this kind in the workspace. All readers of the workspace may see
-        them.
+        """Return a page of the incidents of this kind in the workspace. All readers of the
+        workspace may see them.
         """
         refuse_others(request, ("state", "text", "before", "limit"))
         state = read_one_of(request, "state", tuple(SosState))
@@ -120,7 +122,7 @@ class SosApi:
         return make_page(request, {self._name: listed}, "before", last)
 
     async def export(self, request: Request, caller: Caller) -> Response:
-        """Return the newest `EXPORTED_MAX` incidents as JSON with threads and timelines, or as a
+        """Return the newest `EXPORTED_MAX` incidents, as JSON with threads and timelines or as a
         table for spreadsheets.
         """
         refuse_others(request, ("state", "text", "format"))
@@ -146,12 +148,12 @@ class SosApi:
         return make_json_response({self._name: history}, headers=(name,))
 
     async def answer_canned_texts(self, request: Request, caller: Caller) -> Response:
-        """Return the canned texts for dispatchers. Each text takes one or two bytes on the air."""
+        """Return the canned texts for dispatchers. On the air, each text takes one or two bytes."""
         refuse_others(request, ())
         return make_json_response({"fromDesk": canned.DESK_TEXTS})
 
     async def look(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
-        """Return an incident with its timeline. Raises Problem 404 for an incident of another
+        """Return an incident with its timeline. Raises Problem 404 if the incident is of another
         workspace or of the other kind.
         """
         refuse_others(request, ())
@@ -173,14 +175,14 @@ class SosApi:
         )
 
     async def take_over(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
-        """Take an SOS over from its current owner, with an optional note."""
+        """Assign an SOS to the caller instead of its current dispatcher, with an optional note."""
         return await self._send_text(
             request, id, caller, sos_desk.take_over, "note", required=False
         )
 
     async def hand_over(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
-        """Ask another dispatcher, `to`, to take an SOS over, and return the SOS. Raises Problem
-        404, 409 if that is not possible, 422.
+        """Ask the dispatcher in the member `to` to take over an SOS, and return the SOS. Raises
+        Problem 404, 422, or 409 if the dispatcher cannot take over the SOS.
         """
         body = read_body(request, HAND_OVER_FIELDS)
         heir, text = body["to"], note_of(body)
@@ -257,7 +259,9 @@ class SosApi:
 
 
 def _make_mark_header(incident: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
-    """Return the header that marks an SOS or an alarm, the same as for webhooks."""
+    """Return the header that marks the response as an SOS or an alarm. Requests to webhooks have
+    the same header.
+    """
     kind = incident["kind"]
     return (("fieldagent-sos", "1"),) if kind == sos.SOS else (("fieldagent-alarm", kind),)
 
@@ -270,8 +274,8 @@ def _add_timeline(db: Db, incident: Sos) -> dict[str, Any]:
 
 
 def note_of(body: Mapping[str, Any]) -> str:
-    """Return the note of a body, as text that any database accepts. Raises Problem if the note is
-    too long.
+    """Return the note in a body, without characters that a database rejects. Raises Problem if the
+    note is too long.
     """
     text = str(body.get("note", "")).replace("\0", " ")
     if len(text) > sos_desk.TEXT_MAX:
@@ -294,7 +298,7 @@ def _read_search(request: Request) -> str:
 
 
 def _read_text(request: Request, member: str, *, required: bool) -> str:
-    """Return the text in the only member of the body."""
+    """Return the text in `member`, which must be the only member of the body."""
     try:
         body = load_document(get_required_body(request) if required else request.body or b"{}")
     except NotJson as error:

@@ -1,6 +1,6 @@
 """Actions of a person on an SOS: acknowledge it, take it over, add a note, close it.
 
-The kit gets the name of the person who has seen or closed the SOS, and the person's text.
+The kit receives the name of the person who has seen or closed the SOS, and the person's text.
 """
 
 from __future__ import annotations
@@ -22,28 +22,31 @@ from fieldagent.package.package import SOS_PRIORITY, IncidentState, Message
 from fieldagent.system.sentence import sentence
 
 GRACE_S = 10.0
-"""Seconds that the IP link has for a text to the kit before a satellite message is paid for."""
+"""Seconds that the IP link has to deliver a text to the kit before the hub pays for a satellite
+message."""
 ANSWER_PRIORITY = SOS_PRIORITY - 1
-"""Priority of a person's answer to the kit. An answer goes before all other texts, but after every
-SOS."""
+"""Priority of a person's answer to the kit. It is higher than the priority of all other texts, and
+lower than that of an SOS."""
 STEPS_MAX = 100
-"""Largest number of people's steps in a thread. The newest are shown."""
+"""Largest number of people's steps in a thread. The thread contains the newest steps."""
 SHOWN_ITEMS = 50
-"""Largest number of texts and of positions of an incident. The newest are shown."""
+"""Largest number of texts, and of positions, that the hub shows of an incident. The newest are
+shown."""
 SINGLE_STEPS_MAX = 3
-"""Largest number of automatic steps of one kind that a thread shows singly. Further steps become
-one step with a count."""
+"""Largest number of automatic steps of one kind that a thread shows individually. Further steps are
+shown as one step with a count."""
 BY_MACHINES = ("heard by", "notified", "not notified", "webhook", "escalated", "heard")
-"""Kinds of automatic steps. Many kits or contacts can cause any number of such steps."""
+"""Kinds of automatic steps. There can be many such steps, because each kit or contact can cause
+one."""
 BESIDE_ITEMS = ("item", "answered", "answer on the kit")
-"""Kinds of steps that a thread leaves out, because the thread contains the items themselves."""
+"""Kinds of steps that a thread does not contain, because it contains the items of these steps."""
 TEXT_MAX = 2_000
 """Largest number of characters of a note or reason."""
 
 
 def acknowledge(db: Db, incident: Sos, member: int, text: str, now: float) -> Sos:
-    """Record that a person has seen an SOS. A repeat by the same person changes nothing. Raises
-    Refused.
+    """Record that a person has seen an SOS. If the same person repeats this, nothing changes.
+    Raises Refused.
     """
     if incident.state == SosState.SEEN and incident.seen_by == member:
         return incident
@@ -51,8 +54,8 @@ def acknowledge(db: Db, incident: Sos, member: int, text: str, now: float) -> So
 
 
 def acknowledge_as(db: Db, incident: Sos, by: Actor, text: str, now: float) -> Sos:
-    """Acknowledge an SOS for a person who may not be a member. Raises Refused if the SOS is seen or
-    closed already.
+    """Acknowledge an SOS for a person who may not be a member. Raises Refused if the SOS has
+    already been seen or closed.
     """
     if incident.state != SosState.OPEN:
         raise Refused(explain_end(db, incident))
@@ -66,8 +69,8 @@ def acknowledge_as(db: Db, incident: Sos, by: Actor, text: str, now: float) -> S
 
 
 def take_over(db: Db, incident: Sos, member: int, text: str, now: float) -> Sos:
-    """Take an SOS over from another person, who may be asleep or absent. The kit gets the new name.
-    Raises Refused if the SOS is closed.
+    """Take over an SOS from another person, who may be asleep or absent. The kit receives the new
+    name. Raises Refused if the SOS is closed.
     """
     if incident.state != SosState.SEEN or incident.seen_by == member:
         return acknowledge(db, incident, member, text, now)
@@ -85,9 +88,9 @@ def take_over(db: Db, incident: Sos, member: int, text: str, now: float) -> Sos:
 def hand_over(
     db: Db, incident: Sos, member: int, next_dispatcher: int, text: str, now: float
 ) -> Sos:
-    """Ask another dispatcher to take the SOS over. Until the other dispatcher accepts, the SOS
-    stays with the caller. Raises Refused if the caller does not have it, or if the other dispatcher
-    may not answer an SOS.
+    """Ask another dispatcher to take over an SOS. Until this dispatcher accepts, the SOS stays with
+    the caller. Raises Refused if the SOS is not with the caller, or if the other dispatcher may not
+    answer an SOS.
     """
     if incident.state != SosState.SEEN or incident.seen_by != member:
         raise Refused(_check_its_user(incident))
@@ -113,7 +116,7 @@ def close(db: Db, incident: Sos, member: int, reason: str, now: float) -> Sos:
         raise Refused(explain_end(db, incident))
     if incident.state == SosState.OPEN:
         _mark_seen(db, incident, Actor(member, _read_name(db, member)), now)
-    # These messages include the request to take the incident over.
+    # These messages include a request to take over the incident.
     alarm.cancel_messages(db, incident.id)
     sos.set_closed(db, incident.id, now)
     sos.note_event(db, incident.id, "closed", now, member=member, detail=reason)
@@ -129,8 +132,8 @@ def write_down(db: Db, incident: Sos, member: int, text: str, now: float) -> Sos
 
 
 def write_to(db: Db, incident: Sos, member: int, text: str, now: float) -> Sos:
-    """Send a person's text to the kit of an SOS. The text appears in the thread, even if the SOS is
-    closed. Raises Refused if the kit cannot get the text.
+    """Send a person's text to the kit of an SOS, even if the SOS is closed. The text appears in the
+    thread. Raises Refused if the kit cannot receive the text.
     """
     ((to,),) = db.execute("SELECT member FROM device WHERE id = ?", incident.device)
     if not is_kit_told(db, incident):
@@ -145,7 +148,7 @@ def write_to(db: Db, incident: Sos, member: int, text: str, now: float) -> Sos:
 
 
 def is_kit_told(db: Db, incident: Sos) -> bool:
-    """Return True if the kit of an incident can get items, because it is neither revoked nor
+    """Return True if the kit of an incident can receive items, because it is neither revoked nor
     disabled.
     """
     return bool(
@@ -167,14 +170,14 @@ def _repeat_result(db: Db, incident: Sos) -> Sos:
 
 
 def _audit_act(db: Db, incident: Sos, actor: str, action: str, detail: str, now: float) -> None:
-    """Write an act to the audit log."""
+    """Write an action on an incident to the audit log."""
     kind = sos.ALARM if incident.is_alarm else sos.SOS
     write_line(db, incident.workspace, actor, f"{kind} {action}", detail, now)
 
 
 def explain_end(db: Db, incident: Sos) -> str:
-    """Return the reason why the incident cannot be answered now: it is closed, or someone already
-    has it.
+    """Return the reason why the incident cannot be acknowledged now: it is closed, or a person
+    already has it.
     """
     if incident.state == SosState.CLOSED:
         if incident.is_alarm:
@@ -198,7 +201,7 @@ def find_answerer(db: Db, incident: Sos) -> str:
 
 
 def list_dispatchers(db: Db, workspace: int) -> list[int]:
-    """Return the members who may acknowledge an SOS."""
+    """Return the ids of the members who may acknowledge an SOS."""
     rows = db.execute(
         "SELECT member.id FROM member JOIN membership ON membership.member = member.id"
         " WHERE membership.workspace = ? AND role IN (?, ?) AND type = 'User' AND disabled IS NULL"
@@ -210,7 +213,9 @@ def list_dispatchers(db: Db, workspace: int) -> list[int]:
 
 
 def note_posted(db: Db, item: int, webhook: int, now: float) -> None:
-    """Record that a webhook has accepted the item that raised an incident, or its escalation."""
+    """Record that a webhook has accepted the item that raised an incident, or the escalation of
+    this item.
+    """
     rows = db.execute("SELECT after FROM webhook WHERE id = ?", webhook)
     event = "escalated" if rows and rows[0][0] else "webhook"
     for incident in sos.find_by_item(db, item):
@@ -221,9 +226,10 @@ def note_posted(db: Db, item: int, webhook: int, now: float) -> None:
 
 
 def describe_for_pager(db: Db, id_: int, desk: str, link: str = "") -> dict[str, Any]:
-    """Return the facts for a person who is being woken. The facts are the incident, its device, its
-    last position with a map link, and the address for an answer. That address is the desk, or
-    `link`, the path of a link that acknowledges once. `desk` is the console's address.
+    """Return the facts about an incident for a person who is woken by a notification. The facts are
+    the incident, its device, its last position with a map link, and the address at which the person
+    can answer. `link` is the path of a link that acknowledges once. If `link` is empty, the address
+    is the desk. `desk` is the console's address.
     """
     ((kind, number, device, state, revoked),) = db.execute(
         "SELECT sos.kind, sos.number, device.name, sos.state, revoked FROM sos"
@@ -256,7 +262,9 @@ def _read_name(db: Db, member: int | None) -> str:
 
 
 def describe_sos(db: Db, incident: Sos) -> dict[str, Any]:
-    """Return an SOS for a dispatcher, with its items and the last position of the device."""
+    """Return an SOS in the form for a dispatcher, with its items and the last position of its
+    device.
+    """
     raised = [] if incident.item is None else [incident.item]
     first = reading.list_items(db, raised)
     numbers = {*raised, *sos.list_items(db, incident.id, SHOWN_ITEMS)}
@@ -304,9 +312,9 @@ _EVENT = (
 
 
 def _list_thread(db: Db, incident: Sos, items: Sequence[ReadItem]) -> list[dict[str, Any]]:
-    """Return the texts in both directions and the steps of people, oldest first, each with its item
-    and that item's deliveries. Each kind of step has its own limit, so that no kind displaces the
-    texts.
+    """Return the texts in both directions and the steps of people, oldest first. Each text has its
+    item and the deliveries of the item. Each kind of step has a separate limit, so that no kind
+    displaces the texts.
     """
     steps = [*_list_steps_of_people(db, incident.id), *_list_steps_of_machines(db, incident.id)]
     reached = _list_reached(db, [each.number for each in items if each.device is None])
@@ -322,7 +330,7 @@ def _list_thread(db: Db, incident: Sos, items: Sequence[ReadItem]) -> list[dict[
             "reached": reached.get(each.number, []),
         }
         steps.append(step)
-    # At equal times, an item comes after the step that raised the incident.
+    # If the times are equal, an item comes after the step that raised the incident.
     return sorted(steps, key=lambda step: (step["at"], step["event"] == "said"))
 
 
@@ -337,8 +345,8 @@ def _list_steps_of_people(db: Db, id_: int) -> list[dict[str, Any]]:
 
 
 def _list_steps_of_machines(db: Db, id_: int) -> list[dict[str, Any]]:
-    """Return the automatic steps. If there are many of one kind, return only the newest of that
-    kind, with their number.
+    """Return the automatic steps. If there are many steps of one kind, return only the newest of
+    them, with their number.
     """
     rows = db.execute(
         "SELECT id, many FROM (SELECT id, count(*) OVER (PARTITION BY event) AS many, row_number()"
@@ -358,7 +366,7 @@ def _describe_step(event: dict[str, Any], count: int) -> dict[str, Any]:
 
 
 def _list_reached(db: Db, items: Sequence[int]) -> dict[int, list[dict[str, Any]]]:
-    """Return the deliveries of texts to each addressed device."""
+    """Return the deliveries of each text to each addressed device."""
     standings: dict[int, list[dict[str, Any]]] = {}
     if items:
         rows = db.execute(
@@ -382,7 +390,9 @@ def list_timeline(db: Db, id_: int) -> list[dict[str, Any]]:
 
 
 def encode_desk_event(db: Db, number: int) -> dict[str, Any]:
-    """Return one event of the desk in the form of the API. Raises ValueError for an unknown id."""
+    """Return one event of an incident in the form of the API. Raises ValueError if there is no
+    event with this number.
+    """
     (row,) = db.execute(_EVENT + "sos_event.id = ?", number)
     return _encode_event(*row)
 

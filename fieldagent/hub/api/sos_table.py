@@ -15,13 +15,13 @@ COLUMNS = (
     *("called off", "closed", "closed by", "reason", "said", "latitude", "longitude"),
 )
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
-"""First characters that make a spreadsheet execute a cell. The text of a cell may be from an
-unknown sender."""
+"""First characters that make a spreadsheet program execute a cell. A cell may contain the text of
+an unknown sender."""
 
 
 def write(incidents: Sequence[dict[str, Any]]) -> bytes:
-    """Return the table in UTF-8 with a byte order mark, so that spreadsheets detect the
-    encoding.
+    """Return the table as UTF-8 bytes with a byte order mark, from which spreadsheet programs
+    detect the encoding.
     """
     text = io.StringIO()
     table = csv.writer(text)
@@ -32,7 +32,7 @@ def write(incidents: Sequence[dict[str, Any]]) -> bytes:
 
 
 def make_row(incident: dict[str, Any]) -> list[Any]:
-    """Return the row of an incident, in the order of COLUMNS."""
+    """Return the row of an incident, in the order of `COLUMNS`."""
     seen, place, item = incident["seen"], incident["position"], incident["item"]
     ends = [step for step in incident["timeline"] if step["event"] == "closed"]
     end = ends[-1] if ends and incident["closed"] is not None else None
@@ -60,7 +60,7 @@ def make_row(incident: dict[str, Any]) -> list[Any]:
 
 
 def make_cell(value: Any) -> Any:
-    """Return a value as a cell that spreadsheets do not execute."""
+    """Return a value in a form that spreadsheet programs do not execute."""
     if isinstance(value, str) and value.startswith(_FORMULA):
         return f"'{value}"
     return "" if value is None else value

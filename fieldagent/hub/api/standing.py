@@ -23,24 +23,26 @@ STATES = {
     "expired": "expired",
     "collapsed": "collapsed",
 }
-"""States of a delivery, for callers."""
+"""State that callers see, for each state of a delivery in the database."""
 
 
 def find_shown_state(state: str) -> str:
-    """Return the state of a delivery for a caller. A list must show every row, even if its state is
-    damaged.
+    """Return the state of a delivery that a caller sees. The function never fails, because a list
+    must show every row, even if its state is damaged.
     """
     return STATES.get(state, DAMAGED_ROW)
 
 
 def is_request_id(text: str) -> bool:
-    """Return True if a text has the form of a request id. Its existence is not checked."""
+    """Return True if a text has the form of a request id. The function does not check that the
+    request exists.
+    """
     return _ID.fullmatch(text) is not None
 
 
 def push_standing(db: Db, caller: Caller, request_id: str, now: float) -> dict[str, Any] | None:
-    """Return the state of a push; None if the caller has no such push. A User sees only their own
-    pushes.
+    """Return the state of a push, or None if the caller has no such push. A User sees only their
+    own pushes.
     """
     if not is_request_id(request_id):
         return None
@@ -68,8 +70,8 @@ def push_standing(db: Db, caller: Caller, request_id: str, now: float) -> dict[s
 
 
 def list_reached(db: Db, items: Sequence[int]) -> dict[int, list[dict[str, Any]]]:
-    """Return the stages of each item with their members, in the terms of `package.delivery`, from
-    the lowest stage to the highest.
+    """Return the stages that each item has reached, with the members who reached them. The stages
+    are in the terms of `package.delivery`, from the lowest to the highest.
     """
     steps: dict[int, list[dict[str, Any]]] = {item: [] for item in items}
     if not items:
@@ -83,7 +85,7 @@ def list_reached(db: Db, items: Sequence[int]) -> dict[int, list[dict[str, Any]]
         *items,
         *items,
     )
-    # The sort keeps the order of time within a stage.
+    # The sort preserves the order of time within a stage.
     for item, at, stage, name, member, text in sorted(rows, key=_compute_height):
         who = name or (f"user {member}" if member else "")
         step = Stage(stage)
@@ -106,8 +108,8 @@ def _compute_height(row: tuple[Any, ...]) -> int:
 
 
 def list_device_standings(db: Db, item: int, now: float) -> list[dict[str, Any]]:
-    """Return the states of an item's deliveries. For an item in the log, the result includes
-    devices that have not fetched the item.
+    """Return the states of an item's deliveries. If the item is in the log, the result includes
+    devices that have not fetched it.
     """
     rows = db.execute(
         "SELECT device.id, device.name, device.member, delivery.state, delivery.way,"

@@ -24,7 +24,7 @@ TAKING = {"seconds": Field(read_seconds, "seconds", required=True)}
 ENDING = {"note": Field(read_text, "note")}
 
 Deed = Callable[[Db, Caller, dict[str, Any], float], None]
-"""An action of a dispatcher on the watch. Raises Refused."""
+"""Function that applies an action of a dispatcher to the watch. Raises Refused."""
 
 
 class WatchApi:
@@ -38,8 +38,8 @@ class WatchApi:
         self._judge = authentication.judge
 
     def make_routes(self) -> list[Route]:
-        """Return the routes of the watch. Callers with the scope READ can see it. Callers with
-        ACKNOWLEDGE can take it, hand it over and end it.
+        """Return the routes of the watch. The scope READ is needed to see the watch. The scope
+        ACKNOWLEDGE is needed to take it, hand it over and end it.
         """
         answer = partial(Route, "POST", judge=self._judge(Purpose.ACKNOWLEDGE))
         return [
@@ -61,9 +61,7 @@ class WatchApi:
     async def carry_out(
         self, members: dict[str, Field], operation: Deed, request: Request, caller: Caller
     ) -> Response:
-        """Carry out an action and return the new state. Raises Problem 409 if the action is
-        refused.
-        """
+        """Apply an action and return the new state. Raises Problem 409 if the action is refused."""
         body = read_body(request, members)
         body["note"] = note_of(body)
 

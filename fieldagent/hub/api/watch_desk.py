@@ -1,4 +1,4 @@
-"""Actions of a dispatcher on the watch: take it, hand it over, end it. The functions raise
+"""Actions of a dispatcher on the watch: take it, hand it over, end it. All functions raise
 Refused.
 """
 
@@ -12,7 +12,7 @@ from fieldagent.system.sentence import sentence
 
 
 def take_watch(db: Db, workspace: int, member: int, seconds: float, now: float) -> None:
-    """Take the watch; see `shifts.take_watch`."""
+    """Take the watch for a number of seconds (see `shifts.take_watch`)."""
     _check_can_answer(db, workspace, member)
     shifts.take_watch(db, workspace, member, seconds, now)
 
@@ -20,7 +20,7 @@ def take_watch(db: Db, workspace: int, member: int, seconds: float, now: float) 
 def hand_over(
     db: Db, workspace: int, member: int, next_dispatcher: int, note: str, now: float
 ) -> None:
-    """Hand the watch over; see `shifts.hand_over`."""
+    """Ask another dispatcher to take the watch (see `shifts.hand_over`)."""
     _check_can_answer(db, workspace, next_dispatcher)
     if member == next_dispatcher:
         raise Refused("you cannot hand over to yourself: end the watch instead")
@@ -29,7 +29,7 @@ def hand_over(
 
 
 def end_watch(db: Db, workspace: int, member: int, note: str, now: float) -> None:
-    """End the watch; see `shifts.end_watch`."""
+    """End the watch of a dispatcher (see `shifts.end_watch`)."""
     if not shifts.end_watch(db, workspace, member, note, now):
         raise Refused("this user is not on watch; see `fieldagent hub contact watch show`")
 

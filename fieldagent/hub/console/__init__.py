@@ -1,8 +1,8 @@
-"""Console: a web page of the hub for people who watch over kits and answer an SOS.
+"""Console: a web page of the hub for people who monitor kits and answer an SOS.
 
-A user signs in with a password and can change the password in the console. A password that an
-administrator has made must be changed at once. The page consists of files and gets its data from
-the read API.
+A user signs in with a password and can change the password in the console. A user must change a
+password that an administrator has created at the first sign-in. The page consists of files and gets
+its data from the read API.
 """
 
 from __future__ import annotations
@@ -80,10 +80,10 @@ PAGES = (
 SUBJECTS = (
     *("devices", "radio", "users", "keys", "tokens", "webhooks", "contacts", "letters", "audit"),
 )
-"""Subjects of administration, each on a page."""
+"""Subjects of administration. Each has a page."""
 MEMBERS = ("username", "password", "workspace", "newPassword")
 PASSWORD_LEAST, PASSWORD_MOST = 10, 200
-"""Shortest and longest password, in characters, that a user can choose in the console."""
+"""Smallest and largest number of characters of a password that a user chooses in the console."""
 
 
 class Console:
@@ -139,7 +139,9 @@ class Console:
         return PasskeyRoutes(self._passkeys, self._authentication, self._enter).make_routes()
 
     async def answer_signed_in(self, request: Request, caller: Caller) -> Response:
-        """Return the user who is signed in, their rights, and the operators of the hub."""
+        """Return the user who has signed in, the rights of the user, and the operators of the
+        hub.
+        """
         return make_json_response(
             {
                 "id": str(caller.member),
@@ -154,8 +156,9 @@ class Console:
         )
 
     async def sign_in(self, request: Request) -> Response:
-        """Begin a session, and answer 204 with the session's cookie. Raises Problem 403 if the call
-        comes from another site, or if a one-time password comes without a new password.
+        """Begin a session, and respond with status 204 and the session's cookie. Raises Problem 403
+        if the request comes from another site, or if it contains a one-time password and no new
+        password.
         """
         if not sessions.is_same_site(request):
             raise Problem(403, "sign in at the console itself: /console")
@@ -168,7 +171,7 @@ class Console:
 
         def begin(db: Db) -> str | Problem:
             if hashed is not None:
-                # A returned Problem does not roll back the transaction. So check the workspace
+                # A returned Problem does not roll back the transaction, so check the workspace
                 # before the password is changed.
                 where = self._choose_workspace(db, member, members["workspace"])
                 if isinstance(where, Problem):
@@ -185,7 +188,7 @@ class Console:
         return await self._make_signed_in(request, member, begin)
 
     async def _enter(self, request: Request, member: int, workspace: str) -> Response:
-        """Begin a session for a member who was authenticated by a passkey."""
+        """Begin a session for a member whose passkey was verified."""
         await self._authentication.devices.load()
         return await self._make_signed_in(
             request, member, lambda db: self._begin(db, member, workspace)
@@ -198,8 +201,8 @@ class Console:
         return sessions.begin(db, member, where, self._clock())
 
     def _choose_workspace(self, db: Db, member: int, workspace_name: str) -> int | Problem:
-        """Return the workspace of the sign-in: the named workspace, or the member's only
-        workspace.
+        """Return the workspace for the sign-in: the named workspace, or the only workspace of the
+        member.
         """
         known = [str(each) for each in sessions.list_workspaces(db, member)]
         workspace = workspace_name or (known[0] if len(known) == 1 else "")
@@ -223,8 +226,8 @@ class Console:
         return Response(204, headers=(self._make_cookie(token, sessions.SESSION_LIFETIME_S), known))
 
     async def sign_out(self, request: Request) -> Response:
-        """End the session if the request comes from the console's own page, and delete the
-        cookie.
+        """End the session and delete the cookie, if the request comes from a page of the
+        console.
         """
         token = sessions.read_token(request)
         if token is not None and sessions.is_same_site(request):
@@ -232,7 +235,7 @@ class Console:
         return Response(204, headers=(self._make_cookie("", 0),))
 
     def _make_cookie(self, value: str, seconds: float) -> tuple[str, str]:
-        """Return the cookie header. If the hub is reached by TLS, browsers send the cookie only
+        """Return the cookie header. If browsers reach the hub over TLS, they send the cookie only
         over TLS.
         """
         secure = is_behind_tls(self._settings)
@@ -240,7 +243,7 @@ class Console:
 
 
 async def _hash_chosen(password: str, old_password: str) -> str:
-    """Return the hash of a chosen password. Raises Problem."""
+    """Return the hash of a password that a user has chosen. Raises Problem."""
     if not PASSWORD_LEAST <= len(password) <= PASSWORD_MOST or password == old_password:
         what = sentence(
             "must be different, with {least} to {most} characters",

@@ -1,4 +1,6 @@
-"""Link for the demo that signs a person in at the console, once and only from this machine."""
+"""Link that signs a person in at the console of the demo. It works once and only on this
+machine.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ PATH = "/console/enter/{token}"
 
 
 class Guest(NamedTuple):
-    """The guest's member and workspace, and the secret of the link."""
+    """Member and workspace of the guest, and the secret in the link."""
 
     token: str
     member: int
@@ -26,7 +28,7 @@ class Guest(NamedTuple):
 
 
 class GuestLink:
-    """Guest link of a hub that was started with a guest. `clock` returns Unix time."""
+    """Link for the guest of a hub. `clock` returns Unix time."""
 
     def __init__(self, guest: Guest, store: Store, clock: Callable[[], float]) -> None:
         self._guest: Guest | None = guest
@@ -38,7 +40,7 @@ class GuestLink:
         return Route("GET", PATH, self.enter)
 
     async def enter(self, request: Request, token: str) -> Response:
-        """Open the console for a guest. A HEAD request, for example of a preview, does not use up
+        """Open the console for a guest. A HEAD request, for example from a preview, does not use up
         the link.
         """
         guest, here = self._guest, is_in(request.peer, LOOPBACK_NETWORKS)

@@ -1,4 +1,6 @@
-"""The console's routes for passkeys, if the hub has a name and the library is installed."""
+"""Routes of the console for passkeys. They exist if the hub has a host name and the library is
+installed.
+"""
 
 from __future__ import annotations
 
@@ -24,18 +26,17 @@ log = logging.getLogger(__name__)
 
 BROUGHT_BY = "pip install --target /usr/local/lib/fieldagent 'webauthn>=2.5,<3'"
 BODY = 8_192
-"""Largest number of bytes of a passkey's answer. The largest answer is an RSA key with an
-attestation.
-"""
+"""Largest number of bytes of a passkey's response. The largest response is an RSA key with an
+attestation."""
 Enter = Callable[[Request, int, str], Awaitable[Response]]
-"""Begins a session of the member in that workspace."""
+"""Begins a session of a member in a workspace, which is given by name."""
 
 
 def make_passkeys(
     store: Store, settings: HubSettings, clock: Callable[[], float]
 ) -> Passkeys | None:
-    """Return the passkeys of the console; None if no name is configured or the library is
-    missing.
+    """Return the passkeys of the console. Return None if no host name is configured or the library
+    is missing.
     """
     if settings.console_address is None:
         return None
@@ -59,8 +60,8 @@ class PasskeyRoutes:
         self._enter = enter
 
     def make_routes(self) -> list[Route]:
-        """Return the routes of passkeys: sign-in for everyone, and management for signed-in
-        users.
+        """Return the routes of passkeys. Everyone can use the sign-in; only signed-in users can use
+        the management of passkeys.
         """
         signed_in = self._authentication.judge(Purpose.READ)
         below = "/console/passkeys"
@@ -74,11 +75,11 @@ class PasskeyRoutes:
         ]
 
     async def ask(self, request: Request) -> Response:
-        """Return the options for authentication in a browser (WebAuthn, 5.5)."""
+        """Return the options with which a browser authenticates a user (WebAuthn, section 5.5)."""
         return _make_json(await self._passkeys.sign_in_options())
 
     async def sign_in(self, request: Request) -> Response:
-        """Begin a session for a user who has proved a passkey. Raises Problem 401, 403."""
+        """Begin a session for a user whose passkey was verified. Raises Problem 401, 403."""
         if not sessions.is_same_site(request):
             raise Problem(403, "sign in at the console itself: /console")
         document = _read_document(request)
@@ -90,13 +91,13 @@ class PasskeyRoutes:
         return make_json_response({"passkeys": await self._passkeys.list_passkeys(caller.member)})
 
     async def ask_new(self, request: Request, caller: Caller) -> Response:
-        """Return the options with which a browser creates a passkey (WebAuthn, 5.4)."""
+        """Return the options with which a browser creates a passkey (WebAuthn, section 5.4)."""
         _check_signed_in_here(caller)
         return _make_json(await self._passkeys.make_options(caller.member, caller.name))
 
     async def add(self, request: Request, caller: Caller) -> Response:
-        """Store a passkey that a browser has created, and return its id with 201. Raises Problem
-        422 without a name in one line.
+        """Store a passkey that a browser has created, and respond with status 201 and the passkey's
+        id. Raises Problem 422 if the name is not one line of text.
         """
         _check_signed_in_here(caller)
         document = _read_document(request)
@@ -116,8 +117,8 @@ class PasskeyRoutes:
 
 
 def _check_signed_in_here(caller: Caller) -> None:
-    """Raise Problem unless the caller signed in at the console. An API key, which many callers may
-    share, must not create a sign-in for a person.
+    """Raise Problem unless the caller has signed in at the console. An API key must not create a
+    sign-in for a person, because many callers may share the key.
     """
     if caller.key_name != sessions.NAME:
         raise Problem(403, "passkeys are only for users who have signed in at the console")

@@ -1,4 +1,6 @@
-"""The console's routes for browsers that notify a dispatcher while the page is closed."""
+"""Routes of the console for web push, with which the hub notifies a dispatcher's browser even if
+the page is closed.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +26,8 @@ _MEMBERS = ("endpoint", "p256dh", "auth")
 
 
 class PushRoutes:
-    """Routes for push subscriptions. `clock` returns Unix time. `subject` names the operator of the
-    hub for push services, and may be empty.
+    """Routes for push subscriptions. `clock` returns Unix time. `subject` is the contact of the
+    hub's operator for push services, or empty.
     """
 
     def __init__(
@@ -46,8 +48,8 @@ class PushRoutes:
         ]
 
     async def answer_key(self, request: Request, caller: Caller) -> Response:
-        """Return the hub's public key, which restricts a subscription to this hub. Raises Problem
-        409.
+        """Return the hub's public key. A subscription with this key accepts messages only from this
+        hub. Raises Problem 409.
         """
         self._check_subject()
         _require_library()
@@ -57,8 +59,8 @@ class PushRoutes:
         return make_json_response({"key": web_push.get_public_text(key)})
 
     async def subscribe(self, request: Request, caller: Caller) -> Response:
-        """Store a browser's push subscription as a contact of its dispatcher, and return its id
-        with 201. Raises Problem 409, 422.
+        """Store a browser's push subscription as a contact of its dispatcher, and respond with
+        status 201 and the contact's id. Raises Problem 409, 422.
         """
         self._check_subject()
         members = _read_members(request, _MEMBERS, ("language",))
@@ -88,14 +90,14 @@ class PushRoutes:
         return make_json_response({"id": await self._store.commit(store_subscription)}, 201)
 
     def _check_subject(self) -> None:
-        """Raise Problem 409 if the subject is missing, because a push service would then refuse
-        every message of this hub.
+        """Raise Problem 409 if the subject is empty, because push services would then refuse all
+        messages of this hub.
         """
         if not self._subject:
             raise Problem(409, NO_SUBJECT)
 
     async def unsubscribe(self, request: Request, caller: Caller) -> Response:
-        """Remove this browser's subscription."""
+        """Remove the subscription of this browser."""
         endpoint = _read_members(request, _MEMBERS[:1])["endpoint"]
         await self._store.commit(
             lambda db: contacts.unsubscribe(db, caller.workspace, caller.member, endpoint)
@@ -104,7 +106,7 @@ class PushRoutes:
 
 
 def _require_library() -> None:
-    """Raise Problem if the extra is not installed."""
+    """Raise Problem if the extra with the library is not installed."""
     try:
         from fieldagent.hub.escalation import web_push  # noqa: F401
     except ImportError:
@@ -114,7 +116,7 @@ def _require_library() -> None:
 def _read_members(
     request: Request, names: tuple[str, ...], more: tuple[str, ...] = ()
 ) -> dict[str, str]:
-    """Return these members of the body. The members in `more` are optional."""
+    """Return the members `names` of the body. The members in `more` are optional."""
     try:
         body = load_document(get_required_body(request))
     except NotJson as error:

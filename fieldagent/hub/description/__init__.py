@@ -1,7 +1,7 @@
 """Description of the hub's API in OpenAPI.
 
-The modules are tables of the calls of one subject each. The modules are imported only if a program
-asks for `/openapi.json`, and in a build, which prepares a file. Extensions add their own tables
+Each module is a table of the calls of one subject. The modules are imported only if a program
+requests `/openapi.json`, and in a build, which prepares a file. Extensions add their own tables
 (`Extension.hub_api`).
 """
 
@@ -36,7 +36,7 @@ _TABLES = (
 
 
 def describe() -> dict[str, Any]:
-    """Return the description, with the calls of our extensions."""
+    """Return the OpenAPI description, including the calls of the built-in extensions."""
     calls = [call for module in _TABLES for call in module.CALLS]
     for place in get_own_calls():
         calls += import_own(place)

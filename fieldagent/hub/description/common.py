@@ -1,4 +1,4 @@
-"""Fields, parameters and answers that several tables of the hub have."""
+"""Fields, parameters and responses that several tables of the hub use."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ _CALLER = {401: UNAUTHORIZED, 429: TOO_OFTEN}
 _READING = {400: WRONG_QUERY, 503: NOT_NOW}
 _BODY = {411: NO_LENGTH, 413: LARGER_THAN_1_MIB, 415: NOT_JSON}
 SENDER = Access(answers={400: MALFORMED}, body=_BODY)
-"""Access for another service, which authenticates in its own way."""
+"""Access for another service, which has its own authentication."""
 READER = Access(
     security=_CREDENTIALS,
     answers={**_CALLER, 403: MAY_NOT_READ},
@@ -145,7 +145,7 @@ NEXT_LINK = {"Link": answer_header(text(), "The next page, if there is one")}
 
 
 def describe_page(about: str, name: str, item: Schema) -> dict[str, Any]:
-    """Return the answer of a list that has pages."""
+    """Return the response of a list that has pages."""
     return answer(about, record({name: list_of(item), "next": NEXT_PAGE}), headers=NEXT_LINK)
 
 

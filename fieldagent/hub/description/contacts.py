@@ -32,7 +32,7 @@ _SPANS = (
     "([1-9][0-9]{1,4}|[1-5][0-9]{5}|60[0-3][0-9]{3}|604[0-7][0-9]{2}|604800)s"
     "|([1-9][0-9]{0,3}|100[0-7][0-9]|10080)m|([1-9][0-9]?|1[0-5][0-9]|16[0-8])h"
 )
-"""Pattern of a time from 10 seconds to a week."""
+"""Pattern of a duration from 10 seconds to a week."""
 
 
 def _describe_quiet(about: str) -> dict[str, Any]:

@@ -167,7 +167,7 @@ _CHANGED = {
 
 
 def _desk(member: str, name: str, one: str, several: str) -> tuple[Call, ...]:
-    """Return the calls for SOS or for alarms. `name` is the start of their operation ids."""
+    """Return the calls for SOS or for alarms. Their operation ids begin with `name`."""
     path = f"/api/{member}"
     over = (
         f"The incident is closed, or another person has acknowledged it: `{name}` shows its state"
