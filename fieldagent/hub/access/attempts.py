@@ -1,8 +1,9 @@
-"""Limits on failed authentication, as rows of `attempt` shared by every hub process.
+"""Limits on failed authentication attempts. The counts are rows of `attempt`, which all hub
+processes share.
 
-Each source (see `http.address`) has one count. Each browser in which an account's owner has signed
-in before has its own count. The count of an account only delays a try, so that an attacker cannot
-lock out the account's owner.
+Each source (see `http.address`) has one count. An account has a separate count for each browser in
+which its owner has signed in before. The count of an account only delays an attempt, so that an
+attacker cannot lock out the owner of the account.
 """
 
 from __future__ import annotations
@@ -15,16 +16,17 @@ from fieldagent.system.sentence import sentence
 
 BY_ADDRESS = Rate(per_minute=6, burst=12)
 BY_ACCOUNT = Rate(per_minute=6, burst=24)
-"""Rate above which a try is delayed, regardless of its source."""
+"""Rate of attempts on one account. Attempts above this rate are delayed, whatever their source
+is."""
 DELAY_MAX_S = 5.0
-"""Largest number of seconds by which a try is delayed."""
+"""Largest number of seconds by which an attempt is delayed."""
 ACCOUNTS = ("user ", "name ")
-"""Prefixes of the keys under which tries at an account are counted: of existing accounts, and of
-names without an account."""
+"""Prefixes of the keys under which attempts on an account are counted. The first is for existing
+accounts, the second for names without an account."""
 
 
 def make_too_many(cause: str, wait: float) -> Problem:
-    """Return the Problem 429 for `cause`, with Retry-After in whole seconds."""
+    """Return the Problem 429 with the text `cause`, and with Retry-After in whole seconds."""
     seconds = format_retry_after(wait)
     return Problem(
         429,
@@ -34,36 +36,38 @@ def make_too_many(cause: str, wait: float) -> Problem:
 
 
 def find_block(db: Db, source: str, now: float) -> Problem | None:
-    """Return the refusal if an address has failed too often recently, else None."""
+    """Return the refusal if a source has failed too often recently, otherwise None."""
     _, problem = _admit(db, source, BY_ADDRESS, now)
     return problem
 
 
 def note_failure(db: Db, source: str, now: float) -> None:
-    """Count a wrong secret against the address that sent it. `now` is Unix time."""
+    """Count a wrong secret for the source that sent it. `now` is Unix time."""
     tat, _ = _admit(db, source, BY_ADDRESS, now)
     _store(db, source, tat)
 
 
 class ReservedTry(NamedTuple):
-    """Password try that is allowed. The try counts as a failure until the password turns out to be
-    right.
+    """An allowed attempt with a password. The attempt counts as a failure until the password proves
+    to be right.
     """
 
     keys: tuple[str, ...]
-    """Keys under which the try is counted."""
+    """Keys under which the attempt is counted."""
     delay: float
-    """Seconds to wait before the try."""
+    """Seconds to wait before the attempt."""
     debt_s: float
-    """Debt of the caller's address in seconds. A try with a higher debt comes later in the line."""
+    """Debt of the caller's source in seconds. Attempts with a higher debt wait longer in the
+    line."""
 
 
 def reserve(db: Db, source: str, account: str, device: str, now: float) -> ReservedTry | Problem:
-    """Count a try before it is made, so that many simultaneous tries cannot exceed the limit.
+    """Count an attempt before it is made, so that many simultaneous attempts cannot exceed the
+    limit.
 
-    A source that fails too often is refused. Failures from other sources delay a try but never
-    refuse it. `device` names a browser that has signed in to this account before. A try from that
-    browser has its own count and is only delayed.
+    A source that fails too often is refused. Failures from other sources delay an attempt but never
+    refuse it. `device` identifies a browser that has signed in to this account before. Attempts
+    from such a browser have a separate count and are only delayed.
     """
     if device:
         who, wait = _count_try(db, f"device {device} {account}", BY_ADDRESS, now)
@@ -77,8 +81,8 @@ def reserve(db: Db, source: str, account: str, device: str, now: float) -> Reser
 
 
 def _count_try(db: Db, key: str, rate: Rate, now: float) -> tuple[str, float]:
-    """Count one more try. Return the key of its count and the seconds by which the try is too
-    early. The caller waits at most DELAY_MAX_S of them.
+    """Count one more attempt. Return the key of its count, and the seconds by which the attempt is
+    too early, at most `DELAY_MAX_S`.
     """
     tat, wait = _get_rate(db, key, rate, now)
     _store(db, key, tat)
@@ -97,13 +101,13 @@ FORGOTTEN_AT_ONCE = 1_000
 
 def forget(db: Db, now: float) -> int:
     """Delete some rows that no longer count, and return their number. A flood of calls leaves one
-    row per address.
+    row per source.
     """
     return len(
         db.execute(
             # Check the row again in the outer condition, because another process may count another
-            # try meanwhile. PostgreSQL rechecks only the outer condition on a row that was changed
-            # (PostgreSQL manual, 13.2.1).
+            # attempt meanwhile. PostgreSQL rechecks only the outer condition on a row that was
+            # changed (PostgreSQL manual, 13.2.1).
             "DELETE FROM attempt WHERE tat <= ? AND who IN"
             " (SELECT who FROM attempt WHERE tat <= ? LIMIT ?) RETURNING who",
             *(now, now, FORGOTTEN_AT_ONCE),

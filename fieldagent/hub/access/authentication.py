@@ -1,5 +1,5 @@
-"""Authenticates callers by the head of a request, before the body of an anonymous request is
-read.
+"""Authenticates callers from the head of a request, so that the hub does not read the body of an
+anonymous request.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _WRONG_TEXT = "the key, or the token or password beside it, is wrong or expired"
 
 
 class Authentication:
-    """Authenticator of requests. `clock` returns Unix time."""
+    """Authenticates requests. `clock` returns Unix time."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class Authentication:
         self.devices = KnownDevices(store, clock)
 
     def judge(self, purpose: Purpose) -> Callable[[Request], Awaitable[Caller]]:
-        """Return a function that admits requests for a purpose and returns their caller."""
+        """Return a function that admits requests for `purpose` and returns their caller."""
         return partial(self.authenticate, purpose=purpose)
 
     async def authenticate(self, head: Request, purpose: Purpose) -> Caller:
@@ -62,8 +62,7 @@ class Authentication:
         token = sessions.read_token(head)
         keyless = "x-api-key" not in head.headers
         if keyless and (token is not None or sessions.is_same_site(head)):
-            # Send no challenge, because the browser would then ask for a password in its own
-            # window.
+            # Send no challenge, because the browser would then open its own password dialog.
             return await self._find_signed_in(head, token or "", purpose, now)
         proof = read_proof(head.headers)
         member = await self._find_member(proof, source, now)
@@ -77,8 +76,8 @@ class Authentication:
     async def _find_signed_in(
         self, head: Request, token: str, purpose: Purpose, now: float
     ) -> Caller:
-        """Return the caller who has signed in at the console. The cookie alone does not suffice,
-        because another site can make the browser send a call.
+        """Return the caller who has signed in at the console. The cookie alone is not sufficient,
+        because another site can make the browser send a request with the cookie.
         """
         if head.method not in ("GET", "HEAD") and not sessions.is_same_site(head):
             raise Problem(403, "the console's cookie is for the console's own calls")
@@ -90,7 +89,9 @@ class Authentication:
         return caller
 
     async def find_password_owner(self, head: Request, username: str, password: str) -> int:
-        """Return the member with this name and password for a sign-in. Raises Problem 401, 429."""
+        """Return the member with this name and password, for a sign-in. Raises Problem 401 or
+        429.
+        """
         source = find_source(find_address(head, self._trusted))
         await self.devices.load()
         member = await self._passwords.find_owner(
@@ -105,16 +106,16 @@ class Authentication:
         return member
 
     async def count_wrong_link_token(self, head: Request) -> Problem:
-        """Count a wrong link token, separately from wrong keys. A right token always passes, even
-        after many wrong tries from the same address.
+        """Count a wrong link token, separately from wrong keys. A right token is always accepted,
+        even after many wrong attempts from the same source.
         """
         bearer = (("WWW-Authenticate", "Bearer"),)
         refusal = Problem(401, "no device has this link token", headers=bearer)
         return await self.count_failure(head, "links", refusal)
 
     async def count_failure(self, head: Request, what: str, refusal: Problem) -> Problem:
-        """Count a failed attempt of the caller; each kind of secret, `what`, has its own count.
-        Return `refusal`, or the Problem 429 after too many attempts.
+        """Count a failed attempt of the caller. Each kind of secret, `what`, has a separate count.
+        Return `refusal`, or the Problem 429 if there were too many attempts.
         """
         source, now = f"{what} {find_source(find_address(head, self._trusted))}", self._clock()
         if problem := await self._store.read(lambda db: attempts.find_block(db, source, now)):
@@ -123,15 +124,15 @@ class Authentication:
         return refusal
 
     async def _find_member(self, proof: Proof, source: str, now: float) -> int | None:
-        """Return the member who has this name and password; None if a token identifies the caller.
-        Passwords are checked only for callers with a valid key.
+        """Return the member with the name and password in `proof`. Return None if a token
+        identifies the caller. Passwords are checked only for callers with a valid key.
         """
         if proof.token is not None:
             return None
         if not await self._store.read(lambda db: is_key_known(db, proof, now)):
             raise await self._make_wrong(source, now)
-        # Count passwords separately from keys, so that guessing keys cannot lock out users who have
-        # one.
+        # Count passwords separately from keys, so that an attacker who guesses keys cannot lock out
+        # users who have a key.
         whose = f"passwords {source}"
         member = await self._passwords.find_owner(proof.username, proof.password, whose)
         if member is None:
@@ -139,8 +140,8 @@ class Authentication:
         return member
 
     def _warn_of_proxy(self, head: Request) -> None:
-        """Warn once if a proxy on this machine is not configured, because all callers behind it
-        then count as one address.
+        """Log a warning once if a proxy on this machine is not configured, because then all callers
+        behind the proxy count as one source.
         """
         if self._told_of_proxy or self._trusted or "x-forwarded-for" not in head.headers:
             return
@@ -153,8 +154,8 @@ class Authentication:
             )
 
     async def _make_wrong(self, source: str, now: float) -> Problem:
-        """Return the refusal, and count the failure unless the address is blocked already. A right
-        secret passes even from a blocked address, because other callers may share that address.
+        """Return the refusal. Count the failure, unless the source is blocked already. A right
+        secret is accepted even from a blocked source, because other callers may share its address.
         """
         if problem := await self._store.read(lambda db: attempts.find_block(db, source, now)):
             return problem

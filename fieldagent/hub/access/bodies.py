@@ -1,4 +1,4 @@
-"""Readers for the bodies of calls that change something. All faults are reported at once."""
+"""Readers for the bodies of calls that change something. A reader reports all errors at once."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def read_body(
     members: Mapping[str, Field],
     load: Callable[[bytes], Any] = load_document,
 ) -> dict[str, Any]:
-    """Return the values of the body's members by attribute. `load` reads the JSON. Raises
+    """Return the values of the body's members, by attribute name. `load` parses the JSON. Raises
     Problem.
     """
     try:
@@ -55,7 +55,9 @@ def read_body(
 
 
 def make_wrong(detail: str, member: str) -> Problem:
-    """Return the Problem 409 for one member, with a fault that only the directory can detect."""
+    """Return the Problem 409 about one member. Used for an error that only the directory can
+    detect.
+    """
     return Problem(
         409,
         sentence("{member} {detail}", member=member, detail=detail),
@@ -64,7 +66,7 @@ def make_wrong(detail: str, member: str) -> Problem:
 
 
 def make_line_reader(size: int = NAME_BYTES_MAX, least: int = 1) -> Reader:
-    """Return a reader of one line of `least` to `size` characters, without control characters. The
+    """Return a reader for one line of `least` to `size` characters, without control characters. The
     reader raises WrongValue.
     """
 
@@ -87,8 +89,8 @@ def make_line_reader(size: int = NAME_BYTES_MAX, least: int = 1) -> Reader:
 
 
 def make_pattern_reader(pattern: re.Pattern[str], what: str) -> Reader:
-    """Return a reader of a text that matches the whole pattern. `what` describes such a text in the
-    error.
+    """Return a reader for a text that matches the whole pattern. In error texts, `what` describes
+    such a text.
     """
 
     def read(value: Any) -> str:
@@ -103,20 +105,20 @@ read_imei = make_pattern_reader(IMEI, "15 digits")
 
 
 def read_flag(value: Any) -> bool:
-    """Read a JSON true or false. Raises WrongValue for everything else, also for 0 and 1."""
+    """Return a JSON true or false. Raises WrongValue for any other value, including 0 and 1."""
     if not isinstance(value, bool):
         raise WrongValue("must be true or false")
     return value
 
 
 def make_integer_reader(low: int, high: int) -> Callable[[Any], int]:
-    """Return a reader of a whole number from `low` to `high`, both included. The reader accepts
-    12.0, rejects true, and raises WrongValue.
+    """Return a reader for a whole number from `low` to `high`, both included. The reader accepts
+    12.0 and rejects true. The reader raises WrongValue.
     """
 
     def read(value: Any) -> int:
         if isinstance(value, float) and value.is_integer():
-            # 12.0 is an integer in JSON Schema, and for clients whose numbers are all floats.
+            # In JSON Schema, 12.0 is an integer. Some clients can send only floats.
             value = int(value)
         if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
             raise WrongValue(
@@ -128,7 +130,7 @@ def make_integer_reader(low: int, high: int) -> Callable[[Any], int]:
 
 
 def read_user(value: Any) -> int:
-    """Read a user's id, which is a text such as "7" in JSON. Raises WrongValue."""
+    """Return a user's id from a JSON text such as "7". Raises WrongValue."""
     number = number_of(value) if isinstance(value, str) else None
     if number is None:
         raise WrongValue(sentence('must be the number of a user, "1" to "{most}"', most=NUMBER_MAX))
@@ -136,9 +138,7 @@ def read_user(value: Any) -> int:
 
 
 def make_choice_reader(words: Collection[str]) -> Reader:
-    """Return a reader of one of these words. The reader raises WrongValue, which lists the
-    words.
-    """
+    """Return a reader for one of `words`. The reader raises WrongValue with a list of the words."""
 
     def read(value: Any) -> str:
         if not isinstance(value, str) or value not in words:
@@ -149,8 +149,8 @@ def make_choice_reader(words: Collection[str]) -> Reader:
 
 
 def make_choices_reader(words: Collection[str]) -> Callable[[Any], list[str]]:
-    """Return a reader of an array with at least one of these words. The reader removes duplicates,
-    keeps the order, and raises WrongValue.
+    """Return a reader for an array with at least one of `words`. The reader removes duplicates and
+    keeps the order. The reader raises WrongValue.
     """
 
     def read(value: Any) -> list[str]:
@@ -169,7 +169,7 @@ def read_id(text: str) -> int:
 
 
 def make_unknown(what: str, text: str) -> Problem:
-    """Return the Problem 404 for an id that this workspace does not have."""
+    """Return the Problem 404 for an id that does not exist in this workspace."""
     return Problem(
         404,
         sentence("no {what} of this workspace has the number {text}", what=what, text=text[:40]),

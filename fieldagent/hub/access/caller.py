@@ -1,7 +1,7 @@
-"""Authorizes callers of the hub's API: the key, the person, and the rate.
+"""Authorises callers of the hub's API: checks the key, the person, and the rate.
 
-Both headers are required: `x-api-key` names the workspace, and `Authorization` names the caller.
-The functions decide on database rows, and their changes are committed together with the push.
+Both headers are required. `x-api-key` identifies the workspace, and `Authorization` identifies the
+caller. The functions use database rows, and their changes are committed together with the push.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from fieldagent.system.rate import Rate
 from fieldagent.system.sentence import sentence
 
 _BEARER = re.compile(r"Bearer +([A-Za-z0-9._~+/-]+=*)", re.IGNORECASE)
-"""Header with a bearer token (RFC 6750 2.1)."""
+"""Authorization header with a bearer token (RFC 6750, section 2.1)."""
 _BASIC = re.compile(r"Basic +([A-Za-z0-9+/]+=*)", re.IGNORECASE)
-"""Header with a name and a password (RFC 7617 2)."""
+"""Authorization header with a name and a password (RFC 7617, section 2)."""
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
-"""Characters that are not allowed in names and passwords (RFC 7617 2). PostgreSQL does not accept
-NUL."""
+"""Characters that are not allowed in names and passwords (RFC 7617, section 2). PostgreSQL does not
+accept NUL."""
 _CHALLENGE = (
     ("WWW-Authenticate", 'Bearer realm="fieldagent"'),
     ("WWW-Authenticate", 'Basic realm="fieldagent", charset="UTF-8"'),
@@ -39,7 +39,7 @@ _CHALLENGE = (
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """Credentials of a request: a key, and a token or a name with password."""
+    """Credentials in a request: a key, and a token or a name with a password."""
 
     key: str
     token: str | None = None
@@ -57,7 +57,7 @@ class Caller:
     type: str
     name: str
     role: str
-    """Role in the workspace of the key; empty if the caller is not a member of that workspace."""
+    """Role in the workspace of the key; empty if the caller is not a member of the workspace."""
     may_push: bool
     signed_in: bool = False
     """True if the caller signed in at the console."""
@@ -66,13 +66,15 @@ class Caller:
 
     @property
     def rings(self) -> bool:
-        """Return True if the caller is a dispatcher whose open console rings for an SOS."""
+        """Return True if the caller is a dispatcher, whose open console sounds an alarm for an
+        SOS.
+        """
         return self.signed_in and self.may_answer
 
     @property
     def sees_all(self) -> bool:
-        """Return True if the caller may also see items between others: an Integration, an observer
-        or a dispatcher.
+        """Return True if the caller may also see items between other members. This is so for an
+        Integration, an observer or a dispatcher.
         """
         return self.type == "Integration" or self.role == OBSERVER or self.may_answer
 
@@ -94,8 +96,8 @@ ANSWERING = (DISPATCHER, ADMINISTRATOR)
 
 
 class Purpose(StrEnum):
-    """Purpose of a call. Each purpose is also a scope of a key, except push: for pushes, a key
-    lists kinds of items.
+    """Purpose of a call. Each purpose is also a scope of a key. Instead of the scope push, a key
+    lists the kinds of items that it may push.
     """
 
     PUSH = "push"
@@ -105,7 +107,9 @@ class Purpose(StrEnum):
 
 
 def make_unauthorized(detail: str) -> Problem:
-    """Return the Problem 401 with the ways to authenticate (RFC 9110, 11.6.1)."""
+    """Return the Problem 401 with the supported authentication methods (RFC 9110, section
+    11.6.1).
+    """
     return Problem(401, detail, headers=_CHALLENGE)
 
 
@@ -119,8 +123,8 @@ def read_proof(headers: Mapping[str, str]) -> Proof:
             "the header x-api-key is missing: `fieldagent hub key add` makes a key"
         )
     if "," in key:
-        # A comma means joined headers of the same name (RFC 9110, 5.3). A key never contains a
-        # comma.
+        # A comma means that headers of the same name were joined (RFC 9110, section 5.3). A key
+        # never contains a comma.
         raise make_unauthorized("the header x-api-key occurs more than once: send it once")
     authorization = headers.get("authorization", "")
     if bearer := _BEARER.fullmatch(authorization):
@@ -132,7 +136,7 @@ def read_proof(headers: Mapping[str, str]) -> Proof:
 
 
 def read_basic(headers: Mapping[str, str]) -> tuple[str, str] | None:
-    """Return the name and password of a Basic header; None if there is none."""
+    """Return the name and password in a Basic header, or None if there is no such header."""
     basic = _BASIC.fullmatch(headers.get("authorization", ""))
     if basic is None:
         return None
@@ -144,8 +148,8 @@ def read_basic(headers: Mapping[str, str]) -> tuple[str, str] | None:
 
 
 def find_address(request: Request, trusted_networks: Sequence[Network]) -> str:
-    """Return the caller's address: the address that a trusted proxy reports, or the address of the
-    connection.
+    """Return the caller's address. This is the address that a trusted proxy reports, or else the
+    address of the connection.
 
     A Unix socket has no address. Only programs that may open its file can connect.
     """
@@ -157,17 +161,19 @@ def find_address(request: Request, trusted_networks: Sequence[Network]) -> str:
 
 
 class Call(NamedTuple):
-    """A call to be authorized."""
+    """A call to authorise."""
 
     proof: Proof
     proven: int | None
-    """Member whose password was right."""
+    """Member whose password was right; None if no password was right."""
     now: float
     purpose: Purpose
 
 
 def is_key_known(db: Db, proof: Proof, now: float) -> bool:
-    """Return True if the API key is valid. The token and the password are not checked."""
+    """Return True if the API key is valid. The function does not check the token or the
+    password.
+    """
     call = Call(proof, None, now, Purpose.PUSH)
     (known,) = _find_known(db, [call])
     return _find_in_force(known, now) is not None
@@ -190,7 +196,7 @@ class _KnownKey(NamedTuple):
     type: str
     name: str
     role: str | None
-    """Role of the caller in the workspace of the key; None if the caller is not a member of that
+    """Role of the caller in the workspace of the key; None if the caller is not a member of the
     workspace."""
     may_push: int | None
 
@@ -221,7 +227,7 @@ def _make_query(call: Call) -> _Asked:
 
 
 def _find_known(db: Db, calls: Sequence[Call]) -> list[_KnownKey | None]:
-    """Return the data of each call whose key is known and not revoked, else None."""
+    """Return the data of each call. The entry is None if the key is unknown or revoked."""
     asked = [_make_query(call) for call in calls]
     table, values = make_small_table(db, "call", ("key", "token", "proven"), sorted({*asked}))
     rows = db.execute(table + _SELECT_KNOWN, *values)
@@ -235,9 +241,9 @@ def _find_in_force(key: _KnownKey | None, now: float) -> _KnownKey | None:
 
 
 def admit_all(db: Db, calls: Sequence[Call]) -> list[Caller | Problem | None]:
-    """Return for each call the caller, or the Problem that forbids the call regardless of its body.
+    """Return for each call the caller, or the Problem that forbids the call whatever its body is.
 
-    The entry is None if a credential is wrong. One statement serves all calls.
+    The entry is None if a credential is wrong. One SQL statement serves all calls.
     """
     known = _find_known(db, calls)
     valid_keys = [_find_in_force(each, call.now) for each, call in zip(known, calls, strict=True)]
@@ -273,8 +279,8 @@ _WHERE = {
 
 
 def find_objection(caller: Caller, purpose: Purpose) -> Problem | None:
-    """Return the Problem 403 with the reason and the remedy; None if the caller is allowed. The
-    rate is not checked.
+    """Return the Problem 403 with the reason and the remedy, or None if the caller is allowed. The
+    function does not check the rate.
     """
     if not caller.role or (purpose is Purpose.PUSH and not caller.may_push):
         return Problem(
@@ -335,8 +341,8 @@ class RateResult(NamedTuple):
 
 
 def count_calls(db: Db, callers: Sequence[Caller], now: float) -> RateResult:
-    """Count calls against the rates of their keys. All hub processes share the counts, so the keys
-    are locked, in the order of their ids, until `note_calls` has stored the result.
+    """Count calls against the rates of their keys. All hub processes share the counts. So the
+    function locks the keys, in the order of their ids, until `note_calls` has stored the result.
     """
     among, keys = make_membership(db, sorted({caller.key for caller in callers}))
     rows = db.execute(
@@ -357,7 +363,7 @@ def count_calls(db: Db, callers: Sequence[Caller], now: float) -> RateResult:
 
 
 def note_calls(db: Db, rate_result: RateResult) -> None:
-    """Store the used rate of each key, as `count_calls` computed it."""
+    """Store the used rate of each key that `count_calls` computed."""
     for key, tat in rate_result.tats.items():
         db.write("UPDATE credential SET tat = ? WHERE id = ?", tat, key)
 
@@ -372,7 +378,9 @@ def charge_rate(db: Db, caller: Caller, now: float) -> Problem | None:
 def _count_call(
     per_minute: float, burst: int, tat: float, now: float
 ) -> tuple[float, Problem | None]:
-    """Return the key's `tat` after one more call, and the refusal if the call is too early."""
+    """Return the new `tat` of the key after one more call, and the refusal if the call is too
+    early.
+    """
     tat, wait = Rate(per_minute, burst).admit(tat, now)
     return tat, make_too_many("this key has been used too often", wait) if wait else None
 
@@ -382,8 +390,8 @@ Place = tuple[int, int]
 
 
 def find_refusal(caller: Caller, push: Push, members: Collection[Place]) -> Problem | None:
-    """Return the refusal if an admitted caller may not push this item in that name to that target,
-    else None.
+    """Return the refusal if an admitted caller may not push this item, with this sender and target.
+    Otherwise return None.
     """
     if push.workspace != caller.workspace:
         return Problem(

@@ -1,6 +1,7 @@
 """Credentials for the API: keys of a workspace, tokens of its members, and addresses of trackers.
 
-Each function is one operation for `Store.commit`, `read` or `once`. Raises Refused with the reason.
+Each function is one operation for `Store.commit`, `read` or `once`. The functions raise Refused
+with the reason.
 """
 
 from __future__ import annotations
@@ -35,8 +36,10 @@ def add_key(
     now: float,
     actor: str = ADMINISTRATION,
 ) -> tuple[int, str]:
-    """Add an `x-api-key`, and return its id and the key, which is shown only once. `scopes` are
-    kinds to push, `read` and `acknowledge`. Without scopes, the key may push all kinds.
+    """Add an `x-api-key`. Return its id and the key, which is shown only once.
+
+    `scopes` contains the kinds of items that the key may push, and `read` or `acknowledge`. If
+    `scopes` is empty, the key may push all kinds.
     """
     id_, key = _add(
         db,
@@ -73,8 +76,8 @@ def add_token(
 def add_source(
     db: Db, workspace: int, name: str, *, now: float, actor: str = ADMINISTRATION
 ) -> tuple[int, str]:
-    """Add an address to which trackers report. Return its id and its secret part, which is shown
-    only once.
+    """Add an address to which trackers report. Return its id and the secret part of the address,
+    which is shown only once.
     """
     id_, made = _add(db, "source", name, now, workspace=workspace)
     write_line(db, workspace, actor, "source add", f"{id_} {name}", now)
@@ -89,12 +92,12 @@ def _add(db: Db, kind: str, name: str, now: float, **columns: Any) -> tuple[int,
 
 
 def list_credentials(db: Db, kind: str, workspace: int) -> list[Row]:
-    """Return the credentials of that kind in a workspace."""
+    """Return the credentials of the kind `kind` in a workspace."""
     return _find_rows(db, kind, workspace, "")
 
 
 def find(db: Db, kind: str, workspace: int, id_: int) -> Row | None:
-    """Return the credential with this id; None if it does not exist or belongs to another
+    """Return the credential with this id, or None if it does not exist or belongs to another
     workspace.
     """
     rows = _find_rows(db, kind, workspace, " AND id = ?", id_)
@@ -118,8 +121,8 @@ def _find_rows(db: Db, kind: str, workspace: int, condition: str, *parameters: i
 def revoke(
     db: Db, kind: str, workspace: int, id_: int, *, now: float, actor: str = ADMINISTRATION
 ) -> None:
-    """Revoke a credential of this kind permanently. Raises Refused if the workspace has no valid
-    credential with this id.
+    """Revoke a credential permanently. Raises Refused if the workspace has no valid credential of
+    this kind with this id.
     """
     _check_in_force(db, kind, workspace, id_)
     db.execute("UPDATE credential SET revoked = ? WHERE id = ?", now, id_)
@@ -136,7 +139,7 @@ def set_rate(
     now: float,
     actor: str = ADMINISTRATION,
 ) -> Row:
-    """Set the number of calls that a key may make; None keeps the current value. Recent calls still
+    """Set the number of calls that a key may make. None keeps the current value. Recent calls still
     count.
     """
     _check_in_force(db, "key", workspace, id_)

@@ -1,4 +1,4 @@
-"""Keys that the hub shares with a kit."""
+"""Secrets and keys that the hub shares with a kit."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from fieldagent.wire.incident_proof import derive_proof_key
 
 
 def read_mo_keys(db: Db, device: int) -> list[bytes]:
-    """Return the keys that may have tagged the device's satellite messages; empty if those messages
-    have no tag.
+    """Return the keys that may have tagged the device's satellite messages. The list is empty if
+    its messages have no tag.
     """
     master = read_air_key(db, device)
     return [] if master is None else [derive_key(master, "MO")]
@@ -30,6 +30,6 @@ def read_secrets(db: Db, device: int) -> list[bytes]:
 
 
 def read_air_key(db: Db, device: int) -> bytes | None:
-    """Return the device's satellite key; None if it has none."""
+    """Return the device's satellite key, or None if it has no key."""
     rows = db.execute("SELECT air_key FROM device WHERE id = ?", device)
     return bytes(rows[0][0]) if rows and rows[0][0] is not None else None

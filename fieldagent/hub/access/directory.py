@@ -1,6 +1,7 @@
 """Directory of workspaces, members and their devices.
 
-Each function is one operation for `Store.commit`, `read` or `once`. Raises Refused with the reason.
+Each function is one operation for `Store.commit`, `read` or `once`. The functions raise Refused
+with the reason.
 """
 
 from __future__ import annotations
@@ -23,25 +24,25 @@ TYPES = ("User", "Device", "Integration", "Resource")
 
 NAME_BYTES_MAX = 80
 ONE_TIME_LIFETIME_S = 7 * 86_400.0
-"""Seconds for which a one-time password that another person has made is valid."""
+"""Seconds for which a one-time password is valid that another person has created."""
 IMEI = re.compile(r"[0-9]{15}", re.ASCII)
 
 Row = dict[str, Any]
 
 
 class Refused(Exception):
-    """A refused request. The text contains the reason and the fix."""
+    """Error: the request is refused. The text contains the reason and the fix."""
 
 
 SYNTHETIC = "synthetic items of the hub"
-"""Name of the workspace for `service.synthetic_item`, which has no users."""
+"""Name of the workspace that `service.synthetic_item` uses. This workspace has no users."""
 
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
 def check_name(name: str) -> None:
-    """Check that a name has 1 to 80 visible characters in one line. Raises Refused otherwise."""
+    """Check that a name is one line of 1 to 80 visible characters. Raises Refused otherwise."""
     if not name.strip() or len(name) > NAME_BYTES_MAX or _CONTROL.search(name):
         raise Refused(
             sentence("a name must have 1 to {most} characters in one line", most=NAME_BYTES_MAX)
@@ -59,7 +60,7 @@ def add_workspace(db: Db, name: str, *, now: float) -> int:
 
 
 def list_workspaces(db: Db) -> list[Row]:
-    """Return all workspaces by id, with their numbers of members and devices."""
+    """Return all workspaces, ordered by id, with the numbers of members and devices."""
     return make_named_rows(
         db,
         "SELECT id, name, (SELECT count(*) FROM membership WHERE workspace = workspace.id)"
@@ -70,8 +71,8 @@ def list_workspaces(db: Db) -> list[Row]:
 
 
 def find_workspace(db: Db, name_or_id: str) -> int:
-    """Return the workspace with that id or name. If the text is empty, return the only
-    workspace.
+    """Return the id of the workspace with this id or name. If the text is empty, return the only
+    workspace. Raises Refused.
     """
     if not name_or_id:
         rows = db.execute("SELECT id FROM workspace WHERE name <> ? LIMIT 2", SYNTHETIC)
@@ -96,12 +97,12 @@ def add_user(
     now: float,
     actor: str = ADMINISTRATION,
 ) -> int:
-    """Add a user to a workspace, and return the id, which is the userId of the push API. `password`
-    is a hash of `system.scrypt`. With `until`, the password is valid for one sign-in before that
-    time.
+    """Add a user to a workspace and return the user's id, which is the userId of the push API.
+    `password` is a hash from `system.scrypt`. If `until` is not None, the password is valid for one
+    sign-in before that Unix time.
     """
     check_name(name)
-    # Users may sign in with capital letters in their address.
+    # Users may type their address with capital letters when they sign in.
     email = email.lower()
     if max(len(name.encode()), len(email.encode())) > NAME_BYTES_MAX:
         raise Refused(
@@ -144,8 +145,8 @@ def join(
     now: float,
     actor: str = ADMINISTRATION,
 ) -> None:
-    """Add a member, or change `over_satellite`. A new member's devices do not get items from
-    before.
+    """Add a member, or change `over_satellite` of a member. The devices of a new member do not get
+    earlier items.
     """
     if not is_member(db, workspace, member):
         workspace_log.skip(db, workspace, member)
@@ -161,8 +162,8 @@ def join(
 
 
 def leave(db: Db, workspace: int, member: int, *, now: float) -> None:
-    """End a membership of a workspace and of its groups. First create the deliveries of items that
-    the member's devices have not fetched.
+    """End a membership of a workspace and of its groups. Before that, create the deliveries of the
+    items that the member's devices have not fetched.
     """
     owned = "SELECT id FROM device WHERE workspace = ? AND member = ?"
     for (device,) in db.execute(owned, workspace, member):
@@ -183,7 +184,7 @@ def leave(db: Db, workspace: int, member: int, *, now: float) -> None:
 def set_role(
     db: Db, workspace: int, member: int, role: str, *, now: float, actor: str = ADMINISTRATION
 ) -> None:
-    """Change the role of a member; see `caller.ROLES`."""
+    """Change the role of a member (see `caller.ROLES`)."""
     if role != "member" and not is_person(db, member):
         raise Refused(
             sentence("{member} is not a User: a {role} must be a person", member=member, role=role)
@@ -204,9 +205,10 @@ def set_password(
     now: float,
     actor: str = ADMINISTRATION,
 ) -> None:
-    """Set the password of a member. With `until`, the password is for one sign-in before that time,
-    at which the member chooses another password. If another person sets the password, the member's
-    passkeys are deleted, because the member may have lost the device that has them.
+    """Set the password of a member. If `until` is not None, the password is valid for one sign-in
+    before that Unix time, after which the member chooses another password. If another person sets
+    the password, the member's passkeys are deleted, because the member may have lost the device
+    with the passkeys.
     """
     if actor != str(member):
         db.execute("DELETE FROM passkey WHERE member = ?", member)
@@ -221,15 +223,15 @@ def set_password(
 
 
 def must_choose_password(db: Db, member: int) -> bool:
-    """Return True if the member's password is for one sign-in only."""
+    """Return True if the member's password is valid for one sign-in only."""
     return _change_one(
         db, "SELECT 1 FROM member WHERE id = ? AND password_until IS NOT NULL", member
     )
 
 
 def list_users(db: Db, workspace: int) -> list[Row]:
-    """Return the members of a workspace by id. `disabled` is the Unix time of disabling, or
-    None.
+    """Return the members of a workspace in the order of their ids. `disabled` is the Unix time when
+    the member was disabled, or None.
     """
     return make_named_rows(
         db,
@@ -242,7 +244,7 @@ def list_users(db: Db, workspace: int) -> list[Row]:
 
 
 def check_here_alone(db: Db, workspace: int, member: int) -> None:
-    """Check that a member belongs only to this workspace. Raises Refused otherwise."""
+    """Check that a member belongs to no other workspace. Raises Refused otherwise."""
     if _change_one(
         db,
         "SELECT 1 FROM membership WHERE member = ? AND workspace <> ?"
@@ -269,15 +271,15 @@ def is_known(db: Db, member: int) -> bool:
 
 
 def is_member(db: Db, workspace: int, member: int) -> bool:
-    """Return True if the user is in the workspace, even if disabled."""
+    """Return True if the user is in the workspace. The user may be disabled."""
     return _change_one(
         db, "SELECT 1 FROM membership WHERE workspace = ? AND member = ?", workspace, member
     )
 
 
 def find_member(db: Db, workspace: int, name_or_id: str) -> int:
-    """Return the member of the workspace with this id, e-mail address or name. Case counts only if
-    several names differ in nothing else. Raises Refused if several members match.
+    """Return the member of the workspace with this id, email address or name. Upper and lower case
+    matter only if several names are otherwise equal. Raises Refused if several members match.
     """
     there, like = list_users(db, workspace), name_or_id.casefold()
     for matches in (
@@ -306,7 +308,7 @@ def find_member(db: Db, workspace: int, name_or_id: str) -> int:
 
 
 class NewDevice(NamedTuple):
-    """A device to be added. `Device` explains the members."""
+    """A device to add. `Device` explains the members."""
 
     name: str
     imei: str | None = None
@@ -327,9 +329,9 @@ def add_device(
     now: float,
     actor: str = ADMINISTRATION,
 ) -> tuple[int, str]:
-    """Add a device, and return its id and its link token, which is shown only once. If another
-    workspace has the IMEI, the IMEI is contested: the device gets no IMEI until the operator
-    decides.
+    """Add a device. Return its id and its link token, which is shown only once. If a device of
+    another workspace has the IMEI, the IMEI is contested. The new device then has no IMEI until the
+    operator decides.
     """
     imei = new.imei
     contested = imei is not None and is_contested(db, imei, workspace, actor=actor)
@@ -380,8 +382,8 @@ def rename_device(
 
 def is_contested(db: Db, imei: str, workspace: int, device: int = 0, *, actor: str) -> bool:
     """Return True if a device of another workspace has the IMEI. Raises Refused if the IMEI is
-    invalid, or if a device of this workspace has it. For the hub's operator, who decides about a
-    contested IMEI, raise Refused instead of returning True.
+    invalid or a device of this workspace has it. If the actor is the hub's operator, who decides
+    about a contested IMEI, raise Refused instead of returning True.
     """
     if not IMEI.fullmatch(imei):
         raise Refused(sentence("{imei} is not an IMEI: an IMEI has 15 digits", imei=repr(imei)))
@@ -405,7 +407,7 @@ def is_contested(db: Db, imei: str, workspace: int, device: int = 0, *, actor: s
 def set_air_key(
     db: Db, device: int, key: bytes | None, *, now: float, actor: str = ADMINISTRATION
 ) -> None:
-    """Set the device's satellite key, or remove it with None. Earlier key trouble is cleared."""
+    """Set the device's satellite key (None: remove it). Clear a recorded problem with the key."""
     db.execute("UPDATE device SET air_key = ?, key_trouble = '' WHERE id = ?", key, device)
     state = "removed" if key is None else "set"
     note_of_device(db, device, actor, "device key", f"{device} {state}", now)
@@ -414,15 +416,15 @@ def set_air_key(
 def set_relay(
     db: Db, device: int, is_allowed: bool, *, now: float, actor: str = ADMINISTRATION
 ) -> None:
-    """Allow or forbid the device to relay items of other members of its workspace."""
+    """Allow or forbid a device to relay items of other members of its workspace."""
     db.execute("UPDATE device SET relay = ? WHERE id = ?", int(is_allowed), device)
     action = f"device relay {'on' if is_allowed else 'off'}"
     note_of_device(db, device, actor, action, str(device), now)
 
 
 def make_link_token(db: Db, device: int, *, now: float, actor: str = ADMINISTRATION) -> str:
-    """Create and return a link token, shown only once. The old token becomes invalid, and its link
-    ends.
+    """Create a link token and return it. The token is shown only once. The old token becomes
+    invalid, and the link that uses it ends.
     """
     token = secret.make_secret("link")
     db.execute(
@@ -465,11 +467,11 @@ _DEVICE_COLUMNS = {
     "lastUpdate": "contact.last_update",
     "settings": kit_report.SETTINGS,
 }
-"""SQL of each column of `list_devices`. A narrow terminal shows only the first columns."""
+"""SQL of each column of `list_devices`. On a narrow terminal, only the first columns are shown."""
 
 
 def list_devices(db: Db, workspace: int, now: float) -> list[Row]:
-    """Return the devices of a workspace by id, with their state at the Unix time `now`."""
+    """Return the devices of a workspace, ordered by id, with their state at time `now`."""
     return make_named_rows(
         db,
         f"SELECT {', '.join(_DEVICE_COLUMNS.values())} FROM device"
@@ -487,7 +489,7 @@ def find_device_named(db: Db, workspace: int, name_or_id: str) -> int:
     """Return the id of the device with this id, name or IMEI in a workspace. Raises Refused."""
     of_workspace = "SELECT id, name, imei FROM device WHERE workspace = ? ORDER BY id"
     there = db.execute(of_workspace, workspace)
-    # Look for a number as an id first, even if another device has this number as its name.
+    # Try a number as an id first, even if it is also the name of another device.
     for column in range(3):
         for row in there:
             if row[column] is not None and name_or_id == str(row[column]):
@@ -509,9 +511,9 @@ def set_disabled(
     now: float,
     actor: str = ADMINISTRATION,
 ) -> list[int]:
-    """Disable a `member` or `device`, or enable it with None. Return the devices that changed. The
-    devices of a member are disabled and enabled with the member. Devices that were disabled before
-    stay disabled.
+    """Disable a `member` or `device` at the Unix time `when`, or enable it if `when` is None.
+    Return the devices that changed. The devices of a member are disabled and enabled together with
+    the member. Devices that were disabled before stay disabled.
     """
     assert table in ("member", "device")
     if table == "device":
@@ -576,7 +578,7 @@ def _disable_devices_of(db: Db, member: int, when: float | None, now: float) -> 
 
 
 def note_of_device(db: Db, device: int, actor: str, action: str, detail: str, now: float) -> None:
-    """Write an audit line about a device. Notify kits if the directory changes."""
+    """Write an audit line about a device. If the directory changes, notify kits."""
     ((workspace,),) = db.execute("SELECT workspace FROM device WHERE id = ?", device)
     write_line(db, workspace, actor, action, detail, now)
     if action in CHANGES_DIRECTORY:
@@ -591,7 +593,7 @@ CHANGES_DIRECTORY = (
 
 
 def note_of_member(db: Db, member: int, actor: str, action: str, detail: str, now: float) -> None:
-    """Write an audit line in each workspace of a member, because the action affects all of them."""
+    """Write an audit line in each workspace of a member, because the action affects them all."""
     rows = db.execute("SELECT workspace FROM membership WHERE member = ?", member)
     lines = [AuditLine(workspace, actor, action, detail) for (workspace,) in rows or [(None,)]]
     write_lines(db, lines, now)
@@ -600,16 +602,16 @@ def note_of_member(db: Db, member: int, actor: str, action: str, detail: str, no
             kit_report.touch_directory(db, workspace)
 
 
-# Find the device of an incoming link or message.
+# Functions that find the device of an incoming link or message.
 
 _DEVICE = "SELECT id, workspace, member, name, imei FROM device WHERE "
 IS_HEARD = "(device.disabled IS NULL OR device.revoked IS NOT NULL)"
-"""SQL condition: the hub reads messages from the `device`. From a revoked device, only an SOS
-counts (`access.revocation`)."""
+"""SQL condition: the hub processes messages from the `device`. From a revoked device, the hub
+accepts only an SOS (`access.revocation`)."""
 
 
 def find_device_of_token(db: Db, token: str) -> Device:
-    """Return the device with that link token. Raises UnknownDevice, or Revoked if its kit is
+    """Return the device with this link token. Raises UnknownDevice, or Revoked if its kit is
     revoked.
     """
     lookup = secret.hash_for_lookup(token)
@@ -624,23 +626,23 @@ def find_device_of_token(db: Db, token: str) -> Device:
 
 
 def find_device_of_imei(db: Db, imei: str) -> Device:
-    """Return the device with this IMEI that is in use or revoked. Raises UnknownDevice."""
+    """Return the device with this IMEI. The device is in use or revoked. Raises UnknownDevice."""
     return _read_device(db, "imei = ?", imei, state_condition=IS_HEARD)
 
 
 def find_device_heard(db: Db, device: int) -> Device:
-    """Return the device with this id that is in use or revoked. Raises UnknownDevice."""
+    """Return the device with this id. The device is in use or revoked. Raises UnknownDevice."""
     return _read_device(db, "id = ?", device, state_condition=IS_HEARD)
 
 
 def find_disabled_device(db: Db, imei: str) -> int | None:
-    """Return the id of the disabled device with this IMEI; None if there is none."""
+    """Return the id of the disabled device with this IMEI, or None if there is none."""
     rows = db.execute("SELECT id FROM device WHERE imei = ? AND disabled IS NOT NULL", imei)
     return rows[0][0] if rows else None
 
 
 def find_device(db: Db, id_: int) -> Device:
-    """Return the device in use with this id. Raises UnknownDevice."""
+    """Return the device with this id, which is in use. Raises UnknownDevice."""
     return _read_device(db, "id = ?", id_)
 
 
@@ -654,7 +656,7 @@ def _read_device(
 
 
 def insert_row(db: Db, table: str, **values: Any) -> int:
-    """Insert a row and return its id. Table and column names go into the SQL unchanged."""
+    """Insert a row and return its id. Table and column names become part of the SQL unchanged."""
     names, marks = ", ".join(values), ", ".join("?" * len(values))
     ((id_,),) = db.execute(
         f"INSERT INTO {table} ({names}) VALUES ({marks}) RETURNING id", *values.values()

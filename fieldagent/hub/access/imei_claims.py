@@ -1,7 +1,8 @@
-"""Claims of an IMEI by two workspaces. The IMEI is contested until the hub's operator decides.
+"""Claims of the same IMEI by two workspaces. Such an IMEI is contested until the operator of the
+hub decides.
 
-The first owner keeps getting the modem's messages, because a claim must not cut off another
-workspace's kit. Both workspaces and the operator are notified.
+The first owner keeps receiving the modem's messages, because a claim must not cut off the kit of
+another workspace. Both workspaces and the operator of the hub are notified.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ CONTESTED_TEXT = (
     f" WHEN EXISTS (SELECT 1 FROM imei_claim c WHERE c.imei = device.imei) THEN '{IS_CLAIMED}'"
     " ELSE '' END"
 )
-"""SQL: the text about a contested IMEI for the people of a device's workspace."""
+"""SQL: a text about a contested IMEI, for the people of a device's workspace."""
 
 
 class ImeiHolder(NamedTuple):
@@ -29,13 +30,13 @@ class ImeiHolder(NamedTuple):
 
 
 def find_holder(db: Db, imei: str, device: int = 0) -> ImeiHolder | None:
-    """Return the device, other than `device`, that has the IMEI; None if there is none."""
+    """Return the device with the IMEI, except `device`. Return None if there is none."""
     rows = db.execute("SELECT id, workspace FROM device WHERE imei = ? AND id <> ?", imei, device)
     return ImeiHolder(*rows[0]) if rows else None
 
 
 def claim(db: Db, device: int, imei: str, *, now: float, actor: str) -> None:
-    """Store the claim of this device's workspace, and record it in the audit logs of both
+    """Store the claim of the device's workspace. Record the claim in the audit logs of both
     workspaces.
     """
     db.execute(
@@ -50,12 +51,12 @@ def claim(db: Db, device: int, imei: str, *, now: float, actor: str) -> None:
 
 
 def delete_claims(db: Db, imei: str) -> None:
-    """Delete the claims of an IMEI, because the IMEI has been assigned."""
+    """Delete the claims of an IMEI. Called when the operator has assigned the IMEI."""
     db.execute("DELETE FROM imei_claim WHERE imei = ?", imei)
 
 
 def list_claims(db: Db) -> list[dict[str, object]]:
-    """Return each claim with the current owner of the IMEI, for the operator."""
+    """Return each claim with the current owner of the IMEI, for the operator of the hub."""
     rows = db.execute(
         "SELECT c.imei, c.at, mine.id, mine.name, mine.workspace, theirs.id, theirs.name,"
         " theirs.workspace FROM imei_claim c JOIN device mine ON mine.id = c.device"

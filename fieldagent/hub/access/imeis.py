@@ -1,4 +1,4 @@
-"""Sets or corrects the IMEI of a device's modem, or takes an IMEI from another device."""
+"""Sets or corrects the IMEI of a device's modem, and assigns a contested IMEI."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from fieldagent.hub.store.contract import Db
 
 
 def reassign_imei(db: Db, imei: str, device: int, *, now: float) -> None:
-    """Take an IMEI from its current device, because the operator has assigned it to this device."""
+    """Assign an IMEI to `device` and take it from its current device. Called when the operator has
+    decided.
+    """
     if (holder := imei_claims.find_holder(db, imei, device)) is not None:
         db.execute("UPDATE device SET imei = NULL WHERE id = ?", holder.device)
         detail = f"{holder.device} taken away"

@@ -1,8 +1,9 @@
-"""Browsers in which someone has signed in before, recognised by a cookie that the hub has signed.
+"""Browsers in which someone has signed in before. The hub recognises them by a signed cookie.
 
-The cookie gives no access, but it gives its owner a separate count of failed tries and the first
-place in line. So an attacker who guesses in another browser cannot keep the owner out. The key is
-in the database, so the cookie is valid after a restart and at every hub process.
+The cookie gives no access. It gives its owner a separate count of failed attempts and the first
+place in the waiting line. So an attacker who guesses passwords in another browser cannot keep the
+owner out. The signing key is in the database, so the cookie remains valid after a restart and for
+every hub process.
 """
 
 from __future__ import annotations
@@ -25,14 +26,14 @@ COOKIE_LIFETIME_S = 400 * 86_400.0
 """Seconds for which the cookie is valid, the longest time that browsers keep one (RFC 6265bis
 5.5)."""
 MARKS_MAX = 4
-"""Largest number of people who share a browser."""
+"""Largest number of people for whom one cookie contains a mark."""
 KEY = "known devices"
 _MARK = re.compile(r"([0-9a-f]{16})\.([0-9]{1,18})\.([0-9]{1,12})\.([0-9a-f]{32})")
-"""Pattern of a mark: device, member, time of the signature, and the signature."""
+"""Pattern of a mark: device, member, time of the signature, signature."""
 
 
 class KnownDevices:
-    """Reader and writer of the cookie. `clock` returns Unix time."""
+    """Reads and writes the cookie. `clock` returns Unix time."""
 
     def __init__(self, store: Store, clock: Callable[[], float]) -> None:
         self._store = store
@@ -45,7 +46,7 @@ class KnownDevices:
             self._key = await self._store.commit(lambda db: read_signing_key(db, KEY))
 
     async def load_soon(self) -> None:
-        """Load the key as soon as the database is available."""
+        """Wait until the database is available, then load the key."""
         while self._key is None:
             with log_once():
                 await self.load()
@@ -53,8 +54,8 @@ class KnownDevices:
             await trio.sleep(RETRY_AFTER_S)
 
     def list_devices_by_member(self, head: Request) -> dict[int, str]:
-        """Return the device name for each member who has signed in from this browser; empty before
-        `load`.
+        """Return the device name for each member who has signed in from this browser. The result is
+        empty before `load`.
         """
         devices: dict[int, str] = {}
         if self._key is None:
@@ -73,14 +74,14 @@ class KnownDevices:
         return devices
 
     def find_voucher(self, head: Request) -> str:
-        """Return the name of the count for the calls of a browser in which no one is signed in now;
-        empty for an unknown browser. The count belongs to a member and not to a browser, because
-        one member can have any number of browsers.
+        """Return the name of the count for calls from a browser in which no one is signed in now.
+        The name is empty if the browser is unknown. The count belongs to a member, because one
+        member can use any number of browsers.
         """
         return next((f"member {member}" for member in self.list_devices_by_member(head)), "")
 
     def make_cookie(self, head: Request, member: int, *, secure: bool) -> tuple[str, str]:
-        """Return the header that marks this browser as known for the member who has just signed
+        """Return the header that marks this browser as known for the member, who has just signed
         in.
         """
         known = self.list_devices_by_member(head)
@@ -100,8 +101,8 @@ class KnownDevices:
 
 
 def read_signing_key(db: Db, name: str) -> bytes:
-    """Return the key with which all processes sign for that purpose. The first call creates the
-    key.
+    """Return the key with which all processes sign for the purpose `name`. The first call creates
+    the key.
     """
     db.execute(
         "INSERT INTO signing_key (name, key) VALUES (?, ?) ON CONFLICT DO NOTHING",

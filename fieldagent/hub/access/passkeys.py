@@ -1,7 +1,8 @@
-"""Passkeys (W3C Web Authentication, level 3): sign-in with a key on a person's own device.
+"""Passkeys (W3C Web Authentication, level 3), with which a person signs in using a key on their own
+device.
 
-The `webauthn` library verifies them. A challenge is signed and not stored, so that any process of
-the hub can accept its answer.
+The `webauthn` library verifies the passkeys. The hub signs a challenge and does not store it, so
+that each process of the hub can check the response.
 """
 
 from __future__ import annotations
@@ -25,18 +26,18 @@ from fieldagent.system.sentence import sentence
 
 KEY = "passkey challenges"
 CHALLENGE_LIFETIME_S = 300.0
-"""Seconds within which a person must answer a challenge."""
+"""Seconds within which a person must respond to a challenge."""
 PASSKEYS_MAX = 20
 """Largest number of passkeys of one person."""
 NAME_MAX = 60
 _SIGN_IN = 0
-"""Placeholder for the member in a sign-in challenge, before the member is known."""
+"""Placeholder for the member in a sign-in challenge, because the member is not known yet."""
 _NOT_PROVED = "the hub does not know this passkey, or its answer was too late: try again"
 
 
 class Passkeys:
-    """Passkeys of the console. `address` is its TLS address for browsers; `clock` returns Unix
-    time.
+    """Passkeys of the console. `address` is the TLS address of the console for browsers. `clock`
+    returns Unix time.
     """
 
     def __init__(self, store: Store, address: str, clock: Callable[[], float]) -> None:
@@ -48,7 +49,9 @@ class Passkeys:
         self._key = b""
 
     async def sign_in_options(self) -> str:
-        """Return the JSON for `navigator.credentials.get`, for any passkey of this host name."""
+        """Return the JSON argument of `navigator.credentials.get`. It allows any passkey of this
+        host name.
+        """
         options = webauthn.generate_authentication_options(
             rp_id=self._name,
             challenge=await self._make_challenge(_SIGN_IN),
@@ -57,7 +60,9 @@ class Passkeys:
         return webauthn.options_to_json(options)
 
     async def find_owner(self, credential: Any) -> int:
-        """Return the member whose passkey has answered. Raises Problem 401."""
+        """Return the member whose passkey has signed the response `credential`. Raises Problem
+        401.
+        """
         credential_id = self._read_credential_id(credential)
         rows = await self._store.read(
             lambda db: db.execute(
@@ -90,7 +95,9 @@ class Passkeys:
         return int(member)
 
     async def make_options(self, member: int, name: str) -> str:
-        """Return the JSON for `navigator.credentials.create`, for a member who has signed in."""
+        """Return the JSON argument of `navigator.credentials.create`, for a member who has signed
+        in.
+        """
         known = await self._store.read(
             lambda db: db.execute("SELECT credential FROM passkey WHERE member = ?", member)
         )
@@ -148,8 +155,8 @@ class Passkeys:
         return number
 
     async def list_passkeys(self, member: int) -> list[dict[str, Any]]:
-        """Return the passkeys of a member, oldest first. `created` and `used` are Unix times;
-        `used` is None before the first sign-in.
+        """Return the passkeys of a member, oldest first. `created` and `used` are Unix times.
+        `used` is None before the first sign-in with the passkey.
         """
         rows = await self._store.read(
             lambda db: db.execute(
@@ -176,13 +183,13 @@ class Passkeys:
             raise Problem(404, "you have no such passkey")
 
     async def _make_challenge(self, member: int) -> bytes:
-        """Return a random challenge, signed together with its time and its member."""
+        """Return a random challenge. The signature also covers its time and its member."""
         nonce = secrets.token_bytes(16) + int(self._clock()).to_bytes(6, "big")
         return nonce + await self._compute_signature(nonce, member)
 
     async def _read_challenge(self, credential: Any, member: int) -> bytes:
-        """Return the answered challenge if the hub has made it. Raises ValueError, TypeError or
-        KeyError otherwise.
+        """Return the challenge in the response, if the hub has created this challenge for the
+        member. Raises ValueError, TypeError or KeyError otherwise.
         """
         client_data = webauthn.base64url_to_bytes(credential["response"]["clientDataJSON"])
         challenge = webauthn.base64url_to_bytes(json.loads(client_data)["challenge"])

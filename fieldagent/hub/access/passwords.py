@@ -1,10 +1,11 @@
-"""Checks passwords. A check is expensive on purpose. So only a few run at a time, only a few wait,
+"""Checks passwords. A check is expensive on purpose, so only a few checks run and wait at a time,
 and no check runs twice.
 
-A try is counted before scrypt runs, and the count is undone if the password was right. Equal tries
-at the same moment are one try. The process remembers a right password until it ends or the account
-changes its password, so the owner passes while attackers guess. In line, browsers in which the
-owner has signed in before come first, then sources with the fewest failures.
+An attempt is counted before scrypt runs. If the password was right, the count is undone. Equal
+attempts at the same moment are one attempt. The process remembers a right password until the
+process ends or the account gets another password. So the owner can sign in while attackers guess.
+In the waiting line, browsers in which the owner has signed in before come first. Then come the
+sources with the fewest failures.
 """
 
 from __future__ import annotations
@@ -29,11 +30,12 @@ from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.scrypt import SCRYPT_SECONDS, check_password
 
 CHECKS_MAX = 2
-"""Largest number of simultaneous checks. Each takes 16 MiB for a moment."""
+"""Largest number of simultaneous checks. Each check needs 16 MiB of memory while it runs."""
 WAITING_CHECKS_MAX = 64
-"""Largest number of waiting checks. The last one waits about 2 s, with 50 ms per check."""
+"""Largest number of waiting checks. The last of them waits about 2 s, because a check takes 50
+ms."""
 KNOWN_PASSWORDS_MAX = 4_096
-"""Largest number of right passwords that are remembered, 32 bytes each."""
+"""Largest number of right passwords that the process remembers. Each takes 32 bytes."""
 
 NONE: Mapping[int, str] = {}
 Reserve = Callable[..., "attempts.ReservedTry | Problem"]
@@ -65,9 +67,9 @@ class Passwords:
         signs_in: bool = False,
         devices: Mapping[int, str] = NONE,
     ) -> int | None:
-        """Return the member with this name and password; None if the password is wrong. A one-time
-        password is valid only if `signs_in` is True. `devices` names the caller's browser for each
-        member who has signed in from it. Raises Problem 429.
+        """Return the member with this name and password, or None if the password is wrong. A
+        one-time password is valid only if `signs_in` is True. `devices` contains the name of the
+        caller's browser for each member who has signed in from it. Raises Problem 429.
         """
         now = self._clock() if signs_in else None
         known = await self._store.read(lambda db: find_stored_password(db, username, now))
@@ -116,8 +118,8 @@ class Passwords:
             self._right.popitem(last=False)
 
     def _seal(self, username: str, password: str, stored_hash: str | None) -> bytes:
-        """Return a keyed hash that distinguishes tries and reveals nothing to a later reader of
-        this process's memory.
+        """Return a keyed hash of an attempt. Different attempts have different hashes. A person who
+        later reads the memory of this process learns nothing from the hash.
         """
         seal = hashlib.blake2b(key=self._seal_key, digest_size=32)
         for part in (username, password, stored_hash or ""):
@@ -129,10 +131,11 @@ class Passwords:
 def find_stored_password(
     db: Db, username: str, signs_in: float | None = None
 ) -> tuple[int, str | None] | None:
-    """Return the member with that id or e-mail address, and the hash of their password. A one-time
-    password counts only for a sign-in. `signs_in` is the Unix time of the sign-in, or None.
+    """Return the member with this id or email address, and the hash of the member's password. A
+    one-time password is returned only for a sign-in. `signs_in` is the Unix time of the sign-in, or
+    None for another call.
 
-    `add_user` stores addresses in lower case; older rows may contain capitals.
+    `add_user` stores addresses in lower case. Older rows may contain capital letters.
     """
     rows = db.execute(
         "SELECT id, password, password_until FROM member WHERE disabled IS NULL AND"

@@ -1,5 +1,5 @@
-"""Possible recipients of an item (users, groups and kits of a workspace), and the directory for
-kits.
+"""Possible recipients of an item (users, groups and kits of a workspace), and the directory that
+kits get.
 """
 
 from __future__ import annotations
@@ -29,31 +29,31 @@ NAME_BYTES_MAX = 80
 INTEGRATION = "Integration"
 """Type of a member that is not a user."""
 NOBODY_HERE = 0
-"""Placeholder for a group: the item is not for anyone in the workspace."""
+"""Placeholder for a group: no one in the workspace receives the item."""
 
 
 class Recipient(NamedTuple):
-    """Recipient of an item as found by the hub. If `reason` is not empty, the item has no
+    """Recipient of an item that the hub has found. If `reason` is not empty, the item has no
     recipient.
     """
 
     member: int | None = None
     team: int | None = None
-    """Group of the recipient; `NOBODY_HERE` for an address, and if the recipient was not found."""
+    """Group of the recipient. `NOBODY_HERE` if the recipient is an address or was not found."""
     device: int | None = None
     audience: frozenset[int] = frozenset()
     """Members of the group."""
     over_satellite: bool = True
     address: str = ""
-    """E-mail address or telephone number."""
+    """Email address or telephone number."""
     reason: str = ""
-    """Reason why the item has no recipient, for the sender."""
+    """Reason why the item has no recipient, which its sender sees."""
     identity_json: str = ""
-    """JSON of the recipient: `id`, `name`, `type`, as far as known."""
+    """JSON with the known facts about the recipient: `id`, `name`, `type`."""
 
 
 def resolve(db: Db, workspace: int, person: Person) -> Recipient:
-    """Find the named recipient in a workspace."""
+    """Find the recipient that `person` names in a workspace."""
     kind, number, text = _split_name(person)
     if text and kind == "" and _is_address(text):
         what = "E-mail" if "@" in text else "Telephone"
@@ -78,7 +78,9 @@ def resolve(db: Db, workspace: int, person: Person) -> Recipient:
 
 
 def _split_name(person: Person) -> tuple[str, int, str]:
-    """Return the kind (empty if not given), the id (0 if named by text), and the text."""
+    """Return the kind of recipient, the id and the text. The kind is empty if it is not given. The
+    id is 0 if the recipient is given by text.
+    """
     if isinstance(person, int):
         return ("user" if person > 0 else "group"), abs(person), ""
     kind, colon, name = person.partition(":")
@@ -135,7 +137,7 @@ def _find_user(db: Db, workspace: int, number: int, text: str) -> Recipient | No
             identity_json=words,
         )
     if type_ == INTEGRATION and _is_address(name):
-        # A person who has answered by mail or SMS is reached at that address.
+        # A person who has answered by email or SMS receives items at that address.
         return Recipient(team=NOBODY_HERE, address=name, identity_json=words)
     return Recipient(member=id_, device=carrier, identity_json=words)
 
@@ -148,16 +150,17 @@ _CARRIER = (
     " WHERE item.workspace = membership.workspace AND sender = membership.member"
     " AND source_device IS NOT NULL ORDER BY id DESC LIMIT 1) END"
 )
-"""SQL on a `membership`: the kit that relayed the member's last item, for a member with a radio of
-their own but no kit. Null for all others."""
+"""SQL on a `membership`: the kit that relayed the member's last item, if the member has a handheld
+radio but no kit. NULL for all other members."""
 
 Carriers = Mapping[Place, int | None]
-"""Kit that reaches a member of a workspace. None unless the member has a handheld but no kit."""
+"""Kit that reaches a member of a workspace. None unless the member has a handheld radio but no
+kit."""
 
 
 def find_carriers(db: Db, pushes: Collection[Push]) -> Carriers:
-    """Return the senders and targets of these pushes that are members of their workspace, with
-    their carriers.
+    """Return those senders and targets of the pushes that are members of the workspace. Each has
+    the kit that carries items to it.
     """
     named = {each for push in pushes for each in (push.source, push.target) if each is not None}
     if not named:
@@ -203,7 +206,7 @@ def _find_device(db: Db, workspace: int, number: int, text: str) -> Recipient | 
     return Recipient(member=member, device=id_, identity_json=_quote_words(id_, name, "Device"))
 
 
-# Groups.
+# Functions for groups.
 
 
 def add_group(
@@ -277,7 +280,7 @@ def list_groups(db: Db, workspace: int) -> list[Row]:
 
 
 def encode_groups(db: Db, workspace: int) -> list[Row]:
-    """Return the groups in the form of the API."""
+    """Return the groups of a workspace in the form of the API."""
     return [
         {
             "id": str(row["id"]),
@@ -300,8 +303,8 @@ def change_group(
     now: float,
     actor: str = ADMINISTRATION,
 ) -> None:
-    """Change the members of a group, or allow or forbid its items to go over satellite. Raises
-    Refused for a user of another workspace.
+    """Change the members of a group, or allow or forbid to send its items over satellite. Raises
+    Refused if a user is in another workspace.
     """
     for member in sorted(join):
         if not is_member(db, workspace, member):
@@ -323,8 +326,7 @@ def remove_group(
     db: Db, workspace: int, group: int, *, now: float, actor: str = ADMINISTRATION
 ) -> None:
     """Remove a group of the workspace, if it exists. Items sent to the group remain. Raises Refused
-    while a fence uses the group, because the fence would then apply to all kits or silently watch
-    no one.
+    if a fence uses the group. Without the group, the fence would apply to all kits or to no kit.
     """
     fences = db.execute(
         "SELECT name FROM fence WHERE team = ? AND workspace = ? ORDER BY id", group, workspace
@@ -344,7 +346,7 @@ def remove_group(
     kit_report.touch_directory(db, workspace)
 
 
-# Users' handhelds.
+# Functions for the handheld radios of users.
 
 HANDLE_MAX = 64
 
@@ -358,8 +360,8 @@ def set_radios(
     now: float,
     actor: str = ADMINISTRATION,
 ) -> None:
-    """Set the handhelds of a member, in place of all earlier handhelds. Raises Refused if a
-    handheld belongs to another member.
+    """Replace the handheld radios of a member. Raises Refused if another member has one of these
+    radios.
     """
     for handle in handles:
         if not handle.isprintable() or " " in handle or not 0 < len(handle) <= HANDLE_MAX:
@@ -394,8 +396,8 @@ def set_radios(
 def set_positions(
     db: Db, workspace: int, member: int, *, every: bool, now: float, actor: str = ADMINISTRATION
 ) -> None:
-    """Make a user's kits get every position of other kits, or only the newest position of each
-    sender.
+    """Choose the positions that a user's kits get: every position of other kits, or only the newest
+    position of each sender.
     """
     db.execute(
         "UPDATE membership SET all_positions = ? WHERE workspace = ? AND member = ?",
@@ -405,11 +407,11 @@ def set_positions(
     note_of_member(db, member, actor, "user positions", f"{member} {wanted}", now)
 
 
-# Directory for kits.
+# Functions for the directory that kits get.
 
 
 def read_version(db: Db, workspace: int) -> int:
-    """Return the version of the workspace's directory. It is 0 at first and grows with each
+    """Return the version of the workspace's directory. It starts at 0 and increases with each
     change.
     """
     rows = db.execute("SELECT directory FROM workspace WHERE id = ?", workspace)
@@ -417,7 +419,7 @@ def read_version(db: Db, workspace: int) -> int:
 
 
 def make_directory(db: Db, workspace: int, owner: int) -> Directory:
-    """Return the directory for a kit of this user."""
+    """Return the directory for a kit of the user `owner`."""
     handles: dict[int, list[str]] = {}
     for handle, member in db.execute(
         "SELECT handle, member FROM handle WHERE workspace = ? ORDER BY handle", workspace

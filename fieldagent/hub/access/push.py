@@ -1,6 +1,6 @@
-"""Reads the body of a cloud push from JSON, and reports all faults at once.
+"""Parses the JSON body of a cloud push and reports all errors at once.
 
-Field names are those of the interface document, "Cloud push request". In addition, `priority`,
+The field names are those of the interface document, "Cloud push request". In addition, `priority`,
 `collapseKey` and `timeToLive` have the same meaning as in the local API.
 """
 
@@ -41,27 +41,30 @@ class Push:
     source: int
     workspace: int
     target: int | None
-    """The addressed user. None is the whole workspace, and is not possible for a message."""
+    """The addressed user, or None for the whole workspace. A message needs a user or a group."""
     priority: int
     timestamp: datetime | None = None
     """Time of a message. Positions contain their own time."""
     collapse_key: int | None = None
     time_to_live: int | None = None
     group: int | str | None = None
-    """Id or name of the addressed group, in addition to a `target` if one is set."""
+    """Id or name of the addressed group. A push may have a group and a `target`."""
     wants_receipt: bool = False
     """True if the sender wants a read receipt."""
     contact: str = ""
-    """JSON of the phone and e-mail in a message; they are part of the addressee's event."""
+    """JSON with the telephone number and email address in a message. They become part of the event
+    that the addressee gets."""
 
     @property
     def kind(self) -> str:
-        """Return the kind: message, location, waypoint or data."""
+        """Return the kind of item: message, location, waypoint or data."""
         return get_kind(self.item)
 
     @property
     def sos(self) -> bool:
-        """Return True if the push is an SOS: a message or a location with an SOS priority."""
+        """Return True if the push is an SOS, that is, a message or a location with the priority of
+        an SOS.
+        """
         return self.priority >= SOS_PRIORITY and isinstance(self.item, Message | Location)
 
 
@@ -84,7 +87,7 @@ def _read_id(value: Any) -> int:
 
 
 def _read_group(value: Any) -> int | str:
-    """Return a group's id or name."""
+    """Return the id or name of a group."""
     if not isinstance(value, str):
         return _read_id(value)
     if not 1 <= len(value) <= GROUP_MAX:
@@ -100,8 +103,8 @@ def _read_group(value: Any) -> int | str:
 
 GROUP_MAX = 80
 PHONE_MAX, EMAIL_MAX = 100, 254
-"""Largest numbers of bytes of a telephone number and an e-mail address (RFC 5321). Both are
-transmitted with the message."""
+"""Largest numbers of bytes of a telephone number and of an email address (RFC 5321). Both are sent
+with the message."""
 
 
 def _make_text_reader(size: int) -> Callable[[Any], str]:
@@ -147,12 +150,12 @@ ROUTING: Mapping[str, Field] = {
 
 
 def parse_push(body: bytes) -> Push:
-    """Read the body of a push. Raises NotJson, or InvalidPackage with all faults."""
+    """Parse the body of a push. Raises NotJson, or InvalidPackage with all errors."""
     return read_push(load_document(body))
 
 
 def read_push(document: Any) -> Push:
-    """Read the JSON of a push. Raises InvalidPackage with all faults."""
+    """Return the push in a JSON document. Raises InvalidPackage with all errors."""
     item, priority, routing = read_one_of(document, ITEM_KINDS, ROUTING)
     push = {"priority": priority, "target": None, **routing}
     one, group = push["target"], push.get("group")

@@ -1,7 +1,8 @@
-"""Idempotency: actions under an Idempotency-Key are done once, however often they are requested.
+"""Idempotency: an action with an Idempotency-Key is done once, however often it is requested.
 
-A caller is a member with a key of the API. The answer for a repeat is stored as text: for a push
-its requestId, for another action the id of the new object.
+A caller is a member with a key of the API. The hub stores the result as a text and returns it to a
+repeated request. The result of a push is its requestId. The result of another action is the id of
+the new object.
 """
 
 from __future__ import annotations
@@ -18,24 +19,24 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.sentence import sentence
 
 Name = tuple[int, int, str]
-"""Name of a request: key, member and Idempotency-Key."""
+"""Name of a request: API key, member and Idempotency-Key."""
 
 
 class Repeatable(NamedTuple):
-    """Name of a request, and a digest by which a repeat is recognised."""
+    """Name of a request, and a digest from which the hub recognises a repeat."""
 
     name: Name
     digest: bytes
 
 
 def digest_of(request_text: str) -> bytes:
-    """Return a digest of 16 bytes of a request. Equal requests have the same digest."""
+    """Return a 16-byte digest of a request. Equal requests have the same digest."""
     return hashlib.blake2b(request_text.encode("utf-8", "replace"), digest_size=16).digest()
 
 
 def read_repeatable(request: Request, caller: Caller) -> Repeatable | None:
-    """Return the name and digest of a request with an Idempotency-Key; None without one. Raises
-    Problem 400 for an invalid key.
+    """Return the name and digest of a request, or None if the request has no Idempotency-Key.
+    Raises Problem 400 if the key is invalid.
     """
     key = read_idempotency_key(request.headers)
     if key is None:
@@ -45,7 +46,7 @@ def read_repeatable(request: Request, caller: Caller) -> Repeatable | None:
 
 
 def find_earlier(db: Db, names: Collection[Name]) -> dict[Name, tuple[bytes, str]]:
-    """Return the digest and the answer of each name that was used before."""
+    """Return the digest and the result for each name that was used before."""
     if not names:
         return {}
     rows = db.execute(
@@ -57,7 +58,7 @@ def find_earlier(db: Db, names: Collection[Name]) -> dict[Name, tuple[bytes, str
 
 
 def refuse_another(name: Name, earlier_digest: bytes, digest: bytes) -> Problem | None:
-    """Return the Problem 422 if another request was made under the name, else None."""
+    """Return the Problem 422 if a different request was made with the same name, otherwise None."""
     if earlier_digest == digest:
         return None
     return Problem(422, sentence("Idempotency-Key {key} had another body", key=repr(name[-1])))
@@ -67,27 +68,27 @@ _REMEMBERED = ("credential", "member", "key", "digest", "at", "request_id")
 
 
 def remember_all(db: Db, answered: Sequence[tuple[Repeatable, str]], now: float) -> None:
-    """Store the requests with the answers for their repeats. No other process stores the same
-    requests meanwhile, because `count_calls` or `find_answer` has locked the callers' keys.
+    """Store requests with the results that repeats get. No other process stores the same requests
+    at the same time, because `count_calls` or `find_answer` has locked the callers' keys.
     """
     rows = [(*name, digest, now, answer) for (name, digest), answer in answered]
     insert(db, "idempotency", _REMEMBERED, rows)
 
 
 def remember(db: Db, repeatable: Repeatable | None, answer: str, now: float) -> None:
-    """Store one request that `find_answer` has not found. Store nothing if the request has no
-    key.
+    """Store one request that `find_answer` has not found. Do nothing if the request has no
+    Idempotency-Key.
     """
     if repeatable is not None:
         remember_all(db, [(repeatable, answer)], now)
 
 
 def find_answer(db: Db, repeatable: Repeatable | None) -> str | None:
-    """Return the answer if the request was done before. Return None if the request must be done
-    now. Then pass its answer to `remember` in the same transaction.
+    """Return the result if the request was done before. Return None if the request must be done
+    now. In this case, pass its result to `remember` in the same transaction.
 
-    Call this before you lock other rows, as a push does. Raises Problem 422 if another request was
-    made under the name.
+    Call this function before you lock other rows, as a push does. Raises Problem 422 if a different
+    request was made with the same name.
     """
     if repeatable is None:
         return None

@@ -27,8 +27,8 @@ WHY_MAX = 200
 
 
 def revoke(db: Db, device: int, reason: str, *, now: float, actor: str = ADMINISTRATION) -> None:
-    """Revoke a device, so that its messages no longer count as messages of its user. Raises Refused
-    if it is revoked already.
+    """Revoke a device. Its messages then no longer count as messages of its user. Raises Refused if
+    the device is revoked already.
     """
     changed = db.execute(
         "UPDATE device SET revoked = ?, revoked_why = ?, disabled = ?"
@@ -43,7 +43,9 @@ def revoke(db: Db, device: int, reason: str, *, now: float, actor: str = ADMINIS
 
 
 def restore(db: Db, device: int, *, now: float, actor: str = ADMINISTRATION) -> None:
-    """Restore a revoked device. Raises Refused if it is not revoked, or if its user is disabled."""
+    """Restore a revoked device. Raises Refused if the device is not revoked or its user is
+    disabled.
+    """
     if find_revocation(db, device) is None:
         raise Refused(sentence("device {device} is not revoked", device=device))
     db.execute("UPDATE device SET revoked = NULL, revoked_why = '' WHERE id = ?", device)
@@ -52,21 +54,22 @@ def restore(db: Db, device: int, *, now: float, actor: str = ADMINISTRATION) -> 
 
 
 def find_revocation(db: Db, device: int) -> float | None:
-    """Return the Unix time of the revocation; None if the device is not revoked."""
+    """Return the Unix time when the device was revoked, or None if it is not revoked."""
     rows = db.execute("SELECT revoked FROM device WHERE id = ? AND revoked IS NOT NULL", device)
     return float(rows[0][0]) if rows else None
 
 
 def find_revoked(db: Db, devices: Collection[int]) -> set[int]:
-    """Return the revoked devices among these."""
+    """Return those of `devices` that are revoked."""
     which, numbers = make_membership(db, devices)
     rows = db.execute(f"SELECT id FROM device WHERE id {which} AND revoked IS NOT NULL", *numbers)
     return {device for (device,) in rows}
 
 
 def doubt_of(db: Db, carrier: Device | None, device: Device) -> tuple[float | None, str]:
-    """Return the Unix time of the revocation of the device or of the carrier that relays its items,
-    and the reason for the dead letter. None and an empty text if neither is revoked.
+    """Return the Unix time when the device was revoked, or when the carrier that relays its items
+    was revoked. Also return the reason for the dead letter. If neither is revoked, return None and
+    an empty text.
     """
     for each in (carrier, device):
         if each is not None and (at := find_revocation(db, each.id)) is not None:

@@ -1,7 +1,7 @@
-"""Secrets of callers. They are created here, shown once, and stored as a hash.
+"""Secrets of callers. The hub creates a secret, shows it once, and stores only its hash.
 
-Keys and tokens are random and long, so SHA-256 is sufficient. For passwords that people choose
-there is `system.scrypt`.
+Keys and tokens are random and long, so SHA-256 is sufficient. For passwords that people choose, the
+hub uses `system.scrypt`.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ import secrets
 
 
 def make_secret(prefix: str) -> str:
-    """Return 256 random bits after a prefix that shows the purpose to people and to secret
-    scanners.
+    """Return 256 random bits after a prefix. The prefix shows the purpose of the secret to people
+    and to secret scanners.
     """
     return f"{prefix}_{secrets.token_urlsafe(32)}"
 
 
 def make_password() -> str:
-    """Return a password of 80 random bits that people can read aloud."""
+    """Return a password of 80 random bits in a form that people can read aloud."""
     text = base64.b32encode(secrets.token_bytes(10)).decode().lower()
     return "-".join(text[place : place + 4] for place in range(0, 16, 4))
 

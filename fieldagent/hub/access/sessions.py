@@ -1,4 +1,6 @@
-"""Console sessions: credentials of the kind `session`, sent as a random cookie."""
+"""Console sessions. A session is a credential of the kind `session`, which the browser sends as a
+random cookie.
+"""
 
 from __future__ import annotations
 
@@ -12,16 +14,16 @@ from fieldagent.package.reading import ITEMS
 
 COOKIE = "fieldagent-session"
 SESSION_LIFETIME_S = 43_200.0
-"""Seconds for which a session is valid, the length of a shift."""
+"""Seconds for which a session is valid. This is the length of a shift."""
 NAME = "console"
-"""Name in the audit log where a call with an API key has the name of the key."""
+"""Name in the audit log for calls from the console, which have no API key."""
 SCOPES = frozenset(
     [Purpose.READ.value, Purpose.ACKNOWLEDGE.value, Purpose.ADMINISTER.value, *ITEMS]
 )
 
 
 def begin(db: Db, member: int, workspace: int, now: float) -> str:
-    """Begin a session, and return its cookie, which is shown only once."""
+    """Begin a session and return its cookie. The hub stores only a hash of the cookie."""
     token = secret.make_secret("session")
     db.execute(
         "INSERT INTO credential (kind, workspace, member, lookup, name, created, expires)"
@@ -38,7 +40,7 @@ def begin(db: Db, member: int, workspace: int, now: float) -> str:
 
 
 def end_session(db: Db, token: str) -> None:
-    """End the session of that token, if there is one."""
+    """End the session with this token, if there is one."""
     db.execute(
         "DELETE FROM credential WHERE kind = 'session' AND lookup = ?",
         secret.hash_for_lookup(token),
@@ -56,9 +58,7 @@ def forget(db: Db, now: float) -> None:
 
 
 def find_caller(db: Db, token: str, now: float) -> Caller | None:
-    """Return the caller who has signed in; None if the session is over, or if the user was
-    disabled.
-    """
+    """Return the caller of a session, or None if the session has ended or the user was disabled."""
     rows = db.execute(
         "SELECT credential.id, credential.workspace, member.id, type, member.name, role, may_push"
         " FROM credential JOIN member ON member.id = credential.member JOIN membership"
@@ -85,13 +85,13 @@ def list_workspaces(db: Db, member: int) -> list[int]:
 
 
 def read_token(request: Request) -> str | None:
-    """Return the token of the console's cookie; None if the request has none."""
+    """Return the token in the console's cookie, or None if the request has no such cookie."""
     return read_cookie(request, COOKIE)
 
 
 def is_same_site(request: Request) -> bool:
-    """Return True if a page of the console made the browser send the request. The check uses the
-    origin that browsers report for a POST.
+    """Return True if a page of the console made the browser send the request. The function compares
+    the origin that browsers report for a POST.
     """
     site = request.headers.get("sec-fetch-site")
     if site is not None:

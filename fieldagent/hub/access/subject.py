@@ -1,6 +1,4 @@
-"""User, device or workspace that an operator names, and the part of the ledger that belongs
-to it.
-"""
+"""User, device or workspace that an operator of the hub names, with the rows that belong to it."""
 
 from __future__ import annotations
 
@@ -14,7 +12,7 @@ from fieldagent.system.lazy_dataclass import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """User, device or workspace. `kind` is "user", "device" or "workspace"."""
+    """A user, device or workspace. `kind` is "user", "device" or "workspace"."""
 
     kind: str
     id: int
@@ -22,15 +20,15 @@ class Subject:
 
     @property
     def items(self) -> tuple[str, Sequence[Any]]:
-        """Return the SQL condition of the subject's own items, with parameters."""
+        """Return the SQL condition for the subject's own items, with its parameters."""
         if self.kind == "user":
             return "(sender = ? OR target = ?)", (self.id, self.id)
         return "workspace = ?", (self.id,)
 
     @property
     def counted(self) -> list[tuple[str, Sequence[Any]]]:
-        """Return SQL conditions that split the subject's own items into disjoint parts. Each part
-        has an index.
+        """Return SQL conditions, with parameters, that split the subject's own items into disjoint
+        parts. Each part has an index.
         """
         if self.kind == "user":
             sent = "sender = ? AND workspace IN (SELECT id FROM workspace)"
@@ -39,7 +37,7 @@ class Subject:
 
     @property
     def devices(self) -> str:
-        """Return the SQL that selects the ids of the subject's devices."""
+        """Return an SQL query for the ids of the subject's devices."""
         column = {"user": "member", "device": "id", "workspace": "workspace"}[self.kind]
         return f"SELECT id FROM device WHERE {column} = {self.id}"
 
@@ -50,8 +48,8 @@ def list_devices(db: Db, subject: Subject) -> list[int]:
 
 
 def list_workspaces(db: Db, subject: Subject) -> list[int | None]:
-    """Return the workspaces whose audit logs record the deletion of the subject; [None] if no such
-    workspace is left.
+    """Return the workspaces whose audit logs record the deletion of the subject. If no such
+    workspace is left, return [None], which stands for the whole hub.
     """
     sql = {
         "user": "SELECT workspace FROM membership WHERE member = ?",

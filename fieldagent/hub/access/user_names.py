@@ -1,4 +1,4 @@
-"""Names of users, by which kits address them."""
+"""Names of users. Kits address users by these names."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from fieldagent.system.sentence import sentence
 
 
 def find_name_fault(db: Db, workspace: int, name: str) -> str:
-    """Return a refusal if an enabled user of the workspace has the name, in any case of letters.
-    Otherwise return an empty string.
+    """Return a refusal if an enabled user of the workspace has the name, ignoring upper and lower
+    case. Otherwise return an empty string.
     """
     rows = db.execute(
         "SELECT member.id, member.name FROM member JOIN membership ON membership.member = member.id"

@@ -1,4 +1,6 @@
-"""A few places for expensive work, and a bounded waiting line in the order of priority."""
+"""A waiting line for expensive work. A few callers work at a time, and a limited number of callers
+wait in the order of their priority.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ import trio
 from fieldagent.system.lazy_dataclass import dataclass
 
 Claim = tuple[float, ...]
-"""Priority in the line. A lower claim comes first; equal claims keep their order of arrival."""
+"""Priority in the line. A lower claim comes first. Equal claims keep their order of arrival."""
 
 
 @dataclass(slots=True, eq=False)
@@ -28,7 +30,7 @@ class _WaitingCaller:
 
 
 class Crowded(Exception):
-    """Error: the line is full of better claims."""
+    """Error: the line is full of callers with better claims."""
 
 
 class WaitingLine:
@@ -40,8 +42,8 @@ class WaitingLine:
 
     @asynccontextmanager
     async def wait_for_place(self, claim: Claim) -> AsyncIterator[None]:
-        """Wait for a place and hold it within the block. Raises Crowded if the line is full of
-        better claims, now or later during the wait.
+        """Wait for a place and hold it within the block. Raises Crowded if callers with better
+        claims fill the line, now or during the wait.
         """
         if self._free:
             self._free -= 1

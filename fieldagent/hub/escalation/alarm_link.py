@@ -1,9 +1,9 @@
-"""Links with which a notified person acknowledges an SOS, once: rows of `alarm_link`. In an answer
-by SMS, the six-digit code of a link does the same.
+"""Links with which a notified person acknowledges an SOS once. They are rows of `alarm_link`. In a
+reply by SMS, the six-digit code of a link has the same effect.
 
-The hub signs a link over the incident, the person, and the message that notified them. The key is
-in the database, so any hub process accepts the answer. A repeat of the same message contains the
-same link. An SOS that is raised again ends the earlier links.
+The hub signs a link for the incident, the person, and the message that notified the person. The
+signing key is in the database, so each hub process accepts the link. If the same message is sent
+again, it contains the same link. If an SOS is raised again, its earlier links become invalid.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ KEY = "alarm links"
 LINK_LIFETIME_S = 3 * 86_400.0
 """Seconds for which a link is valid."""
 CODE, LONG_CODE = 6, 12
-"""Numbers of digits. An attacker has five tries per hour at short codes (`answers.WRONG_MAX`). Long
-codes need no such limit, because they cannot be guessed."""
+"""Numbers of digits. An attacker has five attempts per hour at short codes (`answers.WRONG_MAX`).
+Long codes have no limit, because an attacker cannot guess them."""
 PATH = "/answer/{token}"
 _TOKEN = re.compile(r"([0-9]{1,18})\.([A-Za-z0-9_-]{22})", re.ASCII)
 
@@ -37,7 +37,7 @@ class AlarmLink(NamedTuple):
     expires: float
     used: float | None
     contact: int | None
-    """Id of the contact that was notified; None for a webhook."""
+    """Id of the notified contact; None for a webhook."""
     code: str
 
 
@@ -47,7 +47,7 @@ _LINK = "alarm_link.id, sos, alarm_link.name, message_id, expires, used, contact
 def make(
     db: Db, sos: int, name: str, message_id: str, now: float, contact: int | None = None
 ) -> tuple[str, str]:
-    """Return the path and the code of the link for the person notified by this message."""
+    """Return the path and the code of the link for the person whom the message notifies."""
     code = f"{secrets.randbelow(10**CODE):0{CODE}}"
     (row,) = db.execute(
         "INSERT INTO alarm_link (sos, name, message_id, expires, contact, code)"
@@ -63,8 +63,8 @@ def make(
 
 
 def find(db: Db, token: str, *, locked: bool = False) -> AlarmLink | None:
-    """Return the link of this token; None if the hub did not create it. `locked` keeps other
-    processes from using the link during the transaction.
+    """Return the link with this token, or None if the hub did not create the token. If `locked` is
+    True, other processes cannot use the link during the transaction.
     """
     read = _TOKEN.fullmatch(token)
     if read is None:
@@ -83,7 +83,7 @@ def find(db: Db, token: str, *, locked: bool = False) -> AlarmLink | None:
 
 
 def find_by_message(db: Db, message_id: str) -> AlarmLink | None:
-    """Return the link in this message, locked for the transaction, or None."""
+    """Return the link in the message with this id, locked for the transaction, or None."""
     rows = db.execute(
         f"SELECT {_LINK} FROM alarm_link WHERE message_id = ?{db.for_update()}", message_id
     )
@@ -101,14 +101,18 @@ def find_by_code(db: Db, code: str, contact: int) -> AlarmLink | None:
 
 
 def make_long_code(db: Db, link: AlarmLink) -> str:
-    """Return the long code of a link. The long code counts even after too many wrong codes."""
+    """Return the long code of a link. The hub accepts the long code even after too many wrong
+    codes.
+    """
     said = f"long code {link.id} {link.message_id}".encode()
     digest = hmac.new(read_signing_key(db, KEY), said, hashlib.sha256).digest()
     return f"{int.from_bytes(digest) % 10**LONG_CODE:0{LONG_CODE}}"
 
 
 def list_valid(db: Db, contact: int, now: float) -> list[AlarmLink]:
-    """Return the valid links of a contact: the newest for each incident, newest first."""
+    """Return the valid links of a contact. For each incident, only the newest link is returned. The
+    newest link comes first.
+    """
     rows = db.execute(
         f"SELECT {_LINK} FROM alarm_link WHERE contact = ? AND expires > ? ORDER BY id DESC",
         *(contact, now),

@@ -1,7 +1,7 @@
-"""Page behind the link in a notification. The page shows the incident, and asks for confirmation
-before it acknowledges.
+"""Web page behind the link in a notification. The page shows the incident, and asks for
+confirmation before it acknowledges.
 
-Mail scanners and previews follow links, so GET and HEAD change nothing. POST acknowledges once.
+Mail scanners and previews open links, so GET and HEAD change nothing. POST acknowledges once.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _HEADERS = (
     ("Cache-Control", "no-store"),
     ("Vary", "Accept-Language"),
     ("X-Content-Type-Options", "nosniff"),
-    # The address of the page is a secret of its recipient.
+    # The URL of the page is a secret of its recipient.
     ("Referrer-Policy", "no-referrer"),
     ("X-Robots-Tag", "noindex"),
 )
@@ -70,7 +70,7 @@ _FORM = """<form method="post">
 
 
 class AnswerPage:
-    """Page behind an alarm's link. `clock` returns Unix time."""
+    """Web page behind the link in a notification. `clock` returns Unix time."""
 
     def __init__(self, store: Store, *, clock: Callable[[], float]) -> None:
         self._store = store
@@ -82,8 +82,8 @@ class AnswerPage:
         return [Route("GET", alarm_link.PATH, self.show_question), post()]
 
     async def show_question(self, request: Request, token: str) -> Response:
-        """Show the incident behind a link, with the question. If the link is forged or the incident
-        is answered, show that fact instead of the question.
+        """Show the incident behind a link, and ask for confirmation. If the link is forged or the
+        incident was acknowledged already, show this fact instead.
         """
         language = _choose_language(request)
 
@@ -100,7 +100,7 @@ class AnswerPage:
 
     async def answer(self, request: Request, token: str) -> Response:
         """Acknowledge the incident in the name of the link's contact, if the link is still valid.
-        Answer 503 if the acknowledgement cannot be stored.
+        Respond with status 503 if the acknowledgement cannot be stored.
         """
         language = _choose_language(request)
         text = find_canned(language, _read_text(request))
@@ -135,8 +135,8 @@ class AnswerPage:
     def _find_end_page(
         self, db: Db, link: AlarmLink, incident: Sos, language: str
     ) -> Response | None:
-        """Return a page with the reason why the link is no longer valid; None if it is still
-        valid.
+        """Return a page with the reason why the link is no longer valid, or None if the link is
+        still valid.
         """
         standing = _describe_state(db, incident, language)
         if link.used is not None:
@@ -193,7 +193,9 @@ def _make_question_page(db: Db, link: AlarmLink, incident: Sos, language: str) -
 
 
 def _add_time_element(text: str, time: str) -> str:
-    """Return the text as HTML with a `time` element, which a browser shows in local time."""
+    """Return `text` as HTML with a `time` element. The browser shows the time in its own time
+    zone.
+    """
     return escape(text).replace(time, f'<time datetime="{time}">{time}</time>')
 
 

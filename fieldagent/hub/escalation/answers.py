@@ -47,7 +47,8 @@ log = logging.getLogger(__name__)
 WRONG_MAX, WRONG_WITHIN = 5, 3_600.0
 """Largest number of wrong codes of one address, and the seconds for which a wrong code counts."""
 _OK = "[o\N{CYRILLIC SMALL LETTER O}][k\N{CYRILLIC SMALL LETTER KA}]"
-"""Pattern for OK on Latin and Cyrillic keyboards, whose letters look the same."""
+"""Pattern for OK typed on a Latin or Cyrillic keyboard. The letters of both keyboards look the
+same."""
 _TEXT = re.compile(
     rf"\s*({_OK}\b)?[\s,.:;-]*((?:[0-9]{{12}}|[0-9]{{6}})(?![0-9]))?[\s,.:;-]*(.*)",
     re.I | re.DOTALL,
@@ -55,7 +56,7 @@ _TEXT = re.compile(
 
 
 class AnswerText(NamedTuple):
-    """Content of an answer."""
+    """Content of an answer: OK, a code, and other text. Each part can be missing."""
 
     accepts: bool
     """True if the text begins with OK."""
@@ -64,7 +65,7 @@ class AnswerText(NamedTuple):
 
 
 def read(text: str) -> AnswerText:
-    """Return the content of a text such as `OK 471123 on our way`. Each part can be missing."""
+    """Parse a text such as `OK 471123 on our way`. Each part can be missing."""
     match = _TEXT.fullmatch(text)
     assert match is not None, "every part of it may be missing"
     words = notice.make_visible(match[3])
@@ -72,9 +73,7 @@ def read(text: str) -> AnswerText:
 
 
 class ContactInbox:
-    """Receiver of contacts' answers. Implements `contract.AnswerInbox`. `clock` returns Unix
-    time.
-    """
+    """Processes contacts' answers. Implements `contract.AnswerInbox`. `clock` returns Unix time."""
 
     def __init__(self, store: Store, *, clock: Callable[[], float]) -> None:
         self._store = store
@@ -90,7 +89,7 @@ class ContactInbox:
 
 
 def process_answer(db: Db, answer: ContactAnswer, now: float) -> str:
-    """Process an answer once, record its result and return it in a few words."""
+    """Process an answer once. Record the result, and return it in a few words."""
     new = db.execute(
         "INSERT INTO contact_answer (kind, service_id, at, sender, outcome)"
         " VALUES (?, ?, ?, ?, '') ON CONFLICT (kind, service_id) DO NOTHING RETURNING id",
@@ -150,8 +149,9 @@ def _find_contacts(db: Db, answer: ContactAnswer) -> list[AlarmContact]:
 
 
 def _make_which_question(contact: AlarmContact, writings: list[WrittenMessage]) -> str:
-    """Return the text that asks the author which incident or kit is meant. Several workspaces know
-    the address, and the desk of one workspace must not read a text for another workspace.
+    """Return a text that asks the author which incident or kit the answer is for. Several
+    workspaces know the author's address, and the desk of one workspace must not see a text for
+    another workspace.
     """
     if not writings:
         return translate(
@@ -227,8 +227,8 @@ def _find_long_code(db: Db, contact: AlarmContact, link: AlarmLink) -> str:
 def _handle_proved_message(
     db: Db, answer: ContactAnswer, answer_text: AnswerText, now: float
 ) -> str:
-    """Process an answer to an address or message that only its recipient knows: a contact's answer
-    about an SOS, or a reply to a person's message.
+    """Process an answer to an address or message that only its recipient knows. The answer is about
+    an SOS, or it is a reply to a message that a person wrote at a kit.
     """
     link = alarm_link.find_by_message(db, answer.answers)
     if link is None and (written := correspondence.find_by_message(db, answer.answers)) is not None:
@@ -290,7 +290,7 @@ def _find_incident(db: Db, contact: AlarmContact, link: AlarmLink) -> Sos:
 def _send_to_kit(
     db: Db, contact: AlarmContact, link: AlarmLink, words: str, now: float, *, is_proved: bool
 ) -> str:
-    """Send a text to the kit, or reply to the author with the reason why the text is not sent."""
+    """Send a text to the kit. If the text cannot be sent, reply to the author with the reason."""
     if not words:
         why = translate(contact.language, "Nothing sent: your message was empty.")
         return _reply(db, contact, link.sos, "empty", why, now)
@@ -326,14 +326,14 @@ def _describe_unsent(contact: AlarmContact, reason: str) -> str:
 
 
 def _show_to_desk(db: Db, contact: AlarmContact, link: AlarmLink, words: str, now: float) -> None:
-    """Show the desk a text that did not go to the kit."""
+    """Show the desk a text that was not sent to the kit."""
     detail = f"wrote, but it was not sent to the kit: {words}"[: sos_desk.TEXT_MAX]
     sos.note_event(db, link.sos, "note", now, name=contact.name, detail=detail)
 
 
 def _find_voice(db: Db, contact: AlarmContact, now: float) -> int:
-    """Return the member in whose name the kit sees this contact's texts. The member is created with
-    the first text, and cannot sign in.
+    """Return the member in whose name the kit sees this contact's texts. The first text creates the
+    member, which cannot sign in.
     """
     ((member,),) = db.execute("SELECT member FROM alarm_contact WHERE id = ?", contact.id)
     if member is None:
@@ -352,8 +352,9 @@ def _reply(
     *,
     always: bool = False,
 ) -> str:
-    """Queue a reply to the author, and return the outcome. With `always`, queue the reply even if
-    the replies of the hour or day are spent, perhaps on forged messages.
+    """Queue a reply to the author, and return `outcome`. If `always` is True, queue the reply even
+    if the limit of replies per hour or day is reached. Forged messages may have caused the earlier
+    replies.
     """
     ((lately,),) = db.execute(
         "SELECT count(*) FROM alarm_message WHERE contact = ? AND why = ? AND not_before > ?",
@@ -372,8 +373,8 @@ def _reply(
 
 
 def report(db: Db, *, message_id: str, reached: bool, reason: str, now: float) -> None:
-    """Record a service's report about a message. A repeated report is ignored, and a later report
-    replaces an earlier one. A delivered message stays delivered.
+    """Record a service's report about a message. A repeated report is ignored. A later report
+    replaces an earlier report, but a delivered message stays delivered.
     """
     state = "delivered" if reached else "failed"
     rows = db.execute(
@@ -398,8 +399,8 @@ FORGOTTEN_AT_ONCE = 1_000
 
 
 def forget(db: Db, before: float) -> int:
-    """Delete some answers received before `before`, and return their number. Services do not repeat
-    answers that are so old.
+    """Delete some answers that were received before `before`, and return their number. Services do
+    not repeat such old answers.
     """
     return len(
         db.execute(

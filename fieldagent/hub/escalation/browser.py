@@ -1,5 +1,5 @@
-"""Contact kind for a dispatcher's browser with a closed page, by web push. The contact's address is
-the subscription from the console, as JSON.
+"""Contact kind for a dispatcher's browser, which shows a web push notification even if the console
+is closed. The contact's address is the JSON of the push subscription.
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ _LOCAL = re.compile(r"https://(localhost|127\.|\[::1\])")
 
 
 def find_subject(desk: str, mail_from: str | None) -> str:
-    """Return the contact of the hub's operator for push services (RFC 8292 2.1); empty if none is
-    configured. Apple's service refuses a contact at this machine's own address.
+    """Return the address at which push services can reach the hub's operator (RFC 8292, section
+    2.1), or an empty text if none is configured. Apple's service refuses an address on this
+    machine.
     """
     if desk.startswith("https://") and not _LOCAL.match(desk):
         return desk
@@ -55,13 +56,13 @@ def _make_sender(host: ContactHost) -> Send:
 
 
 def find_endpoint(address: str) -> str:
-    """Return the push endpoint of a browser; empty if its subscription is damaged."""
+    """Return the push endpoint of a browser, or an empty text if its subscription is damaged."""
     endpoint = read_members(address, "the address of a browser").get("endpoint")
     return endpoint if isinstance(endpoint, str) else ""
 
 
 def _get_host(address: str) -> str:
-    """Return only the host, because the rest of the endpoint is private to the browser."""
+    """Return only the host of the endpoint, because the rest is a secret of the browser."""
     endpoint = find_endpoint(address)
     if not endpoint:
         return DAMAGED_ROW

@@ -1,9 +1,9 @@
-"""Chain of a workspace: the steps in which contacts are notified of an incident until someone
-answers.
+"""Escalation chain of a workspace: the steps in which contacts are notified of an incident until
+someone answers.
 
 A step contains the contacts with the same `after`. A step works if at least one of its contacts
-works. Faults are found before an emergency, from the settings, the installed modules and the last
-try.
+works. The hub finds faults before an emergency. It checks the settings, the installed modules and
+the result of the last attempt.
 """
 
 from __future__ import annotations
@@ -23,11 +23,13 @@ from fieldagent.webhook.delivery import HandoverOutcome
 
 Row = dict[str, Any]
 NoteEnd = Callable[[AlarmContact, str], Awaitable[None]]
-"""Stores the reason why a contact was not notified, or an empty string."""
+"""Stores the reason why a contact was not notified, or an empty string if it was notified."""
 
 
 def list_steps(db: Db, workspace: int, kinds: Kinds, settings: Own) -> list[Row]:
-    """Return the steps in order, each with its time, its contacts, and True if it works."""
+    """Return the steps in their order. Each has its time, its contacts, and True if the step
+    works.
+    """
     rows = contacts.list_alarm_contacts(db, workspace, kinds, settings)
     return [
         _make_step(number, after, [*some])
@@ -41,7 +43,7 @@ def _make_step(number: int, after: str, rows: Sequence[Row]) -> Row:
 
 
 def count_broken(db: Db, kinds: Kinds, settings: Own) -> int:
-    """Return the number of steps in all workspaces that cannot work."""
+    """Return the number of steps, in all workspaces, that do not work."""
     workspaces = db.execute("SELECT DISTINCT workspace FROM alarm_contact")
     return sum(
         not each["works"] for (one,) in workspaces for each in list_steps(db, one, kinds, settings)
@@ -51,9 +53,11 @@ def count_broken(db: Db, kinds: Kinds, settings: Own) -> int:
 async def test(
     recipients: Sequence[tuple[AlarmContact, str]], reach: ContactSenders, note_end: NoteEnd
 ) -> list[Row]:
-    """Send each contact a test, step by step without waits, and return the results. A failed step
-    does not stop the test. `recipients` contains each contact with the result of
-    `sending.note_or_refuse`: the reason why the contact gets no test, or an empty string.
+    """Send each contact a test, step by step without waiting, and return the results. If a step
+    fails, the test continues.
+
+    Each of `recipients` is a contact with the result of `sending.note_or_refuse`: the reason why
+    the contact gets no test, or an empty string.
     """
     results = []
     for number, (after, some) in enumerate(groupby(recipients, lambda each: each[0].after), 1):

@@ -1,5 +1,5 @@
-"""Contacts that are notified of an SOS besides the console, as configured by administrators and
-dispatchers.
+"""Contacts that the hub notifies of an SOS in addition to the console. Administrators and
+dispatchers configure them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from fieldagent.system.span import format_span
 BROWSERS_MAX = 20
 """Largest number of browsers of one dispatcher."""
 CONTACTS_MAX = 200
-"""Largest number of contacts in a workspace that an administrator adds."""
+"""Largest number of contacts that administrators can add to a workspace."""
 
 
 class AlarmContact(NamedTuple):
@@ -37,17 +37,18 @@ class AlarmContact(NamedTuple):
     name: str
     address: str
     after: int
-    """Seconds without an answer before the contact is notified; 0 for at once."""
+    """Seconds without an answer before the contact is notified; 0 if the contact is notified at
+    once."""
     failing_since: float | None
     reason: str
     tries: int
-    """Number of notifications until someone answers."""
+    """Largest number of notifications until someone answers."""
     every: int
-    """Seconds between two tries."""
+    """Seconds between two notifications."""
     about: str
-    """Kinds of incidents, one of `alarm.INCIDENT_KINDS`."""
+    """Kinds of incidents that the contact is notified of, one of `alarm.INCIDENT_KINDS`."""
     quiet: str
-    """Quiet hours of the contact itself (`records.quiet`)."""
+    """The contact's own quiet hours (`records.quiet`)."""
     language: str
     """Language of the contact's notifications, one of `page.language.LANGUAGES`."""
 
@@ -58,18 +59,18 @@ _COLUMNS = (
 )
 TRIES_MAX = 20
 ATTEMPT_INTERVAL_S = 300
-"""Default seconds between two tries."""
+"""Default number of seconds between two notifications."""
 WAIT_LEAST, WAIT_MOST = 10, 604_800
-"""Limits in seconds for `after` and `every`."""
+"""Smallest and largest number of seconds for `after` and `every`."""
 
 
 class NewContact(NamedTuple):
-    """A contact to be added. `AlarmContact` explains the members."""
+    """A contact to add. `AlarmContact` explains the members."""
 
     name: str
     address: str
     kind: str = ""
-    """Kind of the address. An empty kind is derived from the address."""
+    """Kind of the address. If it is empty, the address determines the kind."""
     after: int = 0
     tries: int = 1
     every: int = ATTEMPT_INTERVAL_S
@@ -114,8 +115,8 @@ def _insert(db: Db, workspace: int, member: int | None, new: NewContact, now: fl
 def list_alarm_contacts(
     db: Db, workspace: int, kinds: Kinds | None = None, settings: Own | None = None
 ) -> list[Row]:
-    """Return the contacts in the order of notification, without secrets in addresses. With the
-    settings `settings` of the `kinds`, each row contains known faults.
+    """Return the contacts in the order of notification, without the secrets in their addresses. If
+    `kinds` and `settings` are given, each row contains the known faults of the contact.
     """
     known = get_contact_kinds() if kinds is None else kinds
     return [_make_row(each, known, settings) for each in list_all(db, workspace)]
@@ -141,8 +142,8 @@ def _make_row(contact: AlarmContact, kinds: Kinds, settings: Own | None) -> Row:
 
 
 def find_fault(contact: AlarmContact, kinds: Kinds, settings: Own | None) -> str:
-    """Return the known reason why the contact could not be notified now, or an empty string.
-    `settings`: settings of the kinds.
+    """Return the reason why the contact could not be notified now, as far as known, or an empty
+    string. `settings` are the settings of the kinds.
     """
     kind = kinds.get(contact.kind)
     if kind is None:
@@ -177,19 +178,21 @@ def find_contact(db: Db, workspace: int, contact: int) -> AlarmContact:
 def remove(
     db: Db, workspace: int, contact: int, *, now: float, actor: str = ADMINISTRATION
 ) -> None:
-    """Remove a contact, with everything that waits for the contact. Raises Refused."""
+    """Remove a contact and everything that waits for the contact. Raises Refused."""
     entry = find_contact(db, workspace, contact)
     forget(db, entry.id)
     write_line(db, workspace, actor, "contact remove", f"{entry.id} {entry.name}", now)
 
 
 def forget(db: Db, contact: int) -> None:
-    """Delete a contact, with everything that waits for the contact."""
+    """Delete a contact and everything that waits for the contact."""
     db.execute("DELETE FROM alarm_contact WHERE id = ?", contact)
 
 
 def note_end(db: Db, contact: int, reason: str, now: float) -> None:
-    """Record the result of the last try. An empty `reason` means success."""
+    """Record the result of the last attempt to notify the contact. An empty `reason` means
+    success.
+    """
     since = "coalesce(failing_since, ?)" if reason else "NULL"
     db.execute(
         f"UPDATE alarm_contact SET failing_since = {since}, reason = ? WHERE id = ?",
@@ -210,7 +213,7 @@ def subscribe(
     language: str = ENGLISH,
 ) -> int:
     """Add a dispatcher's browser with its `subscription` (JSON), and return its id. If the browser
-    is known, only its language changes.
+    exists already, change only its language.
     """
     known = db.execute(
         "SELECT id, workspace, member FROM alarm_contact WHERE kind = ? AND address = ?",
@@ -220,7 +223,8 @@ def subscribe(
         if whose == [workspace, member]:
             db.execute("UPDATE alarm_contact SET language = ? WHERE id = ?", language, id_)
             return int(id_)
-        # Another user has signed in with this browser since then, so the old subscription ends.
+        # Another user has signed in with this browser since then, so the old subscription is no
+        # longer valid.
         forget(db, id_)
     db.execute(
         "DELETE FROM alarm_contact WHERE id IN (SELECT id FROM alarm_contact WHERE member = ?"
@@ -242,7 +246,7 @@ def list_subscriptions(db: Db, workspace: int, member: int) -> Sequence[tuple[in
 
 
 def unsubscribe(db: Db, workspace: int, member: int, endpoint: str) -> None:
-    """Remove the browser of a member with this endpoint, if it exists."""
+    """Remove the member's browser with this endpoint, if there is one."""
     for id_, known in list_subscriptions(db, workspace, member):
         if known == endpoint:
             forget(db, id_)

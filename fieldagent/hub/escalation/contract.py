@@ -1,9 +1,10 @@
-"""Interface of a kind of contact, so that no other part of the hub needs to know the kind.
+"""Interface of a kind of contact. Because of this interface, no other part of the hub contains code
+for one kind.
 
-A kind is a module with a `ContactKind`, named in `registry.CONTACTS` or by an extension. A kind
+A kind is a module with a `ContactKind`, which `registry.CONTACTS` or an extension names. A kind
 defines its settings, the form and the visible part of its addresses, how to send, and how answers
-arrive. Each kind must pass `tests/hub/escalation/test_contract.py`. All steps are in
-docs/how-to/add-an-operator.md.
+arrive. Each kind must pass `tests/hub/escalation/test_contract.py`. docs/how-to/add-an-operator.md
+describes all steps.
 """
 
 from __future__ import annotations
@@ -25,10 +26,10 @@ from fieldagent.webhook.delivery import HandoverResult
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """Notification of a contact, with texts that fit a mail, a pager and a lock screen."""
+    """Notification of a contact. Its texts are suitable for an email, a pager and a lock screen."""
 
     message_id: str
-    """Unique id, by which a recipient can detect duplicates."""
+    """Unique id, from which a recipient can recognise duplicates."""
     subject: str
     text: str
     sos: int = 0
@@ -36,40 +37,42 @@ class Notice:
     device: str = ""
     said: str = ""
     desk: str = ""
-    """Address of the incident at the console. Empty if none is configured, also for `link`."""
+    """Address of the incident at the console. Empty if no address of the console is configured. In
+    this case, `link` is empty too."""
     link: str = ""
     """Link that acknowledges the incident once."""
     code: str = ""
-    """Six digits that acknowledge the incident once in an answer; empty for a test and a reply."""
+    """Six digits with which a reply acknowledges the incident once. Empty for a test and for a
+    response to a reply."""
     place: str = ""
-    """Short map address of the kit's last position; empty if unknown."""
+    """Short URL of a map with the kit's last position; empty if the position is unknown."""
     answers: bool = False
-    """True if the notice is from a kit's user, who gets the answers."""
+    """True if the notice is from a kit's user, to whom the hub sends the answers."""
     whole: bool = False
-    """True if the notice is for a program and must not be cut."""
+    """True if a program receives the notice, which must not be shortened."""
     language: str = ENGLISH
     """Language of the texts."""
     alarm: str = ""
-    """Kind of the hub's own alarm (`sos.kind`); empty for an SOS."""
+    """Kind of an alarm that the hub itself raised (`sos.kind`); empty for an SOS."""
 
 
 Send = Callable[[str, Notice], Awaitable[HandoverResult]]
-"""Sends a notice to the address of a contact. The function does not raise expected errors: the
+"""Sends a notice to the address of a contact. The function does not raise expected errors. Its
 result contains the outcome, the reason and the remedy."""
 
 Own: TypeAlias = "Mapping[str, Any]"
-"""Settings of the kinds by name, each in the form that its `Key` reads."""
+"""Settings of all kinds by name, each in the form that its `Key` reads."""
 
 
 class ContactHost(NamedTuple):
-    """Services of the hub for a kind of contact."""
+    """Services that the hub offers to a kind of contact."""
 
     store: Store
     own: Own
     desk: str
-    """Address of the console for people; empty if none is configured."""
+    """Address of the console for people; empty if no address is configured."""
     open_stream: Opener
-    """Opens connections, only to addresses that the hub may call on behalf of its users."""
+    """Opens connections, but only to addresses that the hub may call on behalf of its users."""
     clock: Callable[[], float]
     """Returns Unix time."""
 
@@ -79,35 +82,37 @@ class ContactAnswer(NamedTuple):
 
     kind: str
     id: str
-    """The service's id. A repeat with the same id is ignored."""
+    """Id that the service gave the answer. The hub ignores a repeat with the same id."""
     sender: str
-    """Sender's address in the form of contacts' addresses. An SMS or a mail can have a forged
-    address."""
+    """Sender's address in the form of contacts' addresses. Anyone can forge the address of an SMS
+    or email."""
     text: str
     answers: str = ""
-    """`message_id` of the message that this one answers, if only the recipient can know that id.
-    Otherwise the code in the text must prove the author."""
+    """`message_id` of the message that this answer is for, if only the recipient can know this id.
+    If it is empty, the code in the text must identify the author."""
 
 
 class AnswerInbox(Protocol):
-    """Receiver of answers in the hub."""
+    """Part of the hub that processes answers."""
 
     async def receive_message(self, answer: ContactAnswer) -> None:
-        """Process an answer. The answer is on disk on return, and a repeat is ignored."""
+        """Process an answer. A repeat is ignored. When the method returns, the answer is on
+        disk.
+        """
 
     async def report(self, message_id: str, reached: bool, reason: str = "") -> None:
-        """Record a service's report on a message: True if the message reached the handset,
-        otherwise False and the reason.
+        """Record a service's report about a message. `reached` is True if the message reached the
+        handset. Otherwise, `reason` contains the reason.
         """
 
 
 class AnswerServices(NamedTuple):
-    """Services of the hub for a kind with answers."""
+    """Services that the hub offers to a kind of contact with answers."""
 
     host: ContactHost
     inbox: AnswerInbox
     note_fault: Note
-    """Logs and counts a bug in the hub. The second argument is the context of the bug."""
+    """Logs and counts a bug in the hub. The second argument describes what the hub was doing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,39 +122,43 @@ class ContactKind:
     name: str
     """Name in the database and in lists."""
     by: str
-    """Manner of sending, for people: `by e-mail`."""
+    """Way of sending, as shown to people: `by e-mail`."""
     service: str
-    """Name of the service that accepts the message, for people: `the mail relay`."""
+    """Name of the service that accepts the message, as shown to people: `the mail relay`."""
     sender: Callable[[ContactHost], Send]
     shown: Callable[[str], str]
-    """Returns the part of an address that the whole workspace may see, without secrets."""
+    """Returns the part of an address that all members of the workspace may see. The part contains
+    no secret."""
     form: str = ""
-    """Description of an address for people: `an e-mail address`. Empty if people do not type it."""
+    """Description of an address, as shown to people: `an e-mail address`. Empty if people do not
+    type the address."""
     is_one: Callable[[str], bool] = lambda address: False
-    """Returns True if a typed text is an address of this kind."""
+    """Returns True if a text that a person typed is an address of this kind."""
     fault_of: Callable[[str], str] = lambda address: ""
-    """Returns the reason why an address of this kind cannot be used at this hub, with the fix, or
-    an empty string."""
+    """Returns the reason, with the fix, why this hub cannot use an address of this kind. Returns an
+    empty string if the hub can use the address."""
     at_the_machine: str = ""
-    """Reason why a contact of this kind can only be added at the hub's machine; empty if the API
+    """Reason why a contact of this kind can only be added on the hub's machine. Empty if the API
     can add such a contact."""
     signs_in: bool = False
-    """True if recipients open the desk, where they are signed in, and so need no link to answer."""
+    """True if recipients open the desk, where they are signed in, so that they need no link to
+    answer."""
     keys: tuple[Key, ...] = ()
     """Settings of the kind."""
     examples: Mapping[str, str] = field(default_factory=dict)
-    """Examples for the first settings file, for settings without a default; none for a secret."""
+    """Example values in the first settings file, for settings without a default. A secret has no
+    example."""
     together: tuple[tuple[str, str], ...] = ()
     """Settings that must be set together."""
     faults: Callable[[Own], list[str]] = lambda own: []
-    """Returns other faults of the settings, each as a sentence with the fix."""
+    """Returns other errors in the settings. Each is a sentence that contains the fix."""
     missing: Callable[[Own], str] = lambda own: ""
-    """Returns the reason why these settings cannot notify anyone, with the fix, or an empty string.
-    """
+    """Returns the reason, with the fix, why the hub cannot notify anyone with these settings.
+    Returns an empty string if it can."""
     is_answered: Callable[[ContactHost], bool] = lambda host: False
     """Returns True if answers reach this hub."""
     routes: Callable[[AnswerServices], list[Route]] = lambda inward: []
     """Returns the routes on which the kind's service delivers answers and reports."""
     listen: Callable[[AnswerServices], Callable[[], Awaitable[None]] | None] = lambda inward: None
-    """Returns a function that polls for answers until cancelled; None if there is nothing to poll.
-    """
+    """Returns a function that polls for answers until it is cancelled, or None if there is nothing
+    to poll."""

@@ -28,23 +28,24 @@ from fieldagent.package.package import Message
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 REPLY_WINDOW_S = 30 * 86_400.0
-"""Seconds for which an SMS can answer a kit's message to its number."""
+"""Seconds after a kit's message to a number. During this time, an SMS from the number can answer
+the message."""
 LETTERS_PER_DAY_MAX = 50
-"""Largest number of answers per day from one address to kits."""
+"""Largest number of answers per day that the hub sends to kits from one address."""
 PRIORITY = 10
 
 
 class WrittenMessage(NamedTuple):
-    """Newest message of a kit to an address."""
+    """Newest message that a kit has sent to an address."""
 
     item: int
     address: str
     workspace: int
     device: int
     owner: int
-    """Member whose kit it is."""
+    """Member who owns the kit."""
     member: int
-    """Author at the kit."""
+    """Member who wrote the message at the kit."""
     name: str
     """Name of the author."""
 
@@ -59,8 +60,8 @@ _LETTERS = (
 
 
 def find_by_message(db: Db, message_id: str) -> WrittenMessage | None:
-    """Return the message that a mail answers, by the id that only the mail's author can know; None
-    if the message is unknown.
+    """Return the message with this id, which an email answers. Only the recipient of the message
+    can know the id. Return None if the message is unknown.
     """
     rows = db.execute(_LETTERS.format(which="message_id = ?"), message_id)
     return WrittenMessage(*rows[0]) if rows else None
@@ -76,13 +77,13 @@ def find_by_address(db: Db, address: str, now: float) -> list[WrittenMessage]:
 
 
 def is_to_one(writings: list[WrittenMessage], answer: ContactAnswer) -> bool:
-    """Return True if the answer begins with the name of exactly one of the writers."""
+    """Return True if the answer begins with the name of exactly one of the authors."""
     words = make_visible(answer.text)
     return sum(_is_named(words, each) for each in writings) == 1
 
 
 def join_names(writings: list[WrittenMessage]) -> str:
-    """Return the names of the writers, in order."""
+    """Return the names of the authors in their order."""
     return ", ".join(sorted({make_visible(each.name) for each in writings}))
 
 
@@ -133,7 +134,7 @@ def _is_named(words: str, message: WrittenMessage) -> bool:
 
 def _find_voice(db: Db, message: WrittenMessage, now: float) -> tuple[int, bool]:
     """Return the member in whose name the kit sees answers from this address, and True if the
-    member has just been created. The member cannot sign in.
+    member has just been created. Such a member cannot sign in.
     """
     known = db.execute(
         "SELECT member.id FROM member JOIN membership ON membership.member = member.id"
@@ -162,7 +163,7 @@ def _note_read(db: Db, message: WrittenMessage, answer: ContactAnswer, now: floa
 
 
 def _queue_reply(db: Db, message: WrittenMessage, outcome: str, text: str, now: float) -> str:
-    """Queue a reply to the author, and return the outcome."""
+    """Queue a reply to the author of the answer. Return `outcome`."""
     ((lately,),) = db.execute(
         "SELECT count(*) FROM outward WHERE address = ? AND text <> '' AND not_before > ?",
         *(message.address, now - 3_600.0),

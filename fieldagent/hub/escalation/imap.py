@@ -1,10 +1,10 @@
-"""Answers by mail: polls a folder by IMAP (RFC 3501) and processes answers to the hub's mails.
+"""Replies by email: polls an IMAP folder (RFC 3501) and processes replies to the hub's messages.
 
-A mail is flagged as seen once it is on disk. A duplicate is recognised by its content. The answered
-message is named in the mail's address (`sos+MESSAGE@…`) or in its In-Reply-To, which only the
-recipient knows. A mail larger than MAIL_MAX is ignored. A child process parses all other mails
-(`mail_reading`), because the library's parser takes minutes for a maliciously built mail of a few
-hundred kilobytes.
+An email is marked as seen after its content is on disk. The hub recognises a duplicate by its
+content. The address of the reply (`sos+MESSAGE@…`) or the header In-Reply-To names the message that
+the reply is for. Only the recipient of the message knows this name. Emails that are larger than
+`MAIL_MAX` are ignored. A child process parses all other emails (`mail_reading`), because the parser
+of the standard library can need minutes for a malicious email of a few hundred kilobytes.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ T = TypeVar("T")
 
 KIND_NAME = "email"
 DEADLINE_S = 30.0
-"""Seconds for each step with the server."""
+"""Seconds within which each step with the server must end."""
 MAIL_MAX = 262_144
-"""Largest number of bytes of a mail. A typical text has about 200 bytes."""
+"""Largest number of bytes of an email. A typical text has about 200 bytes."""
 AT_ONCE = 50
-"""Largest number of mails per poll."""
+"""Largest number of emails per poll."""
 PACKAGE_AT = Path(fieldagent.__file__).parents[1]
 """Folder or archive that contains the program."""
 READ_APART = (
@@ -54,15 +54,13 @@ _LOCAL = ("localhost", "127.0.0.1", "::1")
 
 
 def reply_address(address: str, message_id: str) -> str:
-    """Return the address for answers to a message (RFC 5233)."""
+    """Return the address for replies to a message (RFC 5233)."""
     local, _, domain = address.rpartition("@")
     return f"{local}+{message_id}@{domain}"
 
 
 def find_faults(settings: Own) -> list[str]:
-    """Return the faults of the IMAP settings, such as a missing or unsafe setting; empty if there
-    are none.
-    """
+    """Return the faults in the IMAP settings, such as a missing or unsafe setting."""
     problems = []
     if settings["imap-host"] is not None and settings["imap-user"] is None:
         problems.append("imap-host needs imap-user: set that too, or remove imap-host")
@@ -79,18 +77,20 @@ def find_faults(settings: Own) -> list[str]:
 class FetchedMail(NamedTuple):
     uid: bytes
     raw: bytes
-    """Empty if the mail is too large."""
+    """Bytes of the email; empty if the email is too large."""
 
 
 def listen(inward: AnswerServices) -> Callable[[], Awaitable[None]] | None:
-    """Return a function that polls the folder until cancelled; None without imap-host."""
+    """Return a function that polls the folder until it is cancelled. Return None if `imap-host` is
+    not set.
+    """
     if inward.host.own["imap-host"] is None:
         return None
     return partial(_run, inward)
 
 
 async def _run(inward: AnswerServices) -> None:
-    """Poll until cancelled. A failure is logged once, and again if its text changes."""
+    """Poll until cancelled. Log a failure once, and again when its text changes."""
     last_trouble = ""
     while True:
         try:
@@ -119,8 +119,8 @@ def _is_of_the_server(error: Exception) -> bool:
 
 
 async def process_unseen(inward: AnswerServices) -> None:
-    """Pass the answers in unseen mails to the inbox, and mark the mails as seen. Raises the errors
-    of the server and of the inbox; the remaining mails then stay unseen.
+    """Pass the answers in unseen emails to the inbox, and mark the emails as seen. Errors of the
+    server and of the inbox are raised. The remaining emails then stay unseen.
     """
     own = inward.host.own
     connection = await _run_in_thread(partial(_open, own))
@@ -131,17 +131,17 @@ async def process_unseen(inward: AnswerServices) -> None:
                 await inward.inbox.receive_message(answer)
             await _run_in_thread(partial(_flag_seen, connection, mail.uid))
     finally:
-        # Close the socket without a logout, because the server may hang.
+        # Close the socket without a logout, because the server may not respond.
         connection.shutdown()
 
 
 class MailUnreadable(Exception):
-    """The child process that parsed a mail failed, or exceeded its limits."""
+    """Error: the child process that parsed an email failed or exceeded its limits."""
 
 
 async def _read(mail: FetchedMail, inward: AnswerServices) -> ContactAnswer | None:
-    """Return the answer in a mail, as `read_apart` does. An unreadable mail must not block the next
-    mails.
+    """Return the answer in an email, in the same way as `read_apart`. If the email cannot be
+    parsed, return None, so that it does not block the next emails.
     """
     try:
         return await read_apart(mail.raw, inward.host.own["mail-from"]) if mail.raw else None
@@ -151,10 +151,10 @@ async def _read(mail: FetchedMail, inward: AnswerServices) -> ContactAnswer | No
 
 
 async def read_apart(raw: bytes, mail_from: str) -> ContactAnswer | None:
-    """Return the answer in a mail; None if it is not an answer. A child process parses the mail
-    within its own limits and DEADLINE_S. Raises MailUnreadable.
+    """Return the answer in an email, or None if the email contains no answer. A child process with
+    its own limits parses the email within `DEADLINE_S`. Raises MailUnreadable.
     """
-    # -I and -S: ignore the environment, and use only the standard library.
+    # The options -I and -S make Python ignore the environment and use only the standard library.
     command = [sys.executable, "-I", "-S", "-c", READ_APART, mail_from]
     with trio.move_on_after(DEADLINE_S):
         done = await trio.run_process(
@@ -171,7 +171,9 @@ async def read_apart(raw: bytes, mail_from: str) -> ContactAnswer | None:
 
 
 async def _run_in_thread(step: Callable[[], T]) -> T:
-    """Run a step in a thread. Raises trio.TooSlowError; a thread that hangs is abandoned."""
+    """Run a step in a thread. Raises trio.TooSlowError if the step takes too long. The function
+    does not wait for such a thread to end.
+    """
     with trio.fail_after(DEADLINE_S):
         return await trio.to_thread.run_sync(step, abandon_on_cancel=True)
 
@@ -194,7 +196,7 @@ def _open(settings: Own) -> imaplib.IMAP4:
         if state != "OK":
             raise connection.error(f"imap-folder {settings['imap-folder']}: {said!r}")
     except BaseException:
-        # A failed handshake has closed the socket already, and is the error to report.
+        # A failed handshake has closed the socket already. Its error is the error to report.
         with suppress(OSError):
             connection.shutdown()
         raise
@@ -218,7 +220,7 @@ def _fetch(connection: imaplib.IMAP4, uid: bytes) -> FetchedMail:
 
 
 def _get_first_line(lines: list[object]) -> bytes:
-    """Return the first line of the server's answer."""
+    """Return the first line of the server's response."""
     first = lines[0] if lines else b""
     return first if isinstance(first, bytes) else b""
 

@@ -1,7 +1,8 @@
-"""SMS between kits and the hub, over the number and the services of contacts' answers.
+"""SMS between kits and the hub, through the services and the telephone number that contacts'
+answers use.
 
-A text that begins like a frame is from a kit; all other texts go to `answers`. Messages to a kit
-leave over the service that delivered its last message.
+A text that begins like a frame is from a kit. All other texts are answers (`answers`). The hub
+sends messages to a kit through the service that delivered the kit's last message.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ log = logging.getLogger(__name__)
 
 
 class KitSmsInbox:
-    """Filters kits' frames out of incoming answers. Implements `contract.AnswerInbox`."""
+    """Separates kits' frames from other incoming answers. Implements `contract.AnswerInbox`."""
 
     def __init__(
         self,
@@ -63,7 +64,7 @@ class KitSmsInbox:
             return
         if frame.envelope:
             await self._mobile_originated.take_in(device, frame.envelope, Bearer.SMS)
-        # Acknowledge only after the envelope is stored. A duplicate is acknowledged again.
+        # Acknowledge only after the envelope is stored. Also acknowledge a duplicate again.
         await self._store.commit(
             lambda db: sms_mail.note_frame(
                 db, device, frame, answer.kind, answer.sender, self._clock()
@@ -71,8 +72,7 @@ class KitSmsInbox:
         )
 
     async def report(self, message_id: str, reached: bool, reason: str = "") -> None:
-        # A modem that has the message does not mean that the kit has it. The kit itself
-        # acknowledges.
+        # If the modem has the message, the kit may not have it yet. The kit itself acknowledges.
         await self._answers.report(message_id, reached, reason)
 
 
@@ -84,7 +84,7 @@ async def run(
     per_day: int,
     note_fault: Note,
 ) -> None:
-    """Send due messages to kits, one after another, until cancelled."""
+    """Send due messages to kits, one after the other, until cancelled."""
     while True:
         news, written = store.get_event(contact.SMS_NEWS), store.get_event(ANY_WRITE_TOPIC)
         soonest = clock()

@@ -1,4 +1,4 @@
-"""Texts of notifications in the contacts' languages, from the catalogues beside this module."""
+"""Texts of notifications in the languages of the contacts. The catalogues are in this folder."""
 
 from __future__ import annotations
 
@@ -6,28 +6,30 @@ from fieldagent.page.language import fill_in, read_catalogue
 
 
 def translate(language: str, text: str, /, **values: object) -> str:
-    """Return the text in that language, with `values` in its placeholders such as {name}. A text
-    missing in the catalogue stays English.
+    """Return the text in a language. `values` replace placeholders such as {name}. If the catalogue
+    does not contain the text, return it in English.
     """
     return fill_in(read_catalogue(__package__, language).get(text, text), values)
 
 
 def translate_canned(language: str, text: str) -> str:
-    """Return a canned text, which is transmitted as a number, in that language; any other text
+    """Return a canned text, which is transmitted as a number, in a language. Return any other text
     unchanged.
     """
     return _read_canned_texts(language).get(text, text)
 
 
 def find_canned(language: str, text: str) -> str:
-    """Return the English original of a canned text in that language; any other text unchanged."""
+    """Return the English original of a canned text in a language. Return any other text
+    unchanged.
+    """
     said = text.casefold()
     matches = (word for word, own in _read_canned_texts(language).items() if own.casefold() == said)
     return next(matches, text)
 
 
 def _read_canned_texts(language: str) -> dict[str, str]:
-    """Return the canned texts of the console's catalogue, so that mail and desk use the same
+    """Return the canned texts in the console's catalogue, so that emails and the desk use the same
     texts.
     """
     words: dict[str, str] = read_catalogue("fieldagent.hub.console", language).get("words", {})

@@ -1,4 +1,6 @@
-"""E-mail by SMTP submission (RFC 6409) to the configured relay. Answers arrive by IMAP."""
+"""Contact kind for email, which is sent by SMTP submission (RFC 6409) to the configured relay.
+Replies arrive by IMAP.
+"""
 
 from __future__ import annotations
 
@@ -29,17 +31,18 @@ if TYPE_CHECKING:
     from email.message import EmailMessage
 
 DEADLINE_S = 30.0
-"""Seconds for one mail."""
+"""Seconds within which the relay must accept one email."""
 MAIL = re.compile(r"[!#-'*+./0-9=?A-Z^_`a-z{|}~-]+@[A-Za-z0-9.-]+")
-"""Mail address (RFC 5321 4.1.2), without quotes."""
+"""Email address (RFC 5321, section 4.1.2), without quoted parts."""
 NO_RELAY = "no mail relay: set smtp-host in the hub's settings"
 
 
 async def send(settings: Own, address: str, notice: Notice) -> HandoverResult:
-    """Send a mail to the relay. Success does not mean that anyone has read it."""
+    """Send an email to the relay. Success does not mean that a person has read the email."""
     if settings["smtp-host"] is None:
         return HandoverResult(HandoverOutcome.FAILED, NO_RELAY)
-    # smtplib blocks, so it runs in a thread. A thread that hangs is abandoned at the deadline.
+    # smtplib blocks, so it runs in a thread. After the deadline, the hub no longer waits for the
+    # thread.
     with trio.move_on_after(DEADLINE_S):
         return await trio.to_thread.run_sync(
             partial(_send, settings, address, notice), abandon_on_cancel=True
@@ -87,13 +90,13 @@ def _make_refused(host: str, code: int, text: bytes | str, remedy: str) -> Hando
 
 
 def read_password(path: Path | None) -> str:
-    """Return the first line of the file. Raises OSError."""
+    """Return the first line of the file, which is the password. Raises OSError."""
     return "" if path is None else read_first_line(path)
 
 
 def _write_mail(settings: Own, address: str, notice: Notice) -> EmailMessage:
-    """Return the mail (RFC 5322), marked so that machines do not answer it (RFC 3834). The hub
-    recognises a person's answer by the answer's address or its In-Reply-To.
+    """Return the email (RFC 5322). It is marked so that machines do not reply to it (RFC 3834). The
+    hub recognises a person's reply by the reply's address or its header In-Reply-To.
     """
     from email.message import EmailMessage
     from email.utils import formatdate
@@ -104,7 +107,7 @@ def _write_mail(settings: Own, address: str, notice: Notice) -> EmailMessage:
     mail["Date"] = formatdate()
     mail["Auto-Submitted"] = "auto-generated"
     mail["Importance"] = "high"
-    # Webhooks have the same headers. A mailbox can sort mails by these headers.
+    # Requests to webhooks have the same headers. Mail programs can sort emails by them.
     if notice.alarm:
         mail["fieldagent-alarm"] = notice.alarm
     elif notice.sos:
@@ -124,7 +127,7 @@ def _describe_answer_ways(language: str) -> str:
 
 
 def check_mail_address(value: str) -> str:
-    """Check an e-mail address, and return it unchanged. Raises WrongProperty."""
+    """Check an email address and return it unchanged. Raises WrongProperty."""
     if not MAIL.fullmatch(value):
         raise WrongProperty(
             sentence(

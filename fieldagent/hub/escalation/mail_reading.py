@@ -1,8 +1,9 @@
-"""Parser of mails to the hub, run in a process of its own, because anyone can send a mail.
+"""Parser for emails to the hub. The parser runs in a separate process, because anyone can send an
+email.
 
-The standard library's parser takes quadratic time for some headers. So this process limits its own
-CPU time and memory (`main`). It parses only the few header fields that the hub needs, at most
-HEADER_MAX_BYTES bytes. Automatic mails (RFC 3834), quotes and signatures are ignored.
+The parser of the standard library takes quadratic time for some headers. So this process limits its
+own CPU time and memory (`main`). It parses only the few header fields that the hub needs, at most
+HEADER_MAX_BYTES bytes. The parser ignores automatic emails (RFC 3834), quotes and signatures.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from math import ceil
 from typing import Any
 
 CPU_MAX_S = 2.0
-"""Seconds of CPU time for one mail."""
+"""Seconds of CPU time for one email."""
 MEMORY_MAX_BYTES = 2**29
 """Largest number of bytes of the process's address space."""
 HEADER_MAX_BYTES = 16_384
@@ -45,7 +46,7 @@ _QUOTES = re.compile(
     r"|.{8,}\b(пише|написав|написала|написав\(ла\)):$|(from|von|de|від) ?: .+@)",
     re.I,
 )
-"""Pattern of a line after which the text is not the author's own."""
+"""Pattern of a line after which the text is a quote and not the author's own text."""
 _SIGNATURE = "-- "
 _REPLY_TO = re.compile(r"^(?:\s*(?:re|aw|antw|sv|rép|rv|tr|wg|fw|fwd|від)\s*:)+", re.I)
 """Prefixes that mail programs put before a subject."""
@@ -56,16 +57,16 @@ _SENT_LINE = re.compile(
 _ALARM = re.compile(r"[^\W\d][\w ]{1,30} [0-9]{1,18}(:| of | von | de ).")
 _TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}")
 TITLE_MIN = 5
-"""Smallest number of characters of a title that identifies the hub's text."""
+"""Smallest number of characters of a title from which the parser recognises the hub's text."""
 
 
 class MailTooLarge(Exception):
-    """Error for a header that is larger than that of any real mail program."""
+    """Error: the header is larger than that of any real mail program."""
 
 
 def main() -> None:
-    """Parse a mail from standard input, and write its answer as JSON: members of a `ContactAnswer`,
-    or null. The argument is the hub's own address.
+    """Parse an email from standard input, and write its answer as JSON: the members of a
+    `ContactAnswer`, or null. The argument is the hub's own address.
     """
     _bound()
     answer = read(sys.stdin.buffer.read(), sys.argv[1])
@@ -73,8 +74,8 @@ def main() -> None:
 
 
 def _bound() -> None:
-    """Limit the resources of this process. If the process may not set limits, the timer still
-    applies.
+    """Limit the resources of this process. If the operating system does not allow the limits, the
+    timer still applies.
     """
     signal.setitimer(signal.ITIMER_PROF, CPU_MAX_S)
     with suppress(OSError, ValueError):
@@ -85,12 +86,12 @@ def _bound() -> None:
 
 
 def read(raw: bytes, own_address: str) -> dict[str, Any] | None:
-    """Return sender, text and answered message of a mail; None if it is not an answer, or is
-    automatic. Raises MailTooLarge.
+    """Return the sender, the text and the answered message of an email. Return None if the email is
+    not an answer, or is automatic. Raises MailTooLarge.
     """
     mail: EmailMessage = message_from_bytes(_slim_mail(raw), policy=policy.default)
     sender = parseaddr(_read_header(mail, "From"))[1]
-    # An encoded word can contain anything, also NUL, which PostgreSQL does not accept.
+    # An encoded word can contain any character, even NUL, which PostgreSQL does not accept.
     is_address = bool(sender) and sender.isprintable()
     if _is_automatic(mail) or not is_address or sender == own_address:
         return None
@@ -102,8 +103,8 @@ def read(raw: bytes, own_address: str) -> dict[str, Any] | None:
 
 
 def _slim_mail(raw: bytes) -> bytes:
-    """Return a mail with only the needed header fields, because relays add many kilobytes of other
-    fields. Raises MailTooLarge.
+    """Return an email that contains only the header fields that the hub needs, because relays add
+    many kilobytes of other fields. Raises MailTooLarge.
     """
     end = re.search(rb"\r?\n\r?\n", raw)
     head, body = (raw[: end.start()], raw[end.start() :]) if end else (raw, b"")
@@ -123,7 +124,9 @@ def _slim_mail(raw: bytes) -> bytes:
 
 
 def _read_header(mail: EmailMessage, name: str) -> str:
-    """Return all fields with that name, joined; empty if they cannot be parsed."""
+    """Return all header fields with the name `name`, joined, or an empty text if they cannot be
+    parsed.
+    """
     try:
         return ", ".join(str(each) for each in mail.get_all(name, []))
     except (ValueError, IndexError, AttributeError, TypeError):
@@ -131,7 +134,7 @@ def _read_header(mail: EmailMessage, name: str) -> str:
 
 
 def _is_automatic(mail: EmailMessage) -> bool:
-    """Return True if a machine sent the mail automatically (RFC 3834, 5; RFC 3464)."""
+    """Return True if a machine sent the email automatically (RFC 3834, section 5, and RFC 3464)."""
     submitted = _read_header(mail, "Auto-Submitted").strip().lower()
     precedence = _read_header(mail, "Precedence").strip().lower()
     bounced = _read_header(mail, "Return-Path").strip() == "<>"
@@ -160,14 +163,14 @@ def _read_text(mail: EmailMessage) -> str:
     if part.get_content_type() != "text/html":
         return text
     reader = _Html()
-    # Text such as `<![x[` makes the parser raise an error. Keep the text before it.
+    # A text such as `<![x[` makes the parser raise an error. Keep the text before it.
     with suppress(AssertionError):
         reader.feed(text)
     return "".join(reader.texts)
 
 
 class _Html(HTMLParser):
-    """Extracts the text of an HTML mail, without quotes."""
+    """Extracts the text of an HTML email, without quotes."""
 
     _BREAKS = frozenset(("br", "p", "div", "li", "tr"))
     _SKIPPED = frozenset(("blockquote", "style", "script", "head"))
@@ -195,8 +198,8 @@ class _Html(HTMLParser):
 
 
 def find_own_text(text: str, subject: str = "") -> str:
-    """Return the author's own text: the text above the quote and the signature or, if that is
-    empty, the text below the quote. `subject` is the mail's subject, which names the alarm.
+    """Return the author's own text: the text above the quote and the signature. If that is empty,
+    return the text below the quote. `subject` is the subject of the email and names the alarm.
     """
     lines = text.replace("\r\n", "\n").split("\n")
     lines = [line.replace("\N{NO-BREAK SPACE}", " ") for line in lines]
@@ -228,15 +231,17 @@ def _is_quoted(line: str) -> bool:
 
 
 def _is_header(lines: Sequence[str], place: int) -> bool:
-    """Return True if a quote begins at line `place` with the sender and date of the quoted mail."""
+    """Return True if a quote begins at line `place`. Such a quote begins with the sender and date
+    of the quoted email.
+    """
     if not _FROM_LINE.match(lines[place].strip("* \t")):
         return False
     return any(_SENT_LINE.match(line.strip("* \t")) for line in lines[place + 1 : place + 4])
 
 
 def _is_of_the_hub(lines: Sequence[str], place: int, title: str) -> bool:
-    """Return True if the hub's text begins at line `place`: with the title of its mail, or with a
-    line like `SOS 2 of kit-ada` before a line with a time.
+    """Return True if the hub's text begins at line `place`. The hub's text begins with the title of
+    its email, or with a line such as `SOS 2 of kit-ada` before a line with a time.
     """
     line = lines[place].strip()
     if len(title) >= TITLE_MIN and line.startswith(title):
@@ -246,8 +251,8 @@ def _is_of_the_hub(lines: Sequence[str], place: int, title: str) -> bool:
 
 
 def _is_introduction(lines: Sequence[str], place: int) -> bool:
-    """Return True if the line introduces a quote. A mail program may have broken such a line into
-    up to three lines.
+    """Return True if the line introduces a quote. Mail programs may break such a line into up to
+    three lines.
     """
     for size in range(1, 4):
         block = lines[place : place + size]

@@ -1,4 +1,6 @@
-"""Notifications of an SOS for contacts, in texts that fit a mail, a pager and a lock screen."""
+"""Notifications of an SOS for contacts. The texts are suitable for an email, a pager and a lock
+screen.
+"""
 
 from __future__ import annotations
 
@@ -23,14 +25,16 @@ TEXT_CHARACTERS_MAX = 300
 
 
 class AnswerOptions(NamedTuple):
-    """Ways in which a contact can answer an alarm; an unavailable way is an empty string."""
+    """Ways in which a contact can answer an alarm. A way that is not available is an empty
+    string.
+    """
 
     desk: str = ""
     """Address of the console."""
     link: str = ""
-    """Path of the link that acknowledges the incident."""
+    """Path of the link with which a person acknowledges the incident."""
     code: str = ""
-    """Code that acknowledges the incident in an answer."""
+    """Code that acknowledges the incident if a reply contains it."""
 
 
 def make_notice(
@@ -41,7 +45,7 @@ def make_notice(
     options: AnswerOptions,
     language: str = ENGLISH,
 ) -> Notice:
-    """Return the notice of an unanswered incident."""
+    """Return the notice about an unanswered incident."""
     facts = describe_for_pager(db, incident.id, options.desk, options.link)
     device, said = describe_device(facts, language), find_newest_text(db, incident, language)
     subject = name_incident(incident, device, language)
@@ -89,8 +93,8 @@ def _describe_unanswered(reason: str, time: str, language: str) -> str:
 
 
 def combine(notices: Sequence[Notice]) -> Notice:
-    """Return one notice for all notices that waited for the end of quiet hours: first one line for
-    each, then all texts in full.
+    """Combine all notices that waited for the end of quiet hours into one. Its text first contains
+    one line for each notice, then all texts in full.
     """
     first = notices[0]
     if len(notices) == 1:
@@ -114,7 +118,7 @@ def combine(notices: Sequence[Notice]) -> Notice:
 def make_request(
     db: Db, incident: Sos, message_id: str, text: str, options: AnswerOptions, language: str
 ) -> Notice:
-    """Return the notice to a dispatcher who is asked to take an SOS over. `text` contains the name
+    """Return the notice to a dispatcher who is asked to take over an SOS. `text` contains the name
     of the dispatcher who asks, and their note.
     """
     facts = describe_for_pager(db, incident.id, options.desk, "")
@@ -127,15 +131,18 @@ def make_request(
 
 
 def name_incident(incident: Sos, device: str, language: str) -> str:
-    """Return the name of an incident with its kit. `device` is the kit's name for people."""
+    """Return the name of an incident and of its kit. `device` is the name of the kit that people
+    see.
+    """
     return translate(
         language, "{what} of {device}", what=make_title(incident, language), device=device
     )
 
 
 def describe_device(facts: Mapping[str, Any], language: str) -> str:
-    """Return the kit's name in `describe_for_pager`, with the time of its revocation if it is
-    revoked."""
+    """Return the kit's name from the result of `describe_for_pager`. If the kit is revoked, the
+    text contains the time of its revocation.
+    """
     device, since = make_visible(facts["device"]), facts.get("revokedSince")
     if since is None:
         return device
@@ -144,7 +151,7 @@ def describe_device(facts: Mapping[str, Any], language: str) -> str:
 
 
 def reply(incident: Sos, device: str, message_id: str, text: str, language: str) -> Notice:
-    """Return the reply to a contact about their answer."""
+    """Return the notice that responds to a contact's answer."""
     subject = f"Re: {name_incident(incident, make_visible(device), language)}"
     told = Notice(message_id, subject, text, incident.id, make_visible(device), language=language)
     return replace(told, alarm=_alarm(incident))
@@ -160,8 +167,8 @@ def test(name: str, message_id: str, language: str) -> Notice:
 
 
 def explain_end(db: Db, incident: Sos, language: str) -> str:
-    """Return the reason why the incident cannot be answered now, as `sos_desk.explain_end` does, in
-    this language.
+    """Return the reason why the incident cannot be acknowledged now, in a language (see
+    `sos_desk.explain_end`).
     """
     if incident.state == SosState.CLOSED:
         return translate(language, "{what} is closed", what=make_title(incident, language))
@@ -172,7 +179,7 @@ def explain_end(db: Db, incident: Sos, language: str) -> str:
 
 
 def _shorten_map(position: dict[str, Any] | None) -> str:
-    """Return a map address that is short enough for an SMS that also contains the other facts."""
+    """Return a map URL that is short enough for an SMS with all other facts."""
     if position is None:
         return ""
     return f"https://osm.org/?mlat={position['latitude']:.5f}&mlon={position['longitude']:.5f}"
@@ -203,7 +210,7 @@ def _list_places(position: dict[str, Any] | None, language: str) -> list[str]:
 
 
 def find_newest_text(db: Db, incident: Sos, language: str) -> str:
-    """Return the newest text of the incident's kit, with canned texts in that language."""
+    """Return the newest text of the incident's kit. A canned text is in the given language."""
     for item in reading.list_items(db, sos.list_items(db, incident.id, 10)):
         said = item.encode()["event"].get("content")
         if item.device is not None and isinstance(said, str) and said:
@@ -212,7 +219,9 @@ def find_newest_text(db: Db, incident: Sos, language: str) -> str:
 
 
 def make_visible(text: str) -> str:
-    """Return the text as one line without hidden characters, because its author may be unknown."""
+    """Return the text as one line without invisible characters, because an unknown person may have
+    written it.
+    """
     line = " ".join(text.split())
     shown = (each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in line)
     return "".join(shown)

@@ -1,7 +1,8 @@
-"""Sends notifications of an SOS to contacts, and records the results with the incident.
+"""Sends notifications of an SOS to contacts, and records the results in the timeline of the
+incident.
 
-A message is claimed for one process, and tried until it is accepted or someone has answered. The
-incident's timeline shows when the message was handed over, and when the first try failed.
+One process claims a message and tries to send it until a service accepts it or someone has
+answered. The timeline shows when the message was handed over, and when the first attempt failed.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ log = logging.getLogger(__name__)
 AT_ONCE = 16
 """Largest number of simultaneous messages in one process."""
 CLAIM_S = 120.0
-"""Seconds after which an unsettled message is sent again."""
+"""Seconds after which a message without a result is sent again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,16 +53,16 @@ class Notification:
     attempts: int
     claimed_until: float
     escalates: bool
-    """True if the contact is notified only after a wait for an answer."""
+    """True if the contact is notified because the SOS was unanswered for some time."""
     why: str = ""
     round: int = 1
     beside: tuple[Notification, ...] = ()
-    """Notifications that waited for the same end of quiet hours and are sent in the same message.
-    """
+    """Notifications that waited for the same end of quiet hours. They are sent in the same
+    message."""
 
 
 def compute_next_due(db: Db) -> float:
-    """Return the Unix time when the next notification is due, or can be claimed again."""
+    """Return the Unix time when the next notification is due or its claim expires."""
     return find_earliest(
         db,
         "SELECT min(CASE WHEN claimed_until > not_before THEN claimed_until ELSE not_before END)"
@@ -72,8 +73,8 @@ def compute_next_due(db: Db) -> float:
 def claim(
     db: Db, now: float, limit: int, desk: str, kinds: Kinds | None = None
 ) -> list[Notification]:
-    """Return the due notifications, claimed for this process. `desk` is the console's address;
-    `kinds` are the hub's kinds of contact.
+    """Claim at most `limit` due notifications for this process, and return them. `desk` is the
+    console's address. `kinds` are the hub's kinds of contact.
     """
     known = get_contact_kinds() if kinds is None else kinds
     rows = db.execute(
@@ -87,7 +88,7 @@ def claim(
 
 
 def release_claims(db: Db, notifications: Sequence[Notification]) -> None:
-    """Release the claims of notifications that are not sent now."""
+    """Release the claims of notifications that this process does not send now."""
     for notification in notifications:
         for each in (notification, *notification.beside):
             db.execute(
@@ -119,7 +120,7 @@ class _DueRow(NamedTuple):
 
 
 def _claim_together(db: Db, now: float, limit: int, desk: str, kinds: Kinds) -> list[Notification]:
-    """Claim notifications that waited for the end of quiet hours. One process claims all
+    """Claim notifications that waited for the end of quiet hours. The same process claims all
     notifications of a contact.
     """
     notifications = []
@@ -177,8 +178,8 @@ def record_result(
     now: float,
     kinds: Kinds | None = None,
 ) -> str:
-    """Record the result of a message, and return a text for the log, or an empty string. If the
-    claim has expired, the result of the other process counts.
+    """Record the result of a message. Return a text for the log, or an empty string. If this
+    process's claim has expired, the result is ignored, because another process has the claim.
     """
     chance, known = random.random(), get_contact_kinds() if kinds is None else kinds
     reports = [
@@ -211,8 +212,8 @@ def _store_result(
         morning = alarm.find_quiet_end(db, notification.id, now + (wait or 0.0))
         wait, held = (wait, 0) if morning is None else (morning - now, 1)
     settled = db.execute(
-        # A message that was handed over counts as such even if someone has answered meanwhile. In
-        # that case, a failed message is not sent again.
+        # Count a message that was handed over, even if someone has answered meanwhile. In that
+        # case, do not send a failed message again.
         "UPDATE alarm_message SET state = CASE WHEN state = 'waiting' OR ? THEN ? ELSE state END,"
         " attempts = ?, not_before = ?, held = CASE held WHEN 0 THEN ? ELSE held END,"
         " claimed_until = 0 WHERE id = ? AND claimed_until = ? RETURNING state",
@@ -306,7 +307,7 @@ class _Notifications:
 
     async def list_due(self, free: int) -> tuple[float, list[Notification]]:
         """Return the time when the next notification is due, and the notifications that this
-        process may send now.
+        process has claimed.
         """
         with log_once():
             soonest = await self.store.read(compute_next_due)
@@ -320,8 +321,8 @@ class _Notifications:
         return 0.0, []
 
     async def carry_out(self, notification: Notification) -> None:
-        """Send a notification. If the hub is killed before the result is stored, the notification
-        is sent again with the same id.
+        """Send a notification. If the hub is killed before the result is stored, the hub sends the
+        notification again with the same id.
         """
         try:
             result = await self.send(notification)
@@ -344,7 +345,7 @@ class _Notifications:
         try:
             return await self.reach.send_notice(contact.kind, contact.address, notification.notice)
         except Exception as error:
-            # A bug in the hub counts as a failed try, so that the message is sent again.
+            # Count a bug in the hub as a failed attempt, so that the message is sent again.
             self.note_fault(error, f"a message to contact {contact.id}")
             reason = f"it failed in the hub; see its log: {describe_error(error)}"
             return HandoverResult(HandoverOutcome.FAILED, reason)

@@ -1,6 +1,6 @@
-"""Sends items for a mail address or telephone number to the service that delivers mail or SMS.
+"""Sends items for an email address or telephone number to the service that delivers emails or SMS.
 
-The hub only knows that the service accepted the item, and reports exactly that to the sender.
+The hub knows only that the service has accepted the item, and reports only this to the sender.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from fieldagent.webhook.schedule import SCHEDULE, compute_delay
 log = logging.getLogger(__name__)
 
 AT_ONCE = 1
-"""Items claimed at once. If a process claimed several items, the last item could wait until its
-claim expires, and another process would send it too."""
+"""Number of items that a process claims at once. If it claimed several items, the claim of the last
+item could expire before the item is sent. Another process would then send the item too."""
 NO_ANSWER = "Answers do not reach the sender."
 DATA = "binary data cannot be sent to an address as text"
 
@@ -36,7 +36,7 @@ DATA = "binary data cannot be sent to an address as text"
 async def run(
     store: Store, reach: ContactSenders, *, clock: Callable[[], float], note_fault: Note
 ) -> None:
-    """Send due items, one after another, until cancelled."""
+    """Send due items, one after the other, until cancelled."""
     while True:
         news, written = store.get_event(outward.OUTWARD_TOPIC), store.get_event(ANY_WRITE_TOPIC)
         soonest = clock()
@@ -100,8 +100,8 @@ def _record_result(
 
 
 def _make_notice(db: Db, outward_item: OutwardItem, answers: bool) -> Notice:
-    """Return the mail or SMS in plain text. Its text is empty if the item has no text. `answers` is
-    True if answers go to the kit.
+    """Return the email or SMS as plain text. The text is empty if the item has no text. `answers`
+    is True if the kit receives the answers.
     """
     (item,) = reading.list_items(db, [outward_item.item])
     event, sender = item.encode()["event"], make_visible(item.sender.name)

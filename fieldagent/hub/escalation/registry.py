@@ -1,5 +1,7 @@
-"""Available kinds of contact. A new kind of the core is a module beside this one, and an entry
-here. An extension adds its kinds with `Extension.contact_kinds`.
+"""Available kinds of contact.
+
+A new kind of the core is a module in this package, and an entry in `CONTACTS`. An extension adds
+its kinds with `Extension.contact_kinds`.
 """
 
 from __future__ import annotations
@@ -25,14 +27,14 @@ CONTACTS = {
     "apprise": "fieldagent.hub.escalation.services:KIND",
     PUSH: "fieldagent.hub.escalation.browser:KIND",
 }
-"""Places of the core's kinds by their names in the database."""
+"""Locations of the core's kinds by their names in the database."""
 
 
 def get_contact_kinds(places: Iterable[str] = ()) -> Kinds:
-    """Return the kinds of the core and of all extensions, and third-party kinds, each given as
-    `package.module:NAME`.
+    """Return the kinds of the core, of all extensions, and of third parties. `places` are the
+    third-party kinds in the form `package.module:NAME`.
 
-    Raises WrongProperty, with a text that follows the word `contacts`.
+    Raises WrongProperty with a text that follows the word `contacts`.
     """
     return _load_kinds((*CONTACTS.values(), *list_places("contact_kinds").values(), *places))
 
@@ -47,8 +49,8 @@ def _load_kinds(places: tuple[str, ...]) -> Kinds:
 
 
 def find_kind(address: str, kinds: Kinds, settings: Own | None = None) -> ContactKind:
-    """Return the kind of an address. If several kinds match, return the first kind that the
-    settings `settings` configure. Raises Refused.
+    """Return the kind of an address. If several kinds match, return the first kind that is
+    configured in `settings`. Raises Refused.
     """
     fitting = [kind for kind in kinds.values() if kind.is_one(address)]
     if not fitting:
@@ -69,7 +71,7 @@ class ContactSenders:
         self._senders: dict[str, Send] = {name: kind.sender(host) for name, kind in kinds.items()}
 
     def is_answered(self, kind: ContactKind) -> bool:
-        """Return True if answers over this kind reach the hub."""
+        """Return True if answers through this kind reach the hub."""
         return kind.is_answered(self.host)
 
     async def send_notice(self, kind: str, address: str, notice: Notice) -> HandoverResult:
@@ -81,5 +83,5 @@ class ContactSenders:
 
 
 def describe_missing_kind(kind: str) -> str:
-    """Return the text about a contact whose kind this hub does not have."""
+    """Return a text about a contact whose kind is not available at this hub."""
     return f"this hub has no contacts of kind {kind}: name it in its settings, under contacts"

@@ -1,5 +1,5 @@
-"""Contact kind for about a hundred telephone and pager services, with the library `apprise` (extra
-`apprise`).
+"""Contact kind for about a hundred telephone and pager services, through the library `apprise`
+(extra `apprise`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from fieldagent.system.sentence import sentence
 from fieldagent.webhook.delivery import HandoverOutcome, HandoverResult
 
 DEADLINE_S = 30.0
-"""Seconds for one message."""
+"""Seconds within which the service must accept one message."""
 MISSING = sentence("apprise is not installed on the hub: apt install apprise")
 
 
@@ -33,7 +33,7 @@ def find_fault(address: str) -> str:
 
 
 async def send(address: str, notice: Notice) -> HandoverResult:
-    """Send a notice to the service. Success does not mean that anyone has read it."""
+    """Send a notice to the service. Success does not mean that a person has read the notice."""
     with trio.move_on_after(DEADLINE_S):
         return await trio.to_thread.run_sync(
             partial(_send, address, notice), abandon_on_cancel=True
@@ -60,7 +60,7 @@ def _send(address: str, notice: Notice) -> HandoverResult:
 
 
 def _get_service(address: str) -> str:
-    """Return only the service, because the rest contains passwords."""
+    """Return only the name of the service, because the rest of the address contains passwords."""
     return f"{address.partition('://')[0]}://…"
 
 

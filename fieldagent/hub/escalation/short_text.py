@@ -1,4 +1,4 @@
-"""Text of a notice, cut to the length of a few SMS."""
+"""Text of a notice, shortened to the length of a few SMS."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from fieldagent.wire import sms_alphabet
 from fieldagent.wire.sms_alphabet import Alphabet
 
 PARTS_BY_ALPHABET = {Alphabet.GSM7: 2, Alphabet.UCS2: 3}
-"""Largest number of SMS for one notice. One has 160 characters in GSM-7, 70 in UCS-2."""
+"""Largest number of SMS for one notice. One SMS has 160 characters in GSM-7 and 70 characters in
+UCS-2."""
 
 
 def make_short_text(notice: Notice, *, answers: bool) -> str:
-    """Return a text that fits a few SMS: the device, the text, the map, and how to answer. With
-    `answers`, an SMS sent back reaches the hub.
+    """Return a text that fits into a few SMS: the device, the text, the map, and how to answer.
+    `answers` is True if a reply by SMS reaches the hub.
     """
     language = notice.language
     if notice.whole:
@@ -46,7 +47,7 @@ def _is_fitting(text: str) -> bool:
 
 
 def _cut_to_fit(text: str, whole: Callable[[str], str]) -> str:
-    """Return `whole(text)`, with `text` cut as far as necessary to fit."""
+    """Return `whole(text)`. Shorten `text` as far as necessary so that the result fits."""
     if _is_fitting(whole(text)):
         return whole(text)
     while text and not _is_fitting(whole(text + "...")):

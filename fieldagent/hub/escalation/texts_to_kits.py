@@ -1,4 +1,4 @@
-"""Texts by mail or SMS to a kit: the name of their author, and their limits."""
+"""Texts that people send to a kit by email or SMS: the name of their author, and their limits."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from fieldagent.package.package import Message
 from fieldagent.page.language import ENGLISH
 
 SATELLITE_BYTES = 200
-"""Largest text in UTF-8 bytes for a kit without an IP link, so that it fits one satellite message.
-"""
+"""Largest size of a text in UTF-8 bytes for a kit without an IP link. Such a text fits into one
+satellite message."""
 LINKED_BYTES = 2_000
-"""Largest text in UTF-8 bytes for a linked kit."""
+"""Largest size of a text in UTF-8 bytes for a linked kit."""
 REPLIES_MAX = 12
-"""Largest number of replies to one address per hour, which stops two machines from answering each
-other."""
+"""Largest number of replies to one address per hour. The limit stops two machines that reply to
+each other."""
 
 
 def add_voice(db: Db, workspace: int, name: str, now: float) -> int:
@@ -26,13 +26,13 @@ def add_voice(db: Db, workspace: int, name: str, now: float) -> int:
 
 
 def make_voice_name(name: str) -> str:
-    """Return the name, cut to the length of a member's name."""
+    """Return the name, shortened to the largest length of a member's name."""
     return name.encode()[: directory.NAME_BYTES_MAX].decode("utf-8", "ignore")
 
 
 def find_excess(db: Db, posting: Posting, kit: int, now: float, language: str = ENGLISH) -> str:
-    """Return the reason why a text cannot go to that device now, including by how much it is too
-    long, or an empty string.
+    """Return the reason why a text cannot be sent to a device now, or an empty string. If the text
+    is too long, the reason contains the excess length.
     """
     assert isinstance(posting.item, Message)
     size = len(posting.item.content.encode())

@@ -1,9 +1,10 @@
-"""Web push: messages to a browser with a closed page, through its vendor's push service.
+"""Web push: notifications for a browser, even if the page is closed, through the push service of
+the browser's vendor.
 
-Standards: RFC 8030 (posting), 8291 and 8188 (encryption; the service cannot read the content) and
-8292 (VAPID: the key that identifies the hub). This module needs only `cryptography`. pywebpush
-would also need aiohttp and requests, and would connect to any address in a subscription. The hub's
-own client connects only to public addresses.
+Standards: RFC 8030 (requests), RFC 8291 and 8188 (encryption, so that the service cannot read the
+content) and RFC 8292 (VAPID: the key that identifies the hub). This module needs only the library
+`cryptography`. The library pywebpush would also need aiohttp and requests, and would connect to any
+address in a subscription. The hub's own client connects only to public addresses.
 """
 
 from __future__ import annotations
@@ -36,27 +37,27 @@ from fieldagent.webhook.post import judge
 
 KEY = "web push"
 DEADLINE_S = 20.0
-"""Seconds for one post."""
+"""Seconds within which one request must end."""
 TIME_TO_LIVE_S = 3_600
-"""Seconds for which the push service keeps a message for a browser that is off."""
+"""Seconds for which the push service stores a message for a browser that is not running."""
 TOKEN_LIFETIME_S = 12 * 3_600
-"""Seconds for which a token is valid. RFC 8292 2 allows 24 hours."""
+"""Seconds for which a token is valid. RFC 8292, section 2 allows 24 hours."""
 RECORD_BYTES = 4_096
-"""Bytes of the only record (RFC 8188 2)."""
+"""Size in bytes of the only record (RFC 8188, section 2)."""
 TEXT_CHARACTERS_MAX = 2_000
 """Largest number of characters of the text, because a push service accepts 4096 bytes (RFC 8030
 7.2)."""
 REASON_MAX, REASON_SHOWN = 1_024, 200
-"""Bytes of an answer that are read, and characters of its reason that are shown, such as
+"""Bytes of a response that the hub reads, and characters of its reason that the hub shows, such as
 `{"reason":"BadJwtToken"}`."""
 _ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
-"""Order of the curve P-256 (SEC 2, 2.4.2)."""
+"""Order of the curve P-256 (SEC 2, section 2.4.2)."""
 _EXPIRED_STATUSES = (404, 410)
-"""HTTP statuses for an expired subscription (RFC 8030 7.3)."""
+"""HTTP statuses for an expired subscription (RFC 8030, section 7.3)."""
 
 
 class Subscription(NamedTuple):
-    """A browser's push subscription (W3C Push API, 7)."""
+    """A browser's push subscription (W3C Push API, section 7)."""
 
     endpoint: str
     p256dh: str
@@ -65,7 +66,7 @@ class Subscription(NamedTuple):
     """Secret of 16 bytes, base64url."""
 
     def find_fault(self) -> str:
-        """Return the reason why the subscription is unusable, or an empty string."""
+        """Return the reason why the subscription cannot be used, or an empty string."""
         try:
             secret = _decode_text(self.auth)
             ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256R1(), _decode_text(self.p256dh))
@@ -76,7 +77,7 @@ class Subscription(NamedTuple):
         return "" if len(secret) == 16 else sentence("the secret does not have 16 bytes")
 
     def encode(self) -> str:
-        """Return the subscription as stored in a contact's address."""
+        """Return the subscription in the form that a contact's address stores."""
         return json.dumps(self._asdict())
 
 
@@ -89,15 +90,15 @@ def _is_https(endpoint: str) -> bool:
 
 
 def read_hub_key(db: Db) -> ec.EllipticCurvePrivateKey:
-    """Return the hub's key, by which push services identify it. The key is created at its first
-    use.
+    """Return the hub's key, which identifies the hub to push services. The first use creates the
+    key.
     """
     number = int.from_bytes(read_signing_key(db, KEY)) % (_ORDER - 1) + 1
     return ec.derive_private_key(number, ec.SECP256R1())
 
 
 def get_public_text(key: ec.EllipticCurvePrivateKey) -> str:
-    """Return the public key in the form of browsers' `applicationServerKey`."""
+    """Return the public key in the form that `applicationServerKey` has in browsers."""
     return _encode_text(_encode_point(key.public_key()))
 
 
@@ -110,8 +111,9 @@ async def send(
     clock: Callable[[], float],
     open_stream: Opener,
 ) -> HandoverResult:
-    """Post a notice as JSON to the push service of a subscription. The outcome GONE means that the
-    subscription has expired. `subject` is the contact of the hub's operator: https: or mailto:.
+    """Send a notice as JSON to the push service of a subscription. The outcome GONE means that the
+    subscription has expired. `subject` is the URL at which push services can reach the hub's
+    operator: https: or mailto:.
     """
     try:
         subscription = Subscription(**read_members(address, "the address of a browser"))
@@ -147,7 +149,9 @@ async def send(
 
 
 def _write_payload(notice: Notice) -> bytes:
-    """Return the payload for the console's service worker. A test contains no SOS to open."""
+    """Return the payload for the console's service worker. The payload of a test contains no SOS
+    that could be opened.
+    """
     payload: dict[str, Any] = {"title": notice.subject, "body": notice.said[:TEXT_CHARACTERS_MAX]}
     if notice.alarm:
         payload |= {"alarm": notice.alarm, "id": notice.sos, "device": notice.device}
@@ -161,7 +165,7 @@ def _write_payload(notice: Notice) -> bytes:
 def make_vapid_token(
     key: ec.EllipticCurvePrivateKey, endpoint: str, subject: str, now: float
 ) -> str:
-    """Return the signed token of RFC 8292 2 for an endpoint's push service."""
+    """Return the signed token for the push service of an endpoint (RFC 8292, section 2)."""
     parts = urlsplit(endpoint)
     claims = {
         "aud": f"{parts.scheme}://{parts.netloc}",
@@ -173,7 +177,7 @@ def make_vapid_token(
         for part in ({"typ": "JWT", "alg": "ES256"}, claims)
     )
     r, s = decode_dss_signature(key.sign(said.encode(), ec.ECDSA(hashes.SHA256())))
-    # RFC 7518 3.4: two numbers of 32 bytes each.
+    # RFC 7518, section 3.4: two numbers of 32 bytes each.
     return f"{said}.{_encode_text(r.to_bytes(32) + s.to_bytes(32))}"
 
 
@@ -184,8 +188,8 @@ def encrypt(
     salt: bytes | None = None,
     once: ec.EllipticCurvePrivateKey | None = None,
 ) -> bytes:
-    """Return the body of RFC 8291 4 in one record. `salt` and the key `once` are new for each
-    message.
+    """Return the body in one record (RFC 8291, section 4). `salt` and the key `once` are new for
+    each message.
     """
     salt = os.urandom(16) if salt is None else salt
     once = ec.generate_private_key(ec.SECP256R1()) if once is None else once
@@ -198,7 +202,7 @@ def encrypt(
     )
     sealing = _derive(secret, salt, b"Content-Encoding: aes128gcm\0", 16)
     nonce = _derive(secret, salt, b"Content-Encoding: nonce\0", 12)
-    # RFC 8188 2: the byte 2 marks the last record.
+    # RFC 8188, section 2: the byte 2 marks the last record.
     sealed = AESGCM(sealing).encrypt(nonce, text + b"\2", None)
     return salt + RECORD_BYTES.to_bytes(4) + bytes([len(ours)]) + ours + sealed
 
@@ -216,5 +220,5 @@ def _encode_text(data: bytes) -> str:
 
 
 def _decode_text(text: str) -> bytes:
-    """Return the bytes of a base64url text. Raises ValueError."""
+    """Decode a base64url text. Raises ValueError."""
     return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))

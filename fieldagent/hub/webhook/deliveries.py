@@ -1,8 +1,8 @@
 """Deliveries to webhooks in the store: find due deliveries, claim them for one process, and record
 the results.
 
-A claim takes the items of one kit for one webhook, oldest first (`flow.Lane`). So no other process
-posts any of these items at the same time (`records.claims`).
+A claim contains the items of one kit for one webhook, oldest first (`flow.Lane`). So no other
+process sends any of these items at the same time (`records.claims`).
 """
 
 from __future__ import annotations
@@ -39,50 +39,50 @@ from fieldagent.webhook.post import DEADLINE_S
 from fieldagent.webhook.schedule import RETRY_AFTER_MAX_S, SCHEDULE, SOS_SCHEDULE, compute_delay
 
 CLAIM_S = 3 * DEADLINE_S
-"""Seconds after which an unsettled post is repeated."""
+"""Seconds after which a request without a result is repeated."""
 RUN_POSTS_MAX = 100
-"""Largest number of posts in a run."""
+"""Largest number of requests in a run."""
 RUN_BATCHES_MAX = 10
-"""Largest number of batches in a run. The number is above 1, because each claim waits for a commit
-and each kit has only one run at a time."""
+"""Largest number of batches in a run. The number is greater than 1, because each claim waits for a
+commit and each kit has only one run at a time."""
 RUN_BYTES = 1_000_000
-"""Stored bytes of the items in one run."""
+"""Largest size of the stored items in one run, in bytes."""
 DISABLE_AFTER_S = 5 * 86_400.0
 """Seconds without a success after which a webhook is disabled."""
 TRIES_MIN = 4
-"""Failed tries of one item that are required to disable a webhook. Few posts may have been tried in
-that time, because no items came or the hub was off, and one failed post proves little."""
+"""Smallest number of failed attempts for one item before a webhook is disabled. There may have been
+few attempts because no items arrived or the hub was off, and one failed request proves little."""
 
 
 @dataclass(frozen=True, slots=True)
 class WebhookPost:
-    """A post that this process may make now: one item, or a batch."""
+    """A request that this process may send to a webhook now: one item, or a batch."""
 
     webhook: Webhook
     items: tuple[int, ...]
     delivery: Delivery
-    """For a batch, the body is the array."""
+    """The delivery. For a batch, its body is the array."""
     claimed_until: float
-    """Unix time when the claim ends. The process recognises its own claim by this time."""
+    """Unix time when the claim ends. From this time, the process recognises its own claim."""
     raises: bool
-    """True if the item raises an incident. The incident's timeline then shows which webhooks have
-    accepted the item."""
+    """True if the item raises an incident. The timeline of the incident then shows which webhooks
+    have accepted the item."""
     is_early: bool
-    """True for a post that probes a webhook before its own time. Such a probe does not count as a
-    try."""
+    """True for a request that probes a webhook before the request is due. Such a probe does not
+    count as an attempt."""
 
 
 class PostResult(NamedTuple):
-    """Result of a post, and its consequences."""
+    """Result of a webhook request, and its consequences."""
 
     post: WebhookPost
     result: HandoverResult
     now: float
     not_made: Sequence[WebhookPost] = ()
-    """Posts of the same claim that are not made now."""
+    """Requests of the same claim that are not sent now."""
     up_again: bool = False
-    """True if the webhook was down before. All posts that wait for their next try are then due at
-    once."""
+    """True if the webhook was down before. All requests that wait for their next attempt then
+    become due."""
 
 
 _SELECT_FIRST = (
@@ -91,8 +91,8 @@ _SELECT_FIRST = (
     " FROM webhook WHERE disabled IS NULL UNION ALL SELECT webhook, (SELECT min(d.sender)"
     " FROM webhook_delivery d WHERE d.webhook = whose.webhook AND d.state = 'waiting'"
     " AND d.sender > whose.sender) FROM whose WHERE sender IS NOT NULL),"
-    # Materialized, because SQLite after 3.40 would otherwise repeat the search for each waiting
-    # row.
+    # MATERIALIZED is necessary, because SQLite after 3.40 would otherwise repeat the search for
+    # each waiting row.
     " first (webhook, item) AS MATERIALIZED (SELECT webhook, (SELECT min(d.item)"
     " FROM webhook_delivery d WHERE d.webhook = whose.webhook AND d.sender = whose.sender"
     " AND d.state = 'waiting') FROM whose WHERE sender IS NOT NULL)"
@@ -100,19 +100,19 @@ _SELECT_FIRST = (
     " CROSS JOIN webhook_delivery d WHERE d.webhook = first.webhook AND d.item = first.item"
     " ORDER BY d.sender >= 0, d.item"
 )
-"""SQL: the oldest waiting item of each kit and webhook. Each SOS has a `sender` of its own and
-comes first. The query jumps along the index and skips the items behind the first. A webhook that
-was down for days has many such items."""
+"""SQL: the oldest waiting item of each kit and webhook. Each SOS has its own `sender` number and
+comes first. The query skips the items behind the first item by jumping along the index, because a
+webhook that was down for days has many such items."""
 
 
 def list_oldest(db: Db) -> list[Lane]:
-    """Return the oldest waiting delivery of each kit and webhook, SOS first."""
+    """Return the oldest waiting delivery of each kit and webhook. SOS items come first."""
     return [Lane(*row) for row in db.execute(_SELECT_FIRST)]
 
 
 def list_failing(db: Db) -> dict[int, float]:
-    """Return the webhooks without a success since their last failure, and the Unix time until which
-    each wants no posts.
+    """Return the webhooks that have had no success since their last failure. Each has the Unix time
+    until which it wants no requests.
     """
     rows = db.execute(
         "SELECT id, quiet_until FROM webhook WHERE failing_since IS NOT NULL AND disabled IS NULL"
@@ -123,8 +123,8 @@ def list_failing(db: Db) -> dict[int, float]:
 def claim(
     db: Db, lanes: Iterable[Lane], now: float, *, desk: str = ""
 ) -> list[tuple[WebhookPost, ...]]:
-    """Claim and return the run of each lane. Leave out lanes that another process has claimed
-    meanwhile. `desk` is the console's address, for receivers of an SOS.
+    """Claim the run of each lane and return the runs. Skip a lane that another process has claimed
+    meanwhile. `desk` is the console's address, which receivers of an SOS get.
     """
     runs: list[tuple[WebhookPost, ...]] = []
     by_webhook: dict[int, list[Lane]] = {}
@@ -141,7 +141,7 @@ def _list_runs(
     db: Db, webhook: Webhook, lanes: Sequence[Lane], now: float, desk: str
 ) -> list[tuple[WebhookPost, ...]]:
     among, items = make_membership(db, [lane.item for lane in lanes])
-    # The process that locks the oldest item has the lane.
+    # The process that locks the oldest item claims the lane.
     heads = db.execute(
         f"SELECT item, sender, batch, not_before FROM webhook_delivery WHERE webhook = ?"
         f" AND item {among} AND state = 'waiting' AND claimed_until <= ?"
@@ -154,7 +154,7 @@ def _list_runs(
     early: set[int] = set()
     for head, sender, number, not_before in heads:
         members = _list_members(db, webhook, head, sender, number, now)
-        # A batch that was tried before is repeated unchanged and by itself.
+        # A batch that was tried before is repeated unchanged and without other items.
         size = webhook.batch if not number else 0
         batches = (
             [members[at : at + size] for at in range(0, len(members), size)] if size else [members]
@@ -202,8 +202,9 @@ def _list_runs(
 def _list_members(
     db: Db, webhook: Webhook, head: int, sender: int, batch: int, now: float
 ) -> list[int]:
-    """Return the items that go with the oldest one of a lane, in order. These are the other items
-    of its earlier batch, or the items that wait behind it, which can fill several batches.
+    """Return the items that are sent together with the oldest item of a lane, in their order. These
+    are the other items of its earlier batch, or the items that wait behind it. They can fill
+    several batches.
     """
     rows = db.execute(
         "SELECT d.item, d.batch, d.not_before, d.claimed_until, length(item.body)"
@@ -224,7 +225,9 @@ def _list_members(
 
 
 def _combine(run: Sequence[WebhookPost]) -> WebhookPost:
-    """Combine the posts of a run into one post. A repeat with the same items has the same id."""
+    """Combine the requests of a run into one request. A repeat with the same items has the same
+    id.
+    """
     first = run[0]
     ids = [each.delivery.request_id for each in run]
     id_ = ids[0] if len(ids) == 1 else str(uuid.uuid5(uuid.UUID(ids[0]), " ".join(ids)))
@@ -241,7 +244,7 @@ def _combine(run: Sequence[WebhookPost]) -> WebhookPost:
 
 
 class _Writer:
-    """Builds the posts for a webhook."""
+    """Builds the requests for a webhook."""
 
     def __init__(
         self,
@@ -272,8 +275,7 @@ class _Writer:
             if raises and incident is not None:
                 link, _ = alarm_link.make(db, incident, webhook.get_name(), own_id, self._now)
             if webhook.after:
-                # An escalation needs an id of its own, because a pager treats equal ids as one
-                # alert.
+                # An escalation needs a separate id, because a pager treats equal ids as one alert.
                 request_id = own_id
         entry = read_stored_entry(body)
         content = entry.content
@@ -311,7 +313,7 @@ class _Writer:
         notification: int,
         tries: int,
     ) -> WebhookPost:
-        """Build the post of an item's delivery steps. Its event names the item by id."""
+        """Build the request with an item's delivery steps. Its event refers to the item by id."""
         steps = self._steps[item]
         at = max((step["at"] for step in steps), default=accepted)
         event = {
@@ -333,9 +335,10 @@ class _Writer:
 
 
 def record_results(db: Db, ends: Sequence[PostResult]) -> list[str]:
-    """Record the results of posts. Return a log line for each, or an empty string.
+    """Record the results of webhook requests. Return for each a log line, or an empty string.
 
-    If a claim has expired meanwhile, the result of the other process counts.
+    If this process's claim has expired, the result is ignored, because another process has the
+    claim now.
     """
     taken = [end for end in ends if end.result.outcome is HandoverOutcome.HANDED]
     for (webhook, claimed_until), same in groupby(sorted(taken, key=_claim_of), _claim_of):
@@ -354,7 +357,7 @@ def _note_handed(db: Db, webhook: int, claimed_until: float, ends: Sequence[Post
     among, items = make_membership(db, [item for end in ends for item in end.post.items])
     now = ends[0].now
     rows = db.execute(
-        # A step that arrived meanwhile needs a post of its own.
+        # A step that arrived meanwhile needs a separate request.
         "UPDATE webhook_delivery SET told = telling, batch = CASE WHEN steps > telling THEN 0"
         " ELSE batch END, state = CASE WHEN steps > telling THEN 'waiting' ELSE 'handed' END,"
         " attempts = CASE WHEN steps > telling THEN 0 ELSE attempts + 1 END,"
@@ -375,8 +378,8 @@ def _note_handed(db: Db, webhook: int, claimed_until: float, ends: Sequence[Post
         webhook,
     )
     if any(end.up_again for end in ends):
-        # Posts that were never tried are not delayed, except escalations, which wait for their
-        # time.
+        # Requests that were never tried are not delayed. Escalations are an exception, because they
+        # wait until they are due.
         db.execute(
             "UPDATE webhook_delivery SET not_before = 0 WHERE webhook = ? AND state = 'waiting'"
             " AND attempts > 0",
@@ -386,8 +389,8 @@ def _note_handed(db: Db, webhook: int, claimed_until: float, ends: Sequence[Post
 
 
 def _alarm_kind(db: Db, item: int, incident: int) -> str:
-    """Return the kind of the hub's own alarm in an item, such as `fence`; empty for any other
-    item.
+    """Return the kind of the alarm that the hub raised with this item, such as `fence`. Return an
+    empty text for any other item.
     """
     rows = db.execute(
         "SELECT sos.kind FROM item JOIN sos ON sos.id = ? WHERE item.id = ? AND item.sos = ?",
@@ -405,7 +408,8 @@ def _note_failed(db: Db, end: PostResult) -> str:
         attempts, schedule=schedule, retry_after=asked, random_share=random.random()
     )
     gone = result.outcome is HandoverOutcome.GONE
-    # A failed probe does not use up a try, so the item's last try is still made at its own time.
+    # A failed probe does not count as an attempt, so the last attempt for the item is still made
+    # when it is due.
     last = wait is None and not post.is_early
     dead = (last or result.outcome is HandoverOutcome.REFUSED) and not gone
     release_claims(db, end.not_made)
@@ -413,14 +417,14 @@ def _note_failed(db: Db, end: PostResult) -> str:
     values: list[str | float]
     apart = dead and len(post.items) > 1
     if apart:
-        # The receiver may reject only one of the items, so give each a last try in an array of its
-        # own.
+        # The receiver may reject only one of the items, so send each item a last time in a separate
+        # array.
         dead = False
         change = "batch = item, attempts = ?, not_before = ?"
         values = [attempts, now]
     elif post.is_early and not dead:
-        # A failed probe does not delay the item's next try, unless the receiver asks for a longer
-        # wait.
+        # A failed probe does not delay the next attempt for the item, unless the receiver asks for
+        # a longer wait.
         change = "not_before = CASE WHEN not_before < ? THEN ? ELSE not_before END"
         values = [now + asked, now + asked]
     else:
@@ -444,7 +448,7 @@ def _note_failed(db: Db, end: PostResult) -> str:
     if gone or (now - since >= DISABLE_AFTER_S and attempts >= TRIES_MIN):
         return _disable(db, webhook, result.reason, now)
     if dead:
-        # Log the item's id, because an escalation was posted under another id.
+        # Log the item's id, because an escalation is sent under another id.
         ((request_id,),) = db.execute("SELECT request_id FROM item WHERE id = ?", post.items[0])
         return (
             f"webhook {webhook} did not accept {request_id}: {result.reason};"
@@ -457,13 +461,13 @@ def _note_failed(db: Db, end: PostResult) -> str:
         )
     if post.is_early:
         return ""
-    # If the webhook is down, a probe may post the item before that time. After a success, the
-    # webhook gets all waiting posts.
+    # If the webhook is down, a probe may send the item before that time. After a success, the
+    # webhook gets all waiting requests.
     return f"webhook {webhook}: {result.reason}; tried again within {wait:.0f} s"
 
 
 def release_claims(db: Db, posts: Sequence[WebhookPost]) -> None:
-    """Release the claims of posts that are not made now."""
+    """Release the claims of requests that this process does not send now."""
     for post in posts:
         among, items = make_membership(db, post.items)
         db.execute(

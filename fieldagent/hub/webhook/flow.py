@@ -24,18 +24,18 @@ from fieldagent.system.lazy_dataclass import dataclass
 WIDTH, WIDTH_MOST = 4, 32
 """Number of simultaneous runs to one webhook in one process: at the start, and the largest."""
 RUNS_MAX = 128
-"""Largest number of simultaneous runs in one process, without SOS."""
+"""Largest number of simultaneous runs in one process, not counting SOS."""
 SOS_RUNS_MAX = 64
-"""Largest number of simultaneous SOS posts to one webhook in one process. Each needs a connection,
-and posts that failed together are due together again."""
+"""Largest number of simultaneous SOS requests to one webhook in one process. Each request needs a
+connection, and requests that failed together are due together again."""
 DOWN_AFTER_FAILURES = 2
 PROBE_PAUSE_MIN_S = 15.0
-"""Shortest time in seconds from a failure to the next probe. The longest is twice that."""
+"""Shortest time in seconds from a failure to the next probe. The longest time is twice as long."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """Oldest waiting delivery of a kit for a webhook."""
+    """Oldest waiting delivery of one kit to one webhook."""
 
     webhook: int
     item: int
@@ -46,13 +46,13 @@ class Lane:
 
     @property
     def sos(self) -> bool:
-        """Return True if the lane belongs to an SOS, which has a lane of its own."""
+        """Return True if the lane is for an SOS. Each SOS has a separate lane."""
         return self.sender < 0
 
 
 @dataclass(slots=True)
 class Flow:
-    """State of the posts to one webhook."""
+    """State of the requests to one webhook."""
 
     width: int = WIDTH
     under_way: int = 0
@@ -79,12 +79,12 @@ class Flow:
 
 @dataclass(slots=True)
 class Flows:
-    """State of the posts to all webhooks from one process."""
+    """State of the requests from one process to all webhooks."""
 
     of: dict[int, Flow] = field(default_factory=dict)
 
     def get_flow(self, webhook: int) -> Flow:
-        """Return the flow to a webhook; create one if it is new."""
+        """Return the flow of a webhook. If the webhook is new, create a flow."""
         return self.of.setdefault(webhook, Flow())
 
     def choose(
@@ -92,7 +92,7 @@ class Flows:
     ) -> tuple[list[Lane], float]:
         """Return the lanes to claim now, SOS first, and the time when other lanes are due.
 
-        `failing` is the result of `list_failing`.
+        `failing` is the result of `deliveries.list_failing`.
         """
         by_webhook: dict[int, list[Lane]] = {}
         for lane in lanes:
@@ -103,7 +103,7 @@ class Flows:
         chosen: list[Lane] = []
         soonest = inf
         free = RUNS_MAX - sum(flow.under_way for flow in self.of.values())
-        # The webhook with the fewest runs comes first, so that each has its turn.
+        # The webhook with the fewest runs comes first, so that no webhook waits too long.
         for webhook in sorted(by_webhook, key=self._count_under_way):
             ready_lanes, next_due = self._choose_lanes(webhook, by_webhook[webhook], now, failing)
             urgent = [lane for lane in ready_lanes if lane.sos]
@@ -114,7 +114,7 @@ class Flows:
         return sorted(chosen, key=lambda lane: not lane.sos), soonest
 
     def _count_under_way(self, webhook: int) -> int:
-        # Do not create a flow here, because a new flow may have to start as down.
+        # Do not create a flow here, because a new flow may have to start in the state "down".
         return self.of[webhook].under_way if webhook in self.of else 0
 
     def _choose_lanes(
@@ -137,7 +137,7 @@ class Flows:
             return urgent, later
         if probe_at > now:
             return urgent, min(later, probe_at)
-        # An escalation that was never tried waits for its time.
+        # An escalation that was never tried waits until it is due.
         may = [lane for lane in open_ if lane.not_before <= now or lane.attempts]
         may.sort(key=lambda lane: (lane.not_before, lane.item))
         probes = [lane for lane in may if not lane.sos][:1]

@@ -1,7 +1,8 @@
-"""Connections to URLs of workspaces, but not to the hub itself or the networks behind it.
+"""Connections to the URLs that workspaces configure, except URLs of the hub itself or of the
+networks behind it.
 
-A workspace's webhook can name any URL. The hub looks the name up once, checks every address, and
-connects to a checked address. A later change of the name has no effect.
+A workspace's webhook can have any URL. The hub resolves the host name once, checks each address,
+and connects to an address that it has checked. A later change of the DNS entry has no effect.
 """
 
 from __future__ import annotations
@@ -19,20 +20,20 @@ from fieldagent.hub.webhook.special_purpose import MULTICAST, NETWORKS
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 NEXT_ADDRESS_AFTER_S = 0.25
-"""Seconds after which the next address of a name is tried in parallel."""
+"""Seconds after which the hub tries the next address of a host in parallel."""
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
-"""Prefix of IPv4 addresses behind NAT64 (RFC 6052 2.1)."""
+"""Prefix of IPv4 addresses behind NAT64 (RFC 6052, section 2.1)."""
 _UNICAST: dict[int, Network] = {
     4: ipaddress.IPv4Network("0.0.0.0/0"),
     6: ipaddress.IPv6Network("2000::/3"),
 }
-"""Networks that IANA has assigned for the public internet (RFC 4291 2.4)."""
+"""Networks that IANA has assigned for the public internet (RFC 4291, section 2.4)."""
 _COMPATIBLE = ipaddress.IPv6Network("::/96")
-"""IPv6 addresses that contain an IPv4 address (RFC 4291 2.5.5.1)."""
+"""IPv6 addresses that contain an IPv4 address (RFC 4291, section 2.5.5.1)."""
 
 
 def is_public(address: str, allowed_networks: Sequence[Network] = ()) -> bool:
-    """Return True if the address is public, or in one of the `allowed_networks` networks."""
+    """Return True if the address is public or in one of `allowed_networks`."""
     parsed_address = ipaddress.ip_address(address.partition("%")[0])
     return all(_is_public(each, allowed_networks) for each in _list_meant(parsed_address))
 
@@ -46,7 +47,7 @@ def _is_public(address: Address, allowed_networks: Sequence[Network]) -> bool:
 
 
 def _list_meant(address: Address) -> list[Address]:
-    """Return the address, or the IPv4 addresses to which an IPv6 address leads."""
+    """Return the address itself, or the IPv4 addresses to which an IPv6 address leads."""
     if isinstance(address, ipaddress.IPv4Address):
         return [address]
     if address.ipv4_mapped is not None:
@@ -82,10 +83,10 @@ def open_public(allowed_networks: Sequence[Network] = ()) -> Opener:
 
 
 async def _connect_to_first(addresses: Sequence[str], port: int) -> trio.SocketStream:
-    """Connect to one of the addresses. Also try the next address if the previous one fails or has
-    not answered within `NEXT_ADDRESS_AFTER_S` seconds (RFC 8305, 5). So a route that drops
-    everything, for example over IPv6, cannot use up the time of a post. Raises OSError if no
-    address answers.
+    """Connect to one of the addresses. Try the next address too if the previous address fails or
+    has not responded within `NEXT_ADDRESS_AFTER_S` seconds (RFC 8305, section 5). So a route that
+    drops all packets, for example over IPv6, does not use up the time of a request. Raises OSError
+    if no address responds.
     """
     streams: list[trio.SocketStream] = []
     failures: list[OSError] = []

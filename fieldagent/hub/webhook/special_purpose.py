@@ -57,4 +57,4 @@ MULTICAST: tuple[Network, ...] = (
     ipaddress.IPv4Network("224.0.0.0/4"),
     ipaddress.IPv6Network("ff00::/8"),
 )
-"""Networks with separate registries: RFC 5771 and 4291 2.7."""
+"""Networks with separate registries: RFC 5771 and RFC 4291, section 2.7."""

@@ -1,4 +1,4 @@
-"""Webhook of a workspace, as stored in its row."""
+"""A webhook of a workspace, with the fields of its database row."""
 
 from __future__ import annotations
 
@@ -22,22 +22,21 @@ class Webhook:
     headers: Mapping[str, str] = field(default_factory=dict)
     failing_since: float | None = None
     after: int = 0
-    """Minutes after which an unanswered SOS is posted to a webhook that gets nothing else. 0:
-    everything is posted at once."""
+    """Minutes after which the hub sends an unanswered SOS to this webhook, which then gets nothing
+    else. If 0, the webhook gets all items at once."""
 
     batch: int = 0
-    """Largest number of items in a post, whose body is then an array. 0: each item is a post of its
-    own.
-    """
+    """Largest number of items in one request, whose body is then an array. If 0, each item is a
+    separate request."""
     steps: bool = False
-    """True if the delivery steps of items are posted too."""
+    """True if the webhook also gets the delivery steps of items."""
 
     def get_name(self) -> str:
         """Return the name of the webhook for people."""
         return f"webhook {self.id} ({urlsplit(self.url).hostname})"
 
     def get_extra_headers(self) -> tuple[tuple[str, str], ...]:
-        """Return the additional headers of every post."""
+        """Return the additional headers of each request."""
         extra = tuple(self.headers.items())
         if self.username is None:
             return extra

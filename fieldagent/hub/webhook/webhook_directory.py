@@ -1,6 +1,7 @@
 """Webhooks of a workspace, and their dead letters.
 
-Each function is one operation for `Store.commit`, `read` or `once`. Raises Refused with the reason.
+Each function is one operation for `Store.commit`, `read` or `once`. The functions raise Refused
+with the reason.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from fieldagent.webhook.signature import PREFIX, read_secrets
 
 _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _VALUE = re.compile(r"([!-~]([\t -~]*[!-~])?)?")
-"""Value of a header (RFC 9110 5.1 and 5.5), in ASCII."""
+"""Value of a header (RFC 9110, sections 5.1 and 5.5), in ASCII."""
 _VISIBLE = re.compile(r"[!-~]+")
 _OWN_HEADERS = {
     "authorization",
@@ -42,7 +43,7 @@ _OWN_HEADERS = {
 
 
 AFTER_MAX = 10_080
-"""Largest `after` in minutes: a week."""
+"""Largest value of `after` in minutes: one week."""
 BATCH_MAX = 100
 """Largest number of items in one array."""
 
@@ -59,8 +60,8 @@ def make_webhook(
     batch: int = 0,
     steps: bool = False,
 ) -> Webhook:
-    """Return a new webhook, to be tested and added, with a new secret if `secret` is empty. Raises
-    WrongProperty.
+    """Return a new webhook that can be tested and added. If `secret` is empty, the webhook gets a
+    new secret. Raises WrongProperty.
     """
     where = read_url(url)
     if not _VISIBLE.fullmatch(where) or urlsplit(where).username is not None:
@@ -82,8 +83,8 @@ def read_or_make_secrets(text: str = "") -> tuple[str, ...]:
 def add(
     db: Db, workspace: int, webhook: Webhook, *, now: float, actor: str = ADMINISTRATION
 ) -> int:
-    """Add a webhook and return its id; `webhook.id` is ignored. Raises Refused for invalid
-    headers.
+    """Add a webhook and return its id. `webhook.id` is ignored. Raises Refused if a header is
+    invalid.
     """
     for name, value in webhook.headers.items():
         can_be = _NAME.fullmatch(name) and _VALUE.fullmatch(value)
@@ -123,8 +124,8 @@ def find_webhook(db: Db, workspace: int, webhook: int) -> Webhook:
 
 
 def list_webhooks(db: Db, workspace: int) -> list[Row]:
-    """Return the webhooks of a workspace by id, each with its numbers of waiting and dead posts,
-    without secrets.
+    """Return the webhooks of a workspace in the order of their ids, without secrets. Each has the
+    numbers of its waiting and dead requests.
     """
     names = (
         *("id", "url", "signed", "steps", "after", "batch", "failingSince"),
@@ -146,7 +147,7 @@ def list_webhooks(db: Db, workspace: int) -> list[Row]:
 def enable(
     db: Db, workspace: int, webhook: int, *, now: float, actor: str = ADMINISTRATION
 ) -> None:
-    """Enable a webhook, and retry its failed posts at once. Raises Refused if the workspace does
+    """Enable a webhook, and retry its failed requests at once. Raises Refused if the workspace does
     not have the webhook.
     """
     _check_one(
@@ -160,8 +161,8 @@ def enable(
         webhook,
     )
     db.execute(
-        # Posts that were never tried are not delayed, except escalations, which wait for their
-        # time.
+        # Requests that were never tried are not delayed. Escalations are an exception, because they
+        # wait until they are due.
         "UPDATE webhook_delivery SET not_before = 0, attempts = 0 WHERE webhook = ?"
         " AND state = 'waiting' AND attempts > 0",
         webhook,
@@ -180,10 +181,10 @@ def sign_with(
     now: float,
     actor: str = ADMINISTRATION,
 ) -> None:
-    """Sign all posts from now on with these secrets, including waiting posts. The newest previous
-    secret also signs until the next change, so that the receiver can change at any time. With
-    `only`, the previous secret does not sign. Raises Refused if the workspace does not have the
-    webhook.
+    """Sign all requests from now on with the secrets `signing`, including waiting requests. The
+    newest previous secret also signs until the next change, so that the receiver can change its
+    secret at any time. If `only` is True, the previous secret does not sign. Raises Refused if the
+    workspace does not have the webhook.
     """
     before = find_webhook(db, workspace, webhook).secrets
     kept = () if only else tuple(each for each in before[:1] if each not in signing)
@@ -195,27 +196,28 @@ def sign_with(
 def remove(
     db: Db, workspace: int, webhook: int, *, now: float, actor: str = ADMINISTRATION
 ) -> None:
-    """Remove a webhook, with its waiting posts."""
+    """Remove a webhook and its waiting requests."""
     gone = "DELETE FROM webhook WHERE id = ? AND workspace = ? RETURNING id"
     _check_one(db.execute(gone, webhook, workspace), webhook)
     write_line(db, workspace, actor, "webhook remove", str(webhook), now)
 
 
 ITEM_ID_END = 2**63 - 1
-"""Number above the id of every item."""
+"""Number that is greater than the id of any item."""
 _OF_WORKSPACE = "SELECT id FROM webhook WHERE workspace = ?"
 
 
 def list_dead_letters(
     db: Db, workspace: int, before: int = ITEM_ID_END, limit: int = ITEM_ID_END
 ) -> tuple[list[Row], int | None]:
-    """Return a page of dead posts of items with ids below `before`, newest first. Also return the
-    item before which the next page begins, or None. A page contains `limit` posts and any further
-    posts of its last item.
+    """Return a page of dead requests for items with ids below `before`, newest first. Also return
+    the item before which the next page begins, or None. A page contains `limit` requests and all
+    other requests of its last item.
     """
     letters: list[tuple[int, Row]] = []
     names = ("webhook", "requestId", "accepted", "attempts", "reason")
-    # Read one webhook at a time, because each has its own index range of dead posts.
+    # Read one webhook at a time, because the dead requests of each webhook are a separate range of
+    # the index.
     for (webhook,) in db.execute(_OF_WORKSPACE, workspace):
         rows = db.execute(
             "SELECT d.item, d.webhook, request_id, accepted, attempts, d.reason"
@@ -236,8 +238,8 @@ def list_dead_letters(
 def replay(
     db: Db, workspace: int, request_id: str | None, *, now: float, actor: str = ADMINISTRATION
 ) -> int:
-    """Post the dead letters of an item again, or all dead letters if `request_id` is None. Return
-    the number of posts.
+    """Send the dead letters of an item again, or all dead letters if `request_id` is None. Return
+    the number of requests.
     """
     one = "" if request_id is None else " AND item = (SELECT id FROM item WHERE request_id = ?)"
     rows = db.execute(

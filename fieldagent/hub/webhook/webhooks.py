@@ -1,7 +1,7 @@
-"""Posts of agents' items to a workspace's webhooks.
+"""Sends agents' items to the webhooks of a workspace.
 
-Items of each kit are posted in order. A slow or broken webhook does not delay other webhooks.
-`flow` decides how many posts run at once; `deliveries` reads and writes the store.
+Items of each kit are sent in their order. A slow or broken webhook does not delay other webhooks.
+`flow` limits the number of simultaneous requests. `deliveries` reads and writes the store.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from fieldagent.webhook.post import post
 log = logging.getLogger(__name__)
 
 TURN_MAX_S = 5.0
-"""Seconds after which a run starts no more posts, so that other runs have their turn."""
+"""Seconds after which a run starts no more requests, so that other runs can start."""
 REMEDY = "correct the URL with `fieldagent hub webhook`"
 
 
@@ -57,12 +57,14 @@ async def run(
     note_post: NotePost = lambda post, result, seconds: None,
     desk: str = "",
 ) -> None:
-    """Make due posts until cancelled. `desk` is the console's address (see `deliveries.claim`)."""
+    """Send due requests until cancelled. `desk` is the console's address (see
+    `deliveries.claim`).
+    """
     await _Posts(store, clock, open_stream, note_fault, note_post, desk).run()
 
 
 NotePost = Callable[[WebhookPost, HandoverResult, float], None]
-"""Called after each post, with its result and its seconds."""
+"""Called after each request, with its result and its duration in seconds."""
 
 
 @dataclass(slots=True)
@@ -103,7 +105,9 @@ class _Posts:
                 await idle.wait_until_due(written, soonest - self.clock(), news=news)
 
     async def due(self) -> tuple[float, list[tuple[WebhookPost, ...]]]:
-        """Return the time when the next post is due, and the runs that this process has claimed."""
+        """Return the time when the next request is due, and the runs that this process has
+        claimed.
+        """
         now = self.clock()
         lanes, down = await self.store.read(lambda db: (list_oldest(db), list_failing(db)))
         chosen, soonest = self.flows.choose(lanes, now, down)
@@ -123,8 +127,8 @@ class _Posts:
             flow.under_way += runs
 
     async def carry_out(self, posts: Sequence[WebhookPost]) -> None:
-        """Make the posts one after another until one fails. If the hub is killed before the result
-        is stored, the post is repeated with the same id.
+        """Send the requests one after the other until one fails. If the hub is killed before a
+        result is stored, the hub repeats the request with the same id.
         """
         until = trio.current_time() + TURN_MAX_S
         try:
@@ -147,7 +151,9 @@ class _Posts:
     def record_result(
         self, post: WebhookPost, result: HandoverResult, unsent_posts: Sequence[WebhookPost]
     ) -> PostResult:
-        """Return the result of a post for the store, and record it in the webhook's flow."""
+        """Update the flow of the webhook with the result of a request. Return the result in the
+        form for the store.
+        """
         flow, now = self.flows.get_flow(post.webhook.id), self.clock()
         if result.outcome is HandoverOutcome.HANDED:
             return PostResult(post, result, now, up_again=flow.record_success())
@@ -156,7 +162,7 @@ class _Posts:
 
     async def write_down(self, result: PostResult) -> None:
         try:
-            # Store the result together with other results that arrive at this moment.
+            # Store the result together with other results that arrive at the same moment.
             text = await persist_together(self.store, record_results, result)
         except StoreFailed:
             raise
@@ -183,7 +189,7 @@ class _Posts:
                 kept_connections=self.kept,
             )
         except Exception as error:
-            # A bug in the hub counts as a failed post, so that the post is repeated.
+            # Count a bug in the hub as a failed request, so that the request is repeated.
             self.note_fault(error, f"a post to webhook {webhook.id}")
             reason = f"the post failed in the hub; see its log: {describe_error(error)}"
             result = HandoverResult(HandoverOutcome.FAILED, reason)
@@ -198,7 +204,7 @@ def _release_all(db: Db, runs: Sequence[Sequence[WebhookPost]]) -> None:
 async def test_call(
     webhook: Webhook, *, clock: Callable[[], float], open_stream: Opener
 ) -> HandoverResult:
-    """Post a message that is marked as a test."""
+    """Send a request that is marked as a test."""
     request_id = str(uuid.uuid4())
     now = datetime.fromtimestamp(clock(), UTC)
     hub = Identity("0", "fieldagent hub", "Integration")
