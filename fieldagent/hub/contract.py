@@ -1,10 +1,10 @@
 """Interfaces between the parts of the hub.
 
-A push or an agent's Package becomes an item in the ledger, with one delivery for each addressed
-device. A channel (the IP link, the satellite operator) knows its protocol but not items. A channel
-asks a device's `Mailbox` for the bytes of a message, sends these bytes, and reports the result. It
-hands incoming messages to the mailbox. All async functions of this module return after the data is
-on disk.
+A pushed item or an agent's Package is stored as an item in the ledger, with one delivery for each
+addressed device. A channel (the IP link, a satellite operator) knows its protocol but does not know
+items. The channel asks a device's `Mailbox` for the bytes of the next message, sends the bytes, and
+reports the result. The channel passes incoming messages to the mailbox. All async functions of this
+module return after the data is on disk.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire.link import Body
 
 NUMBER_MAX = 2**32 - 1
-"""Largest id of a user or workspace. A user's id is also an origin on air."""
+"""Largest id of a user or workspace. On the air, a user's id is the origin of the user's items."""
 
 _NUMBER = re.compile(r"[0-9]{1,20}", re.ASCII)
 
 
 def number_of(text: str) -> int | None:
-    """Return the id of a user or workspace, or None if the text is not a valid id. A truncated id
-    would name someone else.
+    """Return the id of a user or workspace, or None if `text` is not a valid id. The function does
+    not truncate an id, because a truncated id would identify another user.
     """
     number = int(text) if _NUMBER.fullmatch(text) else 0
     return number if 1 <= number <= NUMBER_MAX else None
@@ -39,7 +39,7 @@ class Bearer(StrEnum):
     SATELLITE = "satellite"
     SMS = "sms"
     RADIO = "radio"
-    """Over the link of another kit that hears this kit by radio."""
+    """The link of another kit, which hears this kit by radio."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,9 @@ class Device:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """Position of a modem according to the satellite operator, if the modem reports none."""
+    """Position of a modem according to the satellite operator, for a modem that reports no
+    position.
+    """
 
     latitude: float
     longitude: float
@@ -69,19 +71,20 @@ class OutgoingMessage:
     """Bytes of one message to a device."""
 
     number: int
-    """Id between a channel and the mailbox, used only within the hub."""
+    """Number of the message between a channel and the mailbox. The agent does not see this
+    number."""
     body: Body
     """One or more envelopes of `wire.envelope`."""
 
 
 class ItemResult(StrEnum):
-    """Result for something that arrived from a bridge's server or from a tracker."""
+    """Result of processing an item or event from a bridge's server or from a tracker."""
 
     TAKEN = "taken"
     REPEATED = "repeated"
     """The item was accepted before."""
     ASKED = "asked"
-    """The item asked for a cost, and nothing was sent."""
+    """The item asked for a price, and nothing was sent."""
     RECEIPT = "receipt"
     """The event is a receipt for an item that was sent."""
     OWN = "own"
@@ -89,32 +92,32 @@ class ItemResult(StrEnum):
     LIMITED = "limited"
     """The item or event exceeds a limit and was dropped."""
     REFUSED = "refused"
-    """The item is unusable: it has no recipient at this hub, or no text."""
+    """The item cannot be used, because it has no recipient at this hub or no text."""
     UNREADABLE = "unreadable"
     RETAINED = "retained"
-    """The server retains the event for new subscribers, so it is not news."""
+    """The event is not new, because the server retains it for new subscribers."""
     PASSED = "passed"
-    """The hub's own server passed the event on to phones only."""
+    """The hub's own server forwarded the event only to phones."""
     OTHER = "other"
-    """The event is of a kind that the hub does not need, such as a phone's position."""
+    """The hub does not use this kind of event. Example: the position of a phone."""
 
 
 class Mailbox(Protocol):
-    """Mail of one device, as seen by one of its channels."""
+    """Waiting messages of one device, as seen by one of the device's channels."""
 
     device: Device
 
     async def greeted(self, journal: int) -> None:
-        """Record the number of the agent's journal; 0 if the agent does not report it."""
+        """Record the number of the agent's journal, or 0 if the agent does not report a number."""
 
     def news(self) -> trio.Event:
         """Return an event that is set at the next change after which `load` may return a message.
-        Get it before you call `load`.
+        Call `news` before `load`, so that no change is missed.
         """
 
     def look_again(self) -> float:
-        """Return the seconds after which `load` may return a message without a change; infinity for
-        never.
+        """Return the seconds after which `load` may return a message even if nothing has changed.
+        Return infinity if only a change can make a message available.
         """
 
     async def load(self, capacity: int) -> OutgoingMessage | None:
@@ -123,28 +126,30 @@ class Mailbox(Protocol):
         """
 
     async def mark_stored(self, outgoing: OutgoingMessage) -> None:
-        """Record that the agent has the message on disk. The deliveries end, and their senders get
-        receipts.
+        """Record that the agent has the message on disk. This ends its deliveries, and their
+        senders get receipts.
         """
 
     async def returned(
         self, outgoing: OutgoingMessage, *, reason: str, retry_after: float = 0.0
     ) -> None:
-        """Take back a message that did not leave, or whose outcome is unknown. Its content waits
-        again.
+        """Take back a message that was not sent, or whose result is unknown. Its content waits to
+        be sent again.
         """
 
     async def store_body(self, body: bytes) -> None:
-        """Process one message from the agent, with any content. Damage is logged and never
-        raised.
+        """Process one message from the agent. `body` may be anything: errors in it are logged and
+        never raised.
         """
 
     async def next_note(self) -> bytes:
-        """Wait for the next note to the agent about its kit. A cancelled wait loses no note."""
+        """Wait for the next note that the hub sends to the agent about its kit. No note is lost if
+        the wait is cancelled.
+        """
 
     async def process_note(self, body: bytes) -> None:
-        """Process the agent's note about its kit, with any content. Damage is logged and never
-        raised.
+        """Process a note from the agent about its kit. `body` may be anything: errors in it are
+        logged and never raised.
         """
 
 
@@ -153,4 +158,4 @@ class UnknownDevice(Exception):
 
 
 class Revoked(UnknownDevice):
-    """Error: the device with this token is revoked, because a thief may have its kit."""
+    """Error: the device with this token is revoked, because its kit may be stolen."""

@@ -1,4 +1,4 @@
-"""Hub: the nursery that runs the store, push API, links, operators and webhooks."""
+"""Hub: starts and supervises the store, push API, links, operators and webhooks."""
 
 from __future__ import annotations
 
@@ -90,17 +90,17 @@ log = logging.getLogger(__name__)
 CONNECTIONS = 20_000
 """Largest number of simultaneous links and calls in one process."""
 CONNECTIONS_OF_ONE = 256
-"""Largest number of simultaneous calls from one address, or one /64 of IPv6."""
+"""Largest number of simultaneous calls from one IPv4 address or one IPv6 /64 network."""
 BODIES = 67_108_864
-"""Largest total of bytes of all request bodies at the same time."""
+"""Largest total size of the request bodies that are processed at the same time, in bytes."""
 
 HOUSEKEEPING_INTERVAL_S = 300.0
-"""Seconds between two rounds of housekeeping while there are writes."""
+"""Seconds between two rounds of housekeeping while clients write to the store."""
 IDLE_HOUSEKEEPING_INTERVAL_S = 3600.0
-"""Seconds between two rounds of housekeeping without writes."""
+"""Seconds between two rounds of housekeeping while no client writes to the store."""
 
 SYNTHETIC_PART = "synthetic items"
-"""Name of the part that sends synthetic items, for people."""
+"""Name of the part that sends synthetic items, as shown to people."""
 
 
 class Hub:
@@ -113,16 +113,17 @@ class Hub:
         emit: Callable[[str], None] = print,
         guest: Guest | None = None,
     ) -> None:
-        """Create the hub. `guest` may sign in once by a link."""
+        """Create the hub. `guest` may sign in once with a link, without a password."""
         self.settings = settings
         self.store = store
         self.kinds = get_operators(settings.operators)
         self.leases = lease.Leases(store, uuid.uuid4().hex[:12], clock=time.time)
         self.feeds = PositionFeeds(store, clock=time.time)
         self.stopping = trio.Event()
-        """Set when the hub accepts no new work: probes report it, and new links are refused."""
+        """Set when the hub accepts no new work. From then on, health probes report this state and
+        new links are refused."""
         self.closing = trio.Event()
-        """Set when links are ended and no more calls are accepted."""
+        """Set when the hub ends its links and accepts no more calls."""
         self.failed: StoreFailed | None = None
         """The failure that makes the hub stop."""
         self.supervisor = Supervisor(
@@ -149,7 +150,7 @@ class Hub:
         self.access = AccessLog(
             _make_log_writer(settings, emit), figures, trusted_networks=settings.trusted_proxies
         )
-        # A part that never runs must not be reported to people.
+        # Do not report a part that never runs to people.
         note = self.supervisor.make_reporter(SYNTHETIC_PART) if self.sends_synthetic else log_fault
         self.synthetic = SyntheticItems(
             store, time.time, settings.item_time_to_live, note, self.synthetic_address
@@ -227,7 +228,7 @@ class Hub:
         self.access.figures.count("bridge_events", by, bridge=name, became=result.value)
 
     def note_call(self, operator: str, result: str, size: int) -> None:
-        """Count a call of the satellite operator."""
+        """Count an HTTP call of the satellite operator."""
         self.access.figures.count("operator_calls", operator=operator, result=result)
         if result == Outcome.SENT.value:
             self._note_bytes("satellite", "sent", size)
@@ -255,7 +256,7 @@ class Hub:
 
     @property
     def sends_synthetic(self) -> bool:
-        """Return True if synthetic items are sent."""
+        """Return True if the hub sends synthetic items to itself as a test."""
         return self.settings.synthetic_item != "off"
 
     @property
@@ -266,7 +267,7 @@ class Hub:
 
     @property
     def keeping(self) -> KeepingTimes:
-        """Return the seconds for which items are kept, and for which they are delivered."""
+        """Return the seconds for which items are stored, and for which they are delivered."""
         return KeepingTimes(self.settings.keep_days * 86_400.0, self.settings.item_time_to_live)
 
     def _make_mailbox(self, device: Device, version: str) -> IpMailbox:
@@ -282,19 +283,19 @@ class Hub:
 
     @asynccontextmanager
     async def hold_link(self, device: Device) -> AsyncIterator[lease.Lease]:
-        """Hold the lease of a device for a link, and keep the positions for it."""
+        """Hold the lease of a device during a link, and keep positions for the device in memory."""
         async with self.leases.hold_lease(device) as lease, self.feeds.join_feed(device.workspace):
             yield lease
 
     def list_callers(self) -> dict[str, Operator]:
-        """Return the senders of MT messages for the configured operators."""
+        """Return the object that sends MT messages for each configured operator."""
         own = self.settings.operator_own
         by_name = {name: kind.caller(own) for name, kind in self.kinds.items()}
         return {name: caller for name, caller in by_name.items() if caller is not None}
 
     def make_operator_host(self, what: str, operator: str) -> OperatorHost:
-        """Return the hub's services for an operator. `what` names the operator's part in reports of
-        failures.
+        """Return the services that the hub offers to an operator. `what` names the operator's part
+        in reports of failures.
         """
         return OperatorHost(
             self.take_in_from,
@@ -306,7 +307,7 @@ class Hub:
         )
 
     def make_bridge_host(self, name: str) -> BridgeHost:
-        """Return the hub's services for a bridge."""
+        """Return the services that the hub offers to a bridge."""
 
         def note_link(up: bool) -> None:
             bridged = self.access.figures.bridged
@@ -321,22 +322,22 @@ class Hub:
         )
 
     def make_inward(self, what: str) -> AnswerServices:
-        """Return the hub's services for replies of contacts. `what` names the part in reports of
-        failures.
+        """Return the services that the hub offers for replies of contacts. `what` names the part in
+        reports of failures.
         """
         people = answers.ContactInbox(self.store, clock=time.time)
         inbox = kit_sms.KitSmsInbox(self.store, self.mobile_originated, people, clock=time.time)
         return AnswerServices(self.reach.host, inbox, partial(self._note_inward, what))
 
     def _note_inward(self, what: str, error: BaseException, about: str) -> None:
-        """Create the reporter only at the first failure, so that a part without failures is not
-        reported.
+        """Report a failure of the part `what`. The reporter is created at the first failure,
+        because each existing reporter appears in the health report.
         """
         self.supervisor.make_reporter(what)(error, about)
 
     def judge(self) -> Judge:
-        """Return the function that admits all calls: API, console, operators and contacts behind
-        one router. The function also records each call.
+        """Return the function that admits and records all HTTP calls: those of the API, the
+        console, operators and contacts.
         """
         probes = self.health.make_routes(figures=self.settings.admin_listen is None)
         routes = [*self.routes, *probes]
@@ -351,7 +352,7 @@ class Hub:
 
 
 def _catalogues() -> list[str]:
-    """Return the packages with the catalogues of refusals."""
+    """Return the names of the packages that contain the catalogues of error texts."""
     return [refusals.__name__, *(each.refusals for each in list_hub_parts() if each.refusals)]
 
 
@@ -364,10 +365,11 @@ async def run(
     guest: Guest | None = None,
     task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Run until `asks` end it, or until cancelled. The started value is the port of the hub. `emit`
-    gets the lines of the access log if they are JSON. `guest` may sign in once by a link.
+    """Run the hub until a signal in `asks` stops it, or until the task is cancelled. The task
+    status reports the port of the hub. `emit` gets the lines of the access log if the log format is
+    JSON. `guest` may sign in once with a link.
 
-    Raises ListenFailed, OSError (an unreadable certificate), StoreFailed.
+    Raises ListenFailed, StoreFailed, or OSError if the certificate cannot be read.
     """
     hub = Hub(settings, store, emit, guest)
     certificate = read_certificate(settings)
@@ -416,7 +418,7 @@ async def _handle_signals(asks: Asks, hub: Hub, certificate: Certificate | None)
 
 
 async def _drain(hub: Hub) -> None:
-    """After `stopping` is set, give links and calls `drain-seconds` to end, then set `closing`."""
+    """After `stopping` is set, let links and calls finish (`drain-seconds`). Then set `closing`."""
     await hub.stopping.wait()
     notify("STOPPING=1")
     log.info("stopping: waiting items are kept and continue at the next start")
@@ -431,7 +433,7 @@ async def _serve(
     certificate: Certificate | None,
     task_status: trio.TaskStatus[int],
 ) -> None:
-    """Serve until `closing` is set and every waiting caller has an answer."""
+    """Serve until `closing` is set and every waiting caller has a response."""
     devices = KnownDevices(hub.store, time.time)
     limits = Limits(
         connections=CONNECTIONS,
@@ -473,7 +475,7 @@ async def _serve(
 async def _serve_admin(
     hub: Hub, host: str, port: int, *, task_status: trio.TaskStatus[None]
 ) -> None:
-    """Serve health and metrics for the administrators of the hub."""
+    """Serve health and metrics on a separate port for the administrators of the hub."""
     listeners = open_listeners(port, [host], allow_remote=True)
     log.info("health and metrics are at http://%s:%d", host, get_port(listeners))
     await serve(
@@ -489,7 +491,7 @@ async def _serve_admin(
 
 @contextmanager
 def _open_mo_listeners(hub: Hub) -> Iterator[dict[str, MoListener]]:
-    """Open the listeners for MO messages of operators' gateways, as configured, by operator."""
+    """Open the configured listeners for MO messages of operators' gateways, by operator."""
     listeners: dict[str, MoListener] = {}
     try:
         for kind in hub.kinds.values():
@@ -503,7 +505,7 @@ def _open_mo_listeners(hub: Hub) -> Iterator[dict[str, MoListener]]:
 
 
 async def _serve_mo_listener(hub: Hub, name: str, listener: MoListener) -> None:
-    # Serving closes the sockets, but the part may have to start again.
+    # Duplicate the sockets, because serving closes them and the part may have to start again.
     own = [each.dup() for each in listener.sockets]
     await listener.serve(own, hub.make_operator_host(hub.kinds[name].title, name))
 
@@ -572,15 +574,15 @@ def _make_log_writer(settings: HubSettings, emit: Callable[[str], None]) -> acce
 
 
 def read_certificate(settings: HubSettings) -> Certificate | None:
-    """Return the certificate with its key; None if the hub does not serve TLS itself."""
+    """Return the certificate with its key, or None if the hub does not serve TLS itself."""
     if settings.tls_certificate is None or settings.tls_key is None:
         return None
     return Certificate(settings.tls_certificate, settings.tls_key)
 
 
 async def _run_store(hub: Hub) -> None:
-    """Run the store. If the store fails, the hub stops in order: every caller still gets an
-    answer.
+    """Run the store. If the store fails, stop the hub in an orderly way, so that every caller still
+    gets a response.
     """
     hub.failed = await hub.store.run()
     log.critical("%s; nothing more is accepted", hub.failed)
@@ -595,7 +597,7 @@ async def _commit_patiently(hub: Hub, operation: Callable[[Db], Any]) -> None:
 
 
 async def _commit_in_batches(hub: Hub, some: Callable[[Db], int]) -> None:
-    """Commit repeatedly until nothing is left, so that pushes and links can proceed in between."""
+    """Commit repeatedly until 0 rows are left. Pushes and links can proceed in between."""
     with log_once():
         while await hub.store.commit(some):
             pass
@@ -653,7 +655,7 @@ async def _count_queues(hub: Hub) -> None:
 
 
 async def _show_life(hub: Hub) -> None:
-    """Feed systemd's watchdog while the store commits transactions."""
+    """Report to systemd's watchdog as long as the store commits transactions."""
     interval = get_watchdog_interval()
     while interval is not None:
         await _commit_patiently(hub, lambda db: None)
@@ -689,4 +691,4 @@ PARTS = {
     "SMS to kits": _write_to_kits,
     "the log of incidents": _log_incidents,
 }
-"""Parts that run beside the push API and the links, each with its name for people."""
+"""Parts that run beside the push API and the links, by the name that people see."""

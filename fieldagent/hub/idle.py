@@ -1,5 +1,7 @@
-"""Waiting between two rounds of a part. The wait lasts until something falls due by time, or until
-a write may make something due earlier. A hub without either sleeps.
+"""Wait between two rounds of a part of the hub.
+
+The wait ends when something becomes due, or when a write may have made something due earlier. A hub
+that has nothing to do sleeps.
 """
 
 from __future__ import annotations
@@ -9,10 +11,10 @@ import trio
 from fieldagent.system import waits
 
 BUSY_INTERVAL_S = 5.0
-"""Seconds between two rounds while there are constant writes. This is also the largest delay."""
+"""Seconds between two rounds while there are constant writes. A round can be late by this time."""
 ROUND_INTERVAL_MAX_S = 60.0
-"""Seconds after which a round runs in any case. A clock may be set, a machine may sleep, and a
-process may die before it announces its write."""
+"""Seconds after which a round runs in any case. The reasons: someone may set the clock, the machine
+may sleep, and a process may die before it announces its write."""
 
 
 async def wait_until_due(
@@ -23,11 +25,12 @@ async def wait_until_due(
     beat: float | None = None,
     net: float | None = None,
 ) -> None:
-    """Wait until something is due.
+    """Wait until the next round of a part is due.
 
-    `write_event` is the event of `store.contract.ANY_WRITE_TOPIC`. Get it before the read that
-    finds `seconds`. After `seconds` something falls due; a negative value means an unknown time.
-    `news` ends the wait at once.
+    `write_event` is the event of `store.contract.ANY_WRITE_TOPIC`. Get the event before you read
+    the database to compute `seconds`. `seconds` is the time until something becomes due. `news`
+    ends the wait at once. `net` replaces `ROUND_INTERVAL_MAX_S`, and `beat` replaces
+    `BUSY_INTERVAL_S`.
     """
     began = trio.current_time()
     with waits.move_on_after(min(seconds, ROUND_INTERVAL_MAX_S if net is None else net)):

@@ -1,4 +1,4 @@
-"""Contract of a part that an extension adds to the hub."""
+"""Interface of a part that an extension adds to the hub."""
 
 from __future__ import annotations
 
@@ -44,19 +44,19 @@ class KitPosition(NamedTuple):
 
 
 class TimedAct(Protocol):
-    """Acts at a Unix time, and returns log lines."""
+    """Function that acts at a Unix time and returns log lines."""
 
     def __call__(self, db: Db, now: float) -> list[str]: ...
 
 
 class Deletion(Protocol):
-    """Deletes some rows that ended before a Unix time, and returns their number."""
+    """Function that deletes some rows that ended before a Unix time and returns their number."""
 
     def __call__(self, db: Db, before: float) -> int: ...
 
 
 class HubCheck(NamedTuple):
-    """A check that the hub makes when it is due."""
+    """A check that the hub runs when the check is due."""
 
     next_due: Callable[[Db], float]
     """Returns the Unix time when `look` should run next."""
@@ -65,31 +65,33 @@ class HubCheck(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class HubPart:
-    """Description of one part. A field that is left out adds nothing."""
+    """Description of one part of the hub. Each field is optional."""
 
     routes: Callable[[PartHost], Sequence[Route]] = lambda host: ()
     take_positions: Callable[[Db, Sequence[KitPosition], float], None] | None = None
-    """Acts on new positions at a Unix time, in the transaction that stores them."""
+    """Processes new positions at a Unix time, in the transaction that stores the positions."""
     checks: Sequence[HubCheck] = ()
     forget: Deletion | None = None
     exports: Mapping[str, Callable[[Db, int], list[Row]]] = field(default_factory=dict)
-    """Functions that return the rows of a workspace for the workspace's export, by name of the
+    """Functions that return the rows for the export of a workspace, by the name of the exported
     file."""
     refusals: str = ""
-    """Package with the catalogues of the part's refusals."""
+    """Package that contains the catalogues of the part's error texts."""
     console: str = ""
-    """Package with a script of the console and the catalogues of its texts. The script has the name
-    of the part, such as `places.js`. So the name of the part must be a JavaScript identifier.
-    `chart.js` and `usage.js` call the script's functions."""
+    """Package that contains a script of the console and the catalogues of its texts. The script has
+    the name of the part, for example `places.js`, so the name of the part must be a JavaScript
+    identifier. `chart.js` and `usage.js` call the script's functions."""
 
 
 def list_hub_parts() -> list[HubPart]:
-    """Return the parts of all extensions."""
+    """Return the hub parts of all extensions."""
     return [*_load_parts().values()]
 
 
 def list_console_parts() -> dict[str, str]:
-    """Return the packages of the parts that add a script to the console, by name."""
+    """Return the packages of the parts that add a script to the console, by the name of the
+    part.
+    """
     return {name: part.console for name, part in _load_parts().items() if part.console}
 
 

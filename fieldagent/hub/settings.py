@@ -1,5 +1,5 @@
-"""Settings file of the hub, `hub.properties`, in the format of Java properties. It is read once at
-the start.
+"""Settings file of the hub, `hub.properties`, in the format of Java properties. The hub reads the
+file once, when it starts.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _TILES = re.compile(r"https?://[\w.:\[\]-]+/[!-~]*", re.ASCII)
 
 
 def tile_address(value: str) -> str:
-    """Check the URL of a map's tiles, which must contain {z}, {x} and {y} once each in its path.
+    """Check and return the URL of a map's tiles. Its path must contain {z}, {x} and {y} once each.
     Raises WrongProperty.
     """
     bare = value
@@ -67,8 +67,8 @@ def tile_address(value: str) -> str:
 
 
 def read_tls_address(value: str) -> str:
-    """Check an https address that contains a name. Browsers support passkeys only at such
-    addresses. Raises WrongProperty.
+    """Check and return an https URL with a host name. Browsers support passkeys only at such URLs.
+    Raises WrongProperty.
     """
     parts = urlsplit(value)
     try:
@@ -84,7 +84,7 @@ def read_tls_address(value: str) -> str:
 
 
 def read_items_route(value: str) -> str:
-    """Return off, on, or the address to which synthetic items are pushed. Raises WrongProperty."""
+    """Return "off", "on", or the URL to which synthetic items are pushed. Raises WrongProperty."""
     if value in ("off", "on"):
         return value
     try:
@@ -115,26 +115,26 @@ class HubSettings:
     satellite_grace: int
     satellite_credit_price: Price | None
     operator_prices: Mapping[str, Price]
-    """Price per credit for each operator with a price of its own."""
+    """Price per credit of each operator that has its own price."""
     item_time_to_live: int
     keep_days: int
     keep_audit_days: int
     drain_seconds: int
     synthetic_item: str
     extensions: tuple[str, ...]
-    """Places of third-party extensions."""
+    """Locations of third-party extensions."""
     operators: tuple[str, ...]
-    """Third-party operators."""
+    """Locations of third-party operators."""
     operator_own: Mapping[str, Any]
-    """Settings of the operators, by name."""
+    """Settings of each operator, by the name of the operator."""
     webhook_allow: tuple[Network, ...]
     contacts: tuple[str, ...]
-    """Third-party kinds of contact."""
+    """Locations of third-party kinds of contact."""
     kit_sms_per_day: int
     contact_own: Mapping[str, Any]
-    """Settings of the kinds of contact, by name."""
+    """Settings of each kind of contact, by the name of the kind."""
     bridge_own: Mapping[str, Any]
-    """Settings of the bridges, by name."""
+    """Settings of each bridge, by the name of the bridge."""
 
 
 def _read_addresses(value: str) -> tuple[str, ...]:
@@ -363,26 +363,26 @@ EXAMPLES = {
     **{name: text for kind in get_contact_kinds().values() for name, text in kind.examples.items()},
     **{name: text for kind in get_bridges().values() for name, text in kind.examples.items()},
 }
-"""Examples for the first settings file, for keys without a default. Secrets have none, because some
-users would keep them."""
+"""Example values in the first settings file, for keys without a default. Secrets have no example,
+because some users would keep the example as their secret."""
 
 _TOGETHER = (("tls-certificate", "tls-key"),)
 
 
 def is_behind_tls(settings: HubSettings) -> bool:
-    """Return True if browsers reach the hub by TLS, its own or a proxy's."""
+    """Return True if browsers reach the hub over TLS, which the hub or a proxy provides."""
     own = settings.tls_certificate is not None
     return own or bool(settings.trusted_proxies) or settings.socket_listen is not None
 
 
 def find_price(settings: HubSettings, operator: str | None) -> Price | None:
-    """Return the price per credit of an operator; None if no price is configured."""
+    """Return the price per credit of an operator, or None if no price is configured."""
     return settings.operator_prices.get(operator or "", settings.satellite_credit_price)
 
 
 def make_database_options(settings: HubSettings, *, upgrade: bool = False) -> DatabaseOptions:
-    """Return the options for opening the database. With `upgrade`, older tables are upgraded to
-    this version.
+    """Return the options for opening the database. If `upgrade` is True, the tables of an older
+    version are upgraded to this version.
     """
     return DatabaseOptions(
         upgrade=upgrade,
@@ -398,16 +398,16 @@ def get_default_path(environ: Mapping[str, str] = os.environ) -> Path:
 
 
 ENVIRONMENT = "FIELDAGENT_HUB_"
-"""Prefix of environment variables that replace settings of the file."""
+"""Prefix of the environment variables that override the settings file."""
 
 
 def load(
     path: Path | None, database: str | None = None, environ: Mapping[str, str] = os.environ
 ) -> HubSettings:
     """Read the file at `path` and the environment. If `path` is None, read the default file, which
-    may be missing. `database` overrides both.
+    may be missing. `database` overrides the database setting of both.
 
-    Raises InvalidSettings with every fault, or OSError.
+    Raises InvalidSettings with all errors, or OSError.
     """
     file = path or get_default_path(environ)
     text = read_file(file, is_required=path is not None)
@@ -415,8 +415,9 @@ def load(
 
 
 def _list_keys(content: str) -> Sequence[Key]:
-    """Return the keys that are allowed in a settings file with this text, after loading its
-    extensions."""
+    """Return the keys that are allowed in a settings file, after loading the extensions that the
+    file names.
+    """
     with suppress(WrongProperty):
         add_extensions(dict(pairs_in(content)).get("extensions", ""))
     satellite = _list_kinds(content, "operators", get_operators)
@@ -434,8 +435,8 @@ def parse(
     database: str | None = None,
     environ: Mapping[str, str] = os.environ,
 ) -> HubSettings:
-    """Return the settings in a file's text. Faults contain `path`. `database` overrides the text.
-    Raises InvalidSettings with every fault.
+    """Return the settings in the text of a file. Error texts contain `path`. `database` overrides
+    the database setting. Raises InvalidSettings with all errors.
     """
     with suppress(NoProperties, WrongProperty):
         # The reader of that key reports a module that cannot be loaded.
@@ -475,7 +476,7 @@ def parse(
 def _find_incomplete_pairs(
     together: Iterable[tuple[str, str]], pairs: Mapping[str, Any]
 ) -> list[str]:
-    """Return the faults of pairs in which one key is set without the other."""
+    """Return the errors about pairs of keys of which only one is set."""
     return [
         f"{name} needs {missing}: set that too, or remove {name}"
         for one, other in together
@@ -485,8 +486,8 @@ def _find_incomplete_pairs(
 
 
 def _find_contradictions(values: Mapping[str, Any], pairs: Mapping[str, Any]) -> list[str]:
-    """Return the contradictions between settings, each of which would leave users without TLS or a
-    map.
+    """Return the errors about contradictory settings. Each contradiction would leave users without
+    TLS or without a map.
     """
     faults = []
     tls, proxies = values["tls_certificate"], values["trusted_proxies"]
@@ -498,8 +499,8 @@ def _find_contradictions(values: Mapping[str, Any], pairs: Mapping[str, Any]) ->
         )
     if "proxy-listen" in pairs and not proxies:
         faults.append("proxy-listen needs trusted-proxies: set that too, or remove proxy-listen")
-    # A proxy that provides TLS is configured by trusted-proxies, or by the Unix socket that it
-    # uses.
+    # A proxy that provides TLS is configured by trusted-proxies, or by the Unix socket on which it
+    # connects.
     if values["console_address"] and not (tls or proxies or values["socket_listen"]):
         faults.append(
             "console-address needs tls-certificate: set that too, or remove console-address"
@@ -512,8 +513,8 @@ def _find_contradictions(values: Mapping[str, Any], pairs: Mapping[str, Any]) ->
 def _list_kinds(
     content: str, setting: str, get_kinds: Callable[[tuple[str, ...]], Mapping[str, T]]
 ) -> Sequence[T]:
-    """Return the operators or the contacts that the file may configure. Report third-party kinds
-    that cannot be loaded, with their key.
+    """Return the operators or the kinds of contact that the file may configure. If a third-party
+    kind cannot be loaded, the error contains its key.
     """
     try:
         return [*get_kinds(tuple(dict(pairs_in(content)).get(setting, "").split())).values()]

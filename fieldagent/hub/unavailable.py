@@ -1,7 +1,7 @@
-"""Answers to HTTP callers while nothing can be stored.
+"""HTTP responses while the hub cannot store anything.
 
-The log contains the trouble with the database. Anonymous callers get neither the database's name
-nor its address.
+The log describes the database problem. Anonymous callers see neither the database's name nor its
+address.
 """
 
 from __future__ import annotations
@@ -15,16 +15,15 @@ from fieldagent.store.group import StoreFailed, StoreFull, StoreUnavailable
 from fieldagent.system.sentence import sentence
 
 RETRY_AFTER_S = 5
-"""Seconds after which a caller may try again. The store itself tries to reach its database more
-often."""
+"""Seconds after which a caller may try again. The store tries to reach its database more often."""
 REASON = sentence("the hub cannot use its database now; see its log")
 
 _AGAIN = (("Retry-After", str(RETRY_AFTER_S)),)
 
 
 def make_not_now(reason: str = REASON) -> Problem:
-    """Return the Problem 503 with Retry-After. `reason` is for anonymous callers and must not
-    describe the database.
+    """Return a Problem with status 503 and a Retry-After header. Anonymous callers see `reason`, so
+    `reason` must not describe the database.
     """
     return Problem(
         503,
@@ -34,8 +33,8 @@ def make_not_now(reason: str = REASON) -> Problem:
 
 
 def make_patient(judge: Judge) -> Judge:
-    """Return a variant of `judge` that answers 503 while the database is unavailable, and whose
-    handlers do too.
+    """Wrap `judge` so that it and its handlers respond with status 503 while the database is
+    unavailable.
     """
 
     async def judge_patiently(head: Request) -> Admission:

@@ -1,6 +1,4 @@
-"""Connections to third-party servers, with or without TLS, and readable texts for their
-failures.
-"""
+"""Connections to third-party servers, with or without TLS, and readable texts for failures."""
 
 from __future__ import annotations
 
@@ -14,14 +12,16 @@ from fieldagent.system.wording import describe_reason
 
 
 class ConnectionLost(Exception):
-    """Error for a lost connection. The text contains the reason, and a remedy if there is one."""
+    """Error: the connection failed or was lost. The text contains the reason, and the remedy if
+    there is one.
+    """
 
 
 async def open_stream(
     host: str, port: int, context: ssl.SSLContext | None, ca_setting: str, name: str = ""
 ) -> trio.abc.Stream:
-    """Connect to a server. `name` is the name in the server's certificate, if it differs from the
-    host. `ca_setting` is the setting that names the file of the certificate's authority. Raises
+    """Connect to a server. `name` is the name in the server's certificate, if it is not the host.
+    `ca_setting` is the setting that contains the path of the certificate authorities' file. Raises
     ConnectionLost.
     """
     try:

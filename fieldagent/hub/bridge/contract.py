@@ -1,10 +1,10 @@
-"""Contract of a bridge, which connects a workspace to a third party's server that a team uses.
+"""Interface of a bridge, which connects a workspace to a third-party server that a team uses.
 
-A bridge is one module or folder with a `BridgeKind`, named in `Extension.bridges`. A bridge
-publishes the workspace's items at that server and takes in items from it. An item from a bridge
-uses paid channels only if its sender is in the bridge's allow list and its budget allows it. No
-bridge sends out an item that a bridge took in. docs/how-to/tak.md contains the route of each kind
-of item, and docs/how-to/add-a-bridge.md the steps to a new bridge.
+A bridge is one module or folder with a `BridgeKind`, which `Extension.bridges` names. A bridge
+publishes the workspace's items at the server and processes items from the server. An item from a
+bridge uses paid channels only if its sender is in the bridge's allow list and the bridge's budget
+is sufficient. A bridge does not publish items that came from a bridge. docs/how-to/tak.md contains
+the route of each kind of item. docs/how-to/add-a-bridge.md describes how to add a bridge.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ Own: TypeAlias = "Mapping[str, Any]"
 
 
 class NoteEvents(Protocol):
-    """Counter in the hub for events that arrived."""
+    """Function of the hub that counts events that arrived."""
 
     def __call__(self, result: ItemResult, by: int = 1) -> None: ...
 
 
 class BridgeHost(NamedTuple):
-    """Services of the hub for a bridge."""
+    """Services that the hub offers to a bridge."""
 
     store: Store
     own: Own
@@ -38,7 +38,8 @@ class BridgeHost(NamedTuple):
     """Returns Unix time."""
     note_events: NoteEvents
     note_link: Callable[[bool], None]
-    """Called at each change: True if the bridge is connected to its server."""
+    """Called at each change of the connection, with True if the bridge is connected to its
+    server."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,15 +48,16 @@ class BridgeKind:
 
     name: str
     title: str
-    """Name for people and the log."""
+    """Name that people see, and name in the log."""
     keys: tuple[Key, ...]
     """Settings of the bridge."""
     work: Callable[[BridgeHost], Callable[[], Awaitable[None]] | None]
-    """Returns the function that works at the server until cancelled; None if the bridge is not
+    """Returns a function that runs the bridge until it is cancelled, or None if the bridge is not
     configured."""
     examples: Mapping[str, str] = field(default_factory=dict)
-    """Examples for the first settings file, for settings without a default; none for a secret."""
+    """Example values in the first settings file, for settings without a default. A secret has no
+    example."""
     together: tuple[tuple[str, str], ...] = ()
     """Settings that must be set together."""
     faults: Callable[[Own], list[str]] = lambda own: []
-    """Returns other faults of the settings, each as a sentence with the fix."""
+    """Returns other errors in the settings. Each is a sentence that contains the fix."""

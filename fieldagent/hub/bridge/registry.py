@@ -1,4 +1,4 @@
-"""Bridges of all extensions."""
+"""The bridges of all extensions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fieldagent.system.named_object import import_named_object
 
 
 def get_bridges() -> Mapping[str, BridgeKind]:
-    """Return each bridge by its name."""
+    """Return all bridges by name."""
     return {
         name: import_named_object(place, BridgeKind)
         for name, place in list_places("bridges").items()

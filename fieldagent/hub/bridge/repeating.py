@@ -7,19 +7,19 @@ from __future__ import annotations
 from fieldagent.system.lazy_dataclass import dataclass
 
 FIRST_ALERTS_S, LATER_ALERTS_S, OFTEN_FOR = 10.0, 60.0, 6
-"""Seconds between two alerts at first, seconds between two later alerts, and the number of alerts
-at which the interval changes."""
+"""Seconds between two of the first alerts, seconds between two later alerts, and number of the
+alert at which the interval changes."""
 
 
 def compute_next_alert(times: int) -> float:
-    """Return the seconds from the alert with number `times` to the next one."""
+    """Return the seconds from the alert with number `times` to the next alert."""
     return FIRST_ALERTS_S if times < OFTEN_FOR else LATER_ALERTS_S
 
 
 @dataclass(slots=True)
 class Alarm:
-    """State of a repeated alert, or of the repeated notice that it has ended: the number of times
-    that it was sent, and the Unix time when it is due again.
+    """State of an alert that is repeated, or of a repeated notice that the alert has ended. The
+    fields are the number of times that it was sent, and the Unix time when it is due again.
     """
 
     ends: bool = False
@@ -27,6 +27,6 @@ class Alarm:
     due_at: float = 0.0
 
     def record_sent(self, now: float) -> None:
-        """Count one more sending of the alert, and compute when it is due again."""
+        """Count one more alert that was sent, and compute the time when the next alert is due."""
         self.times += 1
         self.due_at = now + compute_next_alert(self.times)

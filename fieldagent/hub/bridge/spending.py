@@ -1,4 +1,4 @@
-"""Enters items from third-party servers. These items use paid channels if the author is allowed and
+"""Enters items from third-party servers. An item uses paid channels if its author is allowed and
 the day's budget is sufficient. All other items wait for a link.
 """
 
@@ -29,20 +29,20 @@ class Allowance(NamedTuple):
     remaining: int
     """Credits left today."""
     not_allowed: str
-    """Reason for the author why the item waits, if the author is not allowed."""
+    """Reason why the item waits, for an author who is not allowed to use paid channels."""
     spent_reason: str
-    """Reason for the author why the item waits, if the budget is spent."""
+    """Reason why the item waits, for an author if the budget is spent."""
 
 
 class KitCost(NamedTuple):
-    """Channel and cost of an item to one kit now."""
+    """Channel that an item to one kit would use now, and its cost."""
 
     kit: str
     linked: bool
     bytes: int
-    """Bytes of the satellite messages; 0 if none are possible."""
+    """Bytes of the satellite messages; 0 if no satellite message is possible."""
     sms: int
-    """Number of SMS; 0 if the kit was not last heard by SMS."""
+    """Number of SMS; 0 if the hub did not hear the kit by SMS last."""
     credits: int
 
 
@@ -51,7 +51,7 @@ class Quote(NamedTuple):
 
     kits: tuple[KitCost, ...]
     reason: str
-    """Reason for the author why the item uses no paid channel."""
+    """Reason why the item uses no paid channel, for its author."""
 
     @property
     def price(self) -> int:
@@ -60,33 +60,33 @@ class Quote(NamedTuple):
 
     @property
     def credits(self) -> int:
-        """Return the possible cost in credits; 0 if the item waits for a link."""
+        """Return the largest possible cost in credits. 0 if the item waits for a link."""
         return 0 if self.reason else self.price
 
 
 class PaidItem(NamedTuple):
     entered: ItemIds
     credits: int
-    """Possible cost in credits."""
+    """Largest possible cost in credits."""
     reason: str
-    """Reason for the author why the item waits for a link; empty if it does not wait."""
+    """Reason why the item waits for a link, for its author; empty if the item does not wait."""
 
 
 def enter_within(db: Db, posting: Posting, allowance: Allowance, now: float) -> PaidItem:
     """Enter an item. The item uses paid channels only if it has a cost now and the allowance covers
-    it. Raises the errors of `ledger.enter`.
+    this cost. Raises the errors of `ledger.enter`.
     """
     quote = make_quote(db, posting, allowance, now)
     entered = ledger.enter(db, posting, now=now, grace=GRACE_S)
     if not quote.credits:
-        # A link that ends before the item has left must not cause costs.
+        # If a link ends before the item is sent, the item must not cause costs.
         ledger.restrict_to_free(db, entered.item, quote.reason)
     return PaidItem(entered, quote.credits, quote.reason)
 
 
 def make_quote(db: Db, posting: Posting, allowance: Allowance, now: float) -> Quote:
-    """Return the cost of entering an item now, with the reason if paid channels are not allowed.
-    Enter nothing.
+    """Return the cost of entering an item now, without entering it. If the item may not use paid
+    channels, the result contains the reason.
     """
     devices = cost.list_costs(db, posting, now)
     quote = Quote(tuple(_list_kit_costs(db, devices)), "")
@@ -112,7 +112,7 @@ def _list_kit_costs(db: Db, devices: Sequence[dict[str, Any]]) -> Iterator[KitCo
             continue
         size = 0 if over is None else over["bytes"]
         sms = SMS_CREDITS if device["id"] in by_sms else 0
-        # If a modem is billed by bytes, its bytes count as credits, as in a kit's bridges.
+        # For a modem that is billed by bytes, a byte counts as a credit, as in a kit's bridges.
         above = 0 if over is None else over["credits"] or compute_credits(size)
         yield KitCost(device["name"], False, size, sms, above + sms)
 

@@ -1,8 +1,8 @@
-"""Runs a bridge in only one process of the hub. The holder renews its claim, otherwise another
-process takes over.
+"""Runs a bridge in only one process of the hub. The process renews its claim regularly. If it does
+not, another process takes over.
 
-Each bridge has a row in `bridge`. The row contains the holder, the end of the claim, the identity
-of this hub at the server, and the last item that was processed.
+Each bridge has a row in the table `bridge`. The row contains the process that holds the bridge, the
+end of its claim, the identity of this hub at the server, and the last item that was processed.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 log = logging.getLogger(__name__)
 
 IDENTITY_PREFIX = "FA-"
-"""Prefix of each identity of a hub at a third party's server."""
+"""Prefix of the identities that a hub uses at third-party servers."""
 TENURE_S = 30.0
-"""Seconds for which a process holds a bridge without renewal."""
+"""Seconds for which a process holds a bridge if it does not renew its claim."""
 RENEW_INTERVAL_S = 10.0
 """Seconds between two renewals."""
 
 
 class BridgePost(NamedTuple):
-    """A bridge for one workspace, to be held by one process."""
+    """A bridge of one workspace, which one process can hold."""
 
     name: str
     workspace: str
@@ -47,8 +47,8 @@ class BridgePost(NamedTuple):
 async def run_exclusively(
     host: BridgeHost, post: BridgePost, work: Callable[[str, int], Awaitable[None]]
 ) -> NoReturn:
-    """Run `work` until cancelled, but only while no other process runs it. `work` gets this hub's
-    identity at the server and the workspace's id.
+    """Run `work` while no other process runs it, until cancelled. The arguments of `work` are this
+    hub's identity at the server and the workspace's id.
     """
     holder = uuid.uuid4().hex
     take = partial(claim_bridge, name=post.name, holder=holder, alone=not host.store.shared)
@@ -74,15 +74,15 @@ async def run_exclusively(
 
 
 class BridgeTenure(NamedTuple):
-    """Holder of a bridge, as in its row."""
+    """Process that holds a bridge, as stored in the row of the bridge."""
 
     holder: str = ""
     until: float = 0.0
 
 
 class _HolderWatch:
-    """Detector of a holder that no longer renews its claim. It uses this process's own time,
-    because the holder's clock may have been ahead.
+    """Detects a process that no longer renews its claim. It measures time with this process's own
+    clock, because the clock of the other process may have been fast.
     """
 
     def __init__(self) -> None:
@@ -90,7 +90,7 @@ class _HolderWatch:
         self._since = -inf
 
     def find_silent(self, now: BridgeTenure) -> BridgeTenure | None:
-        """Return the holder if its row has not changed for TENURE_S, else None."""
+        """Return the holder if its row has not changed for `TENURE_S` seconds, otherwise None."""
         if now != self._known:
             self._known, self._since = now, trio.current_time()
         return now if trio.current_time() - self._since > TENURE_S else None
@@ -123,7 +123,7 @@ async def _renew(host: BridgeHost, name: str, holder: str, scope: trio.CancelSco
 
 
 def read_tenure(db: Db, name: str) -> BridgeTenure:
-    """Return the holder of a bridge and the end of its claim."""
+    """Return the process that holds a bridge, and the end of its claim."""
     rows = db.execute("SELECT holder, until FROM bridge WHERE name = ?", name)
     for holder, until in rows:
         return BridgeTenure(str(holder), float(until))
@@ -139,11 +139,11 @@ def claim_bridge(
     alone: bool = False,
     silent: BridgeTenure | None = None,
 ) -> str:
-    """Claim a bridge for this process, which must renew within TENURE_S. Return this hub's identity
-    at the server, or an empty string if another process holds the bridge.
+    """Claim a bridge for this process, which must renew its claim within `TENURE_S` seconds. Return
+    this hub's identity at the server, or an empty string if another process holds the bridge.
 
-    A new bridge begins with events from now on. `alone` is True if no other process exists.
-    `silent` is a holder that has stopped renewing.
+    A new bridge begins with the events from now on. `alone` is True if no other process exists.
+    `silent` is a process that has stopped renewing its claim.
     """
     gone = silent or BridgeTenure()
     db.execute(
@@ -161,16 +161,16 @@ def claim_bridge(
 
 
 def release_tenure(db: Db, name: str, holder: str) -> None:
-    """Release a bridge if this process holds it, so that another process can take it at once."""
+    """Release a bridge if this process holds it. Another process can then claim it at once."""
     db.execute("UPDATE bridge SET until = 0 WHERE name = ? AND holder = ?", name, holder)
 
 
 def read_place(db: Db, name: str) -> int:
-    """Return the id of the last item that was processed."""
+    """Return the id of the last item that the bridge has processed."""
     ((number,),) = db.execute("SELECT place FROM bridge WHERE name = ?", name)
     return int(number)
 
 
 def store_place(db: Db, name: str, up_to: int) -> None:
-    """Store the id of the last item passed on. A lower id changes nothing."""
+    """Store the id of the last item that the bridge has processed. A lower id changes nothing."""
     db.execute("UPDATE bridge SET place = ? WHERE name = ? AND place < ?", up_to, name, up_to)

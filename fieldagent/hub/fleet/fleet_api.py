@@ -1,4 +1,4 @@
-"""`GET /api/fleet`: the condition of all kits of a workspace, for callers with read access."""
+"""`GET /api/fleet`: condition of all kits of a workspace, for callers with read access."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class FleetApi:
         return [Route("GET", "/api/fleet", self.answer_fleet, judge=self._judge)]
 
     async def answer_fleet(self, request: Request, caller: Caller) -> Response:
-        """Return the condition of each kit, and its differences from the others."""
+        """Return the condition of each kit, and its differences from the other kits."""
         refuse_others(request, ())
         return make_json_response(
             await self._store.read(

@@ -23,17 +23,17 @@ from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 FLEET_LEAST = 3
-"""Smallest number of kits that must report a figure before it is compared."""
+"""Smallest number of kits that must report a figure before the figure is compared."""
 SPREADS = 5 * 1.4826
 
 DISK_LEAST, DEGREES_MOST, CLOCK_MOST, STARTS_MOST, DEAF_HOURS = 10, 80, 60, 5, 6
-"""Fixed limits: percent free, degrees Celsius, seconds, starts of the agent in a day, and known
-hours without a bar."""
+"""Fixed limits: percent of free disk, degrees Celsius, seconds, starts of the agent in a day, and
+hours whose signal is known and has no bar."""
 
 
 @dataclass(frozen=True, slots=True)
 class KitFigures:
-    """Figures of one kit; None or empty if unknown or too old."""
+    """Figures of one kit. A figure that is unknown or too old is None or empty."""
 
     version: str = ""
     system: str = ""
@@ -41,26 +41,28 @@ class KitFigures:
     """Percent of the disk that is free."""
     degrees: int | None = None
     starts: int | None = None
-    """Starts of the agent in a day."""
+    """Number of starts of the agent in a day."""
     clock: int | None = None
-    """Seconds by which the kit's clock is ahead."""
+    """Seconds by which the kit's clock is fast."""
     clock_untold: bool = False
-    """True if the kit's clock has never been set."""
+    """True if no one has set the kit's clock."""
     satellite: float | None = None
-    """Median bars of the known hours."""
+    """Median number of bars in the hours whose signal is known."""
     satellite_hours: int = 0
-    """Number of the known hours."""
+    """Number of hours whose signal is known."""
     budget: int | None = None
     """Percent of the day's credits that are left."""
     weak_supply: str = ""
-    """`now` if the supply is weak, `before` if it was weak since the machine started."""
+    """`now` if the supply is weak, or `before` if it was weak after the last start of the
+    machine."""
     slowed_by: str = ""
-    """`now` or `before`, as in `weak_supply`, if heat or the supply slows the machine."""
+    """`now` if heat or a weak supply slows the machine, or `before` if this was so after its last
+    start."""
     parts_down: int = 0
     trouble: bool = False
     """True if the agent reports general trouble."""
     overdue: float | None = None
-    """Unix time when a missing check-in was due; None if no check-in is late."""
+    """Unix time when a late check-in was due; None if no check-in is late."""
 
 
 class Difference(NamedTuple):
@@ -69,7 +71,7 @@ class Difference(NamedTuple):
     bad: bool
     """True if the value is bad in any fleet."""
     values: Mapping[str, Any]
-    """Values for the placeholders of the text."""
+    """Values for the placeholders in the text."""
 
 
 TEXTS = {
@@ -101,13 +103,13 @@ _RANKS = {what: rank for rank, what in enumerate(TEXTS)}
 
 
 class _Number(NamedTuple):
-    """Rules for judging a number."""
+    """Rules for comparing a number between kits."""
 
     of: Callable[[KitFigures], float | None]
     sign: int
-    """1 if more is worse, -1 if less is worse."""
+    """1 if a higher value is worse, or -1 if a lower value is worse."""
     floor: float
-    """Smallest difference from the median that counts."""
+    """Smallest difference from the median that is reported."""
     is_bad: Callable[[KitFigures], bool]
 
 
@@ -141,7 +143,7 @@ COMPARED_NUMBERS = {
 
 
 def find_outliers(fleet: Sequence[KitFigures]) -> list[list[Difference]]:
-    """Return the bad values and the differences of each kit, bad values first."""
+    """Return the bad values and the differences of each kit. Bad values come first."""
     middles = {what: _compute_middle(fleet, number) for what, number in COMPARED_NUMBERS.items()}
     versions = _find_majority(kit.version for kit in fleet)
     systems = _find_majority(kit.system for kit in fleet)
@@ -157,7 +159,7 @@ def find_outliers(fleet: Sequence[KitFigures]) -> list[list[Difference]]:
 
 
 def _check_fixed(kit: KitFigures) -> Iterable[Difference]:
-    """Yield the findings that need no comparison."""
+    """Yield the findings that do not depend on other kits."""
     if kit.overdue is not None:
         yield Difference("overdue", True, {"time": kit.overdue})
     if kit.trouble:
@@ -180,7 +182,7 @@ class _Median(NamedTuple):
 
 
 def _compute_middle(fleet: Sequence[KitFigures], number: _Number) -> _Median | None:
-    """Return the median and the spread; None if too few kits report the number."""
+    """Return the median and the spread of a number, or None if too few kits report the number."""
     known = [value for kit in fleet if (value := number.of(kit)) is not None]
     if len(known) < FLEET_LEAST:
         return None
@@ -215,8 +217,8 @@ class _Majority(NamedTuple):
 
 
 def _find_majority(texts: Iterable[str]) -> _Majority | None:
-    """Return the text that more than half of the kits have. None if there is no such text, or if
-    too few kits report a text.
+    """Return the text that more than half of the kits have. Return None if there is no such text,
+    or if too few kits report a text.
     """
     known = [text for text in texts if text]
     if len(known) < FLEET_LEAST:

@@ -28,9 +28,10 @@ from fieldagent.wire.kit_condition import (
 from fieldagent.wire.kit_status import CLOCKS, LINKS, STATES, KitStatus, format_span
 
 SHOWN_MAX = 5_000
-"""Largest number of kits compared and shown, the oldest in the directory."""
+"""Largest number of kits that are compared and shown. These are the oldest kits in the
+directory."""
 FRESH_S = 86_400.0
-"""Seconds for which a changing figure counts."""
+"""Seconds for which a figure that changes is used."""
 
 _KIT = {
     "id": "device.id",
@@ -68,8 +69,8 @@ class FleetRow(NamedTuple):
 
 
 def describe_fleet(db: Db, workspace: int, now: float) -> dict[str, Any]:
-    """Return the kits for people and programs, kits with differences first, and the number of kits
-    that were left out.
+    """Return the kits for people and programs, and the number of kits that were left out. Kits with
+    differences come first.
     """
     rows = select(db, _KIT, _KITS, now, format_day(now), workspace, SHOWN_MAX)
     ((count,),) = db.execute("SELECT count(*) FROM device WHERE workspace = ?", workspace)

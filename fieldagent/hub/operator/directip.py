@@ -1,4 +1,6 @@
-"""The operator's gateway over DirectIP, which delivers MO messages and accepts MT messages."""
+"""An operator's gateway that uses DirectIP. The gateway delivers MO messages and accepts MT
+messages.
+"""
 
 from __future__ import annotations
 
@@ -56,13 +58,13 @@ from fieldagent.wire.outcome import Outcome
 log = logging.getLogger(__name__)
 
 DEADLINE_S = 30.0
-"""Seconds for one message, in each direction."""
+"""Seconds within which one message must be received or sent."""
 CONNECTIONS = 64
 """Largest number of simultaneous connections from gateways."""
 REFUSAL_DELAY_S = 0.5
-"""Seconds until the connection of an unknown caller is closed."""
+"""Seconds before the hub closes the connection of an unknown caller."""
 STRANGERS_NAMED = 100
-"""Largest number of forbidden addresses that are logged, once each."""
+"""Largest number of forbidden addresses that the hub logs. Each address is logged once."""
 
 
 _M, _D, _A, _G = Scope.MESSAGE, Scope.DEVICE, Scope.ACCOUNT, Scope.GATEWAY
@@ -102,13 +104,13 @@ DIRECTIP = {
         FIXED_CAUSE_RETRY_S,
     ),
 }
-"""Failures for a negative confirmation (Iridium, SBD DirectIP interface description, MT
-confirmation)."""
+"""Failures by the status of a negative confirmation (Iridium, SBD DirectIP interface description,
+MT confirmation)."""
 
 
 def judge(status: int) -> Verdict:
-    """Return the result of a confirmed call. A status of 0 to 50 is the place in the modem's
-    queue.
+    """Return the result of a call from the status in the confirmation. A status of 0 to 50 is the
+    place of the message in the modem's queue.
     """
     if 0 <= status <= 50:
         return Verdict(Outcome.SENT, waiting=status)
@@ -117,8 +119,8 @@ def judge(status: int) -> Verdict:
 
 SUCCESS_CODES, MT_TOO_LARGE, POOR_POSITION = 0, 1, 2
 GOOD_SESSIONS = (SUCCESS_CODES, MT_TOO_LARGE, POOR_POSITION)
-"""Session states with a complete MO message. Besides success: 1, an MT message was too large; 2,
-the position is poor."""
+"""Session states with a complete MO message: success; 1, an MT message was too large; 2, the
+position is poor."""
 SESSIONS = {
     10: "the session timed out",
     12: "the MO message is too large for the gateway",
@@ -126,8 +128,8 @@ SESSIONS = {
     14: "the modem broke the protocol (IMEI anomaly)",
     15: "the IMEI is barred from the gateway",
 }
-"""Failures by the status of a session. The status shows a problem of the session; the payload may
-still be good."""
+"""Failures by the status of a session. The status is about the session, so the payload may still be
+good."""
 
 
 async def serve_directip(
@@ -140,8 +142,9 @@ async def serve_directip(
     note_fault: Note = log_fault,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Accept MO messages from gateways in these networks, until cancelled. A confirmed message is
-    on disk. The gateway repeats a message without a confirmation. Closes `listeners`.
+    """Accept MO messages from gateways in `allowed_networks`, until cancelled. When the hub
+    confirms a message, the message is on disk. If the gateway gets no confirmation, it repeats the
+    message. Closes `listeners`.
     """
     door = _ConnectionLimit(take_in, note_session, count_session, allowed_networks, note_fault)
     served = [trio.SocketListener(trio.socket.from_stdlib_socket(each)) for each in listeners]
@@ -150,9 +153,9 @@ async def serve_directip(
 
 
 class _ConnectionLimit:
-    """Admission of connections. If there is no space left, the source with the most connections
-    loses the connection that has been receiving longest. The processor time of a source is limited
-    until it has delivered a message from an allowed address.
+    """Limit on the number of connections. If there is no space left, the source with the most
+    connections loses its oldest connection that is still receiving. The processor time of a source
+    is limited until the source has delivered a message from an allowed address.
     """
 
     def __init__(
@@ -207,13 +210,13 @@ class _ConnectionLimit:
         if len(self._told) < STRANGERS_NAMED and address not in self._told:
             self._told.add(address)
             log.error("%s may not deliver MO messages: directip-allow does not name it", address)
-        # The delay limits the cost of repeated connections.
+        # The delay limits the cost of repeated connections from one caller.
         await trio.sleep(REFUSAL_DELAY_S)
 
     async def _store(self, elements: bytes) -> bool:
-        """Store the payload, if there is one. Return True if the message must be confirmed.
+        """Store the payload, if there is one. Return True if the hub must confirm the message.
 
-        Raises RemoteProtocolError for an unreadable message without a payload.
+        Raises RemoteProtocolError if the message cannot be read and has no payload.
         """
         imei = ""
         try:
@@ -237,9 +240,9 @@ class _ConnectionLimit:
         return True
 
     async def _process_session(self, message: DirectIpMo) -> None:
-        """Process the payload of a session, whatever its status, because the modem may treat it as
-        delivered. Repeated items are recognised by their numbers. A truncated message becomes a
-        dead letter.
+        """Process the payload of a session, whatever the status of the session is, because the
+        modem may treat the payload as delivered. The hub recognises repeated items by their
+        numbers. A truncated message becomes a dead letter.
         """
         if message.status not in GOOD_SESSIONS:
             log.warning(
@@ -278,7 +281,7 @@ async def receive(stream: trio.SocketStream) -> bytes:
 
 
 class DirectIp:
-    """`Operator` that calls the gateway at `host` and `port`."""
+    """An `Operator` that calls the gateway at `host` and `port`."""
 
     def __init__(self, host: str, port: int) -> None:
         self._host = host

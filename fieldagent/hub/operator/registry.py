@@ -1,5 +1,7 @@
-"""Available satellite operators. A new operator of the core is a module or folder beside this one,
-and an entry here. An extension adds its operator with `Extension.operators`.
+"""Available satellite operators.
+
+A new operator of the core is a module or folder in this package, and an entry in `OPERATORS`. An
+extension adds its operator with `Extension.operators`.
 """
 
 from __future__ import annotations
@@ -15,20 +17,21 @@ OPERATORS = {
     "directip": "fieldagent.hub.operator.directip:KIND",
     "rockblock": "fieldagent.hub.operator.rockblock:KIND",
 }
-"""Operators of the core, by their name in a device's `operator`. The first is the default."""
+"""Operators of the core by their name in a device's `operator`. The first operator is the
+default."""
 DEFAULT = next(iter(OPERATORS))
 
 
 def get_operator_places() -> dict[str, str]:
-    """Return the place of each operator of the core and of all extensions, by name."""
+    """Return the location of each operator of the core and of all extensions, by name."""
     return OPERATORS | list_places("operators")
 
 
 def get_operators(places: Iterable[str] = ()) -> Mapping[str, OperatorKind]:
-    """Return all operators by name, including third-party operators, each given as
+    """Return all operators by name. `places` are third-party operators in the form
     `package.module:NAME`.
 
-    Raises WrongProperty, with a text that follows the word `operators`.
+    Raises WrongProperty with a text that follows the word `operators`.
     """
     kinds = [
         import_named_object(place, OperatorKind)

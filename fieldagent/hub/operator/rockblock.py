@@ -70,16 +70,16 @@ ROCKBLOCK = {
     16: Failure("16", _M, "RockBLOCK saw no data", FIXED_CAUSE_RETRY_S),
     99: Failure("99", _G, "RockBLOCK has an internal error"),
 }
-"""Failures by the code of a FAILED answer (docs.groundcontrol.com, RockBLOCK web services)."""
+"""Failures by the code of a FAILED response (docs.groundcontrol.com, RockBLOCK web services)."""
 
 PATH = "/operator/rockblock"
 BODY = 16_384
-"""Largest number of bytes of a body: 340 bytes in hexadecimal, a token and some text. Only the
-token authenticates the caller."""
+"""Largest number of bytes of a request body: 340 bytes in hexadecimal, a token and some text. Only
+the token authenticates the caller."""
 _FAULT_CHARACTERS_MAX = 200
-"""Largest number of characters of a fault that are shown."""
+"""Largest number of characters of RockBLOCK's error text that the hub shows."""
 DEADLINE_S = 30.0
-"""Seconds for a call."""
+"""Seconds within which a call must end."""
 
 
 def make_mo_route(
@@ -89,10 +89,11 @@ def make_mo_route(
     clock: Callable[[], float],
     count_session: CountSession = count_nothing,
 ) -> Route:
-    """Return the route of MO messages. The route answers 200 once the message is on disk. After any
-    other answer RockBLOCK sends the message again.
+    """Return the route for MO messages. It responds with status 200 after the message is on disk.
+    After any other response, RockBLOCK sends the message again.
 
-    Data that RockBLOCK's token authenticates is stored, even if the rest of the post is wrong.
+    The hub stores data that RockBLOCK's token authenticates, even if the rest of the request is
+    wrong.
     """
 
     async def receive_message(request: Request) -> Response:
@@ -115,7 +116,9 @@ def make_mo_route(
 
 
 def _read_form(request: Request) -> dict[str, str]:
-    """Return the fields of a form or a JSON object. The RockBLOCK account decides the format."""
+    """Return the fields of a form or of a JSON object. The settings of the RockBLOCK account
+    determine the format.
+    """
     body = get_required_body(request)
     try:
         if request.headers.get("content-type", "").startswith("application/json"):
@@ -132,7 +135,7 @@ def _read_form(request: Request) -> dict[str, str]:
 
 
 class RockBlock:
-    """`Operator` that uses RockBLOCK's MT service at `address`."""
+    """An `Operator` that uses RockBLOCK's MT service at `address`."""
 
     def __init__(self, address: str, username: str, password: str) -> None:
         self._address = address
@@ -155,7 +158,7 @@ class RockBlock:
         except ConnectFailed as failure:
             return Verdict(Outcome.NOT_SENT, make_unreachable(f"RockBLOCK: {failure.reason}"))
         except (RequestFailed, RemoteProtocolError) as failure:
-            # RockBLOCK's calls have no id, so the message may have been accepted.
+            # RockBLOCK's calls have no id, so RockBLOCK may have accepted the message.
             return Verdict(Outcome.DOUBTFUL, make_no_answer(f"RockBLOCK: {failure}"))
         if answer.code is None:
             return Verdict(Outcome.SENT)
@@ -187,7 +190,7 @@ def _make_routes(settings: Own, host: OperatorHost) -> list[Route]:
 
 
 def make_public_key(settings: Own) -> PublicKey:
-    """Return the key that verifies RockBLOCK's tokens: the configured key, otherwise the published
+    """Return the key that verifies RockBLOCK's tokens: the configured key, or else the published
     key.
     """
     path = settings["rockblock-public-key"]

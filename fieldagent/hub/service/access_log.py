@@ -1,9 +1,9 @@
-"""Access log, and the metrics of calls. The log has a line for each call that changes something,
-opens a link or is refused. The log also has a line for each end of a link and each post to a
-webhook.
+"""Access log, and the metrics of HTTP calls.
 
-A line contains no header, no query and no part of a body. The number of lines about refused calls
-per minute is limited. A final line then contains the number of refused calls without a line.
+The log contains a line for each call that changes something, opens a link or is refused. It also
+contains a line for each end of a link and each request to a webhook. A line contains no header, no
+query and no part of a body. The number of lines about refused calls per minute is limited. If the
+limit is reached, a final line contains the number of further refused calls.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ REFUSAL_NAMES = {
     503: "not now",
     507: "disk full",
 }
-"""Names of refusals in the metrics. Any other status is `other`."""
+"""Names of refusals in the metrics, by HTTP status. The name of any other status is `other`."""
 
 _CALLS = {
     "/api/package": "push",
@@ -68,7 +68,7 @@ _ADMINISTRATION = (
 
 
 def call_of(path: str, method: str) -> str:
-    """Return the name of a call in the metrics."""
+    """Return the name that a call has in the metrics."""
     if path.startswith(("/console", _LINKS)):
         return "console"
     if path.startswith("/operator/"):
@@ -82,8 +82,8 @@ def call_of(path: str, method: str) -> str:
 
 
 def _remove_secret(path: str) -> str:
-    """Return the path without its secret. A contact's link is valid until it is used, and addresses
-    of operators and trackers end with a secret.
+    """Return the path without its secret. A contact's link is valid until someone uses it. Paths
+    for operators and trackers end with a secret.
     """
     if path.startswith(_TRACKERS) and path.count("/") > 2:
         return f"{path[: path.index('/', len(_TRACKERS))]}/…"
@@ -103,12 +103,12 @@ def _format_value(value: Any) -> str:
 
 
 def make_json_writer(emit: Callable[[str], None], clock: Callable[[], float]) -> Write:
-    """Return a writer of lines as JSON objects, with their time in Unix seconds."""
+    """Return a function that writes lines as JSON objects, with their time in Unix seconds."""
     return lambda line: emit(json.dumps({"at": round(clock(), 3), **line}, ensure_ascii=False))
 
 
 class AccessLog:
-    """Access log. `write` gets each line."""
+    """Access log. `write` is called with each line."""
 
     def __init__(
         self, write: Write, figures: Figures, *, trusted_networks: Sequence[Network] = ()
@@ -120,7 +120,7 @@ class AccessLog:
         self._refused = 0
 
     def watch(self, judge: Judge) -> Judge:
-        """Return `judge` with a log: each call is recorded after its answer or refusal."""
+        """Wrap `judge` so that each call is recorded after its response or refusal."""
 
         async def judge_watched(head: Request) -> Admission:
             began = trio.current_time()
@@ -179,7 +179,7 @@ class AccessLog:
         self._write({**line, "why": reason} if reason else line)
 
     def _count_refusal(self) -> bool:
-        """Count a refusal. Return True if it may have a line of its own."""
+        """Count a refusal. Return True if the log may contain a separate line about it."""
         minute = int(trio.current_time() // 60)
         if minute != self._minute:
             if (more := self._refused - REFUSALS_PER_MINUTE_MAX) > 0:
@@ -197,8 +197,8 @@ class AccessLog:
     def note_post(
         self, webhook: int, post: str, items: int, result: str, seconds: float, reason: str
     ) -> None:
-        """Write the line for a post to a webhook with that number of items. For a batch, `post` is
-        the id of the batch.
+        """Write the line for a request to a webhook with `items` items. If the request is a batch,
+        `post` is the id of the batch.
         """
         self.figures.count("webhook_posts", result=result)
         self.figures.measure("webhook_seconds", seconds)

@@ -1,4 +1,4 @@
-"""Counters of one hub process since its start. Every label has few values."""
+"""Counters of one hub process since its start. Each label has only few different values."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from fieldagent.webhook.delivery import HandoverOutcome
 from fieldagent.wire.outcome import Outcome
 
 BUCKET_BOUNDS_S = (0.01, 0.05, 0.25, 1.0, 5.0, 30.0)
-"""Upper bounds of the histogram buckets in seconds. No caller waits as long as the last bound."""
+"""Upper bounds of the histogram buckets in seconds. The last bound is longer than any caller
+waits."""
 
 COUNTER_TEXTS = {
     "refusals": "Refused calls, by reason.",
@@ -66,11 +67,11 @@ class Figures:
         """Bridges that are connected to their servers."""
 
     def count(self, name: str, by: int = 1, **labels: str) -> None:
-        """Add to a counter of `/metrics`, by its name and labels."""
+        """Increase a counter of `/metrics`, which its name and labels identify."""
         self._counts[name][tuple(labels.items())] += by
 
     def measure(self, name: str, seconds: float, **labels: str) -> None:
-        """Add a time in seconds to a histogram of `/metrics`."""
+        """Add a duration in seconds to a histogram of `/metrics`."""
         histogram = self._times[name].setdefault(tuple(labels.items()), _Histogram())
         histogram.counts[bisect_left(BUCKET_BOUNDS_S, seconds)] += 1
         histogram.seconds += seconds

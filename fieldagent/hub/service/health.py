@@ -22,22 +22,24 @@ from fieldagent.store.group import StoreFailed, StoreFull, StoreUnavailable
 from fieldagent.system.supervisor import Supervisor
 
 ANSWER_TIMEOUT_S = 1.5
-"""Seconds within which the database of a ready hub must accept a proof write. No proof is needed
-shortly after another write, because a load balancer asks every few seconds."""
+"""Seconds within which the database must accept a test write, otherwise the hub is not ready. If
+there was another write shortly before, no test write is made, because a load balancer asks every
+few seconds."""
 NO_ROOM = "the disk is full: the agent waits until you free space"
 CALL_ROWS_MAX = 2_000
-"""Largest number of rows in the queues that are counted during the call."""
+"""Largest number of rows that are counted during a call. If there are more, the hub counts them in
+the background."""
 EXACT_ITEMS_MAX = 1_000
 """Largest number of items that are counted exactly at each call."""
 METRICS_TIMEOUT_S = 10.0
-"""Seconds for the metrics, which count rows. Prometheus does not wait longer."""
+"""Seconds within which the metrics must be ready. Prometheus does not wait longer."""
 
 
 class Health:
-    """Routes for probes and metrics. `counters` returns metrics of other parts, by names listed
+    """Routes for health probes and metrics. `counters` returns metrics of other parts, by the names
     below. `rows` reads further metrics from the database. `clock` returns Unix time.
 
-    Once `stopping` is set, the hub is not ready for new work.
+    After `stopping` is set, the hub is not ready for new work.
     """
 
     def __init__(
@@ -63,8 +65,8 @@ class Health:
         self._asked = trio.Event()
 
     async def run(self) -> None:
-        """Count long queues in the background after a call for metrics. Calls do not wait for the
-        count.
+        """Count long queues in the background after a call for metrics. The call does not wait for
+        the result.
         """
         while True:
             await self._asked.wait()
@@ -72,7 +74,7 @@ class Health:
             self._queues = await count_queues(self._store, self._clock())
 
     def make_routes(self, *, figures: bool = True) -> list[Route]:
-        """Return the routes of both probes, and of the metrics."""
+        """Return the routes of both probes, and the route of the metrics if `figures` is True."""
         probes = [
             Route("GET", "/healthz", self.answer_readiness),
             Route("GET", "/livez", self.answer_liveness),
@@ -80,13 +82,15 @@ class Health:
         return [*probes, Route("GET", "/metrics", self.answer_metrics)] if figures else probes
 
     async def answer_liveness(self, request: Request) -> Response:
-        """Answer 200. The database is not checked, because a restart of the hub cannot fix the
-        database.
+        """Respond with status 200. The database is not checked, because a restart of the hub cannot
+        fix the database.
         """
         return make_json_response({"status": "UP"})
 
     async def answer_readiness(self, request: Request) -> Response:
-        """Answer 200 if the database accepts writes, else 503 with the reason."""
+        """Respond with status 200 if the database accepts writes, otherwise with status 503 and the
+        reason.
+        """
         trouble = await self._find_trouble()
         if trouble is None:
             return make_json_response({"status": "UP"})
@@ -109,7 +113,7 @@ class Health:
         return REASON
 
     async def answer_metrics(self, request: Request) -> Response:
-        """Return the metrics. If the database does not answer, return only the metrics of the
+        """Return the metrics. If the database does not respond, return only the metrics of the
         process.
         """
         read: dict[str, float] = {}
@@ -200,7 +204,7 @@ COUNTERS = {
 
 
 def _list_families(values: Mapping[str, float]) -> Iterator[Family]:
-    """Yield the metrics with a known value."""
+    """Yield the metrics whose value is known."""
     for kind, named in (("gauge", GAUGES), ("counter", COUNTERS)):
         for name, about in named.items():
             if name in values:
@@ -242,7 +246,7 @@ def _measure_queues(queues: Queues, now: float) -> dict[str, float]:
 
 
 def count_few(db: Db, now: float) -> dict[str, float]:
-    """Return the metrics whose tables stay small, however long the hub has run."""
+    """Return the metrics from tables that stay small, however long the hub runs."""
     (row,) = db.execute(f"SELECT {', '.join(f'({sql})' for sql in _SMALL_TABLE_COUNTS.values())}")
     figures = dict(zip(_SMALL_TABLE_COUNTS, row, strict=True))
     unseen, oldest = figures.pop("sos_open_since"), figures.pop("satellite_messages_since")

@@ -19,10 +19,11 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 log = logging.getLogger(__name__)
 
 STEPS_MAX = 1_000
-"""Largest number of steps of the last half minute that a starting hub skips, because it assumes
-that they were logged before."""
+"""Largest number of steps of the last half minute that a starting hub skips. The hub assumes that
+they were logged before it started."""
 UNLOGGED_STEPS = ("item", "answer on the kit")
-"""Steps that are not logged, because they are frequent, such as a position each minute."""
+"""Steps that are not logged because they are frequent. For example, a kit may send a position every
+minute."""
 
 
 async def run(store: Store, *, clock: Callable[[], float]) -> NoReturn:
@@ -54,7 +55,7 @@ class _Step(NamedTuple):
 
 
 async def _make_follower(store: Store, now: float) -> Follower:
-    """Return a follower that begins after all current steps. Another hub process may still commit a
+    """Return a reader of the steps after all current steps. Another hub process may still commit a
     step with a lower id, because ids are assigned before the commit.
     """
     unsettled = UNSETTLED_S if store.shared else 0.0

@@ -1,4 +1,4 @@
-"""Listening sockets of the hub for people, kits and proxies."""
+"""Sockets on which the hub accepts connections of people, kits and proxies."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Listeners(NamedTuple):
     by_socket: list[socket.socket]
     """Unix socket for a proxy on this machine."""
     by_proxy: list[socket.socket]
-    """Sockets for proxies that name their client."""
+    """Sockets for proxies that report the address of their client."""
 
 
 def open_all_listeners(settings: HubSettings) -> Listeners:
@@ -47,7 +47,7 @@ PROBES = ("/healthz", "/livez")
 
 
 def make_pace(settings: HubSettings, devices: KnownDevices) -> CpuPace:
-    """Return the CPU limits per caller."""
+    """Return the limits on the processor time of each caller."""
     proxies = settings.trusted_proxies
     return CpuPace(
         cookie=sessions.COOKIE,

@@ -1,13 +1,13 @@
-"""Synthetic item that goes through the whole path of a real item once a minute. The item is pushed,
-stored, and posted to a webhook that the hub itself receives.
+"""Synthetic item: once a minute, the hub tests the whole path of an item. The item is pushed,
+stored, and sent to a webhook that the hub itself receives.
 
-The item uses HTTP over a separate loopback port. Server, authentication, intake and webhooks are
-the same as for all items. The access log and the metrics ignore it. If an address is set, the item
-is pushed to that address, as by any client. Such a push also tests everything in front of the hub.
-The hub then counts and logs the item.
+The item uses HTTP over a separate loopback port. The server, authentication, intake and webhooks
+are the same as for all items. The access log and the metrics ignore the item. If an address is set,
+the hub pushes the item to this address like any other client. Such a push also tests everything in
+front of the hub. The hub then counts and logs the item.
 
-Each hub process sends its own item, because any process can hang. Any process may post it, so the
-result is read from the store.
+Each hub process sends its own item, because each process can hang. Any process may send the item to
+the webhook, so the result is read from the store.
 """
 
 from __future__ import annotations
@@ -47,15 +47,15 @@ log = logging.getLogger(__name__)
 ITEM_INTERVAL_S = 60.0
 """Seconds between two items."""
 ITEM_TIMEOUT_S = 30.0
-"""Seconds after which an item under way is given up."""
+"""Seconds after which the hub gives up an item that has not arrived."""
 LIFETIME_S = 60
 """Seconds after which an unsent item expires."""
 CHECK_INTERVAL_S = 1.0
-"""Seconds between two checks for the result. Notice of another hub process's commits can arrive
-late."""
+"""Seconds between two checks for the result. The notification of another hub process's commit can
+arrive late."""
 HOST = "synthetic-item.invalid"
-"""Reserved name that no name server resolves (RFC 6761 6.4). Only `make_opener` handles this
-name."""
+"""Reserved host name that no name server resolves (RFC 6761, section 6.4). Only `make_opener`
+handles this name."""
 URL = f"http://{HOST}/received"
 RECREATE_TEXT = (
     f"run `fieldagent hub workspace delete '{SYNTHETIC}' --yes`, and the hub creates it again"
@@ -63,9 +63,7 @@ RECREATE_TEXT = (
 
 
 class ItemStopped(Exception):
-    """Error for an item that stopped. `stage` is push, store or hook. `why` is a text for
-    people.
-    """
+    """Error: the item has stopped. `stage` is push, store or hook. `why` is a text for people."""
 
     def __init__(self, stage: str, reason: str) -> None:
         super().__init__(f"{stage}: {reason}")
@@ -84,18 +82,19 @@ class _Journey:
 
 @dataclass(slots=True)
 class SyntheticItems:
-    """Sender of synthetic items. `time_to_live` is in seconds, as for any push."""
+    """Sends synthetic items. `time_to_live` is in seconds, as for any push."""
 
     store: Store
     clock: Callable[[], float]
     time_to_live: float
     note_fault: Note
     address: str = ""
-    """https://NAME to which clients push; empty for the loopback port."""
+    """https://NAME to which clients push. If empty, items are pushed to the loopback port."""
     since: float = field(default_factory=time.monotonic)
-    """Start of the last complete item, or of this hub if there was none; time.monotonic."""
+    """Time (time.monotonic) when the last complete item began. If there was none, the time when
+    this hub started."""
     reason: str | None = None
-    """Reason why the last item stopped, as logged. Empty if the last item was complete, None if no
+    """Reason in the log why the last item stopped. Empty if the last item was complete. None if no
     item was sent."""
     secret: str = ""
     port: int = 0
@@ -120,8 +119,8 @@ class SyntheticItems:
                 await waits.sleep(began + ITEM_INTERVAL_S - trio.current_time())
 
     def make_opener(self, public: Opener) -> Opener:
-        """Return a function that connects to this hub's own receiver for synthetic items, and
-        otherwise calls `public`.
+        """Return a function that opens connections. For the host of synthetic items, it connects to
+        this hub's own receiver. For other hosts, it calls `public`.
         """
 
         async def open_stream(host: str, port: int) -> trio.SocketStream:
@@ -149,7 +148,7 @@ class SyntheticItems:
         return [Route("POST", "/api/package", api.push, judge=api.judge), received]
 
     async def _receive(self, request: Request) -> Response:
-        """Accept a post that the synthetic webhook has signed."""
+        """Accept a request that the synthetic webhook has signed."""
         id_, moment, signed = (
             request.headers.get(f"webhook-{name}", "") for name in ("id", "timestamp", "signature")
         )
@@ -174,10 +173,10 @@ class SyntheticItems:
             await self._clear(journey)
 
     async def _send_item(self, journey: _Journey) -> None:
-        """Send an item through the whole path. Raises ItemStopped."""
+        """Send an item along the whole path. Raises ItemStopped."""
         try:
-            # Also prove the store, because on a full disk this small item may fit although larger
-            # items do not.
+            # Also test a write to the store. On a full disk, this small item may fit although
+            # larger items do not.
             await self.store.prove()
             journey.begun = await self.store.commit(
                 lambda db: synthetic_rows.begin(db, URL, self.clock())
@@ -242,9 +241,9 @@ class SyntheticItems:
         try:
             why = json.loads(reply.body)["detail"]
         except (ValueError, KeyError, TypeError):
-            # The answer is from a proxy, so a 503 may have another cause than the database.
+            # The response comes from a proxy, so the cause of a 503 may not be the database.
             raise ItemStopped("push", self._add_address(f"answered {reply.status}")) from None
-        # The intake answers 503 and 507 if the database did not accept the item.
+        # The hub responds with 503 or 507 if the database did not accept the item.
         stage = "store" if reply.status in (503, 507) else "push"
         why = f"{why}: {RECREATE_TEXT}" if reply.status in (401, 403) else why
         raise ItemStopped(stage, self._add_address(why))
@@ -253,7 +252,7 @@ class SyntheticItems:
         return f"{self.address}: {reason}" if self.address else reason
 
     async def _find_reason(self, journey: _Journey) -> str:
-        """Return the reason why the item was not complete within ITEM_TIMEOUT_S."""
+        """Return the reason why the item was not complete within `ITEM_TIMEOUT_S`."""
         late = f"no progress for {ITEM_TIMEOUT_S:g} s"
         begun, id_, standing = journey.begun, journey.request_id, None
         if journey.stage != "hook" or begun is None:

@@ -1,7 +1,7 @@
-"""Rows of synthetic items in the store: a workspace with a user, a key, a token and a webhook. The
-hub processes of a database share them. The items themselves are deleted.
+"""Rows of synthetic items in the store: a workspace with a user, a key, a token and a webhook.
 
-Each function is one operation for `Store.commit` or `read`.
+The hub processes of a database share these rows. The items themselves are deleted. Each function is
+one operation for `Store.commit` or `read`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.webhook.signature import PREFIX
 
 LEFT_OVER_AFTER_S = 600.0
-"""Seconds after which an item counts as left over from a killed hub."""
+"""Seconds after which an item is considered a leftover of a hub process that was killed."""
 
 PUSHES_PER_MINUTE = 600
 """Largest number of pushes per minute. Each hub process makes one."""
@@ -45,15 +45,15 @@ class OwnRows(NamedTuple):
         return self._compute_proof("token")
 
     def _compute_proof(self, what: str) -> str:
-        # Derive the token from the secret, so that each hub process knows it without a file and a
-        # restart creates no new one.
+        # Derive the token from the secret. So each hub process knows the token without a file, and
+        # a restart does not create a new token.
         return f"{what}_{hmac.digest(self.secret.encode(), what.encode(), hashlib.sha256).hex()}"
 
 
 class BegunItem(NamedTuple):
     own: OwnRows
     line: int
-    """Id of the last audit line before the item."""
+    """Id of the last audit line before the item was pushed."""
 
 
 class PostState(NamedTuple):
@@ -66,7 +66,7 @@ class PostState(NamedTuple):
 
 
 def begin(db: Db, url: str, now: float) -> BegunItem | None:
-    """Create missing rows and begin an item. None if a part of the rows was deleted."""
+    """Create missing rows and begin an item. Return None if some of the rows were deleted."""
     own = _find_own(db) or _make(db, url, now) or _find_own(db)
     if own is None:
         return None
@@ -92,7 +92,7 @@ def _find_own(db: Db) -> OwnRows | None:
 
 
 def _make(db: Db, url: str, now: float) -> OwnRows | None:
-    """Create the rows; None if another hub process has just created them."""
+    """Create the rows. Return None if another hub process has just created them."""
     made = db.execute(
         "INSERT INTO workspace (name, created) VALUES (?, ?) ON CONFLICT (name) DO NOTHING"
         " RETURNING id",
@@ -123,8 +123,8 @@ def _make(db: Db, url: str, now: float) -> OwnRows | None:
 
 
 def add_delivery(db: Db, own_rows: OwnRows, request_id: str, now: float) -> bool:
-    """Create the item's delivery to the webhook, as for items of kits. Return False if there is no
-    such item.
+    """Create the delivery of the item to the webhook, as for items of kits. Return False if there
+    is no such item.
     """
     rows = db.execute(
         "INSERT INTO webhook_delivery (webhook, item, sender, state, not_before)"
@@ -137,8 +137,8 @@ def add_delivery(db: Db, own_rows: OwnRows, request_id: str, now: float) -> bool
 
 
 def read_post_state(db: Db, own_rows: OwnRows, request_id: str) -> PostState | None:
-    """Return the state of the item at the synthetic webhook; None if it has no delivery to that
-    webhook.
+    """Return the state of the item's delivery to the synthetic webhook, or None if there is no such
+    delivery.
     """
     rows = db.execute(
         "SELECT state, attempts, claimed_until, reason FROM webhook_delivery WHERE webhook = ?"
@@ -149,7 +149,9 @@ def read_post_state(db: Db, own_rows: OwnRows, request_id: str) -> PostState | N
 
 
 def clear(db: Db, begun: BegunItem, request_id: str, now: float) -> None:
-    """Delete the item, its audit line, and leftovers of killed hubs."""
+    """Delete the item and its audit line. Also delete leftovers of hub processes that were
+    killed.
+    """
     workspace = begun.own.workspace
     db.execute(
         "DELETE FROM item WHERE workspace = ? AND (request_id = ? OR accepted < ?)",

@@ -1,5 +1,5 @@
-"""Interface of the hub's store and of the transactions (`Db`) that its operations use. Operations
-use the same SQL on SQLite and on PostgreSQL.
+"""Interface of the hub's store, and of the transactions (`Db`) that operations use. An operation
+uses the same SQL for SQLite and PostgreSQL.
 """
 
 from __future__ import annotations
@@ -22,49 +22,54 @@ A = TypeVar("A")
 
 
 class OtherVersion(StoreUnavailable):
-    """Error: the tables have another version than this program needs. The text contains the fix."""
+    """Error: the tables have another version than this program requires. The text contains the
+    fix.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class DatabaseOptions:
-    """Options for PostgreSQL. SQLite needs none: each program that opens the file upgrades it."""
+    """Options for PostgreSQL. SQLite needs no options, because each program that opens the file
+    upgrades it.
+    """
 
     upgrade: bool = True
-    """True: create the tables, or upgrade them to this version."""
+    """If True, create the tables or upgrade them to this version."""
     password_file: Path | None = None
     pooled: bool = False
-    """True if the address leads to a pooler that shares connections between transactions."""
+    """True if the database address is that of a pooler, which shares connections between
+    transactions."""
     direct: str | None = None
-    """Address that bypasses the pooler, for the one connection that listens. None: no such address.
-    """
+    """Database address that bypasses the pooler, for the connection that listens. None if there is
+    no such address."""
 
 
 class Db(Protocol):
-    """Connection within one transaction."""
+    """Database connection within one transaction."""
 
     takes_lists: bool
-    """True if one parameter can be a list of values, or the JSON of many rows."""
+    """True if a single parameter can be a list of values, or the JSON of many rows."""
 
     worker: int
-    """Number of this process, stored with each claim (`records.claims`). 0 if other processes
-    cannot detect the death of this process."""
+    """Number of this process, which each claim contains (`records.claims`). 0 if other processes
+    cannot detect that this process has died."""
 
     @property
     def living_workers(self) -> str:
-        """Return a SELECT of the numbers of the processes that are alive."""
+        """Return a SELECT statement for the numbers of the living processes."""
 
     def for_update(self, of: str = "") -> str:
-        """Return the suffix of a SELECT that locks the selected rows until the end of the
-        transaction. In a join, `of` names the only table whose rows are locked.
+        """Return the end of a SELECT statement that locks the selected rows until the end of the
+        transaction. In a join, `of` is the only table whose rows are locked.
         """
 
     def skip_locked(self, of: str = "") -> str:
-        """Return the suffix of a SELECT that claims rows. It locks the rows and skips rows that
-        other transactions have locked.
+        """Return the end of a SELECT statement that claims rows. The statement locks the rows, and
+        skips rows that other transactions have locked.
         """
 
     def execute(self, sql: str, *parameters: Any) -> list[tuple[Any, ...]]:
-        """Run one statement and return the rows of the query or of RETURNING. `?` marks each
+        """Run one statement. Return the rows of its query or of its RETURNING clause. Each `?` is a
         parameter.
         """
 
@@ -72,32 +77,32 @@ class Db(Protocol):
         """Run one statement that returns no rows.
 
         On PostgreSQL, consecutive writes and the announcements at the end of a transaction become
-        one statement. A write must not depend on another write of the same statement. A later
-        `execute` sees all of them.
+        one statement. So a write must not depend on an earlier write in the same sequence. A later
+        `execute` sees all writes.
         """
 
     def announce(self, topic: str) -> None:
-        """Set the events of `topic` (`Store.get_event`) in every process of the hub after the
-        commit.
+        """After the commit, set the events of `topic` (`Store.get_event`) in each process of the
+        hub.
         """
 
 
 def select(db: Db, columns: Mapping[str, str], rest: str, *parameters: Any) -> list[dict[str, Any]]:
     """Return the rows of a query as dictionaries.
 
-    `columns` maps each key to its SQL expression. `rest` begins with FROM.
+    `columns` maps each key of a dictionary to its SQL expression. `rest` begins with FROM.
     """
     rows = db.execute(f"SELECT {', '.join(columns.values())} {rest}", *parameters)
     return [dict(zip(columns, row, strict=True)) for row in rows]
 
 
 ANY_WRITE_TOPIC = "anything"
-"""Topic that is announced for every write, even if the writer announces no topic. If another
+"""Topic that is announced after every write, even if the write announces no topic. If another
 process made such a write, the announcement comes some seconds later."""
 
 
 ROWS_MAX = 1_000
-"""Rows per INSERT statement on SQLite, which allows 32 766 parameters."""
+"""Largest number of rows per INSERT statement on SQLite, which allows 32 766 parameters."""
 
 
 def insert(
@@ -109,7 +114,7 @@ def insert(
     *,
     conflict: str = "",
 ) -> list[tuple[Any, ...]]:
-    """Insert many rows with few statements. `conflict` is the text after ON CONFLICT."""
+    """Insert many rows with few statements. `conflict` is the SQL text after ON CONFLICT."""
     if not rows:
         return []
     names = ", ".join(columns)
@@ -138,9 +143,8 @@ def insert(
 
 
 _NUL = r"\u0000"
-"""JSON escape of a NUL character. The same characters can also follow an escaped backslash and then
-mean something else.
-"""
+"""JSON escape of a NUL character. After an escaped backslash, the same characters have another
+meaning."""
 
 
 def _encode_json(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
@@ -153,23 +157,23 @@ def _replace_nul(value: Any) -> Any:
 
 
 def replace_nul(text: str) -> str:
-    """Return the text with NUL characters replaced, because PostgreSQL does not accept them."""
+    """Replace NUL characters in the text, because PostgreSQL does not accept them."""
     return text.replace("\0", "\N{REPLACEMENT CHARACTER}") if "\0" in text else text
 
 
 def _encode_bytea(value: bytes) -> str:
-    """Return bytes in PostgreSQL's hex format for bytea (PostgreSQL manual, 8.4.1)."""
+    """Return bytes in PostgreSQL's hex format for bytea (PostgreSQL manual, section 8.4.1)."""
     return f"\\x{value.hex()}"
 
 
 def make_membership(db: Db, values: Collection[Any], *, few: int = 1) -> tuple[str, Sequence[Any]]:
-    """Return the SQL condition after a column's name for "is one of these values", and its
-    parameters.
+    """Return the SQL condition for "is one of these values", which follows a column's name. Also
+    return its parameters.
 
-    Up to `few` values become single parameters. PostgreSQL keeps the plan of such a statement. It
-    plans a statement with a list again each time, because the length of the list counts. A kept
-    plan must still be good when the table has grown. So use `few` above 1 only for tables that do
-    not grow with the items.
+    If there are at most `few` values, each is a single parameter, and PostgreSQL keeps the plan of
+    such a statement. If the parameter is a list, PostgreSQL makes a new plan each time, because the
+    best plan depends on the length of the list. A plan that is kept must still be good when the
+    table has grown. So use `few` above 1 only for tables that do not grow with the items.
     """
     if db.takes_lists and not 1 <= len(values) <= few:
         return "= ANY (?)", [[*values]]
@@ -179,9 +183,9 @@ def make_membership(db: Db, values: Collection[Any], *, few: int = 1) -> tuple[s
 def make_small_table(
     db: Db, name: str, columns: Sequence[str], rows: Sequence[Sequence[int | str]]
 ) -> tuple[str, Sequence[Any]]:
-    """Return the WITH clause of a table of whole numbers and texts, and its parameters.
+    """Return the WITH clause for a table of integers and texts, and its parameters.
 
-    Each column has one type. `rows` must contain at least one row.
+    All values in a column have the same type. `rows` must contain at least one row.
     """
     head = f"WITH {name} ({', '.join(columns)}) AS "
     if db.takes_lists and len(rows) > 1:
@@ -199,7 +203,7 @@ def _make_typed_marks(row: Sequence[int | str]) -> list[str]:
 
 
 def find_earliest(db: Db, sql: str, *parameters: Any) -> float:
-    """Return the result of a SELECT of one minimum, or infinity if the minimum is NULL."""
+    """Return the result of a SELECT for one minimum, or infinity if the result is NULL."""
     ((soonest,),) = db.execute(sql, *parameters)
     return inf if soonest is None else float(soonest)
 
@@ -214,68 +218,68 @@ class Store(Protocol):
     """True if several processes of the hub can use the store at the same time."""
 
     async def commit(self, operation: Callable[[Db], T]) -> T:
-        """Run `operation` in a transaction and return its result once it is on disk.
+        """Run `operation` in a transaction. Return its result after the transaction is on disk.
 
-        The transaction can be shared with other operations and can be run again if it fails. So
-        `operation` must change only the store. Raises StoreUnavailable, StoreFailed, StoreFull, and
-        every exception of `operation`.
+        Several operations can share the transaction, and it can run again if it fails. So
+        `operation` must change nothing but the store. Raises StoreUnavailable, StoreFailed,
+        StoreFull, and every exception of `operation`.
         """
 
     async def commit_together(
         self, operation: Callable[[Db, Sequence[A]], Sequence[T]], argument: A
     ) -> T:
-        """Run `operation` once with the arguments of all callers that commit it at the same moment.
-        Each caller gets its own result. Otherwise like `commit`.
+        """Commit `operation` once for all concurrent callers, with the arguments of all of them.
+        Each caller gets its own result. In all other respects, this method is like `commit`.
         """
 
     async def read_together(
         self, operation: Callable[[Db, Sequence[A]], Sequence[T]], argument: A
     ) -> T:
-        """Run `operation`, which must only read, once with the arguments of all callers of the same
-        moment. Each caller gets its own result.
+        """Run the read-only `operation` once for all concurrent callers, with the arguments of all
+        of them. Each caller gets its own result.
         """
 
     async def read(self, operation: Callable[[Db], T]) -> T:
-        """Run `operation`, which must only read."""
+        """Run the read-only `operation` and return its result."""
 
     async def prove(self) -> None:
-        """Prove that the database accepts writes. A commit within the last `FRESH_S` seconds is
-        enough. Otherwise commit a row of this process. Raises StoreUnavailable, StoreFull,
-        StoreFailed.
+        """Check that the database accepts writes. A commit within the last `FRESH_S` seconds is
+        sufficient. If there was none, write a row of this process. Raises StoreUnavailable,
+        StoreFull, StoreFailed.
         """
 
     def get_event(self, topic: str) -> trio.Event:
         """Return an event that is set at the next announcement of `topic`. Get the event before you
-        read the data that can change.
+        read the data, so that no change is missed.
         """
 
     def wake(self, event: trio.Event, topics: Collection[str]) -> None:
-        """Set an event at the next announcement of one of the topics, if the event still exists
-        then. So one event serves a task that waits for many topics.
+        """Set an event at the next announcement of any of the topics. The store does not keep the
+        event alive. With this method, a task can wait for many topics with one event.
         """
 
     async def run(self) -> StoreFailed | None:
-        """Run the store, a task of the hub that commits everything. Return the failure if the disk
-        failed.
+        """Run the store, a task of the hub that makes all commits. Return the failure if the disk
+        has failed.
         """
 
     def run_once(self, operation: Callable[[Db], T]) -> T:
-        """Run `operation` in a transaction of its own, without trio. This call works beside a
-        running hub.
+        """Run `operation` in a separate transaction, without trio. The hub may be running at the
+        same time.
         """
 
     def close(self) -> None: ...
 
 
 FRESH_S = 10.0
-"""Seconds after a commit during which the database counts as writable."""
+"""Seconds after a commit during which the database is considered writable."""
 FILLER_BYTES = 65_536
-"""Bytes that a proof write needs after the disk was full."""
+"""Bytes that a test write needs after the disk was full."""
 
 
 def write_proof(db: Db, now: float, *, needs_room: bool) -> None:
-    """Write this process's row in `worker`. After a full disk the write must need new pages,
-    because a write that fits into an old page proves nothing.
+    """Write this process's row in `worker` as a test. After the disk was full, `needs_room` must be
+    True: the write then needs new pages, because a write into an existing page would prove nothing.
     """
     db.execute(
         "INSERT INTO worker (number, proved, filler) VALUES (?, ?, ?) ON CONFLICT (number)"
@@ -285,12 +289,12 @@ def write_proof(db: Db, now: float, *, needs_room: bool) -> None:
 
 
 class Topics:
-    """Events of this process, by the topic that sets them."""
+    """Events of this process by topic."""
 
     def __init__(self) -> None:
         self._events: dict[str, trio.Event] = {}
         self._waiting: dict[str, WeakSet[trio.Event]] = {}
-        """Events of `wake`, by each of their topics."""
+        """Events that were passed to `wake`, by each of their topics."""
 
     def get_event(self, topic: str) -> trio.Event:
         return self._events.setdefault(topic, trio.Event())

@@ -31,16 +31,16 @@ log = logging.getLogger(__name__)
 _HEAD = 20
 _WITHOUT_LOG = b"\x01\x01"
 _SHARED_FIRST, _SHARED_SIZE = 0x40000002, 510
-"""Bytes that every program that has the database open keeps locked
+"""Bytes that each program locks while it has the database open
 (https://sqlite.org/lockingv3.html)."""
 
 
 def back_up(
     source: sqlite3.Connection, target: Path, report: Callable[[int, int], None] | None = None
 ) -> None:
-    """Write a copy of the database as of one moment, also while a hub writes. The copy gets the
-    name `target` only when it is complete on disk. `report` is passed on to `copy_whole`. Raises
-    OSError, sqlite3.Error.
+    """Write a copy of the database as of one moment. The hub may write at the same time. The copy
+    gets the name `target` only when it is complete on disk. `report` is passed to `copy_whole`.
+    Raises OSError, sqlite3.Error.
     """
     new = target.parent / f"{target.name}.new"
     try:
@@ -54,8 +54,10 @@ def back_up(
 
 
 def refuse_lost_database(file: Path) -> None:
-    """Raise StoreFailed if a database was at `file` and is now empty or missing. Raises OSError."""
-    # Look for the log first, because another program may be creating both files at this moment.
+    """Raise StoreFailed if there was a database at `file` that is now empty or missing. Raises
+    OSError.
+    """
+    # Check for the log first, because another program may be creating both files at this moment.
     left = [
         each for each in map(partial(_make_path_beside, file), ("-wal", "-shm")) if each.exists()
     ]
@@ -82,7 +84,7 @@ def refuse_lost_database(file: Path) -> None:
 
 
 def set_aside_log_of_another(file: Path) -> None:
-    """Rename the log next to a restored copy if it belongs to the previous database. Raises
+    """If the log next to a restored copy belongs to the previous database, rename the log. Raises
     OSError.
     """
     left = _make_path_beside(file, "-wal")
@@ -93,8 +95,8 @@ def set_aside_log_of_another(file: Path) -> None:
             fcntl.lockf(opened, fcntl.LOCK_EX | fcntl.LOCK_NB, _SHARED_SIZE, _SHARED_FIRST)
         except BlockingIOError:
             return  # The program that has the file open has already checked.
-        # Check again under the lock, because another program may have renamed the old log meanwhile
-        # and begun a new log of this file.
+        # Check again while the lock is held, because another program may have renamed the old log
+        # meanwhile and begun a new log for this file.
         if not _has_content(left) or opened.read(_HEAD)[18:] != _WITHOUT_LOG:
             return
         kept = left.with_name(f"{left.name}.before")

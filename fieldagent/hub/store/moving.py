@@ -1,7 +1,7 @@
-"""Copies a stopped hub's database to the other engine, SQLite or PostgreSQL.
+"""Copies the database of a stopped hub to the other engine, SQLite or PostgreSQL.
 
-The target gets everything in one transaction, so an interrupted move leaves the target empty.
-Before the commit, the rows are read back and compared with the source.
+The target gets everything in one transaction, so the target stays empty if the move is interrupted.
+Before the commit, the rows are read from the target and compared with the source.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 PROCESS_TABLES = frozenset({"process", "lease", "worker", "console_stream"})
-"""Tables about running hub processes and their links. They are not copied."""
+"""Tables about running hub processes and their links, which are not copied."""
 REPORT_ROWS = 1_000
-"""Rows between two reports of progress."""
+"""Number of rows between two reports of progress."""
 _BUSY_S = 1.0
 """Seconds to wait for another command that has the SQLite file open."""
 
@@ -39,16 +39,16 @@ class Table(NamedTuple):
     name: str
     columns: tuple[str, ...]
     counts: bool
-    """True if the database numbers its rows."""
+    """True if the database generates the ids of the rows."""
 
     @property
     def select(self) -> str:
-        """Return the query of all rows."""
+        """Return the query for all rows."""
         return f"SELECT {', '.join(self.columns)} FROM {self.name}"
 
 
 class DatabaseSide(Protocol):
-    """Source or target of a move: one transaction on a database that no other program uses."""
+    """Source or target of a move: a transaction on a database that no other program uses."""
 
     name: str
     """Name for people."""
@@ -63,7 +63,7 @@ class DatabaseSide(Protocol):
         """Insert the rows."""
 
     def read_next_id(self, table: Table) -> int:
-        """Return the number that the next new row gets."""
+        """Return the id that the next new row gets."""
 
     def set_next_id(self, table: Table, number: int) -> None: ...
 
@@ -105,8 +105,8 @@ class _SqliteSide:
 
 @contextmanager
 def open_sqlite_side(path: Path) -> Iterator[DatabaseSide]:
-    """Open the file for this program alone. SQLite refuses the lock if a hub or another command has
-    the file open, and refuses other programs while this program has it open
+    """Open the file for exclusive use. SQLite refuses the lock if a hub or another command has the
+    file open. While this program has the file open, SQLite refuses other programs
     (https://sqlite.org/pragma.html#pragma_locking_mode).
     """
     try:
@@ -124,12 +124,12 @@ def open_sqlite_side(path: Path) -> Iterator[DatabaseSide]:
 
 
 def make_in_use(name: str) -> NotMoved:
-    """Return the error for a database that a hub uses."""
+    """Return the error for a database that a hub is using."""
     return NotMoved(f"a hub or another command uses {name}: stop it, and repeat the move")
 
 
 def list_hub_tables() -> list[Table]:
-    """Return all tables. Each table refers only to earlier tables."""
+    """Return all tables in an order in which each table refers only to earlier tables."""
     with closing(sqlite3.connect(":memory:")) as empty:
         empty.executescript(make_hub_schema(TYPES).tables)
         made = empty.execute(
@@ -148,14 +148,14 @@ def list_hub_tables() -> list[Table]:
 
 @dataclass(slots=True)
 class _Tally:
-    """Count and digest of rows. Neither depends on the order of the rows."""
+    """Count and digest of rows, which do not depend on the order of the rows."""
 
     rows: int = 0
     digest: int = 0
 
     def count_rows(self, rows: Iterable[Row], report: Callable[[int], None]) -> Iterator[Row]:
-        """Yield the rows, and add each to the count and the digest. `report` gets the count so far
-        from time to time.
+        """Yield the rows, and add each row to the count and the digest. `report` is called from
+        time to time with the count so far.
         """
         for row in rows:
             self.rows += 1
@@ -167,7 +167,9 @@ class _Tally:
 
 
 def _normalise(value: Any) -> Any:
-    """Return the value as both engines store it. SQLite has no negative zero, PostgreSQL no NUL."""
+    """Return the value in the form in which both engines store it. SQLite has no negative zero, and
+    PostgreSQL has no NUL character.
+    """
     if isinstance(value, str):
         return replace_nul(value)
     return value + 0.0 if isinstance(value, float) else value
@@ -175,15 +177,15 @@ def _normalise(value: Any) -> Any:
 
 class MoveResult(NamedTuple):
     tables: int
-    """Number of tables that had rows."""
+    """Number of tables that contain rows."""
     rows: int
 
 
 def move(
     source: DatabaseSide, target: DatabaseSide, report: Callable[[int, int], None]
 ) -> MoveResult:
-    """Copy all rows and commit the copy. `report` gets the number of rows copied or compared so
-    far, and the number of all rows to copy or compare. Raises NotMoved.
+    """Copy all rows and commit the copy. `report` is called with the number of rows that have been
+    copied or compared, and with the total of this number. Raises NotMoved.
     """
     tables = [each for each in list_hub_tables() if each.name not in PROCESS_TABLES]
     for table in tables:

@@ -1,4 +1,4 @@
-"""Opens the store that the setting `database` names."""
+"""Opens the store that the setting `database` describes."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ def open_store(database: str, options: DatabaseOptions = DatabaseOptions()) -> S
 
 
 def open_alone(database: str, options: DatabaseOptions) -> AbstractContextManager[DatabaseSide]:
-    """Open a database that has the hub's tables, in one transaction and for this program alone. The
-    transaction leaves no trace unless it is committed.
+    """Open a database with the hub's tables for exclusive use, in one transaction. If the
+    transaction is not committed, it changes nothing.
 
-    Raises NotMoved if another program uses it, StoreUnavailable, or StoreFailed.
+    Raises NotMoved if another program uses the database, StoreUnavailable, or StoreFailed.
     """
     from fieldagent.hub.store.moving import list_hub_tables, open_sqlite_side
 

@@ -1,5 +1,5 @@
-"""Commits that survive an unavailable database. The store logs the outage once, so the callers do
-not log it.
+"""Commits that are repeated if the database is unavailable. The store logs the outage once, so
+callers do not log it.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ T = TypeVar("T")
 
 RETRY_AFTER_S = 1.0
 """Seconds until a failed commit is tried again. The time is short, because other processes repeat
-the work once a claim has expired."""
+the work when a claim expires."""
 
 
 @contextmanager
 def log_once() -> Iterator[None]:
-    """Skip the rest of the block if the store becomes unavailable or is full. The caller tries
+    """If the store becomes unavailable or is full, skip the rest of the block. The caller tries
     again later.
     """
     try:
@@ -38,10 +38,10 @@ def log_once() -> Iterator[None]:
 
 
 async def persist(store: Store, operation: Callable[[Db], T]) -> T:
-    """Commit `operation`, and repeat until it is stored, because its callers cannot handle a
+    """Commit `operation`, and repeat this until it is stored. Used by callers that cannot handle a
     failure.
 
-    A commit that failed may still have been stored, so `operation` must be harmless if it runs
+    A commit may have been stored although it failed, so `operation` must do no harm if it runs
     twice.
     """
     return await _retry_until_stored(lambda: store.commit(operation))
@@ -50,9 +50,7 @@ async def persist(store: Store, operation: Callable[[Db], T]) -> T:
 async def persist_together(
     store: Store, operation: Callable[[Db, Sequence[A]], Sequence[T]], argument: A
 ) -> T:
-    """Like `persist`, but run the operation once for all callers that store the same operation at
-    that moment.
-    """
+    """Do the same as `persist`, but run `operation` once for all concurrent callers."""
     return await _retry_until_stored(lambda: store.commit_together(operation, argument))
 
 

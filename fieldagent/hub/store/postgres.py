@@ -1,12 +1,11 @@
-"""The hub's store in PostgreSQL, shared by many hub processes.
+"""The hub's store in PostgreSQL, which many hub processes can share.
 
 The store runs psycopg 3 in worker threads, because psycopg's asynchronous interface supports only
 asyncio. One connection writes, in transactions that callers share. A few connections read. One
-connection listens for announcements. This connection also shows the store whether the database
-answers.
+connection listens for announcements, and shows the store whether the database responds.
 
-While the database does not answer, or accepts no write, every call fails at once instead of
-waiting. The database counts as available again once it has accepted a write.
+If the database does not respond or accepts no write, each call fails at once instead of waiting.
+The database is considered available again after it has accepted a write.
 """
 
 from __future__ import annotations
@@ -55,25 +54,26 @@ T = TypeVar("T")
 A = TypeVar("A")
 
 READERS_MAX = 4
-"""Number of connections that can read at the same time."""
+"""Largest number of connections that read at the same time."""
 POLL_INTERVAL_S = 3.0
 """Seconds of silence after which the store pings the listening connection."""
 PING_TIMEOUT_S = 2.0
-"""Seconds within which a working database answers a ping."""
+"""Seconds within which a working database responds to a ping."""
 RETRY_AFTER_S = 0.5
 """Seconds between two attempts to reach the database."""
 TRANSACTION_TIMEOUT_S = 5.0
-"""Seconds after which the store gives up a transaction that writes or waits for a lock."""
+"""Seconds after which the store aborts a transaction that writes or waits for a lock."""
 PAYLOAD_MAX_BYTES = 7_900
-"""Largest number of bytes of a notification. PostgreSQL allows less than 8000."""
+"""Largest number of bytes of a notification. PostgreSQL's limit is 8000."""
 PAYLOADS_MAX = 8
-"""Largest number of notifications of one commit, enough for items to 5,000 kits."""
+"""Largest number of notifications of one commit. This is sufficient for items to 5,000 kits."""
 NOTIFY = "SELECT pg_notify(?, payload) FROM unnest(?::text[]) AS payload"
 ALL_TOPICS = "*"
 CHANNEL = "fieldagent"
 WORKERS = 0x776F726B
-"""Class of the advisory locks that show which processes of the hub are alive. Each process holds a
-lock with its number. The lock is released when the process dies, because its connection ends."""
+"""Class of the advisory locks that show which hub processes are alive. Each process holds a lock
+with its own number. If a process dies, PostgreSQL releases its lock, because the connection
+ends."""
 LIVING_WORKERS = (
     "SELECT objid::bigint FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 2 AND granted"
     f" AND classid = {WORKERS} AND database ="
@@ -92,8 +92,8 @@ class _PostgresDb:
     def __init__(
         self, connection: Connection, worker: int, whole: _PostgresDb | None = None
     ) -> None:
-        """Create the view of one caller on a transaction. `whole` is the `_PostgresDb` of the
-        transaction if several callers share it.
+        """Create the view that one caller has of a transaction. If several callers share the
+        transaction, `whole` is the `_PostgresDb` of the whole transaction.
         """
         self._connection = connection
         self._cursor: Cursor = whole._cursor if whole else connection.cursor()
@@ -101,10 +101,10 @@ class _PostgresDb:
         self._whole = whole or self
         self.topics: set[str] = set()
         self.wrote = False
-        """True if any caller of the transaction has written."""
+        """True if a caller has written in the transaction."""
         self._writes: dict[str, tuple[Any, ...]] = {}
-        """Statements of the transaction that are not yet sent to the server, with their parameters.
-        """
+        """Statements of the transaction that have not been sent to the server yet, with their
+        parameters."""
 
     def for_update(self, of: str = "") -> str:
         return f" FOR UPDATE OF {of}" if of else " FOR UPDATE"
@@ -117,12 +117,13 @@ class _PostgresDb:
         cursor = self._cursor.execute(_mark_parameters(sql), parameters or None)
         if cursor.rowcount > 0 and not (cursor.statusmessage or "").startswith("SELECT"):
             self._whole.wrote = True
-        # `description` would build the data of all columns at each access.
+        # `description` would build the data of all columns each time it is read.
         return cursor.fetchall() if cursor.pgresult and cursor.pgresult.nfields else []
 
     def write(self, sql: str, *parameters: Any) -> None:
         if sql in self._whole._writes:
-            # Write the earlier parameters first, because one statement has no order of rows.
+            # Send the earlier parameters first, because there is no order of rows within one
+            # statement.
             self._whole.flush()
         self._whole._writes[sql] = parameters
 
@@ -148,14 +149,14 @@ class _PostgresDb:
         self.topics.add(topic)
 
     def get_own(self) -> _PostgresDb:
-        """Return the view of one caller on a shared transaction. The view keeps that caller's
-        announcements.
+        """Return one caller's view of a shared transaction. The view contains the announcements of
+        this caller.
         """
         return _PostgresDb(self._connection, self.worker, self._whole)
 
 
 def _list_payloads(topics: Sequence[str]) -> list[str]:
-    """Return the payloads of the notifications that carry these topics."""
+    """Return the payloads of the notifications that contain these topics."""
     payloads: list[str] = []
     for topic in topics:
         longer = f"{payloads[-1]}\n{topic}" if payloads else topic
@@ -168,8 +169,8 @@ def _list_payloads(topics: Sequence[str]) -> list[str]:
 
 @lru_cache(maxsize=512)
 def _mark_parameters(sql: str) -> bytes:
-    """Return the SQL with psycopg's `%s` for each `?`. No statement contains a literal question
-    mark.
+    """Replace each `?` in the SQL by psycopg's `%s`. No statement contains a question mark that is
+    not a parameter.
     """
     return sql.replace("?", "%s").encode()
 
@@ -187,14 +188,14 @@ class PostgresStore:
         self._listens = not options.pooled or options.direct is not None
         self._writer: Connection | None = None
         self._gone: StoreUnavailable | None = None
-        """Reason why the database cannot be used now. None while the database answers."""
+        """Reason why the database cannot be used now; None while the database responds."""
         self._gone_since = 0.0
         self._stuck = BlockingCause("")
         """Cause that blocked the last write."""
         self._touch = trio.CancelScope()
-        """Scope of the listening connection. It is cancelled when the database must prove itself
+        """Scope of the listening connection. It is cancelled when the store must check the database
         again."""
-        # Through a pooler, a lock does not stay with this process, so other processes cannot see
+        # Through a pooler, a lock does not stay with this process. So other processes cannot see
         # that this process is alive.
         self._proof = WriteProof(
             self._connections.name, make_worker_number() if self._listens else 0
@@ -205,7 +206,7 @@ class PostgresStore:
             (migrate if options.upgrade else require)(connection)
         self._group: GroupCommit[_PostgresDb] = GroupCommit(self._transact)
         self._shared: dict[Callable[..., Any], Callable[..., Any]] = {}
-        """Operation that the group shares, for each operation of a caller."""
+        """Operation that a group of callers shares, by the operation of each caller."""
         self._readers = SharedReads(self.read)
         self._topics = Topics()
 
@@ -213,7 +214,7 @@ class PostgresStore:
         if (gone := self._gone) is not None:
             raise StoreUnavailable(str(gone))
 
-    # Writing.
+    # Methods that write.
 
     def _transact(self, orders: Sequence[Order[_PostgresDb]]) -> None:
         self._raise_if_gone()
@@ -223,7 +224,7 @@ class PostgresStore:
             except psycopg.errors.DiskFull as error:
                 raise self._proof.note_full(error) from error
             except psycopg.Error:
-                # The outcome of a broken connection's work is unknown, so every caller gets the
+                # If a connection breaks, the result of its work is unknown, so each caller gets the
                 # error.
                 self._drop_if_broken()
                 raise
@@ -251,7 +252,7 @@ class PostgresStore:
             await run_billed(self._prove, self._threads)
 
     def _prove(self) -> None:
-        """Write a proof in a thread, on a connection of its own. Raises StoreUnavailable,
+        """Make a test write in a thread, on a separate connection. Raises StoreUnavailable,
         StoreFull.
         """
         worker, full = self._proof.worker, self._proof.full
@@ -308,7 +309,7 @@ class PostgresStore:
                     return carry_out()
             return carry_out()
 
-    # Reading.
+    # Methods that read.
 
     async def read(self, operation: Callable[[Db], T]) -> T:
         def look() -> T:
@@ -326,7 +327,7 @@ class PostgresStore:
                         raise
                 return look()
 
-        # A cancelled caller need not wait for the thread, because a read changes nothing.
+        # A cancelled caller does not wait for the thread, because a read changes nothing.
         return await run_billed(look_again, self._threads)
 
     async def read_together(
@@ -335,7 +336,7 @@ class PostgresStore:
         result: T = await self._readers.read_shared(operation, argument)
         return result
 
-    # Listening.
+    # Methods that listen.
 
     def get_event(self, topic: str) -> trio.Event:
         return self._topics.get_event(topic)
@@ -361,8 +362,8 @@ class PostgresStore:
                 await self._find_out(late)
 
     async def _find_out(self, late: Sequence[Connection]) -> None:
-        """Give up a transaction that is late if it writes or waits for a lock, because all later
-        writes would wait for it. A read may take long.
+        """Abort a late transaction if it writes or waits for a lock, because all later writes would
+        wait for it. A read may take a long time.
         """
         writes = self._writer in late
         stuck, what = None, ""
@@ -375,7 +376,7 @@ class PostgresStore:
         except StoreUnavailable as trouble:
             what = str(trouble)
         if stuck is None and writes and (what or self._connections.pooled):
-            # Behind a pooler, the session of the writer is unknown.
+            # Behind a pooler, the session of the writing connection is unknown.
             stuck = BlockingCause("its server is still busy with it; check its activity")
         # The late transaction may have ended meanwhile.
         if stuck is None or not {*late} & {*self._connections.list_used_for(TRANSACTION_TIMEOUT_S)}:
@@ -393,7 +394,7 @@ class PostgresStore:
             await self._run_in_time(partial(end_sessions, self._connections, stuck))
 
     async def _watch_database(self) -> None:
-        """Receive announcements, and check that the database answers and accepts a write."""
+        """Receive announcements. Check that the database responds and accepts a write."""
         while True:
             ear = _Listener(self._ears, self._proof.worker, listens=self._listens)
             try:
@@ -416,15 +417,15 @@ class PostgresStore:
                 with trio.move_on_after(POLL_INTERVAL_S) as quiet:
                     await trio.lowlevel.wait_readable(ear.fileno())
                 if quiet.cancelled_caught and await self._run_in_time(ear.has_pinged):
-                    # If the store cannot listen, a change in the snapshot is the only sign of
-                    # writes by other processes.
+                    # If the store cannot listen, only a change in the snapshot shows writes by
+                    # other processes.
                     _announce(self._topics, [ANY_WRITE_TOPIC if self._listens else ALL_TOPICS])
                 _announce(self._topics, ear.read_payloads())
 
     async def _run_in_time(self, ask: Callable[[], T]) -> T:
-        """Return the result of `ask`, which runs in a thread. Raises StoreUnavailable after 2 *
-        `PING_TIMEOUT_S` seconds. Soon afterwards the connection of a thread that still waits is cut
-        off.
+        """Run `ask` in a thread and return its result. Raises StoreUnavailable after 2 *
+        `PING_TIMEOUT_S` seconds. If the thread still waits, its connection is cut off soon after
+        that.
         """
         with trio.move_on_after(2 * PING_TIMEOUT_S), self._connections.convert_errors():
             return await trio.to_thread.run_sync(ask, abandon_on_cancel=True)
@@ -472,8 +473,8 @@ def _run_together(
 
 
 class _Listener:
-    """Connection that listens. Behind a pooler it cannot listen, and checks for writes instead. A
-    thread opens and pings the connection, and the hub may stop waiting for that thread.
+    """Connection that listens. If it cannot listen because of a pooler, it checks for writes
+    instead. A thread opens and pings the connection. The hub may stop waiting for this thread.
     """
 
     def __init__(self, connections: Connections, worker: int, *, listens: bool) -> None:
@@ -491,16 +492,17 @@ class _Listener:
             self._connection.add_notify_handler(lambda heard: self._payloads.append(heard.payload))
             self._execute(f"LISTEN {CHANNEL}" if self._listens else "SELECT 1")
             if self._listens:
-                # The lock is shared, because the lock of a broken connection can stay for a while.
+                # The lock is shared, because the lock of a broken connection can remain for some
+                # time.
                 self._execute(f"SELECT pg_advisory_lock_shared({WORKERS}, {self._worker})")
         finally:
             if self._closed:
                 self.close()
 
     def has_pinged(self) -> bool:
-        """Return True if something was written since the last ping."""
-        # The snapshot includes the next transaction number, which grows with each transaction that
-        # writes.
+        """Return True if something has been written since the last ping."""
+        # The snapshot contains the number of the next transaction, which increases with each
+        # transaction that writes.
         before, self._written = self._written, self._execute("SELECT pg_current_snapshot()::text")
         return before != self._written
 
@@ -515,8 +517,8 @@ class _Listener:
         return self._connection.fileno()
 
     def read_payloads(self) -> list[str]:
-        """Return the payloads received so far. Ask libpq directly, because psycopg would wait, and
-        before version 3.2 even without limit.
+        """Return the payloads that have arrived. Call libpq directly, because psycopg would wait.
+        Before version 3.2, psycopg would even wait without limit.
         """
         assert self._connection is not None
         pgconn = self._connection.pgconn

@@ -1,8 +1,8 @@
-"""Connections to PostgreSQL that never wait without limit, and readable texts for their failures.
+"""Connections to PostgreSQL that never wait without a limit, and readable texts for their failures.
 
-psycopg waits for the server as long as the kernel considers it reachable. This wait takes minutes
-if the network drops all packets, and does not end if the server hangs. A thread that waits cannot
-be cancelled, but psycopg returns an error once its socket is shut down.
+psycopg waits for the server as long as the kernel considers it reachable. The wait takes minutes if
+the network drops all packets, and does not end if the server hangs. A thread that waits cannot be
+cancelled, but psycopg returns an error when the socket is shut down.
 """
 
 from __future__ import annotations
@@ -30,25 +30,26 @@ Connection = psycopg.Connection[Any]
 Cursor = psycopg.Cursor[Any]
 
 DEFAULTS: dict[str, str | int] = {"connect_timeout": 2, "application_name": "fieldagent hub"}
-"""Defaults that an address can override. psycopg needs at least two seconds for each host."""
+"""Connection parameters that the database address can override. psycopg needs at least two seconds
+for each host."""
 POOLER = (
     "sessions are shared there between transactions: set `database-pooler=transaction` in the hub's"
     " settings, and an address around the pooler as `database-direct`"
 )
 QUERY_TIMEOUT_S = 2.0
-"""Seconds within which a working database answers a query about itself."""
+"""Seconds within which a working database responds to a query about itself."""
 POOLER_CHECK_ROUNDS = 5
-"""Rounds of the check for a pooler. Each asks two connections for their session, about 0.1 ms each
-without a pooler."""
+"""Number of rounds of the check for a pooler. Each round queries the session of two connections,
+which takes about 0.1 ms each if there is no pooler."""
 DEADLINE_S = 30.0
-"""Seconds that a server may need for an answer under load or behind a lock."""
+"""Seconds within which a server under load or behind a lock must respond."""
 
 _PORTS = re.compile(r"[0-9,]*", re.ASCII)
 _NOT_PREPARED = (
     psycopg.errors.InvalidSqlStatementName,
     psycopg.errors.DuplicatePreparedStatement,
 )
-"""Errors that occur if another client has used the session before."""
+"""Errors that occur if another client has used the same session before."""
 _UNUSABLE = (
     psycopg.OperationalError,
     psycopg.InterfaceError,
@@ -58,8 +59,8 @@ _UNUSABLE = (
 
 
 class _TextDumper(StrDumperUnknown):
-    """Dumper that replaces NUL in texts, because PostgreSQL rejects it. Kits can send any text. A
-    rejected item would arrive again and block all items after it.
+    """Replaces NUL in texts, because PostgreSQL rejects NUL and kits can send any text. Otherwise,
+    a rejected item would arrive again and block all items after it.
     """
 
     def dump(self, obj: str) -> Buffer | None:
@@ -67,21 +68,24 @@ class _TextDumper(StrDumperUnknown):
 
 
 class Connections:
-    """Opens connections, keeps idle connections, and cuts off connections that wait too long."""
+    """Opens connections, stores idle connections, and cuts off connections that wait too long."""
 
     def __init__(self, database: str, options: DatabaseOptions) -> None:
         self._address, self.name = _read(database, options.password_file)
         self.pooled = options.pooled
         self._idle: list[Connection] = []
         self._used: dict[Connection, tuple[float, float]] = {}
-        """For each connection in use: when its use began and when it must end, in time.monotonic.
-        """
+        """Times of each connection in use: when its use began, and when its use must end. Both are
+        in time.monotonic."""
         self._ended = False
-        """True after `end_all`. An abandoned thread may still open or return a connection then."""
+        """True after `end_all`. A thread that the hub has abandoned may still open or return a
+        connection then."""
 
     @contextmanager
     def convert_errors(self) -> Iterator[None]:
-        """Raise StoreUnavailable with a readable text if the server or the network fails."""
+        """Raise StoreUnavailable with a readable text if the server or the network fails within the
+        block.
+        """
         try:
             yield
         except _NOT_PREPARED as error:
@@ -96,16 +100,17 @@ class Connections:
             ) from error
 
     def make_silent(self) -> StoreUnavailable:
-        """Return the error for a server that accepts connections but does not answer."""
+        """Return the error for a server that accepts connections but does not respond."""
         return StoreUnavailable(
             f"{self.name} cannot be used, because it does not answer; check its activity"
         )
 
     def connect(self) -> Connection:
-        """Open one connection. Each statement commits by itself outside a transaction. After
+        """Open one connection. Outside a transaction, each statement is committed separately. After
         `end_all`, the returned connection is closed. Raises psycopg.OperationalError.
         """
-        # A pooler gives each transaction another session, which has no prepared statements.
+        # A pooler gives each transaction another session, which does not contain prepared
+        # statements.
         threshold = None if self.pooled else 5
         connection = psycopg.connect(self._address, autocommit=True, prepare_threshold=threshold)
         # Send every whole number as int8, because psycopg would prepare a statement again for each
@@ -115,18 +120,19 @@ class Connections:
         connection.adapters.register_dumper(int, Int8BinaryDumper)
         connection.adapters.register_dumper(str, _TextDumper)
         if self._ended:
-            # The hub stopped while this thread was connecting, so only this thread can close the
+            # The hub stopped while this thread was connecting. Only this thread can close the
             # connection.
             connection.close()
         return connection
 
     def require_own_sessions(self) -> None:
-        """Raise StoreUnavailable if the address leads to a transaction pooler that the settings do
-        not name.
+        """Raise StoreUnavailable if the database address leads to a transaction pooler that the
+        settings do not mention.
 
-        With such a pooler, a client could run a statement that another client has prepared, so this
-        check runs first. Behind a pooler, two connections reach the same session, or one connection
-        reaches two. Other clients can hide a pooler once or twice, but not in every round.
+        Through such a pooler, a client could run a statement that another client has prepared, so
+        this check runs before everything else. Behind a pooler, two connections may reach the same
+        session, or one connection may reach two. Other clients can hide this once or twice, but not
+        in every round.
         """
         if self.pooled:
             return
@@ -137,13 +143,15 @@ class Connections:
 
     @contextmanager
     def begin_at_once(self) -> Iterator[Connection]:
-        """Begin a transaction on a connection of its own."""
+        """Begin a transaction on a separate connection."""
         with self.convert_errors(), self.connect() as connection, connection.transaction():
             yield connection
 
     @contextmanager
     def limit_use(self, connection: Connection, seconds: float = DEADLINE_S) -> Iterator[None]:
-        """Limit the time of a connection's use: after `seconds`, `cut_overdue` cuts it off."""
+        """Limit the time for which a connection is used. After `seconds`, `cut_overdue` cuts it
+        off.
+        """
         now = time.monotonic()
         self._used[connection] = now, now + seconds
         try:
@@ -158,7 +166,7 @@ class Connections:
 
     @contextmanager
     def borrow(self) -> Iterator[Connection]:
-        """Borrow an idle connection, or open a new one."""
+        """Yield an idle connection, or a new connection if none is idle."""
         try:
             connection = self._idle.pop()
         except IndexError:
@@ -171,13 +179,13 @@ class Connections:
                 connection.close()
             else:
                 self._idle.append(connection)
-            # Check this last: another thread may have called `end_all` meanwhile.
+            # Check this last, because another thread may have called `end_all` meanwhile.
             if self._ended:
                 self.forget_idle()
 
     def forget_idle(self) -> bool:
-        """Close all idle connections, because the server may have dropped them unnoticed. Return
-        True if there was one.
+        """Close all idle connections, because the server may have dropped them. Return True if
+        there was an idle connection.
         """
         any_closed = False
         while self._idle:
@@ -187,8 +195,8 @@ class Connections:
         return any_closed
 
     def end(self, connection: Connection) -> None:
-        """End a connection. If a thread waits for the connection, only cut it off, because libpq
-        cannot close it safely then. The thread closes it.
+        """End a connection. If a thread waits for it, only cut it off, because libpq cannot close
+        it safely then. The thread closes it later.
         """
         if connection in self._used:
             _cut(connection)
@@ -237,14 +245,16 @@ def _read_password(path: Path) -> str:
 
 
 def _read(database: str, password_file: Path | None) -> tuple[str, str]:
-    """Return the address for libpq and the name of the database for people. Raises
-    StoreUnavailable. Its text never contains the address, which may contain the password.
+    """Return the database address in the form for libpq, and the name of the database for people.
+    Raises StoreUnavailable. Its text never contains the address, because the address may contain
+    the password.
     """
     try:
         parts = conninfo_to_dict(database)
     except psycopg.Error:  # The error of libpq contains the address.
         parts = {}
-    # An unescaped @, / or : in a password makes a part of it look like a host, a port or a name.
+    # If @, / or : in a password is not escaped, a part of the password looks like a host, a port or
+    # a name.
     shown = [str(parts.get(part, "")) for part in ("host", "port", "dbname")]
     if not parts or any("@" in part for part in shown) or not _PORTS.fullmatch(shown[1]):
         raise StoreUnavailable(

@@ -15,8 +15,8 @@ from fieldagent.hub.store.postgres_connections import Connection, Connections
 
 _RUNS = f"SELECT EXISTS ({LIVING_WORKERS})"
 _HAD_LINKS = "SELECT EXISTS (SELECT 1 FROM process WHERE until > %s)"
-"""Query that is true if a hub has links, or had links within the last half minute. Behind a pooler,
-there is no other sign of a hub."""
+"""Query that returns true if a hub has links, or had links within the last half minute. Behind a
+pooler, this is the only sign of a running hub."""
 _LOCKED = "SET LOCAL lock_timeout = '5s'"
 """Wait long enough for PostgreSQL's own vacuum, which releases its lock after a second."""
 
@@ -68,7 +68,7 @@ class _PostgresSide:
 def open_postgres_side(
     database: str, options: DatabaseOptions, tables: Sequence[Table]
 ) -> Iterator[DatabaseSide]:
-    """Open the database and lock its tables against all other writes."""
+    """Open the database and lock its tables, so that no other program can write."""
     connections = Connections(database, options)
     try:
         with connections.convert_errors(), closing(connections.connect()) as connection:

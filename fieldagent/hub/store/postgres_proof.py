@@ -1,4 +1,4 @@
-"""Record of one process's writes, which shows whether PostgreSQL accepts them."""
+"""Records the writes of one process, which show whether PostgreSQL accepts writes."""
 
 from __future__ import annotations
 
@@ -26,26 +26,26 @@ class WriteProof:
     database: str
     """Name of the database for people."""
     worker: int
-    """Number of this process; see `Db.worker`."""
+    """Number of this process (see `Db.worker`)."""
     written_at: float = -inf
     """Time of the last commit, in time.monotonic."""
     full: bool = False
     """True if the last write that needed space failed because the disk was full."""
 
     def is_needed(self) -> bool:
-        """Return True if a proof write is needed to know that the database accepts writes."""
+        """Return True if only a test write can show that the database accepts writes."""
         return self.full or time.monotonic() - self.written_at > FRESH_S
 
     def note_write(self, *, needed_room: bool = False) -> None:
-        """Note a commit. `needed_room` is True if the commit needed new pages."""
+        """Record a commit. `needed_room` is True if the commit needed new pages."""
         self.written_at = time.monotonic()
         if needed_room:
             self.full = False
             log.warning("%s has space again", self.database)
 
     def note_full(self, error: psycopg.Error) -> StoreFull:
-        """Note a full disk, log it once, and return the error for callers. That error does not
-        contain the name of the database.
+        """Record that the disk is full, log this once, and return the error for callers. This error
+        does not contain the name of the database.
         """
         if not self.full:
             why = " ".join(str(error).split())

@@ -17,14 +17,14 @@ MIGRATION_LOCK = 0x6669656C64
 """Key of the advisory lock under which one process changes the schema."""
 
 FREE_PAGE_SPACE_SQL = b"ALTER TABLE device SET (fillfactor = 50)"
-"""Leave space in each page of `device`, because each item increases a number in the rows of its
-devices. PostgreSQL then updates the row in place without touching its six indexes (PostgreSQL
+"""Leaves space in each page of `device`, because each item increases a number in the rows of its
+devices. PostgreSQL can then update a row in place without changing its six indexes (PostgreSQL
 manual, Heap-Only Tuples)."""
 
 
 def require(connection: Connection) -> None:
-    """Check the version of the tables. Raises OtherVersion if the version differs from this
-    program's.
+    """Check the version of the tables. Raises OtherVersion if the tables and this program have
+    different versions.
     """
     schema = make_hub_schema(TYPES)
     version = _read_version(connection)
@@ -56,8 +56,8 @@ def _get_steps(schema: Schema, version: int) -> str:
 
 
 def migrate(connection: Connection) -> None:
-    """Create or upgrade the tables in a transaction. The user must have the right to create tables.
-    Raises OtherVersion if the tables have a later version.
+    """Create or upgrade the tables in a transaction. The database user must have the right to
+    create tables. Raises OtherVersion if the tables have a newer version than this program.
     """
     schema = make_hub_schema(TYPES)
     connection.execute("SELECT pg_advisory_xact_lock(%s)", (MIGRATION_LOCK,))

@@ -1,4 +1,6 @@
-"""Finds out from PostgreSQL's own views why a statement does not finish, and explains it."""
+"""Finds the reason why a statement does not finish, from PostgreSQL's own views, and explains the
+reason.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,8 @@ class BlockingCause(NamedTuple):
 
     reason: str
     blocking: tuple[str, ...] = ()
-    """Transactions that hold the awaited lock, as PostgreSQL's virtual transaction ids."""
+    """Transactions that hold the lock for which the statement waits, as PostgreSQL's virtual
+    transaction ids."""
     waiting: tuple[int, ...] = ()
     """Ids of the server processes of this hub that wait for the lock."""
 
@@ -53,8 +56,9 @@ def find_reason(
 ) -> BlockingCause | None:
     """Return the reason why the late connections do not finish.
 
-    Return None if none of them has waited `seconds` for a lock, and the `writer` has not spent that
-    long on one statement. A transaction may have many statements. Raises psycopg.Error.
+    Return None if no late connection has waited `seconds` for a lock, and the `writer` has not
+    spent as long on one statement. A transaction may consist of many statements. Raises
+    psycopg.Error.
     """
     pids = [each.info.backend_pid for each in late if not each.closed]
     writes = 0 if writer is None or writer.closed else writer.info.backend_pid
@@ -95,8 +99,8 @@ def _get_name(pid: int, name: str) -> str:
 
 
 def end_sessions(connections: Connections, stuck: BlockingCause) -> None:
-    """End the server processes that wait. PostgreSQL does not notice a lost client while a process
-    waits for a lock, and the process keeps its own locks. Raises psycopg.Error.
+    """End the server processes that wait. While a process waits for a lock, PostgreSQL does not
+    notice that its client is lost, and the process keeps its own locks. Raises psycopg.Error.
     """
     if stuck.waiting:
         with (

@@ -1,7 +1,7 @@
-"""Versions of the hub's tables. The tables are in the `.sql` files beside this module.
+"""Versions of the hub's tables. The tables are defined in the `.sql` files in this folder.
 
-In them, `{id}`, `{int}`, `{real}` and `{blob}` are the types of the engine. Times are Unix seconds,
-and a truth value is 0 or 1.
+In these files, `{id}`, `{int}`, `{real}` and `{blob}` stand for the types of the engine. Times are
+Unix seconds, and a truth value is 0 or 1.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from fieldagent.system.data_files import read_data
 
 VERSION = 41
 TABLES = ("directory", "exchange", "operators", "kits", "desk", "webhooks", "bridges")
-"""Files in the order of creation. Each file refers only to tables of earlier files."""
+"""The `.sql` files in the order in which their tables are created. The tables in a file refer only
+to tables in the same or earlier files."""
 STEPS: Mapping[int, str] = {
     38: """
 ALTER TABLE sos ADD COLUMN latitude {real};
@@ -54,9 +55,9 @@ UPDATE kit_sms SET workspace = (SELECT workspace FROM device WHERE device.id = k
 CREATE INDEX kit_sms_of_workspace ON kit_sms (workspace);
 """,
 }
-"""SQL from each version to the next. A test keeps the tables of version 38. Put the additions of a
-step into the files too, because a new database is made from the files. A step adds tables, indexes,
-and columns with a default."""
+"""SQL that upgrades each version to the next version. A test keeps the tables of version 38.
+Everything that a step adds must also be in the files, because new databases are created from the
+files. A step adds tables, indexes, and columns with a default."""
 
 
 def make_hub_schema(types: Mapping[str, str]) -> Schema:

@@ -1,4 +1,4 @@
-"""Shares one database transaction between callers that ask the same question at the same moment."""
+"""Shares one database transaction between callers that make the same query at the same moment."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Operation = Callable[[Db, Sequence[Any]], Sequence[Any]]
 
 @dataclass(slots=True, eq=False)
 class _ReadRound:
-    """Callers whose questions are answered together."""
+    """Callers whose queries are answered together."""
 
     arguments: list[Any] = field(default_factory=list)
     is_over: trio.Event = field(default_factory=trio.Event)
@@ -28,8 +28,8 @@ class _ReadRound:
 
 
 class SharedReads:
-    """Shares the `read` of a store. A caller that comes while a round is running joins the next
-    round.
+    """Shares the `read` of a store between callers. A caller that arrives while a round is running
+    joins the next round.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class SharedReads:
         self._under_way: dict[Operation, _ReadRound] = {}
 
     async def read_shared(self, operation: Operation, argument: Any) -> Any:
-        """Return the result for this argument. Raises the errors of `read`."""
+        """Return the result of `operation` for `argument`. Raises the errors of `read`."""
         leads = operation not in self._next
         mine = self._next.setdefault(operation, _ReadRound())
         place = len(mine.arguments)

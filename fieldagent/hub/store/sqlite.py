@@ -1,4 +1,6 @@
-"""The hub's store in one SQLite file, for one hub process and administration commands beside it."""
+"""The hub's store in one SQLite file. One hub process and administration commands can use the file
+at the same time.
+"""
 
 from __future__ import annotations
 
@@ -51,12 +53,12 @@ TYPES = {
 }
 
 POLL_INTERVAL_S = 1.0
-"""Seconds between two checks for writes by other processes, if writes are constant or inotify is
-not available."""
+"""Seconds between two checks for writes by other processes, if there are constant writes or inotify
+is not available."""
 CHECK_INTERVAL_MAX_S = 60.0
-"""Seconds after which the store checks for writes even if inotify reported none."""
+"""Seconds after which the store checks for writes even if inotify has reported none."""
 COMMIT_LATE_S = 1.5
-"""Seconds a commit may take before the health check stops waiting for its result."""
+"""Seconds that a commit may take before the health check stops waiting for its result."""
 
 
 class _SqliteDb:
@@ -88,8 +90,8 @@ class _SqliteDb:
         self._announced.add(topic)
 
     def get_topics(self) -> set[str]:
-        """Return the topics to announce; empty if the operation neither wrote nor announced
-        anything.
+        """Return the topics to announce. The result is empty if the operation has neither written
+        nor announced anything.
         """
         written = self._connection.total_changes != self._before
         return self._announced | {ANY_WRITE_TOPIC} if written else self._announced
@@ -100,16 +102,17 @@ class SqliteStore:
 
     shared = False
     _full = False
-    """True if the last write found the disk full."""
+    """True if the disk was full at the last write."""
     _last_write = -inf
     """Time of the last commit, in time.monotonic."""
     _begun_at: float | None = None
-    """Start of the running transaction, in time.monotonic. None if no transaction is running."""
+    """Time when the running transaction began, in time.monotonic; None if no transaction is
+    running."""
     _serves = False
-    """True if a hub runs on the store, False for a single command."""
+    """True if a hub uses the store, False if only a single command does."""
     _failed = False
-    """True if the disk refused a commit. The log must then not be kept, because it may contain that
-    commit."""
+    """True if the disk refused a commit. In this case, the log must not remain when the store is
+    closed, because it may contain this commit."""
 
     def __init__(self, path: str) -> None:
         self._file = file = Path(path)
@@ -118,7 +121,7 @@ class SqliteStore:
             set_aside_log_of_another(file)
             self._writer = connect(file, make_hub_schema(TYPES), is_marked=True)
             self._reader = open_reader(file)
-            # A commit must not fail because it also reads a damaged text.
+            # A commit must not fail because it reads a text that is damaged.
             self._writer.text_factory = self._reader.text_factory
         except (OSError, sqlite3.Error) as error:
             if isinstance(error, WrongVersion):
@@ -130,10 +133,10 @@ class SqliteStore:
                 " another with --database"
             ) from error
         self._worker = random.randrange(1, 2**31)
-        """Number of this hub, the only one that serves from the file."""
+        """Number of this hub. It is the only hub that uses the file."""
         self._group: GroupCommit[sqlite3.Connection] = GroupCommit(self._transact)
         self._shared: dict[Callable[..., Any], Callable[..., Any]] = {}
-        """Operation that the group shares, for each operation of a caller."""
+        """Operation that a group of callers shares, by the operation of each caller."""
         self._readers = SharedReads(self.read)
         self._topics = Topics()
         self._changes = _read_data_version(self._reader)
@@ -241,7 +244,7 @@ class SqliteStore:
                     await self._wait_for_write(writes)
 
     async def _wait_for_write(self, writes: FileWrites | None) -> None:
-        """Wait until this or another process has begun to commit something."""
+        """Wait until this process or another process has begun a commit."""
         while True:
             if writes is None:
                 await trio.sleep(POLL_INTERVAL_S)
@@ -257,9 +260,9 @@ class SqliteStore:
         """Announce all topics if another process has written. Return False if the store was
         unavailable.
 
-        The check uses the writer's connection, because the reader cannot distinguish this process's
-        writes from the writes of others. The check waits while another process commits, so it
-        misses no write.
+        The check uses the connection that writes, because the connection that reads cannot
+        distinguish this process's writes from those of other processes. While another process
+        commits, the check waits, so it misses no write.
         """
         try:
             version = await self._group.commit(_read_data_version)
@@ -277,7 +280,7 @@ class SqliteStore:
         return result
 
     def back_up(self, target: Path, report: Callable[[int, int], None] | None = None) -> None:
-        """Write a backup; see `copies.back_up`."""
+        """Write a backup (see `copies.back_up`)."""
         back_up(self._reader, target, report)
 
     def close(self) -> None:
@@ -290,7 +293,7 @@ class SqliteStore:
 
 @contextmanager
 def _watch_writes(file: Path) -> Iterator[FileWrites | None]:
-    """Watch the write-ahead log, which exists while any program has the file open. Yield None if
+    """Watch the write-ahead log, which exists while a program has the file open. Yield None if
     inotify is not available.
     """
     try:
