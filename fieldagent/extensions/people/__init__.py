@@ -1,7 +1,8 @@
-"""People with handhelds: radios with the firmware of Meshtastic or MeshCore, and APRS.
+"""People with handhelds: radios with the firmware of Meshtastic or MeshCore, and APRS stations.
 
-`contract.py` describes a radio, and a module for each firmware implements it. `desk.py` decides
-about each input, `post.py` sends texts, and `service.py` runs the radio.
+`contract.py` defines the interface of a radio, and a module for each firmware implements it.
+`desk.py` processes everything that people send, `post.py` sends texts to people, and `service.py`
+runs the radio.
 """
 
 from fieldagent.system.extension import Extension

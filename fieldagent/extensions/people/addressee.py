@@ -24,8 +24,8 @@ NAME = "people's radio"
 
 
 def make_people_hook(handles: Handles, lifetime_s: int) -> Hook:
-    """Return the hook that hands over texts for handhelds. `lifetime_s` is the time in seconds for
-    which a text is tried.
+    """Return the hook that queues texts for handhelds. `lifetime_s` is the number of seconds for
+    which the kit tries to send a text.
     """
     return Hook(NAME, partial(_post_text, handles, lifetime_s))
 
@@ -38,8 +38,8 @@ async def _post_text(directory: Handles, lifetime_s: int, delivery: Delivery) ->
     text = _find_text(event, sender.get("name") or sender["id"])
     now = journal.clock.now()
     for handle in handles if text else ():
-        # If there is only one addressee, keep the request's id, so that the sender gets the
-        # receipt.
+        # If there is only one addressee, use the id of the item as the id of the text, so that its
+        # sender gets the receipt.
         request = delivery.request_id
         if len(handles) > 1:
             request = f"{request} {handle}"
@@ -63,7 +63,9 @@ def _list_handles(handles: Handles, event: Mapping[str, Any]) -> list[str]:
 
 
 def _find_addressed_name(event: Mapping[str, Any]) -> str:
-    """Return the name at the start of a message such as `@Ada come back`, or an empty string."""
+    """Return the name at the beginning of a message such as `@Ada come back`, or an empty
+    string.
+    """
     first = event.get("content", "").partition(" ")[0]
     return first[1:].rstrip(":,") if first.startswith("@") else ""
 

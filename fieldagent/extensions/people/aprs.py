@@ -64,23 +64,24 @@ TCP_PORT = 8001
 DESTINATION = ax25.Callsign("APZFLD")
 PATH = (ax25.Callsign("WIDE1", 1), ax25.Callsign("WIDE2", 1))
 WRITE_TIMEOUT_S = 10.0
-"""Seconds within which a TNC must take a frame from its line."""
+"""Seconds within which a TNC must accept a frame on its serial line or TCP connection."""
 ACK_DELAY_S = 1.0, 3.0
-"""Shortest and longest delay of an acknowledgement in seconds, so that it does not collide with the
-digipeated copy of the message."""
+"""Shortest and longest delay of an acknowledgement in seconds. The delay prevents a collision with
+the digipeated copy of the message."""
 ACK_MAX_S = 20.0
-"""Seconds to wait for an acknowledgement, for each of the two transmissions of a message."""
+"""Seconds to wait for an acknowledgement after each of the two transmissions of a message."""
 SAME_ID, SAME_TEXT = 1800.0, 28.0
-"""Seconds within which an equal message counts as a repetition, with an id and without."""
+"""Seconds within which an equal message is a repetition, for messages with an id and without an
+id."""
 REMEMBERED_MAX = 1000
 WAITING_MAX = 200
-"""Largest number of received reports that wait for the desk. Further messages are not
-acknowledged."""
+"""Largest number of received reports that wait for the desk. The kit does not acknowledge further
+messages."""
 ID_COUNT = 36**wire.ID_MAX
 PRECISIONS = (PRECISE, 18, 14, 11, 8)
-"""Valid bits of a position, by its number of omitted digits."""
+"""Number of valid bits of a position, by the number of digits that its sender omitted."""
 LOOK_ALIKES = str.maketrans("|~{\r\n", "/-(  ")
-"""Replacements for characters that a message may not contain."""
+"""Replacements for characters that a message must not contain."""
 TO_ALL = re.compile("ALL|CQ|QST|BLN.*")
 LISTENS_ONLY = "listens only: it has no mesh-callsign"
 CAVEAT = "by APRS, unproved call sign"
@@ -88,12 +89,12 @@ CAVEAT = "by APRS, unproved call sign"
 
 @dataclass(slots=True)
 class _HeardMessage:
-    """A received message, until it is too old to be repeated."""
+    """A received message. It is stored in memory until a repetition is no longer possible."""
 
     number: int
     until: float
     is_kept: bool = False
-    """True once the message is on disk."""
+    """True if the message is on disk."""
 
 
 @dataclass(slots=True)
@@ -127,14 +128,14 @@ class AprsPeople:
         self._heard: deque[_HeardThing] = deque()
         self._news = trio.Event()
         self._taken: _HeardThing | None = None
-        """The report that the desk handles now."""
+        """The report that the desk is processing."""
         self._named: set[str] = set()
         self._messages: dict[tuple[str, str, str], _HeardMessage] = {}
         self._asked: dict[tuple[str, str], tuple[trio.Event, list[bool]]] = {}
-        """Answers to our messages, by station and id."""
+        """Answers to the kit's own messages, by station and message id."""
 
     async def listen(self) -> NoReturn:
-        """Receive from the TNC. Raises PortLost."""
+        """Receive frames from the TNC. Raises PortLost."""
         while True:
             for kind, content in self._deframer.receive_data(await self._line.read()):
                 if kind != kiss.DATA:
@@ -149,7 +150,7 @@ class AprsPeople:
 
     def _judge(self, frame: ax25.Frame, report: AprsHeard) -> None:
         if report.source == self._format_call:
-            # This is a gateway's copy of our own packet.
+            # This is a gateway's copy of a packet from this kit.
             return
         now, raw = trio.current_time(), (str(frame.destination), frame.info)
         became = self._door.judge(report, raw, self._format_call, now)
@@ -224,9 +225,9 @@ class AprsPeople:
         self._queue_report(report, number, HandheldText(words, True, alert=True))
 
     def _process_object(self, report: AprsHeard, aprs_object: AprsObject) -> None:
-        """Accept an object, which its sender repeats for hours. The object keeps its number until
-        its content changes. An object that its sender removes from the map stays where it was
-        marked.
+        """Process an object, which its sender repeats for hours. The object keeps its number until
+        its content changes. If the sender removes the object from the map, the kit keeps it where
+        it was marked.
         """
         place, name = aprs_object.there, aprs_object.name or "?"
         mark = int.from_bytes(sha256(name.encode()).digest()[:4], "big")
@@ -259,15 +260,16 @@ class AprsPeople:
         self._queue_report(report, number, spoken, key if is_ours and message.id else None)
 
     def _number(self, *what: str) -> int:
-        """Return the same number for the same content within half an hour, even if the kit
-        restarts, because stations count their messages from 1 after each start.
+        """Return a number for the content `what`. The number is the same within half an hour, even
+        if the kit restarts. It is needed because stations count their messages from 1 after each
+        start.
         """
         since = int(self._clock() // SAME_ID)
         text = "\0".join((*what, str(since)))
         return int.from_bytes(sha256(text.encode()).digest()[:6], "big") or 1
 
     async def receive(self) -> HandheldReport:
-        # A call for the next report means that the last report is on disk.
+        # When the desk asks for the next report, the last report is on disk.
         self._finish_text(has_it=True)
         while not self._heard:
             self._news = trio.Event()
@@ -282,7 +284,7 @@ class AprsPeople:
         if has_it and taken.key in self._messages:
             self._messages[taken.key].is_kept = True
         elif not has_it:
-            # If the station repeats the message, the repetition counts as a new attempt.
+            # If the station repeats the message, the repetition is a new attempt.
             self._messages.pop(taken.key, None)
         self._schedule_answer(taken.heard.handle, taken.key[1], has_it=has_it)
 
@@ -322,7 +324,7 @@ class AprsPeople:
 
     async def refuse(self, report: HandheldReport, reason: str) -> None:
         """Refuse a message with an APRS rejection. The sender's station shows the rejection, so no
-        text is needed.
+        text is sent.
         """
         self._finish_text(has_it=False)
 
@@ -360,7 +362,7 @@ def _make_id(number: int) -> str:
 
 
 def is_handle(handle: str) -> bool:
-    """Return True if a handle is a callsign in lower case."""
+    """Return True if the handle is a callsign in lower case."""
     return re.fullmatch(r"[a-z0-9]{1,9}(?:-[a-z0-9]{1,2})?", handle) is not None
 
 
@@ -368,8 +370,8 @@ def is_handle(handle: str) -> bool:
 async def open_aprs(
     place: HandheldPlace, link: ChannelLink, clock: Callable[[], float]
 ) -> AsyncIterator[AprsPeople]:
-    """Open the line to the APRS radio and receive from it. `clock` returns Unix time. Raises
-    RadioLost and PortLost, in groups.
+    """Open the APRS radio and receive from it within the context. `clock` returns Unix time. Raises
+    RadioLost and PortLost, in exception groups.
     """
     async with open_line(place.port, place.baud, TCP_PORT) as line, trio.open_nursery() as nursery:
         link.facts["node"] = place.callsign or LISTENS_ONLY

@@ -21,16 +21,16 @@ from fieldagent.extensions.people.aprs_wire import (
 from fieldagent.system.rate import Rate
 
 COPY, COPY_TO_US = 28.0, 5.0
-"""Seconds within which an equal frame counts as a copy, for any frame and for a frame to the kit.
-The second value is shorter, because a station repeats a message until it is acknowledged."""
+"""Seconds within which an equal frame is a copy: for any frame, and for a frame to the kit. The
+second value is shorter, because a station repeats a message until it is acknowledged."""
 REMEMBERED_MAX = 1_000
 RATE = Rate(per_minute=60, burst=60)
-"""Rate of admitted frames of all stations together. Frames for the kit have a separate limit of the
-same size. Each frame takes one or two writes of the journal."""
+"""Largest rate of admitted frames from all stations together. Frames for the kit have a separate
+limit with the same rate. Each frame causes one or two writes to the journal."""
 
 
 class FrameAdmission:
-    """Admission of frames. `admits` returns True if the station of a handle is listed."""
+    """Admits frames. `admits` returns True if the station with a handle is listed."""
 
     def __init__(self, admits: Callable[[str], bool]) -> None:
         self._admits = admits
@@ -38,8 +38,9 @@ class FrameAdmission:
         self._next = {False: 0.0, True: 0.0}
 
     def judge(self, report: AprsHeard, frame: tuple[str, bytes], callsign: str, now: float) -> str:
-        """Return the decision about a frame. `frame` contains its destination and information, and
-        `callsign` is the kit's callsign. `now` is the time of any monotonic clock in seconds.
+        """Return the decision about a frame. `frame` contains the frame's destination and its
+        information field. `callsign` is the kit's callsign. `now` is the time in seconds of any
+        monotonic clock.
         """
         if not self._admits(report.source.lower()):
             return "unlisted"

@@ -1,10 +1,10 @@
-"""APRS (Protocol Reference 1.0.1, with the additions of 1.1 and 1.2): positions and messages of
-amateur stations, in AX.25 UI frames.
+"""Encoding of APRS positions and messages in AX.25 UI frames (Protocol Reference 1.0.1, with the
+additions of 1.1 and 1.2).
 
-This module reads positions in all forms (chapters 8 to 10; the form of chapter 8 can contain a
-time), and objects and items (chapter 11). It also reads messages, acknowledgements and rejections
-(chapter 14), and all of these from third parties (chapter 17). It writes only messages and their
-answers.
+This module parses positions in all forms (chapters 8 to 10; the form of chapter 8 can contain a
+time), and objects and items (chapter 11). It also parses messages, acknowledgements and rejections
+(chapter 14), and all of these in third-party packets (chapter 17). It encodes only messages,
+acknowledgements and rejections.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from fieldagent.wire.ax25 import Callsign, Frame, read_call
 from fieldagent.wire.errors import LocalProtocolError, RemoteProtocolError
 
 TEXT_MAX_BYTES = 67
-"""Largest number of bytes of a message (chapter 14 counts characters)."""
+"""Largest number of bytes of a message. Chapter 14 counts characters."""
 ID_MAX = 5
 ADDRESSEE = 9
 _KNOT = 1852 / 3600
@@ -28,7 +28,7 @@ _THIRD_PARTY = re.compile(
 _ADDRESSED = re.compile(r":(.{9}):", re.S)
 _ALTITUDE = re.compile(r"/A=(-?[0-9]{5,6})")
 _BY_INTERNET = ("TCPIP", "TCPXX")
-"""Callsigns in a path that show that a gateway took the packet from APRS-IS."""
+"""Callsigns in a path that show that a gateway received the packet from APRS-IS."""
 
 
 class AprsPosition(NamedTuple):
@@ -42,35 +42,35 @@ class AprsPosition(NamedTuple):
     """Course in degrees."""
     comment: str = ""
     ambiguity: int = 0
-    """Number of digits that the sender left out, 0 to 4."""
+    """Number of digits that the sender omitted, 0 to 4."""
     emergency: bool = False
     when: str = ""
-    """Time in its original form, for `parse_date`; empty if there is none."""
+    """Time in its original form, which `parse_date` parses; empty if there is none."""
 
 
 class AprsEmergency(NamedTuple):
-    """Mic-E emergency whose position cannot be read."""
+    """A Mic-E emergency whose position cannot be parsed."""
 
     fault: str
-    """Error of the position."""
+    """Error in the position."""
 
 
 class AprsObject(NamedTuple):
-    """Report of a station about another object or place."""
+    """A station's report about another object or place."""
 
     name: str
     there: AprsPosition
     is_alive: bool
-    """False: the object is removed from the map."""
+    """False if the report removes the object from the map."""
 
 
 class AprsMessage(NamedTuple):
     to: str
     text: str
     id: str = ""
-    """Id for the acknowledgement; empty if no acknowledgement is wanted."""
+    """Id for the acknowledgement; empty if the sender wants no acknowledgement."""
     acknowledges: str = ""
-    """Id of a message that this message also acknowledges (reply-acks of 1.1)."""
+    """Id of another message that this message acknowledges (reply-acks of APRS 1.1)."""
 
 
 class AprsAnswer(NamedTuple):
@@ -79,17 +79,17 @@ class AprsAnswer(NamedTuple):
     to: str
     id: str
     has_it: bool
-    """False: the message was rejected."""
+    """True if the station has the message; False if the station rejected it."""
 
 
 class AprsHeard(NamedTuple):
-    """Contents of one frame."""
+    """Content of one frame."""
 
     source: str
     what: AprsPosition | AprsEmergency | AprsObject | AprsMessage | AprsAnswer | None
-    """None if the contents have no supported type."""
+    """None if the type of the content is not supported."""
     over_internet: bool = False
-    """True if the frame arrived over APRS-IS, so the sender may be far away."""
+    """True if the frame arrived over APRS-IS. In this case, the sender may be far away."""
 
 
 def read(frame: Frame) -> AprsHeard:
@@ -102,7 +102,7 @@ def read(frame: Frame) -> AprsHeard:
 
 
 def _parse_third_party(text: str) -> AprsHeard:
-    """Parse `SOURCE>DESTINATION,PATH:information`, which a gateway received elsewhere."""
+    """Parse `SOURCE>DESTINATION,PATH:information`, which a gateway has received elsewhere."""
     match = _THIRD_PARTY.fullmatch(text)
     if match is None:
         raise RemoteProtocolError("a third-party packet without a header")
@@ -134,11 +134,13 @@ def _parse_content(
 
 
 def _message(text: str) -> AprsMessage | AprsAnswer | None:
-    """Parse `:ADDRESSEE:text{id`. The text of an acknowledgement is `ack` or `rej` and the id."""
+    """Parse `:ADDRESSEE:text{id`. The text of an acknowledgement is `ack` and the id, that of a
+    rejection `rej` and the id.
+    """
     head = _ADDRESSED.match(text)
     if head is None:
         return None
-    # Some radios write lower-case letters, and a blank or NUL after the id.
+    # Some radios send lower-case letters, and a blank or NUL after the id.
     to, said = head[1].strip().upper(), text[head.end() :].rstrip("\0 \t\r\n")
     if answer := re.fullmatch(r"(ack|rej)([A-Za-z0-9]{1,5})(?:\}.*)?", said):
         return AprsAnswer(to, answer[2], answer[1] == "ack")
@@ -150,8 +152,8 @@ def _message(text: str) -> AprsMessage | AprsAnswer | None:
 
 
 def _decode_text(text: str) -> str:
-    """Decode a text as UTF-8 (since 1.2). If that fails, decode it as Latin-1, because older texts
-    have an unknown encoding.
+    """Decode a text as UTF-8, which is the encoding since APRS 1.2. If this fails, decode it as
+    Latin-1, because the encoding of older texts is unknown.
     """
     raw = text.encode("latin-1")
     try:
@@ -171,9 +173,9 @@ def _parse_object(text: str) -> AprsObject:
 
 
 def parse_date(when: str, now: datetime) -> datetime | None:
-    """Return the time of a position in UTC (chapter 6): the last moment with this day, hour and
-    minute, or this hour, minute and second. None if the time is invalid, or in the sender's local
-    time, whose offset is unknown. `now` is in UTC.
+    """Return the time of a position in UTC (chapter 6). This is the last moment with the day, hour
+    and minute in `when`, or with the hour, minute and second. Return None if the time is invalid,
+    or if it is a local time, whose offset is unknown. `now` is in UTC.
     """
     if not re.fullmatch("[0-9]{6}[zh]", when):
         return None
@@ -192,11 +194,11 @@ def parse_date(when: str, now: datetime) -> datetime | None:
 
 
 _CLOCK_LEAD_MAX = timedelta(minutes=5)
-"""Largest time by which a sender's clock may be ahead."""
+"""Largest time by which a sender's clock may be fast."""
 
 
 def _parse_position(text: str) -> AprsPosition:
-    """Parse a position, compressed or not. Raises RemoteProtocolError."""
+    """Parse a compressed or uncompressed position. Raises RemoteProtocolError."""
     if not text[:1].isdigit() and not text.startswith(" "):
         return _parse_compressed(text)
     form = r"([0-9 ]{4}\.[0-9 ]{2})([NSns]).([0-9 ]{5}\.[0-9 ]{2})([EWew])(.)(.*)"
@@ -216,12 +218,14 @@ def _parse_position(text: str) -> AprsPosition:
 
 
 def _read_course(degrees: int) -> float | None:
-    """Return the course; None for 0, which means unknown. 360 is north."""
+    """Return the course in degrees. Return None for 0, which means unknown. North is 360."""
     return float(degrees % 360) if 0 < degrees <= 360 else None
 
 
 def _parse_degrees(text: str, whole: int) -> float:
-    """Parse `DDMM.mm`. Spaces replace the last digits, and the middle of their range counts."""
+    """Parse `DDMM.mm`. Spaces replace omitted digits. The result is the middle of the possible
+    range.
+    """
     if " " in text[:whole] or " " in text.replace(".", "").rstrip(" "):
         raise RemoteProtocolError("a position that leaves out other digits than the last")
     minutes = text[whole:]
@@ -233,14 +237,14 @@ def _parse_degrees(text: str, whole: int) -> float:
 
 
 _RANGE_MIDDLES_MIN = (0.0, 0.05, 0.5, 5.0, 30.0)
-"""Minutes to the middle of the range, by the number of missing digits."""
+"""Minutes from the beginning to the middle of the range, by the number of omitted digits."""
 _WEATHER = "_"
-"""Symbol of a weather station, whose course field contains the wind direction."""
+"""Symbol of a weather station. In its position, the course field contains the wind direction."""
 
 
 def _parse_compressed(text: str) -> AprsPosition:
-    """Parse the form of chapter 9: symbol table, latitude and longitude with 4 characters of base
-    91 each, symbol, and 2 and 1 further characters.
+    """Parse a compressed position (chapter 9): symbol table, latitude and longitude with 4 base-91
+    characters each, symbol, and 2 and 1 further characters.
     """
     if not re.match(r"[/\\A-Za-j][!-{]{8}.{4}", text, re.S):
         raise RemoteProtocolError("an invalid compressed position")
@@ -267,8 +271,8 @@ _CUSTOM, _OLD_LETTERS = "ABCDEFGHIJK", "PQRSTUVWXYZ"
 
 
 def _parse_mic_e(text: str, to: Callsign) -> AprsPosition | AprsEmergency:
-    """Parse a Mic-E beacon. The type of the beacon is in the first three characters, so an
-    unreadable position does not hide an emergency. Raises RemoteProtocolError.
+    """Parse a Mic-E beacon. The destination's first three characters show an emergency, so the kit
+    recognises an emergency even if the position cannot be parsed. Raises RemoteProtocolError.
     """
     try:
         return _parse_mic_e_position(text, to)
@@ -279,12 +283,13 @@ def _parse_mic_e(text: str, to: Callsign) -> AprsPosition | AprsEmergency:
 
 
 _EMERGENCY = re.compile("[0-9L]{3}")
-"""Beginning of an emergency's destination, in which the three message bits are 0 (chapter 10)."""
+"""Beginning of the destination in an emergency, in which the three message bits are 0 (chapter
+10)."""
 
 
 def _parse_mic_e_position(text: str, to: Callsign) -> AprsPosition:
-    """Parse the form of chapter 10. The latitude is in the destination's six characters, the rest
-    in the text.
+    """Parse the position in a Mic-E beacon (chapter 10). The six characters of the destination
+    contain the latitude. The text contains the rest.
     """
     if len(to.name) != 6 or len(text) < 9:
         raise RemoteProtocolError("a Mic-E position that is cut short")
@@ -325,7 +330,9 @@ def _parse_mic_e_position(text: str, to: Callsign) -> AprsPosition:
 
 
 def _parse_mic_e_altitude(text: str) -> float | None:
-    """Parse three characters of base 91 before `}`: metres above a level 10 km below the sea."""
+    """Parse three base-91 characters before `}`: the number of metres above a level 10 km below the
+    sea.
+    """
     match = re.match(r".?([!-{]{3})\}", text, re.S)
     return None if match is None else float(_decode_base_91(match[1]) - 10_000)
 

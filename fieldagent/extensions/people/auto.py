@@ -1,5 +1,5 @@
-"""Detects the firmware of the radio at `mesh-port` at each opening, because another radio may have
-been plugged in.
+"""Detects the firmware of the radio at `mesh-port` each time the port is opened, because someone
+may have connected another radio.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 NAME = "auto"
 FACT = "protocol"
-"""Name of the link's fact that contains the detected firmware."""
+"""Name of the link's property that contains the detected firmware."""
 
 
 def _list_recognitions() -> list[Recognition]:
@@ -30,7 +30,7 @@ def _list_recognitions() -> list[Recognition]:
 
 
 async def find_firmware(place: str) -> str:
-    """Return the name of the firmware at a port. Raises RadioLost and PortLost."""
+    """Return the name of the firmware of the radio at a port. Raises RadioLost and PortLost."""
     kinds = _list_recognitions()
     ports = [0] if is_serial(place) else [each.tcp_port for each in kinds]
     lost: PortLost | None = None
@@ -56,8 +56,8 @@ async def find_firmware(place: str) -> str:
 async def open_whichever(
     place: HandheldPlace, link: ChannelLink, clock: Callable[[], float]
 ) -> AsyncIterator[PeopleRadio]:
-    """Open the radio with the driver of its firmware. `clock` returns Unix time. Raises RadioLost
-    and PortLost, in groups.
+    """Detect the radio's firmware, and open the radio with the driver for it. `clock` returns Unix
+    time. Raises RadioLost and PortLost, in exception groups.
     """
     name = await find_firmware(place.port)
     if link.facts.get(FACT) != name:

@@ -102,12 +102,12 @@ from fieldagent.system.lazy_dataclass import dataclass
 log = logging.getLogger(__name__)
 
 ADDRESS = re.compile(r"\+[0-9]{6,15}|[^\s@]+@[^\s@]+\.[^\s@]+")
-"""Pattern of a telephone number or an e-mail address."""
+"""Pattern of a telephone number or an email address."""
 JOIN_COMMAND = re.compile(r"\s*join\s+(\S+)\s*", re.IGNORECASE)
 REPLY_LIFETIME_S = 3600.0
 """Seconds for which the kit tries to send a reply."""
 GUESSES_PER_DAY_MAX = 5
-"""Number of codes that one handheld may try per day."""
+"""Number of join codes that one handheld may try per day."""
 KM_A_DEGREE = 111.2
 
 
@@ -131,8 +131,8 @@ class Desk:
         return own if own is not None else 0 if self.caveat else CREDITS_PER_DAY
 
     async def receive_message(self, report: HandheldReport) -> bool:
-        """Handle a received report. Return True if the report was accepted and is on disk, or False
-        if the sender must be notified of the refusal. Raises the journal's errors.
+        """Process a received report. Return True if the report was accepted and is on disk. Return
+        False if the sender must be notified of a refusal. Raises the journal's errors.
         """
         await self._store_signal(report)
         what = report.what
@@ -260,7 +260,9 @@ class Desk:
         return True
 
     def _show_internet_call(self, report: HandheldReport, text: HandheldText) -> None:
-        """Show people a call for help that came over the Internet, and log the first in an hour."""
+        """Show people a call for help that arrived over the Internet. Log only the first such call
+        within an hour.
+        """
         now = self.journal.clock.now()
         is_news = report.handle not in [handle for handle, _ in self.unbelieved.list_calls(now)]
         self.unbelieved.add_call(report.handle, now, FROM_AFAR)
@@ -269,8 +271,8 @@ class Desk:
             log.warning("%s: %s", make_distress_notice(person, FROM_AFAR), text.text)
 
     async def _handle_unauthenticated(self, report: HandheldReport, text: HandheldText) -> bool:
-        """Show people a call for help from an unauthenticated sender, without an alarm. Send the
-        call as a message if the person is known.
+        """Show people a call for help from an unauthenticated sender, without raising an alarm. If
+        the person is known, send the call as a message.
         """
         person = self.find_holder(report.handle)
         self.unbelieved.add_call(report.handle, self.journal.clock.now())
@@ -284,8 +286,8 @@ class Desk:
         return taken
 
     async def _refuse_guest(self, report: HandheldReport, text: HandheldText) -> bool:
-        """Explain to a guest once a day why the guest's messages are not sent. An alert gets no
-        text. Return False.
+        """Explain to a guest, once a day, why the kit does not send the guest's messages. If the
+        message is an alert, no text is sent. Return False.
         """
         if text.direct and not text.alert:
             template = STRANGER_REPLY if self.caveat else GUEST_REPLY
@@ -323,7 +325,7 @@ class Desk:
         is_direct = text is not None and text.direct and not text.alert
         earlier = outbound.find_by_idempotency_key(self.journal, _make_key(report))
         if earlier is not None:
-            # An object is repeated for days. Its cost was decided at its first arrival.
+            # An object is repeated for days. The cost was decided when it arrived first.
             await self._remember(report, earlier.sequence if is_direct else None)
             return True
         await self.toll.cancel_bookings()
@@ -339,8 +341,8 @@ class Desk:
         return True
 
     def _afford(self, report: HandheldReport, package: Package) -> tuple[Package | None, int]:
-        """Return the Package with the channels that are affordable, or None if there are none, and
-        its price in credits.
+        """Return the Package with the channels that can be paid for, or None if there is no such
+        channel. Also return its price in credits.
         """
         if self.caveat:
             plan = self.toll.afford(report.handle, report.number, package, self._credits)
@@ -357,7 +359,8 @@ class Desk:
         handheld = handhelds.read_handheld(self.journal, report.handle)
         text = distress.read(call.text, direct=call.direct).remaining_words.strip()
         radio = ", ".join(filter(None, (shorten_handle(report.handle), self.caveat)))
-        # A tracker's position is not shown on an incident's map, so the text contains it.
+        # The map of an incident does not show a tracker's position, so the text contains the
+        # position.
         place = (
             _describe_position(handheld) if self.caveat else _describe_blurred_position(handheld)
         )
@@ -375,8 +378,8 @@ class Desk:
             position = _add_position(person, where, priority=SOS_PRIORITY)
             if unproved:
                 position, _ = await self._afford_sos(position)
-            # The incident may have been canceled meanwhile. A position alone does not raise another
-            # incident.
+            # The incident may have been cancelled meanwhile. A position alone does not raise
+            # another incident.
             with suppress(IncidentOver):
                 await self.intake.accept(
                     position, f"{_make_key(report)} position", incident_number=number
@@ -392,8 +395,8 @@ class Desk:
         await self._remember(report, standing.sequence if call.direct else None)
 
     async def _afford_sos(self, package: Package) -> tuple[Package, str]:
-        """Return the Package with the channels that the budget for other people's SOS can pay, and
-        the reason why the other channels are left out.
+        """Return the Package with the channels that the budget for other people's SOS calls can pay
+        for. Also return the reason why the other channels are not used.
         """
         plan = self.toll.afford_sos(package)
         await self.toll.book_sos_cost(plan.price)
@@ -419,11 +422,11 @@ class Desk:
             over = is_theirs and all(each.called_off for each in others)
             over = over and not can_have_own_messages(self.journal, open_incident.number)
             if over:
-                # Do not wait for a session, because another person's SOS may be next.
+                # Do not wait for a session, because the next message may be another person's SOS.
                 ending = self.cancellation, self.intake, self.proof_keys, open_incident.number
                 await call_off(self.journal, *ending, limit_s=0.0)
-            # Store this last, so that the person can cancel again if power fails before the SOS is
-            # over.
+            # Store this last. If power fails before the SOS has ended, the person can then cancel
+            # it again.
             await self.journal.persist(
                 handhelds.record_sos_canceled(open_incident.number, report.handle)
             )
@@ -447,7 +450,9 @@ class Desk:
         return right
 
     def find_holder(self, handle: str, key: bytes | None = None) -> Holder:
-        """Return the holder of that radio, with the warning to be shown with the holder's name."""
+        """Return the holder of the radio `handle`, with the warning that must be shown with the
+        holder's name.
+        """
         holder = find_holder(self.journal, self.settings.people or {}, handle, key)
         return holder._replace(caveat=self.caveat)
 
@@ -472,7 +477,9 @@ class Desk:
         await self.journal.persist(said)
 
     def translate_for(self, report: HandheldReport, text: str, **values: object) -> str:
-        """Return a text of the kit in the language of the person's words, or of the kit."""
+        """Return a text of the kit in the language of the person's message, or in the language of
+        the kit.
+        """
         own = (
             distress.find_help_language(report.what.text)
             if isinstance(report.what, HandheldText)
@@ -490,8 +497,8 @@ def _make_key(report: HandheldReport) -> str:
 
 
 def _split_addressee(journal: Journal, text: str) -> tuple[Person | None, str]:
-    """Return the addressee and the text of a message that begins with `@` and a name, e-mail
-    address or telephone number. Return None and the whole text if the addressee is unknown.
+    """Return the addressee and the text of a message that begins with `@` and a name, email address
+    or telephone number. If the addressee is unknown, return None and the whole text.
     """
     word, _, rest = text.partition(" ")
     name, said = word[1:].rstrip(":,"), rest.strip()
@@ -504,12 +511,12 @@ def _split_addressee(journal: Journal, text: str) -> tuple[Person | None, str]:
 
 
 def _number(text: str) -> int:
-    """Return a collapseKey computed from a text."""
+    """Return a collapseKey that is computed from a text."""
     return zlib.crc32(text.encode()) & 0x7FFF_FFFF
 
 
 def _find_exact_position(handheld: Handheld) -> Location | None:
-    """Return the last position of a handheld; None if the position is unknown or blurred on
+    """Return the last position of a handheld, or None if the position is unknown or blurred on
     purpose.
     """
     if (
@@ -523,8 +530,8 @@ def _find_exact_position(handheld: Handheld) -> Location | None:
 
 
 def _add_position(person: Holder, location: Location, **more: Any) -> Package:
-    """Return a Package with a person's position. An unauthenticated person is shown as a
-    tracker.
+    """Return a Package with a person's position. The position of an unauthenticated person has the
+    form of a tracker's position.
     """
     if not person.caveat:
         return Package(location, author=person.author, **more)
@@ -534,7 +541,9 @@ def _add_position(person: Holder, location: Location, **more: Any) -> Package:
 
 
 def _describe_position(handheld: Handheld) -> str:
-    """Return the last position of a handheld as text; empty if the position is unknown."""
+    """Return the last position of a handheld as text, or an empty text if the position is
+    unknown.
+    """
     where = _find_exact_position(handheld)
     return (
         _describe_blurred_position(handheld)
@@ -544,8 +553,8 @@ def _describe_position(handheld: Handheld) -> str:
 
 
 def _describe_blurred_position(handheld: Handheld) -> str:
-    """Return a blurred position as text with its accuracy; empty if the position is unknown or
-    exact.
+    """Return a blurred position with its accuracy as text, or an empty text if the position is
+    unknown or exact.
     """
     bits = handheld.precision
     if handheld.latitude is None or handheld.longitude is None or bits is None or bits >= PRECISE:

@@ -1,9 +1,9 @@
-"""Finds the holder of a handheld: in the hub's directory, in the kit's settings, or by the join
+"""Finds the holder of a handheld in the hub's directory, in the kit's settings, or by the join
 code.
 
-A person is *known* only while the handheld uses the first key that it sent. Otherwise the person is
-a guest. The directory and the settings name only the handheld, so these entries no longer count
-after a change of the key.
+A person is *known* as long as the handheld uses the first key that it sent. After a change of the
+key, the person is a guest. The entries in the directory and the settings name only the handheld, so
+they no longer apply after the change.
 """
 
 from __future__ import annotations
@@ -18,32 +18,34 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 class Holder(NamedTuple):
     handle: str
     name: str
-    """Name for people; the handle if the person never sent a name."""
+    """Name that people see. If the person has never sent a name, this is the handle."""
     is_known: bool
     author: int | None = None
-    """User number at the hub, if the hub knows the person."""
+    """Number of the user at the hub, if the hub knows the person."""
     caveat: str = ""
-    """Warning shown with the person's name if the person is unauthenticated."""
+    """Warning that is shown with the person's name if the person is not authenticated."""
 
     @property
     def signature(self) -> str:
-        """Return the prefix of the person's messages, with the name and the warning. For a hub user
-        the prefix contains no name, because the hub shows the name.
+        """Return the prefix of the person's messages, which contains the name and the warning. For
+        a user of the hub, the prefix contains no name, because the hub shows the name.
         """
         name = self.name if self.author is None else ""
         who = " ".join(filter(None, (name, self.caveat)))
         return f"{who}: " if who else ""
 
     def add_name(self, text: str) -> str:
-        """Return a text with the sender's name in front, if the hub does not show the name."""
+        """Return the text after the name of its sender. If the hub shows the name, return the text
+        unchanged.
+        """
         return self.signature + text
 
 
 def find_holder(
     journal: Journal, names: Mapping[str, str], handle: str, key: bytes | None = None
 ) -> Holder:
-    """Return the holder of a handheld. `names` contains the handhelds of the settings. `key` is the
-    key that authenticated the message. If `key` is None, no key is checked.
+    """Return the holder of a handheld. `names` contains the handhelds in the settings. `key` is the
+    key that authenticated the message. If `key` is None, the key is not checked.
     """
     handheld = handhelds.read_handheld(journal, handle)
     name = names.get(handle) or handheld.name or handle
@@ -56,16 +58,16 @@ def find_holder(
 
 
 class Handles(NamedTuple):
-    """Finds the handheld of a person among the handhelds that the kit's radio can reach."""
+    """Finds a person's handheld. Only handhelds that the kit's radio can reach are considered."""
 
     journal: Journal
     own: Mapping[str, str]
-    """Names by handle, from the settings."""
+    """Names in the settings, by handle."""
     is_handle: Callable[[str], bool]
-    """Returns True if a handle is of the radio's own kind."""
+    """Returns True if a handle belongs to the kind of the kit's radio."""
 
     def find_by_name(self, name: str) -> str | None:
-        """Return the handheld of the person with that name; None if there is no such handheld, or
+        """Return the handheld of the person with this name, or None if there is no such handheld or
         more than one.
         """
         person = directory.find_by_name(self.journal, name)
@@ -82,7 +84,7 @@ class Handles(NamedTuple):
         return there[0] if len(there) == 1 else None
 
     def find_by_user(self, number: int) -> str | None:
-        """Return the handheld of the hub's user with that number; None if there is none."""
+        """Return the handheld of the hub's user with this number, or None if there is none."""
         for person in directory.list_people(self.journal):
             if (person.kind, person.number) == (directory.USER, number):
                 reached = self._list_reached(person.handles)

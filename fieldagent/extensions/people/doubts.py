@@ -29,14 +29,14 @@ NAMESAKE = (
 class Doubt(NamedTuple):
     handle: str
     notice: str
-    """Fact and remedy, for people."""
+    """The fact and the remedy, for people."""
     namesake_of: str | None = None
-    """Handle of the known person's radio."""
+    """Handle of the radio of the known person with the same name; None if there is none."""
 
 
 def list_doubts(journal: Journal, settings_names: Mapping[str, str]) -> list[Doubt]:
     """Return the doubtful handhelds that were heard recently. `settings_names` contains the
-    handhelds of the settings.
+    handhelds in the settings.
     """
     there = handhelds.list_recently_heard(journal)
     changed = {each.handle for each in there if each.other_key is not None}

@@ -65,25 +65,26 @@ from fieldagent.wire.meshcore_companion import (
 log = logging.getLogger(__name__)
 
 CHECK_INTERVAL_S = 60.0
-"""Seconds after which the radio is asked for messages and its clock is checked."""
+"""Seconds between two checks of the radio's clock and of its waiting messages."""
 ADVERT_AFTER, ADVERT_EVERY = 60.0, 43_200.0
-"""Seconds until the whole mesh receives the kit's advert, and between two adverts."""
+"""Seconds until the kit sends its first advert to the whole mesh, and seconds between two
+adverts."""
 BATTERY_INTERVAL_S = 21_600.0
-"""Seconds between two queries of a person's battery, each of which costs two packets."""
+"""Seconds between two queries of a person's battery. Each query costs two packets."""
 SIMULTANEOUS_TEXTS_MAX = 6
 """Largest number of texts that may be on their way at the same time. A radio remembers eight
 expected acknowledgements."""
 ACK_SPARE_S = 3.0
-"""Seconds to wait for an acknowledgement beyond the radio's own estimate."""
+"""Seconds to wait for an acknowledgement after the end of the radio's own estimate."""
 ACK_MAX = 60.0
 UNANSWERED_MAX = 200
-"""Largest number of texts whose time is remembered for a retry."""
+"""Largest number of unacknowledged texts whose times are stored in memory for a retry."""
 CHARGES = (
     *((3.3, 0), (3.5, 5), (3.6, 15), (3.7, 35), (3.8, 55), (3.9, 70), (4.0, 85), (4.2, 100)),
 )
-"""Volts of a lithium cell under light load, and the approximate charge in percent."""
+"""Voltages of a lithium cell under light load, with the approximate charge in percent."""
 ON_CHANNEL = "#"
-"""Prefix of the handle of a person who is only known from a channel's text."""
+"""Prefix of the handle of a person who is known only from a text on a channel."""
 _HANDLE = re.compile(
     rf"{ON_CHANNEL}(?:1?[0-9]?[0-9]|2[0-4][0-9]|25[0-5])/.*|(?:[0-9a-f]{{2}}){{6,32}}",
     re.ASCII | re.DOTALL,
@@ -91,8 +92,8 @@ _HANDLE = re.compile(
 
 
 class _UnacknowledgedText(NamedTuple):
-    """A text that was not acknowledged. The kit repeats the text with the same time, so that a
-    receiver recognises a text that it already has.
+    """A text that was not acknowledged. The kit repeats the text with the same time, from which a
+    receiver recognises a text that it has already.
     """
 
     time: int
@@ -101,8 +102,8 @@ class _UnacknowledgedText(NamedTuple):
 
 
 class TextTimes:
-    """Times of the kit's texts. Each time is unique, because the mesh treats texts with the same
-    time as one text.
+    """Times of the kit's texts. Each time is unique, because the mesh treats texts with equal times
+    as the same text.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
@@ -111,8 +112,8 @@ class TextTimes:
         self._unanswered: dict[tuple[str, str], _UnacknowledgedText] = {}
 
     def begin(self, handle: str, text: str) -> _UnacknowledgedText:
-        """Return the state of a text that is sent now: the state of its last attempt, or a new
-        state.
+        """Return the state of a text that is sent now. If the text was sent before, this is the
+        state of its last attempt.
         """
         before = self._unanswered.pop((handle, text), None)
         return before if before is not None else _UnacknowledgedText(self.make_time(), 0, [])
@@ -123,7 +124,9 @@ class TextTimes:
         return self._last
 
     def remember(self, handle: str, text: str, unanswered: _UnacknowledgedText) -> None:
-        """Keep a text until it is acknowledged. Beyond UNANSWERED_MAX, drop the oldest."""
+        """Store an unacknowledged text in memory. If there are more than `UNANSWERED_MAX` texts,
+        drop the oldest.
+        """
         while len(self._unanswered) >= UNANSWERED_MAX:
             del self._unanswered[next(iter(self._unanswered))]
         self._unanswered[handle, text] = unanswered
@@ -142,17 +145,17 @@ class MeshcorePeople:
         self._contacts: dict[bytes, CompanionContact] = {}
         self._heard: deque[HandheldReport] = deque()
         self._may_wait = True
-        """True if a message may wait in the radio."""
+        """True if a message may be waiting in the radio."""
         self._is_full = False
         self._own_texts = TextTimes(clock)
         self._said_on_channel: deque[tuple[str, str]] = deque(maxlen=UNANSWERED_MAX)
         self._wrote = b""
-        """Key of the last message's sender, until the sender's battery is queried."""
+        """Key of the last message's sender, until the kit queries the sender's battery."""
         self._ask_battery_at: dict[bytes, float] = {}
         self._turns = trio.Semaphore(SIMULTANEOUS_TEXTS_MAX)
 
     async def begin(self) -> None:
-        """Load the radio's contacts. Raises RadioLost."""
+        """Load the contacts from the radio. Raises RadioLost."""
         await self._host.set_clock(self._clock)
         await self._load_contacts()
         for contact in self._contacts.values():
@@ -160,8 +163,8 @@ class MeshcorePeople:
         self._show_capacity(full=False)
 
     async def advertise(self) -> NoReturn:
-        """Send the kit's advert, so that people can write to it: first to the radios in range, and
-        later regularly to the whole mesh. Raises RadioLost.
+        """Send the kit's adverts, so that people can write to the kit. The first advert goes to the
+        radios in range, and later adverts regularly go to the whole mesh. Raises RadioLost.
         """
         await self._host.request_answer(
             wire.make_command(CompanionCommand.SEND_ADVERT), CompanionMessage.OK
@@ -177,7 +180,7 @@ class MeshcorePeople:
             if self._heard:
                 return self._heard.popleft()
             # Query the battery only when the queue is empty, because the radio may be lost during
-            # the query and the queue with it.
+            # the query. The queue would then be lost too.
             wrote, self._wrote = self._wrote, b""
             if wrote:
                 await self._ask_battery(wrote)
@@ -205,7 +208,7 @@ class MeshcorePeople:
         self._contacts = {each.key: each for each in await self._host.list_contacts()}
 
     async def _fetch(self) -> None:
-        """Request the next message. Raises RadioLost."""
+        """Request the next message from the radio. Raises RadioLost."""
         kinds = (
             CompanionMessage.TEXT,
             CompanionMessage.CHANNEL_TEXT,
@@ -235,14 +238,14 @@ class MeshcorePeople:
             return
         there = self._find_called(message.sender)
         if not there:
-            # The radio has already forgotten the message, so continue even if the radio is lost
+            # The radio has already deleted the message, so continue even if the radio is lost
             # during this call.
             with suppress(RadioLost):
                 await self._load_contacts()
             there = self._find_called(message.sender)
         if len(there) == 1 and there[0].type != ContactType.CHAT:
             return
-        # If two keys have the same prefix, the sender is unknown.
+        # If two keys begin with the same prefix, the sender is unknown.
         key = there[0].key if len(there) == 1 else b""
         handle = (key or message.sender).hex()
         if key:
@@ -257,8 +260,7 @@ class MeshcorePeople:
     def _process_channel_text(self, message: CompanionText) -> None:
         name, colon, text = message.text.partition(": ")
         if not colon:
-            # Apps put the name before the colon. A text without a name may still be a call for
-            # help.
+            # Apps put the name before the colon. Even a text without a name may be a call for help.
             name, text = "", message.text
         assert message.channel is not None
         channel = self._host.channels.get(message.channel)
@@ -281,8 +283,8 @@ class MeshcorePeople:
         return [each for key, each in self._contacts.items() if key.startswith(prefix)]
 
     async def _process_unsolicited(self, content: bytes) -> None:
-        """Process a report: a waiting message, an advert, a battery, or a full contact list. Raises
-        RadioLost.
+        """Process an unsolicited report: a waiting message, an advert, a battery, or a full contact
+        list. Raises RadioLost.
         """
         try:
             if content[0] == CompanionMessage.MESSAGE_WAITS:
@@ -306,7 +308,7 @@ class MeshcorePeople:
             self._queue_contact(contact, number, None)
 
     async def _add_contact(self, contact: CompanionContact) -> None:
-        """Add a contact that the radio would not add by itself. The radio does not read texts of
+        """Add a contact that the radio does not add by itself. The radio does not accept texts of
         unknown people, and a person in distress may be unknown to it.
         """
         if contact.type != ContactType.CHAT:
@@ -320,8 +322,8 @@ class MeshcorePeople:
     def _queue_contact(
         self, contact: CompanionContact, number: int, since: datetime | None
     ) -> None:
-        """Record a contact's name and position. `number` 0 means earlier knowledge of the radio,
-        from the time `since`.
+        """Queue a report with a contact's name and position. `number` 0 means that the radio knew
+        them before, since `since`.
         """
         if contact.type != ContactType.CHAT:
             return
@@ -335,16 +337,17 @@ class MeshcorePeople:
             self._heard.append(HandheldReport(handle, number, place))
 
     def _find_known_since(self, contact: CompanionContact) -> datetime | None:
-        """Return an upper limit for the time of a contact's position; None if there is none. It is
-        the earlier of two times: the contact's own time, whose clock may be wrong, and the radio's
-        last change of its entry, which may be later than the position.
+        """Return an upper limit for the time of a contact's position, or None if there is no limit.
+        The limit is the earlier of two times. The contact's own time may be wrong because of the
+        contact's clock. The time of the radio's last change of its entry may be later than the
+        position.
         """
         earliest = min(contact.advertised, contact.changed)
         return datetime.fromtimestamp(earliest, UTC) if 0 < earliest <= self._clock() else None
 
     def _show_capacity(self, *, full: bool) -> None:
-        """Show people if the radio's contact list is full. `full` is True if the radio has reported
-        that its list is full.
+        """Show people a warning if the radio's contact list is full. `full` is True if the radio
+        has reported this.
         """
         most = self._host.device.contacts_max
         self._is_full = full or 0 < most <= len(self._contacts)
@@ -380,14 +383,14 @@ class MeshcorePeople:
             await self.send_text(report.handle, reason, self.make_number(), report.number)
 
     async def react(self, handle: str, number: int, sign: str, words: str) -> TextOutcome:
-        # A reason may be long. A text that is too long would be refused, and retried before all
-        # others forever.
+        # A reason may be long. The radio would refuse a text that is too long, and the kit would
+        # retry this text forever before all other texts.
         text = f"{sign} {words}".encode()[: self.text_bytes].decode("utf-8", "ignore")
         return await self.send_text(handle, text, number)
 
     async def _send_by_path(self, handle: str, key: bytes, text: str) -> TextOutcome:
-        """Send a text by the path that the radio knows. If the text is not acknowledged, flood the
-        mesh.
+        """Send a text along the path that the radio knows. If the text is not acknowledged, flood
+        the mesh with it.
         """
         time, attempt, codes = self._own_texts.begin(handle, text)
         floods = False
@@ -415,8 +418,8 @@ class MeshcorePeople:
         return TextOutcome(False, "no acknowledgement")
 
     async def _send_on_channel(self, handle: str, text: str) -> TextOutcome:
-        """Send a text once on the channel, where all members read it, because the person cannot be
-        reached otherwise.
+        """Send a text once on the channel, where all members can read it. Used when the person
+        cannot be reached in another way.
         """
         if (handle, text) not in self._said_on_channel:
             self._said_on_channel.append((handle, text))
@@ -432,7 +435,7 @@ def _clean_text(name: str) -> str:
 
 def _number_of(message: CompanionText) -> int:
     """Return a number that identifies a person's message. MeshCore messages have no numbers, but
-    each attempt has the same time and text.
+    all attempts of a message have the same time and text.
     """
     where = message.sender if message.channel is None else bytes([message.channel])
     return _number(where + message.time.to_bytes(4, "big") + message.text.encode())
@@ -443,8 +446,8 @@ def _number(what: bytes) -> int:
 
 
 def _charge(volts: float) -> int | None:
-    """Return the approximate charge of a lithium cell in percent; None if `volts` is not a cell's
-    voltage.
+    """Return the approximate charge of a lithium cell in percent, or None if `volts` is not the
+    voltage of such a cell.
     """
     if not 2.5 <= volts <= 4.6:
         return None
@@ -457,8 +460,8 @@ def _charge(volts: float) -> int | None:
 
 
 def is_handle(handle: str) -> bool:
-    """Return True if a handle is a MeshCore radio's: a public key, its start, or a name on a
-    channel.
+    """Return True if the handle belongs to a MeshCore radio: a public key, the beginning of a
+    public key, or a name on a channel.
     """
     return _HANDLE.fullmatch(handle) is not None
 
@@ -468,7 +471,7 @@ async def open_meshcore(
     place: HandheldPlace, link: ChannelLink, clock: Callable[[], float]
 ) -> AsyncIterator[MeshcorePeople]:
     """Open the MeshCore radio for handhelds. `clock` returns Unix time. Raises RadioLost and
-    PortLost, in groups.
+    PortLost, in exception groups.
     """
     async with open_host(place.port) as host:
         link.facts["node"] = host.own.key.hex()

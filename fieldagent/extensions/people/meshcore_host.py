@@ -37,11 +37,11 @@ from fieldagent.wire.meshcore_companion import (
 log = logging.getLogger(__name__)
 
 ANSWER_TIMEOUT_S = 5.0
-"""Seconds within which a radio must answer."""
+"""Seconds within which a radio must answer a command."""
 GREETINGS = 3
 """Number of greetings. Several are needed, because opening the port restarts many boards."""
 LULL_S = 2.0
-"""Seconds of silence within a frame after which the rest of the frame is lost."""
+"""Seconds of silence within a frame after which the kit considers the rest of the frame lost."""
 PUSHES_MAX = 256
 ACKS_KEPT = 64
 SILENT_REASON = (
@@ -56,7 +56,9 @@ FULL_CONTACTS_REASON = (
 
 
 class CompanionHost:
-    """Host of one radio; `listen` must be running. Raises RadioLost and PortLost where noted."""
+    """Host of one radio. `listen` must be running while other methods are called. The methods raise
+    RadioLost and PortLost if their docstring says so.
+    """
 
     def __init__(self, line: RadioLine) -> None:
         self._line = line
@@ -73,8 +75,8 @@ class CompanionHost:
         self.channels: dict[int, CompanionChannel] = {}
 
     async def listen(self) -> NoReturn:
-        """Read from the radio forever, and pass on answers, acknowledgements and unsolicited
-        reports. This task is the only reader of the line. Raises the line's errors.
+        """Read from the radio until cancelled, and pass on answers, acknowledgements and
+        unsolicited reports. Only this task reads from the line. Raises the line's errors.
         """
         while True:
             with waits.move_on_after(LULL_S if self._deframer.is_within else inf) as lull:
@@ -105,12 +107,12 @@ class CompanionHost:
                 log.warning("the radio sent more than the kit can store: %d lost", count)
 
     async def push(self) -> bytes:
-        """Wait for the next unsolicited report and return it. Acknowledgements are not included."""
+        """Wait for the next unsolicited report and return it. Acknowledgements are not returned."""
         return await self._ear.receive()
 
     async def request_answer(self, command: bytes, *expected: CompanionMessage) -> bytes:
-        """Send a command and return its answer, which is one of `expected` or an error. Raises
-        RadioLost.
+        """Send a command and return its answer, which has one of the types `expected` or is an
+        error. Raises RadioLost.
         """
         async with self._asking:
             return await self._request_once(command, {*expected, CompanionMessage.ERROR})
@@ -121,7 +123,7 @@ class CompanionHost:
         return await self._wait_for_answer(expected)
 
     async def _wait_for_answer(self, expected: set[CompanionMessage]) -> bytes:
-        """Return the next expected answer, and skip answers to other commands. Raises RadioLost."""
+        """Return the next expected answer. Skip answers to other commands. Raises RadioLost."""
         with waits.move_on_after(ANSWER_TIMEOUT_S):
             while True:
                 while self._answers:
@@ -133,8 +135,8 @@ class CompanionHost:
         raise RadioLost(SILENT_REASON)
 
     async def has_acknowledged(self, codes: list[bytes], seconds: float) -> bool:
-        """Wait until one of these codes has been acknowledged. Return False if no code is
-        acknowledged in time.
+        """Wait until one of `codes` is acknowledged. Return False if none is acknowledged within
+        `seconds`.
         """
         with waits.move_on_after(seconds):
             while not self.is_acknowledged(codes):
@@ -148,7 +150,7 @@ class CompanionHost:
         return any(code in self._acks for code in codes)
 
     async def greet(self) -> None:
-        """Request the radio's identity and configuration. Raises RadioLost."""
+        """Query the radio's identity and configuration. Raises RadioLost."""
         hello = wire.make_app_start(HOST_NAME)
         for tries_left in reversed(range(GREETINGS)):
             try:
@@ -191,8 +193,8 @@ class CompanionHost:
         return known
 
     async def find_contact(self, key: bytes) -> CompanionContact | None:
-        """Return a contact of the radio; None if the radio has forgotten the contact. Raises
-        RadioLost.
+        """Return the contact with this key, or None if the radio does not have the contact any
+        more. Raises RadioLost.
         """
         asked = wire.make_command(CompanionCommand.GET_CONTACT, key)
         known: list[CompanionContact] = []
@@ -200,8 +202,8 @@ class CompanionHost:
         return known[0] if known else None
 
     async def set_clock(self, clock: Callable[[], float]) -> bool:
-        """Set the radio's clock if the clock is behind. After each restart it is behind, because it
-        has no battery. Return True if the clock was set. Raises RadioLost.
+        """Set the radio's clock if it is slow. The clock is slow after each restart of the radio,
+        because the radio has no battery for it. Return True if the clock was set. Raises RadioLost.
         """
         try:
             shown = wire.read_time(
@@ -219,7 +221,7 @@ class CompanionHost:
 
 
 CLOCK_MAX = 30
-"""Largest lag of the radio's clock that is tolerated, in seconds."""
+"""Largest number of seconds by which the radio's clock may be slow."""
 
 
 def _add_if_whole(contacts: list[CompanionContact], answer: bytes) -> None:
@@ -232,7 +234,9 @@ def _add_if_whole(contacts: list[CompanionContact], answer: bytes) -> None:
 
 @asynccontextmanager
 async def open_host(place: str) -> AsyncIterator[CompanionHost]:
-    """Open a radio and act as its host. Raises RadioLost and PortLost, in groups."""
+    """Open a radio and act as its host within the context. Raises RadioLost and PortLost, in
+    exception groups.
+    """
     async with open_line(place, wire.BAUD, wire.TCP_PORT) as line:
         host = CompanionHost(line)
         async with trio.open_nursery() as nursery:

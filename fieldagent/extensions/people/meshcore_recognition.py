@@ -1,5 +1,5 @@
-"""Recognises a MeshCore companion and queries its settings. Channel keys are never shown, and
-messages stay in the radio.
+"""Recognises a MeshCore companion radio and queries its settings. The report contains no channel
+keys, and messages remain in the radio.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ def _is_answer(reply: bytes) -> bool:
 
 
 async def read_report(line: DeviceLine) -> DeviceReport:
-    """Query the radio's configuration and return a report. Raises RadioLost and PortLost, in
-    groups.
+    """Query the radio's configuration and return a report about it. Raises RadioLost and PortLost,
+    in exception groups.
     """
     host = CompanionHost(line)
     report = None

@@ -1,5 +1,5 @@
-"""Meshtastic radio as the kit's radio for handhelds: texts, alerts, positions, waypoints and
-names.
+"""A Meshtastic radio as the kit's radio for handhelds. It supports texts, alerts, positions,
+waypoints and names.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from fieldagent.wire.meshtastic import MeshData, MeshPacket, NodeInfo, Port, Rou
 
 TEXT_BYTES = 200
 TEXT_INTERVAL_S = 2.1
-"""Seconds between two texts or reactions. The radio refuses a shorter interval."""
+"""Seconds between two texts or reactions. The radio refuses shorter intervals."""
 NEVER_EXPIRES, DELETED_EXPIRY = {0, 2**31 - 1}, 1
 """Special values of a waypoint's expiry time."""
 CHARGING = 101
@@ -107,14 +107,14 @@ class MeshtasticPeople:
             try:
                 what = self._read_content(packet, packet.decoded)
             except RemoteProtocolError:
-                # A packet that cannot be read only shows that its sender is in range.
+                # A packet that cannot be decoded only shows that its sender is in range.
                 what = None
         return HandheldReport(
             wire.format_node_id(packet.source), packet.id, what, signal, by_internet
         )
 
     def _read_content(self, packet: MeshPacket, data: MeshData) -> Any:
-        """Return the content of a packet; None if the packet is not for the kit. Raises
+        """Return the content of a packet, or None if the packet is not for the kit. Raises
         RemoteProtocolError.
         """
         if data.port in (Port.TEXT, Port.ALERT):
@@ -144,7 +144,7 @@ class MeshtasticPeople:
 
 
 def _make_known_before(node: NodeInfo) -> HandheldReport | None:
-    """Return the radio's earlier knowledge of a node, which it sends when it is greeted."""
+    """Return a report with what the radio knew about a node before the kit connected."""
     if node.user is None:
         return None
     return HandheldReport(
@@ -187,7 +187,7 @@ def _read_powered(metrics: wire.DeviceMetrics | None) -> HandheldBattery | None:
 
 
 def is_handle(handle: str) -> bool:
-    """Return True if a handle is a Meshtastic node's: `!a1b2c3d4`."""
+    """Return True if the handle belongs to a Meshtastic node: `!a1b2c3d4`."""
     return re.fullmatch(r"![0-9a-f]{8}", handle) is not None
 
 
@@ -196,7 +196,7 @@ async def open_meshtastic(
     place: HandheldPlace, link: ChannelLink, clock: Callable[[], float]
 ) -> AsyncIterator[MeshtasticPeople]:
     """Open the Meshtastic radio for handhelds. `clock` returns Unix time. Raises RadioLost and
-    PortLost, in groups.
+    PortLost, in exception groups.
     """
     async with open_host(place.port, wire.BAUD) as host:
         link.facts["node"] = wire.format_node_id(host.facts.number)

@@ -9,8 +9,8 @@ from fieldagent.http.openmetrics import Family, Sample
 
 
 def list_families(mesh: Mapping[str, Any]) -> Iterator[Family]:
-    """Yield the metrics of `mesh`, the radio's member of `GET /api/status`. There are no metrics
-    unless the radio hears all stations on a frequency.
+    """Yield the metrics of the radio. `mesh` is the radio's member in the response to `GET
+    /api/status`. There are metrics only if the radio hears all stations on a frequency.
     """
     if mesh["frames"]:
         samples = [Sample(count, {"result": result}) for result, count in mesh["frames"].items()]

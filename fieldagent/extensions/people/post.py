@@ -1,9 +1,9 @@
-"""Sends texts to people's handhelds, and signs for their own messages.
+"""Sends texts to people's handhelds, and signs that show the progress of people's own messages.
 
-A text is sent in parts. Each part is repeated until the person's radio confirms it. A person who is
-out of range is tried again when their radio is heard, and otherwise less and less often, until the
-text expires. A confirmation by the radio is not a read receipt. An answer or a reaction of the
-person is a read receipt.
+A text is sent in parts. Each part is repeated until the person's radio confirms it. If a person is
+out of range, the kit tries again when it hears the person's radio. Otherwise it tries less and less
+often, until the text expires. The radio's confirmation is not a read receipt, but a person's answer
+or reaction is.
 """
 
 from __future__ import annotations
@@ -34,22 +34,23 @@ from fieldagent.system.lazy_dataclass import dataclass
 log = logging.getLogger(__name__)
 
 RETRY_PAUSES_S = (60.0, 300.0, 900.0, 3600.0)
-"""Seconds until a person who did not answer, and who is not heard meanwhile, is tried again. The
-last value repeats."""
+"""Seconds until the next attempt if a person did not answer and the kit does not hear the person's
+radio meanwhile. The last value applies to all later attempts."""
 PARTS_MAX = 3
 MORE_SUFFIX = " … more at the kit"
 OWN_REQUEST_PREFIXES = ("answer ", "guest ", "given up ")
-"""Prefixes of the kit's own requests, for which no receipts are sent."""
+"""Prefixes of the ids of the kit's own texts, for which no receipts are sent."""
 LINE_LIFETIME_S = 3600.0
 CHECK_INTERVAL_S = 3600.0
 BEGINNING = 24
-"""Number of characters of a message that are quoted, so that its sender recognises the message."""
+"""Number of characters that are quoted from a message, so that its sender recognises the
+message."""
 
 
 def split_into_parts(text: str, size: int) -> list[str]:
-    """Split a text into parts of at most `size` bytes, at spaces if possible, each with its number
-    in front. If there would be more than PARTS_MAX parts, return only the first, with a note that
-    there is more.
+    """Split a text into numbered parts of at most `size` bytes, at spaces if possible. If there
+    would be more than `PARTS_MAX` parts, return only the first, and note in the last that there is
+    more.
     """
     if len(text.encode()) <= size:
         return [text]
@@ -61,7 +62,7 @@ def split_into_parts(text: str, size: int) -> list[str]:
 
 
 def count_parts(text: str, size: int) -> int:
-    """Return the number of parts of at most `size` bytes into which the whole text is split."""
+    """Return the number of parts of at most `size` bytes that the whole text needs."""
     if len(text.encode()) <= size:
         return 1
     return len(_cut(text, size - len("1/3 "), len(text)))
@@ -81,13 +82,15 @@ def _cut(text: str, size: int, limit: int) -> list[str]:
 
 
 class Absence:
-    """People who did not answer, each with the time of the next attempt. `now` is elapsed time."""
+    """People who did not answer, with the time of the next attempt for each. `now` is elapsed
+    time.
+    """
 
     def __init__(self) -> None:
         self._failed: dict[str, tuple[float, int]] = {}
 
     def compute_end(self, handle: str, heard_at: float | None) -> float:
-        """Return the time of the next attempt; -inf if an attempt may be made now."""
+        """Return the time of the next attempt, or -inf if the kit may try now."""
         if handle not in self._failed:
             return -inf
         failed, tries = self._failed[handle]
@@ -112,15 +115,15 @@ class Postman:
     _news: trio.Event = field(default_factory=trio.Event)
 
     async def run(self, radio: PeopleRadio) -> None:
-        """Serve each person in a separate task, until canceled. Raises RadioLost and PortLost, and
-        the journal's errors.
+        """Send to each person in a separate task, until cancelled. Raises RadioLost and PortLost,
+        and the journal's errors.
         """
         busy: set[str] = set()
         self._news = trio.Event()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._pass_news_on)
             while True:
-                # Take the event before the journal is read, so that changes in between are noticed.
+                # Get the event before the journal is read, so that no change is missed.
                 news = self._news
                 now = self.journal.clock.now()
                 next_at = now + CHECK_INTERVAL_S
@@ -145,7 +148,7 @@ class Postman:
         self._news = trio.Event()
 
     def _compute_due_times(self) -> dict[str, float]:
-        """Return the time when the next text or sign is due, by handheld."""
+        """Return the time when the next text or sign is due for each handheld."""
         handles = [each.handle for each in handhelds.list_posts(self.journal)]
         handles += [sent.handle for sent, _, _ in self._list_signs()]
         return {
@@ -175,7 +178,7 @@ class Postman:
                     return
         finally:
             busy.discard(handle)
-            # Something may have arrived for the person meanwhile.
+            # Something for the person may have arrived meanwhile.
             self._wake()
 
     async def _sign(
@@ -202,7 +205,9 @@ class Postman:
         return True
 
     def _find_beginning(self, sent_text: HandheldSent) -> str:
-        """Return the start of a person's message, so that the person recognises the message."""
+        """Return the beginning of a person's message, from which the person recognises the
+        message.
+        """
         known = outbound.read_packages(self.journal, [sent_text.sequence]).get(sent_text.sequence)
         item = known.package.item if isinstance(known, StoredPackage) else None
         text = item.content if isinstance(item, Message) else ""
@@ -210,7 +215,9 @@ class Postman:
         return text if len(text) <= BEGINNING else text[:BEGINNING].rstrip() + "…"
 
     async def _send_post(self, radio: PeopleRadio, post: HandheldPost) -> bool:
-        """Send a text. Return True if another text to the person's radio is worthwhile now."""
+        """Send a text. Return True if the kit should now send another text to the person's
+        radio.
+        """
         if self.journal.clock.now() >= post.expires:
             log.warning("a text did not reach %s in time", self.who(post.handle).name)
             await self.journal.persist(handhelds.update_text(post.number, state="expired"))

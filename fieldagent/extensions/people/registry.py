@@ -1,4 +1,4 @@
-"""Loads the configured kind of radio for handhelds, and all kinds that can be detected."""
+"""Loads the configured kind of radio for handhelds, or all kinds that can be detected."""
 
 from __future__ import annotations
 
@@ -11,16 +11,18 @@ from fieldagent.system.properties import WrongProperty
 
 
 def load_peoples_radio(name: str) -> PeoplesRadio:
-    """Load the radio with this name, or a third-party radio: `package.module:NAME`.
+    """Load the kind of radio with this name, or a third-party kind in the form
+    `package.module:NAME`.
 
-    Raises WrongProperty, with a text that follows `mesh-protocol`.
+    Raises WrongProperty with a text that follows `mesh-protocol`.
     """
     return import_known_object(name, RADIOS, PeoplesRadio)
 
 
 def find_caveat(name: str) -> str:
-    """Return the caveat of the radio with this name. Return an empty string if the radio's module
-    cannot be loaded; the service reports the failure when it opens the radio.
+    """Return the warning about the radio with this name (`PeoplesRadio.caveat`). Return an empty
+    string if the radio's module cannot be loaded. The service reports this failure when it opens
+    the radio.
     """
     try:
         return load_peoples_radio(name).caveat
@@ -29,14 +31,15 @@ def find_caveat(name: str) -> str:
 
 
 def can_reach(protocol: str, link: ChannelLink, handle: str) -> bool:
-    """Return True if the kit's radio can reach a handheld. For `auto` the last detected firmware
-    decides. Before the first detection any handheld counts as reachable.
+    """Return True if the kit's radio can reach a handheld. If `protocol` is `auto`, this depends on
+    the firmware that was detected last. Before the first detection, the function returns True for
+    every handheld.
     """
     name = str(link.facts.get("protocol", protocol))
     return load_peoples_radio(name).is_handle(handle)
 
 
 def list_devices() -> list[Recognition]:
-    """Return the recognition of each kind of radio for handhelds that can be recognized."""
+    """Return the recognition of each kind of radio for handhelds that can be recognised."""
     ways = [load_peoples_radio(name).recognition for name in RADIOS]
     return [way() for way in ways if way]

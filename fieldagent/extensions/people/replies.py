@@ -1,5 +1,5 @@
-"""Kit's own texts to people with handhelds, in the languages of the catalogues beside this
-module.
+"""The kit's own texts to people with handhelds, in the languages of the catalogues in this
+folder.
 """
 
 from __future__ import annotations
@@ -43,5 +43,5 @@ FULL_DISK_REPLY = "This kit's disk is full: your text was not accepted."
 
 
 def translate(language: str, text: str, **values: object) -> str:
-    """Return the text in that language, with `values` in its placeholders such as {name}."""
+    """Return the text in a language. `values` replace placeholders such as {name}."""
     return fill_in(read_catalogue(__package__, language).get(text, text), values)

@@ -1,5 +1,5 @@
-"""Runs the kit's radio for handhelds: opens it, reopens it when it is lost, and handles messages in
-both directions.
+"""Runs the kit's radio for handhelds. The service opens the radio, opens it again when it is lost,
+and handles messages in both directions.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 
 
 def plan(settings: PeopleSettings, base: PartBase) -> PartPlan:
-    """Return the part that serves the radio in the settings."""
+    """Return the plan of the part that runs the radio in the settings."""
     link = ChannelLink()
     is_handle = partial(can_reach, settings.protocol, link)
     handles = Handles(base.journal, settings.people or {}, is_handle)
@@ -59,8 +59,8 @@ def plan(settings: PeopleSettings, base: PartBase) -> PartPlan:
 
 
 class PeopleService(PartService):
-    """Service for the kit's radio for handhelds. Call `run` under a supervisor. The other methods
-    are for the API.
+    """Service for the kit's radio for handhelds. Call `run` under a supervisor. The API calls the
+    other methods.
     """
 
     def __init__(self, settings: PeopleSettings, desk: Desk, link: ChannelLink) -> None:
@@ -70,12 +70,12 @@ class PeopleService(PartService):
         self.link = link
         self._postman = Postman(desk.journal, desk.inbox, desk.find_holder, Absence())
         self._frames: Counter[str] = Counter()
-        """Counts of received frames by decision, for a radio that hears all stations."""
+        """Number of received frames for each decision, for a radio that hears all stations."""
 
     async def run(
         self, agent_status: Callable[[], Mapping[str, Any]], note_fault: Note
     ) -> NoReturn:
-        """Keep the radio open and serve it. Raises the journal's errors."""
+        """Keep the radio open, and exchange messages with it. Raises the journal's errors."""
         kind = load_peoples_radio(self._settings.protocol)
         await self._journal.persist(handhelds.find_again)
         self.link.state = LinkState.STARTING
@@ -125,7 +125,7 @@ class PeopleService(PartService):
         self._frames[outcome] += 1
 
     def get_status(self) -> dict[str, Any]:
-        """Return the state of the radio, and the number of texts by state."""
+        """Return the state of the radio, and the number of texts in each state."""
         return {
             "state": self.link.state.value,
             "reason": self.link.reason,
@@ -137,7 +137,9 @@ class PeopleService(PartService):
         }
 
     def list_people(self) -> list[dict[str, Any]]:
-        """Return the handhelds that were heard recently, the newest first."""
+        """Return the handhelds that were heard recently. The handheld that was heard last comes
+        first.
+        """
         namesakes = {each.handle: each.namesake_of for each in self._list_doubts()}
         return [
             self._describe_person(each, namesakes.get(each.handle))
@@ -171,7 +173,7 @@ class PeopleService(PartService):
         return members
 
     def list_doubtful_people(self) -> list[dict[str, Any]]:
-        """Return the handhelds that people should check, each with the fact and the remedy."""
+        """Return the handhelds that people should check. Each has the fact and the remedy."""
         by_handle = {each.handle: each for each in self._list_doubts()}
         return [
             {**self._describe_person(each, doubt.namesake_of), "notice": doubt.notice}

@@ -16,7 +16,7 @@ RADIOS = {
     "aprs": "fieldagent.extensions.people.aprs:RADIO",
     "auto": "fieldagent.extensions.people.auto:RADIO",
 }
-"""Kinds of radio by their name in `mesh-protocol`. To add a kind, add a module beside this one, and
+"""Kinds of radio by their name in `mesh-protocol`. To add a kind, add a module to this package and
 a line here."""
 
 
@@ -26,24 +26,25 @@ class PeopleSettings(NamedTuple):
     port: str | None = None
     protocol: str = "auto"
     people: Mapping[str, str] | None = None
-    """People that the kit itself knows: names by handle."""
+    """People that the kit itself knows. Maps handles to names."""
     join_code: str | None = None
     word: str = "@hub"
     credits_per_day: int | None = None
-    """Credits per day for each person; None if not set (see `CREDITS_PER_DAY`)."""
+    """Credits per day for each person; None if the setting is missing (see `CREDITS_PER_DAY`)."""
     positions: int = 0
     callsign: str = ""
     baud: int = 9600
     calls: Collection[str] = ()
-    """Admitted stations, in the form that `is_among` reads."""
+    """Stations that the kit admits, in the form that `is_among` reads."""
     sos: Collection[str] = ()
-    """Admitted stations whose SOS is accepted."""
+    """Stations whose SOS the kit accepts."""
     language: str = ENGLISH
-    """Language of the kit's texts to people."""
+    """Language of the kit's own texts to people."""
 
 
 CREDITS_PER_DAY = 20
-"""Default credits per day for each person. Unauthenticated people have no credits by default."""
+"""Default credits per day for each person. For unauthenticated people, the default is no
+credits."""
 
 
 _NAME = r"(?=[0-9]*[A-Za-z])(?=[A-Za-z]*[0-9])[A-Za-z0-9]{3,6}"
@@ -53,8 +54,8 @@ _HANDLE = rf"![0-9a-fA-F]{{8}}|[0-9a-fA-F]{{64}}|{_CALL}"
 
 
 def is_among(handle: str, calls: Collection[str]) -> bool:
-    """Return True if a list of callsigns contains a station. `hb9abc-*` means that callsign with
-    any SSID, and `*` means all stations.
+    """Return True if a list of callsigns contains a station. `hb9abc-*` means the callsign with any
+    SSID. `*` means all stations.
     """
     return any(each in calls for each in (handle, f"{handle.partition('-')[0]}-*", "*"))
 

@@ -26,20 +26,20 @@ STAGES = {
     "nobody": GIVEN_UP,
     "ended": GIVEN_UP,
 }
-"""Sign for each value of `outbound.reach.Step.stage`. Other values have no sign."""
+"""Sign for each value of `outbound.reach.Step.stage`. A value that is not listed has no sign."""
 SIGN_MEANINGS = {
     STORED_SIGN: "on the kit's disk",
     LEFT_SIGN: "left by satellite",
     ARRIVED_SIGN: "a person has it, or their kit",
     GIVEN_UP: "given up",
 }
-"""Meanings of the signs, for radios without reactions."""
+"""Meanings of the signs, which are sent as text to radios without reactions."""
 ORDER = (STORED_SIGN, LEFT_SIGN, GIVEN_UP, ARRIVED_SIGN)
 
 
 def find_due_sign(signs: str, steps: Sequence[Step]) -> tuple[str, str]:
-    """Return the sign that is due for a message, and a text that explains the sign; both are empty
-    if no sign is due. `signs` are the signs already sent.
+    """Return the sign that is due for a message, and a text that explains the sign. Both are empty
+    if no sign is due. `signs` are the signs that were sent already.
     """
     reached = {STAGES[step.stage]: step for step in steps if step.stage in STAGES}
     highest = max(reached, key=ORDER.index, default="")

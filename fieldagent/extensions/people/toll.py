@@ -1,4 +1,4 @@
-"""Limits the cost of people's messages, and how often a handheld may do things that cost."""
+"""Limits the cost of people's messages, and the frequency of actions that cost something."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fieldagent.package.package import Channel, Package
 
 
 class HandheldLimits:
-    """Limits for handhelds. `bearer_bytes` is explained in `affordable.SpendingLimits`."""
+    """Limits for handhelds. `affordable.SpendingLimits` explains `bearer_bytes`."""
 
     def __init__(
         self,
@@ -32,12 +32,12 @@ class HandheldLimits:
         self._guesses: dict[tuple[str, str], int] = {}
 
     def get_day(self) -> str:
-        """Return the UTC day in ISO 8601."""
+        """Return today's UTC date in ISO 8601."""
         now = self._journal.clock.date(self._journal.clock.now())
         return datetime.fromtimestamp(now, UTC).date().isoformat()
 
     def compute_price(self, package: Package) -> int:
-        """Return the satellite credits of a Package that is sent alone; 0 if the Package is
+        """Return the satellite credits of a Package that is sent separately, or 0 if the Package is
         free.
         """
         now = self._journal.clock.date(self._journal.clock.now())
@@ -45,14 +45,15 @@ class HandheldLimits:
         return 0 if cost is None else cost.credits
 
     def read_spent(self, handle: str, number: int) -> int:
-        """Return the possible cost of a person's messages of today, without the message with that
-        number, because this message may have been booked before a power failure.
+        """Return the largest possible cost of a person's messages today. The message with the
+        number `number` is not included, because it may have been booked before a power failure.
         """
         return handhelds.sum_spent(self._journal, self.get_day(), handle, number)
 
     def afford(self, handle: str, number: int, package: Package, limit: int) -> AffordablePlan:
-        """Return an unauthenticated person's Package with the channels that the Package may use:
-        free channels, and others within `limit` credits a day for all such people together.
+        """Return the Package of an unauthenticated person with the channels that it may use: free
+        channels, and other channels if their cost is within `limit`. `limit` is in credits per day
+        for all such people together.
         """
         left = limit - handhelds.sum_spent_by_all(self._journal, self.get_day(), handle, number)
         limits = SpendingLimits(
@@ -66,7 +67,7 @@ class HandheldLimits:
         return find_affordable(package, self._outboxes, now, limits)
 
     def afford_sos(self, package: Package) -> AffordablePlan:
-        """Return an unauthenticated person's SOS with the channels that the SOS may use."""
+        """Return the SOS of an unauthenticated person with the channels that it may use."""
         return unproved_sos.make_plan(package, self._journal, self._outboxes)
 
     async def book_sos_cost(self, price: int) -> None:
@@ -74,8 +75,8 @@ class HandheldLimits:
         await unproved_sos.book_price(self._journal, price)
 
     async def receive_message(self, handle: str, number: int, price: int) -> None:
-        """Book the price before the Package is accepted. If power fails in between, the person may
-        send one message less on that day, never one more.
+        """Book the price of a message before its Package is accepted. If power fails in between,
+        the person may send one message less on this day, but never one message more.
         """
         if price:
             await self._journal.persist(
@@ -83,8 +84,8 @@ class HandheldLimits:
             )
 
     async def cancel_bookings(self) -> None:
-        """Cancel the bookings of messages that have ended and cost nothing, because a free channel
-        was quicker.
+        """Cancel the bookings of messages that have ended and cost nothing because a free channel
+        was faster.
         """
         day = self.get_day()
         free = [each for each in handhelds.list_booked(self._journal, day) if self._is_free(*each)]
@@ -106,7 +107,9 @@ class HandheldLimits:
         )
 
     def begin_position_interval(self, handle: str, interval_s: int) -> bool:
-        """Return True if a position may be sent now, and start the interval in that case."""
+        """Return True if a position may be sent now. In this case, start the interval until the
+        next position.
+        """
         now = self._journal.clock.now()
         if now < self._positions.get(handle, -inf) + interval_s:
             return False
@@ -114,7 +117,7 @@ class HandheldLimits:
         return True
 
     def guess(self, handle: str) -> int:
-        """Count an attempted code, and return the number of attempts today."""
+        """Count an attempt to enter a code, and return the number of today's attempts."""
         today = self.get_day()
         self._guesses = {key: count for key, count in self._guesses.items() if key[0] == today}
         self._guesses[today, handle] = self._guesses.get((today, handle), 0) + 1

@@ -1,4 +1,4 @@
-"""Unauthenticated calls for help. Such calls raise no alarm, but people see them for an hour."""
+"""Unauthenticated calls for help. Such a call raises no alarm, but people see it for an hour."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fieldagent.extensions.people.directory import Holder
 from fieldagent.system.lazy_dataclass import dataclass
 
 SHOWN_FOR_S = 3600.0
-"""Seconds for which a call is shown."""
+"""Seconds for which people see a call."""
 CALLERS_MAX = 100
 IN_DISTRESS = (
     "{who} ({handle}) reports distress, {caveat}: no alarm, because mesh-sos does not name"
@@ -34,7 +34,9 @@ class UnauthenticatedCalls:
             del self._heard[next(iter(self._heard))]
 
     def list_calls(self, now: float) -> list[tuple[str, str]]:
-        """Return the radios that called within SHOWN_FOR_S, each with its notice."""
+        """Return the radios that called within `SHOWN_FOR_S` seconds. Each has the notice about its
+        call.
+        """
         return [
             (handle, notice)
             for handle, (at, notice) in self._heard.items()
@@ -43,6 +45,6 @@ class UnauthenticatedCalls:
 
 
 def make_distress_notice(person: Holder, notice: str = IN_DISTRESS) -> str:
-    """Return the notice for people: the caller, and what to do."""
+    """Return the notice that people see. It contains the caller and what to do."""
     handle = shorten_handle(person.handle)
     return notice.format(who=person.name, handle=handle, caveat=person.caveat)

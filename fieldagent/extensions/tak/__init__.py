@@ -1,8 +1,7 @@
 """TAK: phones and servers of the Team Awareness Kit.
 
-`cot.py` and `events.py` contain the wire format. `lan/` is the kit's part: phones on its own
-network. `bridge/` connects a hub to a team's TAK server. `server/` is the hub's own server for
-phones.
+`cot.py` and `events.py` contain the wire format. `lan/` serves phones on the kit's own network.
+`bridge/` connects a hub to a team's TAK server. `server/` is the hub's own server for phones.
 """
 
 from fieldagent.system.extension import Extension

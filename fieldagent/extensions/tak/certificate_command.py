@@ -23,12 +23,12 @@ from fieldagent.system.folder import replace_file
 from fieldagent.system.wording import describe_reason
 
 ENROLL = "tak://com.atakmap.app/enroll"
-"""Address that ATAK accepts as a link and as a QR code."""
+"""URL that ATAK accepts as a link and as a QR code."""
 
 
 def run_command(arguments: argparse.Namespace) -> int:
-    """List, make or revoke certificates of phones, invite a phone by a QR code, or write the
-    package with the authority that phones must trust.
+    """List, issue or revoke certificates of phones, invite a phone with a QR code, or write the
+    package with the certificate authority that phones must trust.
     """
     drawn: list[str] = []
 
@@ -60,7 +60,7 @@ def run_command(arguments: argparse.Namespace) -> int:
 
 
 def _check(arguments: argparse.Namespace) -> None:
-    """Check the combination of arguments. Raises Refused if they contradict each other."""
+    """Check that the arguments do not contradict each other. Raises Refused."""
     chosen = [
         name
         for name, value in (
@@ -124,7 +124,7 @@ def _make(
     db: Db, arguments: argparse.Namespace, settings: HubSettings, now: float
 ) -> dict[str, object]:
     """Issue a certificate and write its package. If the package cannot be written, the certificate
-    does not become valid.
+    remains invalid.
     """
     host, port = _find_address(settings)
     try:
@@ -166,14 +166,14 @@ def _write_file(file: Path, content: bytes) -> None:
 
 
 def _trust(db: Db, arguments: argparse.Namespace, settings: HubSettings) -> dict[str, object]:
-    """Write a package that contains no secret."""
+    """Write the package that makes phones trust the server. The package contains no secret."""
     host, port = _find_address(settings)
     try:
         from fieldagent.extensions.tak.server import authority
     except ImportError:
         raise Refused(NO_CRYPTOGRAPHY) from None
     by = authority.open_authority(db)
-    # This password protects nothing, but the format needs one.
+    # The file format requires a password, although the file contains no secret.
     password = secrets.token_urlsafe(12)
     to = Connection(host, port, f"fieldagent at {host}", "", password)
     trusted = authority.trust_file(by, password)
@@ -202,8 +202,8 @@ def _invite(
         "username": holder.name,
         "token": token,
         "link": f"{ENROLL}?{urlencode({'host': host, **asked})}",
-        # Without the port, PyTAK connects by WebSocket, which only TAK Server offers. In PyTAK's
-        # settings file a percent sign has a special meaning.
+        # Without the port, PyTAK would connect by WebSocket, which only TAK Server supports. In
+        # PyTAK's settings file, a percent sign has a special meaning.
         "pytak": f"{ENROLL}?{urlencode({'host': f'{host}:{port}', **asked}, safe=':')}",
         "itak": f"{holder.name.replace(',', ' ')},{host},{port},SSL",
         "expires": now + invitations.LIFETIME_S,

@@ -1,4 +1,5 @@
-"""Request of a client certificate from a TAK server, and its answer, as in TAK's phone apps.
+"""Request for a client certificate from a TAK server, and the server's answer, in the form that
+TAK's phone apps use.
 
 `server/enrolment.py` describes the calls. This module needs `cryptography`.
 """
@@ -23,11 +24,11 @@ NAMES = {
     "O": x509.NameOID.ORGANIZATION_NAME,
     "OU": x509.NameOID.ORGANIZATIONAL_UNIT_NAME,
 }
-"""Parts of a subject that a server can ask for in its configuration."""
+"""Parts of a subject name that a server can request in its configuration."""
 
 
 class NoCertificate(Exception):
-    """The answer contains no certificate for the key."""
+    """Error: the answer contains no certificate for the key."""
 
 
 class ClientFiles(NamedTuple):
@@ -36,7 +37,7 @@ class ClientFiles(NamedTuple):
     key: bytes
     certificate: bytes
     authorities: bytes
-    """Certificates of the server's authorities."""
+    """Certificates of the server's certificate authorities."""
 
 
 def make_key() -> rsa.RSAPrivateKey:
@@ -44,8 +45,8 @@ def make_key() -> rsa.RSAPrivateKey:
 
 
 def make_request(key: rsa.RSAPrivateKey, user: str, config: bytes) -> bytes:
-    """Return a PKCS #10 request (RFC 2986) as Base64 without armour, as ATAK sends it. `config` is
-    the server's answer to `GET /Marti/api/tls/config`.
+    """Return a PKCS #10 request (RFC 2986) as Base64 without PEM armour, in the form that ATAK
+    sends. `config` is the server's answer to `GET /Marti/api/tls/config`.
     """
     parts = [x509.NameAttribute(x509.NameOID.COMMON_NAME, user), *_read_names(config)]
     builder = x509.CertificateSigningRequestBuilder().subject_name(x509.Name(parts))
@@ -53,8 +54,8 @@ def make_request(key: rsa.RSAPrivateKey, user: str, config: bytes) -> bytes:
 
 
 def _read_names(config: bytes) -> Iterator[x509.NameAttribute[str]]:
-    """Yield the parts of the subject that the server wants. If the configuration cannot be read,
-    yield nothing.
+    """Yield the parts of the subject name that the server requests. If the configuration cannot be
+    read, yield nothing.
     """
     try:
         entries = [*ElementTree.fromstring(config).iter()]
@@ -67,8 +68,8 @@ def _read_names(config: bytes) -> Iterator[x509.NameAttribute[str]]:
 
 
 def read_answer(key: rsa.RSAPrivateKey, answer: bytes) -> ClientFiles:
-    """Return the files from the answer to a request with `key`, in JSON or XML. Raises
-    NoCertificate.
+    """Return the files in the server's answer, which is JSON or XML. `key` is the key of the
+    request. Raises NoCertificate.
     """
     texts = _read_texts(answer)
     try:
@@ -92,7 +93,7 @@ def _read_texts(answer: bytes) -> Sequence[str]:
         members = None
     if isinstance(members, dict):
         names = ["signedCert", *sorted(name for name in members if name.startswith("ca"))]
-        # OpenTAKServer sends its authority twice.
+        # OpenTAKServer sends its certificate authority twice.
         return [*dict.fromkeys(str(members.get(name, "")) for name in names)]
     try:
         root = ElementTree.fromstring(answer)
@@ -102,6 +103,6 @@ def _read_texts(answer: bytes) -> Sequence[str]:
 
 
 def _read_certificate(text: str) -> x509.Certificate:
-    """Read a certificate in Base64, with or without armour. Raises ValueError."""
+    """Return the certificate in a Base64 text with or without PEM armour. Raises ValueError."""
     lines = [line for line in text.split("\n") if not line.startswith("-----")]
     return x509.load_der_x509_certificate(base64.b64decode("".join(lines)))

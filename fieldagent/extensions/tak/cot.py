@@ -1,10 +1,10 @@
-"""Cursor-on-Target: the events that TAK programs send each other, as XML in a stream.
+"""Cursor on Target: the XML events that TAK programs send each other in a stream.
 
 An event contains an object (`uid`, `type`), times (`time`, `start`, `stale`), a position (`point`)
-and more (`detail`). In a stream, events follow each other. Each event can have an XML declaration
-before it. A TAK server splits the stream at the text `</event>`, so nothing may follow it
+and other elements (`detail`). In a stream, each event can have an XML declaration before it. A TAK
+server splits the stream after the text `</event>`, so nothing may follow this text in an event
 (MIL-STD-6090 draft; ATAK's streamingsocketmanagement.cpp). Anyone at the server can write events,
-so size, depth and entities are limited.
+so their size, depth and entities are limited.
 """
 
 from __future__ import annotations
@@ -23,12 +23,13 @@ from fieldagent.wire.errors import RemoteProtocolError
 
 EVENT_BYTES_MAX = 65_536
 ELEMENTS_MAX = 4_000
-"""Largest number of elements, more than fit into an event. A shape of 2,000 points has 64 kB."""
+"""Largest number of elements, which is more than fit into a usual event. A shape with 2,000 points
+takes 64 kB."""
 DEPTH_MAX = 12
 UNKNOWN = 9_999_999.0
 """Value for an unknown height or error."""
 UNDATED = datetime(1970, 1, 1, tzinfo=UTC)
-"""Time of an alarm whose own time cannot be read."""
+"""Time of an alarm whose time cannot be parsed."""
 _UNKNOWN_FROM = 999_999.0
 _END = b"</event>"
 _EVENT_BEGIN = re.compile(rb"<event[\s>]")
@@ -40,7 +41,7 @@ _TIMES = ("time", "start", "stale")
 
 @dataclass(frozen=True, slots=True)
 class CotElement:
-    """One element of a detail."""
+    """An element in the detail of an event."""
 
     name: str
     attributes: Mapping[str, str] = field(default_factory=dict)
@@ -48,11 +49,11 @@ class CotElement:
     children: tuple[CotElement, ...] = ()
 
     def find(self, name: str) -> CotElement | None:
-        """Return the first child of that name."""
+        """Return the first child with the name `name`, or None."""
         return next((each for each in self.children if each.name == name), None)
 
     def get(self, name: str) -> str:
-        """Return an attribute; empty if it is missing."""
+        """Return the value of an attribute, or an empty text if it is missing."""
         return self.attributes.get(name, "")
 
 
@@ -67,7 +68,7 @@ class CotPoint:
 
     @property
     def is_known(self) -> bool:
-        """Return True if the position is real. A phone without a position sends 0, 0 and no
+        """Return True if the position is known. A phone without a position sends 0, 0 and no
         error.
         """
         return not is_zero_position(self.latitude, self.longitude)
@@ -79,27 +80,27 @@ NOWHERE = CotPoint(0.0, 0.0)
 @dataclass(frozen=True, slots=True)
 class CotEvent:
     uid: str
-    """Id of the object. A new event with the same uid replaces the earlier one."""
+    """Id of the object. A new event with the same uid replaces the earlier event."""
     type: str
     time: datetime
-    """Time at which the event was made."""
+    """Time when the event was created."""
     start: datetime
     """Time from which the event is valid."""
     stale: datetime
-    """Time at which the event expires."""
+    """Time when the event expires."""
     how: str
     """Code for the source of the position."""
     point: CotPoint = NOWHERE
     detail: tuple[CotElement, ...] = ()
 
     def find(self, name: str) -> CotElement | None:
-        """Return the first element of that name in the detail, or None."""
+        """Return the first element with the name `name` in the detail, or None."""
         return next((each for each in self.detail if each.name == name), None)
 
 
 class EventSplitter:
-    """Splits a stream into the bytes of single events. The splitter skips an event that is too
-    long, and continues with the event after it.
+    """Splits a stream into events. The splitter skips an event that is too long, and continues with
+    the next event.
     """
 
     def __init__(self) -> None:
@@ -110,7 +111,7 @@ class EventSplitter:
         """True if the next bytes belong to an event that is too long."""
 
     def receive_data(self, data: bytes) -> list[bytes]:
-        """Return the events that are complete now."""
+        """Return the events that `data` completes."""
         sought_from = max(0, len(self._rest) - len(_END))
         self._rest += data
         events = []
@@ -131,25 +132,27 @@ class EventSplitter:
 
 
 def start_tag(raw: bytes) -> bytes:
-    """Return the start tag of an event as it came, without its `>`; empty without an event."""
+    """Return the start tag of an event unchanged, but without its `>`. Return empty bytes if there
+    is no event.
+    """
     begin = _EVENT_BEGIN.search(raw)
     return b"" if begin is None else raw[begin.start() :].partition(b">")[0]
 
 
 def find_uid(raw: bytes) -> str:
-    """Return an event's uid without parsing the rest; empty if it is not found."""
+    """Return the uid of an event without parsing the rest, or an empty text if there is none."""
     match = _UID.search(start_tag(raw))
     return match[2].decode("utf-8", "replace") if match else ""
 
 
 def find_type(raw: bytes) -> str:
-    """Return an event's type without parsing the rest; empty if it is not found."""
+    """Return the type of an event without parsing the rest, or an empty text if there is none."""
     match = _TYPE.search(start_tag(raw))
     return match[2].decode("utf-8", "replace") if match else ""
 
 
 def decode(raw: bytes) -> CotEvent:
-    """Parse one event. Skip everything before it, because a document type before the event could
+    """Parse one event. Everything before the event is skipped, because a document type there could
     define entities. Raises RemoteProtocolError if there is no valid event.
     """
     begin = _EVENT_BEGIN.search(raw)
@@ -171,8 +174,9 @@ def decode(raw: bytes) -> CotEvent:
 
 
 def _read_place(root: CotElement, type_: str) -> CotPoint:
-    """Return the position of an event; NOWHERE if a message or alarm has no readable position.
-    Raises RemoteProtocolError for an event that is a position, such as a unit or a marker.
+    """Return the position of an event. Return NOWHERE if the event is a message or alarm and has no
+    valid position. Raises RemoteProtocolError if another event, such as a unit or marker, has no
+    valid position.
     """
     try:
         point = root.find("point")
@@ -200,7 +204,7 @@ def _read_moment(text: str, name: str) -> datetime:
 
 
 def _alarm_moment(text: str, name: str) -> datetime:
-    """Return the time of an alarm; UNDATED if it cannot be read."""
+    """Return the time of an alarm, or UNDATED if it cannot be parsed."""
     try:
         return _read_moment(text, name)
     except RemoteProtocolError:
@@ -215,7 +219,7 @@ def _read_point(element: CotElement) -> CotPoint:
 
 
 def _measure(element: CotElement, name: str) -> float | None:
-    """Return metres; None if the value is unknown or not a number."""
+    """Return a value in metres, or None if the value is unknown or not a number."""
     try:
         metres = _number(element, name)
     except RemoteProtocolError:
@@ -257,7 +261,7 @@ class _OpenElement:
 
 
 class _Tree:
-    """Handler of the XML parser (expat)."""
+    """Event handler of the XML parser (expat)."""
 
     def __init__(self) -> None:
         self.root: CotElement | None = None
@@ -285,7 +289,7 @@ class _Tree:
 
 
 def encode(event: CotEvent) -> bytes:
-    """Return the event as bytes for a stream."""
+    """Return the event in the form for a stream."""
     times = {name: _format_moment(getattr(event, name)) for name in _TIMES}
     head = {"version": "2.0", "uid": event.uid, "type": event.type, **times, "how": event.how}
     point = event.point
@@ -302,8 +306,8 @@ def encode(event: CotEvent) -> bytes:
 
 
 def frame_event(raw: bytes) -> bytes:
-    """Return the bytes of a received event for another stream. Everything before it, which could
-    contain a document type, is removed. `raw` must be valid for `decode`.
+    """Return the bytes of a received event for another stream. Everything before the event is
+    removed, because it could contain a document type. `raw` must be valid for `decode`.
     """
     begin = _EVENT_BEGIN.search(raw)
     assert begin is not None, "decode has found it"

@@ -1,6 +1,6 @@
-"""Question to a phone whose chat reads like a call for help.
+"""Question to a phone whose chat message looks like a call for help.
 
-A chat message raises nothing: the 911 alert of the app does.
+A chat message raises no SOS. Only the 911 alert of the app raises an SOS.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ QUESTION = "Is this an emergency? Send the 911 alert of your TAK app: it raises 
 
 
 def make_question(text: str, *, direct: bool) -> str:
-    """Return the question, in the language of the text, if known; empty if the text does not read
-    like a call for help. `direct` is False for a text in a chat room.
+    """Return the question in the language of `text`, if the language is known. Return an empty text
+    if `text` does not look like a call for help. `direct` is False if `text` was sent to a chat
+    room.
     """
     if distress.read(text, direct=direct).call not in (Call.SOS, Call.MAYBE):
         return ""

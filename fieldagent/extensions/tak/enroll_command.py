@@ -1,5 +1,5 @@
-"""`fieldagent hub tak enroll`: fetches the hub's certificate from a team's TAK server, with the
-user and password of the hub's account at that server. Without trio.
+"""`fieldagent hub tak enroll`: fetches the hub's certificate from a team's TAK server with the user
+name and password of the hub's account at this server. The command does not use trio.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from fieldagent.system.wording import describe_reason
 API = "/Marti/api/tls"
 TIMEOUT_S = 30.0
 ANSWER_SHOWN_MAX = 200
-"""Bytes of a refusal that are shown."""
+"""Largest number of bytes that are shown of a server's refusal."""
 GROUP = "fieldagent-hub"
 """Group of the hub's system user, which must read the files."""
 FILES = {"tak-key": "tak-key.pem", "tak-certificate": "tak.pem", "tak-ca-file": "tak-ca.pem"}
-"""Names of the files by their settings. The key is first: a certificate without its key is
-useless."""
+"""Names of the files by their settings. The key comes first, because a certificate is useless
+without its key."""
 
 
 @make_calling
 def enroll(arguments: argparse.Namespace) -> int:
-    """Write a new key, the certificate for it and the server's authorities as PEM files, and print
-    the settings that name them.
+    """Write a new key, its certificate and the server's certificate authorities as PEM files. Print
+    the settings that contain the paths of the files.
     """
     try:
         from fieldagent.extensions.tak import certificate_request as requests
@@ -45,7 +45,7 @@ def enroll(arguments: argparse.Namespace) -> int:
         why = "enrolment needs cryptography: apt install python3-cryptography"
         raise CallFailed(why, UNAVAILABLE) from None
     if not arguments.folder.is_dir():
-        # Check this before the server is asked, because a password may be valid only once.
+        # Check this before the request to the server, because a password may be valid only once.
         raise CallFailed(f"--folder {arguments.folder} is not a folder", REFUSED)
     call = partial(_call, arguments, _trust(arguments), ask_once(f"Password of {arguments.user}"))
     config = call("GET", f"{API}/config")
@@ -83,13 +83,13 @@ def _trust(arguments: argparse.Namespace) -> ssl.SSLContext:
         context = tls.trust(arguments.ca_file)
     except tls.UnusableTrust as unusable:
         raise CallFailed(f"--ca-file {unusable}", REFUSED) from unusable
-    # As in `bridge/link.py`: authorities made by TAK's own tools do not satisfy RFC 5280.
+    # As in `bridge/link.py`: the certificates of TAK's own tools do not satisfy RFC 5280.
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     return context
 
 
 def _connect(arguments: argparse.Namespace, context: ssl.SSLContext) -> HTTPConnection:
-    """Return a TLS connection. The certificate may have another name than the host."""
+    """Return a TLS connection. The name in the server's certificate may differ from the host."""
     connection = HTTPConnection(arguments.host, arguments.port, timeout=TIMEOUT_S)
     connection.connect()
     name = arguments.server_name or arguments.host
@@ -105,7 +105,7 @@ def _call(
     path: str,
     body: bytes | None = None,
 ) -> bytes:
-    """Return the body of the server's answer. Raises CallFailed for any status but 200."""
+    """Return the body of the server's response. Raises CallFailed if the status is not 200."""
     where = _name_server(arguments)
     pair = base64.b64encode(f"{arguments.user}:{password}".encode()).decode()
     headers = {"Authorization": f"Basic {pair}"}

@@ -27,7 +27,7 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 UNIT, CHAT, ON_PHONE, READ = "a-f-G-U-C", "b-t-f", "b-t-f-d", "b-t-f-r"
 ALERT, CANCEL, MARKER, POINTS = "b-a-o-tbl", "b-a-o-can", "b-m-p-s-m", "b-m-p-"
 ALERTS = "b-a-o-"
-"""Beginning of the types of alerts that a person raises: 911, ring the bell, in contact, custom."""
+"""Prefix of the types of alerts that a person raises: 911, ring the bell, in contact, custom."""
 REMOVAL = "t-x-d-d"
 PING, PONG = "t-x-c-t", "t-x-c-t-r"
 GPS, LAST_KNOWN, BY_HAND = "m-g", "m-g-l", "h-g-i-g-o"
@@ -36,7 +36,7 @@ ALL_CHAT_ROOMS = "All Chat Rooms"
 BY_SERVER = "*:-1:stcp"
 """Endpoint of a unit that can be reached only through the server."""
 ALERT_SUFFIX = "-9-1-1"
-"""End of an alert's uid, after the uid of its unit."""
+"""Suffix of an alert's uid, after the uid of its unit."""
 FLOW = "_flow-tags_"
 """Element whose attributes name the programs that passed the event on."""
 _CHAT_LASTS = timedelta(days=1)
@@ -82,8 +82,8 @@ class GeoChat:
 
 
 class ChatReceipt(NamedTuple):
-    """A receipt, in TAK a tick: the message `message_id` is on `sender`'s phone, or was read on
-    that phone.
+    """A receipt, which TAK calls a tick: the message `message_id` is on `sender`'s phone, or was
+    read there.
     """
 
     sender: TakUnit
@@ -94,7 +94,7 @@ class ChatReceipt(NamedTuple):
 
 
 class PlacedMarker(NamedTuple):
-    """A point that a person has sent to units. `to` contains their callsigns."""
+    """A point that a person has sent to units. `to` contains the callsigns of these units."""
 
     name: str
     notes: str
@@ -134,8 +134,8 @@ def make_unit_event(
     program: Mapping[str, str],
     endpoint: str = BY_SERVER,
 ) -> CotEvent:
-    """Return the position event of a unit. `program` has `device`, `platform`, `os` and `version`,
-    by which a server recognizes the sender as that unit. `endpoint` is the destination for
+    """Return the position event of a unit. `program` contains `device`, `platform`, `os` and
+    `version`, from which a server recognises the sender as this unit. `endpoint` is the address for
     messages to the unit.
     """
     motion = sighting.motion._asdict().items()
@@ -156,7 +156,7 @@ def make_unit_event(
 
 
 def make_chat(chat: GeoChat, now: datetime) -> CotEvent:
-    """Return a GeoChat as an event that ATAK can show."""
+    """Return the event of a GeoChat in a form that ATAK can show."""
     sender, to = chat.sender, chat.to
     written = {
         "source": f"BAO.F.ATAK.{sender.uid}",
@@ -170,7 +170,7 @@ def make_chat(chat: GeoChat, now: datetime) -> CotEvent:
 
 
 def make_receipt(chat_receipt: ChatReceipt, to: TakUnit, now: datetime) -> CotEvent:
-    """Return the receipt for a message from `to`."""
+    """Return the receipt for a message whose sender is `to`."""
     detail = _make_addressing(
         "__chatreceipt", chat_receipt.sender, to, chat_receipt.message_id, now
     )
@@ -182,7 +182,9 @@ def make_receipt(chat_receipt: ChatReceipt, to: TakUnit, now: datetime) -> CotEv
 def _make_addressing(
     name: str, sender: TakUnit, to: TakUnit, message_id: str, now: datetime
 ) -> list[CotElement]:
-    """Return the detail elements with sender and receiver; the first element is called `name`."""
+    """Return the detail elements with sender and receiver. The first element has the name
+    `name`.
+    """
     names = {"uid0": sender.uid, "uid1": to.uid, "id": to.uid}
     about = {
         "parent": "RootContactGroup",
@@ -204,8 +206,8 @@ def _make_addressing(
 
 
 def make_alert(unit: TakUnit, point: CotPoint, now: datetime, *, cancels: bool = False) -> CotEvent:
-    """Return a 911 alert, or its cancel. The caller must repeat the event, because servers do not
-    keep alerts.
+    """Return a 911 alert, or its cancel if `cancels` is True. The caller must repeat the event,
+    because servers do not store alerts.
     """
     said = {"cancel": "true"} if cancels else {"type": "911 Alert"}
     detail = [
@@ -223,7 +225,9 @@ def make_alert(unit: TakUnit, point: CotPoint, now: datetime, *, cancels: bool =
 def make_marker(
     uid: str, by: TakUnit, marker: PlacedMarker, now: datetime, lifetime: timedelta | None = None
 ) -> CotEvent:
-    """Return a marker for everyone. Phones keep it forever, or for `lifetime`."""
+    """Return a marker for everyone. Phones keep the marker for `lifetime`, or forever if `lifetime`
+    is None.
+    """
     made = f"{marker.at.astimezone(UTC).replace(tzinfo=None).isoformat(timespec='seconds')}Z"
     link = {"uid": by.uid, "type": UNIT, "relation": "p-p", "parent_callsign": by.callsign}
     detail = [
@@ -237,7 +241,7 @@ def make_marker(
 
 
 def make_removal(uid: str, by: TakUnit, now: datetime) -> CotEvent:
-    """Return an event that removes one of our objects from all maps."""
+    """Return an event that removes one of this program's objects from all maps."""
     detail = [
         _make_element("link", uid=uid, relation="none", type="none"),
         _make_element("__forcedelete"),
@@ -247,7 +251,7 @@ def make_removal(uid: str, by: TakUnit, now: datetime) -> CotEvent:
 
 
 def make_ping_uid(uid: str) -> str:
-    """Return the uid of the pings of a unit."""
+    """Return the uid of a unit's pings."""
     return f"{uid}-ping"
 
 
@@ -261,7 +265,7 @@ def make_pong(now: datetime) -> CotEvent:
     return _make_event("fieldagent-pong", PONG, now, _PING_LASTS, [])
 
 
-# Events from others.
+# Functions that read the events of other programs.
 
 
 def is_passed_through(event: CotEvent, prefix: str) -> bool:
@@ -271,7 +275,7 @@ def is_passed_through(event: CotEvent, prefix: str) -> bool:
 
 
 def is_of(event: CotEvent, prefix: str) -> bool:
-    """Return True if a program whose uid begins with `prefix` made the event or passed it on."""
+    """Return True if a program whose uid begins with `prefix` created the event or passed it on."""
     link = event.find("link")
     sender = "" if link is None else link.get("uid")
     return (
@@ -282,7 +286,7 @@ def is_of(event: CotEvent, prefix: str) -> bool:
 
 
 def read_unit(event: CotEvent) -> TakUnit | None:
-    """Return the unit that reports its own position; None if the event is a marker or has no
+    """Return the unit that reports its own position. Return None if the event is a marker or has no
     callsign.
     """
     contact = event.find("contact")
@@ -292,7 +296,7 @@ def read_unit(event: CotEvent) -> TakUnit | None:
 
 
 def read_chat(event: CotEvent) -> GeoChat | None:
-    """Return a GeoChat; None if the event has no sender or no receiver."""
+    """Return the GeoChat in an event, or None if the event has no sender or no receiver."""
     remarks = event.find("remarks")
     parties = _read_parties(event, "__chat")
     if parties is None or remarks is None:
@@ -302,8 +306,8 @@ def read_chat(event: CotEvent) -> GeoChat | None:
 
 
 def read_receipt(event: CotEvent) -> ChatReceipt | None:
-    """Return a receipt, in the form of ATAK or of WinTAK; None if the event has no sender or no
-    receiver.
+    """Return the receipt in an event of ATAK or WinTAK. Return None if the event has no sender or
+    no receiver.
     """
     parties = _read_parties(event, "__chatreceipt") or _read_parties(event, "__chat")
     if parties is None:
@@ -313,8 +317,8 @@ def read_receipt(event: CotEvent) -> ChatReceipt | None:
 
 
 def _read_parties(event: CotEvent, name: str) -> tuple[TakUnit, TakUnit, str] | None:
-    """Return sender, receiver and message id, which may be empty; None if one of the units is
-    missing.
+    """Return the sender, the receiver and the message id, which may be empty. Return None if one of
+    the units is missing.
     """
     about, link = event.find(name), event.find("link")
     if about is None:
@@ -329,14 +333,14 @@ def _read_parties(event: CotEvent, name: str) -> tuple[TakUnit, TakUnit, str] | 
 
 
 class Addressed(NamedTuple):
-    """The only receivers of an event."""
+    """Units that are the only receivers of an event."""
 
     uids: frozenset[str]
     callsigns: frozenset[str]
 
 
 def read_addressed(event: CotEvent) -> Addressed | None:
-    """Return the receivers of an event; None if the event is for everyone. A chat names its
+    """Return the receivers of an event, or None if the event is for everyone. A chat names its
     receivers by uid. A chat without a receiver is for no one.
     """
     if event.type.startswith(CHAT):
@@ -356,13 +360,15 @@ def read_addressed(event: CotEvent) -> Addressed | None:
 
 
 def read_removed(event: CotEvent) -> str:
-    """Return the uid of the object that a removal removes; empty if it is missing."""
+    """Return the uid of the object that the event removes, or an empty text if the uid is
+    missing.
+    """
     link = event.find("link")
     return "" if link is None else link.get("uid")
 
 
 class PhoneAlert(NamedTuple):
-    """An alert that a person raises on a phone, or its cancel."""
+    """An alert that a person raises on a phone, or the cancel of such an alert."""
 
     sender: TakUnit
     point: CotPoint
@@ -370,11 +376,11 @@ class PhoneAlert(NamedTuple):
 
 
 ALERT_NAME_MAX = 100
-"""Largest number of characters of the uid and of the callsign of an alert. The rest is cut off."""
+"""Largest number of characters of an alert's uid and of its callsign. The rest is cut off."""
 
 
 def read_alert(event: CotEvent) -> PhoneAlert | None:
-    """Return the alert of an event, or None for any other event. Each part of the alert may be
+    """Return the alert in an event, or None for any other event. Each part of the alert may be
     missing.
     """
     if not event.type.startswith(ALERTS):
@@ -395,7 +401,9 @@ def _clean_line(text: str) -> str:
 
 
 def read_author(event: CotEvent) -> TakUnit | None:
-    """Return the unit whose phone sends its position, a chat or an alert; None for other events."""
+    """Return the unit whose phone sends its position, a chat or an alert. Return None for other
+    events.
+    """
     if event.type.startswith("a-"):
         return read_unit(event)
     if event.type == CHAT:
@@ -406,8 +414,8 @@ def read_author(event: CotEvent) -> TakUnit | None:
 
 
 def read_marker(event: CotEvent) -> PlacedMarker | None:
-    """Return a point that a person sends to units; None if the point is for everyone or has no
-    position.
+    """Return the point that a person sends to units. Return None if the point is for everyone or
+    has no position.
     """
     marti = event.find("marti")
     to = () if marti is None else tuple(each.get("callsign") for each in marti.children)

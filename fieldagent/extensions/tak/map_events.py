@@ -1,8 +1,8 @@
-"""Positions and messages of people as events for a TAK map. A hub at a server and a kit on its LAN
-use the same form.
+"""Positions and messages of people as events for a TAK map. A hub at a server and a kit on its
+network use the same form.
 
-A position counts as current for half an hour, because positions over satellite are rare. An older
-position stays on the map with a marker beside it, whose name shows the time.
+A position is current for half an hour, because positions over satellite are rare. An older position
+stays on the map, with a marker whose name shows its time.
 """
 
 from __future__ import annotations
@@ -19,16 +19,17 @@ from fieldagent.package.package import convert_to_date
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 PREFIX = "FA-"
-"""Beginning of the uids of all our events. Hubs and kits recognize each other's events by this
-prefix."""
+"""Prefix of the uids of all events of this program, from which hubs and kits recognise each other's
+events."""
 FRESH_S = 1_800.0
-"""Seconds for which a position counts as current, because positions over satellite are rare."""
+"""Seconds for which a position is current, because positions over satellite are rare."""
 SHOWN_S = 600.0
-"""Seconds for which an older position is shown until it is sent again."""
+"""Seconds for which an older position is valid on the map. The position is sent again after half of
+this time."""
 INTERVAL_MIN_S = 10.0
 """Shortest time in seconds between two positions of one unit."""
 MOVED_M = 10.0
-"""Distance in metres from which a position is sent as a new one."""
+"""Distance in metres from which a position is sent as a new position."""
 DAY_S = 86_400.0
 WORDS_MAX = 5_000
 """Largest number of characters of a message, because phones and servers limit the length of an
@@ -77,14 +78,14 @@ class SentPosition(NamedTuple):
 
 
 class ShowingProgram(NamedTuple):
-    """Program that shows a user, and its source."""
+    """Program that shows a user on the map, and the program's source of the position."""
 
     os: str
     """Either `hub` or `kit`."""
     heard: str
     """Bearer over which the user was last heard, as a text for people."""
     endpoint: str = tak.BY_SERVER
-    """Destination of messages to the user."""
+    """Address for messages to the user."""
 
 
 def make_date(moment: float) -> datetime:
@@ -93,7 +94,9 @@ def make_date(moment: float) -> datetime:
 
 
 def format_age(seconds: float) -> str:
-    """Return a duration as text, such as "5 min" or "1 h 5 min". A negative duration is "0 min"."""
+    """Return a duration as a text such as "5 min" or "1 h 5 min". A negative duration is shown as
+    "0 min".
+    """
     minutes = int(max(0.0, seconds) // 60)
     if minutes < 60:
         return f"{minutes} min"
@@ -101,7 +104,7 @@ def format_age(seconds: float) -> str:
 
 
 def is_old(user: PersonPosition, now: float) -> bool:
-    """Return True if the time of the user's position is unknown or more than FRESH_S ago."""
+    """Return True if the time of the user's position is unknown or more than `FRESH_S` ago."""
     return user.at is None or now - user.at > FRESH_S
 
 
@@ -114,8 +117,8 @@ def make_position_events(
     *,
     is_shared: bool,
 ) -> list[CotEvent]:
-    """Return the events that show a user. The user has no position if the position is unknown, or
-    if `is_shared` is False. An old position gets a marker beside it, whose name shows the time on
+    """Return the events that show a user on the map. If the position is unknown or `is_shared` is
+    False, the user has no position. If the position is old, a marker beside it shows its time on
     every map.
     """
     when = make_date(now)
@@ -159,7 +162,7 @@ def _make_takv(shown_by: ShowingProgram) -> dict[str, str]:
 
 
 def format_clock(moment: float, now: float) -> str:
-    """Return the time of day in UTC, after the date if it may be another day."""
+    """Return the time of day in UTC. If it may be another day, the date comes before it."""
     when = make_date(moment)
     day = f"{when:%d %b} " if now - moment > DAY_S * 0.8 else ""
     return f"{day}{when:%H:%M}Z"
@@ -168,7 +171,7 @@ def format_clock(moment: float, now: float) -> str:
 def compute_position_due(
     last_position: SentPosition | None, user: PersonPosition, now: float
 ) -> float:
-    """Return the time at which a user's position must be sent. The position is due if that time is
+    """Return the Unix time when a user's position must be sent. The position is due if this time is
     not after `now`.
     """
     if last_position is None:
@@ -177,7 +180,7 @@ def compute_position_due(
         return last_position.at + INTERVAL_MIN_S
     if is_old(user, now):
         return last_position.at + SHOWN_S / 2 if last_position.old else now
-    # Send a current position again, marked as old, when it becomes old.
+    # When a current position becomes old, send it again and mark it as old.
     return min(last_position.at + FRESH_S / 2, (user.at or 0.0) + FRESH_S + 1.0)
 
 
@@ -193,14 +196,15 @@ def _has_moved(previous: PersonPosition, now: PersonPosition) -> bool:
 
 
 def find_question(text: str) -> str:
-    """Return the rest of a message that begins with a question mark, with which a person asks for
-    the cost of the rest. Empty for any other message, or for question marks alone.
+    """Return the text after the question mark at the beginning of a message. With such a message, a
+    person asks for the cost of this text. Return an empty text for any other message and for
+    question marks alone.
     """
     return text.lstrip("? ") if text.startswith("?") else ""
 
 
 def shorten_text(text: str, os: str) -> str:
-    """Return the text, cut to the largest length of a message, with the number of removed
+    """Shorten the text to the largest length of a message, and append the number of removed
     characters.
     """
     if len(text) <= WORDS_MAX:

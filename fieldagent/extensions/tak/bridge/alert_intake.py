@@ -1,9 +1,9 @@
 """Raises an SOS for the 911 alert of a TAK phone that the hub's TAK bridge has received.
 
-The phone becomes a tracker, named by its callsign. So its SOS has the rules of trackers. The SOS
-notifies people once until a person has closed it, goes to kits only over their links, and costs
-nothing. A cancel from the phone is only shown in the incident's timeline, because a uid proves
-nothing.
+The phone becomes a tracker with the phone's callsign as its name, so its SOS follows the rules of
+trackers. Until a person closes the SOS, further alerts notify no one again. The SOS goes to kits
+only over their links, and costs nothing. A phone's cancel is only shown in the timeline of the
+incident, because a uid is not authenticated.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ from fieldagent.hub.store.contract import Db
 from fieldagent.package.coordinates import is_zero_position
 
 SOURCE = "TAK"
-"""Source of a device."""
+"""Source of the devices that this module adds."""
 PHONES_MAX = 200
-"""Largest number of phones of a workspace with a separate device. Further phones share a device."""
+"""Largest number of phones in a workspace for which the hub adds a device each. All further phones
+share one device."""
 OTHER_PHONES = "other phones (TAK)"
 SHARED_TRACKER = "tak:"
 """Id of the tracker that further phones share."""
@@ -33,7 +34,9 @@ SHARED_TRACKER = "tak:"
 def accept_alert(
     db: Db, workspace: int, member: int | None, alert: PhoneAlert, now: float
 ) -> ItemResult:
-    """Accept an alert, or its cancel. `member` is the user of the phone, if the hub knows them."""
+    """Process an alert or its cancel. `member` is the user of the phone, or None if the user is
+    unknown.
+    """
     ident = f"tak:{alert.sender.uid}"
     if trackers.find(db, workspace, ident) is None:
         ((many,),) = db.execute(
@@ -65,7 +68,9 @@ def accept_alert(
 
 
 def _add(db: Db, workspace: int, member: int, phone: TakUnit, ident: str, now: float) -> None:
-    """Add the phone as a tracker. Another device may have its callsign."""
+    """Add the phone as a tracker. If another device has its callsign as name, the tracker gets
+    another name.
+    """
     by_uid = f"{phone.callsign} {sha256(phone.uid.encode()).hexdigest()[:8]}"
     for name in (OTHER_PHONES,) if ident == SHARED_TRACKER else (phone.callsign, by_uid):
         with suppress(Refused):

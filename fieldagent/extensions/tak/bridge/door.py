@@ -1,6 +1,8 @@
-"""Filter for events from a TAK server. An event is processed further if its type is wanted, it is
-for a user of this hub, it is not from a bridge, and it is within the rate limits. All other events
-are dropped and counted. Times are Unix time.
+"""Filter for events from a TAK server.
+
+The hub processes an event if its type is wanted, it is for a user of this hub, it is not from a
+bridge, and it is within the rate limits. All other events are counted and dropped. Times are Unix
+time.
 """
 
 from __future__ import annotations
@@ -25,26 +27,27 @@ log = logging.getLogger(__name__)
 K = TypeVar("K", bound=Hashable)
 
 OF_ONE, OF_ALL = Rate(6.0, 10), Rate(120.0, 60)
-"""Rates of accepted messages and markers: from one phone, and from all phones."""
+"""Largest rates of messages and markers that the hub accepts: from one phone, and from all
+phones."""
 RECEIPTS = Rate(600.0, 200)
-"""Rate of receipts and cancelled alerts that are looked up in the database."""
+"""Largest rate of receipts and cancelled alerts that the hub looks up in the database."""
 UNITS = Rate(600.0, 250)
-"""Rate of arriving phones whose waiting messages are looked up."""
+"""Largest rate of arriving phones whose waiting messages the hub looks up."""
 PHONES_MAX = 2_000
-"""Largest number of phones whose last contact is remembered."""
+"""Largest number of phones whose last contact is stored in memory."""
 SEEN_AGAIN_S = 30.0
-"""Seconds within which a phone that was seen is not checked again."""
+"""Seconds after a phone was seen during which it is not checked again."""
 ALERT_AGAIN_S = 30.0
-"""Seconds within which a repeated alert of a phone is not stored again."""
+"""Seconds during which a repeated alert of a phone is not stored again."""
 AWAY_AFTER_S = 300.0
-"""Seconds of silence after which a phone counts as away."""
+"""Seconds of silence after which a phone is considered away."""
 REPLY_INTERVAL_S = 600.0
-"""Seconds between two explanations to one phone, which also stops two machines from answering each
+"""Seconds between two explanations to one phone. The pause also stops two machines that answer each
 other."""
 
 
 class ReceivedEvent(NamedTuple):
-    """An event that waits to be stored. `member` is the user whose connection received it."""
+    """An event that waits to be stored. `member` is the user on whose connection it arrived."""
 
     member: int
     kind: str
@@ -52,8 +55,8 @@ class ReceivedEvent(NamedTuple):
 
 
 class EventAdmission:
-    """Filter of events. `markers` is True if markers sent to a user are wanted. `clock` returns
-    Unix time.
+    """Filter for events. If `markers` is True, markers that are sent to a user are wanted. `clock`
+    returns Unix time.
     """
 
     def __init__(
@@ -71,14 +74,13 @@ class EventAdmission:
         self._alerts: OrderedDict[str, float] = OrderedDict()
 
     def admit(self, kind: str, raw: bytes, uid: str, now: float) -> CotEvent | None:
-        """Return the decoded event if it must be stored, else None. `uid` belongs to the connection
-        that received it.
+        """Return the decoded event if it must be stored, otherwise None. `uid` belongs to the
+        connection on which the event arrived.
         """
         if kind.startswith(tak.POINTS):
             wanted = self._markers and b"<marti" in raw
         else:
-            # An event for everyone, or for another user who has their own connection, is not
-            # processed on this connection.
+            # Ignore an event for everyone, or for another user who has a separate connection.
             is_kind = kind in (tak.CHAT, tak.ON_PHONE, tak.READ, tak.CANCEL)
             wanted = is_kind and uid.encode() in raw
         return self._read(kind, raw, uid, now) if wanted else self.drop(ItemResult.OTHER)
@@ -89,7 +91,7 @@ class EventAdmission:
         except RemoteProtocolError as error:
             log.debug("an event from the TAK server cannot be read: %s", error)
             return self.drop(ItemResult.UNREADABLE)
-        # A phone cancels a hub's alert under the alert's uid.
+        # A phone that cancels the hub's alert uses the uid of this alert.
         is_of = tak.is_passed_through if kind == tak.CANCEL else tak.is_of
         if is_of(event, records.PREFIX):
             return self.drop(ItemResult.OWN)
@@ -103,8 +105,8 @@ class EventAdmission:
         return event if self._admit_from(author.uid, now) else self.drop(ItemResult.LIMITED)
 
     def admit_alert(self, raw: bytes, now: float) -> CotEvent | None:
-        """Return an alert of a phone, or its cancel, if it must be stored, else None. A phone
-        repeats an alert every few seconds, so a repeat is returned only after ALERT_AGAIN_S.
+        """Return the alert of a phone, or its cancel, if it must be stored, otherwise None. A phone
+        repeats an alert every few seconds, so a repeat is returned only after `ALERT_AGAIN_S`.
         """
         try:
             event = cot.decode(raw)
@@ -131,8 +133,8 @@ class EventAdmission:
         return True
 
     def find_returned_unit(self, raw: bytes, now: float) -> CotEvent | None:
-        """Return the event of a unit that was silent for AWAY_AFTER_S, else None. Positions of
-        units are not stored.
+        """Return the event of a unit that was silent for `AWAY_AFTER_S`, otherwise None. The hub
+        does not store positions of units.
         """
         uid = _make_uid(raw)
         before = self._seen.get(uid, 0.0)
@@ -155,13 +157,13 @@ class EventAdmission:
         return None if is_ours or tak.read_unit(event) is None else event
 
     def forget_units(self) -> None:
-        """Treat each unit as away, because the listening connection is new. A server that has
-        restarted has lost the messages for its phones.
+        """Treat all units as away, because the listening connection is new. If the server has
+        restarted, it has lost the messages for its phones.
         """
         self._seen.clear()
 
     def admit_reply(self, uid: str, now: float) -> bool:
-        """Return True if the hub may send that phone an explanation now."""
+        """Return True if the hub may send an explanation to the phone now."""
         if now - self._replied.get(uid, 0.0) < REPLY_INTERVAL_S:
             return False
         _store_value(self._replied, uid, now)

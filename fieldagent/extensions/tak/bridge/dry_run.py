@@ -1,4 +1,4 @@
-"""Answer to a phone that asks for the cost of a message. The message is not sent. Pure
+"""Response to a phone that asks for the cost of a message, without sending the message. Pure
 functions.
 """
 
@@ -8,12 +8,12 @@ from fieldagent.hub.bridge.spending import Allowance, KitCost, Quote
 from fieldagent.system.wording import format_count
 
 KITS_MAX = 5
-"""Largest number of kits in the answer."""
+"""Largest number of kits in the response."""
 
 
 def describe_cost(quote: Quote, allowance: Allowance, caller: str, per_day: int, size: int) -> str:
-    """Return the answer to `caller`, a callsign or a user's name. `size` is the number of UTF-8
-    bytes of the message.
+    """Return the response to `caller`, which is a callsign or a user's name. `size` is the number
+    of UTF-8 bytes of the message.
     """
     sentences = [f"Not sent, because it begins with a question mark: {format_count(size, 'byte')}."]
     sentences += [f"{each.kit}: {_describe_route(each)}." for each in quote.kits[:KITS_MAX]]

@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 
 
 class TakIntake:
-    """Processor of events. `links` are the bridge's links by member, and `alarms` its alarms by
+    """Processes events. `links` are the bridge's connections by member. `alarms` are its alarms by
     incident.
     """
 
@@ -51,8 +51,8 @@ class TakIntake:
         self._get = get
 
     async def run(self) -> None:
-        """Process waiting events one after another until the channel is closed. Wait while the
-        database is unavailable, because the server does not repeat events.
+        """Process the waiting events one after the other until the channel is closed. If the
+        database is unavailable, wait for it, because the server does not repeat events.
         """
         in_hand = 0
         try:

@@ -40,7 +40,7 @@ class TakRules(NamedTuple):
     """Settings of the bridge."""
 
     workspace: str
-    """Id or name of the workspace."""
+    """Id or name of the workspace of the bridge."""
     shares: frozenset[str]
     people: int
     allow: frozenset[str]
@@ -49,7 +49,7 @@ class TakRules(NamedTuple):
 
 
 class TakInbox(NamedTuple):
-    """Destination and rules of incoming events."""
+    """Workspace for incoming events, and the rules for them."""
 
     workspace: int
     rules: TakRules
@@ -65,7 +65,7 @@ class SentMarker(NamedTuple):
 class TakOutcome(NamedTuple):
     became: ItemResult
     why: str = ""
-    """Text for the author: the reason for a delay, or the cost."""
+    """Text for the author: the reason for a delay, or the cost of the message."""
 
 
 def accept_chat(db: Db, inbox: TakInbox, member: int, chat: GeoChat, now: float) -> TakOutcome:
@@ -92,7 +92,9 @@ def accept_chat(db: Db, inbox: TakInbox, member: int, chat: GeoChat, now: float)
 def accept_marker(
     db: Db, inbox: TakInbox, member: int, marker: SentMarker, now: float
 ) -> TakOutcome:
-    """Accept a marker that was sent to a member. A marker that is moved later is a new marker."""
+    """Accept a marker that was sent to a member. If the marker is moved later, it counts as a new
+    marker.
+    """
     placed = marker.placed
     item = Waypoint(
         placed.point.latitude,
@@ -102,7 +104,7 @@ def accept_marker(
         make_visible(placed.notes)[:NOTES_MAX] or None,
     )
     posting = Posting(inbox.workspace, 0, item, int(now), PRIORITY, target=member)
-    # One event can be sent to several users, and each must get it.
+    # The same event can be sent to several users. Each of them must receive it.
     version = f"{marker.uid[:60]} {placed.at:%Y%m%dT%H%M%S} {member}"
     return _enter_event(db, inbox, posting, marker.author, version, now)
 
@@ -144,7 +146,7 @@ def _describe_cost(
 
 
 def _find_person(db: Db, inbox: TakInbox, author: TakUnit, now: float) -> TakPerson | TakOutcome:
-    """Return the author, or the outcome if the author is not acceptable."""
+    """Return the author, or the result if the hub does not accept messages from this author."""
     callsign = make_visible(author.callsign)[:CALLSIGN_MAX]
     if not callsign or len(author.uid) > UID_MAX:
         return TakOutcome(ItemResult.REFUSED)

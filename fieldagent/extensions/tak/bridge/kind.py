@@ -1,4 +1,4 @@
-"""Bridge to a team's TAK server: settings and start."""
+"""Settings and start of the bridge to a team's TAK server."""
 
 from __future__ import annotations
 

@@ -33,14 +33,15 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.wording import describe_reason
 
 RETRY_WAITS_S = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0)
-"""Seconds between two attempts, plus up to half as many at random. The last value repeats."""
+"""Seconds between two connection attempts, plus up to half as many at random. The last value
+applies to all later attempts."""
 STABLE_AFTER_S = 60.0
-"""Seconds that a connection must last before the waits start again with the first value."""
+"""Seconds that a connection must last before the first pause applies again."""
 CONNECT_MAX = 20.0
 SEND_TIMEOUT_S = 15.0
 """Seconds within which a server must accept sent data."""
 ANSWER_TIMEOUT_S = 20.0
-"""Seconds within which a server must answer a ping, and the interval between two pings."""
+"""Seconds within which a server must answer a ping. This is also the interval between two pings."""
 NOT_ANSWERED = f"the server has not answered a ping within {ANSWER_TIMEOUT_S:g} s"
 SILENCE_S = 50.0
 RECEIVE_MAX = 65_536
@@ -53,20 +54,22 @@ class TakServer(NamedTuple):
     certificate: Path | None = None
     key: Path | None = None
     ca_file: Path | None = None
-    """File with authorities that replace the system's."""
+    """File with certificate authorities that are trusted instead of the system's."""
     name: str | None = None
-    """Name in the server's certificate."""
+    """Name in the server's certificate, if it is not the host."""
 
 
 def make_context(server: TakServer) -> ssl.SSLContext | None:
-    """Return the TLS context for the server; None without TLS. Raises ConnectionLost."""
+    """Return the TLS context for the server, or None if the connection does not use TLS. Raises
+    ConnectionLost.
+    """
     if not server.secure:
         return None
     try:
         context = tls.trust(server.ca_file)
     except tls.UnusableTrust as unusable:
         raise ConnectionLost(f"tak-ca-file {unusable}") from unusable
-    # Authorities made by TAK's own tools do not satisfy RFC 5280, which Python 3.13 enforces by
+    # The certificates of TAK's own tools do not satisfy RFC 5280, which Python 3.13 enforces by
     # default.
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     assert server.certificate is not None, "it is for tls:// only"
@@ -91,8 +94,8 @@ def wait_before(tries: int) -> float:
 
 @asynccontextmanager
 async def open_team_server(server: TakServer, workspace: int) -> AsyncIterator[TakSite]:
-    """Return a team's server as the bridge sees it. People at this server are identified only by a
-    callsign.
+    """Return a team's server in the form that the bridge needs. At this server, people are
+    identified only by a callsign.
     """
     title = f"the TAK server at {server.host}"
     yield TakSite(title, partial(_open_session, server), records.note_person)
@@ -126,8 +129,9 @@ async def connect(
 
 
 class StreamSession:
-    """Sender and receiver on a connection. Call `run` in parallel. All methods raise ConnectionLost
-    once the connection is lost. `uid` is the uid of the user.
+    """Sends and receives events on a connection. The caller must run `run` at the same time as the
+    other methods. All methods raise ConnectionLost when the connection is lost. `uid` is the uid of
+    the user.
     """
 
     def __init__(self, stream: trio.abc.Stream, uid: str) -> None:
@@ -140,7 +144,7 @@ class StreamSession:
         self._lost = False
 
     async def run(self, handle_event: Callable[[str, bytes], None]) -> NoReturn:
-        """Pass each event with its type to `handle_event`, except answers to pings."""
+        """Pass each event with its type to `handle_event`, except the answers to pings."""
         why: BaseException = ConnectionLost("the hub disconnects")
         try:
             async with trio.open_nursery() as nursery:
@@ -172,7 +176,7 @@ class StreamSession:
     ) -> None:
         for raw in events:
             kind = find_type(raw)
-            # OpenTAKServer returns the ping itself instead of an answer.
+            # OpenTAKServer returns the ping itself instead of the answer to a ping.
             is_echo = kind == tak.PING and find_uid(raw) == tak.make_ping_uid(self._uid)
             if kind == tak.PONG or is_echo:
                 self._pongs += 1
@@ -205,7 +209,7 @@ class StreamSession:
         return encode(tak.make_ping(self._uid, datetime.now(UTC)))
 
     async def send_events(self, events: Iterable[CotEvent]) -> None:
-        """Send events, and return once the server has accepted them."""
+        """Send events. Return when the server has accepted them."""
         said = b"".join(map(encode, events))
         async with self._sending:
             ping = self._make_next_ping()
@@ -224,8 +228,8 @@ class StreamSession:
             await self._write(data)
 
     async def _write(self, data: bytes) -> None:
-        """Write data. A timeout closes the connection, because a partial event would corrupt the
-        next event.
+        """Write data. If a timeout occurs, close the connection, because a partial event would
+        corrupt the next event.
         """
         try:
             with trio.move_on_after(SEND_TIMEOUT_S):

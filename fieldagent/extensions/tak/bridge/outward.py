@@ -31,28 +31,27 @@ BEARER_TEXTS = {
 
 
 def make_unit(identity: str, user: KitUser) -> TakUnit:
-    """Return the unit of a kit's user on the map. The uid of the unit stays the same for the
-    user.
-    """
+    """Return the unit that represents a kit's user on the map. A user always has the same uid."""
     return TakUnit(f"{identity}-{user.member}", user.name)
 
 
 def make_listening_unit(identity: str) -> TakUnit:
-    """Return the unit of a connection that only receives. The unit never appears on a map."""
+    """Return the unit of a connection that only receives. This unit never appears on a map."""
     return TakUnit(f"{identity}-0", "hub")
 
 
 def make_position_events(
     unit: TakUnit, user: KitUser, place: SentPosition | None, now: float, *, is_shared: bool
 ) -> list[CotEvent]:
-    """Return the events that show a user on the map, as in `tak_map`."""
+    """Return the events that show a user on the map (see `map_events.make_position_events`)."""
     shown_by = ShowingProgram("hub", f"kit last heard {BEARER_TEXTS.get(user.way, user.way)}")
     return tak_map.make_position_events(unit, user, shown_by, place, now, is_shared=is_shared)
 
 
 def find_person(item: NewItem, people: Collection[int], shares: Collection[str]) -> int | None:
-    """Return the member at the server for whom an item is, 0 for everyone at the server, None if
-    the item must not be sent to the server. An item from a bridge is not sent.
+    """Return the member at the server who is the recipient of an item, or 0 for everyone at the
+    server. Return None if the item must not be sent to the server. Items from a bridge are not
+    sent.
     """
     if item.brought:
         return None
@@ -65,7 +64,7 @@ def find_person(item: NewItem, people: Collection[int], shares: Collection[str])
 
 
 def make_event(out: OutEvent, unit: TakUnit, now: float) -> CotEvent | None:
-    """Return the event for an item; None if its kind has no event."""
+    """Return the event for an item, or None if items of this kind have no event."""
     when = tak_map.make_date(now)
     if isinstance(out.content, Message):
         to = tak.ALL_UNITS if out.person is None else TakUnit(out.uid, out.callsign)
@@ -82,8 +81,8 @@ def make_event(out: OutEvent, unit: TakUnit, now: float) -> CotEvent | None:
 
 
 AWAITED_S = 10.0
-"""Seconds after an SOS within which its own position may follow. Until then the alert does not show
-an earlier position of the device."""
+"""Seconds after an SOS within which its own position may arrive. Until then, the alert does not
+show an earlier position of the device."""
 
 
 def make_alert(alert: OpenAlert, unit: TakUnit, now: float) -> CotEvent:

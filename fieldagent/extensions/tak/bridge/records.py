@@ -1,9 +1,9 @@
-"""Database records for a TAK server: people at the server, and outgoing and incoming events.
+"""Database records for a TAK server: people at the server, and events to and from the server.
 
-A row of `tak_event` is an item to or from the server. States of an outgoing item: `waiting`, then
-`sent` (accepted by the server), `delivered` (confirmed by the phone), `read` (by a person), or
-`over`. An incoming item is `sent` once the hub has accepted it. The hub then owes its author a
-receipt for `delivered` and a receipt for `read`.
+A row of `tak_event` is an item to or from the server. The states of an outgoing item are `waiting`,
+`sent` (accepted by the server), `delivered` (confirmed by the phone), `read` (by a person), and
+`over`. The state of an incoming item is `sent` after the hub has accepted it. The hub then sends
+its author a receipt for `delivered` and a receipt for `read`.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 
 NAME = "tak"
 PREFIX = tak_map.PREFIX
-"""Common prefix of the uids of all hubs' units. Hubs recognise each other's units by this
-prefix."""
+"""Common prefix of the uids of all hubs' units, from which hubs recognise each other's units."""
 OVER_AFTER_S = 86_400.0
-"""Seconds after which an event is not tried or updated any more."""
+"""Seconds after which an event is no longer sent or updated."""
 REPEAT_WAITS_S = (60.0, 300.0, 900.0, 3_600.0)
-"""Seconds until a message that a phone has not confirmed is sent again. The last value repeats."""
+"""Seconds until a message that a phone has not confirmed is sent again. The last value applies to
+all later repeats."""
 PEOPLE_MAX = 500
 """Largest number of people at the server who are members of the workspace."""
 SERVER = "the TAK server"
 
 
-# Users and positions.
+# Users and their positions.
 
 
 class KitUser(NamedTuple):
@@ -47,7 +47,7 @@ class KitUser(NamedTuple):
     at: float | None
     """Unix time of the position."""
     way: str
-    """Bearer over which the kit was last heard."""
+    """Bearer over which the hub last heard the kit."""
     altitude: float | None = None
     speed: float | None = None
     course: float | None = None
@@ -67,8 +67,8 @@ def list_members_with_kits(db: Db, workspace: int) -> set[int]:
 
 
 def list_kit_users(db: Db, workspace: int, limit: int) -> list[KitUser]:
-    """Return the users with kits: first the users with an open SOS, then by id. If a user has
-    several kits, the kit with the newest position counts.
+    """Return the users with kits. Users with an open SOS come first, then the order is by id. If a
+    user has several kits, the kit with the newest position is used.
     """
     rows = db.execute(
         "SELECT member.id, member.name, latitude, longitude, position_at, coalesce(way, ''),"
@@ -99,14 +99,14 @@ class TakPerson(NamedTuple):
 
 
 def make_voice(callsign: str) -> str:
-    """Return the member name of a person at the server. The name never looks like an address or
-    another kind of name.
+    """Return the member name for a person at the server. The name cannot be confused with an
+    address or with another kind of name.
     """
     return f"{callsign.replace('@', ' at ').replace(':', ' ')} (TAK)"
 
 
 def find_person(db: Db, workspace: int, callsign: str) -> TakPerson | None:
-    """Return the person at the TAK server with this callsign; None if there is no such person."""
+    """Return the person at the TAK server with this callsign, or None if there is none."""
     rows = db.execute(
         "SELECT member, callsign, uid FROM tak_person WHERE workspace = ? AND callsign = ?",
         *(workspace, callsign),
@@ -115,8 +115,9 @@ def find_person(db: Db, workspace: int, callsign: str) -> TakPerson | None:
 
 
 def note_person(db: Db, workspace: int, callsign: str, uid: str, now: float) -> TakPerson | None:
-    """Return the person with this callsign, and make them a member at the first contact. Messages
-    to them go to this phone from now on. Return None if there are too many people already.
+    """Return the person with this callsign. Add the person as a member at the first contact. From
+    now on, messages to the person go to the phone `uid`. Return None if there are too many people
+    already.
     """
     known = find_person(db, workspace, callsign)
     if known is None:
@@ -135,7 +136,7 @@ def note_person(db: Db, workspace: int, callsign: str, uid: str, now: float) -> 
 
 
 def record_return(db: Db, workspace: int, uid: str, now: float) -> None:
-    """Record that a phone has connected again, so that its unconfirmed messages are sent again."""
+    """Record that a phone has connected again. Its unconfirmed messages are then sent again."""
     db.execute(
         "UPDATE tak_event SET not_before = ? WHERE inward = 0 AND state = 'sent' AND uid = ?"
         " AND person IN (SELECT member FROM tak_person WHERE workspace = ?)",
@@ -143,7 +144,7 @@ def record_return(db: Db, workspace: int, uid: str, now: float) -> None:
     )
 
 
-# Outgoing.
+# Events to the server.
 
 
 class NewItem(NamedTuple):
@@ -157,12 +158,12 @@ class NewItem(NamedTuple):
     doubtful: bool
     """True if the sender is not authenticated."""
     brought: bool = False
-    """True if the bridge received the item from the server."""
+    """True if a bridge received the item from a server."""
 
 
 def list_fresh_items(db: Db, workspace: int, after: int, limit: int) -> list[NewItem]:
-    """Return the items of a workspace with ids after `after`, oldest first, without items restored
-    from kits.
+    """Return the items of a workspace with ids greater than `after`, oldest first. Items that kits
+    sent back after a restore are not included.
     """
     rows = db.execute(
         "SELECT id, accepted, sender, target, target IS NULL AND team IS NULL, kind,"
@@ -184,9 +185,9 @@ def list_people(db: Db, workspace: int) -> set[int]:
 def queue_items(
     db: Db, items: Sequence[tuple[NewItem, int | None]], up_to: int, now: float
 ) -> None:
-    """Enter the items for the server, each for one person or for everyone, and store the place.
-    Items that were entered before are skipped, because with several hub processes the place can be
-    behind the last entered item.
+    """Enter the items for the server, and store the place. Each item is for one person or for
+    everyone. Skip items that were entered before: if there are several hub processes, the place can
+    be behind the last entered item.
     """
     for item, person in items:
         db.execute(
@@ -200,7 +201,7 @@ def queue_items(
 
 
 class OutEvent(NamedTuple):
-    """An item that is due at the server."""
+    """An item that must be sent to the server."""
 
     id: int
     item: int
@@ -213,13 +214,12 @@ class OutEvent(NamedTuple):
     attempts: int
     content: Item
     moment: float
-    """Unix time of the item itself."""
+    """Unix time of the item."""
 
 
 def list_due_events(db: Db, members: Collection[int], now: float, limit: int) -> list[OutEvent]:
     """Return the items that these members must send to the server now, in order: waiting items, and
-    items that no phone has confirmed. Items of other members, who have no connection, do not block
-    these items.
+    items that no phone has confirmed. Items of other members do not block these items.
     """
     among, values = make_membership(db, sorted(members))
     rows = db.execute(
@@ -240,8 +240,8 @@ def list_due_events(db: Db, members: Collection[int], now: float, limit: int) ->
 
 
 def note_sent(db: Db, out: OutEvent, now: float, *, handed: bool) -> None:
-    """Record that the server has the item. `handed` is True if, as far as the hub can know, the
-    server passes the item on.
+    """Record that the server has the item. `handed` is True if, as far as the hub knows, the server
+    passes the item on.
     """
     state, again = "sent", now + REPEAT_WAITS_S[min(out.attempts, len(REPEAT_WAITS_S) - 1)]
     if out.person is None:
@@ -256,11 +256,11 @@ def note_sent(db: Db, out: OutEvent, now: float, *, handed: bool) -> None:
 
 
 def note_tick(db: Db, workspace: int, uid: str, message_id: str, now: float, *, read: bool) -> bool:
-    """Record a receipt: a phone has a message of the hub, or a person has read the message. Return
-    True if the message is from the hub.
+    """Record a receipt: a phone has a message from the hub, or a person has read it. Return True if
+    the message is from the hub.
     """
     rows = db.execute(
-        # The receipt may arrive before the server's own confirmation.
+        # The receipt may arrive before the server confirms the message.
         "SELECT tak_event.id, item, person, state, member.name FROM tak_event JOIN tak_person"
         " ON tak_person.member = person JOIN member ON member.id = person"
         " WHERE inward = 0 AND message_id = ? AND workspace = ?"
@@ -279,8 +279,8 @@ def note_tick(db: Db, workspace: int, uid: str, message_id: str, now: float, *, 
 
 
 def end_old_events(db: Db, now: float) -> None:
-    """End events older than OVER_AFTER_S. The author of a message that no phone has confirmed is
-    notified.
+    """End the events that are older than `OVER_AFTER_S`. If no phone has confirmed a message, its
+    author is notified.
     """
     over = "UPDATE tak_event SET state = 'over' WHERE at <= ? AND state"
     db.execute(f"{over} = 'delivered'", now - OVER_AFTER_S)
@@ -296,7 +296,7 @@ def end_old_events(db: Db, now: float) -> None:
 
 
 def _has_kit(db: Db, person: int) -> bool:
-    """Return True if a kit may also deliver the item to the person."""
+    """Return True if the person has a kit, which may also deliver the item."""
     kits = "SELECT 1 FROM device WHERE member = ? AND disabled IS NULL"
     return bool(db.execute(kits, person))
 
@@ -306,14 +306,14 @@ def _has_come(db: Db, item: int, person: int) -> bool:
     return bool(db.execute(stages, item, person, int(Stage.STORED), int(Stage.READ)))
 
 
-# Incoming.
+# Events from the server.
 
 
 def record_event(
     db: Db, member: int, uid: str, message_id: str, now: float, *, person: int | None
 ) -> int | None:
-    """Record an event for a member and return its row. Return None if the event arrived before. The
-    receipts for the event are then sent again, because its author has not got them.
+    """Record an event for a member and return its row. If the event arrived before, return None,
+    and send its receipts again, because its author has not received them.
     """
     rows = db.execute(
         "INSERT INTO tak_event (member, person, inward, uid, message_id, state, not_before, at)"
@@ -331,8 +331,8 @@ def record_event(
 
 
 def note_entered(db: Db, row: int, item: int, price: int) -> None:
-    """Record the item created from an event, and its possible cost in credits. The author is owed
-    receipts from now on.
+    """Record the item that was created from an event, and its largest possible cost in credits.
+    From now on, the hub must send receipts to the author.
     """
     db.execute(
         "UPDATE tak_event SET item = ?, state = 'sent', credits = ? WHERE id = ?",
@@ -341,7 +341,7 @@ def note_entered(db: Db, row: int, item: int, price: int) -> None:
 
 
 def compute_spent_today(db: Db, now: float) -> int:
-    """Return the credits that events from the server may have cost this UTC day."""
+    """Return the credits that events from the server may have cost on this UTC day."""
     ((spent,),) = db.execute(
         "SELECT coalesce(sum(credits), 0) FROM tak_event WHERE credits > 0 AND at >= ?",
         now - now % 86_400,
@@ -350,8 +350,8 @@ def compute_spent_today(db: Db, now: float) -> int:
 
 
 class PendingReceipt(NamedTuple):
-    """A receipt for an author at the server: the kit has the message, or a person at the kit has
-    read it.
+    """A receipt that the hub must send to an author at the server: the kit has the message, or a
+    person at the kit has read it.
     """
 
     id: int
@@ -365,8 +365,8 @@ class PendingReceipt(NamedTuple):
 
 
 def list_pending_receipts(db: Db, members: Collection[int], limit: int) -> list[PendingReceipt]:
-    """Return the oldest receipts owed to authors of messages to these members. The receipt for a
-    stored message comes before the receipt for a read message.
+    """Return the oldest receipts that the hub must send to authors of messages to these members.
+    The receipt for storing a message comes before the receipt for reading it.
     """
     among, values = make_membership(db, sorted(members))
     rows = db.execute(
@@ -384,8 +384,8 @@ def list_pending_receipts(db: Db, members: Collection[int], limit: int) -> list[
 
 
 def record_receipt_sent(db: Db, pending: PendingReceipt) -> None:
-    """Record that an author has got a receipt. If the state has changed meanwhile, nothing
-    changes.
+    """Record that the author has received a receipt. If the state has changed meanwhile, do
+    nothing.
     """
     db.execute(
         "UPDATE tak_event SET state = ? WHERE id = ? AND state = ?",
@@ -408,11 +408,11 @@ class OpenAlert(NamedTuple):
 
 
 CANCELS = 3
-"""Number of times that an end is sent."""
+"""Number of times that the end of an alert is sent."""
 
 
 def list_alerts(db: Db, workspace: int) -> list[OpenAlert]:
-    """Return the unanswered incidents, and the closed incidents whose end must be sent."""
+    """Return the unanswered incidents, and the closed incidents whose end must still be sent."""
     rows = db.execute(
         "SELECT sos.id, device.member, 0, sos.raised FROM sos JOIN device ON device.id = sos.device"
         " WHERE sos.workspace = ? AND sos.state = 'open' AND sos.kind = 'sos' UNION ALL"
@@ -446,8 +446,8 @@ CALLED_OFF_THERE = "cancelled the alert in TAK: the SOS continues until a dispat
 
 
 def note_cancelled_there(db: Db, workspace: int, member: int, canceller: str, now: float) -> None:
-    """Record that a person at the server has cancelled a user's alert. Each open incident gets one
-    note, and stays open.
+    """Record that a person at the server has cancelled a user's alert. Each open incident of the
+    user gets one note in its timeline, and stays open.
     """
     for (id_,) in db.execute(
         "SELECT sos.id FROM sos JOIN device ON device.id = sos.device WHERE sos.workspace = ?"

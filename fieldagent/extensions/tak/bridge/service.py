@@ -51,20 +51,20 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 log = logging.getLogger(__name__)
 
 REST_S = 1.0
-"""Seconds between two rounds, so that a busy hub is not slowed down."""
+"""Seconds between two rounds. The pause prevents the bridge from slowing down a busy hub."""
 TURN_MAX_S = 30.0
 """Seconds after which a round runs in any case."""
 LOOK_BACK_S = 300.0
-"""Seconds between two checks for events that have become too old."""
+"""Seconds between two checks for events that are too old."""
 AT_ONCE = 500
-"""Largest number of rows in a round."""
+"""Largest number of rows that one round processes."""
 WAITING_MAX = 64
 """Largest number of events that can wait to be stored."""
 NO_KIT = "only users with a kit can write to the TAK server"
 
 
 class ReadResult(NamedTuple):
-    """Result of a read."""
+    """Data that one round reads from the database."""
 
     users: Sequence[KitUser]
     out: Sequence[OutEvent]
@@ -73,7 +73,7 @@ class ReadResult(NamedTuple):
 
 
 class Outgoing(NamedTuple):
-    """Events to send, and the functions to call once the server has accepted them."""
+    """Events to send, and the functions to call when the server has accepted them."""
 
     events: Sequence[CotEvent]
     write_down: Callable[[Db, float], object] = lambda db, now: None
@@ -81,7 +81,7 @@ class Outgoing(NamedTuple):
 
 
 async def run(host: BridgeHost, open_site: OpenSite, rules: TakRules) -> None:
-    """Run the bridge until cancelled, while no other process runs it."""
+    """Run the bridge until cancelled. Only one process of the hub runs it."""
     async with trio.open_nursery() as storing:
 
         async def work(identity: str, workspace: int) -> None:
@@ -97,7 +97,7 @@ LISTENING_KEY = 0
 
 
 class _Bridge:
-    """Bridge in the process that holds it."""
+    """Bridge in the process that currently runs it."""
 
     def __init__(
         self,
@@ -115,7 +115,7 @@ class _Bridge:
         self._links: dict[int, UserLink] = {}
         self._alarms: dict[int, Alarm] = {}
         self._done = trio.Event()
-        """Set when a connection is established or free again."""
+        """Set when a connection has been established or is free again."""
         self._door = EventAdmission(
             host.note_events, host.clock, markers="waypoints" in rules.shares
         )
@@ -129,8 +129,8 @@ class _Bridge:
         self._looked_back = 0.0
 
     async def run(self, nursery: trio.Nursery) -> None:
-        """Run until cancelled. Events accepted by then are stored in `nursery`, which outlives this
-        method, because the server does not send them to another process.
+        """Run until cancelled. Events that were accepted by then are stored in `nursery`, which
+        lives longer than this method, because the server does not send them to another process.
         """
         store = self._host.store
         start = await store.read(partial(tenure.read_place, name=records.NAME))
@@ -156,7 +156,7 @@ class _Bridge:
                 with waits.move_on_after(soonest - REST_S):
                     await waits.wait_for_either(written, done)
 
-    # Outgoing.
+    # Events to the server.
 
     async def _queue_items(self, follower: Follower) -> bool:
         """Enter new items for the server. Return True if there may be more."""
@@ -203,9 +203,8 @@ class _Bridge:
         )
 
     def _update_links(self, users: Sequence[KitUser], nursery: trio.Nursery) -> None:
-        """Keep a connection for each user, and end the connections of users without a kit. If there
-        is no user, keep one connection that only receives, because a phone's 911 alert needs no
-        kit.
+        """Keep a connection for each user with a kit, and end all other connections. If there is no
+        such user, keep one connection that only receives, because a phone's 911 alert needs no kit.
         """
         units = {each.member: outward.make_unit(self._identity, each) for each in users}
         units = units or {LISTENING_KEY: outward.make_listening_unit(self._identity)}
@@ -220,7 +219,7 @@ class _Bridge:
                 known.unit = unit
 
     def _distribute_work(self, work: ReadResult, nursery: trio.Nursery) -> float:
-        """Hand due events to the free connections. Return the seconds until more are due."""
+        """Pass due events to the free connections. Return the seconds until more events are due."""
         now = self._host.clock()
         soonest = now + TURN_MAX_S
         told_of = {alert.sos for alert in work.alerts}
@@ -295,7 +294,7 @@ class _Bridge:
     async def _send_and_record(
         self, link: UserLink, session: TakSession, outgoing: Sequence[Outgoing]
     ) -> None:
-        """Send the events, and record them once the server has accepted them."""
+        """Send the events. When the server has accepted them, record that they were sent."""
         try:
             await session.send_events([event for each in outgoing for event in each.events])
         except ConnectionLost as lost:
@@ -313,7 +312,7 @@ class _Bridge:
         self._done.set()
         self._done = trio.Event()
 
-    # Connections.
+    # Connections to the server.
 
     async def _run_connection(self, member: int, link: UserLink) -> None:
         """Keep a user's connection until it is no longer needed."""
@@ -333,7 +332,7 @@ class _Bridge:
                 tries += 1
 
     async def _work_on_connection(self, member: int, link: UserLink) -> None:
-        """Work on one connection until it is lost."""
+        """Send and receive on one connection until it is lost."""
         async with self._site.connect(link.unit) as session:
             link.session = session
             self._note_links()
@@ -355,10 +354,10 @@ class _Bridge:
             log.warning("the TAK server: %s", reason)
         self._trouble = reason
 
-    # Incoming.
+    # Events from the server.
 
     def _filter_event(self, member: int, link: UserLink, kind: str, raw: bytes) -> None:
-        """Drop an unwanted event before any of it is stored, and queue all others."""
+        """Drop an unwanted event before the hub stores any of it. Queue all other events."""
         if kind.startswith("a-"):
             event = (
                 self._door.find_returned_unit(raw, self._host.clock())
@@ -368,7 +367,7 @@ class _Bridge:
         elif kind.startswith(tak.ALERTS) and not (
             kind == tak.CANCEL and records.PREFIX.encode() in raw
         ):
-            # All connections receive an alert, so only the listening connection counts.
+            # All connections receive an alert, so use only the listening connection.
             event = self._door.admit_alert(raw, self._host.clock()) if member == self._ear else None
         else:
             event = self._door.admit(kind, raw, link.unit.uid, self._host.clock())

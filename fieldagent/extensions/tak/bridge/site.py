@@ -1,4 +1,4 @@
-"""Server at which the bridge works: a team's TAK server, or the hub's own server."""
+"""Server to which the bridge connects: a team's TAK server, or the hub's own server."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 
 
 class TakSession(Protocol):
-    """Session of one user at the server. Its methods raise ConnectionLost once the session is
-    over.
+    """Session of one user at the server. Its methods raise ConnectionLost when the session has
+    ended.
     """
 
     async def run(self, handle_event: Callable[[str, bytes], None]) -> NoReturn:
@@ -23,13 +23,13 @@ class TakSession(Protocol):
         ...
 
     async def send_events(self, events: Iterable[CotEvent]) -> None:
-        """Send events, and return once the server has accepted them."""
+        """Send events. Return when the server has accepted them."""
         ...
 
 
 class FindPerson(Protocol):
-    """Lookup of a phone's user. The function returns None if the phone is unknown. `now` is Unix
-    time.
+    """Function that finds the user of a phone. It returns None if the phone is unknown. `now` is
+    Unix time.
     """
 
     def __call__(
@@ -39,13 +39,14 @@ class FindPerson(Protocol):
 
 class TakSite(NamedTuple):
     title: str
-    """Name in the log."""
+    """Name of the server in the log."""
     connect: Callable[[TakUnit], AbstractAsyncContextManager[TakSession]]
     """Opens a user's session. Raises ConnectionLost."""
     person_of: FindPerson
     has: Callable[[str], bool] = lambda uid: True
-    """Returns True if, as far as can be known, the server passes events on to this phone."""
+    """Returns True if, as far as the hub knows, the server passes events on to the phone with this
+    uid."""
 
 
 OpenSite: TypeAlias = Callable[[int], AbstractAsyncContextManager[TakSite]]
-"""Opens the server for a workspace."""
+"""Opens the server for a workspace, which is given by its id."""

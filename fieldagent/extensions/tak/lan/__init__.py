@@ -1,3 +1,3 @@
-"""TAK on the kit's own network: phones on this network see the kit's data, and send messages
-through the kit.
+"""TAK on the kit's own network. Phones on this network see the kit's data and send messages through
+the kit.
 """

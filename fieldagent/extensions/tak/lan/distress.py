@@ -1,9 +1,9 @@
 """Raises an SOS for the 911 alert of a TAK phone on the kit's network.
 
-A uid proves nothing. So the alert has the rules of unauthenticated radios: a separate incident, and
-the budget of `unproved_sos`. A phone repeats its alert every few seconds, but only the first raises
-an incident. A cancel from the phone does not end the incident. The cancel becomes a message in the
-incident, for people at the hub.
+A uid is not authenticated, so the alert follows the rules for unauthenticated radios: a separate
+incident, and the budget of `unproved_sos`. A phone repeats its alert every few seconds, but only
+the first alert raises an incident. A phone's cancel does not end the incident. It becomes a message
+in the incident for people at the hub.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from fieldagent.package.package import SOS_PRIORITY, Channel, Message, Package
 log = logging.getLogger(__name__)
 
 SILENCE_S = 600.0
-"""Seconds of silence after which an alert of the same phone counts as a new alert."""
+"""Seconds of silence after which an alert of the same phone is a new alert."""
 OPEN_MAX = 20
-"""Largest number of phones with a separate open incident. Further phones share an incident."""
+"""Largest number of phones with a separate open incident. Further phones share one incident."""
 REMEMBERED_MAX = 200
-"""Largest number of phones whose last alert is remembered."""
+"""Largest number of phones whose last alert is stored in memory."""
 
 
 class LanDistress:
-    """Alerts of phones in the kit's network."""
+    """Accepts the alerts of phones on the kit's network."""
 
     def __init__(
         self, journal: Journal, intake: Intake, outboxes: Mapping[Channel, ChannelOutbox]
@@ -45,7 +45,7 @@ class LanDistress:
         """Time of each phone's last alert, by its uid."""
 
     async def accept_alert(self, alert: PhoneAlert) -> str:
-        """Accept an alert or its cancel, and return the result, `taken` or `repeated`."""
+        """Process an alert or its cancel, and return the result, `taken` or `repeated`."""
         handle = self._handle(alert)
         open_incident = incident.find_open_of_handheld(self._journal, handle)
         if alert.cancels:
@@ -86,7 +86,7 @@ class LanDistress:
             log.warning("the SOS of %s uses only other channels: %s", handle, plan.withheld_text)
 
     def _handle(self, alert: PhoneAlert) -> str:
-        """Return the name under which the journal keeps the phone's incident."""
+        """Return the name under which the journal stores the phone's incident."""
         handle = "tak:" + "".join(alert.sender.uid.split())
         if incident.find_open_of_handheld(self._journal, handle) is not None:
             return handle

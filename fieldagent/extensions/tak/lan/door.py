@@ -45,15 +45,15 @@ from fieldagent.system.rate import Rate
 from fieldagent.wire.errors import RemoteProtocolError
 
 BURST = 10
-"""Number of messages that are accepted at once after a long silence."""
+"""Number of messages that the kit accepts at once after a long silence."""
 TEXT_MAX, CALLSIGN_MAX = 1_000, 40
 PHONES_MAX = 200
-"""Largest number of phones for which the time of the last reply is remembered."""
+"""Largest number of phones for which the kit stores the time of the last reply."""
 REPLY_INTERVAL_S = 600.0
-"""Seconds between two explanations to one phone, which also stops two machines from answering each
+"""Seconds between two explanations to one phone. The pause also stops two machines that answer each
 other."""
 _OWN_UID_PREFIX = b' uid="' + PREFIX.encode()
-"""Part of our own events. The kit ignores these events, which multicast returns to their sender."""
+"""Part of the kit's own events. Multicast returns these events to the kit, which ignores them."""
 COUNTS = ("taken", "repeated", "asked", "own", "limited", "refused", "unreadable", "other")
 
 
@@ -62,11 +62,11 @@ class LanOutcome(NamedTuple):
     """One of `COUNTS`."""
     to: TakUnit | None = None
     why: str = ""
-    """Reason shown to the sender, if the message does not use all channels."""
+    """Reason that the sender sees, if the message does not use all channels."""
 
 
 class LanAdmission:
-    """Admission of phones' messages. `bearer_bytes` is explained in `affordable.SpendingLimits`."""
+    """Accepts or drops messages of phones. `affordable.SpendingLimits` explains `bearer_bytes`."""
 
     def __init__(
         self,
@@ -93,15 +93,15 @@ class LanAdmission:
         self.counts = dict.fromkeys(COUNTS, 0)
 
     async def receive_event(self, raw: bytes) -> LanOutcome:
-        """Handle a received event and return the outcome."""
+        """Process a received event and return the result."""
         outcome = await self._receive_event(raw)
         self.counts[outcome.became] += 1
         return outcome
 
     async def _receive_event(self, raw: bytes) -> LanOutcome:
         try:
-            # Nearly all events from phones are positions, so only possible chats and alerts are
-            # decoded.
+            # Nearly all events from phones are positions, so decode only events that may be chats
+            # or alerts.
             said = tak.read_chat(event) if (event := _read_wanted(raw)) is not None else None
         except RemoteProtocolError:
             return LanOutcome("unreadable")
@@ -118,7 +118,7 @@ class LanAdmission:
         is_for_all = said.to.uid == tak.ALL_CHAT_ROOMS
         asks = emergency.make_question(said.text, direct=not is_for_all)
         if not is_known:
-            # A message from one phone to another is not for the kit.
+            # A message from one phone to another phone is not for the kit.
             return LanOutcome("other", said.sender, asks if is_for_all else "")
         self._next, wait = self._rate.admit(self._next, self._journal.clock.now())
         if wait:
@@ -129,7 +129,7 @@ class LanAdmission:
         return outcome
 
     def _find_addressee(self, to: TakUnit) -> tuple[bool, Person | None]:
-        """Return True and the addressee if the kit can reach the unit; None as addressee means
+        """Return True and the addressee if the kit can reach the unit. The addressee None means
         everyone.
         """
         if to.uid == self._own.uid:
@@ -179,7 +179,7 @@ class LanAdmission:
         )
 
     def admit_reply(self, uid: str, now: float) -> bool:
-        """Return True if the kit may now send that phone an explanation."""
+        """Return True if the kit may send an explanation to the phone now."""
         if now < self._replied.get(uid, -REPLY_INTERVAL_S) + REPLY_INTERVAL_S:
             return False
         self._replied[uid] = now
@@ -190,7 +190,7 @@ class LanAdmission:
 
 
 def _read_wanted(raw: bytes) -> cot.CotEvent | None:
-    """Return the decoded event if it is a chat or an alert, else None. Raises
+    """Return the decoded event if it is a chat or an alert, otherwise None. Raises
     RemoteProtocolError.
     """
     if raw[:1] == b"\xbf":
@@ -200,6 +200,8 @@ def _read_wanted(raw: bytes) -> cot.CotEvent | None:
 
 
 def _clean_line(text: str) -> str:
-    """Return the text as one line without hidden characters, because unknown people wrote it."""
+    """Return the text as one line without invisible characters, because an unknown person wrote
+    it.
+    """
     line = " ".join(text.split())
     return "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in line)

@@ -1,4 +1,6 @@
-"""Text for a phone that asks for the cost of a message. The message is not queued. Pure."""
+"""Response to a phone that asks for the cost of a message, without queuing the message. Pure
+functions.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +15,8 @@ from fieldagent.system.wording import format_count
 def describe_cost(
     costs: Mapping[Channel, Cost], plan: AffordablePlan, limits: SpendingLimits
 ) -> str:
-    """Return the answer: the cost on each channel, and the channels that the message would use.
-    `costs` belong to the same message.
+    """Return the response: the cost on each channel, and the channels that the message would use.
+    `costs` are for the same message.
     """
     sentences = ["Not sent, because it begins with a question mark."]
     for channel, cost in costs.items():

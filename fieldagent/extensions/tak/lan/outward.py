@@ -25,13 +25,13 @@ from fieldagent.package.tracks import PlacedPoint
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 PORT = 4242
-"""TCP port at which ATAK receives messages for one phone."""
+"""TCP port on which ATAK receives messages for one phone."""
 PEOPLE_MAX = 200
-"""Largest number of units that are shown."""
+"""Largest number of units that the kit shows to phones."""
 
 
 class LanUser(NamedTuple):
-    """A unit on the map; values are None if the position is unknown."""
+    """A unit on the map. The values are None if the position is unknown."""
 
     unit: TakUnit
     name: str
@@ -50,13 +50,13 @@ def make_own_unit(name: str) -> TakUnit:
 
 
 def _clean_uid_part(text: str) -> str:
-    """Return the text as part of a uid, which may also be used as an attribute's name."""
+    """Return the text in a form that is valid in a uid and in the name of an XML attribute."""
     return re.sub(r"[^A-Za-z0-9-]", "_", text)
 
 
 def make_unit(kind: str, number: str, name: str) -> TakUnit:
-    """Return the unit of a user, or of a station on the air. The unit is the same at each kit of a
-    team.
+    """Return the unit of a user or of a station on the air. All kits of a team use the same
+    unit.
     """
     return TakUnit(
         f"{PREFIX}{kind[:1] or 'U'}-{_clean_uid_part(number)}", name or f"{kind} {number}"
@@ -64,7 +64,7 @@ def make_unit(kind: str, number: str, name: str) -> TakUnit:
 
 
 def find_user(uid: str) -> int | None:
-    """Return the user number in a unit's uid; None if the unit is not a user's."""
+    """Return the user number in a unit's uid, or None if the unit is not a user's."""
     number = uid.removeprefix(f"{PREFIX}U-")
     fits = uid.startswith(f"{PREFIX}U-") and number.isascii() and number.isdecimal()
     return int(number) if fits and len(number) < 19 else None
@@ -73,7 +73,7 @@ def find_user(uid: str) -> int | None:
 def list_users(
     own_unit: TakUnit, mine: Iterable[PlacedPoint], others: Iterable[PlacedPoint]
 ) -> list[LanUser]:
-    """Return this kit and the others with known positions, each with the newest position."""
+    """Return this kit and the other units with known positions. Each has its newest position."""
     newest = {own_unit.uid: LanUser(own_unit, own_unit.callsign)}
     for who, placed in [*((own_unit, each) for each in mine), *_add_units(others)]:
         if not isinstance(placed.place, Location):
@@ -98,16 +98,16 @@ def _add_units(others: Iterable[PlacedPoint]) -> list[tuple[TakUnit, PlacedPoint
 def make_position_events(
     user: LanUser, address: str, previous: SentPosition | None, now: float
 ) -> list[CotEvent]:
-    """Return the events that show a user's position. `address` is the address of the kit, because
-    messages for shown units go to the kit.
+    """Return the events that show a user's position. `address` is the address of the kit, which
+    receives the messages for all shown units.
     """
     shown_by = ShowingProgram("kit", "shown by the kit", f"{address}:{PORT}:tcp")
     return tak_map.make_position_events(user.unit, user, shown_by, previous, now, is_shared=True)
 
 
 def make_event(body: str, now: float) -> CotEvent | None:
-    """Return the event for a received item; None if the item has no event. `body` is the JSON that
-    a hook receives.
+    """Return the event for a received item, or None if the item has no event. `body` is the JSON
+    that a hook receives.
     """
     document = json.loads(body)
     (payload,) = document["payloads"]
@@ -133,14 +133,14 @@ class LanAlert(NamedTuple):
 
 
 def list_alerts(own_unit: TakUnit, status: dict[str, Any]) -> list[LanAlert]:
-    """Return the active alerts. `status` is the answer to `GET /api/sos`."""
+    """Return the active alerts. `status` is the content of the response to `GET /api/sos`."""
     mine = status["incident"]
     ringing = []
     if mine is not None and mine["state"] == "open":
         ringing.append(LanAlert(own_unit, _find_place(mine["items"])))
     for each in status["heard"]:
         if each["state"] == "open":
-            # Station 0 is this kit. Unknown handhelds are distinguished only by numbers.
+            # Station 0 is this kit. Only numbers distinguish unknown handhelds.
             station = str(each["station"] or f"0-{each['number']}")
             name = str(each.get("name") or f"kit {station}")
             ringing.append(LanAlert(TakUnit(f"{PREFIX}S-{station}", name)))
@@ -148,7 +148,7 @@ def list_alerts(own_unit: TakUnit, status: dict[str, Any]) -> list[LanAlert]:
 
 
 def _find_place(items: Sequence[dict[str, Any]]) -> CotPoint | None:
-    """Return the newest position among the items of an SOS."""
+    """Return the newest position in the items of an SOS."""
     for each in reversed(items):
         if (place := each.get("position")) is not None:
             return CotPoint(float(place["latitude"]), float(place["longitude"]))
@@ -162,6 +162,6 @@ def make_alert(alert: LanAlert, users: Sequence[LanUser], now: float, *, is_over
         is_theirs = alert.unit.uid == user.unit.uid or alert.unit.callsign == user.name
         if is_theirs and user.latitude is not None and user.longitude is not None:
             point = CotPoint(user.latitude, user.longitude)
-    # The position in the SOS is newer than the last position that the kit posted before it.
+    # The position in the SOS is newer than the last position that the kit sent before the SOS.
     point = alert.place or point
     return tak.make_alert(alert.unit, point, tak_map.make_date(now), cancels=is_over)

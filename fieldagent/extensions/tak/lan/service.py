@@ -42,22 +42,23 @@ from fieldagent.system.wording import describe_reason
 log = logging.getLogger(__name__)
 
 GROUP, GROUP_PORT = "239.2.3.1", 6969
-"""Multicast group of phones with ATAK and similar apps, in each network."""
+"""Multicast group of phones with ATAK and similar apps."""
 TTL = 1
-"""Hop limit of multicast, which keeps it in the kit's network."""
+"""Hop limit of multicast packets, which keeps them in the kit's network."""
 RETRY_WAITS_S = (1.0, 5.0, 30.0, 60.0)
-"""Seconds between two attempts after a network failure; the last value repeats."""
+"""Seconds between two attempts after a network failure. The last value applies to all later
+attempts."""
 POLL_INTERVAL_S, IDLE_POLL_EXTRA_S = 1.0, 9.0
-"""Shortest time in seconds between two checks for news, and additional seconds if nothing is new.
+"""Shortest time in seconds between two checks for news, and additional seconds if there is no news.
 Together they are the time between two alerts of one SOS."""
 RETRY_AFTER_S = 30.0
-"""Seconds after which a unit's position is sent again, because phones that come later have no other
+"""Seconds after which a unit's position is sent again, because phones that join later have no other
 source."""
 CANCELS = 3
 """Number of times that the end of an alert is sent."""
 LOOKED_AT = 500
 DATAGRAM_MAX = 65_507
-"""Largest number of bytes of a UDP datagram over IPv4."""
+"""Largest number of bytes in a UDP datagram over IPv4."""
 CONNECTIONS = 16
 """Largest number of phones that may be connected at the same time."""
 EVENT_WITHIN_S = 10.0
@@ -65,11 +66,11 @@ EVENT_WITHIN_S = 10.0
 
 
 PAYER = "TAK"
-"""Name under which the journal books the cost of messages from phones."""
+"""Name under which the journal records the cost of messages from phones."""
 
 
 def plan(settings: TakLanSettings, base: PartBase) -> PartPlan:
-    """Return the part that serves phones in the network of the settings."""
+    """Return the plan of the part that serves phones on the network in the settings."""
 
     def make_service(host: PartHost) -> TakLan:
         budget = DayBudget(host.journal, PAYER, settings.credits_per_day)
@@ -87,8 +88,8 @@ def plan(settings: TakLanSettings, base: PartBase) -> PartPlan:
 
 
 class TakLan(PartService):
-    """TAK on the kit's network. Call `run` under a supervisor. `get_status` is for the API.
-    `incidents` returns the answer to `GET /api/sos`.
+    """Service for TAK phones on the kit's network. Call `run` under a supervisor. The API calls
+    `get_status`. `incidents` returns the content of the response to `GET /api/sos`.
     """
 
     def __init__(
@@ -106,22 +107,22 @@ class TakLan(PartService):
         self._incidents = incidents
         self._told: dict[str, SentPosition] = {}
         self._alerts: dict[str, LanAlert] = {}
-        """Active alerts by uid."""
+        """Active alerts by the uid of their unit."""
         self._ended: dict[str, tuple[LanAlert, int]] = {}
-        """Ended alerts, each with the number of times that its end was sent."""
+        """Ended alerts, with the number of times that the end of each alert was sent."""
         self._place = changes.get_newest(journal)
         self._last = 0
         """Number of the last payload that was sent."""
         self._unsaid: list[CotEvent] = []
-        """Events of received items that are not sent yet, because the network may fail. Each event
-        is sent once."""
+        """Events of received items that are not sent yet, because the network may have failed. Each
+        event is sent once."""
         self.link = ChannelLink()
 
     async def run(
         self, agent_status: Callable[[], Mapping[str, Any]], note_fault: Note
     ) -> NoReturn:
-        """Show received items to phones and receive their messages. Try again after network
-        failures. Raises the journal's errors.
+        """Show received items to phones and receive messages from phones. After a network failure,
+        try again. Raises the journal's errors.
         """
         tries = 0
         while True:
@@ -141,7 +142,7 @@ class TakLan(PartService):
         self.link.state, self.link.reason = LinkState.NO_SERVICE, reason
 
     async def _work_until_failure(self) -> None:
-        """Send to phones and receive from them until the network fails. Raises OSError."""
+        """Send to phones and receive from phones until the network fails. Raises OSError."""
         with _open_sender(self._address) as speaking, _open_listener(self._address) as hearing:
             direct = await _open_tcp_listener(self._address)
             async with trio.open_nursery() as nursery:
@@ -151,7 +152,7 @@ class TakLan(PartService):
                 log.info("TAK: phones see received items at %s", self._address)
                 await self._send_regularly(speaking)
 
-    # Sending.
+    # Methods that send.
 
     async def _send_regularly(self, send_socket: trio.socket.SocketType) -> NoReturn:
         while True:
@@ -183,7 +184,7 @@ class TakLan(PartService):
         news, self._place = changes.list_since(self._journal, self._place, ("inbound",))
         events = []
         for change in news:
-            # A change also occurs when a hook accepts the payload or a person reads it.
+            # A payload also changes when a hook accepts it or a person reads it.
             if change.subject <= self._last:
                 continue
             self._last = change.subject
@@ -220,7 +221,7 @@ class TakLan(PartService):
                 self._ended[uid] = (alert, times + 1)
         return events
 
-    # Receiving.
+    # Methods that receive.
 
     async def _receive_events(
         self, receive_socket: trio.socket.SocketType, send_socket: trio.socket.SocketType
@@ -242,7 +243,8 @@ class TakLan(PartService):
                     async with unproved.admit(address) as visit:
                         raw = await _receive_all(stream)
                 if raw:
-                    # Charge the source for this work too, but do not let another phone end it.
+                    # Charge the source for this work too, but do not let another phone end its
+                    # connection.
                     visit.begin()
                     try:
                         for each in EventSplitter().receive_data(raw) or [raw]:
@@ -268,7 +270,7 @@ class TakLan(PartService):
             )
 
     def get_status(self) -> dict[str, Any]:
-        """Return the state of the network, and the counts of messages from phones."""
+        """Return the state of the network and the numbers of messages from phones."""
         return {
             "state": self.link.state.value,
             "reason": self.link.reason,
@@ -289,7 +291,7 @@ def _open_sender(address: str) -> trio.socket.SocketType:
 
 
 def _open_listener(address: str) -> trio.socket.SocketType:
-    """Return a socket that receives only this group in this network, even if other programs on this
+    """Return a socket that receives only this group on this network, even if other programs on this
     machine use the group.
     """
     plain = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -298,7 +300,7 @@ def _open_listener(address: str) -> trio.socket.SocketType:
         plain.bind((GROUP, GROUP_PORT))
         membership = socket.inet_aton(GROUP) + socket.inet_aton(address)
         plain.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, membership)
-        # Otherwise the socket would also receive groups that other programs have joined.
+        # Without this option, the socket would also receive groups that other programs have joined.
         plain.setsockopt(socket.IPPROTO_IP, IP_MULTICAST_ALL, 0)
         return trio.socket.from_stdlib_socket(plain)
     except BaseException:
@@ -307,7 +309,7 @@ def _open_listener(address: str) -> trio.socket.SocketType:
 
 
 IP_MULTICAST_ALL = 49
-"""Socket option of linux/in.h; Python has no name for it."""
+"""Socket option from linux/in.h, for which Python has no name."""
 
 
 async def _open_tcp_listener(address: str) -> trio.SocketListener:
@@ -316,8 +318,8 @@ async def _open_tcp_listener(address: str) -> trio.SocketListener:
 
 
 async def _receive_all(stream: trio.SocketStream) -> bytes:
-    """Return the bytes that a phone sends until the phone closes the connection; empty if there are
-    too many bytes.
+    """Return the bytes that a phone sends until it closes the connection. Return empty bytes if
+    there are too many.
     """
     raw = b""
     try:

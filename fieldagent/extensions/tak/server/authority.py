@@ -1,7 +1,8 @@
-"""The hub's own certificate authority for phones at its TAK server, in formats for ATAK and iTAK.
+"""The hub's own certificate authority for phones at its TAK server. The files have formats for ATAK
+and iTAK.
 
 The authority uses RSA with 2048 bits and SHA-256, which every TAK program supports. A phone's file
-is PKCS #12 with the old encryption (PBE with SHA-1 and 3DES), because Android refuses the newer
+is PKCS #12 with the old encryption (PBE with SHA-1 and 3DES), because Android rejects the newer
 encryption. This module needs `cryptography`. Times are Unix time.
 """
 
@@ -30,10 +31,10 @@ KEY = "tak-authority"
 ORGANIZATION = "fieldagent"
 BITS, EXPONENT = 2048, 65_537
 VALID_FROM, VALID_UNTIL = datetime(2026, 1, 1, tzinfo=UTC), datetime(2046, 1, 1, tzinfo=UTC)
-"""Validity of the authority. Its certificates begin in the past, because the clock of a machine
-without a network may be behind."""
+"""Validity of the authority. The start is in the past, because the clock of a machine without a
+network may be slow."""
 SERVER_LASTS, SERVER_BEFORE = 397 * 86_400.0, 90 * 86_400.0
-"""Seconds for which the server's certificate is valid after now, and before now. Apple's phones
+"""Seconds after and before now between which the server's certificate is valid. Apple's phones
 accept at most 825 days."""
 
 
@@ -43,7 +44,7 @@ class Authority(NamedTuple):
 
 
 class IssuedCertificate(NamedTuple):
-    """Key, and its certificate from the authority."""
+    """A key with its certificate from the authority."""
 
     key: rsa.RSAPrivateKey
     certificate: x509.Certificate
@@ -55,8 +56,8 @@ class IssuedCertificate(NamedTuple):
 
 
 def open_authority(db: Db) -> Authority:
-    """Return the hub's authority, which is created at its first use. Its certificate is built from
-    the key each time, and is always the same.
+    """Return the hub's certificate authority, which the first use creates. The authority's
+    certificate is built from its key each time and is always the same.
     """
     rows = db.execute("SELECT key FROM signing_key WHERE name = ?", KEY)
     if not rows:
@@ -108,7 +109,7 @@ def _make_own_certificate(key: rsa.RSAPrivateKey) -> x509.Certificate:
         serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
     )
     digest = hashlib.sha256(written).digest()
-    # The authorities of two hubs must have different names, because a phone may trust both.
+    # The authorities of two hubs need different names, because a phone may trust both.
     name = _make_name(f"fieldagent hub {digest[:4].hex()}")
     return (
         x509.CertificateBuilder(
@@ -156,15 +157,15 @@ def _sign(
 
 
 def find_expiry(certificate: x509.Certificate) -> datetime:
-    """Return the end of a certificate's validity. Before version 42, such as in Debian 12,
-    cryptography returns the end only without a time zone.
+    """Return the end of a certificate's validity. Versions of cryptography before 42, for example
+    in Debian 12, return the end only without a time zone.
     """
     after: datetime | None = getattr(certificate, "not_valid_after_utc", None)
     return after or certificate.not_valid_after.replace(tzinfo=UTC)
 
 
 def issue_for_phone(authority: Authority, name: str, now: float) -> IssuedCertificate:
-    """Return a key and certificate for a user's phone."""
+    """Return a new key and certificate for a user's phone."""
     key = _make_key()
     terms = CertificateTerms(f"{x509.random_serial_number():x}", now + PHONE_LIFETIME)
     return IssuedCertificate(key, certify_phone(authority, name, key.public_key(), terms))
@@ -180,7 +181,7 @@ def certify_phone(
 
 
 def issue_for_server(authority: Authority, host: str, now: float) -> IssuedCertificate:
-    """Return a key and certificate for the server. `host` is a name or an address."""
+    """Return a new key and certificate for the server. `host` is a name or an address."""
     try:
         name: x509.GeneralName = x509.IPAddress(ipaddress.ip_address(host))
     except ValueError:
@@ -199,8 +200,8 @@ def _encode_pem(certificate: x509.Certificate) -> bytes:
 
 
 def make_context(authority: Authority, host: str, now: float) -> ssl.SSLContext:
-    """Return the TLS context of the server, which only accepts certificates of this authority. The
-    call takes a tenth of a second, and writes a temporary file.
+    """Return the TLS context of the server, which accepts only certificates of this authority. The
+    call takes a tenth of a second and writes a temporary file.
     """
     made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     made.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -212,7 +213,7 @@ def make_context(authority: Authority, host: str, now: float) -> ssl.SSLContext:
 
 
 def prove(context: ssl.SSLContext, authority: Authority, host: str, now: float) -> None:
-    """Load a new server certificate into `context`, for connections from now on."""
+    """Load a new server certificate into `context`. New connections use this certificate."""
     own = issue_for_server(authority, host, now)
     key = own.key.private_bytes(
         serialization.Encoding.PEM,
@@ -240,7 +241,7 @@ def encode_phone_file(
 
 
 def trust_file(authority: Authority, password: str) -> bytes:
-    """Return the authority's certificate as PKCS #12, for the phone's trust store."""
+    """Return the authority's certificate as PKCS #12, for a phone's trust store."""
     return pkcs12.serialize_key_and_certificates(
         None, None, None, [authority.certificate], _make_android_encryption(password)
     )

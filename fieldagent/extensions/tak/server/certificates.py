@@ -22,7 +22,7 @@ PHONE_LIFETIME = 730 * 86_400.0
 
 
 class PhoneHolder(NamedTuple):
-    """User of a phone."""
+    """User to whom a phone belongs."""
 
     member: int
     name: str
@@ -37,7 +37,7 @@ _IN_FORCE = (
 
 
 def find_user(db: Db, workspace: int, name_or_id: str) -> PhoneHolder:
-    """Return the user of that name, id or address. Raises Refused."""
+    """Return the user with this name, id or address. Raises Refused."""
     member = find_member(db, workspace, name_or_id)
     ((name,),) = db.execute("SELECT name FROM member WHERE id = ?", member)
     return PhoneHolder(member, name)
@@ -46,7 +46,7 @@ def find_user(db: Db, workspace: int, name_or_id: str) -> PhoneHolder:
 def add(
     db: Db, workspace: int, holder: PhoneHolder, serial: str, *, expires: float, now: float
 ) -> None:
-    """Make a new certificate valid. Raises Refused."""
+    """Store a new certificate, which is valid from now on. Raises Refused."""
     known = db.execute(
         "SELECT member FROM tak_person WHERE workspace = ? AND callsign = ?",
         *(workspace, holder.name),
@@ -90,8 +90,8 @@ def revoke(db: Db, workspace: int, member: int, now: float) -> int:
 
 
 def list_certificates(db: Db, workspace: int) -> list[Row]:
-    """Return all certificates of a workspace by user, including revoked and expired
-    certificates.
+    """Return all certificates of a workspace in the order of their users, including revoked and
+    expired certificates.
     """
     names = ("user", "name", "made", "expires", "revoked", "seen", "phone")
     return make_named_rows(
@@ -105,7 +105,7 @@ def list_certificates(db: Db, workspace: int) -> list[Row]:
 
 
 def find_holder(db: Db, workspace: int, serial: str, now: float) -> PhoneHolder | None:
-    """Return the user of a certificate; None if the certificate is not valid."""
+    """Return the user of a certificate, or None if the certificate is not valid."""
     rows = db.execute(
         f"SELECT member.id, member.name FROM {_IN_FORCE} AND serial = ?", workspace, now, serial
     )
@@ -113,7 +113,7 @@ def find_holder(db: Db, workspace: int, serial: str, now: float) -> PhoneHolder 
 
 
 def find_valid(db: Db, workspace: int, serials: Collection[str], now: float) -> set[str]:
-    """Return the serial numbers of valid certificates among `serials`."""
+    """Return those of `serials` whose certificate is valid."""
     if not serials:
         return set()
     which, some = make_membership(db, serials)
@@ -122,7 +122,7 @@ def find_valid(db: Db, workspace: int, serials: Collection[str], now: float) -> 
 
 
 def find_phone_owner(db: Db, workspace: int, uid: str, now: float) -> PhoneHolder | None:
-    """Return the user of a phone; None if no certificate has been used with that phone."""
+    """Return the user of a phone, or None if the phone has never used a certificate."""
     rows = db.execute(
         f"SELECT member.id, member.name FROM {_IN_FORCE} AND uid = ? ORDER BY seen",
         *(workspace, now, uid),
@@ -131,7 +131,7 @@ def find_phone_owner(db: Db, workspace: int, uid: str, now: float) -> PhoneHolde
 
 
 def list_phones(db: Db, workspace: int, now: float) -> list[tuple[str, str, int]]:
-    """Return the serial, the uid and the user of each phone that has connected."""
+    """Return the serial number, the uid and the user of each phone that has connected."""
     rows = db.execute(
         f"SELECT serial, uid, member.id FROM {_IN_FORCE} AND uid IS NOT NULL AND uid <> ''",
         *(workspace, now),
@@ -140,8 +140,8 @@ def list_phones(db: Db, workspace: int, now: float) -> list[tuple[str, str, int]
 
 
 def note_phone(db: Db, serial: str, member: int, uid: str, now: float) -> None:
-    """Record that a phone has connected. Messages for its user go to that phone, and unconfirmed
-    messages are sent again at once.
+    """Record that a phone has connected. From now on, messages for its user go to this phone.
+    Unconfirmed messages are sent again at once.
     """
     db.execute("UPDATE tak_certificate SET uid = ?, seen = ? WHERE serial = ?", uid, now, serial)
     db.execute("UPDATE tak_person SET uid = ? WHERE member = ?", uid, member)
@@ -153,8 +153,8 @@ def note_phone(db: Db, serial: str, member: int, uid: str, now: float) -> None:
 
 
 def find_person(db: Db, workspace: int, callsign: str, uid: str, now: float) -> TakPerson | None:
-    """Return the user of a phone, whatever its callsign. Implements `FindPerson`. Messages for the
-    user go to this phone from now on.
+    """Return the user of a phone, whatever its callsign is. Implements `FindPerson`. From now on,
+    messages for the user go to this phone.
     """
     owner = find_phone_owner(db, workspace, uid, now)
     if owner is None:

@@ -1,9 +1,9 @@
 """Data package: the file with which ATAK, WinTAK and iTAK add and trust a server.
 
-The package is a zip with a manifest, settings and PKCS #12 files, as made by TAK Server's own
-tools. A package with a user's own file identifies its holder as that user, because it contains the
-key and its password. A package without such a file is for anyone. The phone then asks for a name
-and a secret, and fetches its certificate.
+The package is a zip file with a manifest, settings and PKCS #12 files, like the packages of TAK
+Server's own tools. A package for one user contains the user's key and its password, so whoever has
+the package can act as this user. A package without a key is for anyone. A phone with such a package
+asks for a name and a secret, and then fetches its certificate.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Connection(NamedTuple):
     host: str
     port: int
     description: str
-    """Name of the server on the phone."""
+    """Name of the server that the phone shows."""
     callsign: str
     """Callsign of the phone's user."""
     password: str
@@ -35,8 +35,9 @@ class Connection(NamedTuple):
 def make_data_package(
     uid: str, to: Connection, trust: bytes, client_key: bytes | None = None, *, flat: bool = False
 ) -> bytes:
-    """Return the zip. `trust` and `client_key` are PKCS #12 files, and `uid` identifies the
-    package. A `flat` package has no folders and no manifest, as iTAK requires.
+    """Return the zip file. `trust` and `client_key` are PKCS #12 files. `uid` identifies the
+    package. If `flat` is True, the package has no folders and no manifest, because iTAK requires
+    this.
     """
     files = {SETTINGS: _write_settings(to, enrolls=client_key is None).encode(), TRUST: trust}
     if client_key is not None:

@@ -45,9 +45,9 @@ log = logging.getLogger(__name__)
 
 PATH_PREFIX = "/Marti/api/tls"
 BODY = 16_384
-"""Largest number of bytes of a request. A request for a key of 4096 bits has 1700."""
+"""Largest number of bytes of a request. A request for a 4096-bit key has 1700."""
 CONTENT_TYPES = ("application/pkcs10", "application/octet-stream", "text/plain", FORM, "")
-"""Content types that clients use. curl's default is the form."""
+"""Content types that clients use. By default, curl sends the content type of a form."""
 KEY_BITS = (2_048, 4_096)
 CONFIG = (
     '<?xml version="1.0" encoding="UTF-8"?>\n'
@@ -93,7 +93,7 @@ class Enrolment:
         ]
 
     async def judge(self, head: Request) -> InvitedPhone:
-        """Return the invited user. Raises Problem 401."""
+        """Return the user whose invitation the request contains. Raises Problem 401."""
         name, token = read_basic(head.headers) or ("", "")
         now = self._clock()
         look = partial(invitations.find_invited, name=name, token=token, now=now)
@@ -110,16 +110,16 @@ class Enrolment:
         return InvitedPhone(holder, token)
 
     async def answer_config(self, request: Request, caller: InvitedPhone) -> Response:
-        """Return the names for a client's certificate request."""
+        """Return the names that a client adds to its certificate request."""
         return Response(200, CONFIG.encode(), "application/xml")
 
     async def answer_profile(self, request: Request, caller: InvitedPhone) -> Response:
-        """Answer that there is no profile. A client asks for a profile after enrolment."""
+        """Respond that there is no profile. Clients ask for a profile after the enrolment."""
         return Response(204)
 
     async def sign(self, request: Request, caller: InvitedPhone) -> Response:
-        """Return a certificate for the key in a PKCS #10 request. The same key gets the same
-        certificate again. Raises Problem 409 if another phone has used the invitation.
+        """Return a certificate for the key in a PKCS #10 request. If the key is the same, the
+        certificate is the same. Raises Problem 409 if another phone has used the invitation.
         """
         public = await trio.to_thread.run_sync(read_public_key, request.body)
         key = sha256(public.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo))
@@ -133,8 +133,8 @@ class Enrolment:
             raise Problem(409, str(refused)) from None
         if terms is None:
             raise Problem(409, "this invitation was used by another phone: ask for another")
-        # The certificate is valid before the phone has it. A phone that misses the answer asks
-        # again.
+        # The certificate becomes valid before the phone has it. A phone that misses the response
+        # asks again.
         signed = await trio.to_thread.run_sync(
             partial(authority.certify_phone, self._by, caller.holder.name, public, terms)
         )
@@ -144,7 +144,9 @@ class Enrolment:
 
 
 def read_public_key(body: bytes) -> rsa.RSAPublicKey:
-    """Return the public key of a PKCS #10 request with a valid signature. Raises Problem 400."""
+    """Return the public key in a PKCS #10 request. The request's signature must be valid. Raises
+    Problem 400.
+    """
     lines = [line for line in body.split(b"\n") if not line.startswith(b"-----")]
     try:
         request = x509.load_der_x509_csr(base64.b64decode(b"".join(lines)))
@@ -161,7 +163,9 @@ def read_public_key(body: bytes) -> rsa.RSAPublicKey:
 def _make_answer(
     accept: str, certificate: x509.Certificate, ca_certificate: x509.Certificate
 ) -> Response:
-    """Return the response in the client's format: XML for ATAK, text for iTAK, JSON for others."""
+    """Return the response in the client's format: XML for ATAK, text for iTAK, JSON for other
+    clients.
+    """
     texts = [
         base64.b64encode(each.public_bytes(Encoding.DER)).decode()
         for each in (certificate, ca_certificate)

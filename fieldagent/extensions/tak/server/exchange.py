@@ -33,15 +33,16 @@ from fieldagent.wire.errors import RemoteProtocolError
 log = logging.getLogger(__name__)
 
 PHONE_EVENT_RATE = Rate(600.0, 120)
-"""Rate of events from one phone."""
+"""Largest rate of events from one phone."""
 KEPT_MAX, KEPT_BYTES_MAX = 1_000, 2_097_152
-"""Largest number of objects on the map, and of their bytes."""
+"""Largest number of objects that are kept for the map, and largest number of their bytes."""
 CHATS_MAX = 50
-"""Largest number of kept messages to everyone."""
+"""Largest number of messages to everyone that are kept."""
 LASTS_MAX = 86_400.0
-"""Longest time in seconds for which anything is kept, whatever the phone requests."""
+"""Longest time in seconds for which an event is kept, whatever the phone requests."""
 ABSENT_PHONES_MAX = 1_000
-"""Largest number of absent phones whose heard messages are remembered."""
+"""Largest number of absent phones for which the server stores the last message that they
+received."""
 NAME_MAX = 100
 """Largest number of characters of a uid, and of a callsign."""
 _KEPT_TYPES = ("a-", tak.POINTS, "u-", tak.ALERT)
@@ -49,22 +50,22 @@ _KEPT_TYPES = ("a-", tak.POINTS, "u-", tak.ALERT)
 
 @dataclass(slots=True, eq=False)
 class TakGuest:
-    """A guest: a phone, or a user of the hub (empty `key`)."""
+    """A phone, or a user of the hub (with an empty `key`), at the server."""
 
     member: int
     send_event: Callable[[str, bytes, str], bool]
-    """Sends an event: its type, its bytes and the uid of its unit. Returns False if there is no
-    space."""
+    """Sends an event, given by its type, its bytes and the uid of its unit. Returns False if there
+    is no space."""
     key: str = ""
-    """Key that identifies a phone when it connects again."""
+    """Key from which the server recognises a phone that connects again."""
     uid: str = ""
-    """Uid of the guest; empty while the phone only listens."""
+    """Uid of the guest; empty while a phone only listens."""
     callsign: str = ""
     spoke: float = 0.0
     """State of the guest's rate limit."""
     heard: int = 0
-    """Number of the last message to all that was sent before the phone was heard. Later messages
-    are sent again after a lost connection."""
+    """Number of the last message to everyone that was sent before the server last heard the phone.
+    After a lost connection, later messages are sent again."""
 
 
 class _StoredEvent(NamedTuple):
@@ -85,7 +86,7 @@ class Exchange:
         self._note = note_events
         self._guests: dict[TakGuest, None] = {}
         self._phones: dict[str, tuple[str, int]] = {}
-        """uid and member of each phone by its key, also while it is away."""
+        """The uid and the member of each phone, by the phone's key. Absent phones are included."""
         self._kept: OrderedDict[str, _StoredEvent] = OrderedDict()
         self._kept_bytes = 0
         self._said: deque[_ChatEvent] = deque(maxlen=CHATS_MAX)
@@ -97,19 +98,19 @@ class Exchange:
 
     @property
     def last_number(self) -> int:
-        """Return the number of the last message to all."""
+        """Return the number of the last message to everyone."""
         return self._number
 
     def has(self, uid: str) -> bool:
-        """Return True if a guest with that uid is present."""
+        """Return True if a guest with this uid is present."""
         return any(guest.uid == uid for guest in self._guests if uid)
 
     def remember_phones(self, phones: Iterable[tuple[str, str, int]]) -> None:
-        """Remember phones of earlier visits: key, uid and member of each."""
+        """Store the key, uid and member of each phone that has connected earlier."""
         self._phones |= {key: (uid, member) for key, uid, member in phones}
 
     def find_objection(self, guest: TakGuest, unit: TakUnit) -> str:
-        """Return the reason why a phone cannot use that uid and callsign, or an empty string."""
+        """Return the reason why a phone may not use this uid and callsign, or an empty string."""
         if unit.uid.startswith(records.PREFIX):
             return f"its uid {unit.uid[:40]!r} is one of the hub's"
         if max(len(unit.uid), len(unit.callsign)) > NAME_MAX:
@@ -123,8 +124,8 @@ class Exchange:
         return ""
 
     def listen(self, guest: TakGuest, now: float) -> None:
-        """Admit a phone that has not identified itself, and send it the current map and messages
-        to all.
+        """Admit a phone that has not identified itself. Send it the current map and the kept
+        messages to everyone.
         """
         self._guests[guest] = None
         own, _ = self._phones.get(guest.key, ("", 0))
@@ -137,7 +138,9 @@ class Exchange:
                 self._send_to_phones(guest, tak.CHAT, said.raw)
 
     def enter(self, guest: TakGuest, unit: TakUnit, now: float) -> None:
-        """Admit a guest as `unit`. A phone must listen already."""
+        """Admit a guest as `unit`. If the guest is a phone, `listen` must have been called
+        before.
+        """
         guest.uid, guest.callsign = unit
         self._guests[guest] = None
         if not guest.key:
@@ -159,7 +162,7 @@ class Exchange:
             )
 
     def remove_phone(self, guest: TakGuest) -> None:
-        """Remove a phone that has left. Its position stays on the map until it is stale."""
+        """Remove a phone that has disconnected. Its position stays on the map until it expires."""
         if guest not in self._guests:
             return
         del self._guests[guest]
@@ -170,7 +173,7 @@ class Exchange:
                 self._heard.popitem(last=False)
 
     def read(self, guest: TakGuest, raw: bytes, now: float) -> CotEvent | None:
-        """Return a decoded event of a phone; None if the event is over the rate limit or
+        """Decode an event of a phone. Return None if the event exceeds the rate limit or is
         invalid.
         """
         guest.spoke, wait = PHONE_EVENT_RATE.admit(guest.spoke, now)
@@ -184,7 +187,7 @@ class Exchange:
             return None
 
     def drop(self, guest: TakGuest, reason: str, now: float) -> None:
-        """Count and log an event of a phone that the hub drops."""
+        """Count and log an event of a phone that the server drops."""
         self._note(ItemResult.UNREADABLE)
         self._now = now
         if count := self._dropped.note():
@@ -194,11 +197,11 @@ class Exchange:
             )
 
     def receive(self, guest: TakGuest, event: CotEvent, raw: bytes, now: float) -> None:
-        """Pass on an event of a present phone."""
+        """Pass on an event of a phone that is present."""
         if not self._is_speaker(guest, event):
             self._note(ItemResult.REFUSED)
         elif event.type == tak.CANCEL and event.uid.startswith(records.PREFIX):
-            # The user's own session repeats the alert, so phones need not know of the cancellation.
+            # The user's own session repeats the alert, so phones need not know of the cancel.
             uid = event.uid.removesuffix(tak.ALERT_SUFFIX)
             self._send_to_users(event.type, raw, [each for each in self._guests if each.uid == uid])
         else:
@@ -254,8 +257,8 @@ class Exchange:
             to = others
             self._store_event(event, raw, unit, now)
         if guest.key and event.type.startswith(tak.ALERTS):
-            # The hub raises an SOS for a phone's alert, whoever its receivers are. The hub gets the
-            # alert through users' sessions.
+            # The hub raises an SOS for a phone's alert, whoever its receivers are. The hub receives
+            # the alert through the sessions of users.
             self._send_to_users(event.type, raw, [each for each in others if each not in told])
         phones = [each for each in to if each.key]
         for each in phones:
@@ -264,7 +267,7 @@ class Exchange:
             self._note(ItemResult.PASSED)
 
     def _send_to_users(self, kind: str, raw: bytes, to: list[TakGuest]) -> None:
-        """Send an event to users of the hub. The users' sessions count the event."""
+        """Send an event to users of the hub. The sessions of these users count the event."""
         for each in to:
             if not each.key and not kind.startswith("a-"):
                 each.send_event(kind, raw, "")
@@ -273,7 +276,7 @@ class Exchange:
         if not guest.send_event(kind, raw, unit):
             self._note(ItemResult.LIMITED)
 
-    # Kept objects and messages.
+    # Kept map objects and messages.
 
     def _store_event(self, event: CotEvent, raw: bytes, unit: str, now: float) -> None:
         until = now + min((event.stale - event.time).total_seconds(), LASTS_MAX)
@@ -305,12 +308,12 @@ class Exchange:
 
 
 def encode_pong(now: float) -> bytes:
-    """Return the answer to a TAK client's ping, as bytes."""
+    """Return the answer to a TAK client's ping."""
     return cot.encode(tak.make_pong(datetime.fromtimestamp(now, UTC)))
 
 
 def _find_own_unit(guest: TakGuest, event: CotEvent) -> TakUnit | None:
-    """Return the unit in a phone's event about itself; None if the event is about something
-    else.
+    """Return the unit in an event of a phone about the phone itself. Return None if the event is
+    about something else.
     """
     return tak.read_unit(event) if event.uid == guest.uid else None

@@ -1,8 +1,8 @@
-"""Invitations: secrets, shown once, with which a phone can fetch a certificate.
+"""Invitations: secrets with which a phone can fetch a certificate. Each secret is shown only once.
 
-An invitation is valid for one key and for a quarter of an hour. A repeated request with the same
-key in that time gets the same certificate, so a lost answer does no harm. An invitation ends when
-its user is disabled, or when the user's certificates are revoked.
+An invitation is valid for one key and for a quarter of an hour. If the same key is used again
+within this time, the phone gets the same certificate, so a lost response does no harm. An
+invitation ends when its user is disabled or the user's certificates are revoked.
 """
 
 from __future__ import annotations
@@ -20,11 +20,12 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 LIFETIME_S = 900.0
 """Seconds for which an invitation is valid."""
 OF_A_USER = 5
-"""Largest number of valid invitations of a user. A further invitation ends the oldest."""
+"""Largest number of valid invitations of a user. A further invitation ends the oldest
+invitation."""
 
 
 class CertificateTerms(NamedTuple):
-    """Terms of a phone's certificate. A repeated request gets the same terms."""
+    """Terms of a phone's certificate. A repeated request has the same terms."""
 
     serial: str
     """Serial number of the certificate, in hexadecimal."""
@@ -49,8 +50,8 @@ def invite(db: Db, workspace: int, holder: PhoneHolder, now: float) -> str:
 
 
 def find_invited(db: Db, workspace: int, name: str, token: str, now: float) -> PhoneHolder | None:
-    """Return the user for whom the secret was created, if the name matches; None if the secret is
-    not valid.
+    """Return the user for whom the secret `token` was created. Return None if the secret is not
+    valid or the name is not the user's.
     """
     rows = db.execute(
         "SELECT member.id, member.name FROM tak_invitation JOIN member ON member.id ="
@@ -68,9 +69,9 @@ def find_invited(db: Db, workspace: int, name: str, token: str, now: float) -> P
 def use(
     db: Db, workspace: int, holder: PhoneHolder, token: str, key: str, new: CertificateTerms
 ) -> CertificateTerms | None:
-    """Make a certificate with the terms `new` valid for a key (SHA-256 in hexadecimal), and return
-    its terms. If the key has a certificate already, return the terms of that certificate. Return
-    None if the secret was used for another key.
+    """Issue a certificate with the terms `new` for a key (SHA-256 in hexadecimal), and return its
+    terms. If the key has a certificate already, return the terms of that certificate. Return None
+    if the secret was used for another key.
 
     Raises Refused if the name cannot be used at the server, or if the secret is no longer valid.
     """
@@ -80,7 +81,8 @@ def use(
         f"SELECT key, serial FROM tak_invitation WHERE token = ? {db.for_update()}", stored
     )
     if not there:
-        # The request was slow, and newer invitations or a revocation have ended this one.
+        # The request was slow. Meanwhile, newer invitations or a revocation have ended this
+        # invitation.
         raise Refused("this invitation has expired in the meantime: ask for another")
     ((used, serial),) = there
     if not used:

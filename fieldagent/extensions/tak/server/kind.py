@@ -1,4 +1,4 @@
-"""The hub's own TAK server for phones: settings and start."""
+"""Settings and start of the hub's own TAK server for phones."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def _run_server(host: BridgeHost) -> Callable[[], Awaitable[None]] | None:
         own["tak-enroll-certificate"],
         own["tak-enroll-key"],
     )
-    # The bridge counts as connected while the server listens, not while a user is connected.
+    # The bridge is connected while the server listens, even if no user is connected.
     quiet = host._replace(note_link=lambda up: None if up else host.note_link(False))
     return partial(service.run, quiet, partial(open_own_server, host, server), read_rules(own))
 

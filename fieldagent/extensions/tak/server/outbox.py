@@ -1,5 +1,5 @@
-"""Events waiting for one phone: only the newest of each unit, within a size limit. A slow phone
-loses further events and does not delay others.
+"""Events that wait for one phone, within a size limit. Only the newest event of each unit waits. A
+slow phone loses further events and does not delay other phones.
 """
 
 from __future__ import annotations
@@ -7,22 +7,22 @@ from __future__ import annotations
 import trio
 
 UNIT_EVENTS_MAX = 131_072
-"""Waiting bytes above which further positions are dropped."""
+"""Number of waiting bytes above which further positions are dropped."""
 BYTES_MAX = 524_288
-"""Waiting bytes above which all further events are dropped."""
+"""Number of waiting bytes above which all further events are dropped."""
 
 
 class PhoneOutbox:
     def __init__(self) -> None:
         self._waiting: dict[str | int, bytes] = {}
-        """Waiting events by the uid of a unit, or by a number."""
+        """Waiting events. The key is the uid of a unit, or a number for an event without a unit."""
         self._size = 0
         self._number = 0
         self._news = trio.Event()
 
     def add_event(self, data: bytes, unit: str = "") -> bool:
-        """Add an event. A unit's event replaces its earlier event. Return False if there is no
-        space.
+        """Add an event. A new event of a unit replaces its earlier event. Return False if there is
+        no space.
         """
         before = len(self._waiting.get(unit, b"")) if unit else 0
         size = self._size + len(data) - before
@@ -35,7 +35,7 @@ class PhoneOutbox:
         return True
 
     async def wait_for_events(self) -> bytes:
-        """Return all waiting events, once there is at least one."""
+        """Wait until there is at least one event. Return all waiting events."""
         while not self._waiting:
             self._news = trio.Event()
             await self._news.wait()

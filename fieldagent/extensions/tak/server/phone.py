@@ -41,7 +41,8 @@ RECEIVE_MAX = 65_536
 
 
 PROTOBUF = b"\xbf"
-"""First byte of a stream in protobuf (TAK protocol 1, protocol.txt). XML never begins with it."""
+"""First byte of a protobuf stream (TAK protocol 1, protocol.txt). An XML stream never begins with
+this byte."""
 SPEAKS_PROTOBUF = (
     "sends protobuf, and the hub reads only XML: set it to TAK protocol 0 (PyTAK: TAK_PROTO=0)"
 )
@@ -61,7 +62,7 @@ class TooSlow(Exception):
 async def serve(
     host: PhoneHost, stream: trio.SSLStream[trio.SocketStream], holder: PhoneHolder, serial: str
 ) -> str:
-    """Serve a phone with a valid certificate until the phone leaves. Return the reason for the
+    """Serve a phone with a valid certificate until it disconnects. Return the reason for the
     log.
     """
     phone = _Phone(host, stream, holder, serial)
@@ -95,14 +96,14 @@ class _Phone:
         self._outbox = PhoneOutbox()
         self.guest = TakGuest(holder.member, self._send, serial)
         self._told = ""
-        """Last logged reason for refusing the phone."""
+        """Last logged reason for refusing an event of the phone."""
         self._begins = True
-        """True until the first bytes of the phone."""
+        """True until the phone has sent its first bytes."""
         self._sent = 0
-        """Number of the last message to all that was sent to the phone."""
+        """Number of the last message to everyone that was sent to the phone."""
         self._unit: TakUnit | None = None
-        """Unit of the phone until it is stored in the database. Private messages to and from the
-        phone depend on the database."""
+        """Unit of the phone, until the unit is stored in the database, which private messages to
+        and from the phone need."""
 
     def _send(self, kind: str, raw: bytes, unit: str) -> bool:
         return self._outbox.add_event(raw, unit)
@@ -120,13 +121,13 @@ class _Phone:
             self._sent = said
 
     async def process_events(self) -> None:
-        """Receive and process the phone's events until the phone leaves."""
+        """Receive and process the phone's events until the phone disconnects."""
         splitter = EventSplitter()
         while data := await self._stream.receive_some(RECEIVE_MAX):
             if self._begins and bytes(data[:1]) == PROTOBUF:
                 self._note_protobuf()
             self._begins = False
-            # A phone that sends is alive and has received what was sent.
+            # A phone that sends data is alive and has received what was sent to it.
             self.guest.heard = max(self.guest.heard, self._sent)
             too_long = splitter.too_long
             for raw in splitter.receive_data(bytes(data)):
@@ -134,7 +135,7 @@ class _Phone:
             if splitter.too_long > too_long:
                 why = f"it is longer than {EVENT_BYTES_MAX} bytes"
                 self._host.exchange.drop(self.guest, why, self._host.clock())
-            # Give other tasks a turn, because the dropping of many events never waits.
+            # Let other tasks run, because a loop that drops many events never waits.
             await trio.lowlevel.checkpoint()
 
     async def _process_event(self, raw: bytes) -> None:
@@ -146,7 +147,7 @@ class _Phone:
         if event is None:
             return
         if not self.guest.uid:
-            # If the database is unavailable, the phone's next event leads to another attempt.
+            # If the database is unavailable, the next event of the phone causes another attempt.
             with log_once():
                 await self._admit_phone(event, now)
         if self._unit is not None:
@@ -162,7 +163,7 @@ class _Phone:
             self._host.exchange.refuse()
             self._log_refusal(why)
             return
-        # Enter the phone first, so that other guests who see it can reach it.
+        # Enter the phone first, so that other guests who see the phone can reach it.
         self._host.exchange.enter(self.guest, unit, now)
         self._unit = unit
 
@@ -186,7 +187,7 @@ class _Phone:
         return False
 
     def _note_protobuf(self) -> None:
-        """Report in the log and by a chat to the client that the server reads XML but not
+        """Tell the client by a chat message, and the log, that the server reads XML but not
         protobuf.
         """
         self._log_refusal(f"it {SPEAKS_PROTOBUF}")

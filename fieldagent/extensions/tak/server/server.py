@@ -55,21 +55,22 @@ T = TypeVar("T")
 PHONES_MAX = 300
 """Largest number of simultaneous connections, including TLS handshakes."""
 UNANSWERED_PROBES_MAX = 3
-"""Unanswered keep-alive probes of the kernel after which a phone counts as disconnected."""
+"""Number of unanswered keep-alive probes of the kernel after which a phone is considered
+disconnected."""
 STRANGERS_MAX = 50
-"""Largest number of connections in a TLS handshake. A further connection ends the oldest one of the
-source with the most, so unknown callers cannot keep others out."""
+"""Largest number of connections in a TLS handshake. A further connection ends the oldest connection
+of the source with the most connections, so that unknown callers cannot block other callers."""
 HANDSHAKE_MAX = 20.0
 CHECK_INTERVAL_S = 5.0
-"""Seconds between two checks of the certificates without an announced write."""
+"""Seconds between two checks of the certificates if no write was announced."""
 CHECK_INTERVAL_MIN_S = 1.0
 """Shortest time in seconds between two checks."""
 RETRY_AFTER_S = 10.0
 """Seconds until a port in use is tried again."""
 ENROLL = Limits(connections=100, per_source=20)
 RENEW_AFTER_S = 30 * 86_400.0
-"""Seconds after which the server gets a new certificate, so that it never expires in a running
-process."""
+"""Seconds after which the server gets a new certificate. So the certificate of a running process
+never expires."""
 TITLE = "the TAK server for phones"
 
 
@@ -78,10 +79,11 @@ class PhoneServer(NamedTuple):
 
     listen: tuple[str, int]
     name: str
-    """Name or address that phones use."""
+    """Host name or address that phones use."""
     enroll_listen: tuple[str, int] | None = None
     enroll_certificate: Path | None = None
-    """Certificate that phones trust already; None for a certificate of the hub's authority."""
+    """Certificate that phones trust already. None: the server uses a certificate of the hub's own
+    authority."""
     enroll_key: Path | None = None
 
 
@@ -89,8 +91,8 @@ class PhoneServer(NamedTuple):
 async def open_own_server(
     host: BridgeHost, server: PhoneServer, workspace: int
 ) -> AsyncIterator[TakSite]:
-    """Serve phones at the hub's own server within the context, and yield the server as a `TakSite`
-    for the bridge.
+    """Serve phones at the hub's own server within the context. Yield the server as a `TakSite`,
+    which the bridge uses.
     """
     exchange = Exchange(host.note_events)
     phones = _Phones(host.store, PhoneHost(host.store, exchange, workspace, host.clock), server)
@@ -115,8 +117,8 @@ async def _listen(host: BridgeHost, phones: _Phones, server: PhoneServer) -> Non
 
 
 async def _enroll(host: BridgeHost, phones: _Phones, server: PhoneServer, workspace: int) -> None:
-    """Serve the enrolment endpoints for invited phones over TLS, with the configured or an own
-    certificate.
+    """Serve the enrolment endpoints over TLS for invited phones. The certificate is the configured
+    certificate or a certificate of the hub's authority.
     """
     by, now = await phones.prepare(), host.clock()
     enrolment = Enrolment(host.store, workspace, by, host.clock)
@@ -153,8 +155,8 @@ async def _renew_certificate(
 
 
 async def _retry_begin(settings: str, begin: Callable[[], T]) -> T:
-    """Return the result of `begin`, which is repeated until it succeeds. Another hub process may be
-    about to release the port, or a file may be about to be written.
+    """Call `begin` until it succeeds, and return its result. Another hub process may be about to
+    release the port, or a file may be about to be written.
     """
     trouble = ""
     while True:
@@ -173,7 +175,7 @@ async def _open_sockets(setting: str, listen: tuple[str, int]) -> list[socket.so
 
 
 class _Phones:
-    """Connected phones by the serial number of their certificate."""
+    """Connected phones by the serial numbers of their certificates."""
 
     def __init__(self, store: Store, host: PhoneHost, server: PhoneServer) -> None:
         self._store = store
@@ -188,7 +190,7 @@ class _Phones:
         self._refused = EventRate(host.clock)
 
     async def prepare(self) -> Authority:
-        """Load the authority, and create this server's certificate."""
+        """Load the certificate authority, and create this server's certificate."""
         self._authority = await self._store.commit(authority.open_authority)
         known = partial(
             certificates.list_phones, workspace=self._host.workspace, now=self._host.clock()
@@ -227,7 +229,7 @@ class _Phones:
             await trio.aclose_forcefully(plain)
             return
         with suppress(OSError):
-            # A phone can be silent for long, or disappear without notice.
+            # A phone can be silent for a long time, or disconnect without notice.
             enable_keepalive(plain.setsockopt, unanswered_probes=UNANSWERED_PROBES_MAX)
         self._inside += 1
         try:
@@ -267,7 +269,7 @@ class _Phones:
                 log.info("the phone of %s is disconnected: %s", holder.name, why)
 
     async def _find_holder(self, serial: str) -> PhoneHolder | None:
-        """Return the holder of a valid certificate. Otherwise log the reason and return None."""
+        """Return the user of a valid certificate. Otherwise log the reason and return None."""
         workspace, now = self._host.workspace, self._host.clock()
         try:
             holder = await self._store.read(
@@ -300,12 +302,14 @@ class _Phones:
 
 
 def _format_serial(stream: trio.SSLStream[trio.SocketStream]) -> str:
-    """Return a phone's serial number in the format of `authority.IssuedCertificate`."""
+    """Return the serial number of a phone's certificate in the format of
+    `authority.IssuedCertificate`.
+    """
     proven = stream.getpeercert()
     return f"{int(proven['serialNumber'], 16):x}"
 
 
-# Sessions of the bridge.
+# Sessions of the bridge at the server.
 
 
 @asynccontextmanager
