@@ -1,9 +1,10 @@
-"""Extensions. Each folder beside this file adds one subject to the core, and an entry in `NAMES`
-turns it on.
+"""Extensions. Each folder in this package adds one subject to the core. An entry in `NAMES` enables
+it.
 
-To remove an extension, delete its folder and its line in `NAMES`. The core imports this list and no
-extension. `list_places` returns the objects that extensions have, and the core imports those that
-the settings use. A settings file can add a third-party extension with `extensions`.
+To remove an extension, delete its folder and its line in `NAMES`. The core imports this list but
+imports no extension directly. `list_places` returns the locations of the objects that extensions
+add, and the core imports those objects that the settings use. A settings file can add a third-party
+extension with `extensions`.
 """
 
 from __future__ import annotations
@@ -35,11 +36,11 @@ SETTINGS = {
     "tak-": "tak",
     "twilio-": "sms",
 }
-"""Extension of each setting, by the beginning of the setting's name. An entry stays when its
+"""Extension of each setting, by the prefix of the setting's name. An entry remains when its
 extension is deleted, so that `fieldagent check` can name the extension."""
 _THIRD_PARTY: dict[str, Extension] = {}
-"""Extensions that the settings file names, by their places. A process reads only one settings file,
-so it has one set of extensions."""
+"""Extensions that the settings file names, by their locations. A process reads only one settings
+file, so it has one set of third-party extensions."""
 
 
 @cache
@@ -49,13 +50,13 @@ def _get_own_extensions() -> Mapping[str, Extension]:
 
 
 def get_extensions() -> Mapping[str, Extension]:
-    """Return the description of each extension by the name of its folder or by its place."""
+    """Return the description of each extension, by the name of its folder or by its location."""
     return {**_get_own_extensions(), **_THIRD_PARTY}
 
 
 def add_extensions(value: str) -> tuple[str, ...]:
-    """Add the third-party extensions at these places, `package.module:NAME`, separated by spaces,
-    and return the places. Raises WrongProperty.
+    """Add third-party extensions and return their locations. `value` contains locations in the form
+    `package.module:NAME`, separated by spaces. Raises WrongProperty.
     """
     named = tuple(value.split())
     _THIRD_PARTY.update({place: import_named_object(place, Extension) for place in named})
@@ -63,25 +64,23 @@ def add_extensions(value: str) -> tuple[str, ...]:
 
 
 def find_absent_extension(setting: str) -> str:
-    """Return the deleted extension to which a setting belongs, or an empty string."""
+    """Return the name of the deleted extension to which a setting belongs, or an empty string."""
     owners = (name for beginning, name in SETTINGS.items() if setting.startswith(beginning))
     return next((name for name in owners if name not in NAMES), "")
 
 
 def get_own_calls() -> list[str]:
-    """Return the places of the calls that our extensions add to the hub's API."""
+    """Return the locations of the calls that built-in extensions add to the hub's API."""
     return [each.hub_api for each in _get_own_extensions().values() if each.hub_api]
 
 
 def get_third_party_calls() -> list[str]:
-    """Return the places of the calls that extensions named in the settings file add to the hub's
-    API.
-    """
+    """Return the locations of the calls that third-party extensions add to the hub's API."""
     return [each.hub_api for each in _THIRD_PARTY.values() if each.hub_api]
 
 
 def list_places(kind: str) -> dict[str, str]:
-    """Return the places that all extensions have in the field `kind` of `Extension`, by name."""
+    """Return the locations that all extensions have in the field `kind` of `Extension`, by name."""
     found: dict[str, str] = {}
     for extension in get_extensions().values():
         found |= getattr(extension, kind)

@@ -1,7 +1,7 @@
 """Fleet: signed updates of programs and systems, settings that the hub sends, and reboots.
 
-On a kit, root's systemd units run these commands. Each change has a trial and a rollback. On the
-hub, a command offers an update to kits in waves.
+On a kit, root's systemd units run these commands. Each change first runs as a trial, and is rolled
+back if the trial fails. On the hub, a command offers an update to kits in waves.
 """
 
 from fieldagent.system.extension import Extension

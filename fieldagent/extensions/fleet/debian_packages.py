@@ -1,8 +1,9 @@
-"""Kit's program as Debian packages: apt downloads them for an update, and dpkg installs them.
+"""The kit's program as Debian packages. For an update, apt downloads the packages and dpkg installs
+them.
 
 apt trusts the contents of a signed repository (apt-secure(8)). The packages of both versions are
-downloaded before any change, so that the unit needs no network for the update or a rollback. After
-a power failure, dpkg unpacks and configures them again from the beginning.
+downloaded before any change, so that neither the update nor a rollback needs the network. After a
+power failure, dpkg unpacks and configures the packages again from the beginning.
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ from fieldagent.system.program_delta import make_zip
 
 PACKAGE_NAMES = ("fieldagent-common", "fieldagent")
 HUB_PACKAGE = "fieldagent-hub"
-"""Package of the hub, which requires the same version of the program's package."""
+"""Package of the hub, which requires the program's package in the same version."""
 PROGRAM = "./usr/lib/fieldagent/"
 UNIT = "./usr/lib/systemd/system/fieldagent-update.service"
 CONFIGURED_STATES = ("installed", "triggers-awaited", "triggers-pending")
-"""dpkg's states of a configured package (dpkg-query(1))."""
+"""dpkg's names for the states of a configured package (dpkg-query(1))."""
 QUIET_ENVIRONMENT = {"DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C.UTF-8"}
 LOCK = Path("/var/lib/dpkg/lock-frontend")
 LOCKED_S = 600.0
@@ -42,7 +43,7 @@ no error."""
 
 
 class NotAtHand(Exception):
-    """Error: packages for an update or its rollback are missing. The text contains the fix."""
+    """Error: packages for an update or for its rollback are missing. The text contains the fix."""
 
 
 class NotInstalled(OSError):
@@ -50,7 +51,7 @@ class NotInstalled(OSError):
 
 
 def list_files(folder: Path, version: str) -> list[Path]:
-    """Return the paths of a version's packages in a folder. The files need not exist."""
+    """Return the paths that a version's packages have in a folder. The files may not exist."""
     return [folder / f"{name}_{version}_all.deb" for name in PACKAGE_NAMES]
 
 
@@ -76,7 +77,9 @@ def read_installed_version() -> str:
 
 
 def find_newest_version() -> str:
-    """Return the newest version in apt's lists, by apt's preferences. Raises NotAtHand."""
+    """Return the newest version in apt's lists, according to apt's preferences. Raises
+    NotAtHand.
+    """
     policy = _run("apt-cache", "policy", PACKAGE_NAMES[-1]).stdout
     match = re.search(r"^  Candidate: ([^(\s]\S*)$", policy, re.MULTILINE)
     if match is None:
@@ -85,14 +88,14 @@ def find_newest_version() -> str:
 
 
 def fetch(folder: Path, version: str) -> None:
-    """Download the packages into the folder, unless the folder contains them already. Raises
-    NotAtHand, OSError.
+    """Download the packages into the folder if they are not there already. Raises NotAtHand,
+    OSError.
     """
     if all(each.exists() for each in list_files(folder, version)):
         return
     folder.mkdir(mode=0o700, exist_ok=True)
     with TemporaryDirectory() as place:
-        # apt downloads as an unprivileged user, so use a folder in which that user can write.
+        # apt downloads as an unprivileged user, so use a folder in which this user can write.
         with suppress(LookupError):
             shutil.chown(place, "_apt")
         named = [f"{name}={version}" for name in PACKAGE_NAMES]
@@ -105,15 +108,15 @@ def fetch(folder: Path, version: str) -> None:
 
 
 def remove_others(folder: Path, *versions: str) -> None:
-    """Remove all files of the folder that are not packages of these versions. Raises OSError."""
+    """Remove all files in the folder except the packages of `versions`. Raises OSError."""
     kept = {each for version in versions for each in list_files(folder, version)}
     for each in set(folder.iterdir()) - kept:
         each.unlink()
 
 
 def change_alone(folder: Path, version: str) -> None:
-    """Check that no other package would have to change, because a rollback could not undo that.
-    Raises NotAtHand.
+    """Check that the update changes no other package, because a rollback could not undo such a
+    change. Raises NotAtHand.
     """
     allowed = ["--allow-downgrades", "--allow-change-held-packages", "--no-install-recommends"]
     named = map(str, list_files(folder, version))
@@ -129,7 +132,7 @@ def change_alone(folder: Path, version: str) -> None:
 
 
 def read_content(folder: Path, version: str) -> dict[str, bytes]:
-    """Return the packages' files by name, which begins with `./`. Raises NotAtHand."""
+    """Return the files in the packages by name. Each name begins with `./`. Raises NotAtHand."""
     contents = {}
     for each in list_files(folder, version):
         done = subprocess.run(["dpkg-deb", "--fsys-tarfile", each], capture_output=True)
@@ -144,7 +147,7 @@ def read_content(folder: Path, version: str) -> dict[str, bytes]:
 
 
 def pack_zipapp(contents: dict[str, bytes]) -> bytes:
-    """Pack the program among the files into one file that Python can run."""
+    """Pack the program's files into one file that Python can run."""
     return make_zip(
         {
             name.removeprefix(PROGRAM): file
@@ -155,31 +158,31 @@ def pack_zipapp(contents: dict[str, bytes]) -> bytes:
 
 
 def install(folder: Path, version: str) -> None:
-    """Install a version over any installed version, even an incomplete one. Raises NotInstalled,
-    OSError.
+    """Install a version over any other version, even over an incomplete installation. Raises
+    NotInstalled, OSError.
     """
     with _acquire_apt_lock():
-        # The holder of apt's lock must tell dpkg that the lock is held (dpkg(1)).
+        # A process that holds apt's lock must tell dpkg that the lock is held (dpkg(1)).
         dpkg = ["env", "DPKG_FRONTEND_LOCKED=true", "dpkg"]
         done = _run(*dpkg, "--install", *map(str, list_files(folder, version)))
-        # Also complete other packages after a power failure, for example man-db, because our manual
-        # pages trigger man-db.
+        # After a power failure, also complete other packages, for example man-db, which the
+        # program's manual pages trigger.
         _run(*dpkg, "--configure", "--pending")
     print(done.stdout, end="", flush=True)
     print(done.stderr, end="", file=sys.stderr, flush=True)
     if done.returncode:
-        # Find the first error, which continues in indented lines.
+        # Find the first error. Indented lines continue it.
         first = re.search(r"^dpkg: error.*(?:\n .*)*", done.stderr, re.MULTILINE)
         why = first[0] if first else done.stderr[-OUTPUT_CHARACTERS_MAX:]
         raise NotInstalled(f"dpkg cannot install it: {' '.join(why.split())}")
-    # dpkg syncs its files, but files made by the packages' scripts may not be on disk yet.
+    # dpkg syncs its own files, but files that the packages' scripts create may not be on disk yet.
     os.sync()
 
 
 @contextmanager
 def _acquire_apt_lock() -> Iterator[None]:
-    """Hold apt's lock, because dpkg would fail at once if another apt is running. Raises
-    OSError.
+    """Hold apt's lock within the context, because dpkg would fail at once if another apt process
+    were running. Raises OSError.
     """
     until = time.monotonic() + LOCKED_S
     with LOCK.open("wb") as lock:

@@ -1,4 +1,4 @@
-"""Fetches a file of an update from a path or an address. An interrupted download is resumed."""
+"""Fetches a file of an update from a path or a URL. An interrupted download can be continued."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CHUNK_BYTES = 65_536
 
 
 class NotTaken(Exception):
-    """Error: the update was refused and nothing was changed. The text contains the reason and the
+    """Error: the update was refused, and nothing was changed. The text contains the reason and the
     fix.
     """
 
@@ -46,10 +46,10 @@ def fetch_file(
     part: Path | None = None,
     report: Callable[[int, int | None], None] = lambda done, whole: None,
 ) -> FetchedFile:
-    """Return the file at a path or an address. Downloaded bytes stay in `part` until the file is
-    complete. A later attempt for the same address downloads only the rest (RFC 9110, 13.1.5 and
-    14). `report` gets the number of bytes so far, and the number of all bytes if it is known.
-    Raises NotTaken, ServerUnreachable.
+    """Return the file at a path or a URL. Downloaded bytes are stored in `part` until the file is
+    complete. A later attempt for the same URL downloads only the rest (RFC 9110, sections 13.1.5
+    and 14). `report` is called with the number of bytes so far, and with the number of all bytes or
+    None. Raises NotTaken, ServerUnreachable.
     """
     try:
         if not source.startswith(("https://", "http://")):
@@ -71,7 +71,7 @@ def fetch_file(
 
 
 def is_served(source: str) -> bool:
-    """Return True if a small file exists at the address. Raises ServerUnreachable."""
+    """Return True if a small file exists at the URL. Raises ServerUnreachable."""
     try:
         fetch_file(source)
     except ServerUnreachable:
@@ -93,7 +93,7 @@ def _check_size(source: str, size: int) -> None:
 
 
 class _Part(NamedTuple):
-    """Bytes of an earlier attempt. `mark` is the validator of the file that they belong to."""
+    """Bytes from an earlier attempt. `mark` is the validator of the file to which they belong."""
 
     mark: str = ""
     content: bytes = b""
@@ -132,7 +132,9 @@ def _download(
 
 
 def _mark(answer: Any) -> str:
-    """Return the validator of exactly the served bytes (RFC 9110, 8.8); empty if there is none."""
+    """Return the strong validator of the served bytes (RFC 9110, section 8.8), or an empty text if
+    there is none.
+    """
     tag: str = answer.headers.get("ETag", "")
     if tag.startswith('"'):
         return tag
@@ -145,8 +147,8 @@ def _can_continue(answer: Any, offset: int) -> bool:
 
 
 def _begin_download(part: Path | None, source: str, mark: str) -> Path | None:
-    """Start to store the download, and return the path. Return None if the disk refuses that; the
-    download is then not stored.
+    """Create the file for the download, and return its path. Return None if the disk does not allow
+    this. In this case, the download is not stored.
     """
     if part is None:
         return None

@@ -1,4 +1,4 @@
-"""Table of the hub's commands of this extension."""
+"""Table of the hub's commands that this extension adds."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from fieldagent.cli.hub.table import make_hub_table
 
 
 def read_waves(text: str) -> tuple[int | None, ...]:
-    """Read the sizes of waves. Only the last size can be None, which means all remaining kits."""
+    """Return the sizes of waves. Only the last size can be None, which means all remaining kits."""
     *sizes, last = text.split(",")
     return (*map(count, sizes), None if last == "all" else count(last))
 

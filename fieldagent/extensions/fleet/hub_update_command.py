@@ -1,7 +1,7 @@
-"""`fieldagent hub update …`: a new program for the kits, in waves, over their IP links.
+"""`fieldagent hub update …`: offers a new program to the kits in waves, over their IP links.
 
-The hub never has the secret key, and serves no program. The builder signs the program, and puts it
-with its signature on a server for the kits. Each kit verifies the signature.
+The hub never has the secret key and does not provide the program. The builder signs the program,
+and puts the program and its signature on a server for the kits. Each kit verifies the signature.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ REASONS_MAX = 5
 
 @make_store_command
 def offer(arguments: argparse.Namespace, _: HubSettings, store: Store) -> Result:
-    """Download and check the program, then offer it to the kits in waves, and list the kits of each
+    """Download and check the program, and offer it to the kits in waves. Return the kits of each
     wave.
     """
-    # The download may take long, so no transaction is open meanwhile.
+    # Begin no transaction before the download, because it may take a long time.
     _check(arguments.version, arguments.url, time.time())
     return store.run_once(lambda db: _offer(db, arguments, time.time()))
 
@@ -62,7 +62,7 @@ def _offer(db: Db, arguments: argparse.Namespace, now: float) -> Sequence[Row]:
 
 
 def _check(version: str, url: str, now: float) -> None:
-    """Raise Refused if kits would not accept the program, before any kit is asked."""
+    """Check, before any kit gets the offer, that kits would accept the program. Raises Refused."""
     if not is_address(url):
         raise Refused(f"{url!r} is not an https:// or http:// address that kits can fetch")
     try:
@@ -81,8 +81,8 @@ def _check(version: str, url: str, now: float) -> None:
 
 
 def _read_version(program: bytes) -> str:
-    """Return the version of a zipapp without running it; empty if the bytes are not a zipapp of
-    fieldagent.
+    """Return the version of a zipapp without running it, or an empty text if the bytes are not a
+    zipapp of fieldagent.
     """
     try:
         with zipfile.ZipFile(io.BytesIO(program)) as archive:
@@ -94,7 +94,9 @@ def _read_version(program: bytes) -> str:
 
 
 def _sort_as_named(db: Db, workspace: int, devices: str, now: float) -> Sequence[Candidate]:
-    """Return the kits in the order of their names in the argument."""
+    """Return the kits in the order in which `devices` lists them. If `devices` is "all", return the
+    kits in the default order.
+    """
     kits = update_offers.list_candidates(db, workspace, now)
     if devices == "all":
         return kits
@@ -108,7 +110,7 @@ def _sort_as_named(db: Db, workspace: int, devices: str, now: float) -> Sequence
 def _plan_waves(
     kits: Sequence[Candidate], version: str, waves: Sequence[int | None]
 ) -> Sequence[PlannedKit]:
-    """Return the plan of waves. Raises Refused."""
+    """Assign the kits to waves, and return the plan. Raises Refused."""
     beside = {kit: entry for kit in kits if (entry := _plan_without_offer(kit, version))}
     left = [kit.device for kit in kits if kit not in beside]
     if not left:
@@ -129,7 +131,7 @@ def _plan_waves(
 
 
 def _plan_without_offer(kit: Candidate, version: str) -> PlannedKit | None:
-    """Return the plan of a kit that does not get the offer; None if the kit gets it."""
+    """Return the plan of a kit that does not get the offer, or None if the kit gets it."""
     if why := update_offers.explain_unfit(kit):
         return PlannedKit(kit.device, 0, "left out", why)
     if kit.version == version:
@@ -140,8 +142,8 @@ def _plan_without_offer(kit: Candidate, version: str) -> PlannedKit | None:
 
 
 def _is_newer(runs: str, version: str) -> bool:
-    """Return True if `runs`, a kit's version, is newer than `version`. A kit may have reported any
-    text as its version.
+    """Return True if the kit's version `runs` is newer than `version`. `runs` may be any text,
+    because a kit reports it.
     """
     with suppress(NotTaken):
         return order(runs) > order(version)
@@ -150,7 +152,7 @@ def _is_newer(runs: str, version: str) -> bool:
 
 @make_transaction
 def list_offers(call: Call) -> Result:
-    """List the offers of a workspace, the newest first, at most `--limit`."""
+    """List the offers of a workspace, the newest first. `--limit` is their largest number."""
     return update_offers.list_all(*call.here, max(1, call.arguments.limit))
 
 
@@ -164,7 +166,7 @@ def show_kits(call: Call) -> Result:
 
 @make_transaction
 def stop(call: Call) -> Result:
-    """Stop the current offer for kits that have not begun. The other kits continue."""
+    """Stop the current offer for kits that have not begun to update. The other kits continue."""
     if (number := update_offers.stop(*call.here, call.now)) is None:
         raise Refused("no update is in progress: see `fieldagent hub update list`")
     return {"number": number, "next": "kits that have begun continue"}

@@ -27,14 +27,14 @@ of the firmware (arch/arm64/kernel/smp.c, cpus_are_stuck_in_kernel)."""
 
 class PiBoot:
     WORDS = "cmdline.txt"
-    """Name of a system's file with the kernel's command line."""
+    """Name of the file in a system that contains the kernel's command line."""
 
     def __init__(self, boot: Path) -> None:
         self._boot = boot
         self._choice = boot / "slot.txt"
 
     def is_there(self) -> bool:
-        """Return True if this loader starts the card."""
+        """Return True if this boot loader starts the card."""
         return self._choice.is_file()
 
     def clear(self, slot: str) -> None:
@@ -54,7 +54,7 @@ class PiBoot:
         self._choose(kept, TRY)
 
     def get_state(self, slot: str) -> str:
-        """Return `absent`, `armed`, `spent` or `kept`. Raises OSError."""
+        """Return the state of the slot: `absent`, `armed`, `spent` or `kept`. Raises OSError."""
         if self._find_kept() == slot:
             return "kept"
         if TRY in self._choice.read_text():

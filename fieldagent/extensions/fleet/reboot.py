@@ -1,7 +1,6 @@
-"""`fieldagent reboot`: root's unit reboots the machine when the hub has asked the agent for a
-reboot.
+"""`fieldagent reboot`: root's unit reboots the machine if the hub has requested this.
 
-The agent itself may not reboot the machine. The agent leaves a request with the id of the current
+The agent itself may not reboot the machine. It writes a request that contains the id of the current
 boot. If the unit finds another boot id, the machine has already rebooted, and the unit does
 nothing.
 """
@@ -22,8 +21,8 @@ from fieldagent.system.wording import describe_reason
 
 
 def process_request(settings: Path) -> int:
-    """Remove the agent's request, and reboot the machine unless it has already rebooted since.
-    Return an exit code.
+    """Remove the agent's request. Reboot the machine unless it has already rebooted since the
+    request. Return an exit code.
     """
     try:
         left = load(settings).state_directory / REBOOT

@@ -1,5 +1,5 @@
-"""`fieldagent settings`: shows the result of the last settings from the hub, and takes the
-remaining steps of their trial for root's unit.
+"""`fieldagent settings`: shows the result of the last settings from the hub. Root's unit also uses
+this command to continue the trial of settings.
 """
 
 from __future__ import annotations

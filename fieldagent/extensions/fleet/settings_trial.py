@@ -42,19 +42,21 @@ from fieldagent.wire.settings_change import NotAChange, SettingsChange, read_cha
 class SettingsTrial:
     number: int
     settings: str
-    """Path of the settings file."""
+    """Path of the settings file that is replaced."""
     channels: dict[str, str] = field(default_factory=dict)
-    """Channels that must work again, each with its earlier state."""
+    """Channels that must work again. Each has its state before the trial."""
     minutes: float = 15.0
     steady: float = 30.0
     phase: str = "switch"
     boots: int = 0
     why: str = ""
-    """Reason of the rollback."""
+    """Reason for the rollback."""
 
 
 class SettingsPlace:
-    """Root's folder. Updates use the same folder. Only one change runs at a time."""
+    """Folder of root for trials of settings. Updates use the same folder. Only one change runs at a
+    time.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -62,15 +64,15 @@ class SettingsPlace:
         self.new = folder / "settings-new.properties"
         self.before = folder / "settings-before.properties"
         self.number = folder / "settings-number"
-        """File with the number of the last trial. Only higher numbers are accepted."""
+        """File that contains the number of the last trial. Only higher numbers are accepted."""
         self.result = folder / outcomes.SETTINGS
 
 
 def continue_trial(
     place: SettingsPlace, settings: Path, key: Path, *, minutes: float, steady: float
 ) -> int:
-    """Complete a trial, then process the agent's offer. Raises OSError; the next start of the unit
-    then repeats the steps, and the agent continues meanwhile.
+    """Complete a trial, and then process the agent's offer. If OSError is raised, the next start of
+    the unit repeats the steps. Meanwhile the agent continues to run.
     """
     with wait_until_alone(place.folder):
         try:
@@ -96,7 +98,9 @@ def _begin(
     minutes: float,
     steady: float,
 ) -> str:
-    """Start a trial, or record the reason of the refusal and return it."""
+    """Begin a trial and return an empty text. If the offer is refused, record the reason and return
+    it.
+    """
     number = 0
     try:
         brought = _offer(offer)
@@ -147,15 +151,15 @@ def _read_last_number(place: SettingsPlace) -> int:
     try:
         return int(place.number.read_text())
     except (FileNotFoundError, ValueError):
-        # If the file is unreadable, use the number in the last result.
+        # If the file cannot be read, use the number in the last result.
         outcome = outcomes.read_offer_report(place.result)
         return 0 if outcome is None or outcome.state == "refused" else outcome.number
 
 
 def _find_required_channels(new_settings: Settings, *, by_satellite: bool) -> dict[str, str]:
-    """Return the channels that work now and stay configured. The hub's link is always included. The
-    exception is a command over satellite to a kit whose link does not work: the satellite modem is
-    included instead.
+    """Return the channels that work now and remain configured. The link to the hub is always
+    included, with one exception: if a command over satellite brought the settings and the link does
+    not work, the satellite modem is included instead.
     """
     configured = {"Satellite": new_settings.satellite_port, "Radio": new_settings.radio_port}
     now = kit_health.fetch_working_channels(new_settings.api_port) or {}
@@ -224,7 +228,7 @@ def _roll_back(place: SettingsPlace, trial: SettingsTrial) -> None:
 def _end_trial(place: SettingsPlace, trial: SettingsTrial) -> None:
     replace_file(place.number, str(trial.number).encode())
     outcomes.write_outcome(place.result, trial.number, "back" if trial.why else "taken", trial.why)
-    # Remove the trial first, because its rollback needs the other files.
+    # Remove the trial first, because a rollback needs the other files.
     place.trial.unlink(missing_ok=True)
     sync_folder(place.folder)
     _remove_files(place)

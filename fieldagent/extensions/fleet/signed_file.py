@@ -1,5 +1,5 @@
-"""Signed files of an update. This module fetches them, verifies them with the keys of the programs'
-builder, and reads the contents of their signature.
+"""Signed files of an update. This module fetches the files, verifies them with the trusted keys of
+the program's builder, and parses the contents of their signatures.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from fieldagent.system.text_files import read_text_file
 
 
 def print_progress(text: str) -> None:
-    """Print progress to standard error, because the result goes to standard output."""
+    """Print the progress to standard error, because standard output is for the result."""
     print(text, file=sys.stderr, flush=True)
 
 
@@ -55,8 +55,8 @@ def read_signed_file(
         raise NotTaken(f"{signature}: the signature is not in minisign's format") from None
     except NotSigned as wrong:
         if went_on:
-            # The file at the source may have been replaced, or a power failure may have damaged the
-            # earlier part.
+            # Someone may have replaced the file at the source, or a power failure may have damaged
+            # the earlier part.
             return read_signed_file(source, kind, keys, part)
         raise NotTaken(f"{signature}: {wrong}") from None
 

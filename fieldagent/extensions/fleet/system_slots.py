@@ -1,5 +1,7 @@
-"""The two systems of a card, and the choice of the system to start: the working system, or once the
-other system for a trial (`systemd_boot`, `pi_boot`).
+"""The two system partitions (slots) of an SD card.
+
+This module selects the system that the boot loader starts: the working system, or the other system
+for a single trial (`systemd_boot`, `pi_boot`).
 """
 
 from __future__ import annotations
@@ -17,10 +19,10 @@ from fieldagent.system.folder import replace_file
 from fieldagent.system.system_image import SystemName, UnreadableImage, read_name
 
 PARTITIONS = {"a": "6b697400-02", "b": "6b697400-03"}
-"""PARTUUIDs of the slots, as made by `build/image`."""
+"""PARTUUIDs of the slots, which `build/image` assigns."""
 SLOT = "/usr/lib/kit/slot"
-"""Folder in a system with the files for the boot loader: kernel, initrd, description of the board,
-and command line."""
+"""Folder in a system that contains the files for the boot loader: kernel, initrd, description of
+the board, and command line."""
 NO_SLOTS_REASON = (
     "this card has one system, which cannot be replaced as it runs: write a card of the newer image"
     " (docs/how-to/update-system.md)"
@@ -67,12 +69,14 @@ class SystemSlots:
         return self._devices / PARTITIONS[slot]
 
     def clear(self, slot: str) -> None:
-        """Make the loader forget the slot, and remove the slot's own program. Raises OSError."""
+        """Make the boot loader forget the slot, and remove the slot's own program. Raises
+        OSError.
+        """
         self._make_loader().clear(slot)
         shutil.rmtree(self._kept / f"program-{slot}", ignore_errors=True)
 
     def copy_kernel(self, slot: str) -> None:
-        """Copy the slot's kernel and its other files to the loader's folder. Raises OSError."""
+        """Copy the slot's kernel and other files to the boot loader's folder. Raises OSError."""
         folder, words = self._boot / slot, self._make_loader().WORDS
         folder.mkdir(exist_ok=True)
         names = [each for each in self._list_files(slot) if each != words]
@@ -83,7 +87,7 @@ class SystemSlots:
             replace_file(folder / name, self._read_file(slot, name))
 
     def arm(self, slot: str) -> None:
-        """Let the loader try the slot at the next start, once. Raises OSError."""
+        """Make the boot loader try the slot once, at the next start. Raises OSError."""
         loader = self._make_loader()
         words = self._read_file(slot, loader.WORDS).decode()
         for word, value in {"SLOT": slot, "ROOT": PARTITIONS[slot]}.items():
@@ -91,11 +95,11 @@ class SystemSlots:
         loader.arm(slot, words)
 
     def get_state(self, slot: str) -> str:
-        """Return `absent`, `armed`, `spent` or `kept`. Raises OSError."""
+        """Return the state of the slot: `absent`, `armed`, `spent` or `kept`. Raises OSError."""
         return self._make_loader().get_state(slot)
 
     def set_default_slot(self, slot: str) -> None:
-        """Let the loader start the slot from now on. Raises OSError."""
+        """Make the boot loader start the slot from now on. Raises OSError."""
         self._make_loader().set_default_slot(slot)
 
     def _make_loader(self) -> SystemdBoot | PiBoot:
@@ -105,7 +109,7 @@ class SystemSlots:
         raise OSError(f"{self._boot} has no loader: is it mounted?")
 
     def _list_files(self, slot: str) -> list[str]:
-        """Return the names of the loader's files in a system that is not mounted. Raises
+        """Return the names of the boot loader's files in a system that is not mounted. Raises
         OSError.
         """
         listed = self._run_debugfs(slot, f"ls -p {SLOT}", SLOT).decode().splitlines()
@@ -114,7 +118,7 @@ class SystemSlots:
         return [each for each in names if each not in (".", "..", "")]
 
     def _read_file(self, slot: str, name: str) -> bytes:
-        """Return a file of a system that is not mounted. Raises OSError."""
+        """Return the content of a file in a system that is not mounted. Raises OSError."""
         return self._run_debugfs(slot, f"cat {SLOT}/{name}", name)
 
     def _run_debugfs(self, slot: str, request: str, what: str) -> bytes:

@@ -65,7 +65,8 @@ PHASE_TEXTS = {
     "end": "it has ended",
 }
 RETRY_PAUSES_S = (30.0, 120.0, 600.0)
-"""Seconds before each further attempt to fetch a piece. The last value repeats."""
+"""Seconds before each further attempt to fetch a piece. The last value applies to all later
+attempts."""
 IGNORED_STARTS_MAX = 2
 """Largest number of starts in which the loader may ignore the trial."""
 NEVER_STARTED = "the system did not start, or the power failed during its trial"
@@ -76,22 +77,22 @@ class SystemTrial:
     version: str
     previous_version: str
     what: str
-    """Path or address of the image."""
+    """Path or URL of the image."""
     slot: str
     settings: str
     key: str
     channels: dict[str, str] = field(default_factory=dict)
-    """Channels that worked, each with its state."""
+    """Channels that worked before the trial, each with its state."""
     journal_version: int = 0
     minutes: float = 15.0
     steady: float = 30.0
     phase: str = "write"
     written: int = 0
-    """Number of written pieces, out of `pieces`."""
+    """Number of pieces that have been written, out of `pieces`."""
     pieces: int = 0
     starts: int = 0
     why: str = ""
-    """Reason of the rollback."""
+    """Reason for the rollback."""
 
 
 def read(place: Place) -> SystemTrial:
@@ -100,20 +101,20 @@ def read(place: Place) -> SystemTrial:
 
 
 def write(place: Place, trial: SystemTrial) -> None:
-    """Write the trial to disk, atomically even in a power cut. Raises OSError."""
+    """Write the trial to disk atomically, so that a power cut cannot damage it. Raises OSError."""
     replace_file(place.system, json.dumps(asdict(trial)).encode())
 
 
 def continue_trial(place: Place, slots: SystemSlots) -> int:
-    """Take the remaining steps, up to the next start of the machine. Raises OSError, NotTaken,
-    InvalidSettings; the next start of the unit then repeats the steps, and the agent continues
-    meanwhile.
+    """Do the remaining steps, up to the next start of the machine. If OSError, NotTaken or
+    InvalidSettings is raised, the next start of the unit repeats the steps. Meanwhile the agent
+    continues to run.
     """
     while place.system.exists() and read(place).phase == "write":
-        # Writing may take hours, so other changes of the kit are allowed meanwhile.
+        # Writing may take hours, so allow other changes of the kit meanwhile.
         write(place, _write_system(place, slots))
     if place.system.exists() and (trial := read(place)).phase == "boot" and not trial.starts:
-        # The command that began the trial made this check too, but before the first piece was
+        # The command that began the trial made this check too, but only before the first piece was
         # written.
         kit_health.wait_until_safe_to_stop(load(Path(trial.settings)).api_port)
     with wait_until_alone(place.folder):
@@ -159,7 +160,7 @@ def _start_anew() -> int:
 
 
 def _boot(slots: SystemSlots, trial: SystemTrial) -> SystemTrial:
-    """Let the loader try the system at the next start, unless the loader has already tried the
+    """Make the boot loader try the system at the next start, unless it has already tried the
     system.
     """
     state = slots.get_state(trial.slot)
@@ -171,7 +172,8 @@ def _boot(slots: SystemSlots, trial: SystemTrial) -> SystemTrial:
         if state == "absent":
             slots.arm(trial.slot)
     except OSError as failed:
-        # A full disk stays full. Without a rollback, each start would stop the agent again.
+        # A full disk stays full. Without a rollback, each start of the unit would stop the agent
+        # again.
         return replace(trial, phase="back", why=describe_reason(failed))
     return replace(trial, starts=trial.starts + 1)
 
@@ -214,8 +216,8 @@ def _find_state_file(trial: SystemTrial) -> Path:
 
 
 def _write_system(place: Place, slots: SystemSlots) -> SystemTrial:
-    """Write the system. A refusal or a full disk ends the trial without a change of the running
-    system. Raises OSError.
+    """Write the system. If the system is refused or the disk is full, end the trial. The running
+    system is not changed. Raises OSError.
     """
     trial = read(place)
     try:
@@ -257,7 +259,7 @@ def _write_pieces(place: Place, slots: SystemSlots, trial: SystemTrial) -> None:
 def _read_piece(
     place: Place, trial: SystemTrial, image: SystemImage, number: int, read_old: Read
 ) -> tuple[bytes, int]:
-    """Return a piece, and the number of downloaded bytes. Raises NotTaken."""
+    """Return a piece and the number of bytes that were downloaded for it. Raises NotTaken."""
     piece, before = image.pieces[number], read_around(read_old, image.before_size, number)
     for differs in (piece.is_difference, False):
         if differs != piece.is_difference:
@@ -274,7 +276,9 @@ def _read_piece(
 
 
 def _fetch_complete_piece(place: Place, trial: SystemTrial, number: int) -> SystemPiece:
-    """Return piece `number` from the complete image, not as a difference. Raises NotTaken."""
+    """Return the piece `number` of the complete image instead of the difference. Raises
+    NotTaken.
+    """
     content, _ = read_signed_file(
         trial.what, SYSTEM, read_trusted_keys(Path(trial.key)), place.part
     )
@@ -285,7 +289,9 @@ def _fetch_complete_piece(place: Place, trial: SystemTrial, number: int) -> Syst
 
 
 def _fetch(place: Place, trial: SystemTrial, piece: SystemPiece) -> bytes:
-    """Fetch a piece, and wait for the server without a limit. Raises NotTaken."""
+    """Fetch a piece. If the server cannot be reached, wait for it without a time limit. Raises
+    NotTaken.
+    """
     name = f"{make_pieces_folder(trial.what)}/{piece.file}"
     away = 0
     while True:
@@ -307,15 +313,15 @@ def _fetch(place: Place, trial: SystemTrial, piece: SystemPiece) -> bytes:
 
 
 def _is_unplugged(name: str) -> bool:
-    """Return True if the file is on a removable medium that is not plugged in, such as a USB
-    stick.
+    """Return True if the file is on a removable medium, such as a USB stick, that is not plugged
+    in.
     """
     return name.startswith("/") and not Path(name).exists()
 
 
 @contextmanager
 def open_descriptor(path: Path, flags: int) -> Iterator[int]:
-    """Open a file descriptor with the flags `flags`, and always close it. Raises OSError."""
+    """Open a file descriptor within the context. Raises OSError."""
     file = os.open(path, flags | os.O_CLOEXEC)
     try:
         yield file

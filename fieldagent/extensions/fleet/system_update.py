@@ -1,8 +1,8 @@
 """`fieldagent update NAME.system`: writes a signed system beside the running system and tries it
 once. If the new system fails, the old system runs again.
 
-This module verifies the signature, and checks that the system is for this card. `system_trial`
-takes the further steps, in a separate systemd unit.
+This module verifies the signature and checks that the system is for this card. `system_trial` does
+all further steps in a separate systemd unit.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ PROGRESS_CHECK_S = 0.5
 
 
 def begin(order: UpdateOrder, place: Place, slots: SystemSlots) -> SystemTrial:
-    """Start to write and try a system. If another system is still being written, it is replaced
-    once the new system is accepted. Raises NotTaken, OSError.
+    """Begin to write and try a system. If another system is still being written, the new system
+    replaces it after it has been accepted. Raises NotTaken, OSError.
     """
     now, slot = slots.read_name(), slots.find_other()
     _check_nothing_else(place)
@@ -66,11 +66,11 @@ def begin(order: UpdateOrder, place: Place, slots: SystemSlots) -> SystemTrial:
         if under_way:
             _start_unit()
         raise
-    # No trial is on disk from here to the last line, so that a power failure cannot mix two
+    # From here to the last line, no trial is on disk, so that a power failure cannot mix two
     # systems.
     place.system.unlink(missing_ok=True)
     sync_folder(place.folder)
-    # Copy the current program, because it takes the steps and is known to work.
+    # Copy the current program, which does all further steps because it is known to work.
     replace_file(place.previous, order.program.read_bytes(), mode=0o644)
     replace_file(place.image, write_image(image))
     place.result.unlink(missing_ok=True)
@@ -99,7 +99,7 @@ def _prepare_trial(
     if image.name.board != now.board:
         raise NotTaken(f"{what} is for {image.name.board}, and this is {now.board}")
     for version in (now.version, __version__):
-        # The card's program may have been updated separately.
+        # The program on the card may have been updated separately.
         check_newer(version, image.name.version, older_too=order.older)
     with system_trial.open_descriptor(slots.get_device(slot), os.O_RDONLY) as device:
         capacity = os.lseek(device, 0, os.SEEK_END)
@@ -144,7 +144,7 @@ def _check_nothing_else(place: Place) -> None:
 
 
 def _read_image(source: str, keys: list[TrustedKey], place: Place, now: str) -> SystemImage:
-    """Return the image, as a difference from the running system if there is one. Raises
+    """Return the image. If there is a difference from the running system, return that. Raises
     NotTaken.
     """
     delta = make_delta_name(source, now)
@@ -160,7 +160,7 @@ def _read_image(source: str, keys: list[TrustedKey], place: Place, now: str) -> 
 
 
 def follow_trial(place: Place) -> None:
-    """Print the progress until the unit reboots the machine, or until the trial ends earlier."""
+    """Print the progress until the unit reboots the machine or the trial ends."""
     phase = ""
     try:
         with Progress("writing", "pieces") as progress:

@@ -19,18 +19,18 @@ from pathlib import Path
 from fieldagent.system.folder import replace_file, sync_folder
 
 TRIAL = "kit.trial"
-"""Word in the kernel's command line of a system on trial, which its units check."""
+"""Word in the kernel's command line of a system on trial. The system's units check this word."""
 
 
 class SystemdBoot:
     WORDS = "entry.conf"
-    """Name of a system's file with its entry for the loader."""
+    """Name of the file in a system that contains its entry for the boot loader."""
 
     def __init__(self, boot: Path) -> None:
         self._entries = boot / "loader/entries"
 
     def is_there(self) -> bool:
-        """Return True if this loader starts the card."""
+        """Return True if this boot loader starts the card."""
         return self._entries.is_dir()
 
     def clear(self, slot: str) -> None:
@@ -48,7 +48,7 @@ class SystemdBoot:
         replace_file(self._entries / f"system-{slot}+1.conf", tried.encode())
 
     def get_state(self, slot: str) -> str:
-        """Return `absent`, `armed`, `spent` or `kept`. Raises OSError."""
+        """Return the state of the slot: `absent`, `armed`, `spent` or `kept`. Raises OSError."""
         names = [each.name.removeprefix(f"system-{slot}") for each in self._list_entries(slot)]
         if ".conf" in names:
             return "kept"

@@ -1,4 +1,4 @@
-"""Table of a kit's commands of this extension."""
+"""Table of the kit's commands that this extension adds."""
 
 from __future__ import annotations
 

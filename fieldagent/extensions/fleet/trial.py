@@ -44,27 +44,29 @@ PHASE_TEXTS = {
 
 
 class Place:
-    """Folder of an update, for root only. The agent reads the result for the hub."""
+    """Folder of an update. Only root can write in it. The agent reads the result and reports it to
+    the hub.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.new = folder / "new.pyz"
         self.previous = folder / "previous.pyz"
-        """Old program, which takes the steps of the trial."""
+        """Old program, which does the steps of the trial."""
         self.part = folder / "part"
         """Part of an interrupted download."""
         self.packages = folder / "packages"
         """Packages of both versions, if the program is installed as Debian packages."""
         self.trial = folder / outcomes.UPDATE_TRIAL
         self.system = folder / outcomes.SYSTEM_TRIAL
-        """Trial of a whole system. `image` is the list of its pieces."""
+        """Trial of a whole system. `image` contains the list of its pieces."""
         self.image = folder / "system.image"
         self.result = folder / outcomes.UPDATE
         self.offered = folder / outcomes.PROGRAM
         """Result of the hub's last offer."""
 
     def record_result(self, offer: int, state: str, reason: str = "") -> None:
-        """Record the result of the hub's offer. Do nothing for a manual update."""
+        """Record the result of the hub's offer. For a manual update, do nothing."""
         if offer:
             outcomes.write_outcome(self.offered, offer, state, reason)
 
@@ -74,24 +76,24 @@ class Trial:
     version: str
     previous_version: str
     program: str
-    """File to replace, if no packages are installed."""
+    """File to replace if the program is not installed as packages."""
     settings: str
     channels: dict[str, str] = field(default_factory=dict)
-    """Channels that worked, each with its state."""
+    """Channels that worked before the trial, each with its state."""
     journal_version: int = 0
     """Version of the journal before the update; 0 if there was no journal."""
     minutes: float = 15.0
-    """Minutes within which everything must work again."""
+    """Minutes within which all channels must work again."""
     steady: float = 30.0
-    """Seconds that the agent must have run without a restart."""
+    """Seconds for which the agent must have run without a restart."""
     phase: str = "switch"
     boots: int = 0
     why: str = ""
-    """Reason of the rollback."""
+    """Reason for the rollback."""
     offer: int = 0
     """Number of the hub's offer; 0 for a manual update."""
     package: str = ""
-    """Version of the packages to install; empty for a file."""
+    """Version of the packages to install; empty if the update is a file."""
     previous_package: str = ""
 
 
@@ -101,12 +103,12 @@ def read(place: Place) -> Trial:
 
 
 def write(place: Place, trial: Trial) -> None:
-    """Write the trial to disk, atomically even in a power cut. Raises OSError."""
+    """Write the trial to disk atomically, so that a power cut cannot damage it. Raises OSError."""
     replace_file(place.trial, json.dumps(asdict(trial)).encode())
 
 
 def read_phase(place: Place) -> str:
-    """Return the phase of the trial; empty if there is no trial."""
+    """Return the phase of the trial, or an empty text if there is no trial."""
     try:
         return read(place).phase
     except FileNotFoundError:
@@ -114,8 +116,8 @@ def read_phase(place: Place) -> str:
 
 
 def continue_trial(place: Place) -> int:
-    """Take the remaining steps. Raises OSError, InvalidSettings; the next start of the unit then
-    repeats the steps, and the agent continues meanwhile with the current program.
+    """Do the remaining steps. If OSError or InvalidSettings is raised, the next start of the unit
+    repeats the steps. Meanwhile the agent continues to run with the current program.
     """
     with wait_until_alone(place.folder):
         try:
@@ -185,7 +187,7 @@ def _roll_back(place: Place, trial: Trial) -> None:
 
 
 def send_to_hub(settings: Path, text: str) -> None:
-    """Send the hub a message of this kit, only over IP. The message waits in the queue like any
+    """Send the hub a message from this kit, only over IP. The message waits in the queue like any
     other message.
     """
     began = time.monotonic()
@@ -205,7 +207,7 @@ def send_to_hub(settings: Path, text: str) -> None:
 
 
 def finish_trial(place: Place, result: dict[str, Any], state: Path) -> None:
-    """Leave the result for the agent, and remove the files for a rollback. Raises OSError."""
+    """Write the result for the agent, and remove the files for a rollback. Raises OSError."""
     replace_file(place.result, json.dumps(result).encode(), mode=0o644)
     kit_health.restart_others()
     trial_journal.forget(state)

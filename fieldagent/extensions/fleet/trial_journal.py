@@ -27,13 +27,13 @@ NEW_JOURNAL_COPY = f"{NAME}.before-new"
 
 
 def read_version(state: Path) -> int:
-    """Return the version of the journal's tables; 0 if there is no journal. Raises OSError."""
+    """Return the version of the journal's tables, or 0 if there is no journal. Raises OSError."""
     return _retry(_read_version, state)
 
 
 def copy_journal(state: Path, expected: int) -> None:
-    """Copy the journal with its log for a rollback. Do nothing if the journal's version is no
-    longer `expected`, because the journal was copied before. Raises OSError.
+    """Copy the journal and its log for a rollback. If the journal's version is not `expected`, do
+    nothing, because the journal was copied before. Raises OSError.
     """
     _retry(partial(_copy_file, expected=expected), state)
 
@@ -41,7 +41,7 @@ def copy_journal(state: Path, expected: int) -> None:
 def restore_journal(state: Path, old_version: int, program: str) -> str:
     """If the new `program` has upgraded the journal, restore the journal of version `old_version`
     with all contents of the upgraded journal. Return a text for people about contents that cannot
-    be restored; empty if there are none. Raises OSError.
+    be restored, or an empty text. Raises OSError.
     """
     return _retry(partial(_restore_journal, old_version=old_version, program=program), state)
 
@@ -79,8 +79,7 @@ def _open_journal(journal: Path) -> sqlite3.Connection:
 
 
 def _copy_file(state: Path, expected: int) -> None:
-    # If the version has changed, the new program has already run before a power failure. Keep the
-    # earlier copy.
+    # If the version has changed, the new program ran before a power failure. Keep the earlier copy.
     if not expected or _read_version(state) != expected:
         return
     with closing(_open_journal(state / NAME)) as source:
@@ -95,8 +94,8 @@ def _restore_journal(state: Path, old_version: int, program: str) -> str:
     journal = state / NAME
     kept = journal.with_name(f"{NAME}.of-{program}")
     with closing(_open_journal(journal)) as writer:
-        # Write everything into the file itself, because a log beside it would be treated as the log
-        # of the other journal.
+        # Write everything into the file itself. A log beside it would be taken for the log of the
+        # other journal.
         writer.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     made = journal.with_name(f"{NAME}.restored")
     with closing(_open_journal(state / OLD_JOURNAL_COPY)) as source:

@@ -1,8 +1,9 @@
-"""`fieldagent update`: a signed program replaces this one, and is rolled back if it fails.
+"""`fieldagent update`: replaces this program by a signed program, and rolls back if the new program
+fails.
 
-This module reads and verifies the program, and checks that it accepts the kit's settings, without
-touching anything that runs. `trial.py` takes the further steps in a separate systemd unit, which
-survives the end of this command and of the user's connection.
+This module fetches and verifies the program, and checks that the program accepts the kit's
+settings. It changes nothing that runs. `trial.py` does all further steps in a separate systemd
+unit, which continues when this command or the user's connection ends.
 """
 
 from __future__ import annotations
@@ -60,8 +61,8 @@ def begin(
     offer: ProgramOffer | None = None,
     brought: SignedDelta | None = None,
 ) -> Trial:
-    """Begin an update and return its trial. `offer` is the number of the hub's offer. `brought` is
-    the delta that came with the offer instead of an address. Raises NotTaken, OSError.
+    """Begin an update and return its trial. `offer` is the hub's offer. `brought` is the delta that
+    the hub sent with the offer instead of a URL. Raises NotTaken, OSError.
     """
     if place.trial.exists():
         version = trial.read(place).version
@@ -76,7 +77,7 @@ def begin(
         )
     root_units.make(place.folder)
     programs = _find_programs(order, place, brought)
-    # Make the file readable, because each `check` runs as the agent's user.
+    # Make the file readable, because each `check` command runs as the agent's user.
     replace_file(place.new, programs.new, mode=0o644)
     replace_file(place.previous, programs.now, mode=0o644)
     now, next_ = _read_version(place.previous), _read_version(place.new)
@@ -129,14 +130,15 @@ class Programs(NamedTuple):
     """The old and the new program, each as one file that Python can run."""
 
     source: str
-    """Source of the new program: a file, an address, or a version of packages."""
+    """Source of the new program: a file, a URL, or a version of packages."""
     new: bytes
     now: bytes
     package: str = ""
-    """Version of the Debian packages with the new program; empty for a file."""
+    """Version of the Debian packages with the new program; empty if the program is a file."""
     previous_package: str = ""
     signed_as: str = ""
-    """Version in the signature; empty for Debian packages, whose list apt verifies."""
+    """Version in the signature. Empty for Debian packages, because apt verifies the list of
+    packages."""
 
 
 def _find_programs(order: UpdateOrder, place: Place, brought: SignedDelta | None) -> Programs:
@@ -193,8 +195,8 @@ def _read_packaged_programs(version: str, folder: Path) -> Programs:
 
 
 def _verify_program(source: str, now: bytes, key: Path, place: Place) -> tuple[bytes, str]:
-    """Return the program and its signed version. If the builder provides a delta, make the program
-    from `now`, the current program. Raises NotTaken.
+    """Return the program and its signed version. If the builder provides a delta from the current
+    program `now`, use the delta. Raises NotTaken.
     """
     keys = read_trusted_keys(key)
     changed = _find_by_delta(source, now, keys, place)
@@ -203,8 +205,8 @@ def _verify_program(source: str, now: bytes, key: Path, place: Place) -> tuple[b
 
 
 def _build_from_delta(brought: SignedDelta, now: bytes, key: Path) -> tuple[bytes, str]:
-    """Return the program that a received delta makes from `now`, and its version. Raises
-    NotTaken.
+    """Return the program that a received delta creates from the current program `now`, and its
+    version. Raises NotTaken.
     """
     signature = brought.signature.format_signature("by a command")
     try:
@@ -217,8 +219,8 @@ def _build_from_delta(brought: SignedDelta, now: bytes, key: Path) -> tuple[byte
 def _find_by_delta(
     source: str, now: bytes, keys: Sequence[TrustedKey], place: Place
 ) -> tuple[bytes, Release] | None:
-    """Return the program from a delta. None if there is no usable delta for the current program;
-    the caller then uses the complete program.
+    """Return the program that a delta at the source creates. Return None if there is no usable
+    delta for the current program. The caller then uses the complete program.
     """
     try:
         here = get_contents(now)
@@ -271,7 +273,7 @@ def _run(program: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def _fetch_channels(port: int) -> dict[str, str]:
-    """Return the state of each working channel; empty if no agent runs."""
+    """Return the state of each channel that works. The result is empty if no agent is running."""
     channels = kit_health.fetch_working_channels(port)
     if channels is None:
         print_progress("no agent runs: the test shows whether the new one does")
@@ -279,14 +281,14 @@ def _fetch_channels(port: int) -> dict[str, str]:
 
 
 def follow_update(place: Place, offered: Trial, *, as_json: bool) -> int:
-    """Print the progress until the unit has ended, and return the exit code. The unit continues
-    even if this command ends.
+    """Print the progress until the unit has ended, and return the exit code. If this command ends,
+    the unit continues.
     """
     until = time.monotonic() + 60 * offered.minutes + 2 * kit_health.SILENCE_S
     phase = ""
     try:
         # The unit writes the result before it removes the trial, because power may fail in between.
-        # So both may exist.
+        # So there may be both.
         while place.trial.exists() or not place.result.exists():
             if time.monotonic() > until:
                 print_failure(f"{trial.UNIT} has not ended: `journalctl -u fieldagent-update`")
@@ -328,7 +330,7 @@ def show_last(place: Place, *, as_json: bool) -> int:
 
 
 def _read_phase(place: Place) -> tuple[str, str]:
-    """Return the phase and its text; both are empty if nothing is on trial."""
+    """Return the phase and its text. Both are empty if there is no trial."""
     try:
         phase = system_trial.read(place).phase
     except FileNotFoundError:
@@ -338,7 +340,7 @@ def _read_phase(place: Place) -> tuple[str, str]:
 
 
 def _read_result(place: Place) -> dict[str, Any] | None:
-    """Return the result, or None if the result is missing or unreadable."""
+    """Return the result, or None if the result is missing or cannot be read."""
     try:
         result: dict[str, Any] = json.loads(place.result.read_bytes())
     except (FileNotFoundError, ValueError):
@@ -347,7 +349,7 @@ def _read_result(place: Place) -> dict[str, Any] | None:
 
 
 def _print_last_as_json(place: Place) -> int:
-    """Print the result as JSON: `phase` during a trial, `why` after a rollback."""
+    """Print the result as JSON. It contains `phase` during a trial, and `why` after a rollback."""
     report = {"phase": _read_phase(place)[0] or None, "version": None, "before": None, "why": None}
     if not report["phase"] and (result := _read_result(place)) is not None:
         report |= {

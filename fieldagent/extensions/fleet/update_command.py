@@ -1,4 +1,4 @@
-"""`fieldagent update`, for people and for root's unit."""
+"""`fieldagent update`, as used by people and by root's unit."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from fieldagent.system.wording import describe_reason
 
 
 def update(arguments: argparse.Namespace) -> int:
-    """Install a program, or a whole system if the argument is a system image. Options: continue a
-    started update, or print the result of the last update. Root's unit installs the program that
-    the hub has offered.
+    """Install a program, or a whole system if the argument is a system image. With options,
+    continue a started update, print the result of the last update, or (for root's unit) install the
+    program that the hub has offered.
     """
     place, order = Place(arguments.state), _order(arguments)
     if arguments.offered:

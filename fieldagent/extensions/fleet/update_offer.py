@@ -1,10 +1,11 @@
 """`fieldagent update --offered`: root's unit installs the program that the hub has offered, or
-records the reason of a refusal.
+records the reason why it refuses.
 
-An offer has a version and an address. The file at that address must have the signature of the
-builder of this kit's programs and the offered version, and must be newer than the current program.
-So a compromised hub cannot install anything else. The offer is removed when its trial is on disk,
-or when the reason of its refusal is recorded. So power may fail at any time.
+An offer contains a version and a URL. The file at this URL must be signed by the builder of this
+kit's programs and must have the offered version. This version must be newer than the current
+program. So a compromised hub cannot install anything else. The offer is removed when its trial is
+on disk, or when the reason for the refusal is recorded. So a power failure does no harm at any
+time.
 """
 
 from __future__ import annotations
@@ -38,13 +39,13 @@ RETRY_PAUSES_S = (30.0, 120.0, 600.0)
 
 def process_offer(order: UpdateOrder, place: Place) -> int:
     """Process the hub's offer when nothing else is on trial. `order` contains the program to
-    replace, and the conditions of the trial. Return an exit code.
+    replace and the conditions of the trial. Return an exit code.
     """
     others = (place.trial, place.system, SettingsPlace(place.folder).trial)
     try:
         while True:
             with wait_until_alone(place.folder):
-                # After a power failure, the other units first continue their trials.
+                # After a power failure, the other units continue their trials first.
                 if not any(each.exists() for each in others):
                     return _process_stored_offer(order, place)
             time.sleep(CHECK_INTERVAL_S)
@@ -72,7 +73,9 @@ def _process_stored_offer(order: UpdateOrder, place: Place) -> int:
 def _begin_offered_trial(
     order: UpdateOrder, place: Place, body: bytes, state: Path
 ) -> tuple[int, str]:
-    """Return the number of the offer, and the reason of a refusal, or an empty string."""
+    """Begin the trial of an offer. Return the number of the offer, and the reason for a refusal or
+    an empty string.
+    """
     try:
         offer = decode(body)
     except RemoteProtocolError as error:
@@ -92,7 +95,7 @@ def _begin_offered_trial(
 
 
 def _read_brought_delta(state: Path) -> SignedDelta:
-    """Return the delta that the agent has left beside its offer. Raises NotTaken, OSError."""
+    """Return the delta that the agent has stored beside its offer. Raises NotTaken, OSError."""
     try:
         return read_payload(read_left(state / PROGRAM_DELTA) or b"")
     except ValueError as wrong:
@@ -102,7 +105,7 @@ def _read_brought_delta(state: Path) -> SignedDelta:
 def _begin(
     order: UpdateOrder, place: Place, offer: ProgramOffer, brought: SignedDelta | None
 ) -> None:
-    """Begin the update, with further attempts if the server is down. Raises NotTaken, OSError."""
+    """Begin the update. If the server cannot be reached, try again. Raises NotTaken, OSError."""
     for pause in RETRY_PAUSES_S:
         try:
             update.begin(order, place, offer, brought)

@@ -1,4 +1,4 @@
-"""Request for another program or system on this kit."""
+"""Request to install another program or system on this kit."""
 
 from __future__ import annotations
 
@@ -9,15 +9,16 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 
 class UpdateOrder(NamedTuple):
     what: str
-    """File, address, or version of Debian packages. If empty, the settings or apt decide."""
+    """File, URL, or version of Debian packages. If it is empty, the settings or apt determine the
+    program."""
     program: Path
     """Program file to replace."""
     settings: Path
     key: Path
-    """File of the keys that are trusted for programs."""
+    """File with the keys that are trusted for programs."""
     older: bool
-    """True: an older or equal version is allowed."""
+    """True if an older or equal version is allowed."""
     minutes: float
-    """Minutes within which everything must work again."""
+    """Minutes within which all channels must work again."""
     steady: float
-    """Seconds that the agent must have run without a restart."""
+    """Seconds for which the agent must have run without a restart."""

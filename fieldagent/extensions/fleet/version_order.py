@@ -8,8 +8,8 @@ from fieldagent.extensions.fleet.fetching import NotTaken
 
 
 def check_newer(now: str, next_: str, *, older_too: bool) -> None:
-    """Check that `next_` is newer than `now`, unless older versions are allowed. Raises
-    NotTaken.
+    """Check that `next_` is newer than `now`. If `older_too` is True, any version is allowed.
+    Raises NotTaken.
     """
     if older_too or order(next_) > order(now):
         return
@@ -22,8 +22,8 @@ STAGES = ("dev", "a", "b", "rc", None)
 
 
 def order(version: str) -> tuple[tuple[int, ...], int, int, int]:
-    """Return the sort key of a version. 0.2.0.dev1 comes before 0.2.0, and 0.2.0+1.g1a2b3c4d, which
-    is one commit later, comes after it. Raises NotTaken.
+    """Return the sort key of a version. For example, 0.2.0.dev1 comes before 0.2.0.
+    0.2.0+1.g1a2b3c4d, which is one commit later, comes after 0.2.0. Raises NotTaken.
     """
     form = r"([0-9]+(?:\.[0-9]+)*)(?:\.?(dev|a|b|rc)([0-9]*))?(?:\+([0-9]+)(?![^.]))?"
     read = re.match(form, version, re.ASCII)

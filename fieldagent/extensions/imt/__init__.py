@@ -1,7 +1,7 @@
-"""Iridium Messaging Transport (IMT): the modem Iridium 9704 and the operator Cloudloop.
+"""Iridium Messaging Transport (IMT): the modem Iridium Certus 9704 and the operator Cloudloop.
 
-`jspr.py` and `messages.py` contain the wire format. `agent/` contains the driver of the modem, and
-`hub/` the operator, which also serves SBD modems.
+`jspr.py` and `messages.py` contain the wire format. `agent/` contains the modem's driver. `hub/`
+contains the operator, which also supports SBD modems.
 """
 
 from fieldagent.system.extension import Extension

@@ -18,13 +18,13 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.wire.errors import RemoteProtocolError
 
 LINE_BYTES = 8192
-"""Largest number of bytes of a line. A longer line is noise. The longest real line, with a segment
-of 1446 bytes, has about 2 050."""
+"""Largest number of bytes of a line. A longer line is noise. The longest valid line contains a
+segment of 1446 bytes and has about 2 050 bytes."""
 DONE, UNASKED, NO_VERSION, ALREADY = 200, 299, 400, 402
 NOT_ALLOWED, NOT_DONE, NO_SIM, NOT_PROVISIONED = 406, 408, 410, 418
 SERIAL_ERROR = 500
 GARBLED_CODES = frozenset({403, 405, 407})
-"""Codes of answers to a correct request that noise on the line has changed: too long, malformed, no
+"""Codes of answers to a request that noise on the line has changed: too long, malformed, no
 JSON."""
 REFUSAL_TEXTS: Mapping[int, str] = {
     401: "it does not know this kind of request",
@@ -50,17 +50,17 @@ class JsprLine(NamedTuple):
     body: Mapping[str, Any]
 
     def describe_refusal(self) -> str:
-        """Return the reason of a refusal, for people."""
+        """Return the reason for a refusal, for people."""
         return f"{self.code}, {REFUSAL_TEXTS.get(self.code, 'for a reason that is not documented')}"
 
 
 def get(target: str, **members: object) -> bytes:
-    """Return a request to read the target."""
+    """Return a request that reads a target."""
     return _request("GET", target, members)
 
 
 def put(target: str, **members: object) -> bytes:
-    """Return a request to set the target."""
+    """Return a request that sets a target."""
     return _request("PUT", target, members)
 
 
@@ -70,17 +70,17 @@ def _request(verb: str, target: str, members: Mapping[str, object]) -> bytes:
 
 
 class LineReader:
-    """Splits bytes into lines. `receive_data` accepts bytes, and `read_next_line` returns each
-    line.
+    """Splits bytes into lines. `receive_data` accepts bytes, and `read_next_line` returns the lines
+    in them.
 
     A line may arrive in parts, with pauses between them. All other bytes are dropped: zeros while
-    the modem boots, a DC1 before its first line, the rest of a cut line.
+    the modem boots, a DC1 before its first line, and the rest of an incomplete line.
     """
 
     def __init__(self) -> None:
         self._buffer = bytearray()
         self._drops = False
-        """True if the line is too long, so that its rest is dropped."""
+        """True while the rest of a line that is too long is dropped."""
         self.noise = 0
         """Number of bytes that were not part of a line."""
 
@@ -89,7 +89,7 @@ class LineReader:
         self._buffer += data
 
     def read_next_line(self) -> JsprLine | None:
-        """Return the next line; None until a line is complete."""
+        """Return the next line, or None if no line is complete."""
         while (end := self._buffer.find(b"\r")) >= 0:
             raw = bytes(self._buffer[:end])
             del self._buffer[: end + 1]
@@ -106,7 +106,7 @@ class LineReader:
 
 
 def _read(raw: bytes) -> JsprLine | None:
-    """Parse the last match in the bytes, because noise before the line may look like a line."""
+    """Parse the last match in the bytes. Noise before the line may look like a line."""
     line = raw.rstrip()
     head = _HEAD.search(line) if line.endswith(b"}") else None
     if head is None:
@@ -124,7 +124,7 @@ def _read(raw: bytes) -> JsprLine | None:
 
 
 def number(line: JsprLine, name: str, low: int, high: int) -> int:
-    """Return an integer member in this range. Raises RemoteProtocolError."""
+    """Return an integer member from `low` to `high`. Raises RemoteProtocolError."""
     value = line.body.get(name)
     if type(value) is not int or not low <= value <= high:
         raise RemoteProtocolError(f"{line.target} has {name}={value!r}, not {low} to {high}")

@@ -36,7 +36,7 @@ SEGMENT_BYTES = 1446
 """Largest number of bytes of a segment, before base64."""
 TOPIC_MIN, TOPIC_MAX = 64, 65_535
 RAW = "RAW"
-"""Topic of Cloudloop for any bytes. Its number is usually 244."""
+"""Cloudloop's topic for any bytes. The number of this topic is usually 244."""
 ACCEPTED = "message_accepted"
 COMPLETE = "complete"
 ACTIVE, INACTIVE = "active", "inactive"
@@ -53,32 +53,33 @@ MODEM = ModemKind(
     keeps_copies=False,
     guard=lambda body: binascii.crc_hqx(body, 0),
 )
-"""Properties of the modem, for the hub."""
+"""Properties of the modem that the hub uses."""
 
 
 class MessageKey(NamedTuple):
-    """Name that the modem gives a message."""
+    """Key by which the modem identifies a message."""
 
     topic: int
     id: int
-    """Number from the modem, 0 to 255. The number restarts at each power-up."""
+    """Number that the modem has given, 0 to 255. The numbers start again at each power-up."""
 
     def pack(self) -> int:
-        """Return topic and number as one number, for storage."""
+        """Return topic and number as one integer, for storage."""
         return self.topic << 8 | self.id
 
 
 UNNAMED_KEY = 0
-"""Value instead of `MessageKey.pack` until the modem has named the message."""
+"""Value that is stored instead of `MessageKey.pack` until the modem has given the message a
+number."""
 
 
 def unpack(number: int) -> MessageKey | None:
-    """Return the key of a number from `MessageKey.pack`; None for `UNNAMED_KEY`."""
+    """Return the key in a number from `MessageKey.pack`, or None for `UNNAMED_KEY`."""
     return None if number == UNNAMED_KEY else MessageKey(number >> 8, number & 0xFF)
 
 
 class SegmentWanted(NamedTuple):
-    """Request of the modem for a part of an MO message."""
+    """Request from the modem for a part of an MO message."""
 
     key: MessageKey
     start: int
@@ -102,7 +103,7 @@ class MtSegment(NamedTuple):
 
 
 class MtEnded(NamedTuple):
-    """End of an MT message, complete or aborted."""
+    """End of an MT message, which is complete or was aborted."""
 
     key: MessageKey
     status: str
@@ -133,7 +134,7 @@ class OperationalState(NamedTuple):
 
 
 class Activity(NamedTuple):
-    """Activity of the modem: it sends or receives a message, or is about to do so."""
+    """Activity of the modem: True if it sends or receives a message, or is about to do so."""
 
     active: bool
 
@@ -152,9 +153,9 @@ Event = (
 
 
 def read_event(line: jspr.JsprLine) -> Event | None:
-    """Return the event of an unsolicited line, or of the answer to a GET of the same target. None
-    for a line that the agent does not use. Raises RemoteProtocolError if a member is missing or
-    wrong.
+    """Return the event in an unsolicited line, or in the answer to a GET of the same target. Return
+    None for a line that the agent does not use. Raises RemoteProtocolError if a member is missing
+    or wrong.
     """
     reader = _READERS.get(line.target)
     return None if reader is None else reader(line)
@@ -186,7 +187,7 @@ def _read_boot(line: jspr.JsprLine) -> ModemStarted:
 
 def _read_constellation(line: jspr.JsprLine) -> Constellation:
     visible = line.body.get("constellation_visible") is True
-    # The bars are missing while the constellation is not visible.
+    # The number of bars is missing while the constellation is not visible.
     bars = line.body.get("signal_bars", 0)
     return Constellation(visible, bars if type(bars) is int and 0 <= bars <= 5 and visible else 0)
 
@@ -202,7 +203,7 @@ def _read_state(line: jspr.JsprLine) -> OperationalState:
 
 
 def _read_activity(line: jspr.JsprLine) -> Activity | None:
-    # The value is meaningless until the report is enabled, for example after each power-up.
+    # The value has no meaning until the report is enabled, for example after each power-up.
     active = line.body.get("active")
     if line.body.get("enabled") is not True or not isinstance(active, bool):
         return None
@@ -237,7 +238,7 @@ STATE_REASONS: Mapping[int, str] = {
 """Reasons why a modem is not active (operationalState, reason)."""
 
 
-# Information about the modem.
+# Functions for information about the modem.
 
 
 def find_newest_version(line: jspr.JsprLine) -> dict[str, int]:
@@ -275,8 +276,8 @@ class Topic(NamedTuple):
 
 
 def list_provisioned(line: jspr.JsprLine) -> list[Topic]:
-    """Return the topics that the modem may use. A new SIM or a changed plan has no topics until the
-    modem has had 10 to 30 minutes of open sky.
+    """Return the topics that the modem may use. If the SIM is new or the plan was changed, the list
+    is empty until the modem has seen the open sky for 10 to 30 minutes.
     """
     listed = line.body.get("provisioning")
     topics = []
@@ -295,11 +296,11 @@ def find_topic(topics: Iterable[Topic], name: str) -> Topic | None:
     return None
 
 
-# An MO message.
+# MO messages.
 
 
 class MoMessage:
-    """A message that the modem fetches in segments. Each segment is built when it is requested."""
+    """A message that the modem requests in segments. Each segment is built when it is requested."""
 
     def __init__(self, body: bytes) -> None:
         if not 1 <= len(body) <= PAYLOAD_BYTES:
@@ -308,15 +309,15 @@ class MoMessage:
             )
         self._whole = memoryview(body + compute_crc(body))
         self.last_given = False
-        """True if the modem has the last segment, so that the message may have left."""
+        """True if the modem has the last segment. The message may then have been sent."""
 
     def __len__(self) -> int:
         """Return the number of bytes on the serial line, including the CRC."""
         return len(self._whole)
 
     def make_segment(self, request: SegmentWanted) -> bytes:
-        """Return the line with a segment. Raises RemoteProtocolError if the message does not have
-        the requested bytes.
+        """Return the line that contains a segment. Raises RemoteProtocolError if the message does
+        not have the requested bytes.
         """
         end = request.start + request.length
         if end > len(self._whole):
@@ -354,40 +355,41 @@ FINAL: Mapping[str, MoStatus] = {
     "crc_error_in_transfer": MoStatus(_S.DOUBTFUL, "it was garbled in the air"),
     "message_cancelled_in_transit": MoStatus(_S.DOUBTFUL, "withdrawn, although it may have left"),
 }
-"""Meaning of a final_mo_status, or of a message_response that refuses the message."""
+"""Meaning of each `final_mo_status`, and of each `message_response` that refuses the message."""
 
 
 def find_mo_status(status: str) -> MoStatus:
-    """Return the meaning of a status. An unknown status is in doubt."""
+    """Return the meaning of a status. An unknown status means that the result is in doubt."""
     return FINAL.get(status) or MoStatus(_S.DOUBTFUL, f"the modem reports {status[:60]!r}")
 
 
 def find_refusal_status(word: str) -> MoStatus:
-    """Return the meaning of a refusal. The message cannot have left."""
+    """Return the meaning of a refusal. A refused message was certainly not sent."""
     status = FINAL.get(word)
     if status is not None and status.verdict in (_S.NOT_SENT, _S.FAULT):
         return status
     return MoStatus(_S.NOT_SENT, f"the modem does not accept it: {word[:60]}")
 
 
-# An MT message.
+# MT messages.
 
 
 class MtMessage(NamedTuple):
     topic: int
     body: bytes
     damage: str
-    """Reason why the bytes are not reliable; empty for a complete message."""
+    """Reason why the bytes are not reliable; empty if the message is complete."""
     guard: int | None = None
     """CRC of a damaged message; None if bytes are missing."""
 
 
 MESSAGES_MAX = 8
-"""Largest number of MT messages that are assembled at the same time. The oldest is dropped."""
+"""Largest number of MT messages that are assembled at the same time. If there are more, the oldest
+is dropped."""
 
 
 class MtAssembly:
-    """Assembles the segments of MT messages until each one ends."""
+    """Assembles MT messages from their segments."""
 
     def __init__(self) -> None:
         self._segments: dict[MessageKey, dict[int, bytes]] = {}
@@ -399,7 +401,9 @@ class MtAssembly:
         self._segments.setdefault(segment.key, {})[segment.start] = segment.data
 
     def finish_message(self, event: MtEnded) -> MtMessage | None:
-        """Return the message that has ended; None if the message was aborted or has no segments."""
+        """Return the message that has ended, or None if the message was aborted or has no
+        segments.
+        """
         segments = self._segments.pop(event.key, {})
         if event.status != COMPLETE or not segments:
             return None

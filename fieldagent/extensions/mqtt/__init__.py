@@ -1,7 +1,7 @@
-"""MQTT and Home Assistant: an agent or a hub as a client of an MQTT broker.
+"""MQTT and Home Assistant: an agent or a hub as the client of an MQTT broker.
 
-`packets.py` contains the protocol. `session.py` and `commands.py` serve both programs. `agent/`
-contains the kit's part and `hub/` the hub's bridge.
+`packets.py` contains the protocol. Both programs use `session.py` and `commands.py`. `agent/`
+contains the kit's client and `hub/` the hub's bridge.
 """
 
 from fieldagent.system.extension import Extension

@@ -37,12 +37,12 @@ from fieldagent.system.wording import format_count
 log = logging.getLogger(__name__)
 
 BURST_COMMANDS = 10
-"""Largest number of commands at once after a long silence."""
+"""Largest number of commands that are admitted at once after a long silence."""
 DROP_REASONS = ("retained", "too long", "too many")
 WAITING_MAX = 32
-"""Largest number of commands that wait for the disk."""
+"""Largest number of commands that wait to be stored."""
 REMEMBERED_COMMANDS_MAX = 64
-"""Largest number of commands of the last session that are recognized as duplicates."""
+"""Largest number of commands of the last session that are recognised as duplicates."""
 
 
 class MqttCommand(NamedTuple):
@@ -51,13 +51,15 @@ class MqttCommand(NamedTuple):
 
     @property
     def identity(self) -> tuple[int | None, str, bytes]:
-        """Return the data that identify a command within its session (2.3.1 and 3.3.1.1)."""
+        """Return the data that identify a command within its session (MQTT 3.1.1, sections 2.3.1
+        and 3.3.1.1).
+        """
         return self.came.number, self.came.topic, hashlib.blake2b(self.came.payload).digest()
 
 
 class HourlyGate:
-    """Limits the commands per hour. `clock` returns Unix time. `note` gets the reason of each
-    dropped command.
+    """Limits the number of commands per hour. `clock` returns Unix time. `note` is called with the
+    reason of each dropped command.
     """
 
     def __init__(
@@ -73,8 +75,8 @@ class HourlyGate:
         self.counts = dict.fromkeys(("taken", "refused", *DROP_REASONS), 0)
 
     def admit(self, message: Published) -> str:
-        """Count the command for the rate, and return an empty string if it is admitted. Otherwise
-        count and return the reason, one of DROP_REASONS.
+        """Count the command, and return an empty string if it is admitted. Otherwise return the
+        reason, one of `DROP_REASONS`.
         """
         if message.retained:
             return self.drop("retained")
@@ -84,15 +86,15 @@ class HourlyGate:
         return self.drop("too many") if wait else ""
 
     def drop(self, reason: str) -> str:
-        """Count a command as dropped, report it, and return the reason, one of DROP_REASONS."""
+        """Count and report a dropped command. Return the reason, one of `DROP_REASONS`."""
         self.counts[reason] += 1
         self._note(reason)
         return reason
 
 
 class Commands:
-    """Queue of the commands of a session. `carry_out` returns the result for the sender when it is
-    on disk. `result_topic` returns the topic of the result for a sender.
+    """Queue of the commands in a session. `carry_out` stores the result of a command on disk and
+    returns it for the sender. `result_topic` returns the topic for a sender's results.
     """
 
     def __init__(
@@ -110,18 +112,20 @@ class Commands:
         self._put, self._get = trio.open_memory_channel[MqttCommand](WAITING_MAX)
 
     def begin(self) -> None:
-        """Begin a new session. Commands that still waited in the last session arrive again."""
+        """Begin a new session. The broker sends commands again that were still waiting in the last
+        session.
+        """
         if self._handled:
             self._handled_before = [*self._handled]
             self._handled.clear()
         self._put, self._get = trio.open_memory_channel[MqttCommand](WAITING_MAX)
 
     def admit(self, command: MqttCommand) -> bool:
-        """Return True if the command was put into the queue. If False, the caller must acknowledge
-        the command.
+        """Queue the command and return True. If the function returns False, the caller must
+        acknowledge the command.
         """
         if command.came.again and command.identity in self._handled_before:
-            # Remember the command again, because the acknowledgement of this copy may also be lost.
+            # Remember the command again, because the acknowledgement of this copy may be lost too.
             self._handled.append(command.identity)
             return False
         why = self._gate.admit(command.came)
@@ -136,7 +140,9 @@ class Commands:
         return False
 
     async def run(self, session: MqttSession) -> None:
-        """Run the waiting commands one after another, until cancelled. Raises BrokerLost."""
+        """Carry out the waiting commands one after the other, until cancelled. Raises
+        BrokerLost.
+        """
         async for command in self._get:
             result: dict[str, Any] = {}
 
@@ -154,11 +160,12 @@ class Commands:
 
 
 def read_document(body: bytes) -> Any:
-    """Parse JSON. A body that is not an object is the text of a message. Raises NotJson."""
+    """Parse JSON. If the body is not a JSON object, it is the text of a message. Raises NotJson."""
     if body.lstrip()[:1] == b"{":
         return load_document(body)
     if not body.strip():
-        # A client that clears a retained message sends an empty body, also to current subscribers.
+        # A client that clears a retained message sends an empty body, which current subscribers
+        # also receive.
         raise NotJson("nothing was queued: it is empty")
     try:
         return {"message": {"content": body.decode().strip()}}

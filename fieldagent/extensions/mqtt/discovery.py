@@ -1,7 +1,8 @@
-"""Home Assistant discovery (2024.11 or later): one retained message describes each device. Pure.
+"""Home Assistant discovery (2024.11 or later). One retained message describes each device. Pure
+functions.
 
-The templates read members with `get`, because Home Assistant logs a warning for a missing member.
-The result `None` gives an entity the state unknown.
+The templates read members with `get`, because Home Assistant logs a warning if a member is missing.
+If the result is `None`, the state of the entity is unknown.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ def encode_compact(document: Any) -> bytes:
 
 
 def make_flag(name: str, member: str, device_class: str) -> dict[str, Any]:
-    """Return the discovery config of a binary sensor, for a boolean member of the state."""
+    """Return the discovery config of a binary sensor that shows a boolean member of the state."""
     return {
         "platform": "binary_sensor",
         "name": name,
@@ -32,8 +33,8 @@ def make_flag(name: str, member: str, device_class: str) -> dict[str, Any]:
 
 
 def make_choice(member: str, on: str) -> str:
-    """Return the template of a binary sensor for a member of the state. `on` is the condition for
-    the state ON.
+    """Return the template of a binary sensor that shows a member of the state. If the condition
+    `on` is true, the sensor is ON.
     """
     return f"{{{{ ('ON' if {on} else 'OFF') if '{member}' in value_json else none }}}}"
 
@@ -61,7 +62,7 @@ def make_timestamp(name: str, member: str) -> dict[str, Any]:
 
 
 def make_tracker(topic: str) -> dict[str, Any]:
-    """Return the discovery config of a device tracker. The topic contains JSON with latitude and
+    """Return the discovery config of a device tracker. The topic receives JSON with latitude and
     longitude.
     """
     return {
@@ -73,14 +74,14 @@ def make_tracker(topic: str) -> dict[str, Any]:
 
 
 def make_event_entity(topic: str, types: tuple[str, ...]) -> dict[str, Any]:
-    """Return the discovery config of an event entity for the messages on the topic. `types` are the
-    values of `event_type`.
+    """Return the discovery config of an event entity for the messages on a topic. `types` are the
+    possible values of `event_type`.
     """
     return {"platform": "event", "name": "Message", "event_types": [*types], "state_topic": topic}
 
 
 def notify(topic: str) -> dict[str, Any]:
-    """Return the discovery config of a notify entity, which sends a typed text to the topic."""
+    """Return the discovery config of a notify entity, which publishes a text on the topic."""
     return {"platform": "notify", "name": "Send", "command_topic": topic}
 
 
@@ -95,9 +96,9 @@ def make_announcement(
     via: str = "",
     absent: Mapping[str, Mapping[str, Any]] = {},
 ) -> dict[str, Any]:
-    """Return the discovery message of a device with these parts. `state` and `online` are topics.
-    `version` is the version of the device's program, or None if it is unknown. `via` is the device
-    that reports for this device. `absent` are parts that the device may have had before.
+    """Return the discovery message of a device with the entities `parts`. `state` and `online` are
+    topics. `version` is the version of the device's program, or None if it is unknown. `via` is the
+    device that reports for this device. `absent` are entities that the device may have had before.
     """
     description: dict[str, Any] = {
         "identifiers": [device],
@@ -106,7 +107,7 @@ def make_announcement(
         **({"sw_version": version} if version else {}),
         **({"via_device": via} if via else {}),
     }
-    # A topic that the whole device shares would also be the state of the tracker.
+    # If the whole device had one state topic, this topic would also be the state of the tracker.
     shown = {"state_topic": state}
     return {
         "device": description,
@@ -120,7 +121,7 @@ def make_announcement(
                 }
                 for key, part in parts.items()
             },
-            # A component that contains only its platform removes the entity.
+            # A component that contains nothing but its platform removes the entity.
             **{key: {"platform": part["platform"]} for key, part in absent.items()},
         },
         "availability": [

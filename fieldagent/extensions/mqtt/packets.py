@@ -21,13 +21,13 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.wire.errors import RemoteProtocolError
 
 PACKET_MAX_BYTES = 65_536
-"""Largest number of bytes of a packet's rest. The payload of a longer PUBLISH is skipped."""
+"""Largest number of bytes of a packet's rest. The reader skips the payload of a longer PUBLISH."""
 TOPIC_MAX_BYTES = 1_024
-"""Largest number of bytes of a topic from the broker. Our topics are shorter."""
+"""Largest number of bytes of a topic from the broker. The topics of this program are shorter."""
 _REST_MAX = 268_435_455
-"""Largest length that four bytes of seven bits can contain (2.2.3)."""
+"""Largest length that four bytes of seven bits can contain (section 2.2.3)."""
 SUBSCRIPTION_REFUSED = 0x80
-"""Code in a SUBACK for a refused subscription."""
+"""Code in a SUBACK for a subscription that the broker refused."""
 
 
 class PacketType(IntEnum):
@@ -56,7 +56,9 @@ class ConnectCode(IntEnum):
 
 
 class LastWill(NamedTuple):
-    """Message that the broker publishes, retained and with QoS 1, when it loses the client."""
+    """Message that the broker publishes, retained and with QoS 1, when it loses the connection to
+    the client.
+    """
 
     topic: str
     payload: bytes
@@ -66,7 +68,7 @@ class Connack(NamedTuple):
     code: int
     """Value of `ConnectCode`, or a reserved value."""
     present: bool
-    """True if the broker has kept the session."""
+    """True if the broker has stored the session."""
 
 
 class Published(NamedTuple):
@@ -74,15 +76,15 @@ class Published(NamedTuple):
 
     topic: str
     payload: bytes
-    """Payload; empty if it was `skipped`."""
+    """Payload; empty if the payload was skipped."""
     number: int | None
-    """Packet number for the acknowledgement; None with QoS 0."""
+    """Packet number for the acknowledgement; None if the QoS is 0."""
     retained: bool
     """True if the broker had stored the message, so it is not new."""
     again: bool = False
     """True if the message may have arrived before."""
     skipped: int = 0
-    """Length in bytes of a payload that is too long to read."""
+    """Length in bytes of a payload that the reader skipped because it is too long."""
 
 
 class Puback(NamedTuple):
@@ -92,7 +94,7 @@ class Puback(NamedTuple):
 class Suback(NamedTuple):
     number: int
     codes: tuple[int, ...]
-    """QoS of each subscription, or `SUBSCRIPTION_REFUSED`."""
+    """Granted QoS of each subscription, or `SUBSCRIPTION_REFUSED`."""
 
 
 class Pingresp(NamedTuple):
@@ -107,12 +109,12 @@ _SIZES: dict[int, range] = {
     PacketType.SUBACK: range(3, 3 + 16),
     PacketType.PINGRESP: range(1),
 }
-"""Allowed sizes of the rest, for packets of a broker. A SUBACK is short, because the program
+"""Allowed sizes of the rest, for packets from a broker. A SUBACK is short, because the program
 subscribes to only a few topics at a time."""
 
 PINGREQ = bytes((PacketType.PINGREQ << 4, 0))
 DISCONNECT = bytes((PacketType.DISCONNECT << 4, 0))
-"""Packet with which a client leaves, so that its will is not published."""
+"""Packet with which a client disconnects, so that the broker does not publish its will."""
 
 
 def connect(
@@ -124,8 +126,8 @@ def connect(
     user: str | None = None,
     password: str | None = None,
 ) -> bytes:
-    """Return a CONNECT. `keepalive` is in seconds. Without `clean` the broker stores messages for
-    us while we are away. A password needs a user (3.1.2.9).
+    """Return a CONNECT. `keepalive` is in seconds. If `clean` is False, the broker stores messages
+    while the client is disconnected. A password needs a user (section 3.1.2.9).
     """
     flags = 0x02 if clean else 0
     payload = _encode_text(client)
@@ -158,12 +160,12 @@ def publish(
 
 
 def encode_puback(number: int) -> bytes:
-    """Return the acknowledgement of the QoS 1 message with that number (MQTT 3.1.1, 3.4)."""
+    """Return the acknowledgement of the QoS 1 message with this number (section 3.4)."""
     return _encode_packet(PacketType.PUBACK, 0, number.to_bytes(2))
 
 
 def subscribe(number: int, filters: list[str]) -> bytes:
-    """Return a SUBSCRIBE with QoS 1 for each filter."""
+    """Return a SUBSCRIBE that requests QoS 1 for each filter."""
     wanted = b"".join(_encode_text(each) + b"\x01" for each in filters)
     return _encode_packet(PacketType.SUBSCRIBE, 0x02, number.to_bytes(2) + wanted)
 
@@ -193,22 +195,22 @@ def _encode_counted(data: bytes) -> bytes:
 class PacketReader:
     """Splits the broker's bytes into packets. The reader never stores more than one packet.
 
-    After RemoteProtocolError, close the stream, because the rest cannot be read.
+    After a RemoteProtocolError, close the stream, because the rest cannot be read.
     """
 
     def __init__(self) -> None:
         self._buffer = bytearray()
         self._skip = 0
-        """Number of the next bytes to discard."""
+        """Number of bytes that must still be skipped."""
 
     def receive_data(self, data: bytes | bytearray) -> Iterator[FromBroker]:
-        """Yield each packet that is complete now. Raises RemoteProtocolError."""
+        """Yield each packet that `data` completes. Raises RemoteProtocolError."""
         view = memoryview(bytes(data))
         while True:
             skipped = min(self._skip, len(view))
             self._skip -= skipped
             view = view[skipped:]
-            # Process a limited number of bytes at a time. Otherwise a long PUBLISH that arrives
+            # Process a limited number of bytes at a time. Otherwise, a long PUBLISH that arrives
             # complete would be stored as a whole.
             self._buffer += view[: PACKET_MAX_BYTES + 5]
             view = view[PACKET_MAX_BYTES + 5 :]
@@ -224,7 +226,7 @@ class PacketReader:
         start, size = head
         kind, flags = self._buffer[0] >> 4, self._buffer[0] & 0x0F
         if kind != PacketType.PUBLISH and size not in _SIZES.get(kind, ()):
-            # Fail at once. Otherwise the reader would wait for the rest of data that is not from a
+            # Fail at once. Otherwise, the reader would wait for the rest of data that is not from a
             # broker.
             raise RemoteProtocolError(f"a packet of type {kind} and {size} bytes makes no sense")
         if size > PACKET_MAX_BYTES:
@@ -236,7 +238,7 @@ class PacketReader:
         return _read(kind, flags, rest)
 
     def _read_next_long(self, flags: int, start: int, size: int) -> Published | None:
-        """Read the beginning of a PUBLISH that is too long, and skip the rest."""
+        """Read the beginning of a PUBLISH that is too long, and skip the rest of it."""
         needed = start + 2 + TOPIC_MAX_BYTES + 2
         if len(self._buffer) < needed:
             return None
@@ -247,7 +249,7 @@ class PacketReader:
 
 
 def _read_head(buffer: bytearray) -> tuple[int, int] | None:
-    """Return the start and the length of a packet's rest; None if more bytes are needed."""
+    """Return the position and the length of a packet's rest, or None if more bytes are needed."""
     size = 0
     for place in range(4):
         if len(buffer) < place + 2:
@@ -306,7 +308,9 @@ def _read_topic(data: bytes) -> str:
 
 
 def _number(rest: bytes) -> int:
-    """Return a packet's number. Raises RemoteProtocolError if the number is 0 (2.3.1)."""
+    """Return the number of a packet. Raises RemoteProtocolError if the number is 0 (section
+    2.3.1).
+    """
     number = int.from_bytes(rest[:2])
     if not number:
         raise RemoteProtocolError("a packet bears the number 0")

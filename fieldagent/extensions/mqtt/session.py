@@ -1,8 +1,8 @@
-"""One connection to a broker, from CONNECT to its loss.
+"""One connection to a broker, from CONNECT to the loss of the connection.
 
-`publish` returns when the broker has acknowledged the message. Subscribers may not have it yet. If
-a connection is closed without DISCONNECT, the broker publishes our will. So "offline" is published
-in the same way, whatever ended the connection.
+`publish` returns when the broker has acknowledged the message. At this time, subscribers may not
+have it yet. If a connection is closed without DISCONNECT, the broker publishes the client's will.
+So "offline" is published in the same way, whatever ended the connection.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.wire.errors import RemoteProtocolError
 
 KEEPALIVE_S = 60
-"""Seconds of silence after which each side considers the other lost."""
+"""Seconds of silence after which each side considers the connection lost."""
 PING_INTERVAL_S = 30.0
 ANSWER_TIMEOUT_S = 15.0
-"""Seconds within which a broker must answer a CONNECT or a SUBSCRIBE, and accept our data."""
+"""Seconds within which a broker must answer a CONNECT or a SUBSCRIBE, and must accept sent data."""
 ACK_MAX_S = 60.0
-"""Seconds within which a broker must acknowledge a publication."""
+"""Seconds within which a broker must acknowledge a published message."""
 NUMBERS = 65_535
-"""Largest packet number. The first is 1."""
+"""Largest packet number. The smallest is 1."""
 RECEIVE_MAX = 16_384
 
 RETRY_WAITS_S = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0)
-"""Seconds between two attempts to reach the broker, plus up to half as many at random. The last
-value repeats."""
+"""Seconds between two connection attempts, plus up to half as many at random. The last value
+applies to all later attempts."""
 SHORT_SESSION_S, SHORT_SESSIONS_MAX = 300.0, 3
-"""Longest time in seconds of a short session, and the number of consecutive short sessions that
-indicates a conflict. Another client with our name ends our session each time it reconnects. The
-longest wait of such a client is shorter than this limit."""
+"""Longest duration of a short session in seconds, and number of consecutive short sessions that
+indicates a conflict. In a conflict, another client with the same id ends the session each time it
+connects again. Such a client never waits as long as this duration."""
 STABLE_AFTER_S = 60.0
-"""Seconds that a session must last before the waits start again with the first value."""
+"""Seconds that a session must last before the first pause applies again."""
 
 REFUSALS: dict[int, str] = {
     ConnectCode.VERSION: "the broker does not speak MQTT 3.1.1",
@@ -53,20 +53,22 @@ REFUSALS: dict[int, str] = {
 
 
 class BrokerLost(Exception):
-    """Error: there is no session. The text contains the reason and, for a `fault`, the fix."""
+    """Error: there is no session. The text contains the reason. If `fault` is True, it also
+    contains the fix.
+    """
 
     def __init__(self, reason: str, *, fault: bool = False, closed: bool = False) -> None:
         super().__init__(reason)
         self.reason = reason
         self.closed = closed
-        """True if the broker ended a session that it had accepted."""
+        """True if the broker ended a session that it had accepted before."""
         self.fault = fault
-        """True if the cause remains until someone fixes it."""
+        """True if the cause remains until a person fixes it."""
 
 
 class ShortSessions:
-    """Counter of consecutive sessions that the broker ended early. MQTT 3.1.1 gives a client no
-    reason when another client with the same id replaces it.
+    """Counts consecutive sessions that the broker ended early. In MQTT 3.1.1, a client gets no
+    reason if another client with the same id replaces it.
     """
 
     def __init__(self, client: str) -> None:
@@ -75,12 +77,12 @@ class ShortSessions:
 
     @property
     def often(self) -> bool:
-        """Return True if there were too many short sessions to be an accident."""
+        """Return True if so many sessions were short that it cannot be a coincidence."""
         return self._count >= SHORT_SESSIONS_MAX
 
     async def note_lasting(self, tell_ready: Callable[[], object]) -> None:
-        """Wait until a session has lasted SHORT_SESSION_S seconds. If earlier sessions ended early,
-        reset the counter and report the session as ready.
+        """Wait until the session has lasted `SHORT_SESSION_S` seconds. If earlier sessions ended
+        early, reset the counter and call `tell_ready`.
         """
         await trio.sleep(SHORT_SESSION_S)
         if self.often:
@@ -88,7 +90,7 @@ class ShortSessions:
             tell_ready()
 
     def judge(self, error: BrokerLost, duration_s: float) -> BrokerLost:
-        """Return the error to report for a session that lasted so many seconds."""
+        """Return the error to report for a session that lasted `duration_s` seconds."""
         self._count = self._count + 1 if error.closed and duration_s < SHORT_SESSION_S else 0
         if not self.often:
             return error
@@ -103,9 +105,9 @@ class MqttClient(NamedTuple):
     """Identity of this program at a broker."""
 
     id: str
-    """Client id by which a broker recognizes us."""
+    """Client id from which a broker recognises this program."""
     who: str
-    """Name for people, such as "this kit"."""
+    """Name that people see, such as "this kit"."""
     password_setting: str
     user: str | None = None
     password: str | None = None
@@ -124,8 +126,8 @@ def wait_before(tries: int) -> float:
 async def open_session(
     open_stream: OpenStream, client: MqttClient, will: LastWill | None = None
 ) -> AsyncIterator[MqttSession]:
-    """Open a session, and drop the connection at the end. Without a will, the session only probes
-    the broker, and the broker stores nothing. Raises BrokerLost.
+    """Open a session within the context, and close the connection at the end. If `will` is None,
+    the session only probes the broker, and the broker stores nothing. Raises BrokerLost.
     """
     stream = None
     with trio.move_on_after(ANSWER_TIMEOUT_S):
@@ -149,8 +151,8 @@ async def open_session(
 
 
 class MqttSession:
-    """Session with a broker. Call `open`, then `run`. The other methods can be called during `run`.
-    All raise BrokerLost once the connection is lost.
+    """Session with a broker. Call `open` first, and then `run`. The other methods can be called
+    while `run` is running. All methods raise BrokerLost if the connection is lost.
     """
 
     def __init__(self, stream: trio.abc.Stream, client: MqttClient) -> None:
@@ -161,7 +163,7 @@ class MqttSession:
         """Packets that arrived together with the CONNACK."""
         self._sending = trio.Lock()
         self._waiting: dict[int, trio.Event] = {}
-        """Events of unacknowledged packets, by their number."""
+        """Events of unacknowledged packets, by packet number."""
         self._refused: set[int] = set()
         self._last_number = 0
         self._accepted = False
@@ -185,9 +187,7 @@ class MqttSession:
         raise BrokerLost(text)
 
     async def run(self, handle_message: Callable[[Published], Awaitable[None]]) -> NoReturn:
-        """Pass each received message to `handle_message`. `handle_message` must not wait for the
-        broker.
-        """
+        """Pass each received message to `handle_message`, which must not wait for the broker."""
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._send_pings)
@@ -234,7 +234,7 @@ class MqttSession:
 
     def _process_answer(self, packet: FromBroker) -> None:
         if isinstance(packet, mqtt.Puback | mqtt.Suback):
-            # Ignore the acknowledgement of a packet that no task waits for any more.
+            # Ignore the acknowledgement of a packet for which no task is waiting any more.
             waits = self._waiting.get(packet.number)
             if isinstance(packet, mqtt.Suback) and mqtt.SUBSCRIPTION_REFUSED in packet.codes:
                 self._refused.add(packet.number)
@@ -244,14 +244,14 @@ class MqttSession:
             raise BrokerLost("the broker greets a second time", fault=True)
 
     async def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> None:
-        """Publish a message, and return when the broker has it."""
+        """Publish a message. Return when the broker has acknowledged it."""
         with self._use_number() as (number, answered):
             await self._send(mqtt.publish(topic, payload, number, retain=retain))
             await self._wait(answered, ACK_MAX_S, f"has not acknowledged {topic}")
 
     async def subscribe(self, filters: list[str]) -> None:
-        """Subscribe to all filters and wait for the answer. Raises BrokerLost if a filter is
-        refused, or without an answer.
+        """Subscribe to all filters, and wait for the broker's answer. Raises BrokerLost if the
+        broker refuses a filter or does not answer.
         """
         with self._use_number() as (number, answered):
             await self._send(mqtt.subscribe(number, filters))
@@ -267,7 +267,7 @@ class MqttSession:
         await self._send(mqtt.encode_puback(number))
 
     async def leave(self) -> None:
-        """Disconnect, so that the will is not published."""
+        """Disconnect in such a way that the broker does not publish the will."""
         await self._send(mqtt.DISCONNECT)
 
     @contextmanager

@@ -1,4 +1,4 @@
-"""Settings of both programs for the broker's address and the levels of topics."""
+"""Settings that the agent and the hub share: the broker's address and the levels of topics."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from urllib.parse import urlsplit
 from fieldagent.system.properties import Key, WrongProperty, read_absolute_path, split_url
 
 PORTS = {"mqtt": 1883, "mqtts": 8883}
-"""Ports by scheme, as registered with IANA."""
+"""Default ports by scheme, as registered with IANA."""
 
 
 def read_broker_address(value: str) -> str:
-    """Return the address without a slash at its end. Raises WrongProperty."""
+    """Return the address without a slash at the end. Raises WrongProperty."""
     parts = split_url(value, *PORTS)
     if parts is None or parts.path not in ("", "/") or parts.query or parts.fragment:
         raise WrongProperty(
@@ -38,31 +38,33 @@ def find_port(address: str) -> int:
 
 
 def is_secure(address: str) -> bool:
-    """Return True if the broker is reached over TLS."""
+    """Return True if the connection to the broker uses TLS."""
     return address.startswith("mqtts:")
 
 
 def read_one_level(value: str) -> str:
-    """Read one level of a topic. Raises WrongProperty."""
+    """Return one level of a topic. Raises WrongProperty."""
     if not re.fullmatch(r"[A-Za-z0-9_-]{1,40}", value):
         raise WrongProperty(f"must be 1 to 40 letters, digits, - and _, not {value!r}")
     return value
 
 
 def read_levels(value: str) -> str:
-    """Read levels of a topic, separated by /. Raises WrongProperty."""
+    """Return levels of a topic, which are separated by /. Raises WrongProperty."""
     if len(value) > 200 or not re.fullmatch(r"[A-Za-z0-9_-]+(/[A-Za-z0-9_-]+)*", value):
         raise WrongProperty(f"must be letters, digits, - and _, with / between, not {value!r}")
     return value
 
 
 def read_discovery_prefix(value: str) -> str:
-    """Return the prefix; empty for `none`. Raises WrongProperty."""
+    """Return the discovery prefix, or an empty text for `none`. Raises WrongProperty."""
     return "" if value == "none" else read_levels(value)
 
 
 def read_senders(value: str) -> frozenset[str]:
-    """Read the names of senders, separated by commas or spaces. Raises WrongProperty."""
+    """Return the names of senders, which are separated by commas or spaces. Raises
+    WrongProperty.
+    """
     return frozenset(read_one_level(each) for each in value.replace(",", " ").split())
 
 
@@ -80,4 +82,4 @@ DISCOVERY = Key(
     "prefix under which Home Assistant looks for devices; none: nothing is announced"
     " (homeassistant)",
 )
-"""Settings with the same meaning in both programs. The other settings differ."""
+"""Settings that have the same meaning in both programs. All other settings differ."""

@@ -1,4 +1,4 @@
-"""Places: fences, routes with a time, third-party trackers, and reports of a kit's week.
+"""Places: fences, routes with a due time, third-party trackers, and weekly reports of kits.
 
 The extension exists only in the hub. `hub/part.py` lists its additions to the hub.
 """

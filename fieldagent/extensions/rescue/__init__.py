@@ -1,6 +1,6 @@
-"""Rescue of the content of a damaged journal.
+"""Recovers the content of a damaged journal.
 
-`pages.py` reads the rows from the pages of the file, and `salvage.py` stores the intact rows.
+`pages.py` reads the rows from the pages of the file. `salvage.py` stores the intact rows.
 """
 
 from fieldagent.system.extension import Extension

@@ -1,8 +1,9 @@
-"""Recovers rows from the pages of an SQLite file and its write-ahead log, even if its trees are
-damaged. Pure.
+"""Recovers rows from the pages of an SQLite file and its write-ahead log, even if the trees in the
+file are damaged. Pure functions.
 
-The format is https://sqlite.org/fileformat2.html: sections 1.5 (free pages), 1.6 (trees), 2.1
-(records) and 4 (the log). A page that cannot be read to its end is scanned byte by byte.
+The format is described at https://sqlite.org/fileformat2.html in sections 1.5 (free pages), 1.6
+(trees), 2.1 (records) and 4 (the log). A page that cannot be read to its end is scanned byte by
+byte.
 """
 
 from __future__ import annotations
@@ -14,31 +15,31 @@ from contextlib import suppress
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 PAGE_BYTES = 4096
-"""Page size in bytes, the default of SQLite since 3.12."""
+"""Page size in bytes. This is SQLite's default since 3.12."""
 _WAL_HEAD, _FRAME_HEAD = 32, 24
 _BIG_ENDIAN = 0x377F0683
 _INDEX_INNER, _TABLE_INNER, _INDEX_LEAF, _TABLE_LEAF = 2, 5, 10, 13
 _SIZES = {0: 0, 1: 1, 2: 2, 3: 3, 4: 4, 5: 6, 6: 8, 7: 8, 8: 0, 9: 0}
 DEPTH_MAX = 20
-"""Largest number of levels of a tree. More levels mean a cycle."""
+"""Largest number of levels of a tree. If there are more levels, the tree contains a cycle."""
 
 Value = None | int | float | str | bytes
 
 
 class Row(NamedTuple):
     table: str | None
-    """Name of the table or index to whose tree the page belongs; None if unknown."""
+    """Name of the table or index to which the page belongs; None if unknown."""
     rowid: int | None
-    """Rowid; None in an index, and in a table WITHOUT ROWID."""
+    """Row id; None in an index and in a table WITHOUT ROWID."""
     values: tuple[Value, ...]
 
 
 class Image(NamedTuple):
-    """A version of a page."""
+    """One version of a page."""
 
     content: bytes
     sound: bool
-    """True if there is no sign of damage."""
+    """True if the page shows no sign of damage."""
 
 
 class NoRecord(Exception):
@@ -61,8 +62,8 @@ class Pages:
             self._follow(root, name, 0)
 
     def read_rows(self) -> Iterator[Row]:
-        """Yield every readable row, possibly with some rows that were deleted long ago. The newest
-        version of a changed row comes first.
+        """Yield every row that can be read, possibly including rows that were deleted long ago. The
+        newest version of a changed row comes first.
         """
         free = self._list_free_pages() - self._owners.keys()
         pages: list[tuple[int, list[Row]]] = []
@@ -101,8 +102,8 @@ class Pages:
             at = 0
             while at < PAGE_BYTES - 2:
                 if min(page[at : at + 4]) >= 0x80:
-                    # A record with this head would have 256 MiB or more, so there is no record.
-                    # This check skips overwritten areas quickly.
+                    # A record with this header would have 256 MiB or more, so there is no record
+                    # here. With this check, the scan skips overwritten areas quickly.
                     at += 1
                     continue
                 try:
@@ -114,7 +115,7 @@ class Pages:
                     at = end
 
     def _read_row(self, owner: str | None, page: bytes, at: int, kind: int) -> tuple[Row, int]:
-        """Return a row, and its end. Raises NoRecord."""
+        """Return a row and the position of its end. Raises NoRecord."""
         rowid = None
         size, at = _read_varint(page, at)
         if kind == _TABLE_LEAF:
@@ -147,7 +148,7 @@ class Pages:
         return bytes(payload), end
 
     def _find_roots(self) -> list[tuple[str, int]]:
-        """Return the roots of all tables and indexes, the schema itself first."""
+        """Return the root pages of all tables and indexes. The schema comes first."""
         self._follow(1, "sqlite_schema", 0)
         roots = []
         for number in [number for number, owner in self._owners.items() if owner]:
@@ -188,7 +189,7 @@ class Pages:
 
 
 def _read_pointers(page: bytes, number: int) -> Sequence[int]:
-    """Return the starts of the cells in a page of a tree. Raises NoRecord."""
+    """Return the positions of the cells in a page of a tree. Raises NoRecord."""
     head = 100 if number == 1 else 0
     (count,) = struct.unpack_from(">H", page, head + 3)
     start = head + (12 if page[head] in (_INDEX_INNER, _TABLE_INNER) else 8)
@@ -201,7 +202,7 @@ def _read_pointers(page: bytes, number: int) -> Sequence[int]:
 
 
 def _read_cells(page: bytes, number: int) -> Iterator[tuple[int, int]]:
-    """Yield the starts and kinds of the rows in a page. Raises NoRecord."""
+    """Yield the position and the kind of each row in a page. Raises NoRecord."""
     kind = page[100 if number == 1 else 0]
     if kind not in (_INDEX_INNER, _TABLE_INNER, _INDEX_LEAF, _TABLE_LEAF):
         raise NoRecord
@@ -212,7 +213,7 @@ def _read_cells(page: bytes, number: int) -> Iterator[tuple[int, int]]:
 
 
 def _read_varint(page: bytes, at: int) -> tuple[int, int]:
-    """Return the value of a varint, and its end. Raises NoRecord."""
+    """Return the value of a varint and the position of its end. Raises NoRecord."""
     value = 0
     for index, byte in enumerate(page[at : at + 9]):
         if index == 8:
@@ -262,8 +263,7 @@ def _read_value(kind: int, content: bytes) -> Value:
 
 def _read_frames(log: bytes) -> Iterator[tuple[int, Image]]:
     """Yield the pages in a write-ahead log, oldest first. The checksum of each frame is computed
-    from the checksum stored in the frame before. So a damaged frame does not invalidate later
-    frames.
+    from the checksum in the previous frame, so a damaged frame does not invalidate later frames.
     """
     if len(log) < _WAL_HEAD:
         return
@@ -273,7 +273,7 @@ def _read_frames(log: bytes) -> Iterator[tuple[int, Image]]:
     size = _FRAME_HEAD + PAGE_BYTES
     places = range(_WAL_HEAD, len(log) - size + 1, size)
     if places:
-        # The first frame always belongs to the current log, even if the head is damaged.
+        # The first frame always belongs to the current log, even if the log's header is damaged.
         begun = struct.unpack_from(">2I", log, _WAL_HEAD + 8)
     for place in places:
         number, _, *own, first, second = struct.unpack_from(">6I", log, place)

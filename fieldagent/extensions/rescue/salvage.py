@@ -1,8 +1,8 @@
 """Saves the intact rows of a damaged journal into a new journal.
 
-Ended Packages stay ended. A Package that is partly readable but not equal to the accepted Package
-ends as damaged. If a Package's state on a channel is lost, the Package waits there again, because
-receivers recognise a duplicate.
+Packages that had ended remain ended. If a Package is only partly readable, or differs from the
+Package that was accepted, it ends as damaged. If the state of a Package on a channel is lost, the
+Package waits there again, because receivers recognise duplicates.
 """
 
 from __future__ import annotations
@@ -43,16 +43,17 @@ STATES: dict[str, dict[str, set[Value]]] = {
     "arrived": {},
     "command": {"channel": {*Channel}, "state": {"accepted", "begun", "owed", "answered"}},
 }
-"""Tables whose rows are recognised by their content, with the allowed values."""
+"""Tables whose rows are recognised by their content, with the allowed values of columns."""
 IS_LATER_SQL = {
     "package": "package.status IS NULL AND excluded.status IS NOT NULL",
     "leg": "leg.status IS NULL AND excluded.status IS NOT NULL",
     "handover": "handover.state = 'waiting' AND excluded.state <> 'waiting'",
 }
-"""SQL conditions by table, true if the second of two rows with the same key is the later one."""
+"""SQL conditions by table. A condition is true if the second of two rows with the same key is
+newer."""
 TYPES = {"INTEGER": (int,), "REAL": (int, float), "TEXT": (str,), "BLOB": (bytes,)}
 DEFAULTS: dict[str | None, Value] = {"0": 0, "1": 1, "''": ""}
-"""Value of a column that a row does not have yet, by the default's text in the schema."""
+"""Value of a column that is missing in an old row, by the text of the default in the schema."""
 CHANNELS = frozenset(Channel)
 NAMED_MAX = 20
 """Largest number of ids that are listed individually."""
@@ -67,13 +68,13 @@ class LossCount:
     waiting: int = 0
     payloads: int = 0
     damaged: list[int] = field(default_factory=list)
-    """Ids of Packages that waited and can no longer be sent."""
+    """Ids of Packages that were waiting and can no longer be sent."""
     unknown: int = 0
-    """Number of the last accepted Packages that are entirely lost."""
+    """Number of Packages, accepted last, that are entirely lost."""
     payloads_lost: int = 0
 
     def describe_count(self) -> str:
-        """Return a sentence about the saved and lost content. Lost Packages must be posted
+        """Return a sentence about the saved and the lost content. People must post lost Packages
         again.
         """
         text = f"intact Packages: {self.packages}, {self.waiting} of them to be sent"
@@ -100,11 +101,11 @@ class _Column(NamedTuple):
     required: int
     default: str | None
     in_key: int
-    """Place in the primary key, from 1; 0 if it is not part of the key."""
+    """Place in the primary key, from 1; 0 if the column is not part of the key."""
 
 
 class _Table:
-    """A table of the new journal, and the form of its rows in a page."""
+    """A table of the new journal, and the form of its rows in the damaged file."""
 
     def __init__(self, db: sqlite3.Connection, name: str, sql: str) -> None:
         self.name = name
@@ -123,12 +124,14 @@ class _Table:
         )
 
     def read_row(self, record: Row) -> Found | None:
-        """Return the record as a row of this table; None if it does not fit."""
+        """Return the record as a row of this table, or None if the record does not fit the
+        table.
+        """
         if (record.rowid is None) != self._in_key_order or len(record.values) > len(self._columns):
             return None
         row: Found = {}
         for index, (_, name, kind, required, default, key) in enumerate(self._columns):
-            # A row from before the column was added does not contain a value for it.
+            # An old row does not contain a value for a column that was added later.
             value: Value = DEFAULTS.get(default)
             if key and kind == "INTEGER" and not self._in_key_order:
                 value = record.rowid
@@ -139,7 +142,7 @@ class _Table:
             row[name] = value
         allowed = STATES.get(self.name, {})
         if self.name == record.table == "package" and row["status"] not in allowed["status"]:
-            # The states of the Package on its channels show how it ended.
+            # The states of the Package on its channels show its result.
             row["status"] = None
         return row if all(row[name] in values for name, values in allowed.items()) else None
 
@@ -158,11 +161,11 @@ class _Salvage:
         self._ids: dict[int, int] = {}
         """Ids of Packages by sequence, from an index."""
         self._pending: set[tuple[int, str]] = set()
-        """Sequence and channel of waiting channel deliveries, from an index."""
+        """Sequence and channel of deliveries that were waiting, from an index."""
         self._bad: dict[int, Found] = {}
         """Packages that differ from the Packages that were accepted."""
         self._beginning = 0
-        """Number before the first Package of the damaged journal; 0 if it is also lost."""
+        """Number before the first Package of the damaged journal; 0 if this number is lost too."""
 
     def receive_message(self, pages: Pages) -> None:
         for record in pages.read_rows():
@@ -176,8 +179,8 @@ class _Salvage:
                         self._collect_row(table, row)
 
     def _find_tables(self, record: Row) -> Iterator[tuple[_Table, Found]]:
-        """Yield the tables to which a record may belong, by its page or otherwise by its
-        content.
+        """Yield the tables to which a record may belong. The page determines the table, or else the
+        content of the record.
         """
         for name in [record.table] if record.table in self._tables else STATES:
             table = self._tables[name or ""]
@@ -199,7 +202,7 @@ class _Salvage:
             self._db.execute(table.insert, tuple(row.values()))
 
     def mend(self, high_water: HighWater, count: LossCount) -> None:
-        """Make the found rows consistent, and count the losses in `count`."""
+        """Make the rows consistent, and count the losses in `count`."""
         db = self._db
         self._drop_unsound()
         known = {sequence for (sequence,) in db.execute("SELECT sequence FROM package")}
@@ -242,12 +245,12 @@ class _Salvage:
                 )
 
     def _end_package(self, sequence: int) -> int:
-        """End a Package of which too little is left, and return its id. The rest is kept for
-        inspection.
+        """End a Package of which too little remains, and return its id. The remaining content is
+        kept for inspection.
         """
         row: Found = {"accepted": 0.0, "expires": None, **self._bad.get(sequence, {})}
         candidate = self._ids.get(sequence, row.get("id"))
-        # Without an id the Package can only be found by its number.
+        # A Package without an id can only be found by its number.
         id_ = candidate if isinstance(candidate, int) else -sequence
         self._db.execute(
             "INSERT INTO package (sequence, id, body, digest, accepted, expires, status, ended,"
@@ -304,9 +307,9 @@ class _Salvage:
             )
 
     def _mend_carried(self, count: LossCount) -> None:
-        """Restore the original station of neighbours' items from the relay marks. As an item of
-        this kit, a neighbour's SOS would mean that this kit is in need. If the station is lost, the
-        item ends, and is relayed again when its kit repeats the request.
+        """Restore the original station of neighbours' items from the relay marks. Without it, a
+        neighbour's SOS would become an SOS of this kit. If the station is lost, the item ends. It
+        is relayed again when its kit repeats the request.
         """
         db = self._db
         marks = {
@@ -334,9 +337,7 @@ class _Salvage:
                 self._end_damaged(sequence)
 
     def _find_raising_item(self, station: int, number: int) -> int:
-        """Return the number of the item that raised the incident to which another station's item
-        belongs.
-        """
+        """Return the number of the item that raised an incident of another station."""
         ((raised,),) = self._db.execute(
             "SELECT max(number) FROM heard_incident WHERE station = ? AND number <= ?",
             (station, number),
@@ -374,7 +375,7 @@ class _Salvage:
             self._db.execute("INSERT INTO incident_item VALUES (?, ?)", (sequence, *rows[0]))
 
     def _mend_payloads(self, count: LossCount) -> None:
-        """Hand over again each payload whose state is lost. Its `requestId` is the same."""
+        """Hand over again each payload whose state is lost. The payload keeps its `requestId`."""
         db = self._db
         ((count.payloads,),) = db.execute("SELECT count(*) FROM inbound")
         ((count.payloads_lost,),) = db.execute(
@@ -391,7 +392,7 @@ class _Salvage:
         )
 
     def _number_on(self, high_water: HighWater, count: LossCount) -> None:
-        """Make sure that no number and no id will be used twice."""
+        """Make sure that numbers and ids are not used twice."""
         db = self._db
         for table, key, highest in (
             ("package", "sequence", high_water.package),
@@ -415,7 +416,7 @@ class _Salvage:
 
 def _is_for_hub(package: Package) -> bool:
     """Return True if a Package that no local program posted is a neighbour's item for the hub.
-    Items for a neighbour go by radio, and a parcel may also be this kit's own answer.
+    Items for a neighbour are sent by radio. A parcel may also be this kit's own answer.
     """
     return package.channels != frozenset({Channel.RADIO}) and not isinstance(package.item, Parcel)
 
@@ -444,7 +445,9 @@ def _is_inbound(row: Found) -> bool:
 
 
 def salvage(path: Path, db: sqlite3.Connection, high_water: HighWater, now: float) -> RepairResult:
-    """Save the intact rows of the damaged journal at `path` (`agent.journal.repair.Salvage`)."""
+    """Save the intact rows of the damaged journal at `path`. Implements
+    `agent.journal.repair.Salvage`.
+    """
     count = LossCount()
     work = _Salvage(db, now)
     work.receive_message(

@@ -1,7 +1,7 @@
-"""SMS: a GSM modem in a kit, and services that carry a hub's messages to telephones.
+"""SMS: a GSM modem in a kit, and services that deliver a hub's messages to telephones.
 
-`agent/` contains the kit's bearer, which sends items while the IP link is away. `sms_modem.py` and
-`modem_manager.py` contain the wire format of the kit's modems. `hub/` contains a kind of contact
+`agent/` contains the kit's bearer, which sends items while there is no IP link. `sms_modem.py` and
+`modem_manager.py` contain the wire formats of the kit's modems. `hub/` contains a kind of contact
 for each service.
 """
 

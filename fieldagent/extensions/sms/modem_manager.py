@@ -30,22 +30,24 @@ _ERROR = re.compile(r"^error: *(.+)$", re.MULTILINE)
 _PLACES = "/org/freedesktop/ModemManager1/SMS/"
 
 
-# Arguments.
+# Functions that return arguments.
 
 
 def make_modem_arguments(name: str) -> list[str]:
-    """Return mmcli's arguments for the state of a modem, for `read_modem`."""
+    """Return mmcli's arguments that query the state of a modem. `read_modem` parses the output."""
     return ["-m", name, "-J"]
 
 
 def list_sms(name: str) -> list[str]:
-    """Return mmcli's arguments for the places of a modem's SMS, for `read_list`."""
+    """Return mmcli's arguments that list the places of a modem's SMS. `read_list` parses the
+    output.
+    """
     return ["-m", name, "-J", "--messaging-list-sms"]
 
 
 def create(name: str, message: Submit) -> list[str]:
-    """Return mmcli's arguments to create a text message. The text must not contain quotation marks,
-    because mmcli's argument cannot escape them.
+    """Return mmcli's arguments that create a text message. The text must not contain quotation
+    marks, because mmcli cannot escape them.
     """
     asked = "yes" if message.report else "no"
     values = f"number='{message.number}',text='{message.content.text}'"
@@ -53,21 +55,25 @@ def create(name: str, message: Submit) -> list[str]:
 
 
 def send(place: int, seconds: float) -> list[str]:
-    """Return mmcli's arguments to send a created message. mmcli waits `seconds` for the network."""
+    """Return mmcli's arguments that send a created message. mmcli waits `seconds` for the
+    network.
+    """
     return ["-s", str(place), "--send", f"--timeout={seconds:.0f}"]
 
 
 def make_sms_query(place: int) -> list[str]:
-    """Return mmcli's arguments for one SMS and its state, for `read_message`."""
+    """Return mmcli's arguments that query one SMS and its state. `read_message` parses the
+    output.
+    """
     return ["-s", str(place), "-J"]
 
 
 def delete(name: str, place: int) -> list[str]:
-    """Return mmcli's arguments to delete one SMS from the modem."""
+    """Return mmcli's arguments that delete one SMS from the modem."""
     return ["-m", name, f"--messaging-delete-sms={_PLACES}{place}"]
 
 
-# Output.
+# Functions that parse output.
 
 
 class ManagedState(NamedTuple):
@@ -75,10 +81,10 @@ class ManagedState(NamedTuple):
     """State: locked, failed, disabled, enabled, searching, registered, connected…"""
     registered: bool
     bars: int | None
-    """Signal bars, 0 to 5; None while unknown."""
+    """Signal bars, 0 to 5; None if the signal is unknown."""
     imei: str
     wants: str
-    """Unlock that a locked modem needs, such as sim-pin."""
+    """Kind of unlock that a locked modem needs, such as sim-pin."""
     failure: str
     """Reason of a failure, such as sim-missing."""
 
@@ -86,7 +92,7 @@ class ManagedState(NamedTuple):
 class ManagedSms(NamedTuple):
     place: int
     message: Submit | Deliver | StatusReport | None
-    """Content of the message; None if the agent does not use messages of its kind."""
+    """Content of the message; None if the agent does not use messages of this kind."""
     whole: bool = True
     """True if all parts of the message have arrived."""
     reference: int | None = None
@@ -191,7 +197,7 @@ def _read_text(document: dict[str, Any], name: str) -> str:
 
 
 def _read_moment(text: str) -> float:
-    """Return the Unix time of a text; 0 if the text contains no time."""
+    """Return the Unix time in a text, or 0 if the text contains no time."""
     try:
         return datetime.fromisoformat(text).timestamp()
     except (ValueError, OverflowError):
@@ -223,11 +229,11 @@ _STATUS = {
 """Values of TP-ST (3GPP TS 23.040, 9.2.3.15) by ModemManager's name. Other names are not final."""
 
 
-# Failures.
+# Functions for failures.
 
 
 def read_complaint(errors: str) -> str:
-    """Return mmcli's error on one line."""
+    """Return mmcli's error as one line."""
     match = _ERROR.search(errors)
     said = match[1] if match is not None else errors.strip().partition("\n")[0]
     return said[:200] or "it printed nothing"
@@ -261,8 +267,8 @@ NOT_ALLOWED = f"polkit does not allow {POLKIT_ACTION} to this user: see docs/how
 
 
 def judge(errors: str) -> SendResult:
-    """Return the result of a failed submission. Without an error of the modem, the message may have
-    left.
+    """Return the result of sending a message that failed. If the modem reported no error, the
+    message may have been sent.
     """
     if is_not_allowed(errors):
         return SendResult(Outcome.NOT_SENT, reason=NOT_ALLOWED)

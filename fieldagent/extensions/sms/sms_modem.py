@@ -25,26 +25,29 @@ from fieldagent.wire.sms_pdu import Deliver, StatusReport, Submit
 
 AT_PREFIX = "AT"
 FIRST_COMMANDS = ("ATE0", "AT+CMEE=1")
-"""Commands for no echo, and for errors as numbers. These commands also work without a SIM."""
+"""Commands that turn off the echo and select numeric errors. They also work without a SIM."""
 PIN = "AT+CPIN?"
 PDU_MODE = "AT+CMGF=0"
 NO_ACKNOWLEDGEMENT = "AT+CSMS=0"
-"""Selects the service in which the host need not acknowledge a message that the modem passes on (TS
-27.005, 3.2.1). Otherwise the modem stops passing on messages after the first."""
+"""Command that selects a service in which the host need not acknowledge messages that the modem
+passes on (TS 27.005, section 3.2.1). In the other service, the modem would stop after the first
+message."""
 NOTIFICATIONS = "AT+CNMI=?"
-"""Asks for the values of +CNMI, for `notify`."""
+"""Command that queries the possible values of +CNMI, for `notify`."""
 STORES = ("ME", "SM", "MT")
-"""Stores for messages, as arguments of `store_in`. Not every modem has the first store."""
+"""Stores for messages, as arguments of `store_in`. Some modems do not have the first store."""
 NETWORK = "AT+CREG?"
 SIGNAL = "AT+CSQ"
 SERIAL_NUMBER = "AT+CGSN"
 LIST_ALL = "AT+CMGL=4"
 STORE = "AT+CPMS?"
 LINE_BYTES = 1_024
-"""Largest number of bytes of a line. A longer line is noise. A PDU has at most 176 octets."""
+"""Largest number of bytes of a line. A longer line is noise, because a PDU has at most 176
+octets."""
 LEAVE_PROMPT = b"\x1b"
 SEND_SECONDS = 120.0
-"""Largest number of seconds that the network may take for one message (TS 27.005, 3.5.1)."""
+"""Largest number of seconds that the network may need for one message (TS 27.005, section
+3.5.1)."""
 
 _REFERENCE = re.compile(r"\+CMGS: ?([0-9]{1,3})(?:,.*)?")
 _LISTED = re.compile(r"\+CMGL: ?([0-9]{1,5}),([0-9]),[^,]*,([0-9]{1,3})")
@@ -52,7 +55,8 @@ _FILL_LEVEL = re.compile(r'\+CPMS: ?"[A-Z]+",([0-9]{1,5}),([0-9]{1,5})')
 _ERROR = re.compile(r"\+CM[SE] ERROR: ?([0-9]{1,4})")
 _ARRIVAL_LINE = re.compile(r'\+C(?:MT|DS)I: ?"[A-Z]+",([0-9]{1,5})')
 _PASSED_ON = re.compile(r"\+C(?:MT: ?(?:.*,)?|DS: ?)[0-9]{1,3}")
-"""Line before the PDU of a message that the modem does not store (TS 27.005, 3.4.1)."""
+"""Line before the PDU of a message that the modem passes on without storing it (TS 27.005, section
+3.4.1)."""
 _OFFERED_VALUES = re.compile(r"\+CNMI: ?(.+)")
 _VALUES = re.compile(r"\(([0-9,-]*)\)|([0-9])")
 _NETWORK = re.compile(r"\+CREG: ?[0-9],([0-9]{1,2})(?:,.*)?")
@@ -62,28 +66,31 @@ _FINAL = ("OK", "ERROR")
 
 
 def store_in(name: str) -> str:
-    """Return the command that selects this store for all messages."""
+    """Return the command that selects a store for all messages."""
     return f'AT+CPMS="{name}","{name}","{name}"'
 
 
 def unlock(pin: str) -> str:
-    """Return the command that enters the SIM's PIN. Wrong PINs lock the SIM (TS 27.007, 8.3)."""
+    """Return the command that enters the SIM's PIN. Wrong PINs lock the SIM (TS 27.007, section
+    8.3).
+    """
     return f'AT+CPIN="{pin}"'
 
 
 def delete(place: int) -> str:
-    """Return the command that deletes the message at a place (TS 27.005, 3.5.4)."""
+    """Return the command that deletes the message at a place (TS 27.005, section 3.5.4)."""
     return f"AT+CMGD={place}"
 
 
 _WANTED_VALUES = ("21", "10", "0", "210", "01")
-"""Wanted values of +CNMI, the best first. A message goes to the store (<mt> 1, otherwise 0), where
-no restart loses it. A report goes to the store (<ds> 2), otherwise to the line (1)."""
+"""Wanted values of +CNMI, the best first. A message should go to the store (<mt> 1, otherwise 0),
+where a restart does not lose it. A report should go to the store (<ds> 2), otherwise to the line
+(1)."""
 
 
 def notify(reply: GsmReply) -> str:
-    """Return the command that makes the modem write a line about each arriving message and report.
-    `reply` is the modem's reply to `NOTIFICATIONS`.
+    """Return the command after which the modem writes a line about each message and report that
+    arrives. `reply` is the modem's reply to `NOTIFICATIONS`.
     """
     found = (each for line in reply.lines if (each := _OFFERED_VALUES.fullmatch(line)))
     offered = next((_VALUES.findall(each[1]) for each in found), [])
@@ -117,7 +124,7 @@ class Prompt(NamedTuple):
 
 
 class MessageStored(NamedTuple):
-    """Event: a message or a report was stored at this place."""
+    """Event: a message or a report was stored at a place."""
 
     place: int
 
@@ -133,20 +140,20 @@ class StoredMessage(NamedTuple):
     """A message in the modem's store, or a message that the modem passed on without storing it."""
 
     place: int
-    """Place in the store. The number is below 0 and unique if the modem passed the message on."""
+    """Place in the store. If the modem passed the message on, this is a unique negative number."""
     message: Submit | Deliver | StatusReport | None
-    """Content of the message; None if the message cannot be read."""
+    """Content of the message; None if the message cannot be decoded."""
     fault: str = ""
     text: str = ""
-    """Text that the modem shows for an unreadable message."""
+    """Text in which the modem lists an unreadable message."""
 
 
 GsmEvent = GsmReply | Prompt | MessageStored | StoredMessage
 
 
 class GsmConversation:
-    """Conversation with a modem. `receive_data` accepts the modem's bytes, and `next_event` returns
-    the events.
+    """Conversation with a modem. `receive_data` accepts the modem's bytes. `next_event` returns the
+    events in them.
     """
 
     def __init__(self) -> None:
@@ -156,7 +163,7 @@ class GsmConversation:
         self._prompts = False
         self._is_pdu_next = False
         self._passed_on = 0
-        """Number of messages that the modem passed on."""
+        """Number of messages that the modem passed on without storing them."""
 
     def make_command(self, text: str) -> bytes:
         """Return the bytes of a command. Raises LocalProtocolError while another command is
@@ -168,27 +175,29 @@ class GsmConversation:
         return text.encode("ascii") + b"\r"
 
     def submit(self, message: Submit) -> bytes:
-        """Return the bytes that ask for the prompt. Raises LocalProtocolError."""
+        """Return the bytes that request the prompt. Raises LocalProtocolError."""
         asked = self.make_command(f"AT+CMGS={len(sms_pdu.encode(message)) - 1}")
         self._prompts = True
         return asked
 
     def encode_pdu(self, message: Submit) -> bytes:
-        """Return the bytes for the prompt. Raises LocalProtocolError if there is no prompt."""
+        """Return the bytes to write at the prompt. Raises LocalProtocolError if there is no
+        prompt.
+        """
         if not self._under_way.startswith("AT+CMGS=") or self._prompts:
             raise LocalProtocolError("there is no prompt")
         return sms_pdu.encode(message).hex().upper().encode() + b"\x1a"
 
     def abandon_reply(self) -> None:
-        """Stop waiting for a reply. A late reply counts as noise."""
+        """Stop waiting for a reply. If the reply arrives later, it is ignored as noise."""
         self._under_way, self._prompts, self._lines = "", False, []
 
     def receive_data(self, data: bytes) -> None:
-        """Add bytes from the modem, split anywhere, for `next_event`."""
+        """Add bytes from the modem. `next_event` returns the events in them."""
         self._input += data
 
     def next_event(self) -> GsmEvent | NeedMore:
-        """Return the next event from the modem, or NEED_MORE. A line without an end that is longer
+        """Return the next event from the modem, or NEED_MORE. An incomplete line that is longer
         than `LINE_BYTES` is discarded.
         """
         while True:
@@ -226,18 +235,18 @@ class GsmConversation:
         return reply
 
 
-# Contents of replies.
+# Functions that parse replies.
 
 
 class SendResult(NamedTuple):
-    """Result of a message that was written at the prompt."""
+    """Result of sending a message."""
 
     outcome: Outcome
     reference: int | None = None
-    """Reference for a report, if the mobile network has the message."""
+    """Reference in the network's report, if the mobile network has accepted the message."""
     reason: str = ""
     final: bool = False
-    """True if the same message would be refused again."""
+    """True if the network would refuse the same message again."""
 
 
 _REFUSED_FOR_GOOD = {
@@ -274,12 +283,12 @@ _NOT_NOW = {
     332: "the network does not answer",
     512: "the modem could not send the message",
 }
-"""Texts of +CMS ERROR by number (TS 27.005, 3.2.5; 24.011, E.2). 500 (unknown error) has no
-text."""
+"""Texts of +CMS ERROR by number (TS 27.005, section 3.2.5; TS 24.011, annex E.2). Number 500
+(unknown error) has no text."""
 
 
 def judge(reply: GsmReply | None) -> SendResult:
-    """Return the result of a submission. `reply` is None if there was no reply in time."""
+    """Return the result of sending a message. `reply` is None if there was no reply in time."""
     if reply is None:
         return SendResult(Outcome.DOUBTFUL, reason="the modem did not answer to an SMS that it had")
     if reply.ok:
@@ -302,7 +311,7 @@ def judge(reply: GsmReply | None) -> SendResult:
 
 
 def read_listed(reply: GsmReply) -> list[StoredMessage]:
-    """Return the messages that +CMGL listed, in order."""
+    """Return the messages that +CMGL listed, in their order."""
     messages, lines = [], iter(reply.lines)
     for line in lines:
         head = _LISTED.fullmatch(line)
@@ -321,8 +330,8 @@ def _read_stored(place: int, text: str) -> StoredMessage:
 
 
 def read_used_places(reply: GsmReply) -> tuple[int, int] | None:
-    """Return the numbers of used and of all places in the store. A full store receives nothing
-    more, without a report.
+    """Return the number of used places and the number of all places in the store. A full store
+    receives no messages, and the modem does not report this.
     """
     for line in reply.lines:
         if match := _FILL_LEVEL.match(line):
@@ -331,8 +340,8 @@ def read_used_places(reply: GsmReply) -> tuple[int, int] | None:
 
 
 def read_lock(reply: GsmReply) -> str:
-    """Return the unlock that the SIM needs, for people; empty if it needs none. Raises
-    RemoteProtocolError if the reply does not contain the state of the SIM.
+    """Return the kind of unlock that the SIM needs, for people. The text is empty if it needs none.
+    Raises RemoteProtocolError if the reply does not contain the state of the SIM.
     """
     for line in reply.lines:
         if match := _PIN.fullmatch(line):
@@ -350,21 +359,21 @@ _ME_SIM = {
     13: "the SIM failed",
     15: "the SIM is wrong",
 }
-"""Texts of +CME ERROR by number (TS 27.007, 9.2.1)."""
+"""Texts of +CME ERROR by number (TS 27.007, section 9.2.1)."""
 SIM_BUSY = (14,)
 """+CME ERROR numbers of a SIM that has not checked the PIN."""
 
 
 def is_registered(reply: GsmReply) -> bool:
     """Return True if a network accepts SMS from this SIM: at home, roaming, or for SMS only (TS
-    27.007, 7.2).
+    27.007, section 7.2).
     """
     match = next((each for line in reply.lines if (each := _NETWORK.fullmatch(line))), None)
     return match is not None and match[1] in ("1", "5", "6", "7")
 
 
 def read_bars(reply: GsmReply) -> int | None:
-    """Return the signal, 0 to 5 bars; None while unknown (TS 27.007, 8.5)."""
+    """Return the signal as 0 to 5 bars, or None if it is unknown (TS 27.007, section 8.5)."""
     match = next((each for line in reply.lines if (each := _SIGNAL.fullmatch(line))), None)
     if match is None or int(match[1]) > 31:
         return None

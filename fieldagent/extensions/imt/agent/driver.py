@@ -72,21 +72,21 @@ from fieldagent.wire.sbd import MoStatus, SessionVerdict
 log = logging.getLogger(__name__)
 
 SEGMENTS_MAX_S = 120.0
-"""Seconds within which the modem must request all segments of a message. 100 000 bytes take 6 s on
-the serial line."""
+"""Seconds within which the modem must request all segments of a message. On the serial line, 100
+000 bytes take 6 s."""
 TRANSIT_MAX_S = 900.0
-"""Seconds after which a message that is not an SOS is given up for now, because other messages may
-succeed."""
+"""Seconds after which the driver gives up, for now, a message that is not an SOS. Other messages
+may then be sent."""
 SOS_TRANSIT_MAX = 6 * 3600.0
-"""Seconds after which an SOS is given up for now. According to the manufacturer, the modem itself
-gives up before that."""
+"""Seconds after which the driver gives up an SOS for now. According to the manufacturer, the modem
+itself gives up before that."""
 IDLE_CHECKS = 2
-"""Number of consecutive checks that find the modem idle, after which the current message is given
-up, because its status was lost."""
+"""Number of consecutive checks that find the modem idle. After that, the driver gives up the
+current message, because its status was lost."""
 CANCEL_MAX_S = 20.0
-"""Seconds within which the modem must report the end of a message that was given up."""
+"""Seconds within which the modem must report the end of a message that the driver gave up."""
 FILL_BYTES = messages.SEGMENT_BYTES - messages.CRC_BYTES
-"""Number of bytes up to which waiting entries fill one message: the content of one segment."""
+"""Largest number of bytes that waiting entries fill in one message. They fit into one segment."""
 MODEM_LOST_ERRORS = (PortLost, ImtSilent, ImtReset, RemoteProtocolError)
 WENT_FIRST = MoStatus(SessionVerdict.NOT_SENT, "an SOS was sent first")
 NOBODY_KNOWS = (
@@ -97,8 +97,8 @@ NOBODY_KNOWS = (
 
 @dataclass(slots=True)
 class ImtPace:
-    """State that outlives the port: pauses of the link, and received messages that are not stored
-    yet.
+    """State that remains when the port is closed: pauses of the link, and received messages that
+    are not stored yet.
     """
 
     random: randomness.Random
@@ -119,7 +119,7 @@ async def run(
     heal: Callable[[], Awaitable[bool]] = forbid_healing,
     progress: Callable[[], None] = lambda: None,
 ) -> NoReturn:
-    """Serve one modem forever, also while it is absent, unplugged, or without power, SIM or
+    """Serve one modem until cancelled, even while it is absent, unplugged, or without power, SIM or
     account.
 
     `progress` is called at least every 90 seconds.
@@ -143,8 +143,8 @@ async def run(
 
 
 async def _store_mail(reception: Reception, mail: Mailbag) -> NoReturn:
-    """Store received messages on disk, including messages that are not stored yet when the agent
-    stops.
+    """Store received messages on disk. If the agent stops, messages that are not stored yet are
+    stored before the function ends.
     """
     while True:
         await mail.wait_for_first()
@@ -161,7 +161,7 @@ async def _store_mail(reception: Reception, mail: Mailbag) -> NoReturn:
 
 @dataclass(slots=True)
 class ImtDriver:
-    """Drives one modem from the opening of its port until the port is lost."""
+    """Controls one modem while its port is open."""
 
     modem: ImtModem
     outbox: Outbox
@@ -170,7 +170,9 @@ class ImtDriver:
     progress: Callable[[], None]
 
     async def work(self) -> NoReturn:
-        """Send the transmissions that are due, forever. Raises one of `MODEM_LOST_ERRORS`."""
+        """Send the transmissions that are due, until the modem fails. Raises one of
+        `MODEM_LOST_ERRORS`.
+        """
         self.outbox.set_limits(
             MessageLimits(
                 messages.PAYLOAD_BYTES, FILL_BYTES, make_byte_tariff(self.pace.minimum_bytes)
@@ -211,7 +213,7 @@ class ImtDriver:
             log.warning("%s", held)
         self.link.reason = held
 
-    # Waiting for the next task.
+    # Methods that wait for the next task.
 
     async def _wait_until_due(self) -> None:
         while not await self._wait(
@@ -246,7 +248,7 @@ class ImtDriver:
             await self.outbox.wait_until_ready(urgent=True)
         return not at_once.cancelled_caught
 
-    # One message.
+    # Methods that send one message.
 
     async def _send_next(self) -> None:
         if not self._can_send():
@@ -260,9 +262,9 @@ class ImtDriver:
         await self._transmit(transmission)
 
     async def _transmit(self, transmission: Transmission, *, again: bool = False) -> None:
-        """Let the modem send the transmission, and settle it. If an error comes before the modem
-        has all segments, the transmission has not left. If this is a repetition (`again`), an
-        earlier copy may have left.
+        """Let the modem send the transmission, and settle it. If an error occurs before the modem
+        has all segments, the transmission was not sent. If `again` is True, this is a repetition,
+        and an earlier copy may have been sent.
         """
         assert self.modem.facts.topic is not None
         outgoing = Outgoing(self.modem.facts.topic.id, transmission.body)
@@ -303,12 +305,12 @@ class ImtDriver:
         sos = not urgent and await self._is_urgent_waiting()
         log.info("message %d is given up%s", outgoing.key.id, ": an SOS waits" if sos else "")
         status = await self._cancel_message(outgoing.key)
-        # The message was given up for an SOS, not because of the link, so no pause follows.
+        # The driver gave up the message for an SOS, not because of the link, so no pause follows.
         return WENT_FIRST if sos and status.verdict is SessionVerdict.NOT_SENT else status
 
     async def _wait_until_ended(self, key: messages.MessageKey, *, urgent: bool) -> None:
-        """Wait until the modem reports the end of the message, or the time limit is over. Also
-        return if the modem has lost the message, or if an SOS waits. Raises ImtReset, ImtSilent.
+        """Wait until the modem reports the end of the message, or until the time limit. Also return
+        if the modem has lost the message, or if an SOS waits. Raises ImtReset, ImtSilent.
         """
         events: list[Callable[[], Awaitable[None]]] = [partial(self.modem.has_ended, key)]
         if not urgent:
@@ -322,7 +324,9 @@ class ImtDriver:
             idle = idle + 1 if self.modem.facts.active is False else 0
 
     async def _cancel_message(self, key: messages.MessageKey) -> MoStatus:
-        """Cancel a message and return its final status. The message may have left before."""
+        """Cancel a message and return its final status. The modem may have sent the message
+        before.
+        """
         if key not in self.modem.ended and await self.modem.cancel(key):
             await self._wait(CANCEL_MAX_S, partial(self.modem.has_ended, key))
         if key in self.modem.ended:
@@ -343,12 +347,12 @@ class ImtDriver:
             log.error("the satellite modem refuses to send: %s", status.description)
         await self.outbox.settle(transmission, _OUTCOMES[status.verdict], reason=status.description)
 
-    # Messages whose end is unknown.
+    # Methods for messages whose result is unknown.
 
     async def _resolve(self, intent: Intent) -> None:
-        """Query the end of the message, because the modem may still have the message. If the modem
-        does not know the message, send the identical bytes again before other messages. If an SOS
-        waits, the message in doubt waits for the SOS.
+        """Query the result of the message that `intent` describes, because the modem may still have
+        the message. If the modem does not know the message, send the same bytes again before other
+        messages. If an SOS waits, send the SOS first.
         """
         transmission = intent.transmission
         if (status := await self._find_final_status(intent)) is not None:
@@ -374,8 +378,8 @@ class ImtDriver:
         await self._transmit(transmission, again=True)
 
     async def _find_final_status(self, intent: Intent) -> MoStatus | None:
-        """Return the final status of the modem's message; None if the modem no longer knows the
-        message, or if the status leaves the message in doubt.
+        """Return the final status of the modem's message. Return None if the modem no longer knows
+        the message, or if its status leaves the result in doubt.
         """
         key = messages.unpack(intent.at_modem)
         if key is None or intent.modem != self.modem.facts.imei or self.modem.facts.rebooted:

@@ -33,7 +33,7 @@ CHECK_TIMEOUT_S = 60.0
 
 
 def make_driver(seat: SatelliteSeat) -> Callable[[], Awaitable[None]]:
-    """Return the task that serves the modem of this seat, and restarts after failures."""
+    """Return the task that serves the modem of this seat. The task starts again after a failure."""
     return partial(
         imt_driver.run,
         seat.port,

@@ -1,5 +1,5 @@
-"""Talks to an Iridium Certus 9704 on an open serial port: requests, answers and unsolicited
-reports.
+"""Exchanges requests, answers and unsolicited reports with an Iridium Certus 9704 on an open serial
+port.
 """
 
 from __future__ import annotations
@@ -27,9 +27,8 @@ log = logging.getLogger(__name__)
 ANSWER_TIMEOUT_S = 5.0
 """Seconds within which the modem must answer a request."""
 QUIET_S, QUIET_MAX_S = 0.5, 5.0
-"""Seconds of silence to wait for after the port is opened, because earlier answers belong to
-another program. The second value is the longest wait, because an active modem may never be
-silent."""
+"""Seconds of silence to wait for after the port is opened, because earlier answers are for another
+program. The second value is the longest wait, because an active modem may never be silent."""
 STATE_MAX_S = 10.0
 """Seconds within which the modem must become active, or report its SIM."""
 SETTLE_TIME_S = 0.1
@@ -42,11 +41,11 @@ class ImtSilent(Exception):
 
 
 class ImtReset(Exception):
-    """Error: the modem lost power or was reset, and has forgotten its settings and messages."""
+    """Error: the modem lost power or was reset, so it has lost its settings and messages."""
 
 
 class Mailbag:
-    """Received messages that are not stored yet. The modem has no copy of them."""
+    """Queue of received messages that are not stored yet. The modem has no copy of them."""
 
     def __init__(self) -> None:
         self._waiting: deque[messages.MtMessage] = deque()
@@ -61,7 +60,7 @@ class Mailbag:
         self._note_change()
 
     def receive_message(self) -> None:
-        """Remove the first message, because it is stored."""
+        """Remove the first message from the queue. Called after the agent has stored it."""
         self._waiting.popleft()
         self._note_change()
 
@@ -70,13 +69,15 @@ class Mailbag:
         self._changed = trio.Event()
 
     async def wait_for_first(self) -> messages.MtMessage:
-        """Wait for a message and return the first. The message stays until `receive_message`."""
+        """Wait for a message and return the first message in the queue. It remains in the queue
+        until `receive_message` is called.
+        """
         while not self._waiting:
             await self._changed.wait()
         return self._waiting[0]
 
     async def is_empty(self) -> None:
-        """Wait until all messages are stored."""
+        """Wait until the queue is empty."""
         while self._waiting:
             await self._changed.wait()
 
@@ -87,20 +88,22 @@ class ModemFacts:
 
     imei: str = ""
     rebooted: bool = True
-    """True if the modem had no API version when the port was opened. The modem has then lost the
-    messages of an earlier run."""
+    """True if the modem had no API version when the port was opened. In this case, the modem has
+    lost the messages of an earlier run."""
     topic: messages.Topic | None = None
     state: messages.OperationalState | None = None
     sim: messages.SimStatus | None = None
     service: bool | None = None
     """True if the modem sees the network."""
     active: bool | None = None
-    """True if the modem sends or receives a message, or is about to do so; None if the modem does
+    """True if the modem sends or receives a message, or is about to do so. None if the modem does
     not report its activity."""
     reports_activity: bool = False
 
     def describe_trouble(self) -> str:
-        """Return the reason, for people, why the modem cannot send; empty if it can send."""
+        """Return the reason, for people, why the modem cannot send. The text is empty if the modem
+        can send.
+        """
         if self.sim is not None and not self.sim.present:
             return "the modem finds no SIM: insert the SIM, or activate it in the account"
         if self.state is not None and self.state.state != messages.ACTIVE:
@@ -110,13 +113,13 @@ class ModemFacts:
 
 
 class Outgoing:
-    """Outgoing message that the modem has, or is about to get."""
+    """Outgoing message that the modem has, or that it will get next."""
 
     def __init__(self, topic: int, body: bytes) -> None:
         self.message = messages.MoMessage(body)
         self.topic = topic
         self.key: messages.MessageKey | None = None
-        """Key of the message, which is known once the modem has answered."""
+        """Key of the message. It is known after the modem has answered."""
         self.status: str | None = None
         """Final status of the message."""
 
@@ -128,8 +131,9 @@ _Lines: TypeAlias = (
 
 @dataclass(slots=True)
 class ImtModem:
-    """Requests and answers over one open port. `listen` is the port's only reader. It serves the
-    segments of the outgoing message and collects the segments of incoming messages.
+    """Sends requests and receives answers on one open port. Only `listen` reads from the port. It
+    also gives the modem the segments of the outgoing message, and collects the segments of incoming
+    messages.
     """
 
     port: SerialPort
@@ -142,23 +146,25 @@ class ImtModem:
     facts: ModemFacts = field(default_factory=ModemFacts)
     outgoing: Outgoing | None = None
     ended: dict[messages.MessageKey, str] = field(default_factory=dict)
-    """Final statuses of messages since the port was opened. A status is removed when the message's
-    number is used again."""
+    """Final statuses of messages since the port was opened. When a message's number is used again,
+    its status is removed."""
     given_up: set[messages.MessageKey] = field(default_factory=set)
-    """Messages that the modem was asked to cancel. The modem gets no more segments of these
-    messages."""
+    """Messages that the driver has asked the modem to cancel. The modem gets no more segments of
+    these messages."""
     _assembly: messages.MtAssembly = field(default_factory=messages.MtAssembly)
     _starts: bool = True
-    """True during setup, when a boot report is expected."""
+    """True during the set-up, in which the driver expects a boot report."""
     _received_at: float = -inf
     _answers: _Lines = field(default_factory=lambda: trio.open_memory_channel[jspr.JsprLine](64))
     _writing: trio.Lock = field(default_factory=trio.Lock)
     """Held while one line is written."""
 
-    # Reports of the modem.
+    # Methods for the modem's reports.
 
     async def listen(self) -> NoReturn:
-        """Pass on answers and process reports from the port forever. Raises ImtReset, PortLost."""
+        """Pass on answers and process reports from the port until it fails. Raises ImtReset,
+        PortLost.
+        """
         while True:
             data = await self.port.read()
             self._received_at = trio.current_time()
@@ -182,8 +188,8 @@ class ImtModem:
             log.warning("the modem sent an invalid line: %s", error)
 
     async def _process_event(self, event: messages.Event | None) -> None:
-        # The first two events are steps inside a message. The waiting tasks need only the end of
-        # the message.
+        # The first two events occur within a message. The waiting tasks need only the end of the
+        # message.
         if isinstance(event, messages.SegmentWanted):
             await self._send_segment(event)
             return
@@ -219,12 +225,12 @@ class ImtModem:
         self.link.note_signal(sky.bars)
 
     async def _send_segment(self, request: messages.SegmentWanted) -> None:
-        """Give a segment from memory at once, because the modem waits only 0.3 s."""
+        """Send a segment from memory at once, because the modem waits only 0.3 s."""
         outgoing = self.outgoing
         if outgoing is None or request.key.topic != outgoing.topic or outgoing.status is not None:
             log.info("the modem asks for a message that has ended: it times out")
             return
-        # The modem may request a segment before its answer with the number has arrived.
+        # The modem may request a segment before its answer with the message's number has arrived.
         if outgoing.key not in (None, request.key) or request.key in self.given_up:
             log.info("the modem asks for message %d, which was given up", request.key.id)
             return
@@ -232,8 +238,8 @@ class ImtModem:
         self.wake()
 
     def _note_key(self, line: jspr.JsprLine) -> None:
-        """Record the number that the modem gave to the outgoing message. An earlier message with
-        this number has ended.
+        """Record the number that the modem gave to the outgoing message. If an earlier message had
+        this number, the earlier message has ended.
         """
         if self.outgoing is None or line.target != "messageOriginate":
             return
@@ -257,12 +263,13 @@ class ImtModem:
         else:
             self.mail.add_message(message)
 
-    # Requests to the modem.
+    # Methods that send requests to the modem.
 
     async def request_answer(self, request: bytes, *, again: bool = True) -> jspr.JsprLine:
-        """Return the answer. With `again`, a request that noise made unreadable is repeated once.
+        """Send a request and return the answer. If `again` is True, a request that noise made
+        unreadable is sent again once.
 
-        Raises ImtReset if the modem has lost its setup, and ImtSilent.
+        Raises ImtReset if the modem has lost its settings, and ImtSilent.
         """
         line = await self._request_once(request)
         if line.code in jspr.GARBLED_CODES and again:
@@ -293,10 +300,10 @@ class ImtModem:
         async with self._writing:
             await self.port.write(line)
 
-    # Setup.
+    # Methods that set up the modem.
 
     async def start(self) -> None:
-        """Set the modem up as far as necessary. Raises ImtSilent, PortLost."""
+        """Set up the modem as far as necessary. Raises ImtSilent, PortLost."""
         await self._wait_until_quiet()
         version = await self._wake_up()
         newest = messages.find_newest_version(version)
@@ -309,8 +316,8 @@ class ImtModem:
         self.link.facts["imei"] = self.facts.imei
         await self._connect_sim()
         await self._activate()
-        # The report of the activity needs API 1.6.0. With any other answer, or without an answer,
-        # the agent works without that report.
+        # The report of the activity needs API 1.6.0. If the modem has another version or does not
+        # answer, the agent works without this report.
         with suppress(ImtSilent):
             line = await self.request_answer(jspr.put("messageActivityStatus", enabled=True))
             self.facts.reports_activity = line.code in (jspr.DONE, jspr.ALREADY)
@@ -318,7 +325,7 @@ class ImtModem:
         await self.query_state()
 
     async def _wait_until_quiet(self) -> None:
-        """Wait for silence. Lines before it are answers to another program, or belong to the
+        """Wait for silence. Lines before it are answers to another program, or reports of the
         modem's start.
         """
         with waits.move_on_after(QUIET_MAX_S):
@@ -329,8 +336,8 @@ class ImtModem:
                     return
 
     async def _wake_up(self) -> jspr.JsprLine:
-        """Return the modem's API versions. The first request after opening is often answered with
-        405, or not at all.
+        """Return the modem's API versions. The modem often answers the first request after opening
+        with 405, or not at all.
         """
         for _ in range(WAKE_TRIES_MAX):
             try:
@@ -368,7 +375,7 @@ class ImtModem:
         if self._is_active():
             return
         if self.facts.state is not None and self.facts.state.state != messages.INACTIVE:
-            # From a test state the modem must first become inactive before it can become active.
+            # If the modem is in a test state, it must become inactive before it can become active.
             await self._require(jspr.put("operationalState", state=messages.INACTIVE))
         await self._require(jspr.put("operationalState", state=messages.ACTIVE))
         await self._limit_time(self._is_active)
@@ -383,8 +390,8 @@ class ImtModem:
                 await self.news.wait()
 
     async def query_state(self) -> None:
-        """Query the network's visibility, the modem's activity and its topics. A new SIM has no
-        topics at first. Raises ImtReset, ImtSilent.
+        """Query the visibility of the network, the modem's activity and its topics. A new SIM has
+        no topics at first. Raises ImtReset, ImtSilent.
         """
         self.facts.active = None
         targets = ["constellationState", "operationalState"]
@@ -397,11 +404,11 @@ class ImtModem:
         if self.facts.topic is not None:
             self.link.facts["topic"] = f"{self.facts.topic.name} ({self.facts.topic.id})"
 
-    # Messages.
+    # Methods for messages.
 
     async def offer_message(self, outgoing: Outgoing) -> MoStatus | None:
-        """Offer a message to the modem. Return None once the modem has accepted and numbered it.
-        Otherwise return the reason for the refusal; the message has then not left.
+        """Offer a message to the modem. Return None if the modem has accepted it and given it a
+        number. Otherwise return the reason for the refusal. In this case, the message was not sent.
         """
         self.outgoing = outgoing
         line = await self.request_answer(
@@ -423,13 +430,13 @@ class ImtModem:
         return None
 
     async def is_given(self, outgoing: Outgoing) -> None:
-        """Wait until the modem has all segments, or does not want more."""
+        """Wait until the modem has all segments, or requests no more."""
         while not outgoing.message.last_given and outgoing.status is None:
             await self.news.wait()
 
     async def cancel(self, key: messages.MessageKey) -> bool:
-        """Ask the modem to cancel a message. Return True if the modem tries to. The status of the
-        message then shows the result.
+        """Ask the modem to cancel a message. Return True if the modem tries to cancel it. Its
+        status then shows the result.
         """
         self.given_up.add(key)
         line = await self.request_answer(
@@ -443,7 +450,7 @@ class ImtModem:
         return line.code == jspr.DONE
 
     async def has_ended(self, key: messages.MessageKey) -> None:
-        """Wait until the modem has reported the end of this message."""
+        """Wait until the modem has reported the end of a message."""
         while key not in self.ended:
             await self.news.wait()
 
@@ -456,7 +463,8 @@ async def open_modem(
     mail: Mailbag,
     topic: str = messages.RAW,
 ) -> AsyncIterator[ImtModem]:
-    """Open a modem that has answered and is set up. Received messages go to `mail`.
+    """Open a modem within the context, after it has answered and has been set up. Received messages
+    are added to `mail`.
 
     Raises ImtReset, ImtSilent, PortLost, RemoteProtocolError.
     """

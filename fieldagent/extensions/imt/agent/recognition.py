@@ -1,5 +1,5 @@
-"""Finds a 9704 at a port. `PROBE` accepts any answer, `RECOGNITION` the list of JSPR versions.
-Neither selects a version or touches a message.
+"""Finds a 9704 at a port. `PROBE` accepts any answer. `RECOGNITION` accepts the list of JSPR
+versions. Neither selects a version or affects messages.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ PROBE = Probe(
     b"\r" + jspr.get(TARGET),
     _can_answer_jspr,
 )
-"""Probe of a port. The sources name only one baud rate of a 9704; the others are the usual rates
-around it."""
+"""Probe of a port. The sources mention only one baud rate of a 9704. The other rates are common
+rates near it."""
 
 
 def _request_answer(reply: bytes) -> jspr.JsprLine | None:
@@ -46,7 +46,7 @@ def _request_answer(reply: bytes) -> jspr.JsprLine | None:
 
 
 async def read_report(line: DeviceLine) -> DeviceReport:
-    """Query the JSPR versions of the modem, and report the newest. Raises PortLost."""
+    """Query the modem's JSPR versions and return a report with the newest. Raises PortLost."""
     answer = await answer_to(line, jspr.get(TARGET), _request_answer)
     newest = ""
     if answer is not None:

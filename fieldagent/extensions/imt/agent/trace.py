@@ -11,8 +11,8 @@ from fieldagent.wire.trace import CAME, SENT, TraceRecord
 
 
 def mask(records: Sequence[TraceRecord]) -> list[TraceRecord]:
-    """Replace the bytes of segments by zeros, whose CRC is zero and which are `A` in base64. A
-    message to the host with a wrong CRC ends with a one instead.
+    """Replace the bytes of segments by zeros. Their CRC is then zero, and their base64 consists of
+    `A`. If a message to the host has a wrong CRC, its replacement ends with a one.
     """
     copies = list(records)
     for way in (SENT, CAME):
@@ -34,7 +34,9 @@ def mask(records: Sequence[TraceRecord]) -> list[TraceRecord]:
 
 
 def _find_ends_of_garbled(whole: bytes) -> list[int]:
-    """Return the end of the base64, without its padding, of each message with a wrong CRC."""
+    """Return the position at which the base64 of each message with a wrong CRC ends, without its
+    padding.
+    """
     positions, assembly = [], messages.MtAssembly()
     ends: dict[messages.MessageKey, tuple[int, int]] = {}
     end = 0

@@ -1,9 +1,9 @@
-"""Cloudloop of Ground Control, for SBD and IMT modems. Its webhook delivers MO messages to a secret
-path. Its Data API accepts MT messages, and returns messages that the webhook has missed.
+"""Cloudloop, the service of Ground Control for SBD and IMT modems.
 
-Cloudloop does not sign its messages. The secret path protects the webhook, and the kit's own key
-authenticates the sender. `Delivery Success` means only that the modem has the message; the modem
-keeps no copy.
+Cloudloop's webhook delivers MO messages to a secret path. Its Data API accepts MT messages, and
+returns messages that the webhook has missed. Cloudloop does not sign its messages. The secret path
+protects the webhook, and the kit's own key authenticates the sender. `Delivery Success` means only
+that the modem has the message. The modem keeps no copy of it.
 """
 
 from __future__ import annotations
@@ -64,20 +64,21 @@ log = logging.getLogger(__name__)
 
 PATH = "/operator/cloudloop/{secret}"
 BODY = 262_144
-"""Largest number of bytes of a post: 100 000 in base64, and the text around them."""
+"""Largest number of bytes of a request body: a message of 100 000 bytes in base64, and the text
+around it."""
 SECRET_LEAST = 22
 """Smallest number of characters of the secret: 128 bits in base64."""
 DEADLINE_S = 30.0
-"""Seconds for a call."""
+"""Seconds within which a call must end."""
 ANSWER_BYTES = 4 << 20
-"""Largest number of bytes of an answer: a day's history."""
+"""Largest number of bytes of a response: the history of one day."""
 MARGIN_S = 3600.0
-"""Seconds by which each read of the history overlaps the last read, because of Cloudloop's clock
-and late messages."""
+"""Seconds by which each read of the history overlaps the previous read, because of Cloudloop's
+clock and of late messages."""
 CATCH_UP_MAX_S = 31 * 86_400.0
-"""Largest number of seconds of history that a read covers."""
+"""Largest number of seconds of history that one read covers."""
 SLICE_S = 86_400.0
-"""Seconds of history per call."""
+"""Seconds of history that one call requests."""
 CATCH_UP_S = 900.0
 """Seconds between two reads for messages that the webhook has missed."""
 BALANCE_INTERVAL_S = 3600.0
@@ -103,7 +104,7 @@ CLOUDLOOP = {
     ),
     429: Failure("429", _G, "Cloudloop is called too often", 60.0),
 }
-"""Failures by HTTP status, or by words in an answer (`_Refused`)."""
+"""Failures by HTTP status, or by words in a response (`_Refused`)."""
 NO_THING = Failure(
     "no thing",
     _D,
@@ -115,20 +116,18 @@ _CREDIT = re.compile(r"credit|balance|fund", re.IGNORECASE)
 
 
 class Cloudloop:
-    """`Operator` that uses the Data API at `address`, with the token read from a file at each
-    call.
-    """
+    """An `Operator` that uses the Data API at `address`. Each call reads the token from a file."""
 
     def __init__(self, address: str, token: Path, topic: str) -> None:
         self._address = address.rstrip("/")
         self._token = token
         self._topic = topic
         self._turn = trio.CapacityLimiter(1)
-        """Limits the calls to one at a time, because Cloudloop's rate limit is not published."""
+        """Allows only one call at a time, because Cloudloop does not publish its rate limit."""
 
     async def call(self, name: str, *, group: str = "Data", **members: str) -> Any:
-        """Return the JSON of an answer. `group` is a part of Cloudloop's API. Raises RequestFailed
-        (ConnectFailed if nothing was sent) and _Refused.
+        """Return the JSON of the response to a call. `group` is the part of Cloudloop's API. Raises
+        _Refused, or RequestFailed (ConnectFailed if nothing was sent).
         """
         try:
             token = read_text_file(self._token).strip()
@@ -173,7 +172,7 @@ class Cloudloop:
             return Verdict(Outcome.NOT_SENT, NO_THING)
         kind = modem.kind or lingo.SBD
         try:
-            # The previous call may have been accepted without an answer.
+            # Cloudloop may have accepted the previous call, although it did not respond.
             if modem.tries and (known := await self._find_taken(modem, body)):
                 return Verdict(Outcome.SENT, id=known)
             name, members = lingo.make_mt_request(modem.address, kind, body, self._topic, priority)
@@ -188,8 +187,8 @@ class Cloudloop:
         return Verdict(Outcome.SENT, id=str(id_ or ""))
 
     async def _find_taken(self, modem: FarModem, body: bytes) -> str:
-        """Return Cloudloop's id of a message with these bytes since its first call; empty if there
-        is no such message.
+        """Return Cloudloop's id of a message that has these bytes and is not older than the first
+        call with them. Return an empty text if there is none.
         """
         for record in await self.list_records(modem.since - 60.0, inf):
             same = record.size == len(body) and record.start == body[: len(record.start)]
@@ -198,8 +197,8 @@ class Cloudloop:
         return ""
 
     async def list_records(self, since: float, until: float) -> list[lingo.Record]:
-        """Return Cloudloop's history between two Unix times, oldest first. A period that is too
-        large for one answer is split into halves.
+        """Return Cloudloop's history between two Unix times, oldest first. If the period is too
+        large for one response, it is split into halves.
         """
         upto = {} if until == inf else {"to": lingo.format_moment(until)}
         try:
@@ -215,12 +214,14 @@ class Cloudloop:
         return lingo.read_records(answer)
 
     async def fetch_state(self, id_: str) -> str:
-        """Return the delivery state of an MT message according to Cloudloop."""
+        """Return the delivery state of an MT message from Cloudloop."""
         answer = await self.call("GetMtDeliveryStatus", message=id_)
         return str(answer.get("status") or "") if isinstance(answer, dict) else ""
 
     async def fetch_balance(self, now: float) -> dict[str, float]:
-        """Return the amount that is left this month of each shared plan, in the plan's own unit."""
+        """Return the amount that is left of each shared plan for this month, in the unit of the
+        plan.
+        """
         year, month = lingo.format_moment(now).split("-")[:2]
         answer = await self.call("GetPoolSummary", group="Sbd", year=year, month=str(int(month)))
         return lingo.read_balance(answer)
@@ -230,7 +231,7 @@ class Cloudloop:
 
 
 class _AnswerTooLong(RequestFailed):
-    """Error: the answer is larger than the limit."""
+    """Error: the response is larger than the limit."""
 
 
 class _Refused(Exception):
@@ -247,7 +248,7 @@ class _Refused(Exception):
         )
 
 
-# MO messages.
+# Functions for MO messages.
 
 
 class _Webhook:
@@ -259,7 +260,7 @@ class _Webhook:
         self._host = host
 
     async def judge(self, head: Request) -> str:
-        """Reject unknown callers by the head, before the body is read."""
+        """Reject unknown callers from the head of the request, before the body is read."""
         secret = head.path.rpartition("/")[2].encode()
         known = [hmac.compare_digest(secret, each) for each in self._secrets]
         if not any(known):
@@ -267,8 +268,8 @@ class _Webhook:
         return "cloudloop"
 
     async def receive_message(self, request: Request, *, secret: str, caller: str) -> Response:
-        """Answer 200 once the message is on disk. After any other answer Cloudloop sends the
-        message again.
+        """Respond with status 200 after the message is on disk. After any other response, Cloudloop
+        sends the message again.
         """
         body = get_required_body(request)
         try:
@@ -299,8 +300,8 @@ async def store_lingo(message: lingo.Lingo, topic: str, host: OperatorHost) -> N
 
 
 class _Fetch:
-    """Fetcher of MO messages that the webhook has missed, or of all MO messages if there is no
-    webhook.
+    """Fetches MO messages that the webhook has missed. If there is no webhook, it fetches all MO
+    messages.
     """
 
     def __init__(
@@ -311,7 +312,7 @@ class _Fetch:
         self._balance_below = balance_below
 
     async def run(self) -> None:
-        """Fetch periodically, until cancelled. Failures are logged, and tried again."""
+        """Fetch regularly until cancelled. Failures are logged, and the fetch is tried again."""
         async with trio.open_nursery() as nursery:
             if self._balance_below:
                 nursery.start_soon(
@@ -348,7 +349,7 @@ class _Fetch:
     async def _fetch_missed(self) -> None:
         now = self._host.clock()
         known = await self._book.read_fetched()
-        # Even if a clock was ahead once, fetching must not wait until that time.
+        # If a clock was fast once, the next fetch must not wait until that time.
         since = (
             now - MARGIN_S
             if known is None
@@ -363,8 +364,8 @@ class _Fetch:
             since = until
 
     async def _process_record(self, record: lingo.Record) -> None:
-        """Process a record, which names the modem by its address (the thing) and contains only the
-        first bytes of a long message.
+        """Process a record of the history. It identifies the modem only by its address (`thing`).
+        If the message is long, the record contains only its first bytes.
         """
         if await self._book.has(record.id):
             return
@@ -380,13 +381,13 @@ class _Fetch:
         if record.start:
             await self._host.take_in(imei or "", record.start, None, unusable=fault)
         if imei is not None:
-            # This includes a mailbox check, which has no bytes but costs a credit.
+            # This includes mailbox checks, which have no bytes but cost a credit.
             await self._host.count_session(imei, record.id, record.size)
         await self._book.note(record.id)
 
     async def _update_states(self) -> None:
-        """Update the states of messages that were handed over. A message on which Cloudloop refuses
-        to report does not block the next messages.
+        """Update the states of messages that were handed over. If Cloudloop refuses to report on a
+        message, continue with the next messages.
         """
         refused: _Refused | None = None
         for each in await self._book.list_under_way():

@@ -1,4 +1,4 @@
-"""Description of the calls of Cloudloop, in OpenAPI."""
+"""OpenAPI description of the calls of Cloudloop."""
 
 from __future__ import annotations
 

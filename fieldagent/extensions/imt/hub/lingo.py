@@ -1,7 +1,8 @@
-"""Messages of Cloudloop (Ground Control): Lingo, and the answers of its Data API. No I/O.
+"""Messages of Cloudloop (Ground Control): the format Lingo, and the responses of its Data API. No
+I/O.
 
-Sources: knowledge.cloudloop.com, lingo/mo, api/send-message, api/get-message. One envelope, Lingo,
-serves SBD and IMT modems.
+Sources: knowledge.cloudloop.com, lingo/mo, api/send-message, api/get-message. The format Lingo is
+the same for SBD and IMT modems.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from fieldagent.wire.errors import RemoteProtocolError
 IMT, SBD = "imt", "sbd"
 """Names of the two kinds of modem at this hub."""
 LEFT_MAX = 1e15
-"""Largest number of credits of a balance. A larger number is an error."""
+"""Largest number of credits that a balance can have. A larger number is an error."""
 ERROR_CHARACTERS_MAX = 80
 """Largest number of characters of an error text."""
 
@@ -31,20 +32,20 @@ class Lingo(NamedTuple):
     again."""
     imei: str
     thing: str
-    """Address of the modem for MT messages."""
+    """Address of the modem, which MT messages need."""
     kind: str
-    """IMT or SBD; empty for another network."""
+    """IMT or SBD; empty for a modem of another network."""
     body: bytes
     topic: str
     location: tuple[float, float, int] | None
     """Latitude, longitude, and the radius in kilometres."""
     fault: str
-    """Reason why the body must not be decoded, or an empty string."""
+    """Reason why the hub must not decode the body, or an empty string."""
 
 
 def read_lingo(document: object) -> Lingo:
     """Return the message in a Lingo document. Raises RemoteProtocolError if the sender or the
-    content is unknown. The caller must then store the document unchanged.
+    content is unknown. In this case, the caller must store the document unchanged.
     """
     if not isinstance(document, dict):
         raise RemoteProtocolError("the body must be a JSON object (Lingo)")
@@ -73,7 +74,7 @@ def read_lingo(document: object) -> Lingo:
 
 
 def _read_name(value: object) -> str:
-    """Return an id of Cloudloop as text that any database can store."""
+    """Return an id from Cloudloop as a text that every database can store."""
     name = str(value or "")[:ERROR_CHARACTERS_MAX].replace("\0", "?")
     return name.encode("utf-8", "replace").decode()
 
@@ -131,7 +132,7 @@ class Record(NamedTuple):
     """Unix time of the message."""
     size: int
     start: bytes
-    """First bytes of the message. A short message is complete."""
+    """First bytes of the message. If the message is short, these are all its bytes."""
 
     @property
     def whole(self) -> bool:
@@ -140,7 +141,7 @@ class Record(NamedTuple):
 
 
 def read_records(document: object) -> list[Record]:
-    """Return the readable messages of a GetMessageRecords answer, oldest first. Raises
+    """Return the messages in a GetMessageRecords response that can be decoded, oldest first. Raises
     RemoteProtocolError.
     """
     listed = document.get("messageRecords") if isinstance(document, dict) else None
@@ -170,9 +171,9 @@ def _read_record(document: Mapping[str, Any]) -> Record:
 
 
 def read_balance(document: object) -> dict[str, float]:
-    """Return the remaining amount of each plan, from a GetPoolSummary answer. Its `summary` is a
-    list of objects with `plan`, `remaining`, `allocated` (docs.cloudloop.com/reference, as in
-    bindings of 2021).
+    """Return the remaining amount of each plan from a GetPoolSummary response. The member `summary`
+    is a list of objects with `plan`, `remaining`, `allocated` (docs.cloudloop.com/reference, and
+    the bindings of 2021).
 
     Raises RemoteProtocolError.
     """
@@ -190,15 +191,15 @@ def read_balance(document: object) -> dict[str, float]:
 
 
 def format_moment(unix: float) -> str:
-    """Return a Unix time in the form of the API: UTC, in seconds."""
+    """Return a Unix time in the form that the API uses: UTC, in whole seconds."""
     return datetime.fromtimestamp(unix, UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 
 def make_mt_request(
     thing: str, kind: str, body: bytes, topic: str, urgent: bool
 ) -> tuple[str, dict[str, str]]:
-    """Return the call of the Data API that sends an MT message, and the members of its body except
-    the token.
+    """Return the name of the Data API's call that sends an MT message, and the members of its body
+    without the token.
     """
     if kind == SBD:
         return "DoSendSbdMessage", {"thing": thing, "message": body.hex()}

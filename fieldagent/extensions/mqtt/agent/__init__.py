@@ -1,2 +1,3 @@
-"""MQTT: other programs near the kit can receive from the kit, and send through it, over a
-broker."""
+"""MQTT at the kit. Through a broker, other programs near the kit can receive items from the kit and
+send items through it.
+"""

@@ -25,8 +25,8 @@ def make_client_id(settings: MqttSettings) -> str:
 async def open_session(
     settings: MqttSettings, will: LastWill | None = None, *, suffix: str = ""
 ) -> AsyncIterator[MqttSession]:
-    """Connect to the broker. `suffix` distinguishes this session's client id from the agent's own.
-    Raises BrokerLost.
+    """Connect to the broker. `suffix` distinguishes the client id of this session from that of the
+    agent. Raises BrokerLost.
     """
     client = MqttClient(
         f"{make_client_id(settings)}{suffix}",

@@ -1,8 +1,8 @@
-"""Builds the JSON documents that the kit publishes: state, position, inbound items, Package
-progress, and discovery. Pure.
+"""Builds the JSON documents that the kit publishes: state, position, inbound items, progress of
+Packages, and discovery. Pure functions.
 
-Retained documents contain only facts that any client of the broker may read later: no message text
-and no secret.
+Retained documents contain only facts that any client of the broker may read later. They contain no
+message text and no secret.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ LINKED = ("ready", "busy")
 def make_state(
     status: Mapping[str, Any], last_inbound: str | None, credits_left: int
 ) -> dict[str, Any]:
-    """Return the state document of the kit. `status` is the answer to `GET /api/status`, and
-    `credits_left` the number of credits that MQTT may still spend today.
+    """Return the state document of the kit. `status` is the content of the response to `GET
+    /api/status`. `credits_left` is the number of credits that MQTT may still spend today.
     """
     links = {name.lower(): link for name, link in status["channels"].items() if link["configured"]}
     document: dict[str, Any] = {
@@ -49,8 +49,8 @@ def make_state(
 
 
 def make_position(place: Location) -> dict[str, Any]:
-    """Return a position with the attribute names of a Home Assistant tracker. The accuracy is
-    unknown.
+    """Return a position with the attribute names of a Home Assistant tracker. The document contains
+    no accuracy, because the accuracy is unknown.
     """
     attributes: dict[str, Any] = {"latitude": place.latitude, "longitude": place.longitude}
     motion = {
@@ -65,9 +65,7 @@ def make_position(place: Location) -> dict[str, Any]:
 
 
 def encode_inbound(body: str) -> bytes:
-    """Return the JSON that a hook receives, with an `event_type` for Home Assistant at the
-    beginning.
-    """
+    """Return the JSON that a hook receives, after an `event_type` for Home Assistant."""
     event = _make_event_entity(body)
     kind = str(event["type"]).lower()
     if "incident" in event:
@@ -90,7 +88,7 @@ def _make_event_entity(body: str) -> dict[str, Any]:
 
 def make_discovery(topics: MqttTopics, name: str, channels: Mapping[str, bool]) -> dict[str, Any]:
     """Return the discovery message from which Home Assistant (2024.11 or later) creates this kit as
-    a device. `channels` maps each channel in lower case to True if it is configured.
+    a device. `channels` contains each channel in lower case, with True if it is configured.
     """
     parts: dict[str, dict[str, Any]] = {
         "sos": shown.make_flag("SOS open", "sos", "safety"),

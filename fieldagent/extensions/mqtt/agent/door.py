@@ -1,10 +1,10 @@
 """Admits commands that arrive over MQTT, and stores them.
 
-Any client that can publish at the broker can send, under any client id. So the sender is the last
-level of the topic, which the broker's access rules can reserve for one client. Only senders in
-`mqtt-senders` may use channels that cost money, or replace waiting Packages. Only these senders may
-name people, because the kit cannot know who would pay for the delivery. All senders together have
-one budget.
+Any client that can publish to the broker can send commands, with any client id. So the sender is
+the last level of the topic, which the broker's access rules can reserve for one client. Only the
+senders in `mqtt-senders` may use channels that cost money, and only they may replace waiting
+Packages. Only they may name people, because the kit cannot know who would pay for the delivery. All
+senders share one budget.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from fieldagent.package.package import Channel, Package
 from fieldagent.package.reading import ITEMS, Fault, InvalidPackage, is_sos, read_package
 
 MARK = "mqtt "
-"""Prefix of the Idempotency-Key in the journal of a Package that came over MQTT."""
+"""Prefix of the Idempotency-Key in the journal of a Package that arrived over MQTT."""
 NOT_LISTED = "{sender} is not in mqtt-senders"
 
 
 class CommandAdmission:
-    """Admission of commands. `bearer_bytes` is explained in `affordable.SpendingLimits`."""
+    """Admits commands. `affordable.SpendingLimits` explains `bearer_bytes`."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class CommandAdmission:
         self.budget = budget
 
     async def receive_message(self, sender: str, body: bytes) -> dict[str, Any]:
-        """Return the answer for the sender, once the command's result is on disk."""
+        """Return the answer for the sender. The result of the command is then on disk."""
         key = None
         try:
             with convert_refusals():
@@ -86,14 +86,14 @@ class CommandAdmission:
     async def _accept(
         self, sender: str, key: str | None, package: Package
     ) -> tuple[PackageState, dict[str, str]]:
-        """Accept the Package. Return its state, and the channels that it may not use, each with the
-        reason.
+        """Accept the Package. Return its state, and the channels that it may not use with the
+        reasons.
         """
         self._refuse_what_is_not_theirs(sender, package)
         name = f"{MARK}{sender} {key or secrets.token_hex(8)}"
         earlier = outbound.find_by_idempotency_key(self._journal, name)
         if earlier is not None:
-            # The cost and the channels were decided at the first arrival.
+            # The cost and the channels were decided when the Package arrived first.
             with suppress(DamagedPackage):
                 if (
                     known := outbound.read_kept_package(self._journal, earlier.sequence)
@@ -127,7 +127,7 @@ class CommandAdmission:
                 raise Problem(403, f"nothing was queued: {who}, and cannot set `{member}`")
 
     def _find_affordable(self, sender: str, package: Package) -> AffordablePlan:
-        """Return the affordable channels. Raises Problem if there are none."""
+        """Return the channels that the sender can pay for. Raises Problem if there are none."""
         listed = sender in self._settings.senders
         limits = SpendingLimits(
             "" if listed else NOT_LISTED.format(sender=sender or "the sender"),
@@ -144,8 +144,8 @@ class CommandAdmission:
 
 
 def _remove_key(document: dict[str, Any], faults: list[Fault]) -> str | None:
-    """Remove the key from a document and return it. An invalid key does not stop an SOS. Raises
-    InvalidPackage.
+    """Remove the key from a document and return it. An SOS is accepted even if its key is invalid.
+    Raises InvalidPackage.
     """
     try:
         return remove_key(document)

@@ -10,7 +10,9 @@ from fieldagent.http.openmetrics import Family, Sample
 
 
 def list_families(mqtt: Mapping[str, Any]) -> Iterator[Family]:
-    """Yield the metrics of `mqtt`, the broker's member of `GET /api/status`."""
+    """Yield the metrics of the broker. `mqtt` is the broker's member in the response to `GET
+    /api/status`.
+    """
     linked = Sample(mqtt["state"] == LinkState.READY.value)
     yield Family("mqtt_linked", "gauge", "1 if the broker is connected, else 0.", [linked])
     waiting = Sample(mqtt["inboundWaiting"])

@@ -15,9 +15,9 @@ from fieldagent.system.signals import run_breakable
 
 
 async def probe(settings: MqttSettings) -> str:
-    """Return the reason why the broker does not accept this kit; empty if the broker accepts this
-    kit. The agent's own session continues, because the probe uses another client id. The broker
-    keeps no state for that id.
+    """Return the reason why the broker does not accept this kit, or an empty text if the broker
+    accepts it. The probe uses another client id than the agent, so the agent's session continues.
+    The broker stores no state for this id.
     """
     try:
         async with open_session(settings, suffix=f"-{secrets.token_hex(3)}") as session:
@@ -28,8 +28,8 @@ async def probe(settings: MqttSettings) -> str:
 
 
 def check(settings: MqttSettings, status: Mapping[str, Any] | None) -> list[Finding]:
-    """Connect to the broker once, under another client id than the agent, so that the agent's
-    session continues. `status` is the broker's member of `GET /api/status`, None if no agent runs.
+    """Connect to the broker once with another client id than the agent, so that the agent's session
+    continues. `status` is the broker's member of `GET /api/status`, or None if no agent is running.
     """
     if why := run_breakable(probe, settings):
         return [Finding(False, f"MQTT: {why}")]

@@ -1,8 +1,8 @@
-"""Publishes the state of the kit, and of the Packages that came over MQTT, after each change.
+"""Publishes the state of the kit, and of Packages that arrived over MQTT, after each change.
 
-Changes are read from the journal, as for `GET /api/events`. A change during a broker outage is
-published when the broker is available again, with the state at that time. After a restart of the
-agent, everything that is still known is published again.
+The reporter reads the changes from the journal, like `GET /api/events`. If the broker cannot be
+reached, changes are published when it is available again, with the state at that time. After a
+restart of the agent, everything that the journal still contains is published again.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ POSITIONS_READ_MAX = 20
 
 
 class Reporter:
-    """Reporter to the broker. Call `run` for each session. The reporter continues where the last
-    session ended.
+    """Publishes the kit's documents to the broker. Call `run` for each session. The reporter
+    continues where it stopped in the last session.
     """
 
     def __init__(self, journal: Journal, topics: MqttTopics, name: str, budget: DayBudget) -> None:
@@ -48,12 +48,14 @@ class Reporter:
         self._moved = trio.Event()
 
     def announce(self) -> None:
-        """Announce the kit again, because Home Assistant has restarted and forgotten the kit."""
+        """Announce the kit again. Called when Home Assistant has restarted and does not know the
+        kit any more.
+        """
         self._announce.set()
         self._announce = trio.Event()
 
     async def run(self, session: MqttSession, status: Callable[[], Mapping[str, Any]]) -> None:
-        """Report over a session until canceled. Raises BrokerLost."""
+        """Publish during a session until cancelled. Raises BrokerLost."""
         async with trio.open_nursery() as nursery:
             if self._topics.config:
                 nursery.start_soon(self._announce_discovery, session, status)
@@ -89,8 +91,9 @@ class Reporter:
                 await self._journal.wait_for_commit()
 
     def _find_last_inbound(self) -> str | None:
-        """Return the date of the newest item, as in its body. The kit's own date of the arrival is
-        not used, because it changes when the clock is set. An automation would then see a new item.
+        """Return the time of the newest item, as in its body. The kit's own time of arrival is not
+        used, because it changes when someone sets the clock. An automation would then react to a
+        new item.
         """
         listed = inbound.list_payloads(self._journal, 1)
         return documents.date(listed[0]["body"]) if listed else None

@@ -48,7 +48,7 @@ HOOK = "MQTT"
 
 
 class Publisher:
-    """Hook that publishes inbound items. The hook runs during a session."""
+    """Hook that publishes inbound items. It is active during a session."""
 
     def __init__(self, topic: str) -> None:
         self._topic = topic
@@ -66,7 +66,7 @@ class Publisher:
 
 
 def plan(settings: MqttSettings, base: PartBase) -> PartPlan:
-    """Return the part that connects to the broker in the settings."""
+    """Return the plan of the part that connects to the broker in the settings."""
     publisher = Publisher(make_topics(*settings.place).inbound)
 
     def make_service(host: PartHost) -> MqttService:
@@ -85,7 +85,7 @@ def plan(settings: MqttSettings, base: PartBase) -> PartPlan:
 
 
 class MqttService(PartService):
-    """Connection to the broker. Call `run` under a supervisor. `get_status` is for the API."""
+    """Connection to the broker. Call `run` under a supervisor. The API calls `get_status`."""
 
     def __init__(
         self,
@@ -108,8 +108,9 @@ class MqttService(PartService):
         self.link = ChannelLink()
 
     async def run(self, status: Callable[[], Mapping[str, Any]], note_fault: Note) -> NoReturn:
-        """Connect to the broker, reconnect when the connection is lost, and serve the session.
-        `status` returns the answer to `GET /api/status`. Raises the journal's errors.
+        """Connect to the broker, serve the session, and connect again when the connection is lost.
+        `status` returns the content of the response to `GET /api/status`. Raises the journal's
+        errors.
         """
         tries = 0
         while True:
@@ -134,8 +135,8 @@ class MqttService(PartService):
         self.link.state = LinkState.FAULT if lost.fault else LinkState.NO_SERVICE
 
     def _log_ready(self) -> None:
-        """Show that the session works, and log the session. If the last sessions were short, do not
-        log this one, because the new session will probably also end soon.
+        """Report that the session works, and log this. If the last sessions were short, do not log
+        it, because the new session will probably end soon too.
         """
         self.link.state = LinkState.READY
         if not self._short.often:
@@ -165,8 +166,8 @@ class MqttService(PartService):
                 nursery.start_soon(self._reporter.run, session, status)
 
     async def _admit_message(self, session: MqttSession, message: Published) -> None:
-        """Announce the kit again if Home Assistant has started. Queue a command. Acknowledge any
-        other message, and any command that is not queued.
+        """If the message shows that Home Assistant has started, announce the kit again. If it is a
+        command, queue it. Acknowledge any other message, and a command that is not queued.
         """
         if (
             message.topic == self._topics.birth
@@ -184,7 +185,7 @@ class MqttService(PartService):
         return await self._door.receive_message(command.sender, command.came.payload)
 
     def get_status(self) -> dict[str, Any]:
-        """Return the state of the connection, and the counts of commands."""
+        """Return the state of the connection and the numbers of commands."""
         waiting = self._journal.read(
             "SELECT count(*) FROM handover WHERE hook = ? AND state = 'waiting'", HOOK
         )

@@ -30,7 +30,7 @@ class MqttSettings(NamedTuple):
     name: str = "kit"
     prefix: str = "fieldagent"
     discovery: str = "homeassistant"
-    """Prefix of Home Assistant's discovery topics; empty for no discovery."""
+    """Prefix of Home Assistant's discovery topics; empty if discovery is off."""
     senders: frozenset[str] = frozenset()
     credits_per_day: int = 0
     commands_per_hour: int = 60
@@ -38,12 +38,12 @@ class MqttSettings(NamedTuple):
 
     @property
     def place(self) -> tuple[str, str, str]:
-        """Return the prefix, the name and the discovery prefix for the topics."""
+        """Return the arguments of `make_topics`: the prefix, the name and the discovery prefix."""
         return self.prefix, self.name, self.discovery
 
     @property
     def host(self) -> str:
-        """Return the host of the broker; empty if none is set."""
+        """Return the host of the broker, or an empty text if no broker is set."""
         return find_host(self.address or "")
 
     @property

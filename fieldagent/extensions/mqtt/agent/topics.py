@@ -27,24 +27,25 @@ class MqttTopics(NamedTuple):
     """Id of this kit in Home Assistant."""
     config: str
     birth: str
-    """Topic of Home Assistant's birth message. Without discovery, the topic is empty like
-    `config`."""
+    """Topic of Home Assistant's birth message. It is empty, like `config`, if discovery is off."""
 
     def get_package_topic(self, id_: int) -> str:
-        """Return the topic for a Package's state."""
+        """Return the topic for the state of a Package."""
         return f"{self.base}/package/{id_}"
 
     def get_result_topic(self, sender: str) -> str:
-        """Return the topic for answers to a sender. Without a name, return the common topic."""
+        """Return the topic for results of a sender's commands. If `sender` is empty, return the
+        common topic.
+        """
         return f"{self.base}/result/{sender}" if sender else f"{self.base}/result"
 
     def list_filters(self) -> list[str]:
-        """Return the topic filters to subscribe to."""
+        """Return the topic filters to which the kit subscribes."""
         return [self.send, f"{self.send}/+", *([self.birth] if self.birth else [])]
 
     def find_sender(self, topic: str) -> str | None:
-        """Return the sender that the topic names. Empty if the topic names no sender; None if the
-        topic is not a command topic.
+        """Return the sender that the topic names, or an empty text if it names none. Return None if
+        the topic is not a topic for commands.
         """
         if topic == self.send:
             return ""
@@ -53,8 +54,8 @@ class MqttTopics(NamedTuple):
 
 
 def make_topics(prefix: str, name: str, discovery: str) -> MqttTopics:
-    """Return the topics of the kit `name` below `prefix`. With an empty `discovery`, Home Assistant
-    is not notified.
+    """Return the topics of the kit `name` below `prefix`. If `discovery` is empty, the kit does not
+    announce itself to Home Assistant.
     """
     base, device = f"{prefix}/{name}", f"fieldagent-{name}"
     return MqttTopics(

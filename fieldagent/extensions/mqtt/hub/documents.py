@@ -1,7 +1,8 @@
-"""JSON documents that the hub publishes, and their descriptions for Home Assistant. Pure functions.
+"""Builds the JSON documents that the hub publishes, and their descriptions for Home Assistant. Pure
+functions.
 
-Retained documents contain only data that anyone at the broker may read later. Such documents
-contain no text of a message and no secret.
+Retained documents contain only facts that any client of the broker may read later. They contain no
+message text and no secret.
 """
 
 from __future__ import annotations
@@ -39,12 +40,13 @@ class KitItem(NamedTuple):
     """True if the item is for one person or a group."""
     request_id: str
     alarm: bool = False
-    """True for the hub's own alarm."""
+    """True for an alarm that the hub itself raised."""
 
     @property
     def has_delivery_steps(self) -> bool:
-        """Return True if the delivery steps of the item are published. People seldom want the steps
-        of a position that is sent every minute.
+        """Return True if the delivery steps of the item are published. The steps of positions are
+        not published, because a kit may send a position every minute and few people want these
+        steps.
         """
         return self.kind != "location" or self.sos
 
@@ -57,8 +59,8 @@ class OpenIncident(NamedTuple):
 
 
 def is_shared(item: KitItem, shares: Collection[str]) -> bool:
-    """Return True if the settings allow an item to be published. An item for one person or a group
-    also needs "private". An SOS needs only "incidents".
+    """Return True if the settings allow the item to be published. For an item to one person or a
+    group, the settings must also contain "private". For an SOS, "incidents" is sufficient.
     """
     if item.sos or item.alarm:
         return "incidents" in shares
@@ -76,7 +78,7 @@ def format_clock(moment: float | None) -> str | None:
 
 
 def make_kit_state(device: Mapping[str, Any], incidents: Sequence[OpenIncident]) -> dict[str, Any]:
-    """Return the published state of a kit. `device` is a kit as in `GET /api/devices`, and
+    """Return the published state of a kit. `device` is a kit in the form of `GET /api/devices`.
     `incidents` are its open incidents.
     """
     sos = [each for each in incidents if each.kind == "sos"]
@@ -104,8 +106,8 @@ _MOTION = {"altitude": "altitude", "speed": "speedOverGround", "course": "course
 
 
 def make_position(device: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return a kit's position with Home Assistant's names for the attributes of a tracker. None if
-    there is no position. The accuracy is unknown.
+    """Return a kit's position with the attribute names of a Home Assistant tracker, or None if
+    there is no position. The document contains no accuracy, because the accuracy is unknown.
     """
     if (place := device["position"]) is None:
         return None
@@ -122,7 +124,7 @@ def make_hub_state(
     kits: int, incidents: Sequence[OpenIncident], credits_left: int
 ) -> dict[str, Any]:
     """Return the published state of the hub. `credits_left` is the number of credits that MQTT may
-    still cost today.
+    still spend today.
     """
     unanswered = sum(each.state == "open" for each in incidents)
     return {
@@ -142,9 +144,9 @@ _OF_INCIDENT = (
 def make_incident(
     document: Mapping[str, Any], event: Mapping[str, Any] | None, repeat: int
 ) -> dict[str, Any]:
-    """Return the published state of an incident. `document` is an incident as in `GET /api/sos`.
-    `event` is the incident's last event. It is None if the incident is published again because no
-    one has answered; `repeat` is the number of that repetition.
+    """Return the published state of an incident. `document` is an incident in the form of `GET
+    /api/sos`. `event` is the incident's last event, or None if the incident is published again
+    because it is unanswered. `repeat` is the number of this repetition.
     """
     own = {name: document[name] for name in _OF_INCIDENT}
     return {"event_type": "incident", **own, "event": event, "repeat": repeat}
@@ -166,7 +168,9 @@ def make_hub_discovery(topics: HubTopics, name: str) -> dict[str, Any]:
 
 
 def make_kit_discovery(topics: HubTopics, device: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the discovery message for a kit. `device` is a kit as in `GET /api/devices`."""
+    """Return the discovery message for a kit. `device` is a kit in the form of `GET
+    /api/devices`.
+    """
     kit = int(device["id"])
     parts: dict[str, dict[str, Any]] = {
         "sos": shown.make_flag("SOS open", "sos", "safety"),

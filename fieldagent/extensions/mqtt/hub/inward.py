@@ -59,17 +59,17 @@ class HubMqttRules(NamedTuple):
     """Settings of the bridge."""
 
     workspace: str
-    """Id or name of the workspace."""
+    """Id or name of the workspace of the bridge."""
     shares: frozenset[str]
     senders: frozenset[str]
     credits_per_day: int
     acknowledges: bool
     time_to_live: float = 604_800.0
-    """Default lifetime in seconds of a command's item."""
+    """Default lifetime in seconds of an item that a command sends."""
 
 
 class CommandInbox(NamedTuple):
-    """Destination and rules of incoming commands."""
+    """Workspace for incoming commands, and the rules for them."""
 
     workspace: int
     rules: HubMqttRules
@@ -77,7 +77,7 @@ class CommandInbox(NamedTuple):
 
 
 class DeliveryMark(NamedTuple):
-    """Marks of a command's delivery by the broker. The marks identify a command without a key,
+    """Facts about the delivery of a command by the broker. They identify a command that has no key,
     because an acknowledgement may be lost when this process ends.
     """
 
@@ -88,12 +88,12 @@ class DeliveryMark(NamedTuple):
 
     @property
     def prefix(self) -> str:
-        """Return the prefix of the keys for commands in a packet with this number."""
+        """Return the prefix of the keys for commands that arrive in a packet with this number."""
         return f"own {self.number} "
 
     @property
     def own_key(self) -> str:
-        """Return the key of a command without a key."""
+        """Return the key for a command that has no key of its own."""
         return f"{self.prefix}{self.chance}"
 
 
@@ -111,7 +111,7 @@ def carry_out(
     body: bytes,
     now: float,
 ) -> BrokerOutcome:
-    """Carry out a command in the database. `mark` identifies a command without a key."""
+    """Carry out a command in the database. If the command has no key, `mark` identifies it."""
     key = None
     try:
         document = read_document(body)
@@ -124,7 +124,7 @@ def carry_out(
             answer = {"accepted": False, "dryRun": True, "key": key, **cost}
             return BrokerOutcome(ItemResult.ASKED, answer)
         digest = hashlib.blake2b(repr(address).encode() + body, digest_size=16).digest()
-        # The outcome of a failed commit is unknown. So check if the command was stored.
+        # The result of a failed commit is unknown, so check whether the command was stored.
         known = records.find_known_command(db, address.sender, key or mark.own_key)
         if known is None and key is None and mark.again:
             known = records.find_earlier_outcome(db, address.sender, mark.prefix, digest, now)
@@ -167,7 +167,9 @@ def _send(
     allowance: Allowance,
     now: float,
 ) -> tuple[dict[str, Any], int]:
-    """Return the answer to the sender, and the possible cost in credits."""
+    """Send the item of a command. Return the answer to the sender, and the largest possible cost in
+    credits.
+    """
     paid = spending.enter_within(db, posting, allowance, now)
     delay_until_linked(db, paid.entered.item, satellite_kits)
     topic = inbox.topics.get_stages_topic(None, paid.entered.request_id)
@@ -181,7 +183,7 @@ def _make_withheld(reason: str) -> dict[str, str]:
 
 
 def _remove_dry_run(document: dict[str, Any]) -> bool:
-    """Remove `dryRun` from a document and return it. Raises InvalidPackage."""
+    """Remove `dryRun` from a document and return its value. Raises InvalidPackage."""
     if "acknowledge" in document:
         return False
     asks = document.pop("dryRun", False)
@@ -191,7 +193,7 @@ def _remove_dry_run(document: dict[str, Any]) -> bool:
 
 
 def _describe_cost(db: Db, posting: Posting, allowance: Allowance, now: float) -> dict[str, Any]:
-    """Return the current cost of sending an item, as the answer to the sender."""
+    """Return the answer to a sender who asks for the current cost of an item."""
     quote = spending.make_quote(db, posting, allowance, now)
     return {
         "credits": quote.credits,

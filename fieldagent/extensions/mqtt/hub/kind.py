@@ -1,4 +1,4 @@
-"""Bridge of the hub to an MQTT broker: settings and start."""
+"""Settings and start of the hub's bridge to an MQTT broker."""
 
 from __future__ import annotations
 

@@ -29,16 +29,16 @@ from fieldagent.hub.store.persist import log_once, persist
 from fieldagent.system import waits
 
 REST_S = 1.0
-"""Seconds between two rounds, so that a busy hub is not slowed down. Each round publishes new items
-for at most the same time."""
+"""Seconds between two rounds. The pause prevents the bridge from slowing down a busy hub. A round
+publishes new items for at most this time."""
 TURN_MAX_S = 30.0
 """Seconds after which a round runs in any case."""
 FORGET_INTERVAL_S = 600.0
 
 
 class HubReporter:
-    """Publisher of the hub's documents. Call `run` during a session. The publisher continues from
-    its place in the next session.
+    """Publishes the hub's documents. Call `run` for each session. The reporter continues where it
+    stopped in the last session.
     """
 
     def __init__(self, host: BridgeHost, inbox: CommandInbox, name: str) -> None:
@@ -49,18 +49,19 @@ class HubReporter:
         self._announce = trio.Event()
         self._items: Follower | None = None
         self._happened: Follower | None = None
-        """Place of the last session among the events of incidents. None if later events may not
-        have been published."""
+        """Place among the events of incidents that the last session reached. None if later events
+        may not have been published."""
         self._alarms: dict[int, Alarm] = {}
         self._retained: dict[str, bytes] = {}
-        """Payloads that the broker got in this session, by topic."""
+        """Payloads that the broker has received in this session, by topic."""
         self._took_back = False
-        """True once the documents of all kits that were deleted between sessions are removed."""
+        """True after the documents of all kits that were deleted between two sessions have been
+        removed."""
         self._forgotten = 0.0
 
     def announce(self) -> None:
-        """Publish everything again, because Home Assistant has restarted and does not know this
-        hub.
+        """Publish everything again. Called when Home Assistant has restarted and does not know this
+        hub any more.
         """
         self._announce.set()
         self._announce = trio.Event()
@@ -87,10 +88,12 @@ class HubReporter:
             with waits.move_on_after(again - REST_S):
                 await waits.wait_for_either(written, announced)
 
-    # Incidents.
+    # Methods that publish incidents.
 
     async def _publish_incidents(self, session: MqttSession) -> float:
-        """Publish events of incidents. Return the seconds until an incident is due again."""
+        """Publish events of incidents. Return the seconds until an incident must be published
+        again.
+        """
         if "incidents" not in self._inbox.rules.shares:
             return TURN_MAX_S
         try:
@@ -139,10 +142,10 @@ class HubReporter:
         soonest = min((alarm.due_at for alarm in self._alarms.values()), default=float("inf"))
         return min(TURN_MAX_S, soonest - self._host.clock())
 
-    # Items.
+    # Methods that publish items.
 
     async def _publish_items(self, session: MqttSession, until: float) -> bool:
-        """Publish new items until a time. Return True if there may be more."""
+        """Publish new items until the time `until`. Return True if there may be more."""
         try:
             while await self._publish_fresh_items(session):
                 if trio.current_time() >= until:
@@ -173,7 +176,7 @@ class HubReporter:
                     self._topics.get_kit_topic(item.kit, "item"), encode_compact(body)
                 )
                 items.append((item, self._topics.get_stages_topic(item.kit, item.request_id)))
-        # With several hub processes, the place can be behind the published items.
+        # If there are several hub processes, the place can be behind the published items.
         if items or follower.place > before:
             note = partial(records.record_published, items=items, up_to=follower.place, now=now)
             await persist(store, note)
@@ -189,7 +192,7 @@ class HubReporter:
             await session.publish(way.topic, encode_compact(document))
             await persist(store, partial(records.store_step_count, steps=way))
 
-    # Retained documents.
+    # Methods that publish retained documents.
 
     async def _publish_kits(self, session: MqttSession) -> None:
         now = self._host.clock()
@@ -207,7 +210,7 @@ class HubReporter:
             wanted |= self._make_kit_documents(
                 device, [i for i in incidents if i.kit == device["id"]]
             )
-        # Remove the documents of a disabled kit, including documents of an earlier session.
+        # Remove the documents of a disabled kit, including those from an earlier session.
         gone = [topic for topic in self._retained if topic not in wanted]
         if not self._took_back:
             deleted = partial(records.list_deleted_kits, workspace=self._inbox.workspace)

@@ -1,7 +1,8 @@
 """Database records for an MQTT broker: published items and received commands.
 
-A row of `mqtt_item` is an item whose delivery steps are published, with the number published so
-far. A row of `mqtt_command` is an executed command with its possible cost.
+A row of `mqtt_item` is an item whose delivery steps are published, with the number of steps that
+were published so far. A row of `mqtt_command` is a command that was carried out, with its largest
+possible cost.
 """
 
 from __future__ import annotations
@@ -27,15 +28,16 @@ DAY_S = 86_400.0
 KITS_MAX = 500
 """Largest number of kits whose state is published. The newest kits are published."""
 STEPS_MAX = 500
-"""Largest number of items whose delivery steps are published. The newest items of a day count."""
+"""Largest number of items whose delivery steps are published. These are the newest items of a
+day."""
 KEY_RETENTION_S = 7 * DAY_S
-"""Seconds for which a command is recognised by its key."""
+"""Seconds for which the hub recognises a command by its key."""
 REPEAT_WINDOW_S = 3_600.0
-"""Seconds for which a command without a key is recognised by its packet number from the broker."""
+"""Seconds for which the hub recognises a command without a key by its packet number."""
 OPEN_MAX = 200
 
 
-# Outgoing.
+# Items to the broker.
 
 
 def read_last_event(db: Db) -> int:
@@ -50,7 +52,7 @@ def store_last_event(db: Db, up_to: int) -> None:
 
 
 def list_fresh_items(db: Db, workspace: int, after: int, limit: int) -> list[KitItem]:
-    """Return the next items of kits."""
+    """Return the next items from kits after the item id `after`."""
     rows = db.execute(
         "SELECT id, accepted, source_device, kind, sos, target IS NOT NULL OR team IS NOT NULL,"
         " request_id FROM item WHERE workspace = ? AND id > ? AND source_device IS NOT NULL"
@@ -67,7 +69,7 @@ def list_fresh_items(db: Db, workspace: int, after: int, limit: int) -> list[Kit
 
 
 def add_documents(db: Db, items: Sequence[KitItem]) -> list[tuple[KitItem, dict[str, Any]]]:
-    """Return items, each with its document from `GET /api/items`."""
+    """Return each item with its document in the form of `GET /api/items`."""
     bodies = {
         each.number: each.encode() for each in reading.list_items(db, [each.id for each in items])
     }
@@ -75,7 +77,7 @@ def add_documents(db: Db, items: Sequence[KitItem]) -> list[tuple[KitItem, dict[
 
 
 def record_published(db: Db, items: Sequence[tuple[KitItem, str]], up_to: int, now: float) -> None:
-    """Record that the broker has these items with their topics, and all items up to `up_to`."""
+    """Record that the broker has these items, with their topics, and all items up to `up_to`."""
     for item, topic in items:
         if item.has_delivery_steps:
             follow_item(db, item.id, topic, now)
@@ -102,7 +104,7 @@ class ItemDeliverySteps(NamedTuple):
 
 
 def list_route_news(db: Db, now: float) -> list[ItemDeliverySteps]:
-    """Return the items with unpublished delivery steps."""
+    """Return the items that have unpublished delivery steps."""
     rows = db.execute(
         "SELECT mqtt_item.item, topic, request_id, steps, (SELECT count(*) FROM reached"
         " WHERE reached.item = mqtt_item.item) + (SELECT count(*) FROM delivery"
@@ -138,7 +140,9 @@ def open_incidents(db: Db, workspace: int) -> list[OpenIncident]:
 
 
 def find_repeated_incident(db: Db, workspace: int, id_: int, repeat: int) -> dict[str, Any] | None:
-    """Return the repeated document of an incident; None unless its state is `open`."""
+    """Return the document of an incident that is published again, or None if the incident is not
+    open.
+    """
     incident = sos.find_incident(db, workspace, id_)
     if incident is None or incident.state != "open":
         return None
@@ -156,7 +160,7 @@ class IncidentEvent(NamedTuple):
 
 
 def list_events_since(db: Db, workspace: int, after: int, limit: int) -> list[IncidentEvent]:
-    """Return at most `limit` events of incidents after the event id `after`, in order."""
+    """Return at most `limit` events of incidents with ids greater than `after`, in order."""
     events = []
     for number, at in sos.list_events_behind(db, workspace, after, limit):
         incident = sos.find_by_event(db, number)
@@ -169,14 +173,14 @@ def list_events_since(db: Db, workspace: int, after: int, limit: int) -> list[In
 
 
 def list_kits(db: Db, workspace: int, now: float) -> list[dict[str, Any]]:
-    """Return the kits of a workspace as in `GET /api/devices`."""
+    """Return the kits of a workspace in the form of `GET /api/devices`."""
     bridge = Caller(0, "MQTT", workspace, frozenset(), 0, people.INTEGRATION, "MQTT", "", False)
     devices, _ = reading.list_devices(db, bridge, reading.END, KITS_MAX, now)
     return devices[::-1]
 
 
 def list_deleted_kits(db: Db, workspace: int) -> list[int]:
-    """Return the ids of deleted kits of a workspace, the newest `KITS_MAX`."""
+    """Return the ids of the newest `KITS_MAX` deleted kits of a workspace."""
     rows = db.execute(
         "SELECT detail FROM audit WHERE workspace = ? AND action <> 'push'"
         " AND action IN ('device add', 'device delete')",
@@ -187,7 +191,7 @@ def list_deleted_kits(db: Db, workspace: int) -> list[int]:
     return sorted(numbers - there, reverse=True)[:KITS_MAX]
 
 
-# Incoming.
+# Commands from the broker.
 
 
 class StoredCommand(NamedTuple):
@@ -202,7 +206,7 @@ def _read_stored(rows: Sequence[tuple[Any, ...]]) -> StoredCommand | None:
 
 
 def find_known_command(db: Db, sender: str, key: str) -> StoredCommand | None:
-    """Return a sender's command with this key, with its outcome; None if there was no such
+    """Return the sender's command with this key and its result, or None if there was no such
     command.
     """
     rows = db.execute(
@@ -214,8 +218,9 @@ def find_known_command(db: Db, sender: str, key: str) -> StoredCommand | None:
 def find_earlier_outcome(
     db: Db, sender: str, prefix: str, digest: bytes, now: float
 ) -> StoredCommand | None:
-    """Return the outcome of the same command, if the broker delivered it within `REPEAT_WINDOW_S`
-    under a key with this prefix. The prefix contains the packet number, which brokers reuse later.
+    """Return the result of the same command, if the broker delivered it within `REPEAT_WINDOW_S`
+    seconds under a key with this prefix. The prefix contains the packet number, which brokers later
+    use again.
     """
     rows = db.execute(
         "SELECT digest, outcome FROM mqtt_command WHERE sender = ? AND digest = ? AND at > ?"
@@ -228,8 +233,8 @@ def find_earlier_outcome(
 def note_command(
     db: Db, sender: str, key: str, command: StoredCommand, cost: int, now: float
 ) -> None:
-    """Store a command and its outcome. `cost` is in credits and counts for the day of `now`. The
-    key must be new for the sender.
+    """Store a command and its result. `cost` is in credits and counts for the day of `now`. The
+    sender must not have used the key before.
     """
     db.execute(
         "INSERT INTO mqtt_command (sender, key, digest, outcome, credits, at)"
@@ -239,7 +244,7 @@ def note_command(
 
 
 def compute_spent_today(db: Db, now: float) -> int:
-    """Return the credits that MQTT commands may have cost this UTC day."""
+    """Return the credits that MQTT commands may have cost on this UTC day."""
     ((spent,),) = db.execute(
         "SELECT coalesce(sum(credits), 0) FROM mqtt_command WHERE at >= ?", now - now % DAY_S
     )
@@ -247,8 +252,8 @@ def compute_spent_today(db: Db, now: float) -> int:
 
 
 def find_member(db: Db, workspace: int, sender: str, now: float) -> int:
-    """Return the member under whose name kits see a sender. The member cannot sign in, and is
-    created at the sender's first command.
+    """Return the member in whose name kits see a sender's items. The sender's first command creates
+    the member, which cannot sign in.
     """
     name = texts_to_kits.make_voice_name(f"{sender} (MQTT)" if sender else "MQTT")
     rows = db.execute(
@@ -260,7 +265,7 @@ def find_member(db: Db, workspace: int, sender: str, now: float) -> int:
 
 
 def find_user(db: Db, workspace: int, kit: int) -> int | None:
-    """Return the user of a kit in use; None if there is no such kit."""
+    """Return the user of a kit that is in use, or None if there is no such kit."""
     rows = db.execute(
         "SELECT member FROM device WHERE id = ? AND workspace = ? AND disabled IS NULL",
         *(kit, workspace),

@@ -1,5 +1,5 @@
-"""Keeps the hub connected to an MQTT broker. One process has the connection, and waits longer after
-each failed attempt.
+"""Keeps the hub connected to an MQTT broker. Only one process of the hub has the connection. After
+each failed attempt, the process waits longer.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ DROP_RESULTS = {
 
 
 class HubBroker(NamedTuple):
-    """Address of the broker, and the hub's identity at the broker."""
+    """Address of the broker, and the hub's name and account there."""
 
     host: str
     port: int
@@ -64,16 +64,16 @@ class HubBroker(NamedTuple):
     name: str
     prefix: str
     discovery: str
-    """Discovery prefix; empty for no discovery."""
+    """Discovery prefix; empty if discovery is off."""
     commands_per_hour: int
     user: str | None = None
     password_file: Path | None = None
     ca_file: Path | None = None
-    """File with authorities that replace the system's."""
+    """File with certificate authorities that are trusted instead of the system's."""
 
 
 async def run(host: BridgeHost, broker: HubBroker, rules: HubMqttRules) -> None:
-    """Run the bridge until cancelled, while no other process runs it."""
+    """Run the bridge until cancelled. Only one process of the hub runs it."""
 
     async def work(identity: str, workspace: int) -> None:
         await _BrokerBridge(host, broker, rules, workspace).run()
@@ -84,7 +84,7 @@ async def run(host: BridgeHost, broker: HubBroker, rules: HubMqttRules) -> None:
 
 
 class _BrokerBridge:
-    """Bridge of the process that holds it."""
+    """Bridge in the process that currently runs it."""
 
     def __init__(
         self, host: BridgeHost, broker: HubBroker, rules: HubMqttRules, workspace: int
@@ -139,7 +139,7 @@ class _BrokerBridge:
         async with session.open_session(partial(_open, broker), client, will) as there:
             self._commands.begin()
             async with trio.open_nursery() as nursery:
-                # Receive from the start, because the broker sends waiting messages at once.
+                # Receive before everything else, because the broker sends waiting messages at once.
                 nursery.start_soon(there.run, partial(self._admit_message, there))
                 nursery.start_soon(self._commands.run, there)
                 await there.publish(online, b"online", retain=True)
@@ -150,14 +150,17 @@ class _BrokerBridge:
                 nursery.start_soon(self._reporter.run, there)
 
     def _log_ready(self) -> None:
-        """Log the session, unless the broker is likely to end it soon like earlier sessions."""
+        """Log the session, unless the broker will probably end it soon like the earlier
+        sessions.
+        """
         if not self._short.often:
             self._trouble = ""
             log.info("MQTT: connected to the broker at %s", self._broker.host)
 
     async def _admit_message(self, session: MqttSession, message: Published) -> None:
-        """Announce hub and kits again if Home Assistant has started. Queue a command. Acknowledge
-        any other message, and any command that is not queued.
+        """If the message shows that Home Assistant has started, announce the hub and its kits
+        again. If it is a command, queue it. Acknowledge any other message, and a command that is
+        not queued.
         """
         if (
             message.topic == self._topics.birth

@@ -24,9 +24,9 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 
 class CommandAddress(NamedTuple):
     sender: str
-    """Name of the sender; empty if the topic names none."""
+    """Name of the sender; empty if the topic does not name a sender."""
     kit: int | None
-    """Kit whose user gets the command, if the topic names a kit."""
+    """Kit whose user receives the command; None if the topic does not name a kit."""
 
 
 class HubTopics(NamedTuple):
@@ -34,11 +34,13 @@ class HubTopics(NamedTuple):
     device: str
     """Id of this hub in Home Assistant."""
     discovery: str
-    """Discovery prefix; empty for no discovery."""
+    """Discovery prefix; empty if discovery is off."""
 
     @property
     def online(self) -> str:
-        """Return the topic of the will, which shows if the hub is connected."""
+        """Return the topic that contains the connection state of the hub. The last will uses this
+        topic.
+        """
         return f"{self.base}/online"
 
     @property
@@ -48,11 +50,13 @@ class HubTopics(NamedTuple):
 
     @property
     def birth(self) -> str:
-        """Return the topic on which Home Assistant announces its start; empty without discovery."""
+        """Return the topic on which Home Assistant announces its start, or an empty text if
+        discovery is off.
+        """
         return f"{self.discovery}/status" if self.discovery else ""
 
     def get_kit_topic(self, kit: int, what: str) -> str:
-        """Return the topic for a document of a kit, such as its position."""
+        """Return the topic for the document `what` of a kit, such as its position."""
         return f"{self.base}/kit/{kit}/{what}"
 
     def get_device_id(self, kit: int) -> str:
@@ -60,27 +64,27 @@ class HubTopics(NamedTuple):
         return f"{self.device}-{kit}"
 
     def get_config_topic(self, device: str) -> str:
-        """Return the topic of a device's description for Home Assistant."""
+        """Return the topic for the description of a device for Home Assistant."""
         return f"{self.discovery}/device/{device}/config"
 
     def get_result_topic(self, sender: str) -> str:
-        """Return the topic for results of a sender's commands. Without a name, return the topic for
-        everyone.
+        """Return the topic for results of a sender's commands. If `sender` is empty, return the
+        topic for everyone.
         """
         return f"{self.base}/result/{sender}" if sender else f"{self.base}/result"
 
     def get_stages_topic(self, kit: int | None, request_id: str) -> str:
-        """Return the topic for an item's delivery steps."""
+        """Return the topic for the delivery steps of an item."""
         base = self.base if kit is None else f"{self.base}/kit/{kit}"
         return f"{base}/reached/{request_id}"
 
     def list_filters(self) -> list[str]:
-        """Return the subscribed topic filters."""
+        """Return the topic filters to which the hub subscribes."""
         own = [f"{self.base}/{way}send{end}" for way in ("", "kit/+/") for end in ("", "/+")]
         return [*own, *([self.birth] if self.birth else [])]
 
     def find_address(self, topic: str) -> CommandAddress | None:
-        """Return the sender and the kit in a topic; None if the topic is not a topic of
+        """Return the sender and the kit in a topic, or None if the topic is not a topic for
         commands.
         """
         form = rf"{re.escape(self.base)}(?:/kit/([1-9][0-9]{{0,17}}))?/send(?:/([^/]+))?"
@@ -90,7 +94,7 @@ class HubTopics(NamedTuple):
 
 
 def make_topics(prefix: str, name: str, discovery: str) -> HubTopics:
-    """Return the topics of a hub with that name. An empty `discovery` disables Home Assistant's
-    discovery.
+    """Return the topics of the hub `name` below `prefix`. If `discovery` is empty, the hub does not
+    announce itself to Home Assistant.
     """
     return HubTopics(f"{prefix}/{name}", f"fieldagent-{name}", discovery)

@@ -16,36 +16,38 @@ from fieldagent.package.coordinates import DatedPlace
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 EDGE_MARGIN_M = 30.0
-"""Metres outside the edge within which a kit does not count as outside, because receivers are
-inaccurate."""
+"""Width in metres of a zone outside the edge. In this zone, a kit does not count as outside,
+because receivers are inaccurate."""
 
 
 class FenceSide(NamedTuple):
-    """Side of a fence on which a kit is, according to its positions."""
+    """Side of a fence's edge on which a kit is, according to its positions."""
 
     inside: bool | None = None
-    """True if the newest clear position was inside, False if outside; None if there was no clear
-    position."""
+    """True if the newest clear position was inside, False if it was outside. None if there was no
+    clear position."""
     clear: float = 0.0
     """Time of the newest clear position."""
     newest: float = 0.0
-    """Time of the newest position, clear or not."""
+    """Time of the newest position, even if the position is not clear."""
 
 
 class Crossing(NamedTuple):
-    """Two positions of a kit on different sides of an edge."""
+    """Two positions of a kit on different sides of a fence's edge."""
 
     entered: bool
     at: float
     """Time of the later position."""
     before: float
-    """Time of the earlier position, the last clear position."""
+    """Time of the earlier position, which is the last clear position before."""
     unclear_between: bool
-    """True if a position in between was too near the edge."""
+    """True if a position between the two was too near the edge to be clear."""
 
 
 def side_of(shape: Shape, position: DatedPlace) -> bool | None:
-    """Return True if a position is inside, False if outside, None if it is too near the edge."""
+    """Return True if a position is inside, False if it is outside, or None if it is too near the
+    edge.
+    """
     off = beyond(shape, position.latitude, position.longitude)
     if off < -position.accuracy:
         return True
@@ -53,7 +55,9 @@ def side_of(shape: Shape, position: DatedPlace) -> bool | None:
 
 
 def judge(shape: Shape, side: FenceSide, position: DatedPlace) -> tuple[FenceSide, Crossing | None]:
-    """Return the new side of the kit after a position, and the crossing if there was one."""
+    """Return the side on which the kit is after a new position. If the kit has crossed the edge,
+    also return the crossing.
+    """
     if position.at <= side.newest:
         return side, None
     inside = side_of(shape, position)

@@ -1,4 +1,4 @@
-"""Description of the calls of this extension, in OpenAPI."""
+"""OpenAPI description of the calls that this extension adds."""
 
 from __future__ import annotations
 

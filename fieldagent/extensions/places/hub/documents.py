@@ -1,4 +1,4 @@
-"""File formats of a kit's weekly report: a table, a track, or a page to print."""
+"""File formats of a kit's weekly report: a table, a track, or a printable page."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ COLUMNS = (
     *("what", "time", "kind", "state", "over", "came", "latitude", "longitude", "altitude"),
     *("speed", "course", "number", "unit", "mo", "mt", "hubCount", "operator", "money", "text"),
 )
-"""Columns of the table. The column `what` contains position, from kit, to kit, incident or cost.
-Times are UTC."""
+"""Columns of the table. The column `what` contains "position", "from kit", "to kit", "incident" or
+"cost". Times are UTC."""
 
 
 def table(report: KitWeek) -> bytes:
-    """Return a CSV file (RFC 4180) with a row for each position, item, incident and day of costs.
-    The file is UTF-8 with a byte order mark, so that spreadsheets detect the encoding.
+    """Return a CSV file (RFC 4180) with one row for each position, item, incident and day of costs.
+    The file is UTF-8 with a byte order mark, from which spreadsheet programs detect the encoding.
     """
     text = io.StringIO()
     rows = csv.DictWriter(text, COLUMNS)

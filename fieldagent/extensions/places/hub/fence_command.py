@@ -1,4 +1,6 @@
-"""`fieldagent hub fence …`: areas on the map, with an alarm when a kit crosses their edge."""
+"""`fieldagent hub fence …`: areas on the map. The hub raises an alarm when a kit crosses the edge
+of such an area.
+"""
 
 from __future__ import annotations
 
@@ -18,11 +20,11 @@ from fieldagent.system.terminal import escape_line
 from fieldagent.system.wording import describe_reason
 
 FILE_MAX = 1_000_000
-"""Largest number of bytes of a file with a polygon."""
+"""Largest number of bytes of a file that contains a polygon."""
 
 
 def add(arguments: argparse.Namespace) -> int:
-    """Add a fence, and print its number. Faults of its shape are reported before the database is
+    """Add a fence and print its number. Errors in the shape are reported before the database is
     opened.
     """
     try:
@@ -41,7 +43,7 @@ def add(arguments: argparse.Namespace) -> int:
 
 
 def _drawn(arguments: argparse.Namespace) -> Shape:
-    """Return the shape of the arguments. Raises WrongShape."""
+    """Return the shape in the arguments. Raises WrongShape."""
     if arguments.circle is not None:
         return shape.read_circle(arguments.circle)
     path: Path = arguments.polygon
@@ -61,7 +63,7 @@ def _drawn(arguments: argparse.Namespace) -> Shape:
 
 @make_transaction
 def listing(call: Call) -> Result:
-    """List the fences. Only --json contains the shapes."""
+    """List the fences. The output contains the shapes only if `--json` is given."""
     rows = fences.listing(*call.here)
     return rows if call.arguments.json else [_row(each) for each in rows]
 
@@ -82,7 +84,7 @@ def _row(fence: dict[str, Any]) -> dict[str, Any]:
 
 
 def describe_area(area: dict[str, Any]) -> str:
-    """Return a shape as text for people."""
+    """Return a shape as a text that people can read."""
     if "circle" in area:
         circle = area["circle"]
         return f"{circle['radius']:g} m around {circle['latitude']:g} {circle['longitude']:g}"
@@ -93,8 +95,8 @@ def describe_area(area: dict[str, Any]) -> str:
 
 @make_transaction
 def remove(call: Call) -> Result:
-    """Remove a fence by its number. Its past alarms stay. Raises Refused if the workspace does not
-    have the fence.
+    """Remove the fence with a number. Its past alarms remain. Raises Refused if the workspace does
+    not have the fence.
     """
     fences.remove(*call.here, call.arguments.id, call.now)
     return {"id": call.arguments.id, "removed": True}

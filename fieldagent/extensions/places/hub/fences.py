@@ -1,11 +1,12 @@
-"""Fences: shapes of a workspace with a watched edge. A kit that crosses the edge raises an alarm.
+"""Fences: shapes of a workspace whose edge is watched. The hub raises an alarm when a kit crosses
+the edge.
 
-The hub knows only positions, so an alarm names two positions of a kit on different sides of the
+The hub knows only positions, so an alarm contains two positions of a kit on different sides of the
 edge. The time of the crossing between them is unknown. While the alarm about a fence and a kit is
-not closed, further crossings of that kit join it.
+not closed, further crossings of the kit are added to this alarm.
 
-Each function is one operation for `Store.commit`, `read` or `once`, or part of one. Raises Refused
-with the reason. Times are Unix seconds.
+Each function is one operation for `Store.commit`, `read` or `once`, or a part of such an operation.
+The functions raise Refused with the reason. Times are Unix seconds.
 """
 
 from __future__ import annotations
@@ -38,14 +39,15 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.sentence import sentence
 
 ALARM = "fence"
-"""Kind of this alarm in the table of incidents."""
+"""Kind of the alarm about a crossing, in the table of incidents."""
 REPORTED_CROSSINGS = ("both", "enter", "leave")
 """Crossings that a fence can report."""
 FENCES_MAX = 200
-"""Largest number of fences in a workspace, because each position is checked against all fences for
-its kit."""
+"""Largest number of fences in a workspace. The number is limited because each position is checked
+against all fences for its kit."""
 LATE_S = 600.0
-"""Seconds of delay after which the alarm also contains the arrival time of the position."""
+"""Seconds by which a position must be late for the alarm to contain the arrival time of the
+position."""
 
 
 class Fence(NamedTuple):
@@ -56,7 +58,9 @@ class Fence(NamedTuple):
 
 
 class FenceKits(NamedTuple):
-    """Kits to which a fence applies: named kits, and the kits of a group, by id or name."""
+    """Kits to which a fence applies: named kits, and the kits of a group. The group is given by its
+    id or name.
+    """
 
     devices: Sequence[str] = ()
     group: str = ""
@@ -73,8 +77,8 @@ def add(
     *,
     actor: str = ADMINISTRATION,
 ) -> int:
-    """Add a fence, and set the sides of kits by their last positions without an alarm. Return the
-    fence's id. Raises Refused.
+    """Add a fence and return its id. The last positions of the kits determine their sides, without
+    an alarm. Raises Refused.
     """
     check_name(name)
     known = [row["name"] for row in listing(db, workspace)]
@@ -122,8 +126,8 @@ def _judge_positions(db: Db, workspace: int, fence: int, drawn: Shape) -> list[t
 
 
 def listing(db: Db, workspace: int) -> list[Row]:
-    """Return all fences of a workspace with their shapes and kits (id and name). `devices` is None
-    if the fence applies to all kits, or to the kits of `group`.
+    """Return all fences of a workspace with their shapes and their kits (id and name). If the fence
+    applies to all kits, or to the kits of `group`, `devices` is None.
     """
     kits: dict[int, list[Row]] = {}
     for fence, device, name in db.execute(
@@ -177,8 +181,9 @@ _FOR = (
 
 
 def judge(db: Db, positions: Sequence[KitPosition], now: float) -> None:
-    """Judge positions, in the order of each kit's times, and raise the alarms. Rows are locked in
-    the order of kits, so only one hub process judges a kit at a time.
+    """Check positions against the fences, in the order of each kit's times, and raise the alarms.
+    The function locks rows in the order of the kits, so that only one hub process checks a kit at a
+    time.
     """
     among, devices = make_membership(db, sorted({each.device for each in positions}))
     those: dict[int, list[Fence]] = {}
@@ -239,7 +244,7 @@ def _report_crossing(
 
 
 def describe_crossing(name: str, position: KitPosition, crossing: Crossing, now: float) -> str:
-    """Return the known facts as a text: times and sides of both positions."""
+    """Return a text with the times and sides of both positions of a crossing."""
     now_side, other_side = ("inside", "outside") if crossing.entered else ("outside", "inside")
     place = f"{position.position.latitude:.5f} {position.position.longitude:.5f}"
     before = "the one before"

@@ -1,5 +1,5 @@
-"""A kit's week according to the hub: the kit's positions, items to and from the kit, its incidents,
-and the costs of its satellite messages.
+"""Data of a kit for one week: the kit's positions, items to and from the kit, its incidents, and
+the costs of its satellite messages.
 
 `find` only reads, and is one operation for `Store.read` or `once`.
 """
@@ -26,11 +26,11 @@ from fieldagent.package.tracks import PlacedPoint, split_into_legs
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 ITEMS_MAX = 50_000
-"""Largest number of items per direction. A kit with a position each 15 seconds sends 40 320 in a
-week."""
+"""Largest number of items per direction. A kit that sends a position every 15 seconds sends 40 320
+items in a week."""
 LOOKED_AT = 400_000
-"""Largest number of items that are read for a report. Items that arrived after the week are
-included, because a kit's items of that week can arrive late."""
+"""Largest number of items that the hub reads for a report. Items that arrived after the week are
+included, because items of the week can arrive late."""
 AT_ONCE = 500
 
 
@@ -39,7 +39,7 @@ class SentItem(NamedTuple):
 
     kind: str
     at: float
-    """Time according to the kit."""
+    """Time when the kit sent the item, according to the kit."""
     came: float
     sos: bool
 
@@ -50,7 +50,7 @@ class GivenItem(NamedTuple):
     kind: str
     at: float
     state: str
-    """State of its delivery: waiting, on its way, stored, expired, collapsed."""
+    """State of the delivery: waiting, on its way, stored, expired, collapsed."""
     over: str
     """Bearer; empty if no bearer has accepted the item."""
     reason: str
@@ -63,29 +63,30 @@ class KitWeek(NamedTuple):
     week: Week
     made: float
     track: list[PlacedPoint]
-    """Positions in the order of the kit's own times, without unauthenticated positions."""
+    """Positions in the order of the kit's own times. Unauthenticated positions are not included."""
     unproved: int
-    """Number of unauthenticated positions that were left out."""
+    """Number of unauthenticated positions, which the track does not contain."""
     pause: float
-    """Seconds without a position after which a gap begins."""
+    """Number of seconds without a position from which a pause is shown as a gap."""
     sent: list[SentItem]
     deliveries: list[GivenItem]
     incidents: list[dict[str, Any]]
-    """Incidents as the desk shows them, with their timelines."""
+    """Incidents in the form in which the desk shows them, with their timelines."""
     costs: list[dict[str, Any]]
-    """Satellite costs by day (`usage.make_row`)."""
+    """Satellite costs of each day (see `usage.make_row`)."""
     money: str
-    """Total cost of the days by the hub's count; empty without a price."""
+    """Total cost of the days according to the hub's count, or an empty text if no price is
+    known."""
     whole: bool
-    """False if the week had more data than a report can contain."""
+    """False if there was more data in the week than a report can contain."""
 
     def gaps(self) -> list[tuple[datetime, datetime]]:
-        """Return the start and the end of each gap between two positions."""
+        """Return the times at which each gap between two positions begins and ends."""
         parts = split_into_legs(self.track, self.pause)
         return [(before[-1].moment, after[0].moment) for before, after in pairwise(parts)]
 
     def sent_counts(self) -> Counter[str]:
-        """Return the number of stored items of each kind. SOS is a kind of its own."""
+        """Return the number of stored items of each kind. SOS is a separate kind."""
         return Counter("SOS" if each.sos else each.kind for each in self.sent)
 
     def count_received(self) -> Counter[tuple[str, str, str]]:
@@ -94,8 +95,8 @@ class KitWeek(NamedTuple):
 
 
 def find(db: Db, workspace: int, device: int, week: Week, prices: Prices, now: float) -> KitWeek:
-    """Read the week of a kit of that workspace. `prices` maps operators to their price per
-    credit.
+    """Read the data of a kit in the workspace for one week. `prices` maps operators to their price
+    per credit.
     """
     ((name, member, user, type_),) = db.execute(
         "SELECT device.name, member.id, member.name, type FROM device"
@@ -145,8 +146,8 @@ def find(db: Db, workspace: int, device: int, week: Week, prices: Prices, now: f
 def _sent(
     db: Db, workspace: int, member: int, device: int, week: Week
 ) -> Iterator[tuple[Any, ...]]:
-    """Yield the items of a kit that arrived since the week began, without the hub's own texts about
-    the kit.
+    """Yield the items of a kit that arrived after the beginning of the week, except texts of the
+    hub about the kit.
     """
     place = 0
     while True:
@@ -188,7 +189,7 @@ def _list_received(db: Db, workspace: int, device: int, week: Week, now: float) 
 
 
 def _incidents(db: Db, workspace: int, device: int, week: Week) -> list[dict[str, Any]]:
-    """Return the incidents that were raised in that week, or were not closed before it."""
+    """Return the incidents that were raised in the week, or were still open when it began."""
     rows = db.execute(
         "SELECT id FROM sos WHERE device = ? AND raised < ? AND (closed IS NULL OR closed >= ?)"
         " ORDER BY id",
@@ -203,7 +204,7 @@ def _incidents(db: Db, workspace: int, device: int, week: Week) -> list[dict[str
 
 
 def as_json(report: KitWeek) -> Mapping[str, Any]:
-    """Return the whole report for JSON. Times are Unix seconds."""
+    """Return the whole report in a form for JSON. Times are Unix seconds."""
     return {
         "kit": {"id": report.device, "name": report.name, "user": report.user},
         "week": report.week.name,

@@ -1,6 +1,7 @@
-"""OsmAnd's live tracking, also used by Traccar Client and many trackers. Each request contains one
-position, as a query or a form (Traccar's documentation, "OsmAnd protocol"), or as JSON, which
-Traccar Client sends since version 9.
+"""OsmAnd's live tracking, which Traccar Client and many trackers also use.
+
+Each request contains one position, as a query or a form (Traccar's documentation, "OsmAnd
+protocol"). Traccar Client since version 9 sends JSON.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _HOW = "send id, lat, lon and timestamp, such as ?id=123456&lat=45.91&lon=7.61&t
 
 
 def read(request: Request) -> TrackerReport:
-    """Return the report of a query, a form or a JSON object. Raises Problem 400."""
+    """Return the report in a query, a form or a JSON object. Raises Problem 400."""
     if request.body.lstrip()[:1] == b"{":
         return _read_document(document_of(request.body))
     pairs = [*request.query, *parse_qsl(request.body.decode("utf-8", "replace"))]
@@ -65,8 +66,8 @@ def _read_pairs(pairs: Mapping[str, str], alarm: str) -> TrackerReport:
 
 
 def _read_document(document: Any) -> TrackerReport:
-    """Return the report in the JSON of a location library. Unknown values are null or negative in
-    that JSON.
+    """Return the report in the JSON of a location library. In this JSON, an unknown value is null
+    or negative.
     """
     location = _object(document, "location")
     coordinates = _object(location, "coords")
@@ -93,15 +94,13 @@ def _read_document(document: Any) -> TrackerReport:
 
 
 def _known(value: Any) -> float | None:
-    """Return a speed or course; None for a negative value, with which the library marks an unknown
-    value.
-    """
+    """Return a speed or course, or None if the value is negative, which means unknown."""
     number = measure_of(value)
     return None if number is None or number < 0 else number
 
 
 def _object(document: dict[str, Any], name: str) -> dict[str, Any]:
-    """Return the member `name`; empty if the member is missing or not an object."""
+    """Return the member `name`, or an empty object if the member is missing or is not an object."""
     value = document.get(name)
     return value if isinstance(value, dict) else {}
 

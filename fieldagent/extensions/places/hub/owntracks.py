@@ -1,4 +1,6 @@
-"""OwnTracks in its HTTP mode: positions as JSON (its booklet, "JSON" and "HTTP")."""
+"""OwnTracks in HTTP mode, in which the app sends positions as JSON (OwnTracks Booklet, chapters
+"JSON" and "HTTP").
+"""
 
 from __future__ import annotations
 
@@ -20,10 +22,9 @@ from fieldagent.hub.field.trackers import TrackerReport
 
 
 def read(request: Request) -> TrackerReport | None:
-    """Return the report of a position; None for other messages of the app, such as an empty one
-    when a friend is deleted. The tracker's id is `USER/DEVICE`. The id is read from
-    `?u=USER&d=DEVICE` in the address, as for OwnTracks' own Recorder, or from the app's settings.
-    Raises Problem 400.
+    """Return the report of a position. Return None for other messages of the app, such as the empty
+    message when a friend is deleted. The tracker's id is `USER/DEVICE`, from `?u=USER&d=DEVICE` in
+    the URL, as for OwnTracks Recorder, or from the app's settings. Raises Problem 400.
     """
     if not request.body:
         return None

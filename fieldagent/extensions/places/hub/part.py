@@ -1,4 +1,4 @@
-"""Description of this extension for the hub."""
+"""Description of this extension's part of the hub."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def _check_positions(db: Db, positions: Sequence[KitPosition], now: float) -> No
 
 
 def _anything_is_watched(db: Db, positions: Sequence[KitPosition]) -> bool:
-    """Return True if a fence or a route may apply. A single query is enough for that, and for most
-    positions neither applies.
+    """Return True if a fence or a route may apply to these positions. This single query is
+    sufficient for most positions, because neither applies to them.
     """
     workspaces, those = make_membership(db, sorted({each.workspace for each in positions}))
     among, devices = make_membership(db, sorted({each.device for each in positions}))

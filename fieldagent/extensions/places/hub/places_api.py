@@ -1,4 +1,4 @@
-"""API for fences and for routes with a time. Readers can view both, and dispatchers and
+"""API for fences and for routes with a due time. Readers can see both. Dispatchers and
 administrators can change both.
 """
 
@@ -75,7 +75,7 @@ def _document(value: Any) -> dict[str, Any]:
 
 
 def _polygon(document: dict[str, Any]) -> Polygon:
-    """Return the polygon. Raises Problem 409."""
+    """Return the polygon in a GeoJSON document. Raises Problem 409."""
     try:
         return shape.polygon(document)
     except WrongShape as error:
@@ -112,11 +112,11 @@ ENDING = {"why": Field(make_line_reader(500), "why", required=True)}
 
 
 _load_drawing = partial(load_document, members_max=shape.POINTS_MAX + 1, parts_max=4_000)
-"""JSON reader for the body of a fence, which can contain many points."""
+"""JSON parser for the body of a fence, which can contain many points."""
 
 
 class PlacesApi:
-    """Routes for places."""
+    """HTTP routes for fences and for routes of kits."""
 
     def __init__(self, host: PartHost) -> None:
         self._store = host.store
@@ -124,8 +124,8 @@ class PlacesApi:
         self._judge = host.authentication.judge
 
     def routes(self) -> list[Route]:
-        """Return the API's routes for fences and for kits' routes. The scope READ shows fences and
-        routes, and ACKNOWLEDGE changes them.
+        """Return the HTTP routes for fences and for routes of kits. The scope READ is needed to see
+        them, and ACKNOWLEDGE is needed to change them.
         """
         may_read, may_change = self._judge(Purpose.READ), self._judge(Purpose.ACKNOWLEDGE)
         return [
@@ -144,8 +144,8 @@ class PlacesApi:
         return make_json_response({"fences": rows})
 
     async def add_fence(self, request: Request, caller: Caller) -> Response:
-        """Add a fence from a circle or a polygon, and return it with 201. Raises Problem 422 if the
-        body contains both or neither.
+        """Add a fence from a circle or a polygon, and respond with status 201 and the fence. Raises
+        Problem 422 if the body contains both shapes or neither.
         """
         refuse_others(request, ())
         body = read_body(request, NEW_FENCE, _load_drawing)
@@ -168,7 +168,7 @@ class PlacesApi:
         return make_json_response(await self._commit(store_fence), 201)
 
     async def remove_fence(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
-        """Remove a fence, and answer 204. Raises Problem 404."""
+        """Remove a fence, and respond with status 204. Raises Problem 404."""
         refuse_others(request, ())
         fence = read_id(id)
 
@@ -189,8 +189,9 @@ class PlacesApi:
         return make_json_response({"routes": rows})
 
     async def add_route(self, request: Request, caller: Caller) -> Response:
-        """Add a route for a kit, and return it with 201, once per Idempotency-Key. The default name
-        is the place's coordinates. Raises Problem 409 for a device of another workspace.
+        """Add a route for a kit, and respond with status 201 and the route. A request with an
+        Idempotency-Key is done only once. If no name is given, the name is the coordinates of the
+        place. Raises Problem 409 if the device is in another workspace.
         """
         refuse_others(request, ())
         body, asked = read_body(request, NEW_ROUTE), read_repeatable(request, caller)
@@ -217,7 +218,7 @@ class PlacesApi:
         return make_json_response(await self._commit(store_route), 201)
 
     async def end_route(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
-        """End a route by the caller, with a reason."""
+        """End a route in the name of the caller, with a reason."""
         refuse_others(request, ())
         body = read_body(request, ENDING)
         route, who = read_id(id), Actor(caller.member, caller.name)
@@ -233,7 +234,9 @@ class PlacesApi:
         return make_json_response(answer)
 
     async def _commit(self, operation: Callable[[Db, float], T]) -> T:
-        """Commit an act. If the act is refused, change nothing and raise Problem 409."""
+        """Commit a change. If the change is refused, nothing is changed, and Problem 409 is
+        raised.
+        """
         try:
             return await self._store.commit(lambda db: operation(db, self._clock()))
         except Refused as refused:

@@ -1,4 +1,4 @@
-"""A kit's week as a single, self-contained HTML page for printing."""
+"""A kit's week as a single HTML page for printing, which needs no other files."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ polyline.gap { stroke: #777; stroke-width: 1; stroke-dasharray: 4 4 } circle { f
 
 
 def page(report: KitWeek) -> bytes:
-    """Return the page of a kit's week, in English and UTF-8."""
+    """Return the printable page with one week of a kit, in English, as UTF-8 bytes."""
     first, last = report.week.days
     title = f"{report.name}, {report.week.name}"
     parts = [
@@ -62,7 +62,9 @@ def page(report: KitWeek) -> bytes:
 
 
 def end_of(incident: dict[str, Any]) -> str:
-    """Return the person who closed the incident and the reason; empty if the incident is open."""
+    """Return the name of the person who closed the incident, and the reason. Return an empty text
+    if the incident is open.
+    """
     ends = [step for step in incident["timeline"] if step["event"] == "closed"]
     if incident["closed"] is None or not ends:
         return ""
@@ -176,7 +178,7 @@ def _costs(report: KitWeek) -> list[str]:
 
 
 def _sketch(track: Sequence[PlacedPoint], pause: float) -> str:
-    """Return the track as SVG from above, with north up and dotted gaps."""
+    """Return a map of the track as SVG, with north at the top. Gaps are dotted."""
     middle, east = track[0].place.latitude, track[0].place.longitude
     flat = {
         id(each): (
@@ -229,7 +231,7 @@ def _line(text: str) -> str:
 def _table(
     head: Sequence[str], rows: Sequence[Sequence[Any]], *, numbers: Sequence[int] = ()
 ) -> str:
-    """Return an HTML table. `numbers` are the columns aligned to the right."""
+    """Return an HTML table. `numbers` are the indexes of columns that are aligned to the right."""
 
     def line(cells: Sequence[Any], tag: str) -> str:
         marks = (' class="number"' if column in numbers else "" for column in range(len(cells)))

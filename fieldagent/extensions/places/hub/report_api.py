@@ -1,4 +1,4 @@
-"""API for a kit's weekly report, to print or to download."""
+"""API for the weekly report of a kit, which can be printed or downloaded."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class ReportsApi:
         self._prices = prices
 
     def routes(self) -> list[Route]:
-        """Return the route of a kit's report."""
+        """Return the HTTP route of the weekly report."""
         return [self._acts.route("GET", "/api/devices/{id}/report", self.report)]
 
     async def report(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
-        """Return the report of this week, or of the requested week."""
+        """Return the report of the current week, or of the requested week."""
         refuse_others(request, ("week", "format"))
         now = self._acts.clock()
         named = read_one_of(request, "format", ("json", *FORMATS)) or "json"

@@ -1,4 +1,4 @@
-"""`fieldagent hub route …`: places at which a kit must arrive by a time."""
+"""`fieldagent hub route …`: places at which kits must arrive by a due time."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ _CLOCK = re.compile(r"([01][0-9]|2[0-3]):([0-5][0-9])", re.ASCII)
 
 @make_transaction
 def add(call: Call) -> Result:
-    """Add a route for a kit, and print its number and both times. Raises Refused if --to is not a
-    circle.
+    """Add a route for a kit. Print its number, its due time and the time of the alarm. Raises
+    Refused if `--to` is not a circle.
     """
     asked = call.arguments
     device = directory.find_device_named(*call.here, asked.kit)
@@ -40,8 +40,8 @@ def add(call: Call) -> Result:
 
 
 def due_of(text: str, now: float) -> float:
-    """Return the Unix time of a text: a time of day, which means its next occurrence in UTC, or an
-    ISO 8601 time, which is UTC without an offset. Raises Refused.
+    """Return the Unix time in a text. The text is a time of day in UTC, which means its next
+    occurrence, or an ISO 8601 time, which is UTC if it contains no offset. Raises Refused.
     """
     if match := _CLOCK.fullmatch(text):
         at = now - now % DAY_S + int(match[1]) * 3_600 + int(match[2]) * 60
@@ -78,7 +78,7 @@ def _row(route: dict[str, Any]) -> dict[str, Any]:
 
 @make_transaction
 def end(call: Call) -> Result:
-    """End a route in the name of a user, with a reason. An alarm about the route stays until a
+    """End a route in the name of a user, with a reason. An alarm about the route remains until a
     person closes it.
     """
     asked = call.arguments

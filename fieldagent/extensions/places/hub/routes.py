@@ -33,20 +33,20 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.sentence import sentence
 
 ALARM = "overdue"
-"""Kind of this alarm in the table of incidents, the same as for a check-in."""
+"""Kind of the alarm about a route, in the table of incidents. A late check-in has the same kind."""
 DEFAULT_MARGIN_S = 1_800
-"""Default margin: seconds after the due time until the alarm."""
+"""Default margin, which is the number of seconds from the due time to the alarm."""
 ROUTES_MAX = 1_000
 """Largest number of active routes in a workspace."""
 LISTED_ROUTES_MAX = 200
-"""Largest number of ended routes in a list. The newest are listed."""
+"""Largest number of ended routes in a list. The list contains the newest."""
 AT_ONCE = 500
 
 
 class RoutePlan(NamedTuple):
     device: int
     name: str
-    """Name of the place, for people."""
+    """Name of the place that people see."""
     place: Circle
     due: float
     margin: int = DEFAULT_MARGIN_S
@@ -126,8 +126,8 @@ def _encode_route(row: Sequence[Any]) -> Row:
 
 
 def end_route(db: Db, workspace: int, route: int, actor: Actor, reason: str, now: float) -> None:
-    """End a route by a person, with a reason. An alarm about the route remains for a person to
-    close. Raises Refused.
+    """End a route in the name of a person, with a reason. An alarm about the route remains until a
+    person closes it. Raises Refused.
     """
     if not reason.strip():
         raise Refused("enter a reason: it is the only explanation that others see later")

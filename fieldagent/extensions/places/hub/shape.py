@@ -1,6 +1,7 @@
-"""Shapes on the earth: circles, and GeoJSON polygons (RFC 7946), even across the antimeridian. A
-polygon's sides are straight on a map of longitude and latitude, as the RFC requires. Distances are
-in metres on a sphere, with an error of at most 0.5 %.
+"""Shapes on the earth: circles, and GeoJSON polygons (RFC 7946). Shapes may cross the antimeridian.
+
+The sides of a polygon are straight on a map of longitude and latitude, as the RFC requires.
+Distances are in metres on a sphere, with an error of at most 0.5 %.
 """
 
 from __future__ import annotations
@@ -24,14 +25,14 @@ _DEGREE_M = EARTH * radians(1)
 """Metres per degree of latitude."""
 POINTS_MAX = 500
 RADIUS_LEAST, RADIUS_MOST = 20.0, 1_000_000.0
-"""Limits of a circle's radius in metres."""
+"""Smallest and largest radius of a circle in metres."""
 
 Point = tuple[float, float]
 """Longitude and latitude in degrees, in GeoJSON's order."""
 
 
 class WrongShape(ValueError):
-    """Invalid shape. The text contains the error, its place and the fix."""
+    """Error: the shape is invalid. The text contains the error, its place and the fix."""
 
 
 class Circle(NamedTuple):
@@ -42,15 +43,15 @@ class Circle(NamedTuple):
 
 class Polygon(NamedTuple):
     rings: tuple[tuple[Point, ...], ...]
-    """Outer ring, followed by the rings of holes. Each ring ends at its first point. Across the
-    antimeridian, longitudes continue beyond 180 degrees."""
+    """Outer ring, followed by the rings of holes. Each ring ends at its first point. If a ring
+    crosses the antimeridian, its longitudes continue beyond 180 degrees."""
 
 
 Shape = Circle | Polygon
 
 
 def circle(latitude: float, longitude: float, radius: float) -> Circle:
-    """Return a valid circle. Raises WrongShape."""
+    """Check a circle and return it. Raises WrongShape."""
     _check(longitude, latitude, sentence("the centre"))
     if not RADIUS_LEAST <= radius <= RADIUS_MOST:
         raise WrongShape(
@@ -65,7 +66,7 @@ def circle(latitude: float, longitude: float, radius: float) -> Circle:
 
 
 def read_circle(text: str) -> Circle:
-    """Return the circle of a text `LAT,LON,METRES`. Raises WrongShape."""
+    """Return the circle in a text `LAT,LON,METRES`. Raises WrongShape."""
     try:
         latitude, longitude, radius = (float(each) for each in text.split(","))
     except ValueError:
@@ -82,8 +83,8 @@ def read_circle(text: str) -> Circle:
 
 
 def polygon(document: Any) -> Polygon:
-    """Return the polygon of a GeoJSON document. The document can be a file with a single Feature.
-    Raises WrongShape.
+    """Return the polygon in a GeoJSON document. The document may be a file with one Feature. Raises
+    WrongShape.
     """
     geometry = _geometry(document)
     rings = geometry.get("coordinates")
@@ -102,8 +103,8 @@ def polygon(document: Any) -> Polygon:
 
 
 def _laid_out(rings: Iterable[Sequence[Point]]) -> Polygon:
-    """Return a polygon whose sides are at most 180 degrees of longitude long. Holes get longitudes
-    on the same turn of the earth as the outline.
+    """Return a polygon whose sides span at most 180 degrees of longitude. The longitudes of holes
+    are shifted by 360 degrees if necessary, so that they match the outer ring.
     """
     outer, *holes = map(_unrolled, rings)
     middle = _middle(outer)
@@ -121,8 +122,8 @@ def as_json(shape: Shape) -> dict[str, Any]:
 
 
 def read_shape(drawing: dict[str, Any]) -> Shape:
-    """Return the shape of a result of `as_json`, without checks. The shape was checked when it was
-    drawn, and is read for each position.
+    """Return the shape in a result of `as_json`. There are no checks, because the shape was checked
+    when it was drawn, and because it is parsed for each position.
     """
     if "circle" in drawing:
         return Circle(**drawing["circle"])
@@ -133,8 +134,8 @@ def read_shape(drawing: dict[str, Any]) -> Shape:
 
 
 def stored_shape(text: str) -> Shape | None:
-    """Return the shape in a JSON text of the database. Return None for a damaged shape, and log it
-    once, so that the shape does not block other shapes and positions.
+    """Return the shape in a JSON text from the database. If the text is damaged, return None and
+    log this once, so that one damaged shape does not block other shapes and positions.
     """
     with suppress(ValueError, TypeError, LookupError):
         return read_shape(json.loads(text))
@@ -143,13 +144,15 @@ def stored_shape(text: str) -> Shape | None:
 
 
 def members_of(text: str) -> dict[str, Any]:
-    """Return the stored result of `as_json`; empty if the text is damaged."""
+    """Return a result of `as_json` that was stored as text, or an empty object if the text is
+    damaged.
+    """
     return json.loads(text) if stored_shape(text) is not None else {}
 
 
 @lru_cache(maxsize=100)
 def _note_damaged(text: str) -> None:
-    """Log the damage once per shape."""
+    """Log a damaged shape once."""
     log.error(
         "a shape is damaged in the database, and not used (%d characters: %s): remove its"
         " fence or route, and draw it again",
@@ -158,13 +161,15 @@ def _note_damaged(text: str) -> None:
 
 
 def beyond(shape: Shape, latitude: float, longitude: float) -> float:
-    """Return the metres by which a place is outside the shape's edge; negative inside."""
+    """Return the distance in metres from the shape's edge to a place outside it. The result is
+    negative if the place is inside.
+    """
     if isinstance(shape, Circle):
         return compute_distance(shape.latitude, shape.longitude, latitude, longitude) - shape.radius
     middle = _middle(shape.rings[0])
     longitude = middle + remainder(longitude - middle, 360.0)
     inside = sum(_is_inside(ring, longitude, latitude) for ring in shape.rings) % 2
-    # If a polygon is wider than half the earth, its nearest edge can be in the other direction.
+    # If a polygon is wider than half the earth, its nearest edge may be in the other direction.
     off = min(
         _to_edge(ring, longitude + turn, latitude)
         for ring in shape.rings
@@ -174,7 +179,7 @@ def beyond(shape: Shape, latitude: float, longitude: float) -> float:
 
 
 def _geometry(document: Any) -> dict[str, Any]:
-    """Return the only geometry of a document, a Polygon. Raises WrongShape."""
+    """Return the only geometry in a document, which must be a Polygon. Raises WrongShape."""
     while isinstance(document, dict) and document.get("type") in ("Feature", "FeatureCollection"):
         if document["type"] == "Feature":
             document = document.get("geometry")
@@ -241,8 +246,8 @@ def _ring(ring: Any, number: int) -> list[Point]:
 
 
 def _unrolled(ring: Sequence[Point]) -> tuple[Point, ...]:
-    """Return a ring in which each side takes the shorter direction, with longitudes beyond 180
-    degrees if necessary.
+    """Return the ring with longitudes beyond 180 degrees if necessary. Each side then goes in the
+    shorter direction.
     """
     laid = [ring[0]]
     for longitude, latitude in ring[1:]:
@@ -283,8 +288,8 @@ def _check(longitude: float, latitude: float, name: str) -> None:
 
 
 def _crossing(ring: Sequence[Point]) -> tuple[int, int] | None:
-    """Return the first two sides that cross, by the numbers of their first points; None if the ring
-    does not cross itself.
+    """Return the first two sides that cross each other, by the indexes of their first points.
+    Return None if no sides cross.
     """
     sides = [*pairwise(ring)]
     for one, (a, b) in enumerate(sides):
@@ -299,27 +304,31 @@ def _crossing(ring: Sequence[Point]) -> tuple[int, int] | None:
 
 
 def _side(a: Point, b: Point, c: Point) -> float:
-    """Return a value whose sign shows on which side of the line from `a` to `b` the point `c`
+    """Return a number whose sign shows on which side of the line from `a` to `b` the point `c`
     is.
     """
     return (b[0] - a[0]) * (c[1] - a[1]) - (b[1] - a[1]) * (c[0] - a[0])
 
 
 def _middle(ring: Sequence[Point]) -> float:
-    """Return the longitude of the ring's middle."""
+    """Return the longitude of the middle of a ring."""
     east = [longitude for longitude, _ in ring]
     return (min(east) + max(east)) / 2
 
 
 def _beside(ring: tuple[Point, ...], middle: float) -> tuple[Point, ...]:
-    """Return a hole on the same turn of the earth as its outline."""
+    """Return a hole with its longitudes shifted by 360 degrees if necessary, so that they match the
+    outer ring.
+    """
     own = _middle(ring)
     turn = middle + remainder(own - middle, 360.0) - own
     return tuple((longitude + turn, latitude) for longitude, latitude in ring)
 
 
 def _is_inside(ring: Sequence[Point], x: float, y: float) -> bool:
-    """Return True if a line from the point to the east crosses the ring an odd number of times."""
+    """Return True if the point is in the ring. A line from such a point to the east crosses the
+    ring an odd number of times.
+    """
     odd = False
     for (x1, y1), (x2, y2) in pairwise(ring):
         if (y1 > y) != (y2 > y) and x < x1 + (y - y1) / (y2 - y1) * (x2 - x1):
@@ -328,7 +337,9 @@ def _is_inside(ring: Sequence[Point], x: float, y: float) -> bool:
 
 
 def _to_edge(ring: Sequence[Point], x: float, y: float) -> float:
-    """Return the metres to the nearest side, on a flat map that is exact at the point."""
+    """Return the distance in metres to the nearest side. It is measured on a flat map that is exact
+    at the point.
+    """
     scale = cos(radians(y))
     nearest = inf
     for (x1, y1), (x2, y2) in pairwise(ring):
@@ -341,5 +352,5 @@ def _to_edge(ring: Sequence[Point], x: float, y: float) -> float:
 
 
 def _on_earth(longitude: float) -> float:
-    """Return the longitude from -180 to 180."""
+    """Return the longitude in the range from -180 to 180."""
     return longitude if -180 <= longitude <= 180 else remainder(longitude, 360.0)

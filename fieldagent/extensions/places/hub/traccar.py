@@ -1,5 +1,7 @@
-"""Traccar's forwarding of positions (`forward.url`, `forward.type=json`) and of events
-(`event.forward.url`). One Traccar server supports some two hundred kinds of trackers.
+"""Reports that a Traccar server forwards: positions (`forward.url`, `forward.type=json`) and events
+(`event.forward.url`).
+
+A Traccar server supports about two hundred kinds of trackers.
 """
 
 from __future__ import annotations
@@ -27,8 +29,8 @@ from fieldagent.hub.field.trackers import TrackerReport
 
 
 def read(request: Request) -> TrackerReport | None:
-    """Return the report of a position or an alarm; None for an event without an alarm, because its
-    position is forwarded separately. Raises Problem 400.
+    """Return the report of a position or an alarm. Return None for an event that is not an alarm,
+    because its position is forwarded separately. Raises Problem 400.
     """
     document = document_of(get_required_body(request))
     device, position, event = (_object(document, name) for name in ("device", "position", "event"))
@@ -59,7 +61,7 @@ def _place(position: dict[str, Any]) -> dict[str, float] | None:
 
 
 def _object(document: Any, name: str) -> dict[str, Any]:
-    """Return the member `name`; empty if the member is missing or not an object."""
+    """Return the member `name`, or an empty object if the member is missing or is not an object."""
     value = document.get(name) if isinstance(document, dict) else None
     return value if isinstance(value, dict) else {}
 

@@ -1,4 +1,6 @@
-"""`fieldagent hub tracker source` and `tracker`: positions of people without a kit."""
+"""`fieldagent hub tracker source` and `fieldagent hub tracker`: positions of people without a
+kit.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +18,8 @@ from fieldagent.hub.store.contract import Db, Store
 
 @make_store_command
 def source_add(arguments: argparse.Namespace, settings: HubSettings, store: Store) -> Result:
-    """Add an address for trackers and print it once, in the form for each kind. Anyone who knows
-    the address can report.
+    """Add an address for trackers. Print the address once, in the form for each kind of tracker.
+    Anyone who knows the address can send reports.
     """
     id_, secret = store.run_once(
         lambda db: credentials.add_source(
@@ -31,8 +33,8 @@ def source_add(arguments: argparse.Namespace, settings: HubSettings, store: Stor
 
 @make_transaction
 def add(call: Call) -> Result:
-    """Add a tracker of a user, as a device that cannot receive, and print its number. Raises
-    Refused if the workspace already has its --id.
+    """Add a tracker of a user and print its number. The tracker is a device that cannot receive
+    anything. Raises Refused if a tracker of the workspace has the same `--id`.
     """
     asked, ident = call.arguments, call.arguments.id.strip()
     id_ = trackers.add(
@@ -43,12 +45,14 @@ def add(call: Call) -> Result:
 
 @make_transaction
 def listing(call: Call) -> Result:
-    """List the trackers of a workspace with the time of their last position."""
+    """List the trackers of a workspace. Each has the time of its last position."""
     return list_trackers(*call.here)
 
 
 def list_trackers(db: Db, workspace: int) -> list[Row]:
-    """Return all trackers of a workspace. Times are Unix seconds, or None without a position."""
+    """Return all trackers of a workspace. Times are Unix seconds, or None if there was no
+    position.
+    """
     return make_named_rows(
         db,
         "SELECT device, device.name, member.name, ident, every, alarm, CASE WHEN at > 0 THEN at END"

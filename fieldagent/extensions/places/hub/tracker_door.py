@@ -1,4 +1,6 @@
-"""Route to which trackers report: `/source/KIND/SECRET`. A workspace can have an address."""
+"""HTTP route to which trackers report: `/source/KIND/SECRET`. A workspace can have such an
+address.
+"""
 
 from __future__ import annotations
 
@@ -23,26 +25,27 @@ from fieldagent.system.rate import Rate
 log = logging.getLogger(__name__)
 
 KINDS = {kind.name: kind for kind in (osmand.KIND, traccar.KIND, owntracks.KIND)}
-"""Kinds of trackers by name."""
+"""Kinds of trackers by their names."""
 PATH = "/source/"
 BODY = 65_536
 """Largest number of bytes of a report."""
 WARNINGS_MAX = 1_000
-"""Largest number of different warnings, about unknown trackers and kinds of rejected reports. Each
-warning is logged once."""
+"""Largest number of different warnings about unknown trackers and rejected reports. Each warning is
+logged once."""
 CALLS = Rate(per_minute=600, burst=600)
-"""Rate of reports per address, enough for a hundred trackers that report every ten seconds."""
+"""Largest rate of reports per address. It is sufficient for a hundred trackers that report every
+ten seconds."""
 
 
 class ReportAddress(NamedTuple):
-    """Address to which trackers report. The address is a credential."""
+    """Address to which trackers report. It is a credential."""
 
     id: int
     workspace: int
 
 
 class TrackerDoor:
-    """Receiver of reports."""
+    """Receives the reports of trackers."""
 
     def __init__(self, host: PartHost) -> None:
         self._store = host.store
@@ -52,8 +55,8 @@ class TrackerDoor:
         self._told: set[tuple[int, str, str]] = set()
 
     def routes(self) -> list[Route]:
-        """Return a route for each kind of tracker and method. The secret in the path authenticates
-        a call.
+        """Return an HTTP route for each kind of tracker and each method. The secret in the path
+        authenticates a call.
         """
         return [
             Route(
@@ -68,8 +71,8 @@ class TrackerDoor:
         ]
 
     async def receive_message(self, kind: TrackerKind, request: Request, secret: str) -> Response:
-        """Store a report and answer 200. Raises Problem 404 for a wrong address or an unknown
-        tracker, 400 for an unreadable report, 429 with Retry-After.
+        """Store a report and respond with status 200. Raises Problem 404 if the address is wrong or
+        the tracker is unknown, 400 if the report cannot be parsed, or 429 with Retry-After.
         """
         source = await self._store.read(lambda db: find_source(db, secret))
         if source is None:

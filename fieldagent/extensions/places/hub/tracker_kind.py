@@ -1,8 +1,8 @@
-"""Kinds of third-party trackers, and the parts of their reports.
+"""Kinds of third-party trackers, and functions that parse their reports.
 
-A kind is a module with a `TrackerKind`, listed in `tracker_door`. A kind only reads reports, and
-`hub.field.trackers` acts on the reports. docs/how-to/trackers.md lists the kinds and the handling
-of each report.
+A kind is a module with a `TrackerKind`, which `tracker_door` lists. A kind only parses reports, and
+`hub.field.trackers` processes them. docs/how-to/trackers.md lists the kinds and explains how each
+report is processed.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 
 _Part = TypeVar("_Part")
 KNOTS, KMH = 0.514444, 1 / 3.6
-"""Factors that convert a speed to m/s."""
+"""Factors that convert a speed to metres per second."""
 IDENT_MAX = 100
-"""Largest number of characters of a tracker's own id."""
+"""Largest number of characters of the id that a tracker reports."""
 
 
 class TrackerKind(NamedTuple):
     name: str
-    """Name of the kind, which is also the last but one part of its address."""
+    """Name of the kind. It is also the last but one segment of the address's path."""
     title: str
     methods: tuple[str, ...]
     read: Callable[[Request], TrackerReport | None]
-    """Returns the report of a request; None if the request contains neither a position nor an
-    alarm. Raises Problem 400 with the fault and the expected form."""
+    """Returns the report in a request, or None if the request contains neither a position nor an
+    alarm. Raises Problem 400 with the error and the expected form."""
     answer: bytes = b""
-    """Body of the answer that the tracker expects: JSON, or empty."""
+    """Body of the response that the tracker expects: JSON, or empty."""
 
 
 def document_of(body: bytes) -> Any:
-    """Return the JSON of a body. Raises Problem 400."""
+    """Parse the JSON in a body. Raises Problem 400."""
     try:
         return load_document(body)
     except NotJson as error:
@@ -48,8 +48,8 @@ def document_of(body: bytes) -> Any:
 
 
 def number_of(value: Any, name: str) -> float | None:
-    """Return a number that is written as a JSON number or as text, with a decimal point or comma;
-    None if it is missing.
+    """Return a number that is a JSON number or a text with a decimal point or comma, or None if it
+    is missing.
 
     Raises Problem 400.
     """
@@ -65,7 +65,7 @@ def number_of(value: Any, name: str) -> float | None:
 
 
 def measure_of(value: Any) -> float | None:
-    """Return an optional number of a report; None if it is missing or invalid."""
+    """Return an optional number of a report, or None if it is missing or invalid."""
     try:
         return number_of(value, "")
     except Problem:
@@ -90,10 +90,10 @@ def report_of(
     place: Callable[[], dict[str, float] | None],
     accuracy: float,
 ) -> TrackerReport:
-    """Return a report. `at` and `place` read its time and position, and raise Problem 400.
+    """Return a report. `at` and `place` return its time and position, and raise Problem 400.
 
-    Such a fault rejects a report without an alarm. A report with an alarm is accepted without the
-    invalid part, and its `unread` contains the fault.
+    Without an alarm, such an error rejects the report. If there is an alarm, the report is accepted
+    without the invalid part, and its `unread` contains the error.
     """
     faults: list[str] = []
 
@@ -110,7 +110,7 @@ def report_of(
 
 
 def ident_of(value: Any, name: str) -> str:
-    """Return a tracker's own id. Raises Problem 400."""
+    """Return the id that a tracker reports. Raises Problem 400."""
     if isinstance(value, int) and not isinstance(value, bool):
         value = str(value)
     if not isinstance(value, str) or not value.strip() or len(value) > IDENT_MAX:
@@ -119,13 +119,13 @@ def ident_of(value: Any, name: str) -> str:
 
 
 _MILLISECONDS = 1e11
-"""Limit for Unix seconds. Higher numbers are milliseconds, because as seconds they would be after
-the year 5138."""
+"""Largest value for Unix seconds. Higher numbers are milliseconds, because in seconds they would be
+after the year 5138."""
 
 
 def time_of(value: Any, name: str) -> datetime | None:
-    """Return the time in Unix seconds or milliseconds, or in ISO 8601. None if it is missing or
-    outside the years 2000 to 2100. Raises Problem 400.
+    """Return the time from Unix seconds, Unix milliseconds, or an ISO 8601 text. Return None if it
+    is missing or outside the years 2000 to 2100. Raises Problem 400.
     """
     if value is None or value == "":
         return None
@@ -147,11 +147,11 @@ _NEEDED = ("latitude", "longitude")
 
 
 def place_of(values: Mapping[str, float | None]) -> dict[str, float] | None:
-    """Return the members of a location. None if latitude or longitude is missing, or if both are 0,
-    which a receiver without a fix sends.
+    """Return the fields of a location. Return None if latitude or longitude is missing, or if both
+    are 0, which a receiver without a fix sends.
 
-    Other members that are out of range are left out, so that a wrong altitude does not lose the
-    position. Raises Problem 400 if latitude or longitude is out of range.
+    Other fields that are out of range are left out, so that a wrong altitude does not invalidate
+    the position. Raises Problem 400 if latitude or longitude is out of range.
     """
     at = [values.get(name) for name in _NEEDED]
     latitude, longitude = at
@@ -170,10 +170,12 @@ def place_of(values: Mapping[str, float | None]) -> dict[str, float] | None:
 
 
 def accuracy_of(value: Any) -> float:
-    """Return the accuracy in metres; 0 if it is missing or invalid."""
+    """Return the accuracy in metres, or 0 if it is missing or invalid."""
     return max(0.0, measure_of(value) or 0.0)
 
 
 def faster(value: float | None, unit: float) -> float | None:
-    """Return a speed in m/s; None if it is missing."""
+    """Convert a speed to metres per second. `unit` is the factor. Return None if the speed is
+    missing.
+    """
     return None if value is None else value * unit

@@ -1,4 +1,4 @@
-"""Weeks by ISO 8601: from Monday, in UTC."""
+"""Weeks according to ISO 8601. A week begins on Monday, in UTC."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ times the median pause."""
 
 
 class WrongWeek(ValueError):
-    """Invalid week. The text contains the error and the fix."""
+    """Error: the week is invalid. The text contains the error and the fix."""
 
 
 class Week(NamedTuple):
@@ -25,17 +25,17 @@ class Week(NamedTuple):
     """Name such as 2026-W47."""
     begins: float
     ends: float
-    """Unix time of the end, which belongs to the next week."""
+    """Unix time of the end. This moment belongs to the next week."""
 
     @property
     def days(self) -> tuple[str, str]:
-        """Return the first and the last day."""
+        """Return the first and the last day of the week."""
         monday = datetime.fromtimestamp(self.begins, UTC).date()
         return monday.isoformat(), (monday + timedelta(days=6)).isoformat()
 
 
 def read_week(text: str) -> Week:
-    """Return the week named in a text such as 2026-W48. Raises WrongWeek."""
+    """Return the week with a name such as 2026-W48. Raises WrongWeek."""
     match = _WEEK.fullmatch(text)
     try:
         if match is None:
@@ -52,7 +52,7 @@ def read_week(text: str) -> Week:
 
 
 def week_of(moment: float) -> Week:
-    """Return the week of a Unix time."""
+    """Return the week that contains a Unix time."""
     day = datetime.fromtimestamp(moment, UTC).date()
     return _from(day - timedelta(days=day.weekday()))
 
@@ -65,8 +65,8 @@ def _from(monday: date) -> Week:
 
 
 def longest_pause(times: Sequence[float]) -> float:
-    """Return the longest pause in seconds between two positions of a track that is not a gap. This
-    limit is three times the median pause, but at least 15 minutes.
+    """Return the length in seconds of the longest pause that is not a gap. This is three times the
+    median pause between two positions of the track, but at least 15 minutes.
     """
     pauses = sorted(later - before for before, later in pairwise(times))
     return max(GAP_MIN_S, GAP_FACTOR * pauses[len(pauses) // 2]) if pauses else GAP_MIN_S

@@ -1,3 +1,3 @@
-"""SMS as a second bearer of channel Cellular. The bearer is used if there is GSM, but no IP route
-to the hub.
+"""SMS as a second bearer of the channel Cellular. The kit uses it if there is a GSM network but no
+IP route to the hub.
 """

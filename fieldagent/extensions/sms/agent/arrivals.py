@@ -1,10 +1,11 @@
-"""Assembles the messages in a modem's store. A message of several parts counts once all parts have
-arrived.
+"""Assembles the messages in a modem's store. A message of several parts is complete when all its
+parts have arrived.
 
-Nothing is remembered between two looks at the store. Parts stay in the store until the last part
-has arrived, so that a restart loses no part. Parts belong together if sender, reference and count
-agree and the service centre received them within PARTS_APART. The time counts because references
-are reused, and some senders always use the same reference. Pure.
+Parts remain in the store until the last part has arrived, so that a restart loses no part. Nothing
+else is stored between two reads of the store. Parts belong together if their sender, reference and
+count are equal and the service centre received them within `PARTS_APART` seconds. The time is
+necessary because references are used again, and some senders always use the same reference. Pure
+functions.
 """
 
 from __future__ import annotations
@@ -23,33 +24,34 @@ class Arrival(NamedTuple):
     """A complete message, or a status report for a message of this kit."""
 
     places: tuple[int, ...]
-    """Places in the store that may be freed once the message is accepted."""
+    """Places in the store that may be freed when the message has been accepted."""
     message: Deliver | StatusReport | None
-    """Content; None if the message is a duplicate, or a stored message of this kit."""
+    """Content of the message. None if the message is a duplicate, or a message that this kit has
+    sent."""
 
 
 class WaitingParts(NamedTuple):
-    """Parts of one message whose other parts have not arrived."""
+    """Parts of one message whose other parts have not arrived yet."""
 
     places: tuple[int, ...]
     number: str
     """Number of the sender."""
     name: str
-    """Key of the message in the store."""
+    """Text that identifies the message in the store."""
     at: float
     """Unix time when the service centre received the last of these parts."""
     told: str
-    """Number of parts that arrived, for people."""
+    """Number of parts that have arrived, as a text for people."""
 
 
 class StoreContent(NamedTuple):
-    """Result of a look at the store."""
+    """Result of reading the store."""
 
     whole: list[Arrival]
-    """Complete messages in the order of the store."""
+    """Complete messages in the order of their places."""
     waiting: list[WaitingParts]
     unreadable: Sequence[StoredMessage] = ()
-    """Messages that may be readable at another look, because the serial line has noise."""
+    """Messages that may be readable at the next read, because there is noise on the serial line."""
 
 
 class _Piece(NamedTuple):
@@ -94,7 +96,7 @@ def _compute_distance(piece: _Piece, group: _Group) -> float:
 
 
 def _is_again(piece: _Piece, group: _Group) -> bool:
-    """Return True if the network delivered the part twice."""
+    """Return True if the network delivered a part a second time."""
     before = group.get(piece.part.number)
     if before is None or before.message.content != piece.message.content:
         return False
@@ -102,8 +104,8 @@ def _is_again(piece: _Piece, group: _Group) -> bool:
 
 
 def _find_group(piece: _Piece, alike: list[_Group]) -> _Group:
-    """Return the message to which the part belongs, the nearest in time. Without such a message,
-    add a new one to `alike` and return it.
+    """Return the message to which the part belongs. If there are several, return the nearest in
+    time. If there is none, add a new message to `alike` and return it.
     """
     fits = [
         each
@@ -111,8 +113,8 @@ def _find_group(piece: _Piece, alike: list[_Group]) -> _Group:
         if piece.part.number not in each and _compute_distance(piece, each) <= PARTS_APART
     ]
     if fits:
-        # If several fit, take the later one in the store. A message that already has the part was
-        # started again.
+        # If several messages fit, use the later one in the store. If a message already has the
+        # part, its sender has started the message again.
         return min(reversed(fits), key=lambda each: _compute_distance(piece, each))
     alike.append({})
     return alike[-1]

@@ -1,4 +1,4 @@
-"""Bearer of SMS, made from the settings."""
+"""Creates the SMS bearer from the settings."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fieldagent.extensions.sms.agent.settings import SmsSettings
 from fieldagent.wire.sms_frame import ENVELOPE_BYTES
 
 BOOKED_AS = "SMS"
-"""Name under which the journal books the cost, besides the names of the channels."""
+"""Name under which the journal records the cost of SMS. The other names are those of channels."""
 
 
 def make_bearer(settings: SmsSettings) -> Bearer:

@@ -61,34 +61,35 @@ log = logging.getLogger(__name__)
 TARIFF = Tariff("sms", ENVELOPE_BYTES, booked=False)
 MESSAGE_LIMITS = MessageLimits(ENVELOPE_BYTES, ENVELOPE_BYTES, TARIFF)
 FRAMES_UNDER_WAY_MAX = 3
-"""Largest number of SMS on their way at a time, and the same number again for an SOS."""
+"""Largest number of SMS that are on their way at a time. For an SOS, the same number is added."""
 COPIES_MAX = 3
-"""Largest number of copies of one message before its content waits in the queue again."""
+"""Largest number of copies of one message. After the last copy, its content waits in the queue
+again."""
 URGENT_AFTER = 20.0
-"""Longest time in seconds without an IP link before an SOS goes by SMS."""
+"""Longest time in seconds without an IP link before an SOS is sent by SMS."""
 LOOKS_MAX = 3
-"""Number of looks at an unreadable message before the carrier gives the message up."""
+"""Number of attempts to read a message, after which the carrier gives up the message."""
 CHECK_INTERVAL_S = 600.0
-"""Seconds between two looks at the modem's store while the IP link works."""
+"""Seconds between two reads of the modem's store while the IP link works."""
 AGAIN_MAX = 3_600.0
-"""Longest time in seconds to wait for an answer, and to wait in the queue after a missing
-answer."""
+"""Longest time in seconds to wait for an answer. It is also the longest time in the queue after a
+missing answer."""
 DAY_OVER_S = 3_600.0
-"""Seconds until a limit that was reached is checked again."""
+"""Seconds after which the carrier checks again whether a limit still applies."""
 
 
 class SmsBudget(Protocol):
-    """Daily budget of SMS."""
+    """Daily limit on the number of SMS."""
 
     def compute_remaining(self, *, urgent: bool = False) -> int | None:
-        """Return the number of SMS that may still be sent today; None without a limit."""
+        """Return the number of SMS that may still be sent today, or None if there is no limit."""
 
     def compute_spent(self) -> int:
         """Return the number of SMS sent today."""
 
     async def spend(self, count: int) -> None:
-        """Book that many SMS. A negative number cancels bookings of SMS that have not left. The
-        booking is on disk on return.
+        """Record `count` SMS as spent. A negative number cancels records of SMS that were not sent.
+        The record is on disk when the method returns.
         """
 
 
@@ -102,18 +103,18 @@ class SmsSeat:
     """Outbox of channel Cellular."""
     reception: Reception
     cellular: ChannelLink
-    """Link of channel Cellular, which shows the modem's state to people."""
+    """Link of the channel Cellular, which shows the modem's state to people."""
     turn: IpTurn
     budget: SmsBudget
     folder: Path
     link: ChannelLink
-    """Condition of the modem itself."""
+    """Link that shows the condition of the modem itself."""
     heal: Callable[[], Awaitable[bool]] = forbid_healing
     progress: Callable[[], None] = lambda: None
 
 
 async def run(seat: SmsSeat) -> NoReturn:
-    """Serve one modem forever, also while it is absent, unplugged or locked."""
+    """Serve one modem until cancelled, even while it is absent, unplugged or locked."""
     carrier = SmsCarrier(seat)
     pin = PinMemory(seat.settings.pin, seat.folder / "sms-pin-refused")
     port = seat.settings.port
@@ -136,8 +137,8 @@ async def run(seat: SmsSeat) -> NoReturn:
 
 
 class SmsCarrier:
-    """State that outlives the modem's port: frames on their way, and acknowledgements owed to the
-    hub.
+    """State that remains when the modem's port is closed: frames on their way, and acknowledgements
+    that the hub must still receive.
     """
 
     def __init__(self, seat: SmsSeat) -> None:
@@ -148,24 +149,25 @@ class SmsCarrier:
         self._key_up = sms_frame.derive_key_up(seat.token_digest)
         self._key_down = sms_frame.derive_key_down(seat.token_digest)
         self._under_way: dict[bytes, SentFrame] = {}
-        """Unacknowledged frames by tag. Only the code that removes a frame may settle it."""
+        """Unacknowledged frames by tag. Only the code that removes a frame from this dictionary may
+        settle the frame."""
         self._owed: list[bytes] = []
-        """Tags of received frames for which the hub has not got an acknowledgement yet."""
+        """Tags of received frames that the kit must still acknowledge to the hub."""
         self._rest = SendPause()
         self._ours = False
         self._next_look = -inf
         self._parts = PartsKept()
         self._garbled: dict[int, int] = {}
-        """Number of consecutive looks that found a message unreadable, by its place in the
-        store."""
+        """Number of consecutive reads in which a message was unreadable, by the place of the
+        message in the store."""
         self._strangers = 0
         self._show()
 
-    # Choice of the bearer.
+    # Methods that choose the bearer.
 
     async def return_frames_on_link(self) -> NoReturn:
-        """Return the frames on their way to the queue once the IP link works, whatever the modem
-        does.
+        """When the IP link works, return the frames on their way to the queue, even if the modem is
+        not available.
         """
         while True:
             if self._seat.turn.linked:
@@ -176,8 +178,8 @@ class SmsCarrier:
             await self._seat.turn.wait_for_change()
 
     async def _requeue_earlier(self) -> None:
-        """Take over the transmissions that the last link left unacknowledged, to be packed again
-        for SMS.
+        """Take over the transmissions that the last link has not acknowledged, so that they are
+        packed again for SMS.
         """
         self._ours = True
         self._outbox.set_limits(MESSAGE_LIMITS)
@@ -192,7 +194,9 @@ class SmsCarrier:
             await self._outbox.release(sending.transmission, reason=reason, retry_after=retry_after)
 
     def _compute_earliest(self, *, urgent: bool) -> float:
-        """Return the time from which another SMS may be sent; infinity if no SMS may be sent."""
+        """Return the earliest time when another SMS may be sent, or infinity if no SMS may be
+        sent.
+        """
         turn, modem = self._seat.turn, self._seat.link
         if turn.linked or modem.state is not LinkState.READY:
             return inf
@@ -206,11 +210,11 @@ class SmsCarrier:
     def _is_affordable(self, *, urgent: bool) -> bool:
         return self._seat.budget.compute_remaining(urgent=urgent) != 0
 
-    # Work with one opened modem.
+    # Methods that use an opened modem.
 
     async def work(self, modem: SmsModem) -> NoReturn:
-        """Serve one opened modem forever: look for received SMS, and send waiting items while the
-        IP link is away. Raises one of `contract.MODEM_LOST_ERRORS` if the modem must be reopened.
+        """Serve one opened modem until it fails: receive SMS, and send waiting items while there is
+        no IP link. Raises one of `contract.MODEM_LOST_ERRORS` if the modem must be opened again.
         """
         self._next_look = -inf
         while True:
@@ -229,7 +233,7 @@ class SmsCarrier:
                 raise modem.lost
 
     async def _send_one(self, modem: SmsModem) -> bool:
-        """Send the SMS that is due now. Return True if an SMS was due."""
+        """Send the SMS that is due now. Return True if there was such an SMS."""
         if not self._ours:
             return False
         now = trio.current_time()
@@ -254,8 +258,8 @@ class SmsCarrier:
         if not urgent and not self._is_affordable(urgent=False):
             return False
         await self._outbox.fix_dates()
-        # Load nothing if the IP link works again. Otherwise the queue would get the transmission
-        # back only after the link ends again.
+        # If the IP link works again, load nothing. Otherwise, the queue would get the transmission
+        # back only after the end of the link.
         transmission = self._outbox.load(ENVELOPE_BYTES) if self._ours else None
         if transmission is None:
             return False
@@ -276,19 +280,21 @@ class SmsCarrier:
         return True
 
     def _remove_fitting_acks(self, envelope: bytes) -> tuple[bytes, ...]:
-        """Return the acknowledgements that fit beside an envelope without another SMS."""
+        """Return the acknowledgements that fit into the SMS of an envelope, so that no further SMS
+        is needed.
+        """
         for count in range(min(len(self._owed), sms_frame.ACKNOWLEDGED_MAX), 0, -1):
             if sms_frame.fits_into_one_sms(self._owed[:count], envelope):
                 return tuple(self._owed[:count])
         return ()
 
     async def _submit(self, modem: SmsModem, tag: bytes) -> bool:
-        """Send an SMS, or repeat it. Return True if the SMS may have left."""
+        """Send an SMS for the first time or again. Return True if the SMS may have been sent."""
         under_way = self._under_way[tag]
         await self._seat.budget.spend(1)
         self._show()
         if self._under_way.get(tag) is not under_way:
-            # The IP link works again and carries the content, so cancel the booking.
+            # The IP link works again and delivers the content, so cancel the record of the cost.
             await self._seat.budget.spend(-1)
             return False
         packages = self._outbox.get_packages(under_way.transmission)
@@ -336,8 +342,8 @@ class SmsCarrier:
         return min(AGAIN_MAX, within * 2.0 ** (under_way.copies - 1))
 
     async def _handle_unanswered(self, modem: SmsModem, tag: bytes) -> None:
-        """Handle a frame that the hub has not answered in time: repeat it, or return it to the
-        queue.
+        """Process a frame that the hub has not answered in time: send it again, or return its
+        content to the queue.
         """
         under_way = self._under_way[tag]
         if under_way.copies >= COPIES_MAX:
@@ -355,7 +361,7 @@ class SmsCarrier:
                 await self._submit(modem, tag)
 
     async def _acknowledge(self, modem: SmsModem) -> None:
-        """Send the hub an SMS that contains only acknowledgements."""
+        """Send the hub an SMS that contains nothing but acknowledgements."""
         owed = tuple(self._owed[: sms_frame.ACKNOWLEDGED_MAX])
         text = SmsFrame(self._name, b"", owed).encode_text(self._key_up)
         await self._seat.budget.spend(1)
@@ -388,10 +394,10 @@ class SmsCarrier:
         if not modem.arrived:
             await wait_for_first(max(0.0, min(moments) - now), self._seat.progress, *events)
 
-    # Receiving.
+    # Methods that receive.
 
     async def _read_stored_messages(self, modem: SmsModem) -> None:
-        # Some modems do not report that an SMS arrived.
+        # Some modems do not report the arrival of an SMS.
         every = CHECK_INTERVAL_S if self._seat.turn.linked else modem.look_soon
         self._next_look = trio.current_time() + every
         contents = await modem.read_store()
@@ -419,9 +425,9 @@ class SmsCarrier:
             modem.arrived = True
 
     async def _read_again(self, modem: SmsModem, unreadable: Sequence[StoredMessage]) -> None:
-        """Read unreadable messages again, the first time at once, because the line may have noise
-        and the modem has the only copy. After LOOKS_MAX looks, store the message unchanged and
-        delete it from the modem.
+        """Read unreadable messages again, the first time at once. The line may have noise, and the
+        modem has the only copy. After `LOOKS_MAX` attempts, store the message unchanged and delete
+        it from the modem.
         """
         before = self._garbled
         self._garbled = {each.place: before.get(each.place, 0) + 1 for each in unreadable}
@@ -469,11 +475,11 @@ class SmsCarrier:
             if frame.tag not in self._owed and not self._seat.turn.linked:
                 self._owed.append(frame.tag)
 
-    # State for people.
+    # Methods that show the state to people.
 
     def note_absent(self, error: BaseException) -> None:
-        """Show on the link why no SMS can be sent, and log a new reason. The state is FAULT if the
-        modem refuses, otherwise ABSENT.
+        """Show on the link why the carrier cannot send SMS. Log the reason if it is new. The state
+        is FAULT if the modem refuses to work, otherwise ABSENT.
         """
         link = self._seat.link
         state = LinkState.FAULT if isinstance(error, GsmRefuses) else LinkState.ABSENT
@@ -506,5 +512,5 @@ class SmsCarrier:
 
 
 def _read_text(content: Content) -> str:
-    """Return the text of a message; empty if it contains binary data."""
+    """Return the text of a message, or an empty text if it contains binary data."""
     return "" if content.coding is Coding.DATA else content.text

@@ -11,7 +11,9 @@ from fieldagent.system.finding import Finding
 
 
 def check(settings: SmsSettings, cellular: Mapping[str, Any] | None) -> Iterator[Finding]:
-    """Yield a finding from the running agent's status, or from the port if no agent is running."""
+    """Yield findings from the running agent's status. If no agent is running, yield findings from
+    the port.
+    """
     port, state = settings.port, (cellular or {}).get("sms")
     assert port is not None
     if state is None:

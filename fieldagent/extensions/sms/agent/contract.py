@@ -1,8 +1,8 @@
-"""Contract between the carrier and a modem for SMS. The drivers for an AT line and for ModemManager
-implement it.
+"""Interface between the carrier and a modem for SMS. Two drivers implement it: one for an AT line
+and one for ModemManager.
 
-All methods may raise GsmSilent, GsmRefuses or PortLost unless stated otherwise. The modem is then
-reopened.
+All methods may raise GsmSilent, GsmRefuses or PortLost, unless their docstring says otherwise. The
+carrier then opens the modem again.
 """
 
 from __future__ import annotations
@@ -18,45 +18,48 @@ from fieldagent.wire.sms_pdu import Submit
 
 
 class GsmSilent(Exception):
-    """Error: a command was not answered in time, or its answer makes no sense."""
+    """Error: the modem did not answer a command in time, or its answer is invalid."""
 
 
 class GsmRefuses(Exception):
-    """Error: the modem answers but cannot be used in its state. The text contains the remedy."""
+    """Error: the modem answers, but cannot be used in its present state. The text contains the
+    remedy.
+    """
 
 
 MODEM_LOST_ERRORS = (PortLost, GsmSilent, GsmRefuses)
-"""Errors after which a modem must be reopened."""
+"""Errors after which the modem must be opened again."""
 
 
 class SmsModem(Protocol):
-    """Modem that is opened and set up."""
+    """A modem that is open and set up."""
 
     look_soon: float
-    """Seconds between two looks while the IP link is away."""
+    """Seconds between two reads of the store while there is no IP link."""
     arrived: bool
-    """True if the store may contain messages that were not read yet."""
+    """True if the store may contain messages that have not been read."""
     news: trio.Event
     """Set when the modem sent an unsolicited report, and then replaced."""
     lost: Exception | None
-    """Error because of which the modem must be reopened, if it occurred while a message was being
-    sent."""
+    """Error that occurred while a message was being sent. The modem must then be opened again."""
     crowded: bool
-    """True if the last `read_state` found the store nearly full, so that soon no message can be
-    received."""
+    """True if the store was nearly full at the last `read_state`. When the store is full, the modem
+    cannot receive messages."""
 
     async def send(self, message: Submit) -> SendResult:
-        """Pass a message to the modem and return the result. The method raises no error. If the
-        modem is lost meanwhile, `lost` contains the error.
+        """Pass a message to the modem and return the result. This method raises no error. If the
+        modem is lost while it sends, `lost` contains the error.
         """
 
     async def read_store(self) -> StoreContent:
         """Return the content of the store."""
 
     async def delete(self, place: int) -> None:
-        """Free a place. A refusal of the modem is logged, and the next look finds the message
-        again.
+        """Free a place in the store. If the modem refuses, the refusal is logged, and the next read
+        finds the message again.
         """
 
     async def read_state(self) -> None:
-        """Record the network, the signal and the fill level of the store in the modem's link."""
+        """Read the network, the signal and the fill level of the store. Show them in the modem's
+        link.
+        """

@@ -1,4 +1,4 @@
-"""Talks to a GSM modem on an open serial port: commands, replies and unsolicited reports."""
+"""Exchanges commands, replies and unsolicited reports with a GSM modem on an open serial port."""
 
 from __future__ import annotations
 
@@ -33,42 +33,42 @@ log = logging.getLogger(__name__)
 
 REPLY_MAX = 10.0
 LIST_MAX_S = 30.0
-"""Seconds within which a modem must list a full store. Some modems read each place from the SIM."""
+"""Seconds within which a modem must list a full store. Some modems read each message from the
+SIM."""
 WAKE_MAX, WAKE_TRIES = 3.0, 3
 LOOK_SOON_S = 30.0
-"""Seconds between two looks at the store. This interval is enough, because most modems report an
-arrival."""
+"""Seconds between two reads of the store. This interval is sufficient, because most modems report
+an arrival."""
 PASSED_ON_MAX = 32
-"""Largest number of messages without a place in the store that wait for a look."""
+"""Largest number of messages that the modem did not store and that wait for the next read."""
 ALARM_SHARE = 0.8
-"""Share of the store's places from which the store counts as nearly full. A full store receives
-nothing more, without a report."""
+"""Fraction of the store's places from which the store is considered nearly full. A full store does
+not receive messages, and the modem does not report this."""
 
 
 @dataclass(slots=True)
 class GsmModem:
-    """Commands and replies over one open port."""
+    """Sends commands to a modem on an open port and receives its replies."""
 
     port: SerialPort
     link: ChannelLink
     look_soon: float = LOOK_SOON_S
     conversation: GsmConversation = field(default_factory=GsmConversation)
     arrived: bool = True
-    """True if the store may contain messages that were not read yet."""
+    """True if the store may contain messages that have not been read."""
     news: trio.Event = field(default_factory=trio.Event)
     """Set when the modem sent an unsolicited report, and then replaced."""
     lost: Exception | None = None
-    """Error because of which the modem must be reopened, if it occurred while a message was being
-    sent."""
+    """Error that occurred while a message was being sent. The modem must then be opened again."""
     crowded: bool = False
     passed_on: dict[int, StoredMessage] = field(default_factory=dict)
-    """Messages that the modem passed on without storing them, by their place, which is below 0."""
+    """Messages that the modem passed on without storing them. Their places are negative numbers."""
     _events: tuple[trio.MemorySendChannel[GsmEvent], trio.MemoryReceiveChannel[GsmEvent]] = field(
         default_factory=lambda: trio.open_memory_channel[GsmEvent](64)
     )
 
     async def listen(self) -> NoReturn:
-        """Pass received bytes to the conversation. This task is the only reader of the port."""
+        """Pass received bytes to the conversation. Only this task reads from the port."""
         while True:
             self.conversation.receive_data(await self.port.read())
             while not isinstance(event := self.conversation.next_event(), sms_modem.NeedMore):
@@ -82,8 +82,8 @@ class GsmModem:
                 self.news = trio.Event()
 
     def _store_message(self, message: StoredMessage) -> None:
-        """Keep a message that the modem did not store. If too many messages wait, the oldest is
-        lost. The loss is harmless, because the hub repeats an SMS that this kit has not
+        """Remember a message that the modem did not store. If too many messages wait, the oldest is
+        dropped. This does no harm, because the hub repeats an SMS that this kit has not
         acknowledged.
         """
         self.passed_on[message.place] = message
@@ -92,7 +92,7 @@ class GsmModem:
             log.warning("an SMS that the modem did not store is lost: too many arrive at once")
 
     async def ask(self, command: str, seconds: float = REPLY_MAX) -> GsmReply:
-        """Send the modem a command and return its reply. Raises GsmSilent, PortLost."""
+        """Send a command to the modem and return its reply. Raises GsmSilent, PortLost."""
         shown = command.partition("=")[0] if "CPIN" in command else command
         event = await self._exchange(shown, self.conversation.make_command(command), seconds)
         if not isinstance(event, GsmReply):
@@ -107,8 +107,8 @@ class GsmModem:
         raise GsmSilent(f"{command_text} was not answered within {seconds:.0f} s")
 
     async def send(self, message: Submit) -> SendResult:
-        """Pass a message to the modem and return the result. If the modem is lost meanwhile, `lost`
-        contains the error.
+        """Pass a message to the modem and return the result. If the modem is lost while it sends,
+        `lost` contains the error.
         """
         written = False
         try:
@@ -127,8 +127,8 @@ class GsmModem:
 
     async def _write_message(self, pdu: bytes) -> GsmEvent:
         """Write the message and return the modem's reply. If another message arrives meanwhile, the
-        modem has finished its exchange with the network. A reply that does not come soon after that
-        is lost.
+        modem has finished its exchange with the network. If the reply does not arrive soon after
+        that, it is lost.
         """
         with waits.move_on_after(sms_modem.SEND_SECONDS) as limit:
             await self.port.write(pdu)
@@ -163,7 +163,9 @@ class GsmModem:
             log.warning("the GSM modem did not delete message %d: error %s", place, reply.error)
 
     async def read_state(self) -> None:
-        """Record the network, the signal, and the fill level of the store."""
+        """Read the network, the signal and the fill level of the store. Show them in the modem's
+        link.
+        """
         registered = sms_modem.is_registered(await self.ask(sms_modem.NETWORK))
         self.link.note_signal(sms_modem.read_bars(await self.ask(sms_modem.SIGNAL)))
         self.link.state = LinkState.READY if registered else LinkState.NO_SERVICE
@@ -182,7 +184,7 @@ class GsmModem:
 
     async def set_up(self, pin: PinMemory) -> None:
         """Set the modem up and unlock its SIM. Raises GsmSilent, GsmRefuses, PortLost."""
-        # An earlier program may have left an open prompt.
+        # An earlier program may have left a prompt open.
         await self.port.write(sms_modem.LEAVE_PROMPT)
         await self._wake()
         for command in sms_modem.FIRST_COMMANDS:
@@ -213,8 +215,8 @@ class GsmModem:
         raise GsmSilent("no answer to AT: is this the modem's port, and does the modem have power?")
 
     async def _unlock(self, pin: PinMemory) -> None:
-        """Unlock the SIM. Three wrong PINs lock it for good. So each value is tried once, and once
-        more if the answer was lost.
+        """Unlock the SIM. Three wrong PINs lock the SIM permanently. So each PIN is tried once, and
+        once more only if the answer was lost.
         """
         wants = self._find_lock(await self.ask(sms_modem.PIN))
         if not wants:
@@ -245,7 +247,9 @@ class GsmModem:
 
 
 def _read_refused_prompt(reply: GsmReply) -> SendResult:
-    """Return the result of a refused prompt. The message has not left, whatever the error is."""
+    """Return the result if the modem refuses the prompt. The message was not sent, whatever the
+    error is.
+    """
     verdict = sms_modem.judge(reply)
     if verdict.outcome is Outcome.NOT_SENT:
         return verdict

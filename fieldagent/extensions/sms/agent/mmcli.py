@@ -1,5 +1,5 @@
-"""Driver for a modem that ModemManager owns. The driver uses the command `mmcli`, with one process
-for each query.
+"""Driver for a modem that ModemManager controls. The driver runs the command `mmcli` once for each
+query.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ log = logging.getLogger(__name__)
 
 COMMAND = "mmcli"
 REPLY_TIMEOUT_S = 20.0
-"""Seconds within which mmcli must answer. D-Bus itself waits 30."""
+"""Seconds within which mmcli must answer. D-Bus itself waits 30 seconds."""
 OUTPUT_MAX = 262_144
 """Largest number of bytes of an answer."""
 LOOK_SOON_S = 10.0
-"""Seconds between two looks at the store, because mmcli does not report an arrival."""
+"""Seconds between two reads of the store, because mmcli does not report an arrival."""
 
 
 class _FinishedProcess(NamedTuple):
@@ -49,10 +49,10 @@ class ManagedModem:
     """Implements `contract.SmsModem`. Places are the numbers of ModemManager's objects."""
 
     name: str
-    """Name of the modem for `mmcli -m`."""
+    """Name of the modem in the command `mmcli -m`."""
     link: ChannelLink
     send_max: float = SEND_SECONDS + REPLY_TIMEOUT_S
-    """Seconds within which mmcli must report if a message has left."""
+    """Seconds within which mmcli must report the result of sending a message."""
     look_soon: float = LOOK_SOON_S
     arrived: bool = True
     news: trio.Event = field(default_factory=trio.Event)
@@ -62,7 +62,7 @@ class ManagedModem:
     """Places that were logged as unreadable or not deleted."""
 
     async def ask(self, *arguments: str) -> str:
-        """Return the output of the command. Raises GsmSilent, GsmRefuses."""
+        """Run mmcli and return its output. Raises GsmSilent, GsmRefuses."""
         ended = await _run(arguments, REPLY_TIMEOUT_S)
         if ended.status == 0:
             return ended.output
@@ -90,8 +90,8 @@ class ManagedModem:
         return sent
 
     async def _find_reference(self, place: int) -> int | None:
-        """Return the reference of a sent message. None if the reference is unknown; the status
-        report is then ignored.
+        """Return the reference of a sent message, or None if the reference is unknown. In this
+        case, the status report is ignored.
         """
         try:
             output = await self.ask(*modem_manager.make_sms_query(place))
@@ -122,8 +122,8 @@ class ManagedModem:
         return contents
 
     async def _read(self, place: int) -> ManagedSms | None:
-        """Return a stored message; None if the message cannot be read or no longer exists. The
-        message stays in the store.
+        """Return a stored message, or None if it cannot be read or does not exist any more. The
+        message remains in the store.
         """
         ended = await _run(modem_manager.make_sms_query(place), REPLY_TIMEOUT_S)
         try:
@@ -164,9 +164,7 @@ class ManagedModem:
 
 
 def _sort(message: ManagedSms, contents: StoreContent) -> None:
-    """Sort a message into the result. Outgoing messages of a person or another program are left
-    alone.
-    """
+    """Add a message to the contents. Ignore outgoing messages of a person or another program."""
     place, content = message.place, message.message
     if isinstance(content, Deliver) and not message.whole:
         parts = WaitingParts(
@@ -228,7 +226,7 @@ async def _run(arguments: list[str] | tuple[str, ...], seconds: float) -> _Finis
 
 
 async def _gather(process: trio.Process, output: bytearray, errors: bytearray) -> None:
-    """Read the output until the process ends or has written more than OUTPUT_MAX."""
+    """Collect the output until the process ends or has written more than `OUTPUT_MAX` bytes."""
     assert process.stdout is not None
     assert process.stderr is not None
 
@@ -246,7 +244,7 @@ async def _gather(process: trio.Process, output: bytearray, errors: bytearray) -
 
 @asynccontextmanager
 async def open_managed(name: str, link: ChannelLink) -> AsyncIterator[ManagedModem]:
-    """Open an unlocked modem of ModemManager. Raises GsmSilent, GsmRefuses."""
+    """Open an unlocked modem of ModemManager within the context. Raises GsmSilent, GsmRefuses."""
     modem = ManagedModem(name, link)
     await modem.read_state()
     log.info("GSM modem %s answers by ModemManager", link.facts.get("smsModem", ""))

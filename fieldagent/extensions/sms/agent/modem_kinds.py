@@ -1,5 +1,6 @@
-"""Drivers for SMS modems, one per line of `MODEM_KINDS`. The form of sms-port selects the
-driver."""
+"""Drivers for SMS modems, listed in `MODEM_KINDS`. The form of the setting sms-port determines the
+driver.
+"""
 
 from __future__ import annotations
 
@@ -23,13 +24,13 @@ Opened = AbstractAsyncContextManager[SmsModem]
 
 class SmsModemKind(NamedTuple):
     form: re.Pattern[str]
-    """Pattern of the sms-port values for this driver."""
+    """Pattern of the values of sms-port for this driver."""
     open: Callable[[str, SmsSettings, ChannelLink, PinMemory], Opened]
-    """Opens the modem. Raises one of `contract.MODEM_LOST_ERRORS`."""
+    """Opens the modem within a context. Raises one of `contract.MODEM_LOST_ERRORS`."""
     check: Callable[[str], Finding]
-    """Checks the presence of the modem while no agent is running."""
+    """Checks that the modem is present while no agent is running."""
     heals: tuple[HealingStep, ...]
-    """Recovery steps for a silent modem unless sms-heal is set."""
+    """Recovery steps for a silent modem if sms-heal is not set."""
 
 
 def _open_managed(port: str, settings: SmsSettings, link: ChannelLink, pin: PinMemory) -> Opened:
@@ -59,10 +60,10 @@ MODEM_KINDS = (
     SmsModemKind(MANAGED, _open_managed, _check_command, ()),
     SmsModemKind(re.compile(r".*"), _open_line, _check_line, (HealingStep("dtr"),)),
 )
-"""Kinds of modems. The first entry whose pattern fits is used. The last entry is the AT line of any
+"""Kinds of modems. The first kind whose pattern matches is used. The last kind is an AT line on any
 device."""
 
 
 def find_modem_kind(port: str) -> SmsModemKind:
-    """Return the driver for that `sms-port`. Raises StopIteration if none fits."""
+    """Return the kind for a value of `sms-port`. Raises StopIteration if none matches."""
     return next(each for each in MODEM_KINDS if each.form.fullmatch(port))

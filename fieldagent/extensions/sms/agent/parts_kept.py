@@ -1,5 +1,5 @@
-"""Decides which parts of incomplete messages are given up, and when. A modem's store is small, and
-such parts could fill it, so that it receives nothing more. Pure.
+"""Finds the parts of incomplete messages that the kit should give up. A modem's store is small.
+Such parts could fill it, so that it receives no more messages. Pure functions.
 """
 
 from __future__ import annotations
@@ -12,19 +12,20 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.wire.sms_pdu import StatusReport
 
 PARTS_KEPT_S = 86_400.0
-"""Seconds for which incomplete parts stay in the modem. The seconds are counted by the kit's own
-clock since the first look after a start, or by the network's time in the messages."""
+"""Seconds for which incomplete parts remain in the modem. They are measured with the kit's own
+clock from the first read after a start, or with the network's times in the messages."""
 
 
 class GivenUpParts(NamedTuple):
     parts: WaitingParts
     reason: str
-    """Text for the log. Empty if it was logged before and the modem has not deleted the parts."""
+    """Text for the log. Empty if the reason was logged before and the modem has not deleted the
+    parts yet."""
 
 
 class PartsKept:
-    """Waiting parts in the store, and the times since when they have been waiting. Their number is
-    limited by the places of the store.
+    """Waiting parts in the store, with the times since when they have been waiting. The number of
+    places in the store limits their number.
     """
 
     def __init__(self) -> None:
@@ -33,9 +34,7 @@ class PartsKept:
         self._network_time = -inf
 
     def judge(self, contents: StoreContent, now: float) -> list[GivenUpParts]:
-        """Return the parts that have waited too long, as of a look at `now` (any monotonic
-        clock).
-        """
+        """Return the parts that have waited too long at the time `now`, on any monotonic clock."""
         self._network_time = max(self._network_time, *_list_times(contents), -inf)
         self._since = {each.name: self._since.get(each.name, now) for each in contents.waiting}
         self._told &= self._since.keys()
@@ -43,8 +42,8 @@ class PartsKept:
         return [self._drop_parts(each, "the others never arrived") for each in old]
 
     def find_oldest(self, waiting: Sequence[WaitingParts]) -> GivenUpParts:
-        """Return the parts to give up first if the store is full, among the parts shown to
-        `judge`.
+        """Return the parts that should be given up first if the store is full. The parts must have
+        been passed to `judge` before.
         """
         first = min(waiting, key=lambda each: (self._since[each.name], each.at))
         return self._drop_parts(first, "and the modem's store is filled")
@@ -61,7 +60,7 @@ class PartsKept:
 
 
 def _list_times(contents: StoreContent) -> Iterable[float]:
-    """Yield the network's times that a look shows."""
+    """Yield the network's times in the messages of the store."""
     for each in contents.waiting:
         yield each.at
     for _, message in contents.whole:

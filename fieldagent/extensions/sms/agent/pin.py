@@ -1,5 +1,5 @@
-"""Remembers the PIN that a SIM has refused, because three wrong PINs lock the SIM, and the agent
-can restart often.
+"""Stores that a SIM has refused a PIN. Three wrong PINs lock the SIM, and the agent can restart
+often.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ of the modem. A third wrong attempt would lock the SIM."""
 @dataclass(frozen=True, slots=True)
 class PinMemory:
     value: str
-    """PIN of the settings; empty if no PIN is set."""
+    """PIN in the settings; empty if no PIN is set."""
     file: Path
 
     def describe_hindrance(self) -> str:
-        """Return the reason, for people, why this PIN is not tried any more; empty if the PIN may
-        be tried.
+        """Return the reason, for people, why the agent does not try this PIN any more. The text is
+        empty if the agent may try it.
         """
         tries = self._count_tries()
         if tries is None:
@@ -37,8 +37,8 @@ class PinMemory:
         return UNKNOWN if tries >= UNKNOWN_MAX else ""
 
     def note_tried(self) -> None:
-        """Count an attempt on disk before the SIM receives the PIN, so that an attempt hidden by a
-        power cut counts too. Raises OSError.
+        """Record an attempt on disk before the SIM receives the PIN. So the attempt is counted even
+        if power fails. Raises OSError.
         """
         replace_file(self.file, b"%s %d" % (self._print(), (self._count_tries() or 0) + 1))
 
@@ -47,12 +47,14 @@ class PinMemory:
         replace_file(self.file, self._print())
 
     def note_taken(self) -> None:
-        """Delete the memory of attempts, because the SIM accepted its PIN."""
+        """Delete the record of attempts, because the SIM has accepted the PIN."""
         with suppress(OSError):
             self.file.unlink()
 
     def _count_tries(self) -> int | None:
-        """Return the number of attempts with an unknown result; None if the PIN was refused."""
+        """Return the number of attempts with an unknown result, or None if the SIM has refused the
+        PIN.
+        """
         kept = b""
         with suppress(OSError):
             kept = self.file.read_bytes()
@@ -62,7 +64,8 @@ class PinMemory:
         return int(tries) if tries.isdigit() else None
 
     def _print(self) -> bytes:
-        """Return a digest of the PIN. The digest does not hide the PIN, because there are few PINs.
-        That is acceptable, because the settings beside the file contain the PIN anyway.
+        """Return a digest of the PIN. It does not hide the PIN, because there are few possible
+        PINs. This is acceptable, because the settings file in the same folder contains the PIN
+        anyway.
         """
         return hashlib.sha256(f"fieldagent PIN {self.value}".encode()).hexdigest().encode()

@@ -1,4 +1,6 @@
-"""Recognises a GSM modem and queries the state of its SIM. No SMS is sent, and no PIN is tried."""
+"""Recognises a GSM modem and queries the state of its SIM. The recognition sends no SMS and tries
+no PIN.
+"""
 
 from __future__ import annotations
 
@@ -50,5 +52,5 @@ def _find_trouble(sim: str | None) -> tuple[str, ...]:
 
 
 def list_devices() -> list[Recognition]:
-    """Return the recognition of a GSM modem."""
+    """Return the recognition of GSM modems."""
     return [Recognition(NAME, 6, BAUD, lambda: model.QUESTION, _is_answer, read_report)]

@@ -12,7 +12,7 @@ from fieldagent.system.properties import Key, WrongProperty, make_integer_reader
 
 SMS_PER_DAY = 100
 MANAGED = re.compile(r"mmcli(:[A-Za-z0-9/_.-]{1,80})?", re.ASCII)
-"""Values of sms-port for a modem of ModemManager."""
+"""Pattern of the values of sms-port for a modem of ModemManager."""
 
 
 class SmsSettings(NamedTuple):
@@ -30,12 +30,15 @@ class SmsSettings(NamedTuple):
     recovery_command: str | None = None
 
     def is_hub(self, number: str) -> bool:
-        """Return True if this is the hub's number, in any form that a network shows."""
+        """Return True if `number` is the hub's number, in any form in which a network may show
+        it.
+        """
         return _get_ending(number) == _get_ending(self.hub_number)
 
     def can_come_from(self, number: str) -> bool:
-        """Return True if messages from this number are processed. Some networks show numbers
-        without the country code, so the last digits decide. The tag authenticates the message.
+        """Return True if the kit processes messages from this number. Some networks show numbers
+        without the country code, so the function compares the last digits. The tag in the message
+        authenticates it.
         """
         return any(
             _get_ending(each) == _get_ending(number) for each in (self.hub_number, *self.allow)
@@ -124,7 +127,7 @@ _OF_A_LINE = ("sms-baud", "sms-pin")
 
 
 def find_sms_faults(pairs: Mapping[str, str]) -> list[str]:
-    """Return errors in the settings of a modem that belongs to ModemManager."""
+    """Return the errors in the settings for a modem of ModemManager."""
     port = pairs.get("sms-port", "")
     if not MANAGED.fullmatch(port):
         return []
@@ -147,7 +150,7 @@ EXAMPLES = {
     "sms-heal": "dtr command",
     "sms-recovery-command": "uhubctl --action cycle --ports 4",
 }
-"""Values for the first settings file."""
+"""Example values in the first settings file."""
 PART = KitPart(
     name="sms",
     title="SMS",

@@ -1,4 +1,4 @@
-"""Frames that the hub has not acknowledged, the network's reports about them, and pauses after
+"""Frames that the hub has not acknowledged, the network's reports about them, and the pauses after
 failures.
 """
 
@@ -18,10 +18,11 @@ from fieldagent.wire.sms_pdu import ReportState, StatusReport
 log = logging.getLogger(__name__)
 
 REST_FIRST, REST_MAX, REST_URGENT = 30.0, 900.0, 30.0
-"""Seconds of pause after the modem did not accept a message: the first pause, which doubles with
-each failure, the longest pause, and the pause of an SOS."""
+"""Seconds of pause after the modem did not accept a message. The first pause doubles with each
+failure, up to the longest pause. The third value is the pause of an SOS."""
 REFUSED_PAUSE_S = 3_600.0
-"""Seconds of pause if the network refuses for good, because a subscription or a number is wrong."""
+"""Seconds of pause if the network refuses permanently, because a subscription or a number is
+wrong."""
 REPORT_FAILED_S = 60.0
 """Seconds after which a message that the network failed to deliver is sent again."""
 
@@ -34,9 +35,10 @@ class SentFrame:
     text: str
     copies: int = 0
     due: float = -inf
-    """Time of the next attempt, by trio's clock."""
+    """Time of the next attempt on trio's clock."""
     references: dict[int, int] = field(default_factory=dict)
-    """Number of each copy without a final report, by the reference in the network's reports."""
+    """Copies without a final report: the number of each copy, by the reference in the network's
+    reports."""
 
     @property
     def urgent(self) -> bool:
@@ -53,7 +55,9 @@ class SendPause:
     tries: int = 0
 
     def begin(self, *, final: bool) -> None:
-        """Begin a pause, twice as long as the last one. `final` is True for a refusal for good."""
+        """Begin a pause that is twice as long as the last pause. `final` is True if the refusal is
+        permanent.
+        """
         now = trio.current_time()
         pause = min(REST_MAX, REST_FIRST * 2 ** min(self.tries, 10))
         self.tries += 1
@@ -61,19 +65,19 @@ class SendPause:
         self.urgent_until = now + REST_URGENT
 
     def end_pause(self) -> None:
-        """End the pause, because a message was accepted."""
+        """End the pause. Called when a message was accepted."""
         self.tries, self.until, self.urgent_until = 0, -inf, -inf
 
     def compute_end(self, *, urgent: bool) -> float:
-        """Return the time when a message may be tried again, by trio's clock. An SOS may be tried
-        sooner.
+        """Return the time on trio's clock when a message may be tried again. An SOS may be tried
+        earlier.
         """
         return self.urgent_until if urgent else self.until
 
 
 def forget_reference(frames: Iterable[SentFrame], reference: int | None) -> None:
-    """Remove this reference from all frames, because references are reused and another SMS now has
-    it.
+    """Remove a reference from all frames. Called when the network has given the reference to
+    another SMS.
     """
     if reference is not None:
         for each in frames:
@@ -81,11 +85,12 @@ def forget_reference(frames: Iterable[SentFrame], reference: int | None) -> None
 
 
 def note_report(frames: Iterable[SentFrame], report: StatusReport) -> None:
-    """Apply a status report. The report shows that the hub's telephone has the SMS, or will never
-    get it. The hub may still not have an SMS that its telephone has.
+    """Process a status report, which shows that the SMS reached the hub's telephone or failed
+    permanently. An SMS that reached the telephone may not have reached the hub yet.
 
-    Each copy is reported once. A report on a settled frame, or a second report, has no effect.
-    After a failure the frame is sent again unless a later copy is on its way.
+    Each copy has one report. A second report about a copy, or a report about a frame that is
+    already settled, has no effect. After a failure, the frame is sent again unless a later copy is
+    on its way.
     """
     if report.state is ReportState.TRYING:
         return

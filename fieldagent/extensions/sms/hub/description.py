@@ -1,4 +1,4 @@
-"""Description of the calls of SMS services, in OpenAPI."""
+"""OpenAPI description of the calls of SMS services."""
 
 from __future__ import annotations
 

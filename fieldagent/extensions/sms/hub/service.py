@@ -1,4 +1,6 @@
-"""Common parts of the SMS adapters: numbers, and parsing of a service's answers and reports."""
+"""Common parts of the SMS adapters: telephone numbers, and functions that parse the responses and
+reports of a service.
+"""
 
 from __future__ import annotations
 
@@ -19,11 +21,11 @@ PHONE = re.compile(r"\+[1-9][0-9]{5,14}", re.ASCII)
 """Pattern of a telephone number (ITU-T E.164): a plus sign and 6 to 15 digits."""
 FORM = "a telephone number such as +41791234567"
 BODY = 16_384
-"""Largest number of bytes of a service's post. A text has at most 1600 characters."""
+"""Largest number of bytes of a service's request. A text has at most 1600 characters."""
 DEADLINE_S = 30.0
-"""Seconds for a call."""
+"""Seconds within which a call to a service must end."""
 _MESSAGE_CHARACTERS_MAX = 200
-"""Largest number of characters of a service's message that are shown."""
+"""Largest number of characters that are shown of a service's message."""
 
 
 def is_phone(address: str) -> bool:
@@ -32,8 +34,8 @@ def is_phone(address: str) -> bool:
 
 
 def number_of(sender: str) -> str:
-    """Return a number in the form of contacts' addresses. Some services write spaces in numbers, or
-    00 instead of the plus sign.
+    """Return a number in the form that contacts' addresses have. Some services write spaces in
+    numbers, or 00 instead of the plus sign.
     """
     bare = re.sub(r"[\s()./-]", "", sender)
     return f"+{bare[2:]}" if bare.startswith("00") else bare
@@ -42,8 +44,9 @@ def number_of(sender: str) -> str:
 async def post(
     address: str, headers: Sequence[tuple[str, str]], body: bytes, *, service: str, says: str
 ) -> HandoverResult:
-    """Post a message to a service, and return the result. Any 2xx is success. Success does not mean
-    that the handset has the message. `says` names the JSON member with the reason of a refusal.
+    """Send a message to a service and return the result. Any 2xx status is success, which does not
+    mean that the handset has the message. `says` is the JSON member that contains the reason of a
+    refusal.
     """
     try:
         reply = await request(
@@ -56,7 +59,7 @@ async def post(
     if 200 <= reply.status < 300:
         return HandoverResult(HandoverOutcome.HANDED)
     said = " ".join(_read_member(reply, says).split())[:_MESSAGE_CHARACTERS_MAX]
-    # A service that answers 5xx may have sent the message before.
+    # A service that responds with a 5xx status may have sent the message before.
     untaken = 400 <= reply.status < 500
     return make_failure(
         f"{service} answered {reply.status}{': ' if said else ''}{said}", untaken=untaken
@@ -64,7 +67,9 @@ async def post(
 
 
 def make_failure(reason: str, *, untaken: bool = True) -> HandoverResult:
-    """Return a failure. `untaken` is True if the service certainly did not accept the message."""
+    """Return the result of a failed call. `untaken` is True if the service certainly did not accept
+    the message.
+    """
     return HandoverResult(HandoverOutcome.FAILED, reason, is_untaken=untaken)
 
 
@@ -75,7 +80,7 @@ def make_basic_header(user: str, password: str) -> tuple[str, str]:
 
 
 def _read_member(reply: Reply, name: str) -> str:
-    """Return a text member of a JSON answer, or an empty string."""
+    """Return a text member of a JSON response, or an empty string."""
     try:
         document = load_document(reply.body)
     except NotJson:
@@ -96,7 +101,7 @@ def read_json_object(request: Request) -> dict[str, Any]:
 
 
 def read_needed_member(document: Mapping[str, Any], *names: str, limit: int = 2_000) -> str:
-    """Return the first of these members that is a text. Raises Problem if there is none."""
+    """Return the first of the members `names` that is a text. Raises Problem if there is none."""
     for name in names:
         value = document.get(name)
         if isinstance(value, str) and value:
@@ -110,7 +115,7 @@ def make_unsigned(detail: str) -> Problem:
 
 
 def make_identity(*parts: str) -> str:
-    """Return an id for an event that a service may repeat. The id is made from the parts that do
-    not change.
+    """Return an id for an event that a service may repeat. The id is computed from the parts of the
+    event that do not change.
     """
     return hashlib.sha256("\0".join(parts).encode("utf-8", "replace")).hexdigest()

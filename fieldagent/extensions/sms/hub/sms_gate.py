@@ -1,9 +1,10 @@
-"""SMS by an Android telephone that runs SMS Gateway for Android (sms-gate.app), in the local
-network or through its cloud.
+"""SMS through an Android telephone with the app SMS Gateway for Android (sms-gate.app), in the
+local network or through the app's cloud.
 
-Messages are posted to `…/messages`. Events are posted to the hub, signed by HMAC-SHA256 of the body
-and the header `X-Timestamp` (docs.sms-gate.app, Webhooks). The telephone may repeat an event, and
-the `messageId` of a received SMS is not unique, so an event is identified by its content.
+The hub sends messages to `…/messages`. The telephone sends events to the hub, signed by HMAC-SHA256
+of the body and the header `X-Timestamp` (docs.sms-gate.app, Webhooks). The telephone may repeat an
+event, and the `messageId` of a received SMS is not unique. So the hub identifies an event by its
+content.
 """
 
 from __future__ import annotations
@@ -31,11 +32,10 @@ from fieldagent.webhook.delivery import HandoverResult
 NAME = "sms-gate"
 PATH = "/contact/sms-gate"
 EVENT_AGE_MAX_S = 86_400.0
-"""Largest age of an event in seconds, because a telephone without a network delivers events
-later."""
+"""Largest age of an event in seconds. A telephone without a network delivers its events later."""
 TIME_TO_LIVE_S = 1_800
-"""Seconds within which the telephone may send a message. After that time, other contacts have been
-notified."""
+"""Seconds within which the telephone must send a message. After this time, the hub has notified
+other contacts."""
 _MISSING = "set sms-gate-address, sms-gate-user and sms-gate-password in the hub's settings"
 
 
@@ -51,7 +51,7 @@ def _make_sender(host: ContactHost) -> Send:
             "phoneNumbers": [address],
             "withDeliveryReport": True,
             "ttl": TIME_TO_LIVE_S,
-            # A priority of 100 or more bypasses the limits configured on the telephone.
+            # A priority of 100 or more bypasses the limits that are configured on the telephone.
             "priority": 100,
         }
         credentials = service.make_basic_header(own["sms-gate-user"], own["sms-gate-password"])
@@ -80,7 +80,7 @@ def _make_routes(inward: AnswerServices) -> list[Route]:
         return []
 
     async def check_head(head: Request) -> None:
-        """Reject unknown callers by the head, before the body is read."""
+        """Reject unknown callers from the head of the request, before the body is read."""
         moment, signature = (head.headers.get(name, "") for name in ("x-timestamp", "x-signature"))
         if not moment.isascii() or not moment.isdigit() or len(signature) != 64:
             raise service.make_unsigned("X-Timestamp and X-Signature are missing or invalid")
@@ -101,8 +101,8 @@ def _make_routes(inward: AnswerServices) -> list[Route]:
 
 
 async def _process_event(inward: AnswerServices, event: object, payload: object) -> None:
-    """Process an event. Accept and ignore events that the hub does not use, because the telephone
-    would otherwise repeat them.
+    """Process an event. Accept events that the hub does not use, because the telephone would
+    otherwise repeat them.
     """
     if not isinstance(payload, dict):
         return

@@ -1,8 +1,8 @@
-"""SMS by Twilio, or by a service with the same API (twilio.com/docs/messaging/api).
+"""SMS through Twilio, or through a service with the same API (twilio.com/docs/messaging/api).
 
-Incoming events are forms, signed by `X-Twilio-Signature`. The signature is base64 of HMAC-SHA1 with
-the account's token. It covers the called URL and the form's members in the order of their names
-(twilio.com/docs/usage/security).
+Incoming events are forms. The header `X-Twilio-Signature` contains the base64 of an HMAC-SHA1 with
+the account's token. It covers the called URL and the members of the form in the order of their
+names (twilio.com/docs/usage/security).
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from fieldagent.webhook.delivery import HandoverResult
 NAME = "twilio"
 PATH = "/contact/twilio"
 MESSAGE_MEMBER = "message"
-"""Query member that names the hub's message in the address of a report."""
+"""Query parameter that contains the id of the hub's message, in the URL of a report."""
 _MISSING = "set twilio-account, twilio-token and twilio-from in the hub's settings"
 _EMPTY_ANSWER = b'<?xml version="1.0" encoding="UTF-8"?><Response></Response>'
-"""Empty TwiML answer, because the hub sends replies in separate calls."""
+"""Empty TwiML response, because the hub sends replies in separate calls."""
 
 
 def compute_signature(token: str, address: str, form: Mapping[str, str]) -> str:
-    """Return the expected `X-Twilio-Signature` of a form posted to `address`."""
+    """Return the expected `X-Twilio-Signature` of a form that is posted to `address`."""
     said = address + "".join(name + form[name] for name in sorted(form))
     digest = hmac.new(token.encode(), said.encode(), hashlib.sha1).digest()
     return base64.b64encode(digest).decode()
@@ -87,7 +87,7 @@ def _make_routes(inward: AnswerServices) -> list[Route]:
         return []
 
     async def check_head(head: Request) -> None:
-        """Reject unknown callers by the head, before the body is read."""
+        """Reject unknown callers from the head of the request, before the body is read."""
         if len(head.headers.get("x-twilio-signature", "")) != 28:
             raise service.make_unsigned("X-Twilio-Signature is missing or invalid")
 

@@ -1,8 +1,9 @@
-"""SMS by a program of your own, with a webhook in each direction.
+"""SMS through a third-party program that has a webhook in each direction.
 
-Outgoing: the hub posts `{"id", "to", "text"}`, signed by Standard Webhooks. Incoming: the program
-posts `{"id", "from", "text"}` for a received SMS. For a sent SMS that was "delivered" or "failed",
-the program posts `{"id", "state", "reason"}`. The program sends a token in the head.
+Outgoing: the hub posts `{"id", "to", "text"}`, signed according to Standard Webhooks. Incoming: the
+program posts `{"id", "from", "text"}` for each SMS that it received. For an SMS that it sent, it
+posts `{"id", "state", "reason"}` with the state "delivered" or "failed". The program sends a token
+in a header.
 """
 
 from __future__ import annotations
