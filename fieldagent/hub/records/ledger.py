@@ -1,7 +1,7 @@
 """Items of the hub and their deliveries. Each item is entered once, in one transaction.
 
-An item gets one delivery for each addressed device and each webhook. A kit's item to everyone is in
-its workspace's log, and gets deliveries when devices fetch it (`workspace_log`). A kit's position
+An item gets one delivery for each addressed device and webhook. A kit's item to everyone is in the
+log of its workspace, and gets deliveries when devices fetch it (`workspace_log`). A kit's position
 to everyone has no deliveries (`newest`).
 """
 
