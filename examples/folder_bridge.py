@@ -26,7 +26,7 @@ import trio
 
 from fieldagent.http.problem import Problem
 from fieldagent.hub.access.people import find_carriers
-from fieldagent.hub.access.push import read_push
+from fieldagent.hub.access.push import parse_push_document
 from fieldagent.hub.api import reading
 from fieldagent.hub.api.event_stream import UNSETTLED_S, Follower
 from fieldagent.hub.api.push_api import make_posting
@@ -109,7 +109,7 @@ async def take_in(host: BridgeHost, workspace: int) -> None:
 def enter(db: Db, body: bytes, ours: dict[str, str], now: float) -> None:
     """Enter the item of a file. Raises NotJson, InvalidPackage or Problem."""
     document = load_document(body)
-    push = read_push({**document, **ours} if isinstance(document, dict) else document)
+    push = parse_push_document({**document, **ours} if isinstance(document, dict) else document)
     members = find_carriers(db, [push])
     if any(
         (push.workspace, each) not in members for each in (push.source, push.target or push.source)

@@ -24,7 +24,7 @@ NUMBER_MAX = 2**32 - 1
 _NUMBER = re.compile(r"[0-9]{1,20}", re.ASCII)
 
 
-def number_of(text: str) -> int | None:
+def parse_id(text: str) -> int | None:
     """Return the id of a user or workspace, or None if `text` is not a valid id. The function does
     not truncate an id, because a truncated id would identify another user.
     """
@@ -107,15 +107,15 @@ class Mailbox(Protocol):
 
     device: Device
 
-    async def greeted(self, journal: int) -> None:
+    async def record_hello(self, journal_number: int) -> None:
         """Record the number of the agent's journal, or 0 if the agent does not report a number."""
 
-    def news(self) -> trio.Event:
+    def get_news(self) -> trio.Event:
         """Return an event that is set at the next change after which `load` may return a message.
-        Call `news` before `load`, so that no change is missed.
+        Call `get_news` before `load`, so that no change is missed.
         """
 
-    def look_again(self) -> float:
+    def compute_recheck_delay(self) -> float:
         """Return the seconds after which `load` may return a message even if nothing has changed.
         Return infinity if only a change can make a message available.
         """
@@ -130,7 +130,7 @@ class Mailbox(Protocol):
         senders get receipts.
         """
 
-    async def returned(
+    async def return_message(
         self, outgoing: OutgoingMessage, *, reason: str, retry_after: float = 0.0
     ) -> None:
         """Take back a message that was not sent, or whose result is unknown. Its content waits to

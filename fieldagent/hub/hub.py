@@ -186,7 +186,7 @@ class Hub:
             self.hold_link,
             self.stopping,
             authentication.count_wrong_link_token,
-            self.access.note_link,
+            self.access.log_link_end,
             partial(self._note_bytes, "ip"),
         )
         store = self.store
@@ -227,7 +227,7 @@ class Hub:
     def _note_event(self, name: str, result: ItemResult, by: int = 1) -> None:
         self.access.figures.count("bridge_events", by, bridge=name, became=result.value)
 
-    def note_call(self, operator: str, result: str, size: int) -> None:
+    def count_call(self, operator: str, result: str, size: int) -> None:
         """Count an HTTP call of the satellite operator."""
         self.access.figures.count("operator_calls", operator=operator, result=result)
         if result == Outcome.SENT.value:
@@ -287,23 +287,23 @@ class Hub:
         async with self.leases.hold_lease(device) as lease, self.feeds.join_feed(device.workspace):
             yield lease
 
-    def list_callers(self) -> dict[str, Operator]:
+    def make_operators(self) -> dict[str, Operator]:
         """Return the object that sends MT messages for each configured operator."""
         own = self.settings.operator_own
         by_name = {name: kind.caller(own) for name, kind in self.kinds.items()}
         return {name: caller for name, caller in by_name.items() if caller is not None}
 
-    def make_operator_host(self, what: str, operator: str) -> OperatorHost:
-        """Return the services that the hub offers to an operator. `what` names the operator's part
-        in reports of failures.
+    def make_operator_host(self, part_name: str, operator: str) -> OperatorHost:
+        """Return the services that the hub offers to an operator. `part_name` names the operator's
+        part in reports of failures.
         """
         return OperatorHost(
             self.take_in_from,
-            partial(ring_alerts.note_session_of, self.store, clock=time.time),
-            self.supervisor.make_reporter(what),
+            partial(ring_alerts.record_session_of_imei, self.store, clock=time.time),
+            self.supervisor.make_reporter(part_name),
             time.time,
             OperatorBook(self.store, operator, time.time),
-            partial(usage.count_session_of, self.store, clock=time.time),
+            partial(usage.count_session, self.store, clock=time.time),
         )
 
     def make_bridge_host(self, name: str) -> BridgeHost:
@@ -321,19 +321,21 @@ class Hub:
             note_link,
         )
 
-    def make_inward(self, what: str) -> AnswerServices:
-        """Return the services that the hub offers for replies of contacts. `what` names the part in
-        reports of failures.
+    def make_answer_services(self, part_name: str) -> AnswerServices:
+        """Return the services that the hub offers for replies of contacts. `part_name` names the
+        part in reports of failures.
         """
         people = answers.ContactInbox(self.store, clock=time.time)
         inbox = kit_sms.KitSmsInbox(self.store, self.mobile_originated, people, clock=time.time)
-        return AnswerServices(self.reach.host, inbox, partial(self._note_inward, what))
+        return AnswerServices(
+            self.reach.host, inbox, partial(self._report_inward_failure, part_name)
+        )
 
-    def _note_inward(self, what: str, error: BaseException, about: str) -> None:
-        """Report a failure of the part `what`. The reporter is created at the first failure,
+    def _report_inward_failure(self, part_name: str, error: BaseException, about: str) -> None:
+        """Report a failure of the part `part_name`. The reporter is created at the first failure,
         because each existing reporter appears in the health report.
         """
-        self.supervisor.make_reporter(what)(error, about)
+        self.supervisor.make_reporter(part_name)(error, about)
 
     def judge(self) -> Judge:
         """Return the function that admits and records all HTTP calls: those of the API, the
@@ -344,7 +346,7 @@ class Hub:
         own = self.settings.operator_own
         for name, kind in self.kinds.items():
             routes += kind.routes(own, self.make_operator_host("HTTP", name))
-        inward = self.make_inward("HTTP")
+        inward = self.make_answer_services("HTTP")
         routes += [each for kind in self.reach.kinds.values() for each in kind.routes(inward)]
         return self.access.watch(
             translate_problems(make_patient(make_router(routes)), *_catalogues())
@@ -388,7 +390,7 @@ async def run(
                     parts.start_soon(keep, title, partial(_serve_mo_listener, hub, name, listener))
                 for kind in hub.reach.kinds.values():
                     name = f"what contacts answer {kind.by}"
-                    if (ask := kind.listen(hub.make_inward(name))) is not None:
+                    if (ask := kind.listen(hub.make_answer_services(name))) is not None:
                         parts.start_soon(keep, name, ask)
                 for bridge in get_bridges().values():
                     if (work := bridge.work(hub.make_bridge_host(bridge.name))) is not None:
@@ -512,9 +514,9 @@ async def _serve_mo_listener(hub: Hub, name: str, listener: MoListener) -> None:
 
 async def _call_operators(hub: Hub) -> None:
     note_fault = hub.supervisor.make_reporter("operator calls")
-    get_operators = hub.list_callers()
+    get_operators = hub.make_operators()
     await operator_calls.run(
-        hub.store, get_operators, clock=time.time, note_fault=note_fault, note_call=hub.note_call
+        hub.store, get_operators, clock=time.time, note_fault=note_fault, note_call=hub.count_call
     )
 
 
@@ -556,7 +558,9 @@ async def _post_webhooks(hub: Hub) -> None:
         if post.webhook.url == URL:
             return
         outcome, id_ = result.outcome.value, post.delivery.request_id
-        hub.access.note_post(post.webhook.id, id_, len(post.items), outcome, seconds, result.reason)
+        hub.access.log_webhook_post(
+            post.webhook.id, id_, len(post.items), outcome, seconds, result.reason
+        )
 
     await webhooks.run(
         hub.store,

@@ -30,7 +30,7 @@ from fieldagent.hub.api.reading import ItemFilter
 from fieldagent.hub.api.standing import list_device_standings
 from fieldagent.hub.contract import Bearer
 from fieldagent.hub.field import check_in, mobile_terminated, operator_handover
-from fieldagent.hub.field.backlog import DEAD_LETTER_TABLE, DELIVERIES, WEBHOOKS, count_some
+from fieldagent.hub.field.backlog import DEAD_LETTER_TABLE, DELIVERIES, WEBHOOKS, count_batch
 from fieldagent.hub.field.envelope_packing import LOOK_AT, list_receipts, list_waiting
 from fieldagent.hub.records import audit, forgetting, ledger, ring_alerts, sos
 from fieldagent.hub.records.ledger import Posting, enter_all
@@ -212,9 +212,9 @@ def operations(items: int) -> dict[str, Callable[[Db], Any]]:
         ),
         "forget audit lines": lambda db: audit.forget(db, before=since),
         "figures: of what is few": lambda db: health.count_few(db, newest),
-        "figures: deliveries that wait": lambda db: count_some(db, DELIVERIES, ()),
-        "figures: webhook deliveries that wait": lambda db: count_some(db, WEBHOOKS, ()),
-        "figures: dead webhook deliveries": lambda db: count_some(db, DEAD_LETTER_TABLE, ()),
+        "figures: deliveries that wait": lambda db: count_batch(db, DELIVERIES, ()),
+        "figures: webhook deliveries that wait": lambda db: count_batch(db, WEBHOOKS, ()),
+        "figures: dead webhook deliveries": lambda db: count_batch(db, DEAD_LETTER_TABLE, ()),
         "satellite: what is due": lambda db: operator_handover.is_due(db, newest),
         "satellite: when more is due": operator_handover.compute_next_due,
         "satellite: pack": lambda db: mobile_terminated.pack(db, newest),

@@ -284,7 +284,7 @@ def test_alarms_are_not_listed_or_handled_as_sos(tmp_path: Path, kind: str) -> N
     administer(database, "user", "role", "Olga", "dispatcher")
     administer(database, "device", "add", "kit", "--user", "Olga")
     with closing(open_store(database)) as store:
-        store.run_once(lambda db: sos.raise_of(db, 1, 1, None, 1e9, kind=kind))
+        store.run_once(lambda db: sos.raise_incident(db, 1, 1, None, 1e9, kind=kind))
     assert administer(database, "sos", "list") == []
     assert [each["kind"] for each in administer(database, "alarm", "list")] == [kind]
     for deed in (("show", "1"), ("acknowledge", "1"), ("close", "1", "mistake")):

@@ -54,14 +54,14 @@ class MemoryMailbox:
         self._news.set()
         self._news = trio.Event()
 
-    async def greeted(self, journal: int) -> None:
+    async def record_hello(self, journal_number: int) -> None:
         await trio.lowlevel.checkpoint()
-        self.journals.append(journal)
+        self.journals.append(journal_number)
 
-    def news(self) -> trio.Event:
+    def get_news(self) -> trio.Event:
         return self._news
 
-    def look_again(self) -> float:
+    def compute_recheck_delay(self) -> float:
         return inf
 
     async def load(self, capacity: int) -> OutgoingMessage | None:
@@ -77,7 +77,7 @@ class MemoryMailbox:
         assert isinstance(outgoing.body, bytes)
         self.delivered.append(outgoing.body)
 
-    async def returned(
+    async def return_message(
         self, outgoing: OutgoingMessage, *, reason: str, retry_after: float = 0.0
     ) -> None:
         await trio.lowlevel.checkpoint()

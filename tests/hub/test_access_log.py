@@ -16,7 +16,7 @@ import trio
 from fieldagent.http.message import Request, Response
 from fieldagent.http.problem import Problem
 from fieldagent.http.routes import Route, make_router
-from fieldagent.hub.service.access_log import REFUSALS_PER_MINUTE_MAX, AccessLog, call_of
+from fieldagent.hub.service.access_log import REFUSALS_PER_MINUTE_MAX, AccessLog, find_call_name
 from fieldagent.hub.service.figures import Figures
 from tests.hub.test_journey import receiver
 from tests.hub.test_outage import call
@@ -223,7 +223,7 @@ async def test_secret_in_a_misspelt_path_is_not_logged(path: str, method: str) -
     ],
 )
 def test_unknown_paths_share_one_metric_label(path: str, named: str) -> None:
-    assert call_of(path, "GET") == named
+    assert find_call_name(path, "GET") == named
 
 
 @pytest.mark.parametrize(
@@ -241,7 +241,7 @@ def test_unknown_paths_share_one_metric_label(path: str, named: str) -> None:
 def test_administration_calls_have_their_own_metric_label(
     method: str, path: str, named: str
 ) -> None:
-    assert call_of(path, method) == named
+    assert find_call_name(path, method) == named
 
 
 async def test_log_of_refusals_is_limited_per_minute(clock: Any) -> None:

@@ -518,9 +518,9 @@ async def test_webhook_tests_have_a_daily_limit_per_host(store: Store) -> None:
             assert answer.status == 429 and b"to one address" in answer.body
         # Tests of webhooks leave the other messages of the workspace alone.
         letter = partial(
-            sending.note_or_refuse, workspace=1, address="a@example.org", now=hub.alps.now
+            sending.record_message_or_refuse, workspace=1, address="a@example.org", now=hub.alps.now
         )
-        assert await store.commit(lambda db: letter(db, what=sending.LETTER)) == ""
+        assert await store.commit(lambda db: letter(db, kind=sending.LETTER)) == ""
         hub.alps.now += sending.DAY_S
         assert (await hub.ask("POST", f"/api/webhooks/{made['id']}/test")).status == 422
 
@@ -533,7 +533,7 @@ async def test_each_kind_of_sending_is_limited_per_address_and_workspace(
 
         async def sends(address: str, count: int) -> int:
             refusal = partial(
-                sending.note_or_refuse, workspace=1, address=address, what=what, now=START
+                sending.record_message_or_refuse, workspace=1, address=address, kind=what, now=START
             )
             return [await alps.store.commit(lambda db: refusal(db)) for _ in range(count)].count("")
 
@@ -554,10 +554,10 @@ async def test_sending_to_one_address_is_limited_across_workspaces(store: Store,
             insert(db, "workspace", ("id", "name", "created"), rows)
             most = sending.ADDRESS_PER_DAY_MAX[what]
             refusal = partial(
-                sending.note_or_refuse, db, address="+41791234567", what=what, now=START
+                sending.record_message_or_refuse, db, address="+41791234567", kind=what, now=START
             )
             taken = [[refusal(each) for _ in range(most)].count("") for each in others]
-            another = sending.note_or_refuse(db, others[-1], "+41791234568", what, START)
+            another = sending.record_message_or_refuse(db, others[-1], "+41791234568", what, START)
             assert another == "", "another number has a limit of its own"
             return taken
 
@@ -771,8 +771,8 @@ async def test_usage_report_compares_hub_and_operator_counts(store: Store) -> No
     async with office(store) as hub:
         day = usage.format_day(START)
         await store.commit(lambda db: db.execute("UPDATE device SET imei = ? WHERE id = 1", IMEI))
-        await usage.count_session_of(store, IMEI, "7", 51, clock=hub.alps.clock)
-        await usage.count_session_of(store, IMEI, "9", 9, clock=lambda: START - 40 * 86_400)
+        await usage.count_session(store, IMEI, "7", 51, clock=hub.alps.clock)
+        await usage.count_session(store, IMEI, "9", 9, clock=lambda: START - 40 * 86_400)
         counted = [CountedDay(IMEI, day, 2, 3, 51, ("7", "8"))]
         await store.commit(lambda db: usage.store_counts(db, "directip", counted))
         report = await hub.done("GET", "/api/devices/1/usage")

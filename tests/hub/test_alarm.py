@@ -78,7 +78,7 @@ async def test_consoles_of_a_dead_hub_process_do_not_count(store: Store, databas
 
 
 def mark_browser_failed(db: Db) -> None:
-    contacts.note_end(db, 1, "refused", START)
+    contacts.record_attempt(db, 1, "refused", START)
 
 
 def make_ben_a_member(db: Db) -> None:

@@ -62,7 +62,7 @@ def report_other_kits(database: str) -> None:
     def note(db: Db) -> None:
         for at, device in enumerate(ids):
             contact.record_contact(db, device, "ip", now - at * 3_600)
-            contact.note_version(db, device, "0.1.0+60")
+            contact.store_version(db, device, "0.1.0+60")
             kit_condition.store_condition(db, device, replace(well, clock=at), now - at * 3_600)
 
     store = open_store(database)

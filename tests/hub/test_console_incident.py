@@ -206,7 +206,7 @@ def test_alarm_is_answered_under_its_own_name_and_path(tmp_path: Path) -> None:
     ):
         sign_in_as_olga(shown)
         with closing(open_store(database)) as store:
-            store.run_once(lambda db: sos.raise_of(db, 1, 1, None, time.time(), kind="fence"))
+            store.run_once(lambda db: sos.raise_incident(db, 1, 1, None, time.time(), kind="fence"))
         fence = shown.locator("#sos > li.alarm", has_text="Fence 1")
         fence.wait_for()
         assert "SOS" not in fence.inner_text()

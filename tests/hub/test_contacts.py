@@ -379,7 +379,7 @@ def test_contact_tests_from_the_shell_have_the_daily_limit(tmp_path: Path) -> No
     most = sending.ADDRESS_PER_DAY_MAX[sending.TEST]
 
     def spend(db: Db) -> list[str]:
-        refusal = partial(sending.note_or_refuse, db, 1, "bw@example.org", sending.TEST)
+        refusal = partial(sending.record_message_or_refuse, db, 1, "bw@example.org", sending.TEST)
         return [refusal(now=time.time()) for _ in range(most - 1)]
 
     store = open_store(database)

@@ -233,7 +233,7 @@ async def test_deletion_is_rejected_while_an_sos_is_open(
             await store.commit(ask)
         await store.commit(lambda db: db.execute("UPDATE sos SET state = 'closed'"))
         assert (await store.commit(ask))["sos"] == 1
-        await store.commit(lambda db: sos.raise_of(db, 1, 1, None, alps.now, kind="fence"))
+        await store.commit(lambda db: sos.raise_incident(db, 1, 1, None, alps.now, kind="fence"))
         with pytest.raises(directory.Refused, match=r"`fieldagent hub alarm close 2"):
             await store.commit(ask)
         await store.commit(lambda db: db.execute("UPDATE sos SET state = 'closed'"))

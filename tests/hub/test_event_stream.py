@@ -21,7 +21,7 @@ from fieldagent.hub.access.caller import Call, Caller, Proof, Purpose, admit_all
 from fieldagent.hub.api import sos_desk
 from fieldagent.hub.api.event_stream import AT_ONCE, HELD_ROWS_MAX, EventStreams, Follower
 from fieldagent.hub.records.lease import Leases
-from fieldagent.hub.records.sos import find_incident, raise_of
+from fieldagent.hub.records.sos import find_incident, raise_incident
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.package.package import Message
 from fieldagent.wire.envelope import Entry
@@ -107,7 +107,7 @@ async def test_alarm_has_its_own_event(store: Store, topics: set[str]) -> None:
     ):
         listener = Listener(pieces)
         await anext(pieces)
-        await store.commit(lambda db: raise_of(db, 1, 1, None, alps.now, kind="fence"))
+        await store.commit(lambda db: raise_incident(db, 1, 1, None, alps.now, kind="fence"))
         await alps.sends(1, Entry(1, Message("help"), TIME, sos=True))
         wanted = [*(["fence"] if "alarm" in topics else []), *(["sos"] if "sos" in topics else [])]
         kinds: list[str] = []

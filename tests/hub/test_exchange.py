@@ -158,7 +158,7 @@ async def test_unconfirmed_item_waits_and_sos_is_sent_first(store: Store) -> Non
         outgoing = await mailbox.load(65_536)
         assert outgoing is not None
         assert said([read(outgoing)]) == [(3, "help")]
-        await mailbox.returned(outgoing, reason="the link ended")
+        await mailbox.return_message(outgoing, reason="the link ended")
         assert said(await collect(alps.mailbox(2))) == [(3, "help"), (1, "first")]
 
 

@@ -122,7 +122,7 @@ def test_every_difference_has_a_text_in_the_console() -> None:
 async def report_condition(alps: Field, device: int, condition: KitCondition) -> None:
     def note(db: Db) -> None:
         contact.record_contact(db, device, "ip", alps.now)
-        contact.note_version(db, device, "0.1.0.dev123+gabc")
+        contact.store_version(db, device, "0.1.0.dev123+gabc")
 
     await alps.store.commit(note)
     await alps.mailbox(device).process_note(condition.encode())
@@ -204,7 +204,7 @@ async def test_status_answer_of_a_later_format_is_ignored(store: Store) -> None:
         answer = CommandAnswer(number, CommandOutcome.DONE, b"\x02" + bytes(31))
 
         def note(db: Db) -> bool:
-            return commands.note_answer(db, KIT, answer, "ip", alps.now)
+            return commands.record_answer(db, KIT, answer, "ip", alps.now)
 
         assert await alps.store.commit(note)
         assert (await find_row(alps, KIT))["status"]["diskUsed"] == 61

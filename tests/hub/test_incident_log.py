@@ -71,7 +71,7 @@ async def test_kit_that_heard_the_sos_is_logged_with_its_user(store: Store) -> N
     async with field_of(store) as field:
         await field.sends(1, Entry(1, Message("leg broken"), int(field.now), sos=True))
         ((item,),) = await field.rows("SELECT id FROM item")
-        await store.commit(lambda db: sos.note_stored(db, item, 2, field.now))
+        await store.commit(lambda db: sos.record_item_stored(db, item, 2, field.now))
         steps = await store.read(lambda db: incident_log._list_behind(db, 0, 10))
     assert [each.line for each in steps][-1] == "SOS 001 of kit 1: heard by Ben"
 
@@ -79,7 +79,7 @@ async def test_kit_that_heard_the_sos_is_logged_with_its_user(store: Store) -> N
 @pytest.mark.parametrize("kind", ["overdue", "fence", "operator", "watch"])
 async def test_log_of_an_alarm_does_not_contain_sos(store: Store, kind: str) -> None:
     async with field_of(store) as field:
-        await store.commit(lambda db: sos.raise_of(db, 1, 1, None, field.now, kind=kind))
+        await store.commit(lambda db: sos.raise_incident(db, 1, 1, None, field.now, kind=kind))
         (step,) = await store.read(lambda db: incident_log._list_behind(db, 0, 10))
     named = "no one on watch" if kind == "watch" else kind
     assert step.line.startswith(f"{named} 1 of kit 1: raised")
@@ -114,7 +114,7 @@ async def test_step_committed_late_by_another_hub_is_logged_once(
         with trio.fail_after(PATIENCE):
             while not logged():
                 await store.commit(
-                    lambda db: sos.note_event(db, id_, "note", time.time(), detail="later")
+                    lambda db: sos.record_event(db, id_, "note", time.time(), detail="later")
                 )
                 await trio.sleep(0.1)
         assert early is not None and "note: of before" not in logged()

@@ -168,7 +168,9 @@ async def test_unconfirmed_message_of_a_large_modem_is_sent_again(
         entry = await send_message(alps, "its commit failed")
         hello = Message("hello")
         await send_from_kit(alps, Entry(60, hello, int(alps.now)))
-        await OperatorBook(store, "directip", alps.clock).note_state("mt-9", "there", is_final=True)
+        await OperatorBook(store, "directip", alps.clock).record_state(
+            "mt-9", "there", is_final=True
+        )
         await send_from_kit(alps, Entry(61, hello, int(alps.now)))
         alps.now += 1700
         await send_from_kit(alps, Entry(62, hello, int(alps.now)))

@@ -12,7 +12,7 @@ import trio.testing
 from fieldagent.hub.access import directory, people
 from fieldagent.hub.contract import OutgoingMessage
 from fieldagent.hub.field import own_positions
-from fieldagent.hub.field.envelope_packing import note_journal
+from fieldagent.hub.field.envelope_packing import record_journal
 from fieldagent.hub.field.ip_link import _MailboxPost
 from fieldagent.hub.store.contract import Store
 from fieldagent.package.package import SOS_PRIORITY, Location, Message
@@ -76,7 +76,7 @@ async def test_unconfirmed_position_is_sent_again(store: Store) -> None:
         sent = await mailbox.load(65_536)
         assert sent is not None
         assert await mailbox.load(65_536) is None
-        await mailbox.returned(sent, reason="the link ended")
+        await mailbox.return_message(sent, reason="the link ended")
         again = await alps.mailbox(BEN).load(65_536)
         assert again is not None
         assert bodies(again) == bodies(sent)
@@ -122,7 +122,7 @@ async def test_name_is_sent_once_and_again_after_a_change_or_new_journal(store: 
         assert await named(3) == []
         await store.commit(lambda db: db.execute("UPDATE member SET name = 'Eve' WHERE id = 1"))
         assert [await named(4), await named(5)] == [["Eve"], []]
-        await store.commit(lambda db: note_journal(db, BEN, 7, anew=True))
+        await store.commit(lambda db: record_journal(db, BEN, 7, asks_for_names=True))
         mailbox = alps.mailbox(BEN)
         assert await named(6) == ["Eve"]
 
@@ -285,11 +285,11 @@ async def test_link_does_not_spin_when_a_position_follows_the_log(
     async with field(store) as alps:
         await alps.sends(ADA, Entry(1, Message("hut reached"), TIME))
         mailbox = alps.mailbox(BEN, log_rest=60.0)
-        news = mailbox.news()
+        news = mailbox.get_news()
         assert await mailbox.load(1000) is not None
         news.set()
-        mailbox.news()
-        assert 0 < mailbox.look_again() <= 60
+        mailbox.get_news()
+        assert 0 < mailbox.compute_recheck_delay() <= 60
         clock.jump(60)
-        mailbox.news()
-        assert mailbox.look_again() > 60
+        mailbox.get_news()
+        assert mailbox.compute_recheck_delay() > 60

@@ -16,22 +16,22 @@ async def test_operator_notes_are_stored_and_forgotten_after_retention(store: St
     async with field_of(store) as alps:
         book = OperatorBook(store, "directip", alps.clock)
         assert await book.find_imei("t") is None
-        await book.learn(IMEI, "imt", "t")
-        await book.learn(IMEI, "imt", "t")
-        await book.learn("300000000000999", "imt", "u")
+        await book.store_modem(IMEI, "imt", "t")
+        await book.store_modem(IMEI, "imt", "t")
+        await book.store_modem("300000000000999", "imt", "u")
         assert await book.find_imei("t") == IMEI
         assert await book.find_imei("u") is None, "nobody has that IMEI"
-        assert not await book.has("a")
-        await book.note("a")
-        await book.note("a")
-        assert await book.has("a")
-        assert not await OperatorBook(store, "another", alps.clock).has("a")
+        assert not await book.has_message("a")
+        await book.record_message("a")
+        await book.record_message("a")
+        assert await book.has_message("a")
+        assert not await OperatorBook(store, "another", alps.clock).has_message("a")
         alps.now += RETENTION_S + 1
-        await book.note("b")
-        assert not await book.has("a"), "forgotten, long after it could come again"
+        await book.record_message("b")
+        assert not await book.has_message("a"), "forgotten, long after it could come again"
         assert await book.read_fetched() is None
-        await book.note_fetched(1.0)
-        await book.note_fetched(2.0)
+        await book.record_fetched_until(1.0)
+        await book.record_fetched_until(2.0)
         assert await book.read_fetched() == 2.0
 
 
@@ -44,7 +44,7 @@ async def test_mt_message_is_listed_until_its_final_state(store: Store) -> None:
         await alps.satellite()
         (under_way,) = await book.list_under_way()
         assert (under_way.id, under_way.state) == ("mt-7", "")
-        await book.note_state("mt-7", "Received", is_final=False)
+        await book.record_state("mt-7", "Received", is_final=False)
         assert (await book.list_under_way())[0].state == "Received"
-        await book.note_state("mt-7", "Delivery Success", is_final=True)
+        await book.record_state("mt-7", "Delivery Success", is_final=True)
         assert await book.list_under_way() == []

@@ -35,7 +35,7 @@ from fieldagent.hub.operator.failures import (
 )
 from fieldagent.hub.operator.rockblock import ROCKBLOCK
 from fieldagent.hub.records import operator_trouble, sos
-from fieldagent.hub.records.due_receipts import owe_word
+from fieldagent.hub.records.due_receipts import owe_incident_update
 from fieldagent.hub.records.sos import Sos
 from fieldagent.hub.store.contract import Store
 from fieldagent.hub.webhook import webhook_directory
@@ -73,7 +73,7 @@ async def test_answer_to_an_sos_is_sent_over_the_link_despite_satellite_failure(
         await alps.sends(1, Entry(7, Message("leg broken"), int(alps.now), sos=True))
         (incident,) = await list_alarms(alps)
         await alps.store.commit(
-            lambda db: owe_word(db, incident, IncidentState.SEEN, "Olga", "", alps.now)
+            lambda db: owe_incident_update(db, incident, IncidentState.SEEN, "Olga", "", alps.now)
         )
         alps.sky.verdicts = [Verdict(Outcome.NOT_SENT, failure)] * 9 if failure else []
         await alps.satellite()
@@ -81,7 +81,7 @@ async def test_answer_to_an_sos_is_sent_over_the_link_despite_satellite_failure(
         words = []
         for _ in range(2):
             mailbox = alps.mailbox(1)
-            await mailbox.greeted(1)
+            await mailbox.record_hello(1)
             words += [
                 entry.content.state
                 for envelope in await collect(mailbox)
@@ -385,7 +385,7 @@ async def test_answer_to_an_sos_is_retried_soon_after_any_failure(store: Store) 
         await alps.sends(1, Entry(7, Message("leg broken"), int(alps.now), sos=True))
         (incident,) = await list_alarms(alps)
         await alps.store.commit(
-            lambda db: owe_word(db, incident, IncidentState.SEEN, "Olga", "", alps.now)
+            lambda db: owe_incident_update(db, incident, IncidentState.SEEN, "Olga", "", alps.now)
         )
         account = Failure("10", Scope.ACCOUNT, "no credits", FIXED_CAUSE_RETRY_S)
         alps.sky.verdicts = [Verdict(Outcome.NOT_SENT, account)] * 9

@@ -35,7 +35,7 @@ async def link_carrier(alps: Field, number: int, **hears: int) -> IpMailbox:
 
     await alps.store.commit(link)
     mailbox = alps.mailbox(number)
-    await mailbox.greeted(70_000_000 + number)
+    await mailbox.record_hello(70_000_000 + number)
     stations = {{"ada": ADA, "ben": BEN, "cleo": CLEO}[who]: hops for who, hops in hears.items()}
     await mailbox.process_note(StationsInRange(stations).encode())
     return mailbox
@@ -127,7 +127,7 @@ async def test_parcel_goes_over_the_nearest_kit_and_later_over_another(store: St
         alps.now += NEXT_CARRIER_AFTER_S + 1
         assert len(await fetch_parcels(far)) == 1
         assert await fetch_parcels(near) == [], "it goes on by itself"
-        await near.greeted(80_000_000)
+        await near.record_hello(80_000_000)
         await near.process_note(StationsInRange({BEN: 1}).encode())
         alps.now += NEXT_CARRIER_AFTER_S + 1
         assert len(await fetch_parcels(near)) == 1, "its journal is lost"

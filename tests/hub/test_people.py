@@ -39,7 +39,7 @@ async def add_group(field: Field, name: str, *members: int, over_satellite: bool
 async def receipts(field: Field, kit: int) -> list[tuple[int, Receipt]]:
     """Return the receipts to the kit about its own items, by number."""
     mailbox = field.mailbox(kit)
-    await mailbox.greeted(70_000_000 + kit)
+    await mailbox.record_hello(70_000_000 + kit)
     envelopes = await collect(mailbox)
     entries = [entry for envelope in envelopes for entry in envelope.entries]
     return [(each.sequence, each.content) for each in entries if isinstance(each.content, Receipt)]

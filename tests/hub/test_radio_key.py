@@ -86,7 +86,7 @@ async def describe_kits(alps: Field) -> dict[str, str]:
 
 
 async def read_step(alps: Field) -> tuple[int, bool]:
-    change = await alps.store.read(lambda db: radio_key.change_of(db, 1))
+    change = await alps.store.read(lambda db: radio_key.find_change(db, 1))
     assert change is not None
     return change.step, change.ended is not None
 
@@ -245,7 +245,7 @@ async def test_key_command_is_not_sent_over_satellite_without_agreement(store: S
 
 async def fetch_parcels(alps: Field, device: int, carrier: int) -> list[Entry]:
     mailbox = alps.mailbox(carrier)
-    await mailbox.greeted(5)
+    await mailbox.record_hello(5)
     heard = await alps.store.commit(
         lambda db: stations_in_range.store_neighbours(db, carrier, {device: 1})
     )

@@ -20,7 +20,7 @@ from fieldagent.hub.field import kept_letters
 from fieldagent.hub.field.dead_letters import list_devices_with_letters
 from fieldagent.hub.records import sos
 from fieldagent.hub.records.lease import Leases
-from fieldagent.hub.records.stored_entry import read_stored_entry
+from fieldagent.hub.records.stored_entry import decode_stored_entry
 from fieldagent.hub.store.contract import Store
 from fieldagent.hub.store.opening import open_store
 from fieldagent.package.package import IncidentState, IncidentUpdate, Location, Message
@@ -114,7 +114,7 @@ async def test_receipt_of_a_revoked_kit_is_ignored(store: Store) -> None:
         ((sequence, state, body),) = await alps.rows(
             "SELECT sequence, delivery.state, body FROM delivery JOIN item ON item.id = item"
         )
-        digest = compute_item_digest(replace(read_stored_entry(body), sequence=sequence))
+        digest = compute_item_digest(replace(decode_stored_entry(body), sequence=sequence))
         await revoke(alps, BEN)
         await alps.sends(BEN, Entry(sequence, Receipt(BEN, digest), TIME), bearer=Bearer.SATELLITE)
         assert await alps.rows("SELECT state FROM delivery") == [(state,)]

@@ -12,7 +12,7 @@ import pytest
 
 from fieldagent.hub.contract import Bearer
 from fieldagent.hub.operator.contract import Verdict
-from fieldagent.hub.records.ring_alerts import note_session_of
+from fieldagent.hub.records.ring_alerts import record_session_of_imei
 from fieldagent.hub.store.contract import Store
 from fieldagent.package.package import Message
 from fieldagent.wire.envelope import Entry, Receipt, compute_item_digest, decode, derive_key
@@ -100,7 +100,7 @@ async def test_message_delivered_over_ip_causes_no_ring_alert(store: Store) -> N
 
 async def test_session_that_empties_the_mailbox_ends_the_ring_alerts(store: Store) -> None:
     async with field(store) as alps:
-        note = partial(note_session_of, store, "300000000000003", clock=alps.clock)
+        note = partial(record_session_of_imei, store, "300000000000003", clock=alps.clock)
         await send_messages(alps, "one", "two")
         await note(fetched=True)
         assert await list_rings(alps, 1800) == [300.0, 1200.0]

@@ -259,7 +259,9 @@ async def test_answer_to_an_sos_is_sent_in_more_than_two_sms(store: Store) -> No
         def answer(db: Db) -> None:
             incident = sos.find_by_kit(db, 1, 7)
             assert incident is not None
-            due_receipts.owe_word(db, incident, IncidentState.SEEN, "я" * 30, "я" * 80, alps.now)
+            due_receipts.owe_incident_update(
+                db, incident, IncidentState.SEEN, "я" * 30, "я" * 80, alps.now
+            )
 
         await store.commit(answer)
         frame = await desk.told()

@@ -156,7 +156,7 @@ async def test_alarm_is_kept_apart_from_sos_in_lists_texts_and_metrics(
         await hub.alps.sends(1, HELP)
 
         def alarm(db: Db) -> int:
-            return sos.raise_of(db, 1, 1, None, hub.alps.now, kind=kind)
+            return sos.raise_incident(db, 1, 1, None, hub.alps.now, kind=kind)
 
         id_ = await store.commit(alarm)
         for path, ids in (("sos", [1]), ("alarms", [id_])):
@@ -689,7 +689,7 @@ async def test_many_events_do_not_hide_the_text_of_an_sos(store: Store) -> None:
         def crowd(db: Db) -> None:
             for at in range(CROWD):
                 for event in ("heard by", "notified", "not notified", "webhook"):
-                    sos.note_event(db, 1, event, hub.alps.now + at, detail=f"{event} {at}")
+                    sos.record_event(db, 1, event, hub.alps.now + at, detail=f"{event} {at}")
 
         await hub.alps.store.commit(crowd)
         for number in range(60):
@@ -712,7 +712,9 @@ async def test_few_automatic_events_are_shown_one_by_one(store: Store) -> None:
     async with desk(store) as hub:
         await hub.alps.sends(1, HELP)
         for count in range(1, 5):
-            note = partial(sos.note_event, sos=1, event="notified", now=hub.alps.now, detail="Ben")
+            note = partial(
+                sos.record_event, sos=1, event="notified", now=hub.alps.now, detail="Ben"
+            )
             await hub.alps.store.commit(note)
             thread = (await hub.told("GET", "/api/sos/1"))["thread"]
             steps = [each["count"] for each in thread if each["event"] == "notified"]

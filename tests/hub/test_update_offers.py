@@ -39,7 +39,7 @@ class Fleet:
 
     def link(self, db: Db, device: int, version: str, installed: str = ZIPAPP) -> None:
         contact.record_contact(db, device, "ip", 0.0)
-        contact.note_version(db, device, version)
+        contact.store_version(db, device, version)
         kit_report.store_report(db, device, KitReport(installed=installed), 0.0)
 
     def _offer(self, db: Db) -> int:

@@ -11,7 +11,7 @@ import pytest
 
 import tests.hub.large_modem  # noqa: F401
 from fieldagent.hub.records import usage
-from fieldagent.hub.records.usage_file import CountedDay, WrongUsageFile, read_usage
+from fieldagent.hub.records.usage_file import CountedDay, WrongUsageFile, parse_usage
 from fieldagent.hub.store.contract import Store
 from fieldagent.package.package import Message
 from fieldagent.system.price import Price, format_sum, read_credit_price
@@ -31,7 +31,7 @@ SESSIONS = f"""IMEI,Transmit Time,Message Size,Credits Used,CDR Reference
 
 
 def test_usage_file_is_summed_by_modem_and_day() -> None:
-    assert read_usage(SESSIONS.splitlines(keepends=True)) == [
+    assert parse_usage(SESSIONS.splitlines(keepends=True)) == [
         CountedDay(ONE, "2026-09-21", 2, 3, 51, ("7", "8")),
         CountedDay(OTHER, "2026-09-22", 1, 1, 20, ("9",)),
     ]
@@ -53,7 +53,7 @@ def test_usage_file_is_summed_by_modem_and_day() -> None:
     ],
 )
 def test_usage_files_of_different_formats_are_read(text: str, how: dict[str, Any]) -> None:
-    (day,) = read_usage(text.splitlines(keepends=True), **how)
+    (day,) = parse_usage(text.splitlines(keepends=True), **how)
     assert (day.imei, day.day, day.credits) == (ONE, "2026-09-21", 3)
 
 
@@ -76,7 +76,7 @@ def test_usage_files_of_different_formats_are_read(text: str, how: dict[str, Any
 )
 def test_invalid_usage_file_is_reported_with_its_line(text: str, why: str) -> None:
     with pytest.raises(WrongUsageFile) as wrong:
-        read_usage(text.splitlines(keepends=True))
+        parse_usage(text.splitlines(keepends=True))
     assert why in str(wrong.value)
 
 
@@ -99,7 +99,7 @@ def test_amounts_of_two_currencies_are_not_added() -> None:
 
 async def count_sessions(alps: Field, *counted: tuple[str, str, int]) -> None:
     for imei, session, size in counted:
-        await usage.count_session_of(alps.store, imei, session, size, clock=alps.clock)
+        await usage.count_session(alps.store, imei, session, size, clock=alps.clock)
 
 
 async def list_days(alps: Field) -> list[usage.UsageDay]:

@@ -217,10 +217,10 @@ def test_alarm_is_marked_apart_from_sos_in_push_and_mail(
     alarm: str, payload: dict[str, Any], header: tuple[str, str]
 ) -> None:
     notice = Notice("id", "subject", "words", 7, "kit", "words", alarm=alarm)
-    told = json.loads(web_push._write_payload(notice))
+    told = json.loads(web_push._encode_payload(notice))
     assert told == {"title": "subject", "body": "words", "device": "kit", **payload}
     own = {"mail-from": "sos@example.org", "imap-host": None}
-    sent = mail._write_mail(own, "duty@example.org", notice)
+    sent = mail._make_mail(own, "duty@example.org", notice)
     assert [each for each in sent.items() if each[0].startswith("fieldagent-")] == [header]
 
 

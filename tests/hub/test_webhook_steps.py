@@ -49,7 +49,9 @@ async def record_stage(alps: Field, stage: Stage, text: str = "", *, item: int =
             partial(ledger.confirm, item=item, device=BEN, bearer=Bearer.IP, now=alps.now)
         )
         return
-    noted = partial(ledger.note_stage, item=item, member=BEN, stage=stage, text=text, now=alps.now)
+    noted = partial(
+        ledger.record_stage, item=item, member=BEN, stage=stage, text=text, now=alps.now
+    )
     await alps.store.commit(noted)
 
 

@@ -19,7 +19,7 @@ from fieldagent.hub.field.ip_link import _MailboxPost
 from fieldagent.hub.records import workspace_log
 from fieldagent.hub.records.forgetting import expire, forget
 from fieldagent.hub.records.ledger import Posting, enter
-from fieldagent.hub.records.numbering import leave_out
+from fieldagent.hub.records.numbering import skip_all_numbers
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.package.package import SOS_PRIORITY, Location, Message
 from fieldagent.wire.envelope import Entry, Source
@@ -217,7 +217,7 @@ async def test_restored_copy_does_not_reuse_delivery_numbers(store: Store) -> No
         await send_texts(alps, "one")
         await texts(alps, BEN)
         await send_texts(alps, "two", first=2)
-        await store.commit(lambda db: leave_out(db, alps.now))
+        await store.commit(lambda db: skip_all_numbers(db, alps.now))
         assert await texts(alps, BEN) == ["two"]
         first, second = await alps.rows("SELECT sequence FROM delivery ORDER BY sequence")
         assert second[0] - first[0] > 10_000

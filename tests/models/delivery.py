@@ -88,7 +88,7 @@ class Walk:
             return
         while (outgoing := await box.load(65_536)) is not None:
             if how == "returned":
-                await box.returned(outgoing, reason="the link has ended")
+                await box.return_message(outgoing, reason="the link has ended")
                 return
             inbox = self._kit.inbox
             assert isinstance(outgoing.body, bytes)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from packaging.version import Version
 
-from fieldagent.extensions.fleet.version_order import order
+from fieldagent.extensions.fleet.version_order import make_sort_key
 from tests.machine import tool
 from tests.shipping.conftest import ROOT
 
@@ -88,7 +88,7 @@ def test_later_build_has_a_higher_version_for_pip_dpkg_and_update(checkout: Chec
     expect("0.2.0")
     for before, after in pairwise(dict.fromkeys(seen)):
         assert Version(before) < Version(after)
-        assert order(before) < order(after), (before, after)
+        assert make_sort_key(before) < make_sort_key(after), (before, after)
         asked = ["dpkg", "--compare-versions", for_dpkg(before), "lt", for_dpkg(after)]
         assert subprocess.run(asked).returncode == 0, asked
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fieldagent.hub.records.stored_entry import read_stored_entry
+from fieldagent.hub.records.stored_entry import decode_stored_entry
 from tests.agent.channels.test_satellite_soak import AGAIN_SOON
 from tests.breaking import Put, environment
 from tests.extensions.mqtt.brokers import Mosquitto, Neighbour
@@ -77,7 +77,9 @@ class SoakHub:
     def items(self) -> list[tuple[float, str, bool]]:
         """Return the time of each message, its text, and whether a kit has sent it."""
         rows = self.disk("SELECT accepted, body, source_device IS NOT NULL FROM item ORDER BY id")
-        entries = [(at, read_stored_entry(body).content, bool(of_kit)) for at, body, of_kit in rows]
+        entries = [
+            (at, decode_stored_entry(body).content, bool(of_kit)) for at, body, of_kit in rows
+        ]
         return [(at, getattr(item, "content", ""), of_kit) for at, item, of_kit in entries]
 
 

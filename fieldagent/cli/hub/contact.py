@@ -132,14 +132,18 @@ def test_steps(arguments: argparse.Namespace, settings: HubSettings, store: Stor
 
     async def hand_over(reach: ContactSenders) -> Sequence[Row]:
         async def note_end(contact: AlarmContact, reason: str) -> None:
-            await store.commit(lambda db: contacts.note_end(db, contact.id, reason, time.time()))
+            await store.commit(
+                lambda db: contacts.record_attempt(db, contact.id, reason, time.time())
+            )
 
-        return await chain.test(recipients, reach, note_end)
+        return await chain.test_contacts(recipients, reach, note_end)
 
     def count(db: Db) -> Sequence[tuple[AlarmContact, str]]:
         workspace = directory.find_workspace(db, arguments.workspace)
         everybody = contacts.list_all(db, workspace)
-        limit = partial(sending.note_or_refuse, db, workspace, what=sending.TEST, now=time.time())
+        limit = partial(
+            sending.record_message_or_refuse, db, workspace, kind=sending.TEST, now=time.time()
+        )
         return [(each, limit(address=each.address)) for each in everybody]
 
     recipients = store.run_once(count)
@@ -184,13 +188,15 @@ def test(arguments: argparse.Namespace, settings: HubSettings, store: Store) -> 
     """Send a test notification to a contact, and show the result."""
 
     async def hand_over(reach: ContactSenders) -> HandoverResult:
-        message = notice.test(contact.name, str(uuid.uuid4()), contact.language)
+        message = notice.make_test_notice(contact.name, str(uuid.uuid4()), contact.language)
         return await reach.send_notice(contact.kind, contact.address, message)
 
     def find(db: Db) -> tuple[AlarmContact, str]:
         workspace = directory.find_workspace(db, arguments.workspace)
         found = contacts.find_contact(db, workspace, arguments.id)
-        limit = sending.note_or_refuse(db, workspace, found.address, sending.TEST, time.time())
+        limit = sending.record_message_or_refuse(
+            db, workspace, found.address, sending.TEST, time.time()
+        )
         return found, limit
 
     contact, limit = store.run_once(find)
@@ -199,7 +205,7 @@ def test(arguments: argparse.Namespace, settings: HubSettings, store: Store) -> 
     result = _run_with_reach(settings, store, hand_over)
     taken = result.outcome is HandoverOutcome.HANDED
     reason = "" if taken else result.reason
-    store.run_once(lambda db: contacts.note_end(db, contact.id, reason, time.time()))
+    store.run_once(lambda db: contacts.record_attempt(db, contact.id, reason, time.time()))
     if not taken:
         print(f"fieldagent: {contact.name}: {escape_line(reason)}", file=sys.stderr)
         return REFUSED

@@ -6,7 +6,7 @@ from fieldagent.cli.hub.opened_store import Call, Result, make_transaction
 from fieldagent.hub.access.directory import Refused
 from fieldagent.hub.escalation import contacts
 from fieldagent.hub.records import quiet
-from fieldagent.hub.records.quiet import NO_QUIET_HOURS, WrongHours, read_hours
+from fieldagent.hub.records.quiet import NO_QUIET_HOURS, WrongHours, parse_hours
 
 
 @make_transaction
@@ -19,7 +19,7 @@ def set_hours(call: Call) -> Result:
         return _change(call, NO_QUIET_HOURS if asked.contact else "")
     hours = f"{asked.hours} {asked.zone}"
     try:
-        read_hours(hours)
+        parse_hours(hours)
     except WrongHours as wrong:
         raise Refused(str(wrong)) from None
     return _change(call, hours)
@@ -34,9 +34,9 @@ def inherit(call: Call) -> Result:
 def _change(call: Call, hours: str) -> Result:
     if number := call.arguments.contact:
         contact = contacts.find_contact(*call.here, number)
-        quiet.set_of_contact(*call.here, contact.id, hours, call.now)
+        quiet.set_contact_hours(*call.here, contact.id, hours, call.now)
     else:
-        quiet.set_of_workspace(*call.here, hours, call.now)
+        quiet.set_workspace_hours(*call.here, hours, call.now)
     return _make_rows(call)
 
 

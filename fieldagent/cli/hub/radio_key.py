@@ -191,7 +191,7 @@ def ask(arguments: argparse.Namespace, hub: HubSettings, store: Store) -> Result
 @make_transaction
 def print_key(call: Call) -> Result:
     """Print the key, for kits without a route to the hub."""
-    key_change = radio_key.change_of(*call.here)
+    key_change = radio_key.find_change(*call.here)
     if key_change is None:
         raise Refused("no radio-key was changed here: only the kits have it")
     return [{"radio-key": key_change.key.hex()}]

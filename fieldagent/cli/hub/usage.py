@@ -14,7 +14,7 @@ from fieldagent.hub.access import directory
 from fieldagent.hub.access.directory import Row
 from fieldagent.hub.operator.registry import get_operators
 from fieldagent.hub.records import usage
-from fieldagent.hub.records.usage_file import COLUMN_NAMES, CountedDay, WrongUsageFile, read_usage
+from fieldagent.hub.records.usage_file import COLUMN_NAMES, CountedDay, WrongUsageFile, parse_usage
 from fieldagent.hub.settings import HubSettings, find_price
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.system.exit_codes import REFUSED, USAGE
@@ -55,7 +55,7 @@ def _read(arguments: argparse.Namespace) -> list[CountedDay]:
         if what not in COLUMN_NAMES:
             raise WrongUsageFile(f"--columns accepts {', '.join(COLUMN_NAMES)}, not {what!r}")
     with arguments.file.open(encoding="utf-8-sig", newline="") as lines:
-        return read_usage(lines, named, arguments.date_format)
+        return parse_usage(lines, named, arguments.date_format)
 
 
 @make_store_command

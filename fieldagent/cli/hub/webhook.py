@@ -81,7 +81,9 @@ def _read(arguments: argparse.Namespace) -> Webhook:
 def _try(settings: HubSettings, store: Store, workspace: int, webhook: Webhook) -> bool:
     """Send a test, and print the result. Raises Refused if the daily limit is reached."""
     now = time.time()
-    if limit := store.run_once(lambda db: sending.test_of_webhook(db, workspace, webhook.url, now)):
+    if limit := store.run_once(
+        lambda db: sending.record_webhook_test(db, workspace, webhook.url, now)
+    ):
         raise Refused(limit)
     open_stream = open_public(settings.webhook_allow)
 

@@ -17,7 +17,7 @@ from itertools import islice
 
 from fieldagent.cli.hub.opened_store import Call, Result, make_store_command, make_transaction
 from fieldagent.extensions.fleet.fetching import NotTaken, fetch_file
-from fieldagent.extensions.fleet.version_order import order
+from fieldagent.extensions.fleet.version_order import make_sort_key
 from fieldagent.hub.access import directory
 from fieldagent.hub.access.directory import Refused, Row
 from fieldagent.hub.field import update_offers
@@ -146,7 +146,7 @@ def _is_newer(runs: str, version: str) -> bool:
     because a kit reports it.
     """
     with suppress(NotTaken):
-        return order(runs) > order(version)
+        return make_sort_key(runs) > make_sort_key(version)
     return False
 
 

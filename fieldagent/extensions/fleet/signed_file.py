@@ -50,7 +50,7 @@ def read_signed_file(
         print_progress(f"{source}: a part was here from an earlier attempt")
     signature = f"{source}.minisig"
     try:
-        return content, release_of(content, fetch_file(signature).content.decode(), kind, keys)
+        return content, verify_release(content, fetch_file(signature).content.decode(), kind, keys)
     except UnicodeDecodeError:
         raise NotTaken(f"{signature}: the signature is not in minisign's format") from None
     except NotSigned as wrong:
@@ -61,7 +61,9 @@ def read_signed_file(
         raise NotTaken(f"{signature}: {wrong}") from None
 
 
-def release_of(content: bytes, signature: str, kind: str, keys: Sequence[TrustedKey]) -> Release:
+def verify_release(
+    content: bytes, signature: str, kind: str, keys: Sequence[TrustedKey]
+) -> Release:
     """Return the release in the signature of a file. Raises NotSigned, NotTaken."""
     try:
         comment = verify(content, read_signature(signature), keys)

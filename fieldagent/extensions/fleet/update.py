@@ -25,7 +25,7 @@ from fieldagent.extensions.fleet.signed_file import (
     print_progress,
     read_signed_file,
     read_trusted_keys,
-    release_of,
+    verify_release,
 )
 from fieldagent.extensions.fleet.trial import Place, Trial
 from fieldagent.extensions.fleet.update_order import UpdateOrder
@@ -210,7 +210,7 @@ def _build_from_delta(brought: SignedDelta, now: bytes, key: Path) -> tuple[byte
     """
     signature = brought.signature.format_signature("by a command")
     try:
-        release = release_of(brought.delta, signature, DELTA, read_trusted_keys(key))
+        release = verify_release(brought.delta, signature, DELTA, read_trusted_keys(key))
         return rebuild_program(apply_delta(brought.delta, get_contents(now))), release.version
     except (NotSigned, NoDelta) as wrong:
         raise NotTaken(f"the delta from the hub: {wrong}") from None

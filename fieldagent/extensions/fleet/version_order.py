@@ -11,7 +11,7 @@ def check_newer(now: str, next_: str, *, older_too: bool) -> None:
     """Check that `next_` is newer than `now`. If `older_too` is True, any version is allowed.
     Raises NotTaken.
     """
-    if older_too or order(next_) > order(now):
+    if older_too or make_sort_key(next_) > make_sort_key(now):
         return
     what = "is already running" if next_ == now else f"is older than {now}, which runs"
     raise NotTaken(f"{next_} {what}: --older installs it anyway")
@@ -21,7 +21,7 @@ STAGES = ("dev", "a", "b", "rc", None)
 """Stages before a release, in order (PEP 440)."""
 
 
-def order(version: str) -> tuple[tuple[int, ...], int, int, int]:
+def make_sort_key(version: str) -> tuple[tuple[int, ...], int, int, int]:
     """Return the sort key of a version. For example, 0.2.0.dev1 comes before 0.2.0.
     0.2.0+1.g1a2b3c4d, which is one commit later, comes after 0.2.0. Raises NotTaken.
     """

@@ -54,12 +54,12 @@ class JsprLine(NamedTuple):
         return f"{self.code}, {REFUSAL_TEXTS.get(self.code, 'for a reason that is not documented')}"
 
 
-def get(target: str, **members: object) -> bytes:
+def encode_get(target: str, **members: object) -> bytes:
     """Return a request that reads a target."""
     return _request("GET", target, members)
 
 
-def put(target: str, **members: object) -> bytes:
+def encode_put(target: str, **members: object) -> bytes:
     """Return a request that sets a target."""
     return _request("PUT", target, members)
 
@@ -123,7 +123,7 @@ def _read(raw: bytes) -> JsprLine | None:
     return JsprLine(code, head[2].decode("ascii"), body)
 
 
-def number(line: JsprLine, name: str, low: int, high: int) -> int:
+def read_integer(line: JsprLine, name: str, low: int, high: int) -> int:
     """Return an integer member from `low` to `high`. Raises RemoteProtocolError."""
     value = line.body.get(name)
     if type(value) is not int or not low <= value <= high:

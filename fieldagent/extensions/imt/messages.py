@@ -73,9 +73,9 @@ UNNAMED_KEY = 0
 number."""
 
 
-def unpack(number: int) -> MessageKey | None:
+def unpack_key(packed_key: int) -> MessageKey | None:
     """Return the key in a number from `MessageKey.pack`, or None for `UNNAMED_KEY`."""
-    return None if number == UNNAMED_KEY else MessageKey(number >> 8, number & 0xFF)
+    return None if packed_key == UNNAMED_KEY else MessageKey(packed_key >> 8, packed_key & 0xFF)
 
 
 class SegmentWanted(NamedTuple):
@@ -152,7 +152,7 @@ Event = (
 )
 
 
-def read_event(line: jspr.JsprLine) -> Event | None:
+def parse_event(line: jspr.JsprLine) -> Event | None:
     """Return the event in an unsolicited line, or in the answer to a GET of the same target. Return
     None for a line that the agent does not use. Raises RemoteProtocolError if a member is missing
     or wrong.
@@ -162,18 +162,18 @@ def read_event(line: jspr.JsprLine) -> Event | None:
 
 
 def _read_key(line: jspr.JsprLine) -> MessageKey:
-    topic = jspr.number(line, "topic_id", TOPIC_MIN, TOPIC_MAX)
-    return MessageKey(topic, jspr.number(line, "message_id", 0, 255))
+    topic = jspr.read_integer(line, "topic_id", TOPIC_MIN, TOPIC_MAX)
+    return MessageKey(topic, jspr.read_integer(line, "message_id", 0, 255))
 
 
 def _read_wanted_segment(line: jspr.JsprLine) -> SegmentWanted:
-    length = jspr.number(line, "segment_length", 1, SEGMENT_BYTES)
-    start = jspr.number(line, "segment_start", 0, PAYLOAD_BYTES + CRC_BYTES - 1)
+    length = jspr.read_integer(line, "segment_length", 1, SEGMENT_BYTES)
+    start = jspr.read_integer(line, "segment_start", 0, PAYLOAD_BYTES + CRC_BYTES - 1)
     return SegmentWanted(_read_key(line), start, length)
 
 
 def _read_mt_segment(line: jspr.JsprLine) -> MtSegment:
-    start = jspr.number(line, "segment_start", 0, PAYLOAD_BYTES + CRC_BYTES - 1)
+    start = jspr.read_integer(line, "segment_start", 0, PAYLOAD_BYTES + CRC_BYTES - 1)
     try:
         data = base64.b64decode(jspr.read_text(line, "data"), validate=True)
     except ValueError:
@@ -326,7 +326,7 @@ class MoMessage:
             )
         self.last_given = self.last_given or end == len(self._whole)
         data = base64.b64encode(self._whole[request.start : end]).decode("ascii")
-        return jspr.put(
+        return jspr.encode_put(
             "messageOriginateSegment",
             topic_id=request.key.topic,
             message_id=request.key.id,

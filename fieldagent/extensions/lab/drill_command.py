@@ -102,14 +102,14 @@ def _print_progress(
     if arguments.json:
         documents = [
             report.encode_runs(name, runs)
-            | ({"budget": report.budget(runs)} if arguments.budget else {})
+            | ({"budget": report.compute_budget(runs)} if arguments.budget else {})
             for name, runs in drills
         ]
         text = json.dumps(documents[0] if len(documents) == 1 else documents) + "\n"
     elif arguments.budget:
-        text = "\n".join(report.budget_text(name, runs) for name, runs in drills)
+        text = "\n".join(report.format_budget(name, runs) for name, runs in drills)
     else:
-        text = report.write_page([report.write_markdown(name, runs) for name, runs in drills])
+        text = report.format_page([report.format_markdown(name, runs) for name, runs in drills])
     if arguments.out is None:
         print("\n".join(map(escape_line, text.splitlines())))
         return

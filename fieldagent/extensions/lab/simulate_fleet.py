@@ -29,7 +29,7 @@ from fieldagent.extensions.lab.simulator.fleet_figures import (
     is_as_expected,
     report,
 )
-from fieldagent.extensions.lab.simulator.fleet_tokens import NoTokens, read_tokens
+from fieldagent.extensions.lab.simulator.fleet_tokens import NoTokens, parse_tokens
 from fieldagent.system import waits
 from fieldagent.system.exit_codes import ERROR, OK, REFUSED, UNAVAILABLE, USAGE
 from fieldagent.system.log_lines import print_failure
@@ -86,7 +86,7 @@ def _read_hub_address(arguments: argparse.Namespace) -> HubAddress:
 
 def _read_tokens(arguments: argparse.Namespace) -> list[str]:
     try:
-        tokens = read_tokens(arguments.tokens.read_text())
+        tokens = parse_tokens(arguments.tokens.read_text())
     except (NoTokens, OSError, UnicodeDecodeError) as error:
         if isinstance(error, OSError):
             raise _NotBegun(f"--tokens {describe_reason(error)}", USAGE) from None

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 from fieldagent.cli.hub.opened_store import run_with_store, show
-from fieldagent.extensions.lab.simulator.fleet_tokens import write_tokens
+from fieldagent.extensions.lab.simulator.fleet_tokens import format_tokens
 from fieldagent.hub.access import directory
 from fieldagent.hub.access.directory import Refused, Row
 from fieldagent.hub.settings import HubSettings
@@ -47,7 +47,7 @@ def _make(db: Db, name: str, kits: int, target: Path) -> Row:
     ]
     # Write the tokens within the transaction, so that no test kit exists without a known token.
     try:
-        replace_file(target, write_tokens(name, tokens).encode())
+        replace_file(target, format_tokens(name, tokens).encode())
     except OSError as error:
         raise Refused(f"{target} cannot be written: {describe_reason(error)}") from None
     return {

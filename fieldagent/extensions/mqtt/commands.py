@@ -159,7 +159,7 @@ class Commands:
             await session.publish(self._result_topic(command.sender), encode_compact(result))
 
 
-def read_document(body: bytes) -> Any:
+def parse_document(body: bytes) -> Any:
     """Parse JSON. If the body is not a JSON object, it is the text of a message. Raises NotJson."""
     if body.lstrip()[:1] == b"{":
         return load_document(body)

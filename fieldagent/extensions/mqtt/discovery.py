@@ -28,11 +28,11 @@ def make_flag(name: str, member: str, device_class: str) -> dict[str, Any]:
         "platform": "binary_sensor",
         "name": name,
         "device_class": device_class,
-        "value_template": make_choice(member, f"value_json.get('{member}')"),
+        "value_template": make_flag_template(member, f"value_json.get('{member}')"),
     }
 
 
-def make_choice(member: str, on: str) -> str:
+def make_flag_template(member: str, on: str) -> str:
     """Return the template of a binary sensor that shows a member of the state. If the condition
     `on` is true, the sensor is ON.
     """
@@ -49,7 +49,7 @@ def make_text_sensor(name: str, member: str, **more: str) -> dict[str, Any]:
     }
 
 
-def number(name: str, member: str) -> dict[str, Any]:
+def make_number_sensor(name: str, member: str) -> dict[str, Any]:
     """Return the discovery config of a numeric sensor with statistics."""
     return make_text_sensor(name, member, state_class="measurement")
 
@@ -80,7 +80,7 @@ def make_event_entity(topic: str, types: tuple[str, ...]) -> dict[str, Any]:
     return {"platform": "event", "name": "Message", "event_types": [*types], "state_topic": topic}
 
 
-def notify(topic: str) -> dict[str, Any]:
+def make_notify_entity(topic: str) -> dict[str, Any]:
     """Return the discovery config of a notify entity, which publishes a text on the topic."""
     return {"platform": "notify", "name": "Send", "command_topic": topic}
 

@@ -117,7 +117,7 @@ DISCONNECT = bytes((PacketType.DISCONNECT << 4, 0))
 """Packet with which a client disconnects, so that the broker does not publish its will."""
 
 
-def connect(
+def encode_connect(
     client: str,
     keepalive: int,
     *,
@@ -144,30 +144,30 @@ def connect(
     return _encode_packet(PacketType.CONNECT, 0, head + payload)
 
 
-def publish(
+def encode_publish(
     topic: str,
     payload: bytes,
-    number: int | None = None,
+    packet_number: int | None = None,
     *,
     retain: bool = False,
 ) -> bytes:
-    """Return a PUBLISH. The packet has QoS 1 if there is a `number` (1 to 65 535), otherwise QoS
-    0.
+    """Return a PUBLISH. If `packet_number` (1 to 65 535) is given, the packet has QoS 1, otherwise
+    QoS 0.
     """
-    flags = int(retain) | (0 if number is None else 0x02)
-    name = b"" if number is None else number.to_bytes(2)
+    flags = int(retain) | (0 if packet_number is None else 0x02)
+    name = b"" if packet_number is None else packet_number.to_bytes(2)
     return _encode_packet(PacketType.PUBLISH, flags, _encode_text(topic) + name + payload)
 
 
-def encode_puback(number: int) -> bytes:
+def encode_puback(packet_number: int) -> bytes:
     """Return the acknowledgement of the QoS 1 message with this number (section 3.4)."""
-    return _encode_packet(PacketType.PUBACK, 0, number.to_bytes(2))
+    return _encode_packet(PacketType.PUBACK, 0, packet_number.to_bytes(2))
 
 
-def subscribe(number: int, filters: list[str]) -> bytes:
+def encode_subscribe(packet_number: int, filters: list[str]) -> bytes:
     """Return a SUBSCRIBE that requests QoS 1 for each filter."""
     wanted = b"".join(_encode_text(each) + b"\x01" for each in filters)
-    return _encode_packet(PacketType.SUBSCRIBE, 0x02, number.to_bytes(2) + wanted)
+    return _encode_packet(PacketType.SUBSCRIBE, 0x02, packet_number.to_bytes(2) + wanted)
 
 
 def _encode_packet(kind: PacketType, flags: int, rest: bytes) -> bytes:

@@ -80,7 +80,7 @@ class ShortSessions:
         """Return True if so many sessions were short that it cannot be a coincidence."""
         return self._count >= SHORT_SESSIONS_MAX
 
-    async def note_lasting(self, tell_ready: Callable[[], object]) -> None:
+    async def wait_until_lasting(self, tell_ready: Callable[[], object]) -> None:
         """Wait until the session has lasted `SHORT_SESSION_S` seconds. If earlier sessions ended
         early, reset the counter and call `tell_ready`.
         """
@@ -136,7 +136,7 @@ async def open_session(
         raise BrokerLost(f"the broker does not answer within {ANSWER_TIMEOUT_S:g} s")
     try:
         session = MqttSession(stream, client)
-        hello = mqtt.connect(
+        hello = mqtt.encode_connect(
             client.id,
             KEEPALIVE_S,
             clean=will is None,
@@ -246,7 +246,7 @@ class MqttSession:
     async def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> None:
         """Publish a message. Return when the broker has acknowledged it."""
         with self._use_number() as (number, answered):
-            await self._send(mqtt.publish(topic, payload, number, retain=retain))
+            await self._send(mqtt.encode_publish(topic, payload, number, retain=retain))
             await self._wait(answered, ACK_MAX_S, f"has not acknowledged {topic}")
 
     async def subscribe(self, filters: list[str]) -> None:
@@ -254,7 +254,7 @@ class MqttSession:
         broker refuses a filter or does not answer.
         """
         with self._use_number() as (number, answered):
-            await self._send(mqtt.subscribe(number, filters))
+            await self._send(mqtt.encode_subscribe(number, filters))
             await self._wait(answered, ANSWER_TIMEOUT_S, "has not answered a subscription")
             if number in self._refused:
                 text = (
@@ -262,9 +262,9 @@ class MqttSession:
                 )
                 raise BrokerLost(f"{text}: correct its access rules", fault=True)
 
-    async def acknowledge(self, number: int) -> None:
+    async def acknowledge(self, packet_number: int) -> None:
         """Acknowledge a message of QoS 1, so that the broker does not send it again."""
-        await self._send(mqtt.encode_puback(number))
+        await self._send(mqtt.encode_puback(packet_number))
 
     async def leave(self) -> None:
         """Disconnect in such a way that the broker does not publish the will."""

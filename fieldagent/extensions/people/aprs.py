@@ -143,7 +143,7 @@ class AprsPeople:
                 try:
                     frame = ax25.decode(content)
                     if frame is not None and frame.source != self._call:
-                        self._judge(frame, wire.read(frame))
+                        self._judge(frame, wire.parse_frame(frame))
                 except RemoteProtocolError as error:
                     log.debug("the TNC received unreadable data: %s", error)
                     self._note("unreadable")
@@ -293,7 +293,7 @@ class AprsPeople:
 
     async def _send_answer(self, handle: str, number: str, has_it: bool) -> None:
         await waits.sleep(uniform(*ACK_DELAY_S))
-        await self._send(wire.write_answer(handle.upper(), number, has_it=has_it))
+        await self._send(wire.encode_ack_or_reject(handle.upper(), number, is_accepted=has_it))
 
     async def _send(self, info: bytes) -> None:
         """Transmit a frame. Raises PortLost and RadioLost."""
@@ -329,7 +329,7 @@ class AprsPeople:
         self._finish_text(has_it=False)
 
     async def _send_text(self, handle: str, text: str, number: str) -> TextOutcome:
-        info = wire.write_message(handle.upper(), text.translate(LOOK_ALIKES), number)
+        info = wire.encode_message(handle.upper(), text.translate(LOOK_ALIKES), number)
         answered, answers = trio.Event(), list[bool]()
         self._asked[handle, number] = answered, answers
         try:

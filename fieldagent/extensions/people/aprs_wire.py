@@ -92,7 +92,7 @@ class AprsHeard(NamedTuple):
     """True if the frame arrived over APRS-IS. In this case, the sender may be far away."""
 
 
-def read(frame: Frame) -> AprsHeard:
+def parse_frame(frame: Frame) -> AprsHeard:
     """Parse a frame. Raises RemoteProtocolError if its contents are invalid for their type."""
     text = frame.info.decode("latin-1")
     if text.startswith("}"):
@@ -365,20 +365,22 @@ def _check_position(
     )
 
 
-def write_message(to: str, text: str, number: str) -> bytes:
+def encode_message(addressee: str, text: str, message_id: str) -> bytes:
     """Return the information field of a message. Raises LocalProtocolError."""
-    if not re.fullmatch(f"[A-Za-z0-9]{{1,{ID_MAX}}}", number):
-        raise LocalProtocolError(f"{number!r} is not an id of up to {ID_MAX} letters and digits")
+    if not re.fullmatch(f"[A-Za-z0-9]{{1,{ID_MAX}}}", message_id):
+        raise LocalProtocolError(
+            f"{message_id!r} is not an id of up to {ID_MAX} letters and digits"
+        )
     body = text.encode()
     if len(body) > TEXT_MAX_BYTES or any(each in text for each in "|~{\r\n"):
         raise LocalProtocolError(f"a message has at most {TEXT_MAX_BYTES} bytes, and no | ~ {{")
-    return _encode_addressed(to, body + b"{" + number.encode())
+    return _encode_addressed(addressee, body + b"{" + message_id.encode())
 
 
-def write_answer(to: str, number: str, *, has_it: bool) -> bytes:
+def encode_ack_or_reject(addressee: str, message_id: str, *, is_accepted: bool) -> bytes:
     """Return the information field that acknowledges or rejects a message."""
-    return _encode_addressed(to, f"{'ack' if has_it else 'rej'}{number}".encode())
+    return _encode_addressed(addressee, f"{'ack' if is_accepted else 'rej'}{message_id}".encode())
 
 
-def _encode_addressed(to: str, body: bytes) -> bytes:
-    return f":{to.ljust(ADDRESSEE)[:ADDRESSEE]}:".encode() + body
+def _encode_addressed(addressee: str, body: bytes) -> bytes:
+    return f":{addressee.ljust(ADDRESSEE)[:ADDRESSEE]}:".encode() + body

@@ -130,7 +130,7 @@ class Desk:
         own = self.settings.credits_per_day
         return own if own is not None else 0 if self.caveat else CREDITS_PER_DAY
 
-    async def receive_message(self, report: HandheldReport) -> bool:
+    async def process_report(self, report: HandheldReport) -> bool:
         """Process a received report. Return True if the report was accepted and is on disk. Return
         False if the sender must be notified of a refusal. Raises the journal's errors.
         """
@@ -335,7 +335,7 @@ class Desk:
                 await self._reply(report, LIMIT_REPLY, limit=self._credits)
             await self._remember(report, None, handhelds.REFUSED_SIGN)
             return False
-        await self.toll.receive_message(report.handle, report.number, price)
+        await self.toll.book_price(report.handle, report.number, price)
         standing = await self.intake.accept(affordable, _make_key(report))
         await self._remember(report, standing.sequence if is_direct else None)
         return True

@@ -83,10 +83,10 @@ class Handles(NamedTuple):
         there = self._list_reached(handles)
         return there[0] if len(there) == 1 else None
 
-    def find_by_user(self, number: int) -> str | None:
+    def find_by_user(self, user_number: int) -> str | None:
         """Return the handheld of the hub's user with this number, or None if there is none."""
         for person in directory.list_people(self.journal):
-            if (person.kind, person.number) == (directory.USER, number):
+            if (person.kind, person.number) == (directory.USER, user_number):
                 reached = self._list_reached(person.handles)
                 return reached[0] if reached else None
         return None

@@ -55,9 +55,9 @@ def split_into_parts(text: str, size: int) -> list[str]:
     if len(text.encode()) <= size:
         return [text]
     capacity = size - len("1/3 ")
-    pieces = _cut(text, capacity, PARTS_MAX + 1)
+    pieces = _cut_into_parts(text, capacity, PARTS_MAX + 1)
     if len(pieces) > PARTS_MAX:
-        return [_cut(text, size - len(MORE_SUFFIX.encode()), 1)[0] + MORE_SUFFIX]
+        return [_cut_into_parts(text, size - len(MORE_SUFFIX.encode()), 1)[0] + MORE_SUFFIX]
     return [f"{place}/{len(pieces)} {piece}" for place, piece in enumerate(pieces, 1)]
 
 
@@ -65,10 +65,10 @@ def count_parts(text: str, size: int) -> int:
     """Return the number of parts of at most `size` bytes that the whole text needs."""
     if len(text.encode()) <= size:
         return 1
-    return len(_cut(text, size - len("1/3 "), len(text)))
+    return len(_cut_into_parts(text, size - len("1/3 "), len(text)))
 
 
-def _cut(text: str, size: int, limit: int) -> list[str]:
+def _cut_into_parts(text: str, size: int, limit: int) -> list[str]:
     pieces: list[str] = []
     rest = text.strip()
     while rest and len(pieces) < limit:
@@ -107,7 +107,7 @@ class Absence:
 
 
 @dataclass(slots=True)
-class Postman:
+class HandheldMessenger:
     journal: Journal
     inbox: Inbox
     who: Callable[[str], Holder]

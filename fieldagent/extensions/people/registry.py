@@ -39,7 +39,7 @@ def can_reach(protocol: str, link: ChannelLink, handle: str) -> bool:
     return load_peoples_radio(name).is_handle(handle)
 
 
-def list_devices() -> list[Recognition]:
+def list_radio_recognitions() -> list[Recognition]:
     """Return the recognition of each kind of radio for handhelds that can be recognised."""
     ways = [load_peoples_radio(name).recognition for name in RADIOS]
     return [way() for way in ways if way]

@@ -24,7 +24,7 @@ from fieldagent.extensions.people.contract import PRECISE, HandheldPlace, People
 from fieldagent.extensions.people.desk import Desk
 from fieldagent.extensions.people.directory import Handles
 from fieldagent.extensions.people.doubts import Doubt, list_doubts
-from fieldagent.extensions.people.post import Absence, Postman
+from fieldagent.extensions.people.post import Absence, HandheldMessenger
 from fieldagent.extensions.people.registry import can_reach, find_caveat, load_peoples_radio
 from fieldagent.extensions.people.replies import FULL_DISK_REPLY
 from fieldagent.extensions.people.settings import PeopleSettings, is_among
@@ -68,7 +68,7 @@ class PeopleService(PartService):
         self._desk = desk
         self._journal = desk.journal
         self.link = link
-        self._postman = Postman(desk.journal, desk.inbox, desk.find_holder, Absence())
+        self._postman = HandheldMessenger(desk.journal, desk.inbox, desk.find_holder, Absence())
         self._frames: Counter[str] = Counter()
         """Number of received frames for each decision, for a radio that hears all stations."""
 
@@ -104,7 +104,7 @@ class PeopleService(PartService):
         while True:
             heard = await radio.receive()
             try:
-                if not await self._desk.receive_message(heard):
+                if not await self._desk.process_report(heard):
                     await radio.refuse(heard, "")
             except (NotOnDisk, StoreFull):
                 log.error("the text of %s is not accepted, because the disk is full", heard.handle)

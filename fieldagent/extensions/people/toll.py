@@ -44,18 +44,23 @@ class HandheldLimits:
         cost = compute_costs(package, self._outboxes, now).get(Channel.SATELLITE)
         return 0 if cost is None else cost.credits
 
-    def read_spent(self, handle: str, number: int) -> int:
+    def read_spent(self, handle: str, message_number: int) -> int:
         """Return the largest possible cost of a person's messages today. The message with the
-        number `number` is not included, because it may have been booked before a power failure.
+        number `message_number` is not included, because it may have been booked before a power
+        failure.
         """
-        return handhelds.sum_spent(self._journal, self.get_day(), handle, number)
+        return handhelds.sum_spent(self._journal, self.get_day(), handle, message_number)
 
-    def afford(self, handle: str, number: int, package: Package, limit: int) -> AffordablePlan:
+    def afford(
+        self, handle: str, message_number: int, package: Package, limit: int
+    ) -> AffordablePlan:
         """Return the Package of an unauthenticated person with the channels that it may use: free
         channels, and other channels if their cost is within `limit`. `limit` is in credits per day
         for all such people together.
         """
-        left = limit - handhelds.sum_spent_by_all(self._journal, self.get_day(), handle, number)
+        left = limit - handhelds.sum_spent_by_all(
+            self._journal, self.get_day(), handle, message_number
+        )
         limits = SpendingLimits(
             "" if limit else "mesh-credits-per-day is not set",
             max(0, left),
@@ -74,13 +79,13 @@ class HandheldLimits:
         """Book the cost of an unauthenticated person's SOS before the SOS is accepted."""
         await unproved_sos.book_price(self._journal, price)
 
-    async def receive_message(self, handle: str, number: int, price: int) -> None:
+    async def book_price(self, handle: str, message_number: int, price: int) -> None:
         """Book the price of a message before its Package is accepted. If power fails in between,
         the person may send one message less on this day, but never one message more.
         """
         if price:
             await self._journal.persist(
-                handhelds.book_packet_cost(self.get_day(), handle, number, price)
+                handhelds.book_packet_cost(self.get_day(), handle, message_number, price)
             )
 
     async def cancel_bookings(self) -> None:

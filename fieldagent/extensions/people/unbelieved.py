@@ -44,7 +44,7 @@ class UnauthenticatedCalls:
         ]
 
 
-def make_distress_notice(person: Holder, notice: str = IN_DISTRESS) -> str:
+def make_distress_notice(person: Holder, template: str = IN_DISTRESS) -> str:
     """Return the notice that people see. It contains the caller and what to do."""
     handle = shorten_handle(person.handle)
-    return notice.format(who=person.name, handle=handle, caveat=person.caveat)
+    return template.format(who=person.name, handle=handle, caveat=person.caveat)

@@ -167,7 +167,7 @@ class _Salvage:
         self._beginning = 0
         """Number before the first Package of the damaged journal; 0 if this number is lost too."""
 
-    def receive_message(self, pages: Pages) -> None:
+    def collect_rows(self, pages: Pages) -> None:
         for record in pages.read_rows():
             match record:
                 case Row("package_by_id", None, (int(id_), int(sequence))):
@@ -450,9 +450,7 @@ def salvage(path: Path, db: sqlite3.Connection, high_water: HighWater, now: floa
     """
     count = LossCount()
     work = _Salvage(db, now)
-    work.receive_message(
-        Pages(_read_content(path), _read_content(path.with_name(f"{path.name}-wal")))
-    )
+    work.collect_rows(Pages(_read_content(path), _read_content(path.with_name(f"{path.name}-wal"))))
     work.mend(high_water, count)
     lost = len(count.damaged) + count.unknown
     return RepairResult(count.describe_count(), lost, count.payloads_lost)

@@ -34,18 +34,18 @@ _PLACES = "/org/freedesktop/ModemManager1/SMS/"
 
 
 def make_modem_arguments(name: str) -> list[str]:
-    """Return mmcli's arguments that query the state of a modem. `read_modem` parses the output."""
+    """Return mmcli's arguments that query the state of a modem. `parse_modem` parses the output."""
     return ["-m", name, "-J"]
 
 
-def list_sms(name: str) -> list[str]:
-    """Return mmcli's arguments that list the places of a modem's SMS. `read_list` parses the
+def make_list_arguments(name: str) -> list[str]:
+    """Return mmcli's arguments that list the places of a modem's SMS. `parse_list` parses the
     output.
     """
     return ["-m", name, "-J", "--messaging-list-sms"]
 
 
-def create(name: str, message: Submit) -> list[str]:
+def make_create_arguments(name: str, message: Submit) -> list[str]:
     """Return mmcli's arguments that create a text message. The text must not contain quotation
     marks, because mmcli cannot escape them.
     """
@@ -54,21 +54,21 @@ def create(name: str, message: Submit) -> list[str]:
     return ["-m", name, f"--messaging-create-sms={values},delivery-report-request={asked}"]
 
 
-def send(place: int, seconds: float) -> list[str]:
+def make_send_arguments(place: int, seconds: float) -> list[str]:
     """Return mmcli's arguments that send a created message. mmcli waits `seconds` for the
     network.
     """
     return ["-s", str(place), "--send", f"--timeout={seconds:.0f}"]
 
 
-def make_sms_query(place: int) -> list[str]:
-    """Return mmcli's arguments that query one SMS and its state. `read_message` parses the
+def make_query_arguments(place: int) -> list[str]:
+    """Return mmcli's arguments that query one SMS and its state. `parse_message` parses the
     output.
     """
     return ["-s", str(place), "-J"]
 
 
-def delete(name: str, place: int) -> list[str]:
+def make_delete_arguments(name: str, place: int) -> list[str]:
     """Return mmcli's arguments that delete one SMS from the modem."""
     return ["-m", name, f"--messaging-delete-sms={_PLACES}{place}"]
 
@@ -103,7 +103,7 @@ _REGISTERED = {"registered", "connecting", "connected", "disconnecting"}
 _SMS_ALONE = {"home-sms-only", "roaming-sms-only"}
 
 
-def read_modem(output: str) -> ManagedState:
+def parse_modem(output: str) -> ManagedState:
     """Parse the state of a modem. Raises RemoteProtocolError."""
     details = _read_object(_read_json(output), "modem")
     generic, at_network = _read_object(details, "generic"), _read_object(details, "3gpp")
@@ -122,7 +122,7 @@ def read_modem(output: str) -> ManagedState:
     )
 
 
-def read_list(output: str) -> list[int]:
+def parse_list(output: str) -> list[int]:
     """Return the places of all messages. Raises RemoteProtocolError."""
     paths = _read_json(output).get("modem.messaging.sms")
     if not isinstance(paths, list):
@@ -131,7 +131,7 @@ def read_list(output: str) -> list[int]:
     return sorted(int(each[1]) for each in matches if each is not None)
 
 
-def read_created(output: str) -> int:
+def parse_created(output: str) -> int:
     """Return the place of a created message. Raises RemoteProtocolError."""
     match = _PATH.search(output)
     if match is None:
@@ -141,7 +141,7 @@ def read_created(output: str) -> int:
     return int(match[1])
 
 
-def read_message(place: int, output: str) -> ManagedSms:
+def parse_message(place: int, output: str) -> ManagedSms:
     """Parse a text message. Raises RemoteProtocolError."""
     message = _read_object(_read_json(output), "sms")
     content, properties = _read_object(message, "content"), _read_object(message, "properties")
@@ -232,7 +232,7 @@ _STATUS = {
 # Functions for failures.
 
 
-def read_complaint(errors: str) -> str:
+def parse_error(errors: str) -> str:
     """Return mmcli's error as one line."""
     match = _ERROR.search(errors)
     said = match[1] if match is not None else errors.strip().partition("\n")[0]
@@ -266,7 +266,7 @@ _NAMED = re.compile(r"ModemManager1\.Error\.Message\.([A-Za-z0-9]+)")
 NOT_ALLOWED = f"polkit does not allow {POLKIT_ACTION} to this user: see docs/how-to/sms.md"
 
 
-def judge(errors: str) -> SendResult:
+def find_result(errors: str) -> SendResult:
     """Return the result of sending a message that failed. If the modem reported no error, the
     message may have been sent.
     """
@@ -275,5 +275,5 @@ def judge(errors: str) -> SendResult:
     match = _NAMED.search(errors)
     number = _NUMBERS.get(match[1]) if match is not None else None
     if number is not None:
-        return sms_modem.judge(GsmReply(False, (), number))
-    return SendResult(Outcome.DOUBTFUL, reason=f"mmcli reports: {read_complaint(errors)}")
+        return sms_modem.find_result(GsmReply(False, (), number))
+    return SendResult(Outcome.DOUBTFUL, reason=f"mmcli reports: {parse_error(errors)}")

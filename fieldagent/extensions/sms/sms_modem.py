@@ -6,7 +6,7 @@ Rules for the caller:
 1. `make_command` returns bytes to write. `next_event` then returns NEED_MORE until the `GsmReply`.
 2. `submit` asks for the prompt. At `Prompt` the caller writes the result of `encode_pdu`, which
    ends with Ctrl-Z. From then on the message may have left, with or without an answer. A timeout,
-   an unreadable reply and an error without a meaning are DOUBTFUL (`judge`).
+   an unreadable reply and an error without a meaning are DOUBTFUL (`find_result`).
 3. Write `LEAVE_PROMPT` to leave a prompt before its PDU, and before the set-up, because an
    earlier program may have left a prompt.
 4. Unsolicited lines (`MessageStored`, `StoredMessage`) can arrive at any time, even inside a reply.
@@ -33,9 +33,10 @@ NO_ACKNOWLEDGEMENT = "AT+CSMS=0"
 passes on (TS 27.005, section 3.2.1). In the other service, the modem would stop after the first
 message."""
 NOTIFICATIONS = "AT+CNMI=?"
-"""Command that queries the possible values of +CNMI, for `notify`."""
+"""Command that queries the possible values of +CNMI, for `make_notify_command`."""
 STORES = ("ME", "SM", "MT")
-"""Stores for messages, as arguments of `store_in`. Some modems do not have the first store."""
+"""Stores for messages, as arguments of `make_store_command`. Some modems do not have the first
+store."""
 NETWORK = "AT+CREG?"
 SIGNAL = "AT+CSQ"
 SERIAL_NUMBER = "AT+CGSN"
@@ -65,19 +66,19 @@ _PIN = re.compile(r"\+CPIN: ?(.+)")
 _FINAL = ("OK", "ERROR")
 
 
-def store_in(name: str) -> str:
+def make_store_command(name: str) -> str:
     """Return the command that selects a store for all messages."""
     return f'AT+CPMS="{name}","{name}","{name}"'
 
 
-def unlock(pin: str) -> str:
+def make_unlock_command(pin: str) -> str:
     """Return the command that enters the SIM's PIN. Wrong PINs lock the SIM (TS 27.007, section
     8.3).
     """
     return f'AT+CPIN="{pin}"'
 
 
-def delete(place: int) -> str:
+def make_delete_command(place: int) -> str:
     """Return the command that deletes the message at a place (TS 27.005, section 3.5.4)."""
     return f"AT+CMGD={place}"
 
@@ -88,7 +89,7 @@ where a restart does not lose it. A report should go to the store (<ds> 2), othe
 (1)."""
 
 
-def notify(reply: GsmReply) -> str:
+def make_notify_command(reply: GsmReply) -> str:
     """Return the command after which the modem writes a line about each message and report that
     arrives. `reply` is the modem's reply to `NOTIFICATIONS`.
     """
@@ -287,7 +288,7 @@ _NOT_NOW = {
 (unknown error) has no text."""
 
 
-def judge(reply: GsmReply | None) -> SendResult:
+def find_result(reply: GsmReply | None) -> SendResult:
     """Return the result of sending a message. `reply` is None if there was no reply in time."""
     if reply is None:
         return SendResult(Outcome.DOUBTFUL, reason="the modem did not answer to an SMS that it had")
@@ -310,7 +311,7 @@ def judge(reply: GsmReply | None) -> SendResult:
     )
 
 
-def read_listed(reply: GsmReply) -> list[StoredMessage]:
+def parse_listed(reply: GsmReply) -> list[StoredMessage]:
     """Return the messages that +CMGL listed, in their order."""
     messages, lines = [], iter(reply.lines)
     for line in lines:
@@ -329,7 +330,7 @@ def _read_stored(place: int, text: str) -> StoredMessage:
         return StoredMessage(place, None, str(error), text)
 
 
-def read_used_places(reply: GsmReply) -> tuple[int, int] | None:
+def parse_used_places(reply: GsmReply) -> tuple[int, int] | None:
     """Return the number of used places and the number of all places in the store. A full store
     receives no messages, and the modem does not report this.
     """
@@ -339,7 +340,7 @@ def read_used_places(reply: GsmReply) -> tuple[int, int] | None:
     return None
 
 
-def read_lock(reply: GsmReply) -> str:
+def parse_lock(reply: GsmReply) -> str:
     """Return the kind of unlock that the SIM needs, for people. The text is empty if it needs none.
     Raises RemoteProtocolError if the reply does not contain the state of the SIM.
     """
@@ -372,7 +373,7 @@ def is_registered(reply: GsmReply) -> bool:
     return match is not None and match[1] in ("1", "5", "6", "7")
 
 
-def read_bars(reply: GsmReply) -> int | None:
+def parse_bars(reply: GsmReply) -> int | None:
     """Return the signal as 0 to 5 bars, or None if it is unknown (TS 27.007, section 8.5)."""
     match = next((each for line in reply.lines if (each := _SIGNAL.fullmatch(line))), None)
     if match is None or int(match[1]) > 31:

@@ -140,7 +140,7 @@ def _make(
     written = make_data_package(
         f"fieldagent-{issued.serial}",
         Connection(host, port, f"{holder.name} at {host}", holder.name, password),
-        authority.trust_file(by, password),
+        authority.encode_trust_file(by, password),
         authority.encode_phone_file(by, issued, holder.name, password),
         flat=arguments.itak,
     )
@@ -176,7 +176,7 @@ def _trust(db: Db, arguments: argparse.Namespace, settings: HubSettings) -> dict
     # The file format requires a password, although the file contains no secret.
     password = secrets.token_urlsafe(12)
     to = Connection(host, port, f"fieldagent at {host}", "", password)
-    trusted = authority.trust_file(by, password)
+    trusted = authority.encode_trust_file(by, password)
     name = f"fieldagent-{by.certificate.serial_number:x}"
     _write_file(arguments.trust, make_data_package(name, to, trusted))
     return {

@@ -131,7 +131,7 @@ class EventSplitter:
         return events
 
 
-def start_tag(raw: bytes) -> bytes:
+def find_start_tag(raw: bytes) -> bytes:
     """Return the start tag of an event unchanged, but without its `>`. Return empty bytes if there
     is no event.
     """
@@ -141,13 +141,13 @@ def start_tag(raw: bytes) -> bytes:
 
 def find_uid(raw: bytes) -> str:
     """Return the uid of an event without parsing the rest, or an empty text if there is none."""
-    match = _UID.search(start_tag(raw))
+    match = _UID.search(find_start_tag(raw))
     return match[2].decode("utf-8", "replace") if match else ""
 
 
 def find_type(raw: bytes) -> str:
     """Return the type of an event without parsing the rest, or an empty text if there is none."""
-    match = _TYPE.search(start_tag(raw))
+    match = _TYPE.search(find_start_tag(raw))
     return match[2].decode("utf-8", "replace") if match else ""
 
 

@@ -169,10 +169,10 @@ def make_chat(chat: GeoChat, now: datetime) -> CotEvent:
     return _make_event(uid, CHAT, now, _CHAT_LASTS, detail)
 
 
-def make_receipt(chat_receipt: ChatReceipt, to: TakUnit, now: datetime) -> CotEvent:
-    """Return the receipt for a message whose sender is `to`."""
+def make_receipt(chat_receipt: ChatReceipt, sender: TakUnit, now: datetime) -> CotEvent:
+    """Return the receipt for a message whose sender is `sender`."""
     detail = _make_addressing(
-        "__chatreceipt", chat_receipt.sender, to, chat_receipt.message_id, now
+        "__chatreceipt", chat_receipt.sender, sender, chat_receipt.message_id, now
     )
     return _make_event(
         chat_receipt.message_id, READ if chat_receipt.read else ON_PHONE, now, _CHAT_LASTS, detail

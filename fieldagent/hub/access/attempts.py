@@ -41,7 +41,7 @@ def find_block(db: Db, source: str, now: float) -> Problem | None:
     return problem
 
 
-def note_failure(db: Db, source: str, now: float) -> None:
+def count_failure(db: Db, source: str, now: float) -> None:
     """Count a wrong secret for the source that sent it. `now` is Unix time."""
     tat, _ = _admit(db, source, BY_ADDRESS, now)
     _store(db, source, tat)

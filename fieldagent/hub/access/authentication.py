@@ -113,14 +113,17 @@ class Authentication:
         refusal = Problem(401, "no device has this link token", headers=bearer)
         return await self.count_failure(head, "links", refusal)
 
-    async def count_failure(self, head: Request, what: str, refusal: Problem) -> Problem:
-        """Count a failed attempt of the caller. Each kind of secret, `what`, has a separate count.
-        Return `refusal`, or the Problem 429 if there were too many attempts.
+    async def count_failure(self, head: Request, secret_kind: str, refusal: Problem) -> Problem:
+        """Count a failed attempt of the caller. Each kind of secret, `secret_kind`, has a separate
+        count. Return `refusal`, or the Problem 429 if there were too many attempts.
         """
-        source, now = f"{what} {find_source(find_address(head, self._trusted))}", self._clock()
+        source, now = (
+            f"{secret_kind} {find_source(find_address(head, self._trusted))}",
+            self._clock(),
+        )
         if problem := await self._store.read(lambda db: attempts.find_block(db, source, now)):
             return problem
-        await self._store.commit(lambda db: attempts.note_failure(db, source, now))
+        await self._store.commit(lambda db: attempts.count_failure(db, source, now))
         return refusal
 
     async def _find_member(self, proof: Proof, source: str, now: float) -> int | None:
@@ -159,5 +162,5 @@ class Authentication:
         """
         if problem := await self._store.read(lambda db: attempts.find_block(db, source, now)):
             return problem
-        await self._store.commit(lambda db: attempts.note_failure(db, source, now))
+        await self._store.commit(lambda db: attempts.count_failure(db, source, now))
         return make_unauthorized(_WRONG_TEXT)

@@ -10,7 +10,7 @@ from fieldagent.http.guard import get_required_body
 from fieldagent.http.message import Request
 from fieldagent.http.problem import Problem
 from fieldagent.hub.access.directory import IMEI, NAME_BYTES_MAX
-from fieldagent.hub.contract import NUMBER_MAX, number_of
+from fieldagent.hub.contract import NUMBER_MAX, parse_id
 from fieldagent.package.reading import (
     Fault,
     Field,
@@ -88,14 +88,14 @@ def make_line_reader(size: int = NAME_BYTES_MAX, least: int = 1) -> Reader:
     return read
 
 
-def make_pattern_reader(pattern: re.Pattern[str], what: str) -> Reader:
-    """Return a reader for a text that matches the whole pattern. In error texts, `what` describes
-    such a text.
+def make_pattern_reader(pattern: re.Pattern[str], description: str) -> Reader:
+    """Return a reader for a text that matches the whole pattern. In error texts, `description`
+    describes such a text.
     """
 
     def read(value: Any) -> str:
         if not isinstance(value, str) or not pattern.fullmatch(value):
-            raise WrongValue(sentence("must be {what}", what=what))
+            raise WrongValue(sentence("must be {what}", what=description))
         return value
 
     return read
@@ -131,7 +131,7 @@ def make_integer_reader(low: int, high: int) -> Callable[[Any], int]:
 
 def read_user(value: Any) -> int:
     """Return a user's id from a JSON text such as "7". Raises WrongValue."""
-    number = number_of(value) if isinstance(value, str) else None
+    number = parse_id(value) if isinstance(value, str) else None
     if number is None:
         raise WrongValue(sentence('must be the number of a user, "1" to "{most}"', most=NUMBER_MAX))
     return number
@@ -168,9 +168,11 @@ def read_id(text: str) -> int:
     return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else 0
 
 
-def make_unknown(what: str, text: str) -> Problem:
+def make_unknown(object_name: str, text: str) -> Problem:
     """Return the Problem 404 for an id that does not exist in this workspace."""
     return Problem(
         404,
-        sentence("no {what} of this workspace has the number {text}", what=what, text=text[:40]),
+        sentence(
+            "no {what} of this workspace has the number {text}", what=object_name, text=text[:40]
+        ),
     )

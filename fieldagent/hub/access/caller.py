@@ -342,7 +342,7 @@ class RateResult(NamedTuple):
 
 def count_calls(db: Db, callers: Sequence[Caller], now: float) -> RateResult:
     """Count calls against the rates of their keys. All hub processes share the counts. So the
-    function locks the keys, in the order of their ids, until `note_calls` has stored the result.
+    function locks the keys, in the order of their ids, until `store_rates` has stored the result.
     """
     among, keys = make_membership(db, sorted({caller.key for caller in callers}))
     rows = db.execute(
@@ -362,7 +362,7 @@ def count_calls(db: Db, callers: Sequence[Caller], now: float) -> RateResult:
     return RateResult(problems, {key: tat for key, tat in tats.items() if tat != before[key]})
 
 
-def note_calls(db: Db, rate_result: RateResult) -> None:
+def store_rates(db: Db, rate_result: RateResult) -> None:
     """Store the used rate of each key that `count_calls` computed."""
     for key, tat in rate_result.tats.items():
         db.write("UPDATE credential SET tat = ? WHERE id = ?", tat, key)
@@ -371,7 +371,7 @@ def note_calls(db: Db, rate_result: RateResult) -> None:
 def charge_rate(db: Db, caller: Caller, now: float) -> Problem | None:
     """Count a single call. Return the refusal, or None."""
     counted = count_calls(db, [caller], now)
-    note_calls(db, counted)
+    store_rates(db, counted)
     return counted.problems[0]
 
 

@@ -13,10 +13,10 @@ from fieldagent.hub.access import secret
 from fieldagent.hub.access.directory import (
     Refused,
     Row,
+    audit_member,
     check_name,
     insert_row,
     make_named_rows,
-    note_of_member,
 )
 from fieldagent.hub.records.audit import ADMINISTRATION, write_line
 from fieldagent.hub.store.contract import Db
@@ -69,7 +69,7 @@ def add_token(
     once.
     """
     id_, token = _add(db, "token", name, now, member=member, expires=expires)
-    note_of_member(db, member, actor, "token add", f"{id_} {name} of {member}", now)
+    audit_member(db, member, actor, "token add", f"{id_} {name} of {member}", now)
     return id_, token
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from fieldagent.hub.access import imei_claims, secret, sessions
 from fieldagent.hub.access.user_names import find_name_fault
-from fieldagent.hub.contract import Device, Revoked, UnknownDevice, number_of
+from fieldagent.hub.contract import Device, Revoked, UnknownDevice, parse_id
 from fieldagent.hub.operator.registry import DEFAULT
 from fieldagent.hub.records import kit_report, lease, operator_trouble, shifts, workspace_log
 from fieldagent.hub.records.audit import ADMINISTRATION, AuditLine, write_line, write_lines
@@ -149,7 +149,7 @@ def join(
     earlier items.
     """
     if not is_member(db, workspace, member):
-        workspace_log.skip(db, workspace, member)
+        workspace_log.skip_to_end(db, workspace, member)
     db.execute(
         "INSERT INTO membership (workspace, member, over_satellite) VALUES (?, ?, ?)"
         " ON CONFLICT (workspace, member) DO UPDATE SET over_satellite = excluded.over_satellite",
@@ -219,7 +219,7 @@ def set_password(
         member,
     )
     sessions.end_all_of(db, member)
-    note_of_member(db, member, actor, "user password", str(member), now)
+    audit_member(db, member, actor, "user password", str(member), now)
 
 
 def must_choose_password(db: Db, member: int) -> bool:
@@ -410,7 +410,7 @@ def set_air_key(
     """Set the device's satellite key (None: remove it). Clear a recorded problem with the key."""
     db.execute("UPDATE device SET air_key = ?, key_trouble = '' WHERE id = ?", key, device)
     state = "removed" if key is None else "set"
-    note_of_device(db, device, actor, "device key", f"{device} {state}", now)
+    audit_device(db, device, actor, "device key", f"{device} {state}", now)
 
 
 def set_relay(
@@ -419,7 +419,7 @@ def set_relay(
     """Allow or forbid a device to relay items of other members of its workspace."""
     db.execute("UPDATE device SET relay = ? WHERE id = ?", int(is_allowed), device)
     action = f"device relay {'on' if is_allowed else 'off'}"
-    note_of_device(db, device, actor, action, str(device), now)
+    audit_device(db, device, actor, action, str(device), now)
 
 
 def make_link_token(db: Db, device: int, *, now: float, actor: str = ADMINISTRATION) -> str:
@@ -436,7 +436,7 @@ def make_link_token(db: Db, device: int, *, now: float, actor: str = ADMINISTRAT
         *(secret.hash_for_lookup(token), device),
     )
     lease.remove_lease(db, device)
-    note_of_device(db, device, actor, "device token", str(device), now)
+    audit_device(db, device, actor, "device token", str(device), now)
     return token
 
 
@@ -525,7 +525,7 @@ def set_disabled(
         shifts.end_member_shifts(db, id_, now)
     for device in devices:
         lease.remove_lease(db, device)
-    note_it = note_of_device if table == "device" else note_of_member
+    note_it = audit_device if table == "device" else audit_member
     note_it(db, id_, actor, f"{table} {'enable' if when is None else 'disable'}", str(id_), now)
     return devices
 
@@ -577,7 +577,7 @@ def _disable_devices_of(db: Db, member: int, when: float | None, now: float) -> 
     return [device for (device,) in changed]
 
 
-def note_of_device(db: Db, device: int, actor: str, action: str, detail: str, now: float) -> None:
+def audit_device(db: Db, device: int, actor: str, action: str, detail: str, now: float) -> None:
     """Write an audit line about a device. If the directory changes, notify kits."""
     ((workspace,),) = db.execute("SELECT workspace FROM device WHERE id = ?", device)
     write_line(db, workspace, actor, action, detail, now)
@@ -592,7 +592,7 @@ CHANGES_DIRECTORY = (
 """Actions on a device or a member that change the directory."""
 
 
-def note_of_member(db: Db, member: int, actor: str, action: str, detail: str, now: float) -> None:
+def audit_member(db: Db, member: int, actor: str, action: str, detail: str, now: float) -> None:
     """Write an audit line in each workspace of a member, because the action affects them all."""
     rows = db.execute("SELECT workspace FROM membership WHERE member = ?", member)
     lines = [AuditLine(workspace, actor, action, detail) for (workspace,) in rows or [(None,)]]
@@ -682,7 +682,7 @@ def make_named_rows(db: Db, sql: str, names: Sequence[str], *parameters: Any) ->
 
 
 def _find_by_number_or(db: Db, table: str, column: str, name_or_id: str) -> int:
-    number = number_of(name_or_id) or -1
+    number = parse_id(name_or_id) or -1
     either = f"SELECT id FROM {table} WHERE {column} = ? OR id = ? ORDER BY CASE id WHEN ? THEN 0"
     rows = db.execute(f"{either} ELSE 1 END", name_or_id, number, number)
     if not rows:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fieldagent.hub.access import imei_claims
-from fieldagent.hub.access.directory import is_contested, note_of_device
+from fieldagent.hub.access.directory import audit_device, is_contested
 from fieldagent.hub.operator.registry import DEFAULT
 from fieldagent.hub.records import operator_trouble
 from fieldagent.hub.records.audit import ADMINISTRATION, write_line
@@ -37,4 +37,4 @@ def set_imei(db: Db, device: int, imei: str, *, now: float, actor: str = ADMINIS
         device,
     )
     operator_trouble.call_again(db, device)
-    note_of_device(db, device, actor, "device imei", f"{device} {imei}", now)
+    audit_device(db, device, actor, "device imei", f"{device} {imei}", now)

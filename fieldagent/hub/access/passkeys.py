@@ -168,15 +168,15 @@ class Passkeys:
             for id_, name, created, used in rows
         ]
 
-    async def remove(self, member: int, number: int) -> None:
+    async def remove(self, member: int, passkey_id: int) -> None:
         """Remove a passkey of the member. Raises Problem 404."""
         now = self._clock()
 
         def delete(db: Db) -> bool:
             gone = "DELETE FROM passkey WHERE id = ? AND member = ? RETURNING id"
-            rows = db.execute(gone, number, member)
+            rows = db.execute(gone, passkey_id, member)
             if rows:
-                write_line(db, None, str(member), "passkey remove", str(number), now)
+                write_line(db, None, str(member), "passkey remove", str(passkey_id), now)
             return bool(rows)
 
         if not await self._store.commit(delete):

@@ -23,7 +23,7 @@ from fieldagent.http.pace import check_in_thread
 from fieldagent.http.problem import Problem
 from fieldagent.hub.access import attempts
 from fieldagent.hub.access.waiting_line import Crowded, WaitingLine
-from fieldagent.hub.contract import number_of
+from fieldagent.hub.contract import parse_id
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.system import waits
 from fieldagent.system.lazy_dataclass import dataclass
@@ -140,7 +140,7 @@ def find_stored_password(
     rows = db.execute(
         "SELECT id, password, password_until FROM member WHERE disabled IS NULL AND"
         " (id = ? OR (email IN (?, ?) AND email <> '')) ORDER BY email = ? DESC",
-        *(number_of(username) or -1, username, username.lower(), username),
+        *(parse_id(username) or -1, username, username.lower(), username),
     )
     if not rows:
         return None

@@ -11,10 +11,10 @@ from fieldagent.hub.access.caller import Place
 from fieldagent.hub.access.directory import (
     Refused,
     Row,
+    audit_member,
     check_name,
     is_member,
     make_named_rows,
-    note_of_member,
 )
 from fieldagent.hub.access.push import Push
 from fieldagent.hub.records import kit_report
@@ -389,7 +389,7 @@ def set_radios(
             "INSERT INTO handle (workspace, handle, member) VALUES (?, ?, ?)",
             *(workspace, handle, member),
         )
-    note_of_member(db, member, actor, "user radio", f"{member} {' '.join(handles)}", now)
+    audit_member(db, member, actor, "user radio", f"{member} {' '.join(handles)}", now)
     kit_report.touch_directory(db, workspace)
 
 
@@ -404,7 +404,7 @@ def set_positions(
         *(int(every), workspace, member),
     )
     wanted = "all" if every else "newest"
-    note_of_member(db, member, actor, "user positions", f"{member} {wanted}", now)
+    audit_member(db, member, actor, "user positions", f"{member} {wanted}", now)
 
 
 # Functions for the directory that kits get.

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
 
-from fieldagent.hub.contract import NUMBER_MAX, number_of
+from fieldagent.hub.contract import NUMBER_MAX, parse_id
 from fieldagent.package.package import SOS_PRIORITY, Item, Location, Message
 from fieldagent.package.reading import (
     ITEM_BYTES_MAX,
@@ -78,7 +78,7 @@ class _PushedMessage:
 
 def _read_id(value: Any) -> int:
     if isinstance(value, str):
-        value = number_of(value)
+        value = parse_id(value)
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= NUMBER_MAX:
@@ -151,10 +151,10 @@ ROUTING: Mapping[str, Field] = {
 
 def parse_push(body: bytes) -> Push:
     """Parse the body of a push. Raises NotJson, or InvalidPackage with all errors."""
-    return read_push(load_document(body))
+    return parse_push_document(load_document(body))
 
 
-def read_push(document: Any) -> Push:
+def parse_push_document(document: Any) -> Push:
     """Return the push in a JSON document. Raises InvalidPackage with all errors."""
     item, priority, routing = read_one_of(document, ITEM_KINDS, ROUTING)
     push = {"priority": priority, "target": None, **routing}

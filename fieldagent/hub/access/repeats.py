@@ -29,7 +29,7 @@ class Repeatable(NamedTuple):
     digest: bytes
 
 
-def digest_of(request_text: str) -> bytes:
+def compute_request_digest(request_text: str) -> bytes:
     """Return a 16-byte digest of a request. Equal requests have the same digest."""
     return hashlib.blake2b(request_text.encode("utf-8", "replace"), digest_size=16).digest()
 
@@ -42,7 +42,9 @@ def read_repeatable(request: Request, caller: Caller) -> Repeatable | None:
     if key is None:
         return None
     name = caller.key, caller.member, key
-    return Repeatable(name, digest_of(repr((request.method, request.path, request.body))))
+    return Repeatable(
+        name, compute_request_digest(repr((request.method, request.path, request.body)))
+    )
 
 
 def find_earlier(db: Db, names: Collection[Name]) -> dict[Name, tuple[bytes, str]]:

@@ -39,7 +39,7 @@ def revoke(db: Db, device: int, reason: str, *, now: float, actor: str = ADMINIS
         raise Refused(sentence("device {device} is revoked already", device=device))
     lease.remove_lease(db, device)
     detail = f"{device}: {reason}" if reason else str(device)
-    directory.note_of_device(db, device, actor, "device revoke", detail, now)
+    directory.audit_device(db, device, actor, "device revoke", detail, now)
 
 
 def restore(db: Db, device: int, *, now: float, actor: str = ADMINISTRATION) -> None:
@@ -50,7 +50,7 @@ def restore(db: Db, device: int, *, now: float, actor: str = ADMINISTRATION) -> 
         raise Refused(sentence("device {device} is not revoked", device=device))
     db.execute("UPDATE device SET revoked = NULL, revoked_why = '' WHERE id = ?", device)
     directory.set_disabled(db, "device", device, None, now=now, actor=actor)
-    directory.note_of_device(db, device, actor, "device restore", str(device), now)
+    directory.audit_device(db, device, actor, "device restore", str(device), now)
 
 
 def find_revocation(db: Db, device: int) -> float | None:
@@ -66,7 +66,9 @@ def find_revoked(db: Db, devices: Collection[int]) -> set[int]:
     return {device for (device,) in rows}
 
 
-def doubt_of(db: Db, carrier: Device | None, device: Device) -> tuple[float | None, str]:
+def find_revocation_doubt(
+    db: Db, carrier: Device | None, device: Device
+) -> tuple[float | None, str]:
     """Return the Unix time when the device was revoked, or when the carrier that relays its items
     was revoked. Also return the reason for the dead letter. If neither is revoked, return None and
     an empty text.

@@ -55,12 +55,12 @@ class CommandsApi:
         """Return the routes for commands to a kit. Only administrators can use them."""
         route = self._acts.route
         return [
-            route("GET", "/api/devices/{id}/commands", self.answer_list),
+            route("GET", "/api/devices/{id}/commands", self.list_commands),
             route("POST", "/api/devices/{id}/commands", self.order),
             route("POST", "/api/devices/{id}/commands/cost", self.answer_cost),
         ]
 
-    async def answer_list(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
+    async def list_commands(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
         """Return a page of the commands to a kit with their answers, newest first. Raises Problem
         404 if the device is in another workspace.
         """
@@ -116,7 +116,7 @@ class CommandsApi:
             at = commands.compute_next_number(db, device, now)
             quote = compute_cost(db, device, at, prove(at, asked, b""), now)
             if done is not None:
-                return {**_find_row(db, device, int(done), now), "credits": quote.credits}
+                return {**_get_command_or_404(db, device, int(done), now), "credits": quote.credits}
             if is_paid(quote, bearer) and quote.credits > agreed:
                 raise Refused(
                     sentence(
@@ -129,12 +129,12 @@ class CommandsApi:
             order = CommandToSend(caller.workspace, device, at, asked, bearer, str(caller.member))
             at = store_command(db, order, grace, now)
             remember(db, repeat, str(at), now)
-            return {**_find_row(db, device, at, now), "credits": quote.credits}
+            return {**_get_command_or_404(db, device, at, now), "credits": quote.credits}
 
         return make_json_response(await self._acts.carry_out(caller, store_order), 202)
 
 
-def _find_row(db: Db, device: int, command: int, now: float) -> dict[str, Any]:
+def _get_command_or_404(db: Db, device: int, command: int, now: float) -> dict[str, Any]:
     """Return a sent command in the form that people see. Raises Problem 404 if the command was
     deleted.
     """

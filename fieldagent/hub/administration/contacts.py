@@ -28,7 +28,7 @@ from fieldagent.hub.escalation.contacts import TRIES_MAX, WAIT_LEAST, WAIT_MOST,
 from fieldagent.hub.escalation.registry import ContactSenders, find_kind
 from fieldagent.hub.records import quiet, sending
 from fieldagent.hub.records.alarm import INCIDENT_KINDS
-from fieldagent.hub.records.quiet import HOURS, NO_QUIET_HOURS, WrongHours, read_hours
+from fieldagent.hub.records.quiet import HOURS, NO_QUIET_HOURS, WrongHours, parse_hours
 from fieldagent.hub.store.contract import Db
 from fieldagent.package.reading import Field, WrongValue
 from fieldagent.page.language import LANGUAGES
@@ -68,7 +68,7 @@ def _refuse_unsound(hours: str) -> None:
     """Raise Refused if the quiet hours are invalid."""
     if hours not in ("", NO_QUIET_HOURS):
         try:
-            read_hours(hours)
+            parse_hours(hours)
         except WrongHours as wrong:
             raise Refused(str(wrong)) from None
 
@@ -160,7 +160,7 @@ class ContactsApi:
         def store_hours(db: Db, now: float) -> None:
             _refuse_unsound(hours)
             contact_id = _find_contact(db, caller, id).id
-            quiet.set_of_contact(
+            quiet.set_contact_hours(
                 db, caller.workspace, contact_id, hours, now, actor=str(caller.member)
             )
 
@@ -183,7 +183,7 @@ class ContactsApi:
 
         def store_quiet_hours(db: Db, now: float) -> str:
             _refuse_unsound(hours)
-            quiet.set_of_workspace(db, caller.workspace, hours, now, actor=str(caller.member))
+            quiet.set_workspace_hours(db, caller.workspace, hours, now, actor=str(caller.member))
             return hours or NO_QUIET_HOURS
 
         return make_json_response({"quiet": await self._acts.carry_out(caller, store_quiet_hours)})
@@ -207,13 +207,15 @@ class ContactsApi:
 
         def prepare_test(db: Db, now: float) -> tuple[AlarmContact, str]:
             contact = _find_contact(db, caller, id)
-            limit = sending.note_or_refuse(db, caller.workspace, contact.address, sending.TEST, now)
+            limit = sending.record_message_or_refuse(
+                db, caller.workspace, contact.address, sending.TEST, now
+            )
             return contact, limit
 
         contact, limit = await self._acts.carry_out(caller, prepare_test)
         if limit:
             raise Problem(429, limit, headers=(("Retry-After", "3600"),))
-        message = notice.test(contact.name, str(uuid.uuid4()), contact.language)
+        message = notice.make_test_notice(contact.name, str(uuid.uuid4()), contact.language)
         result = await self._reach.send_notice(contact.kind, contact.address, message)
         taken = result.outcome is HandoverOutcome.HANDED
         reason = "" if taken else result.reason
@@ -247,12 +249,12 @@ class ContactsApi:
         def prepare_tests(db: Db, now: float) -> list[tuple[AlarmContact, str]]:
             everybody = contacts.list_all(db, caller.workspace)
             count = partial(
-                sending.note_or_refuse, db, caller.workspace, what=sending.TEST, now=now
+                sending.record_message_or_refuse, db, caller.workspace, kind=sending.TEST, now=now
             )
             return [(each, count(address=each.address)) for each in everybody]
 
         recipients = await self._acts.carry_out(caller, prepare_tests)
-        results = await chain.test(recipients, self._reach, self._note_end)
+        results = await chain.test_contacts(recipients, self._reach, self._note_end)
         return make_json_response({"results": results})
 
     async def _note_end(self, contact: AlarmContact, reason: str) -> None:
@@ -260,7 +262,9 @@ class ContactsApi:
         part of a call that was counted.
         """
         now = self._acts.clock()
-        await self._acts.store.commit(lambda db: contacts.note_end(db, contact.id, reason, now))
+        await self._acts.store.commit(
+            lambda db: contacts.record_attempt(db, contact.id, reason, now)
+        )
 
 
 def _make_wrong_address(detail: str) -> Problem:

@@ -103,7 +103,9 @@ class WebhooksApi:
         limit = await self._acts.carry_out(
             caller,
             lambda db, now: (
-                "" if untried else sending.test_of_webhook(db, caller.workspace, webhook.url, now)
+                ""
+                if untried
+                else sending.record_webhook_test(db, caller.workspace, webhook.url, now)
             ),
         )
         if not untried:
@@ -185,7 +187,7 @@ class WebhooksApi:
 
         def prepare_test(db: Db, now: float) -> tuple[Webhook, str]:
             webhook = _find_webhook(db, caller, id)
-            return webhook, sending.test_of_webhook(db, caller.workspace, webhook.url, now)
+            return webhook, sending.record_webhook_test(db, caller.workspace, webhook.url, now)
 
         await self._try(*await self._acts.carry_out(caller, prepare_test))
         return Response(204)

@@ -20,18 +20,18 @@ from fieldagent.hub.access.caller import (
     Purpose,
     count_calls,
     find_refusal,
-    note_calls,
+    store_rates,
 )
 from fieldagent.hub.access.push import Push, parse_push
 from fieldagent.hub.access.repeats import (
     Name,
     Repeatable,
-    digest_of,
+    compute_request_digest,
     find_earlier,
     refuse_another,
     remember_all,
 )
-from fieldagent.hub.api.standing import push_standing
+from fieldagent.hub.api.standing import describe_push_state
 from fieldagent.hub.field.cost import list_costs_and_forecast
 from fieldagent.hub.field.satellite_sizes import SatelliteKits, delay_until_linked, find_far_kits
 from fieldagent.hub.records import ledger
@@ -145,7 +145,9 @@ class HubApi:
 
     async def answer_push(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
         """Return the state of a push for each device."""
-        standing = await self._store.read(lambda db: push_standing(db, caller, id, self._clock()))
+        standing = await self._store.read(
+            lambda db: describe_push_state(db, caller, id, self._clock())
+        )
         if standing is None:
             raise Problem(404, "you have no push with this id, or it ended and was deleted")
         return make_json_response(standing)
@@ -226,7 +228,7 @@ class HubApi:
         entered = self._enter(db, {each: postings[each] for each in fresh.values()}, far, now)
         done = [(Repeatable(each.name, _digest(each)), id_) for each, id_ in entered if each.name]
         remember_all(db, done, now)
-        note_calls(db, counted)
+        store_rates(db, counted)
         known |= {each.name: (_digest(each), request) for each, request in entered if each.name}
         requests = dict(entered)
         return [
@@ -362,4 +364,4 @@ def _repeat_answer(request: PushRequest, digest: bytes, request_id: str) -> Prob
 
 
 def _digest(request: PushRequest) -> bytes:
-    return digest_of(repr(request.push))
+    return compute_request_digest(repr(request.push))

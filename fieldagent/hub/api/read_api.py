@@ -23,7 +23,7 @@ from fieldagent.hub.access.caller import Caller, Purpose
 from fieldagent.hub.api import reading
 from fieldagent.hub.api.reading import END, ItemFilter, ReadItem
 from fieldagent.hub.api.standing import STATES, is_request_id, list_device_standings, list_reached
-from fieldagent.hub.contract import NUMBER_MAX, number_of
+from fieldagent.hub.contract import NUMBER_MAX, parse_id
 from fieldagent.hub.records import ledger
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.hub.unavailable import make_not_now
@@ -64,7 +64,7 @@ class ReadApi:
             route("/api/devices", self.answer_devices),
             route("/api/users", self.answer_users),
             route("/api/groups", self.answer_groups),
-            Route("POST", "/api/items/{id}/read", self.note_read, judge=self._judge),
+            Route("POST", "/api/items/{id}/read", self.mark_read, judge=self._judge),
         ]
 
     async def answer_items(self, request: Request, caller: Caller) -> Response:
@@ -147,7 +147,7 @@ class ReadApi:
         rows = await self._store.read(lambda db: people.encode_groups(db, caller.workspace))
         return make_json_response({"groups": rows})
 
-    async def note_read(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
+    async def mark_read(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
         """Record that a person has read an item. The sender of the item gets a read receipt with
         the person's name.
         """
@@ -166,7 +166,7 @@ class ReadApi:
             (numbers, _) = reading.find(db, caller, ItemFilter(request_id=id), END, 1)
             for item in numbers:
                 now = self._clock()
-                ledger.note_stage(db, item, caller.member, Stage.READ, caller.name, now)
+                ledger.record_stage(db, item, caller.member, Stage.READ, caller.name, now)
                 return list_reached(db, [item])[item]
             return None
 
@@ -266,7 +266,7 @@ def _read_sender(request: Request) -> int | None:
     value = dict(request.query).get("sender")
     if value is None:
         return None
-    if (sender := number_of(value)) is None:
+    if (sender := parse_id(value)) is None:
         raise Problem(
             400,
             sentence("?sender= must be the number of a user, from 1 to {most}", most=NUMBER_MAX),

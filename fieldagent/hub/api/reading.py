@@ -17,7 +17,7 @@ from fieldagent.hub.field import check_in
 from fieldagent.hub.records import alarm, kit_report, lease, rebuild, workspace_log
 from fieldagent.hub.records.ledger import WAITING_STATES
 from fieldagent.hub.records.operator_trouble import OF_DEVICE, REASON_SQL
-from fieldagent.hub.records.stored_entry import read_beside, read_stored_entry
+from fieldagent.hub.records.stored_entry import decode_stored_entry, parse_stored_object
 from fieldagent.hub.records.usage import format_day
 from fieldagent.hub.store.contract import Db, make_marks, select
 from fieldagent.package.package import Item, Location, get_date
@@ -223,7 +223,7 @@ def _make_row_conditions(caller: Caller, item_filter: ItemFilter) -> _Conditions
 
 
 def list_behind(
-    db: Db, workspace: int, viewer: int | None, place: int, limit: int
+    db: Db, workspace: int, viewer: int | None, after_place: int, limit: int
 ) -> list[tuple[int, float]]:
     """Return the ids and times of the next items that the viewer may see. If `viewer` is None, all
     items are visible.
@@ -233,7 +233,7 @@ def list_behind(
         f"SELECT id, accepted FROM item WHERE workspace = ? AND id > ? AND {which}"
         " ORDER BY id LIMIT ?",
         workspace,
-        place,
+        after_place,
         *which.parameters,
         limit,
     )
@@ -287,7 +287,7 @@ class ReadItem(NamedTuple):
         item in the form of payloads.
         """
         said = make_event(self.item, self.moment)
-        if (seen := read_beside(self.estimate, make_estimated_position)) is not None:
+        if (seen := parse_stored_object(self.estimate, make_estimated_position)) is not None:
             said["estimatedPosition"] = seen
         return {
             "id": self.request_id,
@@ -300,7 +300,7 @@ class ReadItem(NamedTuple):
             "unauthenticated": self.marks.unauthenticated,
             "revokedSince": self.marks.revoked,
             "restored": self.marks.restored,
-            "to": read_beside(self.to, dict[str, Any]),
+            "to": parse_stored_object(self.to, dict[str, Any]),
             "receipt": "read" if self.wants_receipt else None,
             "reached": self.reached,
             "event": said,
@@ -326,7 +326,7 @@ def list_items(db: Db, numbers: Sequence[int]) -> list[ReadItem]:
 def _read(row: Sequence[Any], steps: list[dict[str, Any]]) -> ReadItem:
     *who, accepted, sos, unauthenticated, revoked, restored, estimate, body = row
     number, request_id, sender, name, type_, device, target, addressee, asks = who
-    entry = read_stored_entry(body)
+    entry = decode_stored_entry(body)
     content = entry.content
     assert isinstance(content, Item), "the ledger holds items alone"
     return ReadItem(

@@ -144,7 +144,9 @@ class SosApi:
             before = some[-1]["id"]
         name = ("Content-Disposition", f'attachment; filename="{self._name}.{form}"')
         if form == "csv":
-            return Response(200, sos_table.write(history), "text/csv; charset=utf-8", (name,))
+            return Response(
+                200, sos_table.encode_table(history), "text/csv; charset=utf-8", (name,)
+            )
         return make_json_response({self._name: history}, headers=(name,))
 
     async def answer_canned_texts(self, request: Request, caller: Caller) -> Response:
@@ -185,7 +187,7 @@ class SosApi:
         Problem 404, 422, or 409 if the dispatcher cannot take over the SOS.
         """
         body = read_body(request, HAND_OVER_FIELDS)
-        heir, text = body["to"], note_of(body)
+        heir, text = body["to"], read_note(body)
 
         def ask_dispatcher(db: Db, incident: Sos, member: int, text: str, now: float) -> Sos:
             return sos_desk.hand_over(db, incident, member, int(heir), text, now)
@@ -196,11 +198,11 @@ class SosApi:
         return await self._send_text(request, id, caller, sos_desk.close, "reason")
 
     async def note(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
-        return await self._send_text(request, id, caller, sos_desk.write_down, "text")
+        return await self._send_text(request, id, caller, sos_desk.add_note, "text")
 
     async def answer(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
         """Send a text to the kit of an SOS."""
-        return await self._send_text(request, id, caller, sos_desk.write_to, "text")
+        return await self._send_text(request, id, caller, sos_desk.send_text_to_kit, "text")
 
     async def _send_text(
         self,
@@ -273,7 +275,7 @@ def _add_timeline(db: Db, incident: Sos) -> dict[str, Any]:
     }
 
 
-def note_of(body: Mapping[str, Any]) -> str:
+def read_note(body: Mapping[str, Any]) -> str:
     """Return the note in a body, without characters that a database rejects. Raises Problem if the
     note is too long.
     """

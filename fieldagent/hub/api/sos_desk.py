@@ -61,8 +61,8 @@ def acknowledge_as(db: Db, incident: Sos, by: Actor, text: str, now: float) -> S
         raise Refused(explain_end(db, incident))
     _mark_seen(db, incident, by, now)
     member, name = by.member, "" if by.member else by.name
-    sos.note_event(db, incident.id, "seen", now, member=member, name=name, detail=text)
-    due_receipts.owe_word(db, incident, IncidentState.SEEN, by.name, text, now)
+    sos.record_event(db, incident.id, "seen", now, member=member, name=name, detail=text)
+    due_receipts.owe_incident_update(db, incident, IncidentState.SEEN, by.name, text, now)
     actor, whose = (str(member), "") if member else (CONTACT, f" by {by.name}")
     _audit_act(db, incident, actor, "acknowledge", f"{incident.id}{whose}", now)
     return _repeat_result(db, incident)
@@ -79,8 +79,8 @@ def take_over(db: Db, incident: Sos, member: int, text: str, now: float) -> Sos:
     alarm.cancel_messages(db, incident.id)
     sos.set_seen(db, incident.id, Actor(member, name), now)
     detail = f"from {before}{f': {text}' if text else ''}"
-    sos.note_event(db, incident.id, "taken over", now, member=member, detail=detail)
-    due_receipts.owe_word(db, incident, IncidentState.SEEN, name, text, now)
+    sos.record_event(db, incident.id, "taken over", now, member=member, detail=detail)
+    due_receipts.owe_incident_update(db, incident, IncidentState.SEEN, name, text, now)
     _audit_act(db, incident, str(member), "take over", f"{incident.id} from {before}", now)
     return _repeat_result(db, incident)
 
@@ -101,7 +101,7 @@ def hand_over(
             )
         )
     detail = f"to {_read_name(db, next_dispatcher)}, once they take it{f': {text}' if text else ''}"
-    sos.note_event(db, incident.id, "handed over", now, member=member, detail=detail)
+    sos.record_event(db, incident.id, "handed over", now, member=member, detail=detail)
     sos.set_asked(db, incident.id, next_dispatcher)
     words = f"{_read_name(db, member)}{f': {text}' if text else ''}"
     alarm.cancel_messages(db, incident.id)
@@ -119,35 +119,37 @@ def close(db: Db, incident: Sos, member: int, reason: str, now: float) -> Sos:
     # These messages include a request to take over the incident.
     alarm.cancel_messages(db, incident.id)
     sos.set_closed(db, incident.id, now)
-    sos.note_event(db, incident.id, "closed", now, member=member, detail=reason)
-    due_receipts.owe_word(db, incident, IncidentState.CLOSED, _read_name(db, member), reason, now)
+    sos.record_event(db, incident.id, "closed", now, member=member, detail=reason)
+    due_receipts.owe_incident_update(
+        db, incident, IncidentState.CLOSED, _read_name(db, member), reason, now
+    )
     _audit_act(db, incident, str(member), "close", str(incident.id), now)
     return _repeat_result(db, incident)
 
 
-def write_down(db: Db, incident: Sos, member: int, text: str, now: float) -> Sos:
+def add_note(db: Db, incident: Sos, member: int, text: str, now: float) -> Sos:
     """Add a note to the timeline of an SOS, even if the SOS is closed."""
-    sos.note_event(db, incident.id, "note", now, member=member, detail=text)
+    sos.record_event(db, incident.id, "note", now, member=member, detail=text)
     return incident
 
 
-def write_to(db: Db, incident: Sos, member: int, text: str, now: float) -> Sos:
+def send_text_to_kit(db: Db, incident: Sos, member: int, text: str, now: float) -> Sos:
     """Send a person's text to the kit of an SOS, even if the SOS is closed. The text appears in the
     thread. Raises Refused if the kit cannot receive the text.
     """
     ((to,),) = db.execute("SELECT member FROM device WHERE id = ?", incident.device)
-    if not is_kit_told(db, incident):
+    if not can_kit_receive(db, incident):
         raise Refused("the kit is disabled: nothing is sent to it")
     posting = Posting(
         incident.workspace, member, Message(text), int(now), ANSWER_PRIORITY, target=int(to)
     )
     entered = ledger.enter(db, posting, now=now, grace=GRACE_S)
     sos.add_item(db, entered.item, incident.id)
-    sos.note_event(db, incident.id, "answered", now, member=member, detail=text)
+    sos.record_event(db, incident.id, "answered", now, member=member, detail=text)
     return incident
 
 
-def is_kit_told(db: Db, incident: Sos) -> bool:
+def can_kit_receive(db: Db, incident: Sos) -> bool:
     """Return True if the kit of an incident can receive items, because it is neither revoked nor
     disabled.
     """
@@ -212,7 +214,7 @@ def list_dispatchers(db: Db, workspace: int) -> list[int]:
     return [member for (member,) in rows]
 
 
-def note_posted(db: Db, item: int, webhook: int, now: float) -> None:
+def record_webhook_post(db: Db, item: int, webhook: int, now: float) -> None:
     """Record that a webhook has accepted the item that raised an incident, or the escalation of
     this item.
     """
@@ -220,7 +222,7 @@ def note_posted(db: Db, item: int, webhook: int, now: float) -> None:
     event = "escalated" if rows and rows[0][0] else "webhook"
     for incident in sos.find_by_item(db, item):
         if incident.item == item:
-            sos.note_event(db, incident.id, event, now, detail=f"webhook {webhook}")
+            sos.record_event(db, incident.id, event, now, detail=f"webhook {webhook}")
             if event == "escalated":
                 alarm.escalate(db, incident.id, now)
 
@@ -389,11 +391,11 @@ def list_timeline(db: Db, id_: int) -> list[dict[str, Any]]:
     ]
 
 
-def encode_desk_event(db: Db, number: int) -> dict[str, Any]:
+def encode_desk_event(db: Db, event_number: int) -> dict[str, Any]:
     """Return one event of an incident in the form of the API. Raises ValueError if there is no
     event with this number.
     """
-    (row,) = db.execute(_EVENT + "sos_event.id = ?", number)
+    (row,) = db.execute(_EVENT + "sos_event.id = ?", event_number)
     return _encode_event(*row)
 
 

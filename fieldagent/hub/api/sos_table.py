@@ -19,7 +19,7 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 an unknown sender."""
 
 
-def write(incidents: Sequence[dict[str, Any]]) -> bytes:
+def encode_table(incidents: Sequence[dict[str, Any]]) -> bytes:
     """Return the table as UTF-8 bytes with a byte order mark, from which spreadsheet programs
     detect the encoding.
     """

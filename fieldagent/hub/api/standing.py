@@ -9,7 +9,7 @@ from typing import Any
 from fieldagent.hub.access.caller import Caller
 from fieldagent.hub.records import workspace_log
 from fieldagent.hub.records.operator_trouble import REASON_SQL
-from fieldagent.hub.records.stored_entry import DAMAGED_ROW, read_beside
+from fieldagent.hub.records.stored_entry import DAMAGED_ROW, parse_stored_object
 from fieldagent.hub.store.contract import Db, make_marks
 from fieldagent.package.delivery import STAGE_ORDER, Stage, describe_stage
 
@@ -40,7 +40,9 @@ def is_request_id(text: str) -> bool:
     return _ID.fullmatch(text) is not None
 
 
-def push_standing(db: Db, caller: Caller, request_id: str, now: float) -> dict[str, Any] | None:
+def describe_push_state(
+    db: Db, caller: Caller, request_id: str, now: float
+) -> dict[str, Any] | None:
     """Return the state of a push, or None if the caller has no such push. A User sees only their
     own pushes.
     """
@@ -63,7 +65,7 @@ def push_standing(db: Db, caller: Caller, request_id: str, now: float) -> dict[s
         "targetUserId": None if target is None else str(target),
         "accepted": float(accepted),
         "expires": None if expires is None else float(expires),
-        "to": read_beside(addressee, dict[str, Any]),
+        "to": parse_stored_object(addressee, dict[str, Any]),
         "devices": list_device_standings(db, item, now),
         "reached": list_reached(db, [item])[item],
     }

@@ -15,7 +15,7 @@ from fieldagent.hub.access.bodies import read_body
 from fieldagent.hub.access.caller import Caller, Purpose
 from fieldagent.hub.access.directory import Refused
 from fieldagent.hub.api import watch_desk
-from fieldagent.hub.api.sos_api import HAND_OVER_FIELDS, note_of
+from fieldagent.hub.api.sos_api import HAND_OVER_FIELDS, read_note
 from fieldagent.hub.records import shifts
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.package.reading import Field, read_seconds, read_text
@@ -63,7 +63,7 @@ class WatchApi:
     ) -> Response:
         """Apply an action and return the new state. Raises Problem 409 if the action is refused."""
         body = read_body(request, members)
-        body["note"] = note_of(body)
+        body["note"] = read_note(body)
 
         def carry_out(db: Db) -> dict[str, Any] | Problem:
             now = self._clock()

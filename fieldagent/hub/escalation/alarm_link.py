@@ -123,7 +123,7 @@ def list_valid(db: Db, contact: int, now: float) -> list[AlarmLink]:
     return [*links.values()]
 
 
-def note_used(db: Db, link: AlarmLink, now: float) -> None:
+def mark_link_used(db: Db, link: AlarmLink, now: float) -> None:
     """Record the Unix time when a link was used."""
     db.execute("UPDATE alarm_link SET used = ? WHERE id = ?", now, link.id)
 

@@ -22,7 +22,7 @@ from fieldagent.hub.escalation import alarm_link, notice
 from fieldagent.hub.escalation.alarm_link import AlarmLink
 from fieldagent.hub.escalation.language import find_canned, translate
 from fieldagent.hub.records import sos
-from fieldagent.hub.records.due_receipts import WORD_MAX, cut_word
+from fieldagent.hub.records.due_receipts import WORD_MAX, shorten_update_text
 from fieldagent.hub.records.sos import Actor, Sos, SosState
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.package.writing import format_clock_time
@@ -118,7 +118,7 @@ class AnswerPage:
                 sos_desk.acknowledge_as(db, incident, Actor(None, link.name), text, now)
             except Refused:
                 return _make_answered_before_page(db, incident, language)
-            alarm_link.note_used(db, link, now)
+            alarm_link.mark_link_used(db, link, now)
             return _make_answered_page(db, link, incident, language)
 
         try:
@@ -175,7 +175,7 @@ def _make_question_page(db: Db, link: AlarmLink, incident: Sos, language: str) -
     lines = [translate(language, "Text: {text}", text=said)] if said else []
     ask = "{name}, press the button only if you take over."
     lines.append(translate(language, ask, name=notice.make_visible(link.name)))
-    if sos_desk.is_kit_told(db, incident):
+    if sos_desk.can_kit_receive(db, incident):
         tells = translate(language, "Its kit receives your name, and no other contact is alerted.")
     else:
         tells = translate(language, "Nothing is sent to its kit, and no other contact is alerted.")
@@ -187,7 +187,7 @@ def _make_question_page(db: Db, link: AlarmLink, incident: Sos, language: str) -
         button=escape(translate(language, "Take over")),
         most=WORD_MAX,
     )
-    place = f"<p>{_write_place(facts.get('position'), language)}</p>"
+    place = f"<p>{_format_place(facts.get('position'), language)}</p>"
     parts = [f"<p>{_add_time_element(raised, time)}</p>", *before, place, last, form]
     return _make_page(200, language, title, "\n      ".join(parts))
 
@@ -199,7 +199,7 @@ def _add_time_element(text: str, time: str) -> str:
     return escape(text).replace(time, f'<time datetime="{time}">{time}</time>')
 
 
-def _write_place(position: Mapping[str, Any] | None, language: str) -> str:
+def _format_place(position: Mapping[str, Any] | None, language: str) -> str:
     """Return HTML with the last position of the kit and links to a map."""
     if position is None:
         return escape(translate(language, "Position unknown."))
@@ -218,7 +218,7 @@ def _make_answered_page(db: Db, link: AlarmLink, incident: Sos, language: str) -
     kit, name = notice.make_visible(facts["device"]), notice.make_visible(link.name)
     text = "The hub notifies {kit} that {name} takes over as soon as the kit can be reached."
     lines = [translate(language, text, kit=kit, name=name)]
-    if not sos_desk.is_kit_told(db, incident):
+    if not sos_desk.can_kit_receive(db, incident):
         lines = [
             translate(language, "Nothing is sent to its kit, and no other contact is alerted.")
         ]
@@ -264,4 +264,4 @@ def _read_text(request: Request) -> str:
         fields: Mapping[str, list[str]] = parse_qs(request.body.decode())
     except ValueError:
         raise Problem(400, "the body is no form") from None
-    return cut_word(notice.make_visible(" ".join(fields.get("text", []))))
+    return shorten_update_text(notice.make_visible(" ".join(fields.get("text", []))))

@@ -64,7 +64,7 @@ class AnswerText(NamedTuple):
     words: str
 
 
-def read(text: str) -> AnswerText:
+def parse_answer_text(text: str) -> AnswerText:
     """Parse a text such as `OK 471123 on our way`. Each part can be missing."""
     match = _TEXT.fullmatch(text)
     assert match is not None, "every part of it may be missing"
@@ -103,7 +103,7 @@ def process_answer(db: Db, answer: ContactAnswer, now: float) -> str:
 
 
 def _describe_taken(db: Db, answer: ContactAnswer, now: float) -> str:
-    said = read(answer.text)
+    said = parse_answer_text(answer.text)
     if answer.answers:
         return _handle_proved_message(db, answer, said, now)
     whose = _find_contacts(db, answer)
@@ -269,11 +269,11 @@ def _handle_proved(
         over = notice.explain_end(db, incident, contact.language)
         why = translate(contact.language, "Not answered: {why}.", why=over)
         return _reply(db, contact, link.sos, "over", why, now)
-    alarm_link.note_used(db, link, now)
+    alarm_link.mark_link_used(db, link, now)
     what, language = notice.make_title(incident, contact.language), contact.language
     text = "You have taken over {what}. The kit receives your name when it can be reached."
     why = translate(language, text, what=what)
-    if not sos_desk.is_kit_told(db, incident):
+    if not sos_desk.can_kit_receive(db, incident):
         nothing = translate(
             language, "Nothing is sent to its kit, and no other contact is alerted."
         )
@@ -310,7 +310,7 @@ def _send_to_kit(
         _show_to_desk(db, contact, link, words, now)
         return _reply(db, contact, link.sos, "not sent", _describe_unsent(contact, why), now)
     try:
-        sos_desk.write_to(db, incident, member, text, now)
+        sos_desk.send_text_to_kit(db, incident, member, text, now)
     except Refused:
         why = translate(contact.language, "its kit is disabled.")
         return _reply(db, contact, link.sos, "not sent", _describe_unsent(contact, why), now)
@@ -328,7 +328,7 @@ def _describe_unsent(contact: AlarmContact, reason: str) -> str:
 def _show_to_desk(db: Db, contact: AlarmContact, link: AlarmLink, words: str, now: float) -> None:
     """Show the desk a text that was not sent to the kit."""
     detail = f"wrote, but it was not sent to the kit: {words}"[: sos_desk.TEXT_MAX]
-    sos.note_event(db, link.sos, "note", now, name=contact.name, detail=detail)
+    sos.record_event(db, link.sos, "note", now, name=contact.name, detail=detail)
 
 
 def _find_voice(db: Db, contact: AlarmContact, now: float) -> int:
@@ -365,7 +365,9 @@ def _reply(
         always
         or not (
             is_limited
-            or sending.note_or_refuse(db, contact.workspace, contact.address, sending.REPLY, now)
+            or sending.record_message_or_refuse(
+                db, contact.workspace, contact.address, sending.REPLY, now
+            )
         )
     ):
         alarm.reply(db, sos_id, contact.id, text, now)
@@ -385,14 +387,14 @@ def report(db: Db, *, message_id: str, reached: bool, reason: str, now: float) -
     for sos_id, contact_id, why in rows:
         ((name,),) = db.execute("SELECT name FROM alarm_contact WHERE id = ?", contact_id)
         why_not = "" if reached else f"the service reports a failure: {reason}"
-        contacts.note_end(db, contact_id, why_not, now)
+        contacts.record_attempt(db, contact_id, why_not, now)
         if why == alarm.REPLY:
             continue
         if reached:
             detail = f"{name}: the service reports delivery to the handset"
-            sos.note_event(db, sos_id, "notified", now, detail=detail)
+            sos.record_event(db, sos_id, "notified", now, detail=detail)
         else:
-            sos.note_event(db, sos_id, "not notified", now, detail=f"{name}: {why_not}")
+            sos.record_event(db, sos_id, "not notified", now, detail=f"{name}: {why_not}")
 
 
 FORGOTTEN_AT_ONCE = 1_000

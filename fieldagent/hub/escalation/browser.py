@@ -8,7 +8,7 @@ import re
 
 from fieldagent.hub.escalation.contract import ContactHost, ContactKind, Notice, Send
 from fieldagent.hub.records.alarm import PUSH
-from fieldagent.hub.records.stored_entry import DAMAGED_ROW, read_members
+from fieldagent.hub.records.stored_entry import DAMAGED_ROW, load_stored_object
 from fieldagent.system.sentence import sentence
 from fieldagent.webhook.delivery import HandoverOutcome, HandoverResult
 
@@ -57,7 +57,7 @@ def _make_sender(host: ContactHost) -> Send:
 
 def find_endpoint(address: str) -> str:
     """Return the push endpoint of a browser, or an empty text if its subscription is damaged."""
-    endpoint = read_members(address, "the address of a browser").get("endpoint")
+    endpoint = load_stored_object(address, "the address of a browser").get("endpoint")
     return endpoint if isinstance(endpoint, str) else ""
 
 

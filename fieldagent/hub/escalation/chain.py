@@ -50,21 +50,21 @@ def count_broken(db: Db, kinds: Kinds, settings: Own) -> int:
     )
 
 
-async def test(
+async def test_contacts(
     recipients: Sequence[tuple[AlarmContact, str]], reach: ContactSenders, note_end: NoteEnd
 ) -> list[Row]:
     """Send each contact a test, step by step without waiting, and return the results. If a step
     fails, the test continues.
 
-    Each of `recipients` is a contact with the result of `sending.note_or_refuse`: the reason why
-    the contact gets no test, or an empty string.
+    Each of `recipients` is a contact with the result of `sending.record_message_or_refuse`: the
+    reason why the contact gets no test, or an empty string.
     """
     results = []
     for number, (after, some) in enumerate(groupby(recipients, lambda each: each[0].after), 1):
         for contact, limit in some:
             reason = limit
             if not limit:
-                marked = notice.test(contact.name, str(uuid.uuid4()), contact.language)
+                marked = notice.make_test_notice(contact.name, str(uuid.uuid4()), contact.language)
                 result = await reach.send_notice(contact.kind, contact.address, marked)
                 reason = "" if result.outcome is HandoverOutcome.HANDED else result.reason
                 await note_end(contact, reason)

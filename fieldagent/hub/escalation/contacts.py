@@ -189,7 +189,7 @@ def forget(db: Db, contact: int) -> None:
     db.execute("DELETE FROM alarm_contact WHERE id = ?", contact)
 
 
-def note_end(db: Db, contact: int, reason: str, now: float) -> None:
+def record_attempt(db: Db, contact: int, reason: str, now: float) -> None:
     """Record the result of the last attempt to notify the contact. An empty `reason` means
     success.
     """

@@ -159,7 +159,7 @@ def _note_read(db: Db, message: WrittenMessage, answer: ContactAnswer, now: floa
         if not rows:
             return
         ((item,),) = rows
-    ledger.note_stage(db, item, THE_HUB, Stage.READ, message.address, now)
+    ledger.record_stage(db, item, THE_HUB, Stage.READ, message.address, now)
 
 
 def _queue_reply(db: Db, message: WrittenMessage, outcome: str, text: str, now: float) -> str:
@@ -168,7 +168,7 @@ def _queue_reply(db: Db, message: WrittenMessage, outcome: str, text: str, now: 
         "SELECT count(*) FROM outward WHERE address = ? AND text <> '' AND not_before > ?",
         *(message.address, now - 3_600.0),
     )
-    if lately < texts_to_kits.REPLIES_MAX and not sending.note_or_refuse(
+    if lately < texts_to_kits.REPLIES_MAX and not sending.record_message_or_refuse(
         db, message.workspace, message.address, sending.REPLY, now
     ):
         outward.queue_reply(db, message.item, message.address, text, now)

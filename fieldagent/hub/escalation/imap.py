@@ -140,17 +140,21 @@ class MailUnreadable(Exception):
 
 
 async def _read(mail: FetchedMail, inward: AnswerServices) -> ContactAnswer | None:
-    """Return the answer in an email, in the same way as `read_apart`. If the email cannot be
-    parsed, return None, so that it does not block the next emails.
+    """Return the answer in an email, in the same way as `parse_in_child_process`. If the email
+    cannot be parsed, return None, so that it does not block the next emails.
     """
     try:
-        return await read_apart(mail.raw, inward.host.own["mail-from"]) if mail.raw else None
+        return (
+            await parse_in_child_process(mail.raw, inward.host.own["mail-from"])
+            if mail.raw
+            else None
+        )
     except MailUnreadable as error:
         inward.note_fault(error, f"a mail that answers no current message: uid {mail.uid.decode()}")
         return None
 
 
-async def read_apart(raw: bytes, mail_from: str) -> ContactAnswer | None:
+async def parse_in_child_process(raw: bytes, mail_from: str) -> ContactAnswer | None:
     """Return the answer in an email, or None if the email contains no answer. A child process with
     its own limits parses the email within `DEADLINE_S`. Raises MailUnreadable.
     """

@@ -66,7 +66,7 @@ class KitSmsInbox:
             await self._mobile_originated.take_in(device, frame.envelope, Bearer.SMS)
         # Acknowledge only after the envelope is stored. Also acknowledge a duplicate again.
         await self._store.commit(
-            lambda db: sms_mail.note_frame(
+            lambda db: sms_mail.process_frame_facts(
                 db, device, frame, answer.kind, answer.sender, self._clock()
             )
         )

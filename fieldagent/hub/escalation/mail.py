@@ -68,7 +68,7 @@ def _send(settings: Own, address: str, notice: Notice) -> HandoverResult:
                 relay.starttls(context=trust)
             if settings["smtp-user"] is not None:
                 relay.login(settings["smtp-user"], read_password(settings["smtp-password-file"]))
-            relay.send_message(_write_mail(settings, address, notice))
+            relay.send_message(_make_mail(settings, address, notice))
     except smtplib.SMTPRecipientsRefused as error:
         code, text = next(iter(error.recipients.values()))
         return _make_refused(host, code, text, "correct the contact's address")
@@ -94,7 +94,7 @@ def read_password(path: Path | None) -> str:
     return "" if path is None else read_first_line(path)
 
 
-def _write_mail(settings: Own, address: str, notice: Notice) -> EmailMessage:
+def _make_mail(settings: Own, address: str, notice: Notice) -> EmailMessage:
     """Return the email (RFC 5322). It is marked so that machines do not reply to it (RFC 3834). The
     hub recognises a person's reply by the reply's address or its header In-Reply-To.
     """

@@ -69,7 +69,7 @@ def main() -> None:
     `ContactAnswer`, or null. The argument is the hub's own address.
     """
     _bound()
-    answer = read(sys.stdin.buffer.read(), sys.argv[1])
+    answer = parse_mail(sys.stdin.buffer.read(), sys.argv[1])
     json.dump(answer, sys.stdout)
 
 
@@ -85,7 +85,7 @@ def _bound() -> None:
         os.nice(10)
 
 
-def read(raw: bytes, own_address: str) -> dict[str, Any] | None:
+def parse_mail(raw: bytes, own_address: str) -> dict[str, Any] | None:
     """Return the sender, the text and the answered message of an email. Return None if the email is
     not an answer, or is automatic. Raises MailTooLarge.
     """

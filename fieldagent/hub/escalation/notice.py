@@ -150,14 +150,16 @@ def describe_device(facts: Mapping[str, Any], language: str) -> str:
     return translate(language, text, device=device, time=format_clock_time(since))
 
 
-def reply(incident: Sos, device: str, message_id: str, text: str, language: str) -> Notice:
+def make_reply_notice(
+    incident: Sos, device: str, message_id: str, text: str, language: str
+) -> Notice:
     """Return the notice that responds to a contact's answer."""
     subject = f"Re: {name_incident(incident, make_visible(device), language)}"
     told = Notice(message_id, subject, text, incident.id, make_visible(device), language=language)
     return replace(told, alarm=_alarm(incident))
 
 
-def test(name: str, message_id: str, language: str) -> Notice:
+def make_test_notice(name: str, message_id: str, language: str) -> Notice:
     """Return the test notice of a contact, which states that it is not an emergency."""
     text = "TEST. This is a test of the contact {name}. There is no emergency."
     said = translate(language, text, name=make_visible(name))

@@ -157,7 +157,7 @@ def _make_claimed(db: Db, row: _DueRow, now: float, desk: str, kinds: Kinds) -> 
     kind = kinds.get(contact.kind)
     if why == REPLY:
         ((device,),) = db.execute("SELECT name FROM device WHERE id = ?", incident.device)
-        message = notice.reply(incident, device, message_id, text, contact.language)
+        message = notice.make_reply_notice(incident, device, message_id, text, contact.language)
     elif why == ASKED:
         message = notice.make_request(
             db, incident, message_id, text, AnswerOptions(desk), contact.language
@@ -234,7 +234,7 @@ def _store_result(
     db.announce(alarm.ALARM_TOPIC)
     kind = kinds.get(contact.kind)
     whom = f"{contact.name} ({kind.by if kind else contact.kind})"
-    contacts.note_end(db, contact.id, "" if taken else result.reason, now)
+    contacts.record_attempt(db, contact.id, "" if taken else result.reason, now)
     if taken:
         _note_taken(
             db, notification, f"{whom}: handed over to {kind.service if kind else '?'}", now
@@ -242,12 +242,14 @@ def _store_result(
         return ""
     if result.outcome is HandoverOutcome.GONE:
         contacts.forget(db, contact.id)
-        sos.note_event(db, notification.sos, "not notified", now, detail=f"{whom}: {result.reason}")
+        sos.record_event(
+            db, notification.sos, "not notified", now, detail=f"{whom}: {result.reason}"
+        )
         return f"contact {contact.id} ({whom}) is removed: {result.reason}"
     again = "not tried again" if wait is None else f"tried again in {wait:.0f} s"
     text = f"{whom}: {result.reason}; {again}"
     if attempts == 1 or wait is None:
-        sos.note_event(db, notification.sos, "not notified", now, detail=text)
+        sos.record_event(db, notification.sos, "not notified", now, detail=text)
     return f"contact {contact.id}: {text}"
 
 
@@ -257,7 +259,7 @@ def _note_taken(db: Db, notification: Notification, handed: str, now: float) -> 
         return
     if notification.round > 1:
         handed += f" (try {notification.round} of {contact.tries})"
-    sos.note_event(
+    sos.record_event(
         db, notification.sos, "escalated" if contact.after else "notified", now, detail=handed
     )
     if contact.after:

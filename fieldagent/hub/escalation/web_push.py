@@ -28,7 +28,7 @@ from fieldagent.http.client import Opener, RequestFailed, request
 from fieldagent.hub.access.known_devices import read_signing_key
 from fieldagent.hub.escalation.contract import Notice
 from fieldagent.hub.escalation.notice import make_visible
-from fieldagent.hub.records.stored_entry import DAMAGED_ROW, read_members
+from fieldagent.hub.records.stored_entry import DAMAGED_ROW, load_stored_object
 from fieldagent.hub.store.contract import Db
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.sentence import sentence
@@ -116,7 +116,7 @@ async def send(
     operator: https: or mailto:.
     """
     try:
-        subscription = Subscription(**read_members(address, "the address of a browser"))
+        subscription = Subscription(**load_stored_object(address, "the address of a browser"))
     except TypeError:
         return HandoverResult(HandoverOutcome.FAILED, DAMAGED_ROW)
     token = make_vapid_token(key, subscription.endpoint, subject, clock())
@@ -132,7 +132,7 @@ async def send(
             "POST",
             subscription.endpoint,
             headers=headers,
-            body=encrypt(_write_payload(notice), subscription),
+            body=encrypt(_encode_payload(notice), subscription),
             deadline=DEADLINE_S,
             max_body=REASON_MAX,
             open_stream=open_stream,
@@ -148,7 +148,7 @@ async def send(
     return result
 
 
-def _write_payload(notice: Notice) -> bytes:
+def _encode_payload(notice: Notice) -> bytes:
     """Return the payload for the console's service worker. The payload of a test contains no SOS
     that could be opened.
     """

@@ -53,7 +53,7 @@ class Queues(NamedTuple):
         return self.deliveries.rows + self.webhooks.rows + self.dead.rows
 
 
-async def count_queues(store: Store, now: float) -> Queues:
+async def measure_backlog(store: Store, now: float) -> Queues:
     """Count the waiting and the dead deliveries. The three counts are made in several short
     transactions, so they are from different moments.
     """
@@ -74,7 +74,7 @@ async def count_backlog(store: Store, queue: IndexedTable) -> Backlog:
     rows, items = 0, []
     place: Sequence[Any] | None = ()
     while place is not None:
-        some, oldest, place = await store.read(partial(count_some, queue=queue, after=place))
+        some, oldest, place = await store.read(partial(count_batch, queue=queue, after=place))
         rows += some
         items += [] if oldest is None else [oldest]
     if not items:
@@ -96,7 +96,7 @@ def add_awaited(db: Db, backlog: Backlog, now: float) -> Backlog:
     return Backlog(backlog.rows + rows, min(known, default=None))
 
 
-def count_some(
+def count_batch(
     db: Db, queue: IndexedTable, after: Sequence[Any]
 ) -> tuple[int, int | None, Sequence[Any] | None]:
     """Return the number of rows in the next batch, the oldest item in it, and the key after which

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from fieldagent.hub.access.directory import note_of_device
+from fieldagent.hub.access.directory import audit_device
 from fieldagent.hub.records import ledger, sos
 from fieldagent.hub.records.audit import ADMINISTRATION
 from fieldagent.hub.records.ledger import Posting
@@ -80,7 +80,7 @@ def begin(db: Db, device: int, rule: Rule, *, now: float) -> float:
     """
     before = _make_rule(db, device)
     due = _set(db, device, rule._replace(kit_every=before.kit_every), now)
-    note_of_device(db, device, ADMINISTRATION, "device checkin", f"{device} {rule}", now)
+    audit_device(db, device, ADMINISTRATION, "device checkin", f"{device} {rule}", now)
     return due
 
 
@@ -89,7 +89,7 @@ def end_check_ins(db: Db, device: int, *, now: float) -> None:
     withdraw its request.
     """
     _set(db, device, Rule(), now)
-    note_of_device(db, device, ADMINISTRATION, "device checkin", f"{device} off", now)
+    audit_device(db, device, ADMINISTRATION, "device checkin", f"{device} off", now)
 
 
 def record_request(db: Db, device: int, within: int | None, word: int, *, now: float) -> None:
@@ -145,7 +145,7 @@ def record_item(db: Db, device: int, now: float) -> None:
             device,
         )
         if alarm is not None and db.execute("SELECT 1 FROM sos WHERE id = ?", alarm):
-            sos.note_event(db, alarm, "heard", now)
+            sos.record_event(db, alarm, "heard", now)
 
 
 def record_items(db: Db, devices: Collection[int], now: float) -> None:

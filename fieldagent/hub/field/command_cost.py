@@ -35,7 +35,7 @@ class CommandCost(NamedTuple):
 
 
 def compute_cost(
-    db: Db, device: int, number: int, command: RemoteCommand, now: float
+    db: Db, device: int, command_number: int, command: RemoteCommand, now: float
 ) -> CommandCost:
     """Return the cost of a command including its answer. Raises NotACommand."""
     verb = get_verb(command)
@@ -45,8 +45,10 @@ def compute_cost(
         *(now, device),
     )
     account = read_account(row)
-    down = len(encode([Entry(number, command)], key=account.key))
-    answer = CommandAnswer(number, CommandOutcome.DONE, bytes(verb.answer_bytes(command.arguments)))
+    down = len(encode([Entry(command_number, command)], key=account.key))
+    answer = CommandAnswer(
+        command_number, CommandOutcome.DONE, bytes(verb.answer_bytes(command.arguments))
+    )
     up = len(encode([Entry(ITEM_NUMBER, answer, int(now))], key=account.key))
     credit = 0 if account.by_bytes else compute_credits(down) + compute_credits(up)
     left = compute_allowance(db, account, now, urgent=False)

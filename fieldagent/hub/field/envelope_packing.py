@@ -14,7 +14,7 @@ from fieldagent.hub.access.device_keys import derive_proof_keys
 from fieldagent.hub.contract import Device
 from fieldagent.hub.records.due_receipts import THE_HUB
 from fieldagent.hub.records.ledger import WAITING_STATES
-from fieldagent.hub.records.stored_entry import read_beside, read_stored_entry
+from fieldagent.hub.records.stored_entry import decode_stored_entry, parse_stored_object
 from fieldagent.hub.store.contract import ROWS_MAX, Db, insert, make_membership
 from fieldagent.package.delivery import Stage
 from fieldagent.package.package import IncidentState, IncidentUpdate
@@ -155,7 +155,7 @@ def list_waiting(
         *parameters,
         limit,
     )
-    return [_make_waiting(row, read_stored_entry(row[3])) for row in rows]
+    return [_make_waiting(row, decode_stored_entry(row[3])) for row in rows]
 
 
 _ITEM = (
@@ -172,8 +172,8 @@ def _make_waiting(row: Sequence[Any], entry: Entry) -> WaitingItem:
         replace(entry, sequence=sequence),
         None if station is None else Source(station, number),
         bool(unauthenticated),
-        read_beside(contact, Contact),
-        read_beside(seen, EstimatedPosition),
+        parse_stored_object(contact, Contact),
+        parse_stored_object(seen, EstimatedPosition),
     )
 
 
@@ -200,7 +200,7 @@ def list_waiting_at_each(
     items: dict[int, list[WaitingItem]] = {device: [] for device in devices}
     for device, *row in rows:
         if row[0] not in entries:
-            entries[row[0]] = read_stored_entry(row[3])
+            entries[row[0]] = decode_stored_entry(row[3])
         items[device].append(_make_waiting(row, entries[row[0]]))
     return items
 
@@ -446,17 +446,19 @@ def read_journal_number(db: Db, device: int) -> int:
     return int(rows[0][0]) if rows else 0
 
 
-def note_journal(db: Db, device: int, journal: int, *, anew: bool = False) -> None:
-    """Record the device's journal. A new journal knows no names. `anew` is True if the device asks
-    for all names again.
+def record_journal(
+    db: Db, device: int, journal_number: int, *, asks_for_names: bool = False
+) -> None:
+    """Record the device's journal. A new journal knows no names. `asks_for_names` is True if the
+    device asks for all names again.
     """
     changed = db.execute(
         "UPDATE device SET journal = ? WHERE id = ? AND journal <> ? RETURNING id",
-        journal,
+        journal_number,
         device,
-        journal,
+        journal_number,
     )
-    if changed or anew:
+    if changed or asks_for_names:
         db.execute("DELETE FROM introduced WHERE device = ?", device)
         db.announce(get_names_topic(device))
 

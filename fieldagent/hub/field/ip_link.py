@@ -192,18 +192,18 @@ class _MailboxPost:
 
     async def accept_hello(self, journal: int) -> None:
         with _end_if_unstorable():
-            await self.mailbox.greeted(journal)
+            await self.mailbox.record_hello(journal)
 
     async def wait_for_next(self, *, urgent: bool) -> OutgoingMessage:
         if urgent:  # Little is in flight to an agent, so a mailbox has no separate urgent messages.
             await trio.sleep_forever()
         while True:
-            news = self.mailbox.news()
+            news = self.mailbox.get_news()
             with trio.CancelScope(shield=True), _end_if_unstorable():
                 outgoing = await self.mailbox.load(BODY_BYTES)
             if outgoing is not None:
                 return outgoing
-            with waits.move_on_after(self.mailbox.look_again()):
+            with waits.move_on_after(self.mailbox.compute_recheck_delay()):
                 await news.wait()
 
     async def mark_stored(self, item: OutgoingMessage) -> None:
@@ -213,7 +213,7 @@ class _MailboxPost:
 
     async def return_unsent(self, items: list[OutgoingMessage], reason: str) -> None:
         for outgoing in items:
-            await self.mailbox.returned(outgoing, reason=reason or "the link ended")
+            await self.mailbox.return_message(outgoing, reason=reason or "the link ended")
 
     async def store_body(self, body: bytes) -> None:
         with _end_if_unstorable():

@@ -9,12 +9,12 @@ from dataclasses import replace
 
 from fieldagent.hub.field import check_in, radio_key
 from fieldagent.hub.field.arrival import KitMessage, mark_arrived
-from fieldagent.hub.field.envelope_packing import note_journal
+from fieldagent.hub.field.envelope_packing import record_journal
 from fieldagent.hub.field.mobile_terminated import send_fragments_again
 from fieldagent.hub.records import alarm, commands, mt_copies, numbering, sos
 from fieldagent.hub.records.due_receipts import THE_HUB, answer_again, owe_receipt, repeat_result
-from fieldagent.hub.records.ledger import confirm, note_stage
-from fieldagent.hub.records.stored_entry import read_stored_entry
+from fieldagent.hub.records.ledger import confirm, record_stage
+from fieldagent.hub.records.stored_entry import decode_stored_entry
 from fieldagent.hub.store.contract import Db
 from fieldagent.package.delivery import Stage
 from fieldagent.package.package import CheckIn, CommandAnswer, IncidentUpdate
@@ -49,7 +49,7 @@ def raise_named_incident(db: Db, word: IncidentUpdate, brought: KitMessage) -> N
 def store_journal_number(db: Db, entry: Entry, number: JournalNumber, brought: KitMessage) -> None:
     """Record the number of the kit's current journal, unless the message was relayed."""
     if brought.relaying is None:
-        note_journal(db, brought.device.id, entry.sequence, anew=number.wants_names)
+        record_journal(db, brought.device.id, entry.sequence, asks_for_names=number.wants_names)
 
 
 def resend_fragments(db: Db, entry: Entry, report: Report, brought: KitMessage) -> None:
@@ -93,14 +93,14 @@ def record_answer(db: Db, entry: Entry, answer: CommandAnswer, brought: KitMessa
             if brought.is_authenticated
             else f"{brought.bearer.value}, not authenticated"
         )
-        note_answer(db, answer, brought, came_by)
+        store_command_answer(db, answer, brought, came_by)
 
 
-def note_answer(db: Db, answer: CommandAnswer, brought: KitMessage, came_by: str) -> None:
+def store_command_answer(db: Db, answer: CommandAnswer, brought: KitMessage, came_by: str) -> None:
     """Store the answer with its command. `came_by` is the name of the bearer that people see."""
     device = brought.device.id
-    if commands.note_answer(db, device, answer, came_by, brought.now):
-        radio_key.note_answer(db, device, answer, brought.now)
+    if commands.record_answer(db, device, answer, came_by, brought.now):
+        radio_key.record_step_answer(db, device, answer, brought.now)
     elif not commands.is_answered(db, device, answer.number):
         text = f"an answer to command {answer.number}, for which the hub does not wait"
         brought.troubles.append(text)
@@ -122,7 +122,7 @@ def record_receipt(db: Db, entry: Entry, receipt: Receipt, brought: KitMessage) 
     if not rows and _renumber_if_restored(db, entry, brought):
         brought.mismatches.append(f"a receipt of {entry.sequence}")
     for item, body, urgent in rows:
-        digest = compute_item_digest(replace(read_stored_entry(body), sequence=entry.sequence))
+        digest = compute_item_digest(replace(decode_stored_entry(body), sequence=entry.sequence))
         if receipt.digest == digest:
             confirm(db, item, brought.device.id, brought.bearer, brought.now)
             if not urgent:
@@ -171,10 +171,10 @@ def _record_stage(db: Db, entry: Entry, receipt: Receipt, brought: KitMessage) -
         return
     for item, body in rows:
         if receipt.digest == compute_item_digest(
-            replace(read_stored_entry(body), sequence=entry.sequence)
+            replace(decode_stored_entry(body), sequence=entry.sequence)
         ):
             at = min(float(entry.time), brought.now)
-            note_stage(db, item, brought.device.member, receipt.stage, receipt.text, at)
+            record_stage(db, item, brought.device.member, receipt.stage, receipt.text, at)
             return
     brought.mismatches.append(f"a progress note on {entry.sequence}")
 

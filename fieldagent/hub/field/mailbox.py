@@ -15,7 +15,7 @@ from fieldagent.hub.field.envelope_packing import (
     Load,
     mark_introduced,
     mark_receipts_sent,
-    note_journal,
+    record_journal,
 )
 from fieldagent.hub.field.mobile_originated import MobileOriginatedReceiver
 from fieldagent.hub.field.own_positions import OwnPositions
@@ -108,20 +108,20 @@ class IpMailbox:
         announced."""
         self._positions = OwnPositions(store, device, feeds)
 
-    async def greeted(self, journal: int) -> None:
-        self._journal = journal
+    async def record_hello(self, journal_number: int) -> None:
+        self._journal = journal_number
         now, device = self._clock(), self.device.id
 
         def store_greeting(db: Db) -> None:
-            note_journal(db, device, journal)
+            record_journal(db, device, journal_number)
             stations_in_range.forget(db, device)
             contact.record_contact(db, device, Bearer.IP, now)
-            contact.note_version(db, device, self._version)
+            contact.store_version(db, device, self._version)
             operator_handover.withdraw_updates(db, device)
 
         await self._store.commit(store_greeting)
 
-    def news(self) -> trio.Event:
+    def get_news(self) -> trio.Event:
         self._skips_mail = not self._can_have_mail()
         may_hear_log = not self._hears_log and not self._is_resting()
         if self._news.is_set() or may_hear_log or not self._skips_mail:
@@ -138,7 +138,7 @@ class IpMailbox:
             topics.append(workspace_log.get_topic(self.device.workspace))
         self._store.wake(event, topics)
 
-    def look_again(self) -> float:
+    def compute_recheck_delay(self) -> float:
         return self._compute_recheck_time() - trio.current_time()
 
     def _compute_recheck_time(self) -> float:
@@ -247,9 +247,9 @@ class IpMailbox:
         if place is None:
             del self._loads[outgoing.number]
         else:
-            self._positions.note_stored()
+            self._positions.mark_stored()
 
-    async def returned(
+    async def return_message(
         self, outgoing: OutgoingMessage, *, reason: str, retry_after: float = 0.0
     ) -> None:
         self._loads.pop(outgoing.number, None)
@@ -343,12 +343,18 @@ def _store_confirmations(db: Db, loads: Sequence[_StoredLoad]) -> list[None]:
     now = max(each.at for each in loads)
     pairs = [(item, each.device) for each in loads for item in each.load.items]
     confirm_all(db, pairs, Bearer.IP, now)
-    newest.note_stored(db, {each.device: each.place for each in loads if each.place is not None})
+    newest.mark_positions_stored(
+        db, {each.device: each.place for each in loads if each.place is not None}
+    )
     _mark_introduced(db, loads)
     for each in loads:
-        commands.note_stored(db, each.device, each.load.commands)
-        stations_in_range.note_given(db, each.device, each.journal, each.load.parcels, now)
-        commands.note_carried(db, each.device, each.journal, each.load.relayed_commands, now)
+        commands.mark_commands_stored(db, each.device, each.load.commands)
+        stations_in_range.record_items_carried(
+            db, each.device, each.journal, each.load.parcels, now
+        )
+        commands.record_commands_carried(
+            db, each.device, each.journal, each.load.relayed_commands, now
+        )
     mark_receipts_sent(db, [id_ for each in loads for id_ in each.load.receipts], now)
     return [None] * len(loads)
 

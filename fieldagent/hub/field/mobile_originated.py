@@ -26,16 +26,16 @@ from fieldagent.hub.field.kit_items import (
     read_only_items,
 )
 from fieldagent.hub.field.kit_receipts import (
-    note_answer,
     raise_named_incident,
     record_answer,
     record_check_in,
     record_receipt,
     resend_fragments,
     resend_unreadable,
+    store_command_answer,
     store_journal_number,
 )
-from fieldagent.hub.field.neighbour import doubt_of, find_neighbour
+from fieldagent.hub.field.neighbour import find_doubt, find_neighbour
 from fieldagent.hub.records import (
     contact,
     fragments,
@@ -46,11 +46,11 @@ from fieldagent.hub.records import (
 from fieldagent.hub.records.due_receipts import (
     THE_HUB,
     answer_again,
-    note_carrier,
     owe_receipt,
+    record_carrier,
     repeat_result,
 )
-from fieldagent.hub.records.ledger import Posting, confirm, enter, note_stage
+from fieldagent.hub.records.ledger import Posting, confirm, enter, record_stage
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.package.delivery import Stage
 from fieldagent.package.package import (
@@ -327,11 +327,13 @@ class MobileOriginatedReceiver:
                 )
                 return brought
             brought.relaying, brought.device = brought.device, neighbour
-            brought.doubt_reason = doubt_of(
+            brought.doubt_reason = find_doubt(
                 db, brought.relaying, neighbour, brought.is_authenticated
             )
             contact.record_contact(db, brought.relaying.id, brought.bearer, brought.now)
-        brought.revoked, why = revocation.doubt_of(db, brought.relaying, brought.device)
+        brought.revoked, why = revocation.find_revocation_doubt(
+            db, brought.relaying, brought.device
+        )
         brought.doubt_reason = why or brought.doubt_reason
         if not brought.doubt_reason:
             bearer = brought.bearer if brought.relaying is None else Bearer.RADIO
@@ -343,7 +345,9 @@ class MobileOriginatedReceiver:
             and brought.relaying is None
             and brought.revoked is None
         ):
-            again = mt_copies.note_heard(db, brought.device.id, brought.confirmed, brought.now)
+            again = mt_copies.record_confirmations(
+                db, brought.device.id, brought.confirmed, brought.now
+            )
             if again:
                 log.warning(
                     "%s has not confirmed %s: sent again",
@@ -410,7 +414,7 @@ class MobileOriginatedReceiver:
         if recipient.address:
             nobody = outward.enter(db, item, recipient.address, brought.now)
         if nobody:
-            note_stage(db, item, THE_HUB, Stage.NOBODY, nobody, brought.now)
+            record_stage(db, item, THE_HUB, Stage.NOBODY, nobody, brought.now)
         # The position of a person with a separate radio is not the position of the kit.
         if isinstance(content, Location) and not (brought.doubt_reason or posting.carried):
             positions.store_location(db, device, content, entry.time, brought.now)
@@ -445,7 +449,7 @@ class MobileOriginatedReceiver:
             if isinstance(entry.content, Receipt):
                 record_receipt(db, entry, entry.content, said)
             elif isinstance(entry.content, CommandAnswer):
-                note_answer(db, entry.content, said, by_radio.value)
+                store_command_answer(db, entry.content, said, by_radio.value)
             else:
                 said.troubles.append("an item that is not valid in a parcel")
         brought.confirmed += said.confirmed
@@ -595,7 +599,7 @@ def _record_carrier(db: Db, entry: Entry, brought: KitMessage) -> None:
         return
     incident = sos.find_by_kit(db, brought.device.id, entry.sequence - entry.items_back)
     if incident is not None:
-        note_carrier(db, incident, brought.relaying.id, brought.now)
+        record_carrier(db, incident, brought.relaying.id, brought.now)
 
 
 def _repeat_result(db: Db, device: int, entry: Entry, now: float) -> None:

@@ -118,7 +118,7 @@ def _pack_commands(db: Db, account: Account, now: float) -> int:
             commands.postpone_command(db, id_, entry.sequence, _compute_midnight(now), NO_CREDITS)
             continue
         _persist(db, id_, body, [], False, now)
-        commands.note_packed(db, id_, entry.sequence)
+        commands.mark_command_packed(db, id_, entry.sequence)
         packed += 1
     return packed
 

@@ -7,20 +7,20 @@ from fieldagent.hub.contract import Device
 from fieldagent.hub.store.contract import Db
 
 
-def find_neighbour(db: Db, carrier: Device, number: int) -> Device | None:
+def find_neighbour(db: Db, carrier: Device, station_number: int) -> Device | None:
     """Return the device with this number, for which the carrier relays items. The device may be
     revoked. Return None if the workspace has no such device.
     """
     rows = db.execute(
         "SELECT id, workspace, member, name, imei FROM device WHERE id = ? AND workspace = ?"
         f" AND {IS_HEARD}",
-        number,
+        station_number,
         carrier.workspace,
     )
     return Device(*rows[0]) if rows else None
 
 
-def doubt_of(db: Db, carrier: Device, neighbour: Device, is_proved: bool) -> str:
+def find_doubt(db: Db, carrier: Device, neighbour: Device, is_proved: bool) -> str:
     """Return the reason why the hub does not accept relayed items as the neighbour's own, or an
     empty text if it accepts them.
     """

@@ -17,7 +17,7 @@ from fieldagent.hub.operator.contract import Verdict
 from fieldagent.hub.operator.failures import Scope, make_unknown
 from fieldagent.hub.records import commands, mt_copies, operator_trouble, ring_alerts
 from fieldagent.hub.records.due_receipts import announce_answer
-from fieldagent.hub.records.operator_book import note_handed_over
+from fieldagent.hub.records.operator_book import record_handover
 from fieldagent.hub.records.usage import format_day
 from fieldagent.hub.store.contract import Db, find_earliest, make_marks, make_membership
 from fieldagent.system.lazy_dataclass import dataclass
@@ -182,13 +182,13 @@ def record_verdict(db: Db, call: OperatorCall, verdict: Verdict, now: float) -> 
                 db, call.device, call.body, dropped, receipts, operator_id=id_, now=now
             )
         if dropped is not None and verdict.id:
-            note_handed_over(db, call.operator, verdict.id, call.device, now)
+            record_handover(db, call.operator, verdict.id, call.device, now)
         if dropped is not None and verdict.waiting:
             items = [item for item, _, _ in dropped]
-            ring_alerts.note_taken(db, call.device, verdict.waiting, items, now)
+            ring_alerts.record_accepted_message(db, call.device, verdict.waiting, items, now)
         for item, position, count in dropped or ():
             _mark_sent(db, call.device, item, position, count)
-        operator_trouble.note_account_works(db, call.operator, now)
+        operator_trouble.record_account_success(db, call.operator, now)
         return ""
     return _schedule_retry(db, call, verdict, now)
 
@@ -224,9 +224,11 @@ def _schedule_retry(db: Db, call: OperatorCall, verdict: Verdict, now: float) ->
             *(own, item, call.device),
         )
     if failure.scope is Scope.ACCOUNT:
-        return operator_trouble.note_account(db, call.operator, call.device, failure.text, now)
+        return operator_trouble.record_account_failure(
+            db, call.operator, call.device, failure.text, now
+        )
     if failure.scope is not Scope.GATEWAY:
-        operator_trouble.note_account_works(db, call.operator, now)
+        operator_trouble.record_account_success(db, call.operator, now)
     return ""
 
 
@@ -261,7 +263,7 @@ def withdraw_updates(db: Db, device: int) -> None:
     then do not wait for an operator that refuses them, or for a view of the sky. If the operator
     has not accepted a message and it contains only such updates, delete the message.
     """
-    mt_copies.send_words_by_link(db, device)
+    mt_copies.send_updates_by_link(db, device)
     whose = "device = ? AND receipts <> '[]'"
     rows = db.execute(f"SELECT receipts FROM mobile_terminated WHERE {whose}", device)
     if not rows:

@@ -59,7 +59,9 @@ class OwnPositions:
             return ()
         if self._place is None or self._life != feed.life:
             self._life = feed.life
-            self._place = await self._store.read_together(newest.list_held, self._device.id)
+            self._place = await self._store.read_together(
+                newest.list_stored_places, self._device.id
+            )
         if self._place is None or self._place >= feed.upto:
             return ()
         upto, positions = (
@@ -120,6 +122,6 @@ class OwnPositions:
         """Return the names in the message in flight, and the last place in it."""
         return self._load, self._upto
 
-    def note_stored(self) -> None:
+    def mark_stored(self) -> None:
         """Record that the kit has stored the message in flight."""
         self.number, self._place, self._names = 0, self._upto, self._marks

@@ -39,7 +39,7 @@ class DueCommand(NamedTuple):
 
 
 def list_due(
-    db: Db, carrier: Device, journal: int, now: float, excluded: Collection[tuple[int, int]]
+    db: Db, carrier: Device, journal_number: int, now: float, excluded: Collection[tuple[int, int]]
 ) -> list[DueItem]:
     """Return the items that a linked kit should relay to kits in its range, except the pairs of
     item and device in `excluded`.
@@ -51,7 +51,7 @@ def list_due(
         secrets = read_secrets(db, device)
         if not secrets:
             continue
-        how = stations_in_range.make_due_parameters(carrier.id, journal, hops, now)
+        how = stations_in_range.make_due_parameters(carrier.id, journal_number, hops, now)
         for each in list_waiting(
             db, device, now, due_condition=stations_in_range.IS_DUE, parameters=how, limit=LOOK_AT
         ):
@@ -63,7 +63,7 @@ def list_due(
 
 
 def list_due_commands(
-    db: Db, carrier: Device, journal: int, now: float, excluded: Collection[tuple[int, int]]
+    db: Db, carrier: Device, journal_number: int, now: float, excluded: Collection[tuple[int, int]]
 ) -> list[DueCommand]:
     """Return the commands that a linked kit should relay, except the pairs of device and number in
     `excluded`.
@@ -71,7 +71,7 @@ def list_due_commands(
     if not stations_in_range.can_relay(db, carrier.id):
         return []
     parcels = []
-    for each in commands.list_to_carry(db, carrier.id, journal, now):
+    for each in commands.list_to_carry(db, carrier.id, journal_number, now):
         device, number = each.device, each.entry.sequence
         secrets = read_secrets(db, device)
         if secrets and (device, number) not in excluded:

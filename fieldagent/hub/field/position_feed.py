@@ -19,7 +19,7 @@ import trio
 from fieldagent.hub.field.envelope_packing import introduce_members
 from fieldagent.hub.records import newest, workspace_log
 from fieldagent.hub.records.newest import StoredPosition
-from fieldagent.hub.records.stored_entry import read_stored_entry
+from fieldagent.hub.records.stored_entry import decode_stored_entry
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.hub.store.persist import log_once
 from fieldagent.system.lazy_dataclass import dataclass
@@ -89,7 +89,7 @@ class PositionFeed:
     unused: trio.Event = field(default_factory=trio.Event)
     """Set when the last link has ended."""
     names: dict[int, Name] = field(default_factory=dict)
-    _positions: dict[newest.Track, Position] = field(default_factory=dict)
+    _positions: dict[newest.PositionSender, Position] = field(default_factory=dict)
     _announced: trio.Event | None = None
     """Set when there may be new positions to read; None before the first read."""
     _not_before: float = -inf
@@ -136,7 +136,7 @@ class PositionFeed:
                 self._bits *= 2
         for each in found.positions:
             if each.sender in self.names:  # Skip senders that were deleted meanwhile.
-                track = newest.Track(each.device, each.sender)
+                track = newest.PositionSender(each.device, each.sender)
                 self._positions.pop(track, None)  # The newer position goes to the end.
                 self._positions[track] = _make_position(each)
         self.upto = found.end
@@ -158,13 +158,13 @@ class PositionFeed:
             else:
                 await heard.wait()
 
-    def list_after(self, place: int, device: int, member: int) -> list[Position]:
-        """Return the unexpired positions after `place` that do not come from this device or
+    def list_after(self, after_place: int, device: int, member: int) -> list[Position]:
+        """Return the unexpired positions after `after_place` that do not come from this device or
         member.
         """
         now, later = self.clock(), []
         for each in reversed(self._positions.values()):
-            if each.place <= place:
+            if each.place <= after_place:
                 break
             if each.sender != member and each.device != device and each.expires > now:
                 later.append(each)
@@ -202,7 +202,7 @@ def _read(db: Db, workspace: int, upto: int) -> _FeedUpdate:
 
 
 def _make_position(row: StoredPosition) -> Position:
-    entry = replace(read_stored_entry(bytes(row.body)), sequence=0)
+    entry = replace(decode_stored_entry(bytes(row.body)), sequence=0)
     entries = [entry, Entry(0, Source(row.device, row.sequence))]
     body = encode(entries, origin=row.sender)
     place, device, sender, item = row[:4]

@@ -32,7 +32,7 @@ def store_location(db: Db, device: Device, place: Location, sent_at: int, now: f
     """Store a kit's location, sent at `sent_at` (Unix time), and call the parts of the hub that act
     on positions.
     """
-    contact.note_position(db, device.id, place, sent_at, now)
+    contact.store_position(db, device.id, place, sent_at, now)
     if is_current(place):
         act_on_positions(db, [make_kit_position(device, place, sent_at, now)], now)
 

@@ -79,7 +79,7 @@ class KeyKit(NamedTuple):
         return self.given_at + (commands.LIFETIME_S if self.outcome is None else RETRY_AFTER_S)
 
 
-def change_of(db: Db, workspace: int, *, lock: bool = False) -> RadioKeyChange | None:
+def find_change(db: Db, workspace: int, *, lock: bool = False) -> RadioKeyChange | None:
     """Return the last change of a workspace, active or finished, or None if there was none."""
     rows = db.execute(
         "SELECT workspace, key, step, began, stepped, ended, bearer FROM radio_key"
@@ -185,7 +185,7 @@ def leave_out(db: Db, device: int, *, actor: str = audit.ADMINISTRATION, now: fl
     """
     workspace = _find_under_way(db, device).workspace
     _leave_out(db, device)
-    directory.note_of_device(db, device, actor, "radio-key leave out", str(device), now)
+    directory.audit_device(db, device, actor, "radio-key leave out", str(device), now)
     continue_change(db, workspace, now)
 
 
@@ -202,7 +202,7 @@ def ask_again(db: Db, device: int, bearer: str, *, now: float) -> None:
     was no change, or if the kit is disabled.
     """
     ((workspace,),) = db.execute("SELECT workspace FROM device WHERE id = ?", device)
-    change = change_of(db, workspace, lock=True)
+    change = find_change(db, workspace, lock=True)
     kit = next((each for each in list_kits(db, workspace, now) if each.device == device), None)
     if change is None or kit is None:
         raise Refused(
@@ -219,7 +219,7 @@ def ask_again(db: Db, device: int, bearer: str, *, now: float) -> None:
 
 def _find_under_way(db: Db, device: int) -> RadioKeyChange:
     ((workspace,),) = db.execute("SELECT workspace FROM device WHERE id = ?", device)
-    change = change_of(db, workspace, lock=True)
+    change = find_change(db, workspace, lock=True)
     if change is None or change.ended is not None:
         raise Refused("no radio-key is being changed in this workspace")
     return change
@@ -227,7 +227,7 @@ def _find_under_way(db: Db, device: int) -> RadioKeyChange:
 
 def continue_change(db: Db, workspace: int, now: float) -> None:
     """Start the next step if all kits have confirmed the last step. Ask kits that are behind."""
-    change = change_of(db, workspace, lock=True)
+    change = find_change(db, workspace, lock=True)
     if change is None:
         return
     kits = list_kits(db, workspace, now)
@@ -271,7 +271,7 @@ def _send_step(db: Db, change: RadioKeyChange, kit: KeyKit, bearer: str, now: fl
     )
 
 
-def note_answer(db: Db, device: int, answer: CommandAnswer, now: float) -> None:
+def record_step_answer(db: Db, device: int, answer: CommandAnswer, now: float) -> None:
     """If the answer is to a step of the key change, store it and continue the change."""
     done = answer.outcome is CommandOutcome.DONE
     rows = db.execute(
@@ -303,7 +303,7 @@ def _list_all(db: Db) -> list[int]:
 
 
 def _compute_due_time(db: Db, workspace: int) -> float:
-    change = change_of(db, workspace)
+    change = find_change(db, workspace)
     if change is None:
         return inf
     kits = list_kits(db, workspace, 0.0)
@@ -330,7 +330,7 @@ def describe_change(db: Db, workspace: int, now: float) -> dict[str, Any] | None
     """Return the step of the change and the state of each kit, without the key. Return None if
     there was no change. Times are Unix seconds.
     """
-    change = change_of(db, workspace)
+    change = find_change(db, workspace)
     if change is None:
         return None
     kits = list_kits(db, workspace, now)
@@ -370,7 +370,7 @@ def describe_steps(db: Db, workspace: int) -> dict[int, str]:
     """Return the step of each device in the last change, as a text. The result is empty if there
     was no change.
     """
-    change = change_of(db, workspace)
+    change = find_change(db, workspace)
     if change is None:
         return {}
     return {

@@ -25,11 +25,11 @@ from fieldagent.hub.access.directory import is_member
 from fieldagent.hub.contract import Bearer, Device
 from fieldagent.hub.field.kit_items import make_posting
 from fieldagent.hub.field.mobile_originated import resolve_names
-from fieldagent.hub.field.neighbour import doubt_of, find_neighbour
+from fieldagent.hub.field.neighbour import find_doubt, find_neighbour
 from fieldagent.hub.records import contact, kit_report, ledger, numbering, rebuild
 from fieldagent.hub.records.fragments import UNAUTHENTICATED_COLUMN
 from fieldagent.hub.records.ledger import Posting
-from fieldagent.hub.records.stored_entry import read_stored_entry
+from fieldagent.hub.records.stored_entry import decode_stored_entry
 from fieldagent.hub.store.contract import Db, Store, insert, make_membership
 from fieldagent.package.package import SOS_PRIORITY, IncidentUpdate, Item, Location, Parcel
 from fieldagent.package.reading import KINDS
@@ -142,7 +142,7 @@ class Rebuilding:
 
         def enter(db: Db) -> str:
             came = [enter_copy(db, self, each, now) for each in copies]
-            rebuild.note_copies(db, self.device.id, came.count(True), came.count(False))
+            rebuild.add_copy_counts(db, self.device.id, came.count(True), came.count(False))
             db.announce(kit_report.get_topic(self.device.id))
             return "" if left else self._end_page(db, page, now)
 
@@ -153,7 +153,9 @@ class Rebuilding:
 
     def _end_page(self, db: Db, page: Inventory, now: float) -> str:
         device = self.device
-        rebuild.note_listed(db, device.id, len(page.rows), _compute_dropped(db, device.id, page))
+        rebuild.add_listed_counts(
+            db, device.id, len(page.rows), _compute_dropped(db, device.id, page)
+        )
         if not page.is_last:
             rebuild.store_place(db, device.id, page.direction, page.rows[-1].place)
         elif page.direction is Direction.SENT:
@@ -177,7 +179,7 @@ class Rebuilding:
         known = rebuild.read_progress(db, device)
         if known is not None and (known.is_open or known.held == held):
             return False
-        numbering.leave_out_of(db, device, now)
+        numbering.skip_device_numbers(db, device, now)
         rebuild.begin_one(db, device, held, now)
         return True
 
@@ -234,7 +236,8 @@ def _list_given(db: Db, device: int, numbers: Sequence[int]) -> dict[int, bytes]
         *(device, *these),
     )
     return {
-        number: _digest(replace(read_stored_entry(body), sequence=number)) for number, body in rows
+        number: _digest(replace(decode_stored_entry(body), sequence=number))
+        for number, body in rows
     }
 
 
@@ -315,7 +318,7 @@ def _enter_sent(
     db: Db, link: Rebuilding, author: Device, entry: Entry, copy: Copy, at: float, now: float
 ) -> bool:
     brings = author.id != link.device.id
-    doubt = doubt_of(db, link.device, author, True) if brings else ""
+    doubt = find_doubt(db, link.device, author, True) if brings else ""
     content = entry.content
     assert isinstance(content, Item)
     if doubt and not (entry.sos or isinstance(content, IncidentUpdate)):
@@ -334,7 +337,7 @@ def _enter_sent(
     is_closed = copy.state == "closed"
     item = ledger.enter_again(db, posting, at=at, now=now, is_closed=is_closed)
     if isinstance(content, Location) and not doubt:
-        contact.note_position(db, author.id, content, entry.time, now)
+        contact.store_position(db, author.id, content, entry.time, now)
     if brings:
         ledger.confirm(db, item, link.device.id, Bearer.IP, now)
     return True
@@ -366,7 +369,7 @@ def _enter_received(
         item = _find_sender(db, link, source, entry, copy, row, now)
     if item is None:
         return False
-    ledger.note_had(db, item, link.device.id, row.number, row.at)
+    ledger.record_earlier_delivery(db, item, link.device.id, row.number, row.at)
     return True
 
 
@@ -407,7 +410,7 @@ def _find_item(db: Db, author: Device, entry: Entry) -> int | None:
         " AND source_sequence = ? ORDER BY id DESC",
         *(author.workspace, author.id, entry.sequence),
     ):
-        if _digest(replace(read_stored_entry(body), sequence=entry.sequence)) == _digest(entry):
+        if _digest(replace(decode_stored_entry(body), sequence=entry.sequence)) == _digest(entry):
             return int(item)
     return None
 

@@ -95,7 +95,9 @@ def find_device(db: Db, frame: SmsFrame) -> Device:
     raise UnknownDevice
 
 
-def note_frame(db: Db, device: Device, frame: SmsFrame, kind: str, number: str, now: float) -> None:
+def process_frame_facts(
+    db: Db, device: Device, frame: SmsFrame, kind: str, phone_number: str, now: float
+) -> None:
     """Process everything in a frame except its envelope, which is on disk already. Ignore a revoked
     device, because a revoked device gets no SMS.
     """
@@ -104,7 +106,7 @@ def note_frame(db: Db, device: Device, frame: SmsFrame, kind: str, number: str, 
     new = db.execute(
         "INSERT INTO kit_sms (device, workspace, number, kind, at, not_before)"
         " VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (device) DO NOTHING RETURNING device",
-        *(device.id, device.workspace, number, kind, now, now),
+        *(device.id, device.workspace, phone_number, kind, now, now),
     )
     if new:
         workspace_log.create_all_rows(db, device.id, now)
@@ -115,7 +117,7 @@ def note_frame(db: Db, device: Device, frame: SmsFrame, kind: str, number: str, 
     if own not in seen.split():
         db.execute(
             "UPDATE kit_sms SET number = ?, kind = ?, at = ?, seen = ? WHERE device = ?",
-            *(number, kind, now, " ".join([*seen.split(), own][-SEEN_TAGS_MAX:]), device.id),
+            *(phone_number, kind, now, " ".join([*seen.split(), own][-SEEN_TAGS_MAX:]), device.id),
         )
     if load and tag in {each.hex() for each in frame.acknowledged}:
         _confirm(db, device, load, now)

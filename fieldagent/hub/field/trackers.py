@@ -219,7 +219,7 @@ def _store_position(
     db: Db, tracker: Tracker, place: Location | None, at: float, accuracy: float, now: float
 ) -> None:
     if place is not None:
-        contact.note_position(db, tracker.device, place, int(at), now)
+        contact.store_position(db, tracker.device, place, int(at), now)
         where = DatedPlace(place.latitude, place.longitude, at, accuracy)
         whose = tracker.device, tracker.workspace, tracker.member, tracker.name
         positions.act_on_positions(db, [KitPosition(*whose, where)], now)
@@ -270,7 +270,7 @@ def _enter_report(
         collapse_key=-tracker.device if is_place else None,
         expires=now + (STALE if is_place else EXPIRY_S),
     )
-    entered = ledger.enter_of(db, posting, tracker.device, now, free=FREE_REASON)
+    entered = ledger.enter_unnumbered(db, posting, tracker.device, now, free=FREE_REASON)
     if incident is not None:
         sos.add_item(db, entered, incident)
 

@@ -318,16 +318,16 @@ def list_all(db: Db, workspace: int, limit: int) -> list[dict[str, Any]]:
     ]
 
 
-def list_kits(db: Db, workspace: int, number: int | None) -> list[dict[str, Any]]:
-    """Return the kits of an offer for people. `number` None means the last offer. The list is empty
-    if there is no such offer.
+def list_kits(db: Db, workspace: int, offer_number: int | None) -> list[dict[str, Any]]:
+    """Return the kits of an offer for people. `offer_number` None means the last offer. The list is
+    empty if there is no such offer.
     """
     rows = db.execute(
         "SELECT number, version FROM update_offer WHERE workspace = ? AND number >= ?"
         " AND number <= ? ORDER BY number DESC LIMIT 1",
         workspace,
-        number or 0,
-        number or 2**62,
+        offer_number or 0,
+        offer_number or 2**62,
     )
     if not rows:
         return []

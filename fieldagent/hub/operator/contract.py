@@ -119,7 +119,7 @@ class Book(Protocol):
     returns.
     """
 
-    async def learn(self, imei: str, kind: str, address: str) -> None:
+    async def store_modem(self, imei: str, kind: str, address: str) -> None:
         """Store the kind of the modem with this IMEI, and the operator's name for it."""
 
     async def find_imei(self, address: str) -> str | None:
@@ -127,10 +127,10 @@ class Book(Protocol):
         unknown.
         """
 
-    async def has(self, id_: str) -> bool:
+    async def has_message(self, id_: str) -> bool:
         """Return True if the hub has accepted this MO message before."""
 
-    async def note(self, id_: str) -> None:
+    async def record_message(self, id_: str) -> None:
         """Record that the hub has accepted this MO message."""
 
     async def read_fetched(self) -> float | None:
@@ -138,10 +138,10 @@ class Book(Protocol):
         None if it has never fetched messages.
         """
 
-    async def note_fetched(self, until: float) -> None:
+    async def record_fetched_until(self, until: float) -> None:
         """Record the Unix time up to which the hub has fetched the operator's stored messages."""
 
-    async def note_balance(self, amounts: Mapping[str, float], *, below: float) -> None:
+    async def record_balance(self, amounts: Mapping[str, float], *, below: float) -> None:
         """Store the remaining amount of each plan. Raise one alarm if an amount is less than
         `below`.
         """
@@ -149,7 +149,7 @@ class Book(Protocol):
     async def list_under_way(self) -> Sequence[HandedOver]:
         """Return the messages that were handed over and that may not be in the modem yet."""
 
-    async def note_state(self, id_: str, state: str, *, is_final: bool) -> None:
+    async def record_state(self, id_: str, state: str, *, is_final: bool) -> None:
         """Store the state that the operator reports for a message. `is_final` is True if the modem
         has the message.
         """

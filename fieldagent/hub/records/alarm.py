@@ -223,6 +223,6 @@ def _notify_everybody(db: Db, id_: int, now: float) -> None:
         *(soon, soon, id_),
     )
     detail = f"{len(later)} contacts of later steps are notified now" if later else ""
-    sos.note_event(db, id_, "nobody reached", now, detail=detail)
+    sos.record_event(db, id_, "nobody reached", now, detail=detail)
     for topic in (ALARM_TOPIC, "webhooks"):
         db.announce(topic)

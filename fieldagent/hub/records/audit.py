@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from fieldagent.hub.contract import number_of
+from fieldagent.hub.contract import parse_id
 from fieldagent.hub.store.contract import Db, insert, make_marks
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
@@ -69,7 +69,7 @@ def list_page(
         before,
         limit + 1,
     )
-    names = _read_names(db, {number for _, _, actor, _, _ in rows if (number := number_of(actor))})
+    names = _read_names(db, {number for _, _, actor, _, _ in rows if (number := parse_id(actor))})
     lines = [
         {
             "id": id_,
@@ -91,7 +91,7 @@ def _read_names(db: Db, members: set[int]) -> dict[int, str]:
 
 
 def _read_author(actor: str, names: dict[int, str]) -> dict[str, str]:
-    number = number_of(actor)
+    number = parse_id(actor)
     if number is None:
         return {"kind": actor if actor in (HUB, CONTACT) else "shell"}
     return {"kind": "user", "id": actor, "name": names.get(number, "")}

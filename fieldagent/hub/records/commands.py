@@ -62,26 +62,27 @@ def compute_next_number(db: Db, device: int, now: float) -> int:
     return max(int(now), (last or 0) + 1)
 
 
-def store_command(db: Db, order: CommandToSend, now: float, grace: float) -> bool:
+def store_command(db: Db, command_to_send: CommandToSend, now: float, grace: float) -> bool:
     """Store a command for sending. Return False if another process has used the command's number
     already. The hub pays for a satellite message if the link has not delivered the command after
     `grace` seconds.
     """
-    from_then = {"ip": None, "satellite": now}.get(order.bearer, now + grace)
+    from_then = {"ip": None, "satellite": now}.get(command_to_send.bearer, now + grace)
     entered = db.execute(
         "INSERT INTO command (device, number, verb, body, bearer, given, expires, satellite_from,"
         " state) VALUES (?, ?, ?, ?, ?, ?, ?, ?, 'waiting') ON CONFLICT DO NOTHING"
         " RETURNING number",
-        *(order.device, order.number, order.command.verb),
-        *(encode([Entry(order.number, order.command)]), order.bearer),
+        *(command_to_send.device, command_to_send.number, command_to_send.command.verb),
+        *(encode([Entry(command_to_send.number, command_to_send.command)]), command_to_send.bearer),
         *(now, now + LIFETIME_S, from_then),
     )
     if not entered:
         return False
-    by = f" by {order.bearer}" if order.bearer else ""
-    detail = f"{order.device}: {order.number} {format_command(order.command)}{by}"
-    audit.write_line(db, order.workspace, order.actor, "command", detail, now)
-    announce_mail(db, order.device)
+    by = f" by {command_to_send.bearer}" if command_to_send.bearer else ""
+    text = format_command(command_to_send.command)
+    detail = f"{command_to_send.device}: {command_to_send.number} {text}{by}"
+    audit.write_line(db, command_to_send.workspace, command_to_send.actor, "command", detail, now)
+    announce_mail(db, command_to_send.device)
     db.announce("satellite")
     return True
 
@@ -128,27 +129,27 @@ def list_due_commands(db: Db, device: int, now: float, *, linked: bool) -> list[
     return _list_entries(entries.values())
 
 
-def note_packed(db: Db, device: int, number: int) -> None:
+def mark_command_packed(db: Db, device: int, command_number: int) -> None:
     """Record that the command is in a message to the satellite operator."""
     db.execute(
         "UPDATE command SET state = 'packed', reason = '' WHERE device = ? AND number = ?",
-        *(device, number),
+        *(device, command_number),
     )
 
 
-def is_under_way(db: Db, device: int, number: int, now: float) -> bool:
+def is_under_way(db: Db, device: int, command_number: int, now: float) -> bool:
     """Return True if a command is in a message to the operator and its kit still needs the
     command.
     """
     sql = "SELECT 1 FROM command WHERE device = ? AND number = ? AND state = 'packed'"
-    return bool(db.execute(f"{sql} AND expires > ?", device, number, now))
+    return bool(db.execute(f"{sql} AND expires > ?", device, command_number, now))
 
 
-def postpone_command(db: Db, device: int, number: int, until: float, reason: str) -> None:
+def postpone_command(db: Db, device: int, command_number: int, until: float, reason: str) -> None:
     """Delay a command until the Unix time `until`. People see `reason`."""
     db.execute(
         "UPDATE command SET not_before = ?, reason = ? WHERE device = ? AND number = ?",
-        *(until, reason, device, number),
+        *(until, reason, device, command_number),
     )
 
 
@@ -159,7 +160,7 @@ class CarriedCommand(NamedTuple):
     entry: Entry
 
 
-def list_to_carry(db: Db, carrier: int, journal: int, now: float) -> list[CarriedCommand]:
+def list_to_carry(db: Db, carrier: int, journal_number: int, now: float) -> list[CarriedCommand]:
     """Return the commands that a carrier can relay by radio to kits in its range that have no link
     now.
 
@@ -179,7 +180,7 @@ def list_to_carry(db: Db, carrier: int, journal: int, now: float) -> list[Carrie
             now,
             now,
             carrier,
-            journal,
+            journal_number,
             now - REGIVE_AFTER_S,
             carrier,
             now - NEXT_CARRIER_AFTER_S,
@@ -197,8 +198,8 @@ SET = VERB_BY_NAME["set"].number
 settings over its own route to the hub."""
 
 
-def note_carried(
-    db: Db, carrier: int, journal: int, numbers: Collection[tuple[int, int]], now: float
+def record_commands_carried(
+    db: Db, carrier: int, journal_number: int, numbers: Collection[tuple[int, int]], now: float
 ) -> None:
     """Record that a carrier has these commands on disk. `numbers` are pairs of device and command
     number.
@@ -207,11 +208,11 @@ def note_carried(
         db.execute(
             "UPDATE command SET carrier = ?, journal = ?, carried = ? WHERE device = ?"
             " AND number = ?",
-            *(carrier, journal, now, device, number),
+            *(carrier, journal_number, now, device, number),
         )
 
 
-def note_stored(db: Db, device: int, numbers: Collection[int]) -> None:
+def mark_commands_stored(db: Db, device: int, numbers: Collection[int]) -> None:
     """Record that the kit has the commands on its disk."""
     if numbers:
         db.execute(
@@ -230,7 +231,7 @@ def withdraw(db: Db, device: int, verb: int, now: float) -> None:
     )
 
 
-def note_answer(db: Db, device: int, answer: CommandAnswer, came_by: str, now: float) -> bool:
+def record_answer(db: Db, device: int, answer: CommandAnswer, came_by: str, now: float) -> bool:
     """Store the kit's answer to a command. Return False if the hub did not send such a command or
     already has its answer.
     """
@@ -240,7 +241,7 @@ def note_answer(db: Db, device: int, answer: CommandAnswer, came_by: str, now: f
         *(int(answer.outcome), answer.body, now, came_by, device, answer.number),
     )
     for (verb,) in rows:
-        kit_condition.note_answer(db, device, verb, answer, came_by, now)
+        kit_condition.store_status_answer(db, device, verb, answer, came_by, now)
         ((workspace,),) = db.execute("SELECT workspace FROM device WHERE id = ?", device)
         detail = f"{device}: {answer.number} {answer.outcome.name.lower()} by {came_by}"
         audit.write_line(db, workspace, audit.HUB, "command answered", detail, now)
@@ -248,14 +249,14 @@ def note_answer(db: Db, device: int, answer: CommandAnswer, came_by: str, now: f
     return bool(rows)
 
 
-def is_answered(db: Db, device: int, number: int) -> bool:
+def is_answered(db: Db, device: int, command_number: int) -> bool:
     """Return True if the hub has the answer to a command, which may have arrived through another
     carrier.
     """
     return bool(
         db.execute(
             "SELECT 1 FROM command WHERE device = ? AND number = ? AND answered IS NOT NULL",
-            *(device, number),
+            *(device, command_number),
         )
     )
 
@@ -356,12 +357,12 @@ def _make_entry(device: int, number: int, body: bytes) -> Entry | None:
         (entry,) = decode(bytes(body)).entries
         if entry.sequence == number and isinstance(entry.content, RemoteCommand):
             return entry
-    _note_damaged(device, number)
+    _log_damage_once(device, number)
     return None
 
 
 @lru_cache(maxsize=100)
-def _note_damaged(device: int, number: int) -> None:
+def _log_damage_once(device: int, number: int) -> None:
     """Log a damaged command once."""
     log.error(
         "command %d to device %d is damaged in the database, and is not sent: send it again, and"

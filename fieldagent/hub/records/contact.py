@@ -68,12 +68,12 @@ def record_contacts(
     insert(db, "contact", columns, rows, conflict=_ALL)
 
 
-def note_version(db: Db, device: int, version: str) -> None:
+def store_version(db: Db, device: int, version: str) -> None:
     """Store the version of the device's program. Call `record_contact` first."""
     db.execute("UPDATE contact SET version = ? WHERE device = ?", version, device)
 
 
-def note_position(db: Db, device: int, position: Location, time: int, now: float) -> None:
+def store_position(db: Db, device: int, position: Location, time: int, now: float) -> None:
     """Store the device's newest position. Call `record_contact` first. An older position that
     arrives late does not replace a newer position. A time in the future is replaced by `now`.
     """

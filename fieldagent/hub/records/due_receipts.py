@@ -52,7 +52,7 @@ def owe_receipt(
         "waiting",
         digest,
         stage,
-        cut_word(text),
+        shorten_update_text(text),
     )
     insert(db, "receipt", (*RECEIPT, "rung", "text"), [row])
     announce_answer(db, device)
@@ -66,7 +66,7 @@ bytes. With these limits, one satellite message has space for the whole update w
 tag."""
 
 
-def owe_word(
+def owe_incident_update(
     db: Db, incident: sos.Sos, state: IncidentState, person: str, text: str, now: float
 ) -> None:
     """Record that the hub must send an incident update with a person's text to kits. The kit of the
@@ -77,7 +77,7 @@ def owe_word(
         return
     urgent = dict.fromkeys([incident.device, *sos.list_carriers(db, incident.id)], 1)
     devices = dict.fromkeys(sos.list_ringing(db, incident.id), 0) | urgent
-    says_so = (state, _shorten(person, NAME_MAX, NAME_BYTES), cut_word(text))
+    says_so = (state, _shorten(person, NAME_MAX, NAME_BYTES), shorten_update_text(text))
     rows = [
         (
             device,
@@ -107,7 +107,7 @@ def _find_incident_device(incident: sos.Sos, device: int) -> int:
     return 0 if device == incident.device else incident.device
 
 
-def note_carrier(db: Db, incident: sos.Sos, device: int, now: float) -> None:
+def record_carrier(db: Db, incident: sos.Sos, device: int, now: float) -> None:
     """Record that a neighbour's device has relayed a part of an incident. The neighbour then gets
     the earlier updates of the incident, so that it can relay them.
     """
@@ -123,19 +123,19 @@ def note_carrier(db: Db, incident: sos.Sos, device: int, now: float) -> None:
     announce_answer(db, device)
 
 
-def cut_word(text: str) -> str:
+def shorten_update_text(text: str) -> str:
     """Shorten a text to the limits of an incident update."""
     return _shorten(text, WORD_MAX, WORD_BYTES)
 
 
-def _shorten(text: str, letters: int, size: int) -> str:
-    """Shorten a text to `letters` characters and `size` bytes. A shortened text ends with an
-    ellipsis.
+def _shorten(text: str, character_limit: int, byte_limit: int) -> str:
+    """Shorten a text to `character_limit` characters and `byte_limit` bytes. A shortened text ends
+    with an ellipsis.
     """
-    if len(text) <= letters and len(text.encode()) <= size:
+    if len(text) <= character_limit and len(text.encode()) <= byte_limit:
         return text
     mark = "…"
-    left = text[: letters - 1].encode()[: size - len(mark.encode())]
+    left = text[: character_limit - 1].encode()[: byte_limit - len(mark.encode())]
     return left.decode("utf-8", "ignore") + mark
 
 

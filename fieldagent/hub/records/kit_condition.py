@@ -71,7 +71,7 @@ def store_condition(db: Db, device: int, condition: KitCondition, now: float) ->
     )
 
 
-def note_answer(
+def store_status_answer(
     db: Db, device: int, verb: int, answer: CommandAnswer, came_by: str, now: float
 ) -> None:
     """Store a kit's answer to the command `status`. Ignore answers to other commands. `came_by` is
@@ -87,7 +87,7 @@ def note_answer(
     rows = db.execute("SELECT version FROM contact WHERE device = ?", device)
     if rows and read_version_numbers(rows[0][0]) != (status.version, status.since):
         # The kit has not reported its version over its link, or has started another version since.
-        contact.note_version(db, device, format_version(status))
+        contact.store_version(db, device, format_version(status))
 
 
 def _store_status(db: Db, device: int, status: KitStatus, came_by: str, now: float) -> None:

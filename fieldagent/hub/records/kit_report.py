@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from fieldagent.hub.records.stored_entry import read_objects
+from fieldagent.hub.records.stored_entry import load_stored_objects
 from fieldagent.hub.store.contract import Db, make_marks
 from fieldagent.wire.kit_note import KitReport, SettingsOffer
 from fieldagent.wire.settings_change import SettingsChange
@@ -67,7 +67,7 @@ def list_modems(text: str, at: float | None) -> list[dict[str, Any]]:
     """Return the modems as in the API, from the columns of `contact`. Empty if the kit reported
     none.
     """
-    return [{**each, "at": at} for each in read_objects(text, "the modems of a kit")]
+    return [{**each, "at": at} for each in load_stored_objects(text, "the modems of a kit")]
 
 
 def offer(db: Db, device: int, change: SettingsChange, signature: str, now: float) -> None:

@@ -133,7 +133,7 @@ class Leases:
 
     def _renew_leases(self, db: Db, ended_links: Mapping[int, int]) -> None:
         _store_alive(db, self._name, self._compute_end())
-        self._note_closed(db)
+        self._store_closed_consoles(db)
         for link, device in ended_links.items():
             _end_link(db, self._name, link, device)
         db.execute("DELETE FROM process WHERE until < ?", self._clock() - FORGET_AFTER_S)
@@ -207,11 +207,11 @@ class Leases:
             self._consoles.discard(stream)
             with trio.CancelScope(shield=True):
                 try:
-                    await self._store.commit(self._note_closed)
+                    await self._store.commit(self._store_closed_consoles)
                 except NOT_STORED:
                     self._owes.set()
 
-    def _note_closed(self, db: Db) -> None:
+    def _store_closed_consoles(self, db: Db) -> None:
         """Store the end of all consoles that are not open. This includes consoles whose end could
         not be stored before.
         """

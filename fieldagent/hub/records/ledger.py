@@ -17,8 +17,8 @@ from enum import Enum, auto
 from fieldagent.hub.contract import Bearer, Estimate
 from fieldagent.hub.records import alarm, newest, ring_alerts, sos, workspace_log
 from fieldagent.hub.records.due_receipts import RECEIPT, announce_answer, announce_mail, owe_receipt
-from fieldagent.hub.records.newest import NewPosition, Track
-from fieldagent.hub.records.stored_entry import read_stored_entry
+from fieldagent.hub.records.newest import NewPosition, PositionSender
+from fieldagent.hub.records.stored_entry import decode_stored_entry
 from fieldagent.hub.store.contract import ROWS_MAX, Db, insert, make_membership, make_small_table
 from fieldagent.package.delivery import Stage
 from fieldagent.package.package import (
@@ -126,14 +126,14 @@ def enter(db: Db, posting: Posting, *, now: float, grace: float) -> ItemIds:
         )
         raised, escalates = joined.id if joined.rings else None, joined.escalates
     elif isinstance(posting.item, IncidentUpdate):
-        _note_word(db, posting.item, posting, now)
+        _record_incident_update(db, posting.item, posting, now)
     _deliver_to_webhooks(db, [posting], [entered.item], now, escalates=escalates)
     if raised is not None:
         alarm.begin(db, raised, now)
     return entered
 
 
-def _note_word(db: Db, word: IncidentUpdate, posting: Posting, now: float) -> None:
+def _record_incident_update(db: Db, word: IncidentUpdate, posting: Posting, now: float) -> None:
     """Record that a kit calls off its own incident, or that a person has seen an incident."""
     assert posting.source is not None
     incident = sos.find_by_kit(db, word.station or posting.source.station, word.incident)
@@ -141,10 +141,10 @@ def _note_word(db: Db, word: IncidentUpdate, posting: Posting, now: float) -> No
         return
     proved = not posting.unauthenticated
     if word.state is IncidentState.CALLED_OFF and incident.device == posting.source.station:
-        sos.note_called_off(db, incident, posting.sender, now, is_proved=proved)
+        sos.record_call_off(db, incident, posting.sender, now, is_proved=proved)
     elif word.state is IncidentState.SEEN:
-        detail = " ".join(filter(None, [word.by, word.text, "" if proved else "(unauthenticated)"]))
-        sos.note_event(db, incident.id, "seen at a kit", now, member=posting.sender, detail=detail)
+        said = " ".join(filter(None, [word.by, word.text, "" if proved else "(unauthenticated)"]))
+        sos.record_event(db, incident.id, "seen at a kit", now, member=posting.sender, detail=said)
 
 
 def enter_from_kits(
@@ -177,7 +177,7 @@ def enter_all(db: Db, postings: Sequence[Posting], *, now: float, grace: float) 
     return entered
 
 
-def enter_of(db: Db, posting: Posting, device: int, now: float, *, free: str) -> int:
+def enter_unnumbered(db: Db, posting: Posting, device: int, now: float, *, free: str) -> int:
     """Enter an item from a device that does not number its items, and return the item's id. The
     item goes to webhooks and, over free bearers only, to kits. People see the reason `free`.
     """
@@ -202,7 +202,7 @@ def raise_alarm(
         _deliver_to_devices(db, [(posting, entered[0])], now, 0.0)
         restrict_to_free(db, item, free)
     _deliver_to_webhooks(db, [posting], [item], now, escalates=True)
-    raised = sos.raise_of(db, posting.workspace, device, item, now, kind=kind)
+    raised = sos.raise_incident(db, posting.workspace, device, item, now, kind=kind)
     alarm.begin(db, raised, now)
     return raised
 
@@ -219,7 +219,7 @@ def announce_addition(db: Db, posting: Posting, device: int, incident: int, now:
     """Add a text of the hub to an alarm and send it to webhooks. Contacts are not notified."""
     ((item, _),) = _store(db, [(posting, device)], now)
     sos.add_item(db, item, incident)
-    sos.note_event(db, incident, "item", now)
+    sos.record_event(db, incident, "item", now)
     _deliver_to_webhooks(db, [posting], [item], now, escalates=False)
 
 
@@ -228,11 +228,9 @@ CAME_BACK = "a kit returned it after the database was restored"
 
 
 def enter_again(db: Db, posting: Posting, *, at: float, now: float, is_closed: bool = False) -> int:
-    """Enter an item that a kit sent back after the database had lost it. `at` is the Unix time when
-    the hub first had the item. Return the item's id.
-
-    Webhooks do not get the item. Kits get it over free bearers only, and recognise it if they had
-    it before. `is_closed` is True if the kit knows that its incident was closed.
+    """Enter an item that a kit sent back after the database had lost it. Return the item's id. The
+    item has the original time `at`. Webhooks do not get the item. Kits get it over free bearers
+    only. `is_closed` is True if the kit knows that its incident was closed.
     """
     source = posting.source
     rows = [(posting, source.station if source else None)]
@@ -247,16 +245,16 @@ def enter_again(db: Db, posting: Posting, *, at: float, now: float, is_closed: b
         number = source.sequence - posting.back
         joined = sos.join(db, posting.workspace, source.station, number, item, posting.time, at)
         if is_closed:
-            sos.note_closed(db, joined.id, now)
+            sos.record_closure(db, joined.id, now)
             alarm.cancel_messages(db, joined.id)
         elif joined.rings:
             alarm.begin(db, joined.id, now)
     elif isinstance(posting.item, IncidentUpdate):
-        _note_word(db, posting.item, posting, at)
+        _record_incident_update(db, posting.item, posting, at)
     return item
 
 
-def note_had(db: Db, item: int, device: int, sequence: int, at: float) -> None:
+def record_earlier_delivery(db: Db, item: int, device: int, sequence: int, at: float) -> None:
     """Record that a device had an item under that number before the database was restored."""
     taken = db.execute("SELECT 1 FROM delivery WHERE device = ? AND sequence = ?", device, sequence)
     if taken:
@@ -379,12 +377,14 @@ def _store_all(
     return entered, with_exceptions
 
 
-def _get_newest(postings: Sequence[tuple[Posting, int | None]], now: float) -> dict[Track, Posting]:
+def _get_newest(
+    postings: Sequence[tuple[Posting, int | None]], now: float
+) -> dict[PositionSender, Posting]:
     """Return the newest position of each sender of positions."""
-    tracks: dict[Track, Posting] = {}
+    tracks: dict[PositionSender, Posting] = {}
     for posting, device in postings:
         if device is not None and _spread_of(posting) is DeliverySpread.NEWEST:
-            track = Track(device, posting.sender)
+            track = PositionSender(device, posting.sender)
             before = tracks.get(track)
             if before is None or min(before.time, now) <= min(posting.time, now):
                 tracks[track] = posting
@@ -413,9 +413,8 @@ def _deliver_to_devices(
     """Create the deliveries of items to devices. If `spread` is not NOW, create only the deliveries
     to those devices in the workspaces `with_exceptions` that get such items at once.
 
-    The statement locks the devices, because it increases their next item numbers. It locks them in
-    the order of their ids, so that several transactions cannot deadlock. The statement reads no
-    table that grows, because PostgreSQL scans a new table in full before it has statistics.
+    The statement locks the devices in the order of their ids, so that transactions cannot deadlock.
+    It reads no table that grows, because PostgreSQL scans a new table until it has statistics.
     """
     counted, column, whose = _find_addressees([posting for posting, _ in entries])
     if not counted:
@@ -642,7 +641,7 @@ def _confirm(db: Db, pairs: Sequence[tuple[int, int]], bearer: Bearer, now: floa
     if not confirmed:
         return
     among, devices = make_membership(db, {device for _, device in confirmed})
-    ring_alerts.note_confirmed(db, among, devices, now)
+    ring_alerts.record_confirmations(db, among, devices, now)
     members = dict(db.execute(f"SELECT id, member FROM device WHERE id {among}", *devices))
     among, items = make_membership(db, {item for item, _ in confirmed})
     sent = {
@@ -662,16 +661,16 @@ def _confirm(db: Db, pairs: Sequence[tuple[int, int]], bearer: Bearer, now: floa
         if is_wanted:
             wanted.add(item)
         if sender is not None and sequence is not None:
-            digest = compute_item_digest(replace(read_stored_entry(body), sequence=sequence))
+            digest = compute_item_digest(replace(decode_stored_entry(body), sequence=sequence))
             # The hub does not pay for the receipt of a restored item, because its kit may have got
             # the receipt before.
             worth = int(urgent and is_first)
             owed.append((sender, sequence, members[by], now, worth, "waiting", digest))
             senders.add(sender)
             if urgent:
-                sos.note_stored(db, item, members[by], now)
+                sos.record_item_stored(db, item, members[by], now)
         elif incident is not None and source is None:
-            sos.note_reached(db, item, members[by], now)
+            sos.record_text_received(db, item, members[by], now)
     insert(db, "receipt", RECEIPT, owed)
     if wanted:
         _queue_step_posts(db, sorted(wanted))
@@ -679,7 +678,7 @@ def _confirm(db: Db, pairs: Sequence[tuple[int, int]], bearer: Bearer, now: floa
         announce_answer(db, sender)
 
 
-def note_stage(db: Db, item: int, member: int, stage: Stage, text: str, now: float) -> bool:
+def record_stage(db: Db, item: int, member: int, stage: Stage, text: str, now: float) -> bool:
     """Store the stage that an item has reached with a member, and queue a receipt to the item's
     kit. Return True if the stage is new. Member 0 stands for a person who is not a member.
     """
@@ -696,6 +695,6 @@ def note_stage(db: Db, item: int, member: int, stage: Stage, text: str, now: flo
     if wanted:
         _queue_step_posts(db, [item])
     if device is not None and sequence is not None:
-        digest = compute_item_digest(replace(read_stored_entry(body), sequence=sequence))
+        digest = compute_item_digest(replace(decode_stored_entry(body), sequence=sequence))
         owe_receipt(db, device, sequence, digest, member, now, urgent=False, stage=stage, text=text)
     return True

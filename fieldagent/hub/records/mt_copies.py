@@ -73,7 +73,7 @@ def store_copy(
     )
 
 
-def note_arrived(db: Db, operator_id: str, now: float) -> None:
+def record_arrival(db: Db, operator_id: str, now: float) -> None:
     """Record the operator's report that the modem has the message."""
     db.execute(
         "UPDATE mt_copy SET arrived = ? WHERE operator_id = ? AND arrived IS NULL",
@@ -99,7 +99,7 @@ def send_unreadable_again(db: Db, device: int, report: Unreadable, now: float) -
     return False
 
 
-def note_heard(db: Db, device: int, confirmed: Collection[int], now: float) -> int:
+def record_confirmations(db: Db, device: int, confirmed: Collection[int], now: float) -> int:
     """Process a message from the kit over satellite that confirms the items `confirmed`. Return the
     number of messages to repeat. `confirmed` must not contain an SOS, because an SOS overtakes
     other items.
@@ -123,7 +123,7 @@ def note_heard(db: Db, device: int, confirmed: Collection[int], now: float) -> i
     return len(again) + len(lost)
 
 
-def send_words_by_link(db: Db, device: int) -> None:
+def send_updates_by_link(db: Db, device: int) -> None:
     """Send incident updates also over the device's link, because its modem may not see the sky. The
     kit ignores updates that it has already.
     """

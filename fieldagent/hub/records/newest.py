@@ -24,7 +24,7 @@ def get_topic(workspace: int) -> str:
     return f"positions of workspace {workspace}"
 
 
-class Track(NamedTuple):
+class PositionSender(NamedTuple):
     """Sender of positions: a person who uses a kit, usually the kit's user."""
 
     device: int
@@ -42,7 +42,7 @@ class NewPosition(NamedTuple):
 _COLUMNS = ("device", "sender", "workspace", "place", "item", "at")
 
 
-def store_positions(db: Db, positions: Mapping[Track, NewPosition]) -> None:
+def store_positions(db: Db, positions: Mapping[PositionSender, NewPosition]) -> None:
     """Store new positions. An older position that arrives late does not replace a newer
     position.
     """
@@ -66,18 +66,18 @@ class StoredPosition(NamedTuple):
     expires: float
 
 
-def list_after(db: Db, workspace: int, place: int) -> list[StoredPosition]:
+def list_after(db: Db, workspace: int, after_place: int) -> list[StoredPosition]:
     """Return the newest positions after a place, in the order of their places."""
     rows = db.execute(
         "SELECT newest.place, newest.device, newest.sender, item.id, item.body,"
         " item.source_sequence, item.expires FROM newest JOIN item ON item.id = newest.item"
         " WHERE newest.workspace = ? AND newest.place > ? ORDER BY newest.place",
-        *(workspace, place),
+        *(workspace, after_place),
     )
     return [StoredPosition._make(row) for row in rows]
 
 
-def list_held(db: Db, devices: Sequence[int]) -> list[int | None]:
+def list_stored_places(db: Db, devices: Sequence[int]) -> list[int | None]:
     """Return for each device the last place whose position the device has, or None if the device
     may not get items.
     """
@@ -99,7 +99,7 @@ def find_without_row(db: Db, device: int, items: Collection[int]) -> set[int]:
     return set(items) - {item for (item,) in db.execute(sql, device, *numbers)}
 
 
-def note_stored(db: Db, places: Mapping[int, int]) -> None:
+def mark_positions_stored(db: Db, places: Mapping[int, int]) -> None:
     """Record that each device has the positions up to the given place on disk."""
     if not places:
         return

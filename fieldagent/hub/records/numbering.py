@@ -24,7 +24,7 @@ LOG_INTERVAL_S = 3600.0
 logged."""
 
 
-def leave_out(db: Db, now: float) -> int:
+def skip_all_numbers(db: Db, now: float) -> int:
     """Skip numbers of every device after a restore, and return the number of devices. No device
     gets a number that the hub may have used after the backup was made. The hub also sends each
     device the whole directory again, and asks the device for its stored items.
@@ -45,7 +45,7 @@ def leave_out(db: Db, now: float) -> int:
     return len(devices)
 
 
-def leave_out_of(db: Db, device: int, now: float) -> bool:
+def skip_device_numbers(db: Db, device: int, now: float) -> bool:
     """Skip numbers of one device. Return False if numbers of this device were skipped within the
     last hour.
 
@@ -75,7 +75,7 @@ def skip_numbers(db: Db, device: int, sequence: int, now: float) -> bool:
     ((following,),) = db.execute("SELECT next_sequence FROM device WHERE id = ?", device)
     if not following - SKIPPED_NUMBERS <= sequence < following + SKIPPED_NUMBERS:
         return False
-    if not leave_out_of(db, device, now):
+    if not skip_device_numbers(db, device, now):
         return False
     if db.execute("SELECT 1 FROM device WHERE id = ? AND link_token IS NOT NULL", device):
         rebuild.begin_one(db, device, b"", now)

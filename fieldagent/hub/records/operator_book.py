@@ -32,7 +32,7 @@ class OperatorBook:
         self._operator = operator
         self._clock = clock
 
-    async def learn(self, imei: str, kind: str, address: str) -> None:
+    async def store_modem(self, imei: str, kind: str, address: str) -> None:
         """Store the kind of the modem with this IMEI, and the operator's name for the modem."""
 
         def _is_known(db: Db) -> bool:
@@ -56,7 +56,7 @@ class OperatorBook:
         )
         return str(rows[0][0]) if rows and rows[0][0] else None
 
-    async def has(self, id_: str) -> bool:
+    async def has_message(self, id_: str) -> bool:
         """Return True if the hub has accepted this message before."""
         return bool(
             await self._store.read(
@@ -67,7 +67,7 @@ class OperatorBook:
             )
         )
 
-    async def note(self, id_: str) -> None:
+    async def record_message(self, id_: str) -> None:
         """Record that the hub has accepted the message."""
         now = self._clock()
 
@@ -92,7 +92,7 @@ class OperatorBook:
         )
         return float(rows[0][0]) if rows else None
 
-    async def note_fetched(self, until: float) -> None:
+    async def record_fetched_until(self, until: float) -> None:
         """Record the Unix time up to which the hub has fetched the operator's stored messages."""
         await self._store.commit(
             lambda db: db.execute(
@@ -102,7 +102,7 @@ class OperatorBook:
             )
         )
 
-    async def note_balance(self, amounts: Mapping[str, float], *, below: float) -> None:
+    async def record_balance(self, amounts: Mapping[str, float], *, below: float) -> None:
         """Store the remaining amount of each plan. Raise one alarm if an amount is less than
         `below`.
         """
@@ -113,7 +113,7 @@ class OperatorBook:
             rows = [(operator, plan, remaining, now) for plan, remaining in amounts.items()]
             insert(db, "operator_balance", ("operator", "plan", "remaining", "at"), rows)
             short = {plan: remaining for plan, remaining in amounts.items() if remaining < below}
-            return operator_trouble.note_balance(db, operator, short, now)
+            return operator_trouble.record_low_balance(db, operator, short, now)
 
         for line in await self._store.commit(store):
             log.warning("%s", line)
@@ -131,7 +131,7 @@ class OperatorBook:
         )
         return [HandedOver(*row) for row in rows]
 
-    async def note_state(self, id_: str, state: str, *, is_final: bool) -> None:
+    async def record_state(self, id_: str, state: str, *, is_final: bool) -> None:
         """Store the state of a message that the operator reports. `is_final` is True if the modem
         has the message.
         """
@@ -143,12 +143,12 @@ class OperatorBook:
                 *(state, int(is_final), self._operator, id_),
             )
             if is_final:
-                mt_copies.note_arrived(db, id_, now)
+                mt_copies.record_arrival(db, id_, now)
 
         await self._store.commit(store)
 
 
-def note_handed_over(db: Db, operator: str, id_: str, device: int, now: float) -> None:
+def record_handover(db: Db, operator: str, id_: str, device: int, now: float) -> None:
     """Record that the operator has accepted a message under this id."""
     db.execute("DELETE FROM handed_over WHERE at < ?", now - RETENTION_S)
     db.execute(

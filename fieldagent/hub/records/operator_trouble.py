@@ -35,7 +35,7 @@ OF_DEVICE = (
 """SQL: the reason why messages to a device wait. NULL if no message has failed."""
 
 
-def note_account(db: Db, operator: str, device: int, reason: str, now: float) -> str:
+def record_account_failure(db: Db, operator: str, device: int, reason: str, now: float) -> str:
     """Record that a call for this device failed because of the operator's account. Raise one alarm
     in the device's workspace. Return a log line, or an empty string if there was an alarm already.
     """
@@ -44,19 +44,19 @@ def note_account(db: Db, operator: str, device: int, reason: str, now: float) ->
     return _raise_once(db, operator, device, text, now)
 
 
-def note_account_works(db: Db, operator: str, now: float) -> None:
+def record_account_success(db: Db, operator: str, now: float) -> None:
     """Record that the account works, because the operator has accepted or rejected a message."""
-    _note_over(db, operator, "the operator accepts messages again", now)
+    _record_trouble_end(db, operator, "the operator accepts messages again", now)
 
 
-def note_balance(db: Db, operator: str, short: Mapping[str, float], now: float) -> list[str]:
+def record_low_balance(db: Db, operator: str, short: Mapping[str, float], now: float) -> list[str]:
     """Record that the plans `short` of the account have only the given amounts left. Raise one
     alarm in each workspace that has a device of this operator, until all plans have enough again.
     Return the log lines.
     """
     trouble = f"{operator} balance"
     if not short:
-        _note_over(db, trouble, "each plan has enough left again", now)
+        _record_trouble_end(db, trouble, "each plan has enough left again", now)
         return []
     left = ", ".join(f"{remaining:g} of {plan}" for plan, remaining in sorted(short.items()))
     text = f"Little is left of this month's at {get_operators()[operator].title}: {left}"
@@ -85,12 +85,12 @@ def _raise_once(db: Db, trouble: str, device: int, text: str, now: float) -> str
     return f"{text}: alarm {alarm}; `fieldagent hub alarm show {alarm}`"
 
 
-def _note_over(db: Db, trouble: str, words: str, now: float) -> None:
+def _record_trouble_end(db: Db, trouble: str, words: str, now: float) -> None:
     for (alarm,) in db.execute(
         "DELETE FROM operator_trouble WHERE operator = ? RETURNING alarm", trouble
     ):
         if db.execute("SELECT 1 FROM sos WHERE id = ?", alarm or 0):
-            sos.note_event(db, alarm, "heard", now, detail=words)
+            sos.record_event(db, alarm, "heard", now, detail=words)
 
 
 def call_again(db: Db, device: int) -> int:

@@ -49,7 +49,7 @@ def enter(db: Db, item: int, address: str, now: float) -> str:
     if today >= ITEMS_PER_DAY_MAX:
         return TOO_MANY_REASON
     ((workspace,),) = db.execute("SELECT workspace FROM item WHERE id = ?", item)
-    if limit := sending.note_or_refuse(db, workspace, address, sending.LETTER, now):
+    if limit := sending.record_message_or_refuse(db, workspace, address, sending.LETTER, now):
         return limit
     queue_reply(db, item, address, "", now)
     return ""
@@ -104,7 +104,7 @@ def release_claims(db: Db, items: Sequence[OutwardItem]) -> None:
 def mark_accepted(db: Db, item: OutwardItem, service: str, now: float) -> None:
     """Record that a service has accepted the item. The item may not have reached a person yet."""
     if _store_item_state(db, item, "handed over", now) and not item.text:
-        ledger.note_stage(db, item.item, THE_HUB, Stage.HANDED_OVER, service, now)
+        ledger.record_stage(db, item.item, THE_HUB, Stage.HANDED_OVER, service, now)
 
 
 def retry_at(db: Db, item: OutwardItem, at: float) -> None:
@@ -117,7 +117,7 @@ def mark_given_up(db: Db, item: OutwardItem, reason: str, now: float) -> None:
     `reason`.
     """
     if _store_item_state(db, item, "failed", now) and not item.text:
-        ledger.note_stage(db, item.item, THE_HUB, Stage.NOBODY, reason, now)
+        ledger.record_stage(db, item.item, THE_HUB, Stage.NOBODY, reason, now)
 
 
 def _store_item_state(db: Db, item: OutwardItem, state: str, not_before: float) -> bool:

@@ -67,7 +67,7 @@ class QuietHours(NamedTuple):
         return is_among(self.begins, self.ends, local.hour * 60 + local.minute)
 
 
-def read_hours(text: str) -> QuietHours:
+def parse_hours(text: str) -> QuietHours:
     """Parse quiet hours such as `22:00-06:00 Europe/Zurich`. Raises WrongHours."""
     match = HOURS.fullmatch(text)
     if match is None:
@@ -93,7 +93,7 @@ def read_hours(text: str) -> QuietHours:
         ) from None
 
 
-def set_of_workspace(
+def set_workspace_hours(
     db: Db, workspace: int, hours: str, now: float, *, actor: str = ADMINISTRATION
 ) -> None:
     """Set the quiet hours of a workspace, which apply to all contacts without their own quiet
@@ -103,7 +103,7 @@ def set_of_workspace(
     audit.write_line(db, workspace, actor, "quiet hours", hours or "none", now)
 
 
-def set_of_contact(
+def set_contact_hours(
     db: Db, workspace: int, contact: int, hours: str, now: float, *, actor: str = ADMINISTRATION
 ) -> None:
     """Set the quiet hours of a contact. `NO_QUIET_HOURS`: the contact has none. An empty text: the
@@ -120,16 +120,18 @@ def read_workspace_hours(db: Db, workspace: int) -> str:
     return str(hours)
 
 
-def find_quiet_end(contact_hours: str, of_all: str, kind: str, at: float) -> float | None:
+def find_quiet_end(
+    contact_hours: str, workspace_hours: str, kind: str, due_at: float
+) -> float | None:
     """Return the Unix time when the quiet hours of a contact end, or None if an incident of this
-    kind does not wait. The incident is due at `at`. `contact_hours` and `of_all` are the hours of
-    the contact and of its workspace. If this machine does not know the time zone, the incident does
-    not wait.
+    kind does not wait. The incident is due at `due_at`. `contact_hours` and `workspace_hours` are
+    the hours of the contact and of its workspace. If this machine does not know the time zone, the
+    incident does not wait.
     """
-    hours = contact_hours or of_all
+    hours = contact_hours or workspace_hours
     if kind in URGENT_KINDS or hours in ("", NO_QUIET_HOURS):
         return None
     try:
-        return read_hours(hours).end(at)
+        return parse_hours(hours).end(due_at)
     except WrongHours:
         return None

@@ -81,7 +81,7 @@ def read_progress(db: Db, device: int) -> Rebuild | None:
     return Rebuild(bool(is_open), Direction(direction), *counts, bytes(held or b""))
 
 
-def note_listed(db: Db, device: int, listed_count: int, lost_count: int) -> None:
+def add_listed_counts(db: Db, device: int, listed_count: int, lost_count: int) -> None:
     """Add to the numbers of a kit's recovery: `listed_count` listed items, and `lost_count` items
     that neither the kit nor the hub has.
     """
@@ -92,14 +92,14 @@ def note_listed(db: Db, device: int, listed_count: int, lost_count: int) -> None
     )
 
 
-def note_copies(db: Db, device: int, back: int, lost_count: int) -> None:
-    """Add to the numbers of a kit's recovery: `back` recovered items, and `lost_count` items that
-    the kit no longer has. Do nothing if the recovery has ended.
+def add_copy_counts(db: Db, device: int, recovered_count: int, lost_count: int) -> None:
+    """Add to the numbers of a kit's recovery: `recovered_count` recovered items, and `lost_count`
+    items that the kit no longer has. Do nothing if the recovery has ended.
     """
     db.execute(
         "UPDATE rebuild SET missing = missing + ?, back = back + ?, gone = gone + ?"
         " WHERE device = ? AND state = 'open'",
-        *(back + lost_count, back, lost_count, device),
+        *(recovered_count + lost_count, recovered_count, lost_count, device),
     )
 
 

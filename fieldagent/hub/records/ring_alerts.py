@@ -35,9 +35,12 @@ class RingAlert:
     waiting: int
 
 
-def note_taken(db: Db, device: int, waiting: int, items: Sequence[int], now: float) -> None:
-    """Record that the gateway has accepted one more message and has sent a ring alert. `waiting` is
-    the number of messages that now wait there. The ring alerts end when all `items` have expired.
+def record_accepted_message(
+    db: Db, device: int, waiting_count: int, items: Sequence[int], now: float
+) -> None:
+    """Record that the gateway has accepted one more message and has sent a ring alert.
+    `waiting_count` is the number of messages that now wait there. The ring alerts end when all
+    `items` have expired.
     """
     expiries = [
         expires
@@ -53,13 +56,13 @@ def note_taken(db: Db, device: int, waiting: int, items: Sequence[int], now: flo
         " due = excluded.due, until = CASE WHEN ring_alert.until > excluded.until"
         " THEN ring_alert.until ELSE excluded.until END",
         device,
-        waiting,
+        waiting_count,
         now + RING_PAUSES_S[0],
         until,
     )
 
 
-def note_session(db: Db, device: int, fetched: bool, now: float) -> None:
+def record_session(db: Db, device: int, fetched: bool, now: float) -> None:
     """Record a session of the modem. `fetched` is True if the gateway delivered a message in this
     session.
     """
@@ -74,7 +77,7 @@ def note_session(db: Db, device: int, fetched: bool, now: float) -> None:
         stop(db, device)
 
 
-async def note_session_of(
+async def record_session_of_imei(
     store: Store, imei: str, *, fetched: bool, clock: Callable[[], float]
 ) -> None:
     """Record a session of the modem with this IMEI. Implements `operator.NoteSession`. Most
@@ -82,10 +85,10 @@ async def note_session_of(
     """
     whose = "SELECT device FROM ring_alert JOIN device ON device.id = device WHERE imei = ?"
     for (device,) in await store.read(lambda db: db.execute(whose, imei)):
-        await store.commit(partial(note_session, device=device, fetched=fetched, now=clock()))
+        await store.commit(partial(record_session, device=device, fetched=fetched, now=clock()))
 
 
-def note_confirmed(db: Db, membership: str, devices: Sequence[Any], now: float) -> None:
+def record_confirmations(db: Db, membership: str, devices: Sequence[Any], now: float) -> None:
     """Record that these devices have stored something, possibly over IP. End the ring alerts of
     devices for which no message waits. `membership` is the SQL condition after the column's name.
     """

@@ -26,7 +26,7 @@ IN_ALL = 3
 do not have this limit, because many workspaces can use the same host."""
 
 
-def note_or_refuse(db: Db, workspace: int, address: str, what: str, now: float) -> str:
+def record_message_or_refuse(db: Db, workspace: int, address: str, kind: str, now: float) -> str:
     """Record one message to an address and return an empty string. If a daily limit is reached,
     record nothing and return the reason.
     """
@@ -34,9 +34,9 @@ def note_or_refuse(db: Db, workspace: int, address: str, what: str, now: float) 
     ((to_it, of_it),) = db.execute(
         "SELECT count(CASE WHEN address = ? AND what = ? THEN 1 END), count(*) FROM sending"
         " WHERE workspace = ? AND (what = 'webhook') = (? = 'webhook')",
-        *(address, what, workspace, what),
+        *(address, kind, workspace, kind),
     )
-    most = ADDRESS_PER_DAY_MAX[what]
+    most = ADDRESS_PER_DAY_MAX[kind]
     if to_it >= most:
         return sentence(
             "the limit of {n} messages a day to one address is reached: try tomorrow", n=most
@@ -46,7 +46,7 @@ def note_or_refuse(db: Db, workspace: int, address: str, what: str, now: float) 
             "the limit of {n} messages a day per workspace is reached: try tomorrow",
             n=WORKSPACE_PER_DAY_MAX,
         )
-    if what != WEBHOOK and _count_sent_by_all(db, address, what) >= IN_ALL * most:
+    if kind != WEBHOOK and _count_sent_by_all(db, address, kind) >= IN_ALL * most:
         return sentence(
             "the limit of {n} messages a day to one address, from all workspaces, is reached: try"
             " tomorrow",
@@ -54,16 +54,16 @@ def note_or_refuse(db: Db, workspace: int, address: str, what: str, now: float) 
         )
     db.execute(
         "INSERT INTO sending (workspace, address, what, at) VALUES (?, ?, ?, ?)",
-        *(workspace, address, what, now),
+        *(workspace, address, kind, now),
     )
     return ""
 
 
-def test_of_webhook(db: Db, workspace: int, url: str, now: float) -> str:
+def record_webhook_test(db: Db, workspace: int, url: str, now: float) -> str:
     """Record a test of a webhook and return an empty string. If a daily limit is reached, record
     nothing and return the reason.
     """
-    return note_or_refuse(db, workspace, urlsplit(url).hostname or "", WEBHOOK, now)
+    return record_message_or_refuse(db, workspace, urlsplit(url).hostname or "", WEBHOOK, now)
 
 
 def _count_sent_by_all(db: Db, address: str, what: str) -> int:

@@ -232,7 +232,7 @@ def _check_watch(db: Db, workspace: int, now: float) -> str:
     due = min(hours.compute_next_change(now), until or inf)
     if until is not None or not hours.is_within(now):
         if alarm is not None and until is not None:
-            sos.note_event(db, alarm, "heard", now, detail="a dispatcher is on watch again")
+            sos.record_event(db, alarm, "heard", now, detail="a dispatcher is on watch again")
         alone = alarm = None
     elif alone is None:
         alone, due = now, min(due, now + ALARM_AFTER_S)

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from enum import StrEnum
 from math import floor
 
-from fieldagent.hub.records.stored_entry import read_stored_entry
+from fieldagent.hub.records.stored_entry import decode_stored_entry
 from fieldagent.hub.store.contract import Db
 from fieldagent.package.package import IncidentState, Location, format_short_number, get_date
 from fieldagent.system.lazy_named_tuple import NamedTuple
@@ -93,7 +93,7 @@ _SOS = (
 )
 
 
-def raise_of(
+def raise_incident(
     db: Db,
     workspace: int,
     device: int,
@@ -109,13 +109,13 @@ def raise_of(
 
 
 def raise_numbered(
-    db: Db, workspace: int, device: int, number: int, item: int | None, now: float
+    db: Db, workspace: int, device: int, incident_number: int, item: int | None, now: float
 ) -> int | None:
     """Open an incident with a kit's number. Return the incident's id, or None if another process of
     the hub has just opened the incident. `item` is None if the kit named the incident before any
     item arrived.
     """
-    return _raise(db, workspace, device, item, now, kind=SOS, number=number)
+    return _raise(db, workspace, device, item, now, kind=SOS, number=incident_number)
 
 
 def _raise(
@@ -145,8 +145,8 @@ def _raise(
             *(device, now - FRESH_S),
         )
         for place in fresh:
-            _note_position(db, sos, *place)
-        note_event(db, sos, "raised", now, detail="" if item else NAMED_ALONE)
+            _store_position(db, sos, *place)
+        record_event(db, sos, "raised", now, detail="" if item else NAMED_ALONE)
         add_item(db, item, sos)
         return int(sos)
     return None
@@ -162,24 +162,24 @@ class JoinedIncident(NamedTuple):
 
 
 def join(
-    db: Db, workspace: int, device: int, number: int, item: int, sent_at: float, now: float
+    db: Db, workspace: int, device: int, incident_number: int, item: int, sent_at: float, now: float
 ) -> JoinedIncident:
-    """Add an item to the incident with the kit's number `number`, or raise this incident. `sent_at`
-    is the Unix time when the kit sent the item.
+    """Add an item to the incident with the kit's number `incident_number`, or raise this incident.
+    `sent_at` is the Unix time when the kit sent the item.
     """
-    incident = find_by_kit(db, device, number, locked=True)
+    incident = find_by_kit(db, device, incident_number, locked=True)
     if incident is None:
-        raised = raise_numbered(db, workspace, device, number, item, now)
+        raised = raise_numbered(db, workspace, device, incident_number, item, now)
         if raised is not None:
             return JoinedIncident(raised, True, True)
-        incident = find_by_kit(db, device, number, locked=True)
+        incident = find_by_kit(db, device, incident_number, locked=True)
         assert incident is not None, "another has raised it"
     add_item(db, item, incident.id)
     # `sent_at` is a whole number of seconds.
     if incident.closed is None or sent_at < floor(incident.closed):
         if incident.item is None:
             set_first_item(db, item, incident.id)
-        note_event(db, incident.id, "item", now)
+        record_event(db, incident.id, "item", now)
         return JoinedIncident(
             incident.id, False, incident.item is None and incident.state == SosState.OPEN
         )
@@ -189,7 +189,7 @@ def join(
         item,
         incident.id,
     )
-    note_event(db, incident.id, "raised", now, detail="again")
+    record_event(db, incident.id, "raised", now, detail="again")
     return JoinedIncident(incident.id, True, True)
 
 
@@ -204,13 +204,13 @@ def add_item(db: Db, item: int | None, sos: int) -> None:
         "UPDATE item SET incident = ? WHERE id = ? RETURNING kind, body, accepted", sos, item
     )
     for kind, body, accepted in rows:
-        entry = read_stored_entry(body) if kind == "location" else None
+        entry = decode_stored_entry(body) if kind == "location" else None
         if entry is not None and isinstance(place := entry.content, Location):
             at = min(get_date(place, entry.time).timestamp(), accepted)
-            _note_position(db, sos, place.latitude, place.longitude, at)
+            _store_position(db, sos, place.latitude, place.longitude, at)
 
 
-def _note_position(db: Db, sos: int, latitude: float, longitude: float, at: float) -> None:
+def _store_position(db: Db, sos: int, latitude: float, longitude: float, at: float) -> None:
     db.execute(
         "UPDATE sos SET latitude = ?, longitude = ?, position_at = ? WHERE id = ?"
         " AND (position_at IS NULL OR position_at <= ?)",
@@ -241,16 +241,16 @@ def find_place(db: Db, id_: int) -> IncidentPlace | None:
     return max(places, key=lambda place: place.at, default=None)
 
 
-def find_by_kit(db: Db, device: int, number: int, *, locked: bool = False) -> Sos | None:
-    """Return the incident with the kit's number `number`, or None. If `locked` is True, other
-    processes cannot change the incident during the transaction.
+def find_by_kit(db: Db, device: int, incident_number: int, *, locked: bool = False) -> Sos | None:
+    """Return the incident with the kit's number `incident_number`, or None. If `locked` is True,
+    other processes cannot change the incident during the transaction.
     """
     sql = _SOS + "device = ? AND number = ?" + (db.for_update() if locked else "")
-    rows = db.execute(sql, device, number)
+    rows = db.execute(sql, device, incident_number)
     return Sos(*rows[0]) if rows else None
 
 
-def note_event(
+def record_event(
     db: Db,
     sos: int,
     event: str,
@@ -299,13 +299,13 @@ def list_ringing(db: Db, sos: int) -> list[int]:
     return [device for (device,) in rows]
 
 
-def note_stored(db: Db, item: int, member: int, now: float) -> None:
+def record_item_stored(db: Db, item: int, member: int, now: float) -> None:
     """Record that the agent of a member has stored an item of an incident."""
     for incident in find_by_item(db, item):
-        note_event(db, incident.id, "heard by", now, member=member)
+        record_event(db, incident.id, "heard by", now, member=member)
 
 
-def note_reached(db: Db, item: int, member: int, now: float) -> None:
+def record_text_received(db: Db, item: int, member: int, now: float) -> None:
     """Record that the kit of a member has received a text about an incident that a person wrote at
     the hub.
     """
@@ -313,18 +313,18 @@ def note_reached(db: Db, item: int, member: int, now: float) -> None:
         "SELECT incident FROM item WHERE id = ? AND incident IS NOT NULL AND source_device IS NULL",
         item,
     ):
-        note_event(db, id_, "answer on the kit", now, member=member)
+        record_event(db, id_, "answer on the kit", now, member=member)
 
 
-def note_called_off(db: Db, incident: Sos, member: int, now: float, *, is_proved: bool) -> None:
+def record_call_off(db: Db, incident: Sos, member: int, now: float, *, is_proved: bool) -> None:
     """Record that the kit has called off its incident. A person must check the call-off, because
     the kit's user may be under duress, or another person may have the kit.
     """
     doubt = "" if is_proved else "unauthenticated"
-    note_event(db, incident.id, IncidentState.CALLED_OFF, now, member=member, detail=doubt)
+    record_event(db, incident.id, IncidentState.CALLED_OFF, now, member=member, detail=doubt)
 
 
-def note_closed(db: Db, id_: int, now: float) -> None:
+def record_closure(db: Db, id_: int, now: float) -> None:
     """Record that a person has closed the incident. The kit knows this, but the restored database
     does not.
     """
@@ -333,7 +333,7 @@ def note_closed(db: Db, id_: int, now: float) -> None:
         " WHERE id = ? AND state <> 'closed'",
         *(now, id_),
     )
-    note_event(db, id_, "closed", now, detail="as its kit was notified; the user is unknown")
+    record_event(db, id_, "closed", now, detail="as its kit was notified; the user is unknown")
 
 
 def find_call_off(db: Db, id_: int) -> float | None:
@@ -374,9 +374,9 @@ def find_incident(db: Db, workspace: int, id_: int, *, locked: bool = False) -> 
     return Sos(*rows[0]) if rows else None
 
 
-def find_by_event(db: Db, number: int) -> Sos | None:
+def find_by_event(db: Db, event_number: int) -> Sos | None:
     """Return the incident of the timeline event with this number, or None."""
-    rows = db.execute(_SOS + "id = (SELECT sos FROM sos_event WHERE id = ?)", number)
+    rows = db.execute(_SOS + "id = (SELECT sos FROM sos_event WHERE id = ?)", event_number)
     return Sos(*rows[0]) if rows else None
 
 
@@ -424,12 +424,14 @@ def list_sos(
     return [Sos(*row) for row in rows]
 
 
-def list_events_behind(db: Db, workspace: int, place: int, limit: int) -> list[tuple[int, float]]:
-    """Return the ids and times of the next events after `place`."""
+def list_events_behind(
+    db: Db, workspace: int, after_place: int, limit: int
+) -> list[tuple[int, float]]:
+    """Return the ids and times of the next events after `after_place`."""
     rows = db.execute(
         "SELECT sos_event.id, at FROM sos_event JOIN sos ON sos.id = sos_event.sos"
         " WHERE sos_event.id > ? AND workspace = ? ORDER BY sos_event.id LIMIT ?",
-        place,
+        after_place,
         workspace,
         limit,
     )
@@ -457,5 +459,5 @@ def set_closed(db: Db, sos: int, now: float) -> None:
     on, the incident's position does not follow the device.
     """
     if (place := find_place(db, sos)) is not None:
-        _note_position(db, sos, *place)
+        _store_position(db, sos, *place)
     db.execute("UPDATE sos SET state = 'closed', asked = NULL, closed = ? WHERE id = ?", now, sos)

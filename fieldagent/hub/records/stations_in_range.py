@@ -92,17 +92,19 @@ IS_DUE = (
 are from `make_due_parameters`."""
 
 
-def make_due_parameters(carrier: int, journal: int, hops: int, now: float) -> Sequence[object]:
+def make_due_parameters(
+    carrier: int, journal_number: int, hops: int, now: float
+) -> Sequence[object]:
     """Return the parameters of `IS_DUE` in their order. `hops` is the number of transmissions
     between the carrier and the kit.
     """
-    mine = (carrier, journal, now - REGIVE_AFTER_S)
+    mine = (carrier, journal_number, now - REGIVE_AFTER_S)
     others = (carrier, now - NEXT_CARRIER_AFTER_S)
     return (carrier, carrier, *mine, *others, hops, hops, carrier, now)
 
 
-def note_given(
-    db: Db, carrier: int, journal: int, items: Sequence[tuple[int, int]], now: float
+def record_items_carried(
+    db: Db, carrier: int, journal_number: int, items: Sequence[tuple[int, int]], now: float
 ) -> None:
     """Record that a carrier has these items on disk. `items` are pairs of item and device."""
     for item, device in items:
@@ -111,5 +113,5 @@ def note_given(
             " SELECT item, device, ?, ?, ? FROM delivery WHERE item = ? AND device = ?"
             " ON CONFLICT (item, device, carrier)"
             " DO UPDATE SET journal = excluded.journal, given = excluded.given",
-            *(carrier, journal, now, item, device),
+            *(carrier, journal_number, now, item, device),
         )

@@ -22,13 +22,13 @@ DAMAGED_ROW = "damaged in the hub's database"
 DAMAGED_TEXT = "(This text is damaged in the hub's database.)"
 
 
-def read_stored_entry(body: bytes) -> Entry:
+def decode_stored_entry(body: bytes) -> Entry:
     """Return the entry in an item's envelope, without a number. If the body is damaged, return a
     message about the damage, so that one damaged item does not block a list.
     """
     entry = _read_entry(bytes(body))
     if entry is None:
-        _note_damaged(bytes(body))
+        _log_damage_once(bytes(body))
         return Entry(0, Message(DAMAGED_TEXT))
     return entry
 
@@ -45,7 +45,7 @@ def _read_entry(body: bytes) -> Entry | None:
     return None
 
 
-def read_beside(text: str | None, make: Callable[..., T]) -> T | None:
+def parse_stored_object(text: str | None, make: Callable[..., T]) -> T | None:
     """Call `make` with the members of a JSON object, and return the result. Return None if `text`
     is empty or damaged, so that the item can be shown without this part.
     """
@@ -53,12 +53,12 @@ def read_beside(text: str | None, make: Callable[..., T]) -> T | None:
         return None
     with suppress(ValueError, TypeError):
         return make(**json.loads(text))
-    _note_damaged(text.encode())
+    _log_damage_once(text.encode())
     return None
 
 
 @lru_cache(maxsize=100)
-def read_members(text: str, content_name: str) -> Mapping[str, Any]:
+def load_stored_object(text: str, content_name: str) -> Mapping[str, Any]:
     """Return a JSON object from the database. If the object is damaged, return an empty object, so
     that one damaged object does not block others. The damage is logged once under the name
     `content_name`.
@@ -74,7 +74,7 @@ def read_members(text: str, content_name: str) -> Mapping[str, Any]:
 
 
 @lru_cache(maxsize=100)
-def read_objects(text: str, content_name: str) -> Sequence[Mapping[str, Any]]:
+def load_stored_objects(text: str, content_name: str) -> Sequence[Mapping[str, Any]]:
     """Return a JSON array of objects from the database. If the array is damaged, return an empty
     array and log the damage once under the name `content_name`.
     """
@@ -90,7 +90,7 @@ def read_objects(text: str, content_name: str) -> Sequence[Mapping[str, Any]]:
 
 
 @lru_cache(maxsize=100)
-def _note_damaged(body: bytes) -> None:
+def _log_damage_once(body: bytes) -> None:
     """Log a damaged item once."""
     log.error(
         "an item is damaged in the database, and shown without its damaged part (%d bytes:"

@@ -83,7 +83,7 @@ class UsageDay(NamedTuple):
         return lost
 
 
-async def count_session_of(
+async def count_session(
     store: Store, imei: str, session: str, size: int, *, clock: Callable[[], float]
 ) -> None:
     """Count a session once per id of the operator. Implements `operator.CountSession`."""

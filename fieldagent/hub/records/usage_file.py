@@ -56,7 +56,7 @@ class _Columns(NamedTuple):
     reference: int | None
 
 
-def read_usage(
+def parse_usage(
     lines: Iterable[str], column_names: Mapping[str, str] = {}, date_format: str | None = None
 ) -> list[CountedDay]:
     """Return the counts of each modem and day. `column_names` maps kinds of content to column

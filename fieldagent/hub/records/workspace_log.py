@@ -263,7 +263,7 @@ def read_ends(db: Db, workspace: int) -> dict[str, int]:
     return dict(zip(("place", "tracked"), rows[0] if rows else (0, 0), strict=True))
 
 
-def skip(db: Db, workspace: int, member: int) -> None:
+def skip_to_end(db: Db, workspace: int, member: int) -> None:
     """Move the devices of a new member to the end of the log and of the positions, so that they
     get only later items.
     """

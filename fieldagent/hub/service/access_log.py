@@ -67,7 +67,7 @@ _ADMINISTRATION = (
 )
 
 
-def call_of(path: str, method: str) -> str:
+def find_call_name(path: str, method: str) -> str:
     """Return the name that a call has in the metrics."""
     if path.startswith(("/console", _LINKS)):
         return "console"
@@ -158,7 +158,7 @@ class AccessLog:
         reason: str = "",
         place: str = "",
     ) -> None:
-        call, seconds = call_of(request.path, request.method), trio.current_time() - began
+        call, seconds = find_call_name(request.path, request.method), trio.current_time() - began
         self.figures.measure("call_seconds", seconds, call=call)
         refused = status >= 400 and call != "probe"
         if refused:
@@ -188,13 +188,13 @@ class AccessLog:
         self._refused += 1
         return self._refused <= REFUSALS_PER_MINUTE_MAX
 
-    def note_link(self, device: str, seconds: float, reason: str) -> None:
+    def log_link_end(self, device: str, seconds: float, reason: str) -> None:
         """Write the line for the end of a link."""
         self._write(
             {"event": "link ended", "device": device, "seconds": round(seconds), "why": reason}
         )
 
-    def note_post(
+    def log_webhook_post(
         self, webhook: int, post: str, items: int, result: str, seconds: float, reason: str
     ) -> None:
         """Write the line for a request to a webhook with `items` items. If the request is a batch,

@@ -13,7 +13,7 @@ from fieldagent.http.message import Request, Response, make_json_response
 from fieldagent.http.openmetrics import Family, Sample
 from fieldagent.http.routes import Route
 from fieldagent.hub.field import dead_letters, radio_key
-from fieldagent.hub.field.backlog import Queues, count_queues
+from fieldagent.hub.field.backlog import Queues, measure_backlog
 from fieldagent.hub.records import lease, operator_trouble, rebuild, sos
 from fieldagent.hub.service.figures import Figures
 from fieldagent.hub.store.contract import Db, Store
@@ -71,7 +71,7 @@ class Health:
         while True:
             await self._asked.wait()
             self._asked = trio.Event()
-            self._queues = await count_queues(self._store, self._clock())
+            self._queues = await measure_backlog(self._store, self._clock())
 
     def make_routes(self, *, figures: bool = True) -> list[Route]:
         """Return the routes of both probes, and the route of the metrics if `figures` is True."""
@@ -151,7 +151,7 @@ class Health:
         now = self._clock()
         figures = await self._store.read(partial(count_few, now=now))
         if self._queues is None or self._queues.rows <= CALL_ROWS_MAX:
-            self._queues = await count_queues(self._store, now)
+            self._queues = await measure_backlog(self._store, now)
         else:
             self._asked.set()
         return {**figures, **_measure_queues(self._queues, now)}

@@ -222,7 +222,7 @@ class PostgresStore:
             try:
                 self._try_on(orders)
             except psycopg.errors.DiskFull as error:
-                raise self._proof.note_full(error) from error
+                raise self._proof.record_full_disk(error) from error
             except psycopg.Error:
                 # If a connection breaks, the result of its work is unknown, so each caller gets the
                 # error.
@@ -244,7 +244,7 @@ class PostgresStore:
             carry_out(orders, db)
             db.flush(_list_payloads(sorted(db.topics)))
         if db.wrote:
-            self._proof.note_write()
+            self._proof.record_write()
 
     async def prove(self) -> None:
         self._raise_if_gone()
@@ -264,8 +264,8 @@ class PostgresStore:
                     db = _PostgresDb(connection, worker)
                     write_proof(db, time.time(), needs_room=full)
             except psycopg.errors.DiskFull as error:
-                raise self._proof.note_full(error) from error
-        self._proof.note_write(needed_room=full)
+                raise self._proof.record_full_disk(error) from error
+        self._proof.record_write(needed_room=full)
 
     def _drop_if_broken(self) -> None:
         if self._writer is not None and (self._writer.closed or self._writer.broken):

@@ -36,14 +36,14 @@ class WriteProof:
         """Return True if only a test write can show that the database accepts writes."""
         return self.full or time.monotonic() - self.written_at > FRESH_S
 
-    def note_write(self, *, needed_room: bool = False) -> None:
+    def record_write(self, *, needed_room: bool = False) -> None:
         """Record a commit. `needed_room` is True if the commit needed new pages."""
         self.written_at = time.monotonic()
         if needed_room:
             self.full = False
             log.warning("%s has space again", self.database)
 
-    def note_full(self, error: psycopg.Error) -> StoreFull:
+    def record_full_disk(self, error: psycopg.Error) -> StoreFull:
         """Record that the disk is full, log this once, and return the error for callers. This error
         does not contain the name of the database.
         """

@@ -14,13 +14,13 @@ from datetime import UTC, datetime
 from itertools import groupby
 from typing import Any
 
-from fieldagent.hub.api.sos_desk import describe_for_pager, note_posted
+from fieldagent.hub.api.sos_desk import describe_for_pager, record_webhook_post
 from fieldagent.hub.api.standing import list_reached
 from fieldagent.hub.escalation import alarm_link
 from fieldagent.hub.field.envelope_packing import read_identity
 from fieldagent.hub.records import alarm
 from fieldagent.hub.records.audit import HUB, write_line
-from fieldagent.hub.records.stored_entry import read_beside, read_stored_entry
+from fieldagent.hub.records.stored_entry import decode_stored_entry, parse_stored_object
 from fieldagent.hub.store.contract import Db, make_marks, make_membership
 from fieldagent.hub.webhook.flow import Lane
 from fieldagent.hub.webhook.webhook import COLUMNS, Webhook, read_webhook
@@ -277,18 +277,18 @@ class _Writer:
             if webhook.after:
                 # An escalation needs a separate id, because a pager treats equal ids as one alert.
                 request_id = own_id
-        entry = read_stored_entry(body)
+        entry = decode_stored_entry(body)
         content = entry.content
         assert isinstance(content, Item), "the ledger holds items alone"
         moment = get_date(content, entry.time)
         extra: dict[str, Any] = {}
-        if (seen := read_beside(estimate, make_estimated_position)) is not None:
+        if (seen := parse_stored_object(estimate, make_estimated_position)) is not None:
             extra["estimatedPosition"] = seen
         if unproved:
             extra["unauthenticated"] = True
         if revoked is not None:
             extra["revokedSince"] = write_timestamp(datetime.fromtimestamp(revoked, UTC))
-        if (to := read_beside(addressee, dict[str, Any])) is not None:
+        if (to := parse_stored_object(addressee, dict[str, Any])) is not None:
             extra["to"] = to
         if entry.wants_receipt:
             extra["receipt"] = "read"
@@ -342,9 +342,9 @@ def record_results(db: Db, ends: Sequence[PostResult]) -> list[str]:
     """
     taken = [end for end in ends if end.result.outcome is HandoverOutcome.HANDED]
     for (webhook, claimed_until), same in groupby(sorted(taken, key=_claim_of), _claim_of):
-        _note_handed(db, webhook, claimed_until, [*same])
+        _record_handovers(db, webhook, claimed_until, [*same])
     return [
-        "" if end.result.outcome is HandoverOutcome.HANDED else _note_failed(db, end)
+        "" if end.result.outcome is HandoverOutcome.HANDED else _record_failure(db, end)
         for end in ends
     ]
 
@@ -353,7 +353,9 @@ def _claim_of(result: PostResult) -> tuple[int, float]:
     return result.post.webhook.id, result.post.claimed_until
 
 
-def _note_handed(db: Db, webhook: int, claimed_until: float, ends: Sequence[PostResult]) -> None:
+def _record_handovers(
+    db: Db, webhook: int, claimed_until: float, ends: Sequence[PostResult]
+) -> None:
     among, items = make_membership(db, [item for end in ends for item in end.post.items])
     now = ends[0].now
     rows = db.execute(
@@ -371,7 +373,7 @@ def _note_handed(db: Db, webhook: int, claimed_until: float, ends: Sequence[Post
     noted = {item for (item,) in rows}
     for end in ends:
         if end.post.raises and noted.intersection(end.post.items):
-            note_posted(db, end.post.items[0], webhook, end.now)
+            record_webhook_post(db, end.post.items[0], webhook, end.now)
     db.execute(
         "UPDATE webhook SET failing_since = NULL, quiet_until = 0, reason = CASE"
         " WHEN disabled IS NULL THEN '' ELSE reason END WHERE id = ? AND failing_since IS NOT NULL",
@@ -399,7 +401,7 @@ def _alarm_kind(db: Db, item: int, incident: int) -> str:
     return str(rows[0][0]) if rows else ""
 
 
-def _note_failed(db: Db, end: PostResult) -> str:
+def _record_failure(db: Db, end: PostResult) -> str:
     post, result, now = end.post, end.result, end.now
     webhook, attempts = post.webhook.id, post.delivery.attempts + 1
     schedule = SOS_SCHEDULE if post.delivery.urgent else SCHEDULE

@@ -8,7 +8,7 @@ from dataclasses import field
 from typing import Any
 from urllib.parse import urlsplit
 
-from fieldagent.hub.records.stored_entry import read_members
+from fieldagent.hub.records.stored_entry import load_stored_object
 from fieldagent.system.lazy_dataclass import dataclass
 
 
@@ -59,7 +59,7 @@ def read_webhook(row: Sequence[Any]) -> Webhook:
         tuple(secrets.split()),
         username,
         password,
-        read_members(headers, f"the headers of webhook {id_}"),
+        load_stored_object(headers, f"the headers of webhook {id_}"),
         failing_since,
         after,
         batch,

@@ -13,7 +13,7 @@ from fieldagent.wire.errors import RemoteProtocolError
 from tests.fuzz.decoders import in_pieces, try_each
 
 OF_A_9704: tuple[Callable[[jspr.JsprLine], Any], ...] = (
-    messages.read_event,
+    messages.parse_event,
     messages.find_newest_version,
     messages.list_provisioned,
 )
@@ -35,7 +35,7 @@ def read_imt(data: bytes) -> None:
         assert line.describe_refusal()
         try_each(OF_A_9704, line)
         with suppress(RemoteProtocolError):
-            event = messages.read_event(line)
+            event = messages.parse_event(line)
             if isinstance(event, messages.MtSegment):
                 assembly.add(event)
             elif isinstance(event, messages.MtEnded):
@@ -56,9 +56,9 @@ def read_lingo(data: bytes) -> None:
     with suppress(ValueError, RecursionError):
         document = json.loads(data)
         with suppress(RemoteProtocolError):
-            assert len(lingo.read_lingo(document).imei) == 15
+            assert len(lingo.parse_lingo(document).imei) == 15
         with suppress(RemoteProtocolError):
-            lingo.read_records(document)
+            lingo.parse_records(document)
 
 
 DECODERS = {"imt": read_imt, "lingo": read_lingo}

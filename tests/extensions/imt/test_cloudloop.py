@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from fieldagent.extensions.imt.hub import cloudloop
-from fieldagent.extensions.imt.hub.lingo import read_lingo
+from fieldagent.extensions.imt.hub.lingo import parse_lingo
 from fieldagent.http.client import Reply, request
 from fieldagent.http.message import Request, Response, make_json_response
 from fieldagent.http.routes import make_router
@@ -132,7 +132,7 @@ async def test_name_that_no_database_stores_does_not_block_the_message(
         lent = hub.lent()._replace(book=OperatorBook(store, "cloudloop", alps.clock))
         document = lingo(id=name, identity={"hardware": {"imei": IMEI}, "thingId": name})
         for _ in range(2):
-            await cloudloop.store_lingo(read_lingo(document), "RAW", lent)
+            await cloudloop.store_lingo(parse_lingo(document), "RAW", lent)
         assert hub.taken == [(IMEI, b"Hello", "")]
 
 
@@ -379,7 +379,7 @@ async def fetch(tmp_path: Path, url: str, hub: Hub) -> None:
 
 async def test_missed_mo_message_is_fetched_once_from_the_history(tmp_path: Path) -> None:
     hub = Hub()
-    await hub.book.learn(IMEI, "imt", THING)
+    await hub.book.store_modem(IMEI, "imt", THING)
     async with service(tmp_path) as (played, _, url):
         played.answers["GetMessageRecords"] = history(b"missed", direction="MO")
         await fetch(tmp_path, url, hub)
@@ -391,7 +391,7 @@ async def test_missed_mo_message_is_fetched_once_from_the_history(tmp_path: Path
 
 async def test_mailbox_check_in_the_history_is_billed(tmp_path: Path) -> None:
     hub = Hub()
-    await hub.book.learn(IMEI, "sbd", THING)
+    await hub.book.store_modem(IMEI, "sbd", THING)
     async with service(tmp_path) as (played, _, url):
         played.answers["GetMessageRecords"] = history(b"", direction="MO")
         await fetch(tmp_path, url, hub)
@@ -406,7 +406,7 @@ async def test_incomplete_history_record_is_kept_with_the_reason(
     tmp_path: Path, body: bytes, thing: str, why: str
 ) -> None:
     hub = Hub()
-    await hub.book.learn(IMEI, "imt", THING)
+    await hub.book.store_modem(IMEI, "imt", THING)
     async with service(tmp_path) as (played, _, url):
         played.answers["GetMessageRecords"] = history(body, direction="MO", thing=thing)
         await fetch(tmp_path, url, hub)
@@ -428,7 +428,7 @@ async def test_history_of_a_long_outage_is_requested_by_day(tmp_path: Path) -> N
 async def test_clock_that_was_ahead_does_not_block_the_history(tmp_path: Path) -> None:
     hub = Hub()
     hub.book.until = NOW + 30 * 86_400
-    await hub.book.learn(IMEI, "imt", THING)
+    await hub.book.store_modem(IMEI, "imt", THING)
     async with service(tmp_path) as (played, _, url):
         played.answers["GetMessageRecords"] = history(b"missed", direction="MO")
         await fetch(tmp_path, url, hub)
@@ -493,7 +493,7 @@ async def test_missing_balance_does_not_stop_the_history(
     tmp_path: Path, answer: Response, caplog: pytest.LogCaptureFixture
 ) -> None:
     hub = Hub()
-    await hub.book.learn(IMEI, "imt", THING)
+    await hub.book.store_modem(IMEI, "imt", THING)
     async with service(tmp_path) as (played, _, url):
         played.answers["GetPoolSummary"] = answer
         played.answers["GetMessageRecords"] = history(b"missed", direction="MO")
@@ -508,13 +508,13 @@ async def test_low_balance_raises_one_alarm_until_recovery(store: Store) -> None
         book = OperatorBook(store, "cloudloop", alps.clock)
         raised = "SELECT count(*) FROM sos WHERE kind = 'operator'"
         for left, alarms in ((6000.0, 0), (4000.0, 1), (3000.0, 1), (9000.0, 1), (100.0, 2)):
-            await book.note_balance({"POOL": left, "OTHER": 7000.0}, below=5000)
+            await book.record_balance({"POOL": left, "OTHER": 7000.0}, below=5000)
             assert await alps.rows(raised) == [(alarms,)]
             balances = await store.read(operator_trouble.list_balances)
             assert balances == [("cloudloop", "OTHER", 7000.0), ("cloudloop", "POOL", left)]
             # A later acceptance or refusal by an operator is another trouble.
             await store.commit(
-                lambda db: operator_trouble.note_account_works(db, "cloudloop", alps.now)
+                lambda db: operator_trouble.record_account_success(db, "cloudloop", alps.now)
             )
         ((words,),) = await alps.rows("SELECT words FROM item ORDER BY id DESC LIMIT 1")
         assert "100 of pool" in words.lower()

@@ -27,11 +27,13 @@ def read_lines(*pieces: bytes) -> list[JsprLine]:
 
 def test_request_json_has_a_space_after_each_comma_and_colon() -> None:
     """Fully compact JSON is refused with 407. Only `{}` stays as it is."""
-    assert jspr.get("apiVersion") == b"GET apiVersion {}\r"
-    asked = jspr.put("messageOriginate", topic_id=244, message_length=42, request_reference=1)
+    assert jspr.encode_get("apiVersion") == b"GET apiVersion {}\r"
+    asked = jspr.encode_put(
+        "messageOriginate", topic_id=244, message_length=42, request_reference=1
+    )
     wanted = b'{"topic_id": 244, "message_length": 42, "request_reference": 1}'
     assert asked == b"PUT messageOriginate " + wanted + b"\r"
-    version = jspr.put("apiVersion", active_version={"major": 1, "minor": 7, "patch": 0})
+    version = jspr.encode_put("apiVersion", active_version={"major": 1, "minor": 7, "patch": 0})
     assert version == b'PUT apiVersion {"active_version": {"major": 1, "minor": 7, "patch": 0}}\r'
 
 
@@ -106,9 +108,9 @@ def test_any_json_body_of_a_modem_is_read(body: dict[str, object]) -> None:
 def test_missing_or_invalid_member_is_reported_by_name() -> None:
     line = JsprLine(299, "messageTerminate", {"topic_id": True, "word": 5})
     with pytest.raises(RemoteProtocolError, match="messageTerminate has topic_id=True"):
-        jspr.number(line, "topic_id", 64, 65_535)
+        jspr.read_integer(line, "topic_id", 64, 65_535)
     with pytest.raises(RemoteProtocolError, match="message_id=None, not 0 to 255"):
-        jspr.number(line, "message_id", 0, 255)
+        jspr.read_integer(line, "message_id", 0, 255)
     with pytest.raises(RemoteProtocolError, match="word=5, which is not a text"):
         jspr.read_text(line, "word")
 

@@ -98,7 +98,7 @@ def test_crc_equals_the_remainder_of_the_polynomial(body: bytes) -> None:
     ],
 )
 def test_unsolicited_report_is_read_as_an_event(said: str, event: object) -> None:
-    assert messages.read_event(read_line(said)) == event
+    assert messages.parse_event(read_line(said)) == event
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_unsolicited_report_is_read_as_an_event(said: str, event: object) -> Non
 )
 def test_invalid_unsolicited_report_raises(said: str) -> None:
     with pytest.raises(RemoteProtocolError):
-        messages.read_event(read_line(said))
+        messages.parse_event(read_line(said))
 
 
 @pytest.mark.parametrize(
@@ -162,9 +162,9 @@ def test_topic_is_found_by_name_or_number() -> None:
 
 @pytest.mark.parametrize("key", [KEY, MessageKey(64, 0), MessageKey(65_535, 255)])
 def test_message_key_survives_packing(key: MessageKey) -> None:
-    assert messages.unpack(key.pack()) == key
+    assert messages.unpack_key(key.pack()) == key
     assert key.pack() != messages.UNNAMED_KEY
-    assert messages.unpack(messages.UNNAMED_KEY) is None
+    assert messages.unpack_key(messages.UNNAMED_KEY) is None
 
 
 @given(st.binary(min_size=1, max_size=8000))

@@ -85,7 +85,7 @@ def test_masked_trace_of_a_9704_keeps_the_crc_right_or_wrong(
     lines, assembly, message = jspr.LineReader(), messages.MtAssembly(), None
     lines.receive_data(b"".join(each.data for each in shown))
     while (line := lines.read_next_line()) is not None:
-        event = messages.read_event(line)
+        event = messages.parse_event(line)
         if isinstance(event, messages.MtSegment):
             assembly.add(event)
         elif isinstance(event, messages.MtEnded):

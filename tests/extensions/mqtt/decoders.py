@@ -24,7 +24,7 @@ def read_mqtt(data: bytes) -> None:
     assert len(refused) != 1 and len({*refused}) < 2
     for each in packets:
         if isinstance(each, mqtt.Published) and not each.skipped:
-            same = mqtt.publish(each.topic, each.payload, each.number, retain=each.retained)
+            same = mqtt.encode_publish(each.topic, each.payload, each.number, retain=each.retained)
             (read_again,) = mqtt.PacketReader().receive_data(same)
             assert read_again == each._replace(again=False)
 

@@ -101,8 +101,8 @@ def test_kit_announced_by_the_hub_shows_its_own_version(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("component", "state", "value"),
     [
-        (discovery.number("Credits left", "creditsLeft"), {"creditsToday": 0}, "None"),
-        (discovery.number("Credits left", "creditsLeft"), {"creditsLeft": 3}, "3"),
+        (discovery.make_number_sensor("Credits left", "creditsLeft"), {"creditsToday": 0}, "None"),
+        (discovery.make_number_sensor("Credits left", "creditsLeft"), {"creditsLeft": 3}, "3"),
         (discovery.make_flag("SOS open", "sos", "safety"), {"waiting": 0}, "None"),
         (discovery.make_flag("SOS open", "sos", "safety"), {"sos": False}, "OFF"),
         (discovery.make_flag("SOS open", "sos", "safety"), {"sos": True}, "ON"),

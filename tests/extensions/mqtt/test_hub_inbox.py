@@ -256,7 +256,7 @@ async def test_item_is_published_until_acknowledged_by_the_broker(store: Store, 
         assert texts(await record_messages(alps, make_reporter(alps), 3)) == []
         ((item,),) = await alps.rows("SELECT min(id) FROM item")
         await alps.store.commit(
-            lambda db: ledger.note_stage(db, item, 2, Stage.READ, "Ben", alps.now)
+            lambda db: ledger.record_stage(db, item, 2, Stage.READ, "Ben", alps.now)
         )
         (way,) = (await record_messages(alps, make_reporter(alps), 3)).got
         assert way[0].startswith("fieldagent/hub/kit/1/reached/")

@@ -50,11 +50,11 @@ def read(data: bytes) -> list[mqtt.FromBroker]:
 
 def test_connect_packet_matches_the_standard() -> None:
     will = LastWill("fieldagent/kit/online", b"offline")
-    made = mqtt.connect("fieldagent-kit", 60, will=will, user="kit", password="über")
+    made = mqtt.encode_connect("fieldagent-kit", 60, will=will, user="kit", password="über")
     head = b"\x00\x04MQTT\x04" + bytes([0b11101100]) + b"\x00\x3c"
     fields = [b"fieldagent-kit", b"fieldagent/kit/online", b"offline", b"kit", "über".encode()]
     assert made == packet(0x10, head + b"".join(map(field, fields)))
-    bare = mqtt.connect("x", 60, clean=True)
+    bare = mqtt.encode_connect("x", 60, clean=True)
     assert bare == packet(0x10, b"\x00\x04MQTT\x04\x02\x00\x3c" + field(b"x"))
 
 
@@ -68,13 +68,13 @@ def test_publish_packet_equals_that_of_a_third_party_client(
     client._packet_queue = lambda command, packet, *_: sent.append(bytes(packet))  # type: ignore
     quality = 0 if number is None else 1
     client._send_publish(number or 0, topic.encode(), payload, quality, retain)
-    assert sent == [mqtt.publish(topic, payload, number, retain=retain)]
+    assert sent == [mqtt.encode_publish(topic, payload, number, retain=retain)]
 
 
 def test_puback_subscribe_and_ping_packets_match_the_standard() -> None:
     assert mqtt.encode_puback(258) == b"\x40\x02\x01\x02"
     wanted = field(b"a/send") + b"\x01" + field(b"a/send/+") + b"\x01"
-    assert mqtt.subscribe(7, ["a/send", "a/send/+"]) == packet(0x82, b"\x00\x07" + wanted)
+    assert mqtt.encode_subscribe(7, ["a/send", "a/send/+"]) == packet(0x82, b"\x00\x07" + wanted)
     assert (mqtt.PINGREQ, mqtt.DISCONNECT) == (b"\xc0\x00", b"\xe0\x00")
 
 

@@ -15,7 +15,7 @@ def read_aprs(data: bytes) -> None:
         with suppress(RemoteProtocolError):
             frame = ax25.decode(content)
             if frame is not None:
-                aprs_wire.read(frame)
+                aprs_wire.parse_frame(frame)
 
 
 DECODERS = {"aprs": read_aprs}

@@ -33,7 +33,7 @@ KIT = "HB9ABC-7"
 
 def is_aprs_alarm(info: str, to: str = "APRS") -> bool:
     frame = ax25.Frame(ax25.read_call("N0CALL-9"), ax25.read_call(to), info.encode(), ())
-    what = aprs_wire.read(frame).what
+    what = aprs_wire.parse_frame(frame).what
     if isinstance(what, AprsMessage):
         return what.to == KIT and what.text.startswith("SOS")
     return isinstance(what, AprsEmergency) or (isinstance(what, AprsPosition) and what.emergency)

@@ -29,7 +29,7 @@ def read_tnc2_line(line: str) -> AprsHeard:
     head, _, info = line.partition(":")
     source, _, path = head.partition(">")
     to, *via = (read_call(each.rstrip("*")) for each in path.split(","))
-    return aprs.read(Frame(read_call(source), to, info.encode("latin-1"), tuple(via)))
+    return aprs.parse_frame(Frame(read_call(source), to, info.encode("latin-1"), tuple(via)))
 
 
 def position(line: str) -> AprsPosition:
@@ -159,25 +159,25 @@ def test_messages_acknowledgements_and_bulletins_are_read(line: str, what: objec
 
 @given(st.text(st.characters(codec="utf-8", exclude_characters="|~{\r\n"), max_size=16))
 def test_written_message_is_read_unchanged(text: str) -> None:
-    info = aprs.write_message("HB9ABC-9", text, "7")
+    info = aprs.encode_message("HB9ABC-9", text, "7")
     frame = Frame(Callsign("N0CALL"), Callsign("APZFLD"), info)
-    what = aprs.read(frame).what
+    what = aprs.parse_frame(frame).what
     assert what == AprsMessage("HB9ABC-9", text, "7")
 
 
 def test_aprslib_reads_written_messages_and_answers() -> None:
-    info = aprs.write_message("HB9ABC-9", "Camp reached", "7").decode()
+    info = aprs.encode_message("HB9ABC-9", "Camp reached", "7").decode()
     theirs = aprslib.parse(f"N0CALL>APZFLD:{info}")
     assert (theirs["addresse"], theirs["message_text"]) == ("HB9ABC-9", "Camp reached")
     assert theirs["msgNo"] == "7"
-    info = aprs.write_answer("HB9ABC-9", "7", has_it=False).decode()
+    info = aprs.encode_ack_or_reject("HB9ABC-9", "7", is_accepted=False).decode()
     assert aprslib.parse(f"N0CALL>APZFLD:{info}")["response"] == "rej"
 
 
 @pytest.mark.parametrize(("text", "number"), [("a" * 68, "1"), ("a|b", "1"), ("a", "123456")])
 def test_invalid_message_text_or_number_raises(text: str, number: str) -> None:
     with pytest.raises(LocalProtocolError):
-        aprs.write_message("HB9ABC-9", text, number)
+        aprs.encode_message("HB9ABC-9", text, number)
 
 
 def test_third_party_packet_is_read_with_its_origin() -> None:
@@ -213,7 +213,7 @@ def test_malformed_packet_raises(line: str) -> None:
 def test_any_packet_is_read_or_raises_a_protocol_error(kind: int, rest: bytes, name: str) -> None:
     frame = Frame(Callsign("N0CALL"), Callsign(name or "APRS"), bytes([kind]) + rest)
     try:
-        aprs.read(frame)
+        aprs.parse_frame(frame)
     except RemoteProtocolError:
         return
 

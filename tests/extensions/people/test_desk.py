@@ -68,7 +68,7 @@ class Bench:
 
     async def hear(self, what: Any, handle: str = ADA, **how: Any) -> None:
         number = how.pop("number", None) or next(self.numbers)
-        await self.desk.receive_message(
+        await self.desk.process_report(
             HandheldReport(handle, number, what, HandheldSignal(-80, 6.0, 1), **how)
         )
 
@@ -565,7 +565,7 @@ async def test_unproved_sender_spends_no_credits_unless_configured(tmp_path: Pat
     """With the setting, all of them together spend at most its limit."""
     both: dict[str, Any] = UNPROVED | {"people": {STATION: "Ada", EVE: "Eve"}}
     async with bench(tmp_path / "none", **both) as there:
-        assert not await there.desk.receive_message(
+        assert not await there.desk.process_report(
             HandheldReport(STATION, 1, HandheldText("hello", True))
         )
         await there.hear(HandheldPosition(Location(46.5, 7.9)), STATION, number=2)
@@ -582,7 +582,7 @@ async def test_object_repeated_for_days_is_one_package(tmp_path: Path) -> None:
     async with bench(tmp_path, **UNPROVED, credits_per_day=2, also=both) as there:
         hut = HandheldMarker(1, 46.5, 7.9, "Hut", "", None)
         await there.hear(hut, STATION, number=7)
-        await there.desk.toll.receive_message(EVE, 1, 2)
+        await there.desk.toll.book_price(EVE, 1, 2)
         later = there.kit.journal.clock.now() + handhelds.DUPLICATE_WINDOW_S + 1
         await there.kit.journal.persist(handhelds.record_packet(EVE, 1, later, None))
         assert not handhelds.is_heard(there.kit.journal, STATION, 7)
@@ -607,7 +607,7 @@ async def test_repeated_message_gets_the_same_decision(
             1,
         ):
             heard = HandheldReport(handle, number, HandheldText(text, True))
-            assert [await there.desk.receive_message(heard) for _ in range(2)] == [taken] * 2, text
+            assert [await there.desk.process_report(heard) for _ in range(2)] == [taken] * 2, text
         assert len(there.items()) == 1
 
 

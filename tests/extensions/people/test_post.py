@@ -18,7 +18,7 @@ from fieldagent.extensions.people.contract import (
 )
 from fieldagent.extensions.people.desk import Desk
 from fieldagent.extensions.people.directory import Holder
-from fieldagent.extensions.people.post import Absence, Postman
+from fieldagent.extensions.people.post import Absence, HandheldMessenger
 from fieldagent.extensions.people.settings import PeopleSettings
 from fieldagent.extensions.people.toll import HandheldLimits
 from fieldagent.package.delivery import Stage
@@ -65,7 +65,7 @@ async def test_absent_person_gets_no_text_for_a_while(
         journal = kit.journal
         await journal.persist(handhelds.store_text(ADA, "r1", "hello", 0.0, 1e12))
         radio = Radio(outcome, TextOutcome(True, ""))
-        postman = Postman(journal, kit.inbox, get_unknown_holder, Absence())
+        postman = HandheldMessenger(journal, kit.inbox, get_unknown_holder, Absence())
         with trio.move_on_after(PATIENCE):
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(postman.run, cast(PeopleRadio, radio))
@@ -93,7 +93,7 @@ async def test_radio_stage_is_stored_once_the_disk_has_space(
         await kit.hear(encode([Entry(7, Message("to Ada"), int(kits.START))]), tagged=True)
         ((request,),) = kit.journal.read("SELECT request_id FROM inbound")
         await kit.journal.persist(handhelds.store_text(ADA, request, "hello", 0.0, 1e12))
-        postman = Postman(kit.journal, kit.inbox, get_unknown_holder, Absence())
+        postman = HandheldMessenger(kit.journal, kit.inbox, get_unknown_holder, Absence())
         radio = Radio(TextOutcome(True, ""))
         async with trio.open_nursery() as nursery:
             nursery.cancel_scope.deadline = trio.current_time() + PATIENCE
@@ -113,7 +113,7 @@ async def test_stage_interrupted_by_a_power_cut_is_still_reported_to_the_sender(
 
     async def once_more(kit: kits.Kit) -> None:
         if stage is Stage.RADIO:
-            postman = Postman(kit.journal, kit.inbox, get_unknown_holder, Absence())
+            postman = HandheldMessenger(kit.journal, kit.inbox, get_unknown_holder, Absence())
             await postman.run(cast(PeopleRadio, Radio(TextOutcome(True, ""))))
         else:
             await kit.journal.persist(handhelds.note_packet(1, 77))
@@ -125,7 +125,7 @@ async def test_stage_interrupted_by_a_power_cut_is_still_reported_to_the_sender(
                 PeopleSettings(port="nowhere"),
                 [],
             )
-            await desk.receive_message(HandheldReport(ADA, next(numbers), sign))
+            await desk.process_report(HandheldReport(ADA, next(numbers), sign))
 
     def cut(*what: Any) -> bool:
         raise RuntimeError("power fails")

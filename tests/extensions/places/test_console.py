@@ -9,7 +9,7 @@ import pytest
 
 from fieldagent.extensions.places.hub import fences, shape
 from fieldagent.extensions.places.hub.fences import FenceKits
-from fieldagent.extensions.places.hub.week import week_of
+from fieldagent.extensions.places.hub.week import find_week
 from fieldagent.hub.part import KitPosition
 from fieldagent.hub.store.contract import Db
 from fieldagent.hub.store.opening import open_store
@@ -31,13 +31,15 @@ def test_console_shows_fences_their_alarms_and_the_kits_report(tmp_path: Path, s
     now = datetime.now(UTC).timestamp()
 
     def cross(db: Db) -> None:
-        island = shape.polygon({"type": "Polygon", "coordinates": FIJI})
-        fences.add(db, 1, "Island", island, "both", FenceKits(), now)
-        fences.add(db, 1, "Hut", shape.circle(-17.5, 179.5, 5_000), "both", FenceKits(), now)
+        island = shape.parse_polygon({"type": "Polygon", "coordinates": FIJI})
+        fences.add_fence(db, 1, "Island", island, "both", FenceKits(), now)
+        fences.add_fence(
+            db, 1, "Hut", shape.make_circle(-17.5, 179.5, 5_000), "both", FenceKits(), now
+        )
         (member,) = db.execute("SELECT member FROM device WHERE id = 1")[0]
         for at, east in ((now - 60, 179.5), (now, 178.0)):
             place = DatedPlace(-17.5, east, at)
-            fences.judge(db, [KitPosition(1, 1, member, "kit-ada", place)], now)
+            fences.check_positions(db, [KitPosition(1, 1, member, "kit-ada", place)], now)
 
     store = open_store(database)
     store.run_once(cross)
@@ -64,7 +66,7 @@ def test_console_shows_fences_their_alarms_and_the_kits_report(tmp_path: Path, s
         shown.goto(f"{running.address}/console/administration/devices")
         shown.locator("#subject summary", has_text="kit-ada").first.click()
         shown.locator("#subject").get_by_text("Satellite cost").first.click()
-        week = week_of(now).name
+        week = find_week(now).name
         line = shown.locator("#device-1-cost p", has_text=f"Report of {week}")
         line.wait_for()
         with shown.expect_download() as download:

@@ -12,7 +12,7 @@ from fieldagent.extensions.places.hub.crossing import EDGE_MARGIN_M, Crossing, F
 from fieldagent.package.coordinates import DatedPlace
 from fieldagent.package.great_circle import EARTH
 
-HUT = shape.circle(45.0, 7.0, 500)
+HUT = shape.make_circle(45.0, 7.0, 500)
 METRE = 180 / 3.141592653589793 / EARTH
 """Degrees of latitude."""
 

@@ -19,7 +19,7 @@ from fieldagent.hub.api import reading
 from fieldagent.hub.contract import Bearer
 from fieldagent.hub.field import check_in
 from fieldagent.hub.records import sos
-from fieldagent.hub.records.stored_entry import read_stored_entry
+from fieldagent.hub.records.stored_entry import decode_stored_entry
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.hub.store.opening import open_store
 from fieldagent.hub.webhook import webhook_directory
@@ -35,20 +35,22 @@ from tests.processes import MODULE, administer, hub
 from tests.running import running
 
 TIME = int(START)
-FACE = shape.circle(45.9, 7.6, 500)
+FACE = shape.make_circle(45.9, 7.6, 500)
 IN, OUT = Location(45.9, 7.6), Location(45.95, 7.6)
 
 
 async def fence(alps: Field, tells: str = "both", *kits: str, group: str = "") -> int:
     return await alps.store.commit(
-        lambda db: fences.add(db, 1, "North face", FACE, tells, FenceKits(kits, group), alps.now)
+        lambda db: fences.add_fence(
+            db, 1, "North face", FACE, tells, FenceKits(kits, group), alps.now
+        )
     )
 
 
 async def told(alps: Field) -> list[str]:
     """Return the texts of all alarms in order."""
     rows = await alps.rows("SELECT body FROM item WHERE sos = 2 ORDER BY id")
-    said = [read_stored_entry(body).content for (body,) in rows]
+    said = [decode_stored_entry(body).content for (body,) in rows]
     return [each.content for each in said if isinstance(each, Message)]
 
 
@@ -68,9 +70,9 @@ async def test_damaged_fence_does_not_block_positions(store: Store, rot: str) ->
         alps.now += 1200
         await alps.sends(1, Entry(2, OUT, TIME + 1200))
         assert len(await told(alps)) == 1
-        listed = await store.read(lambda db: fences.listing(db, 1))
+        listed = await store.read(lambda db: fences.list_fences(db, 1))
         assert ["circle" in each for each in listed] == [False, True]
-        await store.commit(lambda db: fences.remove(db, 1, damaged, alps.now))
+        await store.commit(lambda db: fences.remove_fence(db, 1, damaged, alps.now))
 
 
 async def test_alarm_contains_both_positions_and_their_times(store: Store) -> None:
@@ -212,11 +214,11 @@ async def test_invalid_fence_operation_is_refused(store: Store) -> None:
         with pytest.raises(Refused, match="a fence 'North face' already exists"):
             await fence(alps)
         with pytest.raises(Refused, match="no fence 7 is in"):
-            await store.commit(lambda db: fences.remove(db, 1, 7, START))
-        await store.commit(lambda db: fences.remove(db, 1, 1, START))
+            await store.commit(lambda db: fences.remove_fence(db, 1, 7, START))
+        await store.commit(lambda db: fences.remove_fence(db, 1, 1, START))
         with pytest.raises(Refused, match="no device 'hut' is in that workspace"):
             await fence(alps, "both", "hut")
-        assert await store.read(lambda db: fences.listing(db, 1)) == []
+        assert await store.read(lambda db: fences.list_fences(db, 1)) == []
 
 
 async def test_three_hubs_on_one_database_raise_one_alarm(postgres: str) -> None:

@@ -16,7 +16,13 @@ import pytest
 
 from fieldagent.extensions.places.hub import documents, kit_week
 from fieldagent.extensions.places.hub.kit_week import KitWeek
-from fieldagent.extensions.places.hub.week import Week, WrongWeek, longest_pause, read_week, week_of
+from fieldagent.extensions.places.hub.week import (
+    Week,
+    WrongWeek,
+    compute_longest_pause,
+    find_week,
+    parse_week,
+)
 from fieldagent.hub.api import sos_desk
 from fieldagent.hub.contract import Bearer
 from fieldagent.hub.records import sos, usage
@@ -29,7 +35,7 @@ from tests.hub.test_console import call, settle_in, sign_in
 from tests.processes import MODULE, administer, hub
 
 TIME = int(START)
-WEEK = week_of(START)
+WEEK = find_week(START)
 
 
 def at(text: str) -> float:
@@ -46,8 +52,8 @@ def at(text: str) -> float:
     ],
 )
 def test_week_follows_iso_8601(moment: str, name: str, begins: str) -> None:
-    week = week_of(at(moment))
-    assert week == read_week(name) == Week(name, at(begins), at(begins) + 7 * 86_400)
+    week = find_week(at(moment))
+    assert week == parse_week(name) == Week(name, at(begins), at(begins) + 7 * 86_400)
     assert week.days[0] == begins
 
 
@@ -56,12 +62,12 @@ def test_week_follows_iso_8601(moment: str, name: str, begins: str) -> None:
 )
 def test_invalid_week_is_refused(text: str) -> None:
     with pytest.raises(WrongWeek, match="such as 2026-W47"):
-        read_week(text)
+        parse_week(text)
 
 
 def test_gap_is_an_unusual_pause_of_the_track() -> None:
-    assert longest_pause([0, 60, 120, 180]) == longest_pause([5]) == 900
-    assert longest_pause([0, 3600, 7200, 30_000]) == 3 * 3600
+    assert compute_longest_pause([0, 60, 120, 180]) == compute_longest_pause([5]) == 900
+    assert compute_longest_pause([0, 3600, 7200, 30_000]) == 3 * 3600
 
 
 async def send_week(alps: Field) -> KitWeek:
@@ -83,7 +89,7 @@ async def send_week(alps: Field) -> KitWeek:
     incident = await alps.store.read(lambda db: sos.find_incident(db, 1, 1))
     assert incident is not None
     await alps.store.commit(lambda db: sos_desk.close(db, incident, 2, "a <false> alarm", alps.now))
-    session = usage.count_session_of
+    session = usage.count_session
     await session(alps.store, "300000000000001", "mo 1", 70, clock=lambda: alps.now)
     return await find_week(alps)
 
@@ -91,7 +97,7 @@ async def send_week(alps: Field) -> KitWeek:
 async def find_week(alps: Field, device: int = 1, week: Week = WEEK) -> KitWeek:
     price = read_credit_price("0.12 EUR")
     return await alps.store.read(
-        lambda db: kit_week.find(db, 1, device, week, lambda operator: price, alps.now)
+        lambda db: kit_week.read_kit_week(db, 1, device, week, lambda operator: price, alps.now)
     )
 
 
@@ -109,9 +115,9 @@ async def test_weekly_report_contains_track_items_incidents_and_costs(store: Sto
         assert [(each["kind"], each["state"]) for each in week.incidents] == [("sos", "closed")]
         ((day),) = week.costs
         assert (day["mo"], day["money"], week.money) == (2, "0.24 EUR", "0.24 EUR")
-        assert json.loads(json.dumps(kit_week.as_json(week)))["week"] == WEEK.name
+        assert json.loads(json.dumps(kit_week.encode_week(week)))["week"] == WEEK.name
         # A late item belongs to the week of its time. Another kit's report does not contain it.
-        before = await find_week(alps, week=week_of(START - 8 * 86_400))
+        before = await find_week(alps, week=find_week(START - 8 * 86_400))
         assert len(before.track) == 1 and before.incidents == []
         assert (await find_week(alps, 2)).track == []
 

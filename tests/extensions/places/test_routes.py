@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from fieldagent.extensions.places.hub import routes, shape
-from fieldagent.extensions.places.hub.route_command import due_of
+from fieldagent.extensions.places.hub.route_command import parse_due_time
 from fieldagent.extensions.places.hub.routes import RoutePlan
 from fieldagent.hub.access.directory import Refused
 from fieldagent.hub.records import sos
@@ -26,7 +26,7 @@ from tests.hub.field import START, Field, field_of
 from tests.hub.test_console import call, settle_in, sign_in
 from tests.processes import MODULE, PATIENCE, Hub, administer, hub, until
 
-HUT = shape.circle(45.9, 7.6, 300)
+HUT = shape.make_circle(45.9, 7.6, 300)
 THERE, AWAY = Location(45.9, 7.6), Location(45.95, 7.6)
 HOUR = 3_600.0
 DUE = START + 4 * HOUR
@@ -34,11 +34,11 @@ DUE = START + 4 * HOUR
 
 async def add_route(alps: Field, due: float = DUE) -> None:
     plan = RoutePlan(1, "Hut", HUT, due, 1_800)
-    await alps.store.commit(lambda db: routes.add(db, 1, plan, alps.now))
+    await alps.store.commit(lambda db: routes.add_route(db, 1, plan, alps.now))
 
 
 async def check_overdue_routes(alps: Field) -> list[str]:
-    if await alps.store.read(routes.next_due) > alps.now:
+    if await alps.store.read(routes.compute_next_due) > alps.now:
         return []
     return await alps.store.commit(lambda db: routes.check_overdue(db, alps.now))
 
@@ -48,7 +48,7 @@ async def send_position(alps: Field, number: int, place: Location, at: float) ->
 
 
 async def get_route(alps: Field) -> Any:
-    (route,) = await alps.store.read(lambda db: routes.listing(db, 1))
+    (route,) = await alps.store.read(lambda db: routes.list_routes(db, 1))
     return route
 
 
@@ -94,7 +94,7 @@ async def test_route_with_a_damaged_destination_does_not_block_positions(store: 
         await add_route(alps)
         await store.commit(lambda db: db.execute("UPDATE route SET shape = '{' WHERE id = 1"))
         await send_position(alps, 1, THERE, START + 60)
-        rows = await store.read(lambda db: routes.listing(db, 1))
+        rows = await store.read(lambda db: routes.list_routes(db, 1))
         assert {each["id"]: each["state"] for each in rows} == {1: "under way", 2: "arrived"}
         # No position proves the arrival: a person ends the route, or gets the alarm.
         alps.now = DUE + 1_800
@@ -150,13 +150,15 @@ async def test_past_due_time_is_refused(store: Store) -> None:
     ],
 )
 def test_due_time_is_a_time_of_day_or_iso_8601(text: str, due: str) -> None:
-    assert due_of(text, START) == datetime.fromisoformat(due).replace(tzinfo=UTC).timestamp()
+    assert (
+        parse_due_time(text, START) == datetime.fromisoformat(due).replace(tzinfo=UTC).timestamp()
+    )
 
 
 @pytest.mark.parametrize("text", ["9999-12-31T23:59:59-14:00", "0001-01-01T00:00+14:00", "24:00"])
 def test_impossible_due_time_is_refused(text: str) -> None:
     with pytest.raises(Refused, match="is not a time: use 18:00"):
-        due_of(text, START)
+        parse_due_time(text, START)
 
 
 def test_overdue_alarm_is_raised_once_after_a_hub_outage(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from shapely.geometry import Point as TheirPoint
 from shapely.geometry import Polygon as TheirPolygon
 
 from fieldagent.extensions.places.hub import shape
-from fieldagent.extensions.places.hub.shape import WrongShape, beyond
+from fieldagent.extensions.places.hub.shape import WrongShape, compute_distance_outside
 from fieldagent.package.great_circle import EARTH
 
 DEGREE = EARTH * radians(1)
@@ -48,10 +48,10 @@ def test_polygon_distance_and_side_agree_with_shapely(
     star: tuple[float, list[tuple[float, float]]], right: float, up: float
 ) -> None:
     east, points = star
-    ours = shape.polygon(geojson([[on_earth(x), y] for x, y in points]))
+    ours = shape.parse_polygon(geojson([[on_earth(x), y] for x, y in points]))
     # On a map without a special antimeridian.
     theirs, x, y = TheirPolygon(points), east + right, points[0][1] + up
-    off = beyond(ours, y, on_earth(x))
+    off = compute_distance_outside(ours, y, on_earth(x))
     flat = affinity.scale(theirs, cos(radians(y)), 1, origin=(x, y))
     edge = flat.exterior.distance(TheirPoint(x, y)) * DEGREE
     assert abs(off) == pytest.approx(edge, rel=1e-6, abs=0.01)
@@ -67,9 +67,11 @@ def test_circle_edge_is_at_its_radius(
     far, turn, lat = radius / EARTH, radians(bearing), radians(north)
     lat_2 = asin(sin(lat) * cos(far) + cos(lat) * sin(far) * cos(turn))
     lon_2 = radians(east) + atan2(sin(turn) * sin(far) * cos(lat), cos(far) - sin(lat) * sin(lat_2))
-    drawn = shape.circle(north, east, radius)
-    assert beyond(drawn, degrees(lat_2), on_earth(degrees(lon_2))) == pytest.approx(0, abs=0.5)
-    assert beyond(drawn, north, east) == pytest.approx(-radius)
+    drawn = shape.make_circle(north, east, radius)
+    assert compute_distance_outside(
+        drawn, degrees(lat_2), on_earth(degrees(lon_2))
+    ) == pytest.approx(0, abs=0.5)
+    assert compute_distance_outside(drawn, north, east) == pytest.approx(-radius)
 
 
 @pytest.mark.parametrize(
@@ -78,21 +80,23 @@ def test_circle_edge_is_at_its_radius(
 )
 def test_polygon_may_cross_the_antimeridian(longitude: float, inside: bool) -> None:
     fiji = [[179, -18], [-179, -18], [-179, -16], [179, -16], [179, -18]]
-    drawn = shape.polygon(geojson(fiji))
-    assert (beyond(drawn, -17, longitude) < 0) is inside
-    assert shape.as_json(drawn)["polygon"] == geojson([[float(x), float(y)] for x, y in fiji])
-    assert shape.read_shape(shape.as_json(drawn)) == drawn
+    drawn = shape.parse_polygon(geojson(fiji))
+    assert (compute_distance_outside(drawn, -17, longitude) < 0) is inside
+    assert shape.encode_shape(drawn)["polygon"] == geojson([[float(x), float(y)] for x, y in fiji])
+    assert shape.decode_shape(shape.encode_shape(drawn)) == drawn
 
 
 def test_position_in_a_hole_is_outside() -> None:
-    drawn = shape.polygon(geojson(SQUARE, HOLE))
-    assert beyond(drawn, 45.5, 7.5) > 0 > beyond(drawn, 45.2, 7.5)
+    drawn = shape.parse_polygon(geojson(SQUARE, HOLE))
+    assert (
+        compute_distance_outside(drawn, 45.5, 7.5) > 0 > compute_distance_outside(drawn, 45.2, 7.5)
+    )
 
 
 def test_geojson_feature_and_feature_collection_are_read() -> None:
     feature = {"type": "Feature", "geometry": geojson(SQUARE), "properties": {}}
-    whole = shape.polygon({"type": "FeatureCollection", "features": [feature]})
-    assert whole == shape.polygon(geojson(SQUARE))
+    whole = shape.parse_polygon({"type": "FeatureCollection", "features": [feature]})
+    assert whole == shape.parse_polygon(geojson(SQUARE))
 
 
 @pytest.mark.parametrize(
@@ -118,7 +122,7 @@ def test_geojson_feature_and_feature_collection_are_read() -> None:
 )
 def test_invalid_polygon_is_refused_with_the_reason(document: Any, why: str) -> None:
     with pytest.raises(WrongShape, match=why):
-        shape.polygon(document)
+        shape.parse_polygon(document)
 
 
 @pytest.mark.parametrize(
@@ -134,4 +138,4 @@ def test_invalid_polygon_is_refused_with_the_reason(document: Any, why: str) -> 
 )
 def test_invalid_circle_is_refused_with_the_reason(text: str, why: str) -> None:
     with pytest.raises(WrongShape, match=why):
-        shape.read_circle(text)
+        shape.parse_circle(text)

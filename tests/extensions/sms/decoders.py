@@ -24,8 +24,8 @@ def read_gsm(data: bytes) -> None:
                 if isinstance(event, sms_modem.Prompt):
                     talk.encode_pdu(text)
                 elif isinstance(event, sms_modem.GsmReply):
-                    sms_modem.judge(event)
-                    try_each((sms_modem.read_listed, sms_modem.read_used_places), event)
+                    sms_modem.find_result(event)
+                    try_each((sms_modem.parse_listed, sms_modem.parse_used_places), event)
 
 
 DECODERS = {"gsm": read_gsm}

@@ -263,16 +263,16 @@ def test_failure_reported_by_the_service_marks_the_step_as_failed(tmp_path: Path
 async def test_refusal_by_the_service_counts_as_not_accepted(status: int, untaken: bool) -> None:
     with push_service(None) as service:
         service.answers.append(status)
-        result = await sms.post(service.address, (), b"{}", service="it", says="message")
+        result = await sms.post(service.address, (), b"{}", service="it", reason_member="message")
         assert result.is_untaken is untaken
     if status == 201:
-        result = await sms.post(service.address, (), b"{}", service="it", says="message")
+        result = await sms.post(service.address, (), b"{}", service="it", reason_member="message")
         assert result.is_untaken, "it is not there any more"
 
 
 @pytest.mark.parametrize("sender", [PHONE, "0041791234567", "+41 (79) 123-45-67"])
 def test_phone_number_is_recognised_in_any_notation(sender: str) -> None:
-    assert sms.number_of(sender) == PHONE
+    assert sms.normalise_number(sender) == PHONE
 
 
 @pytest.mark.parametrize("said", ["leg broken " * 40, "нога сломана " * 40, "", "€[]" * 100])

@@ -15,7 +15,7 @@ from fieldagent.extensions.sms.agent.arrivals import StoreContent, find_arrivals
 from fieldagent.extensions.sms.agent.carrier import LOOKS_MAX, SmsCarrier, SmsSeat
 from fieldagent.extensions.sms.agent.contract import SmsModem
 from fieldagent.extensions.sms.agent.settings import SmsSettings
-from fieldagent.extensions.sms.sms_modem import GsmReply, read_listed
+from fieldagent.extensions.sms.sms_modem import GsmReply, parse_listed
 from tests.extensions.sms.test_sms_link_returns import OneToSend
 
 LISTED = GsmReply(ok=True, lines=("+CMGL: 7,1,,30", "07917?8394"))
@@ -39,7 +39,7 @@ class GarblingModem(OneToSend):
     async def read_store(self) -> StoreContent:
         self.arrived = False
         self.looks.append(trio.current_time())
-        return StoreContent([], []) if self.deleted else find_arrivals(read_listed(LISTED))
+        return StoreContent([], []) if self.deleted else find_arrivals(parse_listed(LISTED))
 
     async def delete(self, place: int) -> None:
         assert self.kept, "what is not on disk stays"

@@ -73,9 +73,9 @@ class Line:
 
     def set_up(self) -> None:
         self.write(LEAVE_PROMPT)
-        set_up = (*FIRST_COMMANDS, PDU_MODE, sms_modem.store_in("ME"), NO_ACKNOWLEDGEMENT)
+        set_up = (*FIRST_COMMANDS, PDU_MODE, sms_modem.make_store_command("ME"), NO_ACKNOWLEDGEMENT)
         assert all(self.ask(each).ok for each in set_up)
-        assert self.ask(sms_modem.notify(self.ask(NOTIFICATIONS))).ok
+        assert self.ask(sms_modem.make_notify_command(self.ask(NOTIFICATIONS))).ok
 
     def send(self, message: Submit) -> SendResult:
         assert self.write(self.talk.submit(message)) == Prompt()
@@ -83,7 +83,7 @@ class Line:
         assert not isinstance(reply, Prompt)
         if reply is None:
             self.talk.abandon_reply()
-        return sms_modem.judge(reply)
+        return sms_modem.find_result(reply)
 
 
 def envelope(data: bytes = ENVELOPE) -> Submit:
@@ -105,11 +105,11 @@ def test_sms_is_sent_and_its_delivery_report_stored(step: int) -> None:
         assert (sent.outcome, sent.reference) == (Outcome.SENT, 1)
         assert modem.left[0].content.body == ENVELOPE
         assert modem.arrived == [1]
-        (stored,) = sms_modem.read_listed(modem.ask(LIST_ALL))
+        (stored,) = sms_modem.parse_listed(modem.ask(LIST_ALL))
         assert isinstance(stored.message, StatusReport)
         assert (stored.message.reference, stored.message.state) == (1, ReportState.DELIVERED)
         assert modem.ask(f"AT+CMGD={stored.place}").ok
-        assert sms_modem.read_listed(modem.ask(LIST_ALL)) == []
+        assert sms_modem.parse_listed(modem.ask(LIST_ALL)) == []
 
 
 @pytest.mark.parametrize("step", [1, 7, 4_096])
@@ -129,7 +129,7 @@ def test_directly_routed_report_has_no_storage_index(step: int) -> None:
         assert states == [ReportState.DELIVERED, ReportState.FAILED]
         assert [each.place for each in modem.passed_on] == [-1, -2]
         assert modem.arrived == []
-        assert sms_modem.read_listed(modem.ask(LIST_ALL)) == []
+        assert sms_modem.parse_listed(modem.ask(LIST_ALL)) == []
 
 
 @pytest.mark.parametrize("step", [1, 4_096])
@@ -188,14 +188,14 @@ def test_notification_inside_a_reply_is_separated(
     ],
 )
 def test_cnmi_command_matches_the_modems_offer(offered: str, command: str) -> None:
-    assert sms_modem.notify(GsmReply(True, (offered,))) == command
+    assert sms_modem.make_notify_command(GsmReply(True, (offered,))) == command
 
 
 @pytest.mark.parametrize("step", [1, 4_096])
 def test_stored_sms_is_listed_and_reassembled(step: int) -> None:
     with line(step) as modem:
         modem.modem.receive_text(HUB, bytes(range(200)))
-        stored = sms_modem.read_listed(modem.ask(LIST_ALL))
+        stored = sms_modem.parse_listed(modem.ask(LIST_ALL))
         (whole,) = find_arrivals(stored).whole
         assert isinstance(whole.message, Deliver)
         assert whole.message.content.body == bytes(range(200))
@@ -257,9 +257,9 @@ def test_error_code_decides_if_an_sms_is_retried(code: int, outcome: Outcome, fi
 
 def test_full_sim_is_reported_and_receives_nothing_more() -> None:
     with line() as modem:
-        assert sms_modem.read_used_places(modem.ask(STORE)) == (0, SIM_MESSAGES_MAX)
+        assert sms_modem.parse_used_places(modem.ask(STORE)) == (0, SIM_MESSAGES_MAX)
         modem.modem.fill()
-        assert sms_modem.read_used_places(modem.ask(STORE)) == (SIM_MESSAGES_MAX, SIM_MESSAGES_MAX)
+        assert sms_modem.parse_used_places(modem.ask(STORE)) == (SIM_MESSAGES_MAX, SIM_MESSAGES_MAX)
         assert not modem.modem.receive_text(HUB, b"lost")
 
 
@@ -280,4 +280,4 @@ def test_random_bytes_do_not_raise(noise: bytes, prompted: bool) -> None:
     talk.receive_data(noise)
     while talk.next_event() is not NEED_MORE:
         pass
-    sms_modem.read_listed(GsmReply(True, tuple(noise.decode("ascii", "replace").split("\n"))))
+    sms_modem.parse_listed(GsmReply(True, tuple(noise.decode("ascii", "replace").split("\n"))))

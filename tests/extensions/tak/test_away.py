@@ -138,7 +138,7 @@ async def test_received_chats_are_stored_before_the_bridge_ends(
 
         @asynccontextmanager
         async def site(workspace: int) -> AsyncIterator[TakSite]:
-            yield TakSite("the TAK server", connect, records.note_person)
+            yield TakSite("the TAK server", connect, records.record_person)
 
         host = BridgeHost(store, {}, alps.clock, Mock(), Mock())
         with trio.fail_after(PATIENCE), suppress(BaseExceptionGroup):

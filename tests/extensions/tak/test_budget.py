@@ -197,7 +197,7 @@ async def test_receipt_is_due_only_once_the_kit_has_stored_the_message(store: St
         assert await alps.store.read(owed) == []
         ((item,),) = await alps.rows("SELECT item FROM tak_event")
         await alps.store.commit(
-            lambda db: ledger.note_stage(db, item, CLEO, Stage.READ, "Cleo", alps.now)
+            lambda db: ledger.record_stage(db, item, CLEO, Stage.READ, "Cleo", alps.now)
         )
         (tick,) = await alps.store.read(owed)
         assert tick.read
@@ -323,14 +323,14 @@ async def test_receipt_of_a_phone_advances_the_items_stage(store: Store) -> None
 
         async def tick(uid: str, *, read: bool) -> bool:
             return await alps.store.commit(
-                lambda db: records.note_tick(db, 1, uid, out.message_id, alps.now, read=read)
+                lambda db: records.record_tick(db, 1, uid, out.message_id, alps.now, read=read)
             )
 
         async def stages() -> list[int]:
             rows = await alps.rows("SELECT rung FROM reached WHERE item = ?", out.item)
             return sorted(stage for (stage,) in rows)
 
-        await alps.store.commit(lambda db: records.note_sent(db, out, alps.now, handed=True))
+        await alps.store.commit(lambda db: records.record_sent(db, out, alps.now, handed=True))
         assert await stages() == [Stage.HANDED_OVER]
         # A restarted process looks at it again, and does not enter it twice.
         await alps.store.commit(lambda db: db.execute("UPDATE bridge SET place = 0"))
@@ -361,7 +361,7 @@ async def test_unconfirmed_message_to_a_phone_expires_after_a_day(store: Store) 
         await alps.sends(1, Entry(1, Message("answer"), int(alps.now), to="BRAVO (TAK)"))
         await line_up(alps)
         (out,) = await alps.store.read(lambda db: records.list_due_events(db, KITS, alps.now, 9))
-        await alps.store.commit(lambda db: records.note_sent(db, out, alps.now, handed=True))
+        await alps.store.commit(lambda db: records.record_sent(db, out, alps.now, handed=True))
         alps.now += OVER_AFTER_S
         await alps.store.commit(lambda db: records.end_old_events(db, alps.now))
         rows = await alps.rows("SELECT rung, text FROM reached WHERE item = ?", out.item)
@@ -478,11 +478,11 @@ async def test_sos_alert_repeats_until_answered_and_its_end_is_sent(store: Store
             await alps.store.commit(operation)
 
         for _ in range(2):
-            await change(lambda db: records.note_alerted(db, alert, alps.now))
+            await change(lambda db: records.record_alert_sent(db, alert, alps.now))
         details = await alps.rows("SELECT detail FROM sos_event WHERE event = 'notified'")
         assert details == [("the TAK server: shown there as a 911 alert",)]
         for _ in range(2):
-            await change(lambda db: records.note_cancelled_there(db, 1, 1, "BRAVO", alps.now))
+            await change(lambda db: records.record_cancel_at_server(db, 1, 1, "BRAVO", alps.now))
         noted = await alps.rows("SELECT event, name FROM sos_event WHERE detail LIKE 'cancelled%'")
         assert noted == [("note", "BRAVO (TAK)")]
         assert await alps.store.read(find) == [alert]
@@ -493,7 +493,7 @@ async def test_sos_alert_repeats_until_answered_and_its_end_is_sent(store: Store
         for _ in range(records.CANCELS):
             (end,) = await alps.store.read(find)
             assert end.ends
-            await change(lambda db, end=end: records.note_alerted(db, end, alps.now))
+            await change(lambda db, end=end: records.record_alert_sent(db, end, alps.now))
         assert await alps.store.read(find) == []
 
 

@@ -53,7 +53,7 @@ async def give(alps: Field, holder: PhoneHolder, serial: str, lasts: float = 1e9
 
 async def arrive(alps: Field, holder: PhoneHolder, serial: str, uid: str) -> None:
     await alps.store.commit(
-        lambda db: certificates.note_phone(db, serial, holder.member, uid, alps.now)
+        lambda db: certificates.record_phone(db, serial, holder.member, uid, alps.now)
     )
 
 
@@ -106,15 +106,15 @@ async def test_message_waiting_for_a_phone_is_sent_at_its_connection(store: Stor
         await line_up(alps)
         (out,) = await store.read(lambda db: records.list_due_events(db, KITS, alps.now, 9))
         assert (out.callsign, out.uid) == ("Dora", "")
-        await store.commit(lambda db: records.note_sent(db, out, alps.now, handed=False))
+        await store.commit(lambda db: records.record_sent(db, out, alps.now, handed=False))
         assert await alps.rows("SELECT rung FROM reached WHERE item = ?", out.item) == []
         assert await store.read(lambda db: records.list_due_events(db, KITS, alps.now, 9)) == []
         await arrive(alps, dora, "aa", PHONE)
         (out,) = await store.read(lambda db: records.list_due_events(db, KITS, alps.now, 9))
         assert out.uid == PHONE
-        await store.commit(lambda db: records.note_sent(db, out, alps.now, handed=True))
+        await store.commit(lambda db: records.record_sent(db, out, alps.now, handed=True))
         tick = partial(
-            records.note_tick, workspace=1, uid=PHONE, message_id=out.message_id, read=True
+            records.record_tick, workspace=1, uid=PHONE, message_id=out.message_id, read=True
         )
         assert await store.commit(lambda db: tick(db, now=alps.now))
         rows = await alps.rows("SELECT rung, text FROM reached WHERE item = ?", out.item)
@@ -146,7 +146,7 @@ async def test_silent_phone_of_a_kit_user_is_not_reported_as_unreachable(store: 
         await arrive(alps, cleo, "aa", PHONE)
         # Her phone's tick does not mean that her kit has it, and neither does its silence.
         tick = partial(
-            records.note_tick, workspace=1, uid=PHONE, message_id=out.message_id, read=False
+            records.record_tick, workspace=1, uid=PHONE, message_id=out.message_id, read=False
         )
         assert await store.commit(lambda db: tick(db, now=alps.now))
         alps.now += OVER_AFTER_S
@@ -227,7 +227,7 @@ def test_authority_issues_files_that_openssl_and_android_read() -> None:
     # As made by `openssl pkcs12 -legacy`: PBE with SHA-1 and 3DES, and a MAC with SHA-1.
     assert bytes.fromhex("060a2a864886f70d010c0103") in written
     assert bytes.fromhex("06052b0e03021a") in written
-    trust = pkcs12.load_pkcs12(authority.trust_file(by, "secret"), b"secret")
+    trust = pkcs12.load_pkcs12(authority.encode_trust_file(by, "secret"), b"secret")
     assert [each.certificate for each in trust.additional_certs] == [by.certificate]
     for host in ("hub.example.org", "192.0.2.1", "2001:db8::1"):
         server = authority.issue_for_server(by, host, now).certificate

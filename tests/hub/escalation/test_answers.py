@@ -85,7 +85,7 @@ def make_wrong_code(code: str) -> str:
 def test_contact_answer_is_parsed_into_code_and_text(
     text: str, read: tuple[bool, str, str]
 ) -> None:
-    assert answers.read(text) == read
+    assert answers.parse_answer_text(text) == read
 
 
 async def test_code_acknowledges_sos_once_in_the_contact_name(store: Store) -> None:

@@ -70,7 +70,7 @@ class Arrivals(NamedTuple):
 async def collect_arrivals(field: Field, kit: int) -> Arrivals:
     names = dict(await field.rows("SELECT id, name FROM member"))
     mailbox = field.mailbox(kit)
-    await mailbox.greeted(70_000_000 + kit)
+    await mailbox.record_hello(70_000_000 + kit)
     envelopes = await collect(mailbox)
     entries = [entry for envelope in envelopes for entry in envelope.entries]
     read = [

@@ -306,7 +306,7 @@ def read_mail(mail: EmailMessage) -> ContactAnswer | None:
 
 
 def read_raw_mail(raw: bytes) -> ContactAnswer | None:
-    answer = mail_reading.read(raw, OWN["mail-from"])
+    answer = mail_reading.parse_mail(raw, OWN["mail-from"])
     return None if answer is None else ContactAnswer(imap.KIND_NAME, "", **answer)
 
 
@@ -335,13 +335,13 @@ async def test_hostile_mail_headers_do_not_block_the_hub(monkeypatch: pytest.Mon
         (head + inner + LONG + b"\r\n\r\nOK\r\n--x--\r\n", "its reader ended by -"),
     ):
         with pytest.raises(imap.MailUnreadable, match=why):
-            await imap.read_apart(raw, OWN["mail-from"])
+            await imap.parse_in_child_process(raw, OWN["mail-from"])
 
 
 async def test_answer_with_many_relay_headers_is_read() -> None:
     relays = b"".join(b"ARC-Seal: i=%d; a=%s\r\n" % (each, b"x" * 2_000) for each in range(20))
     mail = mail_from("bw@example.org", "OK", to=f"sos+{ID}@example.org").as_bytes()
-    answer = await imap.read_apart(relays + mail, OWN["mail-from"])
+    answer = await imap.parse_in_child_process(relays + mail, OWN["mail-from"])
     assert answer is not None
     assert (answer.text, answer.answers, answer.sender) == ("OK", ID, "bw@example.org")
 

@@ -160,9 +160,9 @@ CYRILLIC = "\u043e\u043a"
 
 @pytest.mark.parametrize("ok", ["OK", " ok,", CYRILLIC, f"{CYRILLIC.upper()}.", f"o{CYRILLIC[1]}"])
 def test_ok_is_recognised_in_latin_and_cyrillic(ok: str) -> None:
-    assert answers.read(f"{ok} 471123 on our way") == (True, "471123", "on our way")
+    assert answers.parse_answer_text(f"{ok} 471123 on our way") == (True, "471123", "on our way")
 
 
 @pytest.mark.parametrize("text", ["окей 471123", "окуляри", "okay"])
 def test_words_similar_to_ok_do_not_acknowledge(text: str) -> None:
-    assert not answers.read(text).accepts
+    assert not answers.parse_answer_text(text).accepts

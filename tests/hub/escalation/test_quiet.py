@@ -13,7 +13,7 @@ from fieldagent.hub.escalation import contacts, notification
 from fieldagent.hub.escalation.notification import Notification
 from fieldagent.hub.records import alarm, ledger, quiet
 from fieldagent.hub.records.ledger import Posting
-from fieldagent.hub.records.quiet import WrongHours, read_hours
+from fieldagent.hub.records.quiet import WrongHours, parse_hours
 from fieldagent.hub.store.contract import Store
 from fieldagent.hub.store.opening import open_store
 from fieldagent.package.package import SOS_PRIORITY, Message
@@ -60,7 +60,7 @@ NIGHT, MORNING = parse_time("2026-11-26T23:30+01:00"), parse_time("2026-11-27T06
 def test_end_of_quiet_hours_is_computed_in_each_time_zone(
     hours: str, now: str, end: str | None
 ) -> None:
-    assert read_hours(hours).end(parse_time(now)) == (None if end is None else parse_time(end))
+    assert parse_hours(hours).end(parse_time(now)) == (None if end is None else parse_time(end))
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_end_of_quiet_hours_is_computed_in_each_time_zone(
 )
 def test_invalid_quiet_hours_are_rejected_with_the_reason(text: str, why: str) -> None:
     with pytest.raises(WrongHours, match=why):
-        read_hours(text)
+        parse_hours(text)
 
 
 async def add_duty_contact(alps: Field, own: str = "", **how: Any) -> int:
@@ -84,8 +84,8 @@ async def add_duty_contact(alps: Field, own: str = "", **how: Any) -> int:
     alps.now = NIGHT
     new = contacts.NewContact("Duty", "duty@example.org")._replace(**how)
     contact = await alps.store.commit(lambda db: contacts.add(db, 1, new, now=NIGHT))
-    await alps.store.commit(lambda db: quiet.set_of_workspace(db, 1, HOURS, NIGHT))
-    await alps.store.commit(lambda db: quiet.set_of_contact(db, 1, contact, own, NIGHT))
+    await alps.store.commit(lambda db: quiet.set_workspace_hours(db, 1, HOURS, NIGHT))
+    await alps.store.commit(lambda db: quiet.set_contact_hours(db, 1, contact, own, NIGHT))
     return contact
 
 

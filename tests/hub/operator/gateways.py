@@ -132,31 +132,31 @@ class Shelf:
         self.handed: dict[str, str] = {}
         self.left: Mapping[str, float] = {}
 
-    async def note_balance(self, left: Mapping[str, float], *, below: float) -> None:
+    async def record_balance(self, left: Mapping[str, float], *, below: float) -> None:
         self.left = left
 
-    async def learn(self, imei: str, kind: str, address: str) -> None:
+    async def store_modem(self, imei: str, kind: str, address: str) -> None:
         self.known[imei] = (kind, address)
 
     async def find_imei(self, address: str) -> str | None:
         return next((imei for imei, known in self.known.items() if known[1] == address), None)
 
-    async def has(self, id_: str) -> bool:
+    async def has_message(self, id_: str) -> bool:
         return id_ in self.ids
 
-    async def note(self, id_: str) -> None:
+    async def record_message(self, id_: str) -> None:
         self.ids.add(id_)
 
     async def read_fetched(self) -> float | None:
         return self.until
 
-    async def note_fetched(self, until: float) -> None:
+    async def record_fetched_until(self, until: float) -> None:
         self.until = until
 
     async def list_under_way(self) -> list[HandedOver]:
         return [HandedOver(id_, state) for id_, state in self.handed.items()]
 
-    async def note_state(self, id_: str, state: str, *, is_final: bool) -> None:
+    async def record_state(self, id_: str, state: str, *, is_final: bool) -> None:
         self.handed[id_] = state
 
 

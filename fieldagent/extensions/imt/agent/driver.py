@@ -156,7 +156,7 @@ async def _store_mail(reception: Reception, mail: Mailbag) -> NoReturn:
                 await reception.receive(
                     message.body, damage=message.damage, unreadable_message=unreadable
                 )
-                mail.receive_message()
+                mail.remove_first()
 
 
 @dataclass(slots=True)
@@ -253,7 +253,7 @@ class ImtDriver:
     async def _send_next(self) -> None:
         if not self._can_send():
             return
-        await self.pace.mail.is_empty()
+        await self.pace.mail.wait_until_empty()
         await self.outbox.fix_dates()
         transmission = self.outbox.load(messages.PAYLOAD_BYTES)
         if transmission is None:
@@ -297,7 +297,7 @@ class ImtDriver:
             transmission, modem=self.modem.facts.imei, at_modem=outgoing.key.pack()
         )
         urgent = transmission.urgent
-        await self._wait(SEGMENTS_MAX_S, partial(self.modem.is_given, outgoing))
+        await self._wait(SEGMENTS_MAX_S, partial(self.modem.wait_until_given, outgoing))
         if outgoing.message.last_given:
             await self._wait_until_ended(outgoing.key, urgent=urgent)
         if outgoing.status is not None:
@@ -312,7 +312,7 @@ class ImtDriver:
         """Wait until the modem reports the end of the message, or until the time limit. Also return
         if the modem has lost the message, or if an SOS waits. Raises ImtReset, ImtSilent.
         """
-        events: list[Callable[[], Awaitable[None]]] = [partial(self.modem.has_ended, key)]
+        events: list[Callable[[], Awaitable[None]]] = [partial(self.modem.wait_until_ended, key)]
         if not urgent:
             events.append(partial(self.outbox.wait_until_ready, urgent=True))
         ends = trio.current_time() + (SOS_TRANSIT_MAX if urgent else TRANSIT_MAX_S)
@@ -328,7 +328,7 @@ class ImtDriver:
         before.
         """
         if key not in self.modem.ended and await self.modem.cancel(key):
-            await self._wait(CANCEL_MAX_S, partial(self.modem.has_ended, key))
+            await self._wait(CANCEL_MAX_S, partial(self.modem.wait_until_ended, key))
         if key in self.modem.ended:
             return messages.find_mo_status(self.modem.ended[key])
         return MoStatus(SessionVerdict.DOUBTFUL, NOBODY_KNOWS)
@@ -374,14 +374,14 @@ class ImtDriver:
             log.info("an SOS is sent before the repeat of a message that may have left")
             await self.outbox.settle(transmission, Outcome.NOT_SENT, reason=WENT_FIRST.description)
             return
-        await self.pace.mail.is_empty()
+        await self.pace.mail.wait_until_empty()
         await self._transmit(transmission, again=True)
 
     async def _find_final_status(self, intent: Intent) -> MoStatus | None:
         """Return the final status of the modem's message. Return None if the modem no longer knows
         the message, or if its status leaves the result in doubt.
         """
-        key = messages.unpack(intent.at_modem)
+        key = messages.unpack_key(intent.at_modem)
         if key is None or intent.modem != self.modem.facts.imei or self.modem.facts.rebooted:
             return None
         status = await self._cancel_message(key)

@@ -57,26 +57,26 @@ class Mailbag:
     def add_message(self, message: messages.MtMessage) -> None:
         """Add a received message."""
         self._waiting.append(message)
-        self._note_change()
+        self._announce_change()
 
-    def receive_message(self) -> None:
+    def remove_first(self) -> None:
         """Remove the first message from the queue. Called after the agent has stored it."""
         self._waiting.popleft()
-        self._note_change()
+        self._announce_change()
 
-    def _note_change(self) -> None:
+    def _announce_change(self) -> None:
         self._changed.set()
         self._changed = trio.Event()
 
     async def wait_for_first(self) -> messages.MtMessage:
         """Wait for a message and return the first message in the queue. It remains in the queue
-        until `receive_message` is called.
+        until `remove_first` is called.
         """
         while not self._waiting:
             await self._changed.wait()
         return self._waiting[0]
 
-    async def is_empty(self) -> None:
+    async def wait_until_empty(self) -> None:
         """Wait until the queue is empty."""
         while self._waiting:
             await self._changed.wait()
@@ -175,12 +175,12 @@ class ImtModem:
     async def _process_line(self, line: jspr.JsprLine) -> None:
         try:
             if line.code == jspr.UNASKED:
-                await self._process_event(messages.read_event(line))
+                await self._process_event(messages.parse_event(line))
             elif line.target == "messageOriginateSegment":
                 if line.code != jspr.DONE:
                     log.info("the modem did not take a segment: %s", line.describe_refusal())
             else:
-                self._note_key(line)
+                self._record_key(line)
                 self._answers[0].send_nowait(line)
         except trio.WouldBlock:
             log.info("the modem sent an unexpected answer: %s", line.target)
@@ -237,14 +237,14 @@ class ImtModem:
         await self._write(outgoing.message.make_segment(request))
         self.wake()
 
-    def _note_key(self, line: jspr.JsprLine) -> None:
+    def _record_key(self, line: jspr.JsprLine) -> None:
         """Record the number that the modem gave to the outgoing message. If an earlier message had
         this number, the earlier message has ended.
         """
         if self.outgoing is None or line.target != "messageOriginate":
             return
         if line.code == jspr.DONE and line.body.get("message_response") == messages.ACCEPTED:
-            id_ = jspr.number(line, "message_id", 0, 255)
+            id_ = jspr.read_integer(line, "message_id", 0, 255)
             self.outgoing.key = messages.MessageKey(self.outgoing.topic, id_)
             self.ended.pop(self.outgoing.key, None)
             self.given_up.discard(self.outgoing.key)
@@ -310,8 +310,8 @@ class ImtModem:
         active = version.body.get("active_version")
         self.facts.rebooted = active is None
         if active != newest:
-            await self._require(jspr.put("apiVersion", active_version=newest))
-        hardware = await self.request_answer(jspr.get("hwInfo"))
+            await self._require(jspr.encode_put("apiVersion", active_version=newest))
+        hardware = await self.request_answer(jspr.encode_get("hwInfo"))
         self.facts.imei = str(hardware.body.get("imei", ""))
         self.link.facts["imei"] = self.facts.imei
         await self._connect_sim()
@@ -319,7 +319,7 @@ class ImtModem:
         # The report of the activity needs API 1.6.0. If the modem has another version or does not
         # answer, the agent works without this report.
         with suppress(ImtSilent):
-            line = await self.request_answer(jspr.put("messageActivityStatus", enabled=True))
+            line = await self.request_answer(jspr.encode_put("messageActivityStatus", enabled=True))
             self.facts.reports_activity = line.code in (jspr.DONE, jspr.ALREADY)
         self._starts = False
         await self.query_state()
@@ -341,7 +341,7 @@ class ImtModem:
         """
         for _ in range(WAKE_TRIES_MAX):
             try:
-                line = await self.request_answer(jspr.get("apiVersion"))
+                line = await self.request_answer(jspr.encode_get("apiVersion"))
             except ImtSilent as silence:
                 why = silence
                 continue
@@ -356,11 +356,11 @@ class ImtModem:
             raise ImtSilent(f"the modem refuses {line.target}: {line.describe_refusal()}")
 
     async def _connect_sim(self) -> None:
-        line = await self.request_answer(jspr.get("simConfig"))
+        line = await self.request_answer(jspr.encode_get("simConfig"))
         if line.body.get("interface") in (None, "none"):
-            await self._require(jspr.put("simConfig", interface="internal"))
-        line = await self.request_answer(jspr.get("simStatus"))
-        status = messages.read_event(line) if line.code == jspr.DONE else None
+            await self._require(jspr.encode_put("simConfig", interface="internal"))
+        line = await self.request_answer(jspr.encode_get("simStatus"))
+        status = messages.parse_event(line) if line.code == jspr.DONE else None
         if isinstance(status, messages.SimStatus):
             self.facts.sim = status
         await self._limit_time(lambda: self.facts.sim is not None and self.facts.sim.connected)
@@ -368,16 +368,16 @@ class ImtModem:
             self.link.facts["sim"] = self.facts.sim.iccid
 
     async def _activate(self) -> None:
-        line = await self.request_answer(jspr.get("operationalState"))
-        state = messages.read_event(line)
+        line = await self.request_answer(jspr.encode_get("operationalState"))
+        state = messages.parse_event(line)
         if isinstance(state, messages.OperationalState):
             self.facts.state = state
         if self._is_active():
             return
         if self.facts.state is not None and self.facts.state.state != messages.INACTIVE:
             # If the modem is in a test state, it must become inactive before it can become active.
-            await self._require(jspr.put("operationalState", state=messages.INACTIVE))
-        await self._require(jspr.put("operationalState", state=messages.ACTIVE))
+            await self._require(jspr.encode_put("operationalState", state=messages.INACTIVE))
+        await self._require(jspr.encode_put("operationalState", state=messages.ACTIVE))
         await self._limit_time(self._is_active)
         await trio.sleep(SETTLE_TIME_S)
 
@@ -396,10 +396,10 @@ class ImtModem:
         self.facts.active = None
         targets = ["constellationState", "operationalState"]
         for target in (*targets, *["messageActivityStatus"] * self.facts.reports_activity):
-            line = await self.request_answer(jspr.get(target))
+            line = await self.request_answer(jspr.encode_get(target))
             if line.code == jspr.DONE:
-                await self._process_event(messages.read_event(line))
-        line = await self.request_answer(jspr.get("messageProvisioning"))
+                await self._process_event(messages.parse_event(line))
+        line = await self.request_answer(jspr.encode_get("messageProvisioning"))
         self.facts.topic = messages.find_topic(messages.list_provisioned(line), self.topic_name)
         if self.facts.topic is not None:
             self.link.facts["topic"] = f"{self.facts.topic.name} ({self.facts.topic.id})"
@@ -412,7 +412,7 @@ class ImtModem:
         """
         self.outgoing = outgoing
         line = await self.request_answer(
-            jspr.put(
+            jspr.encode_put(
                 "messageOriginate",
                 topic_id=outgoing.topic,
                 message_length=len(outgoing.message),
@@ -429,7 +429,7 @@ class ImtModem:
             raise ImtSilent("the modem has accepted a message and does not name it")
         return None
 
-    async def is_given(self, outgoing: Outgoing) -> None:
+    async def wait_until_given(self, outgoing: Outgoing) -> None:
         """Wait until the modem has all segments, or requests no more."""
         while not outgoing.message.last_given and outgoing.status is None:
             await self.news.wait()
@@ -440,7 +440,7 @@ class ImtModem:
         """
         self.given_up.add(key)
         line = await self.request_answer(
-            jspr.put(
+            jspr.encode_put(
                 "messageOriginateStatus",
                 topic_id=key.topic,
                 message_id=key.id,
@@ -449,7 +449,7 @@ class ImtModem:
         )
         return line.code == jspr.DONE
 
-    async def has_ended(self, key: messages.MessageKey) -> None:
+    async def wait_until_ended(self, key: messages.MessageKey) -> None:
         """Wait until the modem has reported the end of a message."""
         while key not in self.ended:
             await self.news.wait()

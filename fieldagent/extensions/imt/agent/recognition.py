@@ -29,7 +29,7 @@ def _can_answer_jspr(reply: bytes) -> bool:
 PROBE = Probe(
     NAME,
     (messages.BAUD, 115_200, 460_800, 921_600),
-    b"\r" + jspr.get(TARGET),
+    b"\r" + jspr.encode_get(TARGET),
     _can_answer_jspr,
 )
 """Probe of a port. The sources mention only one baud rate of a 9704. The other rates are common
@@ -47,7 +47,7 @@ def _request_answer(reply: bytes) -> jspr.JsprLine | None:
 
 async def read_report(line: DeviceLine) -> DeviceReport:
     """Query the modem's JSPR versions and return a report with the newest. Raises PortLost."""
-    answer = await answer_to(line, jspr.get(TARGET), _request_answer)
+    answer = await answer_to(line, jspr.encode_get(TARGET), _request_answer)
     newest = ""
     if answer is not None:
         with suppress(RemoteProtocolError):
@@ -61,7 +61,7 @@ RECOGNITION = Recognition(
     NAME,
     8,
     messages.BAUD,
-    lambda: jspr.get(TARGET),
+    lambda: jspr.encode_get(TARGET),
     lambda said: _request_answer(said) is not None,
     read_report,
 )

@@ -50,7 +50,7 @@ def _find_ends_of_garbled(whole: bytes) -> list[int]:
         lines.receive_data(text + b"\r")
         line = lines.read_next_line()
         try:
-            event = None if line is None else messages.read_event(line)
+            event = None if line is None else messages.parse_event(line)
         except RemoteProtocolError:
             continue
         if isinstance(event, messages.MtSegment):

@@ -211,7 +211,7 @@ class Cloudloop:
             if not since < middle < until:
                 raise
             return await self.list_records(since, middle) + await self.list_records(middle, until)
-        return lingo.read_records(answer)
+        return lingo.parse_records(answer)
 
     async def fetch_state(self, id_: str) -> str:
         """Return the delivery state of an MT message from Cloudloop."""
@@ -224,7 +224,7 @@ class Cloudloop:
         """
         year, month = lingo.format_moment(now).split("-")[:2]
         answer = await self.call("GetPoolSummary", group="Sbd", year=year, month=str(int(month)))
-        return lingo.read_balance(answer)
+        return lingo.parse_balance(answer)
 
     async def ring(self, imei: str) -> Verdict:
         return Verdict(Outcome.REFUSED, make_unreachable("only Cloudloop itself can ring"))
@@ -273,7 +273,7 @@ class _Webhook:
         """
         body = get_required_body(request)
         try:
-            message = lingo.read_lingo(load_document(body))
+            message = lingo.parse_lingo(load_document(body))
         except (NotJson, RemoteProtocolError) as fault:
             await self._host.take_in("", body, None, unusable=f"from Cloudloop: {fault}")
             return Response(200)
@@ -284,19 +284,19 @@ class _Webhook:
 async def store_lingo(message: lingo.Lingo, topic: str, host: OperatorHost) -> None:
     """Store an MO message, unless it was delivered before."""
     assert host.book is not None
-    if message.id and await host.book.has(message.id):
+    if message.id and await host.book.has_message(message.id):
         return
     fault = message.fault
     if message.kind == lingo.IMT and message.topic not in ("", topic):
         fault = f"it arrived over the topic {message.topic}, but cloudloop-topic is {topic}"
-    await host.book.learn(message.imei, message.kind, message.thing)
+    await host.book.store_modem(message.imei, message.kind, message.thing)
     if message.body:
         where = None if message.location is None else Estimate(*message.location)
         await host.take_in(message.imei, message.body, where, unusable=fault)
     await host.note_session(message.imei, fetched=False)
     if message.id:
         await host.count_session(message.imei, message.id, len(message.body))
-        await host.book.note(message.id)
+        await host.book.record_message(message.id)
 
 
 class _Fetch:
@@ -344,7 +344,7 @@ class _Fetch:
 
     async def _fetch_balance(self) -> None:
         left = await self._api.fetch_balance(self._host.clock())
-        await self._book.note_balance(left, below=self._balance_below)
+        await self._book.record_balance(left, below=self._balance_below)
 
     async def _fetch_missed(self) -> None:
         now = self._host.clock()
@@ -360,14 +360,14 @@ class _Fetch:
             for record in await self._api.list_records(since, until):
                 if not record.outgoing:
                     await self._process_record(record)
-            await self._book.note_fetched(until)
+            await self._book.record_fetched_until(until)
             since = until
 
     async def _process_record(self, record: lingo.Record) -> None:
         """Process a record of the history. It identifies the modem only by its address (`thing`).
         If the message is long, the record contains only its first bytes.
         """
-        if await self._book.has(record.id):
+        if await self._book.has_message(record.id):
             return
         imei = await self._book.find_imei(record.thing)
         fault = ""
@@ -383,7 +383,7 @@ class _Fetch:
         if imei is not None:
             # This includes mailbox checks, which have no bytes but cost a credit.
             await self._host.count_session(imei, record.id, record.size)
-        await self._book.note(record.id)
+        await self._book.record_message(record.id)
 
     async def _update_states(self) -> None:
         """Update the states of messages that were handed over. If Cloudloop refuses to report on a
@@ -400,7 +400,7 @@ class _Fetch:
                 continue
             if state and state != each.state:
                 log.info("an MT message, by Cloudloop's report: %s", state)
-                await self._book.note_state(each.id, state, is_final=state == DELIVERY_DONE)
+                await self._book.record_state(each.id, state, is_final=state == DELIVERY_DONE)
         if refused is not None:
             raise refused
 

@@ -43,7 +43,7 @@ class Lingo(NamedTuple):
     """Reason why the hub must not decode the body, or an empty string."""
 
 
-def read_lingo(document: object) -> Lingo:
+def parse_lingo(document: object) -> Lingo:
     """Return the message in a Lingo document. Raises RemoteProtocolError if the sender or the
     content is unknown. In this case, the caller must store the document unchanged.
     """
@@ -140,7 +140,7 @@ class Record(NamedTuple):
         return len(self.start) == self.size
 
 
-def read_records(document: object) -> list[Record]:
+def parse_records(document: object) -> list[Record]:
     """Return the messages in a GetMessageRecords response that can be decoded, oldest first. Raises
     RemoteProtocolError.
     """
@@ -170,7 +170,7 @@ def _read_record(document: Mapping[str, Any]) -> Record:
     )
 
 
-def read_balance(document: object) -> dict[str, float]:
+def parse_balance(document: object) -> dict[str, float]:
     """Return the remaining amount of each plan from a GetPoolSummary response. The member `summary`
     is a list of objects with `plan`, `remaining`, `allocated` (docs.cloudloop.com/reference, and
     the bindings of 2021).

@@ -118,7 +118,7 @@ def make_figures(run: DrillRun) -> dict[str, str]:
     return entries
 
 
-def write_markdown(source: str, runs: Sequence[DrillRun]) -> str:
+def format_markdown(source: str, runs: Sequence[DrillRun]) -> str:
     """Return the report. `source` is the name of the plan's file. The first run is the unchanged
     plan.
     """
@@ -130,14 +130,14 @@ def write_markdown(source: str, runs: Sequence[DrillRun]) -> str:
         f"fieldagent {__version__}, `{source}`, seed {first.seed}:"
         f" {format_count(len(plan.kits), 'kit')}, {plan.days:g} days.\n",
         "## In short\n",
-        _write_comparison(runs),
+        _format_comparison(runs),
     ]
     for run in runs:
-        parts += [f"# With {run.label}\n" if len(runs) > 1 else "", *_write_run(run)]
+        parts += [f"# With {run.label}\n" if len(runs) > 1 else "", *_format_run(run)]
     return "\n".join(part for part in parts if part)
 
 
-def write_page(reports: Sequence[str]) -> str:
+def format_page(reports: Sequence[str]) -> str:
     """Return one page with all reports, and with the limits that all drills have."""
     if len(reports) == 1:
         return f"{reports[0]}\n{UNKNOWN}"
@@ -145,31 +145,31 @@ def write_page(reports: Sequence[str]) -> str:
     return "\n".join(["# Drills\n", *lower, UNKNOWN])
 
 
-def _write_comparison(runs: Sequence[DrillRun]) -> str:
+def _format_comparison(runs: Sequence[DrillRun]) -> str:
     columns = [make_figures(run) for run in runs]
     names = [*dict.fromkeys(name for column in columns for name in column)]
     rows = [[name.strip(), *(column.get(name, "–") for column in columns)] for name in names]
     heads = ["" if len(runs) == 1 else run.label for run in runs]
-    return _write_table(["", *heads], rows)
+    return _format_table(["", *heads], rows)
 
 
-def _write_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def _format_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     lines = [heads, ["---"] * len(heads), *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
 
 
-def _write_run(run: DrillRun) -> list[str]:
+def _format_run(run: DrillRun) -> list[str]:
     findings = run.findings
     return [
-        *_write_calls(findings),
-        *_write_explanations(findings),
-        *_write_credits(findings),
-        *_write_air(run),
-        *_write_unposted(findings),
+        *_format_calls(findings),
+        *_format_explanations(findings),
+        *_format_credits(findings),
+        *_format_air(run),
+        *_format_unposted(findings),
     ]
 
 
-def _write_calls(findings: Findings) -> list[str]:
+def _format_calls(findings: Findings) -> list[str]:
     if not findings.calls:
         return []
     rows = [
@@ -184,10 +184,10 @@ def _write_calls(findings: Findings) -> list[str]:
         for call in findings.calls
     ]
     heads = ("raised", "kit", "at the hub after", "acknowledged after", "the kit knows after")
-    return ["## Each SOS\n", _write_table(heads, rows)]
+    return ["## Each SOS\n", _format_table(heads, rows)]
 
 
-def _write_explanations(findings: Findings) -> list[str]:
+def _format_explanations(findings: Findings) -> list[str]:
     reasons = Counter(
         (each.kit, each.why, each.at_hub is None) for each in findings.sent if each.why
     )
@@ -199,12 +199,12 @@ def _write_explanations(findings: Findings) -> list[str]:
     ]
     return [
         "## Late or lost, and why\n",
-        _write_table(("kit", "why", "how many", ""), rows),
+        _format_table(("kit", "why", "how many", ""), rows),
         REASON_TEXT,
     ]
 
 
-def _write_credits(findings: Findings) -> list[str]:
+def _format_credits(findings: Findings) -> list[str]:
     if not findings.bills:
         return []
     days = len(findings.bills[0].days)
@@ -213,7 +213,7 @@ def _write_credits(findings: Findings) -> list[str]:
         for bill in findings.bills
     ]
     heads = ["kit", *(f"day {day + 1}" for day in range(days)), "all", "SOS", "the kit's count"]
-    return ["## Credits by kit and day\n", _write_table(heads, rows)]
+    return ["## Credits by kit and day\n", _format_table(heads, rows)]
 
 
 def _count(bill: Any) -> str:
@@ -221,7 +221,7 @@ def _count(bill: Any) -> str:
     return f"{bill.own_count}{doubt}"
 
 
-def _write_air(run: DrillRun) -> list[str]:
+def _format_air(run: DrillRun) -> list[str]:
     if not run.findings.air:
         return []
     seconds = run.plan.days * 86_400
@@ -229,10 +229,10 @@ def _write_air(run: DrillRun) -> list[str]:
         [kit, format_span(used), f"{100 * used / seconds:.3f} %"]
         for kit, used in run.findings.air.items()
     ]
-    return ["## Air-time\n", _write_table(("kit", "on the air", "of the time"), rows)]
+    return ["## Air-time\n", _format_table(("kit", "on the air", "of the time"), rows)]
 
 
-def _write_unposted(findings: Findings) -> list[str]:
+def _format_unposted(findings: Findings) -> list[str]:
     rows = [
         f"- {kit}: {format_count(count, 'message')} that could not be written, because the kit"
         " had no"
@@ -245,7 +245,7 @@ def _write_unposted(findings: Findings) -> list[str]:
 # Budget of credits.
 
 
-def budget(runs: Sequence[DrillRun]) -> dict[str, dict[str, float]]:
+def compute_budget(runs: Sequence[DrillRun]) -> dict[str, dict[str, float]]:
     """Return for each kit the credits per day that suffice on `DAY_PERCENTAGES` per cent of the
     days, with one value for each share. The values are computed over the whole days of all runs.
     `sos` is the mean cost of messages with an SOS per raised SOS.
@@ -266,9 +266,9 @@ def budget(runs: Sequence[DrillRun]) -> dict[str, dict[str, float]]:
     return budgets
 
 
-def budget_text(source: str, runs: Sequence[DrillRun]) -> str:
+def format_budget(source: str, runs: Sequence[DrillRun]) -> str:
     """Return the table of credits per day, by kit, as Markdown. `source` names the plan."""
-    budgets = budget(runs)
+    budgets = compute_budget(runs)
     heads = ("kit", *(f"{share} % of days" for share in DAY_PERCENTAGES), "each SOS", "days")
     rows = [
         [
@@ -283,7 +283,7 @@ def budget_text(source: str, runs: Sequence[DrillRun]) -> str:
     worst = "" if days >= 100 else " With fewer than 100 days, 99 % is the most expensive day."
     return (
         f"# Credits a day: {source}\n\n"
-        + _write_table(heads, rows)
+        + _format_table(heads, rows)
         + "\nThe figures are from the simulated operator's bill and agree with each kit's own"
         " count. They include messages both ways and mailbox checks, within the plan's"
         " `credits-per-day`. `each SOS` is the cost of the kit's messages about one SOS, with"

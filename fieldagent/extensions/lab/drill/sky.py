@@ -62,7 +62,7 @@ class OperatorBill:
     def remove_mobile_terminated(self) -> None:
         """Add the first waiting MT message to the bill, and remove it."""
         self.bill[_compute_day()] += compute_credits(len(self.queue.get_first() or b""))
-        self.queue.receive_message()
+        self.queue.remove_first()
 
     def count_waiting(self) -> int:
         return len(self.queue)

@@ -168,7 +168,7 @@ class SimulatedCompanion(LoraBoard):
         elif command == CompanionCommand.ASK_TELEMETRY:
             self._ask_telemetry(body[3:], now)
         elif command == CompanionCommand.SEND_ADVERT:
-            self._mouth.receive_message([self._make_advert(now)], now)
+            self._mouth.queue_packet([self._make_advert(now)], now)
             self._answer_done()
         elif command == CompanionCommand.NEXT_MESSAGE:
             if self._stored:
@@ -304,7 +304,7 @@ class SimulatedCompanion(LoraBoard):
         floods = contact.path_length < 0
         head = bytes([kind << 2 | (FLOOD if floods else BY_PATH), 0])
         packet = head + contact.key[:1] + self.key[:1] + covered
-        if not self._mouth.receive_message([packet], now):
+        if not self._mouth.queue_packet([packet], now):
             self._answer_done(CompanionError.TABLE_FULL)
             return None
         wait = 2.0 + 4 * compute_air_time(LORA, len(packet))
@@ -319,7 +319,7 @@ class SimulatedCompanion(LoraBoard):
             return
         plain = MIXER.pack(time, 0) + f"{self.name}: {text}".encode()
         packet = bytes([_Kind.GROUP_TEXT << 2 | FLOOD, 0, _hash_of(channel)])
-        taken = self._mouth.receive_message([packet + _encrypt(channel.key, plain)], now)
+        taken = self._mouth.queue_packet([packet + _encrypt(channel.key, plain)], now)
         self._answer_done(None if taken else CompanionError.TABLE_FULL)
 
     def _make_advert(self, now: float) -> bytes:
@@ -360,7 +360,7 @@ class SimulatedCompanion(LoraBoard):
             time, flags = MIXER.unpack_from(plain)
             if kind == _Kind.TEXT:
                 ack = bytes([_Kind.ACK << 2 | FLOOD, 0]) + _compute_ack(plain, each.key)
-                self._mouth.receive_message([ack], now)
+                self._mouth.queue_packet([ack], now)
                 hops = None if by_path else 0
                 text = plain[MIXER.size :].decode("utf-8", "replace")
                 sender = each.key[: wire.PREFIX_BYTES]

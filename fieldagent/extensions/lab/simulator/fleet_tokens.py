@@ -17,14 +17,14 @@ class NoTokens(ValueError):
     """Error: the text is not a token file. The message contains the reason and the fix."""
 
 
-def write_tokens(workspace: str, tokens: Sequence[str]) -> str:
+def format_tokens(workspace: str, tokens: Sequence[str]) -> str:
     """Return the contents of the file."""
     of = f"# {len(tokens)} in workspace {workspace!r}"
     gone = "# `fieldagent hub workspace delete` with that name takes all of it away again"
     return "\n".join([HEADING, of, gone, *tokens, ""])
 
 
-def read_tokens(text: str) -> list[str]:
+def parse_tokens(text: str) -> list[str]:
     """Return the tokens in order. Raises NoTokens."""
     heading, *lines = text.split("\n")
     if heading != HEADING:

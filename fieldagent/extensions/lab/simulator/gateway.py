@@ -47,7 +47,7 @@ class SimulatedGateway:
         return self._queue.get_first()
 
     def remove_mobile_terminated(self) -> None:
-        self._queue.receive_message()
+        self._queue.remove_first()
 
     def count_waiting(self) -> int:
         return len(self._queue)

@@ -74,7 +74,7 @@ class LoraTransmitter:
         """Return the time at which `tick` is due; `inf` if nothing waits."""
         return min(self._begin_at, self._ends_at)
 
-    def receive_message(self, pieces: list[bytes], now: float) -> bool:
+    def queue_packet(self, pieces: list[bytes], now: float) -> bool:
         """Queue a packet. Return False if there is no space."""
         if len(self._queue) >= self.capacity:
             return False

@@ -63,7 +63,7 @@ class SimulatedMeshcore(LoraBoard):
 
     def _process_packet(self, packet: bytes, now: float) -> None:
         fits = 0 < len(packet) <= wire.PACKET_BYTES
-        if fits and not self._mouth.receive_message([packet], now):
+        if fits and not self._mouth.queue_packet([packet], now):
             self._send_to_host(MeshcoreReport.ERROR, bytes([wire.ERROR_BUSY]))
 
     def _send_to_host(self, code: int, content: bytes = b"") -> None:

@@ -350,7 +350,7 @@ class SimulatedMeshtastic(LoraBoard):
         flags = hops | want_ack << 3 | hops << 5
         content, channel = self.keyring.encrypt(packet.to, number, packet.channel, data)
         sent = _AirPacket(packet.to, self.node, number, flags, channel, content)
-        taken = self._mouth.receive_message([sent.encode()], now)
+        taken = self._mouth.queue_packet([sent.encode()], now)
         self._queue_status(QueueError.OK if taken else QueueError.FULL, number)
         if taken and packet.want_ack:
             again = self._compute_retry_time(len(sent.encode()), now)
@@ -384,7 +384,7 @@ class SimulatedMeshtastic(LoraBoard):
         for heard, (due, packet) in [*self._repeats.items()]:
             if due <= now:
                 del self._repeats[heard]
-                self._mouth.receive_message([packet], now)
+                self._mouth.queue_packet([packet], now)
         for number, waits in [*self._unacknowledged.items()]:
             if waits.again_at > now:
                 continue
@@ -392,7 +392,7 @@ class SimulatedMeshtastic(LoraBoard):
                 del self._unacknowledged[number]
                 self._answer_host(number, RoutingError.MAX_RETRANSMIT)
             else:
-                self._mouth.receive_message([waits.packet], now)
+                self._mouth.queue_packet([waits.packet], now)
                 self._unacknowledged[number] = waits._replace(
                     tries=waits.tries + 1, again_at=self._compute_retry_time(len(waits.packet), now)
                 )
@@ -450,7 +450,7 @@ class SimulatedMeshtastic(LoraBoard):
         number = self.random.getrandbits(32) or 1
         content, channel = self.keyring.encrypt(to, number, 0, data)
         flags = self.hop_limit | self.hop_limit << 5
-        self._mouth.receive_message(
+        self._mouth.queue_packet(
             [_AirPacket(to, self.node, number, flags, channel, content).encode()], now
         )
 

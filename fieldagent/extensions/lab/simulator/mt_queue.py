@@ -25,11 +25,11 @@ class MtQueue:
             self._bodies.append(body)
 
     def get_first(self) -> bytes | None:
-        """Return the first message, which stays until `receive_message`; None if the queue is
+        """Return the first message, which stays until `remove_first`; None if the queue is
         empty."""
         return self._bodies[0] if self._bodies else None
 
-    def receive_message(self) -> None:
+    def remove_first(self) -> None:
         """Remove the first message. Raises IndexError if the queue is empty."""
         self._bodies.popleft()
         self._ahead = max(0, self._ahead - 1)
@@ -43,6 +43,6 @@ class MtQueue:
     def lose_first(self) -> bool:
         """Remove the first message, as if it were lost on its way to the kit."""
         if self._bodies:
-            self.receive_message()
+            self.remove_first()
             return True
         return False

@@ -97,7 +97,7 @@ class SimulatedRnode(LoraBoard):
         pieces = [bytes([head]) + each for each in (packet[:cut], packet[cut:]) if each]
         lora = self.air.radios[self.number]
         takes = sum(compute_air_time(lora, len(piece)) for piece in pieces)
-        if not self._is_allowed(takes, now) or not self._mouth.receive_message(pieces, now):
+        if not self._is_allowed(takes, now) or not self._mouth.queue_packet(pieces, now):
             self._fail(RnodeError.QUEUE_FULL)
         else:
             self._sent.append((now, takes))

@@ -75,7 +75,7 @@ def encode_inbound(body: str) -> bytes:
     return f'{{"event_type":"{kind}",{body[1:]}'.encode("utf-8", "backslashreplace")
 
 
-def date(body: str) -> str:
+def find_item_date(body: str) -> str:
     """Return the time of an inbound item in ISO 8601. `body` is the JSON that a hook receives."""
     return str(_make_event_entity(body)["timestamp"])
 
@@ -92,12 +92,12 @@ def make_discovery(topics: MqttTopics, name: str, channels: Mapping[str, bool]) 
     """
     parts: dict[str, dict[str, Any]] = {
         "sos": shown.make_flag("SOS open", "sos", "safety"),
-        "waiting": shown.number("Packages to send", "waiting"),
+        "waiting": shown.make_number_sensor("Packages to send", "waiting"),
         "last_inbound": shown.make_timestamp("Last message", "lastInbound"),
-        "mqtt_credits_left": shown.number("Credits left by MQTT", "mqttCreditsLeft"),
+        "mqtt_credits_left": shown.make_number_sensor("Credits left by MQTT", "mqttCreditsLeft"),
         "position": shown.make_tracker(topics.position),
         "inbound": shown.make_event_entity(topics.inbound, EVENT_TYPES),
-        "send": shown.notify(f"{topics.send}/{CONSUMER}"),
+        "send": shown.make_notify_entity(f"{topics.send}/{CONSUMER}"),
     }
     absent: dict[str, dict[str, Any]] = {}
     for channel, configured in channels.items():
@@ -112,13 +112,15 @@ def _describe_channel(channel: str) -> dict[str, dict[str, Any]]:
         "platform": "binary_sensor",
         "name": f"{channel.capitalize()} link",
         "device_class": "connectivity",
-        "value_template": shown.make_choice(channel, f"value_json.get('{channel}') in {LINKED!r}"),
+        "value_template": shown.make_flag_template(
+            channel, f"value_json.get('{channel}') in {LINKED!r}"
+        ),
     }
     if channel != "satellite":
         return {channel: linked}
     return {
         channel: linked,
-        "satellite_bars": shown.number("Satellite signal", "satelliteBars"),
-        "credits_today": shown.number("Credits today", "creditsToday"),
-        "credits_left": shown.number("Credits left", "creditsLeft"),
+        "satellite_bars": shown.make_number_sensor("Satellite signal", "satelliteBars"),
+        "credits_today": shown.make_number_sensor("Credits today", "creditsToday"),
+        "credits_left": shown.make_number_sensor("Credits left", "creditsLeft"),
     }

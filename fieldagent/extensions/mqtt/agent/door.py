@@ -26,7 +26,7 @@ from fieldagent.agent.outbound.outbox import ChannelOutbox
 from fieldagent.agent.outbound.standing import PackageState
 from fieldagent.agent.refusals import convert_refusals, describe_unread_member
 from fieldagent.extensions.mqtt.agent.settings import MqttSettings
-from fieldagent.extensions.mqtt.commands import HourlyGate, read_document, remove_key
+from fieldagent.extensions.mqtt.commands import HourlyGate, parse_document, remove_key
 from fieldagent.http.problem import Problem
 from fieldagent.package.delivery import encode_deliveries
 from fieldagent.package.package import Channel, Package
@@ -63,7 +63,7 @@ class CommandAdmission:
         key = None
         try:
             with convert_refusals():
-                document = read_document(body)
+                document = parse_document(body)
                 unread: list[Fault] = []
                 key = _remove_key(document, unread)
                 package = read_package(document, ITEMS, unread)

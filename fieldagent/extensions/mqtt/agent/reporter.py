@@ -96,7 +96,7 @@ class Reporter:
         new item.
         """
         listed = inbound.list_payloads(self._journal, 1)
-        return documents.date(listed[0]["body"]) if listed else None
+        return documents.find_item_date(listed[0]["body"]) if listed else None
 
     async def _publish_position(self, session: MqttSession) -> NoReturn:
         published = b""

@@ -160,7 +160,7 @@ class MqttService(PartService):
                 await session.subscribe(self._topics.list_filters())
                 self._publisher.session = session
                 self._log_ready()
-                nursery.start_soon(self._short.note_lasting, self._log_ready)
+                nursery.start_soon(self._short.wait_until_lasting, self._log_ready)
                 hook = self._publisher.hook
                 nursery.start_soon(run_hook, hook, self._journal, self._inbox, note_fault)
                 nursery.start_soon(self._reporter.run, session, status)

@@ -157,10 +157,10 @@ def make_hub_discovery(topics: HubTopics, name: str) -> dict[str, Any]:
     later).
     """
     parts = {
-        "kits": shown.number("Kits", "kits"),
-        "incidents": shown.number("Open incidents", "incidents"),
-        "unanswered": shown.number("Incidents without an answer", "unanswered"),
-        "mqtt_credits_left": shown.number("Credits left by MQTT", "mqttCreditsLeft"),
+        "kits": shown.make_number_sensor("Kits", "kits"),
+        "incidents": shown.make_number_sensor("Open incidents", "incidents"),
+        "unanswered": shown.make_number_sensor("Incidents without an answer", "unanswered"),
+        "mqtt_credits_left": shown.make_number_sensor("Credits left by MQTT", "mqttCreditsLeft"),
     }
     return shown.make_announcement(
         topics.device, name, parts, state=topics.state, online=topics.online
@@ -178,14 +178,14 @@ def make_kit_discovery(topics: HubTopics, device: Mapping[str, Any]) -> dict[str
         "linked": shown.make_flag("Link", "linked", "connectivity"),
         "last_heard": shown.make_timestamp("Last heard", "lastHeard"),
         "over": shown.make_text_sensor("Heard over", "over"),
-        "waiting": shown.number("Waits for the kit", "waiting"),
+        "waiting": shown.make_number_sensor("Waits for the kit", "waiting"),
         "position": shown.make_tracker(topics.get_kit_topic(kit, "position")),
         "item": shown.make_event_entity(topics.get_kit_topic(kit, "item"), EVENT_TYPES),
-        "send": shown.notify(f"{topics.get_kit_topic(kit, 'send')}/{CONSUMER}"),
+        "send": shown.make_notify_entity(f"{topics.get_kit_topic(kit, 'send')}/{CONSUMER}"),
     }
     budget = {
-        "credits_today": shown.number("Credits today", "creditsToday"),
-        "credits_left": shown.number("Credits left", "creditsLeft"),
+        "credits_today": shown.make_number_sensor("Credits today", "creditsToday"),
+        "credits_left": shown.make_number_sensor("Credits left", "creditsLeft"),
     }
     has_limit = device["credits"] is not None
     return shown.make_announcement(

@@ -24,14 +24,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from fieldagent.extensions.mqtt.commands import read_document, remove_key
+from fieldagent.extensions.mqtt.commands import parse_document, remove_key
 from fieldagent.extensions.mqtt.hub import records
 from fieldagent.extensions.mqtt.hub.records import StoredCommand
 from fieldagent.extensions.mqtt.hub.topics import CommandAddress, HubTopics
 from fieldagent.http.problem import Problem
 from fieldagent.hub.access.directory import Refused
 from fieldagent.hub.access.people import find_carriers
-from fieldagent.hub.access.push import Push, read_push
+from fieldagent.hub.access.push import Push, parse_push_document
 from fieldagent.hub.api import sos_desk
 from fieldagent.hub.api.push_api import make_posting
 from fieldagent.hub.bridge import spending
@@ -114,7 +114,7 @@ def carry_out(
     """Carry out a command in the database. If the command has no key, `mark` identifies it."""
     key = None
     try:
-        document = read_document(body)
+        document = parse_document(body)
         key = remove_key(document)
         name = address.sender if address.sender in inbox.rules.senders else ""
         if _remove_dry_run(document):
@@ -142,7 +142,7 @@ def carry_out(
             )
         answer = {"accepted": True, "key": key, **answer}
         command = StoredCommand(digest, answer)
-        records.note_command(db, address.sender, key or mark.own_key, command, spent, now)
+        records.record_command(db, address.sender, key or mark.own_key, command, spent, now)
         return BrokerOutcome(ItemResult.TAKEN, answer)
     except NotJson as error:
         return _make_refused(ItemResult.UNREADABLE, key, Problem(400, str(error)))
@@ -259,7 +259,7 @@ def _push(
         if user is None:
             raise Problem(404, f"nothing was queued: no kit here has the number {address.kit}")
         said["targetUserId"] = str(user)
-    push = read_push(said)
+    push = parse_push_document(said)
     if push.priority >= SOS_PRIORITY:
         raise Problem(403, "nothing was queued: MQTT cannot raise an SOS; raise it at a kit")
     return push

@@ -124,7 +124,7 @@ class HubReporter:
 
     async def _repeat_incidents(self, session: MqttSession) -> float:
         store, workspace = self._host.store, self._inbox.workspace
-        incidents = await store.read(partial(records.open_incidents, workspace=workspace))
+        incidents = await store.read(partial(records.list_open_incidents, workspace=workspace))
         unanswered = {each.id: each for each in incidents if each.state == "open"}
         self._alarms = {id_: self._alarms.get(id_, Alarm()) for id_ in unanswered}
         for id_, alarm in self._alarms.items():
@@ -232,7 +232,7 @@ class HubReporter:
         workspace = self._inbox.workspace
         return (
             records.list_kits(db, workspace, now),
-            records.open_incidents(db, workspace),
+            records.list_open_incidents(db, workspace),
             records.compute_spent_today(db, now),
         )
 

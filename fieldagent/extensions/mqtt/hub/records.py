@@ -129,7 +129,7 @@ def store_step_count(db: Db, steps: ItemDeliverySteps) -> None:
     db.execute("UPDATE mqtt_item SET steps = ? WHERE item = ?", steps.stored, steps.item)
 
 
-def open_incidents(db: Db, workspace: int) -> list[OpenIncident]:
+def list_open_incidents(db: Db, workspace: int) -> list[OpenIncident]:
     """Return the newest `OPEN_MAX` incidents of a workspace that are not closed, oldest first."""
     rows = db.execute(
         "SELECT id, device, kind, state FROM sos WHERE workspace = ? AND state <> 'closed'"
@@ -230,7 +230,7 @@ def find_earlier_outcome(
     return _read_stored(rows)
 
 
-def note_command(
+def record_command(
     db: Db, sender: str, key: str, command: StoredCommand, cost: int, now: float
 ) -> None:
     """Store a command and its result. `cost` is in credits and counts for the day of `now`. The

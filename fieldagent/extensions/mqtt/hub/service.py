@@ -146,7 +146,7 @@ class _BrokerBridge:
                 await there.subscribe(self._topics.list_filters())
                 self._host.note_link(True)
                 self._log_ready()
-                nursery.start_soon(self._short.note_lasting, self._log_ready)
+                nursery.start_soon(self._short.wait_until_lasting, self._log_ready)
                 nursery.start_soon(self._reporter.run, there)
 
     def _log_ready(self) -> None:

@@ -55,9 +55,9 @@ class HubTopics(NamedTuple):
         """
         return f"{self.discovery}/status" if self.discovery else ""
 
-    def get_kit_topic(self, kit: int, what: str) -> str:
-        """Return the topic for the document `what` of a kit, such as its position."""
-        return f"{self.base}/kit/{kit}/{what}"
+    def get_kit_topic(self, kit: int, document: str) -> str:
+        """Return the topic for the document `document` of a kit, such as its position."""
+        return f"{self.base}/kit/{kit}/{document}"
 
     def get_device_id(self, kit: int) -> str:
         """Return the id of a kit in Home Assistant."""

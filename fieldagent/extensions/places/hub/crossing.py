@@ -11,7 +11,7 @@
 
 from __future__ import annotations
 
-from fieldagent.extensions.places.hub.shape import Shape, beyond
+from fieldagent.extensions.places.hub.shape import Shape, compute_distance_outside
 from fieldagent.package.coordinates import DatedPlace
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
@@ -44,11 +44,11 @@ class Crossing(NamedTuple):
     """True if a position between the two was too near the edge to be clear."""
 
 
-def side_of(shape: Shape, position: DatedPlace) -> bool | None:
+def find_side(shape: Shape, position: DatedPlace) -> bool | None:
     """Return True if a position is inside, False if it is outside, or None if it is too near the
     edge.
     """
-    off = beyond(shape, position.latitude, position.longitude)
+    off = compute_distance_outside(shape, position.latitude, position.longitude)
     if off < -position.accuracy:
         return True
     return False if off > position.accuracy + EDGE_MARGIN_M else None
@@ -60,7 +60,7 @@ def judge(shape: Shape, side: FenceSide, position: DatedPlace) -> tuple[FenceSid
     """
     if position.at <= side.newest:
         return side, None
-    inside = side_of(shape, position)
+    inside = find_side(shape, position)
     if inside is None:
         return side._replace(newest=position.at), None
     after = FenceSide(inside, position.at, position.at)

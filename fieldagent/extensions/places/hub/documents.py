@@ -23,7 +23,7 @@ COLUMNS = (
 "cost". Times are UTC."""
 
 
-def table(report: KitWeek) -> bytes:
+def encode_table(report: KitWeek) -> bytes:
     """Return a CSV file (RFC 4180) with one row for each position, item, incident and day of costs.
     The file is UTF-8 with a byte order mark, from which spreadsheet programs detect the encoding.
     """
@@ -72,7 +72,7 @@ def _rows(report: KitWeek) -> Iterator[dict[str, Any]]:
             "kind": incident["kind"],
             "state": incident["state"],
             "number": incident["id"],
-            "text": print_page.end_of(incident),
+            "text": print_page.describe_end(incident),
         }
     for day in report.costs:
         names = ("unit", "mo", "mt", "hubCount", "operator")
@@ -91,14 +91,14 @@ class ReportFormat(NamedTuple):
     write: Callable[[KitWeek], bytes]
 
 
-def _track(write: Callable[..., str]) -> Callable[[KitWeek], bytes]:
+def _make_track_encoder(write: Callable[..., str]) -> Callable[[KitWeek], bytes]:
     return lambda report: write(report.track, report.pause).encode("utf-8", "replace")
 
 
 FORMATS = {
-    "csv": ReportFormat("text/csv; charset=utf-8", table),
-    "gpx": ReportFormat(tracks.CONTENT_TYPES["gpx"], _track(tracks.make_gpx)),
-    "kml": ReportFormat(tracks.CONTENT_TYPES["kml"], _track(tracks.make_kml)),
-    "html": ReportFormat("text/html; charset=utf-8", print_page.page),
+    "csv": ReportFormat("text/csv; charset=utf-8", encode_table),
+    "gpx": ReportFormat(tracks.CONTENT_TYPES["gpx"], _make_track_encoder(tracks.make_gpx)),
+    "kml": ReportFormat(tracks.CONTENT_TYPES["kml"], _make_track_encoder(tracks.make_kml)),
+    "html": ReportFormat("text/html; charset=utf-8", print_page.render_page),
 }
 """Formats by their names in `--format` and `?format=`."""

@@ -36,7 +36,7 @@ def add(arguments: argparse.Namespace) -> int:
     @make_transaction
     def change(call: Call) -> Result:
         kits = FenceKits(arguments.kit, arguments.group)
-        fence = fences.add(*call.here, arguments.name, drawn, arguments.alarm_on, kits, call.now)
+        fence = fences.add_fence(*call.here, arguments.name, drawn, arguments.alarm_on, kits, call.now)
         return {"id": fence, "name": arguments.name}
 
     return change(arguments)
@@ -45,14 +45,14 @@ def add(arguments: argparse.Namespace) -> int:
 def _drawn(arguments: argparse.Namespace) -> Shape:
     """Return the shape in the arguments. Raises WrongShape."""
     if arguments.circle is not None:
-        return shape.read_circle(arguments.circle)
+        return shape.parse_circle(arguments.circle)
     path: Path = arguments.polygon
     try:
         with path.open("rb") as file:
             content = file.read(FILE_MAX + 1)
         if len(content) > FILE_MAX:
             raise WrongShape(f"the file is larger than {FILE_MAX} bytes: simplify the shape")
-        return shape.polygon(load_document(content, members_max=FILE_MAX, parts_max=FILE_MAX))
+        return shape.parse_polygon(load_document(content, members_max=FILE_MAX, parts_max=FILE_MAX))
     except OSError as error:
         raise WrongShape(describe_reason(error)) from None
     except NotJson as error:
@@ -64,7 +64,7 @@ def _drawn(arguments: argparse.Namespace) -> Shape:
 @make_transaction
 def listing(call: Call) -> Result:
     """List the fences. The output contains the shapes only if `--json` is given."""
-    rows = fences.listing(*call.here)
+    rows = fences.list_fences(*call.here)
     return rows if call.arguments.json else [_row(each) for each in rows]
 
 
@@ -98,5 +98,5 @@ def remove(call: Call) -> Result:
     """Remove the fence with a number. Its past alarms remain. Raises Refused if the workspace does
     not have the fence.
     """
-    fences.remove(*call.here, call.arguments.id, call.now)
+    fences.remove_fence(*call.here, call.arguments.id, call.now)
     return {"id": call.arguments.id, "removed": True}

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from fieldagent.extensions.places.hub import crossing, shape
-from fieldagent.extensions.places.hub.clock_words import moment_in_words
+from fieldagent.extensions.places.hub.clock_words import format_time
 from fieldagent.extensions.places.hub.crossing import Crossing, FenceSide
 from fieldagent.extensions.places.hub.shape import Shape
 from fieldagent.hub.access import people
@@ -66,11 +66,11 @@ class FenceKits(NamedTuple):
     group: str = ""
 
 
-def add(
+def add_fence(
     db: Db,
     workspace: int,
     name: str,
-    drawn: Shape,
+    fence_shape: Shape,
     alarm_on: str,
     kits: FenceKits,
     now: float,
@@ -81,7 +81,7 @@ def add(
     an alarm. Raises Refused.
     """
     check_name(name)
-    known = [row["name"] for row in listing(db, workspace)]
+    known = [row["name"] for row in list_fences(db, workspace)]
     if name in known:
         raise Refused(
             sentence(
@@ -99,7 +99,7 @@ def add(
         "fence",
         workspace=workspace,
         name=name,
-        shape=json.dumps(shape.as_json(drawn)),
+        shape=json.dumps(shape.encode_shape(fence_shape)),
         tells=alarm_on,
         named=int(bool(devices)),
         team=people.find_group(db, workspace, kits.group) if kits.group else None,
@@ -107,7 +107,7 @@ def add(
     )
     insert(db, "fence_kit", ("fence", "device"), [(id_, device) for device in sorted(devices)])
     columns = ("fence", "device", "inside", "clear", "newest")
-    insert(db, "fence_standing", columns, _judge_positions(db, workspace, id_, drawn))
+    insert(db, "fence_standing", columns, _judge_positions(db, workspace, id_, fence_shape))
     audit.write_line(db, workspace, actor, "fence add", f"{id_} {name}", now)
     return id_
 
@@ -125,7 +125,7 @@ def _judge_positions(db: Db, workspace: int, fence: int, drawn: Shape) -> list[t
     return rows
 
 
-def listing(db: Db, workspace: int) -> list[Row]:
+def list_fences(db: Db, workspace: int) -> list[Row]:
     """Return all fences of a workspace with their shapes and their kits (id and name). If the fence
     applies to all kits, or to the kits of `group`, `devices` is None.
     """
@@ -148,13 +148,15 @@ def listing(db: Db, workspace: int) -> list[Row]:
             "alarmOn": alarm_on,
             "devices": kits.get(id_, []) if named else None,
             "group": None if team is None else {"id": str(team), "name": team_name},
-            **shape.members_of(drawn),
+            **shape.parse_stored_drawing(drawn),
         }
         for id_, name, drawn, alarm_on, named, team, team_name in rows
     ]
 
 
-def remove(db: Db, workspace: int, fence: int, now: float, *, actor: str = ADMINISTRATION) -> None:
+def remove_fence(
+    db: Db, workspace: int, fence: int, now: float, *, actor: str = ADMINISTRATION
+) -> None:
     """Remove a fence. Its past alarms remain. Raises Refused."""
     gone = db.execute(
         "DELETE FROM fence WHERE id = ? AND workspace = ? RETURNING name", fence, workspace
@@ -180,7 +182,7 @@ _FOR = (
 )
 
 
-def judge(db: Db, positions: Sequence[KitPosition], now: float) -> None:
+def check_positions(db: Db, positions: Sequence[KitPosition], now: float) -> None:
     """Check positions against the fences, in the order of each kit's times, and raise the alarms.
     The function locks rows in the order of the kits, so that only one hub process checks a kit at a
     time.
@@ -190,7 +192,7 @@ def judge(db: Db, positions: Sequence[KitPosition], now: float) -> None:
     for id_, device, name, drawn, alarm_on in db.execute(
         f"{_FOR}{among} ORDER BY device.id, fence.id", *devices
     ):
-        if (edge := shape.stored_shape(drawn)) is not None:
+        if (edge := shape.load_stored_shape(drawn)) is not None:
             those.setdefault(device, []).append(Fence(id_, name, edge, alarm_on))
     if not those:
         return
@@ -250,8 +252,8 @@ def describe_crossing(name: str, position: KitPosition, crossing: Crossing, now:
     before = "the one before"
     if crossing.unclear_between:
         before = "those in between do not show the side; the last one that does"
-    came = f"; it came at {moment_in_words(now, now)}" if now - crossing.at > LATE_S else ""
+    came = f"; it came at {format_time(now, now)}" if now - crossing.at > LATE_S else ""
     return (
-        f"{position.name}'s position of {moment_in_words(crossing.at, now)} was {now_side} '{name}'"
-        f" ({place}); {before}, of {moment_in_words(crossing.before, now)}, {other_side}{came}"
+        f"{position.name}'s position of {format_time(crossing.at, now)} was {now_side} '{name}'"
+        f" ({place}); {before}, of {format_time(crossing.before, now)}, {other_side}{came}"
     )

@@ -1,7 +1,7 @@
 """Data of a kit for one week: the kit's positions, items to and from the kit, its incidents, and
 the costs of its satellite messages.
 
-`find` only reads, and is one operation for `Store.read` or `once`.
+`read_kit_week` only reads, and is one operation for `Store.read` or `once`.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from datetime import datetime
 from itertools import pairwise
 from typing import Any
 
-from fieldagent.extensions.places.hub.week import Week, longest_pause
+from fieldagent.extensions.places.hub.week import Week, compute_longest_pause
 from fieldagent.hub.access.caller import Caller
 from fieldagent.hub.api import reading, sos_desk
 from fieldagent.hub.api.reading import END
 from fieldagent.hub.records import sos, usage
-from fieldagent.hub.records.stored_entry import read_stored_entry
+from fieldagent.hub.records.stored_entry import decode_stored_entry
 from fieldagent.hub.records.usage import Prices
 from fieldagent.hub.store.contract import Db
 from fieldagent.package.package import Item, Location, get_date
@@ -94,7 +94,9 @@ class KitWeek(NamedTuple):
         return Counter((each.kind, each.state, each.over) for each in self.deliveries)
 
 
-def find(db: Db, workspace: int, device: int, week: Week, prices: Prices, now: float) -> KitWeek:
+def read_kit_week(
+    db: Db, workspace: int, device: int, week: Week, prices: Prices, now: float
+) -> KitWeek:
     """Read the data of a kit in the workspace for one week. `prices` maps operators to their price
     per credit.
     """
@@ -107,11 +109,11 @@ def find(db: Db, workspace: int, device: int, week: Week, prices: Prices, now: f
     track: list[PlacedPoint] = []
     sent: list[SentItem] = []
     unproved, is_cut = 0, False
-    for number, row in enumerate(_sent(db, workspace, member, device, week)):
+    for number, row in enumerate(_list_sent(db, workspace, member, device, week)):
         if is_cut := number == LOOKED_AT or len(sent) == ITEMS_MAX:
             break
         request_id, kind, is_sos, unauthenticated, accepted, body = row
-        entry = read_stored_entry(body)
+        entry = decode_stored_entry(body)
         content = entry.content
         assert isinstance(content, Item), "the ledger holds items alone"
         moment = get_date(content, entry.time)
@@ -133,7 +135,7 @@ def find(db: Db, workspace: int, device: int, week: Week, prices: Prices, now: f
         now,
         track,
         unproved,
-        longest_pause([each.moment.timestamp() for each in track]),
+        compute_longest_pause([each.moment.timestamp() for each in track]),
         sorted(sent, key=lambda each: each.at),
         deliveries,
         _incidents(db, workspace, device, week),
@@ -143,7 +145,7 @@ def find(db: Db, workspace: int, device: int, week: Week, prices: Prices, now: f
     )
 
 
-def _sent(
+def _list_sent(
     db: Db, workspace: int, member: int, device: int, week: Week
 ) -> Iterator[tuple[Any, ...]]:
     """Yield the items of a kit that arrived after the beginning of the week, except texts of the
@@ -203,7 +205,7 @@ def _incidents(db: Db, workspace: int, device: int, week: Week) -> list[dict[str
     ]
 
 
-def as_json(report: KitWeek) -> Mapping[str, Any]:
+def encode_week(report: KitWeek) -> Mapping[str, Any]:
     """Return the whole report in a form for JSON. Times are Unix seconds."""
     return {
         "kit": {"id": report.device, "name": report.name, "user": report.user},

@@ -13,16 +13,16 @@ from urllib.parse import parse_qsl
 from fieldagent.extensions.places.hub.tracker_kind import (
     KNOTS,
     TrackerKind,
-    accuracy_of,
-    alarm_of,
-    document_of,
-    faster,
-    ident_of,
-    measure_of,
-    number_of,
-    place_of,
-    report_of,
-    time_of,
+    convert_speed,
+    join_alarms,
+    make_place,
+    make_report,
+    parse_accuracy,
+    parse_document,
+    parse_ident,
+    parse_number,
+    parse_optional_number,
+    parse_time,
 )
 from fieldagent.http.message import Request
 from fieldagent.http.problem import Problem
@@ -34,11 +34,11 @@ _HOW = "send id, lat, lon and timestamp, such as ?id=123456&lat=45.91&lon=7.61&t
 def read(request: Request) -> TrackerReport:
     """Return the report in a query, a form or a JSON object. Raises Problem 400."""
     if request.body.lstrip()[:1] == b"{":
-        return _read_document(document_of(request.body))
+        return _read_document(parse_document(request.body))
     pairs = [*request.query, *parse_qsl(request.body.decode("utf-8", "replace"))]
     if not pairs:
         raise Problem(400, _HOW)
-    alarm = alarm_of(*(value for name, value in pairs if name == "alarm"))
+    alarm = join_alarms(*(value for name, value in pairs if name == "alarm"))
     return _read_pairs(dict(pairs), alarm)
 
 
@@ -48,20 +48,22 @@ def _read_pairs(pairs: Mapping[str, str], alarm: str) -> TrackerReport:
         latitude, _, longitude = pairs["location"].partition(",")
     if pairs.get("valid") in ("0", "false"):
         latitude = longitude = None
-    return report_of(
-        ident_of(pairs.get("id", pairs.get("deviceid")), "id"),
+    return make_report(
+        parse_ident(pairs.get("id", pairs.get("deviceid")), "id"),
         alarm,
-        lambda: time_of(pairs.get("timestamp"), "timestamp"),
-        lambda: place_of(
+        lambda: parse_time(pairs.get("timestamp"), "timestamp"),
+        lambda: make_place(
             {
-                "latitude": number_of(latitude, "lat"),
-                "longitude": number_of(longitude, "lon"),
-                "altitude": measure_of(pairs.get("altitude")),
-                "speedOverGround": faster(measure_of(pairs.get("speed")), KNOTS),
-                "courseOverGround": measure_of(pairs.get("bearing", pairs.get("heading"))),
+                "latitude": parse_number(latitude, "lat"),
+                "longitude": parse_number(longitude, "lon"),
+                "altitude": parse_optional_number(pairs.get("altitude")),
+                "speedOverGround": convert_speed(parse_optional_number(pairs.get("speed")), KNOTS),
+                "courseOverGround": parse_optional_number(
+                    pairs.get("bearing", pairs.get("heading"))
+                ),
             }
         ),
-        accuracy_of(pairs.get("accuracy")),
+        parse_accuracy(pairs.get("accuracy")),
     )
 
 
@@ -71,31 +73,31 @@ def _read_document(document: Any) -> TrackerReport:
     """
     location = _object(document, "location")
     coordinates = _object(location, "coords")
-    alarm = alarm_of(
+    alarm = join_alarms(
         *(part.get("alarm") for part in (document, location, _object(location, "extras")))
     )
     if not coordinates and not alarm:
         raise Problem(400, f"the body must hold device_id and location.coords; or {_HOW}")
-    return report_of(
-        ident_of(document.get("device_id"), "device_id"),
+    return make_report(
+        parse_ident(document.get("device_id"), "device_id"),
         alarm,
-        lambda: time_of(location.get("timestamp"), "location.timestamp"),
-        lambda: place_of(
+        lambda: parse_time(location.get("timestamp"), "location.timestamp"),
+        lambda: make_place(
             {
-                "latitude": number_of(coordinates.get("latitude"), "latitude"),
-                "longitude": number_of(coordinates.get("longitude"), "longitude"),
-                "altitude": measure_of(coordinates.get("altitude")),
+                "latitude": parse_number(coordinates.get("latitude"), "latitude"),
+                "longitude": parse_number(coordinates.get("longitude"), "longitude"),
+                "altitude": parse_optional_number(coordinates.get("altitude")),
                 "speedOverGround": _known(coordinates.get("speed")),
                 "courseOverGround": _known(coordinates.get("heading")),
             }
         ),
-        accuracy_of(coordinates.get("accuracy")),
+        parse_accuracy(coordinates.get("accuracy")),
     )
 
 
 def _known(value: Any) -> float | None:
     """Return a speed or course, or None if the value is negative, which means unknown."""
-    number = measure_of(value)
+    number = parse_optional_number(value)
     return None if number is None or number < 0 else number
 
 

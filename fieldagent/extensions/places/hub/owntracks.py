@@ -7,14 +7,14 @@ from __future__ import annotations
 from fieldagent.extensions.places.hub.tracker_kind import (
     KMH,
     TrackerKind,
-    accuracy_of,
-    document_of,
-    faster,
-    ident_of,
-    measure_of,
-    number_of,
-    place_of,
-    time_of,
+    convert_speed,
+    make_place,
+    parse_accuracy,
+    parse_document,
+    parse_ident,
+    parse_number,
+    parse_optional_number,
+    parse_time,
 )
 from fieldagent.http.message import Request
 from fieldagent.http.problem import Problem
@@ -28,7 +28,7 @@ def read(request: Request) -> TrackerReport | None:
     """
     if not request.body:
         return None
-    document = document_of(request.body)
+    document = parse_document(request.body)
     if not isinstance(document, dict):
         raise Problem(400, "the body must be a JSON object, as OwnTracks sends it")
     if document.get("_type") == "encrypted":
@@ -43,18 +43,18 @@ def read(request: Request) -> TrackerReport | None:
         user, device = topic.split("/")[1:3]
     ident = f"{user}/{device}" if user and device else document.get("tid")
     return TrackerReport(
-        ident_of(ident, "user and device from the settings of OwnTracks"),
-        time_of(document.get("tst"), "tst"),
-        place_of(
+        parse_ident(ident, "user and device from the settings of OwnTracks"),
+        parse_time(document.get("tst"), "tst"),
+        make_place(
             {
-                "latitude": number_of(document.get("lat"), "lat"),
-                "longitude": number_of(document.get("lon"), "lon"),
-                "altitude": measure_of(document.get("alt")),
-                "speedOverGround": faster(measure_of(document.get("vel")), KMH),
-                "courseOverGround": measure_of(document.get("cog")),
+                "latitude": parse_number(document.get("lat"), "lat"),
+                "longitude": parse_number(document.get("lon"), "lon"),
+                "altitude": parse_optional_number(document.get("alt")),
+                "speedOverGround": convert_speed(parse_optional_number(document.get("vel")), KMH),
+                "courseOverGround": parse_optional_number(document.get("cog")),
             }
         ),
-        accuracy=accuracy_of(document.get("acc")),
+        accuracy=parse_accuracy(document.get("acc")),
     )
 
 

@@ -26,8 +26,8 @@ def _routes(host: PartHost) -> list[Route]:
 def _check_positions(db: Db, positions: Sequence[KitPosition], now: float) -> None:
     """Check fences and routes against new positions."""
     if _anything_is_watched(db, positions):
-        fences.judge(db, positions, now)
-        routes.note_arrivals(db, positions, now)
+        fences.check_positions(db, positions, now)
+        routes.end_arrived_routes(db, positions, now)
 
 
 def _anything_is_watched(db: Db, positions: Sequence[KitPosition]) -> bool:
@@ -49,9 +49,9 @@ def _anything_is_watched(db: Db, positions: Sequence[KitPosition]) -> bool:
 PART = HubPart(
     routes=_routes,
     take_positions=_check_positions,
-    checks=(HubCheck(routes.next_due, routes.check_overdue),),
+    checks=(HubCheck(routes.compute_next_due, routes.check_overdue),),
     forget=routes.forget,
-    exports={"fences": fences.listing, "routes": routes.listing},
+    exports={"fences": fences.list_fences, "routes": routes.list_routes},
     refusals=__package__,
     console=f"{__package__}.console",
 )

@@ -63,7 +63,7 @@ def _circle(value: Any) -> Circle:
             )
         )
     try:
-        return shape.circle(latitude, longitude, radius)
+        return shape.make_circle(latitude, longitude, radius)
     except WrongShape as error:
         raise WrongValue(sentence("is invalid: {error}", error=error)) from None
 
@@ -77,7 +77,7 @@ def _document(value: Any) -> dict[str, Any]:
 def _polygon(document: dict[str, Any]) -> Polygon:
     """Return the polygon in a GeoJSON document. Raises Problem 409."""
     try:
-        return shape.polygon(document)
+        return shape.parse_polygon(document)
     except WrongShape as error:
         raise make_wrong(sentence("cannot be used: {error}", error=error), "polygon") from None
 
@@ -140,7 +140,7 @@ class PlacesApi:
     async def fences(self, request: Request, caller: Caller) -> Response:
         """Return all fences. There are no pages, because a workspace has few fences."""
         refuse_others(request, ())
-        rows = await self._store.read(lambda db: fences.listing(db, caller.workspace))
+        rows = await self._store.read(lambda db: fences.list_fences(db, caller.workspace))
         return make_json_response({"fences": rows})
 
     async def add_fence(self, request: Request, caller: Caller) -> Response:
@@ -162,8 +162,8 @@ class PlacesApi:
                 body.get("alarm_on", REPORTED_CROSSINGS[0]),
                 str(caller.member),
             )
-            fence = fences.add(db, caller.workspace, name, drawn, alarm_on, kits, now, actor=by)
-            return _find_entry(fences.listing(db, caller.workspace), fence)
+            fence = fences.add_fence(db, caller.workspace, name, drawn, alarm_on, kits, now, actor=by)
+            return _find_entry(fences.list_fences(db, caller.workspace), fence)
 
         return make_json_response(await self._commit(store_fence), 201)
 
@@ -173,9 +173,9 @@ class PlacesApi:
         fence = read_id(id)
 
         def delete_fence(db: Db, now: float) -> bool:
-            if not any(each["id"] == fence for each in fences.listing(db, caller.workspace)):
+            if not any(each["id"] == fence for each in fences.list_fences(db, caller.workspace)):
                 return False
-            fences.remove(db, caller.workspace, fence, now, actor=str(caller.member))
+            fences.remove_fence(db, caller.workspace, fence, now, actor=str(caller.member))
             return True
 
         if not await self._commit(delete_fence):
@@ -185,7 +185,7 @@ class PlacesApi:
     async def routes_listed(self, request: Request, caller: Caller) -> Response:
         """Return the workspace's routes for kits."""
         refuse_others(request, ())
-        rows = await self._store.read(lambda db: routes.listing(db, caller.workspace))
+        rows = await self._store.read(lambda db: routes.list_routes(db, caller.workspace))
         return make_json_response({"routes": rows})
 
     async def add_route(self, request: Request, caller: Caller) -> Response:
@@ -200,7 +200,7 @@ class PlacesApi:
 
         def store_route(db: Db, now: float) -> dict[str, Any]:
             if done := find_answer(db, asked):
-                listed = routes.listing(db, caller.workspace)
+                listed = routes.list_routes(db, caller.workspace)
                 if not any(each["id"] == int(done) for each in listed):
                     raise make_unknown("route", done)
                 return _find_entry(listed, int(done))
@@ -211,9 +211,9 @@ class PlacesApi:
                 )
             margin = body.get("margin", DEFAULT_MARGIN_S)
             plan = RoutePlan(device, name, place, body["due"].timestamp(), margin)
-            route = routes.add(db, caller.workspace, plan, now, actor=str(caller.member))
+            route = routes.add_route(db, caller.workspace, plan, now, actor=str(caller.member))
             remember(db, asked, str(route), now)
-            return _find_entry(routes.listing(db, caller.workspace), route)
+            return _find_entry(routes.list_routes(db, caller.workspace), route)
 
         return make_json_response(await self._commit(store_route), 201)
 
@@ -224,10 +224,10 @@ class PlacesApi:
         route, who = read_id(id), Actor(caller.member, caller.name)
 
         def finish_route(db: Db, now: float) -> dict[str, Any] | None:
-            if not any(each["id"] == route for each in routes.listing(db, caller.workspace)):
+            if not any(each["id"] == route for each in routes.list_routes(db, caller.workspace)):
                 return None
             routes.end_route(db, caller.workspace, route, who, body["why"], now)
-            return _find_entry(routes.listing(db, caller.workspace), route)
+            return _find_entry(routes.list_routes(db, caller.workspace), route)
 
         if (answer := await self._commit(finish_route)) is None:
             raise make_unknown("route", id)

@@ -34,7 +34,7 @@ polyline.gap { stroke: #777; stroke-width: 1; stroke-dasharray: 4 4 } circle { f
 """
 
 
-def page(report: KitWeek) -> bytes:
+def render_page(report: KitWeek) -> bytes:
     """Return the printable page with one week of a kit, in English, as UTF-8 bytes."""
     first, last = report.week.days
     title = f"{report.name}, {report.week.name}"
@@ -61,7 +61,7 @@ def page(report: KitWeek) -> bytes:
     return text.encode("utf-8", "replace")
 
 
-def end_of(incident: dict[str, Any]) -> str:
+def describe_end(incident: dict[str, Any]) -> str:
     """Return the name of the person who closed the incident, and the reason. Return an empty text
     if the incident is open.
     """
@@ -136,7 +136,7 @@ def _incidents(report: KitWeek) -> list[str]:
             if each["seen"]
             else "",
             "" if each["closed"] is None else format_clock_time(each["closed"]),
-            end_of(each),
+            describe_end(each),
         )
         for each in report.incidents
     ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fieldagent.extensions.places.hub import kit_week, print_page
 from fieldagent.extensions.places.hub.documents import FORMATS
 from fieldagent.extensions.places.hub.kit_week import KitWeek
-from fieldagent.extensions.places.hub.week import WrongWeek, read_week, week_of
+from fieldagent.extensions.places.hub.week import WrongWeek, find_week, parse_week
 from fieldagent.http.message import Request, Response, make_json_response
 from fieldagent.http.problem import Problem
 from fieldagent.http.query import read_one_of, refuse_others
@@ -34,17 +34,17 @@ class ReportsApi:
         named = read_one_of(request, "format", ("json", *FORMATS)) or "json"
         asked = dict(request.query).get("week")
         try:
-            week = week_of(now) if asked is None else read_week(asked)
+            week = find_week(now) if asked is None else parse_week(asked)
         except WrongWeek as wrong:
             raise Problem(400, sentence("?week= is invalid: {wrong}", wrong=wrong)) from None
 
         def find_kit_week(db: Db) -> KitWeek:
             device = find_device(db, caller, id)
-            return kit_week.find(db, caller.workspace, device, week, self._prices, now)
+            return kit_week.read_kit_week(db, caller.workspace, device, week, self._prices, now)
 
         week_report = await self._acts.store.read(find_kit_week)
         if named == "json":
-            return make_json_response(kit_week.as_json(week_report))
+            return make_json_response(kit_week.encode_week(week_report))
         kind = FORMATS[named]
         file = f'filename="kit-{week_report.device}-{week.name}.{named}"'
         where = f"{'inline' if named == 'html' else 'attachment'}; {file}"

@@ -12,7 +12,7 @@ from fieldagent.cli.hub.opened_store import run_with_store
 from fieldagent.extensions.places.hub import kit_week
 from fieldagent.extensions.places.hub.documents import FORMATS
 from fieldagent.extensions.places.hub.kit_week import KitWeek
-from fieldagent.extensions.places.hub.week import WrongWeek, read_week, week_of
+from fieldagent.extensions.places.hub.week import WrongWeek, find_week, parse_week
 from fieldagent.hub.access import directory
 from fieldagent.hub.settings import HubSettings, find_price
 from fieldagent.hub.store.contract import Db, Store
@@ -24,7 +24,7 @@ def write(arguments: argparse.Namespace) -> int:
     """Write the report to standard output."""
     now = time.time()
     try:
-        week = week_of(now) if arguments.week is None else read_week(arguments.week)
+        week = find_week(now) if arguments.week is None else parse_week(arguments.week)
     except WrongWeek as wrong:
         print_failure(str(wrong))
         return USAGE
@@ -33,11 +33,13 @@ def write(arguments: argparse.Namespace) -> int:
         def find(db: Db) -> KitWeek:
             workspace = directory.find_workspace(db, arguments.workspace)
             device = directory.find_device_named(db, workspace, arguments.kit)
-            return kit_week.find(db, workspace, device, week, partial(find_price, settings), now)
+            return kit_week.read_kit_week(
+                db, workspace, device, week, partial(find_price, settings), now
+            )
 
         report = store.run_once(find)
         if arguments.json:
-            print(json.dumps(kit_week.as_json(report)))
+            print(json.dumps(kit_week.encode_week(report)))
             return OK
         sys.stdout.buffer.write(FORMATS[arguments.format].write(report))
         sys.stdout.buffer.flush()

@@ -29,17 +29,17 @@ def add(call: Call) -> Result:
     asked = call.arguments
     device = directory.find_device_named(*call.here, asked.kit)
     try:
-        place = shape.read_circle(asked.to)
+        place = shape.parse_circle(asked.to)
     except WrongShape as wrong:
         raise Refused(f"--to: {wrong}") from None
     name = asked.name or f"{place.latitude:g} {place.longitude:g}"
-    plan = RoutePlan(device, name, place, due_of(asked.by, call.now), asked.margin)
-    route = routes.add(*call.here, plan, call.now)
+    plan = RoutePlan(device, name, place, parse_due_time(asked.by, call.now), asked.margin)
+    route = routes.add_route(*call.here, plan, call.now)
     due = plan.due if asked.json else format_local_time(plan.due)
     return {"id": route, "due": due, "margin": format_span(plan.margin)}
 
 
-def due_of(text: str, now: float) -> float:
+def parse_due_time(text: str, now: float) -> float:
     """Return the Unix time in a text. The text is a time of day in UTC, which means its next
     occurrence, or an ISO 8601 time, which is UTC if it contains no offset. Raises Refused.
     """
@@ -57,7 +57,7 @@ def due_of(text: str, now: float) -> float:
 @make_transaction
 def listing(call: Call) -> Result:
     """List the routes that have not ended, and the newest ended routes, newest first."""
-    rows = routes.listing(*call.here)
+    rows = routes.list_routes(*call.here)
     return rows if call.arguments.json else [_row(each) for each in rows]
 
 

@@ -18,8 +18,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from fieldagent.extensions.places.hub import shape
-from fieldagent.extensions.places.hub.clock_words import length_in_words, moment_in_words
-from fieldagent.extensions.places.hub.crossing import side_of
+from fieldagent.extensions.places.hub.clock_words import format_duration, format_time
+from fieldagent.extensions.places.hub.crossing import find_side
 from fieldagent.extensions.places.hub.shape import Circle
 from fieldagent.hub.access.directory import Refused, Row, check_name, insert_row
 from fieldagent.hub.part import KitPosition
@@ -52,11 +52,13 @@ class RoutePlan(NamedTuple):
     margin: int = DEFAULT_MARGIN_S
 
 
-def add(db: Db, workspace: int, plan: RoutePlan, now: float, *, actor: str = ADMINISTRATION) -> int:
+def add_route(
+    db: Db, workspace: int, plan: RoutePlan, now: float, *, actor: str = ADMINISTRATION
+) -> int:
     """Add a route for a kit, and return its id. Raises Refused."""
     check_name(plan.name)
     if plan.due <= now:
-        moment = moment_in_words(plan.due, now)
+        moment = format_time(plan.due, now)
         raise Refused(
             sentence(
                 "{told} has passed: use a future time, in UTC or with an offset",
@@ -75,18 +77,18 @@ def add(db: Db, workspace: int, plan: RoutePlan, now: float, *, actor: str = ADM
         workspace=workspace,
         device=plan.device,
         name=plan.name,
-        shape=json.dumps(shape.as_json(plan.place)),
+        shape=json.dumps(shape.encode_shape(plan.place)),
         due=plan.due,
         margin=plan.margin,
         created=now,
     )
-    detail = f"{id_}: {plan.device} at {plan.name} by {moment_in_words(plan.due, now)}"
+    detail = f"{id_}: {plan.device} at {plan.name} by {format_time(plan.due, now)}"
     audit.write_line(db, workspace, actor, "route add", detail, now)
     db.announce(sos.EVENTS)
     return id_
 
 
-def listing(db: Db, workspace: int) -> list[Row]:
+def list_routes(db: Db, workspace: int) -> list[Row]:
     """Return the active routes and the newest ended routes, newest first. `state` is `under way`,
     `overdue`, `arrived` or `ended`.
     """
@@ -112,7 +114,7 @@ def _encode_route(row: Sequence[Any]) -> Row:
         "id": id_,
         "device": {"id": device, "name": kit},
         "name": name,
-        **shape.members_of(drawn),
+        **shape.parse_stored_drawing(drawn),
         "due": float(due),
         "margin": margin,
         "created": float(created),
@@ -146,12 +148,12 @@ def end_route(db: Db, workspace: int, route: int, actor: Actor, reason: str, now
     ((name, alarm),) = rows
     if alarm is not None and db.execute("SELECT 1 FROM sos WHERE id = ?", alarm):
         detail = f"the route to {name} is ended: {reason}"
-        sos.note_event(db, alarm, "note", now, member=actor.member, detail=detail)
+        sos.record_event(db, alarm, "note", now, member=actor.member, detail=detail)
     by = ADMINISTRATION if actor.member is None else str(actor.member)
     audit.write_line(db, workspace, by, "route end", f"{route}: {reason}", now)
 
 
-def note_arrivals(db: Db, positions: Sequence[KitPosition], now: float) -> None:
+def end_arrived_routes(db: Db, positions: Sequence[KitPosition], now: float) -> None:
     """End the routes whose kits have arrived. `positions` are in the order of each kit's own
     times.
     """
@@ -161,26 +163,26 @@ def note_arrivals(db: Db, positions: Sequence[KitPosition], now: float) -> None:
         f" AND device {among} ORDER BY id{db.for_update()}",
         *devices,
     ):
-        if (place := shape.stored_shape(drawn)) is None:
+        if (place := shape.load_stored_shape(drawn)) is None:
             continue
         within = (
             each.position.at
             for each in positions
             if each.device == device
             and each.position.at >= created
-            and side_of(place, each.position)
+            and find_side(place, each.position)
         )
         if (at := next(within, None)) is None:
             continue
-        detail = f"a position within '{name}', of {moment_in_words(at, now)}"
+        detail = f"a position within '{name}', of {format_time(at, now)}"
         db.execute(
             "UPDATE route SET arrived = ?, ended = ?, why = ? WHERE id = ?", at, now, detail, id_
         )
         if alarm is not None and db.execute("SELECT 1 FROM sos WHERE id = ?", alarm):
-            sos.note_event(db, alarm, "heard", now, detail=detail)
+            sos.record_event(db, alarm, "heard", now, detail=detail)
 
 
-def next_due(db: Db) -> float:
+def compute_next_due(db: Db) -> float:
     """Return the Unix time when the next route becomes overdue."""
     sql = "SELECT min(due + margin) FROM route WHERE ended IS NULL AND alarm IS NULL"
     return find_earliest(db, sql)
@@ -199,8 +201,8 @@ def check_overdue(db: Db, now: float) -> list[str]:
     lines = []
     for id_, workspace, device, member, kit, name, due, margin, *place in rows:
         text = (
-            f"{kit} was to be at '{name}' by {moment_in_words(due, now)}, and is overdue since"
-            f" {moment_in_words(due + margin, now)}: no position within it has come."
+            f"{kit} was to be at '{name}' by {format_time(due, now)}, and is overdue since"
+            f" {format_time(due + margin, now)}: no position within it has come."
             f" {_newest(place, now)}"
         )
         posting = Posting(workspace, member, Message(text), int(now), SOS_PRIORITY, alarm=True)
@@ -215,8 +217,8 @@ def _newest(place: Sequence[float | None], now: float) -> str:
     if latitude is None or longitude is None or at is None:
         return "Its position is unknown."
     return (
-        f"Its newest position is {latitude:.5f} {longitude:.5f}, of {moment_in_words(at, now)},"
-        f" {length_in_words(now - at)} old."
+        f"Its newest position is {latitude:.5f} {longitude:.5f}, of {format_time(at, now)},"
+        f" {format_duration(now - at)} old."
     )
 
 

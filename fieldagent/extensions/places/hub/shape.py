@@ -50,7 +50,7 @@ class Polygon(NamedTuple):
 Shape = Circle | Polygon
 
 
-def circle(latitude: float, longitude: float, radius: float) -> Circle:
+def make_circle(latitude: float, longitude: float, radius: float) -> Circle:
     """Check a circle and return it. Raises WrongShape."""
     _check(longitude, latitude, sentence("the centre"))
     if not RADIUS_LEAST <= radius <= RADIUS_MOST:
@@ -65,7 +65,7 @@ def circle(latitude: float, longitude: float, radius: float) -> Circle:
     return Circle(latitude, longitude, radius)
 
 
-def read_circle(text: str) -> Circle:
+def parse_circle(text: str) -> Circle:
     """Return the circle in a text `LAT,LON,METRES`. Raises WrongShape."""
     try:
         latitude, longitude, radius = (float(each) for each in text.split(","))
@@ -79,10 +79,10 @@ def read_circle(text: str) -> Circle:
                 text=repr(text),
             )
         ) from None
-    return circle(latitude, longitude, radius)
+    return make_circle(latitude, longitude, radius)
 
 
-def polygon(document: Any) -> Polygon:
+def parse_polygon(document: Any) -> Polygon:
     """Return the polygon in a GeoJSON document. The document may be a file with one Feature. Raises
     WrongShape.
     """
@@ -111,7 +111,7 @@ def _laid_out(rings: Iterable[Sequence[Point]]) -> Polygon:
     return Polygon((outer, *(_beside(hole, middle) for hole in holes)))
 
 
-def as_json(shape: Shape) -> dict[str, Any]:
+def encode_shape(shape: Shape) -> dict[str, Any]:
     """Return the shape in the form of the API: `circle`, or `polygon` as GeoJSON."""
     if isinstance(shape, Circle):
         return {"circle": shape._asdict()}
@@ -121,9 +121,9 @@ def as_json(shape: Shape) -> dict[str, Any]:
     return {"polygon": {"type": "Polygon", "coordinates": rings}}
 
 
-def read_shape(drawing: dict[str, Any]) -> Shape:
-    """Return the shape in a result of `as_json`. There are no checks, because the shape was checked
-    when it was drawn, and because it is parsed for each position.
+def decode_shape(drawing: dict[str, Any]) -> Shape:
+    """Return the shape in a result of `encode_shape`. There are no checks, because the shape was
+    checked when it was drawn, and because it is parsed for each position.
     """
     if "circle" in drawing:
         return Circle(**drawing["circle"])
@@ -133,25 +133,25 @@ def read_shape(drawing: dict[str, Any]) -> Shape:
     )
 
 
-def stored_shape(text: str) -> Shape | None:
+def load_stored_shape(text: str) -> Shape | None:
     """Return the shape in a JSON text from the database. If the text is damaged, return None and
     log this once, so that one damaged shape does not block other shapes and positions.
     """
     with suppress(ValueError, TypeError, LookupError):
-        return read_shape(json.loads(text))
-    _note_damaged(text)
+        return decode_shape(json.loads(text))
+    _log_damage_once(text)
     return None
 
 
-def members_of(text: str) -> dict[str, Any]:
-    """Return a result of `as_json` that was stored as text, or an empty object if the text is
+def parse_stored_drawing(text: str) -> dict[str, Any]:
+    """Return a result of `encode_shape` that was stored as text, or an empty object if the text is
     damaged.
     """
-    return json.loads(text) if stored_shape(text) is not None else {}
+    return json.loads(text) if load_stored_shape(text) is not None else {}
 
 
 @lru_cache(maxsize=100)
-def _note_damaged(text: str) -> None:
+def _log_damage_once(text: str) -> None:
     """Log a damaged shape once."""
     log.error(
         "a shape is damaged in the database, and not used (%d characters: %s): remove its"
@@ -160,7 +160,7 @@ def _note_damaged(text: str) -> None:
     )
 
 
-def beyond(shape: Shape, latitude: float, longitude: float) -> float:
+def compute_distance_outside(shape: Shape, latitude: float, longitude: float) -> float:
     """Return the distance in metres from the shape's edge to a place outside it. The result is
     negative if the place is inside.
     """

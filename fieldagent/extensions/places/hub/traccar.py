@@ -11,16 +11,16 @@ from typing import Any
 from fieldagent.extensions.places.hub.tracker_kind import (
     KNOTS,
     TrackerKind,
-    accuracy_of,
-    alarm_of,
-    document_of,
-    faster,
-    ident_of,
-    measure_of,
-    number_of,
-    place_of,
-    report_of,
-    time_of,
+    convert_speed,
+    join_alarms,
+    make_place,
+    make_report,
+    parse_accuracy,
+    parse_document,
+    parse_ident,
+    parse_number,
+    parse_optional_number,
+    parse_time,
 )
 from fieldagent.http.guard import get_required_body
 from fieldagent.http.message import Request
@@ -32,30 +32,30 @@ def read(request: Request) -> TrackerReport | None:
     """Return the report of a position or an alarm. Return None for an event that is not an alarm,
     because its position is forwarded separately. Raises Problem 400.
     """
-    document = document_of(get_required_body(request))
+    document = parse_document(get_required_body(request))
     device, position, event = (_object(document, name) for name in ("device", "position", "event"))
     if not device:
         raise Problem(400, "the body must hold device and position, as Traccar forwards them")
-    alarm = alarm_of(*(_object(each, "attributes").get("alarm") for each in (event, position)))
+    alarm = join_alarms(*(_object(each, "attributes").get("alarm") for each in (event, position)))
     if event and event.get("type") != "alarm" and not alarm:
         return None
-    return report_of(
-        ident_of(device.get("uniqueId"), "device.uniqueId"),
+    return make_report(
+        parse_ident(device.get("uniqueId"), "device.uniqueId"),
         alarm,
-        lambda: time_of(position.get("fixTime") or event.get("eventTime"), "position.fixTime"),
+        lambda: parse_time(position.get("fixTime") or event.get("eventTime"), "position.fixTime"),
         lambda: _place(position) if position.get("valid", True) else None,
-        accuracy_of(position.get("accuracy")),
+        parse_accuracy(position.get("accuracy")),
     )
 
 
 def _place(position: dict[str, Any]) -> dict[str, float] | None:
-    return place_of(
+    return make_place(
         {
-            "latitude": number_of(position.get("latitude"), "position.latitude"),
-            "longitude": number_of(position.get("longitude"), "position.longitude"),
-            "altitude": measure_of(position.get("altitude")),
-            "speedOverGround": faster(measure_of(position.get("speed")), KNOTS),
-            "courseOverGround": measure_of(position.get("course")),
+            "latitude": parse_number(position.get("latitude"), "position.latitude"),
+            "longitude": parse_number(position.get("longitude"), "position.longitude"),
+            "altitude": parse_optional_number(position.get("altitude")),
+            "speedOverGround": convert_speed(parse_optional_number(position.get("speed")), KNOTS),
+            "courseOverGround": parse_optional_number(position.get("course")),
         }
     )
 

@@ -39,7 +39,7 @@ class TrackerKind(NamedTuple):
     """Body of the response that the tracker expects: JSON, or empty."""
 
 
-def document_of(body: bytes) -> Any:
+def parse_document(body: bytes) -> Any:
     """Parse the JSON in a body. Raises Problem 400."""
     try:
         return load_document(body)
@@ -47,7 +47,7 @@ def document_of(body: bytes) -> Any:
         raise Problem(400, str(error)) from None
 
 
-def number_of(value: Any, name: str) -> float | None:
+def parse_number(value: Any, name: str) -> float | None:
     """Return a number that is a JSON number or a text with a decimal point or comma, or None if it
     is missing.
 
@@ -64,15 +64,15 @@ def number_of(value: Any, name: str) -> float | None:
     return number
 
 
-def measure_of(value: Any) -> float | None:
+def parse_optional_number(value: Any) -> float | None:
     """Return an optional number of a report, or None if it is missing or invalid."""
     try:
-        return number_of(value, "")
+        return parse_number(value, "")
     except Problem:
         return None
 
 
-def alarm_of(*values: Any) -> str:
+def join_alarms(*values: Any) -> str:
     """Return all alarms of a report, separated by commas. Each value is a text, a list or another
     JSON value.
     """
@@ -83,7 +83,7 @@ def alarm_of(*values: Any) -> str:
     return ",".join(dict.fromkeys(words))
 
 
-def report_of(
+def make_report(
     ident: str,
     alarm: str,
     at: Callable[[], datetime | None],
@@ -109,7 +109,7 @@ def report_of(
     return TrackerReport(ident, read(at), read(place), alarm, accuracy, "; ".join(faults))
 
 
-def ident_of(value: Any, name: str) -> str:
+def parse_ident(value: Any, name: str) -> str:
     """Return the id that a tracker reports. Raises Problem 400."""
     if isinstance(value, int) and not isinstance(value, bool):
         value = str(value)
@@ -123,7 +123,7 @@ _MILLISECONDS = 1e11
 after the year 5138."""
 
 
-def time_of(value: Any, name: str) -> datetime | None:
+def parse_time(value: Any, name: str) -> datetime | None:
     """Return the time from Unix seconds, Unix milliseconds, or an ISO 8601 text. Return None if it
     is missing or outside the years 2000 to 2100. Raises Problem 400.
     """
@@ -134,7 +134,7 @@ def time_of(value: Any, name: str) -> datetime | None:
             moment = datetime.fromisoformat(value)
             moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
         else:
-            seconds = number_of(value, name) or 0.0
+            seconds = parse_number(value, name) or 0.0
             seconds = seconds / 1000 if seconds > _MILLISECONDS else seconds
             moment = datetime.fromtimestamp(seconds, UTC)
     except (ValueError, OverflowError, OSError):
@@ -146,7 +146,7 @@ _READ = {name: field.read for name, field in ITEMS["location"].members.items()}
 _NEEDED = ("latitude", "longitude")
 
 
-def place_of(values: Mapping[str, float | None]) -> dict[str, float] | None:
+def make_place(values: Mapping[str, float | None]) -> dict[str, float] | None:
     """Return the fields of a location. Return None if latitude or longitude is missing, or if both
     are 0, which a receiver without a fix sends.
 
@@ -169,12 +169,12 @@ def place_of(values: Mapping[str, float | None]) -> dict[str, float] | None:
     return place
 
 
-def accuracy_of(value: Any) -> float:
+def parse_accuracy(value: Any) -> float:
     """Return the accuracy in metres, or 0 if it is missing or invalid."""
-    return max(0.0, measure_of(value) or 0.0)
+    return max(0.0, parse_optional_number(value) or 0.0)
 
 
-def faster(value: float | None, unit: float) -> float | None:
+def convert_speed(value: float | None, unit: float) -> float | None:
     """Convert a speed to metres per second. `unit` is the factor. Return None if the speed is
     missing.
     """

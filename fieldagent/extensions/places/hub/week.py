@@ -34,7 +34,7 @@ class Week(NamedTuple):
         return monday.isoformat(), (monday + timedelta(days=6)).isoformat()
 
 
-def read_week(text: str) -> Week:
+def parse_week(text: str) -> Week:
     """Return the week with a name such as 2026-W48. Raises WrongWeek."""
     match = _WEEK.fullmatch(text)
     try:
@@ -51,7 +51,7 @@ def read_week(text: str) -> Week:
         ) from None
 
 
-def week_of(moment: float) -> Week:
+def find_week(moment: float) -> Week:
     """Return the week that contains a Unix time."""
     day = datetime.fromtimestamp(moment, UTC).date()
     return _from(day - timedelta(days=day.weekday()))
@@ -64,7 +64,7 @@ def _from(monday: date) -> Week:
     return Week(f"{year}-W{number:02}", begins.timestamp(), ends.timestamp())
 
 
-def longest_pause(times: Sequence[float]) -> float:
+def compute_longest_pause(times: Sequence[float]) -> float:
     """Return the length in seconds of the longest pause that is not a gap. This is three times the
     median pause between two positions of the track, but at least 15 minutes.
     """

@@ -44,8 +44,8 @@ from fieldagent.extensions.sms.agent.settings import SmsSettings
 from fieldagent.extensions.sms.agent.under_way import (
     SendPause,
     SentFrame,
+    apply_report,
     forget_reference,
-    note_report,
 )
 from fieldagent.extensions.sms.sms_modem import StoredMessage
 from fieldagent.system.lazy_dataclass import dataclass
@@ -129,7 +129,7 @@ async def run(seat: SmsSeat) -> NoReturn:
         await run_and_reopen(
             work,
             MODEM_LOST_ERRORS,
-            carrier.note_absent,
+            carrier.show_absence,
             seat.progress,
             seat.link,
             seat.heal,
@@ -406,7 +406,7 @@ class SmsCarrier:
                 case Deliver() as message:
                     await self._process_message(message)
                 case StatusReport() as report if self._settings.is_hub(report.number):
-                    note_report(self._under_way.values(), report)
+                    apply_report(self._under_way.values(), report)
             for place in arrival.places:
                 await modem.delete(place)
         await self._read_again(modem, contents.unreadable)
@@ -477,7 +477,7 @@ class SmsCarrier:
 
     # Methods that show the state to people.
 
-    def note_absent(self, error: BaseException) -> None:
+    def show_absence(self, error: BaseException) -> None:
         """Show on the link why the carrier cannot send SMS. Log the reason if it is new. The state
         is FAULT if the modem refuses to work, otherwise ABSENT.
         """

@@ -123,7 +123,7 @@ class GsmModem:
             if written:
                 return SendResult(Outcome.DOUBTFUL, reason=str(error))
             return SendResult(Outcome.NOT_SENT, reason=str(error))
-        return sms_modem.judge(event if isinstance(event, GsmReply) else None)
+        return sms_modem.find_result(event if isinstance(event, GsmReply) else None)
 
     async def _write_message(self, pdu: bytes) -> GsmEvent:
         """Write the message and return the modem's reply. If another message arrives meanwhile, the
@@ -152,13 +152,13 @@ class GsmModem:
         reply = await self.ask(sms_modem.LIST_ALL, LIST_MAX_S)
         if not reply.ok:
             raise GsmSilent(f"the store cannot be listed (error {reply.error})")
-        return find_arrivals([*sms_modem.read_listed(reply), *self.passed_on.values()])
+        return find_arrivals([*sms_modem.parse_listed(reply), *self.passed_on.values()])
 
     async def delete(self, place: int) -> None:
         if place < 0:
             self.passed_on.pop(place, None)
             return
-        reply = await self.ask(sms_modem.delete(place))
+        reply = await self.ask(sms_modem.make_delete_command(place))
         if not reply.ok:
             log.warning("the GSM modem did not delete message %d: error %s", place, reply.error)
 
@@ -167,10 +167,10 @@ class GsmModem:
         link.
         """
         registered = sms_modem.is_registered(await self.ask(sms_modem.NETWORK))
-        self.link.note_signal(sms_modem.read_bars(await self.ask(sms_modem.SIGNAL)))
+        self.link.note_signal(sms_modem.parse_bars(await self.ask(sms_modem.SIGNAL)))
         self.link.state = LinkState.READY if registered else LinkState.NO_SERVICE
         self.link.reason = "" if registered else "the modem finds no network that accepts it"
-        filled = sms_modem.read_used_places(await self.ask(sms_modem.STORE))
+        filled = sms_modem.parse_used_places(await self.ask(sms_modem.STORE))
         if filled is None:
             return
         taken, places = filled
@@ -196,13 +196,13 @@ class GsmModem:
         if not (await self.ask(sms_modem.PDU_MODE)).ok:
             raise GsmRefuses("the modem has no PDU mode: use another")
         for store in sms_modem.STORES:
-            if (await self.ask(sms_modem.store_in(store))).ok:
+            if (await self.ask(sms_modem.make_store_command(store))).ok:
                 break
         else:
             raise GsmSilent("the modem offers no store for SMS: is its SIM still busy?")
         await self.ask(sms_modem.NO_ACKNOWLEDGEMENT)
         offered = await self.ask(sms_modem.NOTIFICATIONS)
-        if not (await self.ask(sms_modem.notify(offered))).ok:
+        if not (await self.ask(sms_modem.make_notify_command(offered))).ok:
             log.info("the GSM modem does not report new SMS: the agent polls it")
 
     async def _wake(self) -> None:
@@ -227,21 +227,21 @@ class GsmModem:
             raise GsmRefuses("the SIM needs its PIN: set sms-pin")
         if why := pin.describe_hindrance():
             raise GsmRefuses(why)
-        pin.note_tried()
-        reply = await self.ask(sms_modem.unlock(pin.value), LIST_MAX_S)
+        pin.record_attempt()
+        reply = await self.ask(sms_modem.make_unlock_command(pin.value), LIST_MAX_S)
         if reply.error in sms_modem.SIM_BUSY:
             raise GsmSilent(f"the SIM does not accept a PIN yet (error {reply.error})")
         if not reply.ok:
-            pin.note_refused()
+            pin.record_refusal()
             raise GsmRefuses("the SIM refuses sms-pin: correct it; it is not tried again")
-        pin.note_taken()
+        pin.clear_attempts()
         if wants := self._find_lock(await self.ask(sms_modem.PIN)):
             raise GsmRefuses(f"the SIM needs more than its PIN: {wants}")
 
     @staticmethod
     def _find_lock(reply: GsmReply) -> str:
         try:
-            return sms_modem.read_lock(reply)
+            return sms_modem.parse_lock(reply)
         except RemoteProtocolError as error:
             raise GsmSilent(str(error)) from None
 
@@ -250,7 +250,7 @@ def _read_refused_prompt(reply: GsmReply) -> SendResult:
     """Return the result if the modem refuses the prompt. The message was not sent, whatever the
     error is.
     """
-    verdict = sms_modem.judge(reply)
+    verdict = sms_modem.find_result(reply)
     if verdict.outcome is Outcome.NOT_SENT:
         return verdict
     return SendResult(Outcome.NOT_SENT, reason="the modem does not accept messages now")

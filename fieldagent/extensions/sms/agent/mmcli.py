@@ -68,24 +68,26 @@ class ManagedModem:
             return ended.output
         if modem_manager.is_not_allowed(ended.errors):
             raise GsmRefuses(modem_manager.NOT_ALLOWED)
-        raise GsmSilent(f"mmcli reports: {modem_manager.read_complaint(ended.errors)}")
+        raise GsmSilent(f"mmcli reports: {modem_manager.parse_error(ended.errors)}")
 
     async def send(self, message: Submit) -> SendResult:
         try:
-            made = await self.ask(*modem_manager.create(self.name, message))
-            place = modem_manager.read_created(made)
+            made = await self.ask(*modem_manager.make_create_arguments(self.name, message))
+            place = modem_manager.parse_created(made)
         except (GsmSilent, GsmRefuses, RemoteProtocolError) as error:
             self.lost = error if not isinstance(error, RemoteProtocolError) else _make_silent(error)
             return SendResult(Outcome.NOT_SENT, reason=str(error))
         try:
-            ended = await _run(modem_manager.send(place, SEND_SECONDS), self.send_max)
+            ended = await _run(
+                modem_manager.make_send_arguments(place, SEND_SECONDS), self.send_max
+            )
         except GsmSilent as error:
             self.lost = error
             return SendResult(Outcome.DOUBTFUL, reason=str(error))
         if ended.status == 0:
             sent = SendResult(Outcome.SENT, await self._find_reference(place))
         else:
-            sent = modem_manager.judge(ended.errors)
+            sent = modem_manager.find_result(ended.errors)
         await self._forget(place)
         return sent
 
@@ -94,8 +96,8 @@ class ManagedModem:
         case, the status report is ignored.
         """
         try:
-            output = await self.ask(*modem_manager.make_sms_query(place))
-            return modem_manager.read_message(place, output).reference
+            output = await self.ask(*modem_manager.make_query_arguments(place))
+            return modem_manager.parse_message(place, output).reference
         except (GsmSilent, GsmRefuses, RemoteProtocolError) as error:
             log.info("delivery reports of SMS are not available: %s", error)
             return None
@@ -109,8 +111,8 @@ class ManagedModem:
     async def read_store(self) -> StoreContent:
         self.arrived = False
         try:
-            output = await self.ask(*modem_manager.list_sms(self.name))
-            places = modem_manager.read_list(output)
+            output = await self.ask(*modem_manager.make_list_arguments(self.name))
+            places = modem_manager.parse_list(output)
         except RemoteProtocolError as error:
             raise _make_silent(error) from None
         self._told &= set(places)
@@ -125,21 +127,21 @@ class ManagedModem:
         """Return a stored message, or None if it cannot be read or does not exist any more. The
         message remains in the store.
         """
-        ended = await _run(modem_manager.make_sms_query(place), REPLY_TIMEOUT_S)
+        ended = await _run(modem_manager.make_query_arguments(place), REPLY_TIMEOUT_S)
         try:
             if ended.status:
-                raise RemoteProtocolError(modem_manager.read_complaint(ended.errors))
-            return modem_manager.read_message(place, ended.output)
+                raise RemoteProtocolError(modem_manager.parse_error(ended.errors))
+            return modem_manager.parse_message(place, ended.output)
         except RemoteProtocolError as error:
             self._log_once(place, f"SMS {place} of ModemManager cannot be read: {error}")
             return None
 
     async def delete(self, place: int) -> None:
-        ended = await _run(modem_manager.delete(self.name, place), REPLY_TIMEOUT_S)
+        ended = await _run(modem_manager.make_delete_arguments(self.name, place), REPLY_TIMEOUT_S)
         if modem_manager.is_not_allowed(ended.errors):
             raise GsmRefuses(modem_manager.NOT_ALLOWED)
         if ended.status:
-            reason = modem_manager.read_complaint(ended.errors)
+            reason = modem_manager.parse_error(ended.errors)
             self._log_once(place, f"ModemManager did not delete SMS {place}: {reason}")
 
     def _log_once(self, place: int, text: str) -> None:
@@ -149,7 +151,7 @@ class ManagedModem:
 
     async def read_state(self) -> None:
         try:
-            modem = modem_manager.read_modem(
+            modem = modem_manager.parse_modem(
                 await self.ask(*modem_manager.make_modem_arguments(self.name))
             )
         except RemoteProtocolError as error:

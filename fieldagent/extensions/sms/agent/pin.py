@@ -36,17 +36,17 @@ class PinMemory:
             return WRONG_PIN_REASON
         return UNKNOWN if tries >= UNKNOWN_MAX else ""
 
-    def note_tried(self) -> None:
+    def record_attempt(self) -> None:
         """Record an attempt on disk before the SIM receives the PIN. So the attempt is counted even
         if power fails. Raises OSError.
         """
         replace_file(self.file, b"%s %d" % (self._print(), (self._count_tries() or 0) + 1))
 
-    def note_refused(self) -> None:
+    def record_refusal(self) -> None:
         """Record on disk that the SIM has refused the PIN. Raises OSError."""
         replace_file(self.file, self._print())
 
-    def note_taken(self) -> None:
+    def clear_attempts(self) -> None:
         """Delete the record of attempts, because the SIM has accepted the PIN."""
         with suppress(OSError):
             self.file.unlink()

@@ -29,19 +29,20 @@ class SmsSettings(NamedTuple):
     heal: tuple[HealingStep, ...] | None = None
     recovery_command: str | None = None
 
-    def is_hub(self, number: str) -> bool:
-        """Return True if `number` is the hub's number, in any form in which a network may show
-        it.
+    def is_hub(self, phone_number: str) -> bool:
+        """Return True if `phone_number` is the hub's number, in any form in which a network may
+        show it.
         """
-        return _get_ending(number) == _get_ending(self.hub_number)
+        return _get_ending(phone_number) == _get_ending(self.hub_number)
 
-    def can_come_from(self, number: str) -> bool:
+    def can_come_from(self, phone_number: str) -> bool:
         """Return True if the kit processes messages from this number. Some networks show numbers
         without the country code, so the function compares the last digits. The tag in the message
         authenticates it.
         """
         return any(
-            _get_ending(each) == _get_ending(number) for each in (self.hub_number, *self.allow)
+            _get_ending(each) == _get_ending(phone_number)
+            for each in (self.hub_number, *self.allow)
         )
 
 

@@ -84,7 +84,7 @@ def forget_reference(frames: Iterable[SentFrame], reference: int | None) -> None
             each.references.pop(reference, None)
 
 
-def note_report(frames: Iterable[SentFrame], report: StatusReport) -> None:
+def apply_report(frames: Iterable[SentFrame], report: StatusReport) -> None:
     """Process a status report, which shows that the SMS reached the hub's telephone or failed
     permanently. An SMS that reached the telephone may not have reached the hub yet.
 

@@ -33,7 +33,7 @@ def is_phone(address: str) -> bool:
     return PHONE.fullmatch(address) is not None
 
 
-def number_of(sender: str) -> str:
+def normalise_number(sender: str) -> str:
     """Return a number in the form that contacts' addresses have. Some services write spaces in
     numbers, or 00 instead of the plus sign.
     """
@@ -42,11 +42,16 @@ def number_of(sender: str) -> str:
 
 
 async def post(
-    address: str, headers: Sequence[tuple[str, str]], body: bytes, *, service: str, says: str
+    address: str,
+    headers: Sequence[tuple[str, str]],
+    body: bytes,
+    *,
+    service: str,
+    reason_member: str,
 ) -> HandoverResult:
     """Send a message to a service and return the result. Any 2xx status is success, which does not
-    mean that the handset has the message. `says` is the JSON member that contains the reason of a
-    refusal.
+    mean that the handset has the message. `reason_member` is the JSON member that contains the
+    reason of a refusal.
     """
     try:
         reply = await request(
@@ -58,7 +63,7 @@ async def post(
         )
     if 200 <= reply.status < 300:
         return HandoverResult(HandoverOutcome.HANDED)
-    said = " ".join(_read_member(reply, says).split())[:_MESSAGE_CHARACTERS_MAX]
+    said = " ".join(_read_member(reply, reason_member).split())[:_MESSAGE_CHARACTERS_MAX]
     # A service that responds with a 5xx status may have sent the message before.
     untaken = 400 <= reply.status < 500
     return make_failure(

@@ -60,7 +60,7 @@ def _make_sender(host: ContactHost) -> Send:
             (("Content-Type", "application/json"), credentials),
             json.dumps(message).encode(),
             service=NAME,
-            says="message",
+            reason_member="message",
         )
 
     return send
@@ -115,7 +115,7 @@ async def _process_event(inward: AnswerServices, event: object, payload: object)
         )
         identity = service.make_identity(sender, words, at)
         await inward.inbox.receive_message(
-            ContactAnswer(NAME, identity, service.number_of(sender), words)
+            ContactAnswer(NAME, identity, service.normalise_number(sender), words)
         )
     elif event == "sms:delivered":
         await inward.inbox.report(service.read_needed_member(payload, "messageId"), True)

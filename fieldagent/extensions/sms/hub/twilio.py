@@ -67,7 +67,7 @@ def _make_sender(host: ContactHost) -> Send:
             (kind, service.make_basic_header(account, own["twilio-token"])),
             urlencode(form).encode(),
             service="Twilio",
-            says="message",
+            reason_member="message",
         )
 
     return send
@@ -109,7 +109,7 @@ def _make_routes(inward: AnswerServices) -> list[Route]:
                 service.read_needed_member(form, "MessageSid"),
             )
             answer = ContactAnswer(
-                NAME, identity, service.number_of(sender), form.get("Body", "")[:2_000]
+                NAME, identity, service.normalise_number(sender), form.get("Body", "")[:2_000]
             )
             await inward.inbox.receive_message(answer)
         return Response(200, _EMPTY_ANSWER, "text/xml")

@@ -47,7 +47,7 @@ def _make_sender(host: ContactHost) -> Send:
         signed = signature.make_headers(notice.message_id, body, now=host.clock(), secrets=secrets)
         headers = (("Content-Type", "application/json"), *signed)
         return await service.post(
-            own["sms-webhook"], headers, body, service="sms-webhook", says="detail"
+            own["sms-webhook"], headers, body, service="sms-webhook", reason_member="detail"
         )
 
     return send
@@ -81,7 +81,7 @@ def _make_routes(inward: AnswerServices) -> list[Route]:
                 service.read_needed_member(document, "text"),
             )
             await inward.inbox.receive_message(
-                ContactAnswer(NAME, id_, service.number_of(sender), words)
+                ContactAnswer(NAME, id_, service.normalise_number(sender), words)
             )
         elif document["state"] in ("delivered", "failed"):
             reason = document.get("reason")

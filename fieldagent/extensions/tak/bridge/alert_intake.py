@@ -56,7 +56,7 @@ def accept_alert(
     incident = trackers.open_incident(db, tracker.device)
     if alert.cancels and tracker.alarm and incident is not None:
         detail = f"{alert.sender.callsign} has cancelled the 911 alert on the phone"
-        sos.note_event(db, incident, "note", now, name=alert.sender.callsign, detail=detail)
+        sos.record_event(db, incident, "note", now, name=alert.sender.callsign, detail=detail)
     point = alert.point
     place = None
     if point.is_known and not is_zero_position(point.latitude, point.longitude):

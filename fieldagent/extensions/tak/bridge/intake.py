@@ -91,7 +91,7 @@ class TakIntake:
 
     def _note_unit(self, db: Db, unit: TakUnit, now: float) -> None:
         if unit.callsign in self._inbox.rules.allow:
-            records.note_person(db, self._inbox.workspace, unit.callsign, unit.uid, now)
+            records.record_person(db, self._inbox.workspace, unit.callsign, unit.uid, now)
         records.record_return(db, self._inbox.workspace, unit.uid, now)
 
     def _process_alert(self, db: Db, alert: PhoneAlert, now: float) -> ItemResult:
@@ -114,14 +114,16 @@ class TakIntake:
             return
         for alarm in self._alarms.values():
             alarm.due_at = 0.0
-        note = partial(records.note_cancelled_there, workspace=self._inbox.workspace, member=whose)
+        note = partial(
+            records.record_cancel_at_server, workspace=self._inbox.workspace, member=whose
+        )
         await persist(self._host.store, partial(note, canceller=by, now=now))
 
     async def _process_tick(self, event: CotEvent, now: float) -> None:
         receipt = tak.read_receipt(event)
         ours = receipt is not None and await persist(
             self._host.store,
-            lambda db: records.note_tick(
+            lambda db: records.record_tick(
                 db,
                 self._inbox.workspace,
                 receipt.sender.uid,

@@ -53,7 +53,7 @@ class TakInbox(NamedTuple):
 
     workspace: int
     rules: TakRules
-    person_of: FindPerson = records.note_person
+    person_of: FindPerson = records.record_person
 
 
 class SentMarker(NamedTuple):
@@ -125,7 +125,7 @@ def _enter_event(
     posting = replace(posting, sender=person.member, expires=now + records.OVER_AFTER_S)
     allowance = _make_allowance(db, inbox, person, now)
     paid = spending.enter_within(db, posting, allowance, now)
-    records.note_entered(db, row, paid.entered.item, paid.credits)
+    records.record_entered_item(db, row, paid.entered.item, paid.credits)
     return TakOutcome(ItemResult.TAKEN, f"The message {paid.reason}." if paid.reason else "")
 
 

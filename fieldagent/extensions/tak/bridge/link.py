@@ -98,7 +98,7 @@ async def open_team_server(server: TakServer, workspace: int) -> AsyncIterator[T
     identified only by a callsign.
     """
     title = f"the TAK server at {server.host}"
-    yield TakSite(title, partial(_open_session, server), records.note_person)
+    yield TakSite(title, partial(_open_session, server), records.record_person)
 
 
 @asynccontextmanager

@@ -15,7 +15,7 @@ from fieldagent.extensions.tak import map_events as tak_map
 from fieldagent.hub.bridge import tenure
 from fieldagent.hub.escalation import texts_to_kits
 from fieldagent.hub.records import ledger, sos
-from fieldagent.hub.records.stored_entry import read_stored_entry
+from fieldagent.hub.records.stored_entry import decode_stored_entry
 from fieldagent.hub.store.contract import Db, make_membership
 from fieldagent.package.delivery import Stage
 from fieldagent.package.package import Item
@@ -114,7 +114,7 @@ def find_person(db: Db, workspace: int, callsign: str) -> TakPerson | None:
     return TakPerson(*rows[0]) if rows else None
 
 
-def note_person(db: Db, workspace: int, callsign: str, uid: str, now: float) -> TakPerson | None:
+def record_person(db: Db, workspace: int, callsign: str, uid: str, now: float) -> TakPerson | None:
     """Return the person with this callsign. Add the person as a member at the first contact. From
     now on, messages to the person go to the phone `uid`. Return None if there are too many people
     already.
@@ -233,13 +233,13 @@ def list_due_events(db: Db, members: Collection[int], now: float, limit: int) ->
     )
     events = []
     for *row, body in rows:
-        entry = read_stored_entry(body)
+        entry = decode_stored_entry(body)
         assert isinstance(entry.content, Item), "the ledger holds items alone"
         events.append(OutEvent._make((*row, entry.content, float(entry.time))))
     return events
 
 
-def note_sent(db: Db, out: OutEvent, now: float, *, handed: bool) -> None:
+def record_sent(db: Db, out: OutEvent, now: float, *, handed: bool) -> None:
     """Record that the server has the item. `handed` is True if, as far as the hub knows, the server
     passes the item on.
     """
@@ -252,10 +252,12 @@ def note_sent(db: Db, out: OutEvent, now: float, *, handed: bool) -> None:
         *(state, out.uid, again, out.id),
     )
     if news and out.person is not None and handed:
-        ledger.note_stage(db, out.item, out.person, Stage.HANDED_OVER, SERVER, now)
+        ledger.record_stage(db, out.item, out.person, Stage.HANDED_OVER, SERVER, now)
 
 
-def note_tick(db: Db, workspace: int, uid: str, message_id: str, now: float, *, read: bool) -> bool:
+def record_tick(
+    db: Db, workspace: int, uid: str, message_id: str, now: float, *, read: bool
+) -> bool:
     """Record a receipt: a phone has a message from the hub, or a person has read it. Return True if
     the message is from the hub.
     """
@@ -269,9 +271,9 @@ def note_tick(db: Db, workspace: int, uid: str, message_id: str, now: float, *, 
     )
     for id_, item, person, state, name in rows:
         if state != "delivered" and not _has_kit(db, person):
-            ledger.note_stage(db, item, person, Stage.STORED, "", now)
+            ledger.record_stage(db, item, person, Stage.STORED, "", now)
         if read:
-            ledger.note_stage(db, item, person, Stage.READ, name, now)
+            ledger.record_stage(db, item, person, Stage.READ, name, now)
         db.execute(
             "UPDATE tak_event SET state = ? WHERE id = ?", "read" if read else "delivered", id_
         )
@@ -292,7 +294,7 @@ def end_old_events(db: Db, now: float) -> None:
             continue
         if not _has_come(db, item, person):
             why = "no phone of theirs at the TAK server has confirmed it within a day"
-            ledger.note_stage(db, item, person, Stage.NOBODY, why, now)
+            ledger.record_stage(db, item, person, Stage.NOBODY, why, now)
 
 
 def _has_kit(db: Db, person: int) -> bool:
@@ -330,7 +332,7 @@ def record_event(
     return None
 
 
-def note_entered(db: Db, row: int, item: int, price: int) -> None:
+def record_entered_item(db: Db, row: int, item: int, price: int) -> None:
     """Record the item that was created from an event, and its largest possible cost in credits.
     From now on, the hub must send receipts to the author.
     """
@@ -427,7 +429,7 @@ def list_alerts(db: Db, workspace: int) -> list[OpenAlert]:
     ]
 
 
-def note_alerted(db: Db, alert: OpenAlert, now: float) -> None:
+def record_alert_sent(db: Db, alert: OpenAlert, now: float) -> None:
     """Record that the server has the alert, or its cancellation."""
     if alert.ends:
         db.execute("UPDATE tak_alert SET cancels = cancels + 1 WHERE sos = ?", alert.sos)
@@ -437,7 +439,7 @@ def note_alerted(db: Db, alert: OpenAlert, now: float) -> None:
     )
     if new:
         detail = f"{SERVER}: shown there as a 911 alert"
-        sos.note_event(db, alert.sos, "notified", now, detail=detail)
+        sos.record_event(db, alert.sos, "notified", now, detail=detail)
     else:
         db.execute("UPDATE tak_alert SET cancels = 0 WHERE sos = ? AND cancels > 0", alert.sos)
 
@@ -445,7 +447,9 @@ def note_alerted(db: Db, alert: OpenAlert, now: float) -> None:
 CALLED_OFF_THERE = "cancelled the alert in TAK: the SOS continues until a dispatcher takes it over"
 
 
-def note_cancelled_there(db: Db, workspace: int, member: int, canceller: str, now: float) -> None:
+def record_cancel_at_server(
+    db: Db, workspace: int, member: int, canceller: str, now: float
+) -> None:
     """Record that a person at the server has cancelled a user's alert. Each open incident of the
     user gets one note in its timeline, and stays open.
     """
@@ -455,4 +459,4 @@ def note_cancelled_there(db: Db, workspace: int, member: int, canceller: str, no
         " (SELECT 1 FROM sos_event WHERE sos_event.sos = sos.id AND detail = ?)",
         *(workspace, member, CALLED_OFF_THERE),
     ):
-        sos.note_event(db, id_, "note", now, name=make_voice(canceller), detail=CALLED_OFF_THERE)
+        sos.record_event(db, id_, "note", now, name=make_voice(canceller), detail=CALLED_OFF_THERE)

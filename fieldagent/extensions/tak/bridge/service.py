@@ -181,7 +181,7 @@ class _Bridge:
             if person is not None and item.sender in kits:
                 items.append((item, person or None))
             elif person and person not in kits:
-                ledger.note_stage(db, item.id, THE_HUB, Stage.NOBODY, NO_KIT, now)
+                ledger.record_stage(db, item.id, THE_HUB, Stage.NOBODY, NO_KIT, now)
         records.queue_items(db, items, up_to, now)
 
     async def _end_old_events(self) -> None:
@@ -260,7 +260,7 @@ class _Bridge:
         for out in work.out:
             event = outward.make_event(out, unit, now) if out.member == user.member else None
             if event is not None:
-                note = partial(_note_sent, out=out, site=self._site)
+                note = partial(_record_item_sent, out=out, site=self._site)
                 said.append(Outgoing([event], note))
         for pending in work.receipts:
             if pending.member == user.member:
@@ -268,7 +268,7 @@ class _Bridge:
                 event = tak.make_receipt(
                     receipt, TakUnit(pending.uid, pending.callsign), tak_map.make_date(now)
                 )
-                said.append(Outgoing([event], partial(_note_receipt_sent, pending=pending)))
+                said.append(Outgoing([event], partial(_record_tick_sent, pending=pending)))
         return said
 
     def _make_alert_events(
@@ -285,7 +285,7 @@ class _Bridge:
             if alarm.due_at <= now:
                 event = outward.make_alert(alert, unit, now)
                 said.append(
-                    Outgoing([event], partial(_note_alerted, alert=alert), alarm.record_sent)
+                    Outgoing([event], partial(_record_alert_sent, alert=alert), alarm.record_sent)
                 )
             else:
                 soonest = min(soonest, alarm.due_at)
@@ -383,13 +383,13 @@ def _record_sent(outgoing: Outgoing, now: float, db: Db) -> None:
     outgoing.write_down(db, now)
 
 
-def _note_sent(db: Db, now: float, *, out: OutEvent, site: TakSite) -> None:
-    records.note_sent(db, out, now, handed=site.has(out.uid))
+def _record_item_sent(db: Db, now: float, *, out: OutEvent, site: TakSite) -> None:
+    records.record_sent(db, out, now, handed=site.has(out.uid))
 
 
-def _note_receipt_sent(db: Db, now: float, *, pending: PendingReceipt) -> None:
-    records.record_receipt_sent(db, pending)
+def _record_tick_sent(db: Db, now: float, *, pending: PendingReceipt) -> None:
+    records.record_receipt_sent(db, tick)
 
 
-def _note_alerted(db: Db, now: float, *, alert: OpenAlert) -> None:
-    records.note_alerted(db, alert, now)
+def _record_alert_sent(db: Db, now: float, *, alert: OpenAlert) -> None:
+    records.record_alert_sent(db, alert, now)

@@ -32,7 +32,7 @@ REMEMBERED_MAX = 200
 """Largest number of phones whose last alert is stored in memory."""
 
 
-class LanDistress:
+class LanAlertReceiver:
     """Accepts the alerts of phones on the kit's network."""
 
     def __init__(

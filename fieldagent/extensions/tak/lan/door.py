@@ -34,7 +34,7 @@ from fieldagent.extensions.tak import events as tak
 from fieldagent.extensions.tak import map_events as tak_map
 from fieldagent.extensions.tak.events import GeoChat, TakUnit
 from fieldagent.extensions.tak.lan import outward
-from fieldagent.extensions.tak.lan.distress import LanDistress
+from fieldagent.extensions.tak.lan.distress import LanAlertReceiver
 from fieldagent.extensions.tak.lan.dry_run import describe_cost
 from fieldagent.extensions.tak.lan.settings import TakLanSettings
 from fieldagent.extensions.tak.map_events import PREFIX
@@ -86,7 +86,7 @@ class LanAdmission:
         self._bearer_bytes = bearer_bytes
         per_hour = settings.messages_per_hour
         self._rate = Rate(per_hour / 60, min(BURST, per_hour))
-        self._distress = LanDistress(journal, intake, outboxes)
+        self._distress = LanAlertReceiver(journal, intake, outboxes)
         self._next = 0.0
         self._replied: OrderedDict[str, float] = OrderedDict()
         self.budget = budget
@@ -109,7 +109,7 @@ class LanAdmission:
         if alert is not None:
             return LanOutcome(await self._distress.accept_alert(alert))
         if event is None:
-            return LanOutcome("own" if _OWN_UID_PREFIX in cot.start_tag(raw) else "other")
+            return LanOutcome("own" if _OWN_UID_PREFIX in cot.find_start_tag(raw) else "other")
         if tak.is_of(event, PREFIX):
             return LanOutcome("own")
         is_known, to = (False, None) if said is None else self._find_addressee(said.to)

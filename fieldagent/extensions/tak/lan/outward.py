@@ -54,12 +54,12 @@ def _clean_uid_part(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9-]", "_", text)
 
 
-def make_unit(kind: str, number: str, name: str) -> TakUnit:
+def make_unit(kind: str, unit_number: str, name: str) -> TakUnit:
     """Return the unit of a user or of a station on the air. All kits of a team use the same
     unit.
     """
     return TakUnit(
-        f"{PREFIX}{kind[:1] or 'U'}-{_clean_uid_part(number)}", name or f"{kind} {number}"
+        f"{PREFIX}{kind[:1] or 'U'}-{_clean_uid_part(unit_number)}", name or f"{kind} {unit_number}"
     )
 
 

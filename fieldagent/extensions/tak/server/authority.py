@@ -208,11 +208,13 @@ def make_context(authority: Authority, host: str, now: float) -> ssl.SSLContext:
     made.verify_mode = ssl.CERT_REQUIRED
     made.num_tickets = 0
     made.load_verify_locations(cadata=_encode_pem(authority.certificate).decode())
-    prove(made, authority, host, now)
+    load_new_certificate(made, authority, host, now)
     return made
 
 
-def prove(context: ssl.SSLContext, authority: Authority, host: str, now: float) -> None:
+def load_new_certificate(
+    context: ssl.SSLContext, authority: Authority, host: str, now: float
+) -> None:
     """Load a new server certificate into `context`. New connections use this certificate."""
     own = issue_for_server(authority, host, now)
     key = own.key.private_bytes(
@@ -240,7 +242,7 @@ def encode_phone_file(
     )
 
 
-def trust_file(authority: Authority, password: str) -> bytes:
+def encode_trust_file(authority: Authority, password: str) -> bytes:
     """Return the authority's certificate as PKCS #12, for a phone's trust store."""
     return pkcs12.serialize_key_and_certificates(
         None, None, None, [authority.certificate], _make_android_encryption(password)

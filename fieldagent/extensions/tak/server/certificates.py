@@ -139,7 +139,7 @@ def list_phones(db: Db, workspace: int, now: float) -> list[tuple[str, str, int]
     return [(serial, uid, member) for serial, uid, member in rows]
 
 
-def note_phone(db: Db, serial: str, member: int, uid: str, now: float) -> None:
+def record_phone(db: Db, serial: str, member: int, uid: str, now: float) -> None:
     """Record that a phone has connected. From now on, messages for its user go to this phone.
     Unconfirmed messages are sent again at once.
     """

@@ -39,11 +39,11 @@ def make_data_package(
     package. If `flat` is True, the package has no folders and no manifest, because iTAK requires
     this.
     """
-    files = {SETTINGS: _write_settings(to, enrolls=client_key is None).encode(), TRUST: trust}
+    files = {SETTINGS: _format_settings(to, enrolls=client_key is None).encode(), TRUST: trust}
     if client_key is not None:
         files[OWN] = client_key
     if not flat:
-        manifest = _write_manifest(uid, to, files).encode()
+        manifest = _format_manifest(uid, to, files).encode()
         files = {f"{FOLDER}/{name}": content for name, content in files.items()}
         files = {"MANIFEST/manifest.xml": manifest, **files}
     written = io.BytesIO()
@@ -53,7 +53,7 @@ def make_data_package(
     return written.getvalue()
 
 
-def _write_manifest(uid: str, to: Connection, names: Iterable[str]) -> str:
+def _format_manifest(uid: str, to: Connection, names: Iterable[str]) -> str:
     contents = "".join(
         f'    <Content ignore="false" zipEntry="{FOLDER}/{name}"/>\n' for name in names
     )
@@ -69,7 +69,7 @@ def _write_manifest(uid: str, to: Connection, names: Iterable[str]) -> str:
     )
 
 
-def _write_settings(to: Connection, *, enrolls: bool) -> str:
+def _format_settings(to: Connection, *, enrolls: bool) -> str:
     # ATAK stores the files of a package in its folder `cert`.
     stream: _Entries = {
         "count": 1,
@@ -98,8 +98,8 @@ def _write_settings(to: Connection, *, enrolls: bool) -> str:
         }
     return (
         "<?xml version='1.0' encoding='UTF-8' standalone='yes'?>\n<preferences>\n"
-        + _write_group("cot_streams", stream)
-        + _write_group("com.atakmap.app_preferences", app)
+        + _format_group("cot_streams", stream)
+        + _format_group("com.atakmap.app_preferences", app)
         + "</preferences>\n"
     )
 
@@ -107,14 +107,14 @@ def _write_settings(to: Connection, *, enrolls: bool) -> str:
 _CLASSES = {bool: "Boolean", int: "Integer", str: "String"}
 
 
-def _write_group(name: str, entries: _Entries) -> str:
+def _format_group(name: str, entries: _Entries) -> str:
     lines = "".join(
         f'    <entry key="{key}" class="class java.lang.{_CLASSES[type(value)]}">'
-        f"{escape(_write_text(value))}</entry>\n"
+        f"{escape(_format_value(value))}</entry>\n"
         for key, value in entries.items()
     )
     return f'  <preference version="1" name="{name}">\n{lines}  </preference>\n'
 
 
-def _write_text(value: bool | int | str) -> str:
+def _format_value(value: bool | int | str) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)

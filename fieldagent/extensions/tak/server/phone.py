@@ -170,7 +170,7 @@ class _Phone:
     async def _note_phone(self, unit: TakUnit, now: float) -> None:
         key, member = self.guest.key, self.guest.member
         await self._host.store.commit(
-            lambda db: certificates.note_phone(db, key, member, unit.uid, now)
+            lambda db: certificates.record_phone(db, key, member, unit.uid, now)
         )
         self._unit = None
 

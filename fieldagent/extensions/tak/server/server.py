@@ -125,7 +125,7 @@ async def _enroll(host: BridgeHost, phones: _Phones, server: PhoneServer, worksp
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     async with trio.open_nursery() as nursery:
         if server.enroll_certificate is None or server.enroll_key is None:
-            prove = partial(authority.prove, context, by, server.name)
+            prove = partial(authority.load_new_certificate, context, by, server.name)
             await trio.to_thread.run_sync(prove, now)
             nursery.start_soon(_renew_certificate, prove, host.clock)
         else:
